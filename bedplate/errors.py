@@ -42,7 +42,7 @@ class HeldError(BedplateError):
     exit_code = 5
 
 
-class PartError(BedplateError):
+class PartialError(BedplateError):
     """The command completed partially; the message lists the rest."""
 
     exit_code = 6

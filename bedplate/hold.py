@@ -15,7 +15,7 @@ from getpass import getuser
 from pathlib import Path
 
 from bedplate.errors import HeldError
-from bedplate.writer import is_alive, told_plainly
+from bedplate.writer import is_alive, os_errors_as_machine_errors
 
 # A holder writes its name right after it gets the lock, so a process that fails to get it reads several times.
 _ATTEMPTS, _PAUSE = 10, 0.02
@@ -43,10 +43,10 @@ def held(path: Path) -> Iterator[None]:
     Raises HeldError with the name of the holder if another process has the lock; does not wait.
     """
     lock_file = path.with_name(f".{path.name}.held")
-    with told_plainly(lock_file):
+    with os_errors_as_machine_errors(lock_file):
         handle = _acquired(lock_file, path)
     try:
-        with told_plainly(lock_file):
+        with os_errors_as_machine_errors(lock_file):
             _write_holder(handle)
         yield
     finally:

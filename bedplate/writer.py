@@ -47,10 +47,10 @@ def write_together(files: Mapping[Path, bytes], mode: int = 0o644) -> None:
     """
     with _temporary_files(files, mode) as temporaries:
         for path, temporary in temporaries.items():
-            with told_plainly(path):
+            with os_errors_as_machine_errors(path):
                 temporary.replace(path)
     for folder, paths in _by_folder(files).items():
-        with told_plainly(paths[0]):
+        with os_errors_as_machine_errors(paths[0]):
             _sync_folder(folder)
 
 
@@ -61,7 +61,7 @@ def try_out(paths: Iterable[Path]) -> None:
 
 
 @contextmanager
-def told_plainly(path: Path, verb: str = "write") -> Iterator[None]:
+def os_errors_as_machine_errors(path: Path, verb: str = "write") -> Iterator[None]:
     """Convert operating system errors about reading or writing a file to MachineError; pass on other errors."""
     try:
         yield
@@ -88,16 +88,16 @@ def is_alive(pid: int) -> bool:
 def _temporary_files(files: Mapping[Path, bytes], mode: int) -> Iterator[dict[Path, Path]]:
     """Write a temporary file in the folder of each path; delete those that were not renamed at the end."""
     for path in files:
-        with told_plainly(path):
+        with os_errors_as_machine_errors(path):
             _check_regular_file(path)
     suffix = f"{_suffix()}{os.getpid()}.{os.urandom(4).hex()}"
     temporaries = {path: path.with_name(f".{path.name}{suffix}") for path in files}
     try:
         for folder, paths in _by_folder(files).items():
-            with told_plainly(paths[0]):
+            with os_errors_as_machine_errors(paths[0]):
                 _remove_leftovers(folder, {path.name for path in paths})
         for path, data in files.items():
-            with told_plainly(path):
+            with os_errors_as_machine_errors(path):
                 _write_new(temporaries[path], data, mode)
         yield temporaries
     finally:

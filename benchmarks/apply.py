@@ -20,7 +20,7 @@ from bedplate.catalog import load_catalog
 from bedplate.load import load_fleet
 from bedplate.lock import lock_path, record_plan
 from tests.testlab.machines.container import mounted
-from tests.testlab.machines.layers import baked, inside
+from tests.testlab.machines.layers import baked, run_in_root
 from tests.testlab.machines.stand import NodeLab
 from tests.testlab.rehearsal.programs import EXAMPLES
 
@@ -133,7 +133,7 @@ def _fresh_layers(folder: Path) -> tuple[Path, ...]:
     """Return the layers of a machine with current package lists and a filled package cache."""
     below = baked()
     with mounted(below, folder / "fresh") as whole:
-        inside(whole, "sh", "-ec", _FRESH_LISTS)
+        run_in_root(whole, "sh", "-ec", _FRESH_LISTS)
     return (folder / "fresh/upper", *below)
 
 

@@ -15,9 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from bedplate.catalog import load_catalog
-from bedplate.cli.fleet import opened, planned
-from bedplate.nodes.apply import Engine, Order, Step, Target, working
-from bedplate.plan.nodes import node_of
+from bedplate.cli.fleet import open_fleet, plan_loaded
+from bedplate.nodes.apply import ApplyProcess, ApplyRequest, Step, Target, run_apply
+from bedplate.plan.nodes import find_node
 from tests.testlab.machines.stand import NodeLab
 
 NODES, TARGET_MIB = 50, 300
@@ -36,15 +36,15 @@ def main() -> None:
 
 def _worker_memory() -> float:
     """Return the peak memory of the process that runs the roles, in MiB."""
-    node = node_of(planned(opened(LAB)), "titan-03.cellar", load_catalog())
+    node = find_node(plan_loaded(open_fleet(LAB)), "titan-03.cellar", load_catalog())
     with NodeLab() as stand:
         way = stand.boot(node.name, str(node.address)).machine.console()
         targets = tuple(Target(replace(node, name=f"many-{number}.cellar"), way) for number in range(NODES))
-        with working(Order(targets, "bench", check=True)) as engine:
+        with run_apply(ApplyRequest(targets, "bench", check=True)) as engine:
             return _peak_memory(engine)
 
 
-def _peak_memory(engine: Engine) -> float:
+def _peak_memory(engine: ApplyProcess) -> float:
     """Return the peak memory of a process until it has checked every node, in MiB."""
     peak, done = 0.0, 0
     for event in engine.events():
@@ -61,7 +61,7 @@ def _command_memory() -> float:
     """Return the memory of a command that has planned the fleet and shows events, in MiB."""
     import bedplate.cli.node_apply  # noqa: F401, PLC0415  the modules that `node apply` has loaded by then
 
-    planned(opened(LAB))
+    plan_loaded(open_fleet(LAB))
     return _mebibytes(Path("/proc/self/status"), "VmHWM")
 
 

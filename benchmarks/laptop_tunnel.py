@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from bedplate.plan.laptops import Transport
-from tests.testlab.fleets.variants import HOME, LAPTOP_PLANS_PUBLIC
+from tests.testlab.fleets.variants import GATEWAY_ADDRESS, HOME
 from tests.testlab.network.laptops import NODE, LaptopLab
 from tests.testlab.network.netlab import megabits
 from vpn.laptops.server import LaptopKeys
@@ -55,7 +55,7 @@ def bare_server(lab: LaptopLab, transport: Transport) -> str:
 def bare_client(keys: LaptopKeys, transport: Transport) -> str:
     """Return the minimal client configuration."""
     proto = "udp4" if transport is Transport.UDP else "tcp4-client"
-    return _CLIENT.format(proto=proto, public=LAPTOP_PLANS_PUBLIC, port=transport.port, keys=keys)
+    return _CLIENT.format(proto=proto, public=GATEWAY_ADDRESS, port=transport.port, keys=keys)
 
 
 @contextmanager
@@ -88,9 +88,7 @@ def measured(transport: Transport) -> Mapping[str, list[float]]:
     with ExitStack() as stack:
         ours, theirs = stack.enter_context(product(transport)), stack.enter_context(bare(transport))
         for _ in range(ROUNDS):
-            figures["wire"].append(
-                megabits(ours.laptops[ADA].host, ours.gateways[HOME].host, LAPTOP_PLANS_PUBLIC, SECONDS)
-            )
+            figures["wire"].append(megabits(ours.laptops[ADA].host, ours.gateways[HOME].host, GATEWAY_ADDRESS, SECONDS))
             figures["bare"].append(megabits(theirs.laptops[ADA].host, theirs.node, NODE, SECONDS))
             figures["product"].append(megabits(ours.laptops[ADA].host, ours.node, NODE, SECONDS))
     return figures
@@ -113,7 +111,7 @@ def main() -> int:
 
 
 def _is_other_remote(line: str, transport: Transport) -> bool:
-    return line.startswith("remote ") and line != f"remote {LAPTOP_PLANS_PUBLIC} {transport.port} {transport}4"
+    return line.startswith("remote ") and line != f"remote {GATEWAY_ADDRESS} {transport.port} {transport}4"
 
 
 if __name__ == "__main__":

@@ -20,9 +20,9 @@ from tests.testlab.run import clock_pace, pace
 from vpn.authority import Reason
 from vpn.certificates import laptop
 from vpn.journal import Begun
-from vpn.pki import FOLDER, FolderKeys, Pki, PkiFolder, begin, folder_of, open_pki, read_list
+from vpn.pki import FOLDER, FolderKeys, Pki, PkiFolder, create_authority, folder_of, open_pki, read_crl
 from vpn.signing import add, revoke
-from vpn.status import standing
+from vpn.status import keys_status
 
 ROOT = Path(__file__).parents[1]
 MAX_START_S, MAX_TOTAL_S, MAX_RATIO = 0.3, 10.0, 2.0
@@ -69,7 +69,7 @@ def fleet_with(folder: Path, people: int) -> Path:
     fleet.parent.mkdir()
     fleet.write_text((ROOT / "examples/lab.yaml").read_text().replace("pool: /22", "pool: /20"))
     pki = folder_of(fleet)
-    begin(pki, Begun(now(), "lab", "", FOLDER), FolderKeys(pki.keys))
+    create_authority(pki, Begun(now(), "lab", "", FOLDER), FolderKeys(pki.keys))
     add(opened(pki), [laptop(f"user{number}") for number in range(people)], now(), bytes)
     return fleet
 
@@ -112,10 +112,10 @@ def main() -> int:
         added = elapsed(lambda: fleet_with(folder, MANY))
         many = folder_of(folder / str(MANY) / "fleet.yaml")
         add_revoked(many, REVOKED)
-        listed = elapsed(lambda: standing(opened(many), frozenset(), now()))
+        listed = elapsed(lambda: keys_status(opened(many), frozenset(), now()))
         revoked = elapsed(lambda: revoke(opened(many), [f"user{MANY - 1}.laptop"], Reason.LOST, now(), bytes))
         slowdown = (pace_before + clock_pace()) / 2
-        entries = len(read_list(opened(many)) or ())
+        entries = len(read_crl(opened(many)) or ())
         of_few, of_many = measure_revoke(folder, few, folder / str(MANY) / "fleet.yaml")
     ratio, total = of_many / of_few, (added + listed + revoked) / slowdown
     print(f"vpn add               {start:6.2f} s more than the start of Python (target {MAX_START_S})")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from bedplate.catalog import load_catalog
 from bedplate.load import load_fleet
-from bedplate.lock import lock_path, read_lock, refuse_unrecorded
-from bedplate.nodes.ssh import FIRST
+from bedplate.lock import check_plan_recorded, lock_path, read_lock
+from bedplate.nodes.ssh import INITIAL_ACCOUNT
 from bedplate.plan import plan_fleet
-from bedplate.plan.nodes import Duty, Ground, NodePlan, standing_nodes
+from bedplate.plan.nodes import NodePlan, NodeRole, Platform, permanent_nodes
 from roles.base import Role
 from roles.baseline.role import Baseline
 from roles.guard.role import Guard
@@ -31,17 +31,17 @@ def roles_of(node: NodePlan) -> tuple[Role, ...]:
 def _roles(node: NodePlan) -> Iterator[Role]:
     yield Baseline(node)
     homes = next((share.path for share in node.shares if share.mount == HOMES), None)
-    yield People(node.accounts, homes, FIRST if node.ground is Ground.METAL else None)
+    yield People(node.accounts, homes, INITIAL_ACCOUNT if node.ground is Platform.METAL else None)
     # Jobs on a worker run in containers, which have their own S3 client.
-    buckets = node.buckets if Duty.WORKBENCH in node.duties else ()
-    yield Storage(node.mounts, node.shares, buckets, node.region, node.ground is Ground.CLOUD)
-    if Duty.WORKBENCH in node.duties:
+    buckets = node.buckets if NodeRole.WORKBENCH in node.duties else ()
+    yield Storage(node.mounts, node.shares, buckets, node.region, node.ground is Platform.CLOUD)
+    if NodeRole.WORKBENCH in node.duties:
         yield Workbench(node.accounts.people, node.gpus, node.scratch)
     yield Monitoring(node.address)
-    if node.duties & {Duty.LAPTOPS, Duty.TUNNELS}:
+    if node.duties & {NodeRole.LAPTOPS, NodeRole.TUNNELS}:
         yield Keeper()
     if node.elsewhere:
-        yield Guard(node.elsewhere, speaks_bgp=Duty.TUNNELS in node.duties)
+        yield Guard(node.elsewhere, speaks_bgp=NodeRole.TUNNELS in node.duties)
     if node.laptops:
         yield OpenVpn(node.laptops)
     # Last: its change of firewall and sshd is reverted unless a new login confirms it in time.
@@ -59,6 +59,6 @@ def machines(file: Path) -> Mapping[str, NodePlan]:
     catalog = load_catalog()
     loaded = load_fleet(file, catalog)
     record = read_lock(lock_path(file), loaded.fleet.name)
-    plan = loaded.judge(plan_fleet(loaded.fleet, record, catalog), catalog)
-    refuse_unrecorded(plan, file)
-    return {node.name: node for node in standing_nodes(plan)}
+    plan = loaded.check_plan(plan_fleet(loaded.fleet, record, catalog), catalog)
+    check_plan_recorded(plan, file)
+    return {node.name: node for node in permanent_nodes(plan)}

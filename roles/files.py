@@ -26,7 +26,7 @@ _SYMLINK = "symlink"
 
 
 @dataclass(frozen=True, slots=True)
-class Shipped:
+class ManagedFile:
     """A file of root's: the name of its operation, its path, text and mode (octal, `600`).
 
     `replaces_symlink`: replace a symlink at the path instead of reporting an error. Its target is never written to.
@@ -69,14 +69,14 @@ class FileSignatures(FactBase[Mapping[str, str]]):
         return {path: " ".join(values) for path, values in parts.items()}
 
 
-def put_files(*files: Shipped) -> Changes:
+def put_files(*files: ManagedFile) -> Changes:
     """Declare files with their text and mode; return their operations by path. InputError if a path is a symlink."""
     paths = tuple(file.path for file in files)
     return {file.path: _put_file(name=file.name, file=file, paths=paths) for file in files}
 
 
 @operation()
-def _put_file(file: Shipped, paths: Sequence[str]) -> Generator[PyinfraCommand, None, None]:
+def _put_file(file: ManagedFile, paths: Sequence[str]) -> Generator[PyinfraCommand, None, None]:
     signature = host.get_fact(FileSignatures, paths=paths).get(file.path)
     if signature == file.signature:
         host.noop(f"{file.path} is up to date")
@@ -86,7 +86,7 @@ def _put_file(file: Shipped, paths: Sequence[str]) -> Generator[PyinfraCommand, 
     yield write_command(file)
 
 
-def write_command(file: Shipped) -> StringCommand:
+def write_command(file: ManagedFile) -> StringCommand:
     """Return the command that writes a file in one round trip.
 
     The file is replaced atomically. Its text comes from stdin, so that a secret is in no process list.
@@ -116,7 +116,7 @@ def render(template: str, **values: object) -> str:
     return _TEMPLATES.get_template(template).render(**values)
 
 
-def text_of(name: str) -> str:
+def file_text(name: str) -> str:
     """Return the text of a file, by its path below roles/: `baseline/journald.conf`."""
     return (_ROLES / name).read_text(encoding="utf-8")
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from pyinfra.operations import apt
 
 from roles.base import Changes, changed
-from roles.files import Shipped, put_files
+from roles.files import ManagedFile, put_files
 
 _NEVER, _PREFERRED = -1, 990
 
@@ -46,17 +46,17 @@ class Repository:
             raise ValueError(f"{self.name}: the key has the SHA-256 {digest}, not {self.key_sum}")
 
     @property
-    def files(self) -> tuple[Shipped, Shipped, Shipped]:
+    def files(self) -> tuple[ManagedFile, ManagedFile, ManagedFile]:
         """The key, the source and the pins."""
         keyring = f"/etc/apt/keyrings/{self.name}.asc"
         return (
-            Shipped(f"Write the key of repository {self.name}", keyring, self.key),
-            Shipped(
+            ManagedFile(f"Write the key of repository {self.name}", keyring, self.key),
+            ManagedFile(
                 f"Write the source of repository {self.name}",
                 f"/etc/apt/sources.list.d/{self.name}.sources",
                 self._source(keyring),
             ),
-            Shipped(
+            ManagedFile(
                 f"Write the pins of repository {self.name}", f"/etc/apt/preferences.d/{self.name}", self._preferences()
             ),
         )

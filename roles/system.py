@@ -100,14 +100,14 @@ class Settable(FactBase[Mapping[str, str]]):
         return {key: " ".join(value.split()) for key, _, value in pairs}
 
 
-def otherwise(actual: Mapping[str, str], desired: Mapping[str, str]) -> Mapping[str, str]:
+def differing_sysctls(actual: Mapping[str, str], desired: Mapping[str, str]) -> Mapping[str, str]:
     """Return the sysctls whose actual value differs from the desired one; an exact key precedes a `*` pattern."""
     return {key: value for key, value in actual.items() if _desired_value(key, desired) not in (None, value)}
 
 
 def apply_sysctls(name: str, file: str, desired: Mapping[str, str]) -> None:
     """Declare that the running kernel has the values that a sysctl.d file sets at boot."""
-    if otherwise(host.get_fact(Settable, keys=tuple(desired)), desired):
+    if differing_sysctls(host.get_fact(Settable, keys=tuple(desired)), desired):
         server.shell(name=name, commands=[f"{SYSTEMD_SYSCTL} {file}"])
 
 

@@ -16,16 +16,16 @@ from pulumi_aws.ssm.parameter import Parameter, ParameterArgs
 from bedplate.catalog import Catalog, load_catalog
 from bedplate.errors import InputError
 from bedplate.load import load_fleet
-from bedplate.lock import lock_path, read_lock, refuse_names
+from bedplate.lock import check_recorded, lock_path, read_lock
 from bedplate.plan import plan_fleet
 from bedplate.plan.fleet import Accounts, FleetPlan
-from bedplate.plan.links import joined_regions
-from bedplate.plan.planner import indispensable_images
+from bedplate.plan.links import connected_regions
+from bedplate.plan.planner import required_images
 from bedplate.spec.network import Interconnect
 from stacks.alarms.alarms import AccountBudget
 from stacks.dns.zone import FleetRecords, ReverseZone, reverse_names
 from stacks.identity.policy import FleetKey
-from stacks.identity.roles import NodeRole, kinds
+from stacks.identity.roles import NodeRole, node_kinds
 from stacks.network.transit import RegionStack, TransitPeering, VpcPeering, pairs, region_stacks
 from stacks.network.vpc import FlowRole
 from stacks.options import LINKS, SHARED, child_options, name_tag, part_of, parts, region_options
@@ -68,7 +68,7 @@ def declare_links(plan: FleetPlan) -> None:
 
 def _declare_gateway_peerings(plan: FleetPlan, stacks: Mapping[str, RegionStack]) -> None:
     """Declare the peering of regions whose VPN gateways connect them with tunnels."""
-    joined = {name: PeeredGateway(plan, stacks[name]) for name in sorted(joined_regions(plan))}
+    joined = {name: PeeredGateway(plan, stacks[name]) for name in sorted(connected_regions(plan))}
     for first, second in pairs(joined):
         GatewayPeering(plan, first, second)
 
@@ -100,7 +100,7 @@ def load_stack(fleet_file: Path, stack: str) -> StackRun:
     # An expired group must not block the stacks of other regions.
     load_result = load_fleet(fleet_file, catalog, part=stack.partition(".")[2])
     lock = read_lock(lock_path(fleet_file), load_result.fleet.name)
-    plan = load_result.judge(plan_fleet(load_result.fleet, lock, catalog), catalog)
+    plan = load_result.check_plan(plan_fleet(load_result.fleet, lock, catalog), catalog)
     require_recorded(plan, fleet_file)
     require_image_ids(plan, catalog, fleet_file)
     return StackRun(plan, part_of(plan, stack))
@@ -112,12 +112,12 @@ def require_recorded(plan: FleetPlan, fleet_file: Path) -> None:
     Of the people only administrators matter: EC2 instances read their user ids from SSM.
     """
     admins = (person.name for person in plan.accounts.people if person.admin)
-    refuse_names((*plan.news, *(name for name in admins if name in plan.new_people)), fleet_file)
+    check_recorded((*plan.new_blocks, *(name for name in admins if name in plan.new_people)), fleet_file)
 
 
 def require_image_ids(plan: FleetPlan, catalog: Catalog, fleet_file: Path) -> None:
     """Raise InputError if a group with `similar` has no recorded image: Auto Scaling requires an image id for it."""
-    if places := indispensable_images(plan, catalog):
+    if places := required_images(plan, catalog):
         raise InputError(
             f"`similar` requires recorded images in {lock_path(fleet_file).name}: {', '.join(places)}",
             where=str(fleet_file),
@@ -179,7 +179,7 @@ class FleetParameters(pulumi.ComponentResource):
 def declare_shared(plan: FleetPlan) -> None:
     """Declare the resources that all regions use: IAM roles, SSM parameters, their key, and the budget."""
     options = region_options(plan, SHARED, plan.home.name)
-    roles = {kind: NodeRole(plan, kind, options) for kind in kinds(plan)}
+    roles = {kind: NodeRole(plan, kind, options) for kind in node_kinds(plan)}
     FlowRole(plan, options)
     if plan.budget:
         AccountBudget(plan, plan.budget.monthly, plan.budget.email, options)

@@ -6,7 +6,7 @@ import pulumi
 
 from bedplate.catalog import load_catalog
 from bedplate.plan.fleet import FleetPlan, RegionPlan
-from bedplate.plan.links import asks_here, has_transit
+from bedplate.plan.links import has_inbound_resolver, has_transit
 from bedplate.plan.pools import PoolPlan, pool_interfaces
 from stacks.alarms.alarms import AlarmTopic
 from stacks.compute.machines import ControlInputs, ControlMachines, LaptopGateway, gateway_inputs
@@ -37,7 +37,7 @@ def declare_region(plan: FleetPlan, region: RegionPlan) -> None:
         transit = Transit(plan, region, network, options)
         pulumi.export("transit_gateway_id", transit.gateway_id)
         pulumi.export("transit_table_id", transit.table_id)
-    if asks_here(plan, region):
+    if has_inbound_resolver(plan, region):
         pulumi.export("resolver_addresses", InboundResolver(plan, region, network, options).addresses)
     if plan.endpoints:
         ServiceEndpoints(plan, region, network, options)

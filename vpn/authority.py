@@ -180,7 +180,7 @@ def crl_text(crl: x509.CertificateRevocationList) -> str:
     return crl.public_bytes(Encoding.PEM).decode()
 
 
-def read_lists(text: str) -> tuple[x509.CertificateRevocationList, ...]:
+def parse_crls(text: str) -> tuple[x509.CertificateRevocationList, ...]:
     """Return the revocation lists of a PEM text; raise InputError if it contains anything else."""
     end = "-----END X509 CRL-----\n"
     parts = [part + end for part in text.split(end)[:-1]]
@@ -218,7 +218,7 @@ def crl_end(crl: x509.CertificateRevocationList) -> datetime:
     return crl.next_update_utc or crl.last_update_utc
 
 
-def number_of(crl: x509.CertificateRevocationList) -> int:
+def crl_number(crl: x509.CertificateRevocationList) -> int:
     """Return the number of a revocation list."""
     return crl.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
 

@@ -3,25 +3,25 @@
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from bedplate.errors import BedplateError, PartError
+from bedplate.errors import BedplateError, PartialError
 from bedplate.plan import FleetPlan
 from bedplate.plan.laptops import LaptopGateway, laptop_gateways
-from bedplate.plan.nodes import Duty, NodePlan, standing_nodes
+from bedplate.plan.nodes import NodePlan, NodeRole, permanent_nodes
 from vpn.certificates import Passphrase, Subject, Use
 from vpn.journal import CertificateIndex
 from vpn.laptops.server import Laptop
-from vpn.pki import Pki, bundle_of, deployable_lists
+from vpn.pki import Pki, bundle_of, deployable_crl
 from vpn.push import AccessList, GatewayKeys
-from vpn.signing import check_serves
+from vpn.signing import check_bundle
 
 
-def book_of(pki: Pki, now: datetime) -> AccessList:
+def access_list_of(pki: Pki, now: datetime) -> AccessList:
     """Return the access list for all gateways; raise InputError if the revocation list cannot be deployed."""
-    laptops = tuple(valid_laptops(pki.roll, now))
+    laptops = tuple(valid_laptops(pki.certificates, now))
     names = {laptop.name for laptop in laptops}
-    revoked_names = {each.serial: pki.roll.issued[each.serial].name for each in pki.roll.revocations()}
+    revoked_names = {each.serial: pki.certificates.issued[each.serial].name for each in pki.certificates.revocations()}
     revoked = {serial: name for serial, name in revoked_names.items() if name in names}
-    return AccessList(deployable_lists(pki, now), laptops, revoked=revoked, version=len(pki.journal.lines))
+    return AccessList(deployable_crl(pki, now), laptops, revoked=revoked, version=len(pki.journal.lines))
 
 
 def valid_laptops(index: CertificateIndex, now: datetime) -> Iterator[Laptop]:
@@ -32,7 +32,7 @@ def valid_laptops(index: CertificateIndex, now: datetime) -> Iterator[Laptop]:
             yield Laptop(name, certificate.slot)
 
 
-def gateways_of(plan: FleetPlan) -> tuple[Subject, ...]:
+def gateway_subjects(plan: FleetPlan) -> tuple[Subject, ...]:
     """Return the certificate subjects of the fleet's gateways."""
     return tuple(
         Subject(gateway.name, Use.SERVER, (gateway.public,) if gateway.public else ())
@@ -40,7 +40,7 @@ def gateways_of(plan: FleetPlan) -> tuple[Subject, ...]:
     )
 
 
-def keys_of_gateways(
+def gateway_keys(
     plan: FleetPlan, pki: Pki, passphrase: Passphrase, now: datetime
 ) -> Mapping[str, GatewayKeys | BedplateError]:
     """Return certificate and keys of each gateway by place, or why they cannot be used."""
@@ -52,16 +52,16 @@ def _gateway_keys(
 ) -> GatewayKeys | BedplateError:
     try:
         bundle = bundle_of(pki, gateway.name, passphrase)
-        check_serves(f"the gateway in {gateway.place}", bundle, Subject(gateway.name, Use.SERVER), pki, now)
+        check_bundle(f"the gateway in {gateway.place}", bundle, Subject(gateway.name, Use.SERVER), pki, now)
     except BedplateError as error:
-        return PartError(f"the keys of {gateway.name} cannot be used: {error.what}", fix=error.fix)
+        return PartialError(f"the keys of {gateway.name} cannot be used: {error.what}", fix=error.fix)
     return GatewayKeys(pki.authority.trusted, bundle.certificate, bundle.key, bundle.tls_crypt)
 
 
-def node_of_gateway(plan: FleetPlan, gateway: LaptopGateway) -> NodePlan:
+def gateway_node(plan: FleetPlan, gateway: LaptopGateway) -> NodePlan:
     """Return the machine of a gateway."""
     return next(
         node
-        for node in standing_nodes(plan)
-        if Duty.LAPTOPS in node.duties and node.name.partition(".")[2] == gateway.place
+        for node in permanent_nodes(plan)
+        if NodeRole.LAPTOPS in node.duties and node.name.partition(".")[2] == gateway.place
     )

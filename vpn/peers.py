@@ -10,13 +10,13 @@ from datetime import datetime
 from bedplate.errors import BedplateError, InputError
 from bedplate.hold import held
 from bedplate.plan import FleetPlan
-from bedplate.plan.links import pairs
+from bedplate.plan.links import tunnel_pairs
 from bedplate.spec.network import TunnelAuth
 from vpn.certificates import Passphrase, Subject, Use, certificate_text, key_text, load_key, new_key, passphrase_for
 from vpn.journal import CertificateIndex
-from vpn.pki import Pki, bundle_of, deployable_lists, open_issuer, root_crl_texts
-from vpn.signing import Due, check_serves, due
-from vpn.sites.gateway import Papers, SharedKey, identity_of
+from vpn.pki import Pki, bundle_of, deployable_crl, open_issuer, root_crl_texts
+from vpn.signing import Due, check_bundle, due
+from vpn.sites.gateway import SharedKey, TunnelCertificate, identity_of
 
 # Two gateways, by the names of their regions or sites.
 Pair = frozenset[str]
@@ -27,7 +27,7 @@ def peer_subjects(plan: FleetPlan) -> Mapping[str, Subject]:
     """Return the certificate subjects of gateways with tunnels, by place; none if tunnels have shared keys."""
     if plan.tunnel_auth is not TunnelAuth.CERTIFICATES:
         return {}
-    places = sorted({place for pair in pairs(plan) for place in pair})
+    places = sorted({place for pair in tunnel_pairs(plan) for place in pair})
     return {place: Subject(identity_of(plan, place), Use.PEER) for place in places}
 
 
@@ -37,36 +37,40 @@ def due_peers(index: CertificateIndex, peers: Iterable[Subject], keyless: Contai
     return due(replace(index, issued=issued), (), peers, keyless, now)
 
 
-def papers_of(
+def tunnel_certificates(
     pki: Pki, peers: Mapping[str, Subject], passphrase: Passphrase, now: datetime
-) -> Mapping[str, Papers | BedplateError]:
+) -> Mapping[str, TunnelCertificate | BedplateError]:
     """Return certificate, key, authorities and revocation lists of each gateway by place, or why they are unusable.
 
     Raise InputError if the authority's or the root's revocation list cannot be deployed.
     """
     chain = (pki.authority.certificate, pki.authority.root)
     authorities = tuple(certificate_text(certificate) for certificate in chain if certificate)
-    crls = (deployable_lists(pki, now), *root_crl_texts(pki, now)) if peers else ()
+    crls = (deployable_crl(pki, now), *root_crl_texts(pki, now)) if peers else ()
 
-    def papers(place: str, peer: Subject) -> Papers | BedplateError:
+    def papers(place: str, peer: Subject) -> TunnelCertificate | BedplateError:
         try:
             bundle = bundle_of(pki, peer.name, passphrase)
-            check_serves(f"the tunnels of {place}", bundle, peer, pki, now)
+            check_bundle(f"the tunnels of {place}", bundle, peer, pki, now)
         except BedplateError as error:
             return error
-        return Papers(bundle.certificate, bundle.key, authorities, crls)
+        return TunnelCertificate(bundle.certificate, bundle.key, authorities, crls)
 
     return {place: papers(place, peer) for place, peer in peers.items()}
 
 
-def kept_keys(pki: Pki, pairs: Iterable[Pair], passphrase: Passphrase) -> Mapping[Pair, SharedKey | BedplateError]:
+def load_shared_keys(
+    pki: Pki, pairs: Iterable[Pair], passphrase: Passphrase
+) -> Mapping[Pair, SharedKey | BedplateError]:
     """Return the shared key of each pair that has one, or why it is unusable: it does not open, or is not unique."""
     texts = {pair: pki.store.read(pair_key_name(pair)) for pair in pairs}
     keys = {pair: _load_shared_key(pair, text, passphrase) for pair, text in texts.items() if text is not None}
     return {**keys, **_duplicate_errors(keys)}
 
 
-def make_keys(pki: Pki, pairs: Iterable[Pair], passphrase: Passphrase, *, anew: bool = False) -> tuple[Pair, ...]:
+def make_shared_keys(
+    pki: Pki, pairs: Iterable[Pair], passphrase: Passphrase, *, anew: bool = False
+) -> tuple[Pair, ...]:
     """Create a key for each pair without one, or for all pairs if `anew`, and return these pairs.
 
     Raise HeldError while another process signs, and InputError if the authority's key is missing.

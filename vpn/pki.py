@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from bedplate.checks.diagnostics import Level
 from bedplate.errors import InputError
 from bedplate.hold import held
-from bedplate.writer import told_plainly, write_together, write_whole
+from bedplate.writer import os_errors_as_machine_errors, write_together, write_whole
 from vpn.authority import (
     LIFE,
     Authority,
@@ -31,13 +31,13 @@ from vpn.authority import (
     authority_under,
     crl_end,
     crl_findings,
+    crl_number,
     crl_text,
     freshness,
     is_signed_by,
     new_authority,
     new_root,
-    number_of,
-    read_lists,
+    parse_crls,
     root_findings,
     self_signed_twin,
     sign_crl,
@@ -75,7 +75,7 @@ class NoAuthority(InputError):
     """The fleet's VPN has no authority yet."""
 
 
-class DamagedJournal(InputError):
+class DamagedAuditLog(InputError):
     """The audit log is damaged. It is not changed, and nothing is signed."""
 
 
@@ -126,7 +126,7 @@ class PkiFolder:
 
     def create(self) -> None:
         """Create the folder if it does not exist."""
-        with told_plainly(self.path):
+        with os_errors_as_machine_errors(self.path):
             self.path.mkdir(exist_ok=True)
 
     def check_unused(self) -> None:
@@ -218,18 +218,18 @@ def _parse_or_none(text: str, key: ec.EllipticCurvePublicKey) -> AuditLog | None
         return None
 
 
-def _damaged(folder: PkiFolder, why: str, copy: AuditLog | None) -> DamagedJournal:
+def _damaged(folder: PkiFolder, why: str, copy: AuditLog | None) -> DamagedAuditLog:
     fix = "restore journal and journal.copy from the last commit or a backup"
     if copy is not None:
         state = f"{folder.copy} is intact: {len(copy.lines)} lines up to {copy.entries[-1].at:%Y-%m-%d %H:%M} UTC"
         fix = f"{state}. Run `mv journal journal.damaged && cp journal.copy journal` in {folder.path}"
-    return DamagedJournal(f"the VPN's audit log is damaged: {why}", where=str(folder.journal), fix=fix)
+    return DamagedAuditLog(f"the VPN's audit log is damaged: {why}", where=str(folder.journal), fix=fix)
 
 
 def _read_text(path: Path) -> str:
     """Return a file's text, empty if the file is absent or not ASCII: an empty audit log counts as damaged."""
     try:
-        with told_plainly(path, "read"):
+        with os_errors_as_machine_errors(path, "read"):
             return path.read_text(encoding="ascii") if os.path.lexists(path) else ""
     except UnicodeDecodeError:
         return ""
@@ -274,12 +274,12 @@ class FolderKeys:
                 where=str(path),
                 fix=f"chmod 600 {shlex.quote(str(path))}",
             )
-        with told_plainly(path, "read"):
+        with os_errors_as_machine_errors(path, "read"):
             return path.read_text(encoding="ascii")
 
     def write(self, texts: Mapping[str, str]) -> None:
         """Store keys in files that are created with mode 0600."""
-        with told_plainly(self.folder):
+        with os_errors_as_machine_errors(self.folder):
             self.folder.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
         write_together({self._path(name): text.encode() for name, text in texts.items()}, _PRIVATE)
 
@@ -290,7 +290,7 @@ class FolderKeys:
 # Private keys, locks and temporary files are not committed.
 _IGNORED = "keys/\n.*.held\n.*.tmp.*\n"
 Stores = Callable[[Begun], KeyStore]
-FIRST_ROOT_LIST = RootCrl(1, ())
+FIRST_ROOT_CRL = RootCrl(1, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,17 +301,17 @@ class Pki:
     store: KeyStore
     authority: Authority
     journal: AuditLog
-    roll: CertificateIndex
+    certificates: CertificateIndex
 
 
-def begin(  # noqa: PLR0913  all that an authority is made of
+def create_authority(  # noqa: PLR0913  all that an authority is made of
     folder: PkiFolder,
     begun: Begun,
     store: KeyStore,
     *,
     lock: bytes | None = None,
     root: Issuer | None = None,
-    root_list: RootCrl = FIRST_ROOT_LIST,
+    root_list: RootCrl = FIRST_ROOT_CRL,
 ) -> None:
     """Create a fleet's authority and first revocation list, under a root if there is one; set the digests of `begun`.
 
@@ -353,7 +353,7 @@ def open_pki(folder: PkiFolder, fleet: str, stores: Stores) -> Pki:
     return Pki(folder, stores(begun), authority, log, index_of(log))
 
 
-def reopened(pki: Pki) -> Pki:
+def reload_pki(pki: Pki) -> Pki:
     """Return the present content of the folder: the same value if nothing was written since."""
     if read_authority(pki.folder) == pki.authority and _is_unchanged(pki.folder, pki.journal):
         return pki
@@ -432,29 +432,29 @@ def _first_files(folder: PkiFolder, issuer: Issuer, begun: Begun) -> dict[Path, 
     return {**others, folder.copy: log, folder.journal: log}
 
 
-def read_list(pki: Pki) -> x509.CertificateRevocationList | None:
+def read_crl(pki: Pki) -> x509.CertificateRevocationList | None:
     """Return the authority's revocation list without a check, or None if it cannot be read."""
     try:
-        return read_lists(_read_crl_text(pki.folder.lists))[0]
+        return parse_crls(_read_crl_text(pki.folder.lists))[0]
     except InputError:
         return None
 
 
 def current_crl(pki: Pki, now: datetime) -> x509.CertificateRevocationList | None:
     """Return the authority's revocation list if it is the newest one and not due for renewal."""
-    crl = read_list(pki)
+    crl = read_crl(pki)
     if crl is None:
         return None
-    is_newest = pki.roll.listed is not None and number_of(crl) == pki.roll.listed.number
+    is_newest = pki.certificates.listed is not None and crl_number(crl) == pki.certificates.listed.number
     is_signed = is_newest and crl.is_signature_valid(public_key(pki.authority))
     return crl if is_signed and freshness(crl, now) is Freshness.FRESH else None
 
 
-def deployable_lists(pki: Pki, now: datetime) -> str:
+def deployable_crl(pki: Pki, now: datetime) -> str:
     """Return the authority's revocation list in PEM; raise InputError if gateways must not load it."""
     file = pki.folder.lists
-    crl = read_lists(_read_crl_text(file))[0]
-    if pki.roll.listed is None or number_of(crl) != pki.roll.listed.number:
+    crl = parse_crls(_read_crl_text(file))[0]
+    if pki.certificates.listed is None or crl_number(crl) != pki.certificates.listed.number:
         raise InputError("crl.pem is not the newest revocation list", where=str(file), fix="`bedplate vpn sync`")
     findings = crl_findings(crl, pki.authority.certificate, now)
     if errors := [finding for finding in findings if finding.level is Level.ERROR]:
@@ -465,7 +465,7 @@ def deployable_lists(pki: Pki, now: datetime) -> str:
 def read_root_crl(file: Path, root: x509.Certificate) -> x509.CertificateRevocationList:
     """Return the list of a root.crl.pem; raise InputError unless the file has one list that the root signed."""
     try:
-        crls = read_lists(_read_crl_text(file))
+        crls = parse_crls(_read_crl_text(file))
     except InputError:
         crls = ()
     if len(crls) != 1 or not is_signed_by(crls[0], root):
@@ -492,7 +492,7 @@ def root_crl_texts(pki: Pki, now: datetime) -> tuple[str, ...]:
 
 
 def _read_crl_text(path: Path) -> str:
-    with told_plainly(path, "read"):
+    with os_errors_as_machine_errors(path, "read"):
         return path.read_text(encoding="ascii", errors="replace") if os.path.lexists(path) else ""
 
 
@@ -516,9 +516,9 @@ def write_new_root(file: Path, fleet: str, folder: PkiFolder, now: datetime, pas
 def read_root(file: Path, now: datetime, passphrase: Passphrase) -> Issuer:
     """Return the root of a key file; raise InputError, with all reasons, if it cannot sign an authority."""
     certificate_file = root_certificate_file(file)
-    with told_plainly(file, "read"):
+    with os_errors_as_machine_errors(file, "read"):
         text = file.read_text(encoding="ascii", errors="replace")
-    with told_plainly(certificate_file, "read"):
+    with os_errors_as_machine_errors(certificate_file, "read"):
         certificate = certificate_file.read_bytes() if certificate_file.exists() else b""
     key = load_key(text, passphrase_for(text, passphrase), f"the root's key in {file.name}")
     try:
@@ -533,7 +533,7 @@ def read_root(file: Path, now: datetime, passphrase: Passphrase) -> Issuer:
     return root
 
 
-def list_replacing(file: Path, root: Issuer, now: datetime) -> RootCrl:
+def root_crl_replacing(file: Path, root: Issuer, now: datetime) -> RootCrl:
     """Return the root's next list, which also revokes the authority of an authority.crt.
 
     Raise InputError if another root signed that authority, or root.crl.pem in its folder is not the root's list.
@@ -548,7 +548,7 @@ def list_replacing(file: Path, root: Issuer, now: datetime) -> RootCrl:
     last = read_root_crl(root_crl_beside(file), root.certificate)
     before = (Revocation(entry.serial_number, entry.revocation_date_utc, Reason.REPLACED) for entry in last)
     added = Revocation(replaced.certificate.serial_number, now, Reason.REPLACED)
-    return RootCrl(number_of(last) + 1, (*before, added))
+    return RootCrl(crl_number(last) + 1, (*before, added))
 
 
 def root_certificate_file(file: Path) -> Path:

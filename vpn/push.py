@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
-from bedplate.errors import BedplateError, MachineError, PartError
+from bedplate.errors import BedplateError, MachineError, PartialError
 from bedplate.plan.laptops import LaptopGateway, Transport
 from vpn.keeper import book as agent
-from vpn.keeper.place import File, Shipment
+from vpn.keeper.place import ConfigBundle, File
 from vpn.laptops.server import Laptop, address_files, without_address
 from vpn.signing import POOL_FIX
 from vpn.sites.files import files_of
@@ -39,7 +39,7 @@ class Connection(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class SshWay:
+class SshConnection:
     """A host reached with ssh: `argv` is ssh with its options and the name of the host."""
 
     argv: tuple[str, ...]
@@ -58,16 +58,16 @@ class SshWay:
         except FileNotFoundError:
             raise MachineError("ssh is not installed on this machine", fix="install OpenSSH's client") from None
         except subprocess.TimeoutExpired:
-            raise PartError(f"no answer within {TIMEOUT_S} s") from None
+            raise PartialError(f"no answer within {TIMEOUT_S} s") from None
         if done.returncode:
             fix = "fix the cause that the gateway names" if done.returncode == _REJECTED else ""
-            raise PartError(_failure(done.returncode, done.stderr), fix=fix)
+            raise PartialError(_failure(done.returncode, done.stderr), fix=fix)
         return done.stdout
 
 
-def own_way(host: str) -> SshWay:
+def ssh_connection(host: str) -> SshConnection:
     """Return the connection to a host with the operator's own ssh configuration."""
-    return SshWay(("ssh", "-T", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_S}", "--", host))
+    return SshConnection(("ssh", "-T", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_S}", "--", host))
 
 
 def _failure(status: int, errors: str) -> str:
@@ -91,7 +91,7 @@ def _push(
         try:
             return parse(name, json.loads(output))
         except (ValueError, KeyError, TypeError):
-            return PartError("invalid answer from the gateway agent", fix="apply the role keeper to the gateway")
+            return PartialError("invalid answer from the gateway agent", fix="apply the role keeper to the gateway")
 
     with ThreadPoolExecutor(max(1, len(texts))) as pool:
         results = dict(zip(texts, pool.map(push, texts), strict=True))
@@ -103,7 +103,7 @@ def _describe(error: BedplateError) -> str:
     return f"{error.what} ({error.fix})" if error.fix else error.what
 
 
-TAKE = "sudo -n bedplate-vpn take"
+TAKE_COMMAND = "sudo -n bedplate-vpn take"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class AccessList:
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class PushedAccessList:
     """The result of a push of access lists, by the place of the gateway: ended sessions by laptop, or the error.
 
     `no_address` names the laptops for which a gateway's pool is too small; all others may connect.
@@ -172,23 +172,23 @@ class Carried:
         """Raise PartError with all gateways that were not updated, or else with all laptops without an address."""
         if self.failures:
             errors = "; ".join(f"{place}: {_describe(error)}" for place, error in self.failures.items())
-            raise PartError(
+            raise PartialError(
                 f"not every gateway was updated: {errors}", fix="fix the cause, then run `bedplate vpn sync` again"
             )
         if self.no_address:
             full = "; ".join(
                 f"{place} has no free address for {', '.join(names)}" for place, names in self.no_address.items()
             )
-            raise PartError(f"not every laptop can connect: {full}", where="vpn.laptops.pool", fix=POOL_FIX)
+            raise PartialError(f"not every laptop can connect: {full}", where="vpn.laptops.pool", fix=POOL_FIX)
 
 
-def carry(
+def push_access_list(
     gateways: Sequence[LaptopGateway],
     access_list: AccessList,
     connect: Callable[[LaptopGateway], Connection],
     *,
     cut: Iterable[str] = (),
-) -> Carried:
+) -> PushedAccessList:
     """Push the access list to all gateways; sessions of laptops that are in `cut` or not in the list end."""
     by_place = {gateway.place: gateway for gateway in gateways}
     names_to_cut = tuple(cut)
@@ -198,9 +198,9 @@ def carry(
         ended: Mapping[str, int] = answer["cut"]
         return ended
 
-    ended, failures = _push(TAKE, texts, lambda place: connect(by_place[place]), ended_sessions)
+    ended, failures = _push(TAKE_COMMAND, texts, lambda place: connect(by_place[place]), ended_sessions)
     full = {place: without_address(gateway, access_list.laptops) for place, gateway in by_place.items()}
-    return Carried(ended, failures, {place: names for place, names in full.items() if names})
+    return PushedAccessList(ended, failures, {place: names for place, names in full.items() if names})
 
 
 def access_list_text(gateway: LaptopGateway, access_list: AccessList, cut: Iterable[str] = ()) -> str:
@@ -216,11 +216,11 @@ def access_list_text(gateway: LaptopGateway, access_list: AccessList, cut: Itera
     ).json_text
 
 
-LAY = "sudo -n bedplate-vpn lay"
+APPLY_COMMAND = "sudo -n bedplate-vpn lay"
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
+class AppliedBundle:
     """Files and units that a config bundle changed at one gateway; `tunnels` counts the gateway's tunnels."""
 
     tunnels: int
@@ -229,16 +229,16 @@ class Laid:
     started: tuple[str, ...]
 
     @property
-    def is_news(self) -> bool:
+    def is_changed(self) -> bool:
         """Whether anything was changed."""
         return bool(self.written or self.removed or self.started)
 
 
 @dataclass(frozen=True, slots=True)
-class CarriedTunnels:
+class PushedTunnels:
     """The result of a push of config bundles, by the name of the gateway: what changed, or the error."""
 
-    laid: Mapping[str, Laid]
+    laid: Mapping[str, AppliedBundle]
     failures: Mapping[str, BedplateError]
 
     def check(self) -> None:
@@ -247,20 +247,20 @@ class CarriedTunnels:
             errors = "; ".join(f"{name}: {error.what}" for name, error in self.failures.items())
             first = next(iter(self.failures.values()))
             fix = first.fix or "run `bedplate vpn tunnels` again"
-            raise PartError(f"not every gateway has its tunnels: {errors}", where=first.where, fix=fix)
+            raise PartialError(f"not every gateway has its tunnels: {errors}", where=first.where, fix=fix)
 
 
-def carry_tunnels(gateways: Mapping[str, Gateway], connect: Callable[[str], Connection]) -> CarriedTunnels:
+def push_tunnels(gateways: Mapping[str, Gateway], connect: Callable[[str], Connection]) -> PushedTunnels:
     """Push each gateway, given by the name of its machine, its config bundle."""
 
-    def changes(name: str, answer: dict[str, Any]) -> Laid:
+    def changes(name: str, answer: dict[str, Any]) -> AppliedBundle:
         written, removed, started = (tuple(map(str, answer[key])) for key in ("written", "removed", "started"))
-        return Laid(len(gateways[name].tunnels), written, removed, started)
+        return AppliedBundle(len(gateways[name].tunnels), written, removed, started)
 
-    texts = {name: shipment_text(gateway) for name, gateway in gateways.items()}
-    return CarriedTunnels(*_push(LAY, texts, connect, changes))
+    texts = {name: config_bundle_text(gateway) for name, gateway in gateways.items()}
+    return PushedTunnels(*_push(APPLY_COMMAND, texts, connect, changes))
 
 
-def shipment_text(gateway: Gateway) -> str:
+def config_bundle_text(gateway: Gateway) -> str:
     """Return the config bundle of a gateway in the format for the agent; it holds keys."""
-    return Shipment(tuple(File(str(file.path), file.text, file.mode) for file in files_of(gateway))).json_text
+    return ConfigBundle(tuple(File(str(file.path), file.text, file.mode) for file in files_of(gateway))).json_text

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from bedplate.errors import InputError, MachineError
 from bedplate.hold import held
-from bedplate.spec.address import room
+from bedplate.spec.address import laptop_capacity
 from vpn.authority import Reason, certificate_findings, crl_end, crl_text, sign_crl
 from vpn.certificates import (
     LIFE,
@@ -35,7 +35,7 @@ from vpn.certificates import (
     user_of,
 )
 from vpn.journal import CertificateIndex, Entry, Issued, Listed, Revoked, index_of
-from vpn.pki import TLS_CRYPT, Pki, current_crl, open_issuer, reopened, root_crl_texts
+from vpn.pki import TLS_CRYPT, Pki, current_crl, open_issuer, reload_pki, root_crl_texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ def signing_session(pki: Pki, now: datetime, passphrase: Passphrase) -> Iterator
     The root's list is checked too: nothing is signed if it could not be sent.
     """
     with held(pki.folder.journal):
-        fresh = reopened(pki)
-        _check_clock(fresh.roll, now)
+        fresh = reload_pki(pki)
+        _check_clock(fresh.certificates, now)
         root_crl_texts(fresh, now)
         issuer, password = open_issuer(fresh, passphrase)
         yield SigningSession(fresh, issuer, password, now.replace(microsecond=0))
@@ -102,12 +102,14 @@ def renew(pki: Pki, subjects: Sequence[Subject], now: datetime, passphrase: Pass
     """
     with signing_session(pki, now, passphrase) as session:
         for subject in subjects:
-            if session.pki.roll.current(subject.name) is None:
+            if session.pki.certificates.current(subject.name) is None:
                 raise InputError(f"{subject.name} has no certificate to renew", fix="`bedplate vpn add` issues one")
         return _issue(session, subjects)
 
 
-def issue_anew(pki: Pki, subjects: Sequence[Subject], now: datetime, passphrase: Passphrase) -> tuple[Issued, ...]:
+def issue_certificates(
+    pki: Pki, subjects: Sequence[Subject], now: datetime, passphrase: Passphrase
+) -> tuple[Issued, ...]:
     """Issue a certificate to each subject without a check of the former one: for gateways."""
     with signing_session(pki, now, passphrase) as session:
         return _issue(session, subjects)
@@ -117,12 +119,14 @@ def revoke(pki: Pki, names: Iterable[str], reason: Reason, now: datetime, passph
     """Revoke all valid certificates of these names with a new revocation list, and return them."""
     with signing_session(pki, now, passphrase) as session:
         revoked_names = set(names)
-        revoked = tuple(certificate for certificate in session.pki.roll.valid(now) if certificate.name in revoked_names)
+        revoked = tuple(
+            certificate for certificate in session.pki.certificates.valid(now) if certificate.name in revoked_names
+        )
         write_entries(session, [Revoked(now, certificate.serial, reason) for certificate in revoked])
         return revoked
 
 
-def relist(pki: Pki, now: datetime, passphrase: Passphrase) -> bool:
+def renew_crl(pki: Pki, now: datetime, passphrase: Passphrase) -> bool:
     """Sign a new revocation list if the present one is due or not the newest, and return whether it was signed."""
     if current_crl(pki, now) is not None:
         return False
@@ -143,10 +147,10 @@ def _issue(session: SigningSession, subjects: Sequence[Subject]) -> tuple[Issued
             "the gateways' tls-crypt-v2 key is damaged: gateways would reject keys made from it",
             fix="restore it from your backup of keys/",
         )
-    slots = pki.roll.slots((subject.name for subject in subjects if subject.use is Use.CLIENT), session.now)
+    slots = pki.certificates.slots((subject.name for subject in subjects if subject.use is Use.CLIENT), session.now)
     issued = [
         _issue_one(session, subject, serial, slots.get(subject.name), server_key)
-        for subject, serial in zip(subjects, pki.roll.next_serials(), strict=False)
+        for subject, serial in zip(subjects, pki.certificates.next_serials(), strict=False)
     ]
     entries = tuple(entry for entry, _ in issued)
     write_entries(session, entries)
@@ -183,7 +187,7 @@ def _tls_crypt_key(subject: Subject, server_key: str) -> str:
 
 
 def _check_new(session: SigningSession, subject: Subject) -> None:
-    current = session.pki.roll.current(subject.name)
+    current = session.pki.certificates.current(subject.name)
     # A certificate without a stored key was issued by a run that was killed: it cannot be used.
     if current is not None and current.until > session.now and session.pki.store.read(subject.name) is not None:
         raise InputError(
@@ -224,17 +228,17 @@ def _is_due(certificate: Issued | None, now: datetime) -> bool:
 POOL_FIX = 'revoke laptops that are not used, or choose a wider pool (docs/vpn.md, "When a pool is full")'
 
 
-def check_room(index: CertificateIndex, name: str, pools: Collection[IPv4Network], now: datetime) -> None:
+def check_free_slot(index: CertificateIndex, name: str, pools: Collection[IPv4Network], now: datetime) -> None:
     """Raise InputError if no pool has a free address for a laptop; without pools nothing is checked."""
     if not pools:
         return
-    widest = max(pools, key=room)
-    if index.slots([name], now)[name] >= room(widest):
-        what = f"no free address for {name}: the widest pool ({widest}) has only {room(widest)}"
+    widest = max(pools, key=laptop_capacity)
+    if index.slots([name], now)[name] >= laptop_capacity(widest):
+        what = f"no free address for {name}: the widest pool ({widest}) has only {laptop_capacity(widest)}"
         raise InputError(what, where="vpn.laptops.pool", fix=POOL_FIX)
 
 
-def check_serves(owner: str, bundle: Bundle, subject: Subject, pki: Pki, now: datetime) -> None:
+def check_bundle(owner: str, bundle: Bundle, subject: Subject, pki: Pki, now: datetime) -> None:
     """Raise InputError unless a stored certificate is valid, and issued to this subject by this authority."""
     if problems := tuple(_bundle_problems(bundle, subject, pki, now)):
         raise InputError(
@@ -258,7 +262,7 @@ def _bundle_problems(bundle: Bundle, subject: Subject, pki: Pki, now: datetime) 
         yield "does not match the private key"
     if subject.use is Use.SERVER and digest(bundle.tls_crypt) != pki.journal.begun.tls_crypt:
         yield "has a damaged tls-crypt-v2 key in its file"
-    if certificate.serial_number not in pki.roll.issued:
+    if certificate.serial_number not in pki.certificates.issued:
         yield "is not in the audit log"
-    if certificate.serial_number in pki.roll.revoked:
+    if certificate.serial_number in pki.certificates.revoked:
         yield "was revoked"

@@ -8,18 +8,18 @@ from ipaddress import IPv4Network
 from typing import Any
 
 from bedplate.checks.diagnostics import Level
-from bedplate.errors import InputError, PartError
+from bedplate.errors import InputError, PartialError
 from bedplate.plan import FleetPlan
 from bedplate.plan.fleet import TunnelPlan
-from bedplate.plan.links import behind, beyond, has_transit, peers_of
-from bedplate.plan.nodes import Duty, NodePlan
-from vpn.authority import FAILURE, WARNING, Finding, crl_end, crl_findings, number_of
+from bedplate.plan.links import has_transit, networks_of_place, region_peers, remote_networks
+from bedplate.plan.nodes import NodePlan, NodeRole
+from vpn.authority import FAILURE, WARNING, Finding, crl_end, crl_findings, crl_number
 from vpn.certificates import Use, user_of
 from vpn.journal import Issued
 from vpn.keeper.book import PendingActions
 from vpn.keeper.sessions import Session
 from vpn.keeper.status import Neighbour, Status, Tunnel
-from vpn.pki import Pki, read_list, root_crl_texts
+from vpn.pki import Pki, read_crl, root_crl_texts
 
 # How long before the end a warning is given. The end of the authority affects all profiles.
 _CERTIFICATE_WARNING, _AUTHORITY_WARNING = timedelta(days=14), timedelta(days=365)
@@ -40,7 +40,7 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class KeysStatus:
     """The state of all keys at one moment; `faults` concern the revocation list and the authority."""
 
     holders: tuple[Holder, ...]
@@ -56,14 +56,14 @@ class Standing:
         return any(finding.level is Level.ERROR for finding in self.faults)
 
 
-def standing(pki: Pki, people: Container[str], now: datetime) -> Standing:
+def keys_status(pki: Pki, people: Container[str], now: datetime) -> KeysStatus:
     """Return the state of all keys, for the people of the present fleet file."""
-    crl = read_list(pki)
+    crl = read_crl(pki)
     authority_end = pki.authority.certificate.not_valid_after_utc
-    return Standing(
+    return KeysStatus(
         holders=tuple(_holders(pki, people, now)),
-        revoked=len(tuple(pki.roll.revocations())),
-        number=number_of(crl) if crl is not None else None,
+        revoked=len(tuple(pki.certificates.revocations())),
+        number=crl_number(crl) if crl is not None else None,
         until=crl_end(crl) if crl is not None else None,
         authority=authority_end,
         faults=(*_check_crl(pki, now), *_check_root_crl(pki, now), *_check_authority_end(authority_end, now)),
@@ -71,7 +71,7 @@ def standing(pki: Pki, people: Container[str], now: datetime) -> Standing:
 
 
 def _holders(pki: Pki, people: Container[str], now: datetime) -> Iterator[Holder]:
-    for certificate in pki.roll.holders().values():
+    for certificate in pki.certificates.holders().values():
         left = certificate.until - now
         yield Holder(
             name=certificate.name,
@@ -93,11 +93,11 @@ def _note(certificate: Issued, left: timedelta, people: Container[str]) -> str:
 
 
 def _check_crl(pki: Pki, now: datetime) -> Iterator[Finding]:
-    crl = read_list(pki)
+    crl = read_crl(pki)
     if crl is None:
         yield Finding(Level.ERROR, f"crl.pem cannot be read: {_SYNC}")
         return
-    if pki.roll.listed is None or number_of(crl) != pki.roll.listed.number:
+    if pki.certificates.listed is None or crl_number(crl) != pki.certificates.listed.number:
         yield Finding(Level.ERROR, f"crl.pem is not the newest revocation list: {_SYNC}")
     for finding in crl_findings(crl, pki.authority.certificate, now):
         yield Finding(finding.level, f"crl.pem {finding.message}: {_SYNC}")
@@ -115,7 +115,7 @@ def _check_authority_end(end: datetime, now: datetime) -> Iterator[Finding]:
         yield Finding(Level.WARNING, f"the authority and all profiles expire on {end:%Y-%m-%d}")
 
 
-ASK = "sudo -n bedplate-vpn status"
+STATUS_COMMAND = "sudo -n bedplate-vpn status"
 
 
 def parse_status(text: str) -> Status:
@@ -138,7 +138,9 @@ def parse_status(text: str) -> Status:
             owed=PendingActions(frozenset(owed.get("cut", ())), frozenset(owed.get("anew", ()))),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise PartError("invalid status from the gateway agent", fix="apply the role keeper to the gateway") from None
+        raise PartialError(
+            "invalid status from the gateway agent", fix="apply the role keeper to the gateway"
+        ) from None
 
 
 def _parse_sessions(rows: list[dict[str, Any]] | None) -> tuple[Session, ...] | None:
@@ -152,7 +154,7 @@ def _parse_neighbours(rows: list[dict[str, Any]] | None) -> tuple[Neighbour, ...
 
 
 @dataclass(frozen=True, slots=True)
-class WantedTunnel:
+class ExpectedTunnel:
     """A tunnel of the plan; `routes` holds the blocks that BGP must announce, none for fixed routes."""
 
     name: str
@@ -160,27 +162,27 @@ class WantedTunnel:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ExpectedGateway:
     """The expected state of a gateway; `number` is that of the newest revocation list, None without an authority.
 
     `elsewhere` holds routes that at least one of the tunnels must announce.
     """
 
-    tunnels: tuple[WantedTunnel, ...] = ()
+    tunnels: tuple[ExpectedTunnel, ...] = ()
     elsewhere: tuple[IPv4Network, ...] = ()
     number: int | None = None
 
 
-def wanted(plan: FleetPlan, node: NodePlan, number: int | None) -> Wanted:
+def expected_gateway(plan: FleetPlan, node: NodePlan, number: int | None) -> ExpectedGateway:
     """Return the expected state of a gateway of the plan; `number` is that of the newest revocation list."""
     place = node.name.partition(".")[2]
-    if Duty.TUNNELS in node.duties:
+    if NodeRole.TUNNELS in node.duties:
         to_regions = (
-            WantedTunnel(tunnel.name, _region_routes(plan, tunnel)) for tunnel in plan.tunnels if tunnel.site == place
+            ExpectedTunnel(tunnel.name, _region_routes(plan, tunnel)) for tunnel in plan.tunnels if tunnel.site == place
         )
-        return Wanted((*to_regions, *_direct_tunnels(plan, place)), _site_routes(plan, place), number)
-    peers = peers_of(plan, place) if Duty.JOINT in node.duties else ()
-    return Wanted(tuple(WantedTunnel(peer.region) for peer in peers), number=number)
+        return ExpectedGateway((*to_regions, *_direct_tunnels(plan, place)), _site_routes(plan, place), number)
+    peers = region_peers(plan, place) if NodeRole.JOINT in node.duties else ()
+    return ExpectedGateway(tuple(ExpectedTunnel(peer.region) for peer in peers), number=number)
 
 
 def _region_routes(plan: FleetPlan, tunnel: TunnelPlan) -> tuple[IPv4Network, ...]:
@@ -191,20 +193,20 @@ def _region_routes(plan: FleetPlan, tunnel: TunnelPlan) -> tuple[IPv4Network, ..
     """
     if not has_transit(plan):
         return (plan.region(tunnel.region).block,)
-    return tuple(target.block for target in behind(plan, tunnel.region))
+    return tuple(target.block for target in networks_of_place(plan, tunnel.region))
 
 
-def _direct_tunnels(plan: FleetPlan, site: str) -> Iterator[WantedTunnel]:
+def _direct_tunnels(plan: FleetPlan, site: str) -> Iterator[ExpectedTunnel]:
     """Yield the tunnels to connected sites; each announces its own blocks."""
-    for direct in plan.directs_of(site):
-        blocks = tuple(target.block for target in behind(plan, direct.other(site)))
-        yield WantedTunnel(direct.name(site), blocks)
+    for direct in plan.site_tunnels_of(site):
+        blocks = tuple(target.block for target in networks_of_place(plan, direct.other(site)))
+        yield ExpectedTunnel(direct.name(site), blocks)
 
 
 def _site_routes(plan: FleetPlan, site: str) -> tuple[IPv4Network, ...]:
     """Return the blocks of other sites: each transit gateway has fixed routes to them."""
     sites = {other.name for other in plan.sites} if has_transit(plan) else set()
-    return tuple(target.block for target in beyond(plan, site) if target.place in sites)
+    return tuple(target.block for target in remote_networks(plan, site) if target.place in sites)
 
 
 # BGP sends a packet every 10 s, gateways of regions every 15 s: after 90 s without any, a tunnel carries nothing.
@@ -216,7 +218,7 @@ _DAY_S = 86400
 
 
 @dataclass(frozen=True, slots=True)
-class Amiss:
+class GatewayFinding:
     """A finding about a gateway; `is_failing` means that something does not work, or will not within days."""
 
     gateway: str
@@ -224,10 +226,10 @@ class Amiss:
     is_failing: bool
 
 
-def amiss(node: NodePlan, expected: Wanted, status: Status, now: int) -> tuple[Amiss, ...]:
+def gateway_findings(node: NodePlan, expected: ExpectedGateway, status: Status, now: int) -> tuple[GatewayFinding, ...]:
     """Return the findings about a gateway; `now` is Unix time by the clock of this machine."""
     findings = _gateway_findings(node, expected, status, now)
-    return tuple(Amiss(node.name, finding.message, finding.level is Level.ERROR) for finding in findings)
+    return tuple(GatewayFinding(node.name, finding.message, finding.level is Level.ERROR) for finding in findings)
 
 
 def last_seen(answers: Iterable[Status]) -> Mapping[str, datetime]:
@@ -242,12 +244,12 @@ def _finding(message: str, *, failing: bool = True) -> Finding:
     return Finding(Level.ERROR if failing else Level.WARNING, message)
 
 
-def _gateway_findings(node: NodePlan, expected: Wanted, status: Status, now: int) -> Iterator[Finding]:
+def _gateway_findings(node: NodePlan, expected: ExpectedGateway, status: Status, now: int) -> Iterator[Finding]:
     if abs(status.time - now) > SKEW_S:
         yield _finding(f"the clock is off by {abs(status.time - now):,} s")
-    if Duty.LAPTOPS in node.duties:
+    if NodeRole.LAPTOPS in node.duties:
         yield from _laptop_findings(status, expected.number)
-    if node.duties & {Duty.TUNNELS, Duty.JOINT}:
+    if node.duties & {NodeRole.TUNNELS, NodeRole.JOINT}:
         yield from tunnel_findings(expected, status)
         yield from _tunnel_certificate_findings(status)
 
@@ -300,7 +302,7 @@ def _end_findings(what: str, end: int | None, now: int) -> Iterator[Finding]:
         yield _finding(f"{what} expires in {left // _DAY_S} days: {_SYNC}", failing=left <= FAILURE.total_seconds())
 
 
-def tunnel_findings(expected: Wanted, status: Status) -> Iterator[Finding]:
+def tunnel_findings(expected: ExpectedGateway, status: Status) -> Iterator[Finding]:
     """Yield findings about the tunnels of a gateway and their BGP sessions."""
     names, reported = [tunnel.name for tunnel in expected.tunnels], {tunnel.name for tunnel in status.tunnels or ()}
     missing = [name for name in names if name not in reported]
@@ -327,7 +329,7 @@ def _tunnel_findings(tunnel: Tunnel, charon: bool | None) -> Iterator[Finding]: 
         yield _finding(message, failing=tunnel.age > SILENT_S)
 
 
-def _bgp_findings(expected: Wanted, status: Status) -> Iterator[Finding]:
+def _bgp_findings(expected: ExpectedGateway, status: Status) -> Iterator[Finding]:
     """Yield what BGP does not announce through tunnels that are up."""
     ages = {tunnel.name: tunnel.age for tunnel in status.tunnels or () if tunnel.age is not None}
     dynamic = [tunnel for tunnel in expected.tunnels if tunnel.routes and tunnel.name in ages]
@@ -344,7 +346,7 @@ def _bgp_findings(expected: Wanted, status: Status) -> Iterator[Finding]:
         yield _finding(f"BGP announces no route to {missing} through any tunnel", failing=failing)
 
 
-def _neighbour_findings(tunnel: WantedTunnel, neighbour: Neighbour | None, age: int) -> Iterator[Finding]:
+def _neighbour_findings(tunnel: ExpectedTunnel, neighbour: Neighbour | None, age: int) -> Iterator[Finding]:
     if neighbour is None or neighbour.age is None:
         yield _finding(f"BGP is down in tunnel {tunnel.name}", failing=age > SILENT_S)
         return

@@ -30,7 +30,7 @@ from botocore.exceptions import (
 from botocore.exceptions import ConnectionError as BotocoreConnectionError
 from botocore.parsers import ResponseParserError
 
-from bedplate.errors import BedplateError, InputError, MachineError, PartError
+from bedplate.errors import BedplateError, InputError, MachineError, PartialError
 
 _LONGEST = 200
 _SERVER_FAULT = 500
@@ -40,7 +40,7 @@ class NoCredentials(MachineError):
     """No AWS credentials on this machine."""
 
 
-class NotThere(PartError):
+class NotThere(PartialError):
     """The requested resource does not exist in AWS."""
 
 
@@ -115,13 +115,13 @@ def _translate_api_error(error: ClientError, service: str) -> BedplateError:
     if code in _DENIED:
         return MachineError(f"permission denied: {action}", fix=f"allow {action} in the IAM policy of your role")
     if code in _THROTTLED:
-        return PartError(f"{service} throttles requests", fix="try again in a minute")
+        return PartialError(f"{service} throttles requests", fix="try again in a minute")
     if code in _NOT_THERE:
         return NotThere(f"{service}: the requested resource does not exist")
     if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= _SERVER_FAULT:
         fix = "try again later; health.aws.amazon.com lists outages"
-        return PartError(f"{service}: internal error of AWS", fix=fix)
-    return PartError(f"{action} failed: {code}: {message[:_LONGEST]}")
+        return PartialError(f"{service}: internal error of AWS", fix=fix)
+    return PartialError(f"{action} failed: {code}: {message[:_LONGEST]}")
 
 
 def _expired_credentials() -> MachineError:
@@ -143,7 +143,7 @@ class Session(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class AwsClient:
     """A thread-safe client of the account of the operator's credentials, for all regions."""
 
     session: Session
@@ -191,12 +191,12 @@ def open_session() -> Session:
     return session
 
 
-def open_door() -> Door:
+def open_client() -> AwsClient:
     """Return a client with the operator's credentials; makes no call yet."""
-    return Door(open_session())
+    return AwsClient(open_session())
 
 
-def check_account(client: Door, account: str, region: str) -> None:
+def check_account(client: AwsClient, account: str, region: str) -> None:
     """Compare the account of the credentials with the fleet's, before any other call; InputError if they differ."""
     actual = client.call("sts", region, "get_caller_identity")["Account"]
     if actual != account:
@@ -212,25 +212,25 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
-class Answers(Generic[Answer]):
+class RegionResults(Generic[Answer]):
     """The results by region, and the errors of regions that failed; both in the order of the requests."""
 
     given: Mapping[str, Answer]
     failures: Mapping[str, BedplateError]
 
 
-def ask_regions(regions: Iterable[str], ask: Callable[[str], Answer]) -> Answers[Answer]:
+def ask_regions(regions: Iterable[str], ask: Callable[[str], Answer]) -> RegionResults[Answer]:
     """Call a function for every region, several in parallel; a failing region does not stop the others."""
     names = tuple(dict.fromkeys(regions))
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         results = dict(zip(names, pool.map(lambda name: _call(ask, name), names), strict=True))
-    return Answers(
+    return RegionResults(
         given={name: result.answer for name, result in results.items() if isinstance(result, _Success)},
         failures={name: result for name, result in results.items() if isinstance(result, BedplateError)},
     )
 
 
-def every_answer(answers: Answers[Answer], undone: str) -> Mapping[str, Answer]:
+def require_all(answers: RegionResults[Answer], undone: str) -> Mapping[str, Answer]:
     """Return the results if all regions succeeded; else raise the first error with the messages of all regions.
 
     `undone` begins the message: the action that was not taken.

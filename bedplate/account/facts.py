@@ -8,30 +8,30 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, cast
 
-from bedplate.account.client import Answers, Door, NotThere, ask_regions, every_answer
+from bedplate.account.client import AwsClient, NotThere, RegionResults, ask_regions, require_all
 from bedplate.catalog.catalog import RegionAnswer
 from bedplate.catalog.facts import AcceleratorFacts, Arch, GpuFacts, InstanceFacts
-from bedplate.errors import PartError
+from bedplate.errors import PartialError
 from bedplate.plan.planner import IMAGE_ID, image_parameter
-from bedplate.plan.quotas import Need
+from bedplate.plan.quotas import QuotaNeed
 
 
-def newest_images(client: Door, places: Iterable[str]) -> Mapping[str, str]:
+def newest_images(client: AwsClient, places: Iterable[str]) -> Mapping[str, str]:
     """Return the newest image of each `region/architecture`; raises if any region has none."""
     split_places = [place.split("/") for place in places]
 
     def ask(region: str) -> dict[str, str]:
         return {f"{region}/{arch}": _image(client, region, arch) for name, arch in split_places if name == region}
 
-    answers = every_answer(ask_regions((region for region, _ in split_places), ask), "nothing was recorded")
+    answers = require_all(ask_regions((region for region, _ in split_places), ask), "nothing was recorded")
     return dict(chain.from_iterable(images.items() for images in answers.values()))
 
 
-def _image(client: Door, region: str, arch: str) -> str:
+def _image(client: AwsClient, region: str, arch: str) -> str:
     name = image_parameter(arch)
     value: str = client.call("ssm", region, "get_parameter", Name=name)["Parameter"]["Value"]
     if not IMAGE_ID.fullmatch(value):
-        raise PartError(
+        raise PartialError(
             f"the SSM parameter {name} holds no image id",
             fix=f"check `aws ssm get-parameter --region {region} --name {name}`",
         )
@@ -108,24 +108,24 @@ def _word(name: str) -> str:
     return "-".join(name.lower().split())
 
 
-def enabled_regions(client: Door, region: str) -> tuple[str, ...]:
+def enabled_regions(client: AwsClient, region: str) -> tuple[str, ...]:
     """Return the regions that the account may use; `region` is the one to ask."""
     return tuple(entry["RegionName"] for entry in client.call("ec2", region, "describe_regions")["Regions"])
 
 
-def region_answer(client: Door, region: str) -> RegionAnswer:
+def read_region(client: AwsClient, region: str) -> RegionAnswer:
     """Return the instance types of a region, and the zones that offer them."""
     return RegionAnswer(region_types(client, region), region_offers(client, region))
 
 
-def region_types(client: Door, region: str) -> dict[str, InstanceFacts]:
+def region_types(client: AwsClient, region: str) -> dict[str, InstanceFacts]:
     """Return the facts of a region's instance types, by name."""
     pages = client.pages("ec2", region, "describe_instance_types")
     facts = (read_instance(entry) for page in pages for entry in page["InstanceTypes"])
     return {instance.name: instance for instance in facts if instance}
 
 
-def region_offers(client: Door, region: str) -> dict[str, str]:
+def region_offers(client: AwsClient, region: str) -> dict[str, str]:
     """Return the letters of the zones by type; Local Zones and Wavelength Zones are not supported."""
     zone, letters = re.compile(rf"{region}([a-z])"), defaultdict(set)
     for page in client.pages("ec2", region, "describe_instance_type_offerings", LocationType="availability-zone"):
@@ -149,7 +149,7 @@ _PRODUCT: Mapping[str, str] = MappingProxyType(
 _HOUR = "Hrs"
 
 
-def list_prices(client: Door, region: str) -> dict[str, float]:
+def list_prices(client: AwsClient, region: str) -> dict[str, float]:
     """Return USD an hour by instance type in a region; the higher of two prices of one type."""
     prices: dict[str, float] = {}
     product = {**_PRODUCT, "regionCode": region}
@@ -174,7 +174,7 @@ def _hourly_prices(entry: Mapping[str, Any]) -> Iterator[float]:
 Values = dict[tuple[str, str], float]
 
 
-def granted(client: Door, needs: Iterable[Need]) -> Answers[Values]:
+def read_quotas(client: AwsClient, needs: Iterable[QuotaNeed]) -> RegionResults[Values]:
     """Return by region the account's value of each quota needed there, by region and quota code."""
     all_needs = tuple(needs)
 
@@ -184,7 +184,7 @@ def granted(client: Door, needs: Iterable[Need]) -> Answers[Values]:
     return ask_regions((need.region for need in all_needs), ask)
 
 
-def _of_region(client: Door, region: str, needs: list[Need]) -> Iterator[tuple[tuple[str, str], float]]:
+def _of_region(client: AwsClient, region: str, needs: list[QuotaNeed]) -> Iterator[tuple[tuple[str, str], float]]:
     for service in dict.fromkeys(need.quota.service for need in needs):
         codes = {need.quota.code for need in needs if need.quota.service == service}
         listed = {code: value for code, value in _list_quotas(client, region, service) if code in codes}
@@ -194,7 +194,7 @@ def _of_region(client: Door, region: str, needs: list[Need]) -> Iterator[tuple[t
                 yield (region, code), value
 
 
-def _list_quotas(client: Door, region: str, service: str) -> Iterator[tuple[str, float]]:
+def _list_quotas(client: AwsClient, region: str, service: str) -> Iterator[tuple[str, float]]:
     try:
         for page in client.pages("service-quotas", region, "list_service_quotas", ServiceCode=service):
             yield from ((quota["QuotaCode"], quota["Value"]) for quota in page["Quotas"] if "Value" in quota)
@@ -202,7 +202,7 @@ def _list_quotas(client: Door, region: str, service: str) -> Iterator[tuple[str,
         return
 
 
-def _default_quota(client: Door, region: str, service: str, code: str) -> float | None:
+def _default_quota(client: AwsClient, region: str, service: str, code: str) -> float | None:
     """Return AWS's default, which applies to a quota that is not listed for the account."""
     query = {"ServiceCode": service, "QuotaCode": code}
     try:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 from typing import Any
 
-from bedplate.account.client import Answers, Door, ask_regions
-from bedplate.errors import PartError
+from bedplate.account.client import AwsClient, RegionResults, ask_regions
+from bedplate.errors import PartialError
 from bedplate.nodes.host_keys import fingerprint_of_sshfp
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.pools import PoolPlan
@@ -25,27 +25,29 @@ class Claim:
     fingerprints: tuple[str, ...] = ()
 
 
-def claims(client: Door, plan: FleetPlan) -> tuple[Claim, ...]:
+def read_claims(client: AwsClient, plan: FleetPlan) -> tuple[Claim, ...]:
     """Return every name that a machine has claimed in the fleet's private zone; raises like `Door.call`."""
     return tuple(claim for zone in _zones(client, plan) for claim in _of_zone(client, plan, zone))
 
 
-def claim_of(claims: Iterable[Claim], name: str) -> Claim:
+def find_claim(claims: Iterable[Claim], name: str) -> Claim:
     """Return the claim of a name, with fingerprints. Raises PartError for none, or more than one."""
     matches = [claim for claim in claims if claim.name == name]
     if not matches:
-        raise PartError(f"no running machine is named {name}", fix="`bedplate node list --live` shows running machines")
+        raise PartialError(
+            f"no running machine is named {name}", fix="`bedplate node list --live` shows running machines"
+        )
     if len(matches) > 1:
         owners = ", ".join(claim.instance for claim in matches)
         fix = f"delete the zone that is not the fleet's, or its records of {name}"
-        raise PartError(f"two private zones have records of {name}: {owners}", fix=fix)
+        raise PartialError(f"two private zones have records of {name}: {owners}", fix=fix)
     if not matches[0].fingerprints:
         fix = f"terminate it so its group replaces it, or run `bedplate node trust {name} SHA256:...`"
-        raise PartError(f"{name} ({matches[0].instance}) has published no host key", fix=fix)
+        raise PartialError(f"{name} ({matches[0].instance}) has published no host key", fix=fix)
     return matches[0]
 
 
-def _of_zone(client: Door, plan: FleetPlan, zone: str) -> Iterator[Claim]:
+def _of_zone(client: AwsClient, plan: FleetPlan, zone: str) -> Iterator[Claim]:
     by_name: defaultdict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)
     for page in client.pages("route53", plan.home.name, "list_resource_record_sets", HostedZoneId=zone):
         for record_set in page["ResourceRecordSets"]:
@@ -62,7 +64,7 @@ def _claim(name: str, records: _Records) -> Claim:
     return Claim(name, records["TXT"][0].strip('"'), address, tuple(fingerprints))
 
 
-def _zones(client: Door, plan: FleetPlan) -> Iterator[str]:
+def _zones(client: AwsClient, plan: FleetPlan) -> Iterator[str]:
     zones = client.call("route53", plan.home.name, "list_hosted_zones_by_name", DNSName=plan.domain)["HostedZones"]
     for zone in zones:
         if zone["Name"] == f"{plan.domain}." and zone["Config"]["PrivateZone"]:
@@ -94,14 +96,14 @@ class Machine:
     fingerprints: tuple[str, ...] = ()
 
 
-def machines(client: Door, plan: FleetPlan) -> Answers[tuple[Machine, ...]]:
+def read_machines(client: AwsClient, plan: FleetPlan) -> RegionResults[tuple[Machine, ...]]:
     """Return the machines of all pools by region, in any state."""
-    return machines_of(client, plan, plan.pools, claims(client, plan))
+    return read_pool_machines(client, plan, plan.pools, read_claims(client, plan))
 
 
-def machines_of(
-    client: Door, plan: FleetPlan, pools: Iterable[PoolPlan], claims: Iterable[Claim]
-) -> Answers[tuple[Machine, ...]]:
+def read_pool_machines(
+    client: AwsClient, plan: FleetPlan, pools: Iterable[PoolPlan], claims: Iterable[Claim]
+) -> RegionResults[tuple[Machine, ...]]:
     """Return the machines of some pools by region, in any state."""
     all_pools, by_instance = tuple(pools), {claim.instance: claim for claim in claims}
 
@@ -112,7 +114,7 @@ def machines_of(
     return ask_regions((pool.region for pool in all_pools), ask)
 
 
-def has_terminated(client: Door, region: str, instance: str) -> bool:
+def has_terminated(client: AwsClient, region: str, instance: str) -> bool:
     """Return whether an instance has terminated; EC2 lists it for up to an hour longer."""
     filters = [
         {"Name": "instance-id", "Values": [instance]},
@@ -122,7 +124,7 @@ def has_terminated(client: Door, region: str, instance: str) -> bool:
 
 
 def _of_region(
-    client: Door, region: str, pools: Mapping[str, PoolPlan], claims: Mapping[str, Claim]
+    client: AwsClient, region: str, pools: Mapping[str, PoolPlan], claims: Mapping[str, Claim]
 ) -> Iterator[Machine]:
     members = {member["InstanceId"]: (pools[group], member) for group, member in _members(client, region, list(pools))}
     addresses = dict(_addresses(client, region, list(members)))
@@ -142,7 +144,7 @@ def _of_region(
         )
 
 
-def _members(client: Door, region: str, groups: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _members(client: AwsClient, region: str, groups: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     for start in range(0, len(groups), _GROUPS):
         query = {"AutoScalingGroupNames": groups[start : start + _GROUPS]}
         for page in client.pages("autoscaling", region, "describe_auto_scaling_groups", **query):
@@ -150,7 +152,7 @@ def _members(client: Door, region: str, groups: list[str]) -> Iterator[tuple[str
                 yield from ((group["AutoScalingGroupName"], member) for member in group["Instances"])
 
 
-def _addresses(client: Door, region: str, instances: list[str]) -> Iterator[tuple[str, IPv4Address]]:
+def _addresses(client: AwsClient, region: str, instances: list[str]) -> Iterator[tuple[str, IPv4Address]]:
     for start in range(0, len(instances), _INSTANCES):
         # A filter ignores unknown ids; a list of ids with an unknown one is rejected.
         filters = [{"Name": "instance-id", "Values": instances[start : start + _INSTANCES]}]

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 
-from bedplate.account.client import Door, NotThere, ask_regions, every_answer
-from bedplate.errors import BedplateError, InputError, PartError
+from bedplate.account.client import AwsClient, NotThere, ask_regions, require_all
+from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.pools import tunnel_secret
 from bedplate.tunnel_key import SHORTEST_KEY
@@ -23,7 +23,7 @@ _PREFIX = "vpn_keys"
 class ParameterKeys:
     """The SSM parameters `/vpn_keys/<fleet>/<name>` in the home region, encrypted with the fleet's KMS key."""
 
-    client: Door
+    client: AwsClient
     region: str
     fleet: str
 
@@ -62,22 +62,24 @@ Resolvers = Mapping[str, tuple[IPv4Address, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Doors:
+class LaptopEndpoints:
     """The public address of each region's gateway, and the addresses of each region's resolver."""
 
     gateways: Mapping[str, IPv4Address]
     resolvers: Resolvers
 
 
-def laptop_doors(client: Door, fleet: str, gateways: Iterable[str], resolvers: Iterable[str]) -> Doors:
+def read_laptop_endpoints(
+    client: AwsClient, fleet: str, gateways: Iterable[str], resolvers: Iterable[str]
+) -> LaptopEndpoints:
     """Return the addresses in these regions; raises the first error, InputError for a missing gateway or resolver."""
     public = ask_regions(gateways, lambda region: _gateway(client, fleet, region))
     private = ask_regions(resolvers, lambda region: _resolver(client, fleet, region))
     undone = "nothing was recorded"
-    return Doors(every_answer(public, undone), every_answer(private, undone))
+    return LaptopEndpoints(require_all(public, undone), require_all(private, undone))
 
 
-def _gateway(client: Door, fleet: str, region: str) -> IPv4Address:
+def _gateway(client: AwsClient, fleet: str, region: str) -> IPv4Address:
     filters = [{"Name": "tag:Name", "Values": [f"{fleet}-laptops"]}]
     addresses = client.call("ec2", region, "describe_addresses", Filters=filters)["Addresses"]
     if len(addresses) != 1:
@@ -85,7 +87,7 @@ def _gateway(client: Door, fleet: str, region: str) -> IPv4Address:
     return IPv4Address(addresses[0]["PublicIp"])
 
 
-def _resolver(client: Door, fleet: str, region: str) -> tuple[IPv4Address, ...]:
+def _resolver(client: AwsClient, fleet: str, region: str) -> tuple[IPv4Address, ...]:
     filters = [{"Name": "Name", "Values": [f"{fleet}-names"]}, {"Name": "Direction", "Values": ["INBOUND"]}]
     endpoints = client.call("route53resolver", region, "list_resolver_endpoints", Filters=filters)["ResolverEndpoints"]
     if len(endpoints) != 1:
@@ -104,7 +106,7 @@ _TUNNELS = 2
 _NEW_KEY = "set a new key (`aws ec2 modify-vpn-tunnel-options`), then `pulumi up --refresh` of links"
 
 
-class NotMade(PartError):
+class ConnectionMissing(PartialError):
     """The stack `links` has not created a site's connection to a region."""
 
 
@@ -121,10 +123,10 @@ class TunnelKeys:
     """Both tunnels of a site's connections by region; `missing` are connections that do not exist yet."""
 
     ends: Mapping[str, tuple[TunnelKey, TunnelKey]]
-    missing: Mapping[str, NotMade]
+    missing: Mapping[str, ConnectionMissing]
 
 
-def keys_of_sites(client: Door, plan: FleetPlan) -> Mapping[str, TunnelKeys | BedplateError]:
+def read_site_keys(client: AwsClient, plan: FleetPlan) -> Mapping[str, TunnelKeys | BedplateError]:
     """Return AWS's ends of each site's connections, or an error for a site whose keys must not be used.
 
     Two tunnels must not share a key: with the key of one gateway, an attacker could impersonate the other.
@@ -133,7 +135,7 @@ def keys_of_sites(client: Door, plan: FleetPlan) -> Mapping[str, TunnelKeys | Be
     return {**results, **_shared_keys({site: keys for site, keys in results.items() if isinstance(keys, TunnelKeys)})}
 
 
-def _keys_or_error(client: Door, plan: FleetPlan, site: str) -> TunnelKeys | BedplateError:
+def _keys_or_error(client: AwsClient, plan: FleetPlan, site: str) -> TunnelKeys | BedplateError:
     try:
         return read_tunnel_keys(client, plan, site)
     except BedplateError as error:
@@ -148,34 +150,34 @@ def _shared_keys(keys_by_site: Mapping[str, TunnelKeys]) -> Mapping[str, Bedplat
             tunnels_by_key.setdefault(end.key, []).append((site, f"{site} to {end.address} in {region}"))
     shared = [tunnels for tunnels in tunnels_by_key.values() if len(tunnels) > 1]
     return {
-        site: PartError(f"tunnels share a key: {' and '.join(name for _, name in tunnels)}", fix=_NEW_KEY)
+        site: PartialError(f"tunnels share a key: {' and '.join(name for _, name in tunnels)}", fix=_NEW_KEY)
         for tunnels in shared
         for site, _ in tunnels
     }
 
 
-def read_tunnel_keys(client: Door, plan: FleetPlan, site: str) -> TunnelKeys:
+def read_tunnel_keys(client: AwsClient, plan: FleetPlan, site: str) -> TunnelKeys:
     """Return AWS's ends of a site's connections to regions, and the connections that do not exist yet.
 
     Raises PartError for a malformed secret; the message never contains its text.
     """
     ends: dict[str, tuple[TunnelKey, TunnelKey]] = {}
-    missing: dict[str, NotMade] = {}
+    missing: dict[str, ConnectionMissing] = {}
     for region in dict.fromkeys(tunnel.region for tunnel in plan.tunnels if tunnel.site == site):
         try:
             ends[region] = _read_secret(client, plan, site, region)
-        except NotMade as error:
+        except ConnectionMissing as error:
             missing[region] = error
     return TunnelKeys(ends, missing)
 
 
-def _read_secret(client: Door, plan: FleetPlan, site: str, region: str) -> tuple[TunnelKey, TunnelKey]:
+def _read_secret(client: AwsClient, plan: FleetPlan, site: str, region: str) -> tuple[TunnelKey, TunnelKey]:
     name = tunnel_secret(plan.name, site, region)
     try:
         text = client.call("secretsmanager", plan.home.name, "get_secret_value", SecretId=name)["SecretString"]
     except NotThere:
         fix = f"create the connection first: `pulumi up -s {plan.name}.links`"
-        raise NotMade(f"no secret {name} in {plan.home.name}", fix=fix) from None
+        raise ConnectionMissing(f"no secret {name} in {plan.home.name}", fix=fix) from None
     return _parse_secret(name, text)
 
 
@@ -186,11 +188,11 @@ def _parse_secret(name: str, text: str) -> tuple[TunnelKey, TunnelKey]:
     except (ValueError, AttributeError):
         ends = []
     if len(ends) != _TUNNELS:
-        raise PartError(f"the secret {name} does not contain two tunnels", fix="run `pulumi up --refresh` of links")
+        raise PartialError(f"the secret {name} does not contain two tunnels", fix="run `pulumi up --refresh` of links")
     for end in ends:
         if len(end.key) < SHORTEST_KEY:
             message = f"the key for {end.address} in {name} is shorter than {SHORTEST_KEY} characters"
-            raise PartError(message, fix=_NEW_KEY)
+            raise PartialError(message, fix=_NEW_KEY)
     return ends[0], ends[1]
 
 

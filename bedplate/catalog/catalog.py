@@ -72,7 +72,7 @@ class Catalog:
 FOLDER = Path(__file__).parent / "data"
 
 
-def shipped(name: str) -> Sheet:
+def read_data_file(name: str) -> Sheet:
     """Return a data file by its name: regions, instances, offers, prices, drivers, ..."""
     return read_sheet((FOLDER / f"{name}.txt").read_text(encoding="utf-8"))
 
@@ -80,37 +80,39 @@ def shipped(name: str) -> Sheet:
 @cache
 def load_catalog() -> Catalog:
     """Return the catalogue of the data files, with the date of its instance types."""
-    instances, prices = shipped("instances"), shipped("prices")
+    instances, prices = read_data_file("instances"), read_data_file("prices")
     return Catalog(
-        regions=read_regions(shipped("regions").rows),
+        regions=read_regions(read_data_file("regions").rows),
         types=read_instances(instances.rows),
-        offers=read_offers(shipped("offers").rows),
+        offers=read_offers(read_data_file("offers").rows),
         prices=read_prices(prices.rows),
-        rates=read_rates(shipped("rates").rows),
-        quotas=read_quotas(shipped("quotas").rows),
+        rates=read_rates(read_data_file("rates").rows),
+        quotas=read_quotas(read_data_file("quotas").rows),
         date=instances.heading["date"],
         price_date=prices.heading["date"],
         price_region=prices.heading["region"],
-        drivers=read_drivers(shipped("drivers").rows),
-        chips=read_chips(shipped("gpus").rows),
-        releases=read_releases(shipped("kubernetes").rows),
-        time_zones=read_time_zones(shipped("timezones").rows),
+        drivers=read_drivers(read_data_file("drivers").rows),
+        chips=read_chips(read_data_file("gpus").rows),
+        releases=read_releases(read_data_file("kubernetes").rows),
+        time_zones=read_time_zones(read_data_file("timezones").rows),
     )
 
 
-def ship(texts: Mapping[str, str]) -> None:
+def write_data_files(texts: Mapping[str, str]) -> None:
     """Replace data files by name, all or none."""
     write_together({FOLDER / f"{name}.txt": text.encode() for name, text in texts.items()})
 
 
-RENEWED = ("instances", "offers", "prices")
+REFRESHED = ("instances", "offers", "prices")
 _TYPES = "EC2 DescribeInstanceTypes"
 _OFFERS = "EC2 DescribeInstanceTypeOfferings by availability zone"
 _PRICES = "AWS price list, GetProducts: on demand, Linux, shared tenancy"
 _MOST_NAMED = 3
 
 
-def rewritten(before: Mapping[str, Sheet], catalog: Catalog, regions: Collection[str], day: date) -> dict[str, str]:
+def refreshed_texts(
+    before: Mapping[str, Sheet], catalog: Catalog, regions: Collection[str], day: date
+) -> dict[str, str]:
     """Return the new text of each refreshed file by name; `before` has the old files, `regions` those that answered."""
     rows = {
         "instances": write_instances(catalog.types.values()),
@@ -122,7 +124,7 @@ def rewritten(before: Mapping[str, Sheet], catalog: Catalog, regions: Collection
         "offers": _OFFERS + _coverage(before["offers"], catalog, regions),
         "prices": _PRICES,
     }
-    return {name: write_sheet(_heading(before[name], sources[name], day), rows[name]) for name in RENEWED}
+    return {name: write_sheet(_heading(before[name], sources[name], day), rows[name]) for name in REFRESHED}
 
 
 def _heading(before: Sheet, source: str, day: date) -> dict[str, str]:
@@ -164,7 +166,7 @@ class Change:
         return self.dropped > self.before * _MOST_DROPPED
 
 
-def renewed(catalog: Catalog, answers: Mapping[str, RegionAnswer], prices: Mapping[str, float]) -> Catalog:
+def refreshed(catalog: Catalog, answers: Mapping[str, RegionAnswer], prices: Mapping[str, float]) -> Catalog:
     """Return the catalogue with the answers of some regions; facts of other regions are kept."""
     return replace(catalog, types=_types(catalog, answers), offers=_offers(catalog, answers), prices=prices)
 

@@ -9,7 +9,7 @@ from bedplate.checks.diagnostics import Fault, Rule, fault
 from bedplate.spec import Fleet
 
 # Ranges without hosts, each with its purpose and source.
-NOBODYS: Mapping[IPv4Network, str] = {
+HOSTLESS: Mapping[IPv4Network, str] = {
     IPv4Network(block): purpose
     for block, purpose in {
         "0.0.0.0/8": "this network, RFC 791",
@@ -20,7 +20,7 @@ NOBODYS: Mapping[IPv4Network, str] = {
     }.items()
 }
 # Ranges that hosts of a private network cannot use.
-RESERVED: Mapping[IPv4Network, str] = dict(NOBODYS) | {
+RESERVED: Mapping[IPv4Network, str] = dict(HOSTLESS) | {
     IPv4Network(block): purpose
     for block, purpose in {
         "192.0.0.0/24": "protocol assignments, RFC 6890",

@@ -7,7 +7,7 @@ from bedplate.checks.diagnostics import Fault, Rule, about, fault
 from bedplate.checks.ladders import keyed_rungs
 from bedplate.plan.fleet import member_name
 from bedplate.plan.laptops import NAME_PREFIX
-from bedplate.plan.nodes import SITE_END
+from bedplate.plan.nodes import SITE_GATEWAY_HOST
 from bedplate.plan.pools import pool_name
 from bedplate.spec import Fleet
 from bedplate.spec.network import TunnelAuth
@@ -77,7 +77,7 @@ def _site_gateways(fleet: Fleet) -> Iterator[tuple[str, str]]:
     listed = {other for site in fleet.sites.values() for other in site.gateway.joins}
     for name, site in fleet.sites.items():
         if site.gateway.joins or name in listed:
-            yield f"sites.{name}.gateway", f"{SITE_END}.{name}.{fleet.domain}"
+            yield f"sites.{name}.gateway", f"{SITE_GATEWAY_HOST}.{name}.{fleet.domain}"
 
 
 CHECKS = (check_names, check_certificate_names)

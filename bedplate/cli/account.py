@@ -6,33 +6,41 @@ from typing import Annotated
 import typer
 
 from bedplate.account.client import (
-    Door,
+    AwsClient,
     NoCredentials,
     ask_regions,
     check_account,
-    every_answer,
     failure_lines,
-    open_door,
+    open_client,
+    require_all,
 )
-from bedplate.account.facts import enabled_regions, granted, list_prices, newest_images, region_answer
+from bedplate.account.facts import enabled_regions, list_prices, newest_images, read_quotas, read_region
 from bedplate.catalog import Catalog, load_catalog
-from bedplate.catalog.catalog import RENEWED, changes, check_whole, renewed, rewritten, ship, shipped
+from bedplate.catalog.catalog import (
+    REFRESHED,
+    changes,
+    check_whole,
+    read_data_file,
+    refreshed,
+    refreshed_texts,
+    write_data_files,
+)
 from bedplate.catalog.nearest import nearest
 from bedplate.cli.fleet import plan_of
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, notify, show, show_document
-from bedplate.errors import BedplateError, InputError, PartError, ViolationError
+from bedplate.errors import BedplateError, InputError, PartialError, ViolationError
 from bedplate.load.source import today
 from bedplate.lock import lock_path, record_images, renew_images
 from bedplate.plan import FleetPlan
 from bedplate.plan.planner import image_places, unrecorded_images
-from bedplate.plan.quotas import Granted, Need, needs
+from bedplate.plan.quotas import Granted, QuotaNeed, quota_needs
 from bedplate.report.cost import quota_document, quota_lines, renewal_lines, unmet_needs
 from bedplate.report.plan import image_lines
 
 
-def open_account(plan: FleetPlan) -> Door:
+def open_account(plan: FleetPlan) -> AwsClient:
     """Return the client of the fleet's AWS account. Raises InputError for credentials of another account."""
-    client = open_door()
+    client = open_client()
     check_account(client, plan.account, plan.home.name)
     return client
 
@@ -43,7 +51,7 @@ def quotas(fleet: FleetFile = DEFAULT_FLEET, *, json: Json = False) -> int:
     The exit status is 3 if a granted quota is too small for the minimum number of machines.
     """
     plan = plan_of(fleet)
-    required = needs(plan, load_catalog())
+    required = quota_needs(plan, load_catalog())
     values, status = _granted_quotas(plan, required)
     if json:
         show_document(quota_document(required, values))
@@ -52,7 +60,7 @@ def quotas(fleet: FleetFile = DEFAULT_FLEET, *, json: Json = False) -> int:
     return ViolationError.exit_code if unmet_needs(required, values) else status
 
 
-def _granted_quotas(plan: FleetPlan, required: tuple[Need, ...]) -> tuple[Granted, int]:
+def _granted_quotas(plan: FleetPlan, required: tuple[QuotaNeed, ...]) -> tuple[Granted, int]:
     """Return the account's quotas, and 6 if a region did not answer. Without credentials there are none."""
     try:
         client = open_account(plan)
@@ -63,12 +71,12 @@ def _granted_quotas(plan: FleetPlan, required: tuple[Need, ...]) -> tuple[Grante
         return {}, 0
     except BedplateError as error:
         _print_unknown([error.what], error.fix)
-        return {}, PartError.exit_code
-    answers = granted(client, required)
+        return {}, PartialError.exit_code
+    answers = read_quotas(client, required)
     values = {key: value for quotas in answers.given.values() for key, value in quotas.items()}
     if answers.failures:
         _print_unknown(failure_lines(answers.failures), next(iter(answers.failures.values())).fix)
-        return values, PartError.exit_code
+        return values, PartialError.exit_code
     return values, 0
 
 
@@ -104,15 +112,15 @@ def refresh_catalog(
     ] = False,
 ) -> int:
     """Update types, offers and prices from AWS."""
-    catalog, client = load_catalog(), open_door()
+    catalog, client = load_catalog(), open_client()
     _check_regions(catalog, region or [])
     regions = tuple(region or _enabled_regions(client, catalog))
-    answers = every_answer(ask_regions(regions, lambda name: region_answer(client, name)), "nothing was written")
-    updated = renewed(catalog, answers, list_prices(client, catalog.price_region))
+    answers = require_all(ask_regions(regions, lambda name: read_region(client, name)), "nothing was written")
+    updated = refreshed(catalog, answers, list_prices(client, catalog.price_region))
     differences = tuple(changes(catalog, updated))
     if not force:
         check_whole(differences)
-    ship(rewritten({name: shipped(name) for name in RENEWED}, updated, regions, today()))
+    write_data_files(refreshed_texts({name: read_data_file(name) for name in REFRESHED}, updated, regions, today()))
     show(renewal_lines(differences, () if region else (name for name in catalog.regions if name not in regions)))
     return 0
 
@@ -124,6 +132,6 @@ def _check_regions(catalog: Catalog, regions: Iterable[str]) -> None:
             raise InputError(f"unknown AWS region {name}", fix=f"write {closest}" if closest else "name an AWS region")
 
 
-def _enabled_regions(client: Door, catalog: Catalog) -> tuple[str, ...]:
+def _enabled_regions(client: AwsClient, catalog: Catalog) -> tuple[str, ...]:
     enabled = enabled_regions(client, catalog.price_region)
     return tuple(name for name in catalog.regions if name in enabled)

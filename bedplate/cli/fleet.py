@@ -14,29 +14,29 @@ from bedplate.plan.registration import devices
 from bedplate.report.diagnostics import fault_lines
 
 
-def opened(path: Path) -> Loaded:
+def open_fleet(path: Path) -> Loaded:
     """Return the fleet that the file declares; its warnings go to stderr. Raises FleetFaults for errors in the file."""
     loaded = load_fleet(path, load_catalog())
     notify(fault_lines(loaded.faults))
     return loaded
 
 
-def planned(loaded: Loaded) -> FleetPlan:
+def plan_loaded(loaded: Loaded) -> FleetPlan:
     """Return the plan of the fleet and its lock. Raises FleetFaults if they contradict each other."""
     record = read_lock(lock_path(loaded.path), loaded.fleet.name)
     with plan_faults_located(loaded):
-        return loaded.judge(plan_fleet(loaded.fleet, record, load_catalog()), load_catalog())
+        return loaded.check_plan(plan_fleet(loaded.fleet, record, load_catalog()), load_catalog())
 
 
 def plan_of(path: Path) -> FleetPlan:
     """Return the plan of a fleet file and its lock. Raises FleetFaults for errors in either."""
-    return planned(opened(path))
+    return plan_loaded(open_fleet(path))
 
 
 def replanned(changed: Loaded, plan: FleetPlan) -> FleetPlan:
     """Return the plan of a changed fleet file, as if `plan` were recorded in the lock."""
     with plan_faults_located(changed):
-        return changed.judge(plan_fleet(changed.fleet, plan.recorded(), load_catalog()), load_catalog())
+        return changed.check_plan(plan_fleet(changed.fleet, plan.recorded(), load_catalog()), load_catalog())
 
 
 def resource_origin(loaded: Loaded, plan: FleetPlan) -> Origin:

@@ -18,17 +18,16 @@ from bedplate.cli.output import (
     show,
     show_document,
 )
-from bedplate.errors import InputError, PartError
+from bedplate.errors import InputError, PartialError
 from bedplate.hold import login_name
-from bedplate.nodes.choice import bootstrap as bootstrap_script
-from bedplate.nodes.choice import named
+from bedplate.nodes.choice import bootstrap_script, nodes_by_name
 from bedplate.nodes.host_keys import known_hosts
-from bedplate.nodes.ssh import MARK, Login, Reached, visitor
+from bedplate.nodes.ssh import FILE_HEADER, Login, NodeLocation, login_account
 from bedplate.nodes.ssh import ssh_config as config_text
 from bedplate.plan import FleetPlan
-from bedplate.plan.nodes import NodePlan, pool_nodes, standing_nodes
+from bedplate.plan.nodes import NodePlan, permanent_nodes, pool_nodes
 from bedplate.report.nodes import machine_document, machine_lines, node_document, node_lines
-from bedplate.writer import told_plainly, write_together
+from bedplate.writer import os_errors_as_machine_errors, write_together
 
 
 def list_nodes(
@@ -43,7 +42,7 @@ def list_nodes(
 
 
 def _list_planned(plan: FleetPlan, *, json: bool) -> int:
-    permanent, pooled = standing_nodes(plan), tuple(pool_nodes(plan, load_catalog()))
+    permanent, pooled = permanent_nodes(plan), tuple(pool_nodes(plan, load_catalog()))
     keys = plan.record.host_keys
     if json:
         nodes = [*((node, True) for node in permanent), *((node, False) for node in pooled)]
@@ -56,7 +55,7 @@ def _list_planned(plan: FleetPlan, *, json: bool) -> int:
 def _list_running(plan: FleetPlan, *, json: bool) -> int:
     # Slow: they import boto3.
     from bedplate.account.client import failure_lines
-    from bedplate.account.machines import machines
+    from bedplate.account.machines import read_machines as machines
     from bedplate.cli.account import open_account
 
     answers = machines(open_account(plan), plan)
@@ -66,7 +65,7 @@ def _list_running(plan: FleetPlan, *, json: bool) -> int:
     else:
         show(machine_lines(running, plan.record.host_keys))
     notify(f"unknown machines: {line}" for line in failure_lines(answers.failures))
-    return PartError.exit_code if answers.failures else 0
+    return PartialError.exit_code if answers.failures else 0
 
 
 def bootstrap(
@@ -75,7 +74,7 @@ def bootstrap(
     fleet: FleetOption = DEFAULT_FLEET,
 ) -> int:
     """Print a machine's first-boot script."""
-    (node,) = named(plan_of(fleet), [name], load_catalog())
+    (node,) = nodes_by_name(plan_of(fleet), [name], load_catalog())
     show(bootstrap_script(node).splitlines())
     return 0
 
@@ -100,10 +99,10 @@ def ssh_config(
     """Print OpenSSH settings for the fleet."""
     plan = plan_of(fleet)
     check_files_exist(identity)
-    nodes = (*standing_nodes(plan), *pool_nodes(plan, load_catalog()))
+    nodes = (*permanent_nodes(plan), *pool_nodes(plan, load_catalog()))
     file = (write or _DEFAULT_CONFIG).expanduser().absolute()
     keys_file, keys = _known_hosts_of(file), known_hosts(nodes, plan.record.host_keys).encode()
-    config = config_text((Reached(node) for node in nodes), keys_file, _login(plan, user, identity))
+    config = config_text((NodeLocation(node) for node in nodes), keys_file, _login(plan, user, identity))
     if write is None:
         show(config.splitlines())
         notify(_unwritten_key_lines(file, keys))
@@ -122,7 +121,7 @@ def _known_hosts_of(config: Path) -> Path:
 def _login(plan: FleetPlan, user: str | None, identity: Path | None) -> Login:
     """Return the login name and key. A note goes to stderr if the operator is not in the fleet file."""
     operator = login_name()
-    name = user or visitor(plan.accounts, operator)
+    name = user or login_account(plan.accounts, operator)
     if not user and name != operator:
         notify([f"note: no person named {operator} in the fleet file; ssh logs in as {name} (change it with --user)"])
     return Login(name, identity and identity.absolute())
@@ -132,7 +131,7 @@ def _unwritten_key_lines(config: Path, keys: bytes) -> Iterator[str]:
     """Yield a note if the host keys that the printed settings refer to are not in their file."""
     keys_file = _known_hosts_of(config)
     if keys_file.is_file():
-        with told_plainly(keys_file, "read"):
+        with os_errors_as_machine_errors(keys_file, "read"):
             if keys_file.read_bytes() == keys:
                 return
     yield f"note: {keys_file} does not hold the host keys; ssh refuses every machine without them"
@@ -149,8 +148,8 @@ def _check_overwrite(file: Path) -> None:
     """Raise InputError for a file that bedplate did not write, such as the operator's ~/.ssh/config."""
     if not file.is_file():
         return
-    with told_plainly(file, "read"):
+    with os_errors_as_machine_errors(file, "read"):
         content = file.read_bytes()
-    if content and not content.startswith(MARK.encode()):
+    if content and not content.startswith(FILE_HEADER.encode()):
         fix = "write to a separate file, such as ~/.ssh/bedplate, and Include it"
         raise InputError(f"bedplate did not write {file} and does not overwrite it", fix=fix)

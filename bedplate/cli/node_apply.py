@@ -42,17 +42,17 @@ from bedplate.cli.output import (
     show,
     show_document,
 )
-from bedplate.errors import InputError, MachineError, PartError, ViolationError
+from bedplate.errors import InputError, MachineError, PartialError, ViolationError
 from bedplate.hold import login_name
 from bedplate.load.source import today
-from bedplate.lock import refuse_unrecorded
-from bedplate.nodes.apply import Engine, Event, Order, Step, exit_status, working
-from bedplate.nodes.apply import Outcome as ApplyOutcome
-from bedplate.nodes.audit import Audit, Findings, Outcome, audited, roles_checked
-from bedplate.nodes.choice import check_groups, named, of_sites, once
-from bedplate.nodes.ssh import Login, Reached, Ways, deployer, own_ways, ways
+from bedplate.lock import check_plan_recorded
+from bedplate.nodes.apply import ApplyProcess, ApplyRequest, Event, Step, exit_status, run_apply
+from bedplate.nodes.apply import NodeResult as ApplyOutcome
+from bedplate.nodes.audit import AuditRequest, Findings, RuleOutcome, roles_checked, run_audit
+from bedplate.nodes.choice import check_groups, nodes_by_name, nodes_of_sites, unique_nodes
+from bedplate.nodes.ssh import Login, NodeLocation, SshTargets, deploy_account, targets_of_config, write_ssh_config
 from bedplate.plan import FleetPlan
-from bedplate.plan.nodes import pool_node, standing_nodes
+from bedplate.plan.nodes import permanent_nodes, pool_node
 from bedplate.report.compliance import compliance_document, compliance_lines, compliance_page, is_partial, junit_report
 from bedplate.report.compliance import event_line as audit_event_line
 from bedplate.report.nodes import apply_document, apply_lines, event_line
@@ -93,8 +93,8 @@ def apply(  # noqa: PLR0913  each is an option of the command line
     with tempfile.TemporaryDirectory(prefix="bedplate-") as folder:
         ways = ssh_ways(Path(folder), plan, machines, SshOptions(user, identity, ssh_config))
         if not check:
-            refuse_unrecorded(plan, fleet)
-        done = apply_order(Order(ways.targets, _applicant(), check=check, only=roles), ways.missing)
+            check_plan_recorded(plan, fleet)
+        done = apply_order(ApplyRequest(ways.targets, _applicant(), check=check, only=roles), ways.missing)
     if json:
         show_document(apply_document(done.outcomes))
     else:
@@ -140,7 +140,7 @@ def audit(  # noqa: PLR0913  each is an option of the command line
     roles = select_roles(role or (), machines)
     _check_writable(junit, html)
     if local:
-        findings = audit_nodes(Audit(fleet, only=roles), [machine.node.name for machine in machines])
+        findings = audit_nodes(AuditRequest(fleet, only=roles), [machine.node.name for machine in machines])
     else:
         findings = _audit_over_ssh(fleet, plan, machines, roles, SshOptions(user, identity, ssh_config))
     if json:
@@ -148,20 +148,20 @@ def audit(  # noqa: PLR0913  each is an option of the command line
     else:
         show(compliance_lines(findings, whole=verbose))
     _write_reports(plan.name, findings, junit, html)
-    if any(found.of(Outcome.VIOLATED) for found in findings):
+    if any(found.of(RuleOutcome.VIOLATED) for found in findings):
         return ViolationError.exit_code
-    return PartError.exit_code if any(map(is_partial, findings)) else 0
+    return PartialError.exit_code if any(map(is_partial, findings)) else 0
 
 
 def _audit_over_ssh(
-    fleet: Path, plan: FleetPlan, machines: Sequence[Reached], roles: frozenset[str] | None, options: SshOptions
+    fleet: Path, plan: FleetPlan, machines: Sequence[NodeLocation], roles: frozenset[str] | None, options: SshOptions
 ) -> tuple[Findings, ...]:
     with tempfile.TemporaryDirectory(prefix="bedplate-") as folder:
         ways = ssh_ways(Path(folder), plan, machines, options)
         # The configuration that ssh_ways writes names the user and the key already.
         login = Login(options.user, options.identity) if options.config else Login()
         pools = {machine.node.name: machine.pool for machine in machines if machine.pool}
-        order = Audit(fleet, options.config or Path(folder) / "ssh_config", login, roles, pools)
+        order = AuditRequest(fleet, options.config or Path(folder) / "ssh_config", login, roles, pools)
         findings = {found.node: found for found in audit_nodes(order, [target.node.name for target in ways.targets])}
     for event in ways.missing:
         findings[event.node] = Findings(event.node, unreached=f"{event.words}; {event.fix}")
@@ -193,20 +193,24 @@ IN_SERVICE = "InService"
 
 def select_machines(
     plan: FleetPlan, names: Sequence[str], groups: Sequence[str], sites: Sequence[str], *, every: bool
-) -> tuple[Reached, ...]:
+) -> tuple[NodeLocation, ...]:
     """Return the selected machines, without duplicates. Raises InputError for an unknown name, or if none is given."""
     check_groups(plan, groups)
     if not (names or groups or sites or every):
         fix = "name machines, or pass --site, --group or --all; `bedplate node list` shows the names"
         raise InputError("no machine selected", fix=fix)
-    nodes = [*named(plan, names, load_catalog()), *of_sites(plan, sites), *(standing_nodes(plan) if every else ())]
+    nodes = [
+        *nodes_by_name(plan, names, load_catalog()),
+        *nodes_of_sites(plan, sites),
+        *(permanent_nodes(plan) if every else ()),
+    ]
     running = tuple(_running_machines(plan, groups)) if groups else ()
     if groups and not running:
         notify([f"note: no running machine in {', '.join(groups)}"])
-    return (*(Reached(node) for node in once(nodes)), *running)
+    return (*(NodeLocation(node) for node in unique_nodes(nodes)), *running)
 
 
-def select_roles(roles: Collection[str], machines: Sequence[Reached]) -> frozenset[str] | None:
+def select_roles(roles: Collection[str], machines: Sequence[NodeLocation]) -> frozenset[str] | None:
     """Return the selected roles, or None for all. Raises InputError for a role that none of the machines has."""
     if not roles:
         return None
@@ -223,11 +227,11 @@ def select_roles(roles: Collection[str], machines: Sequence[Reached]) -> frozens
     return frozenset(roles)
 
 
-def _running_machines(plan: FleetPlan, groups: Sequence[str]) -> Iterator[Reached]:
+def _running_machines(plan: FleetPlan, groups: Sequence[str]) -> Iterator[NodeLocation]:
     """Yield the machines of these groups that AWS reports as in service."""
     # Slow: they import boto3.
-    from bedplate.account.client import every_answer
-    from bedplate.account.machines import machines
+    from bedplate.account.client import require_all as every_answer
+    from bedplate.account.machines import read_machines as machines
     from bedplate.cli.account import open_account
 
     answers = every_answer(machines(open_account(plan), plan), "nothing was done")
@@ -237,21 +241,21 @@ def _running_machines(plan: FleetPlan, groups: Sequence[str]) -> Iterator[Reache
             # A machine that has not registered a name of the fleet has the host name that EC2 gives it.
             name = machine.name or f"ip-{str(machine.address).replace('.', '-')}.{machine.region}"
             node = pool_node(plan, pools[machine.pool, machine.region], name, load_catalog())
-            yield Reached(node, machine.address, None if machine.name else machine.pool)
+            yield NodeLocation(node, machine.address, None if machine.name else machine.pool)
 
 
-def ssh_ways(folder: Path, plan: FleetPlan, machines: Sequence[Reached], options: SshOptions) -> Ways:
+def ssh_ways(folder: Path, plan: FleetPlan, machines: Sequence[NodeLocation], options: SshOptions) -> SshTargets:
     """Return the ssh command for each machine. The configuration for ssh is written into the folder.
 
     Raises InputError for a missing file, and MachineError if ssh is not installed.
     """
     check_files_exist(options.identity, options.config)
     if options.config:
-        found = own_ways(options.config, machines, Login(options.user, options.identity))
+        found = targets_of_config(options.config, machines, Login(options.user, options.identity))
     else:
-        user = options.user or deployer(plan.accounts, login_name())
+        user = options.user or deploy_account(plan.accounts, login_name())
         login = Login(user, options.identity and options.identity.absolute())
-        found = ways(folder, machines, plan.record.host_keys, login)
+        found = write_ssh_config(folder, machines, plan.record.host_keys, login)
     if found.targets and not which("ssh"):
         raise MachineError("ssh is not installed", fix="install OpenSSH's client")
     return found
@@ -339,7 +343,7 @@ class ApplyProgress:
             notify([line])
 
 
-def apply_order(order: Order, unreachable: Sequence[Event]) -> Done:
+def apply_order(order: ApplyRequest, unreachable: Sequence[Event]) -> Done:
     """Carry out the order and show its progress. `unreachable` are errors of machines that ssh cannot reach."""
     progress = ApplyProgress([*(event.node for event in unreachable), *(each.node.name for each in order.targets)])
     done = Done(tuple(progress.outcomes.values()))
@@ -347,12 +351,12 @@ def apply_order(order: Order, unreachable: Sequence[Event]) -> Done:
         for event in unreachable:
             progress.take(event)
         if order.targets:
-            with working(order) as engine:
+            with run_apply(order) as engine:
                 done.interrupted = _follow(engine, progress)
     return done
 
 
-def _follow(engine: Engine, progress: ApplyProgress) -> bool:
+def _follow(engine: ApplyProcess, progress: ApplyProgress) -> bool:
     """Enter all events, and return whether Ctrl-C was pressed. The first one stops the engine, the second raises."""
     events, interrupted = engine.events(), False
     while True:
@@ -370,11 +374,11 @@ def _follow(engine: Engine, progress: ApplyProgress) -> bool:
             return interrupted
 
 
-def audit_nodes(audit: Audit, names: Sequence[str]) -> tuple[Findings, ...]:
+def audit_nodes(audit: AuditRequest, names: Sequence[str]) -> tuple[Findings, ...]:
     """Check machines, show the progress, and return the findings in the order of the names."""
     board = Board({name: Row("waiting") for name in names})
     with _shown(board):
-        return tuple(audited(audit, names, lambda event: take_audit_event(board.rows[event.node], event)))
+        return tuple(run_audit(audit, names, lambda event: take_audit_event(board.rows[event.node], event)))
 
 
 def take_audit_event(row: Row, event: Event) -> None:

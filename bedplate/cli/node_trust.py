@@ -14,16 +14,23 @@ from typing import Annotated
 
 import typer
 
-from bedplate.account.client import Door
-from bedplate.account.machines import Claim, Machine, claim_of, claims, has_terminated, machines_of
+from bedplate.account.client import AwsClient
+from bedplate.account.machines import Claim, Machine, find_claim, has_terminated, read_claims, read_pool_machines
 from bedplate.catalog import load_catalog
 from bedplate.cli.account import open_account
 from bedplate.cli.fleet import plan_of
 from bedplate.cli.output import DEFAULT_FLEET, FleetOption, notify, show
-from bedplate.errors import BedplateError, InputError, PartError, ViolationError
+from bedplate.errors import BedplateError, InputError, PartialError, ViolationError
 from bedplate.lock import lock_path, record_host_keys
-from bedplate.nodes.choice import check_groups, named
-from bedplate.nodes.host_keys import fingerprint, fingerprint_of, introduction, offered_keys, tells_its_key, vouched
+from bedplate.nodes.choice import check_groups, nodes_by_name
+from bedplate.nodes.host_keys import (
+    fingerprint,
+    parse_fingerprint,
+    publishes_host_key,
+    scan_host_keys,
+    trust_instructions,
+    verified_host_key,
+)
 from bedplate.plan import FleetPlan
 from bedplate.plan.links import ssh_pools
 
@@ -63,20 +70,20 @@ def trust(  # noqa: PLR0913  each is an option of the command line
         return _trust_groups(fleet, plan, group, replace_known=replace)
     if name is None:
         raise InputError("no machine selected", fix="name a machine or pass --group; see `bedplate node list`")
-    (node,) = named(plan, [name], load_catalog())
+    (node,) = nodes_by_name(plan, [name], load_catalog())
     if sha256:
-        expected = fingerprint_of(sha256)
-        offered = offered_keys(address or str(node.address or node.full_name))
-        key = vouched(node.name, offered, (expected,), _OTHER_KEY_AT_CONSOLE)
+        expected = parse_fingerprint(sha256)
+        offered = scan_host_keys(address or str(node.address or node.full_name))
+        key = verified_host_key(node.name, offered, (expected,), _OTHER_KEY_AT_CONSOLE)
         record_host_keys(lock_path(fleet), plan.name, node.name, (key,), replace_known=replace)
         show([f"recorded in fleet.lock: {node.name} has host key {expected}"])
         return 0
     if address:
         raise InputError("--address requires a fingerprint", fix="pass the fingerprint, or leave out --address")
-    if not tells_its_key(node):
-        raise InputError(f"AWS does not know the host key of {node.name}", fix=introduction(node))
+    if not publishes_host_key(node):
+        raise InputError(f"AWS does not know the host key of {node.name}", fix=trust_instructions(node))
     account = _Account(plan, open_account(plan))
-    claim = claim_of(account.claims(), node.name)
+    claim = find_claim(account.claims(), node.name)
     account = account.with_machines({_group_and_region(node.name)}, (claim,))
     show([_record(fleet, plan, claim, account.host_key(claim, replace_known=replace))])
     return 0
@@ -93,7 +100,7 @@ def _trust_groups(fleet: Path, plan: FleetPlan, groups: Sequence[str], *, replac
 
     def ask(name: str) -> tuple[Claim, str] | BedplateError:
         try:
-            claim = claim_of(all_claims, name)
+            claim = find_claim(all_claims, name)
             return claim, account.host_key(claim, replace_known=replace_known)
         except BedplateError as error:
             return error
@@ -106,7 +113,7 @@ def _trust_groups(fleet: Path, plan: FleetPlan, groups: Sequence[str], *, replac
     codes = {error.exit_code for error in failures.values()}
     if ViolationError.exit_code in codes:
         return ViolationError.exit_code
-    return PartError.exit_code if codes else 0
+    return PartialError.exit_code if codes else 0
 
 
 def _check_groups(plan: FleetPlan, groups: Sequence[str]) -> None:
@@ -142,7 +149,7 @@ class _Account:
     """What AWS reports about the machines of some groups."""
 
     plan: FleetPlan
-    client: Door
+    client: AwsClient
     machines: Mapping[str, Machine] | None = None
     """By instance id."""
     failures: Mapping[str, BedplateError] | None = None
@@ -150,12 +157,12 @@ class _Account:
 
     def claims(self) -> tuple[Claim, ...]:
         """Return the names that machines have registered in the private zones."""
-        return claims(self.client, self.plan)
+        return read_claims(self.client, self.plan)
 
     def with_machines(self, places: Collection[tuple[str, str]], of: Iterable[Claim]) -> "_Account":
         """Ask for the machines of these groups, each with a region."""
         pools = [pool for pool in self.plan.pools if (pool.group, pool.region) in places]
-        answers = machines_of(self.client, self.plan, pools, of)
+        answers = read_pool_machines(self.client, self.plan, pools, of)
         machines = {machine.instance: machine for region in answers.given.values() for machine in region}
         return _Account(self.plan, self.client, machines, answers.failures)
 
@@ -164,7 +171,9 @@ class _Account:
 
         Raises ViolationError if EC2 contradicts the zone, or if the key would replace that of a living instance.
         """
-        key = vouched(claim.name, offered_keys(str(self._address(claim))), claim.fingerprints, _OTHER_KEY_IN_ZONE)
+        key = verified_host_key(
+            claim.name, scan_host_keys(str(self._address(claim))), claim.fingerprints, _OTHER_KEY_IN_ZONE
+        )
         if not replace_known:
             self._check_replacement(claim.name, key)
         return key
@@ -180,7 +189,7 @@ class _Account:
             raise ViolationError(what, fix=_WRONG_RECORD)
         if machine.state != _IN_SERVICE:
             what = f"{claim.name} ({claim.instance}) is not in service: {machine.state}"
-            raise PartError(what, fix="run the command again when `bedplate node list --live` shows InService")
+            raise PartialError(what, fix="run the command again when `bedplate node list --live` shows InService")
         if machine.address is None or claim.address != machine.address:
             what = f"the A record of {claim.name} is {claim.address}, but {claim.instance} has {machine.address}"
             raise ViolationError(what, fix=_WRONG_RECORD)

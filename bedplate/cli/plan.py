@@ -10,11 +10,11 @@ from bedplate.catalog import load_catalog
 from bedplate.catalog.nearest import nearest
 from bedplate.checks.catalogue import RULES
 from bedplate.checks.diagnostics import Fault, Level
-from bedplate.cli.fleet import opened, plan_faults_located, plan_of, planned
+from bedplate.cli.fleet import open_fleet, plan_faults_located, plan_loaded, plan_of
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, notify, show, show_document
 from bedplate.errors import InputError, ViolationError
 from bedplate.load import FleetFaults, load_fleet
-from bedplate.lock import LockRefused, lock_path, record_plan
+from bedplate.lock import InvalidLock, lock_path, record_plan
 from bedplate.plan import FleetPlan, bill, plan_document
 from bedplate.report.cost import cost_document, cost_lines, price_lines
 from bedplate.report.diagnostics import ALL_RULES, fault_document, rule_lines, rules_lines, verdict_lines
@@ -62,7 +62,7 @@ def plan(
 
 
 def _record_plan(path: Path, release: tuple[str, ...], *, json: bool) -> FleetPlan:
-    loaded = opened(path)
+    loaded = open_fleet(path)
     with plan_faults_located(loaded):
         recorded = record_plan(lock_path(path), loaded.fleet, load_catalog(), release_of=release)
     _print_plan(recorded.plan, recorded_lines(recorded.plan, recorded.released), json=json)
@@ -112,7 +112,7 @@ def diff(fleet2: NewFleet, fleet: OldFleet = DEFAULT_FLEET, *, json: Json = Fals
 
     On a fleet that is deployed. The exit status is 3 if the edit replaces or removes something, or is refused.
     """
-    edits = consequences(opened(fleet).fleet, opened(fleet2).fleet)
+    edits = consequences(open_fleet(fleet).fleet, open_fleet(fleet2).fleet)
     if json:
         show_document(diff_document(edits))
     else:
@@ -161,10 +161,10 @@ def _find_faults(path: Path) -> tuple[tuple[Fault, ...], str]:
         return refused.faults, ""
     facts = f"{summary(loaded.fleet)}; {loaded.rules} of {len(RULES)} rules apply"
     try:
-        planned(loaded)
+        plan_loaded(loaded)
     except FleetFaults as refused:
         return (*loaded.faults, *refused.faults), facts
-    except LockRefused as refused:
+    except InvalidLock as refused:
         return (*loaded.faults, refused.fault), facts
     return loaded.faults, facts
 

@@ -15,8 +15,8 @@ from bedplate.graph.audit.rules import Severity
 from bedplate.graph.audit.run import audit
 from bedplate.graph.reach import Direct, Fabric, Packet, Prefix, Trip, prefix, read_fabric, trip
 from bedplate.plan import FleetPlan
-from bedplate.plan.links import behind
-from bedplate.plan.reachability import Flow, Spot, flow_of, spot_at, spot_of
+from bedplate.plan.links import networks_of_place
+from bedplate.plan.reachability import Endpoint, Flow, find_endpoint, internet_endpoint, parse_flow
 from bedplate.report.graph import audit_lines, reach_document, reach_lines, stack_fault_document
 
 STDIN = "-"
@@ -26,7 +26,7 @@ GraphFile = Annotated[
 PLACES = "IP address, machine.site, zone, zone/edge, region, site, laptops.PLACE, path of a block, or internet."
 From = Annotated[str, typer.Argument(metavar="FROM", help=PLACES, show_default=False)]
 To = Annotated[str, typer.Argument(metavar="TO", help="As FROM.", show_default=False)]
-Ends = tuple[Spot, Spot]
+Ends = tuple[Endpoint, Endpoint]
 
 
 def audit_graph(graph: GraphFile, *, json: Json = False) -> int:
@@ -62,7 +62,7 @@ def reach(  # noqa: PLR0913 - one parameter an option
     In both directions. The exit status is 3 if the packet or its reply does not arrive from the first place to the
     second.
     """
-    flow = flow_of(protocol, port)
+    flow = parse_flow(protocol, port)
     if graph is None:
         ends, fabric = _rehearsed(fleet, source, target)
     else:
@@ -89,28 +89,30 @@ def _rehearsed(fleet: Path, source: str, target: str) -> tuple[Ends, Fabric]:
     from bedplate.cli.stacks import waves
 
     plan = plan_of(fleet)
-    ends = (spot_of(plan, source), spot_of(plan, target))
+    ends = (find_endpoint(plan, source), find_endpoint(plan, target))
     return ends, _with_site_tunnels(read_fabric(created_resources(plan, waves(plan))), plan)
 
 
 def _from_graph(graph: str, fleet: Path, source: str, target: str) -> tuple[Ends, Fabric]:
     """Return the two places and the network of a graph. Two addresses need no fleet file."""
     fabric = _read_fabric(graph)
-    spots = spot_at(source), spot_at(target)
+    spots = internet_endpoint(source), internet_endpoint(target)
     if spots[0] is not None and spots[1] is not None:
         return (spots[0], spots[1]), fabric
     plan = plan_of(fleet)
-    return (spot_of(plan, source), spot_of(plan, target)), _with_site_tunnels(fabric, plan)
+    return (find_endpoint(plan, source), find_endpoint(plan, target)), _with_site_tunnels(fabric, plan)
 
 
 def _with_site_tunnels(fabric: Fabric, plan: FleetPlan) -> Fabric:
     """Return the network with the tunnels between sites, which are no AWS resources."""
 
     def blocks(site: str) -> tuple[Prefix, ...]:
-        return tuple(prefix(str(network.block)) for network in behind(plan, site))
+        return tuple(prefix(str(network.block)) for network in networks_of_place(plan, site))
 
-    tunnels = (Direct(f"{near} to {far}", (blocks(near), blocks(far))) for near, far in (d.sites for d in plan.directs))
-    return replace(fabric, directs=tuple(tunnels))
+    tunnels = (
+        Direct(f"{near} to {far}", (blocks(near), blocks(far))) for near, far in (d.sites for d in plan.site_tunnels)
+    )
+    return replace(fabric, site_tunnels=tuple(tunnels))
 
 
 def _read_fabric(graph: str) -> Fabric:

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 
 from bedplate.catalog import load_catalog
-from bedplate.cli.fleet import opened, plan_of, planned, resource_origin
+from bedplate.cli.fleet import open_fleet, plan_loaded, plan_of, resource_origin
 from bedplate.cli.output import (
     DEFAULT_FLEET,
     FleetFile,
@@ -25,15 +25,15 @@ from bedplate.cli.output import (
     show,
     show_document,
 )
-from bedplate.cli.stacks import Later, Waves, judged, later_fleet, program_stack, waves
-from bedplate.errors import InputError, PartError, ViolationError
+from bedplate.cli.stacks import Later, Waves, audit_report, later_fleet, program_stack, waves
+from bedplate.errors import InputError, PartialError, ViolationError
 from bedplate.graph.audit.rules import Severity, StackFault
 from bedplate.graph.terraform import plan_document
 from bedplate.plan import FleetPlan, bill
 from bedplate.plan.document import Origin, unknown_origin
 from bedplate.rehearsal.faults import Fault, NoCapacity, RegionDown
 from bedplate.rehearsal.kinds import KINDS
-from bedplate.rehearsal.rehearse import Phase, Report, Watch, create, document
+from bedplate.rehearsal.rehearse import Phase, Report, StepCallback, create, document
 from bedplate.rehearsal.rehearse import rehearse as run_rehearsal
 from bedplate.rehearsal.stack import graph as resources_of
 from bedplate.rehearsal.state import Step
@@ -130,14 +130,14 @@ def _rehearse_program(file: Path, region: str, faults: tuple[Fault, ...], *, jso
 def _rehearse_fleet(
     path: Path, parts: tuple[str, ...], changed: Path | None, faults: tuple[str, ...], *, json: bool
 ) -> int:
-    loaded = opened(path)
-    plan = planned(loaded)
+    loaded = open_fleet(path)
+    plan = plan_loaded(loaded)
     later = later_fleet(changed, loaded, plan, parts) if changed else None
     injected = parse_faults(faults, plan)
     stacks = waves(plan, parts)
     with _progress() as watch:
         report = run_rehearsal(plan.account, stacks, later.waves if later else (), watch, injected)
-    violations = judged(report)
+    violations = audit_report(report)
     _print_report(report, resource_origin(loaded, plan), violations, later, json=json)
     if report.ok and not json:
         show((*outlook_lines(plan, report), *price_lines(bill(plan, load_catalog())), next_line(plan, report)))
@@ -172,7 +172,7 @@ def _status(report: Report, violations: Iterable[StackFault]) -> int:
         return InputError.exit_code
     if any(fault.level is Severity.ERROR for fault in violations) or not report.is_stable:
         return ViolationError.exit_code
-    return PartError.exit_code if report.is_partial else 0
+    return PartialError.exit_code if report.is_partial else 0
 
 
 _DOING = {
@@ -204,7 +204,7 @@ class _Tally:
 
 
 @contextmanager
-def _progress() -> Iterator[Watch]:
+def _progress() -> Iterator[StepCallback]:
     """Show progress on stderr: a live table on a terminal, else one line for each phase of a stack."""
     tally = _Tally()
 

@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 
 from bedplate.catalog import load_catalog
-from bedplate.cli.fleet import device_counts, opened, replanned
+from bedplate.cli.fleet import device_counts, open_fleet, replanned
 from bedplate.errors import InputError
 from bedplate.graph.audit.document import graph_of
 from bedplate.graph.audit.rules import StackFault
@@ -20,7 +20,7 @@ from bedplate.graph.audit.run import audit
 from bedplate.load import Loaded
 from bedplate.plan import FleetPlan
 from bedplate.plan.document import Origin, origin
-from bedplate.plan.planner import indispensable_images
+from bedplate.plan.planner import required_images
 from bedplate.rehearsal.provider import DefaultProvider
 from bedplate.rehearsal.rehearse import Phase, Report, StackReport
 from bedplate.rehearsal.stack import Run, Stack, graph
@@ -64,7 +64,7 @@ def _stack(plan: FleetPlan, part: str) -> Stack:
 
 def _with_images(plan: FleetPlan) -> FleetPlan:
     """Return the plan with made-up image ids where a real deployment requires recorded ones."""
-    places = indispensable_images(plan, load_catalog())
+    places = required_images(plan, load_catalog())
     images = {place: f"ami-{sha256(place.encode()).hexdigest()[:17]}" for place in places}
     return replace(plan, record=plan.record.with_images(images))
 
@@ -80,7 +80,7 @@ class Later:
 
 def later_fleet(path: Path, loaded: Loaded, plan: FleetPlan, names: Sequence[str]) -> Later:
     """Return the changed fleet of a second fleet file. Raises FleetFaults if the change is refused."""
-    changed = opened(path)
+    changed = open_fleet(path)
     changed_plan = replanned(changed, plan)
     return Later(
         waves_of_change(changed_plan, names),
@@ -129,7 +129,7 @@ def _is_in(module: str, folder: Path) -> bool:
     return Path(file).is_relative_to(folder) and "site-packages" not in file
 
 
-def judged(report: Report) -> tuple[StackFault, ...]:
+def audit_report(report: Report) -> tuple[StackFault, ...]:
     """Return the faults of all resources after their last change. None are returned if a stack was not created."""
     if report.real_failures:
         return ()

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from bedplate.account.vpn import Doors, laptop_doors
-from bedplate.checks.addresses import NOBODYS
+from bedplate.account.vpn import LaptopEndpoints, read_laptop_endpoints
+from bedplate.checks.addresses import HOSTLESS
 from bedplate.cli.account import open_account
 from bedplate.cli.fleet import plan_of
 from bedplate.cli.output import DEFAULT_FLEET, Device, FleetFile, PassphraseFile, Person, SshConfig, show
@@ -24,8 +24,8 @@ from bedplate.cli.vpn_session import (
     users_of,
 )
 from bedplate.cli.vpn_sync import update_gateways
-from bedplate.errors import BedplateError, InputError, PartError
-from bedplate.lock import lock_path, record_doors
+from bedplate.errors import BedplateError, InputError, PartialError
+from bedplate.lock import lock_path, record_endpoints
 from bedplate.plan.laptops import laptop_gateways, resolver_region
 from bedplate.report.vpn import address_lines, authority_lines, qr_code_lines, revoked_lines
 from vpn import signing
@@ -34,14 +34,14 @@ from vpn.certificates import DEFAULT_DEVICE, Issuer, laptop, user_of
 from vpn.journal import Begun
 from vpn.laptops.server import LaptopKeys, client_profile, laptop_rules
 from vpn.pki import (
-    FIRST_ROOT_LIST,
+    FIRST_ROOT_CRL,
     Pki,
     PkiFolder,
-    begin,
     bundle_of,
+    create_authority,
     folder_of,
-    list_replacing,
     read_root,
+    root_crl_replacing,
     write_new_root,
 )
 
@@ -84,9 +84,9 @@ def init(  # noqa: PLR0913  one parameter an option
     passphrase = new_passphrase(passphrase_file) if locked else None
     issuer = _root(root, plan.name, folder, passphrase, passphrase_file) if root else None
     moment = now()
-    root_list = list_replacing(replaces, issuer, moment) if replaces and issuer else FIRST_ROOT_LIST
+    root_list = root_crl_replacing(replaces, issuer, moment) if replaces and issuer else FIRST_ROOT_CRL
     begun = Begun(moment, plan.name, "", keys.value)
-    begin(folder, begun, store_of(keys, fleet), lock=passphrase, root=issuer, root_list=root_list)
+    create_authority(folder, begun, store_of(keys, fleet), lock=passphrase, root=issuer, root_list=root_list)
     show(authority_lines(keys_of(plan.name, fleet), root))
     return 0
 
@@ -114,7 +114,7 @@ def revoke(
     """
     name = users_of(fleet).fleet
     pki = keys_of(name, fleet)
-    laptops = {issued.name for issued in pki.roll.issued.values() if user_of(issued.name) == user}
+    laptops = {issued.name for issued in pki.certificates.issued.values() if user_of(issued.name) == user}
     if device is not None:
         laptops &= {laptop(user, device).name}
     if not laptops:
@@ -123,10 +123,10 @@ def revoke(
     show(revoked_lines(signing.revoke(pki, laptops, Reason.LOST, now(), known_passphrase(passphrase_file))))
     try:
         update_gateways(plan_of(fleet), keys_of(name, fleet), ssh_config, cut=laptops)
-    except PartError:
+    except PartialError:
         raise
     except BedplateError as error:
-        raise PartError(
+        raise PartialError(
             f"revoked, but no gateway was updated: {error.what}",
             where=error.where or str(fleet),
             fix="; ".join(filter(None, (error.fix, "then run `bedplate vpn sync`: until then gateways accept them"))),
@@ -161,7 +161,7 @@ def _check_valid(pki: Pki, name: str) -> None:
     """Raise InputError for a laptop without a valid certificate: its profile would not connect."""
     user, _, device = name.partition(".")
     words = user if device == DEFAULT_DEVICE else f"{user} --device {device}"
-    certificate = pki.roll.current(name)
+    certificate = pki.certificates.current(name)
     if certificate is None:
         raise InputError(f"{name} has no certificate", fix=f"run `bedplate vpn add {words}`")
     if certificate.until <= now():
@@ -192,10 +192,10 @@ def record_addresses(
     if address or resolver:
         public = dict(_parse_addresses("--address", text, gateway_regions) for text in address or ())
         inside = dict(_parse_addresses("--resolver", text, resolver_regions) for text in resolver or ())
-        doors = Doors({region: _only(region, addresses) for region, addresses in public.items()}, inside)
+        doors = LaptopEndpoints({region: _only(region, addresses) for region, addresses in public.items()}, inside)
     else:
-        doors = laptop_doors(open_account(plan), plan.name, gateway_regions, resolver_regions)
-    recorded = record_doors(lock_path(fleet), plan.name, doors.gateways, doors.resolvers)
+        doors = read_laptop_endpoints(open_account(plan), plan.name, gateway_regions, resolver_regions)
+    recorded = record_endpoints(lock_path(fleet), plan.name, doors.gateways, doors.resolvers)
     show(address_lines(plan.record, recorded))
     return 0
 
@@ -217,7 +217,7 @@ def _parse_addresses(option: str, text: str, regions: Collection[str]) -> tuple[
 def _check_usable(option: str, addresses: Iterable[IPv4Address]) -> None:
     """Raise InputError for an address that no host can have."""
     for address in addresses:
-        why = next((why for block, why in NOBODYS.items() if address in block), None)
+        why = next((why for block, why in HOSTLESS.items() if address in block), None)
         if why:
             raise InputError(f"{option}: no host can have the address {address} ({why})", fix="write the one from AWS")
 

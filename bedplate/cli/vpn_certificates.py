@@ -21,7 +21,7 @@ from bedplate.cli.output import (
     show_document,
 )
 from bedplate.cli.vpn_session import keys_of, known_passphrase, now, users_of
-from bedplate.errors import InputError, PartError, ViolationError
+from bedplate.errors import InputError, PartialError, ViolationError
 from bedplate.load.users import Users, read_pools
 from bedplate.report.vpn import certificate_document, certificate_lines, issued_lines
 from vpn import signing
@@ -39,7 +39,7 @@ def add(
     """Issue a certificate to a laptop."""
     users, pki, subject = _open(user, device, fleet)
     pools = read_pools(fleet.with_name("fleet.lock"), users.gateways)
-    signing.check_room(pki.roll, subject.name, pools, now())
+    signing.check_free_slot(pki.certificates, subject.name, pools, now())
     show(issued_lines(signing.add(pki, [subject], now(), known_passphrase(passphrase_file)), now()))
     return 0
 
@@ -86,7 +86,7 @@ def list_certificates(
     The exit status is 3 if one has expired or is about to.
     """
     # Slow: it imports the models of a fleet.
-    from vpn.status import standing
+    from vpn.status import keys_status as standing
 
     users = users_of(fleet)
     state = standing(keys_of(users.fleet, fleet), users.people, now())
@@ -104,11 +104,11 @@ def _ask_gateways(fleet: Path, config: Path | None) -> tuple[Mapping[str, dateti
     from bedplate.cli.fleet import plan_of
     from bedplate.cli.vpn_sync import ask_gateways
     from bedplate.plan.laptops import laptop_gateways
-    from vpn.gateways import node_of_gateway
+    from vpn.gateways import gateway_node as node_of_gateway
     from vpn.status import last_seen
 
     plan = plan_of(fleet)
     nodes = [node_of_gateway(plan, gateway) for gateway in laptop_gateways(plan)]
     statuses, failures = ask_gateways(plan, nodes, config)
     notify(f"unknown sessions at {name}: {error.what}" for name, error in failures.items())
-    return last_seen(statuses.values()), PartError.exit_code if failures else 0
+    return last_seen(statuses.values()), PartialError.exit_code if failures else 0

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bedplate.errors import InputError
 from bedplate.load.users import Users, read_users
-from bedplate.writer import told_plainly
+from bedplate.writer import os_errors_as_machine_errors
 from vpn.certificates import Passphrase
 from vpn.pki import FolderKeys, KeyStore, NoAuthority, Pki, folder_of, open_pki
 
@@ -31,7 +31,7 @@ def users_of(fleet_file: Path) -> Users:
     if users is not None:
         return users
     # Slow: it imports the models of a fleet, which find the errors.
-    from bedplate.cli.fleet import opened
+    from bedplate.cli.fleet import open_fleet as opened
 
     fleet = opened(fleet_file).fleet
     return Users(fleet.name, tuple(fleet.people), ())
@@ -46,7 +46,7 @@ def newest_list(fleet: str, fleet_file: Path) -> int | None:
     """Return the number of the newest revocation list, or None without an authority. Reads no private key."""
     folder = folder_of(fleet_file)
     try:
-        listed = open_pki(folder, fleet, lambda _begun: FolderKeys(folder.keys)).roll.listed
+        listed = open_pki(folder, fleet, lambda _begun: FolderKeys(folder.keys)).certificates.listed
     except NoAuthority:
         return None
     return listed.number if listed else None
@@ -97,7 +97,7 @@ def _read(file: Path) -> bytes:
         raise InputError(
             "other users can access the passphrase file", where=str(file), fix=f"chmod 600 {shlex.quote(str(file))}"
         )
-    with told_plainly(file, "read"):
+    with os_errors_as_machine_errors(file, "read"):
         return file.read_bytes().strip()
 
 

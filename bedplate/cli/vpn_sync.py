@@ -17,20 +17,20 @@ from typing import Annotated
 
 import typer
 
-from bedplate.account.client import Door
-from bedplate.account.vpn import TunnelKey, TunnelKeys, keys_of_sites
+from bedplate.account.client import AwsClient
+from bedplate.account.vpn import TunnelKey, TunnelKeys, read_site_keys
 from bedplate.cli.account import open_account
-from bedplate.cli.fleet import opened, plan_of, planned
+from bedplate.cli.fleet import open_fleet, plan_loaded, plan_of
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, PassphraseFile, SshConfig, show, show_document
 from bedplate.cli.vpn_session import keys_of, known_passphrase, newest_list, now, users_of
-from bedplate.errors import BedplateError, InputError, PartError, ViolationError
+from bedplate.errors import BedplateError, InputError, PartialError, ViolationError
 from bedplate.hold import held, login_name
-from bedplate.nodes.ssh import Login, Reached, deployer, own_ways, ways
+from bedplate.nodes.ssh import Login, NodeLocation, deploy_account, targets_of_config, write_ssh_config
 from bedplate.plan import FleetPlan
 from bedplate.plan.fleet import SitePlan
 from bedplate.plan.laptops import laptop_gateways
-from bedplate.plan.links import joined_regions, pairs
-from bedplate.plan.nodes import GATEWAY, Duty, NodePlan, standing_nodes
+from bedplate.plan.links import connected_regions, tunnel_pairs
+from bedplate.plan.nodes import LAPTOP_GATEWAY_HOST, NodePlan, NodeRole, permanent_nodes
 from bedplate.report.vpn import (
     condition_document,
     condition_lines,
@@ -42,19 +42,19 @@ from bedplate.report.vpn import (
     updated_tunnel_lines,
 )
 from bedplate.spec.network import TunnelAuth
-from bedplate.writer import told_plainly, write_together
+from bedplate.writer import os_errors_as_machine_errors, write_together
 from vpn.authority import Reason
 from vpn.certificates import Passphrase
-from vpn.gateways import book_of, gateways_of, keys_of_gateways, node_of_gateway
+from vpn.gateways import access_list_of, gateway_keys, gateway_node, gateway_subjects
 from vpn.keeper.status import Status
 from vpn.laptops.server import renewal_units
-from vpn.peers import due_peers, kept_keys, make_keys, papers_of, peer_subjects
-from vpn.pki import Pki, reopened
-from vpn.push import CarriedTunnels, GatewayKeys, SshWay, carry, carry_tunnels, own_way
-from vpn.signing import Due, due, issue_anew, relist, revoke
+from vpn.peers import due_peers, load_shared_keys, make_shared_keys, peer_subjects, tunnel_certificates
+from vpn.pki import Pki, reload_pki
+from vpn.push import GatewayKeys, PushedTunnels, SshConnection, push_access_list, push_tunnels, ssh_connection
+from vpn.signing import Due, due, issue_certificates, renew_crl, revoke
 from vpn.sites.aws import AwsEnd, direct_tunnels, region_gateway, site_gateway
-from vpn.sites.gateway import Gateway, PlaceProofs, Proof, SharedKey, given
-from vpn.status import ASK, amiss, parse_status, wanted
+from vpn.sites.gateway import Gateway, PlaceProofs, Proof, SharedKey, proof_or_error
+from vpn.status import STATUS_COMMAND, expected_gateway, gateway_findings, parse_status
 
 
 def sync(
@@ -64,20 +64,18 @@ def sync(
 
     Revoke certificates of people who left the fleet file, renew those of gateways, and send both to the gateways.
     """
-    loaded = opened(fleet)
-    plan = planned(loaded)
+    loaded = open_fleet(fleet)
+    plan = plan_loaded(loaded)
     pki = keys_of(plan.name, fleet)
-    subjects = (*gateways_of(plan), *peer_subjects(plan).values())
+    subjects = (*gateway_subjects(plan), *peer_subjects(plan).values())
     keyless = {subject.name for subject in subjects if pki.store.read(subject.name) is None}
-    changes = due(pki.roll, loaded.fleet.people, subjects, keyless, now())
+    changes = due(pki.certificates, loaded.fleet.people, subjects, keyless, now())
     passphrase = cache(known_passphrase(passphrase_file))
     _sign(pki, changes, passphrase)
     signed = keys_of(plan.name, fleet)
 
     def update_laptop_gateways() -> None:
-        update_gateways(
-            plan, signed, ssh_config, changes.left, lambda pki: keys_of_gateways(plan, pki, passphrase, now())
-        )
+        update_gateways(plan, signed, ssh_config, changes.left, lambda pki: gateway_keys(plan, pki, passphrase, now()))
 
     try:
         _run_all(update_laptop_gateways, lambda: _update_peers(plan, fleet, ssh_config, passphrase))
@@ -85,7 +83,7 @@ def sync(
         if signed.journal == pki.journal:
             raise
         what = f"certificates signed, but not all gateways updated: {error.what}"
-        raise PartError(what, where=error.where, fix=error.fix) from None
+        raise PartialError(what, where=error.where, fix=error.fix) from None
     return 0
 
 
@@ -95,8 +93,8 @@ def _sign(pki: Pki, changes: Due, passphrase: Passphrase) -> None:
         if names:
             show(revoked_lines(revoke(pki, names, reason, now(), passphrase)))
     if changes.lacking:
-        show(issued_lines(issue_anew(pki, changes.lacking, now(), passphrase), now()))
-    show(relisted_lines(is_renewed=relist(pki, now(), passphrase)))
+        show(issued_lines(issue_certificates(pki, changes.lacking, now(), passphrase), now()))
+    show(relisted_lines(is_renewed=renew_crl(pki, now(), passphrase)))
 
 
 def _update_peers(plan: FleetPlan, fleet: Path, config: Path | None, passphrase: Passphrase) -> None:
@@ -121,7 +119,7 @@ def _run_all(*steps: Callable[[], None]) -> None:
         except BedplateError as error:
             errors.append(error)
     if len(errors) > 1:
-        raise PartError("; ".join(error.what for error in errors), fix=errors[0].fix)
+        raise PartialError("; ".join(error.what for error in errors), fix=errors[0].fix)
     if errors:
         raise errors[0]
 
@@ -144,7 +142,7 @@ def timer(
     command = (sys.executable, "-m", "bedplate", "vpn", "sync", str(fleet.absolute()), *options)
     folder = write.expanduser()
     units = renewal_units(users_of(fleet).fleet, command, Path(__file__).parents[2])
-    with told_plainly(folder):
+    with os_errors_as_machine_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     write_together({folder / unit: text.encode() for unit, text in units.items()})
     show([f"wrote {', '.join(units)} to {folder}", f"next: systemctl --user enable --now {list(units)[-1]}"])
@@ -157,20 +155,24 @@ def status(fleet: FleetFile = DEFAULT_FLEET, *, ssh_config: SshConfig = None, js
     The exit status is 3 if a gateway or a tunnel is down, 6 if a gateway did not answer.
     """
     plan = plan_of(fleet)
-    nodes = {node.name: node for node in standing_nodes(plan) if node.duties & {Duty.LAPTOPS, Duty.TUNNELS}}
+    nodes = {node.name: node for node in permanent_nodes(plan) if node.duties & {NodeRole.LAPTOPS, NodeRole.TUNNELS}}
     if not nodes:
         raise InputError("the fleet has no gateway", fix="declare `vpn.laptops.gateways` or `sites`")
     statuses, failures = ask_gateways(plan, tuple(nodes.values()), ssh_config)
     number, seconds = newest_list(plan.name, fleet), int(time.time())
-    expected = {name: wanted(plan, node, number) for name, node in nodes.items()}
-    faults = [fault for name, state in statuses.items() for fault in amiss(nodes[name], expected[name], state, seconds)]
+    expected = {name: expected_gateway(plan, node, number) for name, node in nodes.items()}
+    faults = [
+        fault
+        for name, state in statuses.items()
+        for fault in gateway_findings(nodes[name], expected[name], state, seconds)
+    ]
     if json:
         show_document(condition_document(statuses, failures, faults))
     else:
         show(condition_lines(statuses, failures, faults))
     if any(fault.is_failing for fault in faults):
         return ViolationError.exit_code
-    return PartError.exit_code if failures else 0
+    return PartialError.exit_code if failures else 0
 
 
 GatewayTunnels = tuple[Gateway | None, BedplateError | None]
@@ -210,10 +212,10 @@ def send_tunnels(plan: FleetPlan, gateways: Mapping[str, GatewayTunnels], config
     """Send gateways their tunnels and print what changed. Raises PartError, with the names, if one is incomplete."""
     complete = {name: gateway for name, (gateway, _) in gateways.items() if gateway}
     errors = {name: error for name, (_, error) in gateways.items() if error}
-    nodes = [node for node in standing_nodes(plan) if node.name in complete]
+    nodes = [node for node in permanent_nodes(plan) if node.name in complete]
     with ssh_ways(plan, nodes, config) as way:
-        sent = carry_tunnels(complete, way)
-    carried = CarriedTunnels(sent.laid, {**errors, **sent.failures})
+        sent = push_tunnels(complete, way)
+    carried = PushedTunnels(sent.laid, {**errors, **sent.failures})
     show(updated_tunnel_lines(carried))
     carried.check()
 
@@ -233,7 +235,7 @@ def tunnels_of_gateways(
     return gateways
 
 
-def _account(plan: FleetPlan) -> Door | BedplateError | None:
+def _account(plan: FleetPlan) -> AwsClient | BedplateError | None:
     """Return the client of the account, or the error; None for a fleet without sites, which needs no account."""
     if not plan.sites:
         return None
@@ -244,7 +246,7 @@ def _account(plan: FleetPlan) -> Door | BedplateError | None:
 
 
 def _site_gateways(
-    plan: FleetPlan, account: Door | BedplateError | None, proofs: PlaceProofs
+    plan: FleetPlan, account: AwsClient | BedplateError | None, proofs: PlaceProofs
 ) -> dict[str, GatewayTunnels]:
     """Return the gateways of all sites: a gateway must also remove its last tunnel."""
     keys: Mapping[str, TunnelKeys | BedplateError]
@@ -254,7 +256,7 @@ def _site_gateways(
         case BedplateError():
             keys = {site.name: account for site in plan.sites}
         case _:
-            keys = keys_of_sites(account, plan)
+            keys = read_site_keys(account, plan)
     return {f"{site.gateway}.{site.name}": _site_gateway(plan, site, keys[site.name], proofs) for site in plan.sites}
 
 
@@ -266,7 +268,7 @@ def _site_gateway(
         return None, keys
     missing = next(iter(keys.missing.values()), None)
     # Tunnels to other sites do not wait for AWS. Tunnels to regions are sent together.
-    if missing and not plan.directs_of(site.name):
+    if missing and not plan.site_tunnels_of(site.name):
         return None, missing
 
     def end(key: TunnelKey) -> AwsEnd:
@@ -290,7 +292,7 @@ def _region_gateways(plan: FleetPlan, proofs: PlaceProofs) -> dict[str, GatewayT
         except BedplateError as error:
             return None, error
 
-    return {f"{GATEWAY}.{region}": gateway(region) for region in joined_regions(plan)}
+    return {f"{LAPTOP_GATEWAY_HOST}.{region}": gateway(region) for region in connected_regions(plan)}
 
 
 def _proofs(plan: FleetPlan, fleet: Path, passphrase: Passphrase, *, new_keys: bool) -> PlaceProofs:
@@ -298,18 +300,18 @@ def _proofs(plan: FleetPlan, fleet: Path, passphrase: Passphrase, *, new_keys: b
 
     That function raises BedplateError for a gateway with an unusable one. If all are unusable, this one raises.
     """
-    if not pairs(plan):
+    if not tunnel_pairs(plan):
         return _no_proof
     pki = keys_of(plan.name, fleet)
     if plan.tunnel_auth is TunnelAuth.CERTIFICATES:
         _issue_certificates(plan, pki, passphrase, replace_all=new_keys)
-        papers = papers_of(keys_of(plan.name, fleet), peer_subjects(plan), passphrase, now())
+        papers = tunnel_certificates(keys_of(plan.name, fleet), peer_subjects(plan), passphrase, now())
         _check_any(papers.values())
-        return lambda near, _: given(papers[near])
-    show(created_key_lines(make_keys(pki, pairs(plan), passphrase, anew=new_keys)))
-    keys = kept_keys(pki, pairs(plan), passphrase)
+        return lambda near, _: proof_or_error(papers[near])
+    show(created_key_lines(make_shared_keys(pki, tunnel_pairs(plan), passphrase, anew=new_keys)))
+    keys = load_shared_keys(pki, tunnel_pairs(plan), passphrase)
     _check_any(keys.values())
-    return lambda near, far: given(keys[frozenset((near, far))])
+    return lambda near, far: proof_or_error(keys[frozenset((near, far))])
 
 
 def _no_proof(near: str, far: str) -> Proof:
@@ -320,13 +322,13 @@ def _issue_certificates(plan: FleetPlan, pki: Pki, passphrase: Passphrase, *, re
     """Issue the certificates that gateways lack. With `replace_all`, revoke their current ones first."""
     peers = tuple(peer_subjects(plan).values())
     keyless = {peer.name for peer in peers if replace_all or pki.store.read(peer.name) is None}
-    due = due_peers(pki.roll, peers, keyless, now())
+    due = due_peers(pki.certificates, peers, keyless, now())
     replaced = (*due.gone, *(peer.name for peer in peers if replace_all))
     if replaced and (revoked := revoke(pki, replaced, Reason.REPLACED, now(), passphrase)):
         show(revoked_lines(revoked))
     if due.lacking:
-        show(issued_lines(issue_anew(pki, due.lacking, now(), passphrase), now()))
-    relist(pki, now(), passphrase)
+        show(issued_lines(issue_certificates(pki, due.lacking, now(), passphrase), now()))
+    renew_crl(pki, now(), passphrase)
 
 
 def _check_any(proofs: Collection[Proof | BedplateError]) -> None:
@@ -351,13 +353,13 @@ def update_gateways(
     gateways = laptop_gateways(plan)
     if not gateways:
         return
-    nodes = {gateway.place: node_of_gateway(plan, gateway) for gateway in gateways}
+    nodes = {gateway.place: gateway_node(plan, gateway) for gateway in gateways}
     with ssh_ways(plan, nodes.values(), config) as way:
         while True:
-            book, unusable = book_of(pki, now()).with_keys(keys(pki) if keys else {})
-            carried = carry(gateways, book, lambda gateway: way(nodes[gateway.place].name), cut=cut)
+            book, unusable = access_list_of(pki, now()).with_keys(keys(pki) if keys else {})
+            carried = push_access_list(gateways, book, lambda gateway: way(nodes[gateway.place].name), cut=cut)
             # A gateway refuses lists older than its own. If another operator has signed meanwhile, send theirs.
-            fresh = reopened(pki) if carried.failures else pki
+            fresh = reload_pki(pki) if carried.failures else pki
             if fresh is pki:
                 break
             pki = fresh
@@ -372,7 +374,7 @@ def ask_gateways(
 
     def ask(node: NodePlan) -> Status | BedplateError:
         try:
-            return parse_status(way(node.name).run(ASK, ""))
+            return parse_status(way(node.name).run(STATUS_COMMAND, ""))
         except BedplateError as error:
             return error
 
@@ -383,7 +385,9 @@ def ask_gateways(
 
 
 @contextmanager
-def ssh_ways(plan: FleetPlan, nodes: Iterable[NodePlan], config: Path | None) -> Iterator[Callable[[str], SshWay]]:
+def ssh_ways(
+    plan: FleetPlan, nodes: Iterable[NodePlan], config: Path | None
+) -> Iterator[Callable[[str], SshConnection]]:
     """Yield the function that returns the ssh command for the name of a machine.
 
     It uses `config`, else the host key in the lock, else the operator's own ssh settings. Raises InputError if `config`
@@ -391,12 +395,12 @@ def ssh_ways(plan: FleetPlan, nodes: Iterable[NodePlan], config: Path | None) ->
     """
     if config and not config.is_file():
         raise InputError("no such file", where=str(config), fix="name an existing OpenSSH configuration")
-    machines = [Reached(node) for node in nodes]
+    machines = [NodeLocation(node) for node in nodes]
     with tempfile.TemporaryDirectory(prefix="bedplate-") as folder:
         if config:
-            found = own_ways(config, machines, Login())
+            found = targets_of_config(config, machines, Login())
         else:
-            login = Login(deployer(plan.accounts, login_name()))
-            found = ways(Path(folder), machines, plan.record.host_keys, login)
+            login = Login(deploy_account(plan.accounts, login_name()))
+            found = write_ssh_config(Path(folder), machines, plan.record.host_keys, login)
         commands = {target.node.name: target.argv for target in found.targets}
-        yield lambda name: SshWay(commands[name]) if name in commands else own_way(name)
+        yield lambda name: SshConnection(commands[name]) if name in commands else ssh_connection(name)

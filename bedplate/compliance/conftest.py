@@ -14,14 +14,14 @@ from testinfra.backend import BACKENDS
 from testinfra.host import Host
 
 from bedplate.catalog import load_catalog
-from bedplate.cli.fleet import planned
+from bedplate.cli.fleet import plan_loaded
 from bedplate.compliance.ledger import ProgressReporter, ResultCollector
 from bedplate.compliance.shell import LocalBackend, ShellBackend
 from bedplate.compliance.subject import MARKER
 from bedplate.errors import BedplateError, InputError
 from bedplate.load import load_fleet
 from bedplate.plan import FleetPlan
-from bedplate.plan.nodes import NodePlan, node_of, pool_node
+from bedplate.plan.nodes import NodePlan, find_node, pool_node
 
 _PLAN = pytest.StashKey[FleetPlan]()
 _NODES = pytest.StashKey[dict[str, NodePlan]]()
@@ -88,7 +88,7 @@ def _node_plan(config: pytest.Config, host: Host) -> NodePlan:
 def _plan_node(plan: FleetPlan, name: str, pool_name: str | None) -> NodePlan:
     """Return the plan of a named machine, or of a node of a pool in the region at the end of its name."""
     if pool_name is None:
-        return node_of(plan, name, load_catalog())
+        return find_node(plan, name, load_catalog())
     region = name.partition(".")[2]
     for pool in plan.pools:
         if (pool.name, pool.region) == (pool_name, region):
@@ -101,7 +101,7 @@ def _fleet_plan(config: pytest.Config) -> FleetPlan:
     """Return the plan of the fleet, cached."""
     if _PLAN not in config.stash:
         with _usage_errors():
-            config.stash[_PLAN] = planned(load_fleet(Path(config.getoption("--fleet")), load_catalog()))
+            config.stash[_PLAN] = plan_loaded(load_fleet(Path(config.getoption("--fleet")), load_catalog()))
     return config.stash[_PLAN]
 
 

@@ -17,12 +17,12 @@ from testinfra.host import Host
 
 from bedplate.compliance.shell import NoAnswerError
 from bedplate.compliance.subject import MARKER
-from bedplate.errors import PartError
+from bedplate.errors import PartialError
 from bedplate.nodes.apply import Event, Step
-from bedplate.nodes.audit import Findings, Outcome, Verdict, role_of
+from bedplate.nodes.audit import Findings, RuleOutcome, Verdict, role_of
 from bedplate.plan.nodes import NodePlan
 from bedplate.writer import write_whole
-from roles.engine.connection import login_trouble
+from roles.engine.connection import login_error
 
 # Lines of pytest's introspection that describe Python objects, not the node.
 _INTROSPECTION = re.compile(
@@ -66,7 +66,7 @@ def _sentence(line: str) -> str:
     return f"{match['subject']} is {'' if is_true else 'not '}{name}"
 
 
-_OUTCOMES = {"passed": Outcome.KEPT, "failed": Outcome.VIOLATED, "skipped": Outcome.UNJUDGED}
+_OUTCOMES = {"passed": RuleOutcome.KEPT, "failed": RuleOutcome.VIOLATED, "skipped": RuleOutcome.UNJUDGED}
 _NO_ANSWER = ("no answer", "yes")
 
 
@@ -94,7 +94,7 @@ class ResultCollector:
     def selects(self, item: pytest.Function, host: Host, node: NodePlan) -> bool:
         """Return whether to run a rule on a node: the node is reachable, and the rule applies to it."""
         if node.name not in self._results:
-            self._results[node.name] = _NodeResult(node.name, silence(node.name, host))
+            self._results[node.name] = _NodeResult(node.name, unreached_reason(node.name, host))
         result = self._results[node.name]
         if result.unreached:
             return False
@@ -134,7 +134,7 @@ class ResultCollector:
         """Store the verdict of a rule."""
         if report.when == "call" or (report.when == "setup" and not report.passed):
             rule = rule_properties(report)
-            outcome = Outcome.UNSEEN if _NO_ANSWER in report.user_properties else _OUTCOMES[report.outcome]
+            outcome = RuleOutcome.UNSEEN if _NO_ANSWER in report.user_properties else _OUTCOMES[report.outcome]
             text, seconds = _failure_text(report), round(report.duration, 3)
             verdict = Verdict(rule["role"], rule["rule"], rule["promise"], outcome, text, seconds)
             self._results[rule["node"]].verdicts.append(verdict)
@@ -152,13 +152,13 @@ class ResultCollector:
         if self._target:
             write_whole(Path(self._target), f"[{', '.join(each.text() for each in findings)}]".encode())
         if session.exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED} and self._is_partial():
-            session.exitstatus = PartError.exit_code
+            session.exitstatus = PartialError.exit_code
 
     def _is_partial(self) -> bool:
-        return any(result.unreached or result.findings().of(Outcome.UNSEEN) for result in self._results.values())
+        return any(result.unreached or result.findings().of(RuleOutcome.UNSEEN) for result in self._results.values())
 
 
-def silence(name: str, host: Host) -> str:
+def unreached_reason(name: str, host: Host) -> str:
     """Return why no command can run on a node, with a fix; an empty text if commands run."""
     try:
         result = host.run("true")
@@ -177,7 +177,7 @@ def _connection_error(name: str, error: BaseException) -> str:
 
 def _login_error(name: str, stderr: str) -> str:
     """Return the same message as an apply, with the last line of OpenSSH or sudo."""
-    trouble, last = login_trouble(name, stderr), _last_line(stderr)
+    trouble, last = login_error(name, stderr), _last_line(stderr)
     detail = "" if last in trouble.what else f" ({last})"
     return f"{trouble.what}{detail}; {trouble.fix}"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from testinfra.host import Host
 
-from roles.system import Settable, otherwise
+from roles.system import Settable, differing_sysctls
 
 # What the kernel's NFS server exports now, from files or by command. Source: exportfs(8).
 ETAB = "/var/lib/nfs/etab"
@@ -135,7 +135,7 @@ def boot_deviations(host: Host, expected: Mapping[str, str]) -> list[str]:
     """Return the sysctls that the next boot does not set, or sets to other values than expected."""
     values = parse_sysctl_files(host.check_output("systemd-analyze cat-config sysctl.d").splitlines())
     missing = [f"{key} is not set at boot" for key in expected if key not in values]
-    return [*missing, *(f"{key} = {value} {_BOOT_HINT}" for key, value in otherwise(values, expected).items())]
+    return [*missing, *(f"{key} = {value} {_BOOT_HINT}" for key, value in differing_sysctls(values, expected).items())]
 
 
 def parse_sysctl_files(lines: Iterable[str]) -> dict[str, str]:
@@ -154,7 +154,7 @@ def sysctl_deviations(host: Host, expected: Mapping[str, str]) -> list[str]:
     """Return the sysctls that differ now, if the node can set them, or after a reboot; as text for the report."""
     settable = Settable()
     values = settable.process(host.check_output(str(settable.command(tuple(expected)))).splitlines())
-    now = [f"{key} = {value}" for key, value in otherwise(values, expected).items()]
+    now = [f"{key} = {value}" for key, value in differing_sysctls(values, expected).items()]
     return [*now, *boot_deviations(host, expected)]
 
 

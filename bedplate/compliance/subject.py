@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from testinfra.host import Host
 
-from bedplate.plan.nodes import Duty, NodePlan
+from bedplate.plan.nodes import NodePlan, NodeRole
 
 MARKER = "applies_if"
 
@@ -15,7 +15,7 @@ def applies_if(condition: Callable[[NodePlan], bool]) -> pytest.MarkDecorator:
     return pytest.MarkDecorator(pytest.Mark(MARKER, (condition,), {}, _ispytest=True), _ispytest=True)
 
 
-def applies_to(*duties: Duty) -> pytest.MarkDecorator:
+def applies_to(*duties: NodeRole) -> pytest.MarkDecorator:
     """Limit a rule to nodes that have one of these duties."""
     return applies_if(lambda node: not node.duties.isdisjoint(duties))
 

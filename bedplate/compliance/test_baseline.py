@@ -8,7 +8,7 @@ import pytest
 from testinfra.host import Host
 
 from bedplate.compliance.subject import applies_if, is_container
-from bedplate.plan.nodes import Ground, NodePlan
+from bedplate.plan.nodes import NodePlan, Platform
 from roles.baseline.apt import HELD
 
 # needrestart's configuration is Perl code. Prints the units that needrestart may restart.
@@ -219,7 +219,7 @@ def test_time_servers_match_the_platform(host: Host, node: NodePlan) -> None:
         r"^(?:server|pool|peer) (\S+)", host.check_output("chronyd -p -f /etc/chrony/chrony.conf"), re.MULTILINE
     )
 
-    if node.ground is Ground.CLOUD:
+    if node.ground is Platform.CLOUD:
         assert sources == ["169.254.169.123"]
     else:
         assert sources
@@ -247,7 +247,7 @@ def _last_value(host: Host, file: str, setting: str) -> list[str]:
     return [value for key, value in pairs if key == setting][-1:]
 
 
-@applies_if(lambda node: node.ground is Ground.CLOUD)
+@applies_if(lambda node: node.ground is Platform.CLOUD)
 def test_cloud_init_keeps_the_hostname(host: Host) -> None:
     """cloud-init, if it is installed, does not change the host name."""
     folder = host.file("/etc/cloud/cloud.cfg.d")

@@ -7,7 +7,7 @@ from testinfra.host import Host
 
 from bedplate.compliance.settings import sysctl_deviations
 from bedplate.compliance.subject import applies_to, is_container
-from bedplate.plan.nodes import Duty
+from bedplate.plan.nodes import NodeRole
 
 # Fields of a line in limits.conf(5): domain, type, item, value.
 _FIELDS = 4
@@ -30,7 +30,7 @@ def test_network_sysctls_are_set(host: Host, key: str, value: str) -> None:
     assert not wrong, "; ".join(wrong)
 
 
-@applies_to(Duty.WORKBENCH, Duty.WORKER)
+@applies_to(NodeRole.WORKBENCH, NodeRole.WORKER)
 @pytest.mark.parametrize(
     ("key", "value"),
     [

@@ -6,14 +6,14 @@ from testinfra.host import Host
 
 from bedplate.compliance.subject import applies_if
 from bedplate.plan import FleetPlan
-from bedplate.plan.nodes import Duty, NodePlan
+from bedplate.plan.nodes import NodePlan, NodeRole
 from roles.guard.role import BGP_SERVICE, CONFINED, SERVICE, bounds_of
 from vpn.guard.guard import PROTOCOL, guard_text, last_routes_text
-from vpn.sites.files import GUARD, STANDARD
+from vpn.sites.files import GUARD_RULES, STANDARD
 from vpn.sites.gateway import MTU
-from vpn.status import wanted
+from vpn.status import expected_gateway
 
-pytestmark = applies_if(lambda node: bool(node.duties & {Duty.TUNNELS, Duty.JOINT}) and bool(node.elsewhere))
+pytestmark = applies_if(lambda node: bool(node.duties & {NodeRole.TUNNELS, NodeRole.JOINT}) and bool(node.elsewhere))
 _FIX = "run `bedplate vpn tunnels`"
 
 
@@ -22,9 +22,9 @@ def test_guard_matches_the_plan(host: Host, node: NodePlan) -> None:
     text = guard_text(node.elsewhere, MTU)
     listed = "nft --stateless list table inet bedplate_guard"
 
-    assert host.file(str(GUARD)).content_string == text
+    assert host.file(str(GUARD_RULES)).content_string == text
     # An empty network namespace shows the same rules as the kernel prints them.
-    assert host.check_output(listed) == host.check_output(f"unshare --net sh -c 'nft -f {GUARD} && {listed}'")
+    assert host.check_output(listed) == host.check_output(f"unshare --net sh -c 'nft -f {GUARD_RULES} && {listed}'")
 
 
 def test_traffic_without_a_tunnel_fails_at_once(host: Host, node: NodePlan) -> None:
@@ -60,7 +60,7 @@ def test_reverse_path_filter_is_loose(host: Host, node: NodePlan) -> None:
 
 def test_guard_and_bgp_start_at_boot(host: Host, node: NodePlan) -> None:
     """The guard, which stops unencrypted traffic, and BGP, which gives routes to sites, run and start at boot."""
-    bgp = (BGP_SERVICE,) if Duty.TUNNELS in node.duties else ()
+    bgp = (BGP_SERVICE,) if NodeRole.TUNNELS in node.duties else ()
     for unit in (SERVICE, *bgp):
         assert host.service(unit).is_enabled
         assert host.service(unit).is_running
@@ -71,7 +71,7 @@ def test_planned_tunnels_are_up(host: Host, node: NodePlan, plan: FleetPlan) -> 
     command = f"grep -H '' {STANDARD.etc}/*/table 2>/dev/null || true"
     rows = [line.split()[0].rpartition("/table:") for line in host.check_output(command).splitlines()]
     charons = {name: folder.rpartition("/")[2] for folder, _, name in rows}
-    missing = {tunnel.name for tunnel in wanted(plan, node, None).tunnels} - charons.keys()
+    missing = {tunnel.name for tunnel in expected_gateway(plan, node, None).tunnels} - charons.keys()
     assert not missing, f"not configured: {', '.join(sorted(missing))}; {_FIX}"
 
     for charon in sorted(set(charons.values())):

@@ -6,7 +6,7 @@ import re
 from testinfra.host import Host
 
 from bedplate.compliance.settings import account_entries, sudo_deviations
-from roles.files import text_of
+from roles.files import file_text
 from roles.hardened.logins import SU_AUTH, SU_GROUP
 
 # /dev/null replaces cvtsudoers' own configuration, which can filter the output.
@@ -40,7 +40,7 @@ def test_failed_passwords_lock_the_account(host: Host) -> None:
     # Options in the PAM file override those in faillock.conf.
     for stage in ("preauth", "authfail"):
         assert re.search(rf"^auth\s.*\bpam_faillock\.so\s+{stage}\s*$", text, re.MULTILINE), stage
-    assert host.file("/etc/security/faillock.conf").content_string == text_of("hardened/faillock.conf")
+    assert host.file("/etc/security/faillock.conf").content_string == file_text("hardened/faillock.conf")
 
 
 def test_password_quality_is_enforced(host: Host) -> None:
@@ -50,7 +50,7 @@ def test_password_quality_is_enforced(host: Host) -> None:
     # The distribution's profile sets the number of attempts only.
     assert re.search(r"^password\s.*\bpam_pwquality\.so(\s+retry=\d+)?\s*$", text, re.MULTILINE)
     assert "remember=24" in text
-    assert host.file("/etc/security/pwquality.conf").content_string == text_of("hardened/pwquality.conf")
+    assert host.file("/etc/security/pwquality.conf").content_string == file_text("hardened/pwquality.conf")
     assert host.check_output("ls -A /etc/security/pwquality.conf.d 2>/dev/null || true") == ""
 
 

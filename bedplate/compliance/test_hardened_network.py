@@ -8,7 +8,7 @@ from testinfra.host import Host
 from bedplate.compliance.settings import sysctl_deviations, unit_overrides
 from bedplate.compliance.subject import applies_if
 from bedplate.plan.nodes import NodePlan
-from roles.files import text_of
+from roles.files import file_text
 from roles.hardened import firewall, role
 from roles.hardened.firewall import FORWARDERS, HELD, HOSTS, TRIED, ruleset
 from roles.hardened.logins import SCRIPT, UNIT, UNIT_PATH
@@ -48,8 +48,8 @@ def test_filter_loads_before_the_network(host: Host) -> None:
     unit = host.check_output("systemctl show --property=UnitFileState,Before %s", UNIT)
 
     assert unit_overrides(host, UNIT) == []
-    assert host.file(UNIT_PATH).content_string == text_of(f"hardened/{UNIT}")
-    assert host.file(SCRIPT).content_string == text_of("hardened/bedplate-trial")
+    assert host.file(UNIT_PATH).content_string == file_text(f"hardened/{UNIT}")
+    assert host.file(SCRIPT).content_string == file_text("hardened/bedplate-trial")
     assert "UnitFileState=enabled" in unit
     assert "network-pre.target" in unit
 
@@ -60,7 +60,7 @@ def test_boot_without_filter_allows_only_ssh(host: Host, node: NodePlan) -> None
 
     assert unit_overrides(host, firewall.UNIT) == []
     assert host.file(firewall.PATH).content_string == firewall.emergency_ruleset(node.doors)
-    assert host.file(firewall.UNIT_PATH).content_string == text_of(f"hardened/{firewall.UNIT}")
+    assert host.file(firewall.UNIT_PATH).content_string == file_text(f"hardened/{firewall.UNIT}")
     assert "UnitFileState=enabled" in unit
     assert {"bedplate-filter.service", "network-pre.target"} <= set(unit.replace("=", " ").split())
 

@@ -7,7 +7,7 @@ import pytest
 from testinfra.host import Host
 
 from bedplate.compliance.settings import parse_keywords
-from bedplate.plan.nodes import Duty, NodePlan
+from bedplate.plan.nodes import NodePlan, NodeRole
 from roles.hardened.logins import README, UNREAD, settings
 
 
@@ -197,7 +197,7 @@ def test_sshd_ends_dead_sessions(daemon: Mapping[str, str]) -> None:
 
 def test_sshd_forwards_ports_only_if_needed(daemon: Mapping[str, str], node: NodePlan) -> None:
     """sshd forwards ports only on workbenches and gateways, and opens no port for other hosts."""
-    passed = node.duties & {Duty.WORKBENCH, Duty.TUNNELS, Duty.LAPTOPS}
+    passed = node.duties & {NodeRole.WORKBENCH, NodeRole.TUNNELS, NodeRole.LAPTOPS}
 
     assert daemon["allowtcpforwarding"] == ("local" if passed else "no")
     assert daemon["gatewayports"] == "no"

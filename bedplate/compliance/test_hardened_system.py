@@ -3,7 +3,7 @@
 from testinfra.host import Host
 
 from bedplate.compliance.subject import is_container
-from roles.hardened.role import WANTED, wanted
+from roles.hardened.role import REQUIRED_MODES, required_mode
 
 _FIELDS = 4  # of a line in limits.conf(5): domain, type, item, value
 _INSECURE_PACKAGES = (
@@ -23,11 +23,13 @@ _INSECURE_PACKAGES = (
 
 def test_system_files_are_private(host: Host) -> None:
     """System files have safe modes and owners, and no access control lists."""
-    output = host.run(f"stat --format='%a %U %G %n' {' '.join(WANTED)} 2>/dev/null").stdout
+    output = host.run(f"stat --format='%a %U %G %n' {' '.join(REQUIRED_MODES)} 2>/dev/null").stdout
     rows = [line.split() for line in output.splitlines()]
 
-    assert [path for mode, owner, group, path in rows if mode != wanted(path, group) or _is_foreign(owner, path)] == []
-    listing = host.run(f"ls -ld {' '.join(WANTED)} 2>/dev/null").stdout.splitlines()
+    assert [
+        path for mode, owner, group, path in rows if mode != required_mode(path, group) or _is_foreign(owner, path)
+    ] == []
+    listing = host.run(f"ls -ld {' '.join(REQUIRED_MODES)} 2>/dev/null").stdout.splitlines()
     # ls marks access control lists with a plus.
     assert [line.split()[-1] for line in listing if line.split()[0].endswith("+")] == []
 
@@ -87,7 +89,7 @@ def test_logs_belong_to_the_system(host: Host) -> None:
 
     assert folder.user == "root"
     assert folder.group in {"root", "syslog"}
-    assert f"{folder.mode:o}" == wanted("/var/log", folder.group)
+    assert f"{folder.mode:o}" == required_mode("/var/log", folder.group)
 
 
 def test_only_root_can_schedule_jobs(host: Host) -> None:

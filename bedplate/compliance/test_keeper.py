@@ -6,10 +6,10 @@ from testinfra.host import Host
 
 import vpn.keeper
 from bedplate.compliance.subject import applies_to
-from bedplate.plan.nodes import Duty, NodePlan
+from bedplate.plan.nodes import NodePlan, NodeRole
 from roles.keeper.role import FOLDER, METRICS, PROGRAM, TIMER
 
-pytestmark = applies_to(Duty.LAPTOPS, Duty.TUNNELS)
+pytestmark = applies_to(NodeRole.LAPTOPS, NodeRole.TUNNELS)
 
 
 def test_agent_is_the_current_version(host: Host, node: NodePlan) -> None:

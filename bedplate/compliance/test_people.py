@@ -8,9 +8,9 @@ from testinfra.host import Host
 
 from bedplate.compliance.settings import account_entries, stray_lines, unknown_accounts
 from bedplate.compliance.subject import applies_if
-from bedplate.nodes.ssh import FIRST
+from bedplate.nodes.ssh import INITIAL_ACCOUNT
 from bedplate.plan.fleet import GROUP_IDS, PEOPLE_IDS
-from bedplate.plan.nodes import Ground, NodePlan, first_keys
+from bedplate.plan.nodes import NodePlan, Platform, admin_keys_file
 from roles.hardened.logins import IMAGE_ACCOUNTS
 
 # The SSM agent creates it. Source: Systems Manager user guide, "Turn off ssm-user account permissions".
@@ -79,7 +79,7 @@ def test_polkit_rules_belong_to_packages(host: Host) -> None:
 
 def _system_logins(node: NodePlan) -> set[str]:
     """Return the login accounts of the system."""
-    return {"root", _SESSION_MANAGER if node.ground is Ground.CLOUD else FIRST}
+    return {"root", _SESSION_MANAGER if node.ground is Platform.CLOUD else INITIAL_ACCOUNT}
 
 
 def _disabled(host: Host) -> set[str]:
@@ -178,7 +178,7 @@ def test_keys_belong_to_root(host: Host, node: NodePlan) -> None:
 def test_first_account_accepts_only_administrators(host: Host, node: NodePlan) -> None:
     """The first account of the machine accepts only keys of current administrators."""
     files = {name: host.run("cat ~%s/.ssh/authorized_keys", name).stdout for name in IMAGE_ACCOUNTS}
-    differing = sorted(name for name, text in files.items() if text not in {"", first_keys(node.accounts)})
+    differing = sorted(name for name, text in files.items() if text not in {"", admin_keys_file(node.accounts)})
 
     assert not differing, f"keys other than administrators': {', '.join(differing)}"
 

@@ -6,19 +6,19 @@ from testinfra.modules.file import File
 from bedplate.compliance.settings import ETAB, unit_overrides, unplanned_exports
 from bedplate.compliance.subject import applies_if, applies_to
 from bedplate.plan.fleet import PEOPLE_IDS
-from bedplate.plan.nodes import Duty, MountKind, NodePlan
+from bedplate.plan.nodes import MountKind, NodePlan, NodeRole
 from roles.storage.exports import EXPORTS, GANESHA, server_of
-from roles.storage.mounts import MARK, NOTICE, TABLE, UNIT_FOLDER, mounted, shared, tunnel, variable, version
+from roles.storage.mounts import MARK, NOTICE, TABLE, UNIT_FOLDER, bind_mount, client_mount, tunnel, variable, version
 from roles.storage.role import RELEASE, TIMER, UNITS, guard
 
 HAS_MOUNTS = applies_if(lambda node: bool(node.mounts))
 HAS_SHARES = applies_if(lambda node: bool(node.shares))
 HAS_MOUNTS_OR_SHARES = applies_if(lambda node: bool(node.mounts or node.shares))
-LISTS_BUCKETS = applies_if(lambda node: bool(node.buckets) and Duty.WORKBENCH in node.duties)
+LISTS_BUCKETS = applies_if(lambda node: bool(node.buckets) and NodeRole.WORKBENCH in node.duties)
 HAS_NOTICE = applies_if(
-    lambda node: bool(node.mounts or node.shares or (node.buckets and Duty.WORKBENCH in node.duties))
+    lambda node: bool(node.mounts or node.shares or (node.buckets and NodeRole.WORKBENCH in node.duties))
 )
-HAS_SHARED_AWS_STORE = applies_if(lambda node: any(mounted(mount).opener for mount in node.mounts))
+HAS_SHARED_AWS_STORE = applies_if(lambda node: any(client_mount(mount).opener for mount in node.mounts))
 HAS_EFS = applies_if(lambda node: any(mount.kind is MountKind.EFS for mount in node.mounts))
 ETCD = "/var/lib/etcd"
 
@@ -27,7 +27,7 @@ ETCD = "/var/lib/etcd"
 def test_mounts_are_automatic(host: Host, node: NodePlan) -> None:
     """Storage is mounted on first use, so boot and login do not wait for a server."""
     for mount in node.mounts:
-        trigger = mounted(mount).trigger
+        trigger = client_mount(mount).trigger
         state = host.check_output("systemctl show --property=ActiveState,UnitFileState,Where --value %s", trigger)
 
         assert {*state.split()} == {"active", "enabled", mount.path}
@@ -36,7 +36,7 @@ def test_mounts_are_automatic(host: Host, node: NodePlan) -> None:
 @HAS_MOUNTS
 def test_mount_units_match_the_plan(host: Host, node: NodePlan) -> None:
     """Mount units have the source and options of the plan: hard, so no data is lost, and without setuid."""
-    for mount in map(mounted, node.mounts):
+    for mount in map(client_mount, node.mounts):
         unit = host.file(f"{UNIT_FOLDER}/{mount.mount}")
         text = unit.content_string
 
@@ -52,7 +52,7 @@ def test_mounted_sources_match_the_plan(host: Host, node: NodePlan) -> None:
     table = [line.split(" - ") for line in host.check_output("cat /proc/self/mountinfo").splitlines()]
     mounts = {left.split()[4]: right.split() for left, right in table}
 
-    for mount in map(mounted, node.mounts):
+    for mount in map(client_mount, node.mounts):
         assert mount.path in mounts, f"nothing is mounted at {mount.path}"
         kind, source = mounts[mount.path][:2]
         assert (kind, source) == ("autofs", "systemd-1") or source == mount.source
@@ -61,7 +61,7 @@ def test_mounted_sources_match_the_plan(host: Host, node: NodePlan) -> None:
 @HAS_SHARED_AWS_STORE
 def test_shared_aws_stores_are_writable(host: Host, node: NodePlan) -> None:
     """People can write to shared AWS stores, whose root folder belongs to root at first."""
-    for mount in map(mounted, node.mounts):
+    for mount in map(client_mount, node.mounts):
         for unit in mount.units() if mount.opener else ():
             assert host.file(f"{UNIT_FOLDER}/{unit.name}").content_string == unit.shipped.text
 
@@ -69,7 +69,7 @@ def test_shared_aws_stores_are_writable(host: Host, node: NodePlan) -> None:
 @HAS_MOUNTS
 def test_mounts_check_their_server(host: Host, node: NodePlan) -> None:
     """Each mount first checks its server, so a failed server is reported within seconds."""
-    for mount in map(mounted, node.mounts):
+    for mount in map(client_mount, node.mounts):
         text = host.file(f"{UNIT_FOLDER}/{mount.mount}").content_string
 
         assert f"Requires=bedplate-answers@{mount.store}.service" in text
@@ -84,7 +84,7 @@ def test_storage_guard_is_running(host: Host, node: NodePlan) -> None:
     assert {*table} == {f"{mount.store} {mount.path} {mount.server}" for mount in node.mounts}
     assert host.service(TIMER).is_running
     assert host.service(RELEASE).is_running
-    for planned in guard(map(mounted, node.mounts)):
+    for planned in guard(map(client_mount, node.mounts)):
         file = host.file(planned.path)
         assert (file.content_string, f"{file.mode:o}", file.user) == (planned.text, planned.mode, "root"), planned.path
     assert unit_overrides(host, *(unit for unit in UNITS if "@" not in unit)) == []
@@ -146,7 +146,7 @@ def _text(file: File) -> str:
 @HAS_SHARES
 def test_shares_are_mounted_on_their_server(host: Host, node: NodePlan) -> None:
     """The file server has its shares under the same paths as its clients."""
-    for share in map(shared, node.shares):
+    for share in map(bind_mount, node.shares):
         assert host.mount_point(share.path).exists
         ids = [host.check_output("stat -c %%d:%%i %s", path) for path in (share.path, share.source)]
         assert ids[0] == ids[1]
@@ -163,7 +163,7 @@ def test_no_obsolete_mount_units_exist(host: Host, node: NodePlan) -> None:
     """No mount unit remains of a mount that was renamed or removed."""
     units = host.check_output("cd %s && grep -lsxF %s *.mount *.automount || true", UNIT_FOLDER, MARK).split()
 
-    planned = (*map(mounted, node.mounts), *map(shared, node.shares))
+    planned = (*map(client_mount, node.mounts), *map(bind_mount, node.shares))
     assert {*units} == {unit.name for entry in planned for unit in entry.units() if "mount" in unit.name}
 
 
@@ -172,7 +172,7 @@ def test_login_message_lists_storage(host: Host, node: NodePlan) -> None:
     """The login message lists shared folders and, for each bucket, a command that lists it."""
     text = host.file(NOTICE).content_string
     expected = [*(mount.path for mount in node.mounts), *(share.mount for share in node.shares)]
-    if Duty.WORKBENCH in node.duties:
+    if NodeRole.WORKBENCH in node.duties:
         expected += [f"aws s3 ls ${variable(bucket.store)}/" for bucket in node.buckets]
 
     missing = [entry for entry in expected if entry not in text]
@@ -192,7 +192,7 @@ def test_buckets_need_no_credentials(host: Host, node: NodePlan) -> None:
     assert not host.file("/root/.aws/credentials").exists
 
 
-@applies_to(Duty.CONTROL)
+@applies_to(NodeRole.CONTROL)
 def test_etcd_is_on_its_volume(host: Host) -> None:
     """etcd's data is on its EBS volume; boot, kubelet and containerd wait for the mount."""
     fields = host.run("findmnt --fstab --noheadings --mountpoint %s -o SOURCE,OPTIONS", ETCD).stdout.split()

@@ -6,11 +6,11 @@ import pytest
 from testinfra.host import Host
 
 from bedplate.compliance.subject import applies_to
-from bedplate.plan.nodes import Duty, NodePlan
+from bedplate.plan.nodes import NodePlan, NodeRole
 from roles.workbench.role import BUILDS, CUDA, ENVIRONMENT, NOTE, PATH, VERSION, path_of, version
 from roles.workbench.scratch import LABEL, LocalDisks
 
-pytestmark = applies_to(Duty.WORKBENCH)
+pytestmark = applies_to(NodeRole.WORKBENCH)
 
 
 @pytest.mark.parametrize("program", ["tmux", "screen", "git", "gcc", "make", "cmake", "htop", "rsync", "python3"])

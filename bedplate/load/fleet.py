@@ -187,7 +187,7 @@ class Loaded:
         """Return faults of the plan as faults of the file."""
         return _placed(self.reading, refused)
 
-    def judge(self, plan: FleetPlan, catalog: Catalog) -> FleetPlan:
+    def check_plan(self, plan: FleetPlan, catalog: Catalog) -> FleetPlan:
         """Return the plan; raise FleetFaults if the plan and its lock violate a rule."""
         faults = _plan_faults(self.reading, self.fleet, plan, catalog)
         if faults:

@@ -5,30 +5,30 @@ A lock that differs from the format that bedplate writes is rejected, never repa
 
 from bedplate.hold import held
 from bedplate.lock.file import (
-    LockRefused,
+    InvalidLock,
     Recorded,
+    check_plan_recorded,
+    check_recorded,
     lock_path,
     read_lock,
-    record_doors,
+    record_endpoints,
     record_host_keys,
     record_images,
     record_plan,
-    refuse_names,
-    refuse_unrecorded,
     renew_images,
 )
 
 __all__ = [
-    "LockRefused",
+    "InvalidLock",
     "Recorded",
+    "check_plan_recorded",
+    "check_recorded",
     "held",
     "lock_path",
     "read_lock",
-    "record_doors",
+    "record_endpoints",
     "record_host_keys",
     "record_images",
     "record_plan",
-    "refuse_names",
-    "refuse_unrecorded",
     "renew_images",
 ]

@@ -16,13 +16,13 @@ from bedplate.lock.format import NotALockError, lock_text, parse_lock
 from bedplate.plan import FleetPlan, Record, plan_fleet
 from bedplate.plan.allocation import release
 from bedplate.spec import Fleet
-from bedplate.writer import told_plainly, write_whole
+from bedplate.writer import os_errors_as_machine_errors, write_whole
 
 _NAME = "fleet.lock"
 _LARGEST = 16 * 1024 * 1024  # a thousand regions of six zones and a site take one
 
 
-class LockRefused(InputError):
+class InvalidLock(InputError):
     """The lock is damaged, of another fleet or of another version; `fault` has the position."""
 
     def __init__(self, path: Path, error: NotALockError) -> None:
@@ -44,10 +44,10 @@ def read_lock(path: Path, fleet: str) -> Record:
     if not os.path.lexists(path):
         return Record({})
     try:
-        with told_plainly(path, "read"):
+        with os_errors_as_machine_errors(path, "read"):
             return parse_lock(_text(path), fleet)
     except NotALockError as error:
-        raise LockRefused(path, error) from None
+        raise InvalidLock(path, error) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +91,13 @@ def renew_images(path: Path, fleet: str, images: Mapping[str, str]) -> Record:
         return _update(path, fleet, record, record.with_images(images))
 
 
-def record_doors(
+def record_endpoints(
     path: Path, fleet: str, gateways: Mapping[str, IPv4Address], resolvers: Mapping[str, tuple[IPv4Address, ...]]
 ) -> Record:
     """Record laptop gateways and DNS resolvers by region, and return the new record. Raises as `record_images`."""
     with held(path):
         record = read_lock(path, fleet)
-        return _update(path, fleet, record, record.with_doors(gateways, resolvers))
+        return _update(path, fleet, record, record.with_laptop_endpoints(gateways, resolvers))
 
 
 def record_host_keys(  # noqa: PLR0913  all facts about one machine
@@ -146,12 +146,12 @@ def _text(path: Path) -> str:
 _MOST_NAMES = 8
 
 
-def refuse_unrecorded(plan: FleetPlan, fleet_file: Path) -> None:
+def check_plan_recorded(plan: FleetPlan, fleet_file: Path) -> None:
     """Raise InputError if the plan has blocks, addresses or ids of people and groups that are not in the lock."""
-    refuse_names((*plan.news, *plan.new_addresses, *plan.new_people, *plan.new_groups), fleet_file)
+    check_recorded((*plan.new_blocks, *plan.new_addresses, *plan.new_people, *plan.new_groups), fleet_file)
 
 
-def refuse_names(names: Iterable[str], fleet_file: Path) -> None:
+def check_recorded(names: Iterable[str], fleet_file: Path) -> None:
     """Raise InputError if there are unrecorded names."""
     missing = tuple(names)
     if missing:

@@ -17,7 +17,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import IO, BinaryIO, cast
 
-from bedplate.errors import BedplateError, HeldError, PartError, ViolationError
+from bedplate.errors import BedplateError, HeldError, PartialError, ViolationError
 from bedplate.plan.nodes import NodePlan
 
 _SIZE = struct.Struct(">Q")
@@ -32,7 +32,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ApplyRequest:
     """An apply, or with `check` a dry run; `only` limits it to these roles."""
 
     targets: tuple[Target, ...]
@@ -43,18 +43,18 @@ class Order:
     memory: str = "/var/lib/bedplate"
 
 
-def write_order(stream: BinaryIO, request: Order) -> None:
+def write_request(stream: BinaryIO, request: ApplyRequest) -> None:
     """Write a request to a stream."""
     data = pickle.dumps(request)
     stream.write(_SIZE.pack(len(data)) + data)
     stream.flush()
 
 
-def read_order(stream: BinaryIO) -> Order:
+def read_request(stream: BinaryIO) -> ApplyRequest:
     """Read a request; only the parent process may write it, because it is a pickle."""
     (size,) = _SIZE.unpack(stream.read(_SIZE.size))
     request = pickle.loads(stream.read(size))  # noqa: S301  the pipe of the parent process
-    if not isinstance(request, Order):
+    if not isinstance(request, ApplyRequest):
         raise TypeError(type(request))
     return request
 
@@ -82,7 +82,7 @@ class Step(StrEnum):
     TROUBLE = "trouble"
 
 
-class Kind(StrEnum):
+class NodeErrorKind(StrEnum):
     """The reason why an apply on a node ended early."""
 
     UNREACHED = "not reached"
@@ -94,10 +94,10 @@ class Kind(StrEnum):
     DEFECT = "defect"
 
 
-class Trouble(Exception):
+class NodeError(Exception):
     """The error that ended an apply on a node early, and its `fix`."""
 
-    def __init__(self, kind: Kind, what: str, fix: str = "") -> None:
+    def __init__(self, kind: NodeErrorKind, what: str, fix: str = "") -> None:
         super().__init__(what)
         self.kind = kind
         self.what = what
@@ -114,7 +114,7 @@ class Event:
     """The operation, or the rule."""
     words: str = ""
     fix: str = ""
-    kind: Kind | None = None
+    kind: NodeErrorKind | None = None
     changed: int = 0
     """The number of operations with a change, or of violated rules."""
     unchanged: int = 0
@@ -128,14 +128,14 @@ class Event:
         return json.dumps(asdict(self))
 
 
-def event_of(line: str) -> Event:
+def parse_event(line: str) -> Event:
     """Return the event in a line of JSON; ValueError for a malformed line."""
     fields = json.loads(line)
-    kind = Kind(fields["kind"]) if fields["kind"] else None
+    kind = NodeErrorKind(fields["kind"]) if fields["kind"] else None
     return Event(**{**fields, "step": Step(fields["step"]), "kind": kind})
 
 
-def trouble_of(node: str, error: Trouble) -> Event:
+def error_event(node: str, error: NodeError) -> Event:
     """Return the event of an error on a node."""
     return Event(node, Step.TROUBLE, words=error.what, fix=error.fix, kind=error.kind)
 
@@ -143,7 +143,7 @@ def trouble_of(node: str, error: Trouble) -> Event:
 _PROGRAM = "roles.run"
 
 
-class Engine:
+class ApplyProcess:
     """A running apply."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", stderr: IO[bytes]) -> None:
@@ -153,7 +153,7 @@ class Engine:
     def events(self) -> Iterator[Event]:
         """Yield the events until the process ends; BedplateError if it fails."""
         for line in cast("BinaryIO", self._process.stdout):
-            yield event_of(line.decode())
+            yield parse_event(line.decode())
         if self._process.wait() != 0:
             message = f"the apply process failed with exit status {self._process.returncode}: {self._last_error()}"
             raise BedplateError(message)
@@ -176,7 +176,7 @@ class Engine:
 
 
 @contextmanager
-def working(request: Order) -> Iterator[Engine]:
+def run_apply(request: ApplyRequest) -> Iterator[ApplyProcess]:
     """Start an apply; leaving the context early stops it."""
     with (
         tempfile.TemporaryFile() as stderr,
@@ -189,9 +189,9 @@ def working(request: Order) -> Iterator[Engine]:
             start_new_session=True,
         ) as process,
     ):
-        engine = Engine(process, stderr)
+        engine = ApplyProcess(process, stderr)
         try:
-            write_order(cast("BinaryIO", process.stdin), request)
+            write_request(cast("BinaryIO", process.stdin), request)
             yield engine
         finally:
             engine.stop()
@@ -200,7 +200,7 @@ def working(request: Order) -> Iterator[Engine]:
 
 
 @dataclass
-class Outcome:
+class NodeResult:
     """The result of one node: the changed operations by name, the number of others, and the error that ended it."""
 
     node: str
@@ -225,15 +225,15 @@ class Outcome:
     @property
     def is_held(self) -> bool:
         """Whether another apply has locked the node."""
-        return self.trouble is not None and self.trouble.kind is Kind.HELD
+        return self.trouble is not None and self.trouble.kind is NodeErrorKind.HELD
 
 
-def exit_status(outcomes: Iterable[Outcome], *, check: bool) -> int:
+def exit_status(outcomes: Iterable[NodeResult], *, check: bool) -> int:
     """Return the exit code: 0 for success, 1 for a bug, 3 for drift, 5 if all nodes are locked, 6 if incomplete."""
     results = tuple(outcomes)
     incomplete = [result for result in results if not result.is_done]
-    if any(result.trouble and result.trouble.kind is Kind.DEFECT for result in incomplete):
+    if any(result.trouble and result.trouble.kind is NodeErrorKind.DEFECT for result in incomplete):
         return BedplateError.exit_code
     if incomplete:
-        return HeldError.exit_code if all(result.is_held for result in results) else PartError.exit_code
+        return HeldError.exit_code if all(result.is_held for result in results) else PartialError.exit_code
     return ViolationError.exit_code if check and any(result.changed for result in results) else 0

@@ -17,11 +17,11 @@ from time import monotonic
 from typing import Any
 
 import bedplate
-from bedplate.nodes.apply import Event, Kind, Step, event_of
+from bedplate.nodes.apply import Event, NodeErrorKind, Step, parse_event
 from bedplate.nodes.ssh import Login
 
 
-class Outcome(StrEnum):
+class RuleOutcome(StrEnum):
     """The result of a rule on a node."""
 
     KEPT = "kept"
@@ -37,7 +37,7 @@ class Verdict:
     role: str
     rule: str
     promise: str
-    outcome: Outcome
+    outcome: RuleOutcome
     words: str = ""
     seconds: float = 0.0
 
@@ -52,7 +52,7 @@ class Findings:
     unreached: str = ""
     seconds: float = 0.0
 
-    def of(self, outcome: Outcome) -> tuple[Verdict, ...]:
+    def of(self, outcome: RuleOutcome) -> tuple[Verdict, ...]:
         """Return the verdicts with an outcome."""
         return tuple(verdict for verdict in self.verdicts if verdict.outcome is outcome)
 
@@ -61,13 +61,13 @@ class Findings:
         return json.dumps(asdict(self))
 
 
-def findings_of(text: str) -> tuple[Findings, ...]:
+def parse_findings(text: str) -> tuple[Findings, ...]:
     """Return the findings in a JSON list."""
     return tuple(_parse_findings(document) for document in json.loads(text))
 
 
 def _parse_findings(document: dict[str, Any]) -> Findings:
-    verdicts = (Verdict(**{**fields, "outcome": Outcome(fields["outcome"])}) for fields in document["verdicts"])
+    verdicts = (Verdict(**{**fields, "outcome": RuleOutcome(fields["outcome"])}) for fields in document["verdicts"])
     return Findings(**{**document, "verdicts": tuple(verdicts)})
 
 
@@ -79,7 +79,7 @@ Tell = Callable[[Event], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Audit:
+class AuditRequest:
     """The request for an audit: the fleet file, and an OpenSSH configuration; without one, this machine is checked.
 
     `only` limits the rules to these roles. `pools` are the pools of machines with an EC2 name.
@@ -102,7 +102,7 @@ def role_of(stem: str) -> str:
     return stem.removeprefix("test_").partition("_")[0]
 
 
-def audited(audit: Audit, nodes: Sequence[str], tell: Tell) -> Iterator[Findings]:
+def run_audit(audit: AuditRequest, nodes: Sequence[str], tell: Tell) -> Iterator[Findings]:
     """Run the checks on each machine and yield the findings in order; a failed run has `unreached` set.
 
     `tell` receives the events, from several threads.
@@ -111,7 +111,7 @@ def audited(audit: Audit, nodes: Sequence[str], tell: Tell) -> Iterator[Findings
         yield from pool.map(lambda node: _audit_node(audit, node, tell), nodes)
 
 
-def _audit_node(audit: Audit, node: str, tell: Tell) -> Findings:
+def _audit_node(audit: AuditRequest, node: str, tell: Tell) -> Findings:
     start = monotonic()
     tell(Event(node, Step.NOTE, words="logging in" if audit.config else "checking"))
     findings = replace(_run_checks(audit, node, tell), seconds=round(monotonic() - start, 1))
@@ -121,13 +121,13 @@ def _audit_node(audit: Audit, node: str, tell: Tell) -> Findings:
 
 def _final_event(findings: Findings) -> Event:
     if findings.unreached:
-        return Event(findings.node, Step.TROUBLE, kind=Kind.UNREACHED, words=findings.unreached)
-    violated = len(findings.of(Outcome.VIOLATED))
+        return Event(findings.node, Step.TROUBLE, kind=NodeErrorKind.UNREACHED, words=findings.unreached)
+    violated = len(findings.of(RuleOutcome.VIOLATED))
     others = len(findings.verdicts) - violated
     return Event(findings.node, Step.DONE, changed=violated, unchanged=others, seconds=findings.seconds)
 
 
-def _connection_options(audit: Audit, node: str) -> tuple[str, ...]:
+def _connection_options(audit: AuditRequest, node: str) -> tuple[str, ...]:
     """Return testinfra's options: a root shell over SSH, or on this machine."""
     if audit.config is None:
         return (f"--hosts=here://{node}", *(() if os.geteuid() == 0 else ("--sudo",)))
@@ -136,18 +136,18 @@ def _connection_options(audit: Audit, node: str) -> tuple[str, ...]:
     return (f"--hosts=shell://{target}", f"--ssh-config={audit.config.absolute()}", *key, "--sudo")
 
 
-def _run_checks(audit: Audit, node: str, tell: Tell) -> Findings:
+def _run_checks(audit: AuditRequest, node: str, tell: Tell) -> Findings:
     """Run the checks on a machine and read their findings."""
     with tempfile.TemporaryDirectory(prefix="bedplate-") as folder:
         file = Path(folder) / "findings"
         output = _run((*_command(audit, node), f"--findings={file}"), tell)
         if not file.exists():
             return Findings(node, unreached=f"the checks failed: {_last_line(output)}")
-        (findings,) = findings_of(file.read_text())
+        (findings,) = parse_findings(file.read_text())
     return findings
 
 
-def _command(audit: Audit, node: str) -> tuple[str, ...]:
+def _command(audit: AuditRequest, node: str) -> tuple[str, ...]:
     pytest = (sys.executable, "-m", "pytest", "-p", "testinfra.plugin", "--quiet", "--tb=line")
     config = ("-c", str(CHECKS / "pytest.ini"), "--rootdir", str(CHECKS))
     subject = (f"--fleet={audit.fleet.absolute()}", f"--node={node}")
@@ -167,7 +167,7 @@ def _run(command: Sequence[str], tell: Tell) -> str:
             os.close(writing)
         with process:
             for line in events:
-                tell(event_of(line))
+                tell(parse_event(line))
         output.seek(0)
         return output.read().decode(errors="replace")
 

@@ -7,23 +7,23 @@ from shlex import quote
 from bedplate.catalog.catalog import Catalog
 from bedplate.catalog.nearest import nearest
 from bedplate.errors import InputError
-from bedplate.nodes.ssh import FIRST
+from bedplate.nodes.ssh import INITIAL_ACCOUNT
 from bedplate.plan.fleet import FleetPlan
-from bedplate.plan.nodes import MARK, Ground, NodePlan, admin_keys, node_of, standing_nodes
+from bedplate.plan.nodes import ADMIN_KEYS_HEADER, NodePlan, Platform, admin_keys, find_node, permanent_nodes
 
 
-def named(plan: FleetPlan, names: Iterable[str], catalog: Catalog) -> Iterator[NodePlan]:
+def nodes_by_name(plan: FleetPlan, names: Iterable[str], catalog: Catalog) -> Iterator[NodePlan]:
     """Yield the machines of these names; InputError, with the nearest name, for an unknown one."""
     for name in names:
-        yield node_of(plan, _with_place(plan, name), catalog)
+        yield find_node(plan, _with_place(plan, name), catalog)
 
 
-def of_sites(plan: FleetPlan, sites: Sequence[str]) -> Iterator[NodePlan]:
+def nodes_of_sites(plan: FleetPlan, sites: Sequence[str]) -> Iterator[NodePlan]:
     """Yield the machines of these sites; InputError for an unknown site."""
     for name in sites:
         if name not in plan.sites_by_name:
             raise InputError(f"the fleet {plan.name} has no site {name}", fix=_one_of(name, [*plan.sites_by_name]))
-    yield from (node for node in standing_nodes(plan) if node.place in sites)
+    yield from (node for node in permanent_nodes(plan) if node.place in sites)
 
 
 def check_groups(plan: FleetPlan, groups: Iterable[str]) -> None:
@@ -34,7 +34,7 @@ def check_groups(plan: FleetPlan, groups: Iterable[str]) -> None:
             raise InputError(f"the fleet {plan.name} has no group {name}", fix=_one_of(name, known))
 
 
-def once(nodes: Iterable[NodePlan]) -> tuple[NodePlan, ...]:
+def unique_nodes(nodes: Iterable[NodePlan]) -> tuple[NodePlan, ...]:
     """Return the machines without duplicates, in order."""
     return tuple({node.name: node for node in nodes}.values())
 
@@ -43,7 +43,7 @@ def _with_place(plan: FleetPlan, name: str) -> str:
     """Return the name with its place, if only one permanent machine has that host name."""
     if "." in name:
         return name
-    matches = [node.name for node in standing_nodes(plan) if node.host == name]
+    matches = [node.name for node in permanent_nodes(plan) if node.host == name]
     return matches[0] if len(matches) == 1 else name
 
 
@@ -55,9 +55,9 @@ def _one_of(name: str, known: Sequence[str]) -> str:
 _SCRIPT = Path(__file__).with_name("bootstrap.sh")
 
 
-def bootstrap(node: NodePlan) -> str:
+def bootstrap_script(node: NodePlan) -> str:
     """Return the bootstrap script of a site's machine; InputError for an EC2 instance, or without an administrator."""
-    if node.ground is Ground.CLOUD:
+    if node.ground is Platform.CLOUD:
         fix = "an EC2 instance needs no script: Auto Scaling starts it, and cloud-init configures it"
         raise InputError(f"{node.name} is an EC2 instance", fix=fix)
     keys = admin_keys(node.accounts)
@@ -66,8 +66,8 @@ def bootstrap(node: NodePlan) -> str:
     variables = {
         "NAME": node.name,
         "FULL_NAME": node.full_name,
-        "ACCOUNT": FIRST,
-        "MARK": MARK,
+        "ACCOUNT": INITIAL_ACCOUNT,
+        "MARK": ADMIN_KEYS_HEADER,
         "KEYS": "\n".join(keys),
     }
     assignments = (f"{name}={quote(value)}" for name, value in variables.items())

@@ -10,8 +10,8 @@ import re
 import subprocess
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from bedplate.errors import InputError, MachineError, PartError, ViolationError
-from bedplate.plan.nodes import Duty, Ground, NodePlan
+from bedplate.errors import InputError, MachineError, PartialError, ViolationError
+from bedplate.plan.nodes import NodePlan, NodeRole, Platform
 
 _SSHFP = re.compile(r"4 2 ([0-9a-f]{64})", re.ASCII | re.IGNORECASE)
 FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}", re.ASCII)
@@ -31,7 +31,7 @@ def fingerprint_of_sshfp(text: str) -> str | None:
     return _format(bytes.fromhex(match[1])) if match else None
 
 
-def fingerprint_of(text: str) -> str:
+def parse_fingerprint(text: str) -> str:
     """Return an operator's fingerprint, with the prefix `SHA256:` added if missing; InputError if malformed."""
     prefixed = text if text.startswith("SHA256:") else f"SHA256:{text}"
     prefixed = prefixed.rstrip("=")
@@ -75,7 +75,7 @@ def _is_key(text: str) -> bool:
 _SECONDS = 10
 
 
-def offered_keys(address: str) -> tuple[str, ...]:
+def scan_host_keys(address: str) -> tuple[str, ...]:
     """Return the Ed25519 keys that the SSH server at an address offers; PartError without an answer.
 
     Only this key type is stable: the role `hardened` removes ECDSA keys and replaces short RSA keys.
@@ -86,15 +86,15 @@ def offered_keys(address: str) -> tuple[str, ...]:
     except FileNotFoundError:
         raise MachineError("ssh-keyscan not found", fix="install the OpenSSH client") from None
     except subprocess.TimeoutExpired:
-        raise PartError(f"{address}: ssh-keyscan timed out", fix="check the VPN connection") from None
+        raise PartialError(f"{address}: ssh-keyscan timed out", fix="check the VPN connection") from None
     keys = tuple(keys_of_scan(result.stdout))
     if not keys:
         fix = "check that the machine is up, that sshd runs, and the VPN connection"
-        raise PartError(f"{address} offers no Ed25519 host key", fix=fix)
+        raise PartialError(f"{address} offers no Ed25519 host key", fix=fix)
     return keys
 
 
-def vouched(name: str, offered: Iterable[str], wanted: Collection[str], fix: str) -> str:
+def verified_host_key(name: str, offered: Iterable[str], wanted: Collection[str], fix: str) -> str:
     """Return the offered key with an expected fingerprint; ViolationError if there is none."""
     keys = {fingerprint(key): key for key in offered}
     for expected in wanted:
@@ -104,15 +104,15 @@ def vouched(name: str, offered: Iterable[str], wanted: Collection[str], fix: str
     raise ViolationError(message, fix=fix)
 
 
-def tells_its_key(node: NodePlan) -> bool:
+def publishes_host_key(node: NodePlan) -> bool:
     """Return whether a machine publishes its host key in the fleet's DNS zone at first boot."""
-    return node.ground is Ground.CLOUD and Duty.WORKBENCH in node.duties
+    return node.ground is Platform.CLOUD and NodeRole.WORKBENCH in node.duties
 
 
-def introduction(node: NodePlan) -> str:
+def trust_instructions(node: NodePlan) -> str:
     """Return how to record a machine's host key in the lock."""
-    if tells_its_key(node):
+    if publishes_host_key(node):
         return f"run `bedplate node trust {node.name}`: it compares the key in DNS with the machine's"
-    if Duty.WORKER in node.duties and node.ground is Ground.CLOUD:
+    if NodeRole.WORKER in node.duties and node.ground is Platform.CLOUD:
         return "the lock records no keys of workers: use an ssh configuration with its key, --ssh-config"
     return f"read the fingerprint at its console, then run `bedplate node trust {node.name} SHA256:...`"

@@ -12,12 +12,12 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 from bedplate.errors import InputError
-from bedplate.nodes.apply import Event, Kind, Target, Trouble, trouble_of
-from bedplate.nodes.host_keys import introduction, known_hosts
+from bedplate.nodes.apply import Event, NodeError, NodeErrorKind, Target, error_event
+from bedplate.nodes.host_keys import known_hosts, trust_instructions
 from bedplate.plan.fleet import Accounts
 from bedplate.plan.nodes import NodePlan
 
-MARK = "# Written by `bedplate node ssh-config`: a change by hand is lost when it is written anew."
+FILE_HEADER = "# Written by `bedplate node ssh-config`: a change by hand is lost when it is written anew."
 """The first line of every generated file; a file with another first line is never overwritten."""
 
 # Characters that would end a name in a line of the configuration, or start a new line.
@@ -44,7 +44,7 @@ class Login:
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class NodeLocation:
     """A machine and its address; None resolves its name by DNS. `pool` is the pool of a machine with an EC2 name."""
 
     node: NodePlan
@@ -52,14 +52,14 @@ class Reached:
     pool: str | None = None
 
 
-def ssh_config(machines: Iterable[Reached], known_hosts: Path, login: Login) -> str:
+def ssh_config(machines: Iterable[NodeLocation], known_hosts: Path, login: Login) -> str:
     """Return the configuration; a host name that is unique also works without its place."""
     locations = tuple(machines)
     count = Counter(location.node.host for location in locations)
     stanzas = (_stanza(_names(location.node, count), _machine_settings(location)) for location in locations)
     names = [name for location in locations for name in _names(location.node, count)]
     common = (_stanza(names, _common_settings(known_hosts, login)),) if locations else ()
-    return "\n".join((MARK, *stanzas, *common))
+    return "\n".join((FILE_HEADER, *stanzas, *common))
 
 
 def _names(node: NodePlan, count: Counter[str]) -> list[str]:
@@ -67,7 +67,7 @@ def _names(node: NodePlan, count: Counter[str]) -> list[str]:
     return [*short, node.name, node.full_name]
 
 
-def _machine_settings(location: Reached) -> Iterator[tuple[str, str]]:
+def _machine_settings(location: NodeLocation) -> Iterator[tuple[str, str]]:
     address = location.address or location.node.address
     yield "HostName", str(address or location.node.full_name)
     yield "HostKeyAlias", location.node.full_name
@@ -115,50 +115,52 @@ _USER_CONFIG = "\nMatch all\n  Include ~/.ssh/config\n  Include /etc/ssh/ssh_con
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
+class SshTargets:
     """The ssh targets, and an event for each machine without a recorded host key."""
 
     targets: tuple[Target, ...]
     missing: tuple[Event, ...] = ()
 
 
-def ways(folder: Path, machines: Iterable[Reached], keys: Mapping[str, tuple[str, ...]], login: Login) -> Ways:
+def write_ssh_config(
+    folder: Path, machines: Iterable[NodeLocation], keys: Mapping[str, tuple[str, ...]], login: Login
+) -> SshTargets:
     """Write the configuration and known_hosts into a folder; machines without a recorded key are left out."""
     locations = tuple(machines)
     trusted = tuple(location for location in locations if keys.get(location.node.name))
     trusted_keys, config = folder / "known_hosts", folder / "ssh_config"
     trusted_keys.write_text(known_hosts((location.node for location in trusted), keys), encoding="utf-8")
     config.write_text(ssh_config(trusted, trusted_keys, login) + _USER_CONFIG, encoding="utf-8")
-    return Ways(
+    return SshTargets(
         tuple(_target(config, location) for location in trusted),
         tuple(_untrusted(location) for location in locations if location not in trusted),
     )
 
 
-def own_ways(config: Path, machines: Iterable[Reached], login: Login) -> Ways:
+def targets_of_config(config: Path, machines: Iterable[NodeLocation], login: Login) -> SshTargets:
     """Return the targets with the operator's ssh configuration, which has each machine under its name in the plan."""
     options = [*(("-l", login.user) if login.user else ()), *(("-i", str(login.identity)) if login.identity else ())]
-    return Ways(tuple(_target(config, location, *options) for location in machines))
+    return SshTargets(tuple(_target(config, location, *options) for location in machines))
 
 
-def _target(config: Path, location: Reached, *options: str) -> Target:
+def _target(config: Path, location: NodeLocation, *options: str) -> Target:
     return Target(location.node, ("ssh", "-F", str(config), *_OPTIONS, *options, location.node.name))
 
 
-def _untrusted(location: Reached) -> Event:
-    error = Trouble(Kind.REFUSED, "its host key is not recorded", introduction(location.node))
-    return trouble_of(location.node.name, error)
+def _untrusted(location: NodeLocation) -> Event:
+    error = NodeError(NodeErrorKind.REFUSED, "its host key is not recorded", trust_instructions(location.node))
+    return error_event(location.node.name, error)
 
 
-FIRST = "ubuntu"
+INITIAL_ACCOUNT = "ubuntu"
 """The initial account of Ubuntu's images; the bootstrap script creates it on a site's machine."""
 
 
-def deployer(accounts: Accounts, me: str) -> str:
+def deploy_account(accounts: Accounts, me: str) -> str:
     """Return the account for deployments: the operator's if they are an administrator in the file."""
-    return me if any(person.name == me and person.admin for person in accounts.people) else FIRST
+    return me if any(person.name == me and person.admin for person in accounts.people) else INITIAL_ACCOUNT
 
 
-def visitor(accounts: Accounts, me: str) -> str:
+def login_account(accounts: Accounts, me: str) -> str:
     """Return the account for interactive logins: the operator's if it is in the file."""
-    return me if any(person.name == me for person in accounts.people) else FIRST
+    return me if any(person.name == me for person in accounts.people) else INITIAL_ACCOUNT

@@ -185,7 +185,7 @@ def _outside(plan: FleetPlan) -> Iterator[Cell]:
     for site in plan.sites:
         if not site.lan.subnet_of(plan.supernet):
             yield (Shape(Sign.SWATCH, "site"), Word(site.name), Word(str(site.lan), Face.CODE))
-    insides = [*(tunnel.inside for tunnel in plan.tunnels), *(direct.inside for direct in plan.directs)]
+    insides = [*(tunnel.inside for tunnel in plan.tunnels), *(direct.inside for direct in plan.site_tunnels)]
     if insides:
         yield (Shape(Sign.TUNNELS, "door"), Word(f"insides of {len(insides)} tunnels"), _range(insides))
 

@@ -57,7 +57,7 @@ def direct_rows(plan: FleetPlan, site: str) -> tuple[Row, ...]:
     """Return a row for each site that has a direct tunnel to this site, with its inside block."""
     return tuple(
         ((Shape(Sign.TUNNELS, "door"), Word(direct.other(site))), (Word(str(direct.inside), Face.FAINT),))
-        for direct in plan.directs_of(site)
+        for direct in plan.site_tunnels_of(site)
     )
 
 

@@ -4,7 +4,7 @@ Addresses are `ipaddress` types. Every allocated block is in the supernet, block
 never move.
 """
 
-from bedplate.plan.allocation import allot
+from bedplate.plan.allocation import allocate_blocks
 from bedplate.plan.cost import Bill, bill
 from bedplate.plan.document import plan_document
 from bedplate.plan.fleet import FleetPlan
@@ -17,7 +17,7 @@ __all__ = [
     "PlanFault",
     "PlanFaults",
     "Record",
-    "allot",
+    "allocate_blocks",
     "bill",
     "plan_document",
     "plan_fleet",

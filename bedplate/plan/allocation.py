@@ -377,7 +377,7 @@ def _out_of_tunnels(unmet: list[BlockRequest]) -> PlanFault:
     )
 
 
-def allot(fleet: Fleet, record: Record) -> Mapping[str, IPv4Network]:
+def allocate_blocks(fleet: Fleet, record: Record) -> Mapping[str, IPv4Network]:
     """Return the block of every path that the file requests, in the order of the file.
 
     Ignores groups, storage and people, so it works for a file that still has errors there. Raises PlanFaults with all

@@ -8,8 +8,8 @@ from types import MappingProxyType
 from bedplate.catalog import Catalog
 from bedplate.catalog.tables import HOURS_OF_MONTH
 from bedplate.plan.fleet import FleetPlan, RegionPlan, cached_on_plan
-from bedplate.plan.links import asks_here, has_transit
-from bedplate.plan.pools import PoolPlan, Volume, together
+from bedplate.plan.links import has_inbound_resolver, has_transit
+from bedplate.plan.pools import PoolPlan, Volume, combined_max
 from bedplate.spec.network import Egress
 
 # List prices have at most five decimals; rounding hides float errors in sums.
@@ -17,26 +17,26 @@ _DECIMALS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class CostRange:
     """USD an hour, at minimum and at maximum."""
 
     min: float
     max: float
 
     @property
-    def monthly(self) -> "Span":
+    def monthly(self) -> "CostRange":
         """The same for a month of 730 hours."""
-        return Span(round(self.min * HOURS_OF_MONTH, 2), round(self.max * HOURS_OF_MONTH, 2))
+        return CostRange(round(self.min * HOURS_OF_MONTH, 2), round(self.max * HOURS_OF_MONTH, 2))
 
 
-NOTHING = Span(0.0, 0.0)
+NOTHING = CostRange(0.0, 0.0)
 
 
-def total(spans: Iterable[Span]) -> Span:
+def total(spans: Iterable[CostRange]) -> CostRange:
     """Return the sum of spans."""
     addends = tuple(spans)
     minimum, maximum = sum(span.min for span in addends), sum(span.max for span in addends)
-    return Span(round(minimum, _DECIMALS), round(maximum, _DECIMALS))
+    return CostRange(round(minimum, _DECIMALS), round(maximum, _DECIMALS))
 
 
 # OpenVPN uses one core, so two are enough; every region offers this type, and its network is fast enough.
@@ -65,7 +65,7 @@ class FixedResource:
 
 
 @cached_on_plan
-def standing(plan: FleetPlan) -> tuple[FixedResource, ...]:
+def fixed_resources(plan: FleetPlan) -> tuple[FixedResource, ...]:
     """Return the resources of each region with a fixed cost, except volumes; pools are not fixed."""
     resources = (resource for region in plan.regions for resource in _in_region(plan, region))
     return tuple(resource for resource in resources if resource.count)
@@ -134,7 +134,7 @@ def _reverse_zones(plan: FleetPlan) -> frozenset[str]:
 
 def resolver_count(plan: FleetPlan, region: RegionPlan) -> int:
     """Return the number of resolver endpoints in a region: an inbound one, and an outbound one for sites' domains."""
-    return asks_here(plan, region) + any(site.dns for site in plan.sites)
+    return has_inbound_resolver(plan, region) + any(site.dns for site in plan.sites)
 
 
 def laptop_gateway_count(plan: FleetPlan, region: RegionPlan) -> int:
@@ -162,7 +162,7 @@ _INCLUDED = Volume(0)
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class BillLine:
     """A number of equal fixed resources in one region, and their cost an hour."""
 
     what: str
@@ -181,12 +181,12 @@ class Bill:
     and are not in the sums.
     """
 
-    hourly: Span
-    groups: Mapping[str, Span]
-    rungs: Mapping[str, Span]
-    regions: Mapping[str, Span]
-    disks: Span
-    lines: tuple[Line, ...]
+    hourly: CostRange
+    groups: Mapping[str, CostRange]
+    rungs: Mapping[str, CostRange]
+    regions: Mapping[str, CostRange]
+    disks: CostRange
+    lines: tuple[BillLine, ...]
     unknown: tuple[str, ...]
     date: str
     region: str
@@ -212,21 +212,21 @@ def bill(plan: FleetPlan, catalog: Catalog) -> Bill:
     )
 
 
-def _machines(pools: tuple[PoolPlan, ...], catalog: Catalog) -> Span:
+def _machines(pools: tuple[PoolPlan, ...], catalog: Catalog) -> CostRange:
     """Return the cost of machines in pools of one group, which share its maximum."""
     prices = [price for name in pools[0].types if (price := catalog.price(name)) is not None]
     least, most = _counts(pools)
-    return total([Span(least * min(prices, default=0.0), most * max(prices, default=0.0))])
+    return total([CostRange(least * min(prices, default=0.0), most * max(prices, default=0.0))])
 
 
-def _disks(pools: tuple[PoolPlan, ...], catalog: Catalog) -> Span:
+def _disks(pools: tuple[PoolPlan, ...], catalog: Catalog) -> CostRange:
     price = _volume(pools[0].volume, catalog)
     least, most = _counts(pools)
-    return Span(least * price, most * price)
+    return CostRange(least * price, most * price)
 
 
 def _counts(pools: tuple[PoolPlan, ...]) -> tuple[int, int]:
-    return sum(pool.min for pool in pools), together(pools)
+    return sum(pool.min for pool in pools), combined_max(pools)
 
 
 def _volume(volume: Volume, catalog: Catalog) -> float:
@@ -238,23 +238,23 @@ def _volume(volume: Volume, catalog: Catalog) -> float:
     )
 
 
-def _lines(plan: FleetPlan, catalog: Catalog) -> Iterator[Line]:
-    for fixed in standing(plan):
-        yield Line(fixed.what, fixed.region, fixed.count, fixed.count * _rate(fixed, catalog))
+def _lines(plan: FleetPlan, catalog: Catalog) -> Iterator[BillLine]:
+    for fixed in fixed_resources(plan):
+        yield BillLine(fixed.what, fixed.region, fixed.count, fixed.count * _rate(fixed, catalog))
     for disks in fixed_volumes(plan):
-        yield Line(disks.what, disks.region, disks.count, disks.count * _volume(disks.volume, catalog))
+        yield BillLine(disks.what, disks.region, disks.count, disks.count * _volume(disks.volume, catalog))
 
 
 def _rate(fixed: FixedResource, catalog: Catalog) -> float:
     return catalog.rates.get(fixed.rate) or catalog.price(fixed.rate) or 0.0
 
 
-def _fixed(lines: Iterable[Line]) -> Span:
+def _fixed(lines: Iterable[BillLine]) -> CostRange:
     usd = sum(line.usd for line in lines)
-    return Span(usd, usd)
+    return CostRange(usd, usd)
 
 
-def _region(plan: FleetPlan, name: str, lines: Iterable[Line], catalog: Catalog) -> Span:
+def _region(plan: FleetPlan, name: str, lines: Iterable[BillLine], catalog: Catalog) -> CostRange:
     here = [pool for pool in plan.pools if pool.region == name]
     groups = [tuple(pools) for _, pools in groupby(here, key=lambda pool: pool.group)]
     machines = (span for pools in groups for span in (_machines(pools, catalog), _disks(pools, catalog)))
@@ -263,5 +263,5 @@ def _region(plan: FleetPlan, name: str, lines: Iterable[Line], catalog: Catalog)
 
 def _unknown(plan: FleetPlan, catalog: Catalog) -> tuple[str, ...]:
     pool_types = {name for pool in plan.pools for name in pool.types}
-    types = pool_types | {fixed.rate for fixed in standing(plan) if fixed.work}
+    types = pool_types | {fixed.rate for fixed in fixed_resources(plan) if fixed.work}
     return tuple(sorted(name for name in types if catalog.price(name) is None))

@@ -19,7 +19,7 @@ WORKER_PORTS = (("Overlay", UDP, 8472), ("Kubelet", TCP, 10250))
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class FirewallRule:
     """Connections from or to a block, of one protocol and port; without both, all traffic.
 
     `name` identifies the rule and never changes; `about` is its description in the AWS console.
@@ -32,10 +32,10 @@ class Rule:
     port: int | None = None
 
 
-ANYWHERE = Rule("to-anywhere", "To anywhere", IPv4Network("0.0.0.0/0"))
+ANYWHERE = FirewallRule("to-anywhere", "To anywhere", IPv4Network("0.0.0.0/0"))
 
 
-def node_rules(plan: FleetPlan, region: RegionPlan) -> tuple[Rule, ...]:
+def node_rules(plan: FleetPlan, region: RegionPlan) -> tuple[FirewallRule, ...]:
     """Return the rules of the security group of a region's nodes.
 
     SSH comes from laptops and sites, never from the internet. Nodes of connected regions are trusted like those of this
@@ -44,7 +44,7 @@ def node_rules(plan: FleetPlan, region: RegionPlan) -> tuple[Rule, ...]:
     return (*_from_people(plan, "SSH", SSH), *_from_nodes(_connected_regions(plan, region)))
 
 
-def control_rules(plan: FleetPlan) -> tuple[Rule, ...]:
+def control_rules(plan: FleetPlan) -> tuple[FirewallRule, ...]:
     """Return the rules of the control plane's group, except the rules with the node group of its region as source.
 
     A region with workers needs nine rules: the quota of 60 rules a group is enough for 6 regions.
@@ -53,7 +53,7 @@ def control_rules(plan: FleetPlan) -> tuple[Rule, ...]:
     return (*_from_people(plan, "SSH", SSH), *_from_people(plan, "API", API), *api, *_from_remote_workers(plan))
 
 
-def storage_rules(plan: FleetPlan, region: RegionPlan) -> tuple[Rule, ...]:
+def storage_rules(plan: FleetPlan, region: RegionPlan) -> tuple[FirewallRule, ...]:
     """Return the rules of a region's storage group, except the one with the node group as source.
 
     Nodes of other regions may mount; edge subnets may not. The quota of 60 rules a group is enough for 20 regions.
@@ -69,32 +69,33 @@ def has_workers(plan: FleetPlan, place: str) -> bool:
     return site is not None and bool(site.used_for(Use.KUBERNETES))
 
 
-def joined_rules(region: RegionPlan) -> tuple[Rule, ...]:
+def region_transit_rules(region: RegionPlan) -> tuple[FirewallRule, ...]:
     """Return the rules for traffic from the nodes of a region to its gateway, on the way to other regions."""
     return tuple(
-        Rule(f"all-from-nodes-{block.prefixlen}", f"All from nodes of {region.name}", block)
+        FirewallRule(f"all-from-nodes-{block.prefixlen}", f"All from nodes of {region.name}", block)
         for block in nodes_space(region.block)
     )
 
 
-def met_rules(places: Iterable[LaptopPool]) -> tuple[Rule, ...]:
+def laptop_peer_rules(places: Iterable[LaptopPool]) -> tuple[FirewallRule, ...]:
     """Return the rules for traffic from laptops of other gateways to the laptops of a gateway."""
     return tuple(
-        Rule(f"all-from-laptops-{pool.place}", f"All from the laptops of {pool.place}", pool.block) for pool in places
+        FirewallRule(f"all-from-laptops-{pool.place}", f"All from the laptops of {pool.place}", pool.block)
+        for pool in places
     )
 
 
-def _from_people(plan: FleetPlan, service: str, port: int) -> Iterator[Rule]:
+def _from_people(plan: FleetPlan, service: str, port: int) -> Iterator[FirewallRule]:
     """Yield the rules from laptops and sites to one port."""
     name = service.lower()
     for pool in plan.laptops:
         about = f"{service} from the laptops of {pool.place}"
-        yield Rule(f"{name}-from-laptops-{pool.place}", about, pool.block, TCP, port)
+        yield FirewallRule(f"{name}-from-laptops-{pool.place}", about, pool.block, TCP, port)
     for site in plan.sites:
-        yield Rule(f"{name}-from-site-{site.name}", f"{service} from the site {site.name}", site.lan, TCP, port)
+        yield FirewallRule(f"{name}-from-site-{site.name}", f"{service} from the site {site.name}", site.lan, TCP, port)
 
 
-def _from_remote_workers(plan: FleetPlan) -> Iterator[Rule]:
+def _from_remote_workers(plan: FleetPlan) -> Iterator[FirewallRule]:
     """Yield the rules from workers of other regions and of sites to the control plane.
 
     A site has one rule a port, for its LAN: a rule for each machine could exceed the quota of 60. The packet filter of
@@ -105,7 +106,7 @@ def _from_remote_workers(plan: FleetPlan) -> Iterator[Rule]:
     for service, protocol, port in WORKER_PORTS:
         for site in sites:
             name, about = f"{service.lower()}-from-site-{site.name}", f"{service} from the site {site.name}"
-            yield Rule(name, about, site.lan, protocol, port)
+            yield FirewallRule(name, about, site.lan, protocol, port)
         yield from _from_nodes(regions, service, protocol, port)
 
 
@@ -117,9 +118,11 @@ def _connected_regions(plan: FleetPlan, region: RegionPlan) -> tuple[RegionPlan,
 
 def _from_nodes(
     regions: Iterable[RegionPlan], service: str = "All", protocol: str | None = None, port: int | None = None
-) -> Iterator[Rule]:
+) -> Iterator[FirewallRule]:
     """Yield the rules from the nodes of regions: three blocks a region, the same whatever its zones."""
     for region in regions:
         about = f"{service} from nodes of {region.name}"
         for block in nodes_space(region.block):
-            yield Rule(f"{service.lower()}-from-nodes-{region.name}-{block.prefixlen}", about, block, protocol, port)
+            yield FirewallRule(
+                f"{service.lower()}-from-nodes-{region.name}-{block.prefixlen}", about, block, protocol, port
+            )

@@ -145,7 +145,7 @@ class TunnelPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class DirectPlan:
+class SiteTunnelPlan:
     """The tunnel between the gateways of two sites, whose names are sorted; `inside` is its /30."""
 
     sites: tuple[str, str]
@@ -175,7 +175,7 @@ class LaptopPool:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ControlPlaneMember:
     """One control-plane machine: its name (`control-1.us-west-2`), its zone and its fixed address."""
 
     name: str
@@ -189,7 +189,7 @@ class ControlPlane:
 
     type: str
     version: str
-    members: tuple[Member, ...]
+    members: tuple[ControlPlaneMember, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +275,7 @@ class FleetPlan:
     """The ARN of the permissions boundary of every role."""
     control_plane: ControlPlane | None = None
     accounts: Accounts = NO_ACCOUNTS
-    directs: tuple[DirectPlan, ...] = ()
+    site_tunnels: tuple[SiteTunnelPlan, ...] = ()
     """The tunnels between sites; AWS has no end of them."""
     tunnel_auth: TunnelAuth = TunnelAuth.PSK
     """How the fleet's gateways authenticate to each other."""
@@ -301,9 +301,9 @@ class FleetPlan:
         """Return the region of that name; KeyError when the fleet has none."""
         return self.regions_by_name[name]
 
-    def directs_of(self, site: str) -> tuple[DirectPlan, ...]:
+    def site_tunnels_of(self, site: str) -> tuple[SiteTunnelPlan, ...]:
         """Return the tunnels between a site and other sites."""
-        return tuple(direct for direct in self.directs if site in direct.sites)
+        return tuple(direct for direct in self.site_tunnels if site in direct.sites)
 
     @cached_property
     def addresses(self) -> Mapping[str, IPv4Address]:
@@ -338,7 +338,7 @@ class FleetPlan:
         return {name: gid for name, gid in self.accounts.groups.items() if name not in self.record.groups}
 
     @property
-    def news(self) -> Mapping[str, IPv4Network]:
+    def new_blocks(self) -> Mapping[str, IPv4Network]:
         """Blocks that the lock does not hold yet, by path."""
         return {path: block for path, block in self.blocks.items() if path not in self.record.blocks}
 
@@ -349,7 +349,7 @@ class FleetPlan:
 
     def recorded(self) -> Record:
         """Return the next record: the previous one with the new blocks, addresses and ids."""
-        blocks = MappingProxyType({**self.record.blocks, **self.news})
+        blocks = MappingProxyType({**self.record.blocks, **self.new_blocks})
         addresses = MappingProxyType({**self.record.addresses, **self._member_addresses})
         people = MappingProxyType({**self.record.people, **self.accounts.uids})
         groups = MappingProxyType({**self.record.groups, **self.accounts.groups})
@@ -431,7 +431,7 @@ def fixed_block(nodes: IPv4Network) -> IPv4Network:
 
 def place_members(
     home: RegionPlan, count: int, recorded: Mapping[str, IPv4Address], offering: Container[str]
-) -> tuple[Member, ...]:
+) -> tuple[ControlPlaneMember, ...]:
     """Return the control plane's machines; recorded ones whose zone is in the file keep their address.
 
     A new one gets the zone with the fewest members among those `offering` its type, else among all zones, and there
@@ -440,7 +440,10 @@ def place_members(
     zones = sorted(home.zones, key=lambda zone: zone.nodes)
     offering_zones = [zone for zone in zones if zone.name in offering] or zones
     names = [member_name(number, home.name) for number in range(1, count + 1)]
-    placed = {name: Member(name, zone.name, recorded[name]) for name, zone in _recorded_zones(names, zones, recorded)}
+    placed = {
+        name: ControlPlaneMember(name, zone.name, recorded[name])
+        for name, zone in _recorded_zones(names, zones, recorded)
+    }
     used = {*recorded.values()}
     for name in (name for name in names if name not in placed):
         placed[name] = _place_member(name, offering_zones, tuple(placed.values()), used)
@@ -460,6 +463,10 @@ def _recorded_zones(
         yield from ((name, zone) for zone in zones if name in recorded and recorded[name] in zone.nodes)
 
 
-def _place_member(name: str, zones: list[ZonePlan], others: tuple[Member, ...], used: set[IPv4Address]) -> Member:
+def _place_member(
+    name: str, zones: list[ZonePlan], others: tuple[ControlPlaneMember, ...], used: set[IPv4Address]
+) -> ControlPlaneMember:
     zone = min(zones, key=lambda zone: sum(other.zone == zone.name for other in others))
-    return Member(name, zone.name, next(address for address in fixed_block(zone.nodes) if address not in used))
+    return ControlPlaneMember(
+        name, zone.name, next(address for address in fixed_block(zone.nodes) if address not in used)
+    )

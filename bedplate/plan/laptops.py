@@ -8,9 +8,9 @@ from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network
 
 from bedplate.plan.fleet import FleetPlan, LaptopPool, cached_on_plan
-from bedplate.plan.links import asks_here
-from bedplate.plan.reachability import Kind, Spot, carries, spots
-from bedplate.spec.address import room
+from bedplate.plan.links import has_inbound_resolver
+from bedplate.plan.reachability import Endpoint, EndpointKind, endpoints, is_routed
+from bedplate.spec.address import laptop_capacity
 
 # The prefix of the certificate name of every gateway, and of no laptop.
 NAME_PREFIX = "gateway."
@@ -54,7 +54,7 @@ class LaptopGateway:
     @property
     def most(self) -> int:
         """The number of laptops that can have a fixed address."""
-        return room(self.pool)
+        return laptop_capacity(self.pool)
 
     def block(self, transport: Transport) -> IPv4Network:
         """Return the half of the pool that one transport uses; each transport has a network device."""
@@ -74,12 +74,12 @@ def laptop_gateways(plan: FleetPlan) -> tuple[LaptopGateway, ...]:
     return tuple(_gateway(plan, pool) for pool in plan.laptops)
 
 
-def gateway_in(plan: FleetPlan, place: str) -> LaptopGateway | None:
+def laptop_gateway_at(plan: FleetPlan, place: str) -> LaptopGateway | None:
     """Return the gateway of a region or site, or None."""
     return next((gateway for gateway in laptop_gateways(plan) if gateway.place == place), None)
 
 
-def met_pools(plan: FleetPlan, pool: LaptopPool) -> tuple[LaptopPool, ...]:
+def connected_pools(plan: FleetPlan, pool: LaptopPool) -> tuple[LaptopPool, ...]:
     """Return the pools whose laptops and a pool's laptops reach each other: the pool, and those it has a route to."""
     if not pool.between:
         return ()
@@ -91,7 +91,7 @@ def met_pools(plan: FleetPlan, pool: LaptopPool) -> tuple[LaptopPool, ...]:
 def resolver_region(plan: FleetPlan, place: str) -> str:
     """Return the region whose resolver answers the laptops of a gateway: the gateway's region, else the home region."""
     region = plan.regions_by_name.get(place)
-    return place if region and asks_here(plan, region) else plan.home.name
+    return place if region and has_inbound_resolver(plan, region) else plan.home.name
 
 
 def _gateway(plan: FleetPlan, pool: LaptopPool) -> LaptopGateway:
@@ -101,7 +101,7 @@ def _gateway(plan: FleetPlan, pool: LaptopPool) -> LaptopGateway:
         place=pool.place,
         pool=pool.block,
         routes=_routes(plan, pool),
-        met=tuple(other.block for other in met_pools(plan, pool)),
+        met=tuple(other.block for other in connected_pools(plan, pool)),
         domains=(plan.domain, *(site.dns.domain for site in plan.sites if site.dns)),
         public=site.public if site else plan.record.gateways.get(pool.place),
         resolvers=plan.record.resolvers.get(resolver_region(plan, pool.place), ()),
@@ -111,17 +111,17 @@ def _gateway(plan: FleetPlan, pool: LaptopPool) -> LaptopGateway:
 def _routes(plan: FleetPlan, pool: LaptopPool) -> tuple[IPv4Network, ...]:
     """Return the blocks of the regions and sites that the network connects to a pool; never another pool."""
     laptop = _pool_endpoints(plan)[pool.place]
-    targets = (endpoint for endpoint in spots(plan) if endpoint.kind is not Kind.LAPTOPS)
+    targets = (endpoint for endpoint in endpoints(plan) if endpoint.kind is not EndpointKind.LAPTOPS)
     reached = {endpoint.place for endpoint in targets if _is_routed(plan, laptop, endpoint)}
     regions = (region.block for region in plan.regions if region.name in reached)
     return (*regions, *(site.lan for site in plan.sites if site.name in reached))
 
 
-def _pool_endpoints(plan: FleetPlan) -> dict[str, Spot]:
+def _pool_endpoints(plan: FleetPlan) -> dict[str, Endpoint]:
     """Return the endpoint of each pool, by region or site."""
-    return {endpoint.place: endpoint for endpoint in spots(plan) if endpoint.kind is Kind.LAPTOPS}
+    return {endpoint.place: endpoint for endpoint in endpoints(plan) if endpoint.kind is EndpointKind.LAPTOPS}
 
 
-def _is_routed(plan: FleetPlan, laptop: Spot, other: Spot) -> bool:
+def _is_routed(plan: FleetPlan, laptop: Endpoint, other: Endpoint) -> bool:
     """Return whether the network carries packets between two endpoints in both directions."""
-    return carries(plan, laptop, other) and carries(plan, other, laptop)
+    return is_routed(plan, laptop, other) and is_routed(plan, other, laptop)

@@ -9,8 +9,8 @@ from ipaddress import IPv4Address, IPv4Network
 from itertools import combinations
 from types import MappingProxyType
 
-from bedplate.plan.fleet import FleetPlan, Member, RegionPlan, cached_on_plan
-from bedplate.plan.pools import PoolPlan, together
+from bedplate.plan.fleet import ControlPlaneMember, FleetPlan, RegionPlan, cached_on_plan
+from bedplate.plan.pools import PoolPlan, combined_max
 from bedplate.spec.network import Interconnect
 from bedplate.spec.sites import Use
 
@@ -52,12 +52,12 @@ def place_names(plan: FleetPlan) -> tuple[str, ...]:
     return tuple(_networks(plan))
 
 
-def beyond(plan: FleetPlan, region: str) -> tuple[RemoteNetwork, ...]:
+def remote_networks(plan: FleetPlan, region: str) -> tuple[RemoteNetwork, ...]:
     """Return the networks of all other places."""
     return tuple(network for place, networks in _networks(plan).items() if place != region for network in networks)
 
 
-def behind(plan: FleetPlan, place: str) -> tuple[RemoteNetwork, ...]:
+def networks_of_place(plan: FleetPlan, place: str) -> tuple[RemoteNetwork, ...]:
     """Return the networks of a region or a site: its block, and its laptop pool."""
     return _networks(plan).get(place, ())
 
@@ -67,7 +67,7 @@ def has_transit(plan: FleetPlan) -> bool:
     return plan.interconnect is Interconnect.TRANSIT and len(plan.regions) + len(plan.sites) > 1
 
 
-def asks_here(plan: FleetPlan, region: RegionPlan) -> bool:
+def has_inbound_resolver(plan: FleetPlan, region: RegionPlan) -> bool:
     """Return whether a region needs an inbound resolver endpoint, for sites or laptops.
 
     The home region has one. Without transit gateways, so has each region with a laptop gateway.
@@ -88,7 +88,7 @@ def transit_asn(region: RegionPlan) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Joint:
+class RegionPeer:
     """A region's gateway as its peers see it; `blocks` are the region's block, then its laptop pool.
 
     `public` is None until the record holds it. `echo` is the gateway's address in its laptop pool.
@@ -101,7 +101,7 @@ class Joint:
 
 
 @cached_on_plan
-def joined_regions(plan: FleetPlan) -> tuple[str, ...]:
+def connected_regions(plan: FleetPlan) -> tuple[str, ...]:
     """Return the regions whose gateways are connected by tunnels, in the order of the file: two or more, or none."""
     if plan.interconnect is not Interconnect.NONE:
         return ()
@@ -111,40 +111,40 @@ def joined_regions(plan: FleetPlan) -> tuple[str, ...]:
 
 
 @cached_on_plan
-def pairs(plan: FleetPlan) -> tuple[frozenset[str], ...]:
+def tunnel_pairs(plan: FleetPlan) -> tuple[frozenset[str], ...]:
     """Return each pair of places whose gateways share a tunnel that AWS has no end of: regions, then sites."""
-    regions = (frozenset(pair) for pair in combinations(joined_regions(plan), 2))
-    return (*regions, *(frozenset(direct.sites) for direct in plan.directs))
+    regions = (frozenset(pair) for pair in combinations(connected_regions(plan), 2))
+    return (*regions, *(frozenset(direct.sites) for direct in plan.site_tunnels))
 
 
 def is_connected(plan: FleetPlan, place: str, other: str) -> bool:
     """Return whether a network path leads from one place to another, given two regions or two sites."""
-    return plan.interconnect is not Interconnect.NONE or frozenset((place, other)) in pairs(plan)
+    return plan.interconnect is not Interconnect.NONE or frozenset((place, other)) in tunnel_pairs(plan)
 
 
 @cached_on_plan
-def _region_peers(plan: FleetPlan) -> Mapping[str, Joint]:
+def _region_peers(plan: FleetPlan) -> Mapping[str, RegionPeer]:
     """Return the gateway of each connected region."""
     pools = {pool.place: pool.block for pool in plan.laptops}
     return MappingProxyType(
         {
-            region: Joint(
+            region: RegionPeer(
                 region=region,
                 public=plan.record.gateways.get(region),
-                blocks=tuple(network.block for network in behind(plan, region)),
+                blocks=tuple(network.block for network in networks_of_place(plan, region)),
                 echo=pools[region][1],
             )
-            for region in joined_regions(plan)
+            for region in connected_regions(plan)
         }
     )
 
 
-def joint_of(plan: FleetPlan, region: str) -> Joint:
+def region_gateway_of(plan: FleetPlan, region: str) -> RegionPeer:
     """Return the gateway of a connected region; KeyError for any other region."""
     return _region_peers(plan)[region]
 
 
-def peers_of(plan: FleetPlan, region: str) -> tuple[Joint, ...]:
+def region_peers(plan: FleetPlan, region: str) -> tuple[RegionPeer, ...]:
     """Return the peers of a region's gateway; none for a region that is not connected."""
     gateways = _region_peers(plan)
     return tuple(peer for peer in gateways.values() if peer.region != region) if region in gateways else ()
@@ -158,7 +158,7 @@ def api_name(plan: FleetPlan) -> str:
     return f"kubernetes.{plan.domain}"
 
 
-def short_name(member: Member) -> str:
+def short_name(member: ControlPlaneMember) -> str:
     """Return the host name of a control-plane machine, such as `control-1`."""
     return member.name.partition(".")[0]
 
@@ -178,13 +178,13 @@ def ssh_name(plan: FleetPlan, pool: PoolPlan, number: int) -> str:
     return f"{pool.group}-{number}.{pool.region}.{plan.domain}"
 
 
-def highest(plan: FleetPlan, pool: PoolPlan) -> int:
+def highest_number(plan: FleetPlan, pool: PoolPlan) -> int:
     """Return the highest number of a pool's machines; the pools of a group in one region share the numbers."""
     same_place = [other for other in plan.pools if (other.group, other.region) == (pool.group, pool.region)]
-    return together([pool, *(other for other in same_place if other.name != pool.name)])
+    return combined_max([pool, *(other for other in same_place if other.name != pool.name)])
 
 
 def ssh_patterns(plan: FleetPlan, pool: PoolPlan) -> tuple[str, ...]:
     """Return patterns for the names of a pool's machines, with a `?` for each digit of the number."""
-    digits = range(1, len(str(highest(plan, pool))) + 1)
+    digits = range(1, len(str(highest_number(plan, pool))) + 1)
     return tuple(f"{pool.group}-{'?' * count}.{pool.region}.{plan.domain}" for count in digits)

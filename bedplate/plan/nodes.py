@@ -13,17 +13,17 @@ from types import MappingProxyType
 from bedplate.catalog.catalog import Catalog
 from bedplate.catalog.nearest import nearest
 from bedplate.errors import InputError
-from bedplate.plan.firewall import ANYWHERE, NFS, SSH, TCP, WORKER_PORTS, Rule, has_workers
+from bedplate.plan.firewall import ANYWHERE, NFS, SSH, TCP, WORKER_PORTS, FirewallRule, has_workers
 from bedplate.plan.fleet import Accounts, BucketPlan, ExportPlan, FleetPlan, MachinePlan, SitePlan, cached_on_plan
-from bedplate.plan.laptops import LaptopGateway, Transport, gateway_in
+from bedplate.plan.laptops import LaptopGateway, Transport, laptop_gateway_at
 from bedplate.plan.links import (
     API_PORT,
-    beyond,
-    highest,
+    connected_regions,
+    highest_number,
     is_connected,
-    joined_regions,
-    peers_of,
     place_names,
+    region_peers,
+    remote_networks,
     ssh_pools,
 )
 from bedplate.plan.pools import PoolPlan
@@ -31,14 +31,14 @@ from bedplate.plan.space import nodes_space
 from bedplate.spec.sites import Clients, Use
 
 
-class Ground(StrEnum):
+class Platform(StrEnum):
     """The platform of a machine: EC2, or the bare metal of a site."""
 
     CLOUD = "cloud"
     METAL = "metal"
 
 
-class Duty(StrEnum):
+class NodeRole(StrEnum):
     """The role of a machine in the fleet; a machine may have several roles, or none."""
 
     WORKBENCH = "workbench"
@@ -102,13 +102,13 @@ class NodePlan:
     domain: str
     owner: str
     name: str
-    ground: Ground
-    duties: frozenset[Duty]
+    ground: Platform
+    duties: frozenset[NodeRole]
     region: str
     address: IPv4Address | None
     accounts: Accounts
     hosts: Mapping[str, IPv4Address]
-    doors: tuple[Rule, ...]
+    doors: tuple[FirewallRule, ...]
     """The inbound rules of its packet filter."""
     mounts: tuple[Mount, ...] = ()
     shares: tuple[Share, ...] = ()
@@ -135,7 +135,7 @@ class NodePlan:
     @property
     def is_named_by_ec2(self) -> bool:
         """Whether its host name is EC2's: Kubernetes knows an EC2 worker only by that name."""
-        return self.ground is Ground.CLOUD and Duty.WORKER in self.duties
+        return self.ground is Platform.CLOUD and NodeRole.WORKER in self.duties
 
     @property
     def full_name(self) -> str:
@@ -143,14 +143,16 @@ class NodePlan:
         return f"{self.name}.{self.domain}"
 
 
-_USER_ROLES = frozenset({Duty.WORKBENCH, Duty.WORKER})
+_USER_ROLES = frozenset({NodeRole.WORKBENCH, NodeRole.WORKER})
 
 
-def _mounts(plan: FleetPlan, label: str, place: str, ground: Ground, duties: frozenset[Duty]) -> tuple[Mount, ...]:
+def _mounts(
+    plan: FleetPlan, label: str, place: str, ground: Platform, duties: frozenset[NodeRole]
+) -> tuple[Mount, ...]:
     """Return the mounts of a machine: none for a machine without users or workloads."""
     if not duties & _USER_ROLES:
         return ()
-    if ground is Ground.CLOUD:
+    if ground is Platform.CLOUD:
         return tuple(
             Mount(
                 store=files.store,
@@ -195,7 +197,7 @@ def _clients(plan: FleetPlan, export: ExportPlan) -> tuple[tuple[str, IPv4Networ
     return tuple((name, block) for name, block in site.used_for(*Use) if name != server)
 
 
-def _buckets(plan: FleetPlan, region: str, duties: frozenset[Duty]) -> tuple[BucketPlan, ...]:
+def _buckets(plan: FleetPlan, region: str, duties: frozenset[NodeRole]) -> tuple[BucketPlan, ...]:
     """Return one bucket of each store for a machine to read: the one in its region, else the store's first."""
     if not duties & _USER_ROLES:
         return ()
@@ -217,7 +219,7 @@ BGP = 179
 _POD_RULES = ("all-from-pods", "api-from-pods")
 
 
-def _inbound_rules(plan: FleetPlan, label: str, place: str, duties: frozenset[Duty]) -> tuple[Rule, ...]:
+def _inbound_rules(plan: FleetPlan, label: str, place: str, duties: frozenset[NodeRole]) -> tuple[FirewallRule, ...]:
     """Return the inbound rules of a machine's packet filter."""
     return (
         *_ssh_rules(plan),
@@ -231,7 +233,7 @@ def _inbound_rules(plan: FleetPlan, label: str, place: str, duties: frozenset[Du
     )
 
 
-def pods_of(rules: Iterable[Rule]) -> IPv4Network | None:
+def pods_of(rules: Iterable[FirewallRule]) -> IPv4Network | None:
     """Return the block of pods in a machine's rules; None for a machine without pods."""
     return next((rule.block for rule in rules if rule.name in _POD_RULES), None)
 
@@ -256,99 +258,101 @@ def _connected_places(plan: FleetPlan, place: str) -> Iterator[str]:
     yield from (other for other in place_names(plan) if other != place and is_connected(plan, place, other))
 
 
-def _ssh_rules(plan: FleetPlan) -> Iterator[Rule]:
+def _ssh_rules(plan: FleetPlan) -> Iterator[FirewallRule]:
     """Yield the rules for SSH from laptops, sites and nodes."""
     for pool in plan.laptops:
-        yield Rule(f"ssh-from-laptops-{pool.place}", f"SSH from the laptops of {pool.place}", pool.block, TCP, SSH)
+        yield FirewallRule(
+            f"ssh-from-laptops-{pool.place}", f"SSH from the laptops of {pool.place}", pool.block, TCP, SSH
+        )
     for place in place_names(plan):
         for name, block in _node_blocks(plan, place):
-            yield Rule(f"ssh-from-{name}", f"SSH from {place}", block, TCP, SSH)
+            yield FirewallRule(f"ssh-from-{name}", f"SSH from {place}", block, TCP, SSH)
 
 
-def _metrics_rules(plan: FleetPlan, place: str) -> Iterator[Rule]:
+def _metrics_rules(plan: FleetPlan, place: str) -> Iterator[FirewallRule]:
     for other in _connected_places(plan, place):
         for name, block in _node_blocks(plan, other):
-            yield Rule(f"metrics-from-{name}", f"Metrics for {other}", block, TCP, EXPORTER_PORT)
+            yield FirewallRule(f"metrics-from-{name}", f"Metrics for {other}", block, TCP, EXPORTER_PORT)
 
 
-def _compute_rules(plan: FleetPlan, place: str, duties: frozenset[Duty]) -> Iterator[Rule]:
+def _compute_rules(plan: FleetPlan, place: str, duties: frozenset[NodeRole]) -> Iterator[FirewallRule]:
     """Yield the rules among workbenches and workers: all traffic, but none from other hosts of a LAN."""
     if not duties & _USER_ROLES:
         return
     for other in _connected_places(plan, place):
         for name, block in _machine_blocks(plan, other, *Use):
-            yield Rule(f"all-from-{name}", f"All from nodes of {other}", block)
+            yield FirewallRule(f"all-from-{name}", f"All from nodes of {other}", block)
 
 
-def _control_plane_rules(plan: FleetPlan, duties: frozenset[Duty]) -> Iterator[Rule]:
-    if Duty.CONTROL not in duties:
+def _control_plane_rules(plan: FleetPlan, duties: frozenset[NodeRole]) -> Iterator[FirewallRule]:
+    if NodeRole.CONTROL not in duties:
         return
     for member in plan.control_plane.members if plan.control_plane else ():
-        yield Rule(f"all-from-{member.name}", f"All from {member.name}", IPv4Network(member.address))
+        yield FirewallRule(f"all-from-{member.name}", f"All from {member.name}", IPv4Network(member.address))
     for place in place_names(plan):
         for name, block in _node_blocks(plan, place):
-            yield Rule(f"api-from-{name}", f"Kubernetes API for {place}", block, TCP, API_PORT)
+            yield FirewallRule(f"api-from-{name}", f"Kubernetes API for {place}", block, TCP, API_PORT)
     for place in (place for place in place_names(plan) if has_workers(plan, place)):
         for name, block in _machine_blocks(plan, place, Use.KUBERNETES):
             for service, protocol, port in WORKER_PORTS:
                 about = f"{service} from workers of {place}"
-                yield Rule(f"{service.lower()}-from-{name}", about, block, protocol, port)
+                yield FirewallRule(f"{service.lower()}-from-{name}", about, block, protocol, port)
     for pool in plan.laptops:
         about = f"Kubernetes API for laptops of {pool.place}"
-        yield Rule(f"api-from-laptops-{pool.place}", about, pool.block, TCP, API_PORT)
+        yield FirewallRule(f"api-from-laptops-{pool.place}", about, pool.block, TCP, API_PORT)
 
 
-def _pod_rules(plan: FleetPlan, duties: frozenset[Duty]) -> Iterator[Rule]:
+def _pod_rules(plan: FleetPlan, duties: frozenset[NodeRole]) -> Iterator[FirewallRule]:
     """Yield the rules for pods on the same machine: all traffic to a worker, the API to the control plane.
 
     Packets of pods on other nodes arrive from the address of their node.
     """
-    if plan.pods and Duty.WORKER in duties:
-        yield Rule(_POD_RULES[0], "All from pods", plan.pods)
-    elif plan.pods and Duty.CONTROL in duties:
-        yield Rule(_POD_RULES[1], "Kubernetes API for pods", plan.pods, TCP, API_PORT)
+    if plan.pods and NodeRole.WORKER in duties:
+        yield FirewallRule(_POD_RULES[0], "All from pods", plan.pods)
+    elif plan.pods and NodeRole.CONTROL in duties:
+        yield FirewallRule(_POD_RULES[1], "Kubernetes API for pods", plan.pods, TCP, API_PORT)
 
 
-def _nfs_rules(plan: FleetPlan, label: str, place: str) -> Iterator[Rule]:
+def _nfs_rules(plan: FleetPlan, label: str, place: str) -> Iterator[FirewallRule]:
     """Yield a rule for each client of a machine's exports."""
     clients = dict(client for export in _exports(plan, label, place) for client in _clients(plan, export))
     for name, block in clients.items():
-        yield Rule(f"nfs-from-{name}", f"NFS for {name}", block, TCP, NFS)
+        yield FirewallRule(f"nfs-from-{name}", f"NFS for {name}", block, TCP, NFS)
 
 
-def _vpn_rules(duties: frozenset[Duty]) -> Iterator[Rule]:
-    if Duty.LAPTOPS in duties:
+def _vpn_rules(duties: frozenset[NodeRole]) -> Iterator[FirewallRule]:
+    if NodeRole.LAPTOPS in duties:
         for protocol, port in OPENVPN:
-            yield Rule(f"openvpn-{protocol}", f"OpenVPN over {protocol}", ANYWHERE.block, protocol, port)
-    if duties & {Duty.TUNNELS, Duty.JOINT}:
+            yield FirewallRule(f"openvpn-{protocol}", f"OpenVPN over {protocol}", ANYWHERE.block, protocol, port)
+    if duties & {NodeRole.TUNNELS, NodeRole.JOINT}:
         for port in IKE:
-            yield Rule(f"ike-{port}", "IKE from tunnel peers", ANYWHERE.block, "udp", port)
+            yield FirewallRule(f"ike-{port}", "IKE from tunnel peers", ANYWHERE.block, "udp", port)
     # A gateway in a region has an elastic address, which is NAT: its ESP is in UDP.
-    if Duty.TUNNELS in duties:
-        yield Rule("esp", "ESP from tunnel peers", ANYWHERE.block, "esp")
+    if NodeRole.TUNNELS in duties:
+        yield FirewallRule("esp", "ESP from tunnel peers", ANYWHERE.block, "esp")
 
 
-def _bgp_rules(plan: FleetPlan, place: str, duties: frozenset[Duty]) -> Iterator[Rule]:
+def _bgp_rules(plan: FleetPlan, place: str, duties: frozenset[NodeRole]) -> Iterator[FirewallRule]:
     """Yield the rules for BGP from connected sites: both gateways have this filter, so one must admit the other.
 
     AWS's end of a tunnel needs no rule: it accepts the connection of the site's gateway.
     """
-    for direct in plan.directs_of(place) if Duty.TUNNELS in duties else ():
+    for direct in plan.site_tunnels_of(place) if NodeRole.TUNNELS in duties else ():
         other = direct.other(place)
-        yield Rule(f"bgp-from-{other}", f"BGP from the gateway of {other}", direct.inside, TCP, BGP)
+        yield FirewallRule(f"bgp-from-{other}", f"BGP from the gateway of {other}", direct.inside, TCP, BGP)
 
 
-_ROLE_OF_USE = {Use.SSH: Duty.WORKBENCH, Use.KUBERNETES: Duty.WORKER}
-GATEWAY = "laptops"
+_ROLE_OF_USE = {Use.SSH: NodeRole.WORKBENCH, Use.KUBERNETES: NodeRole.WORKER}
+LAPTOP_GATEWAY_HOST = "laptops"
 # The identity of a site's gateway at tunnels to other gateways of the fleet.
-SITE_END = "tunnels"
+SITE_GATEWAY_HOST = "tunnels"
 
 
 # The name of a machine, and a function that plans it: planning every machine of a large fleet is slow.
 _NamedPlanner = tuple[str, Callable[[], NodePlan]]
 
 
-def standing_nodes(plan: FleetPlan) -> tuple[NodePlan, ...]:
+def permanent_nodes(plan: FleetPlan) -> tuple[NodePlan, ...]:
     """Return the permanent machines: those of sites, of the control plane, and the laptop gateways."""
     return tuple(plan_node() for _, plan_node in _permanent(plan))
 
@@ -358,7 +362,7 @@ def pool_nodes(plan: FleetPlan, catalog: Catalog) -> Iterator[NodePlan]:
     yield from (plan_node() for _, plan_node in _numbered(plan, catalog))
 
 
-def node_of(plan: FleetPlan, name: str, catalog: Catalog) -> NodePlan:
+def find_node(plan: FleetPlan, name: str, catalog: Catalog) -> NodePlan:
     """Return the machine of a name, with or without the domain; InputError, with the nearest name, for none."""
     short = name.removesuffix(f".{plan.domain}")
     planners = dict((*_permanent(plan), *_numbered(plan, catalog)))
@@ -374,7 +378,7 @@ def _suggestion(plan: FleetPlan, name: str, names: Iterable[str]) -> str:
     pools = [pool for pool in plan.pools if pool.group == group and number.isdecimal()]
     here = [pool for pool in pools if pool in ssh_pools(plan) and pool.region == region]
     if here:
-        return f"{group} has 1 to {max(highest(plan, pool) for pool in here)} in {region}"
+        return f"{group} has 1 to {max(highest_number(plan, pool) for pool in here)} in {region}"
     if pools and pools[0].use is Use.KUBERNETES:
         return f"machines of {group} have EC2's names: use --group {group}"
     if pools:
@@ -389,40 +393,43 @@ def _permanent(plan: FleetPlan) -> Iterator[_NamedPlanner]:
         for machine in site.machines.values():
             yield f"{machine.label}.{site.name}", partial(_site_node, plan, site, machine)
     for member in plan.control_plane.members if plan.control_plane else ():
-        yield member.name, partial(_node, plan, member.name, Ground.CLOUD, frozenset({Duty.CONTROL}), member.address)
+        yield (
+            member.name,
+            partial(_node, plan, member.name, Platform.CLOUD, frozenset({NodeRole.CONTROL}), member.address),
+        )
     for pool in plan.laptops:
         if pool.place in plan.regions_by_name:
-            name = f"{GATEWAY}.{pool.place}"
-            yield name, partial(_node, plan, name, Ground.CLOUD, _gateway_roles(plan, pool.place), None)
+            name = f"{LAPTOP_GATEWAY_HOST}.{pool.place}"
+            yield name, partial(_node, plan, name, Platform.CLOUD, _gateway_roles(plan, pool.place), None)
 
 
 def _numbered(plan: FleetPlan, catalog: Catalog) -> Iterator[_NamedPlanner]:
     for pool in ssh_pools(plan):
-        for number in range(1, highest(plan, pool) + 1):
+        for number in range(1, highest_number(plan, pool) + 1):
             name = f"{pool.group}-{number}.{pool.region}"
             yield name, partial(pool_node, plan, pool, name, catalog)
 
 
 def _site_node(plan: FleetPlan, site: SitePlan, machine: MachinePlan) -> NodePlan:
     roles = _site_roles(plan, site, machine)
-    node = _node(plan, f"{machine.label}.{site.name}", Ground.METAL, roles, machine.address)
+    node = _node(plan, f"{machine.label}.{site.name}", Platform.METAL, roles, machine.address)
     gpus = machine.spec.gpus
     return replace(node, gpus=Hardware(gpus.model, gpus.count) if gpus else None, scratch=machine.spec.scratch)
 
 
-def _gateway_roles(plan: FleetPlan, region: str) -> frozenset[Duty]:
-    is_peered = region in joined_regions(plan)
-    return frozenset({Duty.LAPTOPS, Duty.JOINT} if is_peered else {Duty.LAPTOPS})
+def _gateway_roles(plan: FleetPlan, region: str) -> frozenset[NodeRole]:
+    is_peered = region in connected_regions(plan)
+    return frozenset({NodeRole.LAPTOPS, NodeRole.JOINT} if is_peered else {NodeRole.LAPTOPS})
 
 
-def _site_roles(plan: FleetPlan, site: SitePlan, machine: MachinePlan) -> frozenset[Duty]:
+def _site_roles(plan: FleetPlan, site: SitePlan, machine: MachinePlan) -> frozenset[NodeRole]:
     use = machine.spec.use
     roles = {_ROLE_OF_USE[use]} if use else set()
     if machine.label == site.gateway:
-        roles.add(Duty.TUNNELS)
-        roles.update(Duty.LAPTOPS for pool in plan.laptops if pool.place == site.name)
+        roles.add(NodeRole.TUNNELS)
+        roles.update(NodeRole.LAPTOPS for pool in plan.laptops if pool.place == site.name)
     if _exports(plan, machine.label, site.name):
-        roles.add(Duty.FILES)
+        roles.add(NodeRole.FILES)
     return frozenset(roles)
 
 
@@ -430,13 +437,15 @@ def pool_node(plan: FleetPlan, pool: PoolPlan, name: str, catalog: Catalog) -> N
     """Return a machine of a pool under a name, with the GPUs of the pool's first type."""
     facts = catalog.types.get(pool.types[0])
     gpus = Hardware(facts.gpu.name, facts.gpu.count) if facts and facts.gpu else None
-    node = _node(plan, name, Ground.CLOUD, frozenset({_ROLE_OF_USE[pool.use]}), None)
+    node = _node(plan, name, Platform.CLOUD, frozenset({_ROLE_OF_USE[pool.use]}), None)
     return replace(node, gpus=gpus, owner=pool.tenure.owner, expires=pool.tenure.expires)
 
 
-def _node(plan: FleetPlan, name: str, ground: Ground, duties: frozenset[Duty], address: IPv4Address | None) -> NodePlan:
+def _node(
+    plan: FleetPlan, name: str, ground: Platform, duties: frozenset[NodeRole], address: IPv4Address | None
+) -> NodePlan:
     label, _, place = name.partition(".")
-    region = place if ground is Ground.CLOUD else plan.home.name
+    region = place if ground is Platform.CLOUD else plan.home.name
     return NodePlan(
         fleet=plan.name,
         domain=plan.domain,
@@ -450,9 +459,9 @@ def _node(plan: FleetPlan, name: str, ground: Ground, duties: frozenset[Duty], a
         hosts=_hosts(plan),
         doors=_inbound_rules(plan, label, place, duties),
         mounts=_mounts(plan, label, place, ground, duties),
-        shares=_shares(plan, label, place) if ground is Ground.METAL else (),
+        shares=_shares(plan, label, place) if ground is Platform.METAL else (),
         buckets=_buckets(plan, region, duties),
-        laptops=gateway_in(plan, place) if Duty.LAPTOPS in duties else None,
+        laptops=laptop_gateway_at(plan, place) if NodeRole.LAPTOPS in duties else None,
         elsewhere=tuple(_remote_blocks(plan, place, duties)),
     )
 
@@ -463,14 +472,14 @@ def _hosts(plan: FleetPlan) -> Mapping[str, IPv4Address]:
     return MappingProxyType({f"{name}.{plan.domain}": address for name, address in plan.addresses.items()})
 
 
-def _remote_blocks(plan: FleetPlan, place: str, duties: frozenset[Duty]) -> Iterator[IPv4Network]:
-    if Duty.TUNNELS in duties:
-        yield from (network.block for network in beyond(plan, place))
-    if Duty.JOINT in duties:
-        yield from (block for peer in peers_of(plan, place) for block in peer.blocks)
+def _remote_blocks(plan: FleetPlan, place: str, duties: frozenset[NodeRole]) -> Iterator[IPv4Network]:
+    if NodeRole.TUNNELS in duties:
+        yield from (network.block for network in remote_networks(plan, place))
+    if NodeRole.JOINT in duties:
+        yield from (block for peer in region_peers(plan, place) for block in peer.blocks)
 
 
-MARK = "# Written by bedplate: keys of administrators"
+ADMIN_KEYS_HEADER = "# Written by bedplate: keys of administrators"
 """The first line of an authorized_keys file that bedplate writes."""
 
 
@@ -479,6 +488,6 @@ def admin_keys(accounts: Accounts) -> tuple[str, ...]:
     return tuple(key for person in accounts.people if person.admin for key in person.keys)
 
 
-def first_keys(accounts: Accounts) -> str:
+def admin_keys_file(accounts: Accounts) -> str:
     """Return the text of the authorized_keys file with the administrators' keys."""
-    return "".join(f"{line}\n" for line in (MARK, *admin_keys(accounts)))
+    return "".join(f"{line}\n" for line in (ADMIN_KEYS_HEADER, *admin_keys(accounts)))

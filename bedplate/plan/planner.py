@@ -9,18 +9,18 @@ from types import MappingProxyType
 from bedplate.catalog import Catalog
 from bedplate.catalog.facts import Arch
 from bedplate.plan import space
-from bedplate.plan.allocation import TUNNEL_NUMBERS, allot, dialler, joined_sites
+from bedplate.plan.allocation import TUNNEL_NUMBERS, allocate_blocks, dialler, joined_sites
 from bedplate.plan.cost import GATEWAY_TYPE
 from bedplate.plan.fleet import (
     BucketPlan,
     ControlPlane,
-    DirectPlan,
     ExportPlan,
     FilesPlan,
     FleetPlan,
     LaptopPool,
     RegionPlan,
     SitePlan,
+    SiteTunnelPlan,
     TunnelPlan,
     ZonePlan,
     number_accounts,
@@ -120,7 +120,7 @@ def unrecorded_images(plan: FleetPlan, catalog: Catalog) -> tuple[str, ...]:
     return tuple(place for place in image_places(plan, catalog) if place not in plan.record.images)
 
 
-def indispensable_images(plan: FleetPlan, catalog: Catalog) -> tuple[str, ...]:
+def required_images(plan: FleetPlan, catalog: Catalog) -> tuple[str, ...]:
     """Return the places that require a recorded image, and have none.
 
     Auto Scaling accepts no SSM parameter as image together with instance requirements. Source: its user guide, "Use AWS
@@ -205,7 +205,7 @@ Blocks = Mapping[str, IPv4Network]
 
 def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
     """Return the plan of a fleet that has passed the checks; raises PlanFaults."""
-    blocks = allot(fleet, record)
+    blocks = allocate_blocks(fleet, record)
     regions = _regions(fleet, blocks)
     return FleetPlan(
         name=fleet.name,
@@ -233,7 +233,7 @@ def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
         boundary=fleet.identity.permissions_boundary,
         control_plane=_control_plane(fleet, regions, record, catalog),
         accounts=number_accounts(fleet, record),
-        directs=_directs(fleet, blocks),
+        site_tunnels=_directs(fleet, blocks),
         tunnel_auth=fleet.vpn.tunnels.auth if fleet.vpn else TunnelAuth.PSK,
     )
 
@@ -282,7 +282,7 @@ def _tunnels(fleet: Fleet, blocks: Blocks) -> tuple[TunnelPlan, ...]:
     )
 
 
-def _directs(fleet: Fleet, blocks: Blocks) -> tuple[DirectPlan, ...]:
+def _directs(fleet: Fleet, blocks: Blocks) -> tuple[SiteTunnelPlan, ...]:
     return tuple(
-        DirectPlan(pair, dialler(fleet, pair), blocks[space.direct_path(*pair)]) for pair in joined_sites(fleet)
+        SiteTunnelPlan(pair, dialler(fleet, pair), blocks[space.direct_path(*pair)]) for pair in joined_sites(fleet)
     )

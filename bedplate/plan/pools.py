@@ -86,7 +86,7 @@ class PoolPlan:
         return self.offer.types
 
 
-def together(pools: Collection[PoolPlan]) -> int:
+def combined_max(pools: Collection[PoolPlan]) -> int:
     """Return the combined maximum of pools of one group: their sum, limited by the group's maximum."""
     return min(sum(pool.max for pool in pools), *(pool.most for pool in pools))
 
@@ -144,7 +144,7 @@ _ENDED = Sizes(min=0, max=0, desired=0)
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class ScheduledAction:
     """A scheduled change of size: once `at` a time, or repeatedly by `cron` in a time zone, `until` an optional end."""
 
     name: str
@@ -155,7 +155,7 @@ class Action:
     until: datetime | None = None
 
 
-def timetable(pool: PoolPlan) -> tuple[Action, ...]:
+def scheduled_actions(pool: PoolPlan) -> tuple[ScheduledAction, ...]:
     """Return the scheduled actions of a pool, daily ones first; these stop when the pool is emptied for good."""
     final = tuple(_final_actions(pool))
     until = min((action.at for action in final if action.at is not None), default=None)
@@ -163,20 +163,22 @@ def timetable(pool: PoolPlan) -> tuple[Action, ...]:
     return (*(_daily_actions(pool, schedule, until) if schedule else ()), *final)
 
 
-def _daily_actions(pool: PoolPlan, schedule: Schedule, until: datetime | None) -> Iterator[Action]:
+def _daily_actions(pool: PoolPlan, schedule: Schedule, until: datetime | None) -> Iterator[ScheduledAction]:
     """Yield a start on the schedule's days, and a stop on every day: machines may have been started by hand."""
     days = ",".join(str(number) for number in weekdays(schedule.days))
-    yield Action("start", Sizes(min=pool.min), cron=_cron(schedule.start, days), zone=schedule.zone, until=until)
-    yield Action("stop", _EMPTY, cron=_cron(schedule.stop, "*"), zone=schedule.zone, until=until)
+    yield ScheduledAction(
+        "start", Sizes(min=pool.min), cron=_cron(schedule.start, days), zone=schedule.zone, until=until
+    )
+    yield ScheduledAction("stop", _EMPTY, cron=_cron(schedule.stop, "*"), zone=schedule.zone, until=until)
 
 
-def _final_actions(pool: PoolPlan) -> Iterator[Action]:
+def _final_actions(pool: PoolPlan) -> Iterator[ScheduledAction]:
     if pool.offer.ends is not None:
-        yield Action("end", _ENDED, at=pool.offer.ends - _lead(pool))
+        yield ScheduledAction("end", _ENDED, at=pool.offer.ends - _lead(pool))
     expires = pool.tenure.expires
     if expires is not None and expires != PERMANENT:
         midnight = datetime.combine(date.fromisoformat(expires), time(), UTC)
-        yield Action("expire", _EMPTY, at=midnight + timedelta(days=1))
+        yield ScheduledAction("expire", _EMPTY, at=midnight + timedelta(days=1))
 
 
 def _lead(pool: PoolPlan) -> timedelta:
@@ -266,7 +268,7 @@ _FAMILY = re.compile(r"[a-z]+\d+(?P<options>[a-z]*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Likeness:
+class InstanceRequirements:
     """The ranges of vCPUs and of memory in MiB over a pool's types, and the processors' manufacturers."""
 
     vcpus: tuple[int, int]
@@ -274,7 +276,7 @@ class Likeness:
     makers: tuple[str, ...]
 
 
-def likeness(pool: PoolPlan, catalog: Catalog) -> Likeness | None:
+def instance_requirements(pool: PoolPlan, catalog: Catalog) -> InstanceRequirements | None:
     """Return the instance requirements of a pool with `similar: true`; None without it, or if no type is known."""
     facts = [catalog.types[name] for name in pool.types if name in catalog.types]
     if not pool.offer.similar or not facts:
@@ -282,7 +284,7 @@ def likeness(pool: PoolPlan, catalog: Catalog) -> Likeness | None:
     vcpus = [type_facts.vcpus for type_facts in facts]
     memory = [type_facts.memory_mib for type_facts in facts]
     makers = tuple(sorted({_manufacturer(type_facts) for type_facts in facts}))
-    return Likeness((min(vcpus), max(vcpus)), (min(memory), max(memory)), makers)
+    return InstanceRequirements((min(vcpus), max(vcpus)), (min(memory), max(memory)), makers)
 
 
 def _manufacturer(facts: InstanceFacts) -> str:

@@ -9,16 +9,16 @@ from bedplate.catalog import Catalog
 from bedplate.catalog.tables import QuotaFacts
 from bedplate.plan.cost import (
     FixedResource,
+    fixed_resources,
     fixed_volumes,
     laptop_gateway_count,
     nat_gateway_count,
     resolver_count,
-    standing,
 )
 from bedplate.plan.firewall import WORKER_PORTS, control_rules, has_workers, node_rules, storage_rules
 from bedplate.plan.fleet import FleetPlan, RegionPlan
 from bedplate.plan.links import has_transit
-from bedplate.plan.pools import PoolPlan, together
+from bedplate.plan.pools import PoolPlan, combined_max
 from bedplate.spec.groups import Market
 from bedplate.spec.network import Egress
 
@@ -34,7 +34,7 @@ _COUNTS_AS = {Market.ON_DEMAND: "on-demand", Market.RESERVATION: "on-demand", Ma
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class QuotaNeed:
     """The value of a quota that a region needs, with every group at its minimum and at its maximum."""
 
     region: str
@@ -43,15 +43,15 @@ class Need:
     most: int
 
 
-def needs(plan: FleetPlan, catalog: Catalog) -> tuple[Need, ...]:
+def quota_needs(plan: FleetPlan, catalog: Catalog) -> tuple[QuotaNeed, ...]:
     """Return the needs of every region above zero, in the order of the file."""
     region_needs = (need for region in plan.regions for need in _of_region(plan, region, catalog))
     return tuple(need for need in region_needs if need.most)
 
 
-def _of_region(plan: FleetPlan, region: RegionPlan, catalog: Catalog) -> Iterator[Need]:
+def _of_region(plan: FleetPlan, region: RegionPlan, catalog: Catalog) -> Iterator[QuotaNeed]:
     pools = [pool for pool in plan.pools if pool.region == region.name]
-    machines = [fixed for fixed in standing(plan) if fixed.region == region.name and fixed.work]
+    machines = [fixed for fixed in fixed_resources(plan) if fixed.region == region.name and fixed.work]
     for quota in catalog.quotas.values():
         if quota.market:
             yield _vcpu_need(region.name, quota, pools, machines, catalog)
@@ -59,12 +59,12 @@ def _of_region(plan: FleetPlan, region: RegionPlan, catalog: Catalog) -> Iterato
     counted = _disks(pools, _fixed_gib(plan, region.name)) | _counts(plan, region, groups)
     for name, (least, most) in counted.items():
         if name in catalog.quotas:
-            yield Need(region.name, catalog.quotas[name], least, most)
+            yield QuotaNeed(region.name, catalog.quotas[name], least, most)
 
 
 def _vcpu_need(
     region: str, quota: QuotaFacts, pools: Iterable[PoolPlan], machines: Iterable[FixedResource], catalog: Catalog
-) -> Need:
+) -> QuotaNeed:
     """Return the vCPUs that count against a quota: pools of one group share its maximum."""
     is_on_demand = quota.market == "on-demand"
     fixed = sum(machine.count * _vcpus((machine.rate,), quota, catalog) for machine in machines if is_on_demand)
@@ -74,8 +74,8 @@ def _vcpu_need(
         same_group = tuple(group)
         vcpus = _vcpus(same_group[0].types, quota, catalog)
         least += sum(pool.min for pool in same_group) * vcpus
-        most += together(same_group) * vcpus
-    return Need(region, quota, least, most)
+        most += combined_max(same_group) * vcpus
+    return QuotaNeed(region, quota, least, most)
 
 
 def _vcpus(types: tuple[str, ...], quota: QuotaFacts, catalog: Catalog) -> int:
@@ -102,7 +102,7 @@ def _disks(pools: Iterable[PoolPlan], fixed_gib: int) -> dict[str, tuple[int, in
     for _, group in groupby(pools, key=lambda pool: pool.group):
         same_group = tuple(group)
         least += sum(pool.min for pool in same_group) * same_group[0].volume.gib
-        most += together(same_group) * same_group[0].volume.gib
+        most += combined_max(same_group) * same_group[0].volume.gib
     return {"gp3 storage, TiB": (-(-least // _TIB), -(-most // _TIB))}
 
 

@@ -12,12 +12,12 @@ from bedplate.catalog.nearest import nearest
 from bedplate.errors import InputError
 from bedplate.plan.firewall import WORKER_PORTS, has_workers
 from bedplate.plan.fleet import FleetPlan, cached_on_plan
-from bedplate.plan.links import API_PORT, is_connected, joined_regions
+from bedplate.plan.links import API_PORT, connected_regions, is_connected
 from bedplate.plan.space import region_path
 from bedplate.spec.network import Egress, Interconnect
 
 
-class Kind(StrEnum):
+class EndpointKind(StrEnum):
     """The type of an endpoint."""
 
     NODES = "nodes"
@@ -29,20 +29,20 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class Endpoint:
     """A source or target of packets: a block, and one address in it; `place` is its region or site."""
 
     name: str
-    kind: Kind
+    kind: EndpointKind
     place: str
     block: IPv4Network
     address: IPv4Address
 
 
-INTERNET = Spot(
+INTERNET = Endpoint(
     # TEST-NET-3 (RFC 5737): assigned to no network.
     "internet",
-    Kind.INTERNET,
+    EndpointKind.INTERNET,
     "internet",
     IPv4Network("203.0.113.0/24"),
     IPv4Address("203.0.113.9"),
@@ -62,15 +62,15 @@ API = Flow("tcp", API_PORT)
 
 
 @cached_on_plan
-def spots(plan: FleetPlan) -> tuple[Spot, ...]:
+def endpoints(plan: FleetPlan) -> tuple[Endpoint, ...]:
     """Return the endpoints of a fleet, smaller blocks before those that contain them."""
     return (*_members(plan), *_subnets(plan), *_lans(plan), *_laptops(plan))
 
 
-def carries(plan: FleetPlan, source: Spot, target: Spot) -> bool:
+def is_routed(plan: FleetPlan, source: Endpoint, target: Endpoint) -> bool:
     """Return whether the network must route packets from one endpoint to another."""
-    if Kind.INTERNET in (source.kind, target.kind):
-        return source.kind in (Kind.NODES, Kind.CONTROL) and plan.egress is not Egress.NONE
+    if EndpointKind.INTERNET in (source.kind, target.kind):
+        return source.kind in (EndpointKind.NODES, EndpointKind.CONTROL) and plan.egress is not Egress.NONE
     if source.place == target.place:
         return True
     match plan.interconnect:
@@ -82,76 +82,80 @@ def carries(plan: FleetPlan, source: Spot, target: Spot) -> bool:
             return _is_routed_by_gateways(plan, source, target)
 
 
-def reaches(plan: FleetPlan, source: Spot, target: Spot, flow: Flow = SSH) -> bool:
+def is_reachable(plan: FleetPlan, source: Endpoint, target: Endpoint, flow: Flow = SSH) -> bool:
     """Return whether a connection from one endpoint to another must succeed.
 
     An edge subnet holds only gateways. A laptop in a region's pool accepts connections only from other laptops, if the
     file enables that. Where a security group admits a packet for a laptop, the gateway's packet filter must reject it:
     see `refused_by_gateway`. The two OpenVPN ports, open to all, are not covered here. A site's LAN has its own policy.
     """
-    if not carries(plan, source, target) or source.kind is Kind.EDGE:
+    if not is_routed(plan, source, target) or source.kind is EndpointKind.EDGE:
         return False
-    if target.kind is Kind.NODES:
-        return source.kind in (Kind.NODES, Kind.CONTROL) or (source.kind in _PEOPLE and flow == SSH)
-    if target.kind is Kind.CONTROL:
-        allowed = {Kind.NODES: (API,), **dict.fromkeys(_PEOPLE, (API, SSH))}
-        is_worker = source.kind in (Kind.NODES, Kind.LAN) and has_workers(plan, source.place)
+    if target.kind is EndpointKind.NODES:
+        return source.kind in (EndpointKind.NODES, EndpointKind.CONTROL) or (source.kind in _PEOPLE and flow == SSH)
+    if target.kind is EndpointKind.CONTROL:
+        allowed = {EndpointKind.NODES: (API,), **dict.fromkeys(_PEOPLE, (API, SSH))}
+        is_worker = source.kind in (EndpointKind.NODES, EndpointKind.LAN) and has_workers(plan, source.place)
         worker_flows = [Flow(protocol, port) for _, protocol, port in WORKER_PORTS] if is_worker else []
-        return source.kind is Kind.CONTROL or flow in (*allowed.get(source.kind, ()), *worker_flows)
-    if target.kind is Kind.LAPTOPS:
+        return source.kind is EndpointKind.CONTROL or flow in (*allowed.get(source.kind, ()), *worker_flows)
+    if target.kind is EndpointKind.LAPTOPS:
         return _are_laptops_connected(plan, source, target) or target.place not in plan.regions_by_name
-    return target.kind in (Kind.LAN, Kind.INTERNET)
+    return target.kind in (EndpointKind.LAN, EndpointKind.INTERNET)
 
 
-def refused_by_gateway(plan: FleetPlan, source: Spot, target: Spot) -> bool:
+def is_refused_by_gateway(plan: FleetPlan, source: Endpoint, target: Endpoint) -> bool:
     """Return whether AWS delivers a packet to a gateway whose packet filter must reject it.
 
     The gateway of a connected region accepts all that its region's nodes send through it, and a security group cannot
     match the target. So packets for a laptop reach the gateway, and so do packets out of a tunnel.
     """
-    is_via_gateway = target.kind is Kind.LAPTOPS and target.place in joined_regions(plan)
+    is_via_gateway = target.kind is EndpointKind.LAPTOPS and target.place in connected_regions(plan)
     if _are_laptops_connected(plan, source, target):
         return False
-    return is_via_gateway and source.kind is not Kind.EDGE and carries(plan, source, target)
+    return is_via_gateway and source.kind is not EndpointKind.EDGE and is_routed(plan, source, target)
 
 
-def _are_laptops_connected(plan: FleetPlan, source: Spot, target: Spot) -> bool:
+def _are_laptops_connected(plan: FleetPlan, source: Endpoint, target: Endpoint) -> bool:
     """Return whether both are laptops, and the file enables connections between laptops."""
-    are_laptops = source.kind is Kind.LAPTOPS and target.kind is Kind.LAPTOPS
+    are_laptops = source.kind is EndpointKind.LAPTOPS and target.kind is EndpointKind.LAPTOPS
     return are_laptops and any(pool.between for pool in plan.laptops)
 
 
-_PEOPLE = (Kind.LAN, Kind.LAPTOPS)
+_PEOPLE = (EndpointKind.LAN, EndpointKind.LAPTOPS)
 
 
-def _members(plan: FleetPlan) -> Iterator[Spot]:
+def _members(plan: FleetPlan) -> Iterator[Endpoint]:
     for member in plan.control_plane.members if plan.control_plane else ():
-        yield Spot(member.name, Kind.CONTROL, plan.home.name, IPv4Network(member.address), member.address)
+        yield Endpoint(member.name, EndpointKind.CONTROL, plan.home.name, IPv4Network(member.address), member.address)
 
 
-def _subnets(plan: FleetPlan) -> Iterator[Spot]:
+def _subnets(plan: FleetPlan) -> Iterator[Endpoint]:
     for region in plan.regions:
         for zone in region.zones:
-            yield Spot(f"{zone.name}/nodes", Kind.NODES, region.name, zone.nodes, _sample_address(zone.nodes))
-            yield Spot(f"{zone.name}/edge", Kind.EDGE, region.name, zone.edge, _sample_address(zone.edge))
+            yield Endpoint(
+                f"{zone.name}/nodes", EndpointKind.NODES, region.name, zone.nodes, _sample_address(zone.nodes)
+            )
+            yield Endpoint(f"{zone.name}/edge", EndpointKind.EDGE, region.name, zone.edge, _sample_address(zone.edge))
 
 
-def _lans(plan: FleetPlan) -> Iterator[Spot]:
+def _lans(plan: FleetPlan) -> Iterator[Endpoint]:
     for site in plan.sites:
-        yield Spot(site.name, Kind.LAN, site.name, site.lan, _sample_address(site.lan))
+        yield Endpoint(site.name, EndpointKind.LAN, site.name, site.lan, _sample_address(site.lan))
 
 
-def _laptops(plan: FleetPlan) -> Iterator[Spot]:
+def _laptops(plan: FleetPlan) -> Iterator[Endpoint]:
     for pool in plan.laptops:
-        yield Spot(f"laptops.{pool.place}", Kind.LAPTOPS, pool.place, pool.block, _sample_address(pool.block))
+        yield Endpoint(
+            f"laptops.{pool.place}", EndpointKind.LAPTOPS, pool.place, pool.block, _sample_address(pool.block)
+        )
 
 
-def _has_own_block(plan: FleetPlan, endpoint: Spot) -> bool:
+def _has_own_block(plan: FleetPlan, endpoint: Endpoint) -> bool:
     """Return whether an endpoint is in the block of a VPC or a site, not in the laptop pool of a region."""
-    return endpoint.kind is not Kind.LAPTOPS or endpoint.place in plan.sites_by_name
+    return endpoint.kind is not EndpointKind.LAPTOPS or endpoint.place in plan.sites_by_name
 
 
-def _is_routed_by_gateways(plan: FleetPlan, source: Spot, target: Spot) -> bool:
+def _is_routed_by_gateways(plan: FleetPlan, source: Endpoint, target: Endpoint) -> bool:
     """Return whether endpoints of two places reach each other where AWS connects no regions.
 
     Connected regions reach each other through their gateways, laptop pools included. A site's tunnels to AWS end at a
@@ -173,7 +177,7 @@ _PROTOCOLS = ("tcp", "udp", "icmp")
 _PORTS = range(1, 65536)
 
 
-def spot_of(plan: FleetPlan, name: str) -> Spot:
+def find_endpoint(plan: FleetPlan, name: str) -> Endpoint:
     """Return the endpoint of a name or an address; InputError, with the nearest name, for an unknown one."""
     address = _parse_address(name)
     if address is not None:
@@ -187,13 +191,13 @@ def spot_of(plan: FleetPlan, name: str) -> Spot:
     return names[name]
 
 
-def spot_at(name: str) -> Spot | None:
+def internet_endpoint(name: str) -> Endpoint | None:
     """Return an internet endpoint for an address, without a fleet; None if the name is not an address."""
     address = _parse_address(name)
     return None if address is None else replace(INTERNET, name=name, address=address, block=IPv4Network(address))
 
 
-def flow_of(protocol: str, port: int | None = None) -> Flow:
+def parse_flow(protocol: str, port: int | None = None) -> Flow:
     """Return a flow, with port 22 as TCP's default; InputError for an invalid protocol or port."""
     if protocol not in _PROTOCOLS:
         raise InputError(f"unsupported protocol {protocol}", fix=f"one of {', '.join(_PROTOCOLS)}")
@@ -208,12 +212,12 @@ def flow_of(protocol: str, port: int | None = None) -> Flow:
     return Flow(protocol, SSH.port if port is None else port)
 
 
-def _by_name(plan: FleetPlan) -> dict[str, Spot]:
+def _by_name(plan: FleetPlan) -> dict[str, Endpoint]:
     """Return every endpoint by each of its names and its path; a zone or a region means its nodes."""
-    by_name = {endpoint.name: endpoint for endpoint in spots(plan)}
+    by_name = {endpoint.name: endpoint for endpoint in endpoints(plan)}
     names = {INTERNET.name: INTERNET, **by_name}
     for endpoint in by_name.values():
-        if endpoint.kind is Kind.NODES:
+        if endpoint.kind is EndpointKind.NODES:
             names.setdefault(endpoint.name.removesuffix("/nodes"), endpoint)
             names.setdefault(endpoint.place, endpoint)
             names.setdefault(region_path(endpoint.place), endpoint)
@@ -229,9 +233,9 @@ def _parse_address(name: str) -> IPv4Address | None:
         return None
 
 
-def _at(plan: FleetPlan, address: IPv4Address, name: str) -> Spot:
+def _at(plan: FleetPlan, address: IPv4Address, name: str) -> Endpoint:
     """Return the endpoint of an address: in the block that contains it, else on the internet."""
-    for endpoint in spots(plan):
+    for endpoint in endpoints(plan):
         if address in endpoint.block:
             return replace(endpoint, name=name, address=address)
     return replace(INTERNET, name=name, address=address, block=IPv4Network(address))

@@ -51,7 +51,7 @@ class Record:
         """Return the record with these images added; an image of the same place is replaced."""
         return replace(self, images=MappingProxyType({**self.images, **images}))
 
-    def with_doors(
+    def with_laptop_endpoints(
         self, gateways: Mapping[str, IPv4Address], resolvers: Mapping[str, tuple[IPv4Address, ...]]
     ) -> "Record":
         """Return the record with these gateways and resolvers added; those of the same region are replaced."""

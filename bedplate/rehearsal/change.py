@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from bedplate.rehearsal import wire
-from bedplate.rehearsal.kind import Change, Kind
+from bedplate.rehearsal.kind import Change, ResourceKind
 from bedplate.rehearsal.provider import AwsProvider, Checked, Providers, kind_of
 from bedplate.rehearsal.registration import Registration
-from bedplate.rehearsal.state import PROTECTED, PROTECTED_IN_PLACE, Entry, Op, Refusal, Step
+from bedplate.rehearsal.state import PROTECTED, PROTECTED_IN_PLACE, Entry, Op, ResourceError, Step
 from bedplate.rehearsal.wire import UNKNOWN, Secret, holds_secret, holds_unknown, masked, reveal
 
 # An input of every regional type that no kind lists. A change of region always replaces the resource.
@@ -32,7 +32,7 @@ class Difference:
 
 
 def difference(
-    kind: Kind, old: Mapping[str, Any], new: Mapping[str, Any], replace_on_changes: tuple[str, ...] = ()
+    kind: ResourceKind, old: Mapping[str, Any], new: Mapping[str, Any], replace_on_changes: tuple[str, ...] = ()
 ) -> Difference:
     """Return the difference of two sets of inputs as the provider sees it."""
     paths = tuple(sorted(_changed_paths(kind, old, new)))
@@ -44,7 +44,7 @@ def difference(
     return Difference(paths, keys, tuple(key for key in keys if key in replacing))
 
 
-def _changed_paths(kind: Kind, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+def _changed_paths(kind: ResourceKind, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     for key in {*old, *new}:
         before, after = reveal(old.get(key)), reveal(new.get(key))
         if after is None and key in kind.computed:
@@ -143,7 +143,7 @@ class DependentReplacement:
     keys: tuple[str, ...]
 
 
-def is_deleted_first(registration: Registration, old: Entry, kind: Kind, diff: Difference) -> bool:
+def is_deleted_first(registration: Registration, old: Entry, kind: ResourceKind, diff: Difference) -> bool:
     """Return whether a resource is deleted before its replacement is created.
 
     The option delete_before_replace decides if it is set. Otherwise the provider deletes first what AWS allows only
@@ -195,7 +195,7 @@ class Goal:
 
     registration: Registration
     urn: str
-    kind: Kind
+    kind: ResourceKind
     provider: AwsProvider
 
 
@@ -261,7 +261,7 @@ class StepExecutor:
     def delete(self, entry: Entry, op: Op) -> None:
         """Delete one resource. A retained or external one, or a component, is only removed from the state."""
         if entry.protect:
-            raise Refusal(PROTECTED, f"{entry.name} is protected; set protect=False in a run before this one")
+            raise ResourceError(PROTECTED, f"{entry.name} is protected; set protect=False in a run before this one")
         self.deleting.add(entry.urn)
         in_cloud = entry.is_in_cloud and not entry.retain and not self.preview
         if in_cloud and entry.deleted_with not in self.deleting:
@@ -295,7 +295,7 @@ class StepExecutor:
         # The engine allows to unprotect and replace a resource in the same run.
         if old.protect and goal.registration.protect:
             keys = ", ".join(diff.replace_keys)
-            raise Refusal(PROTECTED_IN_PLACE, f"{old.name} is protected and cannot be replaced ({keys})")
+            raise ResourceError(PROTECTED_IN_PLACE, f"{old.name} is protected and cannot be replaced ({keys})")
         create, switch = (_step(op, goal.urn, diff) for op in (Op.CREATE_REPLACEMENT, Op.REPLACE))
         if is_deleted_first(goal.registration, old, goal.kind, diff):
             self._delete_with_dependents(old)
@@ -310,7 +310,7 @@ class StepExecutor:
         for replacement in replacements:
             if replacement.entry.protect:
                 reason = f"{old.name} cannot be replaced: its dependent {replacement.entry.name} is protected"
-                raise Refusal(PROTECTED_IN_PLACE, reason)
+                raise ResourceError(PROTECTED_IN_PLACE, reason)
         self.deleting |= {old.urn, *(replacement.entry.urn for replacement in replacements)}
         self._dependent_keys |= {replacement.entry.urn: replacement.keys for replacement in replacements}
         # The old state may still say protect: the program has removed it in this run.

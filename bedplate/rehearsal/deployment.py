@@ -26,11 +26,11 @@ from bedplate.rehearsal.state import (
     Entry,
     Failure,
     Op,
-    Refusal,
+    ResourceError,
     Snapshot,
     Step,
-    child,
-    parse,
+    child_urn,
+    parse_urn,
 )
 from bedplate.rehearsal.wire import holds_unknown, secret_texts
 
@@ -63,7 +63,7 @@ class Deployment:
         urn = self.urn_of(registration.parent, registration.type, registration.name)
         try:
             self._reserve(urn)
-        except Refusal as refusal:
+        except ResourceError as refusal:
             self.fail(urn, refusal)
             return None
         old = self._old_entry(registration, urn)
@@ -71,7 +71,7 @@ class Deployment:
             return None
         try:
             entry = self._apply(registration, urn, old)
-        except Refusal as refusal:
+        except ResourceError as refusal:
             self.fail(urn, refusal.without(secret_texts(dict(registration.inputs))))
             return None
         self._entries[urn] = entry
@@ -91,7 +91,7 @@ class Deployment:
 
     def register_outputs(self, urn: str, outputs: Mapping[str, Any]) -> None:
         """Store the outputs of a component or, as exports, of the stack."""
-        if parse(urn).type == STACK_TYPE:
+        if parse_urn(urn).type == STACK_TYPE:
             self.exports = dict(outputs)
         if urn in self._entries:
             self._entries[urn] = replace(self._entries[urn], outputs=dict(outputs))
@@ -114,7 +114,7 @@ class Deployment:
 
     def urn_of(self, parent: str, token: str, name: str) -> str:
         """Return the URN of a resource of this stack."""
-        return child(self.stack, self.project, parent, token, name)
+        return child_urn(self.stack, self.project, parent, token, name)
 
     def finish(self) -> None:
         """Delete replaced and undeclared resources, dependents first.
@@ -143,7 +143,7 @@ class Deployment:
         entries = creation_order([*untouched, *self._entries.values()])
         return Snapshot({entry.urn: entry for entry in entries}, tuple(self._replaced_entries()), self.exports)
 
-    def fail(self, urn: str, refusal: Refusal) -> None:
+    def fail(self, urn: str, refusal: ResourceError) -> None:
         """Record that a resource failed; its dependents are skipped."""
         self._failed.add(urn)
         self.failures.append(Failure(urn, refusal.code, refusal.message, refusal.key))
@@ -160,14 +160,14 @@ class Deployment:
                 continue
             try:
                 self._executor.delete(entry, Op.DELETE_REPLACED if id(entry) in replaced else Op.DELETE)
-            except Refusal as refusal:
+            except ResourceError as refusal:
                 required |= required_urns(entry)
                 self.fail(entry.urn, refusal.without(secret_texts({**entry.inputs, **entry.outputs})))
 
     def _reserve(self, urn: str) -> None:
         if urn in self._registered:
-            resource = parse(urn)
-            raise Refusal(
+            resource = parse_urn(urn)
+            raise ResourceError(
                 "DuplicateUrn", f"two resources of type {resource.type} have the name {resource.name}; rename one"
             )
         self._registered.add(urn)
@@ -212,7 +212,7 @@ class Deployment:
         required = (*registration.dependencies, registration.parent, registration.deleted_with, provider)
         failed = self._failed.intersection(required)
         if failed:
-            names = ", ".join(sorted(parse(name).name for name in failed))
+            names = ", ".join(sorted(parse_urn(name).name for name in failed))
             self._failed.add(urn)
             self.failures.append(Failure(urn, "Skipped", f"skipped because {names} failed", skipped=True))
         return bool(failed)

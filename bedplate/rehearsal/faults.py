@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 
 NO_ENDPOINT = "RequestError"  # the AWS SDK for Go's code when a request gets no answer
 NO_CAPACITY = "InsufficientInstanceCapacity"
@@ -57,12 +57,12 @@ class Faults:
         """Raise Refusal if the region is down."""
         if (fault := RegionDown(region)) in self.active:
             self.hits[fault] += 1
-            raise Refusal(NO_ENDPOINT, f"no response from the {service} endpoint of {region}")
+            raise ResourceError(NO_ENDPOINT, f"no response from the {service} endpoint of {region}")
 
     def check_capacity(self, instance_type: str, zone: str) -> None:
         """Raise Refusal if the zone has no capacity for the instance type."""
         if self.lacks_capacity([instance_type], [zone]):
-            raise Refusal(NO_CAPACITY, f"no {instance_type} capacity in {zone}")
+            raise ResourceError(NO_CAPACITY, f"no {instance_type} capacity in {zone}")
 
     def lacks_capacity(self, instance_types: Iterable[str], zones: Iterable[str]) -> bool:
         """Return whether no zone has capacity for any of the instance types."""

@@ -50,24 +50,24 @@ class Naming:
 
 
 @dataclass(frozen=True, slots=True)
-class Complaint:
+class InvalidInput:
     """An input that the provider or AWS refuses before the resource is created."""
 
     key: str
     reason: str
 
 
-def nothing_to_update(aws: Aws, ident: str, old: Props, new: Props) -> None:
+def update_nothing(aws: Aws, ident: str, old: Props, new: Props) -> None:
     """Do nothing: the update of a kind that has no inputs to update but tags."""
 
 
-def no_complaint(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def accept_all(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     """Yield nothing: the validation of a kind if moto itself refuses invalid inputs."""
     yield from ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class ResourceKind:
     """The model of one resource type: how the simulated AWS creates, reads, updates and deletes it."""
 
     token: str
@@ -78,9 +78,9 @@ class Kind:
     """Return the outputs that AWS computes, by their names in the Pulumi schema; the caller adds the inputs."""
     delete: Callable[[Aws, str, Props], None]
     """Delete it; the last argument is its last outputs."""
-    update: Callable[[Aws, str, Props, Props], None] = nothing_to_update
+    update: Callable[[Aws, str, Props, Props], None] = update_nothing
     """Update it in place from the old inputs to the new ones, tags included."""
-    complaints: Callable[[Aws, Props], Iterator[Complaint]] = no_complaint
+    complaints: Callable[[Aws, Props], Iterator[InvalidInput]] = accept_all
     """Yield the inputs that AWS refuses and moto accepts; values may be unknown in a preview."""
     defaults: Props = field(default_factory=dict)
     """Inputs that the provider fills in if they are missing."""
@@ -111,31 +111,31 @@ def replaces(*names: str) -> dict[str, Change]:
 _LAGGING = frozenset({"InstanceType", "PlacementStrategy"})
 
 
-def complaints(token: str, values: Mapping[str, Any]) -> Iterator[Complaint]:
+def schema_violations(token: str, values: Mapping[str, Any]) -> Iterator[InvalidInput]:
     """Yield the inputs, at any depth, that the schema does not allow, and each missing required one."""
     yield from _structure(schema.args_class(token), values, "")
 
 
-def _structure(cls: type, values: Mapping[str, Any], where: str) -> Iterator[Complaint]:
+def _structure(cls: type, values: Mapping[str, Any], where: str) -> Iterator[InvalidInput]:
     for key in schema.required(cls):
         if values.get(key) is None:
-            yield Complaint(f"{where}{key}", "is required")
+            yield InvalidInput(f"{where}{key}", "is required")
     for key, item in values.items():
         if key not in schema.fields(cls):
-            yield Complaint(f"{where}{key}", f"is not an input of {cls.__name__}")
+            yield InvalidInput(f"{where}{key}", f"is not an input of {cls.__name__}")
         elif item is not None:
             yield from _value(schema.fields(cls)[key], item, f"{where}{key}")
 
 
-def _value(annotation: Any, item: object, where: str) -> Iterator[Complaint]:  # noqa: ANN401  # any annotation
+def _value(annotation: Any, item: object, where: str) -> Iterator[InvalidInput]:  # noqa: ANN401  # any annotation
     expected = _types.unwrap_type(annotation)
     if item is UNKNOWN or expected is typing.Any:
         return
     if isinstance(item, Secret):
         inner = _value(annotation, item.value, where)
-        yield from (Complaint(complaint.key, "is a secret of the wrong type") for complaint in inner)
+        yield from (InvalidInput(complaint.key, "is a secret of the wrong type") for complaint in inner)
     elif isinstance(item, Reference):
-        yield Complaint(where, "is a resource; pass its id or another output")
+        yield InvalidInput(where, "is a resource; pass its id or another output")
     elif typing.get_origin(expected) is typing.Union:
         yield from _union(typing.get_args(expected), item, where)
     elif typing.get_origin(expected) is not None:
@@ -144,12 +144,12 @@ def _value(annotation: Any, item: object, where: str) -> Iterator[Complaint]:  #
         if isinstance(item, Mapping):
             yield from _structure(expected, item, f"{where}.")
         else:
-            yield Complaint(where, f"must be a mapping ({expected.__name__})")
+            yield InvalidInput(where, f"must be a mapping ({expected.__name__})")
     else:
         yield from _scalar(expected, item, where)
 
 
-def _union(arms: tuple[Any, ...], item: object, where: str) -> Iterator[Complaint]:
+def _union(arms: tuple[Any, ...], item: object, where: str) -> Iterator[InvalidInput]:
     # The SDK declares an enumeration as "enum or any string"; the provider accepts its values only.
     enums = [arm for arm in arms if isinstance(arm, type) and issubclass(arm, enum.Enum)]
     by_arm = [list(_value(arm, item, where)) for arm in enums or arms if arm is not type(None)]
@@ -157,28 +157,28 @@ def _union(arms: tuple[Any, ...], item: object, where: str) -> Iterator[Complain
         yield from min(by_arm, key=len)
 
 
-def _collection(expected: Any, item: object, where: str) -> Iterator[Complaint]:  # noqa: ANN401  # any annotation
+def _collection(expected: Any, item: object, where: str) -> Iterator[InvalidInput]:  # noqa: ANN401  # any annotation
     inner = typing.get_args(expected)[-1]
     if schema.plain_kind(expected) is list:
         if isinstance(item, list):
             for n, part in enumerate(item):
                 yield from _value(inner, part, f"{where}[{n}]")
         else:
-            yield Complaint(where, "must be a list")
+            yield InvalidInput(where, "must be a list")
     elif isinstance(item, Mapping):
         for key, part in item.items():
             yield from _value(inner, part, f"{where}.{key}")
     else:
-        yield Complaint(where, "must be a mapping")
+        yield InvalidInput(where, "must be a mapping")
 
 
-def _scalar(expected: type, item: object, where: str) -> Iterator[Complaint]:
+def _scalar(expected: type, item: object, where: str) -> Iterator[InvalidInput]:
     if issubclass(expected, enum.Enum):
         allowed = [member.value for member in expected]
         if item not in allowed and expected.__name__ not in _LAGGING:
-            yield Complaint(where, f"{item!r} is not one of {', '.join(map(str, allowed))}")
+            yield InvalidInput(where, f"{item!r} is not one of {', '.join(map(str, allowed))}")
     elif not _is(item, expected):
-        yield Complaint(where, f"must be {_TYPES.get(expected, expected.__name__)}, not {item!r}")
+        yield InvalidInput(where, f"must be {_TYPES.get(expected, expected.__name__)}, not {item!r}")
 
 
 _TYPES = {bool: "a boolean", int: "an integer", float: "a number", str: "a string"}

@@ -25,7 +25,7 @@ from bedplate.rehearsal.deployment import Deployment
 from bedplate.rehearsal.lookups import look_up
 from bedplate.rehearsal.provider import kind_of
 from bedplate.rehearsal.registration import Transforms, from_request
-from bedplate.rehearsal.state import STACK_REFERENCE_TYPE, STACK_TYPE, Entry, Refusal
+from bedplate.rehearsal.state import STACK_REFERENCE_TYPE, STACK_TYPE, Entry, ResourceError
 from bedplate.rehearsal.wire import WIRE_MARK, Secret, from_struct, holds_unknown, reveal, to_struct
 
 _FEATURES = (
@@ -92,7 +92,7 @@ class Monitor(mocks.MockMonitor):
             with self._defects():
                 entry = replace(entry, outputs=self._read(request))
                 self._deployment.read(entry)
-        except Refusal as refusal:
+        except ResourceError as refusal:
             self._deployment.fail(urn, refusal)
             return resource_pb2.ReadResourceResponse(urn=urn, result=resource_pb2.Result.FAIL)
         return resource_pb2.ReadResourceResponse(urn=urn, id=ident, properties=to_struct(dict(entry.outputs)))
@@ -107,9 +107,9 @@ class Monitor(mocks.MockMonitor):
         try:
             with self._defects():
                 result = self._invoke(request, args)
-        except Refusal as refusal:
+        except ResourceError as refusal:
             # The SDK raises this in the program, and the run reports the exception.
-            raise Refusal(refusal.code, f"{request.tok}: {refusal.message}", key=refusal.key) from None
+            raise ResourceError(refusal.code, f"{request.tok}: {refusal.message}", key=refusal.key) from None
         return _invoke_response(result)
 
     def RegisterStackTransform(self, request: callback_pb2.Callback) -> Empty:  # noqa: N802  # protocol
@@ -121,7 +121,7 @@ class Monitor(mocks.MockMonitor):
     def _defects(self) -> Iterator[None]:
         try:
             yield
-        except Refusal:
+        except ResourceError:
             raise
         except Exception as defect:
             self.defect = self.defect or defect
@@ -132,7 +132,7 @@ class Monitor(mocks.MockMonitor):
             self._transforms.apply(request, urn)
         try:
             return self._deployment.register(from_request(request))
-        except Refusal as refusal:
+        except ResourceError as refusal:
             self._deployment.fail(urn, refusal)
             return None
 
@@ -152,7 +152,7 @@ class Monitor(mocks.MockMonitor):
     def _stack_outputs(self, name: str) -> dict[str, Any]:
         if name not in self._exports:
             known = ", ".join(sorted(self._exports)) or "none"
-            raise Refusal("UnknownStack", f"no stack {name} with exports; stacks with exports: {known}")
+            raise ResourceError("UnknownStack", f"no stack {name} with exports; stacks with exports: {known}")
         exports = self._exports[name]
         secret = sorted(key for key, value in exports.items() if isinstance(value, Secret))
         return {"name": name, "outputs": dict(exports), "secretOutputNames": secret}

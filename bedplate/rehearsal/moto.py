@@ -375,7 +375,7 @@ _AMAZON: Final = "amazon"
 
 
 @contextmanager
-def empty_stock() -> Iterator[None]:
+def no_preloaded_images() -> Iterator[None]:
     """Prevent in this context that moto loads its list of public AMIs for each region, which is slow."""
     before = os.environ.get(_LOAD_AMIS)
     os.environ[_LOAD_AMIS] = "false"

@@ -12,10 +12,10 @@ from botocore.model import Shape, StructureShape
 
 from bedplate.rehearsal.kind import Props
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Unsupported
+from bedplate.rehearsal.state import UnsupportedError
 
 
-def placed(
+def call_parameters(
     aws: Aws,
     call: tuple[str, str],
     inputs: Props,
@@ -29,14 +29,16 @@ def placed(
     depth, that the operation has no parameter for.
     """
     values = {key: value for key, value in inputs.items() if key not in apart and value is not None}
-    return structure(aws.shape(*call), values, renames or {})
+    return structure_parameters(aws.shape(*call), values, renames or {})
 
 
-def structure(shape: StructureShape, value: object, renames: Mapping[str, str], where: str = "") -> dict[str, Any]:
+def structure_parameters(
+    shape: StructureShape, value: object, renames: Mapping[str, str], where: str = ""
+) -> dict[str, Any]:
     """Return a mapping with the members of a structure shape; a list of one block is treated as the block."""
     block = value[0] if isinstance(value, list) and len(value) == 1 else value
     if not isinstance(block, Mapping):
-        raise Unsupported(f"{where or shape.name} must be a mapping", key=where)
+        raise UnsupportedError(f"{where or shape.name} must be a mapping", key=where)
     members = {}
     for key, item in block.items():
         if item is not None:
@@ -52,13 +54,13 @@ def _member(shape: StructureShape, key: str, path: str) -> str:
     for guess in (key, f"{key}s", f"{key}es", singular):
         if guess.lower() in folded:
             return folded[guess.lower()]
-    raise Unsupported(f"the rehearsal does not model input {path}", key=path)
+    raise UnsupportedError(f"the rehearsal does not model input {path}", key=path)
 
 
 def _value(shape: Shape, value: object, renames: Mapping[str, str], path: str) -> Any:  # noqa: ANN401  # a JSON value
     match shape.type_name:
         case "structure":
-            return structure(shape, value, renames, path)
+            return structure_parameters(shape, value, renames, path)
         case "list":
             items = value if isinstance(value, list) else [value]
             return [_value(shape.member, item, renames, f"{path}[{n}]") for n, item in enumerate(items)]
@@ -76,5 +78,5 @@ def _value(shape: Shape, value: object, renames: Mapping[str, str], path: str) -
 
 def _pairs(value: object, path: str) -> list[tuple[str, object]]:
     if not isinstance(value, Mapping):
-        raise Unsupported(f"{path} must be a mapping", key=path)
+        raise UnsupportedError(f"{path} must be a mapping", key=path)
     return list(value.items())

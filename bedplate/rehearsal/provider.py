@@ -12,11 +12,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bedplate.rehearsal import quotas, schema
-from bedplate.rehearsal.kind import Complaint, Kind, Naming, complaints
+from bedplate.rehearsal.kind import InvalidInput, Naming, ResourceKind, schema_violations
 from bedplate.rehearsal.kinds import KINDS
-from bedplate.rehearsal.kinds.limits import tag_complaints
+from bedplate.rehearsal.kinds.limits import check_tags
 from bedplate.rehearsal.simulation import Aws, Simulation
-from bedplate.rehearsal.state import PROVIDER_PREFIX, Entry, Ledger, Refusal, Snapshot, Unsupported, Urn, parse
+from bedplate.rehearsal.state import (
+    PROVIDER_PREFIX,
+    Entry,
+    Ledger,
+    ResourceError,
+    Snapshot,
+    UnsupportedError,
+    Urn,
+    parse_urn,
+)
 from bedplate.rehearsal.wire import UNKNOWN, Secret, holds_unknown, reveal, secret_texts
 
 _AWS = "aws"
@@ -61,23 +70,25 @@ class AwsProvider:
     ledger: Ledger
     default_tags: Mapping[str, str] = field(default_factory=dict)
 
-    def check(self, kind: Kind, urn: str, inputs: Mapping[str, Any], old: Checked | None, *, salt: str = "") -> Checked:
+    def check(
+        self, kind: ResourceKind, urn: str, inputs: Mapping[str, Any], old: Checked | None, *, salt: str = ""
+    ) -> Checked:
         """Return the inputs with automatic names, defaults and default tags.
 
         Automatic names are kept from `old`. Without `old`, they are new and depend on `salt`. Raises Refusal with
         every invalid input.
         """
-        _refuse([*complaints(kind.token, inputs), *_unmodelled(kind, inputs)])
+        _refuse([*schema_violations(kind.token, inputs), *_unmodelled(kind, inputs)])
         present = {key: value for key, value in inputs.items() if value is not None}
         filled = {key: value for key, value in kind.defaults.items() if key not in present}
         if kind.naming and not present.keys() & {kind.naming.key, f"{kind.naming.key}Prefix"}:
             filled[kind.naming.key] = _automatic_name(kind.naming, urn, old, salt)
         full = self._tagged(kind, {**present, **filled})
         plain = reveal(full)
-        _refuse([*tag_complaints(plain), *kind.complaints(self._client(full), plain)])
+        _refuse([*check_tags(plain), *kind.complaints(self._client(full), plain)])
         return Checked(full, frozenset(filled))
 
-    def create(self, kind: Kind, checked: Checked) -> tuple[str, dict[str, Any]]:
+    def create(self, kind: ResourceKind, checked: Checked) -> tuple[str, dict[str, Any]]:
         """Create a resource; return its id and outputs."""
         plain = _without_region(checked.inputs)
         aws = self._client(checked.inputs)
@@ -87,7 +98,7 @@ class AwsProvider:
         self.ledger.add(kind.token, aws.region, ident, outputs)
         return ident, outputs
 
-    def update(self, kind: Kind, ident: str, old: Mapping[str, Any], checked: Checked) -> dict[str, Any]:
+    def update(self, kind: ResourceKind, ident: str, old: Mapping[str, Any], checked: Checked) -> dict[str, Any]:
         """Update a resource in place; return its outputs."""
         aws = self._client(checked.inputs)
         kind.update(aws, ident, _without_region(old), _without_region(checked.inputs))
@@ -95,31 +106,31 @@ class AwsProvider:
         self.ledger.add(kind.token, aws.region, ident, outputs)
         return outputs
 
-    def delete(self, kind: Kind, ident: str, outputs: Mapping[str, Any]) -> None:
+    def delete(self, kind: ResourceKind, ident: str, outputs: Mapping[str, Any]) -> None:
         """Delete a resource; ignore that it does not exist."""
         aws = self._client(outputs)
         try:
             kind.delete(aws, ident, reveal(dict(outputs)))
-        except Refusal as refusal:
+        except ResourceError as refusal:
             if not _NOT_FOUND.search(refusal.code):
                 raise
         self.ledger.remove(kind.token, aws.region, ident)
 
-    def read(self, kind: Kind, ident: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def read(self, kind: ResourceKind, ident: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the outputs of an existing resource; raise Refusal if it does not exist."""
         aws = self._client(inputs)
         outputs = self.ledger.find(kind.token, aws.region, ident)
         return outputs if outputs is not None else kind.read(aws, ident, reveal(dict(inputs)))
 
-    def expected(self, kind: Kind, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def expected(self, kind: ResourceKind, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the outputs of a create step in a preview: UNKNOWN except outputs that repeat an input."""
         return {**dict.fromkeys(schema.outputs(kind.token), UNKNOWN), **self._echo(kind, inputs)}
 
-    def expected_update(self, kind: Kind, old: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def expected_update(self, kind: ResourceKind, old: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the outputs of an update step in a preview."""
         return {**old, **self._echo(kind, inputs), **dict.fromkeys(kind.moves, UNKNOWN)}
 
-    def _outputs(self, kind: Kind, aws: Aws, ident: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def _outputs(self, kind: ResourceKind, aws: Aws, ident: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
         echo = self._echo(kind, inputs)
         computed = kind.read(aws, ident, _without_region(inputs))
         secrets = secret_texts(dict(inputs))
@@ -132,7 +143,7 @@ class AwsProvider:
             raise AssertionError(f"{kind.token}: the schema has no outputs {sorted(unknown_names)}")
         return {**schema.outputs(kind.token), **echo, **marked, **self._echo_tags(kind, inputs)}
 
-    def _echo(self, kind: Kind, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def _echo(self, kind: ResourceKind, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the outputs that repeat an input."""
         outputs = schema.outputs(kind.token)
         echo = {key: value for key, value in inputs.items() if key in outputs}
@@ -140,10 +151,10 @@ class AwsProvider:
             echo["region"] = self._client(inputs).region
         return echo | self._echo_tags(kind, inputs)
 
-    def _echo_tags(self, kind: Kind, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def _echo_tags(self, kind: ResourceKind, inputs: Mapping[str, Any]) -> dict[str, Any]:
         return {"tagsAll": inputs.get("tags") or {}} if "tagsAll" in schema.outputs(kind.token) else {}
 
-    def _tagged(self, kind: Kind, inputs: dict[str, Any]) -> dict[str, Any]:
+    def _tagged(self, kind: ResourceKind, inputs: dict[str, Any]) -> dict[str, Any]:
         """Return inputs with the provider's default tags; the resource's tags override them."""
         tags = inputs.get("tags")
         if not self.default_tags or "tagsAll" not in schema.outputs(kind.token) or tags is UNKNOWN:
@@ -159,24 +170,24 @@ def configured(simulation: Simulation, ledger: Ledger, inputs: Mapping[str, Any]
     """Return the provider that a program configured; nested inputs of providers are JSON text on the wire."""
     plain = {key: _decoded(value) for key, value in reveal(dict(inputs)).items() if value is not None}
     for key in sorted(plain.keys() - _USED - _IGNORED):
-        raise Unsupported(f"the rehearsal does not model provider input {key}; remove it", key=key)
+        raise UnsupportedError(f"the rehearsal does not model provider input {key}; remove it", key=key)
     allowed = plain.get("allowedAccountIds")
     if allowed and simulation.account not in allowed:
-        raise Refusal("InvalidAccount", f"AWS account {simulation.account} is not among allowedAccountIds")
+        raise ResourceError("InvalidAccount", f"AWS account {simulation.account} is not among allowedAccountIds")
     if plain.get("region") is UNKNOWN:
-        raise Unsupported("the rehearsal does not model a provider region that is an output", key="region")
+        raise UnsupportedError("the rehearsal does not model a provider region that is an output", key="region")
     if not plain.get("region"):
-        raise Refusal("MissingRegion", "the provider has no region; set `region`", key="region")
+        raise ResourceError("MissingRegion", "the provider has no region; set `region`", key="region")
     tags = (plain.get("defaultTags") or {}).get("tags") or {}
     return AwsProvider(simulation.region(plain["region"]), ledger, tags)
 
 
-def kind_of(token: str) -> Kind:
+def kind_of(token: str) -> ResourceKind:
     """Return the kind of a type token; raise Unsupported if the rehearsal, or the SDK, has no such type."""
     if token not in KINDS:
         if token.startswith("aws:"):
             schema.resource_class(token)
-        raise Unsupported(f"the rehearsal does not model {token}")
+        raise UnsupportedError(f"the rehearsal does not model {token}")
     return KINDS[token]
 
 
@@ -191,16 +202,16 @@ def _without_region(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {key: reveal(value) for key, value in inputs.items() if key != "region"}
 
 
-def _unmodelled(kind: Kind, inputs: Mapping[str, Any]) -> Iterator[Complaint]:
+def _unmodelled(kind: ResourceKind, inputs: Mapping[str, Any]) -> Iterator[InvalidInput]:
     for key in sorted(schema.inputs(kind.token) & inputs.keys()):
         if key not in kind.inputs and key not in ("region", "tags") and inputs[key] is not None:
-            yield Complaint(key, "is not modelled by the rehearsal")
+            yield InvalidInput(key, "is not modelled by the rehearsal")
 
 
-def _refuse(invalid: list[Complaint]) -> None:
+def _refuse(invalid: list[InvalidInput]) -> None:
     if invalid:
         message = "; ".join(f"{complaint.key} {complaint.reason}" for complaint in invalid)
-        raise Refusal("InvalidInput", message, key=invalid[0].key)
+        raise ResourceError("InvalidInput", message, key=invalid[0].key)
 
 
 def _automatic_name(naming: Naming, urn: str, old: Checked | None, salt: str) -> Any:  # noqa: ANN401  # an old input
@@ -235,9 +246,9 @@ class Providers:
 
     def configure(self, urn: str, inputs: Mapping[str, Any]) -> None:
         """Configure the provider that the program registered under a URN."""
-        package = parse(urn).type.removeprefix(PROVIDER_PREFIX)
+        package = parse_urn(urn).type.removeprefix(PROVIDER_PREFIX)
         if package != _AWS:
-            raise Unsupported(f"the rehearsal does not model provider {package}, only {_AWS}")
+            raise UnsupportedError(f"the rehearsal does not model provider {package}, only {_AWS}")
         self._configured[f"{urn}::{provider_id(inputs)}"] = configured(self.simulation, self.ledger, inputs)
 
     def check_account(self, urn: str, inputs: Mapping[str, Any]) -> None:
@@ -248,7 +259,7 @@ class Providers:
     def of(self, reference: str) -> AwsProvider:
         """Return the provider of a reference."""
         if reference not in self._configured:
-            raise Refusal("UnknownProvider", f"provider {reference} is not registered in this run")
+            raise ResourceError("UnknownProvider", f"provider {reference} is not registered in this run")
         return self._configured[reference]
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -261,10 +272,10 @@ class Providers:
         """Return the entry of the default provider for a type; raise Refusal if default providers are disabled."""
         package = token.partition(":")[0]
         if package != _AWS:
-            raise Unsupported(f"the rehearsal does not model {token}: it knows package {_AWS} only")
+            raise UnsupportedError(f"the rehearsal does not model {token}: it knows package {_AWS} only")
         if self.default.refuses(package):
             message = f"{token} needs an explicit provider: default providers are disabled"
-            raise Refusal("DefaultProviderDisabled", message)
+            raise ResourceError("DefaultProviderDisabled", message)
         name = f"default_{version.replace('.', '_')}" if version else "default"
         urn = str(Urn(stack, project, PROVIDER_PREFIX + package, name))
         inputs = {"region": self.default.region} | ({"version": version} if version else {})

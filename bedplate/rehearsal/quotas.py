@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 
 _RESOLVER_PAGE = "Amazon Route 53 quotas, Route 53 VPC Resolver"
 _VPC_PAGE = "Amazon VPC user guide, Amazon VPC quotas"
@@ -92,4 +92,4 @@ def check(token: str, inputs: Mapping[str, Any], live: Iterable[Mapping[str, Any
     if count >= quota.limit:
         name = quota.token.rpartition(":")[2]
         message = f"the quota of {quota.limit} {name} is reached ({quota.source}); request an increase from AWS"
-        raise Refusal(quota.code, message)
+        raise ResourceError(quota.code, message)

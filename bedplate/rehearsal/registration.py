@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from pulumi.runtime._callbacks import _CallbackServicer
 from pulumi.runtime.proto import alias_pb2, resource_pb2
 
-from bedplate.rehearsal.state import Refusal, Unsupported, child, parse
+from bedplate.rehearsal.state import ResourceError, UnsupportedError, child_urn, parse_urn
 from bedplate.rehearsal.wire import from_struct
 
 
@@ -90,7 +90,7 @@ def _refuse_unmodelled(request: resource_pb2.RegisterResourceRequest) -> None:
     }
     for option, is_set in options.items():
         if is_set:
-            raise Unsupported(f"{request.type} {request.name}: the rehearsal does not model {option}")
+            raise UnsupportedError(f"{request.type} {request.name}: the rehearsal does not model {option}")
 
 
 def _alias(alias: alias_pb2.Alias) -> AliasSpec:
@@ -121,11 +121,11 @@ def _urns_of_alias(spec: AliasSpec, registration: Registration, urn: str, parent
     if spec.urn:
         yield spec.urn
         return
-    present = parse(urn)
+    present = parse_urn(urn)
     token = spec.type or registration.type
     stack, project = spec.stack or present.stack, spec.project or present.project
     for parent in _parents(spec, registration, parents):
-        yield child(stack, project, parent, token, spec.name or _earlier_name(registration, parent))
+        yield child_urn(stack, project, parent, token, spec.name or _earlier_name(registration, parent))
 
 
 def _parents(spec: AliasSpec, registration: Registration, parents: tuple[str, ...]) -> tuple[str, ...]:
@@ -139,7 +139,7 @@ def _earlier_name(registration: Registration, parent: str) -> str:
     name = registration.name
     if not parent or not registration.parent or parent == registration.parent:
         return name
-    present, before = parse(registration.parent).name, parse(parent).name
+    present, before = parse_urn(registration.parent).name, parse_urn(parent).name
     return before + name[len(present) :] if name.startswith(present) else name
 
 
@@ -215,8 +215,8 @@ def _call(token: str, request: resource_pb2.TransformRequest) -> Any:  # noqa: A
             try:
                 return waiting.result()
             except Exception as error:  # a transform is a function of the program and may raise anything
-                raise Refusal("TransformFailed", f"{type(error).__name__}: {error}") from error
-    raise Refusal("TransformFailed", "the program ended before its transform was called")
+                raise ResourceError("TransformFailed", f"{type(error).__name__}: {error}") from error
+    raise ResourceError("TransformFailed", "the program ended before its transform was called")
 
 
 async def _awaited(answer: Awaitable[Message]) -> Message:

@@ -18,8 +18,8 @@ from bedplate.rehearsal.faults import Fault, Shortage
 from bedplate.rehearsal.kind import Support
 from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.simulation import Aws, Simulation, running
-from bedplate.rehearsal.stack import Run, Stack, World, destroy, run
-from bedplate.rehearsal.state import Entry, Failure, Op, Step, parse
+from bedplate.rehearsal.stack import Run, SharedState, Stack, destroy, run
+from bedplate.rehearsal.state import Entry, Failure, Op, Step, parse_urn
 from bedplate.rehearsal.wire import masked
 
 # Returns the place in the fleet file that asks for a resource, from the names of its stack and the resource; the
@@ -194,7 +194,7 @@ def _failure_document(stack: str, failure: Failure, origin: Origin) -> dict[str,
         "code": failure.code,
         "message": failure.message,
         "key": failure.key,
-        "from": origin(stack, parse(failure.urn).name) if failure.urn else "",
+        "from": origin(stack, parse_urn(failure.urn).name) if failure.urn else "",
     }
 
 
@@ -236,15 +236,15 @@ def _register_node(aws: Aws, domain: str) -> None:
 
 Waves = Sequence[Sequence[Stack]]
 # Called after each step, in the thread of the stack, with the name of the stack, the phase and the step.
-Watch = Callable[[str, Phase, Step], None]
+StepCallback = Callable[[str, Phase, Step], None]
 
 
 @dataclass(slots=True)
 class Rehearsal:
     """One rehearsal: the simulated cloud with its states, and the reports of the stacks so far."""
 
-    world: World
-    watch: Watch
+    world: SharedState
+    watch: StepCallback
     faults: Collection[Fault] = ()
     reports: dict[str, StackReport] = field(default_factory=dict)
 
@@ -290,7 +290,7 @@ def rehearse(
     account: str,
     waves: Waves,
     changed: Waves = (),
-    watch: Watch = lambda *_: None,
+    watch: StepCallback = lambda *_: None,
     faults: Collection[Fault] = (),
 ) -> Report:
     """Create all stacks, run them again, run the `changed` programs if there are any, and destroy everything.
@@ -302,7 +302,7 @@ def rehearse(
     started = time.perf_counter()
     _load_sdk()
     with running(account) as simulation:
-        rehearsal = Rehearsal(World(simulation), watch, faults)
+        rehearsal = Rehearsal(SharedState(simulation), watch, faults)
         rehearsal.create(waves)
         rehearsal.run(Phase.AGAIN, waves)
         if changed:
@@ -317,12 +317,12 @@ def rehearse(
     return Report(tuple(rehearsal.reports.values()), seconds, simulation.calls, hits, shortages)
 
 
-def create(account: str, waves: Waves, watch: Watch = lambda *_: None) -> Report:
+def create(account: str, waves: Waves, watch: StepCallback = lambda *_: None) -> Report:
     """Create all stacks and run no other phase, for commands that only read the created resources."""
     started = time.perf_counter()
     _load_sdk()
     with running(account) as simulation:
-        rehearsal = Rehearsal(World(simulation), watch)
+        rehearsal = Rehearsal(SharedState(simulation), watch)
         rehearsal.run(Phase.CREATE, waves)
     return Report(tuple(rehearsal.reports.values()), time.perf_counter() - started, simulation.calls)
 

@@ -16,7 +16,7 @@ from typing import Any
 import pulumi_aws
 from pulumi import _types
 
-from bedplate.rehearsal.state import Unsupported
+from bedplate.rehearsal.state import UnsupportedError
 
 
 def leaf(package: str, name: str) -> ModuleType:
@@ -33,7 +33,7 @@ def _modules() -> Mapping[str, tuple[str, str]]:
     """Return token -> (module, class) from the registration table of the SDK."""
     table = re.search(r'resource_modules="""(.*?)"""', inspect.getsource(pulumi_aws), re.DOTALL)
     if table is None:
-        raise Unsupported(
+        raise UnsupportedError(
             "cannot read the types of pulumi_aws: it has no table resource_modules; install the locked version"
         )
     rows = json.loads(table[1])
@@ -44,7 +44,7 @@ def _modules() -> Mapping[str, tuple[str, str]]:
 def resource_class(token: str) -> type:
     """Return the SDK's class of a type token; raise Unsupported if the SDK has none."""
     if token not in _modules():
-        raise Unsupported(f"pulumi_aws has no resource type {token}")
+        raise UnsupportedError(f"pulumi_aws has no resource type {token}")
     package, name = _modules()[token]
     cls: type = getattr(leaf(package, _NEXT_WORD.sub("_", name).lower()), name)
     return cls

@@ -22,8 +22,8 @@ from moto import mock_aws
 
 from bedplate.rehearsal.ambient import no_ambient_aws
 from bedplate.rehearsal.faults import Faults
-from bedplate.rehearsal.moto import add_images, empty_stock, failing_launches, load_for_call, repaired
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.moto import add_images, failing_launches, load_for_call, no_preloaded_images, repaired
+from bedplate.rehearsal.state import ResourceError
 
 _running = threading.Lock()
 _running_in: list[int] = []
@@ -66,7 +66,7 @@ class _NoNetwork:
     """An HTTP session for botocore that fails each request; moto answers the requests that it knows before."""
 
     def send(self, request: Any) -> Never:  # noqa: ANN401  # botocore's request type is private
-        raise Refusal("NotSimulated", f"moto does not answer {request.method} {request.url.partition('?')[0]}")
+        raise ResourceError("NotSimulated", f"moto does not answer {request.method} {request.url.partition('?')[0]}")
 
 
 @dataclass
@@ -129,11 +129,11 @@ class Simulation:
                 reply: dict[str, Any] = getattr(self.client(service, region), operation)(**params)
             except ClientError as error:
                 details = error.response["Error"]
-                raise Refusal(details["Code"], details.get("Message", "")) from None
+                raise ResourceError(details["Code"], details.get("Message", "")) from None
             except ParamValidationError as error:
-                raise Refusal("ValidationError", str(error)) from None
+                raise ResourceError("ValidationError", str(error)) from None
             except NotImplementedError as error:
-                raise Refusal("NotSimulated", f"moto does not model {service}.{operation}: {error}") from None
+                raise ResourceError("NotSimulated", f"moto does not model {service}.{operation}: {error}") from None
             return reply
 
     def end_faults(self) -> None:
@@ -195,7 +195,7 @@ def running(account: str) -> Iterator[Simulation]:
         alone(),
         no_ambient_aws(),
         rare_garbage_collection(),
-        empty_stock(),
+        no_preloaded_images(),
         mock_aws(),
         repaired(),
         failing_launches(simulation.faults),

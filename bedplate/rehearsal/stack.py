@@ -16,7 +16,7 @@ from bedplate.rehearsal.deployment import Deployment
 from bedplate.rehearsal.monitor import Monitor, Program, RunSettings, discard_coroutines, evaluate
 from bedplate.rehearsal.provider import DefaultProvider, Providers
 from bedplate.rehearsal.simulation import Simulation
-from bedplate.rehearsal.state import Entry, Failure, Ledger, Refusal, Snapshot, Step, hidden
+from bedplate.rehearsal.state import Entry, Failure, Ledger, ResourceError, Snapshot, Step, hidden
 from bedplate.rehearsal.wire import masked
 
 # Folders whose stack frames are not the program's: this package, Python and installed packages.
@@ -55,7 +55,7 @@ class Run:
 
 
 @dataclass(slots=True)
-class World:
+class SharedState:
     """The simulated cloud, and the states and exports of all stacks in it."""
 
     simulation: Simulation
@@ -64,7 +64,9 @@ class World:
     exports: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-def run(stack: Stack, world: World, *, preview: bool = False, watch: Callable[[Step], None] = lambda _: None) -> Run:
+def run(
+    stack: Stack, world: SharedState, *, preview: bool = False, watch: Callable[[Step], None] = lambda _: None
+) -> Run:
     """Run the program of a stack and create its resources; a preview only lists the steps."""
     started = time.perf_counter()
     world.simulation.hold_images(stack.images)
@@ -84,7 +86,7 @@ def run(stack: Stack, world: World, *, preview: bool = False, watch: Callable[[S
     return _finish_run(stack, world, deployment, started)
 
 
-def destroy(stack: Stack, world: World, watch: Callable[[Step], None] = lambda _: None) -> Run:
+def destroy(stack: Stack, world: SharedState, watch: Callable[[Step], None] = lambda _: None) -> Run:
     """Delete the resources of a stack, except protected ones and what those require."""
     started = time.perf_counter()
     deployment = _deployment(stack, world, preview=False, watch=watch)
@@ -92,7 +94,7 @@ def destroy(stack: Stack, world: World, watch: Callable[[Step], None] = lambda _
     return _finish_run(stack, world, deployment, started)
 
 
-def _deployment(stack: Stack, world: World, *, preview: bool, watch: Callable[[Step], None]) -> Deployment:
+def _deployment(stack: Stack, world: SharedState, *, preview: bool, watch: Callable[[Step], None]) -> Deployment:
     return Deployment(
         stack=stack.name,
         project=stack.project,
@@ -103,7 +105,7 @@ def _deployment(stack: Stack, world: World, *, preview: bool, watch: Callable[[S
     )
 
 
-def _finish_run(stack: Stack, world: World, deployment: Deployment, started: float) -> Run:
+def _finish_run(stack: Stack, world: SharedState, deployment: Deployment, started: float) -> Run:
     snapshot = deployment.snapshot()
     if not deployment.preview:
         world.snapshots[stack.name] = snapshot
@@ -125,7 +127,7 @@ def _crash(error: BaseException, secrets: Collection[str]) -> Failure:
     where = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
     if isinstance(error, BedplateError):
         return Failure("", type(error).__name__, "\n".join(filter(None, (error.what, error.fix))))
-    if isinstance(error, Refusal):
+    if isinstance(error, ResourceError):
         return Failure("", error.code, f"{hidden(error.message, secrets)}{where}", error.key)
     return Failure("", type(error).__name__.lstrip("_"), f"{hidden(str(error), secrets)}{where}")
 

@@ -33,15 +33,15 @@ class Urn:
         return self.types.rpartition("$")[2]
 
 
-def parse(urn: str) -> Urn:
+def parse_urn(urn: str) -> Urn:
     """Return the parts of a URN; raise ValueError if the text is not a URN."""
     stack, project, types, name = urn.removeprefix("urn:pulumi:").split("::", 3)
     return Urn(stack, project, types, name)
 
 
-def child(stack: str, project: str, parent: str, token: str, name: str) -> str:
+def child_urn(stack: str, project: str, parent: str, token: str, name: str) -> str:
     """Return the URN of a resource; it includes the types of all its parents except the stack."""
-    above = parse(parent).types if parent else ""
+    above = parse_urn(parent).types if parent else ""
     types = token if above in ("", STACK_TYPE) else f"{above}${token}"
     return str(Urn(stack, project, types, name))
 
@@ -79,7 +79,7 @@ class Step:
     @property
     def is_in_cloud(self) -> bool:
         """Whether the resource is in AWS, not a component, a provider or the stack."""
-        return parse(self.urn).type.startswith("aws:")
+        return parse_urn(self.urn).type.startswith("aws:")
 
     @property
     def is_change(self) -> bool:
@@ -124,12 +124,12 @@ class Entry:
     @property
     def type(self) -> str:
         """The type token of the resource."""
-        return parse(self.urn).type
+        return parse_urn(self.urn).type
 
     @property
     def name(self) -> str:
         """The logical name of the resource."""
-        return parse(self.urn).name
+        return parse_urn(self.urn).name
 
     @property
     def is_provider(self) -> bool:
@@ -175,7 +175,7 @@ def _without_runs(message: str, secret: str) -> str:
     return "".join(MARK if hide else "".join(character for _, character in part) for hide, part in parts)
 
 
-class Refusal(Exception):
+class ResourceError(Exception):
     """An error of one resource; `code` is the AWS error code if AWS has one for it."""
 
     def __init__(self, code: str, message: str, *, key: str = "") -> None:
@@ -184,12 +184,12 @@ class Refusal(Exception):
         self.message = message
         self.key = key
 
-    def without(self, secrets: Collection[str]) -> "Refusal":
+    def without(self, secrets: Collection[str]) -> "ResourceError":
         """Return the same error with the secrets in its message hidden."""
-        return Refusal(self.code, hidden(self.message, secrets), key=self.key)
+        return ResourceError(self.code, hidden(self.message, secrets), key=self.key)
 
 
-class Unsupported(Refusal):
+class UnsupportedError(ResourceError):
     """The rehearsal does not model this resource type, input or option."""
 
     def __init__(self, message: str, *, key: str = "") -> None:

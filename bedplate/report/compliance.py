@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from jinja2 import Environment, StrictUndefined
 
 from bedplate.nodes.apply import Event, Step
-from bedplate.nodes.audit import Findings, Outcome, Verdict
+from bedplate.nodes.audit import Findings, RuleOutcome, Verdict
 from bedplate.report.columns import WIDTH, aligned, counted
 from bedplate.report.diagnostics import INDENT, wrapped
 
@@ -30,7 +30,7 @@ def compliance_lines(findings: Iterable[Findings], *, whole: bool = False) -> It
         if machine.unreached:
             yield from (f"{machine.node}: not reached", *wrapped(_printable(machine.unreached)))
     for machine in machines:
-        shown = [verdict for verdict in machine.verdicts if whole or verdict.outcome is not Outcome.KEPT]
+        shown = [verdict for verdict in machine.verdicts if whole or verdict.outcome is not RuleOutcome.KEPT]
         yield from ("", machine.node, *_rules(shown)) if shown else ()
     yield from ("", _tally(machines), *_next(machines))
 
@@ -55,16 +55,16 @@ def event_line(event: Event) -> str | None:
 
 def is_compliant(findings: Iterable[Findings]) -> bool:
     """Return whether all machines were checked completely and violate no rule."""
-    return not any(is_partial(machine) or machine.of(Outcome.VIOLATED) for machine in findings)
+    return not any(is_partial(machine) or machine.of(RuleOutcome.VIOLATED) for machine in findings)
 
 
 def is_partial(findings: Findings) -> bool:
     """Return whether a machine was not reached, or some of its rules could not be checked."""
-    return bool(findings.unreached or findings.of(Outcome.UNSEEN))
+    return bool(findings.unreached or findings.of(RuleOutcome.UNSEEN))
 
 
 def _row(machine: Findings) -> tuple[str, ...]:
-    counts = (f"{len(machine.of(outcome)):,}" for outcome in Outcome)
+    counts = (f"{len(machine.of(outcome)):,}" for outcome in RuleOutcome)
     return machine.node, *counts, f"{machine.apart:,}", f"{machine.seconds:.1f} s"
 
 
@@ -73,7 +73,7 @@ def _rules(shown: Sequence[Verdict]) -> Iterator[str]:
     heads = aligned((verdict.outcome.value, verdict.role, verdict.rule) for verdict in shown)
     for head, verdict in zip(heads, shown, strict=True):
         yield f"{INDENT}{head}"
-        if verdict.outcome is not Outcome.KEPT:
+        if verdict.outcome is not RuleOutcome.KEPT:
             yield from wrapped(verdict.promise, INDENT * 2)
             words = (part for line in verdict.words.splitlines() for part in _wrapped_output(line))
             yield from islice(words, _MAX_LINES)
@@ -94,8 +94,8 @@ def _printable(text: str) -> str:
 def _tally(findings: Sequence[Findings]) -> str:
     reached = [machine for machine in findings if not machine.unreached]
     rules = sum(len(machine.verdicts) for machine in reached)
-    violations = sum(len(machine.of(Outcome.VIOLATED)) for machine in reached)
-    unseen = sum(len(machine.of(Outcome.UNSEEN)) for machine in reached)
+    violations = sum(len(machine.of(RuleOutcome.VIOLATED)) for machine in reached)
+    unseen = sum(len(machine.of(RuleOutcome.UNSEEN)) for machine in reached)
     unreached = len(findings) - len(reached)
     found = counted(violations, "violation") if violations else "no violation"
     partial = f"; {counted(unseen, 'rule')} not seen" if unseen else ""
@@ -104,10 +104,10 @@ def _tally(findings: Sequence[Findings]) -> str:
 
 
 def _next(findings: Sequence[Findings]) -> Iterator[str]:
-    violating = [machine.node for machine in findings if machine.of(Outcome.VIOLATED)]
+    violating = [machine.node for machine in findings if machine.of(RuleOutcome.VIOLATED)]
     if violating:
         yield f"next: `bedplate node apply {' '.join(violating)}` restores the declared state"
-    unseen = [machine.node for machine in findings if machine.of(Outcome.UNSEEN)]
+    unseen = [machine.node for machine in findings if machine.of(RuleOutcome.UNSEEN)]
     if unseen:
         yield f"not seen on {', '.join(unseen)}: check that its file servers are up, then audit again"
 
@@ -120,12 +120,14 @@ def compliance_page(fleet: str, day: str, findings: Iterable[Findings]) -> str:
     nodes = tuple(findings)
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
-    return template.render(fleet=fleet, day=day, nodes=nodes, outcomes=tuple(Outcome), ok=is_compliant(nodes)) + "\n"
+    return (
+        template.render(fleet=fleet, day=day, nodes=nodes, outcomes=tuple(RuleOutcome), ok=is_compliant(nodes)) + "\n"
+    )
 
 
 # Characters that XML 1.0 does not allow.
 _INVALID_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_ELEMENTS = {Outcome.VIOLATED: "failure", Outcome.UNJUDGED: "skipped", Outcome.UNSEEN: "error"}
+_ELEMENTS = {RuleOutcome.VIOLATED: "failure", RuleOutcome.UNJUDGED: "skipped", RuleOutcome.UNSEEN: "error"}
 _REACHED = "is-reached"
 
 

@@ -5,10 +5,10 @@ from itertools import groupby
 from typing import Any
 
 from bedplate.catalog.catalog import Change
-from bedplate.plan.cost import Bill, Line, Span
+from bedplate.plan.cost import Bill, BillLine, CostRange
 from bedplate.plan.fleet import FleetPlan
-from bedplate.plan.pools import together
-from bedplate.plan.quotas import Granted, Need
+from bedplate.plan.pools import combined_max
+from bedplate.plan.quotas import Granted, QuotaNeed
 from bedplate.report.columns import aligned, counted
 
 _NUMBERS = (1, 2)
@@ -61,7 +61,7 @@ def cost_document(plan: FleetPlan, bill: Bill) -> dict[str, Any]:
     }
 
 
-def _span(span: Span) -> dict[str, float]:
+def _span(span: CostRange) -> dict[str, float]:
     return {"min": span.min, "max": span.max}
 
 
@@ -69,7 +69,7 @@ def _rows(plan: FleetPlan, bill: Bill) -> Iterator[Row]:
     yield ("USD/h", "minimum", "maximum", "")
     for group, pools in groupby(plan.pools, key=lambda pool: pool.group):
         rungs = tuple(pools)
-        least, most = sum(pool.min for pool in rungs), together(rungs)
+        least, most = sum(pool.min for pool in rungs), combined_max(rungs)
         yield _row(group, bill.groups[group], f"{least} to {most} x {_types(rungs[0].types)}")
         for pool in rungs:
             place = pool.name.removeprefix(f"{group}-").removesuffix(f"-{pool.offer.reservation}")
@@ -86,16 +86,16 @@ def _types(types: tuple[str, ...]) -> str:
     return types[0] + more
 
 
-def _permanent(lines: Iterable[Line]) -> Iterator[Row]:
+def _permanent(lines: Iterable[BillLine]) -> Iterator[Row]:
     """Yield one row for each kind of permanent item, over all regions."""
     for what, group in groupby(sorted(lines, key=lambda line: line.what), key=lambda line: line.what):
         items = tuple(group)
         usd, count = sum(line.usd for line in items), sum(line.count for line in items)
         places = counted(len({line.region for line in items}), "region")
-        yield _row(_NOUNS.get(what, what), Span(usd, usd), f"{count} in {places}")
+        yield _row(_NOUNS.get(what, what), CostRange(usd, usd), f"{count} in {places}")
 
 
-def _row(name: str, span: Span, note: str) -> Row:
+def _row(name: str, span: CostRange, note: str) -> Row:
     return (name, f"{span.min:,.3f}", f"{span.max:,.3f}", note)
 
 
@@ -129,7 +129,7 @@ def _endpoints(bill: Bill) -> Iterator[str]:
     usd = sum(line.usd for line in lines)
     if lines:
         count = counted(sum(line.count for line in lines), "interface")
-        yield f"of which interface endpoints: {Span(usd, usd).monthly.min:,.2f} USD/month ({count})"
+        yield f"of which interface endpoints: {CostRange(usd, usd).monthly.min:,.2f} USD/month ({count})"
 
 
 _RIGHT = (1, 2, 3, 4)
@@ -137,7 +137,7 @@ _HEADING = ("minimum", "maximum", "new account")
 _HOW = "raise a quota by `aws service-quotas request-service-quota-increase` or in the AWS console"
 
 
-def quota_lines(needs: Iterable[Need], granted: Granted) -> Iterator[str]:
+def quota_lines(needs: Iterable[QuotaNeed], granted: Granted) -> Iterator[str]:
     """Yield a table for each region: the quota's name, the needs, the default, the granted value and the code."""
     for region, group in groupby(needs, key=lambda need: need.region):
         yield from aligned(_quota_rows(region, tuple(group), granted), right=_RIGHT if granted else _RIGHT[:-1])
@@ -148,21 +148,21 @@ def quota_lines(needs: Iterable[Need], granted: Granted) -> Iterator[str]:
     yield _HOW
 
 
-def quota_document(needs: Iterable[Need], granted: Granted) -> dict[str, Any]:
+def quota_document(needs: Iterable[QuotaNeed], granted: Granted) -> dict[str, Any]:
     """Return the document of `quotas --json`; `granted` is null if the account's value is unknown."""
     return {"quotas": [_entry(need, granted) for need in needs]}
 
 
-def unmet_needs(needs: Iterable[Need], granted: Granted) -> tuple[Need, ...]:
+def unmet_needs(needs: Iterable[QuotaNeed], granted: Granted) -> tuple[QuotaNeed, ...]:
     """Return the needs whose minimum exceeds the granted quota."""
     return tuple(need for need in needs if granted.get(_key(need), need.least) < need.least)
 
 
-def _key(need: Need) -> tuple[str, str]:
+def _key(need: QuotaNeed) -> tuple[str, str]:
     return need.region, need.quota.code
 
 
-def _quota_rows(region: str, needs: tuple[Need, ...], granted: Granted) -> Iterator[tuple[str, ...]]:
+def _quota_rows(region: str, needs: tuple[QuotaNeed, ...], granted: Granted) -> Iterator[tuple[str, ...]]:
     yield (region, *_HEADING, *(("granted",) if granted else ()), "code")
     for need in needs:
         figures = (f"{need.least:,}", f"{need.most:,}", f"{need.quota.default:,}")
@@ -170,18 +170,18 @@ def _quota_rows(region: str, needs: tuple[Need, ...], granted: Granted) -> Itera
         yield (f"{_mark(need, granted)} {need.quota.name}", *figures, *value, need.quota.code)
 
 
-def _granted(need: Need, granted: Granted) -> str:
+def _granted(need: QuotaNeed, granted: Granted) -> str:
     value = granted.get(_key(need))
     return "-" if value is None else f"{value:,.0f}"
 
 
-def _mark(need: Need, granted: Granted) -> str:
+def _mark(need: QuotaNeed, granted: Granted) -> str:
     """Return ! if the quota is below the minimum, + if below the maximum. Unknown quotas count as a new account's."""
     quota = granted.get(_key(need), need.most if granted else need.quota.default)
     return "!" if quota < need.least else "+" if quota < need.most else " "
 
 
-def _entry(need: Need, granted: Granted) -> dict[str, Any]:
+def _entry(need: QuotaNeed, granted: Granted) -> dict[str, Any]:
     return {
         "region": need.region,
         "name": need.quota.name,

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from bedplate.graph.audit.rules import STACK_RULES, Severity, StackFault
 from bedplate.graph.reach import Trace, Trip
 from bedplate.plan.document import Origin, unknown_origin
-from bedplate.plan.reachability import Flow, Spot
+from bedplate.plan.reachability import Endpoint, Flow
 from bedplate.report.columns import aligned, counted
 from bedplate.report.diagnostics import INDENT, wrapped
 
@@ -87,7 +87,7 @@ def _body(fault: StackFault, origin: Origin) -> Iterator[str]:
         yield f"{INDENT}from {place}"
 
 
-Ends = tuple[Spot, Spot]
+Ends = tuple[Endpoint, Endpoint]
 
 
 def reach_lines(ends: Ends, flow: Flow, trip: Trip) -> Iterator[str]:
@@ -113,7 +113,7 @@ def trip_document(trip: Trip) -> dict[str, object]:
     return {"reached": trip.answered, "out": _trace_document(trip.out), "back": back}
 
 
-def _endpoint(spot: Spot) -> str:
+def _endpoint(spot: Endpoint) -> str:
     return spot.name if spot.name == str(spot.address) else f"{spot.name} {spot.address}"
 
 

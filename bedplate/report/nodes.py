@@ -6,7 +6,7 @@ from itertools import groupby
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from bedplate.nodes.apply import Event, Outcome, Step
+from bedplate.nodes.apply import Event, NodeResult, Step
 from bedplate.nodes.host_keys import fingerprint
 from bedplate.plan.nodes import NodePlan
 from bedplate.report.columns import WIDTH, aligned, counted
@@ -120,7 +120,7 @@ def _machine_row(machine: "Machine", keys: HostKeys) -> tuple[str, ...]:
 _RIGHT = (1, 2, 3)
 
 
-def apply_lines(outcomes: Iterable[Outcome], *, check: bool) -> Iterator[str]:
+def apply_lines(outcomes: Iterable[NodeResult], *, check: bool) -> Iterator[str]:
     """Yield a row for each machine, then its changed operations or its error; then a summary."""
     machines = tuple(outcomes)
     heading = ("node", "would change" if check else "changed", "unchanged", "time")
@@ -137,7 +137,7 @@ def apply_lines(outcomes: Iterable[Outcome], *, check: bool) -> Iterator[str]:
     yield from wrap(_verdict(machines, check=check), WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 
-def apply_document(outcomes: Iterable[Outcome]) -> dict[str, Any]:
+def apply_document(outcomes: Iterable[NodeResult]) -> dict[str, Any]:
     """Return the document of `node apply --json`."""
     return {"nodes": {machine.node: _apply_entry(machine) for machine in outcomes}}
 
@@ -157,7 +157,7 @@ def event_line(event: Event) -> str | None:
             return None
 
 
-def _apply_row(machine: Outcome) -> tuple[str, ...]:
+def _apply_row(machine: NodeResult) -> tuple[str, ...]:
     unchanged = "-" if machine.trouble else str(machine.unchanged)
     took = f"{machine.seconds:.1f} s" if machine.seconds or machine.is_done else "-"
     return (machine.node, str(len(machine.changed)), unchanged, took)
@@ -171,7 +171,7 @@ def _hung(lead: str, text: str) -> list[str]:
     )
 
 
-def _verdict(machines: Sequence[Outcome], *, check: bool) -> str:
+def _verdict(machines: Sequence[NodeResult], *, check: bool) -> str:
     incomplete = [machine.node for machine in machines if not machine.is_done]
     if incomplete:
         done = len(machines) - len(incomplete)
@@ -184,7 +184,7 @@ def _verdict(machines: Sequence[Outcome], *, check: bool) -> str:
     return f"{counted(len(machines), 'node')} up to date"
 
 
-def _apply_entry(machine: Outcome) -> dict[str, Any]:
+def _apply_entry(machine: NodeResult) -> dict[str, Any]:
     trouble = machine.trouble
     return {
         "status": str(trouble.kind) if trouble else "done" if machine.is_done else "stopped",

@@ -63,7 +63,7 @@ def _section(rows: Iterable[Row]) -> Iterator[str]:
 
 
 def _mark(plan: FleetPlan, path: str) -> str:
-    return "+ " if path in plan.news else "  "
+    return "+ " if path in plan.new_blocks else "  "
 
 
 def _regions(plan: FleetPlan) -> Iterator[Row]:
@@ -101,7 +101,7 @@ def _share(plan: FleetPlan) -> str:
 def _others(plan: FleetPlan) -> Iterator[Row]:
     for site in plan.sites:
         yield _site(plan, site)
-        for direct in plan.directs_of(site.name):
+        for direct in plan.site_tunnels_of(site.name):
             mark = _mark(plan, direct_path(*direct.sites))
             facts = f"direct tunnel {direct.inside}, initiated by {direct.dials}"
             yield (f"{mark}  peer", direct.other(site.name), facts)
@@ -232,7 +232,7 @@ def _region(path: str) -> str:
 
 
 def _fresh(plan: FleetPlan) -> tuple[str, ...]:
-    blocks, addresses = roots(plan.news), len(plan.new_addresses)
+    blocks, addresses = roots(plan.new_blocks), len(plan.new_addresses)
     people, groups = len(plan.new_people), len(plan.new_groups)
     counts = {
         named(blocks, "block"): blocks,

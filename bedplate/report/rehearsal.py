@@ -7,9 +7,9 @@ from typing import Any
 
 from bedplate.plan import FleetPlan
 from bedplate.plan.document import Origin, unknown_origin
-from bedplate.plan.links import API_PORT, api_name, highest, ssh_name, ssh_pools
+from bedplate.plan.links import API_PORT, api_name, highest_number, ssh_name, ssh_pools
 from bedplate.rehearsal import state as urns
-from bedplate.rehearsal.kind import Kind, Support
+from bedplate.rehearsal.kind import ResourceKind, Support
 from bedplate.rehearsal.rehearse import Phase, Report, StackReport, note, support
 from bedplate.rehearsal.state import PROTECTED, Failure, Op, Step
 from bedplate.report.columns import aligned, counted
@@ -42,7 +42,7 @@ def next_line(plan: FleetPlan, report: Report) -> str:
     """Return the next command of a real deployment."""
     first, *rest = (stack.name for stack in report.stacks if Phase.CREATE in stack.runs)
     then = f", then {', '.join(rest)}" if rest else ""
-    record = "`bedplate plan --write`, then " if plan.news else ""
+    record = "`bedplate plan --write`, then " if plan.new_blocks else ""
     return f"next: {record}`pulumi up -s {first}`{then}"
 
 
@@ -58,7 +58,7 @@ def _machines(plan: FleetPlan, exports: Exports) -> Iterator[tuple[str, ...]]:
     """Yield the ssh command for the first machine of each group, and the address of the Kubernetes API."""
     for pool in ssh_pools(plan):
         if f"{plan.name}.{pool.region}" in exports:
-            last = highest(plan, pool)
+            last = highest_number(plan, pool)
             more = f", to -{last}" if last > 1 else ""
             yield (f"  {pool.group}", pool.region, f"ssh {ssh_name(plan, pool, 1)}{more}")
     if plan.control_plane and f"{plan.name}.{plan.home.name}" in exports:
@@ -80,13 +80,13 @@ def type_name(token: str) -> str:
     return f"{package}:{module.partition('/')[0]}:{name}"
 
 
-def type_lines(kinds: Mapping[str, Kind]) -> Iterator[str]:
+def type_lines(kinds: Mapping[str, ResourceKind]) -> Iterator[str]:
     """Yield one line for each type: how completely it is simulated, and its missing parts; then their number."""
     yield from aligned((type_name(token), kinds[token].support.value, kinds[token].note) for token in sorted(kinds))
     yield f"{counted(len(kinds), 'type')}; a program with a resource of another type is rejected"
 
 
-def types_document(kinds: Mapping[str, Kind]) -> dict[str, dict[str, dict[str, str]]]:
+def types_document(kinds: Mapping[str, ResourceKind]) -> dict[str, dict[str, dict[str, str]]]:
     """Return the document of `rehearse --types --json`."""
     return {
         "types": {token: {"support": kinds[token].support.value, "note": kinds[token].note} for token in sorted(kinds)}
@@ -123,7 +123,7 @@ def again_lines(stack: StackReport) -> Iterator[str]:
 def change_lines(stack: StackReport, key: Origin = unknown_origin) -> Iterator[str]:
     """Yield the changes by `--changed`: the resource, its changed inputs, and the key of the fleet file."""
     steps = _changed(stack)
-    if any(step.op is Op.CREATE and urns.parse(step.urn).type == urns.STACK_TYPE for step in _all(stack)):
+    if any(step.op is Op.CREATE and urns.parse_urn(step.urn).type == urns.STACK_TYPE for step in _all(stack)):
         yield from ("", f"{stack.name} is new, with {counted(len(steps), 'resource')}")
     elif steps:
         yield from ("", f"changes to {stack.name}:")
@@ -138,7 +138,7 @@ def failure_lines(stack: StackReport, origin: Origin = unknown_origin) -> Iterat
     failures = [failure for failure in stack.failures if not failure.skipped]
     protected: dict[str, list[str]] = {}
     for failure in failures:
-        place = origin(stack.name, urns.parse(failure.urn).name) if failure.urn else ""
+        place = origin(stack.name, urns.parse_urn(failure.urn).name) if failure.urn else ""
         if failure.code == PROTECTED:
             protected.setdefault(place, []).append(failure.urn)
         else:
@@ -223,7 +223,7 @@ def _distinct(steps: Iterable[Step]) -> tuple[Step, ...]:
 
 def _step_lines(steps: Iterable[Step], key: Callable[[str], str] = lambda _: "") -> Iterator[str]:
     yield from aligned(
-        (f"  {step.op.value}", _resource(step.urn), ", ".join(step.keys), key(urns.parse(step.urn).name))
+        (f"  {step.op.value}", _resource(step.urn), ", ".join(step.keys), key(urns.parse_urn(step.urn).name))
         for step in steps
     )
 
@@ -241,7 +241,7 @@ def _subject(failure: Failure) -> str:
 
 def _resource(urn: str) -> str:
     """Return `aws:ec2:Subnet lab-us-west-2a-nodes`."""
-    parts = urns.parse(urn)
+    parts = urns.parse_urn(urn)
     return f"{type_name(parts.type)} {parts.name}"
 
 

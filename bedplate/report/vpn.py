@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     # `vpn add` takes a third of a second, and the modules of the plan alone take a quarter.
     from bedplate.plan.record import Record
     from vpn.pki import Pki
-    from vpn.push import Carried, CarriedTunnels, Laid
-    from vpn.status import Amiss, Holder, Standing
+    from vpn.push import AppliedBundle, PushedAccessList, PushedTunnels
+    from vpn.status import GatewayFinding, Holder, KeysStatus
 
 
 def authority_lines(pki: "Pki", root: Path | None) -> Iterator[str]:
@@ -74,14 +74,14 @@ def relisted_lines(*, is_renewed: bool) -> Iterator[str]:
     yield "crl.pem renewed" if is_renewed else "crl.pem is up to date"
 
 
-def updated_gateway_lines(carried: "Carried") -> Iterator[str]:
+def updated_gateway_lines(carried: "PushedAccessList") -> Iterator[str]:
     """Yield a row for each updated gateway, with the number of ended sessions."""
     for place, ended in sorted(carried.cut.items()):
         sessions = sum(ended.values())
         yield f"{place}: updated" + (f", {counted(sessions, 'session')} ended" if sessions else "")
 
 
-def certificate_lines(standing: "Standing", seen: Mapping[str, datetime]) -> Iterator[str]:
+def certificate_lines(standing: "KeysStatus", seen: Mapping[str, datetime]) -> Iterator[str]:
     """Yield a row for each laptop and gateway, then the revocation list, the authority and the faults."""
     yield from aligned(_row(holder, seen) for holder in standing.holders)
     until = f"{standing.until:%Y-%m-%d}" if standing.until else "-"
@@ -91,7 +91,7 @@ def certificate_lines(standing: "Standing", seen: Mapping[str, datetime]) -> Ite
     yield from (f"{fault.level}: {fault.message}" for fault in standing.faults)
 
 
-def certificate_document(standing: "Standing", seen: Mapping[str, datetime]) -> dict[str, Any]:
+def certificate_document(standing: "KeysStatus", seen: Mapping[str, datetime]) -> dict[str, Any]:
     """Return the document of `vpn list --json`; `seen` is null for a laptop without a session."""
     return {
         "certificates": [_entry(holder, seen.get(holder.name)) for holder in standing.holders],
@@ -149,15 +149,15 @@ def created_key_lines(pairs: Iterable[frozenset[str]]) -> Iterator[str]:
     yield from sorted(f"+ key of {' and '.join(sorted(pair))}" for pair in pairs)
 
 
-def updated_tunnel_lines(carried: "CarriedTunnels") -> Iterator[str]:
+def updated_tunnel_lines(carried: "PushedTunnels") -> Iterator[str]:
     """Yield a row for each gateway: its tunnels, and what changed."""
     for name, laid in sorted(carried.laid.items()):
         yield f"{name}: {counted(laid.tunnels, 'tunnel')}, {_done(laid)}"
-    if any(laid.is_news for laid in carried.laid.values()):
+    if any(laid.is_changed for laid in carried.laid.values()):
         yield "next: `bedplate vpn status` shows whether the tunnels are up"
 
 
-def _done(laid: "Laid") -> str:
+def _done(laid: "AppliedBundle") -> str:
     counts = (
         (laid.written, "file", "written"),
         (laid.removed, "file", "removed"),
@@ -172,7 +172,7 @@ _UNITS = ("B", "kB", "MB", "GB")
 
 
 def condition_lines(
-    statuses: Mapping[str, Status], failures: Mapping[str, BedplateError], faults: "Iterable[Amiss]"
+    statuses: Mapping[str, Status], failures: Mapping[str, BedplateError], faults: "Iterable[GatewayFinding]"
 ) -> Iterator[str]:
     """Yield each gateway with its sessions and tunnels, then gateways without an answer, then the faults."""
     for name, status in statuses.items():
@@ -183,7 +183,7 @@ def condition_lines(
 
 
 def condition_document(
-    statuses: Mapping[str, Status], failures: Mapping[str, BedplateError], faults: "Iterable[Amiss]"
+    statuses: Mapping[str, Status], failures: Mapping[str, BedplateError], faults: "Iterable[GatewayFinding]"
 ) -> dict[str, Any]:
     """Return the document of `vpn status --json`. Times are seconds of Unix time."""
     return {
@@ -193,7 +193,7 @@ def condition_document(
     }
 
 
-def _level(fault: "Amiss") -> str:
+def _level(fault: "GatewayFinding") -> str:
     return "error" if fault.is_failing else "warning"
 
 

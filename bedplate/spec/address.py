@@ -92,6 +92,6 @@ Prefix = Annotated[
 _NOT_LAPTOPS = 3
 
 
-def room(pool: IPv4Network) -> int:
+def laptop_capacity(pool: IPv4Network) -> int:
     """Return how many laptops a pool can hold: each has one address in the UDP half and one in the TCP half."""
     return pool.num_addresses // 2 - _NOT_LAPTOPS

@@ -12,7 +12,7 @@ from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 from pyinfra.facts.server import OsRelease
 
-from roles.files import Shipped, put_files, render, text_of
+from roles.files import ManagedFile, file_text, put_files, render
 
 _LINE = re.compile(r"\s*(?P<kind>deb(?:-src)?)\s+(?:\[(?P<options>[^\]]*)\]\s*)?(?P<rest>[^\s#]+\s+[^\s#].*)")
 _FIELD = re.compile(r"(?P<name>[A-Za-z-]+)\s*:")
@@ -106,7 +106,7 @@ def sign_sources() -> None:
     archive = read_archive()
     texts = {path: (text, add_keyrings(text, path, archive)) for path, text in host.get_fact(SourceFiles).items()}
     put_files(
-        *(Shipped(f"Require signatures in {path}", path, new) for path, (old, new) in texts.items() if new != old)
+        *(ManagedFile(f"Require signatures in {path}", path, new) for path, (old, new) in texts.items() if new != old)
     )
 
 
@@ -204,14 +204,14 @@ FABRICS = (
 HELD = (*DRIVERS, *KERNELS, *CONTAINERS, *FABRICS)
 
 
-def upgrade_files() -> tuple[Shipped, ...]:
+def upgrade_files() -> tuple[ManagedFile, ...]:
     """Return the configuration of apt, its pins, and needrestart."""
     return (
-        Shipped("Configure unattended security upgrades", SETTINGS, render("baseline/apt.conf.j2", held=HELD)),
-        Shipped("Write apt pins", PINS, text_of("baseline/preferences")),
-        Shipped(
+        ManagedFile("Configure unattended security upgrades", SETTINGS, render("baseline/apt.conf.j2", held=HELD)),
+        ManagedFile("Write apt pins", PINS, file_text("baseline/preferences")),
+        ManagedFile(
             "Configure restarts after upgrades",
             "/etc/needrestart/conf.d/bedplate.conf",
-            text_of("baseline/needrestart.conf"),
+            file_text("baseline/needrestart.conf"),
         ),
     )

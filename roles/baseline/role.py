@@ -11,10 +11,10 @@ from pyinfra.facts.files import Directory, FindInFile
 from pyinfra.facts.server import Hostname, LinuxName
 from pyinfra.operations import files, server, systemd
 
-from bedplate.plan.nodes import Duty, Ground, NodePlan
+from bedplate.plan.nodes import NodePlan, NodeRole, Platform
 from roles.base import Changes, DiskSpace, Role, changed
 from roles.baseline.apt import sign_sources, upgrade_files
-from roles.files import Shipped, put_files, render, text_of
+from roles.files import ManagedFile, file_text, put_files, render
 from roles.system import SYSTEMD_SYSCTL, Container, Settable, install_packages
 
 # Amazon Time Sync, a link-local address. Source: EC2 user guide, "Set the time".
@@ -24,10 +24,10 @@ SERVICE = "chrony"
 CLOCK = "/etc/chrony/chrony.conf"
 
 
-def chrony_file(ground: Ground, distribution: str) -> Shipped:
+def chrony_file(ground: Platform, distribution: str) -> ManagedFile:
     """Return the configuration of chrony."""
-    values = {"amazon": AMAZON if ground is Ground.CLOUD else None, "pool": POOLS[distribution]}
-    return Shipped("Configure chrony", CLOCK, render("baseline/chrony.conf.j2", **values))
+    values = {"amazon": AMAZON if ground is Platform.CLOUD else None, "pool": POOLS[distribution]}
+    return ManagedFile("Configure chrony", CLOCK, render("baseline/chrony.conf.j2", **values))
 
 
 def run_chrony(changes: Changes) -> None:
@@ -45,15 +45,15 @@ _KEEP = "# Written by bedplate.\npreserve_hostname: true\nmanage_etc_hosts: fals
 def keep_names() -> None:
     """Declare that cloud-init, if installed, does not change the host name and /etc/hosts."""
     if host.get_fact(Directory, path=_CLOUD_INIT):
-        put_files(Shipped("Keep cloud-init from changing the host name", f"{_CLOUD_INIT}/60_bedplate.cfg", _KEEP))
+        put_files(ManagedFile("Keep cloud-init from changing the host name", f"{_CLOUD_INIT}/60_bedplate.cfg", _KEEP))
 
 
-def motd_files(node: NodePlan) -> tuple[Shipped, ...]:
+def motd_files(node: NodePlan) -> tuple[ManagedFile, ...]:
     """Return the message of the day; Ubuntu's news are disabled."""
     roles = " and ".join(sorted(role.value for role in node.duties)) or "machine"
     return (
-        Shipped("Write the message of the day", "/etc/motd", render("baseline/motd.j2", node=node, roles=roles)),
-        Shipped("Disable Ubuntu's news at login", "/etc/default/motd-news", "ENABLED=0\n"),
+        ManagedFile("Write the message of the day", "/etc/motd", render("baseline/motd.j2", node=node, roles=roles)),
+        ManagedFile("Disable Ubuntu's news at login", "/etc/default/motd-news", "ENABLED=0\n"),
     )
 
 
@@ -61,9 +61,9 @@ def motd_files(node: NodePlan) -> tuple[Shipped, ...]:
 _LOCAL = IPv4Address("127.0.1.1")
 
 
-def hosts_file(node: NodePlan, own_name: str) -> Shipped:
+def hosts_file(node: NodePlan, own_name: str) -> ManagedFile:
     """Return /etc/hosts of a node whose host name is `own_name`."""
-    return Shipped("Write /etc/hosts", "/etc/hosts", "".join(f"{line}\n" for line in _host_lines(node, own_name)))
+    return ManagedFile("Write /etc/hosts", "/etc/hosts", "".join(f"{line}\n" for line in _host_lines(node, own_name)))
 
 
 def _host_lines(node: NodePlan, own_name: str) -> Iterator[str]:
@@ -106,10 +106,10 @@ AT_WORK = (
 )
 
 
-def kernel_file(settings: Iterable[Setting]) -> Shipped:
+def kernel_file(settings: Iterable[Setting]) -> ManagedFile:
     """Return the sysctl.d file."""
     lines = "".join(f"# {setting.reason}\n{setting.key} = {setting.value}\n" for setting in settings)
-    return Shipped("Write sysctl settings", _SYSCTLS, f"# Written by bedplate.\n{lines}")
+    return ManagedFile("Write sysctl settings", _SYSCTLS, f"# Written by bedplate.\n{lines}")
 
 
 def set_kernel(settings: Sequence[Setting], changes: Changes) -> None:
@@ -121,14 +121,16 @@ def set_kernel(settings: Sequence[Setting], changes: Changes) -> None:
 
 
 JOURNALD = "systemd-journald.service"
-JOURNAL = Shipped(
-    "Limit the size of the journal", "/etc/systemd/journald.conf.d/60-bedplate.conf", text_of("baseline/journald.conf")
+JOURNAL = ManagedFile(
+    "Limit the size of the journal",
+    "/etc/systemd/journald.conf.d/60-bedplate.conf",
+    file_text("baseline/journald.conf"),
 )
-LIMITS = Shipped(
-    "Write limits of login sessions", "/etc/security/limits.d/60-bedplate.conf", text_of("baseline/limits.conf")
+LIMITS = ManagedFile(
+    "Write limits of login sessions", "/etc/security/limits.d/60-bedplate.conf", file_text("baseline/limits.conf")
 )
-MANAGER = Shipped(
-    "Write limits of services", "/etc/systemd/system.conf.d/60-bedplate.conf", text_of("baseline/system.conf")
+MANAGER = ManagedFile(
+    "Write limits of services", "/etc/systemd/system.conf.d/60-bedplate.conf", file_text("baseline/system.conf")
 )
 
 
@@ -138,10 +140,10 @@ _LOCALE = "en_US.UTF-8"
 
 def set_locale() -> None:
     """Declare the locale C.UTF-8, the usual locale of laptops as well, and the time zone UTC."""
-    locales = put_files(Shipped("Write the list of locales", "/etc/locale.gen", f"{_LOCALE} UTF-8\n"))
+    locales = put_files(ManagedFile("Write the list of locales", "/etc/locale.gen", f"{_LOCALE} UTF-8\n"))
     server.shell(name="Generate locales", commands=["locale-gen"], _if=changed(locales))
     server.timezone(name="Set the time zone to UTC", timezone="Etc/UTC")
-    put_files(Shipped("Set the locale", "/etc/locale.conf", "LANG=C.UTF-8\n"))
+    put_files(ManagedFile("Set the locale", "/etc/locale.conf", "LANG=C.UTF-8\n"))
     # PAM reads this path, systemd 253 and later the file above. Ubuntu 24.04 has this link; Debian 12 has a file.
     files.link(
         name="Set the locale of sessions",
@@ -183,8 +185,8 @@ def turn_off_swap() -> None:
         server.shell(name="Turn off swap", commands=["swapoff --all"])
 
 
-NETWORKD = Shipped(
-    "Configure systemd-networkd", "/etc/systemd/networkd.conf.d/60-bedplate.conf", text_of("baseline/networkd.conf")
+NETWORKD = ManagedFile(
+    "Configure systemd-networkd", "/etc/systemd/networkd.conf.d/60-bedplate.conf", file_text("baseline/networkd.conf")
 )
 
 
@@ -208,7 +210,7 @@ class Baseline(Role):
     @property
     def settings(self) -> tuple[Setting, ...]:
         """The sysctls: more on nodes that run users' programs."""
-        runs_work = self.node.duties & {Duty.WORKBENCH, Duty.WORKER}
+        runs_work = self.node.duties & {NodeRole.WORKBENCH, NodeRole.WORKER}
         return (*EVERYWHERE, *AT_WORK) if runs_work else EVERYWHERE
 
     @property
@@ -230,7 +232,7 @@ class Baseline(Role):
         disable_swap_at_boot()
         put_files(hosts_file(self.node, self._own_name), *motd_files(self.node), LIMITS)
         if not self.node.is_named_by_ec2:
-            put_files(Shipped("Write /etc/hostname", "/etc/hostname", f"{self.node.host}\n"))
+            put_files(ManagedFile("Write /etc/hostname", "/etc/hostname", f"{self.node.host}\n"))
         clock = chrony_file(self.node.ground, host.get_fact(LinuxName))
         return put_files(clock, JOURNAL, kernel_file(self.settings), MANAGER, NETWORKD)
 

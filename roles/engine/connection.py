@@ -14,7 +14,7 @@ from importlib.resources import files
 from threading import Event, Lock, Thread, Timer
 from typing import IO, TYPE_CHECKING, cast
 
-from bedplate.nodes.apply import Kind, Trouble
+from bedplate.nodes.apply import NodeError, NodeErrorKind
 from roles.engine.agent import READY, receive, send
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _SHOWN_LINES, _SHOWN_WIDTH = 3, 200
 @dataclass(frozen=True, slots=True)
 class _KnownError:
     pattern: str
-    kind: Kind
+    kind: NodeErrorKind
     what: str
     fix: str
 
@@ -48,131 +48,138 @@ class _KnownError:
 _LOGIN = (
     _KnownError(
         "REMOTE HOST IDENTIFICATION HAS CHANGED",
-        Kind.REFUSED,
+        NodeErrorKind.REFUSED,
         "host key differs from the recorded key: a reinstalled machine, another machine, or an attack",
         "compare the key with the machine's console; for a reinstalled machine of a site run "
         "`bedplate node trust {node} SHA256:... --replace`, for a machine of a group `bedplate node trust {node}`",
     ),
     _KnownError(
         r"No .* host key is known|Host key verification failed",
-        Kind.REFUSED,
+        NodeErrorKind.REFUSED,
         "host key not recorded",
         "read the fingerprint at the machine's console, then run `bedplate node trust {node} SHA256:...`",
     ),
     _KnownError(
         "Too many authentication failures",
-        Kind.UNREACHED,
+        NodeErrorKind.UNREACHED,
         "too many keys: sshd accepts three attempts, and the SSH agent offered other keys first",
         "name the key with --identity FILE, and set `IdentitiesOnly yes` in ~/.ssh/config",
     ),
     _KnownError(
         r"Permission denied \(",
-        Kind.UNREACHED,
+        NodeErrorKind.UNREACHED,
         "login refused for this account",
         "name another account with --user or another key with --identity; "
         "a new cloud machine accepts only administrators, a new machine of a site only `ubuntu`",
     ),
     _KnownError(
         "Could not resolve hostname",
-        Kind.UNREACHED,
+        NodeErrorKind.UNREACHED,
         "its name does not resolve",
         "connect the VPN; `bedplate node list --live` lists the running machines",
     ),
     _KnownError(
         r"Connection (timed out|refused|reset)|No route to host|Network is unreachable|Operation timed out",
-        Kind.UNREACHED,
+        NodeErrorKind.UNREACHED,
         "no response on the SSH port",
         "check that the machine is on and the VPN connected; `bedplate reach` shows the path",
     ),
     _KnownError(
         r"a (terminal|password) is required|no password was provided",
-        Kind.UNREACHED,
+        NodeErrorKind.UNREACHED,
         "sudo asks for a password",
         "allow sudo without a password for the account: see `bedplate node bootstrap {node}`",
     ),
     _KnownError(
         "is not in the sudoers file|is not allowed to execute|may not run sudo",
-        Kind.UNREACHED,
+        NodeErrorKind.UNREACHED,
         "this account has no sudo rights",
         "apply as an administrator, or name the account of the installation with --user",
     ),
     _KnownError(
-        "sudo: (command )?not found|sudo: No such file", Kind.UNREACHED, "sudo is missing", "install sudo on the node"
+        "sudo: (command )?not found|sudo: No such file",
+        NodeErrorKind.UNREACHED,
+        "sudo is missing",
+        "install sudo on the node",
     ),
-    _KnownError(r"python3: (command )?not found", Kind.UNREACHED, "Python is missing", "install python3 on the node"),
+    _KnownError(
+        r"python3: (command )?not found", NodeErrorKind.UNREACHED, "Python is missing", "install python3 on the node"
+    ),
 )
 _OPERATION = (
     _KnownError(
         r"Release file .* is not valid yet|certificate is not yet valid",
-        Kind.FAILED,
+        NodeErrorKind.FAILED,
         "the node's clock is slow",
         "set it on the node (`date`; `chronyc makestep`), then apply again",
     ),
     _KnownError(
         "No space left on device|Disk quota exceeded|You don't have enough free space in",
-        Kind.FAILED,
+        NodeErrorKind.FAILED,
         "disk full",
         "free disk space or inodes on the node (`df -h`, `df -i`), then apply again",
     ),
     _KnownError(
         f"{BUSY}|is locked by another process",
-        Kind.FAILED,
+        NodeErrorKind.FAILED,
         "another program held the package lock for too long",
         "find it on the node (`ps -C apt,apt-get,dpkg,dpkg-reconfigure,unattended-upgr`), then apply again",
     ),
     _KnownError(
         "Temporary failure resolving|Could not connect to|Failed to fetch|Unable to connect to|Could not resolve '",
-        Kind.FAILED,
+        NodeErrorKind.FAILED,
         "cannot reach a package repository",
         "check the node's internet access and apt sources, then apply again",
     ),
     _KnownError(
         "No matching distribution found for",
-        Kind.FAILED,
+        NodeErrorKind.FAILED,
         "cannot reach a Python package index, or it lacks the package",
         "check the node's internet access and /etc/pip.conf, then apply again",
     ),
     _KnownError(
         r"Sub-process /usr/bin/dpkg exited unexpectedly|Sub-process /usr/bin/dpkg received|dpkg was interrupted",
-        Kind.FAILED,
+        NodeErrorKind.FAILED,
         "dpkg was interrupted",
         "apply again: the remaining packages are configured first",
     ),
     _KnownError(
         "Unable to locate package|has no installation candidate",
-        Kind.FAILED,
+        NodeErrorKind.FAILED,
         "package not in the node's repositories",
         "check the node's apt sources, then apply again",
     ),
 )
 
 
-def login_trouble(node: str, output: str) -> Trouble:
+def login_error(node: str, output: str) -> NodeError:
     """Return why a login failed, from the output of ssh and of the node."""
-    return _find_known_error(node, output, _LOGIN) or Trouble(
-        Kind.UNREACHED, f"login failed: {_last_lines(output) or 'no error output'}", "try `ssh -v` by hand"
+    return _find_known_error(node, output, _LOGIN) or NodeError(
+        NodeErrorKind.UNREACHED, f"login failed: {_last_lines(output) or 'no error output'}", "try `ssh -v` by hand"
     )
 
 
-def timeout_error(seconds: float) -> Trouble:
+def timeout_error(seconds: float) -> NodeError:
     """Return the error of a node that did not answer a query within so many seconds."""
     what = f"no answer to a query within {seconds:.0f} s"
     fix = "look for a hanging process on the node (`ps -ef`), often due to a failed disk or NFS server"
-    return Trouble(Kind.UNREACHED, what, fix)
+    return NodeError(NodeErrorKind.UNREACHED, what, fix)
 
 
-def operation_error(node: str, operation: str, output: str) -> Trouble:
+def operation_error(node: str, operation: str, output: str) -> NodeError:
     """Return why an operation failed, from the output of its command."""
     known = _find_known_error(node, output, _OPERATION)
     if known is None:
-        return Trouble(Kind.FAILED, f"{operation}: {_last_lines(output) or 'failed with no error output'}", BY_HAND)
-    return Trouble(known.kind, f"{operation}: {known.what}", known.fix)
+        return NodeError(
+            NodeErrorKind.FAILED, f"{operation}: {_last_lines(output) or 'failed with no error output'}", BY_HAND
+        )
+    return NodeError(known.kind, f"{operation}: {known.what}", known.fix)
 
 
-def _find_known_error(node: str, output: str, errors: tuple[_KnownError, ...]) -> Trouble | None:
+def _find_known_error(node: str, output: str, errors: tuple[_KnownError, ...]) -> NodeError | None:
     for error in errors:
         if re.search(error.pattern, output):
-            return Trouble(error.kind, error.what, error.fix.format(node=node))
+            return NodeError(error.kind, error.what, error.fix.format(node=node))
     return None
 
 
@@ -303,11 +310,13 @@ class Connection:
                 self._skip_shell_output()
                 header, _ = receive(self._out)
         except (EOFError, OSError):
-            raise login_trouble(self.node, self._read_errors()) from None
+            raise login_error(self.node, self._read_errors()) from None
         if "refused" in header:
             raise operation_error(self.node, "Lock the node", str(header["refused"]))
         if header["held"]:
-            raise Trouble(Kind.HELD, f"locked by {header['held']}", "wait until that apply is done, then apply again")
+            raise NodeError(
+                NodeErrorKind.HELD, f"locked by {header['held']}", "wait until that apply is done, then apply again"
+            )
         return tuple(cast("list[str]", header["unfinished"]))
 
     @contextmanager
@@ -318,7 +327,7 @@ class Connection:
         timer.start()
         try:
             yield
-        except (EOFError, OSError, Trouble):
+        except (EOFError, OSError, NodeError):
             if self._timed_out:
                 raise timeout_error(seconds) from None
             raise
@@ -352,7 +361,7 @@ class Connection:
             return receive(self._out)
         except (EOFError, OSError, ValueError):
             what = "connection lost; the node completes the current command and records it"
-            raise Trouble(Kind.CUT, what, CONTINUES) from None
+            raise NodeError(NodeErrorKind.CUT, what, CONTINUES) from None
 
     def _send_heartbeats(self) -> None:
         while not self._closed.wait(BEAT):

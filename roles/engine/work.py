@@ -23,7 +23,7 @@ from pyinfra.api.state import State, StateStage
 from pyinfra.context import ctx_host, ctx_state
 
 from bedplate.errors import BedplateError
-from bedplate.nodes.apply import Event, Kind, Order, Step, Trouble, trouble_of
+from bedplate.nodes.apply import ApplyRequest, Event, NodeError, NodeErrorKind, Step, error_event
 from bedplate.plan.nodes import NodePlan
 from roles.base import DiskSpace, Role, deploy
 from roles.catalog import roles_of
@@ -45,7 +45,7 @@ DISK_SPACE = f"df --portability --block-size=1M {' '.join(_FOLDERS)}"
 _MINIMUM, _RUNTIME = DiskSpace(8, 8, 8), 16
 
 
-def disk_space_error(output: str, needs: Iterable[DiskSpace]) -> Trouble | None:
+def disk_space_error(output: str, needs: Iterable[DiskSpace]) -> NodeError | None:
     """Return the error of a node with too little space, from the output of `DISK_SPACE`; None if df is unreadable."""
     rows = [line.split() for line in output.splitlines()[1:]]
     if [len(row) for row in rows] != [6] * len(_FOLDERS):
@@ -64,14 +64,14 @@ def disk_space_error(output: str, needs: Iterable[DiskSpace]) -> Trouble | None:
     return _error_of({mount: (free[mount], amount) for mount, amount in needed.items() if free[mount] < amount})
 
 
-def _error_of(short: Mapping[str, tuple[int, int]]) -> Trouble | None:
+def _error_of(short: Mapping[str, tuple[int, int]]) -> NodeError | None:
     if not short:
         return None
     words = "; ".join(
         f"{mount} has {free:,} MiB free, {amount:,} MiB required" for mount, (free, amount) in short.items()
     )
     fix = f"free disk space (`sudo du -xm {' '.join(short)} | sort -n | tail`) or enlarge the disk, then apply again"
-    return Trouble(Kind.REFUSED, f"not enough disk space, nothing was changed: {words}", fix)
+    return NodeError(NodeErrorKind.REFUSED, f"not enough disk space, nothing was changed: {words}", fix)
 
 
 Report = Callable[[Event], None]
@@ -93,7 +93,7 @@ class NodeRun:
     """The names of the selected roles; None for all."""
     installs: tuple[tuple[Role, frozenset[str]], ...] = ()
     """Each role with the keys of the operations that its `install` declared."""
-    deferred: dict[str, Trouble] = field(default_factory=dict)
+    deferred: dict[str, NodeError] = field(default_factory=dict)
     """The errors of operations that no other operation depends on, by the operation's name."""
 
     def connect(self, is_stopped: Callable[[], bool]) -> None:
@@ -185,17 +185,17 @@ class NodeRun:
         except CommandFailed:
             raise operation_error(self.host.name, operation, self.host.connector.error_output) from None
         except PyinfraError as error:
-            raise Trouble(Kind.FAILED, f"{operation}: {error}", BY_HAND) from None
+            raise NodeError(NodeErrorKind.FAILED, f"{operation}: {error}", BY_HAND) from None
 
     def _confirm(self, name: str) -> None:
         """Log in again over a new connection, and confirm the change that an operation made."""
         options: AgentOptions = replace(self.host.data.options, lock="none")
         try:
             connection = self._login_again(options)
-        except Trouble as error:
+        except NodeError as error:
             what = f"{name}: no login is possible after this change ({error.what})"
             fix = "the node reverts the change within two minutes; correct the firewall rules or keys in the fleet file"
-            raise Trouble(Kind.FAILED, what, fix) from None
+            raise NodeError(NodeErrorKind.FAILED, what, fix) from None
         try:
             scripts = f"{options.folder}/unconfirmed"
             result = connection.run(f'set -- {scripts}; for script in $1/*; do "$script" || exit; done')
@@ -210,7 +210,7 @@ class NodeRun:
         while True:
             try:
                 return Connection(self.host.name, self.host.data.argv, options)
-            except Trouble:
+            except NodeError:
                 if monotonic() > deadline:
                     raise
                 sleep(LOGIN_RETRIES / 40)
@@ -224,12 +224,14 @@ class NodeRun:
 
     def _check_stopped(self, is_stopped: Callable[[], bool]) -> None:
         if is_stopped():
-            raise Trouble(Kind.STOPPED, "interrupted between two operations", "apply again: it continues there")
+            raise NodeError(
+                NodeErrorKind.STOPPED, "interrupted between two operations", "apply again: it continues there"
+            )
 
 
-def stopped_before_changes() -> Trouble:
+def stopped_before_changes() -> NodeError:
     """Return the error of a node that was interrupted while its state was read."""
-    return Trouble(Kind.STOPPED, "interrupted before any change", "apply again")
+    return NodeError(NodeErrorKind.STOPPED, "interrupted before any change", "apply again")
 
 
 # A login costs CPU time: more of them at once make each slower.
@@ -237,8 +239,8 @@ _PARALLEL_LOGINS = 32
 _OPEN_FILES = 65536
 
 
-def work_through(
-    order: Order,
+def run_request(
+    order: ApplyRequest,
     stopping: BinaryIO,
     out: IO[str],
     roles: Callable[[NodePlan], tuple[Role, ...]] = roles_of,
@@ -265,7 +267,7 @@ def work_through(
 class _Run:
     """The run of an order on all its nodes; no node waits for another."""
 
-    order: Order
+    order: ApplyRequest
     report: Report
     stopped: Flag = field(default_factory=Flag)
     logins: Semaphore = field(default_factory=lambda: Semaphore(_PARALLEL_LOGINS))
@@ -279,7 +281,7 @@ class _Run:
                 self._plan(node_run)
                 self._apply(node_run)
             except Exception as error:  # noqa: BLE001  an error of one node must not end the others
-                event = trouble_of(node_run.host.name, _to_node_error(error))
+                event = error_event(node_run.host.name, _to_node_error(error))
                 self.report(replace(event, seconds=monotonic() - node_run.started))
             finally:
                 node_run.close()
@@ -309,14 +311,16 @@ class _Run:
             node_run.apply(self.stopped.is_set)
 
 
-def _to_node_error(error: Exception) -> Trouble:
-    if isinstance(error, Trouble):
+def _to_node_error(error: Exception) -> NodeError:
+    if isinstance(error, NodeError):
         return error
     if isinstance(error, BedplateError):
-        return Trouble(Kind.FAILED, error.what, error.fix)
+        return NodeError(NodeErrorKind.FAILED, error.what, error.fix)
     if os.environ.get("BEDPLATE_TRACEBACK") == "1":
         traceback.print_exception(error)
-    return Trouble(Kind.DEFECT, f"{type(error).__name__}: {error}", "please report it: this is a bug in bedplate")
+    return NodeError(
+        NodeErrorKind.DEFECT, f"{type(error).__name__}: {error}", "please report it: this is a bug in bedplate"
+    )
 
 
 def _silence_pyinfra() -> None:

@@ -14,9 +14,9 @@ from pyinfra.context import host
 from pyinfra.operations import server, systemd
 
 from roles.base import Changes, DiskSpace, Role, changed
-from roles.files import Shipped, put_files, text_of
+from roles.files import ManagedFile, file_text, put_files
 from roles.system import SYSTEMD_SYSCTL, install_packages
-from vpn.sites.files import KERNEL, RenderedFile, ground_of
+from vpn.sites.files import SYSCTL_CONF, RenderedFile, guard_files
 
 _MODULES = ("esp4", "xfrm_interface")
 
@@ -82,13 +82,13 @@ class Guard(Role):
     def configure(self) -> Changes:
         """Write the rules, sysctls, network devices and the configuration of the daemons."""
         rendered = (
-            Shipped(f"Write {file.path}", str(file.path), file.text, f"{file.mode:o}")
+            ManagedFile(f"Write {file.path}", str(file.path), file.text, f"{file.mode:o}")
             for file in self._rendered_files()
         )
-        unit = Shipped(f"Write {SERVICE}", f"/etc/systemd/system/{SERVICE}", text_of("guard/guard.service"))
-        daemons = Shipped("Write the list of FRR daemons", BGP_DAEMONS, text_of("guard/frr-daemons"))
+        unit = ManagedFile(f"Write {SERVICE}", f"/etc/systemd/system/{SERVICE}", file_text("guard/guard.service"))
+        daemons = ManagedFile("Write the list of FRR daemons", BGP_DAEMONS, file_text("guard/frr-daemons"))
         profiles = (
-            Shipped(f"Extend the AppArmor profile of {name}", bounds_of(name), text_of("guard/apparmor"))
+            ManagedFile(f"Extend the AppArmor profile of {name}", bounds_of(name), file_text("guard/apparmor"))
             for name in CONFINED
         )
         return put_files(*profiles, *rendered, unit, *((daemons,) if self.speaks_bgp else ()))
@@ -103,7 +103,9 @@ class Guard(Role):
         systemd.service(name="Start the tunnel guard", service=SERVICE, running=True, enabled=True)
         systemd.service(name="Reload the tunnel guard", service=SERVICE, reloaded=True, _if=has_changed)
         server.shell(name="Restart tunnel monitors", commands=[_RESTART_MONITORS], _if=has_changed)
-        server.shell(name="Enable forwarding for tunnels", commands=[f"{SYSTEMD_SYSCTL} {KERNEL}"], _if=has_changed)
+        server.shell(
+            name="Enable forwarding for tunnels", commands=[f"{SYSTEMD_SYSCTL} {SYSCTL_CONF}"], _if=has_changed
+        )
         systemd.service(
             name="Disable the default strongSwan service", service="strongswan.service", running=False, enabled=False
         )
@@ -113,7 +115,7 @@ class Guard(Role):
             systemd.service(name="Restart FRR", service=BGP_SERVICE, restarted=True, _if=changed(changes, BGP_DAEMONS))
 
     def _rendered_files(self) -> tuple[RenderedFile, ...]:
-        return tuple(ground_of(self.elsewhere))
+        return tuple(guard_files(self.elsewhere))
 
 
 def bounds_of(name: str) -> str:

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network, collapse_addresses
 
-from bedplate.plan.firewall import NFS, Rule
-from bedplate.plan.nodes import Duty, pods_of
-from roles.files import Shipped, render, text_of
+from bedplate.plan.firewall import NFS, FirewallRule
+from bedplate.plan.nodes import NodeRole, pods_of
+from roles.files import ManagedFile, file_text, render
 
 # Kubernetes forwards packets of pods; gateways have tables of their own for forwarded packets.
-FORWARDERS = frozenset({Duty.WORKER, Duty.CONTROL, Duty.TUNNELS, Duty.JOINT, Duty.LAPTOPS})
+FORWARDERS = frozenset({NodeRole.WORKER, NodeRole.CONTROL, NodeRole.TUNNELS, NodeRole.JOINT, NodeRole.LAPTOPS})
 # Users run containers there: Docker or Podman decides whether packets are forwarded.
-HOSTS = frozenset({Duty.WORKBENCH})
+HOSTS = frozenset({NodeRole.WORKBENCH})
 # Programs in pods must not connect to a file server: the node's kernel mounts volumes.
-PODS = frozenset({Duty.WORKER, Duty.CONTROL})
+PODS = frozenset({NodeRole.WORKER, NodeRole.CONTROL})
 # Users that may connect to a file server: root, for mounts of the kernel, and stunnel, with a dynamic user id.
 # Any other user could claim any identity, because an NFS server trusts its clients (ADR 15).
 # Source: systemd.exec(5), `DynamicUser=`.
@@ -54,7 +54,7 @@ class InboundRule:
         return " ".join(parts) or "meta nfproto ipv4"
 
 
-def merge_rules(rules: Iterable[Rule]) -> tuple[InboundRule, ...]:
+def merge_rules(rules: Iterable[FirewallRule]) -> tuple[InboundRule, ...]:
     """Return one inbound rule for each protocol and port, with overlapping blocks merged."""
     blocks: dict[tuple[str, int], list[IPv4Network]] = {}
     for rule in rules:
@@ -62,7 +62,7 @@ def merge_rules(rules: Iterable[Rule]) -> tuple[InboundRule, ...]:
     return tuple(_inbound_rule(*key, blocks[key]) for key in sorted(blocks))
 
 
-def ruleset(rules: Iterable[Rule], node_roles: frozenset[Duty]) -> str:
+def ruleset(rules: Iterable[FirewallRule], node_roles: frozenset[NodeRole]) -> str:
     """Return the rules of a node, which nftables loads in one transaction."""
     all_rules = tuple(rules)
     return render(
@@ -101,7 +101,7 @@ MARK = "emergency"
 _SSH = ("tcp", 22)
 
 
-def emergency_ruleset(rules: Iterable[Rule]) -> str:
+def emergency_ruleset(rules: Iterable[FirewallRule]) -> str:
     """Return the emergency rules, which allow only SSH from the blocks of the plan."""
     return render(
         "hardened/emergency.nft.j2",
@@ -112,9 +112,9 @@ def emergency_ruleset(rules: Iterable[Rule]) -> str:
     )
 
 
-def emergency_files(text: str) -> tuple[Shipped, ...]:
+def emergency_files(text: str) -> tuple[ManagedFile, ...]:
     """Return the emergency rules and the unit that loads them at boot."""
     return (
-        Shipped("Write the emergency firewall rules", PATH, text, "600"),
-        Shipped(f"Write {UNIT}", UNIT_PATH, text_of(f"hardened/{UNIT}")),
+        ManagedFile("Write the emergency firewall rules", PATH, text, "600"),
+        ManagedFile(f"Write {UNIT}", UNIT_PATH, file_text(f"hardened/{UNIT}")),
     )

@@ -11,9 +11,9 @@ from pyinfra.context import host
 from pyinfra.operations import files, server
 
 from bedplate.plan.fleet import PEOPLE_IDS
-from bedplate.plan.nodes import Duty
+from bedplate.plan.nodes import NodeRole
 from roles.base import changed
-from roles.files import Edit, Shipped, put_files, remove_drop_ins, render, set_line, set_values, text_of
+from roles.files import Edit, ManagedFile, file_text, put_files, remove_drop_ins, render, set_line, set_values
 from roles.hardened import firewall
 from roles.hardened.firewall import HELD, TRIED
 
@@ -49,26 +49,26 @@ EDITS = (
 )
 
 
-def login_files() -> tuple[Shipped, ...]:
+def login_files() -> tuple[ManagedFile, ...]:
     """Return the files of logins and sessions."""
-    banner = text_of("hardened/issue")
+    banner = file_text("hardened/issue")
     return (
-        Shipped("Write the console banner", "/etc/issue", banner),
-        Shipped("Write the SSH banner", "/etc/issue.net", banner),
+        ManagedFile("Write the console banner", "/etc/issue", banner),
+        ManagedFile("Write the SSH banner", "/etc/issue.net", banner),
         _hardened_file("Configure the SSH client", "/etc/ssh/ssh_config.d/00-bedplate.conf", "ssh_config"),
-        Shipped("Configure sudo", "/etc/sudoers.d/zz-bedplate-hardened", text_of("hardened/sudoers"), "440"),
+        ManagedFile("Configure sudo", "/etc/sudoers.d/zz-bedplate-hardened", file_text("hardened/sudoers"), "440"),
         _hardened_file("Rotate the sudo log", "/etc/logrotate.d/bedplate-sudo", "logrotate-sudo"),
         _hardened_file("Set the umask of sessions", "/etc/profile.d/bedplate-umask.sh", "umask.sh"),
         _hardened_file("Disable core dumps of sessions", "/etc/security/limits.d/90-bedplate-core.conf", "limits.conf"),
         _hardened_file("Configure lockout after failed passwords", "/etc/security/faillock.conf", "faillock.conf"),
         _hardened_file("Configure password quality", "/etc/security/pwquality.conf", "pwquality.conf"),
-        Shipped("Restrict cron to root", "/etc/cron.allow", "root\n", "600"),
-        Shipped("Restrict at to root", "/etc/at.allow", "root\n", "600"),
+        ManagedFile("Restrict cron to root", "/etc/cron.allow", "root\n", "600"),
+        ManagedFile("Restrict at to root", "/etc/at.allow", "root\n", "600"),
     )
 
 
-def _hardened_file(name: str, path: str, file: str) -> Shipped:
-    return Shipped(name, path, text_of(f"hardened/{file}"))
+def _hardened_file(name: str, path: str, file: str) -> ManagedFile:
+    return ManagedFile(name, path, file_text(f"hardened/{file}"))
 
 
 _PROFILES = ("faillock", "faillock-notify", "pwhistory")
@@ -79,10 +79,10 @@ def configure_pam() -> None:
     server.group(name=f"Create group {SU_GROUP}", group=SU_GROUP, system=True)
     profiles = put_files(
         *(
-            Shipped(
+            ManagedFile(
                 f"Write PAM profile {profile}",
                 f"/usr/share/pam-configs/bedplate-{profile}",
-                text_of(f"hardened/pam-{profile}"),
+                file_text(f"hardened/pam-{profile}"),
             )
             for profile in _PROFILES
         )
@@ -100,7 +100,7 @@ KEYS = "/etc/ssh/authorized_keys.d/%u"
 # The default accounts of Ubuntu's and Debian's images. Source: cloud-init's default_user of each.
 IMAGE_ACCOUNTS = ("ubuntu", "debian", "admin")
 # Users forward local ports to notebooks on a workbench, and to machines behind a gateway.
-_FORWARDING = frozenset({Duty.WORKBENCH, Duty.TUNNELS, Duty.LAPTOPS})
+_FORWARDING = frozenset({NodeRole.WORKBENCH, NodeRole.TUNNELS, NodeRole.LAPTOPS})
 
 _AT_START = (MAIN, DROP_IN, "/etc/ssh/ssh_host_ed25519_key", "/etc/ssh/ssh_host_rsa_key")
 # systemd updates it at each start and reload; no program can set a ctime back.
@@ -109,10 +109,10 @@ _LAST_READ = "systemctl show --timestamp=us+utc --property=StateChangeTimestamp 
 UNREAD = f'! systemctl --quiet is-active ssh.service || find {" ".join(_AT_START)} -newerct "$({_LAST_READ})"'
 RELOAD = "if systemctl --quiet is-active ssh.service; then systemctl reload ssh.service; fi"
 
-README = Shipped("Explain ignored sshd files", "/etc/ssh/sshd_config.d/README", text_of("hardened/sshd-readme"))
+README = ManagedFile("Explain ignored sshd files", "/etc/ssh/sshd_config.d/README", file_text("hardened/sshd-readme"))
 
 
-def settings(node_roles: frozenset[Duty]) -> str:
+def settings(node_roles: frozenset[NodeRole]) -> str:
     """Return the configuration of sshd."""
     forwarding = "local" if node_roles & _FORWARDING else "no"
     return render("hardened/sshd.conf.j2", keys=KEYS, forwarding=forwarding, own_keys=(",".join(IMAGE_ACCOUNTS),))
@@ -165,11 +165,11 @@ class Confirmation:
     def write(self) -> None:
         """Write the files, and the program that activates them."""
         put_files(
-            Shipped(f"Write {SCRIPT}", SCRIPT, text_of("hardened/bedplate-trial"), "755"),
+            ManagedFile(f"Write {SCRIPT}", SCRIPT, file_text("hardened/bedplate-trial"), "755"),
             *firewall.emergency_files(self.emergency),
-            Shipped(f"Write {UNIT}", UNIT_PATH, text_of(f"hardened/{UNIT}")),
-            Shipped("Write the packet filter", "/etc/bedplate/wanted/filter.nft", self.packets, "600"),
-            Shipped("Write the sshd configuration", "/etc/bedplate/wanted/sshd.conf", self.sshd, "600"),
+            ManagedFile(f"Write {UNIT}", UNIT_PATH, file_text(f"hardened/{UNIT}")),
+            ManagedFile("Write the packet filter", "/etc/bedplate/wanted/filter.nft", self.packets, "600"),
+            ManagedFile("Write the sshd configuration", "/etc/bedplate/wanted/sshd.conf", self.sshd, "600"),
         )
         remove_drop_ins("Remove drop-ins of the packet filter units", (UNIT, firewall.UNIT))
         # A copy of earlier versions, in a folder that others could write to.

@@ -14,10 +14,10 @@ from pyinfra.context import host
 from pyinfra.facts.server import Arch
 from pyinfra.operations import server
 
-from bedplate.plan.firewall import Rule
-from bedplate.plan.nodes import Duty
+from bedplate.plan.firewall import FirewallRule
+from bedplate.plan.nodes import NodeRole
 from roles.base import Changes, DiskSpace, Role, changed
-from roles.files import Edit, Shipped, edit_files, put_files, render, set_line, text_of
+from roles.files import Edit, ManagedFile, edit_files, file_text, put_files, render, set_line
 from roles.hardened import logins
 from roles.hardened.firewall import FORWARDERS, HOSTS, emergency_ruleset, ruleset
 from roles.hardened.logins import Confirmation
@@ -92,7 +92,7 @@ def remount_shm() -> None:
 
 RULES = "/etc/audit/rules.d/50-bedplate.rules"
 DAEMON = "/etc/audit/auditd.conf"
-SETTINGS = text_of("hardened/auditd.conf")
+SETTINGS = file_text("hardened/auditd.conf")
 # The only architecture with rules for 32-bit programs. Those of Arm are not audited: it is untested whether auditctl
 # knows their system calls.
 _WITH_32_BIT = "x86_64"
@@ -102,14 +102,16 @@ _LOAD = "if systemctl --quiet is-active auditd; then augenrules --load && system
 
 def rules(machine: str) -> str:
     """Return the audit rules for an architecture, `x86_64`."""
-    return text_of("hardened/audit.rules") + (text_of("hardened/audit-i386.rules") if machine == _WITH_32_BIT else "")
+    return file_text("hardened/audit.rules") + (
+        file_text("hardened/audit-i386.rules") if machine == _WITH_32_BIT else ""
+    )
 
 
-def audit_files(machine: str) -> tuple[Shipped, ...]:
+def audit_files(machine: str) -> tuple[ManagedFile, ...]:
     """Return the files of auditd."""
     return (
-        Shipped("Write audit rules", RULES, rules(machine), "640"),
-        Shipped("Configure auditd", DAEMON, SETTINGS, "640"),
+        ManagedFile("Write audit rules", RULES, rules(machine), "640"),
+        ManagedFile("Configure auditd", DAEMON, SETTINGS, "640"),
     )
 
 
@@ -123,7 +125,7 @@ _LOGS = "/var/log"
 # Source: /usr/lib/tmpfiles.d/00rsyslog.conf of Ubuntu 24.04; Debian's has no such line, nor the group.
 _LOG_GROUP = ("syslog", "775")
 # Octal modes by path. Missing paths are not created.
-WANTED: Mapping[str, str] = {
+REQUIRED_MODES: Mapping[str, str] = {
     "/etc/ssh/sshd_config": "600",
     "/etc/ssh/sshd_config.d": "755",
     "/etc/ssh/ssh_config": "644",
@@ -167,16 +169,18 @@ class FileModes(FactBase[Mapping[str, tuple[str, str]]]):
         return {path: (mode, group) for mode, group, path in (line.split(" ", 2) for line in output)}
 
 
-def wanted(path: str, group: str) -> str:
+def required_mode(path: str, group: str) -> str:
     """Return the required mode of a path, which depends on its group."""
     owner, mode = _LOG_GROUP
-    return mode if (path, group) == (_LOGS, owner) else WANTED[path]
+    return mode if (path, group) == (_LOGS, owner) else REQUIRED_MODES[path]
 
 
 def set_modes() -> None:
     """Declare the required modes."""
-    modes = host.get_fact(FileModes, paths=tuple(WANTED))
-    wrong = {path: wanted(path, group) for path, (mode, group) in modes.items() if mode != wanted(path, group)}
+    modes = host.get_fact(FileModes, paths=tuple(REQUIRED_MODES))
+    wrong = {
+        path: required_mode(path, group) for path, (mode, group) in modes.items() if mode != required_mode(path, group)
+    }
     if wrong:
         # A new mode also changes the ctime, which counts as a configuration that sshd has not read.
         reload_sshd = [logins.RELOAD] if logins.MAIN in wrong else []
@@ -188,7 +192,7 @@ def set_modes() -> None:
 SYSCTL = "/etc/sysctl.d/99-zz-bedplate-hardened.conf"
 
 
-def settings(node_roles: frozenset[Duty], *, fabric: bool) -> str:
+def settings(node_roles: frozenset[NodeRole], *, fabric: bool) -> str:
     """Return the sysctl settings.
 
     Reverse path filtering is loose on nodes that forward packets and on nodes with a fabric, which have several
@@ -200,14 +204,16 @@ def settings(node_roles: frozenset[Duty], *, fabric: bool) -> str:
     return render("hardened/sysctl.conf.j2", forwards=forwards, hosts=hosts, loose=forwards or fabric)
 
 
-def kernel_files(text: str) -> tuple[Shipped, ...]:
+def kernel_files(text: str) -> tuple[ManagedFile, ...]:
     """Return the files that apply to the kernel at boot."""
     return (
-        Shipped("Write kernel hardening sysctls", SYSCTL, text),
-        Shipped(
-            "Block unused kernel modules", "/etc/modprobe.d/bedplate-hardened.conf", text_of("hardened/modprobe.conf")
+        ManagedFile("Write kernel hardening sysctls", SYSCTL, text),
+        ManagedFile(
+            "Block unused kernel modules", "/etc/modprobe.d/bedplate-hardened.conf", file_text("hardened/modprobe.conf")
         ),
-        Shipped("Disable core dumps", "/etc/systemd/coredump.conf.d/bedplate.conf", text_of("hardened/coredump.conf")),
+        ManagedFile(
+            "Disable core dumps", "/etc/systemd/coredump.conf.d/bedplate.conf", file_text("hardened/coredump.conf")
+        ),
     )
 
 
@@ -250,8 +256,8 @@ class Hardened(Role):
     `fabric`: it may have several interfaces in one network.
     """
 
-    rules: tuple[Rule, ...]
-    node_roles: frozenset[Duty]
+    rules: tuple[FirewallRule, ...]
+    node_roles: frozenset[NodeRole]
     fabric: bool = False
     name: ClassVar[str] = "hardened"
     space: ClassVar[DiskSpace] = DiskSpace(programs=80, state=16)

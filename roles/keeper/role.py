@@ -9,7 +9,7 @@ from pyinfra.operations import files, systemd
 
 import vpn.keeper
 from roles.base import Changes, Role, changed
-from roles.files import Shipped, put_files, text_of
+from roles.files import ManagedFile, file_text, put_files
 from roles.system import install_packages
 
 FOLDER = "/usr/local/lib/bedplate"
@@ -41,12 +41,12 @@ class Keeper(Role):
         systemd.service(name="Start the timer of VPN metrics", service=TIMER, running=True, enabled=True)
 
 
-def agent_files() -> Iterator[Shipped]:
+def agent_files() -> Iterator[ManagedFile]:
     """Yield the agent and its units."""
-    yield Shipped(f"Write {PROGRAM}", PROGRAM, text_of("keeper/bedplate-vpn"), "755")
+    yield ManagedFile(f"Write {PROGRAM}", PROGRAM, file_text("keeper/bedplate-vpn"), "755")
     for file in sorted(Path(vpn.keeper.__file__).parent.glob("*.py")):
-        yield Shipped(
+        yield ManagedFile(
             f"Write the gateway agent: {file.stem}", f"{FOLDER}/keeper/{file.name}", file.read_text(encoding="utf-8")
         )
     for unit in (TIMER, TIMER.replace(".timer", ".service")):
-        yield Shipped(f"Write {unit}", f"{_UNITS}/{unit}", text_of(f"keeper/{unit}"))
+        yield ManagedFile(f"Write {unit}", f"{_UNITS}/{unit}", file_text(f"keeper/{unit}"))

@@ -12,7 +12,7 @@ from pyinfra.operations import files, systemd
 
 from bedplate.plan.nodes import EXPORTER_PORT
 from roles.base import Changes, DiskSpace, Role, changed
-from roles.files import Shipped, put_files, render, text_of
+from roles.files import ManagedFile, file_text, put_files, render
 from roles.system import install_packages, start_units
 
 LOOPBACK = IPv4Address("127.0.0.1")
@@ -53,7 +53,7 @@ class Monitoring(Role):
     def install(self) -> None:
         """Install the exporter, which starts at once: it listens on loopback until `configure` sets the address."""
         if SERVICE not in host.get_fact(DebPackages):
-            put_files(Shipped("Bind the exporter to loopback", f"/etc/default/{SERVICE}", _settings(LOOPBACK)))
+            put_files(ManagedFile("Bind the exporter to loopback", f"/etc/default/{SERVICE}", _settings(LOOPBACK)))
         install_packages("Install the node exporter", (SERVICE,))
 
     def configure(self) -> Changes:
@@ -61,8 +61,8 @@ class Monitoring(Role):
         files.directory(name="Create the folder for metrics", path=TEXTFILES, user="root", group="root", mode="755")
         settings = _settings(self.address or host.get_fact(PrivateAddress))
         return put_files(
-            Shipped("Configure the exporter", f"/etc/default/{SERVICE}", settings),
-            Shipped("Write a systemd drop-in for the exporter", _DROP_IN, _UNIT),
+            ManagedFile("Configure the exporter", f"/etc/default/{SERVICE}", settings),
+            ManagedFile("Write a systemd drop-in for the exporter", _DROP_IN, _UNIT),
         )
 
     def activate(self, changes: Changes) -> None:
@@ -76,4 +76,4 @@ def _settings(address: IPv4Address) -> str:
     return render("monitoring/exporter.conf.j2", address=address, port=EXPORTER_PORT, folder=TEXTFILES)
 
 
-_UNIT = text_of("monitoring/exporter.service")
+_UNIT = file_text("monitoring/exporter.service")

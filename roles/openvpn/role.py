@@ -11,17 +11,17 @@ from pyinfra.operations import files, server, systemd
 
 from bedplate.plan.laptops import LaptopGateway, Transport
 from roles.base import Changes, DiskSpace, Role, changed
-from roles.files import Shipped, put_files, text_of
+from roles.files import ManagedFile, file_text, put_files
 from roles.system import SYSTEMD_SYSCTL, install_packages
 from vpn.laptops.server import (
-    KEYED,
+    KEYS_PATH_UNIT,
     SERVICE,
     STANDARD,
     USER,
     daemon_unit,
     guard_rules,
     instance,
-    keyed_unit,
+    keys_path_unit,
     server_conf,
 )
 
@@ -79,14 +79,14 @@ class OpenVpn(Role):
             )
 
 
-def gateway_files(gateway: LaptopGateway) -> Iterator[Shipped]:
+def gateway_files(gateway: LaptopGateway) -> Iterator[ManagedFile]:
     """Yield every file of a gateway. Raises InputError if no name server is known."""
     for transport in Transport:
-        yield Shipped(
+        yield ManagedFile(
             f"Configure OpenVPN ({transport})", f"{STANDARD.settings}/{transport}.conf", server_conf(gateway, transport)
         )
-    yield Shipped("Write the laptop packet filter", f"{STANDARD.settings}/guard.nft", guard_rules(gateway))
-    yield Shipped(f"Write {SERVICE}", f"{_UNITS}/{SERVICE}", daemon_unit())
-    yield Shipped(f"Write {KEYED}", f"{_UNITS}/{KEYED}", keyed_unit())
-    yield Shipped(f"Write {GUARD}", f"{_UNITS}/{GUARD}", text_of("openvpn/guard.service"))
-    yield Shipped("Write sysctls of the laptop gateway", _SYSCTL, text_of("openvpn/sysctl.conf"))
+    yield ManagedFile("Write the laptop packet filter", f"{STANDARD.settings}/guard.nft", guard_rules(gateway))
+    yield ManagedFile(f"Write {SERVICE}", f"{_UNITS}/{SERVICE}", daemon_unit())
+    yield ManagedFile(f"Write {KEYS_PATH_UNIT}", f"{_UNITS}/{KEYS_PATH_UNIT}", keys_path_unit())
+    yield ManagedFile(f"Write {GUARD}", f"{_UNITS}/{GUARD}", file_text("openvpn/guard.service"))
+    yield ManagedFile("Write sysctls of the laptop gateway", _SYSCTL, file_text("openvpn/sysctl.conf"))

@@ -12,9 +12,9 @@ from pyinfra.context import host
 from pyinfra.operations import files, server
 
 from bedplate.plan.fleet import PEOPLE_IDS, Account, Accounts
-from bedplate.plan.nodes import first_keys
+from bedplate.plan.nodes import admin_keys_file
 from roles.base import NO_CHANGES, Changes, PendingChange, Role, run_changes
-from roles.files import FileSignatures, Shipped, put_files, render, text_of
+from roles.files import FileSignatures, ManagedFile, file_text, put_files, render
 from roles.hardened.logins import IMAGE_ACCOUNTS
 from roles.people.accounts import (
     KEYS,
@@ -112,11 +112,11 @@ SECONDS = 120
 class Confirmation:
     """A change of administrators' keys and sudo rights (`files`), which a new login must confirm within SECONDS."""
 
-    files: Sequence[Shipped]
+    files: Sequence[ManagedFile]
 
     def keep(self) -> None:
         """Save the current files before the new ones are written."""
-        put_files(Shipped(f"Write {SCRIPT}", SCRIPT, text_of("people/bedplate-trial-people"), "755"))
+        put_files(ManagedFile(f"Write {SCRIPT}", SCRIPT, file_text("people/bedplate-trial-people"), "755"))
         if self._is_needed:
             paths = " ".join(file.path for file in self.files)
             server.shell(name="Save access of administrators", commands=[f"{SCRIPT} keep {SECONDS} {paths}"])
@@ -200,7 +200,7 @@ class People(Role):
 
     def _put_rights(self) -> None:
         """Write the sudo rights of administrators, after visudo has checked them."""
-        put_files(Shipped("Write a draft of sudo rights", _DRAFT, self._rights.text, "440"))
+        put_files(ManagedFile("Write a draft of sudo rights", _DRAFT, self._rights.text, "440"))
         if host.get_fact(FileSignatures, paths=(SUDOERS,)).get(SUDOERS) != self._rights.signature:
             put = f"install -m 440 {_DRAFT} {SUDOERS}"
             check = f"visudo --check --file={_DRAFT} --quiet"
@@ -211,16 +211,17 @@ class People(Role):
         return tuple(person for person in self.accounts.people if person.admin)
 
     @property
-    def _rights(self) -> Shipped:
+    def _rights(self) -> ManagedFile:
         text = render("people/sudoers.j2", admins=[person.name for person in self._admins])
-        return Shipped("Set sudo rights of administrators", SUDOERS, text, "440")
+        return ManagedFile("Set sudo rights of administrators", SUDOERS, text, "440")
 
-    def _image_keys(self, state: AccountState) -> tuple[Shipped, ...]:
-        text = first_keys(self.accounts)
+    def _image_keys(self, state: AccountState) -> tuple[ManagedFile, ...]:
+        text = admin_keys_file(self.accounts)
         key_files = admin_key_files(state, self.first)
         # The owner of the home may have replaced the file by a symlink.
         return tuple(
-            Shipped(f"Write keys of administrators to {file}", file, text, replaces_symlink=True) for file in key_files
+            ManagedFile(f"Write keys of administrators to {file}", file, text, replaces_symlink=True)
+            for file in key_files
         )
 
     def _create_homes(self) -> None:
@@ -229,13 +230,15 @@ class People(Role):
             run_changes(missing_homes(self.homes, self.accounts, host.get_fact(HomesIn, folder=self.homes)))
 
 
-def _keys_of(person: Account) -> Shipped:
-    return Shipped(f"Write keys of {person.name}", f"{KEYS}/{person.name}", "".join(f"{key}\n" for key in person.keys))
+def _keys_of(person: Account) -> ManagedFile:
+    return ManagedFile(
+        f"Write keys of {person.name}", f"{KEYS}/{person.name}", "".join(f"{key}\n" for key in person.keys)
+    )
 
 
 def _create_homes_at_login() -> None:
     """Declare that a login creates a missing home."""
-    put_files(Shipped("Write the PAM profile of homes", _PAM, text_of("people/pam-config")))
+    put_files(ManagedFile("Write the PAM profile of homes", _PAM, file_text("people/pam-config")))
     if not host.get_fact(MakesHomes):
         server.shell(
             name="Enable creation of homes at login", commands=["pam-auth-update --package --enable bedplate-home"]

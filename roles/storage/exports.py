@@ -12,7 +12,7 @@ from pyinfra.operations import server, systemd
 
 from bedplate.plan.nodes import Share
 from roles.base import Changes, changed
-from roles.files import Shipped, render, text_of
+from roles.files import ManagedFile, file_text, render
 from roles.storage.mounts import HOMES
 
 EXPORTS, SETTINGS = "/etc/exports.d/bedplate.exports", "/etc/nfs.conf.d/bedplate.conf"
@@ -39,7 +39,7 @@ class Server:
 
     service: str
     packages: tuple[str, ...]
-    files: tuple[Shipped, ...]
+    files: tuple[ManagedFile, ...]
     restart_files: frozenset[str]
     reload_commands: Mapping[str, str] = field(default_factory=dict)
 
@@ -53,8 +53,8 @@ def server_of(shares: Iterable[Share], *, by_kernel: bool) -> Server:
 def _kernel_server(shares: list[Share]) -> Server:
     text = render("storage/exports.j2", lines=[(share, _id(share)) for share in shares])
     files = (
-        Shipped("Write NFS exports", EXPORTS, text),
-        Shipped("Configure the NFS server", SETTINGS, text_of("storage/nfs.conf")),
+        ManagedFile("Write NFS exports", EXPORTS, text),
+        ManagedFile("Configure the NFS server", SETTINGS, file_text("storage/nfs.conf")),
     )
     return Server("nfs-server", ("nfs-kernel-server",), files, frozenset({SETTINGS}), {EXPORTS: "exportfs -ra"})
 
@@ -62,7 +62,7 @@ def _kernel_server(shares: list[Share]) -> Server:
 def _ganesha(shares: list[Share]) -> Server:
     text = render("storage/ganesha.conf.j2", lines=list(_numbered(shares)))
     packages = ("nfs-ganesha", "nfs-ganesha-vfs")
-    return Server("nfs-ganesha", packages, (Shipped("Configure nfs-ganesha", GANESHA, text),), frozenset({GANESHA}))
+    return Server("nfs-ganesha", packages, (ManagedFile("Configure nfs-ganesha", GANESHA, text),), frozenset({GANESHA}))
 
 
 def _id(share: Share) -> UUID:

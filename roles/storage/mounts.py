@@ -15,12 +15,12 @@ from pyinfra.operations import files, server
 
 from bedplate.plan.fleet import BucketPlan
 from bedplate.plan.nodes import Mount, MountKind, Share
-from roles.files import Shipped, put_files, render, text_of
+from roles.files import ManagedFile, file_text, put_files, render
 from roles.system import venv_commands
 
 FOLDER = "/opt/bedplate-aws"
 TABLE, SHELL = "/etc/bedplate/buckets", "/etc/profile.d/bedplate-buckets.sh"
-_REQUIREMENTS = text_of("storage/aws.txt")
+_REQUIREMENTS = file_text("storage/aws.txt")
 _LIST = f"{FOLDER}.txt"
 
 
@@ -46,7 +46,7 @@ def version() -> str:
 
 def install_aws() -> None:
     """Declare the AWS CLI for all users."""
-    put_files(Shipped("Write the requirements of the AWS CLI", _LIST, _REQUIREMENTS))
+    put_files(ManagedFile("Write the requirements of the AWS CLI", _LIST, _REQUIREMENTS))
     if host.get_fact(AwsVersion) != version():
         server.shell(name=f"Install the AWS CLI {version()}", commands=venv_commands(FOLDER, _LIST))
     files.link(name="Link aws to /usr/local/bin", path="/usr/local/bin/aws", target=f"{FOLDER}/bin/aws")
@@ -62,13 +62,13 @@ def variables(buckets: Iterable[BucketPlan]) -> tuple[tuple[str, str], ...]:
     return tuple((variable(bucket.store), bucket.name) for bucket in _by_store(buckets))
 
 
-def bucket_files(buckets: Iterable[BucketPlan], region: str) -> tuple[Shipped, ...]:
+def bucket_files(buckets: Iterable[BucketPlan], region: str) -> tuple[ManagedFile, ...]:
     """Return the list of buckets, and the shell variables."""
     rows = _by_store(buckets)
     shell = render("storage/buckets.sh.j2", variables=variables(rows), region=region)
     return (
-        Shipped("Write the list of buckets", TABLE, "".join(map(_bucket_line, rows))),
-        Shipped("Set shell variables of buckets", SHELL, shell),
+        ManagedFile("Write the list of buckets", TABLE, "".join(map(_bucket_line, rows))),
+        ManagedFile("Set shell variables of buckets", SHELL, shell),
     )
 
 
@@ -84,12 +84,12 @@ def _by_store(buckets: Iterable[BucketPlan]) -> list[BucketPlan]:
 NOTICE = "/etc/motd.d/bedplate-storage"
 
 
-def notice(paths: Iterable[str], buckets: Iterable[BucketPlan], *, holds_role: bool) -> Shipped:
+def notice(paths: Iterable[str], buckets: Iterable[BucketPlan], *, holds_role: bool) -> ManagedFile:
     """Return the notice at login. Without an IAM role (`holds_role`), users need their own AWS credentials."""
     rows = variables(buckets)
     width = max((len(name) for name, _ in rows), default=0)
     text = render("storage/motd.j2", folders=sorted(paths), rows=rows, width=width, holds_role=holds_role)
-    return Shipped("Write the notice of storage", NOTICE, text)
+    return ManagedFile("Write the notice of storage", NOTICE, text)
 
 
 UNIT_FOLDER = "/etc/systemd/system"
@@ -106,9 +106,9 @@ class Unit:
     text: str
 
     @property
-    def shipped(self) -> Shipped:
+    def shipped(self) -> ManagedFile:
         """The unit file."""
-        return Shipped(self.operation, f"{UNIT_FOLDER}/{self.name}", f"{MARK}\n{self.text}")
+        return ManagedFile(self.operation, f"{UNIT_FOLDER}/{self.name}", f"{MARK}\n{self.text}")
 
 
 def unit_name(path: str, suffix: str) -> str:
@@ -131,14 +131,14 @@ def loopback(store: str) -> str:
     return f"127.{high or 1}.{middle}.{low % 254 + 1}"
 
 
-def tunnel(mount: Mount) -> tuple[Shipped, Unit]:
+def tunnel(mount: Mount) -> tuple[ManagedFile, Unit]:
     """Return the stunnel configuration of an EFS mount, and its unit."""
     path = f"{TUNNEL_FOLDER}/{mount.store}.conf"
     # The certificate of EFS is valid for all names of its region.
     server_name = f"{mount.store}.efs.{mount.region}.amazonaws.com"
     text = render("storage/stunnel.conf.j2", mount=mount, address=loopback(mount.store), server_name=server_name)
     unit = render("storage/tunnel.service.j2", mount=mount, path=path)
-    return Shipped(f"Configure the TLS tunnel to {mount.store}", path, text), Unit(
+    return ManagedFile(f"Configure the TLS tunnel to {mount.store}", path, text), Unit(
         f"Write the unit of the TLS tunnel to {mount.store}", f"bedplate-efs-{mount.store}.service", unit
     )
 
@@ -192,7 +192,7 @@ class Attached:
             yield Unit(f"Write the permission unit of {self.path}", self.opener, render("storage/commons.j2", at=self))
 
 
-def mounted(mount: Mount) -> Attached:
+def client_mount(mount: Mount) -> Attached:
     """Return the mount of shared storage on a client."""
     by_tunnel = mount.kind is MountKind.EFS
     address = loopback(mount.store) if by_tunnel else mount.server
@@ -209,6 +209,6 @@ def mounted(mount: Mount) -> Attached:
     )
 
 
-def shared(share: Share) -> Attached:
+def bind_mount(share: Share) -> Attached:
     """Return the bind mount of a share on its own file server, at the same path as on clients."""
     return Attached(share.store, share.mount, share.path, "none", "bind")

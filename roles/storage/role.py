@@ -16,7 +16,7 @@ from pyinfra.operations import server, systemd
 from bedplate.plan.fleet import PEOPLE_IDS, BucketPlan
 from bedplate.plan.nodes import Mount, MountKind, Share
 from roles.base import Changes, DiskSpace, PendingChange, Role, changed, run_changes
-from roles.files import Shipped, put_files, remove_drop_ins, text_of
+from roles.files import ManagedFile, file_text, put_files, remove_drop_ins
 from roles.storage.exports import EXPORTS, GANESHA, KernelServes, Server, create_folder, run_server, server_of
 from roles.storage.mounts import (
     MARK,
@@ -25,11 +25,11 @@ from roles.storage.mounts import (
     UNIT_FOLDER,
     Attached,
     Unit,
+    bind_mount,
     bucket_files,
+    client_mount,
     install_aws,
-    mounted,
     notice,
-    shared,
     tunnel,
 )
 from roles.storage.mounts import TABLE as BUCKETS_TABLE
@@ -82,13 +82,13 @@ TIMER, RELEASE, ANSWERS = (
 UNITS = (TIMER, "bedplate-storage-guard.service", RELEASE, ANSWERS)
 
 
-def guard(attached: Iterable[Attached]) -> Iterator[Shipped]:
+def guard(attached: Iterable[Attached]) -> Iterator[ManagedFile]:
     """Yield the mount guard, its units, and the table of its mounts."""
     rows = sorted(f"{mount.store} {mount.path} {mount.server}\n" for mount in attached if mount.server)
-    yield Shipped("Write the table of mounts", TABLE, "".join(rows))
-    yield Shipped(f"Write {SCRIPT}", SCRIPT, text_of("storage/bedplate-storage-guard"), "755")
+    yield ManagedFile("Write the table of mounts", TABLE, "".join(rows))
+    yield ManagedFile(f"Write {SCRIPT}", SCRIPT, file_text("storage/bedplate-storage-guard"), "755")
     for name in UNITS:
-        yield Shipped(f"Write {name}", f"{UNIT_FOLDER}/{name}", f"{MARK}\n{text_of(f'storage/{name}')}")
+        yield ManagedFile(f"Write {name}", f"{UNIT_FOLDER}/{name}", f"{MARK}\n{file_text(f'storage/{name}')}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,15 +290,15 @@ class Storage(Role):
         return frozenset((*(unit.name for unit in self._units()), *(UNITS if self.mounts else ())))
 
     def _attached(self) -> Iterator[Attached]:
-        yield from map(mounted, self.mounts)
-        yield from map(shared, self.shares)
+        yield from map(client_mount, self.mounts)
+        yield from map(bind_mount, self.shares)
 
     def _units(self) -> Iterator[Unit]:
         for mount in self._attached():
             yield from mount.units()
         yield from (tunnel(mount)[1] for mount in self._by_tunnel)
 
-    def _files(self) -> tuple[Shipped, ...]:
+    def _files(self) -> tuple[ManagedFile, ...]:
         """Return all files of the role; none on a node without storage."""
         return (
             *(unit.shipped for unit in self._units()),
@@ -309,7 +309,7 @@ class Storage(Role):
             *self._notices(),
         )
 
-    def _notices(self) -> Iterator[Shipped]:
+    def _notices(self) -> Iterator[ManagedFile]:
         paths = [mount.path for mount in self._attached()]
         if paths or self.buckets:
             yield notice(paths, self.buckets, holds_role=self.holds_role)

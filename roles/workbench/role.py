@@ -15,7 +15,7 @@ from pyinfra.operations import files, server
 from bedplate.plan.fleet import Account
 from bedplate.plan.nodes import Hardware
 from roles.base import Changes, DiskSpace, Role, changed
-from roles.files import Edit, Shipped, edit_files, put_files, text_of
+from roles.files import Edit, ManagedFile, edit_files, file_text, put_files
 from roles.system import install_packages, venv_commands
 from roles.workbench.scratch import Scratch
 
@@ -112,7 +112,7 @@ EDIT = Edit(ENVIRONMENT, partial(with_program_folder, folder=CUDA))
 
 
 FOLDER = "/opt/uv"
-_REQUIREMENTS = text_of("workbench/uv.txt")
+_REQUIREMENTS = file_text("workbench/uv.txt")
 _LIST = "/opt/uv.txt"
 
 
@@ -138,7 +138,7 @@ def version() -> str:
 
 def install_uv() -> None:
     """Declare uv and uvx for all users."""
-    put_files(Shipped("Write the requirements of uv", _LIST, _REQUIREMENTS))
+    put_files(ManagedFile("Write the requirements of uv", _LIST, _REQUIREMENTS))
     if host.get_fact(UvVersion) != version():
         server.shell(name=f"Install uv {version()}", commands=venv_commands(FOLDER, _LIST))
     for tool in ("uv", "uvx"):
@@ -150,9 +150,11 @@ _FILES = ("curl", "jq", "less", "nano", "quota", "rsync", "tree", "unzip", "vim"
 _BUILDING = ("build-essential", "cmake", "git", "git-lfs", "ninja-build", "pkg-config", "python3-dev", "python3-venv")
 TOOLS = tuple(sorted((*_SESSIONS, *_FILES, *_BUILDING)))
 
-_SHELL = Shipped("Set the environment of login shells", "/etc/profile.d/bedplate.sh", text_of("workbench/shell.sh"))
-_CUDA = Shipped(
-    "Write the linker path of CUDA", "/etc/ld.so.conf.d/60-bedplate-cuda.conf", text_of("workbench/cuda.conf")
+_SHELL = ManagedFile(
+    "Set the environment of login shells", "/etc/profile.d/bedplate.sh", file_text("workbench/shell.sh")
+)
+_CUDA = ManagedFile(
+    "Write the linker path of CUDA", "/etc/ld.so.conf.d/60-bedplate-cuda.conf", file_text("workbench/cuda.conf")
 )
 
 

@@ -15,7 +15,7 @@ from pyinfra.facts.server import Mounts, MountsDict
 from pyinfra.operations import server
 
 from bedplate.plan.fleet import Account
-from roles.files import Shipped, text_of
+from roles.files import ManagedFile, file_text
 from roles.system import install_packages, start_units
 
 # The model of EC2's instance store disks. Source: EC2 user guide, "NVMe instance store volumes".
@@ -109,16 +109,16 @@ class Scratch:
     disks: tuple[str, ...] = ()
 
     @property
-    def files(self) -> tuple[Shipped, ...]:
+    def files(self) -> tuple[ManagedFile, ...]:
         """The table of disks and people, the program and its unit."""
         rows = (
             *(f"disk {disk}\n" for disk in self.disks),
             *(f"person {person.name} {person.uid}\n" for person in self.people),
         )
         return (
-            Shipped("Write the table of /scratch", TABLE, "".join(rows)),
-            Shipped(f"Write {SCRIPT}", SCRIPT, text_of("workbench/bedplate-scratch"), "755"),
-            Shipped(f"Write {UNIT}", f"/etc/systemd/system/{UNIT}", text_of("workbench/scratch.service")),
+            ManagedFile("Write the table of /scratch", TABLE, "".join(rows)),
+            ManagedFile(f"Write {SCRIPT}", SCRIPT, file_text("workbench/bedplate-scratch"), "755"),
+            ManagedFile(f"Write {UNIT}", f"/etc/systemd/system/{UNIT}", file_text("workbench/scratch.service")),
         )
 
     def install(self) -> None:

@@ -24,9 +24,9 @@ from pulumi_aws.ec2.route import Route, RouteArgs
 
 from bedplate.catalog import load_catalog
 from bedplate.plan.cost import CONTROL_VOLUME, ETCD_VOLUME, GATEWAY_TYPE, GATEWAY_VOLUME
-from bedplate.plan.firewall import ANYWHERE, Rule, met_rules
-from bedplate.plan.fleet import ControlPlane, FleetPlan, LaptopPool, Member, RegionPlan
-from bedplate.plan.laptops import Transport, met_pools
+from bedplate.plan.firewall import ANYWHERE, FirewallRule, laptop_peer_rules
+from bedplate.plan.fleet import ControlPlane, ControlPlaneMember, FleetPlan, LaptopPool, RegionPlan
+from bedplate.plan.laptops import Transport, connected_pools
 from bedplate.plan.links import has_transit, short_name
 from bedplate.plan.pools import Volume as PoolsVolume
 from stacks.alarms.alarms import alarm_on_missing_instances
@@ -134,7 +134,7 @@ class ControlMachines(pulumi.ComponentResource):
         self.group_names = {member.name: self._machine(member) for member in control.members}
         self.register_outputs({})
 
-    def _machine(self, member: Member) -> pulumi.Output[str]:
+    def _machine(self, member: ControlPlaneMember) -> pulumi.Output[str]:
         name = f"{self._plan.name}-{short_name(member)}"
         tags = stack_tags(self._plan, self._plan.home.name) | name_tag(name) | {MEMBER: member.name}
         volume_id = self._volume(member, name)
@@ -154,7 +154,7 @@ class ControlMachines(pulumi.ComponentResource):
         alarm_on_missing_instances(name, flow_log_group, self._inputs.topic_arn, self)
         return flow_log_group
 
-    def _interface(self, member: Member, name: str) -> pulumi.Output[str]:
+    def _interface(self, member: ControlPlaneMember, name: str) -> pulumi.Output[str]:
         args = NetworkInterfaceArgs(
             subnet_id=self._inputs.subnet_ids[member.zone],
             private_ips=[str(member.address)],
@@ -164,7 +164,7 @@ class ControlMachines(pulumi.ComponentResource):
         )
         return NetworkInterface(name, args, child_options(self)).id
 
-    def _volume(self, member: Member, name: str) -> pulumi.Output[str]:
+    def _volume(self, member: ControlPlaneMember, name: str) -> pulumi.Output[str]:
         """Declare the etcd volume of a member, which Pulumi never deletes."""
         volume_name = f"{name}-etcd"
         args = VolumeArgs(
@@ -178,8 +178,10 @@ class ControlMachines(pulumi.ComponentResource):
 
 
 _OPENVPN_RULES = (
-    Rule("openvpn", "OpenVPN from anywhere", ANYWHERE.block, Transport.UDP.value, Transport.UDP.port),
-    Rule("openvpn-tcp", "OpenVPN over TCP from anywhere", ANYWHERE.block, Transport.TCP.value, Transport.TCP.port),
+    FirewallRule("openvpn", "OpenVPN from anywhere", ANYWHERE.block, Transport.UDP.value, Transport.UDP.port),
+    FirewallRule(
+        "openvpn-tcp", "OpenVPN over TCP from anywhere", ANYWHERE.block, Transport.TCP.value, Transport.TCP.port
+    ),
 )
 
 
@@ -256,8 +258,8 @@ class LaptopGateway(pulumi.ComponentResource):
     def _firewall(self, plan: FleetPlan, pool: LaptopPool, vpc_id: pulumi.Output[str]) -> pulumi.Output[str]:
         group = RuleGroup(self._name, "Gateway of the laptops", vpc_id, self)
         # Security groups do not see packets inside the tunnels between gateways.
-        other_pools = met_pools(plan, pool)[1:] if has_transit(plan) else ()
-        group.allow_in(*_OPENVPN_RULES, *met_rules(other_pools))
+        other_pools = connected_pools(plan, pool)[1:] if has_transit(plan) else ()
+        group.allow_in(*_OPENVPN_RULES, *laptop_peer_rules(other_pools))
         group.allow_out(ANYWHERE)
         return group.group_id
 

@@ -33,7 +33,14 @@ from pulumi_aws.ec2.placement_group import PlacementGroup, PlacementGroupArgs
 
 from bedplate.catalog import Catalog
 from bedplate.plan.fleet import FleetPlan
-from bedplate.plan.pools import Action, Likeness, Offer, PoolPlan, likeness, timetable
+from bedplate.plan.pools import (
+    InstanceRequirements,
+    Offer,
+    PoolPlan,
+    ScheduledAction,
+    instance_requirements,
+    scheduled_actions,
+)
 from bedplate.plan.registration import from_zero_tags, pool_registration
 from bedplate.spec.groups import Fabric, Market
 from bedplate.spec.network import Egress
@@ -56,7 +63,7 @@ def mixed_instances_policy(
     catalog: Catalog,
 ) -> GroupMixedInstancesPolicyArgs:
     """Return the mixed instances policy of a pool."""
-    requirements = likeness(pool, catalog)
+    requirements = instance_requirements(pool, catalog)
     return GroupMixedInstancesPolicyArgs(
         launch_template=GroupMixedInstancesPolicyLaunchTemplateArgs(
             launch_template_specification=template, overrides=_overrides(pool, requirements)
@@ -66,14 +73,16 @@ def mixed_instances_policy(
 
 
 def _overrides(
-    pool: PoolPlan, requirements: Likeness | None
+    pool: PoolPlan, requirements: InstanceRequirements | None
 ) -> list[GroupMixedInstancesPolicyLaunchTemplateOverrideArgs]:
     if requirements is not None:
         return [GroupMixedInstancesPolicyLaunchTemplateOverrideArgs(instance_requirements=_requirements(requirements))]
     return [GroupMixedInstancesPolicyLaunchTemplateOverrideArgs(instance_type=name) for name in pool.types]
 
 
-def _requirements(requirements: Likeness) -> GroupMixedInstancesPolicyLaunchTemplateOverrideInstanceRequirementsArgs:
+def _requirements(
+    requirements: InstanceRequirements,
+) -> GroupMixedInstancesPolicyLaunchTemplateOverrideInstanceRequirementsArgs:
     """Require current CPU types of that size; AWS excludes burstable types by default."""
     vcpus, memory = requirements.vcpus, requirements.memory_mib
     return GroupMixedInstancesPolicyLaunchTemplateOverrideInstanceRequirementsArgs(
@@ -92,7 +101,9 @@ def _requirements(requirements: Likeness) -> GroupMixedInstancesPolicyLaunchTemp
     )
 
 
-def _distribution(offer: Offer, requirements: Likeness | None) -> GroupMixedInstancesPolicyInstancesDistributionArgs:
+def _distribution(
+    offer: Offer, requirements: InstanceRequirements | None
+) -> GroupMixedInstancesPolicyInstancesDistributionArgs:
     """Buy all instances on spot, or all on demand: in the order of the file, or the cheapest with requirements."""
     if offer.market is Market.SPOT:
         return GroupMixedInstancesPolicyInstancesDistributionArgs(
@@ -121,7 +132,7 @@ _REPLACE_ON_CHANGE = pulumi.ResourceOptions(replace_on_changes=["*"], delete_bef
 
 
 def declare_schedules(
-    name: str, group: pulumi.Output[str], actions: tuple[Action, ...], parent: pulumi.Resource
+    name: str, group: pulumi.Output[str], actions: tuple[ScheduledAction, ...], parent: pulumi.Resource
 ) -> None:
     """Declare the scheduled actions of a group."""
     for action in actions:
@@ -132,7 +143,7 @@ def declare_schedules(
         Schedule(schedule_name, _schedule_args(schedule_name, group, action), options)
 
 
-def _schedule_args(schedule_name: str, group: pulumi.Output[str], action: Action) -> ScheduleArgs:
+def _schedule_args(schedule_name: str, group: pulumi.Output[str], action: ScheduledAction) -> ScheduleArgs:
     return ScheduleArgs(
         autoscaling_group_name=group,
         scheduled_action_name=schedule_name,
@@ -288,7 +299,7 @@ def is_refreshed(pool: PoolPlan) -> bool:
 
 def is_protected(pool: PoolPlan) -> bool:
     """Tell whether instances are protected from scale in: on a fabric, unless a schedule ends them."""
-    return pool.fabric is Fabric.EFA and not timetable(pool)
+    return pool.fabric is Fabric.EFA and not scheduled_actions(pool)
 
 
 def _specification(template: Template) -> GroupMixedInstancesPolicyLaunchTemplateLaunchTemplateSpecificationArgs:
@@ -362,6 +373,6 @@ class Pool(pulumi.ComponentResource):
         )
         self.group_name = group.name
         declare_hooks(name, group.name, pool_hooks(plan, pool), self)
-        declare_schedules(name, group.name, timetable(pool), self)
+        declare_schedules(name, group.name, scheduled_actions(pool), self)
         alarm_on_missing_instances(name, group.name, inputs.topic_arn, self)
         self.register_outputs({"group_name": self.group_name})

@@ -24,8 +24,8 @@ from pulumi_aws.ec2.launch_template import LaunchTemplateArgs
 
 from bedplate.catalog import Catalog
 from bedplate.errors import InputError
-from bedplate.plan.fleet import FleetPlan, Member
-from bedplate.plan.links import highest, ssh_name
+from bedplate.plan.fleet import ControlPlaneMember, FleetPlan
+from bedplate.plan.links import highest_number, ssh_name
 from bedplate.plan.planner import architecture, image_parameter
 from bedplate.plan.pools import PLAIN, Adapter, Interface, PoolPlan, Volume
 from bedplate.spec.groups import Market
@@ -189,12 +189,12 @@ def first_boot(plan: FleetPlan, pool: PoolPlan) -> str:
     if pool.use is Use.KUBERNETES:
         return _script(plan, ("take_ec2_name", "let_admins_in", "report_ready"), pool_values)
     domain = ssh_name(plan, pool, 1).partition(".")[2]
-    name_values = {"LABEL": pool.group, "PLACE": domain, "HIGHEST": str(highest(plan, pool))}
+    name_values = {"LABEL": pool.group, "PLACE": domain, "HIGHEST": str(highest_number(plan, pool))}
     steps = ("claim_name", "take_claimed_name", "let_admins_in", "watch_for_end", "report_ready")
     return _script(plan, steps, pool_values | name_values)
 
 
-def member_boot(plan: FleetPlan, member: Member, volume_id: str) -> str:
+def member_boot(plan: FleetPlan, member: ControlPlaneMember, volume_id: str) -> str:
     """Return the first boot script of a control plane member; the volume has the data of etcd."""
     values = {
         "SCALING_GROUP": f"{plan.name}-{member.name.partition('.')[0]}",

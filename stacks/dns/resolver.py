@@ -9,7 +9,7 @@ from pulumi_aws.route53.resolver_endpoint import ResolverEndpoint, ResolverEndpo
 from pulumi_aws.route53.resolver_rule import ResolverRule, ResolverRuleArgs
 from pulumi_aws.route53.resolver_rule_association import ResolverRuleAssociation, ResolverRuleAssociationArgs
 
-from bedplate.plan.firewall import DNS, DNS_PROTOCOLS, Rule
+from bedplate.plan.firewall import DNS, DNS_PROTOCOLS, FirewallRule
 from bedplate.plan.fleet import FleetPlan, RegionPlan
 from bedplate.spec.sites import NameServers
 from stacks.network.firewall import RuleGroup
@@ -17,12 +17,12 @@ from stacks.network.vpc import Network
 from stacks.options import child_options, name_tag
 
 
-def inbound_rules(plan: FleetPlan) -> Iterator[Rule]:
+def inbound_rules(plan: FleetPlan) -> Iterator[FirewallRule]:
     """Yield the firewall rules that accept DNS from laptop pools and sites."""
     laptops = {f"laptops-{pool.place}": pool.block for pool in plan.laptops}
     for source, block in (laptops | {f"site-{site.name}": site.lan for site in plan.sites}).items():
         for protocol in DNS_PROTOCOLS:
-            yield Rule(f"{protocol}-from-{source}", f"DNS from {source}", block, protocol, DNS)
+            yield FirewallRule(f"{protocol}-from-{source}", f"DNS from {source}", block, protocol, DNS)
 
 
 class InboundResolver(pulumi.ComponentResource):
@@ -65,12 +65,12 @@ def site_name_servers(plan: FleetPlan) -> dict[str, NameServers]:
     return {site.name: site.dns for site in plan.sites if site.dns}
 
 
-def outbound_rules(plan: FleetPlan) -> Iterator[Rule]:
+def outbound_rules(plan: FleetPlan) -> Iterator[FirewallRule]:
     """Yield the firewall rules that allow DNS to the name servers of sites."""
     for site, dns in site_name_servers(plan).items():
         for server in dns.servers:
             for protocol in DNS_PROTOCOLS:
-                yield Rule(
+                yield FirewallRule(
                     f"{protocol}-to-{site}-{server}", f"DNS to the site {site}", IPv4Network(server), protocol, DNS
                 )
 

@@ -104,12 +104,12 @@ _SESSION_ACTIONS = (
 )
 GATEWAY = "gateway"
 CONTROL = "control-plane"
-KINDS = (*(use.value for use in Use), CONTROL, GATEWAY)
+NODE_KINDS = (*(use.value for use in Use), CONTROL, GATEWAY)
 
 
-def kinds(plan: FleetPlan) -> tuple[str, ...]:
+def node_kinds(plan: FleetPlan) -> tuple[str, ...]:
     """Return the kinds of nodes in a fleet."""
-    return tuple(kind for kind in KINDS if kind != CONTROL or plan.control_plane)
+    return tuple(kind for kind in NODE_KINDS if kind != CONTROL or plan.control_plane)
 
 
 def permissions(plan: FleetPlan, kind: str) -> tuple[Statement, ...]:
@@ -130,7 +130,9 @@ def _ssh_permissions(plan: FleetPlan) -> Iterator[Statement]:
 
 def kinds_with_bucket_access(plan: FleetPlan) -> tuple[str, ...]:
     """Return the kinds of nodes that may use objects in buckets."""
-    return tuple(kind for kind in KINDS if any(statement.sid == "UseObjects" for statement in permissions(plan, kind)))
+    return tuple(
+        kind for kind in NODE_KINDS if any(statement.sid == "UseObjects" for statement in permissions(plan, kind))
+    )
 
 
 def _bucket_permissions(plan: FleetPlan) -> Iterator[Statement]:

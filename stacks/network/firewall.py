@@ -13,7 +13,7 @@ from bedplate.plan.firewall import (
     NFS,
     TCP,
     WORKER_PORTS,
-    Rule,
+    FirewallRule,
     control_rules,
     has_workers,
     node_rules,
@@ -36,11 +36,11 @@ class RuleGroup:
         args = SecurityGroupArgs(name=name, description=description, vpc_id=vpc_id, tags=name_tag(name))
         self.group_id = SecurityGroup(name, args, child_options(parent)).id
 
-    def allow_in(self, *rules: Rule) -> None:
+    def allow_in(self, *rules: FirewallRule) -> None:
         """Allow inbound connections."""
         self._declare(SecurityGroupIngressRule, rules)
 
-    def allow_out(self, *rules: Rule) -> None:
+    def allow_out(self, *rules: FirewallRule) -> None:
         """Allow outbound connections."""
         self._declare(SecurityGroupEgressRule, rules)
 
@@ -75,7 +75,7 @@ class RuleGroup:
                 opts=child_options(self._parent),
             )
 
-    def _declare(self, rule_type: _RuleType, rules: Iterable[Rule]) -> None:
+    def _declare(self, rule_type: _RuleType, rules: Iterable[FirewallRule]) -> None:
         for rule in rules:
             rule_name = f"{self._name}-{rule.name}"
             rule_type(

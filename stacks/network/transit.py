@@ -31,7 +31,7 @@ from pulumi_aws.ec2transitgateway.vpc_attachment import VpcAttachment, VpcAttach
 from pulumi_aws.provider import Provider
 
 from bedplate.plan.fleet import FleetPlan, RegionPlan
-from bedplate.plan.links import behind, beyond, transit_asn
+from bedplate.plan.links import networks_of_place, remote_networks, transit_asn
 from stacks.network.vpc import Network
 from stacks.options import LINKS, child_options, name_tag, output_of, region_provider, stack_reference
 
@@ -84,7 +84,7 @@ class Transit(pulumi.ComponentResource):
 
     def _route_to_vpc(self, plan: FleetPlan, region: RegionPlan, attachment: VpcAttachment) -> None:
         """Route the block of the region, and its laptops, to the VPC."""
-        for destination in behind(plan, region.name):
+        for destination in networks_of_place(plan, region.name):
             args = RouteArgs(
                 destination_cidr_block=str(destination.block),
                 transit_gateway_route_table_id=self.table_id,
@@ -96,7 +96,7 @@ class Transit(pulumi.ComponentResource):
         self, plan: FleetPlan, region: RegionPlan, network: Network, attachment: VpcAttachment
     ) -> None:
         """Route the blocks of all remote networks from every route table of the VPC to the gateway."""
-        for destination in beyond(plan, region.name):
+        for destination in remote_networks(plan, region.name):
             for table, table_id in sorted(network.table_ids.items()):
                 args = VpcRouteArgs(
                     route_table_id=table_id,
@@ -189,7 +189,7 @@ class TransitPeering(pulumi.ComponentResource):
             transit_gateway_attachment_id=attachment.id, transit_gateway_route_table_id=table_id
         )
         RouteTableAssociation(f"{name}{remote.name}", association, options)
-        for destination in behind(self._plan, remote.name):
+        for destination in networks_of_place(self._plan, remote.name):
             args = RouteArgs(
                 destination_cidr_block=str(destination.block),
                 transit_gateway_route_table_id=table_id,

@@ -27,7 +27,7 @@ from pulumi_aws.ec2.vpc_endpoint_route_table_association import (
     VpcEndpointRouteTableAssociationArgs,
 )
 
-from bedplate.plan.firewall import HTTPS, TCP, Rule
+from bedplate.plan.firewall import HTTPS, TCP, FirewallRule
 from bedplate.plan.fleet import FleetPlan, RegionPlan, ZonePlan, fixed_block
 from bedplate.spec.network import Egress
 from stacks.identity.policy import ServiceRole, Statement, arn, declare_service_role, policy
@@ -333,7 +333,7 @@ class ServiceEndpoints(pulumi.ComponentResource):
         name = f"{plan.name}-endpoints"
         super().__init__("bedplate:stacks:ServiceEndpoints", name, None, opts)
         group = RuleGroup(name, "Services of AWS inside the network", network.vpc_id, self)
-        group.allow_in(Rule(f"https-from-{region.name}", f"HTTPS from {region.name}", region.block, TCP, HTTPS))
+        group.allow_in(FirewallRule(f"https-from-{region.name}", f"HTTPS from {region.name}", region.block, TCP, HTTPS))
         for service in plan.endpoints:
             endpoint_name = f"{plan.name}-{service.replace('.', '-')}"
             args = VpcEndpointArgs(
@@ -343,14 +343,14 @@ class ServiceEndpoints(pulumi.ComponentResource):
                 subnet_ids=list(network.node_subnet_ids.values()),
                 security_group_ids=[group.group_id],
                 private_dns_enabled=True,
-                policy=policy(*users(plan, service)),
+                policy=policy(*endpoint_statements(plan, service)),
                 tags=name_tag(endpoint_name),
             )
             VpcEndpoint(endpoint_name, args, child_options(self))
         self.register_outputs({})
 
 
-def users(plan: FleetPlan, service: str) -> tuple[Statement, ...]:
+def endpoint_statements(plan: FleetPlan, service: str) -> tuple[Statement, ...]:
     """Return the policy of an endpoint: principals of this account may use the service.
 
     AssumeRoleWithWebIdentity and AssumeRoleWithSAML have no principal yet: for these the role must be in this account.

@@ -14,9 +14,9 @@ from pulumi_aws.ec2transitgateway.route import Route, RouteArgs
 from pulumi_aws.ec2transitgateway.route_table_association import RouteTableAssociation, RouteTableAssociationArgs
 from pulumi_aws.vpc.security_group_ingress_rule import SecurityGroupIngressRule, SecurityGroupIngressRuleArgs
 
-from bedplate.plan.firewall import joined_rules
+from bedplate.plan.firewall import region_transit_rules
 from bedplate.plan.fleet import FleetPlan
-from bedplate.plan.links import behind, has_transit
+from bedplate.plan.links import has_transit, networks_of_place
 from bedplate.plan.nodes import IKE
 from stacks.network.transit import RegionStack
 from stacks.options import name_tag, output_of
@@ -49,7 +49,7 @@ class TransitEnd:
             transit_gateway_attachment_id=attachment_id, transit_gateway_route_table_id=table_id
         )
         RouteTableAssociation(f"{name}-from-site-{site}", association, options)
-        for destination in behind(plan, site):
+        for destination in networks_of_place(plan, site):
             args = RouteArgs(
                 destination_cidr_block=str(destination.block),
                 transit_gateway_route_table_id=table_id,
@@ -72,7 +72,7 @@ class PrivateEnd:
 
     def declare_routes(self, plan: FleetPlan, site: str, connection: VpnConnection, parent: pulumi.Resource) -> None:
         """Route the planned blocks of the site to the gateway; routes announced by BGP are not used."""
-        for destination in behind(plan, site):
+        for destination in networks_of_place(plan, site):
             for table, table_id in sorted(self.stack.table_ids.items()):
                 args = VpcRouteArgs(
                     route_table_id=table_id, destination_cidr_block=str(destination.block), gateway_id=self.gateway.id
@@ -123,7 +123,7 @@ class PeeredGateway(pulumi.ComponentResource):
             outputs["interface_id"],
             outputs["group_id"],
         )
-        for rule in joined_rules(stack.region):
+        for rule in region_transit_rules(stack.region):
             args = SecurityGroupIngressRuleArgs(
                 security_group_id=self.group_id,
                 ip_protocol=_ALL_PROTOCOLS,
@@ -164,7 +164,7 @@ class GatewayPeering(pulumi.ComponentResource):
 
     def _route(self, local: PeeredGateway, remote: PeeredGateway, ike_rules: tuple[pulumi.Resource, ...]) -> None:
         """Route the blocks of the remote region to the local gateway, after the IKE rules exist."""
-        for destination in behind(self._plan, remote.stack.name):
+        for destination in networks_of_place(self._plan, remote.stack.name):
             for table, table_id in sorted(local.stack.table_ids.items()):
                 args = VpcRouteArgs(
                     route_table_id=table_id,

@@ -15,9 +15,11 @@ from bedplate.errors import BedplateError
 from vpn.authority import Reason
 from vpn.certificates import laptop
 from vpn.journal import Begun
-from vpn.peers import make_keys
-from vpn.pki import FOLDER, FolderKeys, Pki, PkiFolder, begin, open_pki, write_new_root
-from vpn.signing import add, relist, renew, revoke
+from vpn.peers import make_shared_keys as make_keys
+from vpn.pki import FOLDER, FolderKeys, Pki, PkiFolder, open_pki, write_new_root
+from vpn.pki import create_authority as begin
+from vpn.signing import add, renew, revoke
+from vpn.signing import renew_crl as relist
 
 MOMENT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 LATER = MOMENT + timedelta(days=60)

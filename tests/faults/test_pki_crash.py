@@ -16,9 +16,9 @@ from tests.faults.pki_child import LATER, MOMENT, PAIRS, change, root_of
 from tests.testlab.keys.authority import added, begun_in, pki_in, unasked
 from tests.testlab.run import Point, crash_points, die_at, need_program
 from vpn.certificates import parse_bundle
-from vpn.peers import kept_keys, make_keys
-from vpn.pki import AUTHORITY, TLS_CRYPT, NoAuthority, PkiFolder, bundle_of, deployable_lists, read_root, write_new_root
-from vpn.signing import relist
+from vpn.peers import load_shared_keys, make_shared_keys
+from vpn.pki import AUTHORITY, TLS_CRYPT, NoAuthority, PkiFolder, bundle_of, deployable_crl, read_root, write_new_root
+from vpn.signing import renew_crl
 
 CHILD = Path(__file__).with_name("pki_child.py")
 # Only these system calls change the disk, so a crash at another call needs no test.
@@ -40,7 +40,7 @@ def seeded(root: Path, name: str) -> PkiFolder:
     folder = begun_in(root, MOMENT)
     added(folder, "ada", now=MOMENT)
     if name == "make keys":
-        make_keys(pki_in(folder), PAIRS[:1], unasked)
+        make_shared_keys(pki_in(folder), PAIRS[:1], unasked)
     return folder
 
 
@@ -59,7 +59,9 @@ def damage(folder: PkiFolder, old: PkiFolder) -> set[str]:
         journal, before = pki_in(folder).journal.lines, _lines(old)
         problems |= {"torn journal"} if journal[: len(before)] != before else set()
         problems |= {f"torn or unknown {file.name}" for file in _certified(folder) if not _is_known(file, folder)}
-        problems |= {"tunnel key lost"} if kept_keys(pki_in(old), PAIRS, unasked).keys() - _opened(folder) else set()
+        problems |= (
+            {"tunnel key lost"} if load_shared_keys(pki_in(old), PAIRS, unasked).keys() - _opened(folder) else set()
+        )
     except NoAuthority:
         problems |= {"authority lost"} if old.authority.exists() else set()
     return problems
@@ -75,7 +77,7 @@ def _is_readable(file: Path) -> bool:
 
 def _opened(folder: PkiFolder) -> AbstractSet[frozenset[str]]:
     """Return the pairs whose tunnel keys are complete; raise InputError if one is damaged."""
-    return kept_keys(pki_in(folder), PAIRS, unasked).keys()
+    return load_shared_keys(pki_in(folder), PAIRS, unasked).keys()
 
 
 def _certified(folder: PkiFolder) -> list[Path]:
@@ -86,7 +88,9 @@ def _certified(folder: PkiFolder) -> list[Path]:
 def _is_known(file: Path, folder: PkiFolder) -> bool:
     """Return whether a certificate is complete and in the journal: others could not be revoked."""
     bundle = parse_bundle(file.read_text())
-    return x509.load_pem_x509_certificate(bundle.certificate.encode()).serial_number in pki_in(folder).roll.issued
+    return (
+        x509.load_pem_x509_certificate(bundle.certificate.encode()).serial_number in pki_in(folder).certificates.issued
+    )
 
 
 def damage_after_retry(name: str, folder: PkiFolder) -> set[str]:
@@ -94,12 +98,12 @@ def damage_after_retry(name: str, folder: PkiFolder) -> set[str]:
     with suppress(InputError):  # the change was complete before the crash
         change(name, folder)
     now = LATER if name == "relist" else MOMENT
-    relist(pki_in(folder), now, unasked)
+    renew_crl(pki_in(folder), now, unasked)
     pki = pki_in(folder)
     serials = [line.partition('"serial":"')[2].partition('"')[0] for line in pki.journal.lines if '"issued"' in line]
-    for holder in pki.roll.holders():
+    for holder in pki.certificates.holders():
         bundle_of(pki, holder, unasked)
-    assert deployable_lists(pki, now)
+    assert deployable_crl(pki, now)
     assert name != "make keys" or _opened(folder) == set(PAIRS)
     problems = {"serial used twice"} if len(set(serials)) != len(serials) else set()
     problems |= {"journal copy out of date"} if folder.copy.read_bytes() != folder.journal.read_bytes() else set()

@@ -22,7 +22,7 @@ def test_no_certificate_is_lost_between_writers(tmp_path: Path) -> None:
     ]
     statuses = {status for child in children for status in child.communicate(timeout=120)[0].split()}
 
-    issued = pki_in(folder).roll.issued
+    issued = pki_in(folder).certificates.issued
     assert {certificate.name for certificate in issued.values()} == {
         f"u{number}x{step}.laptop" for number in range(PROCESSES) for step in range(ROUNDS)
     }

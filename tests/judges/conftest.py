@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bedplate.cli import run
-from tests.testlab.machines.judges import Verdict, checkov, written
+from tests.testlab.machines.judges import Verdict, checkov, write_plans
 from tests.testlab.rehearsal.programs import EXAMPLES
 
 Node = dict[str, Any]
@@ -27,4 +27,4 @@ def graph() -> list[Node]:
 @pytest.fixture(scope="session")
 def verdict(graph: list[Node], tmp_path_factory: pytest.TempPathFactory) -> Verdict:
     """Return checkov's findings in all stacks."""
-    return checkov(written(tmp_path_factory.mktemp("stacks"), {"lab": graph}))
+    return checkov(write_plans(tmp_path_factory.mktemp("stacks"), {"lab": graph}))

@@ -7,7 +7,14 @@ from ruamel.yaml import YAML
 
 from bedplate.graph.terraform import resources
 from tests.conftest import DATA
-from tests.testlab.machines.judges import Verdict, checkov, listed, unfound, unlisted, written
+from tests.testlab.machines.judges import (
+    Verdict,
+    accepted_findings,
+    checkov,
+    obsolete_acceptances,
+    unaccepted_findings,
+    write_plans,
+)
 from tests.testlab.rehearsal.graphs import Node, codes, with_defect, without_defect
 
 ROWS: list[dict[str, Any]] = YAML(typ="safe").load(DATA / "judges" / "defects.yaml")
@@ -25,7 +32,7 @@ def tried(graph: list[Node], tmp_path_factory: pytest.TempPathFactory) -> Verdic
         for at, row in enumerate(rows)
         for side, take in SIDES.items()
     }
-    return checkov(written(tmp_path_factory.mktemp("seeded"), graphs))
+    return checkov(write_plans(tmp_path_factory.mktemp("seeded"), graphs))
 
 
 def test_every_resource_is_scanned(graph: list[Node], verdict: Verdict) -> None:
@@ -35,12 +42,12 @@ def test_every_resource_is_scanned(graph: list[Node], verdict: Verdict) -> None:
 
 def test_every_finding_is_listed(verdict: Verdict) -> None:
     """Each finding is fixed, or has its reason in docs/judges.md."""
-    assert not unlisted(verdict.failed, listed("checkov"))
+    assert not unaccepted_findings(verdict.failed, accepted_findings("checkov"))
 
 
 def test_every_listed_finding_exists(verdict: Verdict) -> None:
     """An entry without a finding would hide the next finding."""
-    assert not unfound(verdict.failed, listed("checkov"))
+    assert not obsolete_acceptances(verdict.failed, accepted_findings("checkov"))
 
 
 @pytest.mark.parametrize("at", range(len(ROWS)), ids=lambda at: f"{ROWS[at]['finds']}-{at}")

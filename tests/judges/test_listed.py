@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.testlab.machines.judges import Finding, listed, unfound, unlisted
+from tests.testlab.machines.judges import Finding, accepted_findings, obsolete_acceptances, unaccepted_findings
 
 PAGE = """
 ### checkov
@@ -22,9 +22,9 @@ FINDING = Finding("CKV_1", "aws_vpc.lab", "Given [1] and more", "lab")
 
 def test_a_finding_is_listed_by_check_place_and_message() -> None:
     """Each scanner has its own table."""
-    assert [row.reason for row in listed("checkov", PAGE)] == ["first reason"]
-    assert not unlisted([FINDING], listed("checkov", PAGE))
-    assert not unfound([FINDING], listed("checkov", PAGE))
+    assert [row.reason for row in accepted_findings("checkov", PAGE)] == ["first reason"]
+    assert not unaccepted_findings([FINDING], accepted_findings("checkov", PAGE))
+    assert not obsolete_acceptances([FINDING], accepted_findings("checkov", PAGE))
 
 
 @pytest.mark.parametrize(
@@ -38,5 +38,7 @@ def test_a_finding_is_listed_by_check_place_and_message() -> None:
 )
 def test_a_different_finding_is_not_listed(finding: Finding) -> None:
     """A finding with another check, place or message is unlisted, and its row has no finding."""
-    assert unlisted([finding], listed("checkov", PAGE)) == [finding]
-    assert unfound([finding], listed("checkov", PAGE)) == list(listed("checkov", PAGE))
+    assert unaccepted_findings([finding], accepted_findings("checkov", PAGE)) == [finding]
+    assert obsolete_acceptances([finding], accepted_findings("checkov", PAGE)) == list(
+        accepted_findings("checkov", PAGE)
+    )

@@ -10,10 +10,20 @@ from itertools import islice, permutations
 
 import pytest
 
-from bedplate.cli.stacks import judged, waves
+from bedplate.cli.stacks import audit_report, waves
 from bedplate.graph.reach import Fabric, Packet, read_fabric, trip
 from bedplate.plan import FleetPlan
-from bedplate.plan.reachability import INTERNET, SSH, Flow, Kind, Spot, carries, reaches, refused_by_gateway, spots
+from bedplate.plan.reachability import (
+    INTERNET,
+    SSH,
+    Endpoint,
+    EndpointKind,
+    Flow,
+    endpoints,
+    is_reachable,
+    is_refused_by_gateway,
+    is_routed,
+)
 from bedplate.rehearsal.kind import Support
 from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.rehearse import Phase
@@ -74,7 +84,7 @@ def test_faked_types_have_a_reason(fleet: str) -> None:
 
 def test_stacks_violate_no_rule(fleet: str) -> None:
     """The checks of stacks find nothing in any of the fleets."""
-    assert judged(report_of(fleet)) == ()
+    assert audit_report(report_of(fleet)) == ()
 
 
 def test_the_report_lists_regions_and_commands(fleet: str) -> None:
@@ -86,16 +96,16 @@ def test_the_report_lists_regions_and_commands(fleet: str) -> None:
     assert next_line(plan, report).endswith(f"{plan.name}.links")
 
 
-def unused_address(spot: Spot, fabric: Fabric) -> Spot:
+def unused_address(spot: Endpoint, fabric: Fabric) -> Endpoint:
     """Return a spot with an address that no interface has; a spot of a single machine keeps its own."""
     used = {stand.address for stand in fabric.stands.values()}
     free = (address for address in islice(spot.block.hosts(), 9, None) if int(address) not in used)
     return replace(spot, address=next(free, spot.address))
 
 
-def pairs_over_aws(plan: FleetPlan, fabric: Fabric) -> list[tuple[Spot, Spot]]:
+def pairs_over_aws(plan: FleetPlan, fabric: Fabric) -> list[tuple[Endpoint, Endpoint]]:
     """Return all ordered pairs of spots, except pairs of one site: those connect on its LAN."""
-    all_spots = (*(unused_address(spot, fabric) for spot in spots(plan)), INTERNET)
+    all_spots = (*(unused_address(spot, fabric) for spot in endpoints(plan)), INTERNET)
     sites = {site.name for site in plan.sites}
     pairs = permutations(all_spots, 2)
     return [
@@ -103,7 +113,7 @@ def pairs_over_aws(plan: FleetPlan, fabric: Fabric) -> list[tuple[Spot, Spot]]:
     ]
 
 
-def packet(source: Spot, target: Spot, flow: Flow) -> Packet:
+def packet(source: Endpoint, target: Endpoint, flow: Flow) -> Packet:
     """Return the first packet of a connection."""
     return Packet(int(source.address), int(target.address), flow.protocol, flow.port)
 
@@ -119,7 +129,7 @@ def test_reachability_is_that_of_the_policy(flow: Flow, network: Network) -> Non
     wrong = []
     for source, target in pairs_over_aws(plan, fabric):
         walk = trip(fabric, packet(source, target, flow))
-        if walk.answered != (reaches(plan, source, target, flow) or refused_by_gateway(plan, source, target)):
+        if walk.answered != (is_reachable(plan, source, target, flow) or is_refused_by_gateway(plan, source, target)):
             wrong.append(f"{source.name} to {target.name}: {(walk.back or walk.out).end}")
     assert not wrong
 
@@ -129,7 +139,7 @@ def test_connected_blocks_are_separated_by_security_groups_only(network: Network
     plan, fabric = network
 
     for source, target in pairs_over_aws(plan, fabric):
-        if carries(plan, source, target) and Kind.EDGE is not source.kind:
+        if is_routed(plan, source, target) and EndpointKind.EDGE is not source.kind:
             walk = trip(fabric, packet(source, target, SSH)).out
             assert walk.delivered or "security group" in walk.end, (source.name, target.name, walk.end)
 
@@ -139,5 +149,5 @@ def test_unconnected_blocks_have_no_route(network: Network) -> None:
     plan, fabric = network
 
     for source, target in pairs_over_aws(plan, fabric):
-        if not carries(plan, source, target) and Kind.EDGE is not source.kind:
+        if not is_routed(plan, source, target) and EndpointKind.EDGE is not source.kind:
             assert not trip(fabric, packet(source, target, SSH)).out.delivered

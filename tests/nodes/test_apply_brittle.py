@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from bedplate.catalog import load_catalog
-from bedplate.cli.fleet import opened, planned
-from bedplate.nodes.apply import Event, Kind, Order, Step, Target, event_of
-from bedplate.plan.nodes import NodePlan, node_of
+from bedplate.cli.fleet import open_fleet, plan_loaded
+from bedplate.nodes.apply import ApplyRequest, Event, NodeErrorKind, Step, Target, parse_event
+from bedplate.plan.nodes import NodePlan, find_node
 from roles.catalog import names_of
-from roles.engine.work import work_through
+from roles.engine.work import run_request
 from tests.testlab.fakes.brittle_connection import CONFIRMING, ENDING, victims
 from tests.testlab.machines.lab import WORKBENCH, FleetFolder
 from tests.testlab.machines.stand import Node, NodeLab
@@ -54,7 +54,7 @@ class Cuts:
 def cuts(fleet_folder: FleetFolder, node: Node, tmp_path_factory: pytest.TempPathFactory) -> Cuts:
     """Apply role by role, then all roles after a drift, each until no operation is interrupted."""
     checked = frozenset(fleet_folder.outcome(WORKBENCH, "--check")[WORKBENCH]["changed"])
-    plan = node_of(planned(opened(fleet_folder.fleet)), WORKBENCH, load_catalog())
+    plan = find_node(plan_loaded(open_fleet(fleet_folder.fleet)), WORKBENCH, load_catalog())
     logs = {name: tmp_path_factory.mktemp("log") / "log" for name in (*names_of(plan), ALL)}
     for name, log in logs.items():
         if name == ALL:
@@ -102,20 +102,22 @@ def apply_until_complete(plan: NodePlan, node_lab: NodeLab, log: Path, only: fro
     """Apply over the brittle connection until an apply completes or makes no progress; return its last event."""
     in_namespace = ("ip", "netns", "exec", node_lab.workstation.host.namespace)
     connect = (*in_namespace, sys.executable, "-m", "tests.testlab.fakes.brittle_connection", str(log))
-    order = Order((Target(plan, (*connect, "ssh", "-T", "-F", str(node_lab.ssh_config), WORKBENCH)),), "ada", only=only)
+    order = ApplyRequest(
+        (Target(plan, (*connect, "ssh", "-T", "-F", str(node_lab.ssh_config), WORKBENCH)),), "ada", only=only
+    )
     while True:
         before = len(victims(log))
         end = last_event(order)
-        if end.kind is Kind.HELD:
+        if end.kind is NodeErrorKind.HELD:
             time.sleep(1)  # the interrupted command still runs
         elif len(victims(log)) == before:
             return end
 
 
-def last_event(order: Order) -> Event:
+def last_event(order: ApplyRequest) -> Event:
     """Run an order; return its last event."""
     out = io.StringIO()
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as stays_open, os.fdopen(writing, "wb"):
-        work_through(order, stays_open, out)
-    return event_of(out.getvalue().splitlines()[-1])
+        run_request(order, stays_open, out)
+    return parse_event(out.getvalue().splitlines()[-1])

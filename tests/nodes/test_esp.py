@@ -14,7 +14,7 @@ import pytest
 
 from roles.guard.role import Guard, KernelLacks
 from roles.keeper.role import Keeper
-from tests.testlab.fleets.variants import cellar
+from tests.testlab.fleets.variants import cellar_gateway
 from tests.testlab.machines.kernel_pair import FAULTS
 from tests.testlab.machines.kernel_site import GATEWAY, RESTARTS
 from tests.testlab.machines.lab import stop_substituting, substitute_ipsec
@@ -27,7 +27,7 @@ from tests.testlab.run import clock_pace, need_program, need_root
 pytestmark = pytest.mark.nightly
 
 NAME = "gate.cellar"
-SITE = cellar()
+SITE = cellar_gateway()
 ONE_REGION = replace(SITE, tunnels=tuple(tunnel for tunnel in SITE.tunnels if tunnel.name.startswith(REGION)))
 DEVICES = [tunnel.device for tunnel in ONE_REGION.tunnels]
 CODE = GATEWAY.parent

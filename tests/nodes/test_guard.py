@@ -5,7 +5,7 @@ from time import sleep
 
 import pytest
 
-from tests.testlab.fleets.variants import cellar
+from tests.testlab.fleets.variants import cellar_gateway
 from tests.testlab.machines.lab import substitute_ipsec, write_recorded_fleet
 from tests.testlab.machines.operator import Operator, push_tunnels
 from tests.testlab.machines.stand import Node, NodeLab
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.nightly
 
 NAME = "gate.cellar"
 ROLES = ("--role", "guard", "--role", "keeper")
-SITE = cellar()
+SITE = cellar_gateway()
 _UNITS = f"{SERVICE}.service {DIAL}.service"
 
 

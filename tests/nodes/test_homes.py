@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from bedplate.catalog import load_catalog
-from bedplate.plan.nodes import node_of
-from roles.files import Shipped
+from bedplate.plan.nodes import find_node
+from roles.files import ManagedFile
 from roles.hardened import role
 from roles.workbench.scratch import UNIT, Scratch
 from tests.testlab.machines.container import CommandError
@@ -73,10 +73,10 @@ def lab(node_lab: NodeLab) -> FleetFolder:
 def workbench(node_lab: NodeLab, nas: Node, lab: FleetFolder) -> Node:
     """Return a workbench with its own kernel, whose boot has started the services of the roles."""
     booted = boot_client(nas, node_lab)
-    plan = node_of(plan_of(lab.fleet), WORKBENCH, load_catalog())
+    plan = find_node(plan_of(lab.fleet), WORKBENCH, load_catalog())
     scratch = Scratch(plan.accounts.people, plan.scratch)
     audit = role.audit_files(booted.run("uname -m").strip())
-    for file in (Shipped("Disks", "/etc/tmpfiles.d/disks.conf", LINKS), *scratch.files, *audit):
+    for file in (ManagedFile("Disks", "/etc/tmpfiles.d/disks.conf", LINKS), *scratch.files, *audit):
         place(booted, file)
     booted.run(f"systemctl enable {UNIT} auditd")
     moved = node_lab.move(WORKBENCH, partial(user_mode, disks=tuple(blank(node_lab.folder / name) for name in "ab")))
@@ -90,7 +90,7 @@ def rule_outcomes(workbench: Node, lab: FleetFolder, tmp_path_factory: pytest.Te
     return check_defects(lab, workbench, _DEFECTS, tmp_path_factory.mktemp("defects"))
 
 
-def place(node: Node, file: Shipped) -> None:
+def place(node: Node, file: ManagedFile) -> None:
     """Write a file to a node, as a role does."""
     path = node.root / file.path.lstrip("/")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -10,12 +10,12 @@ from tests.testlab.fleets.variants import RESOLVERS, lab_gateways
 from tests.testlab.machines.gateways import GATE, PUBLIC, LaptopGateways, open_device
 from tests.testlab.machines.layers import APT_INSTALL
 from tests.testlab.machines.stand import Node
-from tests.testlab.run import told_commands
+from tests.testlab.run import documented_commands
 
 pytestmark = pytest.mark.nightly
 
 DEVICE, ADDRESS = "desktop", "192.168.43.9"
-COMMANDS = tuple(line for line in told_commands("vpn.md") if line.startswith("nmcli"))
+COMMANDS = tuple(line for line in documented_commands("vpn.md") if line.startswith("nmcli"))
 IMPORT, SPLIT, UP = COMMANDS
 INSTALL = f"DEBIAN_FRONTEND=noninteractive {shlex.join(APT_INSTALL)} network-manager-openvpn"
 # On a desktop, NetworkManager controls the network.

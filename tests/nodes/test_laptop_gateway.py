@@ -9,7 +9,7 @@ from tests.testlab.machines.defects import Rule, Where, defects_at
 from tests.testlab.machines.gateways import GATE, HOME, LaptopGateways, open_device
 from tests.testlab.machines.lab import VIOLATED, check_defects
 from tests.testlab.network.netlab import LabProgram, until
-from tests.testlab.run import told_commands
+from tests.testlab.run import documented_commands
 
 _DEFECTS = defects_at(Where.LAPTOPS)
 
@@ -80,7 +80,7 @@ def test_gateway_runs_after_a_reboot(gateways: LaptopGateways) -> None:
 
 def test_user_timer_syncs_daily(gateways: LaptopGateways) -> None:
     """The documented systemd timer of an unprivileged user runs within 25 hours."""
-    (enable,) = (line for line in told_commands("vpn.md") if line.startswith("systemctl"))
+    (enable,) = (line for line in documented_commands("vpn.md") if line.startswith("systemctl"))
     node = gateways.nodes[GATE]
     units = node.root / "home/ubuntu/.config/systemd/user"
     gateways.local_vpn("timer", "--write", str(units))

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bedplate.plan.firewall import Rule
+from bedplate.plan.firewall import FirewallRule
 from roles.hardened import firewall
 from roles.hardened.firewall import ruleset
 from roles.hardened.logins import CONFIRM, SCRIPT
@@ -12,7 +12,7 @@ from tests.testlab.machines.gateways import HIDDEN, LAN, boot_with_filter, port_
 from tests.testlab.machines.stand import Node, NodeLab
 from tests.testlab.network.netlab import until
 
-SERVICE_RULE = Rule("hidden", "hidden", LAN.block, "tcp", HIDDEN)
+SERVICE_RULE = FirewallRule("hidden", "hidden", LAN.block, "tcp", HIDDEN)
 FILTER, UNIT = "/etc/bedplate/filter.nft", "/etc/systemd/system/hidden.service"
 # A second sshd on another port simulates a service behind the filter.
 SERVICE = f"""[Service]

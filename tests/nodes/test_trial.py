@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from bedplate.plan.firewall import Rule
+from bedplate.plan.firewall import FirewallRule
 from roles.hardened.firewall import ruleset
 from roles.hardened.logins import CONFIRM, SCRIPT
 from tests.testlab.machines.container import CommandError
@@ -137,7 +137,7 @@ def test_other_nftables_tables_stay(node: Node) -> None:
 
 def test_firewall_rule_opens_its_port(node: Node) -> None:
     """A port without a firewall rule is closed, and open with one."""
-    with_rule = ruleset((LAN, Rule("hidden", "hidden", LAN.block, "tcp", HIDDEN)), frozenset())
+    with_rule = ruleset((LAN, FirewallRule("hidden", "hidden", LAN.block, "tcp", HIDDEN)), frozenset())
     node.run(f"systemd-run --quiet --unit=hidden /usr/sbin/sshd -D -p {HIDDEN} -o PidFile=none")
 
     before = port_answers(node, HIDDEN)

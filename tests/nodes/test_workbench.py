@@ -7,7 +7,7 @@ there is no EFS.
 import pytest
 
 from bedplate.catalog import load_catalog
-from bedplate.plan.nodes import node_of
+from bedplate.plan.nodes import find_node
 from roles.storage.role import Storage
 from tests.testlab.machines.container import CommandError
 from tests.testlab.machines.defects import Rule, Where, defects_at
@@ -55,14 +55,14 @@ def node(node_lab: NodeLab, lab: FleetFolder, operator: Operator) -> Node:
     booted = node_lab.boot(NAME, "10.64.33.7")
     booted.run(CLOUD_INIT)
     assert operator.changes(NAME, *ROLES)[NAME]
-    apply_roles(node_lab, NAME, Storage(node_of(plan_of(lab.fleet), NAME, load_catalog()).mounts))
+    apply_roles(node_lab, NAME, Storage(find_node(plan_of(lab.fleet), NAME, load_catalog()).mounts))
     return booted
 
 
 @pytest.fixture(scope="module")
 def member(node_lab: NodeLab, lab: FleetFolder) -> Node:
     """Return a control plane node after its first boot, without roles."""
-    booted = node_lab.boot(CONTROL, node_of(plan_of(lab.fleet), CONTROL, load_catalog()).address or "")
+    booted = node_lab.boot(CONTROL, find_node(plan_of(lab.fleet), CONTROL, load_catalog()).address or "")
     booted.run(ETCD)
     return booted
 

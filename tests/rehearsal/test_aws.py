@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from bedplate.rehearsal.kinds import KINDS
-from bedplate.rehearsal.kinds.ec2 import taken_addresses
+from bedplate.rehearsal.kinds.ec2 import used_addresses
 from bedplate.rehearsal.simulation import Aws, Simulation
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 from tests.testlab.kinds import world as services
-from tests.testlab.kinds.identity import COPIES, REPLICATION, copied, encrypted, versioned
+from tests.testlab.kinds.identity import COPIES, REPLICATION, copy_rule, encrypted_copy_rule, versioned_bucket
 from tests.testlab.kinds.world import Given, World
 
 
@@ -20,7 +20,7 @@ def test_a_nat_gateway_takes_an_address_of_its_subnet(world: World) -> None:
 
     address = reply["NatGateway"]["NatGatewayAddresses"][0]["PrivateIp"]
     assert ip_address(address) in ip_network("10.20.0.0/24")
-    assert address in taken_addresses(world.aws, world.subnet)
+    assert address in used_addresses(world.aws, world.subnet)
 
 
 SUBSCRIPTION = KINDS["aws:sns/topicSubscription:TopicSubscription"]
@@ -62,7 +62,7 @@ def test_a_missing_topic_is_refused(aws: Aws) -> None:
     """A subscription needs an existing topic."""
     inputs = {"topic": aws.arn("sns", "nothing"), "protocol": "email", "endpoint": "lab@example.org"}
 
-    with pytest.raises(Refusal, match="NotFound"):
+    with pytest.raises(ResourceError, match="NotFound"):
         SUBSCRIPTION.create(aws, inputs)
 
 
@@ -90,7 +90,7 @@ def target(bucket: str, **more: object) -> dict[str, Any]:
 
 def missing_key(world: World) -> dict[str, Any]:
     """Return a replication rule with a key that does not exist."""
-    rule = encrypted(world)
+    rule = encrypted_copy_rule(world)
     missing = "arn:aws:kms:us-east-2:111122223333:key/00000000-0000-0000-0000-000000000000"
     target = {**rule["destination"], "encryptionConfiguration": {"replicaKmsKeyId": missing}}
     return {"rules": [{**rule, "destination": target}]}
@@ -104,12 +104,12 @@ REFUSALS: tuple[tuple[str, Given, str], ...] = (
     (REPLICATION, lambda world: {"role": world.role}, "InvalidRequest"),
     (
         REPLICATION,
-        lambda world: {"rules": [copied(world, destination=target("no-such-bucket"))]},
+        lambda world: {"rules": [copy_rule(world, destination=target("no-such-bucket"))]},
         "InvalidRequest",
     ),
     (
         REPLICATION,
-        lambda world: {"rules": [copied(world, destination=target(services.bucket(world.abroad)))]},
+        lambda world: {"rules": [copy_rule(world, destination=target(services.bucket(world.abroad)))]},
         "InvalidRequest",
     ),
     (REPLICATION, missing_key, "NotFoundException"),
@@ -121,7 +121,7 @@ def test_an_invalid_replication_is_refused(token: str, invalid: Given, code: str
     """A missing resource at either end of a replication is refused with the error code of AWS."""
     inputs = inputs_of(token, world, invalid)
 
-    with pytest.raises(Refusal) as error:
+    with pytest.raises(ResourceError) as error:
         KINDS[token].create(world.aws, inputs)
 
     assert error.value.code == code
@@ -129,21 +129,21 @@ def test_an_invalid_replication_is_refused(token: str, invalid: Given, code: str
 
 def without_delete_markers(world: World) -> dict[str, Any]:
     """Return a rule with a filter and without deleteMarkerReplication."""
-    rule = copied(world)
+    rule = copy_rule(world)
     del rule["deleteMarkerReplication"]
     return {"rules": [rule]}
 
 
 # Invalid rules of a replication, and the reported key.
 COMPLAINTS: tuple[tuple[Given, str], ...] = (
-    (lambda world: {"rules": [copied(world, status="On")]}, "rules.status"),
-    (lambda world: {"rules": [copied(world), copied(world)]}, "rules"),
+    (lambda world: {"rules": [copy_rule(world, status="On")]}, "rules.status"),
+    (lambda world: {"rules": [copy_rule(world), copy_rule(world)]}, "rules"),
     (without_delete_markers, "rules[0]"),
-    (lambda world: {"rules": [copied(world, filter=None)]}, "rules[0]"),
-    (lambda world: {"rules": [copied(world, destination={"bucket": "bare-name"})]}, "rules[0]"),
-    (lambda world: {"rules": [{**encrypted(world), "sourceSelectionCriteria": None}]}, "rules[0]"),
+    (lambda world: {"rules": [copy_rule(world, filter=None)]}, "rules[0]"),
+    (lambda world: {"rules": [copy_rule(world, destination={"bucket": "bare-name"})]}, "rules[0]"),
+    (lambda world: {"rules": [{**encrypted_copy_rule(world), "sourceSelectionCriteria": None}]}, "rules[0]"),
     (
-        lambda world: {"rules": [copied(world, destination=target("x", replicationTime={"status": "Enabled"}))]},
+        lambda world: {"rules": [copy_rule(world, destination=target("x", replicationTime={"status": "Enabled"}))]},
         "rules[0]",
     ),
 )
@@ -161,18 +161,18 @@ def test_an_invalid_replication_rule_is_reported(invalid: Given, key: str, world
 
 def test_two_buckets_can_replicate_to_each_other(world: World) -> None:
     """Replication in both directions is one configuration for each bucket."""
-    near, far = versioned(world), versioned(world.abroad)
+    near, far = versioned_bucket(world), versioned_bucket(world.abroad)
     role = inputs_of(REPLICATION, world, {})["role"]
 
     for here, bucket, other in ((world, near, far), (world.abroad, far, near)):
-        rules = [copied(world, destination=target(other))]
+        rules = [copy_rule(world, destination=target(other))]
         assert KINDS[REPLICATION].create(here.aws, {"bucket": bucket, "role": role, "rules": rules}) == bucket
 
 
 def test_a_filter_can_have_a_prefix_and_tags(world: World) -> None:
     """S3 takes the tags of a combined filter as a list."""
     combined = {"and": {"prefix": "runs/", "tags": {"kind": "result"}}}
-    inputs = inputs_of(REPLICATION, world, {"rules": [copied(world, filter=combined)]})
+    inputs = inputs_of(REPLICATION, world, {"rules": [copy_rule(world, filter=combined)]})
 
     assert list(KINDS[REPLICATION].complaints(world.aws, inputs)) == []
     assert KINDS[REPLICATION].create(world.aws, inputs) == inputs["bucket"]

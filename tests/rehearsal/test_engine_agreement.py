@@ -12,7 +12,7 @@ import pytest
 
 from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.simulation import running
-from bedplate.rehearsal.stack import Run, Stack, World, run
+from bedplate.rehearsal.stack import Run, SharedState, Stack, run
 from tests.testlab.rehearsal.agreement import LAST, declare, declare_shared
 from tests.testlab.rehearsal.recorded_agreement import (
     RECORD,
@@ -69,12 +69,12 @@ AS_THE_REAL_PROVIDER: Mapping[tuple[int, str], tuple[list[list[Any]], str]] = {
 def runs() -> Iterator[Runs]:
     """Preview and run each version of the program in turn."""
     with running(ACCOUNT) as simulation:
-        world = World(simulation)
+        world = SharedState(simulation)
         run(Stack("prod", "shared", declare_shared), world)
         yield {version: _previewed_and_run(version, world) for version in VERSIONS}
 
 
-def _previewed_and_run(version: int, world: World) -> tuple[Run, Run]:
+def _previewed_and_run(version: int, world: SharedState) -> tuple[Run, Run]:
     stack = Stack("t", "lab", lambda: declare(version))
     return run(stack, world, preview=True), run(stack, world)
 

@@ -11,7 +11,7 @@ from pulumi import Output, ResourceOptions, ResourceTransformArgs
 from pulumi.runtime._callbacks import _CallbackServicer
 
 from bedplate.rehearsal.simulation import Simulation
-from bedplate.rehearsal.stack import World, run
+from bedplate.rehearsal.stack import SharedState, run
 from stacks.options import output_of
 from tests.testlab.rehearsal.programs import changes, entry, parameter, stack, subnet, up, vpc
 
@@ -21,9 +21,9 @@ ABSENT = "eni-00000000000000000"
 
 
 @pytest.fixture
-def world(simulation: Simulation) -> Iterator[World]:
+def world(simulation: Simulation) -> Iterator[SharedState]:
     """Return a world without stacks; delete the parameters that a test keeps."""
-    yield World(simulation)
+    yield SharedState(simulation)
     simulation.call("ssm", "us-west-2", "delete_parameters", {"Names": ["/note", "/other", "/last"]})
 
 
@@ -78,7 +78,7 @@ ERRORS: dict[str, tuple[Callable[[], object], str, str]] = {
 
 
 @pytest.mark.parametrize(("statement", "code", "text"), ERRORS.values(), ids=ERRORS.keys())
-def test_an_error_is_one_failure(world: World, statement: Callable[[], object], code: str, text: str) -> None:
+def test_an_error_is_one_failure(world: SharedState, statement: Callable[[], object], code: str, text: str) -> None:
     """Each error is one failure with a code and the wrong value; resources declared before it are created."""
 
     def program() -> None:
@@ -92,7 +92,7 @@ def test_an_error_is_one_failure(world: World, statement: Callable[[], object], 
     assert changes(result)["note"] == "create"
 
 
-def test_dependents_of_a_failure_are_skipped(world: World) -> None:
+def test_dependents_of_a_failure_are_skipped(world: SharedState) -> None:
     """A resource whose dependency failed is skipped and reported; the others are created."""
 
     def program() -> None:
@@ -118,7 +118,7 @@ def _with_subnet(block: str) -> Callable[[], None]:
     return program
 
 
-def test_the_next_run_creates_the_missing_resources(world: World) -> None:
+def test_the_next_run_creates_the_missing_resources(world: SharedState) -> None:
     """After a failed run, the next run keeps the created resources and creates the others."""
     first = run(stack(_with_subnet("172.16.0.0/24")), world)
 
@@ -129,7 +129,7 @@ def test_the_next_run_creates_the_missing_resources(world: World) -> None:
     assert not result.failures
 
 
-def test_a_failed_run_deletes_nothing(world: World) -> None:
+def test_a_failed_run_deletes_nothing(world: SharedState) -> None:
     """A program may fail before it declares all its resources, so nothing is deleted."""
     up(world, lambda: [parameter("note"), parameter("other")])
 
@@ -139,7 +139,7 @@ def test_a_failed_run_deletes_nothing(world: World) -> None:
     assert entry(result, "note").ident == "/note"
 
 
-def test_a_failed_run_keeps_the_exports(world: World) -> None:
+def test_a_failed_run_keeps_the_exports(world: SharedState) -> None:
     """The exports of a stack stay until its program exports other values."""
     up(world, lambda: pulumi.export("zone", "internal"))
 
@@ -148,7 +148,7 @@ def test_a_failed_run_keeps_the_exports(world: World) -> None:
     assert result.snapshot.exports == {"zone": "internal"}
 
 
-def test_a_failure_names_the_line_of_the_program(world: World) -> None:
+def test_a_failure_names_the_line_of_the_program(world: SharedState) -> None:
     """A failure names the file and line of the program that raised the exception."""
     result = run(stack(_raising), world)
 
@@ -169,7 +169,7 @@ SECRETS: dict[str, Callable[[Output[str]], object]] = {
 
 
 @pytest.mark.parametrize("use", SECRETS.values(), ids=SECRETS.keys())
-def test_no_failure_shows_a_secret(world: World, use: Callable[[Output[str]], object]) -> None:
+def test_no_failure_shows_a_secret(world: SharedState, use: Callable[[Output[str]], object]) -> None:
     """The message of a failure hides a secret input, also if AWS or the program repeats it."""
     result = run(stack(lambda: use(Output.secret("hunter2 hunter2"))), world)
 
@@ -177,7 +177,7 @@ def test_no_failure_shows_a_secret(world: World, use: Callable[[Output[str]], ob
 
 
 @pytest.mark.parametrize("program", [_raising, _broken_transform])
-def test_nothing_is_left_running(world: World, program: Callable[[], object]) -> None:
+def test_nothing_is_left_running(world: SharedState, program: Callable[[], object]) -> None:
     """After a failed run, no thread, event loop or callback server of it is left."""
     before = {thread.name for thread in threading.enumerate()}
 
@@ -190,7 +190,7 @@ def test_nothing_is_left_running(world: World, program: Callable[[], object]) ->
         asyncio.get_running_loop()
 
 
-def test_a_missing_stack_fails_only_its_readers(world: World) -> None:
+def test_a_missing_stack_fails_only_its_readers(world: SharedState) -> None:
     """A StackReference to a stack without exports fails; resources that do not use it are created."""
 
     def reader() -> None:
@@ -204,7 +204,7 @@ def test_a_missing_stack_fails_only_its_readers(world: World) -> None:
     assert changes(result) == {"other": "create"}
 
 
-def test_a_missing_export_names_its_stack(world: World) -> None:
+def test_a_missing_export_names_its_stack(world: SharedState) -> None:
     """The message names the stack, the export and the fix."""
     partial = stack(lambda: pulumi.export("vpc_id", "vpc-1"), name="lab.west")
 

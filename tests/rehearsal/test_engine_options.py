@@ -7,16 +7,16 @@ import pytest
 from pulumi import Alias, ResourceOptions, ResourceTransformArgs, ResourceTransformResult
 
 from bedplate.rehearsal.simulation import Simulation
-from bedplate.rehearsal.stack import World, destroy, run
+from bedplate.rehearsal.stack import SharedState, destroy, run
 from bedplate.rehearsal.state import Op
 from bedplate.rehearsal.wire import Secret, reveal
 from tests.testlab.rehearsal.programs import changes, entry, parameter, stack, subnet, up, vpc
 
 
 @pytest.fixture
-def world(simulation: Simulation) -> Iterator[World]:
+def world(simulation: Simulation) -> Iterator[SharedState]:
     """Return a world without stacks; delete the parameters that a test keeps."""
-    yield World(simulation)
+    yield SharedState(simulation)
     simulation.call("ssm", "us-west-2", "delete_parameters", {"Names": ["/note", "/other", "/kept"]})
 
 
@@ -24,7 +24,7 @@ def _component(name: str, opts: ResourceOptions | None = None) -> pulumi.Compone
     return pulumi.ComponentResource("t:t:Box", name, opts=opts)
 
 
-def test_a_protected_resource_is_not_deleted(world: World) -> None:
+def test_a_protected_resource_is_not_deleted(world: SharedState) -> None:
     """A run without a protected resource fails, and the resource stays."""
     up(world, lambda: parameter("note", opts=ResourceOptions(protect=True)))
 
@@ -34,7 +34,7 @@ def test_a_protected_resource_is_not_deleted(world: World) -> None:
     assert entry(result, "note").ident == "/note"
 
 
-def test_all_undeclared_protected_resources_are_reported(world: World) -> None:
+def test_all_undeclared_protected_resources_are_reported(world: SharedState) -> None:
     """A protected resource is reported even if another protected one requires it: one run shows them all."""
 
     def program() -> None:
@@ -48,7 +48,7 @@ def test_all_undeclared_protected_resources_are_reported(world: World) -> None:
     assert [failure.urn.rpartition("::")[2] for failure in result.failures] == ["inner", "outer"]
 
 
-def test_a_protected_resource_is_not_replaced(world: World) -> None:
+def test_a_protected_resource_is_not_replaced(world: SharedState) -> None:
     """The run fails and names the input that forces the replacement."""
     kept = ResourceOptions(protect=True, replace_on_changes=["value"])
     up(world, lambda: parameter("note", "1", kept))
@@ -58,7 +58,7 @@ def test_a_protected_resource_is_not_replaced(world: World) -> None:
     assert [(failure.code, "value" in failure.message) for failure in result.failures] == [("ProtectedInPlace", True)]
 
 
-def test_a_resource_can_be_unprotected_and_replaced_in_one_run(world: World) -> None:
+def test_a_resource_can_be_unprotected_and_replaced_in_one_run(world: SharedState) -> None:
     """As in the engine, a run may remove the protection and replace the resource."""
     up(world, lambda: parameter("note", "1", ResourceOptions(protect=True)))
 
@@ -67,7 +67,7 @@ def test_a_resource_can_be_unprotected_and_replaced_in_one_run(world: World) -> 
     assert changes(result) == {"note": "delete-replaced replace create-replacement"}
 
 
-def test_a_protected_dependent_prevents_deletion_first(world: World) -> None:
+def test_a_protected_dependent_prevents_deletion_first(world: SharedState) -> None:
     """If a dependent that would be deleted is protected, nothing is deleted."""
 
     def program(block: str) -> None:
@@ -83,7 +83,7 @@ def test_a_protected_dependent_prevents_deletion_first(world: World) -> None:
     assert changes(result) == {}
 
 
-def test_destroy_keeps_protected_resources_and_their_dependencies(world: World) -> None:
+def test_destroy_keeps_protected_resources_and_their_dependencies(world: SharedState) -> None:
     """The state after destroy holds the protected resource and its dependencies, and nothing else."""
 
     def program() -> None:
@@ -100,7 +100,7 @@ def test_destroy_keeps_protected_resources_and_their_dependencies(world: World) 
 
 
 @pytest.mark.parametrize(("protect", "exports"), [(True, {"zone": "internal"}), (False, {})])
-def test_exports_end_with_the_last_resource(world: World, *, protect: bool, exports: object) -> None:
+def test_exports_end_with_the_last_resource(world: SharedState, *, protect: bool, exports: object) -> None:
     """As in the engine, a stack keeps its exports if destroy leaves a resource."""
 
     def program() -> None:
@@ -114,7 +114,7 @@ def test_exports_end_with_the_last_resource(world: World, *, protect: bool, expo
     assert result.snapshot.exports == exports
 
 
-def test_a_retained_resource_is_only_removed_from_the_state(world: World) -> None:
+def test_a_retained_resource_is_only_removed_from_the_state(world: SharedState) -> None:
     """The deletion of a retained resource makes no call to AWS."""
     up(world, lambda: parameter("note", opts=ResourceOptions(retain_on_delete=True)))
 
@@ -124,7 +124,7 @@ def test_a_retained_resource_is_only_removed_from_the_state(world: World) -> Non
     assert world.simulation.call("ssm", "us-west-2", "get_parameter", {"Name": "/note"})["Parameter"]
 
 
-def test_an_ignored_change_is_no_change(world: World) -> None:
+def test_an_ignored_change_is_no_change(world: SharedState) -> None:
     """Paths in `ignore_changes` keep their old values; the other values of the input count."""
     opts = ResourceOptions(ignore_changes=["value", "tags.owner"])
     up(world, lambda: parameter("note", "1", opts, tags={"owner": "a", "v": "1"}))
@@ -133,7 +133,7 @@ def test_an_ignored_change_is_no_change(world: World) -> None:
     assert changes(up(world, lambda: parameter("note", "2", opts, tags={"owner": "b", "v": "2"}))) == {"note": "update"}
 
 
-def test_a_replacement_ignores_nothing(world: World) -> None:
+def test_a_replacement_ignores_nothing(world: SharedState) -> None:
     """As in the engine, a replacement has all values of the program."""
     opts = ResourceOptions(ignore_changes=["value"], replace_on_changes=["tags"])
     up(world, lambda: parameter("note", "1", opts, tags={"v": "1"}))
@@ -143,7 +143,7 @@ def test_a_replacement_ignores_nothing(world: World) -> None:
     assert reveal(entry(result, "note").inputs["value"]) == "2"
 
 
-def test_deleted_with_saves_the_deletion(world: World) -> None:
+def test_deleted_with_saves_the_deletion(world: SharedState) -> None:
     """If a resource and its `deleted_with` are deleted, only the latter needs a call."""
 
     def program() -> None:
@@ -159,7 +159,7 @@ def test_deleted_with_saves_the_deletion(world: World) -> None:
     assert world.simulation.calls - calls == 1
 
 
-def test_an_explicit_dependency_orders_creation_and_deletion(world: World) -> None:
+def test_an_explicit_dependency_orders_creation_and_deletion(world: SharedState) -> None:
     """`depends_on` counts like the use of an output."""
 
     def program() -> None:
@@ -193,7 +193,9 @@ ALIASES = {
 
 
 @pytest.mark.parametrize(("before", "after"), ALIASES.values(), ids=ALIASES.keys())
-def test_an_alias_keeps_a_resource(world: World, before: Callable[[], object], after: Callable[[], object]) -> None:
+def test_an_alias_keeps_a_resource(
+    world: SharedState, before: Callable[[], object], after: Callable[[], object]
+) -> None:
     """A resource with an alias for its earlier URN is the same resource; the state has the present URN."""
     up(world, before)
 
@@ -203,7 +205,7 @@ def test_an_alias_keeps_a_resource(world: World, before: Callable[[], object], a
     assert sum(left.is_in_cloud for left in result.snapshot.entries.values()) == 1
 
 
-def test_dependents_follow_a_renamed_dependency(world: World) -> None:
+def test_dependents_follow_a_renamed_dependency(world: SharedState) -> None:
     """A dependent of the earlier URN is replaced with a renamed resource that is deleted first."""
 
     def program(name: str, block: str, *earlier: str) -> None:
@@ -245,21 +247,21 @@ TRANSFORMED = {
 
 
 @pytest.mark.parametrize("program", TRANSFORMED.values(), ids=TRANSFORMED.keys())
-def test_a_transform_changes_inputs(world: World, program: Callable[[], object]) -> None:
+def test_a_transform_changes_inputs(world: SharedState, program: Callable[[], object]) -> None:
     """A transform of the resource, of a parent component or of the stack changes the inputs."""
     result = up(world, program)
 
     assert entry(result, "note").inputs["value"] == "LOUD"
 
 
-def test_a_transform_changes_options(world: World) -> None:
+def test_a_transform_changes_options(world: SharedState) -> None:
     """An option that a transform sets, such as protect, counts like one of the program."""
     result = up(world, lambda: parameter("note", opts=ResourceOptions(transforms=[_protect])))
 
     assert entry(result, "note").protect
 
 
-def test_additional_secret_outputs_are_secret(world: World) -> None:
+def test_additional_secret_outputs_are_secret(world: SharedState) -> None:
     """An additional secret output is a secret in the state and in the inputs that take it."""
 
     def program() -> None:
@@ -272,7 +274,7 @@ def test_additional_secret_outputs_are_secret(world: World) -> None:
     assert isinstance(entry(result, "other").inputs["value"], Secret)
 
 
-def test_a_same_step_stores_new_options(world: World) -> None:
+def test_a_same_step_stores_new_options(world: SharedState) -> None:
     """Added or removed protection takes a `same` step and counts in the next run."""
     up(world, lambda: parameter("note", opts=ResourceOptions(protect=True)))
 

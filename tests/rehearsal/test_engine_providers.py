@@ -11,7 +11,7 @@ from pulumi import ResourceOptions
 
 from bedplate.rehearsal.provider import DefaultProvider
 from bedplate.rehearsal.simulation import Simulation, running
-from bedplate.rehearsal.stack import World, graph, run
+from bedplate.rehearsal.stack import SharedState, graph, run
 from bedplate.rehearsal.state import Op
 from tests.testlab.rehearsal.programs import ACCOUNT, changes, entry, parameter, stack, up
 
@@ -31,9 +31,9 @@ def simulation() -> Iterator[Simulation]:
 
 
 @pytest.fixture
-def world(simulation: Simulation) -> Iterator[World]:
+def world(simulation: Simulation) -> Iterator[SharedState]:
     """Return a world without stacks; delete the parameters that a test keeps."""
-    yield World(simulation)
+    yield SharedState(simulation)
     for region in ("us-west-2", "eu-north-1"):
         simulation.call("ssm", region, "delete_parameters", {"Names": ["/note", "/other"]})
 
@@ -53,7 +53,7 @@ def _inherited() -> None:
 
 
 @pytest.mark.parametrize("program", [_explicit, _inherited])
-def test_a_resource_is_in_the_region_of_its_provider(world: World, program: Callable[[], None]) -> None:
+def test_a_resource_is_in_the_region_of_its_provider(world: SharedState, program: Callable[[], None]) -> None:
     """A resource uses its explicit provider, or else that of a parent component."""
     result = up(world, program)
 
@@ -61,14 +61,14 @@ def test_a_resource_is_in_the_region_of_its_provider(world: World, program: Call
     assert "::north::" in entry(result, "note").provider
 
 
-def test_ambient_credentials_and_endpoints_have_no_effect(world: World) -> None:
+def test_ambient_credentials_and_endpoints_have_no_effect(world: SharedState) -> None:
     """AWS variables of the environment do not change the account of the simulation."""
     result = up(world, lambda: parameter("note"))
 
     assert f":{ACCOUNT}:" in entry(result, "note").outputs["arn"]
 
 
-def test_the_default_provider_has_the_stacks_region(world: World) -> None:
+def test_the_default_provider_has_the_stacks_region(world: SharedState) -> None:
     """A resource without a provider uses the default one, with the engine's name for it."""
     result = up(world, lambda: parameter("note"))
 
@@ -77,7 +77,7 @@ def test_the_default_provider_has_the_stacks_region(world: World) -> None:
 
 
 @pytest.mark.parametrize("disabled", [("*",), ("aws",)])
-def test_a_disabled_default_provider_is_refused(world: World, disabled: tuple[str, ...]) -> None:
+def test_a_disabled_default_provider_is_refused(world: SharedState, disabled: tuple[str, ...]) -> None:
     """If default providers are disabled, a resource needs an explicit provider."""
     program = stack(lambda: parameter("note"), default=DefaultProvider("us-west-2", disabled))
 
@@ -86,7 +86,7 @@ def test_a_disabled_default_provider_is_refused(world: World, disabled: tuple[st
     assert [failure.code for failure in result.failures] == ["DefaultProviderDisabled"]
 
 
-def test_tags_of_a_resource_override_default_tags(world: World) -> None:
+def test_tags_of_a_resource_override_default_tags(world: SharedState) -> None:
     """Resources have the default tags of their provider; their own tags override them."""
 
     def program() -> None:
@@ -98,7 +98,7 @@ def test_tags_of_a_resource_override_default_tags(world: World) -> None:
     assert entry(result, "note").outputs["tagsAll"] == {"fleet": "lab", "v": "2"}
 
 
-def test_changed_default_tags_are_an_update(world: World) -> None:
+def test_changed_default_tags_are_an_update(world: SharedState) -> None:
     """Changed default tags update the resources in place."""
 
     def program(fleet: str) -> None:
@@ -118,21 +118,21 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("options", "code"), REFUSED.values(), ids=REFUSED.keys())
-def test_a_provider_of_another_account_is_refused(world: World, options: dict[str, object], code: str) -> None:
+def test_a_provider_of_another_account_is_refused(world: SharedState, options: dict[str, object], code: str) -> None:
     """A provider for another account or endpoint fails, and its resources are skipped."""
     result = run(stack(lambda: parameter("note", opts=ResourceOptions(provider=_north_provider(**options)))), world)
 
     assert [(failure.code, failure.skipped) for failure in result.failures] == [(code, False), ("Skipped", True)]
 
 
-def test_the_simulated_account_is_allowed(world: World) -> None:
+def test_the_simulated_account_is_allowed(world: SharedState) -> None:
     """A provider with the simulated account in allowed_account_ids works."""
     program = lambda: parameter("note", opts=ResourceOptions(provider=_north_provider(allowed_account_ids=[ACCOUNT])))  # noqa: E731
 
     assert changes(up(world, program)) == {"note": "create"}
 
 
-def test_the_graph_hides_the_keys_of_a_provider(world: World) -> None:
+def test_the_graph_hides_the_keys_of_a_provider(world: SharedState) -> None:
     """The credentials of a provider are hidden like secrets."""
     result = up(world, lambda: _north_provider(access_key="AKIAREAL", secret_key="hunter2"))  # noqa: S106  # not a real key
 
@@ -140,7 +140,7 @@ def test_the_graph_hides_the_keys_of_a_provider(world: World) -> None:
     assert "AKIAREAL" not in str(graph(result.snapshot.entries.values()))
 
 
-def test_a_new_provider_region_replaces_all_resources(world: World) -> None:
+def test_a_new_provider_region_replaces_all_resources(world: SharedState) -> None:
     """A provider with another region is replaced, and so are its resources, for this reason only."""
 
     def program(region: str) -> None:
@@ -154,7 +154,7 @@ def test_a_new_provider_region_replaces_all_resources(world: World) -> None:
     assert [step.replace_keys for step in result.steps if step.op is Op.REPLACE] == [("region",), ("provider",)]
 
 
-def test_another_provider_of_the_same_region_changes_nothing(world: World) -> None:
+def test_another_provider_of_the_same_region_changes_nothing(world: SharedState) -> None:
     """The engine compares the inputs of providers, not their names."""
 
     def program(name: str) -> None:

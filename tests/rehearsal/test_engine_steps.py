@@ -13,19 +13,19 @@ import pytest
 from pulumi import ResourceOptions
 
 from bedplate.rehearsal.change import Difference, creation_order, deletion_order, dependents, difference, with_required
-from bedplate.rehearsal.kind import Kind, replaces, updates
+from bedplate.rehearsal.kind import ResourceKind, replaces, updates
 from bedplate.rehearsal.registration import AliasSpec, Registration, earlier_urns
 from bedplate.rehearsal.simulation import Simulation
-from bedplate.rehearsal.stack import World, destroy
-from bedplate.rehearsal.state import Entry, Op, child
+from bedplate.rehearsal.stack import SharedState, destroy
+from bedplate.rehearsal.state import Entry, Op, child_urn
 from bedplate.rehearsal.wire import UNKNOWN, Secret
 from tests.testlab.rehearsal.programs import changes, entry, parameter, stack, subnet, up, vpc
 
 
 @pytest.fixture
-def world(simulation: Simulation) -> Iterator[World]:
+def world(simulation: Simulation) -> Iterator[SharedState]:
     """Return a world without stacks; destroy the stack of the test at the end."""
-    world = World(simulation)
+    world = SharedState(simulation)
     yield world
     destroy(stack(lambda: None), world)
 
@@ -41,14 +41,14 @@ def _deleted_first(block: str) -> None:
     parameter("note", inner.id)
 
 
-def test_the_first_run_creates_dependencies_first(world: World) -> None:
+def test_the_first_run_creates_dependencies_first(world: SharedState) -> None:
     """A resource is created after the resources whose outputs it takes."""
     result = up(world, lambda: _nested("10.1.0.0/16"))
 
     assert list(changes(result).items()) == [("outer", "create"), ("inner", "create")]
 
 
-def test_a_second_run_changes_nothing(world: World) -> None:
+def test_a_second_run_changes_nothing(world: SharedState) -> None:
     """A second run of an unchanged program takes only `same` steps."""
     up(world, lambda: _nested("10.1.0.0/16"))
 
@@ -57,7 +57,7 @@ def test_a_second_run_changes_nothing(world: World) -> None:
     assert {step.op for step in result.steps} == {Op.SAME}
 
 
-def test_an_update_keeps_the_resource(world: World) -> None:
+def test_an_update_keeps_the_resource(world: SharedState) -> None:
     """A resource that is updated in place keeps its id, and its dependents do not change."""
     before = up(world, lambda: subnet("inner", vpc("outer").id, "10.1.0.0/24"))
 
@@ -67,7 +67,7 @@ def test_an_update_keeps_the_resource(world: World) -> None:
     assert entry(result, "outer").ident == entry(before, "outer").ident
 
 
-def test_a_step_names_the_paths_of_changed_values(world: World) -> None:
+def test_a_step_names_the_paths_of_changed_values(world: SharedState) -> None:
     """An update step holds the paths of the changed values inside an input."""
     up(world, lambda: vpc("outer", tags={"same": "1", "v": "1"}))
 
@@ -77,7 +77,7 @@ def test_a_step_names_the_paths_of_changed_values(world: World) -> None:
     assert (step.keys, step.paths) == (("tags",), ("tags.v",))
 
 
-def test_replacements_are_created_before_the_old_are_deleted(world: World) -> None:
+def test_replacements_are_created_before_the_old_are_deleted(world: SharedState) -> None:
     """The engine creates the replacements, updates the dependents, then deletes the old ones in reverse order."""
     up(world, lambda: _nested("10.1.0.0/16"))
 
@@ -88,7 +88,7 @@ def test_replacements_are_created_before_the_old_are_deleted(world: World) -> No
     assert [step.urn[-5:] for step in result.steps[-2:]] == ["inner", "outer"]
 
 
-def test_deletion_first_includes_the_dependents_it_replaces(world: World) -> None:
+def test_deletion_first_includes_the_dependents_it_replaces(world: SharedState) -> None:
     """Before a resource is deleted first, the dependents that its replacement replaces are deleted; others stay."""
     up(world, lambda: _deleted_first("10.1.0.0/16"))
 
@@ -98,7 +98,7 @@ def test_deletion_first_includes_the_dependents_it_replaces(world: World) -> Non
     assert changes(result) == {"inner": cycle, "outer": cycle, "note": "update"}
 
 
-def test_a_replaced_dependent_names_the_reason_in_its_create_step(world: World) -> None:
+def test_a_replaced_dependent_names_the_reason_in_its_create_step(world: SharedState) -> None:
     """As in the engine, only the create-replacement step of a dependent names the input that forced it."""
     up(world, lambda: _deleted_first("10.1.0.0/16"))
 
@@ -108,7 +108,7 @@ def test_a_replaced_dependent_names_the_reason_in_its_create_step(world: World) 
     assert steps == [(Op.DELETE_REPLACED, (), ()), (Op.REPLACE, (), ()), (Op.CREATE_REPLACEMENT, (), ("vpcId",))]
 
 
-def test_a_resource_registered_before_is_not_replaced_as_dependent(world: World) -> None:
+def test_a_resource_registered_before_is_not_replaced_as_dependent(world: SharedState) -> None:
     """A resource that no longer depends on a resource deleted first does not change."""
 
     def before() -> None:
@@ -124,7 +124,7 @@ def test_a_resource_registered_before_is_not_replaced_as_dependent(world: World)
     assert set(changes(up(world, after))) == {"outer"}
 
 
-def test_a_resource_with_a_fixed_name_is_deleted_first(world: World) -> None:
+def test_a_resource_with_a_fixed_name_is_deleted_first(world: SharedState) -> None:
     """Two resources cannot have the same name at the same time, so the old one is deleted first."""
     up(world, lambda: parameter("note", key_id=None))
 
@@ -133,7 +133,7 @@ def test_a_resource_with_a_fixed_name_is_deleted_first(world: World) -> None:
     assert changes(result) == {"note": "delete-replaced replace create-replacement"}
 
 
-def test_undeclared_resources_are_deleted(world: World) -> None:
+def test_undeclared_resources_are_deleted(world: SharedState) -> None:
     """Dependents are deleted before their dependencies."""
     up(world, lambda: _nested("10.1.0.0/16"))
 
@@ -142,7 +142,7 @@ def test_undeclared_resources_are_deleted(world: World) -> None:
     assert list(changes(result).items()) == [("inner", "delete"), ("outer", "delete")]
 
 
-def test_an_undeclared_dependent_is_deleted_before_a_replaced_resource(world: World) -> None:
+def test_an_undeclared_dependent_is_deleted_before_a_replaced_resource(world: SharedState) -> None:
     """All deletions of a run follow one order: the old subnet before the old VPC that holds it."""
     up(world, lambda: _nested("10.1.0.0/16"))
 
@@ -151,7 +151,7 @@ def test_an_undeclared_dependent_is_deleted_before_a_replaced_resource(world: Wo
     assert [step.op for step in result.steps[-2:]] == [Op.DELETE, Op.DELETE_REPLACED]
 
 
-def test_destroy_leaves_nothing(world: World) -> None:
+def test_destroy_leaves_nothing(world: SharedState) -> None:
     """A stack without protected resources has an empty state after destroy."""
     up(world, lambda: _nested("10.1.0.0/16"))
 
@@ -161,7 +161,7 @@ def test_destroy_leaves_nothing(world: World) -> None:
     assert not result.snapshot.entries
 
 
-def test_the_urn_holds_the_types_of_all_parents(world: World) -> None:
+def test_the_urn_holds_the_types_of_all_parents(world: SharedState) -> None:
     """A URN holds the types of all parent components, and only the resource's own name."""
 
     def program() -> None:
@@ -174,7 +174,7 @@ def test_the_urn_holds_the_types_of_all_parents(world: World) -> None:
     assert entry(result, "deep").urn == "urn:pulumi:lab::lab::t:t:Outer$t:t:Inner$aws:ssm/parameter:Parameter::deep"
 
 
-def test_a_component_with_other_inputs_takes_an_update_step(world: World) -> None:
+def test_a_component_with_other_inputs_takes_an_update_step(world: SharedState) -> None:
     """The step of a component is an update if its inputs are different."""
 
     def program(size: int) -> None:
@@ -187,7 +187,7 @@ def test_a_component_with_other_inputs_takes_an_update_step(world: World) -> Non
     assert [step.op for step in result.steps if step.urn.endswith("Outer::o")] == [Op.UPDATE]
 
 
-def test_a_changed_output_updates_its_dependents_in_the_preview(world: World) -> None:
+def test_a_changed_output_updates_its_dependents_in_the_preview(world: SharedState) -> None:
     """A preview lists the dependents of an output that only the update computes."""
 
     def program(value: str) -> None:
@@ -199,7 +199,7 @@ def test_a_changed_output_updates_its_dependents_in_the_preview(world: World) ->
     assert changes(up(world, lambda: program("2"))) == {"note": "update", "copy": "update"}
 
 
-def test_another_region_replaces_a_resource(world: World) -> None:
+def test_another_region_replaces_a_resource(world: SharedState) -> None:
     """Another region replaces the resource; the explicit region of its provider is no change."""
     up(world, lambda: parameter("note"))
 
@@ -209,7 +209,7 @@ def test_another_region_replaces_a_resource(world: World) -> None:
     }
 
 
-def test_an_empty_collection_is_no_change(world: World) -> None:
+def test_an_empty_collection_is_no_change(world: SharedState) -> None:
     """The provider treats no value and an empty collection as equal."""
     up(world, lambda: vpc("outer"))
 
@@ -278,7 +278,7 @@ def _never(*_: object) -> Never:
     raise AssertionError
 
 
-KIND = Kind(
+KIND = ResourceKind(
     token="t:t:T",  # noqa: S106  # a type token, not a password
     inputs=updates("size", "tags", "rules", "zones") | replaces("block"),
     computed=frozenset({"size"}),
@@ -350,7 +350,7 @@ def _earlier(*aliases: AliasSpec, parent: str = STACK, parents: tuple[str, ...] 
     registration = Registration(
         type="t:t:Disk", name=name, parent=parent, custom=True, inputs={}, property_dependencies={}, aliases=aliases
     )
-    urn = child("lab", "proj", parent, registration.type, name)
+    urn = child_urn("lab", "proj", parent, registration.type, name)
     return [earlier.removeprefix("urn:pulumi:") for earlier in earlier_urns(registration, urn, parents)]
 
 

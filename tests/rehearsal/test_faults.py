@@ -10,8 +10,8 @@ from bedplate.rehearsal.faults import Fault, NoCapacity, RegionDown
 from bedplate.rehearsal.kinds.ec2 import SUBNET, described
 from bedplate.rehearsal.rehearse import Report, rehearse
 from bedplate.rehearsal.simulation import Simulation, running
-from bedplate.rehearsal.stack import World, run
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.stack import SharedState, run
+from bedplate.rehearsal.state import ResourceError
 from bedplate.report.rehearsal import fault_lines
 from tests.testlab.kinds.world import IMAGE
 from tests.testlab.rehearsal.programs import ACCOUNT, changes, parameter, stack, vpc
@@ -21,13 +21,13 @@ NO_TYPE = NoCapacity("m7i.large", ZONE)
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
+def world() -> Iterator[SharedState]:
     """Return a new world for each test."""
     with running(ACCOUNT) as simulation:
-        yield World(simulation)
+        yield SharedState(simulation)
 
 
-def _inject(world: World, *faults: Fault) -> None:
+def _inject(world: SharedState, *faults: Fault) -> None:
     world.simulation.faults.active = frozenset(faults)
 
 
@@ -57,7 +57,7 @@ def _instances(simulation: Simulation) -> int:
     return len(group["Instances"])
 
 
-def test_a_region_that_is_down_fails_once(world: World) -> None:
+def test_a_region_that_is_down_fails_once(world: SharedState) -> None:
     """Only the provider of the region fails; its resources are skipped, and other regions are created."""
     _inject(world, RegionDown("us-east-1"))
 
@@ -69,11 +69,11 @@ def test_a_region_that_is_down_fails_once(world: World) -> None:
     assert changes(result) == {"us-west-2": "create"}
 
 
-def test_an_id_in_a_region_that_is_down_is_not_reported_missing(world: World) -> None:
+def test_an_id_in_a_region_that_is_down_is_not_reported_missing(world: SharedState) -> None:
     """AWS did not answer, so nothing is known about the resource."""
     _inject(world, RegionDown("us-east-1"))
 
-    with pytest.raises(Refusal, match="RequestError"):
+    with pytest.raises(ResourceError, match="RequestError"):
         described(world.simulation.region("us-east-1"), SUBNET, "subnet-1")
 
 
@@ -107,7 +107,7 @@ def test_no_fault_is_reported_without_faults() -> None:
     assert not list(fault_lines(Report((), seconds=0.0, calls=0)))
 
 
-def test_a_group_without_capacity_is_created_without_instances(world: World) -> None:
+def test_a_group_without_capacity_is_created_without_instances(world: SharedState) -> None:
     """The failed launch is a scaling activity, and the instances start after the fault."""
     _inject(world, NO_TYPE)
 
@@ -145,7 +145,7 @@ def test_a_group_without_capacity_is_created_without_instances(world: World) -> 
     ids=["another type", "another zone", "not its type", "reserved"],
 )
 def test_a_group_with_capacity_starts_its_instances(
-    world: World, types: tuple[str, ...], zones: str, template: dict[str, object]
+    world: SharedState, types: tuple[str, ...], zones: str, template: dict[str, object]
 ) -> None:
     """One type in one zone is enough, and a capacity reservation needs none."""
     _inject(world, NO_TYPE)
@@ -167,7 +167,7 @@ def test_a_group_without_capacity_is_reported() -> None:
     ]
 
 
-def test_a_single_instance_without_capacity_fails(world: World) -> None:
+def test_a_single_instance_without_capacity_fails(world: SharedState) -> None:
     """The instance fails with the error code of EC2."""
 
     def program() -> None:

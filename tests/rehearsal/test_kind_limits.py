@@ -8,7 +8,7 @@ import pytest
 from bedplate.rehearsal import schema
 from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.simulation import Simulation
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import UNKNOWN
 from tests.testlab.kinds.links import ssh_from, vpn
 from tests.testlab.kinds.network import NETWORK
@@ -209,7 +209,7 @@ def test_a_resource_in_use_cannot_be_deleted(
     kind, unused, ident = KINDS[token], World(world.aws), getattr(world, part)
     use(world)
 
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ResourceError) as refused:
         kind.delete(world.aws, ident, schema.outputs(token))
 
     assert refused.value.code == code
@@ -228,7 +228,7 @@ def test_interfaces_of_terminated_instances_block_no_deletion(world: World) -> N
         ("aws:ec2/subnet:Subnet", world.subnet),
     ):
         KINDS[token].delete(world.aws, ident, schema.outputs(token))
-        with pytest.raises(Refusal):
+        with pytest.raises(ResourceError):
             KINDS[token].read(world.aws, ident, {})
 
 
@@ -238,7 +238,7 @@ def test_a_vpc_has_one_endpoint_with_the_private_name_of_a_service(world: World)
     inputs = {"vpcId": world.vpc, "vpcEndpointType": "Interface", "serviceName": world.service("ssm")}
     kind.create(world.aws, {**inputs, "privateDnsEnabled": True})
 
-    with pytest.raises(Refusal, match="conflicting DNS domain") as refused:
+    with pytest.raises(ResourceError, match="conflicting DNS domain") as refused:
         kind.create(world.aws, {**inputs, "privateDnsEnabled": True})
 
     assert (refused.value.code, refused.value.key) == ("InvalidParameter", "privateDnsEnabled")
@@ -253,12 +253,12 @@ def test_an_existing_interface_outlives_the_instance_that_used_it(world: World) 
     ident = interface.create(world.aws, {"subnetId": world.subnet})
     interfaces = [{"DeviceIndex": 0, "NetworkInterfaceId": ident}]
     run = world.aws.call("ec2", "run_instances", ImageId=image, MinCount=1, MaxCount=1, NetworkInterfaces=interfaces)
-    with pytest.raises(Refusal):
+    with pytest.raises(ResourceError):
         interface.delete(world.aws, ident, {})
 
     world.aws.call("ec2", "terminate_instances", InstanceIds=[run["Instances"][0]["InstanceId"]])
 
-    with pytest.raises(Refusal, match="dependencies"):
+    with pytest.raises(ResourceError, match="dependencies"):
         KINDS[token].delete(world.aws, world.subnet, schema.outputs(token))
     interface.delete(world.aws, ident, {})
     KINDS[token].delete(world.aws, world.subnet, schema.outputs(token))
@@ -336,7 +336,7 @@ def test_interfaces_must_fit_every_type_of_a_group(
     launch = {"networkInterfaces": interfaces}
 
     if message:
-        with pytest.raises(Refusal, match=message):
+        with pytest.raises(ResourceError, match=message):
             _create_group(world, types, launch)
     else:
         assert _create_group(world, types, launch)
@@ -360,7 +360,7 @@ def test_instances_must_fit_their_placement_group(
     group = {"placementGroup": placement_group} if owner == "group" else {}
 
     if message:
-        with pytest.raises(Refusal, match=message):
+        with pytest.raises(ResourceError, match=message):
             _create_group(world, (kind,), launch, vpcZoneIdentifiers=subnets, **group)
     else:
         assert _create_group(world, (kind,), launch, vpcZoneIdentifiers=subnets, **group)
@@ -371,7 +371,7 @@ def test_a_capacity_block_excludes_a_placement_group(world: World) -> None:
     launch = {"instanceMarketOptions": {"marketType": "capacity-block"}}
 
     assert _create_group(world, ("p4d.24xlarge",), launch)
-    with pytest.raises(Refusal, match="conflicts with a capacity block"):
+    with pytest.raises(ResourceError, match="conflicts with a capacity block"):
         _create_group(world, ("p4d.24xlarge",), launch, placementGroup=_create_placement_group(world))
 
 
@@ -382,7 +382,7 @@ def test_a_capacity_reservation_excludes_a_placement_group(world: World) -> None
 
     assert _create_group(world, ("c7i.large",), launch)
     assert list(TEMPLATE.complaints(world.aws, {"placement": {"groupName": "near"}, **launch}))
-    with pytest.raises(Refusal, match="which is not in placement group"):
+    with pytest.raises(ResourceError, match="which is not in placement group"):
         _create_group(world, ("c7i.large",), launch, placementGroup=_create_placement_group(world))
 
 
@@ -393,9 +393,9 @@ def test_only_spot_launches_may_tag_spot_requests(world: World) -> None:
 
     assert _create_group(world, types, launch, spread=SPOT)
     assert _create_group(world, ("c7i.large",), {**launch, "instanceMarketOptions": {"marketType": "spot"}})
-    with pytest.raises(Refusal, match="which on-demand launches do not have"):
+    with pytest.raises(ResourceError, match="which on-demand launches do not have"):
         _create_group(world, types, launch, spread={**SPOT, "onDemandPercentageAboveBaseCapacity": 100})
-    with pytest.raises(Refusal, match="which on-demand launches do not have"):
+    with pytest.raises(ResourceError, match="which on-demand launches do not have"):
         _create_group(world, ("c7i.large",), launch)
 
 
@@ -442,7 +442,7 @@ def test_a_group_that_cannot_use_its_interface_is_refused(changes: dict[str, Any
     if inputs.get("vpcZoneIdentifiers"):
         inputs["vpcZoneIdentifiers"] = [world.subnet]
 
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ResourceError) as refused:
         GROUP.create(world.aws, inputs)
 
     assert refused.value.key == key

@@ -9,7 +9,7 @@ from bedplate.rehearsal import schema
 from bedplate.rehearsal.kind import Change
 from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.simulation import Simulation
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import UNKNOWN
 from tests.testlab.kinds.network import NETWORK
 from tests.testlab.kinds.storage import SERVICES
@@ -154,7 +154,7 @@ def test_delete_removes_everything(fixture: KindFixture, other_world: World) -> 
     kind.delete(aws, ident, outputs)
 
     assert census(aws) == before
-    with pytest.raises(Refusal):
+    with pytest.raises(ResourceError):
         kind.read(aws, ident, inputs)
 
 

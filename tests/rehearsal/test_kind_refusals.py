@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bedplate.rehearsal.kinds import KINDS
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 from tests.testlab.kinds import refused_machines, refused_network, refused_services
 from tests.testlab.kinds import world as services
 from tests.testlab.kinds.network import NETWORK
@@ -46,7 +46,7 @@ def test_a_refused_network_resource_leaves_nothing(name: str, changes: Given, co
     kind, inputs = KINDS[FIXTURES[name].token], changed_inputs(name, world, changes)
     before = census(world.aws)
 
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ResourceError) as refused:
         kind.create(world.aws, inputs)
 
     assert refused.value.code == code
@@ -58,7 +58,7 @@ def test_a_public_nat_gateway_needs_an_internet_gateway(world: World) -> None:
     kind = KINDS["aws:ec2/natGateway:NatGateway"]
     inputs = {"subnetId": world.subnet, "allocationId": world.address, "connectivityType": "public"}
 
-    with pytest.raises(Refusal, match=r"Gateway\.NotAttached"):
+    with pytest.raises(ResourceError, match=r"Gateway\.NotAttached"):
         kind.create(world.aws, inputs)
 
     assert world.gateway
@@ -102,7 +102,7 @@ def test_a_refused_service_resource_raises_the_code_of_aws(
     """Unknown and duplicate names raise the error code of AWS."""
     inputs = {**_valid_inputs(token, world), **change(world)}
 
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ResourceError) as refused:
         KINDS[token].create(world.aws, inputs)
 
     assert refused.value.code == code
@@ -115,10 +115,10 @@ def test_a_refused_create_leaves_nothing(world: World) -> None:
         "managedPolicyArns": ["arn:aws:iam::aws:policy/NoSuchPolicy"],
     }
 
-    with pytest.raises(Refusal):
+    with pytest.raises(ResourceError):
         KINDS["aws:iam/role:Role"].create(world.aws, inputs)
 
-    with pytest.raises(Refusal):
+    with pytest.raises(ResourceError):
         world.aws.call("iam", "get_role", RoleName=inputs["name"])
 
 
@@ -128,7 +128,7 @@ def test_a_bucket_with_objects_needs_force_destroy(world: World) -> None:
     kind.create(world.aws, inputs)
     world.aws.call("s3", "put_object", Bucket=inputs["bucket"], Key="a", Body=b"1")
 
-    with pytest.raises(Refusal, match="BucketNotEmpty"):
+    with pytest.raises(ResourceError, match="BucketNotEmpty"):
         kind.delete(world.aws, inputs["bucket"], {"forceDestroy": False})
     kind.delete(world.aws, inputs["bucket"], {"forceDestroy": True})
 
@@ -140,7 +140,7 @@ def test_a_duplicate_record_is_refused(world: World) -> None:
     kind, inputs = KINDS["aws:route53/record:Record"], _valid_inputs("aws:route53/record:Record", world)
     kind.create(world.aws, inputs)
 
-    with pytest.raises(Refusal, match="already exists"):
+    with pytest.raises(ResourceError, match="already exists"):
         kind.create(world.aws, {**inputs, "records": ["10.20.0.9"]})
     kind.create(world.aws, {**inputs, "records": ["10.20.0.9"], "allowOverwrite": True})
 
@@ -169,7 +169,7 @@ def test_scheduled_actions_are_separate_for_each_group(world: World) -> None:
     kind.delete(world.aws, name, inputs)
 
     assert kind.read(world.aws, same, other)["maxSize"] == 5
-    with pytest.raises(Refusal, match="The scheduled action"):
+    with pytest.raises(ResourceError, match="The scheduled action"):
         kind.read(world.aws, name, inputs)
 
 
@@ -185,7 +185,7 @@ def test_a_recurring_action_cannot_be_updated_after_its_first_run(
     after = kind.read(world.aws, name, inputs)["startTime"]
     monkeypatch.setattr(world.aws.simulation, "elapsed", timedelta(days=1))
 
-    with pytest.raises(Refusal, match="Given start time is in the past"):
+    with pytest.raises(ResourceError, match="Given start time is in the past"):
         kind.update(world.aws, name, changed, inputs)
     kind.delete(world.aws, name, inputs)
 
@@ -210,5 +210,5 @@ def test_a_volume_cannot_shrink(world: World) -> None:
     kind, inputs = KINDS["aws:ebs/volume:Volume"], _valid_inputs("aws:ebs/volume:Volume", world)
     ident = kind.create(world.aws, inputs)
 
-    with pytest.raises(Refusal, match="cannot be smaller"):
+    with pytest.raises(ResourceError, match="cannot be smaller"):
         kind.update(world.aws, ident, inputs, {**inputs, "size": inputs["size"] - 1})

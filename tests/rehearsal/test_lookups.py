@@ -8,7 +8,7 @@ import pytest
 
 from bedplate.rehearsal.lookups import LOOKUPS, look_up
 from bedplate.rehearsal.lookups.lookup import empty_result
-from bedplate.rehearsal.state import Refusal, Unsupported
+from bedplate.rehearsal.state import ResourceError, UnsupportedError
 from tests.testlab.kinds import world as services
 from tests.testlab.kinds.world import World
 
@@ -99,7 +99,7 @@ def test_the_argument_region_selects_the_region(world: World) -> None:
 
 def test_several_images_need_most_recent(world: World) -> None:
     """Several matching images are refused unless the program sets mostRecent."""
-    with pytest.raises(Refusal, match="more than one"):
+    with pytest.raises(ResourceError, match="more than one"):
         look_up(world.aws, _AMI, _UBUNTU)
 
     assert look_up(world.aws, _AMI, {**_UBUNTU, "mostRecent": True})["ownerId"] == "099720109477"
@@ -128,7 +128,7 @@ def test_a_private_zone_is_found_by_its_vpc(world: World) -> None:
     """A name alone finds public zones only; with a VPC it finds the private one."""
     name = world.aws.call("route53", "get_hosted_zone", Id=services.zone(world))["HostedZone"]["Name"]
 
-    with pytest.raises(Refusal, match="no matching"):
+    with pytest.raises(ResourceError, match="no matching"):
         look_up(world.aws, _ZONE, {"name": name})
 
     assert look_up(world.aws, _ZONE, {"name": name, "vpcId": world.vpc})["privateZone"]
@@ -185,11 +185,11 @@ REFUSED: tuple[tuple[str, Mapping[str, Any], str], ...] = (
 @pytest.mark.parametrize(("token", "args", "message"), REFUSED)
 def test_an_invalid_lookup_is_refused(token: str, args: Mapping[str, Any], message: str, world: World) -> None:
     """A search without a match and an unknown argument fail as in AWS."""
-    with pytest.raises(Refusal, match=message):
+    with pytest.raises(ResourceError, match=message):
         look_up(world.aws, token, args)
 
 
 def test_an_unmodelled_data_function_is_refused(world: World) -> None:
     """The rehearsal does not guess a result."""
-    with pytest.raises(Unsupported, match="does not model"):
+    with pytest.raises(UnsupportedError, match="does not model"):
         look_up(world.aws, "aws:lambda/getFunction:getFunction", {})

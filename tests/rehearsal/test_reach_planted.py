@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bedplate.graph.reach import Packet, Trip, read_fabric, trip
-from bedplate.plan.reachability import Flow, spot_of
+from bedplate.plan.reachability import Flow, find_endpoint
 from tests.testlab.rehearsal.live import graph_of, plan_named
 
 FLEET = "two sites"
@@ -28,7 +28,7 @@ def graph() -> Graph:
 
 def trip_in(graph: Graph, source: str, target: str, flow: Flow = Flow()) -> Trip:  # noqa: B008  Flow is frozen
     """Return the trip between two places of the fleet, by name."""
-    start, end = (spot_of(plan_named(FLEET), name) for name in (source, target))
+    start, end = (find_endpoint(plan_named(FLEET), name) for name in (source, target))
     return trip(read_fabric(graph), Packet(int(start.address), int(end.address), flow.protocol, flow.port))
 
 
@@ -226,7 +226,7 @@ def test_the_laptop_gateway_has_two_public_ports(flow: Flow, graph: Graph) -> No
     """Its VPN ports are reachable from the internet, and no other."""
     fabric = read_fabric(graph)
     public = next(stand.public for stand in fabric.stands.values() if stand.public is not None)
-    source = int(spot_of(plan_named(FLEET), "internet").address)
+    source = int(find_endpoint(plan_named(FLEET), "internet").address)
 
     assert trip(fabric, Packet(source, public, flow.protocol, flow.port)).out.delivered
     assert not trip(fabric, Packet(source, public, "tcp", 22)).out.delivered

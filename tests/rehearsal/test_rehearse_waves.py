@@ -13,7 +13,7 @@ from pulumi import Output, ResourceOptions, StackReference
 from bedplate.rehearsal.provider import DefaultProvider
 from bedplate.rehearsal.rehearse import Phase, Report, document, rehearse
 from bedplate.rehearsal.simulation import running
-from bedplate.rehearsal.stack import Stack, World
+from bedplate.rehearsal.stack import SharedState, Stack
 from bedplate.rehearsal.stack import run as run_stack
 from bedplate.rehearsal.state import Op
 from tests.testlab.rehearsal.programs import ACCOUNT, parameter, vpc
@@ -115,7 +115,7 @@ def test_parallel_stacks_do_not_mix() -> None:
     """In 20 rounds of four threads, each stack creates its own resources in its own region."""
     with running(ACCOUNT) as simulation:
         for _ in range(20):
-            world = World(simulation)
+            world = SharedState(simulation)
             wave = [_stack(region, partial(_three_parameters, region), region) for region in REGIONS]
             threads = [threading.Thread(target=run_stack, args=(stack, world)) for stack in wave]
             for thread in threads:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from bedplate.rehearsal import schema
-from bedplate.rehearsal.kind import complaints
+from bedplate.rehearsal.kind import schema_violations
 from bedplate.rehearsal.kinds import KINDS
-from bedplate.rehearsal.state import STACK_TYPE, Unsupported, Urn, child, parse
+from bedplate.rehearsal.state import STACK_TYPE, UnsupportedError, Urn, child_urn, parse_urn
 from bedplate.rehearsal.wire import UNKNOWN, Parts, Reference, Secret, matches, parse_path, restored
 
 VPC = "aws:ec2/vpc:Vpc"
@@ -35,7 +35,7 @@ def test_inputs_have_schema_names() -> None:
 
 def test_an_unknown_type_is_refused() -> None:
     """A misspelled type token is reported as unknown to the SDK, not as a type without a model."""
-    with pytest.raises(Unsupported, match="no resource type"):
+    with pytest.raises(UnsupportedError, match="no resource type"):
         schema.resource_class("aws:ec2/vpc:Vcp")
 
 
@@ -90,7 +90,7 @@ def test_an_invalid_input_is_reported(
     token: str, invalid: dict[str, Any], key: str, reason: str, valid: dict[str, Any]
 ) -> None:
     """An invalid input is reported once, with its key and what it must be."""
-    reports = [(complaint.key, reason in complaint.reason) for complaint in complaints(token, invalid)]
+    reports = [(complaint.key, reason in complaint.reason) for complaint in schema_violations(token, invalid)]
 
     assert reports == [(key, True)]
     assert valid
@@ -101,7 +101,7 @@ def test_a_valid_counterpart_is_accepted(
     token: str, invalid: dict[str, Any], key: str, reason: str, valid: dict[str, Any]
 ) -> None:
     """The corrected inputs are valid."""
-    assert list(complaints(token, valid)) == []
+    assert list(schema_violations(token, valid)) == []
 
 
 @pytest.mark.parametrize(
@@ -111,14 +111,14 @@ def test_a_valid_counterpart_is_accepted(
 )
 def test_unknown_secret_and_missing_values_are_accepted(inputs: dict[str, Any]) -> None:
     """An unknown value is valid, a secret is checked by its value, and None counts as missing."""
-    assert list(complaints(SUBNET, inputs)) == []
+    assert list(schema_violations(SUBNET, inputs)) == []
 
 
 @pytest.mark.parametrize("hidden", [Secret(5), {"a": Secret({"hunter2": 1})}, Secret(["hunter2"])])
 def test_a_report_shows_no_secret(hidden: object) -> None:
     """The report of an invalid secret does not contain it."""
     key = "tags" if isinstance(hidden, dict) else "vpcId"
-    reports = list(complaints(SUBNET, {"vpcId": "v", key: hidden}))
+    reports = list(schema_violations(SUBNET, {"vpcId": "v", key: hidden}))
 
     assert reports
     assert "hunter2" not in str(reports)
@@ -126,14 +126,14 @@ def test_a_report_shows_no_secret(hidden: object) -> None:
 
 def test_all_invalid_inputs_are_reported() -> None:
     """All invalid inputs of a resource are reported in one pass."""
-    reports = complaints(SUBNET, {"cidrBlok": "c", "tags": {"a": 1}})
+    reports = schema_violations(SUBNET, {"cidrBlok": "c", "tags": {"a": 1}})
 
     assert {complaint.key for complaint in reports} == {"vpcId", "cidrBlok", "tags.a"}
 
 
 def test_a_value_missing_in_an_old_enumeration_is_accepted() -> None:
     """AWS has placement strategies that the enumeration of the SDK lacks."""
-    assert list(complaints(GROUP, {"strategy": "partition"})) == []
+    assert list(schema_violations(GROUP, {"strategy": "partition"})) == []
 
 
 IMPORTS = "from bedplate.rehearsal import schema; from bedplate.rehearsal.kinds import KINDS; "
@@ -206,12 +206,12 @@ DEEP = "urn:pulumi:lab::proj::t:t:A$t:t:B::box"
 @pytest.mark.parametrize("urn", [STACK, DEEP, "urn:pulumi:lab.us-west-2::p::aws:ssm/parameter:Parameter::a::b"])
 def test_a_urn_is_parsed_and_formatted(urn: str) -> None:
     """A parsed URN has the same text; a name may contain colons."""
-    assert str(parse(urn)) == urn
+    assert str(parse_urn(urn)) == urn
 
 
 def test_a_type_is_the_last_of_the_types() -> None:
     """The types before it belong to the parents."""
-    assert parse(DEEP).type == "t:t:B"
+    assert parse_urn(DEEP).type == "t:t:B"
 
 
 @pytest.mark.parametrize(
@@ -219,10 +219,10 @@ def test_a_type_is_the_last_of_the_types() -> None:
 )
 def test_a_child_urn_holds_the_types_of_its_parents(parent: str, types: str) -> None:
     """The types of all parents count, except the stack."""
-    assert child("lab", "proj", parent, "t:t:C", "c") == str(Urn("lab", "proj", types, "c"))
+    assert child_urn("lab", "proj", parent, "t:t:C", "c") == str(Urn("lab", "proj", types, "c"))
 
 
 def test_an_invalid_urn_is_refused() -> None:
     """A text without the parts of a URN is an error."""
     with pytest.raises(ValueError, match="unpack"):
-        parse("box")
+        parse_urn("box")

@@ -10,7 +10,7 @@ from bedplate.cli.stacks import waves
 from bedplate.plan import FleetPlan
 from bedplate.rehearsal import state as urns
 from bedplate.rehearsal.simulation import running
-from bedplate.rehearsal.stack import World, destroy, run
+from bedplate.rehearsal.stack import SharedState, destroy, run
 from bedplate.rehearsal.state import Op
 from tests.testlab.rehearsal.programs import plan_of
 
@@ -60,7 +60,7 @@ class DeployedFleet:
     """A fleet with deployed stacks in the simulated AWS."""
 
     plan: FleetPlan
-    world: World
+    world: SharedState
     file: Path
 
     def edited(self, text: str) -> FleetPlan:
@@ -75,7 +75,7 @@ class DeployedFleet:
             result = run(stack, self.world, preview=True)
             for step in result.steps:
                 if step.is_change and step.is_in_cloud:
-                    touched.setdefault(step.op, set()).add(urns.parse(step.urn).name)
+                    touched.setdefault(step.op, set()).add(urns.parse_urn(step.urn).name)
         return touched
 
 
@@ -86,7 +86,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeployedFleet]:
     file.write_text(PAIR, encoding="utf-8")
     plan = plan_of(file)
     with running(plan.account) as simulation:
-        world = World(simulation)
+        world = SharedState(simulation)
         failures = [failure for wave in waves(plan) for stack in wave for failure in run(stack, world).failures]
         assert not failures
         yield DeployedFleet(plan, world, file)

@@ -12,7 +12,7 @@ from bedplate.cli.stacks import waves
 from bedplate.plan import FleetPlan, Record, plan_fleet
 from bedplate.rehearsal.rehearse import Phase, Report, rehearse
 from bedplate.rehearsal.simulation import running
-from bedplate.rehearsal.stack import World, run
+from bedplate.rehearsal.stack import SharedState, run
 from bedplate.rehearsal.state import Entry
 from bedplate.spec.network import Egress
 from tests.conftest import Expect
@@ -108,7 +108,7 @@ def test_groups_have_45_minutes_to_terminate_instances() -> None:
         stack.program()
 
     with running(plan.account) as simulation:
-        world = World(simulation, exports={f"organization/bedplate/{plan.name}.shared": EXPORTS})
+        world = SharedState(simulation, exports={f"organization/bedplate/{plan.name}.shared": EXPORTS})
         result = run(replace(stack, program=program), world, preview=True)
 
     assert not result.failures
@@ -325,7 +325,7 @@ def home_resources() -> tuple[Entry, ...]:
     """Return the deployed resources of a home region with a control plane and no pools."""
     plan = replace(LAB, pools=(), files=(), buckets=(), laptops=(), sites=(), regions=(LAB.home,))
     with running(plan.account) as simulation:
-        world = World(simulation)
+        world = SharedState(simulation)
         runs = [run(stack, world) for wave in waves(plan) for stack in wave]
     assert not [failure for result in runs for failure in result.failures]
     return tuple(entry for result in runs for entry in result.snapshot.entries.values())

@@ -11,7 +11,7 @@ from bedplate.graph.reach import Fabric, Packet, read_fabric, trip
 from bedplate.plan import FleetPlan
 from bedplate.rehearsal import state as urns
 from bedplate.rehearsal.simulation import running
-from bedplate.rehearsal.stack import World, graph, run
+from bedplate.rehearsal.stack import SharedState, graph, run
 from bedplate.rehearsal.state import Entry, Op
 from bedplate.spec.network import Interconnect
 from bedplate.spec.sites import NameServers
@@ -28,7 +28,7 @@ class SiteFleet:
     """A deployed fleet with a site that has a DNS domain."""
 
     plan: FleetPlan
-    world: World
+    world: SharedState
 
     def resources(self, region: str, kind: str) -> list[Entry]:
         """Return the resources of a type in a region."""
@@ -48,7 +48,7 @@ def fleet(request: pytest.FixtureRequest) -> Iterator[SiteFleet]:
     """Return the deployed fleet, with transit gateways and with virtual private gateways."""
     plan = replace(PLAN, interconnect=request.param)
     with running(plan.account) as simulation:
-        world = World(simulation)
+        world = SharedState(simulation)
         assert not [failure for wave in waves(plan) for stack in wave for failure in run(stack, world).failures]
         yield SiteFleet(plan, world)
 
@@ -126,7 +126,7 @@ def test_a_second_site_with_a_domain_changes_nothing_of_the_first(fleet: SiteFle
     steps = [step for step in run(stack, fleet.world, preview=True).steps if step.is_change and step.is_in_cloud]
 
     assert {step.op for step in steps} == {Op.CREATE}
-    assert all("attic" in urns.parse(step.urn).name for step in steps)
+    assert all("attic" in urns.parse_urn(step.urn).name for step in steps)
     assert len([step for step in steps if "resolverRule" in step.urn]) == 2
 
 

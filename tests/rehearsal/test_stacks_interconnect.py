@@ -10,10 +10,10 @@ from bedplate.cli.stacks import waves
 from bedplate.graph.reach import Packet, read_fabric, walk
 from bedplate.plan import FleetPlan, Record, plan_fleet
 from bedplate.plan.links import transit_asn
-from bedplate.plan.reachability import Kind, spots
+from bedplate.plan.reachability import EndpointKind, endpoints
 from bedplate.rehearsal import state as urns
 from bedplate.rehearsal.simulation import running
-from bedplate.rehearsal.stack import World, graph, run
+from bedplate.rehearsal.stack import SharedState, graph, run
 from bedplate.rehearsal.state import Op
 from tests.testlab.fleets.sketch import ZONES, laptops, sketch
 
@@ -31,16 +31,16 @@ def plan_of(regions: Mapping[str, tuple[str, ...]], interconnect: str, record: R
 
 
 @pytest.fixture(scope="module", params=["transit", "peering", "none"])
-def linked(request: pytest.FixtureRequest) -> Iterator[tuple[FleetPlan, World]]:
+def linked(request: pytest.FixtureRequest) -> Iterator[tuple[FleetPlan, SharedState]]:
     """Return a deployed fleet of three regions, for each interconnect."""
     plan = plan_of(ZONES, request.param)
     with running(plan.account) as simulation:
-        world = World(simulation)
+        world = SharedState(simulation)
         assert not [failure for wave in waves(plan) for stack in wave for failure in run(stack, world).failures]
         yield plan, world
 
 
-def test_a_second_run_changes_nothing(linked: tuple[FleetPlan, World]) -> None:
+def test_a_second_run_changes_nothing(linked: tuple[FleetPlan, SharedState]) -> None:
     """Peerings, options and routes in AWS match the program."""
     plan, world = linked
 
@@ -49,19 +49,19 @@ def test_a_second_run_changes_nothing(linked: tuple[FleetPlan, World]) -> None:
     assert not [step.urn for step in steps if step.is_change]
 
 
-def test_all_pairs_of_regions_reach_each_other(linked: tuple[FleetPlan, World]) -> None:
+def test_all_pairs_of_regions_reach_each_other(linked: tuple[FleetPlan, SharedState]) -> None:
     """Replies reach every node subnet from every other, with each interconnect."""
     plan, world = linked
     entries = (entry for snapshot in world.snapshots.values() for entry in snapshot.entries.values())
     fabric = read_fabric(graph(entries))
-    nodes = [int(spot.address) for spot in spots(plan) if spot.kind is Kind.NODES]
+    nodes = [int(spot.address) for spot in endpoints(plan) if spot.kind is EndpointKind.NODES]
 
     answers = [walk(fabric, Packet(*pair).reply) for pair in permutations(nodes, 2)]
 
     assert [answer.end for answer in answers if not answer.delivered] == []
 
 
-def test_a_fourth_region_changes_no_existing_link(linked: tuple[FleetPlan, World]) -> None:
+def test_a_fourth_region_changes_no_existing_link(linked: tuple[FleetPlan, SharedState]) -> None:
     """Its pairs and the routes to it are created; nothing is updated, replaced or deleted."""
     plan, world = linked
     grown = plan_of(FOURTH, plan.interconnect.value, plan.recorded())
@@ -78,10 +78,10 @@ def test_a_fourth_region_changes_no_existing_link(linked: tuple[FleetPlan, World
 
     assert steps
     assert {step.op for step in steps} == {Op.CREATE}
-    assert all("ap-south-1" in urns.parse(step.urn).name for step in steps)
+    assert all("ap-south-1" in urns.parse_urn(step.urn).name for step in steps)
 
 
-def test_a_removed_region_removes_only_its_own_links(linked: tuple[FleetPlan, World]) -> None:
+def test_a_removed_region_removes_only_its_own_links(linked: tuple[FleetPlan, SharedState]) -> None:
     """The other regions and their link keep everything except routes to the removed region."""
     plan, world = linked
     remaining = plan_of({name: ZONES[name] for name in list(ZONES)[:2]}, plan.interconnect.value, plan.recorded())
@@ -96,7 +96,7 @@ def test_a_removed_region_removes_only_its_own_links(linked: tuple[FleetPlan, Wo
     ]
 
     assert {step.op for step in changes} == {Op.DELETE}
-    assert all(removed in urns.parse(step.urn).name for step in changes)
+    assert all(removed in urns.parse_urn(step.urn).name for step in changes)
 
 
 def test_as_numbers_of_transit_gateways_depend_only_on_blocks() -> None:
@@ -108,7 +108,7 @@ def test_as_numbers_of_transit_gateways_depend_only_on_blocks() -> None:
     assert {region.name: transit_asn(region) for region in three.regions}.items() <= numbers.items()
 
 
-def test_routes_lead_only_to_the_fleet_and_the_internet(linked: tuple[FleetPlan, World]) -> None:
+def test_routes_lead_only_to_the_fleet_and_the_internet(linked: tuple[FleetPlan, SharedState]) -> None:
     """Route tables contain the blocks of the fleet and the default route, nothing else."""
     plan, world = linked
     blocks = {

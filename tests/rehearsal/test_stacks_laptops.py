@@ -9,9 +9,9 @@ from bedplate.cli.stacks import waves
 from bedplate.graph.reach import Packet, read_fabric, trip
 from bedplate.plan import Record, plan_fleet
 from bedplate.plan.cost import GATEWAY_TYPE
-from bedplate.plan.reachability import SSH, Kind, reaches, spots
+from bedplate.plan.reachability import SSH, EndpointKind, endpoints, is_reachable
 from bedplate.rehearsal.simulation import running
-from bedplate.rehearsal.stack import World, graph, run
+from bedplate.rehearsal.stack import SharedState, graph, run
 from bedplate.rehearsal.state import Entry
 from stacks.compute.machines import gateway_zone
 from tests.testlab.fleets.sketch import ZONES, laptops, sketch
@@ -90,14 +90,14 @@ def test_laptops_of_two_regions_reach_each_other_if_enabled(*, between: bool) ->
     vpn = laptops(*({"region": name} for name in regions), between=between)
     plan = plan_fleet(sketch(regions, network={"interconnect": "transit"}, vpn=vpn), Record({}), load_catalog())
     with running(plan.account) as simulation:
-        world = World(simulation)
+        world = SharedState(simulation)
         assert not [failure for wave in waves(plan) for stack in wave for failure in run(stack, world).failures]
     fabric = read_fabric(graph(entry for snapshot in world.snapshots.values() for entry in snapshot.entries.values()))
-    ends = {spot.name: spot for spot in spots(plan) if spot.kind in (Kind.LAPTOPS, Kind.NODES)}
-    pairs = [pair for pair in permutations(ends.values(), 2) if pair[1].kind is Kind.LAPTOPS]
+    ends = {spot.name: spot for spot in endpoints(plan) if spot.kind in (EndpointKind.LAPTOPS, EndpointKind.NODES)}
+    pairs = [pair for pair in permutations(ends.values(), 2) if pair[1].kind is EndpointKind.LAPTOPS]
 
     for source, target in pairs:
         packet = Packet(int(source.address), int(target.address), SSH.protocol, SSH.port)
-        assert trip(fabric, packet).answered is reaches(plan, source, target), (source.name, target.name)
+        assert trip(fabric, packet).answered is is_reachable(plan, source, target), (source.name, target.name)
 
-    assert any(reaches(plan, *pair) for pair in pairs) is between
+    assert any(is_reachable(plan, *pair) for pair in pairs) is between

@@ -7,7 +7,7 @@ import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.checks.groups import tag_count
-from bedplate.cli.stacks import judged, waves
+from bedplate.cli.stacks import audit_report, waves
 from bedplate.plan import FleetPlan, Record, plan_fleet
 from bedplate.rehearsal.rehearse import Phase, Report, rehearse
 from bedplate.rehearsal.state import Op
@@ -91,7 +91,7 @@ def test_every_market_and_use_rehearses(report: Report) -> None:
     """All groups are created, a second run changes nothing, and the audit finds nothing."""
     assert report.ok
     assert not [change for stack in report.stacks for change in stack.changes(Phase.AGAIN)]
-    assert judged(report) == ()
+    assert audit_report(report) == ()
 
 
 def test_a_capacity_block_is_never_bought(created: Mapping[str, Inputs]) -> None:

@@ -8,10 +8,10 @@ import pytest
 
 from bedplate.cli.stacks import waves
 from bedplate.plan import FleetPlan
-from bedplate.plan.links import asks_here
+from bedplate.plan.links import has_inbound_resolver
 from bedplate.rehearsal.rehearse import Phase, Report, document, rehearse
 from bedplate.rehearsal.simulation import running
-from bedplate.rehearsal.stack import World, graph, run
+from bedplate.rehearsal.stack import SharedState, graph, run
 from bedplate.rehearsal.state import Entry
 from bedplate.rehearsal.wire import masked
 from bedplate.spec.network import Interconnect
@@ -149,7 +149,7 @@ def test_machines_gateways_and_file_systems_have_records(stacks: Declared) -> No
 def test_a_region_exports_what_a_mount_needs() -> None:
     """Id, DNS name and addresses of each file system."""
     with running(LAB.account) as simulation:
-        world = World(simulation)
+        world = SharedState(simulation)
         runs = [run(stack, world) for wave in waves(SMALL) for stack in wave]
 
     (files,) = (result.snapshot.exports["files"] for result in runs if "files" in result.snapshot.exports)
@@ -200,4 +200,4 @@ def test_sites_and_laptops_use_the_resolver_at_home(stacks: Declared) -> None:
 )
 def test_only_regions_with_clients_have_a_resolver(plan: FleetPlan, regions: list[str]) -> None:
     """Endpoint addresses cost by the hour: none without clients, one pair if all clients reach it."""
-    assert [region.name for region in plan.regions if asks_here(plan, region)] == regions
+    assert [region.name for region in plan.regions if has_inbound_resolver(plan, region)] == regions

@@ -15,15 +15,15 @@ from bedplate.cli.stacks import waves
 from bedplate.graph.audit.document import graph_of
 from bedplate.graph.audit.run import audit
 from bedplate.graph.reach import Fabric, Packet, read_fabric, trip
-from bedplate.graph.reach.fabric import Stand
+from bedplate.graph.reach.fabric import Endpoint
 from bedplate.plan import Record, plan_fleet
-from bedplate.plan.cost import standing
-from bedplate.plan.quotas import needs
-from bedplate.plan.reachability import Kind, spots
+from bedplate.plan.cost import fixed_resources
+from bedplate.plan.quotas import quota_needs
+from bedplate.plan.reachability import EndpointKind, endpoints
 from bedplate.rehearsal import schema
 from bedplate.rehearsal.rehearse import Phase
 from bedplate.rehearsal.simulation import running
-from bedplate.rehearsal.stack import World, graph, run
+from bedplate.rehearsal.stack import SharedState, graph, run
 from bedplate.rehearsal.state import Entry
 from bedplate.spec.fleet import Alarms, Budget
 from bedplate.spec.network import Egress
@@ -242,7 +242,7 @@ def declared_counts(fleet: str) -> Counter[str]:
 @pytest.mark.parametrize("fleet", FLEETS)
 def test_costs_include_every_declared_resource(fleet: str, rate: str) -> None:
     """The cost estimate counts each paid resource."""
-    counted = sum(item.count for item in standing(plan_of(ROOT / fleet)) if item.rate == rate)
+    counted = sum(item.count for item in fixed_resources(plan_of(ROOT / fleet)) if item.rate == rate)
 
     assert counted == sum(declared_counts(fleet)[token] * item for token, item in RESOURCES_OF[rate].items())
 
@@ -251,7 +251,9 @@ def test_costs_include_every_declared_resource(fleet: str, rate: str) -> None:
 def test_quotas_include_the_largest_security_group(fleet: str) -> None:
     """AWS refuses rules above the quota, in a deployment long after the check of the file."""
     plan = plan_of(ROOT / fleet)
-    expected = {need.region: need.most for need in needs(plan, load_catalog()) if need.quota.name.startswith("rules")}
+    expected = {
+        need.region: need.most for need in quota_needs(plan, load_catalog()) if need.quota.name.startswith("rules")
+    }
 
     largest = {
         region.name: max(
@@ -371,7 +373,7 @@ Graph = list[Mapping[str, Any]]
 def deployed() -> Graph:
     """Return the deployed resources of all stacks."""
     with running(PLAN.account) as simulation:
-        world = World(simulation)
+        world = SharedState(simulation)
         assert not [failure for wave in waves(PLAN) for stack in wave for failure in run(stack, world).failures]
         return [node for snapshot in world.snapshots.values() for node in graph(snapshot.entries.values())]
 
@@ -382,7 +384,7 @@ def fabric(deployed: Graph) -> Fabric:
     return read_fabric(deployed)
 
 
-def target_of(fabric: Fabric) -> Stand:
+def target_of(fabric: Fabric) -> Endpoint:
     """Return the mount target."""
     (target,) = (stand for stand in fabric.stands.values() if stand.name == "lab-home-us-west-2a")
     return target
@@ -395,7 +397,7 @@ def mount_from(fabric: Fabric, source: int) -> Packet:
 
 def test_nodes_of_every_region_can_mount(fabric: Fabric) -> None:
     """NFS from any node subnet reaches the mount target, and back."""
-    for spot in (spot for spot in spots(PLAN) if spot.kind is Kind.NODES):
+    for spot in (spot for spot in endpoints(PLAN) if spot.kind is EndpointKind.NODES):
         result = trip(fabric, mount_from(fabric, int(spot.address)))
 
         assert result.answered, (spot.name, result.out.end)
@@ -404,7 +406,7 @@ def test_nodes_of_every_region_can_mount(fabric: Fabric) -> None:
 def test_edge_and_control_plane_cannot_mount(fabric: Fabric) -> None:
     """The VPN gateway, control plane members and edge subnets are refused."""
     machines = [machine for machine in fabric.stands.values() if machine.name in ("lab-laptops", "lab-control-1")]
-    edges = [int(spot.address) for spot in spots(PLAN) if spot.kind is Kind.EDGE]
+    edges = [int(spot.address) for spot in endpoints(PLAN) if spot.kind is EndpointKind.EDGE]
     assert (len(machines), len(edges)) == (2, 2)
 
     for source in (machine.address or 0 for machine in machines):

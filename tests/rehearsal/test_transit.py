@@ -5,19 +5,19 @@ from typing import Any
 import pytest
 
 from bedplate.rehearsal import schema
-from bedplate.rehearsal.kind import Kind
+from bedplate.rehearsal.kind import ResourceKind
 from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.kinds.ec2 import TRANSIT_ATTACHMENT, described
 from bedplate.rehearsal.kinds.transit_routes import associated_table, pair, propagations
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 from tests.testlab.kinds.world import World
 
 ENABLE = "enable_transit_gateway_route_table_propagation"
 DISABLE = "disable_transit_gateway_route_table_propagation"
 
 
-def model_of(name: str) -> Kind:
+def model_of(name: str) -> ResourceKind:
     """Return the kind of a type in the package `ec2transitgateway`."""
     return KINDS[f"aws:ec2transitgateway/{name[0].lower()}{name[1:]}:{name}"]
 
@@ -79,7 +79,7 @@ def test_deleting_an_accepter_deletes_the_peering(world: World) -> None:
     delete(world.aws, "PeeringAttachmentAccepter", peering)
 
     for side in (world, world.abroad):
-        with pytest.raises(Refusal, match="NotFound"):
+        with pytest.raises(ResourceError, match="NotFound"):
             described(side.aws, TRANSIT_ATTACHMENT, peering)
     delete(world.aws, "RouteTable", world.plain_table)
 
@@ -153,7 +153,7 @@ def test_a_resource_in_use_by_an_attachment_is_not_deleted(part: str, world: Wor
     world.aws.call("ec2", "associate_transit_gateway_route_table", **pair(world.plain_table, attachment))
     ident, in_use = getattr(world, part), KINDS[tokens[part]]
 
-    with pytest.raises(Refusal, match=r"DependencyViolation|IncorrectState"):
+    with pytest.raises(ResourceError, match=r"DependencyViolation|IncorrectState"):
         in_use.delete(world.aws, ident, {})
 
     delete(world.aws, "VpcAttachment", attachment)
@@ -165,5 +165,5 @@ def test_default_tables_cannot_be_enabled_later(world: World) -> None:
     gateway = model_of("TransitGateway")
     before, after = ({"defaultRouteTableAssociation": value} for value in ("disable", "enable"))
 
-    with pytest.raises(Refusal, match="does not model"):
+    with pytest.raises(ResourceError, match="does not model"):
         gateway.update(world.aws, world.plain_hub, before, after)

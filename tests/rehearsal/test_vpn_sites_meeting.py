@@ -11,7 +11,7 @@ from bedplate.rehearsal.state import Entry
 from bedplate.spec.network import Interconnect
 from bedplate.spec.sites import Dials
 from tests.testlab.fakes.daemons import read_settings
-from tests.testlab.fleets.variants import SITE_SIDE_LAB, cellar, with_gateways
+from tests.testlab.fleets.variants import LAB_PLAN, cellar_gateway, with_gateways
 from tests.testlab.rehearsal.meeting import AwsSide, SiteSide, differences, frr_neighbours
 from tests.testlab.rehearsal.programs import declared
 from vpn.sites.files import files_of
@@ -24,9 +24,9 @@ Change = Callable[[AwsSide, SiteSide], tuple[AwsSide, SiteSide]]
 
 # Two regions and the site of the larger example, without machines and storage.
 SMALL = replace(
-    SITE_SIDE_LAB,
-    regions=SITE_SIDE_LAB.regions[:2],
-    tunnels=tuple(link for link in SITE_SIDE_LAB.tunnels if link.region != SITE_SIDE_LAB.regions[2].name),
+    LAB_PLAN,
+    regions=LAB_PLAN.regions[:2],
+    tunnels=tuple(link for link in LAB_PLAN.tunnels if link.region != LAB_PLAN.regions[2].name),
     pools=(),
     buckets=(),
     files=(),
@@ -71,7 +71,7 @@ def _transit_asns(graph: tuple[Entry, ...]) -> dict[str, int]:
 
 def site_sides(plan: FleetPlan) -> dict[str, SiteSide]:
     """Return the site side of each tunnel by the same names, from its settings."""
-    files = files_of(cellar(plan))
+    files = files_of(cellar_gateway(plan))
     asn, neighbours = frr_neighbours(next(file.text for file in files if file.path.name == "frr.conf"))
     rows = [row.split() for file in files if file.path.name == "table" for row in file.text.splitlines()]
     inside = {row[0]: row[2] for row in rows}

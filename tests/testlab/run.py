@@ -172,7 +172,7 @@ def _strace(command: Sequence[str], *options: str) -> subprocess.CompletedProces
     )
 
 
-def skewed(by: str) -> Mapping[str, str]:
+def clock_offset(by: str) -> Mapping[str, str]:
     """Return the environment that shifts a program's clock by an offset such as -4m or +100d; timers are unchanged."""
     (library,) = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))[:1]
     return {"LD_PRELOAD": str(library), "FAKETIME": by, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
@@ -184,18 +184,18 @@ _PROGRAMS = frozenset(
 )
 
 
-def told_commands(page: str) -> list[str]:
+def documented_commands(page: str) -> list[str]:
     """Return the commands in the code blocks of a page, in order, without comments."""
     return list(block_commands(page_text(page)))
 
 
-def told_blocks(page: str) -> tuple[list[str], ...]:
+def documented_blocks(page: str) -> tuple[list[str], ...]:
     """Return the commands of each code block of a page."""
     blocks = (f"```{block}```" for block in page_text(page).split("```")[1::2] if block.startswith("\n"))
     return tuple(list(block_commands(block)) for block in blocks)
 
 
-def told_yaml(page: str, word: str) -> str:
+def documented_yaml(page: str, word: str) -> str:
     """Return the YAML block of a page that contains a word. Raises StopIteration."""
     blocks = (block for block in page_text(page).split("```")[1::2] if block.startswith("yaml\n"))
     return next(block.removeprefix("yaml\n") for block in blocks if word in block)

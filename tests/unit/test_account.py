@@ -15,18 +15,18 @@ import pytest
 from botocore.parsers import ResponseParserError
 from moto import mock_aws
 
-from bedplate.account.client import Door, NoCredentials, NotThere, check_account, open_session, translate_error
-from bedplate.account.facts import enabled_regions, granted, list_prices, read_instance, region_offers
-from bedplate.account.vpn import NotMade, ParameterKeys, TunnelKeys, key_alias, read_tunnel_keys
+from bedplate.account.client import AwsClient, NoCredentials, NotThere, check_account, open_session, translate_error
+from bedplate.account.facts import enabled_regions, list_prices, read_instance, read_quotas, region_offers
+from bedplate.account.vpn import ConnectionMissing, ParameterKeys, TunnelKeys, key_alias, read_tunnel_keys
 from bedplate.catalog import InstanceFacts, load_catalog
 from bedplate.catalog.tables import QuotaFacts
-from bedplate.errors import BedplateError, InputError, MachineError, PartError
-from bedplate.plan.quotas import Need
-from bedplate.rehearsal.moto import empty_stock
+from bedplate.errors import BedplateError, InputError, MachineError, PartialError
+from bedplate.plan.quotas import QuotaNeed
+from bedplate.rehearsal.moto import no_preloaded_images
 from stacks.identity.policy import alias_name
-from stacks.identity.roles import kinds, permissions
+from stacks.identity.roles import node_kinds, permissions
 from tests.testlab.fakes.aws import StubbedSession, asked_of_the_price_list, door_of, product
-from tests.testlab.fleets.variants import SITE_SIDE_LAB
+from tests.testlab.fleets.variants import LAB_PLAN
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
 RECORDED: dict[str, Any] = json.loads(
@@ -72,13 +72,13 @@ def test_missing_figures_are_not_guessed() -> None:
 @pytest.fixture
 def simulated() -> Iterator[None]:
     """Run moto without its thousands of images."""
-    with empty_stock(), mock_aws():
+    with no_preloaded_images(), mock_aws():
         yield
 
 
 def test_zone_offers_match_the_shipped_catalogue(simulated: None) -> None:
     """The offers of a region, read from moto's EC2, are those of the catalogue."""
-    catalog, client = load_catalog(), Door(open_session())
+    catalog, client = load_catalog(), AwsClient(open_session())
 
     offers = region_offers(client, SMALL)
 
@@ -139,9 +139,9 @@ def test_quotas_are_listed_once_per_service_and_region() -> None:
     page = {"Quotas": [_quota(ADDRESSES, 5.0)]}
     session.answers("service-quotas", WEST, LIST, page, ServiceCode="ec2", NextToken="more")
     session.answers("service-quotas", EAST, LIST, {"Quotas": [_quota(FILES, 9.0)]}, ServiceCode="elasticfilesystem")
-    needs = (Need(WEST, P_ON_DEMAND, 0, 1), Need(WEST, ADDRESSES, 2, 2), Need(EAST, FILES, 1, 1))
+    needs = (QuotaNeed(WEST, P_ON_DEMAND, 0, 1), QuotaNeed(WEST, ADDRESSES, 2, 2), QuotaNeed(EAST, FILES, 1, 1))
 
-    answers = granted(door_of(session), needs)
+    answers = read_quotas(door_of(session), needs)
 
     assert answers.given == {
         WEST: {(WEST, "L-417A185B"): 384.0, (WEST, "L-0263D0A3"): 5.0},
@@ -158,7 +158,7 @@ def test_an_unlisted_quota_has_the_default_of_aws() -> None:
     session.answers("service-quotas", WEST, DEFAULT, {"Quota": _quota(ADDRESSES, 5.0)}, **query)
     session.refuses("service-quotas", WEST, DEFAULT, "NoSuchResourceException")
 
-    answers = granted(door_of(session), (Need(WEST, P_ON_DEMAND, 0, 1), Need(WEST, ADDRESSES, 2, 2)))
+    answers = read_quotas(door_of(session), (QuotaNeed(WEST, P_ON_DEMAND, 0, 1), QuotaNeed(WEST, ADDRESSES, 2, 2)))
 
     assert answers.given == {WEST: {(WEST, "L-0263D0A3"): 5.0}}
     session.assert_all_asked()
@@ -170,10 +170,10 @@ def test_a_failing_region_does_not_stop_the_others() -> None:
     session.answers("service-quotas", WEST, LIST, {"Quotas": [_quota(FILES, 9.0)]}, ServiceCode="elasticfilesystem")
     session.refuses("service-quotas", EAST, LIST, "ServiceException", 500)
 
-    answers = granted(door_of(session), (Need(EAST, FILES, 1, 1), Need(WEST, FILES, 1, 1)))
+    answers = read_quotas(door_of(session), (QuotaNeed(EAST, FILES, 1, 1), QuotaNeed(WEST, FILES, 1, 1)))
 
     assert (list(answers.given), list(answers.failures)) == ([WEST], [EAST])
-    assert isinstance(answers.failures[EAST], PartError)
+    assert isinstance(answers.failures[EAST], PartialError)
 
 
 SECRET = "wJalrXUtnFEMI"  # noqa: S105  a fake
@@ -217,9 +217,9 @@ def _name(value: object) -> str:
         (_client_error("OptInRequired"), MachineError, "not enabled"),
         (_client_error("AccessDeniedException"), MachineError, "permission denied: servicequotas:GetServiceQuota"),
         (_client_error("UnauthorizedOperation"), MachineError, "permission denied: servicequotas:GetServiceQuota"),
-        (_client_error("ThrottlingException"), PartError, "throttles requests"),
+        (_client_error("ThrottlingException"), PartialError, "throttles requests"),
         (_client_error("NoSuchResourceException"), NotThere, "does not exist"),
-        (_client_error("ServiceException", 500), PartError, "internal error of AWS"),
+        (_client_error("ServiceException", 500), PartialError, "internal error of AWS"),
     ],
     ids=_name,
 )
@@ -238,7 +238,7 @@ def test_an_unknown_api_error_shows_its_code() -> None:
     """The error code and AWS's text are in the message."""
     translated = translate_error(_client_error("InvalidPaginationTokenException"), "ec2")
 
-    assert (type(translated), "InvalidPaginationTokenException" in translated.what) == (PartError, True)
+    assert (type(translated), "InvalidPaginationTokenException" in translated.what) == (PartialError, True)
 
 
 def test_credentials_of_the_fleets_account_are_accepted() -> None:
@@ -246,7 +246,7 @@ def test_credentials_of_the_fleets_account_are_accepted() -> None:
     session = StubbedSession()
     session.belongs_to("111122223333", "us-west-2")
 
-    check_account(Door(session), "111122223333", "us-west-2")
+    check_account(AwsClient(session), "111122223333", "us-west-2")
 
     session.assert_all_asked()
 
@@ -257,7 +257,7 @@ def test_credentials_of_another_account_are_refused() -> None:
     session.belongs_to("444455556666", "us-west-2")
 
     with pytest.raises(InputError, match=r"444455556666.*111122223333"):
-        check_account(Door(session), "111122223333", "us-west-2")
+        check_account(AwsClient(session), "111122223333", "us-west-2")
 
 
 def test_an_unknown_profile_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,19 +271,19 @@ def test_an_unknown_profile_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_missing_credentials_are_reported() -> None:
     """A real session without credentials raises NoCredentials and sends no request."""
     with pytest.raises(NoCredentials):
-        Door(open_session()).call("sts", "us-west-2", "get_caller_identity")
+        AwsClient(open_session()).call("sts", "us-west-2", "get_caller_identity")
 
 
 def test_a_call_with_wrong_parameters_is_not_translated() -> None:
     """A wrong call is a bug in bedplate, not an operator's error."""
-    client = Door(boto3.session.Session("key", "secret"))
+    client = AwsClient(boto3.session.Session("key", "secret"))
 
     with pytest.raises(boto.ParamValidationError):
         client.call("ssm", "us-west-2", "get_parameter", Nome="x")
 
 
-REGIONS = [region.name for region in SITE_SIDE_LAB.regions]
-HOME = SITE_SIDE_LAB.home.name
+REGIONS = [region.name for region in LAB_PLAN.regions]
+HOME = LAB_PLAN.home.name
 KEYS = {"198.51.100.7": "first.key", "198.51.100.5": "second.key"}
 
 
@@ -295,7 +295,7 @@ def _read(text: str) -> TunnelKeys:
     session = StubbedSession()
     for region in REGIONS:
         session.answers("secretsmanager", HOME, "get_secret_value", {"SecretString": text}, **_query(region))
-    return read_tunnel_keys(door_of(session), SITE_SIDE_LAB, "cellar")
+    return read_tunnel_keys(door_of(session), LAB_PLAN, "cellar")
 
 
 def test_tunnels_are_in_the_order_of_the_secret() -> None:
@@ -318,11 +318,11 @@ def test_a_missing_connection_is_named() -> None:
         answer = {"SecretString": json.dumps(KEYS)}
         session.answers("secretsmanager", HOME, "get_secret_value", answer, **_query(region))
 
-    keys = read_tunnel_keys(door_of(session), SITE_SIDE_LAB, "cellar")
+    keys = read_tunnel_keys(door_of(session), LAB_PLAN, "cellar")
 
     assert list(keys.ends) == REGIONS[1:]
     (missing,) = keys.missing.values()
-    assert isinstance(missing, NotMade)
+    assert isinstance(missing, ConnectionMissing)
     assert f"no secret lab/tunnels/cellar/{REGIONS[0]} in {HOME}" in missing.what
     assert "pulumi up -s lab.links" in missing.fix
 
@@ -340,7 +340,7 @@ def test_a_missing_connection_is_named() -> None:
 )
 def test_a_malformed_secret_is_refused(text: str) -> None:
     """A secret must contain two addresses with keys; the message contains none of its text."""
-    with pytest.raises(PartError, match="does not contain two tunnels") as caught:
+    with pytest.raises(PartialError, match="does not contain two tunnels") as caught:
         _read(text)
 
     assert "first.key" not in str(caught.value)
@@ -350,7 +350,7 @@ def test_a_short_key_is_refused() -> None:
     """A key has at least eight characters, as in AWS; the message does not contain the key."""
     assert _read(json.dumps(KEYS | {"198.51.100.5": "eight.ok"})).ends
 
-    with pytest.raises(PartError, match=r"the key for 198.51.100.5 in .* is shorter than 8 characters") as caught:
+    with pytest.raises(PartialError, match=r"the key for 198.51.100.5 in .* is shorter than 8 characters") as caught:
         _read(json.dumps(KEYS | {"198.51.100.5": "seven.7"}))
 
     assert "seven" not in f"{caught.value} {caught.value.fix}"
@@ -361,13 +361,13 @@ TEXT, NEWER = "a key\n" + "x" * 2_500, "the next key\n"
 
 
 @pytest.fixture
-def client() -> Iterator[Door]:
+def client() -> Iterator[AwsClient]:
     """Provide a client of an account simulated by moto."""
     with mock_aws():
-        yield Door(open_session())
+        yield AwsClient(open_session())
 
 
-def test_a_key_is_read_as_it_was_written(client: Door) -> None:
+def test_a_key_is_read_as_it_was_written(client: AwsClient) -> None:
     """A new store returns the last text of a name, and None for an unknown name."""
     ParameterKeys(client, HOME, FLEET).write({NAME: TEXT, "authority": TEXT})
     ParameterKeys(client, HOME, FLEET).write({NAME: NEWER})
@@ -376,7 +376,7 @@ def test_a_key_is_read_as_it_was_written(client: Door) -> None:
     assert (store.read(NAME), store.read("authority"), store.read("grace.laptop")) == (NEWER, TEXT, None)
 
 
-def test_parameters_are_encrypted_with_the_fleets_key(client: Door) -> None:
+def test_parameters_are_encrypted_with_the_fleets_key(client: AwsClient) -> None:
     """The KMS key is the fleet's; with AWS's default key, every reader of parameters could decrypt them."""
     ParameterKeys(client, HOME, FLEET).write({NAME: TEXT})
 
@@ -396,7 +396,7 @@ def test_no_node_may_read_a_key() -> None:
     """No node role can read a VPN key: a compromised node could issue certificates."""
     plan = plan_of(EXAMPLES / "lab.yaml")
     path = f"arn:aws:ssm:{HOME}:{plan.account}:parameter/vpn_keys/lab/authority"
-    statements = [statement for kind in kinds(plan) for statement in permissions(plan, kind)]
+    statements = [statement for kind in node_kinds(plan) for statement in permissions(plan, kind)]
 
     actions = {action for statement in statements for action in statement.actions}
     readers = [

@@ -18,14 +18,14 @@ from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBacken
 from bedplate.catalog import Catalog, InstanceFacts, RegionFacts, load_catalog
 from bedplate.catalog.catalog import (
     FOLDER,
-    RENEWED,
+    REFRESHED,
     Change,
     RegionAnswer,
     changes,
     check_whole,
-    renewed,
-    rewritten,
-    shipped,
+    read_data_file,
+    refreshed,
+    refreshed_texts,
 )
 from bedplate.catalog.facts import AcceleratorFacts, GpuFacts
 from bedplate.catalog.nearest import edits, nearest
@@ -87,7 +87,7 @@ def test_offers_are_full_zone_names_in_order(catalog: Catalog) -> None:
 @pytest.mark.parametrize("name", SHEETS)
 def test_every_data_file_has_date_source_and_unit(name: str) -> None:
     """Facts about AWS change, so readers need their date and source."""
-    heading = shipped(name).heading
+    heading = read_data_file(name).heading
 
     assert re.fullmatch(r"20\d\d(-\d\d-\d\d)?", heading["date"])
     assert heading["source"]
@@ -264,7 +264,7 @@ SAMPLE_TYPES = (
 @pytest.mark.parametrize("name", sorted(REWRITTEN))
 def test_the_data_files_have_the_format_of_their_writer(name: str) -> None:
     """So a refresh changes only lines that AWS has changed."""
-    sheet = shipped(name)
+    sheet = read_data_file(name)
 
     assert write_sheet(sheet.heading, REWRITTEN[name](sheet.rows)) == (FOLDER / f"{name}.txt").read_text()
 
@@ -438,7 +438,7 @@ def test_an_answer_replaces_all_offers_of_its_region() -> None:
     """Offers of other regions are kept."""
     answer = RegionAnswer({"a9.large": _facts("a9.large")}, {"a9.large": "bc", "d9.large": "a"})
 
-    offers = renewed(KNOWN, {NORTH: answer}, {}).offers
+    offers = refreshed(KNOWN, {NORTH: answer}, {}).offers
 
     assert offers == {"a9.large": {NORTH: "bc", SOUTH: "a"}, "c9.large": {}, "d9.large": {NORTH: "a"}}
 
@@ -451,14 +451,14 @@ def test_a_type_is_dropped_if_all_its_regions_omit_it(regions: tuple[str, ...], 
     """A type without offers is dropped if all regions omit it."""
     answers = dict.fromkeys(regions, RegionAnswer({}, {}))
 
-    assert KNOWN.types.keys() - renewed(KNOWN, answers, {}).types.keys() == dropped
+    assert KNOWN.types.keys() - refreshed(KNOWN, answers, {}).types.keys() == dropped
 
 
 def test_changes_are_counted() -> None:
     """Offers by region, types and prices in total."""
     answer = RegionAnswer({"a9.large": _facts("a9.large", 4), "d9.large": _facts("d9.large")}, {"a9.large": "ab"})
 
-    after = renewed(KNOWN, {NORTH: answer}, {"a9.large": 2.0, "d9.large": 1.0})
+    after = refreshed(KNOWN, {NORTH: answer}, {"a9.large": 2.0, "d9.large": 1.0})
 
     assert tuple(changes(KNOWN, after)) == (
         Change("instance types", 3, 1, 1, 1),
@@ -484,10 +484,10 @@ def test_an_incomplete_answer_is_an_error() -> None:
 
 def test_a_refresh_without_changes_changes_only_headings() -> None:
     """The rows of all files stay the same."""
-    before = {name: shipped(name) for name in RENEWED}
+    before = {name: read_data_file(name) for name in REFRESHED}
     catalog = load_catalog()
 
-    texts = rewritten(before, catalog, catalog.regions, date(2027, 1, 2))
+    texts = refreshed_texts(before, catalog, catalog.regions, date(2027, 1, 2))
 
     for name, text in texts.items():
         rows = [line for line in text.splitlines() if not line.startswith("#")]
@@ -506,6 +506,8 @@ def test_the_heading_names_the_regions_that_answered(regions: tuple[str, ...], s
     """The facts of other regions keep their date."""
     old = Sheet({"date": "2026", "source": "elsewhere", "unit": "letters"}, ())
 
-    text = rewritten(dict.fromkeys(RENEWED, old), replace(KNOWN, offers={}), regions, date(2027, 1, 2))["instances"]
+    text = refreshed_texts(dict.fromkeys(REFRESHED, old), replace(KNOWN, offers={}), regions, date(2027, 1, 2))[
+        "instances"
+    ]
 
     assert f"# source: {source}\n# unit: letters\n" in text

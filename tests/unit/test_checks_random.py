@@ -18,8 +18,8 @@ from bedplate.checks.context import Context, Declared
 from bedplate.checks.diagnostics import Level
 from bedplate.checks.file import FILE_RULES
 from bedplate.spec import Fleet
+from tests.testlab.fleets.random import find_faults as faults_of
 from tests.testlab.fleets.random import fleets
-from tests.testlab.fleets.random import told as faults_of
 
 FLEETS = Path(__file__).parents[1] / "data" / "fleets"
 DEFECTS: Mapping[str, Mapping[str, Any]] = YAML(typ="safe").load(FLEETS / "flaws.yaml")

@@ -12,7 +12,7 @@ from bedplate.checks.regions import check_addresses
 from bedplate.load import FleetFaults, examine, load_fleet
 from bedplate.plan import Record, plan_fleet
 from tests.conftest import DATA
-from tests.testlab.fleets.random import told as faults_of
+from tests.testlab.fleets.random import find_faults as faults_of
 from tests.testlab.fleets.sketch import group, sketch
 from vpn.certificates import Subject, Use
 
@@ -108,7 +108,7 @@ def test_commands_refuse_a_plan_without_an_image(fleet_file: Path) -> None:
     plan = plan_fleet(loaded.fleet, Record({}, images=WEST), load_catalog())
 
     with pytest.raises(FleetFaults, match=r"fleet.lock has no image for x86_64 in us-east-1, only us-west-2/x86_64"):
-        loaded.judge(plan, load_catalog())
+        loaded.check_plan(plan, load_catalog())
 
 
 def storage_faults(*stores: dict[str, str]) -> list[tuple[str, str]]:

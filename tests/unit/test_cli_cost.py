@@ -7,7 +7,7 @@ import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.cli import run
-from bedplate.plan.quotas import Need, needs
+from bedplate.plan.quotas import QuotaNeed, quota_needs
 from bedplate.report.columns import WIDTH
 from tests.conftest import Expect
 from tests.testlab.fakes.aws import ACCOUNT, StubbedSession, stubbed_account
@@ -82,7 +82,7 @@ HOME = "us-west-2"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI"}
 
 
-def _grant(account: StubbedSession, wanted: list[Need], value: float) -> None:
+def _grant(account: StubbedSession, wanted: list[QuotaNeed], value: float) -> None:
     for service in dict.fromkeys(need.quota.service for need in wanted):
         quotas = [need.quota for need in wanted if need.quota.service == service]
         listed = {"Quotas": [{"QuotaCode": quota.code, "Value": value} for quota in quotas]}
@@ -90,8 +90,8 @@ def _grant(account: StubbedSession, wanted: list[Need], value: float) -> None:
         account.answers("service-quotas", region, "list_service_quotas", listed, ServiceCode=service)
 
 
-def _needs(file: str, region: str) -> list[Need]:
-    return [need for need in needs(plan_of(Path(file)), load_catalog()) if need.region == region]
+def _needs(file: str, region: str) -> list[QuotaNeed]:
+    return [need for need in quota_needs(plan_of(Path(file)), load_catalog()) if need.region == region]
 
 
 def test_what_was_granted_stands_beside_what_is_needed(

@@ -18,11 +18,11 @@ from testinfra.backend.base import CommandResult
 from bedplate.cli import run
 from bedplate.cli.node_apply import ApplyProgress, Board, Row, apply_order, audit_nodes
 from bedplate.cli.output import check_files_exist
-from bedplate.compliance.ledger import silence
-from bedplate.nodes.apply import Event, Order, Step, Target
-from bedplate.nodes.audit import Audit
-from bedplate.nodes.audit import Outcome as Verdict
-from bedplate.plan.nodes import standing_nodes
+from bedplate.compliance.ledger import unreached_reason
+from bedplate.nodes.apply import ApplyRequest, Event, Step, Target
+from bedplate.nodes.audit import AuditRequest
+from bedplate.nodes.audit import RuleOutcome as Verdict
+from bedplate.plan.nodes import permanent_nodes
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 from tests.testlab.run import need_program
 
@@ -84,7 +84,7 @@ def test_a_machine_whose_key_nobody_recorded_is_not_asked(capsys: pytest.Capture
 
 def test_everything_may_be_asked_for_by_name_or_by_none(capsys: pytest.CaptureFixture[str]) -> None:
     """--all is the default; beside names, each machine is checked once."""
-    every = {node.name for node in standing_nodes(plan_of(EXAMPLES / "lab.yaml"))}
+    every = {node.name for node in permanent_nodes(plan_of(EXAMPLES / "lab.yaml"))}
 
     for words in (["--all"], ["nas.cellar", "--all"], []):
         assert run(["node", "audit", *words, *LAB, "--json"]) == 6
@@ -161,11 +161,11 @@ def test_who_is_not_let_in_is_told_what_to_do(said: str, told: str) -> None:
         def run(self, _command: str) -> CommandResult:
             raise RuntimeError(answer)
 
-    assert told in silence("nas.cellar", Silent())
+    assert told in unreached_reason("nas.cellar", Silent())
 
 
 CLI_NODE_PROGRESS_LAB = EXAMPLES / "lab.yaml"
-NODES = standing_nodes(plan_of(CLI_NODE_PROGRESS_LAB))
+NODES = permanent_nodes(plan_of(CLI_NODE_PROGRESS_LAB))
 NOBODY = ("sh", "-c", "sleep 1; echo 'Connection refused' >&2; exit 255")
 WAITS = "waits for another program that installs packages"
 
@@ -200,7 +200,7 @@ def test_a_terminal_has_a_row_for_each_machine_from_the_start(
     rows: int, below: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the screen is too small, the count and the number of hidden machines are shown."""
-    order = Order(tuple(Target(node, NOBODY) for node in NODES), "ada", check=True)
+    order = ApplyRequest(tuple(Target(node, NOBODY) for node in NODES), "ada", check=True)
 
     with _terminal(monkeypatch, rows) as shown:
         done = apply_order(order, ())
@@ -239,7 +239,7 @@ def test_a_wait_is_one_line_of_a_log(capsys: pytest.CaptureFixture[str]) -> None
 def test_a_terminal_shows_how_far_an_audit_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each machine has a row from the start; the table disappears at the end."""
     with _terminal(monkeypatch, 40) as shown:
-        (found,) = audit_nodes(Audit(CLI_NODE_PROGRESS_LAB, only=frozenset({"monitoring"})), ["nas.cellar"])
+        (found,) = audit_nodes(AuditRequest(CLI_NODE_PROGRESS_LAB, only=frozenset({"monitoring"})), ["nas.cellar"])
 
     text = b"".join(shown).decode()
     rules, violated = len(found.verdicts), len(found.of(Verdict.VIOLATED))
@@ -249,7 +249,7 @@ def test_a_terminal_shows_how_far_an_audit_is(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_log_of_an_audit_has_a_line_for_each_machine_that_is_done(capsys: pytest.CaptureFixture[str]) -> None:
     """Rules have no lines, and stdout stays empty."""
-    (found,) = audit_nodes(Audit(CLI_NODE_PROGRESS_LAB, only=frozenset({"monitoring"})), ["nas.cellar"])
+    (found,) = audit_nodes(AuditRequest(CLI_NODE_PROGRESS_LAB, only=frozenset({"monitoring"})), ["nas.cellar"])
 
     told = capsys.readouterr()
     violated = len(found.of(Verdict.VIOLATED))
@@ -262,7 +262,7 @@ def test_each_rule_is_shown_while_it_is_asked(monkeypatch: pytest.MonkeyPatch) -
     told: list[Event] = []
     monkeypatch.setattr("bedplate.cli.node_apply.take_audit_event", lambda _, event: told.append(event))
 
-    (found,) = audit_nodes(Audit(CLI_NODE_PROGRESS_LAB, only=frozenset({"monitoring"})), ["nas.cellar"])
+    (found,) = audit_nodes(AuditRequest(CLI_NODE_PROGRESS_LAB, only=frozenset({"monitoring"})), ["nas.cellar"])
 
     rules = len(found.verdicts)
     begun = [event for event in told if event.step is Step.BEGINS]

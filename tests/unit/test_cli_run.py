@@ -12,7 +12,7 @@ import pytest
 from bedplate import cli
 from bedplate.cli import INTERRUPTED, run
 from bedplate.cli.output import BROKEN_PIPE
-from bedplate.errors import HeldError, InputError, MachineError, PartError, ViolationError
+from bedplate.errors import HeldError, InputError, MachineError, PartialError, ViolationError
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,7 +33,7 @@ def _fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
         (ViolationError("drifted"), 3),
         (MachineError("full"), 4),
         (HeldError("held"), 5),
-        (PartError("half"), 6),
+        (PartialError("half"), 6),
         (KeyboardInterrupt(), INTERRUPTED),
         (RuntimeError("boom"), 1),
     ],
@@ -130,7 +130,7 @@ def test_a_closed_or_full_stderr_does_not_stop_a_command(way: str) -> None:
     )
     os.close(writer)
 
-    assert ended.returncode == PartError.exit_code
+    assert ended.returncode == PartialError.exit_code
     assert b"its host key is not recorded" in ended.stdout
     assert b"not done: nas.cellar" in ended.stdout
 

@@ -13,37 +13,37 @@ from cryptography import x509
 from moto import mock_aws
 
 from bedplate.cli import run
-from bedplate.cli.fleet import opened, planned
+from bedplate.cli.fleet import open_fleet, plan_loaded
 from bedplate.cli.vpn_session import keys_of
-from bedplate.lock import lock_path, record_doors
+from bedplate.lock import lock_path, record_endpoints
 from tests.testlab.fakes.gateway import calls_of, shell_to, site_gateway_at
 from tests.testlab.fleets.variants import (
     ATTIC,
     CELLAR,
+    CONNECTED_SITES_TEXT,
+    GATEWAY_ADDRESS,
     HOME,
     JOINS,
-    LAPTOP_PLANS_PUBLIC,
     NORTH,
     PUBLIC,
     REGION,
     RESOLVERS,
-    TEXT,
     WEST,
 )
-from tests.testlab.fleets.variants import JOINED_FLEET_TEXT as REGIONS
+from tests.testlab.fleets.variants import CONNECTED_REGIONS_TEXT as REGIONS
 from tests.testlab.keys.authority import NOW, open_office, unasked
 from tests.testlab.keys.operator import HOSTS, listed, lose_credentials
 from tests.testlab.network.gateways import CELLAR as CELLAR_PEER
-from tests.testlab.run import told_blocks, told_yaml
-from vpn.authority import new_root, read_lists
+from tests.testlab.run import documented_blocks, documented_yaml
+from vpn.authority import new_root, parse_crls
 from vpn.certificates import certificate_text
 from vpn.journal import Begun
 from vpn.peers import peer_subjects
-from vpn.pki import FOLDER, FolderKeys, begin, folder_of
-from vpn.signing import issue_anew
+from vpn.pki import FOLDER, FolderKeys, create_authority, folder_of
+from vpn.signing import issue_certificates
 
 SITES = {ATTIC: "door.attic", CELLAR: "gate.cellar"}
-BY_CERTIFICATES = told_yaml("vpn-sites.md", "auth: certificates")
+BY_CERTIFICATES = documented_yaml("vpn-sites.md", "auth: certificates")
 DAY = timedelta(days=1)
 
 
@@ -51,7 +51,7 @@ DAY = timedelta(days=1)
 def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Return the file of a fleet with connected sites that use certificates; the stack `links` is deployed."""
     file = tmp_path / "fleet.yaml"
-    file.write_text(TEXT + BY_CERTIFICATES, encoding="utf-8")
+    file.write_text(CONNECTED_SITES_TEXT + BY_CERTIFICATES, encoding="utf-8")
     assert run(["plan", str(file), "--write"]) == 0
     shell_to(tmp_path / "hosts", monkeypatch)
     for name in SITES.values():
@@ -67,9 +67,9 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def _begun(fleet: Path, ago: timedelta) -> None:
     """Create the fleet's authority in the past, and issue the certificates of its gateways."""
     folder, then = folder_of(fleet), datetime.now(UTC).replace(microsecond=0) - ago
-    begin(folder, Begun(then, "rooms", "", FOLDER), FolderKeys(folder.keys))
-    peers = tuple(peer_subjects(planned(opened(fleet))).values())
-    issue_anew(keys_of("rooms", fleet), peers, then, unasked)
+    create_authority(folder, Begun(then, "rooms", "", FOLDER), FolderKeys(folder.keys))
+    peers = tuple(peer_subjects(plan_loaded(open_fleet(fleet))).values())
+    issue_certificates(keys_of("rooms", fleet), peers, then, unasked)
 
 
 def _begin_anew(fleet: Path, ago: timedelta) -> None:
@@ -92,7 +92,7 @@ def _certificate(fleet: Path, site: str) -> x509.Certificate:
 def _revoked(fleet: Path, site: str) -> set[int]:
     """Return the revoked serials in the list of a site's gateway."""
     (file,) = (_charon(fleet, site) / "x509crl").iterdir()
-    return {each.serial_number for each in read_lists(file.read_text())[0]}
+    return {each.serial_number for each in parse_crls(file.read_text())[0]}
 
 
 def test_each_gateway_gets_papers_of_its_own_once(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,7 +146,7 @@ def test_past_the_half_of_its_life_a_certificate_is_renewed(
     for site in SITES:
         assert (_certificate(fleet, site).not_valid_after_utc > before + DAY) is is_renewed
         (listed,) = (_charon(fleet, site) / "x509crl").iterdir()
-        end = read_lists(listed.read_text())[0].next_update_utc
+        end = parse_crls(listed.read_text())[0].next_update_utc
         assert end
         assert (end > before + DAY) is is_renewed
 
@@ -192,14 +192,14 @@ def test_who_is_joined_no_more_is_revoked(fleet: Path) -> None:
     _begun(fleet, 2 * DAY)
     run(["vpn", "tunnels", str(fleet)])
     serials = {_certificate(fleet, site).serial_number for site in SITES}
-    fleet.write_text(TEXT, encoding="utf-8")
+    fleet.write_text(CONNECTED_SITES_TEXT, encoding="utf-8")
 
     assert run(["vpn", "tunnels", str(fleet)]) == 0
     assert run(["vpn", "sync", str(fleet)]) == 0
 
     assert not (_charon(fleet, ATTIC) / "private").exists() or not any((_charon(fleet, ATTIC) / "private").iterdir())
     assert "secret = 0x" in (_charon(fleet, ATTIC) / "swanctl.conf").read_text()
-    listed = read_lists(folder_of(fleet).lists.read_text())[0]
+    listed = parse_crls(folder_of(fleet).lists.read_text())[0]
     assert {each.serial_number for each in listed} == serials
 
 
@@ -224,7 +224,9 @@ def test_a_certificate_that_serves_nobody_costs_no_other_gateway_its_own(
     file = folder_of(fleet).keys / "tunnels.attic.rooms.internal.pem"
     sound, mine = file.read_text(), _certificate(fleet, ATTIC)
     file.write_text(sound.replace("MII", "mii", 1))
-    issue_anew(keys_of("rooms", fleet), (peer_subjects(planned(opened(fleet)))[CELLAR],), datetime.now(UTC), unasked)
+    issue_certificates(
+        keys_of("rooms", fleet), (peer_subjects(plan_loaded(open_fleet(fleet)))[CELLAR],), datetime.now(UTC), unasked
+    )
     theirs = _certificate(fleet, CELLAR)
     capsys.readouterr()
 
@@ -244,11 +246,11 @@ def test_a_certificate_that_serves_nobody_costs_no_other_gateway_its_own(
 def test_without_joined_gateways_nobody_gets_a_certificate(fleet: Path) -> None:
     """`auth: certificates` alone issues none."""
     run(["vpn", "init", str(fleet)])
-    fleet.write_text(TEXT.replace(JOINS, "") + BY_CERTIFICATES, encoding="utf-8")
+    fleet.write_text(CONNECTED_SITES_TEXT.replace(JOINS, "") + BY_CERTIFICATES, encoding="utf-8")
 
     assert run(["vpn", "tunnels", str(fleet)]) == 0
 
-    assert keys_of("rooms", fleet).roll.issued == {}
+    assert keys_of("rooms", fleet).certificates.issued == {}
 
 
 def test_regions_know_each_other_by_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,7 +262,7 @@ def test_regions_know_each_other_by_certificates(tmp_path: Path, monkeypatch: py
     hosts = {region: site_gateway_at(tmp_path / "hosts" / f"laptops.{region}") for region in (WEST, NORTH)}
     assert run(["plan", str(file), "--write"]) == 0
     assert run(["vpn", "init", str(file)]) == 0
-    record_doors(lock_path(file), "pair", PUBLIC, {})
+    record_endpoints(lock_path(file), "pair", PUBLIC, {})
 
     assert run(["vpn", "tunnels", str(file)]) == 0
 
@@ -438,13 +440,13 @@ def test_a_root_signs_a_successor(here: Path, tmp_path: Path, capsys: pytest.Cap
     assert "pass its key: --root FILE" in capsys.readouterr().err
     assert run(["vpn", "init", "--root", root, "--replaces", "former.pki/authority.crt"]) == 0
 
-    assert len(read_lists(folder_of(here).root_list.read_text())[0]) == 1
+    assert len(parse_crls(folder_of(here).root_list.read_text())[0]) == 1
 
 
 def test_keys_in_the_account_are_on_no_disk(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Commands read them from SSM parameters; a second authority of the fleet is refused."""
     lab.write_text(lab.read_text().replace("111122223333", "123456789012"))
-    record_doors(lock_path(lab), "lab", {HOME: LAPTOP_PLANS_PUBLIC}, {HOME: RESOLVERS})
+    record_endpoints(lock_path(lab), "lab", {HOME: GATEWAY_ADDRESS}, {HOME: RESOLVERS})
     with mock_aws():
         assert run(["vpn", "init", str(lab), "--keys", "parameters"]) == 0
         assert run(["vpn", "add", "ada", str(lab)]) == 0
@@ -481,19 +483,19 @@ def test_a_profile_holds_what_a_laptop_needs(begun: Path, capsys: pytest.Capture
     run(["vpn", "add", "ada", str(begun), "--device", "phone"])
     assert run(["vpn", "show", "ada", str(begun), "--device", "phone"]) == 2
     assert "bedplate vpn record" in capsys.readouterr().err
-    record_doors(lock_path(begun), "lab", {HOME: LAPTOP_PLANS_PUBLIC}, {HOME: RESOLVERS})
+    record_endpoints(lock_path(begun), "lab", {HOME: GATEWAY_ADDRESS}, {HOME: RESOLVERS})
 
     assert run(["vpn", "show", "ada", str(begun), "--device", "phone"]) == 0
 
     told = capsys.readouterr().out
-    assert f"remote {LAPTOP_PLANS_PUBLIC} 1194 udp4" in told
+    assert f"remote {GATEWAY_ADDRESS} 1194 udp4" in told
     for block in ("BEGIN CERTIFICATE", "BEGIN PRIVATE KEY", "BEGIN OpenVPN tls-crypt-v2 client key"):
         assert block in told
 
 
 def test_a_profile_is_drawn_for_a_camera(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As several QR codes, since one is too small; the key is not printed as text."""
-    record_doors(lock_path(begun), "lab", {HOME: LAPTOP_PLANS_PUBLIC}, {HOME: RESOLVERS})
+    record_endpoints(lock_path(begun), "lab", {HOME: GATEWAY_ADDRESS}, {HOME: RESOLVERS})
     run(["vpn", "add", "ada", str(begun)])
     capsys.readouterr()
 
@@ -551,9 +553,9 @@ def test_every_command_of_the_page_about_keys_works(lab: Path, gateways: Path, m
 
     What two operators type whose clones have parted is followed by a test of its own.
     """
-    record_doors(lock_path(lab), "lab", {HOME: LAPTOP_PLANS_PUBLIC}, {HOME: RESOLVERS})
+    record_endpoints(lock_path(lab), "lab", {HOME: GATEWAY_ADDRESS}, {HOME: RESOLVERS})
     monkeypatch.chdir(lab.parent)
-    alone = told_blocks("vpn-keys.md")
+    alone = documented_blocks("vpn-keys.md")
     first, *others = (shlex.split(line) for block in alone for line in block)
 
     assert first[1:] == ["vpn", "init"]

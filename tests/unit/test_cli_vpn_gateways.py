@@ -14,19 +14,19 @@ import pytest
 
 from bedplate.cli import run
 from bedplate.cli.vpn_session import keys_of, known_passphrase, now
-from bedplate.lock import lock_path, read_lock, record_doors
+from bedplate.lock import lock_path, read_lock, record_endpoints
 from bedplate.plan import Record
 from tests.conftest import DATA
 from tests.testlab.fakes.aws import StubbedSession
 from tests.testlab.fakes.gateway import shell_to
-from tests.testlab.fleets.variants import HOME, LAPTOP_PLANS_PUBLIC, RESOLVERS
+from tests.testlab.fleets.variants import GATEWAY_ADDRESS, HOME, RESOLVERS
 from tests.testlab.keys.authority import moment
 from tests.testlab.keys.operator import HOSTS, listed
 from tests.testlab.rehearsal.programs import EXAMPLES
 from tests.testlab.run import ROOT, need_program
-from vpn.authority import number_of, read_lists
+from vpn.authority import crl_number, parse_crls
 from vpn.pki import folder_of
-from vpn.signing import relist
+from vpn.signing import renew_crl
 
 # An ssh that waits until the file GO exists and then runs the fake ssh.
 _LATE = """#!/bin/sh
@@ -43,7 +43,7 @@ def _admitted(gateways: Path) -> list[set[str]]:
 
 def _revoked(gateways: Path) -> list[int]:
     """Return the number of revoked certificates in each gateway's list."""
-    return [len(read_lists((gateways / host / "crl.pem").read_text())[0]) for host in HOSTS.values()]
+    return [len(parse_crls((gateways / host / "crl.pem").read_text())[0]) for host in HOSTS.values()]
 
 
 def _clone(fleet: Path) -> Path:
@@ -72,7 +72,7 @@ def test_a_list_signed_by_a_clock_ahead_is_not_sent(
     folder = folder_of(begun)
     files = (folder.journal, folder.copy, folder.lists)
     committed = [file.read_bytes() for file in files]
-    relist(keys_of("lab", begun), now() + timedelta(days=365), known_passphrase(None))
+    renew_crl(keys_of("lab", begun), now() + timedelta(days=365), known_passphrase(None))
 
     assert run(["vpn", "sync", str(begun)]) == 2
 
@@ -353,12 +353,12 @@ def test_addresses_from_aws_are_recorded(
     account: StubbedSession, lab: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """They are found by the names of the stacks' resources. Addresses of sites are not asked for."""
-    _has_addresses(account, LAPTOP_PLANS_PUBLIC)
+    _has_addresses(account, GATEWAY_ADDRESS)
     _has_resolver(account)
 
     assert run(["vpn", "record", str(lab)]) == 0
 
-    assert dict(_lock(lab).gateways) == {HOME: LAPTOP_PLANS_PUBLIC}
+    assert dict(_lock(lab).gateways) == {HOME: GATEWAY_ADDRESS}
     assert dict(_lock(lab).resolvers) == {HOME: RESOLVERS}
     assert capsys.readouterr().out.splitlines() == [
         "us-west-2   gateway 52.1.2.3",
@@ -436,7 +436,7 @@ def test_a_fleet_without_gateways_has_no_nftables_rules(capsys: pytest.CaptureFi
 
 def test_a_full_pool_is_widened(here: Path) -> None:
     """By the command in docs/vpn.md, after an edit. Gateways keep their addresses, so profiles stay valid."""
-    record_doors(lock_path(here), "lab", {HOME: LAPTOP_PLANS_PUBLIC}, {HOME: RESOLVERS})
+    record_endpoints(lock_path(here), "lab", {HOME: GATEWAY_ADDRESS}, {HOME: RESOLVERS})
     assert run(["plan", "--write"]) == 0
     here.write_text(here.read_text().replace("pool: /22", "pool: /20"))
 
@@ -445,7 +445,7 @@ def test_a_full_pool_is_widened(here: Path) -> None:
 
     lock = json.loads(lock_path(here).read_text())
     assert [lock["blocks"][f"pool/{place}"].rpartition("/")[2] for place in (HOME, "cellar")] == ["20", "20"]
-    assert lock["gateways"] == {HOME: str(LAPTOP_PLANS_PUBLIC)}
+    assert lock["gateways"] == {HOME: str(GATEWAY_ADDRESS)}
 
 
 SERVICE, TIMER = "bedplate-vpn-lab.service", "bedplate-vpn-lab.timer"
@@ -460,7 +460,7 @@ def odd_path(tmp_path: Path) -> Path:
     folder = tmp_path / "my $HOME 100% fleet"
     folder.mkdir()
     file = Path(shutil.copy(EXAMPLES / "lab.yaml", folder / "fleet.yaml"))
-    record_doors(lock_path(file), "lab", {HOME: LAPTOP_PLANS_PUBLIC}, {HOME: RESOLVERS})
+    record_endpoints(lock_path(file), "lab", {HOME: GATEWAY_ADDRESS}, {HOME: RESOLVERS})
     return file
 
 
@@ -517,7 +517,7 @@ def test_the_timer_renews_the_list_and_updates_gateways(odd_path: Path, old_gate
     assert run(command[3:]) == 0
 
     lists = {(old_gateways / host / "crl.pem").read_text() for host in HOSTS.values()}
-    assert {number_of(read_lists(text)[0]) for text in lists} == {2}
+    assert {crl_number(parse_crls(text)[0]) for text in lists} == {2}
 
 
 def test_the_timers_options_are_absolute_paths(odd_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

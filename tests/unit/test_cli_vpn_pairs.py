@@ -11,12 +11,12 @@ import pytest
 from moto import mock_aws
 
 from bedplate.cli import run
-from bedplate.lock import lock_path, record_doors
+from bedplate.lock import lock_path, record_endpoints
 from tests.testlab.fakes.gateway import calls_of
 from tests.testlab.fleets import variants
-from tests.testlab.fleets.variants import JOINED_FLEET_TEXT, NORTH, PUBLIC, WEST
+from tests.testlab.fleets.variants import CONNECTED_REGIONS_TEXT, NORTH, PUBLIC, WEST
 from tests.testlab.keys.operator import all_secrets, begun_file, gateways_at
-from tests.testlab.run import told_blocks
+from tests.testlab.run import documented_blocks
 from vpn.pki import folder_of
 
 
@@ -28,8 +28,8 @@ class Kind:
     names: dict[str, str]
 
 
-SITES = Kind(variants.TEXT, {variants.ATTIC: "door.attic", variants.CELLAR: "gate.cellar"})
-REGIONS = Kind(variants.JOINED_FLEET_TEXT, {place: f"laptops.{place}" for place in sorted(variants.PUBLIC)})
+SITES = Kind(variants.CONNECTED_SITES_TEXT, {variants.ATTIC: "door.attic", variants.CELLAR: "gate.cellar"})
+REGIONS = Kind(variants.CONNECTED_REGIONS_TEXT, {place: f"laptops.{place}" for place in sorted(variants.PUBLIC)})
 
 
 @pytest.fixture(params=[SITES, REGIONS], ids=["sites", "regions"])
@@ -45,7 +45,7 @@ def fleet(kind: Kind, tmp_path: Path) -> Iterator[Path]:
     """Return the file of a fleet with an authority, without deployed stacks."""
     file = begun_file(tmp_path, kind.text)
     if kind is REGIONS:
-        record_doors(lock_path(file), "pair", variants.PUBLIC, {})
+        record_endpoints(lock_path(file), "pair", variants.PUBLIC, {})
     with mock_aws():
         yield file
 
@@ -91,7 +91,7 @@ PAIR = f"{NORTH} and {WEST}"
 @pytest.fixture
 def cli_vpn_regions_fleet(tmp_path: Path) -> Path:
     """Return the file of a fleet with an authority and recorded gateway addresses."""
-    file = begun_file(tmp_path, JOINED_FLEET_TEXT)
+    file = begun_file(tmp_path, CONNECTED_REGIONS_TEXT)
     _record(file, PUBLIC)
     return file
 
@@ -105,7 +105,7 @@ def cli_vpn_regions_gateways(
 
 
 def _record(file: Path, public: dict[str, IPv4Address]) -> None:
-    record_doors(lock_path(file), "pair", public, {})
+    record_endpoints(lock_path(file), "pair", public, {})
 
 
 def test_both_ends_get_their_tunnel_once(
@@ -136,7 +136,7 @@ def test_the_page_about_regions_is_followed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Every command of the page, in its order, except those for booted machines."""
-    _, block, *_ = told_blocks("vpn-sites.md")
+    _, block, *_ = documented_blocks("vpn-sites.md")
     recorded, begun, applied, *others = (shlex.split(line)[1:] for line in block)
     monkeypatch.chdir(cli_vpn_regions_fleet.parent)
 

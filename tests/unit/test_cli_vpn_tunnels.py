@@ -15,14 +15,14 @@ from moto import mock_aws
 
 from bedplate.cli import run
 from tests.testlab.fakes.gateway import calls_of, shell_to, site_gateway_at
-from tests.testlab.fleets.variants import ATTIC, CELLAR, JOINS, LOFT, REGION, SITE_SIDE_LAB, TEXT
+from tests.testlab.fleets.variants import ATTIC, CELLAR, CONNECTED_SITES_TEXT, JOINS, LAB_PLAN, REGION, THIRD_SITE_TEXT
 from tests.testlab.keys.operator import begun_file, gateways_at, lose_credentials, secrets_on
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
-from tests.testlab.run import ROOT, told_blocks
+from tests.testlab.run import ROOT, documented_blocks
 
 NAME = "gate.cellar"
-REGIONS = [region.name for region in SITE_SIDE_LAB.regions]
-HOME = SITE_SIDE_LAB.home.name
+REGIONS = [region.name for region in LAB_PLAN.regions]
+HOME = LAB_PLAN.home.name
 KEY = "a.key.that.AWS.made.up"
 _HOLDING = """
 import sys
@@ -84,7 +84,7 @@ def test_the_page_about_sites_is_followed(
     lab: Path, gate: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Every command of the page, in its order, except those for booted machines."""
-    block, *_ = told_blocks("vpn-sites.md")
+    block, *_ = documented_blocks("vpn-sites.md")
     applied, *others = (shlex.split(line)[1:] for line in block)
     monkeypatch.chdir(lab.parent)
 
@@ -220,7 +220,7 @@ PAIR = f"{ATTIC} and {CELLAR}"
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[Path]:
     """Return the file of a fleet with an authority, without deployed stacks."""
-    file = begun_file(tmp_path, TEXT)
+    file = begun_file(tmp_path, CONNECTED_SITES_TEXT)
     with mock_aws():
         yield file
 
@@ -280,7 +280,7 @@ def test_a_connection_that_is_not_made_costs_the_other_sites_theirs_no_more(
     """Existing tunnels to a region stay while those to another are missing."""
     _make_links()
     run(["vpn", "tunnels", str(fleet)])
-    more = TEXT.replace("regions:\n", "regions:\n  eu-north-1: {zones: [eu-north-1a]}\n")
+    more = CONNECTED_SITES_TEXT.replace("regions:\n", "regions:\n  eu-north-1: {zones: [eu-north-1a]}\n")
     fleet.write_text(more, encoding="utf-8")
     assert run(["plan", str(fleet), "--write"]) == 0
     capsys.readouterr()
@@ -315,7 +315,7 @@ def test_another_accounts_credentials_bring_nothing(
 ) -> None:
     """The message names both accounts; no key is read, and no gateway gets one."""
     _make_links()
-    fleet.write_text(TEXT.replace('"123456789012"', '"111122223333"'), encoding="utf-8")
+    fleet.write_text(CONNECTED_SITES_TEXT.replace('"123456789012"', '"111122223333"'), encoding="utf-8")
 
     assert run(["vpn", "tunnels", str(fleet)]) == 2
 
@@ -327,7 +327,7 @@ def test_sites_that_are_parted_lose_their_tunnel(fleet: Path, gateways: dict[str
     """The next run removes it at both sites, and tunnels to AWS stay."""
     _make_links()
     run(["vpn", "tunnels", str(fleet)])
-    fleet.write_text(TEXT.replace(JOINS, ""), encoding="utf-8")
+    fleet.write_text(CONNECTED_SITES_TEXT.replace(JOINS, ""), encoding="utf-8")
 
     assert run(["vpn", "tunnels", str(fleet)]) == 0
 
@@ -341,7 +341,7 @@ def test_a_third_site_brings_a_key_for_each_pair(
     """Existing keys do not change."""
     run(["vpn", "tunnels", str(fleet)])
     before = secrets_on(gateways[ATTIC])
-    fleet.write_text(TEXT + LOFT, encoding="utf-8")
+    fleet.write_text(CONNECTED_SITES_TEXT + THIRD_SITE_TEXT, encoding="utf-8")
     gateways["loft"] = site_gateway_at(tmp_path / "hosts/hatch.loft")
     capsys.readouterr()
 
@@ -357,7 +357,7 @@ def test_the_page_about_joined_sites_is_followed(
     fleet: Path, gateways: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Every command of the page, in its order, except those for booted machines."""
-    _, _, block = told_blocks("vpn-sites.md")
+    _, _, block = documented_blocks("vpn-sites.md")
     begun, applied, *others = (shlex.split(line)[1:] for line in block)
     monkeypatch.chdir(fleet.parent)
     _make_links()

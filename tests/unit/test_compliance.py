@@ -24,10 +24,10 @@ from bedplate.compliance.settings import (
 )
 from bedplate.compliance.shell import LocalBackend, end_shell, run_in_shell
 from bedplate.compliance.test_monitoring import test_node_exporter_listens_on_one_address as exporter_rule
-from bedplate.errors import PartError
-from bedplate.nodes.audit import CHECKS, Outcome, findings_of, roles_checked
+from bedplate.errors import PartialError
+from bedplate.nodes.audit import CHECKS, RuleOutcome, parse_findings, roles_checked
 from bedplate.plan import FleetPlan
-from bedplate.plan.nodes import node_of
+from bedplate.plan.nodes import find_node
 from roles.hardened import role
 from roles.hardened.logins import IMAGE_ACCOUNTS
 from roles.storage.exports import EXPORTS, server_of
@@ -193,7 +193,7 @@ def plan(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def is_kept(plan: FleetPlan, name: str, *addresses: str) -> bool:
     """Return whether a node whose exporter listens on these addresses keeps the rule."""
     try:
-        exporter_rule(ListeningHost(*addresses), node_of(plan, name, load_catalog()), plan)
+        exporter_rule(ListeningHost(*addresses), find_node(plan, name, load_catalog()), plan)
     except AssertionError:
         return False
     return True
@@ -446,10 +446,14 @@ def test_rule_without_an_answer_is_not_seen(tmp_path: Path) -> None:
 
     done = _pytest(*setting, *options, str(rule_file))
 
-    assert done.returncode == PartError.exit_code, done.stdout + done.stderr
-    (findings,) = findings_of(target.read_text())
-    assert [verdict.outcome for verdict in findings.verdicts] == [Outcome.UNSEEN, Outcome.UNSEEN, Outcome.KEPT]
-    assert [verdict.words for verdict in findings.of(Outcome.UNSEEN)] == [
+    assert done.returncode == PartialError.exit_code, done.stdout + done.stderr
+    (findings,) = parse_findings(target.read_text())
+    assert [verdict.outcome for verdict in findings.verdicts] == [
+        RuleOutcome.UNSEEN,
+        RuleOutcome.UNSEEN,
+        RuleOutcome.KEPT,
+    ]
+    assert [verdict.words for verdict in findings.of(RuleOutcome.UNSEEN)] == [
         "no answer within 1 s: sleep 30",
         "no answer within 0.2 s: sleep 30",
     ]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bedplate.nodes.apply import Kind, Trouble
+from bedplate.nodes.apply import NodeError, NodeErrorKind
 from roles.engine import connection as engine_connection
 from roles.engine.agent import READY, receive, send
 from roles.engine.connection import Connection, agent_program
@@ -84,7 +84,7 @@ def test_a_command_completes_after_a_lost_connection(tmp_path: Path) -> None:
 
 
 def _until_cut(connection: Connection, command: str) -> None:
-    with pytest.raises(Trouble, match="connection lost"):
+    with pytest.raises(NodeError, match="connection lost"):
         run_twice(connection, command)
 
 
@@ -123,10 +123,10 @@ def test_a_hanging_agent_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(engine_connection, "_GRACE", 0.5)
     connection = Connection("here", ("sh", "-c", 'eval "exec $1"', "sh"), agent_options(tmp_path))
 
-    with pytest.raises(Trouble, match="no answer to a query") as error:
+    with pytest.raises(NodeError, match="no answer to a query") as error:
         connection.run("kill -STOP $PPID; sleep 600", timeout=0.5)
 
-    assert error.value.kind is Kind.UNREACHED
+    assert error.value.kind is NodeErrorKind.UNREACHED
     connection.close()
 
 
@@ -201,29 +201,41 @@ def test_output_of_the_login_shell_is_skipped(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("output", "kind", "message"),
     [
-        ("Permission denied (publickey).", Kind.UNREACHED, "login refused for this account"),
-        ("ssh: connect to host x port 22: Connection timed out", Kind.UNREACHED, "no response on the SSH port"),
-        ("ssh: Could not resolve hostname x: Name or service not known", Kind.UNREACHED, "name does not resolve"),
-        ("sudo: a password is required", Kind.UNREACHED, "asks for a password"),
-        ("ada is not in the sudoers file.", Kind.UNREACHED, "no sudo rights"),
-        ("sh: 1: exec: sudo: not found", Kind.UNREACHED, "sudo is missing"),
-        ("sh: 1: exec: python3: not found", Kind.UNREACHED, "Python is missing"),
+        ("Permission denied (publickey).", NodeErrorKind.UNREACHED, "login refused for this account"),
+        (
+            "ssh: connect to host x port 22: Connection timed out",
+            NodeErrorKind.UNREACHED,
+            "no response on the SSH port",
+        ),
+        (
+            "ssh: Could not resolve hostname x: Name or service not known",
+            NodeErrorKind.UNREACHED,
+            "name does not resolve",
+        ),
+        ("sudo: a password is required", NodeErrorKind.UNREACHED, "asks for a password"),
+        ("ada is not in the sudoers file.", NodeErrorKind.UNREACHED, "no sudo rights"),
+        ("sh: 1: exec: sudo: not found", NodeErrorKind.UNREACHED, "sudo is missing"),
+        ("sh: 1: exec: python3: not found", NodeErrorKind.UNREACHED, "Python is missing"),
         (
             "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.",
-            Kind.REFUSED,
+            NodeErrorKind.REFUSED,
             "host key differs",
         ),
-        ("No ED25519 host key is known for x\nHost key verification failed.", Kind.REFUSED, "host key not recorded"),
-        ("kex_exchange_identification: weird", Kind.UNREACHED, "weird"),
+        (
+            "No ED25519 host key is known for x\nHost key verification failed.",
+            NodeErrorKind.REFUSED,
+            "host key not recorded",
+        ),
+        ("kex_exchange_identification: weird", NodeErrorKind.UNREACHED, "weird"),
     ],
     ids=["key", "silent", "name", "password", "sudoers", "sudo", "python", "changed", "unknown", "other"],
 )
-def test_a_failed_login_is_explained(output: str, kind: Kind, message: str, tmp_path: Path) -> None:
+def test_a_failed_login_is_explained(output: str, kind: NodeErrorKind, message: str, tmp_path: Path) -> None:
     """Each known output of ssh and sudo has a message and a fix."""
     text = tmp_path / "output"
     text.write_text(output)
 
-    with pytest.raises(Trouble, match=message) as error:
+    with pytest.raises(NodeError, match=message) as error:
         Connection("titan-01.cellar", ("sh", "-c", f"cat {text} >&2; exit 255"), agent_options(tmp_path))
 
     assert error.value.kind is kind
@@ -241,7 +253,7 @@ def test_sudo_runs_in_english(tmp_path: Path) -> None:
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
 
-    with pytest.raises(Trouble, match="sudo asks for a password"):
+    with pytest.raises(NodeError, match="sudo asks for a password"):
         Connection("titan-01.cellar", (str(tmp_path / "login"),), agent_options(tmp_path))
 
 
@@ -249,7 +261,7 @@ def test_a_hanging_login_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """A hanging login is reported as a node that does not answer."""
     monkeypatch.setattr(engine_connection, "_LOGIN_SECONDS", 0.5)
 
-    with pytest.raises(Trouble, match="no answer to a query"):
+    with pytest.raises(NodeError, match="no answer to a query"):
         Connection("here", ("sh", "-c", "exec sleep 600", "sh"), agent_options(tmp_path))
 
 
@@ -271,10 +283,10 @@ def test_the_agent_needs_only_the_standard_library(tmp_path: Path) -> None:
 
 def test_a_second_apply_is_refused_with_the_holder_s_name(connection: Connection, tmp_path: Path) -> None:
     """Only one apply at a time changes a node."""
-    with pytest.raises(Trouble, match="locked by ada on laptop-1") as error:
+    with pytest.raises(NodeError, match="locked by ada on laptop-1") as error:
         connect(tmp_path)
 
-    assert error.value.kind is Kind.HELD
+    assert error.value.kind is NodeErrorKind.HELD
     connection.close()
 
 
@@ -282,10 +294,10 @@ def test_a_failed_lock_is_reported(tmp_path: Path) -> None:
     """An error of the file system is reported, not taken for a lost connection."""
     (tmp_path / "run").write_text("in the way")
 
-    with pytest.raises(Trouble, match=r"Lock the node: .*File exists") as error:
+    with pytest.raises(NodeError, match=r"Lock the node: .*File exists") as error:
         connect(tmp_path)
 
-    assert error.value.kind is Kind.FAILED
+    assert error.value.kind is NodeErrorKind.FAILED
 
 
 def test_a_check_creates_no_files(tmp_path: Path) -> None:
@@ -305,7 +317,7 @@ def test_checks_share_the_lock(tmp_path: Path) -> None:
     """Two checks can run together, but no apply beside them."""
     first, second = (connect(tmp_path, "shared") for _ in range(2))
 
-    with pytest.raises(Trouble, match="locked by"):
+    with pytest.raises(NodeError, match="locked by"):
         connect(tmp_path)
 
     first.close()

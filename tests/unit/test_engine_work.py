@@ -15,12 +15,12 @@ from typing import BinaryIO, ClassVar, cast
 import pytest
 from pyinfra.operations import files, server
 
-from bedplate.nodes.apply import Event, Kind, Order, Step, Target, event_of, write_order
-from bedplate.plan.nodes import standing_nodes
+from bedplate.nodes.apply import ApplyRequest, Event, NodeErrorKind, Step, Target, parse_event, write_request
+from bedplate.plan.nodes import permanent_nodes
 from roles.base import NO_CHANGES, Changes, DiskSpace, Role
 from roles.engine import connector, work
-from roles.engine.connection import login_trouble, operation_error
-from roles.engine.work import disk_space_error, work_through
+from roles.engine.connection import login_error, operation_error
+from roles.engine.work import disk_space_error, run_request
 from tests.testlab.fakes.agent import GATE, NAS, Notebook, changes, order_of, run_order, starts
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
@@ -62,7 +62,7 @@ def test_a_restart_after_a_failure_is_caught_up(tmp_path: Path) -> None:
     second = run_order(order_of(tmp_path), Notebook(folder))
     third = run_order(order_of(tmp_path), Notebook(folder))
 
-    assert (failed[-1].step, failed[-1].kind, failed[-1].words) == (Step.TROUBLE, Kind.FAILED, "Run step: no")
+    assert (failed[-1].step, failed[-1].kind, failed[-1].words) == (Step.TROUBLE, NodeErrorKind.FAILED, "Run step: no")
     assert predicted == changes(second) == ["Restart service"]
     assert changes(third) == []
     assert starts(folder) == 1
@@ -78,7 +78,7 @@ def test_an_interrupted_apply_is_completed(number: int, moment: str, tmp_path: P
     second = run_order(order_of(tmp_path), node)
     third = run_order(order_of(tmp_path), node)
 
-    assert (interrupted[-1].step, interrupted[-1].kind) == (Step.TROUBLE, Kind.CUT)
+    assert (interrupted[-1].step, interrupted[-1].kind) == (Step.TROUBLE, NodeErrorKind.CUT)
     assert second[-1].step is Step.DONE
     assert (tmp_path / "node/settings").read_text() == "one\n"
     assert starts(tmp_path / "node") >= 1
@@ -113,7 +113,7 @@ def test_an_apply_of_another_role_keeps_unfinished_operations(tmp_path: Path) ->
 
 def test_an_error_of_one_node_does_not_end_the_others(tmp_path: Path) -> None:
     """An unreachable node is reported, and the other node is configured."""
-    order = Order(
+    order = ApplyRequest(
         (
             Target(GATE, ("sh", "-c", "echo 'Connection refused' >&2; exit 255")),
             Target(NAS, ("sh", "-c")),
@@ -125,7 +125,7 @@ def test_an_error_of_one_node_does_not_end_the_others(tmp_path: Path) -> None:
 
     events = {event.node: event for event in run_order(order, Notebook(tmp_path / "node"))}
 
-    assert events[GATE.name].kind is Kind.UNREACHED
+    assert events[GATE.name].kind is NodeErrorKind.UNREACHED
     assert events[NAS.name].step is Step.DONE
 
 
@@ -136,7 +136,7 @@ def test_no_operation_starts_after_a_stop(tmp_path: Path) -> None:
     os.close(writing)
 
     with os.fdopen(reading, "rb") as ended:
-        work_through(order_of(tmp_path), ended, out, lambda _: (Notebook(tmp_path / "node"),))
+        run_request(order_of(tmp_path), ended, out, lambda _: (Notebook(tmp_path / "node"),))
 
     last = json.loads(out.getvalue().splitlines()[-1])
     assert (last["step"], last["kind"]) == ("trouble", "stopped")
@@ -176,7 +176,7 @@ def test_a_full_file_system_is_reported(rows: tuple[tuple[str, int], ...], messa
     error = disk_space_error(df(*rows), NEEDS)
 
     assert error
-    assert (error.kind, error.what.partition(": ")[2]) == (Kind.REFUSED, message)
+    assert (error.kind, error.what.partition(": ")[2]) == (NodeErrorKind.REFUSED, message)
     assert "nothing was changed" in error.what
     assert "free disk space" in error.fix
 
@@ -224,7 +224,7 @@ def test_a_deferred_error_is_reported_at_the_end(tmp_path: Path) -> None:
 
     assert done == "once\n"
     assert unfinished == ["Fail"]
-    assert (first[-1].step, first[-1].kind) == (Step.TROUBLE, Kind.FAILED)
+    assert (first[-1].step, first[-1].kind) == (Step.TROUBLE, NodeErrorKind.FAILED)
     assert first[-1].words == "Fail: failed with no error output"
     assert second[-1].step is Step.DONE
 
@@ -265,7 +265,7 @@ def test_a_failed_confirmation_ends_the_apply(tmp_path: Path, monkeypatch: pytes
 
     events = run_order(order_of(tmp_path, command=(str(shell),)), Notebook(tmp_path / "node", failing=trial))
 
-    assert events[-1].kind is Kind.FAILED
+    assert events[-1].kind is NodeErrorKind.FAILED
     assert "Run step: no login is possible after this change" in events[-1].words
     assert starts(tmp_path / "node") == 0
 
@@ -343,7 +343,7 @@ def test_a_node_without_disk_space_is_refused(tmp_path: Path) -> None:
     events = run_order(order_of(tmp_path), Large(tmp_path / "node"))
 
     assert predicted[-1].step is Step.DONE
-    assert [(event.step, event.kind) for event in events] == [(Step.TROUBLE, Kind.REFUSED)]
+    assert [(event.step, event.kind) for event in events] == [(Step.TROUBLE, NodeErrorKind.REFUSED)]
     assert "MiB required" in events[-1].words
     assert not (tmp_path / "node").exists()
     assert not (tmp_path / "memory").exists()
@@ -369,13 +369,13 @@ def test_a_bug_in_a_role_is_reported_without_a_traceback(tmp_path: Path, capsys:
 
     events = run_order(order_of(tmp_path), Broken(tmp_path / "node"))
 
-    assert (events[-1].kind, events[-1].words) == (Kind.DEFECT, "KeyError: 'missing'")
+    assert (events[-1].kind, events[-1].words) == (NodeErrorKind.DEFECT, "KeyError: 'missing'")
     assert capsys.readouterr().err == ""
 
 
 def test_too_many_ssh_keys_are_explained() -> None:
     """Sshd disconnects before ssh offers the right key; the fix limits the keys."""
-    error = login_trouble("titan-01.cellar", "Received disconnect: Too many authentication failures\n")
+    error = login_error("titan-01.cellar", "Received disconnect: Too many authentication failures\n")
 
     assert "--identity FILE" in error.fix
     assert "IdentitiesOnly yes" in error.fix
@@ -403,7 +403,7 @@ def test_control_characters_are_replaced() -> None:
     assert error.what == "Install packages: ?]0;owned? it broke"
 
 
-HANGING, WORKING = standing_nodes(plan_of(EXAMPLES / "lab.yaml"))[:2]
+HANGING, WORKING = permanent_nodes(plan_of(EXAMPLES / "lab.yaml"))[:2]
 ASLEEP = ("env", "ASLEEP=1", "sh", "-c")
 NO_LOGIN = ("sh", "-c", "exec sleep 600", "sh")
 Engine = subprocess.Popen[bytes]
@@ -413,10 +413,10 @@ Engine = subprocess.Popen[bytes]
 def _engine(folder: Path, hanging: tuple[str, ...], seconds: float) -> Iterator[Engine]:
     """Run a check of a hanging node and a working node; `seconds` is the timeout of a query."""
     targets = (Target(HANGING, hanging), Target(WORKING, ("sh", "-c")))
-    order = Order(targets, "ada", folder=str(folder / "run"), memory=str(folder / "memory"), check=True)
+    order = ApplyRequest(targets, "ada", folder=str(folder / "run"), memory=str(folder / "memory"), check=True)
     program = (sys.executable, "-m", "tests.testlab.fakes.patched_run", str(seconds))
     with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as engine:
-        write_order(cast("BinaryIO", engine.stdin), order)
+        write_request(cast("BinaryIO", engine.stdin), order)
         try:
             yield engine
         finally:
@@ -426,7 +426,7 @@ def _engine(folder: Path, hanging: tuple[str, ...], seconds: float) -> Iterator[
 def _ends(engine: Engine) -> Iterator[Event]:
     """Yield the last event of each node."""
     assert engine.stdout
-    yield from (event for event in map(event_of, map(bytes.decode, engine.stdout)) if _is_end(event))
+    yield from (event for event in map(parse_event, map(bytes.decode, engine.stdout)) if _is_end(event))
 
 
 def _is_end(event: Event) -> bool:
@@ -447,7 +447,7 @@ def test_a_query_has_a_timeout(tmp_path: Path) -> None:
     with _engine(tmp_path, ASLEEP, 2) as engine:
         ends = {event.node: event for event in _ends(engine)}
 
-    assert ends[HANGING.name].kind is Kind.UNREACHED
+    assert ends[HANGING.name].kind is NodeErrorKind.UNREACHED
     assert "no answer to a query" in ends[HANGING.name].words
     assert "ps -ef" in ends[HANGING.name].fix
     assert ends[WORKING.name].step is Step.DONE
@@ -465,6 +465,6 @@ def test_a_stop_does_not_wait_for_a_hanging_node(hanging: tuple[str, ...], tmp_p
         last = next(ends)
         status = engine.wait()
 
-    assert (last.node, last.kind, status) == (HANGING.name, Kind.STOPPED, 0)
+    assert (last.node, last.kind, status) == (HANGING.name, NodeErrorKind.STOPPED, 0)
     assert "before any change" in last.words
     assert time.monotonic() - start < 120

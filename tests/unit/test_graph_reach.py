@@ -13,9 +13,9 @@ from bedplate.catalog import load_catalog
 from bedplate.cli import run
 from bedplate.graph.reach import Packet, Trace, Trip, read_fabric, trip, walk
 from bedplate.plan import Record, plan_fleet
-from bedplate.plan.reachability import Kind, carries, spots
+from bedplate.plan.reachability import EndpointKind, endpoints, is_routed
 from tests.testlab.fleets.sketch import LANS, ZONES, laptops, sketch
-from tests.testlab.fleets.variants import JOINS, TEXT
+from tests.testlab.fleets.variants import CONNECTED_SITES_TEXT, JOINS
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_sites_reach_each_other_by_their_own_tunnel(
 ) -> None:
     """In both directions and without AWS; sites without a tunnel do not."""
     fleet = tmp_path / "fleet.yaml"
-    fleet.write_text(TEXT.replace(JOINS, joins), encoding="utf-8")
+    fleet.write_text(CONNECTED_SITES_TEXT.replace(JOINS, joins), encoding="utf-8")
 
     asked = ["reach", "attic", "cellar"]
     assert run([*asked, str(fleet), "--graph", empty]) == status
@@ -127,10 +127,12 @@ def test_sites_are_to_reach_each_other_however_regions_do() -> None:
             ZONES, sites={**LANS, "attic": "192.168.60.0/24"}, vpn=pools, network={"interconnect": interconnect}
         )
         plan = plan_fleet(fleet, Record({}), load_catalog())
-        attic = next(spot for spot in spots(plan) if spot.name == "attic")
+        attic = next(spot for spot in endpoints(plan) if spot.name == "attic")
 
         assert {
-            spot.name: carries(plan, attic, spot) for spot in spots(plan) if spot.kind in (Kind.LAN, Kind.LAPTOPS)
+            spot.name: is_routed(plan, attic, spot)
+            for spot in endpoints(plan)
+            if spot.kind in (EndpointKind.LAN, EndpointKind.LAPTOPS)
         } == {"cellar": True, "attic": True, "laptops.us-west-2": False, "laptops.cellar": True}
 
 

@@ -14,9 +14,9 @@ import pytest
 
 from bedplate.errors import HeldError, InputError, MachineError
 from bedplate.lock import held, lock_path, read_lock, record_images, record_plan, renew_images
-from bedplate.lock.file import _LARGEST, refuse_names
+from bedplate.lock.file import _LARGEST, check_recorded
 from bedplate.lock.format import NotALockError, lock_text, parse_lock
-from bedplate.plan import PlanFaults, Record, allot
+from bedplate.plan import PlanFaults, Record, allocate_blocks
 from tests.testlab.fleets.sketch import catalog, sketch
 
 BOTH = sketch({"us-west-2": ["us-west-2a"], "us-east-1": ["us-east-1a"]})
@@ -49,7 +49,7 @@ def test_recording_keeps_recorded_blocks(lock: Path) -> None:
     plan = record_plan(lock, EAST, catalog()).plan
 
     assert str(plan.blocks["region/us-east-1"]) == "10.65.0.0/16"
-    assert read_lock(lock, "lab").blocks.keys() == {**allot(WEST, Record({})), **plan.blocks}.keys()
+    assert read_lock(lock, "lab").blocks.keys() == {**allocate_blocks(WEST, Record({})), **plan.blocks}.keys()
 
 
 def test_recording_the_same_plan_writes_nothing(lock: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_released_block_is_not_in_the_lock(lock: Path) -> None:
 
     record_plan(lock, EAST, catalog(), release_of=("region/us-west-2",))
 
-    assert read_lock(lock, "lab").blocks.keys() == allot(EAST, Record({})).keys()
+    assert read_lock(lock, "lab").blocks.keys() == allocate_blocks(EAST, Record({})).keys()
 
 
 def test_a_released_path_may_be_part_of_another(lock: Path) -> None:
@@ -78,7 +78,9 @@ def test_a_released_path_may_be_part_of_another(lock: Path) -> None:
 
     recorded = record_plan(lock, EAST, catalog(), release_of=paths)
 
-    assert set(recorded.released) == {path for path in allot(BOTH, Record({})) if path.startswith("region/us-west-2")}
+    assert set(recorded.released) == {
+        path for path in allocate_blocks(BOTH, Record({})) if path.startswith("region/us-west-2")
+    }
 
 
 def test_an_image_of_another_process_is_kept(lock: Path) -> None:
@@ -340,7 +342,7 @@ def test_an_invalid_entry_is_rejected(key: str, entry: object) -> None:
 def test_the_first_unrecorded_names_are_listed(count: int, end: str) -> None:
     """Without a lock, hundreds of names are missing; the message has the first eight."""
     with pytest.raises(InputError) as error:
-        refuse_names((f"one{number}" for number in range(count)), Path("fleet.yaml"))
+        check_recorded((f"one{number}" for number in range(count)), Path("fleet.yaml"))
 
     assert error.value.what.endswith(end)
 
@@ -348,14 +350,14 @@ def test_the_first_unrecorded_names_are_listed(count: int, end: str) -> None:
 def test_the_fix_has_the_quoted_path_of_the_fleet_file() -> None:
     """It can be copied to a shell."""
     with pytest.raises(InputError, match="one") as error:
-        refuse_names(("one",), Path("our lab/fleet.yaml"))
+        check_recorded(("one",), Path("our lab/fleet.yaml"))
 
     assert "`bedplate plan --write 'our lab/fleet.yaml'`" in error.value.fix
 
 
 def test_recorded_names_raise_nothing() -> None:
     """An empty list of unrecorded names is fine."""
-    refuse_names((), Path("fleet.yaml"))
+    check_recorded((), Path("fleet.yaml"))
 
 
 HOLDER = """

@@ -10,24 +10,24 @@ import pytest
 from bedplate.catalog import load_catalog
 from bedplate.errors import InputError
 from bedplate.nodes.apply import (
+    ApplyRequest,
     Event,
-    Kind,
-    Order,
-    Outcome,
+    NodeErrorKind,
+    NodeResult,
     Step,
     Target,
-    event_of,
     exit_status,
-    read_order,
-    working,
-    write_order,
+    parse_event,
+    read_request,
+    run_apply,
+    write_request,
 )
-from bedplate.nodes.host_keys import fingerprint, fingerprint_of, fingerprint_of_sshfp, keys_of_scan, known_hosts
-from bedplate.nodes.ssh import Login, Reached, ssh_config, ways
-from bedplate.plan.nodes import pool_node, pool_nodes, standing_nodes
+from bedplate.nodes.host_keys import fingerprint, fingerprint_of_sshfp, keys_of_scan, known_hosts, parse_fingerprint
+from bedplate.nodes.ssh import Login, NodeLocation, ssh_config, write_ssh_config
+from bedplate.plan.nodes import permanent_nodes, pool_node, pool_nodes
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
-NODES = standing_nodes(plan_of(EXAMPLES / "lab.yaml"))
+NODES = permanent_nodes(plan_of(EXAMPLES / "lab.yaml"))
 SCAN = """# 192.168.40.21:22 SSH-2.0-OpenSSH_9.2p1
 192.168.40.21 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl
 192.168.40.21 ssh-rsa not-base-64!
@@ -69,14 +69,14 @@ def test_other_sshfp_records_are_ignored(text: str) -> None:
 @pytest.mark.parametrize("text", ["A" * 43, "SHA256:" + "A" * 43, "SHA256:" + "A" * 43 + "="])
 def test_a_fingerprint_is_accepted_in_any_copied_form(text: str) -> None:
     """The prefix and the padding are optional."""
-    assert fingerprint_of(text) == "SHA256:" + "A" * 43
+    assert parse_fingerprint(text) == "SHA256:" + "A" * 43
 
 
 @pytest.mark.parametrize("text", ["", "SHA256:short", "MD5:16:27:ac:a5:76", "SHA256:" + "A" * 42 + "!"])
 def test_a_malformed_fingerprint_is_refused(text: str) -> None:
     """Only SHA-256 fingerprints are accepted, not MD5; the fix shows how to print one."""
     with pytest.raises(InputError, match="is not a SHA256 fingerprint") as caught:
-        fingerprint_of(text)
+        parse_fingerprint(text)
 
     assert "ssh-keygen -lf" in caught.value.fix
 
@@ -101,12 +101,12 @@ def test_known_hosts_has_recorded_keys_by_name_and_fixed_address() -> None:
 def test_a_request_is_read_as_it_was_written() -> None:
     """A request survives the pipe unchanged, and its read-only mappings stay read-only."""
     targets = tuple(Target(node, ("ssh", node.name)) for node in NODES)
-    request = Order(targets, "ada", check=True, only=frozenset({"x"}))
+    request = ApplyRequest(targets, "ada", check=True, only=frozenset({"x"}))
     pipe = io.BytesIO()
 
-    write_order(pipe, request)
+    write_request(pipe, request)
     pipe.seek(0)
-    received = read_order(pipe)
+    received = read_request(pipe)
 
     assert received == request
     assert isinstance(received.targets[0].node.hosts, MappingProxyType)
@@ -114,9 +114,9 @@ def test_a_request_is_read_as_it_was_written() -> None:
 
 def test_an_event_is_read_as_it_was_written() -> None:
     """An event is one line of JSON, whatever its text."""
-    event = Event("nas.cellar", Step.TROUBLE, words="it\nbroke", kind=Kind.CUT, seconds=1.5)
+    event = Event("nas.cellar", Step.TROUBLE, words="it\nbroke", kind=NodeErrorKind.CUT, seconds=1.5)
 
-    assert event_of(event.line()) == event
+    assert parse_event(event.line()) == event
     assert "\n" not in event.line()
 
 
@@ -124,14 +124,18 @@ def test_an_apply_runs_in_a_subprocess() -> None:
     """The subprocess loads gevent, this process does not; a failed connection is reported as an event."""
     refusing_ssh = ("sh", "-c", "echo 'ssh: connect to host x port 22: Connection refused' >&2; exit 255")
 
-    with working(Order((Target(NODES[0], refusing_ssh),), "ada", check=True)) as engine:
+    with run_apply(ApplyRequest((Target(NODES[0], refusing_ssh),), "ada", check=True)) as engine:
         (event,) = engine.events()
 
-    assert (event.node, event.kind, event.words) == ("gate.cellar", Kind.UNREACHED, "no response on the SSH port")
+    assert (event.node, event.kind, event.words) == (
+        "gate.cellar",
+        NodeErrorKind.UNREACHED,
+        "no response on the SSH port",
+    )
 
 
-def _outcome(*events: Event) -> Outcome:
-    outcome = Outcome("n")
+def _outcome(*events: Event) -> NodeResult:
+    outcome = NodeResult("n")
     for event in events:
         outcome.take(event)
     return outcome
@@ -139,9 +143,9 @@ def _outcome(*events: Event) -> Outcome:
 
 DONE = _outcome(Event("n", Step.DONE, unchanged=3))
 CHANGED = _outcome(Event("n", Step.OPERATION, name="a"), Event("n", Step.DONE, changed=1))
-HELD = _outcome(Event("n", Step.TROUBLE, kind=Kind.HELD))
-DEFECT = _outcome(Event("n", Step.TROUBLE, kind=Kind.DEFECT))
-CUT = _outcome(Event("n", Step.OPERATION, name="a"), Event("n", Step.TROUBLE, kind=Kind.CUT))
+HELD = _outcome(Event("n", Step.TROUBLE, kind=NodeErrorKind.HELD))
+DEFECT = _outcome(Event("n", Step.TROUBLE, kind=NodeErrorKind.DEFECT))
+CUT = _outcome(Event("n", Step.OPERATION, name="a"), Event("n", Step.TROUBLE, kind=NodeErrorKind.CUT))
 
 
 @pytest.mark.parametrize(
@@ -158,13 +162,13 @@ CUT = _outcome(Event("n", Step.OPERATION, name="a"), Event("n", Step.TROUBLE, ki
     ],
     ids=["changed", "no-drift", "drift", "all-locked", "one-locked", "cut-off", "drift-and-cut-off", "bug"],
 )
-def test_the_exit_code_combines_all_nodes(outcomes: list[Outcome], check: bool, status: int) -> None:  # noqa: FBT001
+def test_the_exit_code_combines_all_nodes(outcomes: list[NodeResult], check: bool, status: int) -> None:  # noqa: FBT001
     """An incomplete node takes precedence over drift, and a bug over both."""
     assert exit_status(outcomes, check=check) == status
 
 
 LAB = plan_of(EXAMPLES / "lab.yaml")
-MACHINES = tuple(Reached(node) for node in (*standing_nodes(LAB), *pool_nodes(LAB, load_catalog())))
+MACHINES = tuple(NodeLocation(node) for node in (*permanent_nodes(LAB), *pool_nodes(LAB, load_catalog())))
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 
 
@@ -238,7 +242,7 @@ def test_a_missing_host_key_has_the_command_to_record_it(name: str, fix: str, tm
     """A machine of a pool has published its key; for others the operator gives the fingerprint."""
     (machine,) = (machine for machine in MACHINES if machine.node.name == name)
 
-    (event,) = ways(tmp_path, [machine], {}, Login("ada")).missing
+    (event,) = write_ssh_config(tmp_path, [machine], {}, Login("ada")).missing
 
     assert fix in event.fix
 
@@ -246,9 +250,9 @@ def test_a_missing_host_key_has_the_command_to_record_it(name: str, fix: str, tm
 def test_the_key_of_an_ec2_worker_is_not_recorded(tmp_path: Path) -> None:
     """A worker has only EC2's name, so the fix is an ssh configuration, not `node trust`."""
     pool = next(pool for pool in LAB.pools if pool.group == "train")
-    worker = Reached(pool_node(LAB, pool, "ip-10-64-33-9.us-west-2", load_catalog()))
+    worker = NodeLocation(pool_node(LAB, pool, "ip-10-64-33-9.us-west-2", load_catalog()))
 
-    (event,) = ways(tmp_path, [worker], {}, Login("ada")).missing
+    (event,) = write_ssh_config(tmp_path, [worker], {}, Login("ada")).missing
 
     assert "node trust" not in event.fix
     assert "--ssh-config" in event.fix
@@ -274,7 +278,7 @@ def test_other_hosts_are_not_affected(config: Path) -> None:
 
 def test_an_apply_connects_with_recorded_keys_only(tmp_path: Path) -> None:
     """No shared connection, no agent forwarding, no prompt; a machine without a recorded key is left out."""
-    prepared = ways(tmp_path, MACHINES[:3], {"nas.cellar": (KEY,)}, Login("ada"))
+    prepared = write_ssh_config(tmp_path, MACHINES[:3], {"nas.cellar": (KEY,)}, Login("ada"))
 
     (target,) = prepared.targets
     assert target.node.name == "nas.cellar"

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bedplate.errors import InputError
-from bedplate.plan import FleetPlan, PlanFaults, Record, allot, plan_fleet
+from bedplate.plan import FleetPlan, PlanFaults, Record, allocate_blocks, plan_fleet
 from bedplate.plan.allocation import release
 from bedplate.plan.space import Space, Span, span_of
 from bedplate.spec import Fleet
@@ -30,7 +30,7 @@ EVERYTHING: Mapping[str, Any] = {
 def addresses(fleet: Fleet, record: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the blocks of a fleet as text."""
     recorded = Record({path: IPv4Network(block) for path, block in (record or {}).items()})
-    return {path: str(block) for path, block in allot(fleet, recorded).items()}
+    return {path: str(block) for path, block in allocate_blocks(fleet, recorded).items()}
 
 
 def test_blocks_have_memorable_addresses() -> None:
@@ -214,7 +214,7 @@ def test_an_empty_window_has_no_block() -> None:
 
 WEST = sketch({"us-west-2": ["us-west-2a", "us-west-2b"]})
 BOTH = sketch({"us-west-2": ["us-west-2a", "us-west-2b"], "us-east-1": ["us-east-1a"]}, sites=SITE_LANS)
-RECORD = Record(allot(BOTH, Record({})))
+RECORD = Record(allocate_blocks(BOTH, Record({})))
 
 
 @pytest.mark.parametrize(
@@ -279,9 +279,9 @@ def test_an_unknown_path_is_refused_without_releasable_blocks() -> None:
 )
 def test_a_release_allows_renumbering(path: str, before: Fleet, after: Fleet) -> None:
     """A block that the file changes can be released, and gets its new value."""
-    old = Record(allot(before, Record({})))
+    old = Record(allocate_blocks(before, Record({})))
 
-    new = allot(after, release(old, path, after))
+    new = allocate_blocks(after, release(old, path, after))
 
     assert new[path] != old.blocks[path]
 

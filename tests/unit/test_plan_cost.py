@@ -6,8 +6,8 @@ import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.plan import Bill, Record, bill, plan_fleet
-from bedplate.plan.cost import Span
-from bedplate.plan.quotas import needs
+from bedplate.plan.cost import CostRange
+from bedplate.plan.quotas import quota_needs
 from tests.testlab.fleets.sketch import catalog, group, sketch
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
@@ -26,15 +26,15 @@ def test_a_group_costs_from_its_cheapest_to_its_most_expensive_type() -> None:
     """Two rungs share one maximum: a group of four machines never costs eight."""
     priced = costs(gpu=group(WEST, EAST, types=["g6.xlarge", "g5.xlarge"]))
 
-    assert priced.groups == {"gpu": Span(0.8048, 4.024)}
-    assert priced.rungs == {"gpu-us-west-2": Span(0.8048, 4.024), "gpu-us-east-1": Span(0.0, 4.024)}
+    assert priced.groups == {"gpu": CostRange(0.8048, 4.024)}
+    assert priced.rungs == {"gpu-us-west-2": CostRange(0.8048, 4.024), "gpu-us-east-1": CostRange(0.0, 4.024)}
 
 
 def test_group_costs_add_up() -> None:
     """The sum has no floating-point noise."""
     priced = costs(gpu=group(WEST), cpu=group(EAST, types=["m7i.large"]))
 
-    assert priced.hourly == Span(0.9056, 3.6224)
+    assert priced.hourly == CostRange(0.9056, 3.6224)
     assert (priced.date, priced.region) == ("2026-07-20", "us-east-1")
 
 
@@ -42,8 +42,8 @@ def test_a_region_costs_the_maximum_of_its_groups() -> None:
     """A whole group may run in any region of its ladder."""
     priced = costs(gpu=group(WEST, EAST))
 
-    assert priced.regions["us-west-2"] == Span(0.8048, 3.2192)
-    assert priced.regions["us-east-1"] == Span(0.0, 3.2192)
+    assert priced.regions["us-west-2"] == CostRange(0.8048, 3.2192)
+    assert priced.regions["us-east-1"] == CostRange(0.0, 3.2192)
 
 
 def test_types_without_a_price_are_listed() -> None:
@@ -51,7 +51,7 @@ def test_types_without_a_price_are_listed() -> None:
     priced = costs(new=group(WEST, types=["p9.48xlarge", "g6.xlarge"]), newest=group(WEST, types=["p10.large"]))
 
     assert priced.unknown == ("p10.large", "p9.48xlarge")
-    assert priced.hourly == Span(0.8048, 3.2192)
+    assert priced.hourly == CostRange(0.8048, 3.2192)
 
 
 def test_reservations_of_one_group_share_its_maximum() -> None:
@@ -62,7 +62,7 @@ def test_reservations_of_one_group_share_its_maximum() -> None:
     catalog_facts = load_catalog()
     plan = plan_fleet(sketch(groups={"gpu": reserved}), Record({}), catalog_facts)
 
-    (vcpus,) = (need for need in needs(plan, catalog_facts) if need.quota.name == "on-demand G and VT vCPUs")
+    (vcpus,) = (need for need in quota_needs(plan, catalog_facts) if need.quota.name == "on-demand G and VT vCPUs")
 
     assert bill(plan, catalog_facts).groups["gpu"].max == pytest.approx(72 * 0.8048)
     assert vcpus.most == 72 * 4
@@ -70,7 +70,7 @@ def test_reservations_of_one_group_share_its_maximum() -> None:
 
 def test_a_fleet_without_groups_has_no_machine_cost() -> None:
     """Without pools the machines cost 0."""
-    assert costs().hourly == Span(0.0, 0.0)
+    assert costs().hourly == CostRange(0.0, 0.0)
 
 
 def test_extra_disk_performance_costs_extra() -> None:
@@ -118,12 +118,12 @@ def needed(**groups: object) -> Needs:
     """Return minimum and maximum of each quota by region and name, for a fleet of these groups."""
     catalog = load_catalog()
     plan = plan_fleet(sketch(groups=groups), Record({}), catalog)
-    return {(need.region, need.quota.name): (need.least, need.most) for need in needs(plan, catalog)}
+    return {(need.region, need.quota.name): (need.least, need.most) for need in quota_needs(plan, catalog)}
 
 
 def test_the_labs_quotas_match_a_manual_calculation() -> None:
     """VCPUs by family and market, from the types of examples/lab.yaml."""
-    quotas = {(need.region, need.quota.name): (need.least, need.most) for need in needs(LAB_PLAN, load_catalog())}
+    quotas = {(need.region, need.quota.name): (need.least, need.most) for need in quota_needs(LAB_PLAN, load_catalog())}
 
     control, gateway = 3 * 4, 2
     assert quotas["us-west-2", "on-demand standard vCPUs"] == (16 + control + gateway, 20 * 16 + 300 * 96 + 14)

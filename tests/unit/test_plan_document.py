@@ -90,8 +90,8 @@ def test_a_plan_knows_its_new_and_retired_blocks(fleet: Fleet) -> None:
     plan = plan_fleet(fleet, Record(old), catalog())
 
     assert dict(plan.retired) == {"pods": old["pods"]}
-    assert "region/us-west-2" not in plan.news
-    assert plan.recorded().blocks == {**old, **plan.news}
+    assert "region/us-west-2" not in plan.new_blocks
+    assert plan.recorded().blocks == {**old, **plan.new_blocks}
 
 
 LAB = Path(__file__).parents[2] / "examples/lab.yaml"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bedplate.plan import PlanFault, PlanFaults, Record, allot
+from bedplate.plan import PlanFault, PlanFaults, Record, allocate_blocks
 from bedplate.plan.fleet import GROUP_IDS, PEOPLE_IDS, number_accounts
 from bedplate.plan.record import NO_NUMBERS, PLAN_RULES
 from bedplate.spec import Fleet
@@ -36,7 +36,7 @@ def find_faults(fleet: Fleet, record: Mapping[str, str], ids: Mapping[str, int] 
     gids = {name: number for name, number in ids.items() if number in GROUP_IDS}
     recorded = Record(blocks, people=uids, groups=gids)
     try:
-        allot(fleet, recorded)
+        allocate_blocks(fleet, recorded)
         number_accounts(fleet, recorded)
     except PlanFaults as error:
         return error.faults
@@ -232,6 +232,6 @@ def test_all_faults_are_reported_at_once() -> None:
     fleet = sketch(network={"region_size": "/21"}, kubernetes=cluster(pods="/14"))
 
     with pytest.raises(PlanFaults, match=r"E231 pods .* \(and 1 more\)") as caught:
-        allot(fleet, Record({"pods": IPv4Network("10.112.0.0/13")}))
+        allocate_blocks(fleet, Record({"pods": IPv4Network("10.112.0.0/13")}))
 
     assert [fault.code for fault in caught.value.faults] == ["E231", "E234"]

@@ -13,85 +13,95 @@ from bedplate.errors import InputError
 from bedplate.picture import picture
 from bedplate.plan import FleetPlan, Record, bill, plan_fleet
 from bedplate.plan.firewall import control_rules, node_rules
-from bedplate.plan.links import highest, is_connected, joined_regions, joint_of, pairs, peers_of, ssh_patterns
-from bedplate.plan.nodes import Duty, standing_nodes
+from bedplate.plan.links import (
+    connected_regions,
+    highest_number,
+    is_connected,
+    region_gateway_of,
+    region_peers,
+    ssh_patterns,
+    tunnel_pairs,
+)
+from bedplate.plan.nodes import NodeRole, permanent_nodes
 from bedplate.plan.reachability import (
     API,
+    Endpoint,
+    EndpointKind,
     Flow,
-    Kind,
-    Spot,
-    carries,
-    flow_of,
-    reaches,
-    refused_by_gateway,
-    spot_at,
-    spot_of,
-    spots,
+    endpoints,
+    find_endpoint,
+    internet_endpoint,
+    is_reachable,
+    is_refused_by_gateway,
+    is_routed,
+    parse_flow,
 )
 from bedplate.report.cost import price_lines
 from bedplate.report.plan import plan_lines
 from stacks.compute.template import first_boot
 from stacks.identity.policy import policy
-from stacks.network.vpc import users
+from stacks.network.vpc import endpoint_statements
 from tests.conftest import DATA
 from tests.testlab.fleets.sketch import ZONES, catalog, group, sketch
 from tests.testlab.fleets.variants import (
     ALONE,
     ATTIC,
     CELLAR,
-    JOINED_FLEET_TEXT,
+    CONNECTED_REGIONS_TEXT,
+    CONNECTED_SITES_TEXT,
     JOINS,
-    LOFT,
     NORTH,
     PUBLIC,
     REGION,
-    TEXT,
-    direct_gateway,
-    direct_plan,
-    joined_plan,
+    THIRD_SITE_TEXT,
+    connected_regions_plan,
+    connected_site_gateway,
+    connected_sites_plan,
 )
 from tests.testlab.fleets.variants import WEST as HOME
 from tests.testlab.rehearsal.programs import EXAMPLES, declared, plan_of
-from vpn.sites.files import bgp_of
+from vpn.sites.files import frr_conf_of
 from vpn.sites.gateway import Tunnel
 
-PLAN = direct_plan()
-HIDDEN = direct_plan(TEXT.replace("asn: 65010", "asn: 65010, behind_nat: true"))
+PLAN = connected_sites_plan()
+HIDDEN = connected_sites_plan(CONNECTED_SITES_TEXT.replace("asn: 65010", "asn: 65010, behind_nat: true"))
 
 
 def _direct(plan: FleetPlan, site: str) -> Tunnel:
-    return next(tunnel for tunnel in direct_gateway(plan, site).tunnels if tunnel.name.endswith("-site"))
+    return next(tunnel for tunnel in connected_site_gateway(plan, site).tunnels if tunnel.name.endswith("-site"))
 
 
 def test_connected_sites_share_one_tunnel() -> None:
     """Either site may name the other; the pair is sorted and has its own block."""
-    (direct,) = PLAN.directs
-    named_by_other = direct_plan(TEXT.replace(JOINS, "").replace("asn: 65010", "asn: 65010, joins: [attic]"))
+    (direct,) = PLAN.site_tunnels
+    named_by_other = connected_sites_plan(
+        CONNECTED_SITES_TEXT.replace(JOINS, "").replace("asn: 65010", "asn: 65010, joins: [attic]")
+    )
 
     assert direct.sites == (ATTIC, CELLAR)
-    assert named_by_other.directs == PLAN.directs
+    assert named_by_other.site_tunnels == PLAN.site_tunnels
     assert PLAN.blocks[f"tunnel/{ATTIC}/{CELLAR}"] == direct.inside == IPv4Network("169.254.64.16/30")
-    assert pairs(PLAN) == (frozenset((ATTIC, CELLAR)),)
+    assert tunnel_pairs(PLAN) == (frozenset((ATTIC, CELLAR)),)
 
 
 def test_a_new_site_moves_no_block() -> None:
     """A new site changes no other tunnel's block, and a removed tunnel's block stays recorded."""
     recorded = PLAN.recorded()
-    more = direct_plan(TEXT + LOFT, recorded)
-    fewer = direct_plan(TEXT.replace(JOINS, ""), recorded)
+    more = connected_sites_plan(CONNECTED_SITES_TEXT + THIRD_SITE_TEXT, recorded)
+    fewer = connected_sites_plan(CONNECTED_SITES_TEXT.replace(JOINS, ""), recorded)
 
     assert {path: more.blocks[path] for path in PLAN.blocks} == PLAN.blocks
-    assert [direct.sites for direct in more.directs] == [(ATTIC, CELLAR), (ATTIC, "loft"), (CELLAR, "loft")]
-    assert not fewer.directs
+    assert [direct.sites for direct in more.site_tunnels] == [(ATTIC, CELLAR), (ATTIC, "loft"), (CELLAR, "loft")]
+    assert not fewer.site_tunnels
     assert f"tunnel/{ATTIC}/{CELLAR}" in fewer.retired
 
 
 def test_one_site_of_two_dials() -> None:
     """The first site by name dials, unless the other is behind NAT; both ends agree."""
-    assert [plan.directs[0].dials for plan in (PLAN, HIDDEN)] == [ATTIC, CELLAR]
+    assert [plan.site_tunnels[0].dials for plan in (PLAN, HIDDEN)] == [ATTIC, CELLAR]
     for plan in (PLAN, HIDDEN):
         assert {site: _direct(plan, site).dials for site in (ATTIC, CELLAR)} == {
-            site: plan.directs[0].dials == site for site in (ATTIC, CELLAR)
+            site: plan.site_tunnels[0].dials == site for site in (ATTIC, CELLAR)
         }
 
 
@@ -103,15 +113,15 @@ def test_both_ends_of_a_site_tunnel_match() -> None:
     assert near.near.identity == "tunnels.attic.rooms.internal"
     assert near.far.outside == IPv4Address("8.20.30.40")
     assert near.number == far.number
-    assert {tunnel.number for tunnel in direct_gateway(PLAN, ATTIC).tunnels} > {near.number}
+    assert {tunnel.number for tunnel in connected_site_gateway(PLAN, ATTIC).tunnels} > {near.number}
     assert near.near.inside is not None
     assert near.far.inside is not None
-    assert {near.near.inside.ip, near.far.inside.ip} == set(PLAN.directs[0].inside.hosts())
+    assert {near.near.inside.ip, near.far.inside.ip} == set(PLAN.site_tunnels[0].inside.hosts())
 
 
 def test_the_direct_tunnel_is_preferred_to_aws() -> None:
     """BGP prefers a site's own announcement of its blocks to a region's."""
-    config = bgp_of(direct_gateway(PLAN, ATTIC))
+    config = frr_conf_of(connected_site_gateway(PLAN, ATTIC))
     assert config
     lines = config.text.splitlines()
 
@@ -124,13 +134,13 @@ def test_the_direct_tunnel_is_preferred_to_aws() -> None:
 
 def test_connected_sites_admit_each_other() -> None:
     """Their gateways route to each other's LAN and admit BGP, IKE and metrics."""
-    apart = direct_plan(TEXT.replace(JOINS, ""))
-    (door,) = (node for node in standing_nodes(PLAN) if node.name == "door.attic")
+    apart = connected_sites_plan(CONNECTED_SITES_TEXT.replace(JOINS, ""))
+    (door,) = (node for node in permanent_nodes(PLAN) if node.name == "door.attic")
 
     assert [is_connected(plan, ATTIC, CELLAR) for plan in (PLAN, apart)] == [True, False]
     (bgp,) = (rule for rule in door.doors if rule.name.startswith("bgp"))
-    assert (bgp.block, bgp.port) == (PLAN.directs[0].inside, 179)
-    assert door.duties == {Duty.TUNNELS}
+    assert (bgp.block, bgp.port) == (PLAN.site_tunnels[0].inside, 179)
+    assert door.duties == {NodeRole.TUNNELS}
     assert IPv4Network("192.168.40.0/22") in door.elsewhere
     assert {"ike-500", "ike-4500", "esp", "metrics-from-cellar", "bgp-from-cellar"} <= {
         rule.name for rule in door.doors
@@ -146,19 +156,19 @@ def test_the_plan_shows_site_tunnels() -> None:
     assert picture(PLAN).count("169.254.64.16/30") == 2
 
 
-CONNECTED = joined_plan()
-ONE = joined_plan(text=JOINED_FLEET_TEXT.replace(", {region: eu-north-1}]", "]"))
+CONNECTED = connected_regions_plan()
+ONE = connected_regions_plan(text=CONNECTED_REGIONS_TEXT.replace(", {region: eu-north-1}]", "]"))
 _CLUSTER = 'kubernetes: {version: "1.36", control_plane: {type: m7i.xlarge}}\n'
 
 
-def _endpoint(name: str) -> Spot:
-    return next(endpoint for endpoint in spots(CONNECTED) if endpoint.name == name)
+def _endpoint(name: str) -> Endpoint:
+    return next(endpoint for endpoint in endpoints(CONNECTED) if endpoint.name == name)
 
 
 def test_regions_with_a_gateway_are_connected() -> None:
     """Every two regions with a laptop gateway are connected; a single gateway connects nothing."""
-    assert joined_regions(CONNECTED) == (HOME, NORTH)
-    assert joined_regions(ONE) == ()
+    assert connected_regions(CONNECTED) == (HOME, NORTH)
+    assert connected_regions(ONE) == ()
     assert [(other, is_connected(CONNECTED, HOME, other)) for other in (NORTH, ALONE)] == [
         (NORTH, True),
         (ALONE, False),
@@ -169,47 +179,49 @@ def test_regions_with_a_gateway_are_connected() -> None:
 @pytest.mark.parametrize("interconnect", ["transit", "peering"])
 def test_gateways_do_not_connect_regions_that_aws_connects(interconnect: str) -> None:
     """With transit gateways or peering, no gateway has tunnels to other regions."""
-    plan = joined_plan(text=JOINED_FLEET_TEXT.replace("interconnect: none", f"interconnect: {interconnect}"))
+    plan = connected_regions_plan(
+        text=CONNECTED_REGIONS_TEXT.replace("interconnect: none", f"interconnect: {interconnect}")
+    )
 
-    assert joined_regions(plan) == ()
+    assert connected_regions(plan) == ()
     assert is_connected(plan, HOME, ALONE)
-    assert not [node for node in standing_nodes(plan) if Duty.JOINT in node.duties]
+    assert not [node for node in permanent_nodes(plan) if NodeRole.JOINT in node.duties]
 
 
 def test_a_peer_has_address_blocks_and_echo() -> None:
     """A peer has its recorded address, its region's block, its laptop pool, and an address that answers pings."""
-    (peer,) = peers_of(CONNECTED, HOME)
+    (peer,) = region_peers(CONNECTED, HOME)
 
     assert (peer.region, peer.public) == (NORTH, PUBLIC[NORTH])
     assert peer.blocks == (CONNECTED.region(NORTH).block, CONNECTED.blocks[f"pool/{NORTH}"])
     assert peer.echo in CONNECTED.blocks[f"pool/{NORTH}"]
-    assert peers_of(CONNECTED, ALONE) == ()
+    assert region_peers(CONNECTED, ALONE) == ()
     with pytest.raises(KeyError):
-        joint_of(CONNECTED, ALONE)
+        region_gateway_of(CONNECTED, ALONE)
 
 
 def test_an_unrecorded_public_address_is_none() -> None:
     """Before the first deployment, peers are known without their public address."""
-    assert [peer.public for peer in peers_of(joined_plan(Record({})), HOME)] == [None]
+    assert [peer.public for peer in region_peers(connected_regions_plan(Record({})), HOME)] == [None]
 
 
 def test_a_connected_gateway_routes_to_its_peers_only() -> None:
     """It admits IKE; ESP arrives in UDP because of NAT. A single gateway has no tunnels."""
-    node = next(node for node in standing_nodes(CONNECTED) if node.name == f"laptops.{HOME}")
+    node = next(node for node in permanent_nodes(CONNECTED) if node.name == f"laptops.{HOME}")
 
-    assert node.duties == {Duty.LAPTOPS, Duty.JOINT}
-    assert node.elsewhere == peers_of(CONNECTED, HOME)[0].blocks
+    assert node.duties == {NodeRole.LAPTOPS, NodeRole.JOINT}
+    assert node.elsewhere == region_peers(CONNECTED, HOME)[0].blocks
     assert {"ike-500", "ike-4500"} <= {rule.name for rule in node.doors}
     assert "esp" not in {rule.name for rule in node.doors}
-    single = next(node for node in standing_nodes(ONE) if node.name == f"laptops.{HOME}")
-    assert single.duties == {Duty.LAPTOPS}
+    single = next(node for node in permanent_nodes(ONE) if node.name == f"laptops.{HOME}")
+    assert single.duties == {NodeRole.LAPTOPS}
     assert not single.elsewhere
     assert not [rule for rule in single.doors if rule.name.startswith("ike")]
 
 
 def test_security_groups_admit_nodes_of_connected_regions() -> None:
     """Nodes of connected regions are admitted, also to the API server; nodes of other regions are not."""
-    plan = joined_plan(text=JOINED_FLEET_TEXT + _CLUSTER)
+    plan = connected_regions_plan(text=CONNECTED_REGIONS_TEXT + _CLUSTER)
 
     for rules in (node_rules(plan, plan.home), control_rules(plan)):
         names = [rule.name for rule in rules if "-from-nodes-" in rule.name]
@@ -223,33 +235,33 @@ def test_nodes_and_laptops_reach_connected_regions() -> None:
     west, north, alone = (_endpoint(f"{region}a/nodes") for region in (HOME, NORTH, ALONE))
     laptop = _endpoint(f"laptops.{HOME}")
 
-    assert all(reaches(CONNECTED, *pair) for pair in ((west, north), (north, west), (laptop, north)))
-    assert not any(carries(CONNECTED, *pair) for pair in ((west, alone), (alone, north), (laptop, alone)))
-    assert not reaches(CONNECTED, laptop, north, API)
+    assert all(is_reachable(CONNECTED, *pair) for pair in ((west, north), (north, west), (laptop, north)))
+    assert not any(is_routed(CONNECTED, *pair) for pair in ((west, alone), (alone, north), (laptop, alone)))
+    assert not is_reachable(CONNECTED, laptop, north, API)
 
 
 def test_laptops_reach_each_other_if_enabled() -> None:
     """With `between`, laptops reach each other; nothing else reaches a laptop."""
-    plan = joined_plan(text=JOINED_FLEET_TEXT.replace("pool: /22", "pool: /22, between: true"))
+    plan = connected_regions_plan(text=CONNECTED_REGIONS_TEXT.replace("pool: /22", "pool: /22, between: true"))
     node, laptop, other = (_endpoint(name) for name in (f"{HOME}a/nodes", f"laptops.{HOME}", f"laptops.{NORTH}"))
 
-    assert reaches(plan, laptop, other)
-    assert not refused_by_gateway(plan, laptop, other)
-    assert not reaches(plan, node, other)
-    assert refused_by_gateway(plan, node, other)
-    assert not reaches(CONNECTED, laptop, other)
+    assert is_reachable(plan, laptop, other)
+    assert not is_refused_by_gateway(plan, laptop, other)
+    assert not is_reachable(plan, node, other)
+    assert is_refused_by_gateway(plan, node, other)
+    assert not is_reachable(CONNECTED, laptop, other)
 
 
 def test_gateways_reject_packets_for_laptops() -> None:
     """Packets from connected regions reach the gateway, whose filter must reject those for laptops."""
-    laptops = [endpoint for endpoint in spots(CONNECTED) if endpoint.kind is Kind.LAPTOPS]
+    laptops = [endpoint for endpoint in endpoints(CONNECTED) if endpoint.kind is EndpointKind.LAPTOPS]
     assert len(laptops) == 2
 
     for target in laptops:
-        assert refused_by_gateway(CONNECTED, _endpoint(f"{NORTH}a/nodes"), target)
-        assert not refused_by_gateway(CONNECTED, _endpoint(f"{ALONE}a/nodes"), target)
-        assert not refused_by_gateway(CONNECTED, _endpoint(f"{NORTH}a/edge"), target)
-        assert not any(reaches(CONNECTED, source, target) for source in spots(CONNECTED))
+        assert is_refused_by_gateway(CONNECTED, _endpoint(f"{NORTH}a/nodes"), target)
+        assert not is_refused_by_gateway(CONNECTED, _endpoint(f"{ALONE}a/nodes"), target)
+        assert not is_refused_by_gateway(CONNECTED, _endpoint(f"{NORTH}a/edge"), target)
+        assert not any(is_reachable(CONNECTED, source, target) for source in endpoints(CONNECTED))
 
 
 JOINED: Path = DATA / "fleets" / "joined.yaml"
@@ -323,7 +335,7 @@ def test_sts_accepts_tokens_for_this_accounts_roles_only() -> None:
 
 
 def _statements(service: str) -> list[dict[str, Any]]:
-    statements: list[dict[str, Any]] = json.loads(policy(*users(ENDPOINTS_PLAN, service)))["Statement"]
+    statements: list[dict[str, Any]] = json.loads(policy(*endpoint_statements(ENDPOINTS_PLAN, service)))["Statement"]
     return statements
 
 
@@ -333,24 +345,24 @@ LAB = plan_of(EXAMPLES / "lab.yaml")
 @pytest.mark.parametrize(
     ("name", "kind", "place", "address"),
     [
-        ("us-east-1a", Kind.NODES, "us-east-1", "10.65.32.10"),
-        ("us-east-1a/edge", Kind.EDGE, "us-east-1", "10.65.0.10"),
-        ("us-east-1", Kind.NODES, "us-east-1", "10.65.32.10"),
-        ("region/us-east-1", Kind.NODES, "us-east-1", "10.65.32.10"),
-        ("region/us-east-1/zone/us-east-1b/edge", Kind.EDGE, "us-east-1", "10.65.1.10"),
-        ("site/cellar", Kind.LAN, "cellar", "192.168.40.10"),
-        ("pool/us-west-2", Kind.LAPTOPS, "us-west-2", "10.121.0.10"),
-        ("cellar", Kind.LAN, "cellar", "192.168.40.10"),
-        ("titan-01.cellar", Kind.LAN, "cellar", "192.168.40.21"),
-        ("laptops.cellar", Kind.LAPTOPS, "cellar", "10.121.4.10"),
-        ("10.66.33.7", Kind.NODES, "eu-north-1", "10.66.33.7"),
-        ("internet", Kind.INTERNET, "internet", "203.0.113.9"),
-        ("9.9.9.9", Kind.INTERNET, "internet", "9.9.9.9"),
+        ("us-east-1a", EndpointKind.NODES, "us-east-1", "10.65.32.10"),
+        ("us-east-1a/edge", EndpointKind.EDGE, "us-east-1", "10.65.0.10"),
+        ("us-east-1", EndpointKind.NODES, "us-east-1", "10.65.32.10"),
+        ("region/us-east-1", EndpointKind.NODES, "us-east-1", "10.65.32.10"),
+        ("region/us-east-1/zone/us-east-1b/edge", EndpointKind.EDGE, "us-east-1", "10.65.1.10"),
+        ("site/cellar", EndpointKind.LAN, "cellar", "192.168.40.10"),
+        ("pool/us-west-2", EndpointKind.LAPTOPS, "us-west-2", "10.121.0.10"),
+        ("cellar", EndpointKind.LAN, "cellar", "192.168.40.10"),
+        ("titan-01.cellar", EndpointKind.LAN, "cellar", "192.168.40.21"),
+        ("laptops.cellar", EndpointKind.LAPTOPS, "cellar", "10.121.4.10"),
+        ("10.66.33.7", EndpointKind.NODES, "eu-north-1", "10.66.33.7"),
+        ("internet", EndpointKind.INTERNET, "internet", "203.0.113.9"),
+        ("9.9.9.9", EndpointKind.INTERNET, "internet", "9.9.9.9"),
     ],
 )
-def test_a_name_is_one_endpoint(name: str, kind: Kind, place: str, address: str) -> None:
+def test_a_name_is_one_endpoint(name: str, kind: EndpointKind, place: str, address: str) -> None:
     """Blocks, machines and addresses are found by name; a block also by its path in fleet.lock."""
-    endpoint = spot_of(LAB, name)
+    endpoint = find_endpoint(LAB, name)
 
     assert (endpoint.kind, endpoint.place, str(endpoint.address)) == (kind, place, address)
 
@@ -358,7 +370,7 @@ def test_a_name_is_one_endpoint(name: str, kind: Kind, place: str, address: str)
 def test_an_unknown_name_is_refused() -> None:
     """The fix is the nearest known name."""
     with pytest.raises(InputError, match="no endpoint named us-esat-1a in the fleet lab") as caught:
-        spot_of(LAB, "us-esat-1a")
+        find_endpoint(LAB, "us-esat-1a")
 
     assert caught.value.fix == "write us-east-1a"
 
@@ -367,16 +379,16 @@ def test_an_unknown_name_is_refused() -> None:
 def test_blocks_without_hosts_are_no_endpoints(path: str) -> None:
     """Pods, services and tunnel insides cannot be sources or targets."""
     with pytest.raises(InputError, match=f"no endpoint named {path}"):
-        spot_of(LAB, path)
+        find_endpoint(LAB, path)
 
 
 def test_an_address_needs_no_fleet() -> None:
     """Without a plan, an address is an endpoint; a name is not."""
-    endpoint = spot_at("10.1.2.3")
+    endpoint = internet_endpoint("10.1.2.3")
 
     assert endpoint is not None
     assert (endpoint.name, str(endpoint.address)) == ("10.1.2.3", "10.1.2.3")
-    assert spot_at("us-east-1a") is None
+    assert internet_endpoint("us-east-1a") is None
 
 
 @pytest.mark.parametrize(
@@ -390,7 +402,7 @@ def test_an_address_needs_no_fleet() -> None:
 )
 def test_a_flow_has_a_protocol_and_a_port(protocol: str, port: int | None, flow: Flow) -> None:
     """TCP defaults to port 22; ICMP has no port."""
-    assert flow_of(protocol, port) == flow
+    assert parse_flow(protocol, port) == flow
 
 
 @pytest.mark.parametrize(
@@ -407,7 +419,7 @@ def test_a_flow_has_a_protocol_and_a_port(protocol: str, port: int | None, flow:
 def test_an_invalid_flow_is_refused(protocol: str, port: int | None, message: str) -> None:
     """Ports are 1 to 65535, and UDP has no default port."""
     with pytest.raises(InputError, match=message):
-        flow_of(protocol, port)
+        parse_flow(protocol, port)
 
 
 WEST: Mapping[str, object] = {"region": "us-west-2"}
@@ -439,6 +451,6 @@ def test_pools_of_a_group_share_names_in_a_region(ladder: tuple[Mapping[str, obj
     plan = plan_fleet(sketch(groups=groups), Record({}), load_catalog())
     pool = plan.pools[0]
 
-    assert highest(plan, pool) == last
+    assert highest_number(plan, pool) == last
     assert len(ssh_patterns(plan, pool)) == len(str(last))
     assert f"readonly HIGHEST={last}\n" in first_boot(plan, pool)

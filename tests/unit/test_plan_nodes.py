@@ -20,16 +20,16 @@ from bedplate.plan.links import API_PORT
 from bedplate.plan.nodes import (
     EXPORTER_PORT,
     OPENVPN,
-    Duty,
-    Ground,
     MountKind,
     NodePlan,
-    node_of,
+    NodeRole,
+    Platform,
+    find_node,
+    permanent_nodes,
     pool_nodes,
-    standing_nodes,
 )
-from bedplate.plan.planner import image_parameter, image_places, indispensable_images, plan_fleet, unrecorded_images
-from bedplate.plan.reachability import Flow, Kind, Spot, reaches, spots
+from bedplate.plan.planner import image_parameter, image_places, plan_fleet, required_images, unrecorded_images
+from bedplate.plan.reachability import Endpoint, EndpointKind, Flow, endpoints, is_reachable
 from bedplate.spec import Fleet
 from bedplate.spec.sites import Clients
 from bedplate.spec.text import RESERVED_USERS
@@ -45,7 +45,7 @@ PUBLIC = {*OPENVPN, ("udp", 500), ("udp", 4500), ("esp", None)}
 
 
 def _all_nodes(plan: FleetPlan) -> Iterator[NodePlan]:
-    yield from standing_nodes(plan)
+    yield from permanent_nodes(plan)
     yield from pool_nodes(plan, load_catalog())
 
 
@@ -57,20 +57,23 @@ def _plan_of(fleet: dict[str, Any]) -> FleetPlan:
 
 
 def _node(name: str) -> NodePlan:
-    return node_of(LAB, name, load_catalog())
+    return find_node(LAB, name, load_catalog())
 
 
-def _admits(node: NodePlan, source: Spot, flow: Flow) -> bool:
+def _admits(node: NodePlan, source: Endpoint, flow: Flow) -> bool:
     return any(
         source.block.subnet_of(rule.block) and rule.protocol in (None, flow.protocol) and rule.port in (None, flow.port)
         for rule in node.doors
     )
 
 
-def _endpoint(plan: FleetPlan, node: NodePlan) -> Spot:
+def _endpoint(plan: FleetPlan, node: NodePlan) -> Endpoint:
     """Return the endpoint of a node."""
-    kinds = {Ground.METAL: (Kind.LAN,), Ground.CLOUD: (Kind.CONTROL,) if Duty.CONTROL in node.duties else (Kind.NODES,)}
-    here = [endpoint for endpoint in spots(plan) if endpoint.place == node.place]
+    kinds = {
+        Platform.METAL: (EndpointKind.LAN,),
+        Platform.CLOUD: (EndpointKind.CONTROL,) if NodeRole.CONTROL in node.duties else (EndpointKind.NODES,),
+    }
+    here = [endpoint for endpoint in endpoints(plan) if endpoint.place == node.place]
     candidates = [endpoint for endpoint in here if endpoint.kind in kinds[node.ground]]
     return next((endpoint for endpoint in candidates if node.address in (endpoint.address, None)), candidates[0])
 
@@ -98,19 +101,19 @@ def _assert_admits_no_more(plan: FleetPlan, node: NodePlan) -> None:
     own = [*(region.block for region in plan.regions), *(site.lan for site in plan.sites)]
     own += [pool.block for pool in plan.laptops]
     # Pods use their own addresses only on their own node.
-    own += [plan.pods] if plan.pods and node.duties & {Duty.WORKER, Duty.CONTROL} else []
+    own += [plan.pods] if plan.pods and node.duties & {NodeRole.WORKER, NodeRole.CONTROL} else []
     for rule in node.doors:
         if not any(rule.block.subnet_of(block) for block in own):
             assert (rule.protocol, rule.port) in PUBLIC, (node.name, rule)
-            assert node.duties & {Duty.LAPTOPS, Duty.TUNNELS}, (node.name, rule)
+            assert node.duties & {NodeRole.LAPTOPS, NodeRole.TUNNELS}, (node.name, rule)
 
 
 def _assert_admits_allowed(plan: FleetPlan, node: NodePlan) -> None:
-    if Duty.LAPTOPS in node.duties and node.ground is Ground.CLOUD:
+    if NodeRole.LAPTOPS in node.duties and node.ground is Platform.CLOUD:
         return  # no SSH into an edge subnet
     target = _endpoint(plan, node)
-    for source in spots(plan):
-        if source.kind in (Kind.LAN, Kind.LAPTOPS) and reaches(plan, source, target):
+    for source in endpoints(plan):
+        if source.kind in (EndpointKind.LAN, EndpointKind.LAPTOPS) and is_reachable(plan, source, target):
             assert _admits(node, source, Flow(TCP, SSH)), (source.name, node.name)
 
 
@@ -121,16 +124,16 @@ def _assert_unique(names: list[str]) -> None:
 @pytest.mark.parametrize(
     ("name", "duties"),
     [
-        ("gate.cellar", {Duty.TUNNELS, Duty.LAPTOPS}),
-        ("nas.cellar", {Duty.FILES}),
-        ("titan-01.cellar", {Duty.WORKER}),
-        ("titan-03.cellar", {Duty.WORKBENCH}),
-        ("control-2.us-west-2", {Duty.CONTROL}),
-        ("laptops.us-west-2", {Duty.LAPTOPS}),
-        ("workbench-gpu-8.us-east-1", {Duty.WORKBENCH}),
+        ("gate.cellar", {NodeRole.TUNNELS, NodeRole.LAPTOPS}),
+        ("nas.cellar", {NodeRole.FILES}),
+        ("titan-01.cellar", {NodeRole.WORKER}),
+        ("titan-03.cellar", {NodeRole.WORKBENCH}),
+        ("control-2.us-west-2", {NodeRole.CONTROL}),
+        ("laptops.us-west-2", {NodeRole.LAPTOPS}),
+        ("workbench-gpu-8.us-east-1", {NodeRole.WORKBENCH}),
     ],
 )
-def test_a_machine_has_the_roles_of_the_file(name: str, duties: set[Duty]) -> None:
+def test_a_machine_has_the_roles_of_the_file(name: str, duties: set[NodeRole]) -> None:
     """A site's gateway is also its laptop gateway if the file says so."""
     assert _node(name).duties == duties
 
@@ -188,7 +191,7 @@ def test_a_site_exports_to_its_lan_if_enabled() -> None:
         replace(export, clients=Clients.LAN if export.store == "cellar-data" else export.clients)
         for export in LAB.exports
     )
-    nas = node_of(replace(LAB, exports=exports), "nas.cellar", load_catalog())
+    nas = find_node(replace(LAB, exports=exports), "nas.cellar", load_catalog())
 
     clients = {share.store: share.clients for share in nas.shares}
     assert clients["cellar-data"] == ("192.168.40.0/22",)
@@ -458,4 +461,4 @@ def test_similar_types_require_recorded_images() -> None:
 
     plan = plan_fleet(sketch(groups=groups), record, load_catalog())
 
-    assert indispensable_images(plan, load_catalog()) == ("us-east-1/x86_64",)
+    assert required_images(plan, load_catalog()) == ("us-east-1/x86_64",)

@@ -18,17 +18,17 @@ from bedplate.plan import Record, plan_fleet
 from bedplate.plan.pools import (
     PLAIN,
     Adapter,
+    InstanceRequirements,
     Interface,
-    Likeness,
     Offer,
     PoolPlan,
     Sizes,
     Tenure,
     Volume,
     addresses_per_node,
+    instance_requirements,
     interfaces,
-    likeness,
-    timetable,
+    scheduled_actions,
     weekdays,
 )
 from bedplate.plan.registration import (
@@ -267,13 +267,13 @@ def test_weekdays_are_cron_numbers(words: str, days: tuple[int, ...]) -> None:
 
 def test_a_pool_without_end_has_no_scheduled_action() -> None:
     """Without schedule, block or expiry there is no action; the same for `permanent`."""
-    assert timetable(pool()) == ()
-    assert timetable(pool(expires="permanent")) == ()
+    assert scheduled_actions(pool()) == ()
+    assert scheduled_actions(pool(expires="permanent")) == ()
 
 
 def test_a_schedule_starts_the_minimum_and_stops_all() -> None:
     """The evening stops all machines; the maximum stays, so machines can still be started by hand."""
-    start, stop = timetable(pool(schedule={"start": "07:00", "stop": "20:00"}))
+    start, stop = scheduled_actions(pool(schedule={"start": "07:00", "stop": "20:00"}))
 
     assert (start.name, start.sizes, start.cron) == ("start", Sizes(min=1), "0 7 * * 1,2,3,4,5")
     assert (stop.name, stop.sizes, stop.cron) == ("stop", Sizes(min=0, desired=0), "0 20 * * *")
@@ -291,14 +291,14 @@ def test_a_block_is_emptied_half_an_hour_before_aws_ends_it(kind: str, at: datet
     plain = pool()
     block = replace(plain, offer=replace(plain.offer, types=(kind,), ends=ENDS))
 
-    (action,) = timetable(block)
+    (action,) = scheduled_actions(block)
 
     assert (action.name, action.at, action.sizes) == ("end", at, Sizes(0, 0, 0))
 
 
 def test_an_expired_group_keeps_its_maximum() -> None:
     """Minimum and desired become 0. A later date works again: Pulumi would not raise a maximum that AWS has lowered."""
-    (action,) = timetable(pool(expires="2099-12-31"))
+    (action,) = scheduled_actions(pool(expires="2099-12-31"))
 
     assert (action.name, action.sizes) == ("expire", Sizes(min=0, desired=0))
     assert action.at == datetime(2100, 1, 1, tzinfo=UTC)
@@ -309,7 +309,7 @@ def test_the_earliest_end_stops_the_schedule() -> None:
     plain = pool(expires="2099-12-31", schedule={"start": "07:00", "stop": "20:00"})
     both = replace(plain, offer=replace(plain.offer, ends=ENDS))
 
-    untils = {action.name: action.until for action in timetable(both)}
+    untils = {action.name: action.until for action in scheduled_actions(both)}
 
     assert untils == {
         "start": datetime(2099, 3, 1, 10, 30, tzinfo=UTC),
@@ -406,14 +406,16 @@ def test_a_tag_has_the_strictest_taint_of_a_key() -> None:
 @pytest.mark.parametrize(
     ("types", "requirements"),
     [
-        (("c7i.24xlarge", "m6a.24xlarge"), Likeness((96, 96), (196608, 393216), ("amd", "intel"))),
-        (("m7g.large", "x9.large"), Likeness((2, 2), (8192, 8192), ("amazon-web-services",))),
+        (("c7i.24xlarge", "m6a.24xlarge"), InstanceRequirements((96, 96), (196608, 393216), ("amd", "intel"))),
+        (("m7g.large", "x9.large"), InstanceRequirements((2, 2), (8192, 8192), ("amazon-web-services",))),
         (("x9.large",), None),
     ],
 )
-def test_instance_requirements_span_the_named_types(types: tuple[str, ...], requirements: Likeness | None) -> None:
+def test_instance_requirements_span_the_named_types(
+    types: tuple[str, ...], requirements: InstanceRequirements | None
+) -> None:
     """From the smallest to the largest known type, with the same processor manufacturers."""
     similar = worker_pool(*types, similar=True)
 
-    assert likeness(similar, CATALOG) == requirements
-    assert likeness(replace(similar, offer=replace(similar.offer, similar=False)), CATALOG) is None
+    assert instance_requirements(similar, CATALOG) == requirements
+    assert instance_requirements(replace(similar, offer=replace(similar.offer, similar=False)), CATALOG) is None

@@ -11,11 +11,11 @@ from bedplate.checks.groups import NODE_TAGS
 from bedplate.plan import Record, plan_fleet
 from bedplate.rehearsal.kind import find_rows
 from bedplate.rehearsal.kinds import KINDS
-from bedplate.rehearsal.kinds.limits import tag_complaints
-from bedplate.rehearsal.kinds.vpn_connection import device_text, lay_tunnels
+from bedplate.rehearsal.kinds.limits import check_tags
+from bedplate.rehearsal.kinds.vpn_connection import device_configuration, make_tunnels
 from bedplate.rehearsal.lookups.lookup import Lookup
 from bedplate.rehearsal.quotas import QUOTAS, check
-from bedplate.rehearsal.state import Refusal, hidden
+from bedplate.rehearsal.state import ResourceError, hidden
 from bedplate.rehearsal.wire import UNKNOWN
 from stacks.options import node_tags
 from tests.testlab.fleets.sketch import catalog, group, sketch
@@ -89,7 +89,7 @@ def test_a_quota_is_the_last_accepted_number(token: str) -> None:
     inputs = {quota.within: "place"}
 
     check(token, inputs, [inputs] * (quota.limit - quota.existing - 1))
-    with pytest.raises(Refusal, match=f"the quota of {quota.limit}"):
+    with pytest.raises(ResourceError, match=f"the quota of {quota.limit}"):
         check(token, inputs, [inputs] * (quota.limit - quota.existing))
 
 
@@ -98,7 +98,7 @@ def test_the_default_vpc_counts() -> None:
     vpcs: list[dict[str, str]] = [{}] * 4
 
     check(VPC, {}, vpcs[:3])
-    with pytest.raises(Refusal) as error:
+    with pytest.raises(ResourceError) as error:
         check(VPC, {}, vpcs)
 
     assert error.value.code == "VpcLimitExceeded"
@@ -109,7 +109,7 @@ def test_a_quota_per_vpc_counts_one_vpc() -> None:
     subnets = [{"vpcId": "vpc-1"}] * 200
 
     check(SUBNET, {"vpcId": "vpc-2"}, subnets)
-    with pytest.raises(Refusal, match="200 Subnet"):
+    with pytest.raises(ResourceError, match="200 Subnet"):
         check(SUBNET, {"vpcId": "vpc-1"}, subnets)
 
 
@@ -145,7 +145,7 @@ MANY = {f"key-{number}": "value" for number in range(51)}
 )
 def test_a_tag_over_a_limit_is_reported_once(tags: object, reason: str) -> None:
     """Each limit is reported once, for maps of tags and for lists of blocks."""
-    (complaint,) = tag_complaints({"tags": tags})
+    (complaint,) = check_tags({"tags": tags})
 
     assert reason in complaint.reason
     assert complaint.key.startswith("tags")
@@ -164,7 +164,7 @@ def test_a_tag_over_a_limit_is_reported_once(tags: object, reason: str) -> None:
 )
 def test_tags_at_the_limits_are_accepted(tags: object) -> None:
     """The limit itself is allowed, and unknown values are not checked."""
-    assert list(tag_complaints({"tags": tags})) == []
+    assert list(check_tags({"tags": tags})) == []
 
 
 def test_the_checks_count_all_tags_of_a_node() -> None:
@@ -187,7 +187,7 @@ FIXED: dict[str, Any] = {
 @pytest.mark.parametrize("connection", CONNECTIONS)
 def test_default_tunnel_options_are_valid(connection: str) -> None:
     """Two tunnels have different outside addresses, a /30 in 169.254.0.0/16 and keys that AWS accepts."""
-    first, second = lay_tunnels(connection, {})
+    first, second = make_tunnels(connection, {})
 
     assert first.address != second.address
     for tunnel in (first, second):
@@ -200,13 +200,13 @@ def test_default_tunnel_options_are_valid(connection: str) -> None:
 
 def test_tunnel_options_do_not_change() -> None:
     """The options of a connection are the same on each read."""
-    assert lay_tunnels("vpn-1", {}) == lay_tunnels("vpn-1", {})
-    assert lay_tunnels("vpn-1", {}) != lay_tunnels("vpn-2", {})
+    assert make_tunnels("vpn-1", {}) == make_tunnels("vpn-1", {})
+    assert make_tunnels("vpn-1", {}) != make_tunnels("vpn-2", {})
 
 
 def test_explicit_tunnel_options_are_kept() -> None:
     """AWS has the first inside address, the customer gateway the second."""
-    outputs = lay_tunnels("vpn-1", FIXED)[0].outputs(1, "64600")
+    outputs = make_tunnels("vpn-1", FIXED)[0].outputs(1, "64600")
 
     assert outputs["tunnel1VgwInsideAddress"] == "169.254.20.1"
     assert outputs["tunnel1CgwInsideAddress"] == "169.254.20.2"
@@ -216,8 +216,8 @@ def test_explicit_tunnel_options_are_kept() -> None:
 
 def test_the_device_configuration_holds_both_tunnels() -> None:
     """The XML for the device names both outside addresses and both keys."""
-    tunnels = lay_tunnels("vpn-1", FIXED)
+    tunnels = make_tunnels("vpn-1", FIXED)
 
-    text = device_text("vpn-1", FIXED, tunnels, "64600")
+    text = device_configuration("vpn-1", FIXED, tunnels, "64600")
 
     assert all(str(tunnel.address) in text and tunnel.key in text for tunnel in tunnels)

@@ -12,9 +12,9 @@ import pytest
 
 from bedplate.checks.diagnostics import Fault, Level
 from bedplate.errors import InputError
-from bedplate.nodes.apply import Event, Kind, Outcome, Step
-from bedplate.nodes.audit import Findings, Verdict, findings_of
-from bedplate.nodes.audit import Outcome as AuditOutcome
+from bedplate.nodes.apply import Event, NodeErrorKind, NodeResult, Step
+from bedplate.nodes.audit import Findings, Verdict, parse_findings
+from bedplate.nodes.audit import RuleOutcome as AuditOutcome
 from bedplate.plan import FleetPlan, Record, plan_fleet
 from bedplate.plan.document import origin
 from bedplate.report.columns import WIDTH, aligned, counted
@@ -38,8 +38,10 @@ from tests.testlab.rehearsal.graphs import faults, resource
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
 
-def _lost(node: str) -> Outcome:
-    return Outcome(node, trouble=Event(node, Step.TROUBLE, kind=Kind.UNREACHED, words="it does not answer", fix="wait"))
+def _lost(node: str) -> NodeResult:
+    return NodeResult(
+        node, trouble=Event(node, Step.TROUBLE, kind=NodeErrorKind.UNREACHED, words="it does not answer", fix="wait")
+    )
 
 
 def test_many_that_are_not_done_fit_a_terminal() -> None:
@@ -56,8 +58,8 @@ def test_many_that_are_not_done_fit_a_terminal() -> None:
 
 def test_how_long_it_took_until_it_failed_is_told() -> None:
     """A machine that was not reached has no time."""
-    outcome = Outcome("gate.cellar")
-    outcome.take(Event("gate.cellar", Step.TROUBLE, kind=Kind.FAILED, words="it broke", seconds=12.3))
+    outcome = NodeResult("gate.cellar")
+    outcome.take(Event("gate.cellar", Step.TROUBLE, kind=NodeErrorKind.FAILED, words="it broke", seconds=12.3))
 
     rows = [line.split() for line in apply_lines([outcome, _lost("nas.cellar")], check=False) if ".cellar  " in line]
 
@@ -68,10 +70,10 @@ def test_how_long_it_took_until_it_failed_is_told() -> None:
 def test_a_long_reason_stays_in_its_column() -> None:
     """Wrapped text stays in its column, and no word is broken."""
     words = " ".join(["what it said"] * 12)
-    trouble = Event("n", Step.TROUBLE, kind=Kind.FAILED, words=words, fix=f"read {words}")
-    lost = Outcome("gate.cellar", changed=[f"File {words}"], trouble=trouble)
+    trouble = Event("n", Step.TROUBLE, kind=NodeErrorKind.FAILED, words=words, fix=f"read {words}")
+    lost = NodeResult("gate.cellar", changed=[f"File {words}"], trouble=trouble)
 
-    lines = tuple(apply_lines([lost, Outcome("nas.cellar", is_done=True)], check=True))
+    lines = tuple(apply_lines([lost, NodeResult("nas.cellar", is_done=True)], check=True))
 
     leads = (lines[1][: lines[1].index("failed: ")], "  ~ ", "  fix  ")
     texts = (f"failed: {words}", f"File {words}", f"read {words}")
@@ -225,7 +227,7 @@ def test_findings_come_back_as_they_were_written() -> None:
     """Findings survive the way from the audit process."""
     text = f"[{', '.join(each.text() for each in FINDINGS)}]"
 
-    assert findings_of(text) == FINDINGS
+    assert parse_findings(text) == FINDINGS
 
 
 def test_an_error_is_three_lines() -> None:

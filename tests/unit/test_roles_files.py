@@ -14,15 +14,25 @@ import pytest
 from bedplate.cli import run
 from bedplate.errors import InputError
 from roles.base import NO_CHANGES, Changes, Role
-from roles.files import Edit, FileSignatures, FileTexts, Shipped, put_files, render, set_line, set_values, write_command
+from roles.files import (
+    Edit,
+    FileSignatures,
+    FileTexts,
+    ManagedFile,
+    put_files,
+    render,
+    set_line,
+    set_values,
+    write_command,
+)
 from roles.repository import Pin, Repository, add
-from roles.system import Settable, install_packages, otherwise
+from roles.system import Settable, differing_sysctls, install_packages
 from tests.testlab.fakes.node import Disk, Entry, Recorded, Recorder, recorded
 from tests.testlab.run import need_root
 
 DEBIAN = recorded("debian-12")
-ONE = Shipped("Write one", "/etc/sample/one", "1\n")
-TWO = Shipped("Write two", "/etc/sample/two", "2\n", mode="600")
+ONE = ManagedFile("Write one", "/etc/sample/one", "1\n")
+TWO = ManagedFile("Write two", "/etc/sample/two", "2\n", mode="600")
 
 
 @dataclass(frozen=True)
@@ -30,7 +40,7 @@ class Sample(Role):
     """A role of two files and two packages."""
 
     packages: tuple[str, ...] = ("bash",)
-    first: Shipped = ONE
+    first: ManagedFile = ONE
     name: ClassVar[str] = "sample"
 
     def install(self) -> None:
@@ -108,7 +118,7 @@ def test_signatures_are_read_by_a_real_shell(tmp_path: Path) -> None:
     output = subprocess.run(["sh", "-c", command.get_raw_value()], check=True, capture_output=True, text=True).stdout
 
     owner = f"{file.owner()}:{file.group()}"
-    signature = Shipped("", "", "1\n", mode="640").signature.replace("root:root", owner)
+    signature = ManagedFile("", "", "1\n", mode="640").signature.replace("root:root", owner)
     assert fact.process(output.splitlines()) == {str(file): signature, str(tmp_path / "link"): "symlink"}
 
 
@@ -128,7 +138,7 @@ def test_a_path_with_a_backslash_is_read_back(tmp_path: Path) -> None:
 def test_a_file_has_exactly_its_text(tmp_path: Path, text: str) -> None:
     """A missing newline at the end is kept, and missing folders are created."""
     need_root()
-    file = Shipped("", str(tmp_path / "new folder" / "file"), text, "640")
+    file = ManagedFile("", str(tmp_path / "new folder" / "file"), text, "640")
 
     status = _write_as_pyinfra(file)
 
@@ -142,13 +152,13 @@ def test_a_failed_write_leaves_no_temporary_file(tmp_path: Path) -> None:
     need_root()
     (tmp_path / "file").mkdir()
 
-    status = _write_as_pyinfra(Shipped("", str(tmp_path / "file"), "text\n"))
+    status = _write_as_pyinfra(ManagedFile("", str(tmp_path / "file"), "text\n"))
 
     assert status != 0
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
 
 
-def _write_as_pyinfra(file: Shipped) -> int:
+def _write_as_pyinfra(file: ManagedFile) -> int:
     """Write a file; like pyinfra, end its stdin with a newline."""
     command = write_command(file)
     given = file.text if file.text.endswith("\n") else f"{file.text}\n"
@@ -178,7 +188,7 @@ def test_a_star_matches_all_interfaces() -> None:
     writable = os.access("/proc/sys/net/ipv4/conf/lo/rp_filter", os.W_OK)
     assert set(fact.process(output.splitlines())) == {f"net.ipv4.conf.{name}.rp_filter" for name in names if writable}
     actual = {f"net.ipv4.conf.{name}.rp_filter": "2" for name in ("eth0.100", "default")}
-    assert otherwise(actual, desired) == {"net.ipv4.conf.eth0.100.rp_filter": "2"}
+    assert differing_sysctls(actual, desired) == {"net.ipv4.conf.eth0.100.rp_filter": "2"}
 
 
 def test_apt_lists_are_updated_only_for_missing_packages() -> None:

@@ -10,7 +10,7 @@ from pyinfra.api.exceptions import DeployError
 
 import vpn.keeper
 from bedplate.errors import InputError
-from bedplate.plan.nodes import standing_nodes
+from bedplate.plan.nodes import permanent_nodes
 from roles.catalog import names_of, roles_of
 from roles.guard.role import BGP_DAEMONS, SERVICE, Guard, KernelLacks
 from roles.keeper.role import FOLDER, Keeper, agent_files
@@ -19,10 +19,10 @@ from roles.openvpn.role import OpenVpn, gateway_files
 from roles.system import UnitStates
 from tests.testlab.fakes.node import Played, Recorded, Recorder, recorded
 from tests.testlab.fleets.variants import (
-    SITE_SIDE_LAB,
-    cellar,
+    LAB_PLAN,
+    cellar_gateway,
+    connected_regions_plan,
     gateway_of,
-    joined_plan,
     lab_gateways,
     lab_node,
     unrecorded,
@@ -31,14 +31,14 @@ from tests.testlab.network.gateways import read_unit
 from vpn.sites.files import LAST_ROUTES, files_of
 
 RULES = "/etc/bedplate/guard/guard.nft"
-GUARD = Guard(cellar().elsewhere, speaks_bgp=True)
+GUARD = Guard(cellar_gateway().elsewhere, speaks_bgp=True)
 
 
 def test_the_guard_writes_the_rules_of_the_gateway(system: Recorded) -> None:
     """The role writes the same rules, sysctls and scripts as `bedplate vpn tunnels`."""
     played = Recorder(system).play(GUARD)
 
-    files = {str(file.path): file.text for file in files_of(cellar())}
+    files = {str(file.path): file.text for file in files_of(cellar_gateway())}
     for path in (
         RULES,
         "/etc/bedplate/guard/last-routes",
@@ -100,8 +100,8 @@ def test_a_kernel_without_ipsec_stops_the_apply(missing: tuple[str, ...], system
 def test_only_tunnel_gateways_have_the_guard() -> None:
     """A site's tunnel gateway and the gateways of peered regions have the role, other nodes do not."""
     gateways = {
-        plan.name: {node.name for node in standing_nodes(plan) if "guard" in names_of(node)}
-        for plan in (SITE_SIDE_LAB, joined_plan())
+        plan.name: {node.name for node in permanent_nodes(plan) if "guard" in names_of(node)}
+        for plan in (LAB_PLAN, connected_regions_plan())
     }
 
     assert gateways == {"lab": {"gate.cellar"}, "pair": {"laptops.us-west-2", "laptops.eu-north-1"}}
@@ -109,7 +109,7 @@ def test_only_tunnel_gateways_have_the_guard() -> None:
 
 def test_a_gateway_with_static_routes_has_no_bgp(system: Recorded) -> None:
     """A gateway between regions runs no FRR, and has the rules of its own tunnels."""
-    node = next(node for node in standing_nodes(joined_plan()) if node.name == "laptops.us-west-2")
+    node = next(node for node in permanent_nodes(connected_regions_plan()) if node.name == "laptops.us-west-2")
     (guard,) = (role for role in roles_of(node) if isinstance(role, Guard))
 
     played = Recorder(system).play(guard)

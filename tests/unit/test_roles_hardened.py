@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pyinfra.api.facts import FactBase
 
-from bedplate.plan.firewall import ANYWHERE, Rule
+from bedplate.plan.firewall import ANYWHERE, FirewallRule
 from bedplate.plan.fleet import PEOPLE_IDS
-from bedplate.plan.nodes import Duty
-from roles.files import DropIns, text_of
+from bedplate.plan.nodes import NodeRole
+from roles.files import DropIns, file_text
 from roles.hardened.firewall import (
     ENABLED,
     FORWARDERS,
@@ -25,13 +25,13 @@ from roles.hardened.firewall import (
     ruleset,
 )
 from roles.hardened.logins import CONFIRM, SCRIPT, InForce, settings
-from roles.hardened.role import SYSCTL, ExecutableShm, FileModes, Hardened, KeyStrength, wanted
+from roles.hardened.role import SYSCTL, ExecutableShm, FileModes, Hardened, KeyStrength, required_mode
 from roles.system import Settable
 from tests.testlab.fakes.node import Lines, Recorded, recorded
 from tests.testlab.fakes.node_states import hardened, unhardened
 
-SSH = Rule("ssh-from-cellar", "SSH from the cellar", IPv4Network("192.168.40.0/22"), "tcp", 22)
-METRICS = Rule("metrics", "Metrics", SSH.block, "tcp", 9100)
+SSH = FirewallRule("ssh-from-cellar", "SSH from the cellar", IPv4Network("192.168.40.0/22"), "tcp", 22)
+METRICS = FirewallRule("metrics", "Metrics", SSH.block, "tcp", 9100)
 ROLE = Hardened(rules=(SSH,), node_roles=frozenset())
 DEBIAN = recorded("debian-12")
 TABLES = [DEBIAN, recorded("ubuntu-24.04")]
@@ -121,8 +121,8 @@ def test_sshd_is_reloaded_after_a_change_of_mode(path: str, *, reloads: bool) ->
 def test_the_log_folder_keeps_the_mode_of_its_distribution(group: str, mode: str) -> None:
     """Ubuntu's rsyslog creates logs as its group, and systemd sets that mode at boot; on Debian it is root."""
     assert FileModes().process([f"755 {group} /var/log"]) == {"/var/log": ("755", group)}
-    assert wanted("/var/log", group) == mode
-    assert wanted("/etc/crontab", group) == "600"
+    assert required_mode("/var/log", group) == mode
+    assert required_mode("/etc/crontab", group) == "600"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,9 @@ def test_the_log_folder_keeps_the_mode_of_its_distribution(group: str, mode: str
     ],
     ids=["another", "ssh"],
 )
-def test_a_removed_firewall_rule_changes_only_the_filter(rules: tuple[Rule, ...], operations: list[str]) -> None:
+def test_a_removed_firewall_rule_changes_only_the_filter(
+    rules: tuple[FirewallRule, ...], operations: list[str]
+) -> None:
     """A change of rules writes the packet filter, and the emergency rules only if it concerns SSH."""
     disk = unhardened(DEBIAN).play(Hardened(rules=(SSH, METRICS), node_roles=frozenset())).disk
     role = Hardened(rules=rules, node_roles=frozenset())
@@ -164,12 +166,12 @@ def test_the_ed25519_host_key_is_never_changed() -> None:
 @pytest.mark.parametrize(
     ("node_role", "refuses", "reverse"),
     [
-        (Duty.FILES, True, "1"),
-        (Duty.WORKBENCH, False, "1"),
-        *((node_role, False, "2") for node_role in (Duty.WORKER, Duty.TUNNELS, Duty.LAPTOPS)),
+        (NodeRole.FILES, True, "1"),
+        (NodeRole.WORKBENCH, False, "1"),
+        *((node_role, False, "2") for node_role in (NodeRole.WORKER, NodeRole.TUNNELS, NodeRole.LAPTOPS)),
     ],
 )
-def test_only_forwarding_nodes_have_forwarding_enabled(node_role: Duty, *, refuses: bool, reverse: str) -> None:
+def test_only_forwarding_nodes_have_forwarding_enabled(node_role: NodeRole, *, refuses: bool, reverse: str) -> None:
     """Forwarding is disabled on other nodes; on a workbench it is left to Docker or Podman."""
     played = unhardened(DEBIAN).play(Hardened(rules=(), node_roles=frozenset({node_role})))
     text = played.written(SYSCTL)
@@ -225,7 +227,7 @@ def test_ssh_socket_is_restarted_after_a_change_of_ports(
     log, program = tmp_path / "log", tmp_path / "systemctl"
     program.write_text(_SYSTEMCTL.format(log=log, socket=socket, after=after, restarts=restarts))
     program.chmod(0o755)
-    functions = text_of("hardened/bedplate-trial").partition("\ninstall -d -m 755 /run/bedplate ")[0]
+    functions = file_text("hardened/bedplate-trial").partition("\ninstall -d -m 755 /run/bedplate ")[0]
 
     subprocess.run(["sh", "-c", f"PATH={tmp_path}:$PATH\n{functions}\nreload"], check=True)
 
@@ -236,7 +238,7 @@ def test_shellcheck_accepts_bedplate_trial() -> None:
     """The script that reverts changes passes shellcheck."""
     shellcheck = subprocess.run(
         [str(Path(sys.executable).parent / "shellcheck"), "-"],
-        input=text_of("hardened/bedplate-trial"),
+        input=file_text("hardened/bedplate-trial"),
         capture_output=True,
         text=True,
         check=False,
@@ -273,9 +275,9 @@ def test_pam_auth_update_runs_after_a_change() -> None:
 
 LAN = SSH.block
 OTHERS = (
-    Rule("metrics", "Metrics", LAN, "tcp", 9100),
-    Rule("ike-500", "IKE", ANYWHERE.block, "udp", 500),
-    Rule("all-from-nodes", "All", IPv4Network("10.64.32.0/19")),
+    FirewallRule("metrics", "Metrics", LAN, "tcp", 9100),
+    FirewallRule("ike-500", "IKE", ANYWHERE.block, "udp", 500),
+    FirewallRule("all-from-nodes", "All", IPv4Network("10.64.32.0/19")),
 )
 
 
@@ -292,7 +294,7 @@ def test_emergency_rules_allow_only_ssh() -> None:
 
 
 @pytest.mark.parametrize("rules", [(), OTHERS], ids=["no rules", "others"])
-def test_emergency_rules_without_ssh_allow_nothing(rules: tuple[Rule, ...]) -> None:
+def test_emergency_rules_without_ssh_allow_nothing(rules: tuple[FirewallRule, ...]) -> None:
     """Without an SSH rule in the plan, only the console gives access."""
     assert "dport 22" not in emergency_ruleset(rules)
     assert "set " not in emergency_ruleset(rules)
@@ -310,7 +312,7 @@ def test_emergency_rules_are_marked_by_a_chain() -> None:
     """Only the emergency rules have the chain for which bedplate-trial searches."""
     assert f"chain {MARK} {{" in emergency_ruleset((SSH,))
     assert MARK not in ruleset((SSH, *OTHERS), frozenset())
-    assert f"nft list chain inet bedplate {MARK} " in text_of("hardened/bedplate-trial")
+    assert f"nft list chain inet bedplate {MARK} " in file_text("hardened/bedplate-trial")
 
 
 def test_emergency_rules_block_users_from_file_servers() -> None:
@@ -327,9 +329,9 @@ def test_emergency_rules_are_enabled_before_the_first_filter(system: Recorded) -
     assert "Before=bedplate-filter.service network-pre.target" in played.written(UNIT_PATH)
 
 
-IKE = Rule("ike-500", "IKE", ANYWHERE.block, "udp", 500)
-ESP = Rule("esp", "ESP", ANYWHERE.block, "esp")
-ALL = Rule("all-from-nodes", "All", IPv4Network("10.64.32.0/19"))
+IKE = FirewallRule("ike-500", "IKE", ANYWHERE.block, "udp", 500)
+ESP = FirewallRule("esp", "ESP", ANYWHERE.block, "esp")
+ALL = FirewallRule("all-from-nodes", "All", IPv4Network("10.64.32.0/19"))
 
 
 def chain(text: str, name: str) -> list[str]:
@@ -348,7 +350,7 @@ def chain(text: str, name: str) -> list[str]:
     ],
     ids=["port-from-block", "port-from-anywhere", "protocol", "everything-from-block"],
 )
-def test_each_kind_of_rule_is_rendered(rule: Rule, line: str) -> None:
+def test_each_kind_of_rule_is_rendered(rule: FirewallRule, line: str) -> None:
     """A rule has its sources, protocol and port, if the plan restricts them."""
     assert line in chain(ruleset((rule,), frozenset()), "input")
 
@@ -363,15 +365,15 @@ def test_other_inbound_packets_are_dropped() -> None:
     assert "set " not in text
 
 
-@pytest.mark.parametrize("node_role", sorted(Duty))
-def test_router_advertisements_are_dropped(node_role: Duty) -> None:
+@pytest.mark.parametrize("node_role", sorted(NodeRole))
+def test_router_advertisements_are_dropped(node_role: NodeRole) -> None:
     """Sysctls do not apply to existing interfaces and systemd-networkd, so the filter drops them."""
     assert "nd-router-advert" not in ruleset((SSH,), frozenset({node_role}))
 
 
 def test_blocks_of_one_port_are_merged() -> None:
     """Overlapping and adjacent blocks of a port become one."""
-    halves = [Rule(name, name, block, "tcp", 22) for name, block in zip("ab", LAN.subnets(1), strict=True)]
+    halves = [FirewallRule(name, name, block, "tcp", 22) for name, block in zip("ab", LAN.subnets(1), strict=True)]
 
     merged = merge_rules((*halves, SSH))
 
@@ -380,7 +382,7 @@ def test_blocks_of_one_port_are_merged() -> None:
 
 def test_a_port_open_to_all_needs_no_set() -> None:
     """A rule from anywhere makes other blocks of the port redundant."""
-    anywhere = Rule("any", "any", ANYWHERE.block, "tcp", 22)
+    anywhere = FirewallRule("any", "any", ANYWHERE.block, "tcp", 22)
 
     assert merge_rules((SSH, anywhere)) == (InboundRule("from_tcp_22", "tcp", 22, ()),)
 
@@ -404,16 +406,16 @@ def test_only_our_table_is_replaced() -> None:
     ]
 
 
-@pytest.mark.parametrize("node_role", sorted(Duty))
-def test_only_forwarding_nodes_forward(node_role: Duty) -> None:
+@pytest.mark.parametrize("node_role", sorted(NodeRole))
+def test_only_forwarding_nodes_forward(node_role: NodeRole) -> None:
     """Kubernetes nodes and gateways have their own rules; the forward chain of other nodes drops."""
     drop = "hook forward priority filter; policy drop;"
 
     assert (drop in ruleset((), frozenset({node_role}))) is (node_role not in FORWARDERS)
 
 
-@pytest.mark.parametrize("node_role", sorted(Duty))
-def test_users_cannot_connect_to_file_servers(node_role: Duty) -> None:
+@pytest.mark.parametrize("node_role", sorted(NodeRole))
+def test_users_cannot_connect_to_file_servers(node_role: NodeRole) -> None:
     """Only root and stunnel may connect to an NFS server; other users get a reset."""
     rules = chain(ruleset((), frozenset({node_role})), "output")
 
@@ -422,18 +424,18 @@ def test_users_cannot_connect_to_file_servers(node_role: Duty) -> None:
     assert PEOPLE_IDS.stop <= 61184
 
 
-@pytest.mark.parametrize("node_role", sorted(Duty))
-def test_pods_cannot_connect_to_file_servers(node_role: Duty) -> None:
+@pytest.mark.parametrize("node_role", sorted(NodeRole))
+def test_pods_cannot_connect_to_file_servers(node_role: NodeRole) -> None:
     """Pods may connect only to NFS servers in other pods; gateways still forward NFS of other nodes."""
-    pods = Rule("all-from-pods", "All from pods", IPv4Network("10.244.0.0/16"))
+    pods = FirewallRule("all-from-pods", "All from pods", IPv4Network("10.244.0.0/16"))
     text = ruleset((pods,), frozenset({node_role}))
 
     reject = "ip daddr != 10.244.0.0/16 tcp dport 2049 counter reject with tcp reset"
-    assert (reject in text) is (node_role in {Duty.WORKER, Duty.CONTROL})
+    assert (reject in text) is (node_role in {NodeRole.WORKER, NodeRole.CONTROL})
 
 
-@pytest.mark.parametrize("node_role", sorted(set(Duty) - FORWARDERS))
-def test_only_workbenches_forward_for_containers(node_role: Duty) -> None:
+@pytest.mark.parametrize("node_role", sorted(set(NodeRole) - FORWARDERS))
+def test_only_workbenches_forward_for_containers(node_role: NodeRole) -> None:
     """A workbench forwards packets of its container bridges, and published ports to allowed sources."""
     rules = chain(ruleset((SSH, ALL), frozenset({node_role})), "forward")[1:]
 
@@ -457,15 +459,15 @@ def values(text: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("node_role", "forwarding"),
     [
-        (Duty.WORKBENCH, "local"),
-        (Duty.TUNNELS, "local"),
-        (Duty.LAPTOPS, "local"),
-        (Duty.WORKER, "no"),
-        (Duty.CONTROL, "no"),
-        (Duty.FILES, "no"),
+        (NodeRole.WORKBENCH, "local"),
+        (NodeRole.TUNNELS, "local"),
+        (NodeRole.LAPTOPS, "local"),
+        (NodeRole.WORKER, "no"),
+        (NodeRole.CONTROL, "no"),
+        (NodeRole.FILES, "no"),
     ],
 )
-def test_only_workbenches_and_gateways_allow_port_forwarding(node_role: Duty, forwarding: str) -> None:
+def test_only_workbenches_and_gateways_allow_port_forwarding(node_role: NodeRole, forwarding: str) -> None:
     """A workbench needs port forwarding for notebooks; a worker does not."""
     assert values(settings(frozenset({node_role})))["allowtcpforwarding"] == forwarding
 

@@ -9,7 +9,7 @@ import pytest
 
 from bedplate.errors import InputError
 from bedplate.plan.fleet import Account, Accounts
-from roles.files import text_of
+from roles.files import file_text
 from roles.people.accounts import (
     AccountState,
     Group,
@@ -429,7 +429,7 @@ def test_an_interrupted_confirmation_is_repeated(system: Recorded) -> None:
 def test_shellcheck_accepts_bedplate_trial_people() -> None:
     """The script that reverts keys passes shellcheck."""
     shellcheck = str(Path(sys.executable).with_name("shellcheck"))
-    text = text_of("people/bedplate-trial-people")
+    text = file_text("people/bedplate-trial-people")
 
     process = subprocess.run([shellcheck, "-"], input=text, capture_output=True, text=True, check=False)
 

@@ -17,9 +17,9 @@ from roles.storage.mounts import (
     NOTICE,
     SHELL,
     AwsVersion,
+    bind_mount,
+    client_mount,
     loopback,
-    mounted,
-    shared,
     tunnel,
     unit_name,
     version,
@@ -56,7 +56,7 @@ def test_a_unit_name_is_derived_from_its_path(path: str, name: str) -> None:
 
 def test_a_mount_is_made_at_the_first_use() -> None:
     """Neither boot nor login waits for a failed server; each use tries again."""
-    mount, trigger = mounted(HOME).units()
+    mount, trigger = client_mount(HOME).units()
 
     assert "What=nas.cellar.lab.internal:/srv/home\nWhere=/home\nType=nfs4\n" in mount.text
     assert "Requires=bedplate-answers@cellar-home.service" in mount.text
@@ -69,7 +69,7 @@ def test_a_mount_is_made_at_the_first_use() -> None:
 
 def test_a_mount_is_hard_and_nosuid() -> None:
     """Programs wait for a server that restarts; setuid files on the server have no effect."""
-    options = {*mounted(HOME).options.split(",")}
+    options = {*client_mount(HOME).options.split(",")}
 
     assert {"hard", "nosuid", "nodev", "vers=4.2", "proto=tcp"} <= options
     assert "noresvport" not in options
@@ -78,7 +78,7 @@ def test_a_mount_is_hard_and_nosuid() -> None:
 
 def test_efs_is_mounted_through_the_tunnel() -> None:
     """EFS traffic leaves the machine only over TLS."""
-    attached = mounted(CLOUD)
+    attached = client_mount(CLOUD)
 
     (mount, _), address = attached.units(), loopback("home")
     assert f"What={address}:/\n" in mount.text
@@ -90,12 +90,12 @@ def test_efs_is_mounted_through_the_tunnel() -> None:
 
 def test_an_efs_store_is_writable_for_all_users() -> None:
     """AWS creates the top folder for root only; a unit changes its mode after the mount, except for homes."""
-    mount, _, opener = mounted(replace(CLOUD, store="data", path="/data")).units()
+    mount, _, opener = client_mount(replace(CLOUD, store="data", path="/data")).units()
 
     assert f"Wants={opener.name}\n" in mount.text
     assert "Requires=data.mount\nAfter=data.mount\n" in opener.text
     assert "find /data -maxdepth 0 -user root -group root -perm 0755 -exec /usr/bin/chmod 1777 {} +" in opener.text
-    assert [attached.opener for attached in map(mounted, (CLOUD, replace(HOME, path="/data")))] == [None, None]
+    assert [attached.opener for attached in map(client_mount, (CLOUD, replace(HOME, path="/data")))] == [None, None]
 
 
 def test_the_tunnel_verifies_the_server() -> None:
@@ -281,7 +281,7 @@ def test_an_export_id_does_not_depend_on_other_shares() -> None:
 
 def test_a_file_server_has_its_shares_at_the_same_path() -> None:
     """A bind mount gives the file server the same paths as its clients."""
-    (unit,) = shared(SHARE).units()
+    (unit,) = bind_mount(SHARE).units()
 
     assert unit.name == "home.mount"
     assert "What=/srv/home\nWhere=/home\nType=none\nOptions=bind" in unit.text
@@ -305,7 +305,7 @@ PLANNED = frozenset({"home.mount", "home.automount"})
 
 def test_a_former_mount_is_removed() -> None:
     """The automount is removed first, then the mount, then the unit files."""
-    (change,) = remove_former((mounted(HOME),), PLANNED, FORMER)
+    (change,) = remove_former((client_mount(HOME),), PLANNED, FORMER)
 
     assert change.name == "Unmount /data"
     order = [word for command in change.commands for word in ("data.automount", "data.mount") if word in command]
@@ -314,7 +314,9 @@ def test_a_former_mount_is_removed() -> None:
 
 def test_a_former_mount_in_use_is_reported() -> None:
     """A mount in use is kept, and the operation names its users."""
-    (change,) = remove_former((mounted(HOME),), PLANNED, replace(FORMER, users={"/data": ("python bob", "bash eve")}))
+    (change,) = remove_former(
+        (client_mount(HOME),), PLANNED, replace(FORMER, users={"/data": ("python bob", "bash eve")})
+    )
 
     assert change.name == "Keep /data mounted: in use by python bob, bash eve"
     assert change.commands == ("true",)
@@ -322,7 +324,7 @@ def test_a_former_mount_in_use_is_reported() -> None:
 
 def test_a_changed_source_is_mounted_when_unused() -> None:
     """A mount with another source is stopped if no program uses it."""
-    moved = mounted(replace(HOME, server="nas-2.cellar.lab.internal"))
+    moved = client_mount(replace(HOME, server="nas-2.cellar.lab.internal"))
     busy = replace(FORMER, users={"/home": ("bash ada",)})
 
     (free,) = remove_former((moved,), PLANNED | {"data.mount", "data.automount"}, FORMER)
@@ -334,9 +336,11 @@ def test_a_changed_source_is_mounted_when_unused() -> None:
 
 def test_a_configured_node_keeps_its_units() -> None:
     """The planned units, including those of the guard, are not removed."""
-    state = StorageState(dict.fromkeys(UNITS, "") | dict.fromkeys(PLANNED, "/home"), {"/home": mounted(HOME).source})
+    state = StorageState(
+        dict.fromkeys(UNITS, "") | dict.fromkeys(PLANNED, "/home"), {"/home": client_mount(HOME).source}
+    )
 
-    assert list(remove_former((mounted(HOME),), PLANNED | {*UNITS}, state)) == []
+    assert list(remove_former((client_mount(HOME),), PLANNED | {*UNITS}, state)) == []
 
 
 def test_former_exports_are_stopped() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from bedplate.plan.fleet import Account
 from bedplate.plan.nodes import Hardware
-from roles.files import FileTexts, text_of
+from roles.files import FileTexts, file_text
 from roles.system import UnitStates
 from roles.workbench.role import (
     BUILDS,
@@ -68,7 +68,7 @@ def test_uv_has_the_version_of_our_own_lock() -> None:
     lock = (ROOT / "requirements.lock").read_text()
     (own,) = re.findall(r"^uv==.*(?:\n    --hash=.*)*", lock, re.MULTILINE)
 
-    assert text_of("workbench/uv.txt").split() == own.split()
+    assert file_text("workbench/uv.txt").split() == own.split()
 
 
 def test_uv_is_installed_with_hashes() -> None:
@@ -77,7 +77,7 @@ def test_uv_is_installed_with_hashes() -> None:
 
     install = played.step(f"Install uv {version()}").commands[-1]
     assert all(option in install for option in ("--require-hashes", "--only-binary :all:", "--no-deps", "PIP_CERT="))
-    assert played.written("/opt/uv.txt") == text_of("workbench/uv.txt")
+    assert played.written("/opt/uv.txt") == file_text("workbench/uv.txt")
     assert played.disk.entries["/usr/local/bin/uv"] == Entry("link", "/opt/uv/bin/uv", mode=777)
 
 
@@ -167,7 +167,7 @@ def test_an_unreachable_download_is_retried_after_a_day(tmp_path: Path) -> None:
 def test_a_login_shell_keeps_caches_on_scratch(tmp_path: Path) -> None:
     """Caches go to /scratch if the user has a folder there; variables of the user are kept."""
     (tmp_path / "ada").mkdir()
-    script = text_of("workbench/shell.sh").replace("/scratch", str(tmp_path))
+    script = file_text("workbench/shell.sh").replace("/scratch", str(tmp_path))
     say = 'echo "${UV_CACHE_DIR-none} ${PIP_CACHE_DIR-none}"'
 
     def run_shell(**env: str) -> str:
@@ -198,7 +198,7 @@ def test_cuda_is_appended_to_the_path_of_sessions(text: str, expected: str) -> N
 
 def test_cuda_is_last_in_the_path_of_a_login_shell(tmp_path: Path) -> None:
     """PATH contains CUDA also before its installation; CUDA_HOME is set only afterwards."""
-    script = text_of("workbench/shell.sh").replace("/usr/local/cuda", str(tmp_path / "cuda"))
+    script = file_text("workbench/shell.sh").replace("/usr/local/cuda", str(tmp_path / "cuda"))
     say = f'{script}\n{script}\necho "$PATH ${{CUDA_HOME-none}}"'
 
     def run_shell() -> str:

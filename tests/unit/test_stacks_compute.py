@@ -63,7 +63,7 @@ def test_templates_match_the_schema(templates: tuple[dict[str, dict[str, Any]], 
     errors = {
         name: reasons
         for name, template in templates[0].items()
-        if (reasons := list(schema_check.complaints(TOKEN, template)))
+        if (reasons := list(schema_check.schema_violations(TOKEN, template)))
     }
 
     assert errors == {}

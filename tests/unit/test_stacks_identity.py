@@ -12,11 +12,11 @@ from bedplate.plan.fleet import BucketPlan
 from bedplate.plan.nodes import MountKind
 from stacks.dns.zone import registration_permissions
 from stacks.identity.policy import Statement, policy
-from stacks.identity.roles import CONTROL, GATEWAY, KINDS, permissions
+from stacks.identity.roles import CONTROL, GATEWAY, NODE_KINDS, permissions
 from stacks.network.vpc import find_groups_permission, flow_log_group, write_flows_permission
 from stacks.storage.buckets import bucket_policy, replicated_stores, replication_permissions
 from stacks.storage.files import mount_policy, require_tls
-from tests.testlab.fakes.buckets import Call, concerned, rights, way_of
+from tests.testlab.fakes.buckets import Call, matching_statements, mount_conditions, rights
 from tests.testlab.fakes.node_states import CLOUD
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
@@ -34,7 +34,7 @@ def plan() -> FleetPlan:
 @pytest.fixture(scope="module")
 def statements(plan: FleetPlan) -> tuple[Statement, ...]:
     """Return the statements of all kinds of nodes."""
-    return tuple({statement.sid: statement for kind in KINDS for statement in permissions(plan, kind)}.values())
+    return tuple({statement.sid: statement for kind in NODE_KINDS for statement in permissions(plan, kind)}.values())
 
 
 @pytest.mark.parametrize("kind", [CONTROL, GATEWAY])
@@ -90,7 +90,7 @@ def test_nodes_use_keys_only_through_services(statements: tuple[Statement, ...])
     assert all("kms:ResourceAliases" in statement.conditions["ForAnyValue:StringEquals"] for statement in keys)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", NODE_KINDS)
 def test_policies_fit_the_quota_of_a_role(kind: str, plan: FleetPlan) -> None:
     """IAM counts all characters of inline policies except white space."""
     texts = (policy(*permissions(plan, kind)), policy(*registration_permissions(plan, "Z0123456789ABCDEFGHIJ")))
@@ -100,7 +100,7 @@ def test_policies_fit_the_quota_of_a_role(kind: str, plan: FleetPlan) -> None:
 
 def test_only_the_control_plane_scales_groups(plan: FleetPlan) -> None:
     """Only groups with the tags of the autoscaler and the fleet."""
-    by_kind = {kind: _with_action(permissions(plan, kind), "autoscaling:SetDesiredCapacity") for kind in KINDS}
+    by_kind = {kind: _with_action(permissions(plan, kind), "autoscaling:SetDesiredCapacity") for kind in NODE_KINDS}
 
     assert [kind for kind, statements in by_kind.items() if statements] == [CONTROL]
     (statement,) = by_kind[CONTROL]
@@ -110,7 +110,7 @@ def test_only_the_control_plane_scales_groups(plan: FleetPlan) -> None:
 
 def test_the_control_plane_attaches_only_its_own_volumes(plan: FleetPlan) -> None:
     """Instance and volume must have the tag of a member."""
-    by_kind = {kind: _with_action(permissions(plan, kind), "ec2:AttachVolume") for kind in KINDS}
+    by_kind = {kind: _with_action(permissions(plan, kind), "ec2:AttachVolume") for kind in NODE_KINDS}
 
     assert [kind for kind, statements in by_kind.items() if statements] == [CONTROL]
     (statement,) = by_kind[CONTROL]
@@ -164,7 +164,10 @@ def denied_by(bucket: BucketPlan, caller: Mapping[str, str], action: str, key: s
     """Return the statements of a bucket policy that deny a call with TLS 1.3."""
     context = {"aws:SecureTransport": "true", "s3:TlsVersion": "1.3", **caller}
     resource = f"arn:aws:s3:::{bucket.name}{key}"
-    return {statement["Sid"] for statement in concerned(bucket_policy(PLAN, bucket), Call(action, resource, context))}
+    return {
+        statement["Sid"]
+        for statement in matching_statements(bucket_policy(PLAN, bucket), Call(action, resource, context))
+    }
 
 
 def caller(arn: str) -> dict[str, str]:
@@ -273,12 +276,12 @@ NODE_ROLE = {"AWS": "arn:aws:iam::111122223333:role/lab-ssh"}
 
 def test_a_node_has_all_mount_rights() -> None:
     """Without IAM identity, with TLS to a mount target; root creates home directories."""
-    assert rights(MOUNT_POLICY, FILE_SYSTEM, way_of(CLOUD)) == ALL_RIGHTS
+    assert rights(MOUNT_POLICY, FILE_SYSTEM, mount_conditions(CLOUD)) == ALL_RIGHTS
 
 
 def test_a_mount_requires_tls() -> None:
     """Without TLS all actions are denied."""
-    in_the_clear = way_of(replace(CLOUD, kind=MountKind.NFS))
+    in_the_clear = mount_conditions(replace(CLOUD, kind=MountKind.NFS))
 
     assert in_the_clear["aws:securetransport"] == "false"
     assert rights(MOUNT_POLICY, FILE_SYSTEM, in_the_clear) == set()
@@ -286,14 +289,14 @@ def test_a_mount_requires_tls() -> None:
 
 def test_a_mount_requires_a_mount_target() -> None:
     """Other access needs an IAM identity."""
-    outside = {**way_of(CLOUD), "elasticfilesystem:accessedviamounttarget": "false"}
+    outside = {**mount_conditions(CLOUD), "elasticfilesystem:accessedviamounttarget": "false"}
 
     assert rights(MOUNT_POLICY, FILE_SYSTEM, outside) == set()
 
 
 def test_the_policy_applies_to_one_file_system() -> None:
     """It allows no other."""
-    assert rights(MOUNT_POLICY, f"{FILE_SYSTEM}1", way_of(CLOUD)) == set()
+    assert rights(MOUNT_POLICY, f"{FILE_SYSTEM}1", mount_conditions(CLOUD)) == set()
 
 
 def changed_policy(**changes: object) -> str:
@@ -319,7 +322,7 @@ def changed_policy(**changes: object) -> str:
 )
 def test_the_fake_of_efs_finds_policies_that_block_nodes(policy: str, remaining: set[str]) -> None:
     """Each seeded defect removes rights; the valid counterpart removes none."""
-    assert rights(policy, FILE_SYSTEM, way_of(CLOUD)) == remaining
+    assert rights(policy, FILE_SYSTEM, mount_conditions(CLOUD)) == remaining
 
 
 def test_the_fake_of_efs_finds_policies_without_tls() -> None:
@@ -327,7 +330,7 @@ def test_the_fake_of_efs_finds_policies_without_tls() -> None:
     allowed, _ = json.loads(MOUNT_POLICY)["Statement"]
 
     open_policy = json.dumps({"Statement": [allowed]})
-    assert rights(open_policy, FILE_SYSTEM, way_of(replace(CLOUD, kind=MountKind.NFS))) == ALL_RIGHTS
+    assert rights(open_policy, FILE_SYSTEM, mount_conditions(replace(CLOUD, kind=MountKind.NFS))) == ALL_RIGHTS
 
 
 def test_the_flow_log_role_writes_only_to_flow_log_groups() -> None:

@@ -21,7 +21,7 @@ from tests.testlab.keys.authority import LabKeys, moment
 from tests.testlab.run import need_program
 from vpn.certificates import Use
 from vpn.keeper.book import AccessList, PendingActions, activate_access_list, parse_access_list, read_pending
-from vpn.keeper.place import TRANSPORTS, IncompleteError, Place, RejectedError
+from vpn.keeper.place import TRANSPORTS, GatewayPaths, IncompleteError, RejectedError
 from vpn.keeper.sessions import Session, end_sessions, update_last_seen, write_last_seen
 from vpn.laptops.server import Laptop
 from vpn.push import AccessList as PushedList
@@ -37,11 +37,11 @@ def keys() -> LabKeys:
 
 
 @pytest.fixture
-def paths(tmp_path: Path, keys: LabKeys) -> Place:
+def paths(tmp_path: Path, keys: LabKeys) -> GatewayPaths:
     """Return a gateway that trusts the authority, without running daemons."""
     need_program("openssl")
     (tmp_path / "ca.crt").write_text(keys.trusted)
-    return Place(tmp_path, tmp_path / "nowhere", pwd.getpwuid(os.getuid()).pw_name, tmp_path / "memory")
+    return GatewayPaths(tmp_path, tmp_path / "nowhere", pwd.getpwuid(os.getuid()).pw_name, tmp_path / "memory")
 
 
 def _access_list(crl: str, version: int = 1, names: tuple[str, ...] = ("ada.laptop",)) -> AccessList:
@@ -50,11 +50,11 @@ def _access_list(crl: str, version: int = 1, names: tuple[str, ...] = ("ada.lapt
     )
 
 
-def _settings(paths: Place) -> dict[str, str]:
+def _settings(paths: GatewayPaths) -> dict[str, str]:
     return {str(file): file.read_text() for file in sorted(paths.settings.rglob("*")) if file.is_file()}
 
 
-def test_a_list_of_the_same_or_a_higher_version_is_activated(paths: Place, keys: LabKeys) -> None:
+def test_a_list_of_the_same_or_a_higher_version_is_activated(paths: GatewayPaths, keys: LabKeys) -> None:
     """The gateway stores the version."""
     crl = keys.revocations()
 
@@ -64,7 +64,7 @@ def test_a_list_of_the_same_or_a_higher_version_is_activated(paths: Place, keys:
     assert paths.version.read_text() == "4\n"
 
 
-def test_a_list_of_a_lower_version_changes_nothing(paths: Place, keys: LabKeys) -> None:
+def test_a_list_of_a_lower_version_changes_nothing(paths: GatewayPaths, keys: LabKeys) -> None:
     """Laptops of the active list stay, even if the older list has a newer revocation list."""
     activate_access_list(paths, _access_list(keys.revocations(), 2))
     before = _settings(paths)
@@ -75,7 +75,7 @@ def test_a_list_of_a_lower_version_changes_nothing(paths: Place, keys: LabKeys) 
     assert _settings(paths) == before
 
 
-def test_two_different_revocation_lists_of_one_number_are_rejected(paths: Place, keys: LabKeys) -> None:
+def test_two_different_revocation_lists_of_one_number_are_rejected(paths: GatewayPaths, keys: LabKeys) -> None:
     """The second may lack a laptop that the first revokes. The same list is accepted again."""
     other = LabKeys(keys.issuer)
     first, second = keys.revocations(), other.revocations()
@@ -88,7 +88,7 @@ def test_two_different_revocation_lists_of_one_number_are_rejected(paths: Place,
     assert paths.crl.read_text() == first
 
 
-def test_an_older_revocation_list_is_rejected_whatever_the_version(paths: Place, keys: LabKeys) -> None:
+def test_an_older_revocation_list_is_rejected_whatever_the_version(paths: GatewayPaths, keys: LabKeys) -> None:
     """With it, a revoked laptop could connect."""
     older = keys.revocations()
     activate_access_list(paths, _access_list(keys.revocations(), 1))
@@ -97,7 +97,7 @@ def test_an_older_revocation_list_is_rejected_whatever_the_version(paths: Place,
         activate_access_list(paths, _access_list(older, 2))
 
 
-def test_a_new_authority_starts_with_new_versions(paths: Place, keys: LabKeys) -> None:
+def test_a_new_authority_starts_with_new_versions(paths: GatewayPaths, keys: LabKeys) -> None:
     """It comes with new keys for the gateway, and its revocation lists start at number 1 too."""
     for _ in range(3):
         last = keys.revocations()
@@ -120,7 +120,7 @@ GATEWAY = lab_gateways()[0]
 class AgentGateway:
     """A gateway, its authority, and the access lists that it is sent."""
 
-    paths: Place
+    paths: GatewayPaths
     keys: LabKeys
 
     def send(self, *laptops: Laptop, keys: GatewayKeys | None = None, revoked: Mapping[int, str] | None = None) -> None:
@@ -158,7 +158,7 @@ class AgentGateway:
 def gateway(tmp_path: Path) -> AgentGateway:
     """Return a gateway with an access list and a certificate, without running daemons."""
     need_program("openssl")
-    made = AgentGateway(Place(tmp_path / "e", tmp_path / "s", getuser(), tmp_path / "m", tmp_path), LabKeys())
+    made = AgentGateway(GatewayPaths(tmp_path / "e", tmp_path / "s", getuser(), tmp_path / "m", tmp_path), LabKeys())
     for folder in (made.paths.settings, *(made.paths.socket(transport).parent for transport in TRANSPORTS)):
         folder.mkdir(parents=True)
     made.send(ADA, BOB, keys=made.identity())

@@ -12,55 +12,64 @@ from signal import SIGTERM
 
 import pytest
 
-from tests.testlab.fakes.gateway import FIRST, SITE, TOGETHER, calls_of, gateway_place, lying_in, shipment, without
-from tests.testlab.fleets.variants import cellar
+from tests.testlab.fakes.gateway import (
+    FIRST,
+    SITE,
+    TOGETHER,
+    calls_of,
+    files_of_gateway,
+    gateway_place,
+    shipment,
+    without,
+)
+from tests.testlab.fleets.variants import cellar_gateway
 from tests.testlab.network.netlab import until
 from vpn.keeper import status
 from vpn.keeper.lay import apply_bundle
-from vpn.keeper.place import IncompleteError, Place, RejectedError, parse_shipment
+from vpn.keeper.place import GatewayPaths, IncompleteError, RejectedError, parse_config_bundle
 from vpn.keeper.status import Charon, Neighbour, Tunnel, parse_neighbours, read_charon, read_neighbours
-from vpn.push import shipment_text
-from vpn.sites.files import GUARD, LAST_ROUTES, bgp_of, files_of
+from vpn.push import config_bundle_text
+from vpn.sites.files import GUARD_RULES, LAST_ROUTES, files_of, frr_conf_of
 from vpn.sites.gateway import Gateway, SharedKey
 
 CHARON = f"{TOGETHER}.service"
 
 
 @pytest.fixture
-def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GatewayPaths:
     """Return a gateway with the role guard; its programs record their calls."""
     return gateway_place(tmp_path, monkeypatch)
 
 
-def _apply(paths: Place, gateway: Gateway) -> dict[str, tuple[str, ...]]:
+def _apply(paths: GatewayPaths, gateway: Gateway) -> dict[str, tuple[str, ...]]:
     return apply_bundle(paths, shipment(gateway))
 
 
-def test_every_file_is_written_as_rendered(paths: Place) -> None:
+def test_every_file_is_written_as_rendered(paths: GatewayPaths) -> None:
     """Text and mode match, only root can read keys, and charon is started and enabled."""
     changes = _apply(paths, SITE)
 
-    files = lying_in(paths)
+    files = files_of_gateway(paths)
     assert {str(file.path): (file.text, file.mode) for file in files_of(SITE)}.items() <= files.items()
     assert not [path for path, (text, mode) in files.items() if b"key.of".hex() in text and mode != 0o600]
     assert CHARON in changes["started"]
     assert calls_of(paths.root)[-1].startswith("systemctl enable --now bedplate-guard.service")
 
 
-def test_the_same_bundle_again_changes_nothing(paths: Place) -> None:
+def test_the_same_bundle_again_changes_nothing(paths: GatewayPaths) -> None:
     """No file is written and no service is reloaded."""
     _apply(paths, SITE)
     calls_of(paths.root)
-    before = lying_in(paths)
+    before = files_of_gateway(paths)
 
     changes = _apply(paths, SITE)
 
     assert not any(changes.values())
     assert all(call.startswith("systemctl enable") for call in calls_of(paths.root))
-    assert lying_in(paths) == before
+    assert files_of_gateway(paths) == before
 
 
-def test_the_guard_is_reloaded_before_charon(paths: Place) -> None:
+def test_the_guard_is_reloaded_before_charon(paths: GatewayPaths) -> None:
     """No packet may pass before the new rules are loaded."""
     _apply(paths, SITE)
 
@@ -70,19 +79,19 @@ def test_the_guard_is_reloaded_before_charon(paths: Place) -> None:
     )
 
 
-def test_a_block_that_leaves_the_plan_reloads_only_the_guard(paths: Place) -> None:
+def test_a_block_that_leaves_the_plan_reloads_only_the_guard(paths: GatewayPaths) -> None:
     """Its unit loads the rules and routes, and charon is not reloaded."""
     _apply(paths, SITE)
     calls_of(paths.root)
 
     changes = _apply(paths, replace(SITE, elsewhere=SITE.elsewhere[1:]))
 
-    assert changes["written"] == (str(GUARD), str(LAST_ROUTES))
+    assert changes["written"] == (str(GUARD_RULES), str(LAST_ROUTES))
     calls = [call for call in calls_of(paths.root) if call.startswith("systemctl") and "enable" not in call]
     assert calls == ["systemctl reload-or-restart bedplate-guard.service"]
 
 
-def test_a_new_key_reloads_charon(paths: Place) -> None:
+def test_a_new_key_reloads_charon(paths: GatewayPaths) -> None:
     """Charon is not restarted."""
     _apply(paths, SITE)
     calls_of(paths.root)
@@ -99,7 +108,7 @@ def _with_key(gateway: Gateway, name: str, key: bytes) -> Gateway:
     return replace(gateway, tunnels=tuple(tunnels))
 
 
-def test_an_additional_tunnel_does_not_interrupt_others(paths: Place) -> None:
+def test_an_additional_tunnel_does_not_interrupt_others(paths: GatewayPaths) -> None:
     """Charon is reloaded, and the service that dials is restarted to read the new table."""
     _apply(paths, without(SITE, FIRST))
     calls_of(paths.root)
@@ -111,7 +120,7 @@ def test_an_additional_tunnel_does_not_interrupt_others(paths: Place) -> None:
     assert calls == [f"systemctl try-reload-or-restart {CHARON}", dial]
 
 
-def test_files_that_were_not_loaded_are_loaded_by_the_next_run(paths: Place) -> None:
+def test_files_that_were_not_loaded_are_loaded_by_the_next_run(paths: GatewayPaths) -> None:
     """After a power failure between both steps charon is restarted, although its files are unchanged."""
     _apply(paths, SITE)
     path = "/etc/bedplate/ipsec/tunnels/swanctl.conf"
@@ -125,7 +134,7 @@ def test_files_that_were_not_loaded_are_loaded_by_the_next_run(paths: Place) -> 
     assert not paths.pending_files.exists()
 
 
-def test_a_unit_that_does_not_start_is_an_error(paths: Place) -> None:
+def test_a_unit_that_does_not_start_is_an_error(paths: GatewayPaths) -> None:
     """The exit status is 6, and the next run starts the unit."""
     (paths.root / "broken").touch()
 
@@ -136,7 +145,7 @@ def test_a_unit_that_does_not_start_is_an_error(paths: Place) -> None:
     assert CHARON in _apply(paths, SITE)["started"]
 
 
-def test_a_unit_that_was_stopped_manually_is_started(paths: Place) -> None:
+def test_a_unit_that_was_stopped_manually_is_started(paths: GatewayPaths) -> None:
     """It is reported to the operator."""
     _apply(paths, SITE)
     active = paths.root / "active"
@@ -145,7 +154,7 @@ def test_a_unit_that_was_stopped_manually_is_started(paths: Place) -> None:
     assert _apply(paths, SITE) == {"written": (), "removed": (), "started": (CHARON,)}
 
 
-def test_a_removed_tunnel_is_closed(paths: Place) -> None:
+def test_a_removed_tunnel_is_closed(paths: GatewayPaths) -> None:
     """A reload would leave it open: charon is restarted, and the tunnel's device is deleted."""
     _apply(paths, SITE)
     removed = next(tunnel for tunnel in SITE.tunnels if tunnel.name == FIRST)
@@ -160,7 +169,7 @@ def test_a_removed_tunnel_is_closed(paths: Place) -> None:
     assert f"systemctl try-restart {CHARON}" in calls
 
 
-def test_with_the_last_tunnel_all_but_the_guard_is_removed(paths: Place) -> None:
+def test_with_the_last_tunnel_all_but_the_guard_is_removed(paths: GatewayPaths) -> None:
     """No unit, no BGP neighbour and no device is left."""
     _apply(paths, SITE)
     (paths.root / "devices").write_text(f"{SITE.tunnels[0].device}@NONE UNKNOWN <NOARP,UP>\n")
@@ -173,23 +182,23 @@ def test_with_the_last_tunnel_all_but_the_guard_is_removed(paths: Place) -> None
     assert not list((paths.root / "etc/systemd/system").glob("bedplate-ipsec-*"))
     assert "neighbor" not in (paths.root / "etc/frr/frr.conf").read_text()
     assert f"ip link delete {SITE.tunnels[0].device}" in calls
-    assert (paths.root / str(GUARD).lstrip("/")).exists()
+    assert (paths.root / str(GUARD_RULES).lstrip("/")).exists()
 
 
-def test_rules_that_nftables_rejects_change_nothing(paths: Place) -> None:
+def test_rules_that_nftables_rejects_change_nothing(paths: GatewayPaths) -> None:
     """They are checked first, and no key is written."""
     (paths.root / "refused").touch()
-    before = lying_in(paths)
+    before = files_of_gateway(paths)
 
     with pytest.raises(RejectedError, match="invalid packet filter"):
         _apply(paths, SITE)
 
-    after = lying_in(paths)
+    after = files_of_gateway(paths)
     after.pop("/calls")
     assert after == before
 
 
-def test_a_gateway_without_the_role_guard_is_an_error(paths: Place) -> None:
+def test_a_gateway_without_the_role_guard_is_an_error(paths: GatewayPaths) -> None:
     """Nothing is written, and the message names the role."""
     (paths.root / "etc/systemd/system/bedplate-guard.service").unlink()
 
@@ -205,15 +214,15 @@ def test_a_gateway_without_the_role_guard_is_an_error(paths: Place) -> None:
         pytest.param(lambda text: text[:-20], id="cut-short"),
         pytest.param(lambda _: "", id="nothing"),
         pytest.param(lambda _: '{"files": []}', id="no-files"),
-        pytest.param(lambda text: text.replace(str(GUARD), "/etc/shadow"), id="elsewhere"),
+        pytest.param(lambda text: text.replace(str(GUARD_RULES), "/etc/shadow"), id="elsewhere"),
         pytest.param(lambda text: text.replace("/etc/frr/frr.conf", "/etc/bedplate/ipsec/../../shadow"), id="upwards"),
         pytest.param(lambda text: text.replace('"mode": 384', '"mode": 2541'), id="setuid"),
     ],
 )
-def test_an_invalid_bundle_is_rejected(change: Callable[[str], str], paths: Place) -> None:
+def test_an_invalid_bundle_is_rejected(change: Callable[[str], str], paths: GatewayPaths) -> None:
     """Nothing is written, and the message contains nothing of the bundle."""
     with pytest.raises(RejectedError) as error:
-        apply_bundle(paths, parse_shipment(change(shipment_text(SITE))))
+        apply_bundle(paths, parse_config_bundle(change(config_bundle_text(SITE))))
 
     assert "key" not in str(error.value)
     assert not (paths.root / "etc/bedplate").exists()
@@ -321,8 +330,8 @@ def test_neighbours_without_output_are_down(output: str) -> None:
 
 def test_neighbours_are_those_of_the_gateways_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are named by their tunnel; a gateway without the file has none."""
-    site = cellar()
-    file, frr_conf = tmp_path / "frr.conf", bgp_of(site)
+    site = cellar_gateway()
+    file, frr_conf = tmp_path / "frr.conf", frr_conf_of(site)
     assert frr_conf
     file.write_text(frr_conf.text)
     monkeypatch.setenv("PATH", str(tmp_path))

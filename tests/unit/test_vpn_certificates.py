@@ -21,16 +21,16 @@ from vpn.authority import (
     authority_under,
     certificate_findings,
     crl_findings,
+    crl_number,
     new_authority,
     new_root,
-    number_of,
-    read_lists,
+    parse_crls,
     root_findings,
     sign_crl,
 )
 from vpn.certificates import Issuer, Use, certificate_text, common_name, gateway_subject, issue, laptop, new_key
-from vpn.pki import NoAuthority, PkiFolder, bundle_of, current_crl, deployable_lists
-from vpn.signing import add, relist, renew, revoke
+from vpn.pki import NoAuthority, PkiFolder, bundle_of, current_crl, deployable_crl
+from vpn.signing import add, renew, renew_crl, revoke
 
 DAY = timedelta(days=1)
 AUTHORITY = new_authority("lab", NOW)
@@ -204,7 +204,7 @@ def test_a_revocation_list_that_is_not_yet_valid_has_a_finding() -> None:
 
 
 def _revoked(folder: PkiFolder) -> set[int]:
-    return {entry.serial_number for entry in read_lists(folder.lists.read_text())[0]}
+    return {entry.serial_number for entry in parse_crls(folder.lists.read_text())[0]}
 
 
 def test_revoking_a_name_revokes_all_its_certificates(folder: PkiFolder) -> None:
@@ -216,7 +216,7 @@ def test_revoking_a_name_revokes_all_its_certificates(folder: PkiFolder) -> None
 
     assert list(revoked) == of_ada
     assert _revoked(folder) == {certificate.serial for certificate in of_ada}
-    assert set(pki_in(folder).roll.holders()) == {"grace.laptop"}
+    assert set(pki_in(folder).certificates.holders()) == {"grace.laptop"}
 
 
 def test_an_expired_certificate_stays_in_one_regular_list(folder: PkiFolder) -> None:
@@ -224,9 +224,9 @@ def test_an_expired_certificate_stays_in_one_regular_list(folder: PkiFolder) -> 
     added(folder, "ada", "grace")
     ada = revoke(pki_in(folder), ["ada.laptop"], Reason.LOST, NOW + 80 * DAY, unasked)[0]
 
-    relist(pki_in(folder), NOW + 126 * DAY, unasked)
+    renew_crl(pki_in(folder), NOW + 126 * DAY, unasked)
     assert _revoked(folder) == {ada.serial}
-    relist(pki_in(folder), NOW + 172 * DAY, unasked)
+    renew_crl(pki_in(folder), NOW + 172 * DAY, unasked)
 
     assert _revoked(folder) == set()
 
@@ -250,9 +250,9 @@ def test_a_revocation_list_is_renewed_after_half_of_its_life(days: int, folder: 
     """Its number grows, so that gateways keep the newest."""
     later = NOW + days * DAY
 
-    assert relist(pki_in(folder), later, unasked) is signs
+    assert renew_crl(pki_in(folder), later, unasked) is signs
 
-    assert number_of(read_lists(folder.lists.read_text())[0]) == (2 if signs else 1)
+    assert crl_number(parse_crls(folder.lists.read_text())[0]) == (2 if signs else 1)
     assert current_crl(pki_in(folder), later) is not None
 
 
@@ -271,19 +271,19 @@ def test_a_revocation_list_older_than_the_audit_log_is_not_deployed(folder: PkiF
     folder.lists.write_text(older)
 
     with pytest.raises(InputError, match="not the newest revocation list"):
-        deployable_lists(pki_in(folder), NOW)
+        deployable_crl(pki_in(folder), NOW)
 
-    assert relist(pki_in(folder), NOW, unasked)
-    assert len(read_lists(deployable_lists(pki_in(folder), NOW))[0]) == 1
+    assert renew_crl(pki_in(folder), NOW, unasked)
+    assert len(parse_crls(deployable_crl(pki_in(folder), NOW))[0]) == 1
 
 
 @pytest.mark.parametrize(("days", "message"), [(91, "expired on 2027-02-19"), (88, "in 2 days")])
 def test_a_revocation_list_near_its_end_is_not_deployed(days: int, message: str, folder: PkiFolder) -> None:
     """Gateways would reject all laptops."""
     with pytest.raises(InputError, match=message):
-        deployable_lists(pki_in(folder), NOW + days * DAY)
+        deployable_crl(pki_in(folder), NOW + days * DAY)
 
-    assert deployable_lists(pki_in(folder), NOW + 86 * DAY)
+    assert deployable_crl(pki_in(folder), NOW + 86 * DAY)
 
 
 def test_an_authority_is_created_once(folder: PkiFolder) -> None:
@@ -378,7 +378,7 @@ def test_renewing_makes_a_new_key_and_keeps_the_old_certificate_valid(folder: Pk
     new = renew(pki_in(folder), [laptop("ada")], NOW + 60 * DAY, unasked)[0]
 
     assert new.key != old.key
-    assert [valid.serial for valid in pki_in(folder).roll.valid(NOW + 61 * DAY)] == [old.serial, new.serial]
+    assert [valid.serial for valid in pki_in(folder).certificates.valid(NOW + 61 * DAY)] == [old.serial, new.serial]
     assert _revoked(folder) == set()
 
 
@@ -409,7 +409,7 @@ def test_changes_of_another_operator_are_kept(folder: PkiFolder) -> None:
 
     add(stale, [laptop("grace")], NOW, unasked)
 
-    assert set(pki_in(folder).roll.holders()) == {"ada.laptop", "grace.laptop"}
+    assert set(pki_in(folder).certificates.holders()) == {"ada.laptop", "grace.laptop"}
 
 
 def test_a_clock_behind_the_audit_log_signs_nothing(folder: PkiFolder) -> None:

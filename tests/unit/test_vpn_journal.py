@@ -12,9 +12,9 @@ from bedplate.checks.diagnostics import Level
 from bedplate.errors import InputError
 from tests.testlab.keys.authority import FLEET, NOW, added, begun_in, pki_in, unasked
 from tests.testlab.run import need_program
-from vpn.authority import Reason, crl_text, new_authority, new_root, number_of, read_lists, sign_crl
+from vpn.authority import Reason, crl_number, crl_text, new_authority, new_root, parse_crls, sign_crl
 from vpn.certificates import HASH, Issuer, Use, certificate_text, gateway_subject, key_usage, laptop, new_key
-from vpn.gateways import book_of
+from vpn.gateways import access_list_of
 from vpn.journal import (
     Begun,
     DamagedError,
@@ -26,9 +26,9 @@ from vpn.journal import (
     parse_audit_log,
     parse_entry,
 )
-from vpn.pki import FOLDER, DamagedJournal, FolderKeys, PkiFolder, begin, list_replacing, open_pki
-from vpn.signing import add, due, relist, renew, revoke
-from vpn.status import standing
+from vpn.pki import FOLDER, DamagedAuditLog, FolderKeys, PkiFolder, create_authority, open_pki, root_crl_replacing
+from vpn.signing import add, due, renew, renew_crl, revoke
+from vpn.status import keys_status
 
 ROOT = new_root(FLEET, NOW)
 FOREIGN = new_authority("foreign", NOW)
@@ -133,10 +133,12 @@ def test_a_root_revokes_the_authority_that_it_replaces(folder_with_root: PkiFold
     for last, path in ((folder_with_root, second), (PkiFolder(second / "fleet.pki"), third)):
         path.mkdir()
         successor = PkiFolder(path / "fleet.pki")
-        root_list = list_replacing(last.authority, ROOT, NOW + DAY)
-        begin(successor, Begun(NOW, FLEET, "", FOLDER), FolderKeys(successor.keys), root=ROOT, root_list=root_list)
+        root_list = root_crl_replacing(last.authority, ROOT, NOW + DAY)
+        create_authority(
+            successor, Begun(NOW, FLEET, "", FOLDER), FolderKeys(successor.keys), root=ROOT, root_list=root_list
+        )
 
-    (crl,) = read_lists(successor.root_list.read_text())
+    (crl,) = parse_crls(successor.root_list.read_text())
     root, old = (tmp_path / "root.crt", tmp_path / "old.crt")
     root.write_text(certificate_text(ROOT.certificate))
     old.write_text(certificate_text(former.certificate))
@@ -146,7 +148,7 @@ def test_a_root_revokes_the_authority_that_it_replaces(folder_with_root: PkiFold
         for file in (folder_with_root.root_list, successor.root_list)
     )
 
-    assert number_of(crl) == 3
+    assert crl_number(crl) == 3
     assert next(iter(crl)).serial_number == former.certificate.serial_number
     assert len(crl) == 2
     assert before.returncode == 0
@@ -160,10 +162,10 @@ def test_only_an_authority_of_the_same_root_is_replaced(folder_with_root: PkiFol
     alone = begun_in(other)
 
     with pytest.raises(InputError, match="not signed by this root"):
-        list_replacing(alone.authority, ROOT, NOW)
+        root_crl_replacing(alone.authority, ROOT, NOW)
     folder_with_root.root_list.unlink()
     with pytest.raises(InputError, match=r"root\.crl\.pem must hold one revocation list"):
-        list_replacing(folder_with_root.authority, ROOT, NOW)
+        root_crl_replacing(folder_with_root.authority, ROOT, NOW)
 
 
 def _junk(text: str) -> str:
@@ -185,7 +187,7 @@ def test_nothing_is_signed_with_a_damaged_root_list(change: Callable[[str], str]
 
     assert "restore it from the last commit" in error.value.fix
     assert folder_with_root.journal.read_bytes() == log
-    assert [finding.level for finding in standing(pki_in(folder_with_root), ("ada", "grace"), NOW).faults] == [
+    assert [finding.level for finding in keys_status(pki_in(folder_with_root), ("ada", "grace"), NOW).faults] == [
         Level.ERROR
     ]
     folder_with_root.root_list.write_text(valid_list)
@@ -302,7 +304,7 @@ def test_a_damaged_audit_log_is_kept_and_its_copy_offered(
     damage(folder)
     damaged = folder.journal.read_bytes() if folder.journal.exists() else None
 
-    with pytest.raises(DamagedJournal, match="audit log is damaged") as error:
+    with pytest.raises(DamagedAuditLog, match="audit log is damaged") as error:
         added(folder, "eve")
 
     assert damaged == (folder.journal.read_bytes() if folder.journal.exists() else None)
@@ -319,7 +321,7 @@ def test_an_audit_log_older_than_its_copy_is_rejected(tmp_path: Path) -> None:
     added(folder, "ada")
     folder.journal.write_bytes(older)
 
-    with pytest.raises(DamagedJournal, match=r"journal\.copy is newer"):
+    with pytest.raises(DamagedAuditLog, match=r"journal\.copy is newer"):
         pki_in(folder)
 
 
@@ -340,7 +342,7 @@ def test_a_damaged_audit_log_with_a_damaged_copy_is_rejected(folder: PkiFolder) 
     _cut(folder)
     folder.copy.write_text("")
 
-    with pytest.raises(DamagedJournal) as error:
+    with pytest.raises(DamagedAuditLog) as error:
         pki_in(folder)
 
     assert "from the last commit or a backup" in error.value.fix
@@ -371,7 +373,7 @@ def fleet_folder(tmp_path: Path) -> PkiFolder:
 )
 def test_a_certificate_near_its_end_has_a_note(days: int, note: str, left: int, fleet_folder: PkiFolder) -> None:
     """From two weeks before; an expired one stays in the table until it is renewed."""
-    holders = standing(pki_in(fleet_folder), PEOPLE, NOW + days * DAY).holders
+    holders = keys_status(pki_in(fleet_folder), PEOPLE, NOW + days * DAY).holders
 
     assert {(holder.days, holder.note) for holder in holders} == {(left, note)}
 
@@ -379,16 +381,16 @@ def test_a_certificate_near_its_end_has_a_note(days: int, note: str, left: int, 
 def test_a_laptop_of_a_removed_person_has_a_note_and_is_due(fleet_folder: PkiFolder) -> None:
     """Laptops of people in the fleet file and gateways are not due."""
     pki = pki_in(fleet_folder)
-    with_note = {holder.name for holder in standing(pki, ("ada",), NOW).holders if "not in `people`" in holder.note}
+    with_note = {holder.name for holder in keys_status(pki, ("ada",), NOW).holders if "not in `people`" in holder.note}
 
     assert with_note == {"grace.laptop"}
-    assert due(pki.roll, ("ada",), [CELLAR], (), NOW).left == ("grace.laptop",)
-    assert due(pki.roll, PEOPLE, [CELLAR], (), NOW).left == ()
+    assert due(pki.certificates, ("ada",), [CELLAR], (), NOW).left == ("grace.laptop",)
+    assert due(pki.certificates, PEOPLE, [CELLAR], (), NOW).left == ()
 
 
 def test_an_expired_certificate_is_not_due_for_revocation(fleet_folder: PkiFolder) -> None:
     """It cannot connect anyway."""
-    index, later = pki_in(fleet_folder).roll, NOW + 91 * DAY
+    index, later = pki_in(fleet_folder).certificates, NOW + 91 * DAY
 
     assert due(index, (), [], (), later) == due(index, PEOPLE, [], (), later)
 
@@ -398,14 +400,14 @@ def test_an_expired_certificate_is_not_due_for_revocation(fleet_folder: PkiFolde
 )
 def test_a_gateway_gets_a_certificate_in_time(days: int, lacking: list[object], fleet_folder: PkiFolder) -> None:
     """A new gateway immediately, others after half of the certificate's life."""
-    expected = due(pki_in(fleet_folder).roll, PEOPLE, [CELLAR, ATTIC], (), NOW + days * DAY)
+    expected = due(pki_in(fleet_folder).certificates, PEOPLE, [CELLAR, ATTIC], (), NOW + days * DAY)
 
     assert list(expected.lacking) == lacking
 
 
 def test_a_gateway_without_a_stored_key_gets_a_certificate(fleet_folder: PkiFolder) -> None:
     """A run that was killed before it stored the key leaves this."""
-    index = pki_in(fleet_folder).roll
+    index = pki_in(fleet_folder).certificates
 
     assert due(index, PEOPLE, [CELLAR], {CELLAR.name}, NOW).lacking == (CELLAR,)
     assert due(index, PEOPLE, [CELLAR], {"ada.laptop"}, NOW).lacking == ()
@@ -413,13 +415,13 @@ def test_a_gateway_without_a_stored_key_gets_a_certificate(fleet_folder: PkiFold
 
 def test_a_removed_gateway_is_due_for_revocation(fleet_folder: PkiFolder) -> None:
     """Its disk could be used to impersonate a gateway."""
-    assert due(pki_in(fleet_folder).roll, PEOPLE, [ATTIC], (), NOW).gone == (CELLAR.name,)
+    assert due(pki_in(fleet_folder).certificates, PEOPLE, [ATTIC], (), NOW).gone == (CELLAR.name,)
 
 
 def test_a_renewed_laptop_is_listed_once(fleet_folder: PkiFolder) -> None:
     """With its newest certificate."""
     newest = renew(pki_in(fleet_folder), [laptop("ada")], NOW + DAY, unasked)[0]
-    holders = standing(pki_in(fleet_folder), PEOPLE, NOW + DAY).holders
+    holders = keys_status(pki_in(fleet_folder), PEOPLE, NOW + DAY).holders
 
     assert [holder.serial for holder in holders if holder.name == "ada.laptop"] == [newest.serial]
 
@@ -427,7 +429,7 @@ def test_a_renewed_laptop_is_listed_once(fleet_folder: PkiFolder) -> None:
 def test_the_table_has_the_revocation_list(fleet_folder: PkiFolder) -> None:
     """Its number grows with each revocation, and revoked certificates are counted."""
     revoke(pki_in(fleet_folder), ["grace.laptop"], Reason.LOST, NOW, unasked)
-    state = standing(pki_in(fleet_folder), PEOPLE, NOW)
+    state = keys_status(pki_in(fleet_folder), PEOPLE, NOW)
 
     assert (state.number, state.revoked, state.until) == (2, 1, NOW + 90 * DAY)
     assert not state.faults
@@ -437,30 +439,30 @@ def test_the_table_has_the_revocation_list(fleet_folder: PkiFolder) -> None:
 def test_a_revocation_list_near_its_end_has_a_finding(days: int, level: Level, fleet_folder: PkiFolder) -> None:
     """It names the command that renews the list, after which there is no finding."""
     later = NOW + days * DAY
-    (finding,) = standing(pki_in(fleet_folder), PEOPLE, later).faults
+    (finding,) = keys_status(pki_in(fleet_folder), PEOPLE, later).faults
 
     assert finding.level is level
     assert "`bedplate vpn sync`" in finding.message
-    relist(pki_in(fleet_folder), later, unasked)
-    assert standing(pki_in(fleet_folder), PEOPLE, later).faults == ()
+    renew_crl(pki_in(fleet_folder), later, unasked)
+    assert keys_status(pki_in(fleet_folder), PEOPLE, later).faults == ()
 
 
 def test_an_authority_in_its_last_year_has_a_finding(fleet_folder: PkiFolder) -> None:
     """Every profile ends with it."""
     end = pki_in(fleet_folder).authority.certificate.not_valid_after_utc
     late = end - 300 * DAY
-    relist(pki_in(fleet_folder), late, unasked)
+    renew_crl(pki_in(fleet_folder), late, unasked)
 
-    assert [finding.level for finding in standing(pki_in(fleet_folder), PEOPLE, late).faults] == [Level.WARNING]
+    assert [finding.level for finding in keys_status(pki_in(fleet_folder), PEOPLE, late).faults] == [Level.WARNING]
 
 
 def test_an_access_list_has_revoked_certificates_of_its_laptops(fleet_folder: PkiFolder) -> None:
     """A session may still use one. Laptops outside the list are disconnected without it."""
-    before = pki_in(fleet_folder).roll.holders()
+    before = pki_in(fleet_folder).certificates.holders()
     revoke(pki_in(fleet_folder), ("ada.laptop", "grace.laptop"), Reason.LOST, NOW, unasked)
     add(pki_in(fleet_folder), [laptop("ada")], NOW, unasked)
 
-    access_list = book_of(pki_in(fleet_folder), NOW)
+    access_list = access_list_of(pki_in(fleet_folder), NOW)
 
     assert [device.name for device in access_list.laptops] == ["ada.laptop"]
     assert access_list.revoked == {before["ada.laptop"].serial: "ada.laptop"}

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from bedplate.errors import HeldError, InputError
 from bedplate.hold import held
 from bedplate.plan.laptops import NAME_PREFIX
-from tests.testlab.fleets.variants import ATTIC, CELLAR, TEXT, direct_plan
+from tests.testlab.fleets.variants import ATTIC, CELLAR, CONNECTED_SITES_TEXT, connected_sites_plan
 from tests.testlab.keys.authority import NOW, added, begun_in, pki_in, unasked
 from tests.testlab.run import need_program
 from vpn.authority import Reason, new_root
@@ -32,10 +32,10 @@ from vpn.certificates import (
     new_server_key,
     parse_bundle,
 )
-from vpn.peers import due_peers, kept_keys, make_keys, pair_key_name, papers_of, peer_subjects
+from vpn.peers import due_peers, load_shared_keys, make_shared_keys, pair_key_name, peer_subjects, tunnel_certificates
 from vpn.pki import Pki, PkiFolder, bundle_of
-from vpn.signing import add, check_serves, issue_anew, revoke
-from vpn.sites.gateway import Papers, SharedKey, given
+from vpn.signing import add, check_bundle, issue_certificates, revoke
+from vpn.sites.gateway import SharedKey, TunnelCertificate, proof_or_error
 
 GATEWAY = gateway_subject("cellar", "lab.internal")
 
@@ -146,10 +146,10 @@ def test_a_damaged_tls_crypt_key_is_rejected(folder: PkiFolder) -> None:
 
     with pytest.raises(InputError, match="tls-crypt-v2 key is damaged"):
         added(folder, "ada")
-    check_serves("the gateway", bundle, GATEWAY, pki_in(folder), NOW)
+    check_bundle("the gateway", bundle, GATEWAY, pki_in(folder), NOW)
     damaged = replace(bundle, tls_crypt=_flip(bundle.tls_crypt))
     with pytest.raises(InputError, match="damaged tls-crypt-v2 key"):
-        check_serves("the gateway", damaged, GATEWAY, pki_in(folder), NOW)
+        check_bundle("the gateway", damaged, GATEWAY, pki_in(folder), NOW)
 
 
 def test_gateways_share_a_tls_crypt_key_and_laptops_do_not(folder: PkiFolder) -> None:
@@ -252,11 +252,11 @@ def test_a_shared_key_is_made_once(tmp_path: Path) -> None:
     """A second run makes only the key of a new pair; pairs have different keys."""
     pki = pki_in(begun_in(tmp_path))
 
-    assert make_keys(pki, [FIRST], unasked) == (FIRST,)
-    first = kept_keys(pki, [FIRST, SECOND], unasked)
-    assert make_keys(pki, [FIRST, SECOND], unasked) == (SECOND,)
+    assert make_shared_keys(pki, [FIRST], unasked) == (FIRST,)
+    first = load_shared_keys(pki, [FIRST, SECOND], unasked)
+    assert make_shared_keys(pki, [FIRST, SECOND], unasked) == (SECOND,)
 
-    both = kept_keys(pki, [FIRST, SECOND], unasked)
+    both = load_shared_keys(pki, [FIRST, SECOND], unasked)
     assert first == {FIRST: both[FIRST]}
     assert both[FIRST] != both[SECOND]
     assert {len(key.secret) for key in both.values() if isinstance(key, SharedKey)} == {48}
@@ -265,12 +265,12 @@ def test_a_shared_key_is_made_once(tmp_path: Path) -> None:
 def test_shared_keys_are_replaced_with_anew(tmp_path: Path) -> None:
     """Only those of the given pairs."""
     pki = pki_in(begun_in(tmp_path))
-    make_keys(pki, [FIRST, SECOND], unasked)
-    before = kept_keys(pki, [FIRST, SECOND], unasked)
+    make_shared_keys(pki, [FIRST, SECOND], unasked)
+    before = load_shared_keys(pki, [FIRST, SECOND], unasked)
 
-    assert set(make_keys(pki, [FIRST], unasked, anew=True)) == {FIRST}
+    assert set(make_shared_keys(pki, [FIRST], unasked, anew=True)) == {FIRST}
 
-    after = kept_keys(pki, [FIRST, SECOND], unasked)
+    after = load_shared_keys(pki, [FIRST, SECOND], unasked)
     assert after[FIRST] != before[FIRST]
     assert after[SECOND] == before[SECOND]
 
@@ -279,42 +279,42 @@ def test_shared_keys_are_encrypted_like_the_authoritys_key(tmp_path: Path) -> No
     """With the same passphrase; without it nothing is read or made."""
     pki = pki_in(begun_in(tmp_path, lock=PASSPHRASE))
 
-    make_keys(pki, [FIRST], lambda: PASSPHRASE)
+    make_shared_keys(pki, [FIRST], lambda: PASSPHRASE)
 
     text = pki.store.read(pair_key_name(FIRST))
     assert text is not None
     assert is_encrypted(text)
-    assert set(kept_keys(pki, [FIRST], lambda: PASSPHRASE)) == {FIRST}
-    (error,) = kept_keys(pki, [FIRST], lambda: b"another passphrase").values()
+    assert set(load_shared_keys(pki, [FIRST], lambda: PASSPHRASE)) == {FIRST}
+    (error,) = load_shared_keys(pki, [FIRST], lambda: b"another passphrase").values()
     assert isinstance(error, InputError)
     assert error.what == "wrong passphrase for the key between eu-north-1 and us-west-2"
     with pytest.raises(InputError, match="wrong passphrase for the authority"):
-        make_keys(pki, [SECOND], lambda: b"another passphrase")
+        make_shared_keys(pki, [SECOND], lambda: b"another passphrase")
 
 
 def test_the_same_key_for_two_pairs_is_rejected(tmp_path: Path) -> None:
     """The error names both and the command for new keys, and does not show the key; a third pair is not affected."""
     pki = pki_in(begun_in(tmp_path))
-    make_keys(pki, [FIRST, SECOND, THIRD], unasked)
+    make_shared_keys(pki, [FIRST, SECOND, THIRD], unasked)
     text = pki.store.read(pair_key_name(FIRST)) or ""
     pki.store.write({pair_key_name(SECOND): text})
 
-    keys = kept_keys(pki, [FIRST, SECOND, THIRD], unasked)
+    keys = load_shared_keys(pki, [FIRST, SECOND, THIRD], unasked)
 
     message = "tunnel.eu-north-1.us-west-2 and tunnel.us-east-1.us-west-2 are the same key"
     assert [str(keys[pair]) for pair in (FIRST, SECOND)] == [message, message]
     assert isinstance(keys[THIRD], SharedKey)
-    assert make_keys(pki, [FIRST, SECOND], unasked, anew=True) == (FIRST, SECOND)
-    assert all(isinstance(key, SharedKey) for key in kept_keys(pki, [FIRST, SECOND], unasked).values())
+    assert make_shared_keys(pki, [FIRST, SECOND], unasked, anew=True) == (FIRST, SECOND)
+    assert all(isinstance(key, SharedKey) for key in load_shared_keys(pki, [FIRST, SECOND], unasked).values())
 
 
 def test_a_damaged_key_does_not_affect_other_pairs(tmp_path: Path) -> None:
     """The error names its two gateways, and does not show the file."""
     pki = pki_in(begun_in(tmp_path))
-    make_keys(pki, [FIRST, SECOND], unasked)
+    make_shared_keys(pki, [FIRST, SECOND], unasked)
     pki.store.write({pair_key_name(FIRST): "half of a\n"})
 
-    keys = kept_keys(pki, [FIRST, SECOND], unasked)
+    keys = load_shared_keys(pki, [FIRST, SECOND], unasked)
 
     assert str(keys[FIRST]) == "the key between eu-north-1 and us-west-2 is not a private key in PEM"
     assert isinstance(keys[SECOND], SharedKey)
@@ -325,7 +325,7 @@ def test_no_key_is_made_while_another_process_signs(tmp_path: Path) -> None:
     pki = pki_in(begun_in(tmp_path))
 
     with held(pki.folder.journal), pytest.raises(HeldError):
-        make_keys(pki, [FIRST], unasked)
+        make_shared_keys(pki, [FIRST], unasked)
 
 
 def test_a_shared_key_is_named_by_both_gateways() -> None:
@@ -336,7 +336,7 @@ def test_a_shared_key_is_named_by_both_gateways() -> None:
             laptop(user, device)
 
 
-PEERS = peer_subjects(direct_plan(TEXT + "vpn: {tunnels: {auth: certificates}}\n"))
+PEERS = peer_subjects(connected_sites_plan(CONNECTED_SITES_TEXT + "vpn: {tunnels: {auth: certificates}}\n"))
 NAME = PEERS[ATTIC].name
 DAY = timedelta(days=1)
 
@@ -345,13 +345,13 @@ DAY = timedelta(days=1)
 def folder(tmp_path: Path) -> PkiFolder:
     """Return an authority that has issued certificates to both gateways."""
     folder = begun_in(tmp_path)
-    issue_anew(pki_in(folder), tuple(PEERS.values()), NOW, unasked)
+    issue_certificates(pki_in(folder), tuple(PEERS.values()), NOW, unasked)
     return folder
 
 
-def _papers(folder: PkiFolder, passphrase: Passphrase = unasked) -> Mapping[str, Papers]:
-    results = papers_of(pki_in(folder), PEERS, passphrase, NOW)
-    return {place: papers for place, papers in results.items() if isinstance(papers, Papers)}
+def _papers(folder: PkiFolder, passphrase: Passphrase = unasked) -> Mapping[str, TunnelCertificate]:
+    results = tunnel_certificates(pki_in(folder), PEERS, passphrase, NOW)
+    return {place: papers for place, papers in results.items() if isinstance(papers, TunnelCertificate)}
 
 
 def test_each_gateway_with_a_tunnel_has_one_subject() -> None:
@@ -360,7 +360,7 @@ def test_each_gateway_with_a_tunnel_has_one_subject() -> None:
         ATTIC: Subject("tunnels.attic.rooms.internal", Use.PEER),
         CELLAR: Subject("tunnels.cellar.rooms.internal", Use.PEER),
     }
-    assert peer_subjects(direct_plan()) == {}
+    assert peer_subjects(connected_sites_plan()) == {}
 
 
 def test_a_gateway_has_its_own_key_and_the_authoritys_certificate(folder: PkiFolder) -> None:
@@ -376,7 +376,7 @@ def test_a_gateway_has_its_own_key_and_the_authoritys_certificate(folder: PkiFol
 def test_under_a_root_gateways_get_both_authorities_and_both_lists(tmp_path: Path) -> None:
     """StrongSwan checks the whole chain, and swanctl reads one certificate for each file."""
     folder = begun_in(tmp_path, root=new_root("lab", NOW))
-    issue_anew(pki_in(folder), tuple(PEERS.values()), NOW, unasked)
+    issue_certificates(pki_in(folder), tuple(PEERS.values()), NOW, unasked)
 
     papers = _papers(folder)[ATTIC]
 
@@ -388,9 +388,9 @@ def test_under_a_root_gateways_get_both_authorities_and_both_lists(tmp_path: Pat
 def test_a_certificate_is_due_after_half_of_its_life(days: int, lacking: list[str], folder: PkiFolder) -> None:
     """Laptops and gateways of laptops are not included."""
     added(folder, "ada")
-    issue_anew(pki_in(folder), (gateway_subject("us-west-2", "rooms.internal"),), NOW, unasked)
+    issue_certificates(pki_in(folder), (gateway_subject("us-west-2", "rooms.internal"),), NOW, unasked)
 
-    expected = due_peers(pki_in(folder).roll, PEERS.values(), (), NOW + days * DAY)
+    expected = due_peers(pki_in(folder).certificates, PEERS.values(), (), NOW + days * DAY)
 
     assert (expected.left, expected.gone) == ((), ())
     assert expected.lacking == tuple(PEERS[place] for place in lacking)
@@ -398,7 +398,7 @@ def test_a_certificate_is_due_after_half_of_its_life(days: int, lacking: list[st
 
 def test_a_gateway_without_a_tunnel_is_due_for_revocation(folder: PkiFolder) -> None:
     """Other gateways are not."""
-    assert due_peers(pki_in(folder).roll, [PEERS[CELLAR]], (), NOW).gone == (PEERS[ATTIC].name,)
+    assert due_peers(pki_in(folder).certificates, [PEERS[CELLAR]], (), NOW).gone == (PEERS[ATTIC].name,)
 
 
 @pytest.fixture
@@ -406,7 +406,7 @@ def other_authority(tmp_path: Path) -> Pki:
     """Return another authority that has issued certificates to both gateways."""
     (tmp_path / "other").mkdir()
     folder = begun_in(tmp_path / "other")
-    issue_anew(pki_in(folder), tuple(PEERS.values()), NOW, unasked)
+    issue_certificates(pki_in(folder), tuple(PEERS.values()), NOW, unasked)
     return pki_in(folder)
 
 
@@ -426,7 +426,7 @@ def _of_other_gateway(pki: Pki, _: Pki) -> str:
 def _revoked(pki: Pki, _: Pki) -> str:
     text = pki.store.read(NAME) or ""
     revoke(pki, [NAME], Reason.REPLACED, NOW, unasked)
-    issue_anew(pki, (PEERS[ATTIC],), NOW, unasked)
+    issue_certificates(pki, (PEERS[ATTIC],), NOW, unasked)
     return text
 
 
@@ -460,24 +460,24 @@ def test_a_certificate_that_peers_would_reject_is_an_error(
     pki = pki_in(folder)
     pki.store.write({NAME: content(pki, other_authority)})
 
-    results = papers_of(pki_in(folder), PEERS, unasked, NOW)
+    results = tunnel_certificates(pki_in(folder), PEERS, unasked, NOW)
 
-    assert isinstance(results[CELLAR], Papers)
+    assert isinstance(results[CELLAR], TunnelCertificate)
     with pytest.raises(InputError, match=why) as error:
-        given(results[ATTIC])
+        proof_or_error(results[ATTIC])
     assert "BEGIN" not in str(vars(error.value))
 
 
 def test_an_expired_revocation_list_is_not_sent(folder: PkiFolder) -> None:
     """Gateways would reject all connections."""
     with pytest.raises(InputError, match=r"crl\.pem expired"):
-        papers_of(pki_in(folder), PEERS, unasked, NOW + 91 * DAY)
+        tunnel_certificates(pki_in(folder), PEERS, unasked, NOW + 91 * DAY)
 
 
 def test_keys_are_encrypted_in_the_store_and_not_on_the_gateway(tmp_path: Path) -> None:
     """A gateway starts without a passphrase."""
     folder = begun_in(tmp_path, lock=PASSPHRASE)
-    issue_anew(pki_in(folder), tuple(PEERS.values()), NOW, lambda: PASSPHRASE)
+    issue_certificates(pki_in(folder), tuple(PEERS.values()), NOW, lambda: PASSPHRASE)
 
     stored = pki_in(folder).store.read(PEERS[ATTIC].name) or ""
     papers = _papers(folder, lambda: PASSPHRASE)

@@ -11,7 +11,14 @@ from bedplate.plan.laptops import LaptopGateway, Transport, laptop_gateways
 from bedplate.plan.nodes import OPENVPN
 from tests.conftest import Expect
 from tests.testlab.fleets.sketch import laptops, sketch
-from tests.testlab.fleets.variants import HOME, LAPTOP_PLANS_PUBLIC, RESOLVERS, lab_gateways, met_gateways, unrecorded
+from tests.testlab.fleets.variants import (
+    GATEWAY_ADDRESS,
+    HOME,
+    RESOLVERS,
+    connected_laptop_gateways,
+    lab_gateways,
+    unrecorded,
+)
 from vpn.laptops.server import (
     Laptop,
     LaptopKeys,
@@ -62,7 +69,7 @@ def test_the_packet_filter_of_a_gateway(number: int, expect: Expect) -> None:
 
 def test_laptops_that_may_reach_each_other(expect: Expect) -> None:
     """Pools are routed, and packets to laptops are accepted only from other laptops."""
-    gateways = met_gateways()
+    gateways = connected_laptop_gateways()
 
     expect("laptops/between-us-west-2.nft", guard_rules(gateways[0]))
     expect("laptops/between-laptop.nft", laptop_rules(gateways))
@@ -194,7 +201,7 @@ def test_a_sites_gateway_has_an_address_without_a_record() -> None:
     """The fleet file contains its public address."""
     home, site = lab_gateways()
 
-    assert (home.public, site.public) == (LAPTOP_PLANS_PUBLIC, IPv4Address("8.20.30.40"))
+    assert (home.public, site.public) == (GATEWAY_ADDRESS, IPv4Address("8.20.30.40"))
     assert IPv4Network("192.168.40.0/22") in site.routes
 
 

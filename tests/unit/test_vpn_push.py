@@ -9,22 +9,22 @@ from time import monotonic, sleep
 
 import pytest
 
-from bedplate.errors import BedplateError, MachineError, PartError
-from bedplate.plan.nodes import Duty, NodePlan, standing_nodes
+from bedplate.errors import BedplateError, MachineError, PartialError
+from bedplate.plan.nodes import NodePlan, NodeRole, permanent_nodes
 from bedplate.report.vpn import condition_document, condition_lines
 from bedplate.spec.network import Interconnect
 from tests.conftest import Expect
 from tests.testlab.fleets.variants import (
     ATTIC,
     CELLAR,
+    LAB_PLAN,
     NORTH,
-    SITE_SIDE_LAB,
     WEST,
-    cellar,
-    direct_gateway,
-    direct_plan,
+    cellar_gateway,
+    connected_regions_plan,
+    connected_site_gateway,
+    connected_sites_plan,
     gateway_of,
-    joined_plan,
     lab_gateways,
     lab_node,
     site_of,
@@ -35,8 +35,8 @@ from vpn.keeper.book import PendingActions
 from vpn.keeper.sessions import Session
 from vpn.keeper.status import Neighbour, Status, Tunnel, metrics_text, parse_tunnels
 from vpn.laptops.server import Laptop
-from vpn.push import TAKE, AccessList, Carried, SshWay, carry
-from vpn.status import Wanted, WantedTunnel, amiss, parse_status, wanted
+from vpn.push import TAKE_COMMAND, AccessList, PushedAccessList, SshConnection, push_access_list
+from vpn.status import ExpectedGateway, ExpectedTunnel, expected_gateway, gateway_findings, parse_status
 
 LAPTOPS = (Laptop("ada.laptop", 0), Laptop("grace.desk", 3))
 ACCESS_LIST = AccessList("the list\n", LAPTOPS, revoked={0x2B: "ada.laptop"})
@@ -66,9 +66,9 @@ def _answer(**cut: int) -> str:
 
 def _push(
     home: FakeConnection, site: FakeConnection, access_list: AccessList = ACCESS_LIST, cut: tuple[str, ...] = ()
-) -> Carried:
+) -> PushedAccessList:
     connections = {"us-west-2": home, "cellar": site}
-    return carry(lab_gateways(), access_list, lambda gateway: connections[gateway.place], cut=cut)
+    return push_access_list(lab_gateways(), access_list, lambda gateway: connections[gateway.place], cut=cut)
 
 
 def test_every_gateway_is_sent_the_whole_access_list() -> None:
@@ -79,7 +79,7 @@ def test_every_gateway_is_sent_the_whole_access_list() -> None:
 
     assert (result.cut, result.failures) == ({"us-west-2": {"eve": 1}, "cellar": {"eve": 0}}, {})
     ((command, text),) = site.calls
-    assert command == TAKE
+    assert command == TAKE_COMMAND
     assert json.loads(text) == {
         "crl": "the list\n",
         "laptops": {
@@ -114,7 +114,7 @@ def test_a_gateway_that_fails_is_named_and_the_others_are_updated(answer: str | 
 
     assert list(result.cut) == ["cellar"]
     assert message in result.failures["us-west-2"].what
-    with pytest.raises(PartError, match=f"not every gateway was updated: us-west-2: .*{message}"):
+    with pytest.raises(PartialError, match=f"not every gateway was updated: us-west-2: .*{message}"):
         result.check()
 
 
@@ -127,7 +127,7 @@ def test_a_laptop_without_an_address_does_not_stop_a_push() -> None:
 
     assert set(result.cut) == {"us-west-2", "cellar"}
     assert "late.desk" not in site.calls[0][1]
-    with pytest.raises(PartError, match=r"us-west-2 has no free address for late\.desk; cellar has no free address"):
+    with pytest.raises(PartialError, match=r"us-west-2 has no free address for late\.desk; cellar has no free address"):
         result.check()
 
 
@@ -144,35 +144,35 @@ _LATIN_1 = r"printf 'Zutritt verboten \374berall\n'"
 
 def test_a_banner_in_another_encoding_is_reported() -> None:
     """The gateway is reported as not reached, without an encoding error."""
-    connection = SshWay(("sh", "-c", f"{_LATIN_1} >&2; exit 255"))
+    connection = SshConnection(("sh", "-c", f"{_LATIN_1} >&2; exit 255"))
 
-    with pytest.raises(PartError, match=r"not reached: Zutritt verboten .berall"):
+    with pytest.raises(PartialError, match=r"not reached: Zutritt verboten .berall"):
         connection.run("true", "")
 
 
 def test_output_in_another_encoding_is_returned() -> None:
     """The caller finds that it is not JSON."""
-    assert SshWay(("sh", "-c", _LATIN_1)).run("true", "").startswith("Zutritt verboten ")
+    assert SshConnection(("sh", "-c", _LATIN_1)).run("true", "").startswith("Zutritt verboten ")
 
 
 GATE = lab_node("gate.cellar")
 
 
-def _tunnel_names(tunnels: tuple[WantedTunnel, ...]) -> list[str]:
+def _tunnel_names(tunnels: tuple[ExpectedTunnel, ...]) -> list[str]:
     return [tunnel.name for tunnel in tunnels]
 
 
 def test_a_site_needs_the_tunnels_of_its_config_bundle() -> None:
     """The names are the same."""
-    expected = wanted(SITE_SIDE_LAB, GATE, 7)
+    expected = expected_gateway(LAB_PLAN, GATE, 7)
 
-    assert _tunnel_names(expected.tunnels) == [tunnel.name for tunnel in cellar().tunnels]
+    assert _tunnel_names(expected.tunnels) == [tunnel.name for tunnel in cellar_gateway().tunnels]
     assert expected.number == 7
 
 
 def test_a_transit_gateway_announces_its_region_and_its_laptops() -> None:
     """A tunnel to a region without a gateway of laptops announces only the region."""
-    routes = {tunnel.name: [*map(str, tunnel.routes)] for tunnel in wanted(SITE_SIDE_LAB, GATE, 7).tunnels}
+    routes = {tunnel.name: [*map(str, tunnel.routes)] for tunnel in expected_gateway(LAB_PLAN, GATE, 7).tunnels}
 
     assert routes["us-west-2-1"] == routes["us-west-2-2"] == ["10.64.0.0/16", "10.121.0.0/22"]
     assert routes["us-east-1-1"] == ["10.65.0.0/16"]
@@ -180,41 +180,43 @@ def test_a_transit_gateway_announces_its_region_and_its_laptops() -> None:
 
 def test_other_sites_are_announced_through_any_tunnel() -> None:
     """Each transit gateway has routes to all sites: one announcement is enough."""
-    attic = with_settings(SITE_SIDE_LAB.sites[0], lan=SITE_SIDE_LAB.regions[0].zones[0].edge)
+    attic = with_settings(LAB_PLAN.sites[0], lan=LAB_PLAN.regions[0].zones[0].edge)
     attic = replace(attic, name="attic")
 
-    assert wanted(SITE_SIDE_LAB, GATE, 7).elsewhere == ()
-    assert wanted(replace(SITE_SIDE_LAB, sites=(*SITE_SIDE_LAB.sites, attic)), GATE, 7).elsewhere == (attic.lan,)
+    assert expected_gateway(LAB_PLAN, GATE, 7).elsewhere == ()
+    assert expected_gateway(replace(LAB_PLAN, sites=(*LAB_PLAN.sites, attic)), GATE, 7).elsewhere == (attic.lan,)
 
 
 def test_connected_sites_announce_their_own_blocks() -> None:
     """Their direct tunnel is expected in addition to those to regions."""
-    plan = direct_plan()
-    (node,) = (node for node in standing_nodes(plan) if node.name == f"gate.{CELLAR}")
+    plan = connected_sites_plan()
+    (node,) = (node for node in permanent_nodes(plan) if node.name == f"gate.{CELLAR}")
 
-    tunnels = wanted(plan, node, None).tunnels
+    tunnels = expected_gateway(plan, node, None).tunnels
 
-    assert _tunnel_names(tunnels) == [tunnel.name for tunnel in direct_gateway(plan, CELLAR).tunnels]
-    assert tunnels[-1] == WantedTunnel(f"{ATTIC}-site", (site_of(plan, ATTIC).lan,))
+    assert _tunnel_names(tunnels) == [tunnel.name for tunnel in connected_site_gateway(plan, CELLAR).tunnels]
+    assert tunnels[-1] == ExpectedTunnel(f"{ATTIC}-site", (site_of(plan, ATTIC).lan,))
 
 
 def test_a_virtual_private_gateway_announces_only_its_vpc() -> None:
     """It does not announce the targets of the VPC's route tables."""
-    expected = wanted(replace(SITE_SIDE_LAB, interconnect=Interconnect.NONE), GATE, 7)
+    expected = expected_gateway(replace(LAB_PLAN, interconnect=Interconnect.NONE), GATE, 7)
 
-    assert expected.tunnels[0] == WantedTunnel("us-west-2-1", (SITE_SIDE_LAB.home.block,))
+    assert expected.tunnels[0] == ExpectedTunnel("us-west-2-1", (LAB_PLAN.home.block,))
     assert expected.elsewhere == ()
 
 
 def test_a_peered_region_needs_a_tunnel_to_each_other_without_bgp() -> None:
     """A gateway that only serves laptops needs none."""
-    (node,) = (node for node in standing_nodes(joined_plan()) if node.name == f"laptops.{WEST}")
+    (node,) = (node for node in permanent_nodes(connected_regions_plan()) if node.name == f"laptops.{WEST}")
 
-    expected = wanted(joined_plan(), node, None)
+    expected = expected_gateway(connected_regions_plan(), node, None)
 
-    assert expected.tunnels == (WantedTunnel(NORTH),)
+    assert expected.tunnels == (ExpectedTunnel(NORTH),)
     assert [tunnel.name for tunnel in gateway_of(WEST).tunnels] == [NORTH]
-    assert wanted(joined_plan(), replace(node, duties=frozenset({Duty.LAPTOPS})), 1).tunnels == ()
+    assert (
+        expected_gateway(connected_regions_plan(), replace(node, duties=frozenset({NodeRole.LAPTOPS})), 1).tunnels == ()
+    )
 
 
 NOW, DAY = 1_795_262_400, 86_400
@@ -235,7 +237,7 @@ HEALTHY = Status(
     charon=True,
     bgp=(NEIGHBOUR,),
 )
-WANTED = Wanted((WantedTunnel("us-west-2-1", (REGION_BLOCK,)),), (SITE_BLOCK,), 7)
+WANTED = ExpectedGateway((ExpectedTunnel("us-west-2-1", (REGION_BLOCK,)),), (SITE_BLOCK,), 7)
 
 CONNECTIONS = (
     "list-conn event {us-west-2-1 {local_addrs=[8.20.30.40] remote_addrs=[52.9.9.9] version=IKEv2 "
@@ -252,8 +254,8 @@ ASSOCIATIONS = (
 )
 
 
-def _findings(status: Status, wanted: Wanted = WANTED, node: NodePlan = GATE) -> list[str]:
-    findings = amiss(node, wanted, status, NOW)
+def _findings(status: Status, wanted: ExpectedGateway = WANTED, node: NodePlan = GATE) -> list[str]:
+    findings = gateway_findings(node, wanted, status, NOW)
     return [f"{'error' if finding.is_failing else 'warning'}: {finding.message}" for finding in findings]
 
 
@@ -265,7 +267,7 @@ def test_the_status_of_a_gateway_is_parsed_unchanged() -> None:
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"laptops": 1}', "bash: bedplate-vpn: not found"])
 def test_an_invalid_status_is_an_error_of_this_gateway(text: str) -> None:
     """Other gateways are reported."""
-    with pytest.raises(PartError, match="invalid status from the gateway agent"):
+    with pytest.raises(PartialError, match="invalid status from the gateway agent"):
         parse_status(text)
 
 
@@ -340,12 +342,12 @@ def test_only_the_duties_of_a_gateway_are_checked() -> None:
     """A region's gateway of laptops without tunnels has no findings about tunnels."""
     home = lab_node("laptops.us-west-2")
 
-    assert _findings(replace(HEALTHY, tunnels=None, bgp=None), Wanted(number=7), home) == []
+    assert _findings(replace(HEALTHY, tunnels=None, bgp=None), ExpectedGateway(number=7), home) == []
 
 
 def test_missing_tunnels_are_one_finding() -> None:
     """It names all of them."""
-    expected = replace(WANTED, tunnels=(*WANTED.tunnels, WantedTunnel("us-west-2-2"), WantedTunnel("eu-north-1-1")))
+    expected = replace(WANTED, tunnels=(*WANTED.tunnels, ExpectedTunnel("us-west-2-2"), ExpectedTunnel("eu-north-1-1")))
 
     assert _findings(HEALTHY, expected) == [
         "error: tunnels us-west-2-2, eu-north-1-1 not configured: run `bedplate vpn tunnels`"
@@ -368,10 +370,10 @@ def test_without_an_authority_the_revocation_list_is_not_compared() -> None:
 )
 def test_the_tunnels_of_a_peered_region_are_checked(tunnels: tuple[Tunnel, ...] | None, findings: list[str]) -> None:
     """They are checked like those of a site, without BGP."""
-    (node,) = (node for node in standing_nodes(joined_plan()) if node.name == "laptops.us-west-2")
+    (node,) = (node for node in permanent_nodes(connected_regions_plan()) if node.name == "laptops.us-west-2")
     status = replace(HEALTHY, tunnels=tunnels, bgp=())
 
-    assert _findings(status, wanted(joined_plan(), node, 7), node) == findings
+    assert _findings(status, expected_gateway(connected_regions_plan(), node, 7), node) == findings
 
 
 def test_swanctls_raw_output_is_parsed() -> None:
@@ -386,8 +388,8 @@ def test_the_table_of_gateways(expect: Expect) -> None:
     silent = replace(HEALTHY, laptops={}, tunnels=(replace(DOWN_TUNNEL, name="us-west-2-1"),), charon=False, bgp=())
     lines = condition_lines(
         {"gate.cellar": replace(HEALTHY, tunnels=tunnels, bgp=neighbours), "gate.attic": silent},
-        {"laptops.us-west-2": PartError("no answer within 30 s")},
-        amiss(GATE, WANTED, replace(HEALTHY, laptops={"udp": None}), NOW),
+        {"laptops.us-west-2": PartialError("no answer within 30 s")},
+        gateway_findings(GATE, WANTED, replace(HEALTHY, laptops={"udp": None}), NOW),
     )
 
     expect("laptops/status.txt", "\n".join(lines) + "\n")
@@ -395,8 +397,8 @@ def test_the_table_of_gateways(expect: Expect) -> None:
 
 def test_the_json_document_of_gateways() -> None:
     """It has the status of each gateway, errors of unreached ones, and findings with a level."""
-    findings = amiss(GATE, WANTED, HEALTHY, NOW + 999)
-    document = condition_document({"gate.cellar": HEALTHY}, {"x": PartError("no answer")}, findings)
+    findings = gateway_findings(GATE, WANTED, HEALTHY, NOW + 999)
+    document = condition_document({"gate.cellar": HEALTHY}, {"x": PartialError("no answer")}, findings)
 
     assert document["gateways"]["gate.cellar"]["laptops"]["udp"][0]["name"] == "ada.laptop"
     assert document["unreached"] == {"x": "no answer"}

@@ -9,12 +9,12 @@ from bedplate.plan import FleetPlan
 from bedplate.spec.sites import Dials
 from tests.conftest import Expect
 from tests.testlab.fakes.daemons import read_settings
-from tests.testlab.fleets.variants import SITE_SIDE_LAB, cellar, ends_of, with_gateways
+from tests.testlab.fleets.variants import LAB_PLAN, cellar_gateway, ends_of, with_gateways
 from tests.testlab.keys.authority import KEYS, keyed, random_keys
 from vpn.guard.guard import guard_text
 from vpn.sites.aws import Peer, dials, full_mesh_gateway, site_gateway
 from vpn.sites.files import PRIVATE, STANDARD, connections_of, files_of
-from vpn.sites.gateway import Gateway, Papers, Proof, SharedKey
+from vpn.sites.gateway import Gateway, Proof, SharedKey, TunnelCertificate
 
 REGIONS = tuple(
     Peer(
@@ -44,7 +44,7 @@ def _connections(gateway: Gateway) -> dict[str, object]:
 
 def test_device_names_are_valid_and_unique() -> None:
     """A device's name has at most 15 characters and the prefix that the guard matches."""
-    tunnels = [*cellar().tunnels, *_gateways()["us-west-2"].tunnels]
+    tunnels = [*cellar_gateway().tunnels, *_gateways()["us-west-2"].tunnels]
 
     assert len({tunnel.device for tunnel in tunnels}) == len(tunnels)
     assert all(len(tunnel.device) <= 15 and tunnel.device.startswith("ipsec") for tunnel in tunnels)
@@ -75,22 +75,22 @@ def test_two_gateways_with_one_identity_are_rejected() -> None:
 
 def test_a_connection_without_aws_keys_is_an_error() -> None:
     """No tunnel is rendered without a key."""
-    ends = {key: value for key, value in ends_of(SITE_SIDE_LAB).items() if key[1] != "us-east-1"}
+    ends = {key: value for key, value in ends_of(LAB_PLAN).items() if key[1] != "us-east-1"}
 
     with pytest.raises(KeyError):
-        site_gateway(SITE_SIDE_LAB, SITE_SIDE_LAB.sites[0], ends)
+        site_gateway(LAB_PLAN, LAB_PLAN.sites[0], ends)
 
 
 def test_the_guard_covers_remote_blocks_and_no_local_ones() -> None:
     """Every block behind another gateway is guarded; the site's LAN and its laptop pool are not."""
-    gateway = cellar()
+    gateway = cellar_gateway()
 
     local = set(gateway.blocks)
     assert set(gateway.elsewhere) == {
-        *(region.block for region in SITE_SIDE_LAB.regions),
-        SITE_SIDE_LAB.blocks["pool/us-west-2"],
+        *(region.block for region in LAB_PLAN.regions),
+        LAB_PLAN.blocks["pool/us-west-2"],
     }
-    assert local == {SITE_SIDE_LAB.sites[0].lan, SITE_SIDE_LAB.blocks["pool/cellar"]}
+    assert local == {LAB_PLAN.sites[0].lan, LAB_PLAN.blocks["pool/cellar"]}
     text = guard_text(gateway.elsewhere, 1400)
     assert "10.64.0.0/15, 10.66.0.0/16, 10.121.0.0/22" in text
     assert not any(str(block) in text for block in local)
@@ -113,20 +113,23 @@ def test_keys_of_random_bytes_survive_swanctl_conf() -> None:
 
 
 def _with_site(dials: Dials) -> FleetPlan:
-    return with_gateways(SITE_SIDE_LAB, dials=dials)
+    return with_gateways(LAB_PLAN, dials=dials)
 
 
 def test_all_files_of_a_site_gateway(expect: Expect) -> None:
     """Every file of the larger example's gateway has the expected text."""
-    text = "".join(f"===== {file.path} {file.mode:o}\n{file.text}" for file in files_of(cellar()))
+    text = "".join(f"===== {file.path} {file.mode:o}\n{file.text}" for file in files_of(cellar_gateway()))
 
     expect("vpn/cellar.txt", text)
 
 
 def test_another_region_does_not_change_other_connections() -> None:
     """A tunnel's connection is the same with and without tunnels to another region."""
-    tunnels = tuple(tunnel for tunnel in SITE_SIDE_LAB.tunnels if tunnel.region != "us-west-2")
-    with_all, with_fewer = _connections(cellar()), _connections(cellar(replace(SITE_SIDE_LAB, tunnels=tunnels)))
+    tunnels = tuple(tunnel for tunnel in LAB_PLAN.tunnels if tunnel.region != "us-west-2")
+    with_all, with_fewer = (
+        _connections(cellar_gateway()),
+        _connections(cellar_gateway(replace(LAB_PLAN, tunnels=tunnels))),
+    )
 
     assert with_fewer
     assert with_fewer.items() < with_all.items()
@@ -135,7 +138,7 @@ def test_another_region_does_not_change_other_connections() -> None:
 def test_the_end_that_dials_starts_its_tunnels() -> None:
     """It also restarts them; an end that AWS dials waits."""
     for end, action, who in ((Dials.SITE, "start", "dials"), (Dials.AWS, "none", "waits")):
-        files = {file.path.name: file.text for file in files_of(cellar(_with_site(end)))}
+        files = {file.path.name: file.text for file in files_of(cellar_gateway(_with_site(end)))}
 
         connections = read_settings(files["swanctl.conf"])["connections"]
 
@@ -148,7 +151,7 @@ def test_the_end_that_dials_starts_its_tunnels() -> None:
 
 def test_only_root_can_read_keys() -> None:
     """One file with mode 0600 holds the keys, and no repr shows them."""
-    gateway = cellar()
+    gateway = cellar_gateway()
     keys = {tunnel.proof.text for tunnel in gateway.tunnels if isinstance(tunnel.proof, SharedKey)}
 
     with_keys = [file for file in files_of(gateway) if any(key in file.text for key in keys)]
@@ -156,13 +159,13 @@ def test_only_root_can_read_keys() -> None:
     assert len(with_keys) == 1
     assert len(keys) == len(gateway.tunnels)
     assert {file.mode for file in with_keys} == {PRIVATE}
-    assert not any(key in repr((gateway, with_keys, ends_of(SITE_SIDE_LAB))) for key in (*keys, "key.of"))
+    assert not any(key in repr((gateway, with_keys, ends_of(LAB_PLAN))) for key in (*keys, "key.of"))
 
 
 def test_certificates_are_in_the_folders_that_swanctl_loads() -> None:
     """Each authority and each revocation list has its own file, and the connection requires all of them."""
-    papers = Papers("mine\n", "key\n", ("issuing\n", "root\n"), ("issued\n", "authorities\n"))
-    gateway = cellar()
+    papers = TunnelCertificate("mine\n", "key\n", ("issuing\n", "root\n"), ("issued\n", "authorities\n"))
+    gateway = cellar_gateway()
     (first, *_) = gateway.tunnels
     files = {str(file.path): file for file in files_of(replace(gateway, tunnels=(replace(first, proof=papers),)))}
 
@@ -188,7 +191,7 @@ def test_a_short_key_is_rejected(secret: bytes) -> None:
 
 
 def _charon_unit() -> str:
-    (text,) = (file.text for file in files_of(cellar()) if "ExecStart=/usr/sbin/charon-systemd" in file.text)
+    (text,) = (file.text for file in files_of(cellar_gateway()) if "ExecStart=/usr/sbin/charon-systemd" in file.text)
     return text
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bedplate.errors import MachineError
-from bedplate.writer import told_plainly, try_out, write_together, write_whole
+from bedplate.writer import os_errors_as_machine_errors, try_out, write_together, write_whole
 
 HOST = os.uname().nodename
 NO_PID = 2**22 + 1  # above the maximum of Linux
@@ -96,7 +96,7 @@ def test_a_missing_folder_is_a_machine_error(tmp_path: Path) -> None:
 
 def test_an_unknown_error_is_not_converted(tmp_path: Path) -> None:
     """An error that is not in the table is a defect, and keeps its type."""
-    with pytest.raises(ChildProcessError), told_plainly(tmp_path):
+    with pytest.raises(ChildProcessError), os_errors_as_machine_errors(tmp_path):
         raise ChildProcessError
 
 

@@ -8,7 +8,7 @@ from time import time
 
 import pytest
 
-from tests.testlab.fleets.variants import direct_plan
+from tests.testlab.fleets.variants import connected_sites_plan
 from tests.testlab.network.netlab import capture, packets, pinging, until
 from tests.testlab.network.sites import SitesLab, sites_lab
 
@@ -21,7 +21,7 @@ MOST_SECONDS = 15
 @pytest.fixture(scope="module")
 def stands() -> Iterator[SitesLab]:
     """Return two sites with an established direct tunnel, and the path through AWS."""
-    with sites_lab(direct_plan()) as made:
+    with sites_lab(connected_sites_plan()) as made:
         made.start()
         made.wait()
         until(made.is_direct, 60, f"never took the direct way; {made.told}")

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.testlab.fleets.variants import ATTIC, CELLAR, TEXT, direct_plan
+from tests.testlab.fleets.variants import ATTIC, CELLAR, CONNECTED_SITES_TEXT, connected_sites_plan
 from tests.testlab.keys.authority import LabAuthority, begun_for
 from tests.testlab.network.netlab import capture, packets, until
 from tests.testlab.network.sites import LabSite, SitesLab, first_only, sites_lab
 
 pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("direct-certificates")]
-PLAN = direct_plan(TEXT + "vpn: {tunnels: {auth: certificates}}\n")
+PLAN = connected_sites_plan(CONNECTED_SITES_TEXT + "vpn: {tunnels: {auth: certificates}}\n")
 CLEAR = "net 192.168.40.0/22 or net 192.168.60.0/24"
 
 

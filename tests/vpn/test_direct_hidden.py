@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.testlab.fleets.variants import TEXT, direct_plan
+from tests.testlab.fleets.variants import CONNECTED_SITES_TEXT, connected_sites_plan
 from tests.testlab.network.netlab import capture, packets, until
 from tests.testlab.network.sites import SitesLab, sites_lab
 
 pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("direct-hidden")]
 # It sorts second and would wait; because it is hidden, it dials.
-PLAN = direct_plan(TEXT.replace("asn: 65010", "asn: 65010, behind_nat: true"))
+PLAN = connected_sites_plan(CONNECTED_SITES_TEXT.replace("asn: 65010", "asn: 65010, behind_nat: true"))
 CLEAR = "net 192.168.40.0/22 or net 192.168.60.0/24 or net 192.0.2.0/24"
 # The hidden gateway notices that its peer was killed after 11.2 s (vpn.sites.gateway).
 MOST_SECONDS = 25

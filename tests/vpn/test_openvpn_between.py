@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.testlab.fleets.variants import met_gateways
+from tests.testlab.fleets.variants import connected_laptop_gateways
 from tests.testlab.network.laptops import MACHINE, NODE, LaptopLab
 
 ADA, BOB, EVE = "ada.laptop", "bob.desk", "eve.phone"
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("laptops-between")]
 @pytest.fixture(scope="module")
 def lab() -> Iterator[LaptopLab]:
     """Return three laptops: at home over UDP, at home over TCP, and at the site's gateway."""
-    with LaptopLab("between", ADA, BOB, EVE, gateways=met_gateways()) as lab:
+    with LaptopLab("between", ADA, BOB, EVE, gateways=connected_laptop_gateways()) as lab:
         for gateway in lab.gateways.values():
             gateway.start()
         for name, way in ((ADA, "52.1.2.3 1194 udp4"), (BOB, "52.1.2.3 443 tcp4"), (EVE, "8.20.30.40 1194 udp4")):

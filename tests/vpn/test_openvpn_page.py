@@ -9,10 +9,10 @@ import pytest
 
 from bedplate.cli import run
 from tests.testlab.fakes.aws import ACCOUNT, StubbedSession, stubbed_account
-from tests.testlab.fleets.variants import HOME, LAPTOP_PLANS_PUBLIC, RESOLVERS
+from tests.testlab.fleets.variants import GATEWAY_ADDRESS, HOME, RESOLVERS
 from tests.testlab.network.laptops import LaptopLab
 from tests.testlab.rehearsal.programs import EXAMPLES
-from tests.testlab.run import told_commands
+from tests.testlab.run import documented_commands
 
 APPLIES = "bedplate node apply gate.cellar laptops.us-west-2"
 ADA = "ada.laptop"
@@ -28,7 +28,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubbedSession]:
         session.belongs_to(ACCOUNT, HOME)
         asked = [{"Name": "tag:Name", "Values": ["lab-laptops"]}]
         session.answers(
-            "ec2", HOME, "describe_addresses", {"Addresses": [{"PublicIp": str(LAPTOP_PLANS_PUBLIC)}]}, Filters=asked
+            "ec2", HOME, "describe_addresses", {"Addresses": [{"PublicIp": str(GATEWAY_ADDRESS)}]}, Filters=asked
         )
         named = [{"Name": "Name", "Values": ["lab-names"]}, {"Name": "Direction", "Values": ["INBOUND"]}]
         found = {"ResolverEndpoints": [{"Id": "r"}]}
@@ -42,7 +42,7 @@ def test_the_commands_of_the_page_work(
     account: StubbedSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All in their order, except roles, NetworkManager and systemd, which need a booted machine (tests/nodes)."""
-    commands = told_commands("vpn.md")
+    commands = documented_commands("vpn.md")
     assert commands.count(APPLIES) == 1
     shutil.copy(EXAMPLES / "lab.yaml", tmp_path / "fleet.yaml")
     monkeypatch.chdir(tmp_path)

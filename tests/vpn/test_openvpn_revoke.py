@@ -14,9 +14,9 @@ from bedplate.plan.laptops import LaptopGateway, Transport
 from tests.testlab.keys.authority import LabKeys, moment
 from tests.testlab.network.laptops import MACHINE, NODE, PLACES, GatewayHost, LaptopLab
 from tests.testlab.network.netlab import LabTrouble, pinging, until
-from tests.testlab.run import clock_pace, skewed
+from tests.testlab.run import clock_offset, clock_pace
 from vpn.certificates import Use
-from vpn.push import AccessList, access_list_text, carry
+from vpn.push import AccessList, access_list_text, push_access_list
 
 ADA, DESK, BOB = "ada.laptop", "ada.desk", "bob.laptop"
 HOME, SITE = PLACES
@@ -57,7 +57,7 @@ def _carry(lab: LaptopLab, book: AccessList, *cut: str) -> dict[str, BedplateErr
         return LocalConnection(lab.gateways[gateway.place])
 
     gateways = [each.gateway for each in lab.gateways.values()]
-    return dict(carry(gateways, book, way, cut=cut).failures)
+    return dict(push_access_list(gateways, book, way, cut=cut).failures)
 
 
 def _refusal(lab: LaptopLab, access_list: AccessList) -> str:
@@ -172,7 +172,7 @@ def test_a_gateway_whose_clock_is_wrong(by: str, reason: str, lab: LaptopLab) ->
     lab.send(HOME, AccessList(lab.keys.revocations(life, at), lab.devices))
     profile = lab.profile(BOB)
 
-    gateway.start(Transport.UDP, env=skewed(by))
+    gateway.start(Transport.UDP, env=clock_offset(by))
     client = bob.connect(profile)
 
     if reason:
@@ -189,7 +189,7 @@ def test_a_laptop_whose_clock_is_a_year_behind_rejects_gateways(lab: LaptopLab) 
     """Its log has the reason."""
     bob = lab.laptops[BOB]
 
-    client = bob.connect(lab.profile(BOB), env=skewed("-365d"))
+    client = bob.connect(lab.profile(BOB), env=clock_offset("-365d"))
 
     until(lambda: "certificate is not yet valid" in client.told, 20, "the laptop does not say why")
     assert "Initialization Sequence Completed" not in client.told

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bedplate.plan.laptops import Transport, gateway_in
-from tests.testlab.fleets.variants import PUBLIC, WEST, joined_plan
+from bedplate.plan.laptops import Transport, laptop_gateway_at
+from tests.testlab.fleets.variants import PUBLIC, WEST, connected_regions_plan
 from tests.testlab.keys.operator import INSIDE, MOST_SECONDS, seen_of_pings, standing_regions
 from tests.testlab.network.netlab import capture, packets, refusal, until
 from tests.testlab.network.regions import RegionsLab
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("regions")]
 @pytest.fixture(scope="module")
 def stands() -> Iterator[RegionsLab]:
     """Return two regions with an established tunnel."""
-    with standing_regions(joined_plan()) as made:
+    with standing_regions(connected_regions_plan()) as made:
         yield made
 
 
@@ -39,14 +39,14 @@ def test_a_laptop_reaches_the_other_region(stands: RegionsLab) -> None:
     with capture(stands.north.node, "eth0") as wire:
         assert stands.laptop.pings(stands.north.address)
 
-    laptops = gateway_in(joined_plan(), WEST)
+    laptops = laptop_gateway_at(connected_regions_plan(), WEST)
     assert laptops
     assert packets(wire, f"src {laptops.address(Transport.UDP, 0)}")
 
 
 def test_nodes_cannot_open_a_connection_to_a_laptop(stands: RegionsLab) -> None:
     """Neither through the tunnel nor from its own region; without the gateway's filter both would succeed."""
-    laptops = gateway_in(joined_plan(), WEST)
+    laptops = laptop_gateway_at(connected_regions_plan(), WEST)
     assert laptops
     address, table = laptops.address(Transport.UDP, 0), ("inet", "bedplate_laptops")
     gateway, nodes = stands.west.gateway.host, (stands.west.node, stands.north.node)

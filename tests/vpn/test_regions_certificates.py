@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.testlab.fleets.variants import JOINED_FLEET_TEXT, NORTH, PUBLIC, WEST, joined_plan
+from tests.testlab.fleets.variants import CONNECTED_REGIONS_TEXT, NORTH, PUBLIC, WEST, connected_regions_plan
 from tests.testlab.keys.authority import LabAuthority, begun_for
 from tests.testlab.keys.operator import INSIDE, MOST_SECONDS, seen_of_pings, standing_regions
 from tests.testlab.network.netlab import capture, packets, until
 from tests.testlab.network.regions import RegionsLab
 
 pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("regions-certificates")]
-PLAN = joined_plan(text=JOINED_FLEET_TEXT.replace("vpn:\n", "vpn:\n  tunnels: {auth: certificates}\n"))
+PLAN = connected_regions_plan(text=CONNECTED_REGIONS_TEXT.replace("vpn:\n", "vpn:\n  tunnels: {auth: certificates}\n"))
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,12 @@ from time import monotonic, time
 
 import pytest
 
-from tests.testlab.fleets.variants import SITE_SIDE_LAB, lab_node
+from tests.testlab.fleets.variants import LAB_PLAN, lab_node
 from tests.testlab.network.netlab import capture, packets, pinging, refusal, until
 from tests.testlab.network.sites import DESK, RACK, STRAY, SiteLab, site_lab
 from vpn.guard.guard import PROTOCOL
 from vpn.keeper.status import Neighbour, Status, Tunnel, read_neighbours
-from vpn.status import tunnel_findings, wanted
+from vpn.status import expected_gateway, tunnel_findings
 
 # BGP's hold time is 12 s; the rest is a margin for a busy machine.
 MOST_SECONDS = 15
@@ -102,7 +102,7 @@ def test_bgp_status_has_sessions_and_routes(stands: SiteLab) -> None:
 
 def _messages(stands: SiteLab, spoken: tuple[Neighbour, ...]) -> list[str]:
     """Return the findings about a gateway with these two tunnels up and this BGP status."""
-    due = wanted(SITE_SIDE_LAB, lab_node("gate.cellar"), None)
+    due = expected_gateway(LAB_PLAN, lab_node("gate.cellar"), None)
     names = {one.name for one in stands.site.gateway.tunnels}
     tunnels = tuple(Tunnel(name, 900, 1, 1, 1) for name in sorted(names))
     due = replace(due, tunnels=tuple(each for each in due.tunnels if each.name in names))

@@ -7,7 +7,7 @@ import pytest
 from tests.testlab.keys.authority import open_office, papers_for
 from tests.testlab.network.gateways import RACK, Pair, one_key, pair
 from tests.testlab.network.netlab import until
-from tests.testlab.run import skewed
+from tests.testlab.run import clock_offset
 from vpn.sites.aws import Proofs
 
 pytestmark = pytest.mark.nightly
@@ -19,7 +19,7 @@ def _papers() -> Proofs:
 
 def _start(made: Pair, by: str) -> None:
     """Start both gateways, the one that waits with a wrong clock."""
-    made.attic.clock = skewed(by)
+    made.attic.clock = clock_offset(by)
     made.start()
 
 

@@ -4,19 +4,19 @@ import os
 import subprocess
 from pathlib import Path
 
-from tests.testlab.fakes.daemons import ear
+from tests.testlab.fakes.daemons import vici_socket
 from tests.testlab.keys.authority import KEYS, keyed, random_keys
-from vpn.sites.files import STANDARD, connections_of, settings_of
+from vpn.sites.files import STANDARD, connections_of, strongswan_conf_of
 
 
 def test_swanctl_reads_keys_unchanged(tmp_path: Path) -> None:
     """Of 10,000 random keys, swanctl sends each to the daemon unchanged."""
     keys = random_keys(KEYS)
-    for made in (settings_of(STANDARD), connections_of(keyed(keys), STANDARD)):
+    for made in (strongswan_conf_of(STANDARD), connections_of(keyed(keys), STANDARD)):
         (tmp_path / made.path.name).write_text(made.text)
     env = {**os.environ, "SWANCTL_DIR": str(tmp_path), "STRONGSWAN_CONF": str(tmp_path / "strongswan.conf")}
 
-    with ear(tmp_path) as heard:
+    with vici_socket(tmp_path) as heard:
         subprocess.run(
             ["/usr/sbin/swanctl", "--load-creds", "--noprompt", "--uri", heard.uri],
             env=env,

@@ -13,7 +13,7 @@ from tests.testlab.network.netlab import until
 from vpn.certificates import Use
 from vpn.sites.aws import Peer, Proofs
 from vpn.sites.files import RenderedFile
-from vpn.sites.gateway import Papers, Proof, SharedKey
+from vpn.sites.gateway import Proof, SharedKey, TunnelCertificate
 
 pytestmark = pytest.mark.nightly
 
@@ -45,7 +45,7 @@ def _new_authority() -> Office:
     return open_office(datetime.now(UTC))
 
 
-def _with_caller(change: Callable[[Office, Papers], Papers]) -> Side:
+def _with_caller(change: Callable[[Office, TunnelCertificate], TunnelCertificate]) -> Side:
     """Change the certificates of the gateway that dials."""
 
     def proofs() -> Proofs:
@@ -69,7 +69,7 @@ def _issued(at: timedelta) -> Side:
     return _with_caller(lambda office, papers: with_certificate(papers, office.papers(CELLAR, at=at)))
 
 
-def _of_another_authority(office: Office, papers: Papers) -> Papers:
+def _of_another_authority(office: Office, papers: TunnelCertificate) -> TunnelCertificate:
     """Use a certificate of another authority with the same name."""
     return with_certificate(papers, _new_authority().papers(CELLAR))
 

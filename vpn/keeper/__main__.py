@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .book import activate_access_list, parse_access_list
 from .lay import apply_bundle
-from .place import AgentError, Place, parse_shipment
+from .place import AgentError, GatewayPaths, parse_config_bundle
 from .sessions import write_last_seen
 from .status import read_status, write_metrics
 
@@ -18,7 +18,7 @@ def main() -> int:
     # sudo passes on the umask of the user: the daemons could not read files written under a strict one.
     os.umask(0o022)
     arguments = _parse_arguments()
-    paths = Place(arguments.settings, arguments.sockets, arguments.owner, arguments.memory, arguments.root)
+    paths = GatewayPaths(arguments.settings, arguments.sockets, arguments.owner, arguments.memory, arguments.root)
     try:
         _run(arguments, paths)
     except AgentError as error:
@@ -27,11 +27,11 @@ def main() -> int:
     return 0
 
 
-def _run(arguments: argparse.Namespace, paths: Place) -> None:
+def _run(arguments: argparse.Namespace, paths: GatewayPaths) -> None:
     if arguments.command == "take":
         sys.stdout.write(json.dumps(activate_access_list(paths, parse_access_list(sys.stdin.read()))))
     elif arguments.command == "lay":
-        sys.stdout.write(json.dumps(apply_bundle(paths, parse_shipment(sys.stdin.read()))))
+        sys.stdout.write(json.dumps(apply_bundle(paths, parse_config_bundle(sys.stdin.read()))))
     elif arguments.command == "status":
         sys.stdout.write(json.dumps(read_status(paths).document()))
     else:
@@ -42,11 +42,11 @@ def _run(arguments: argparse.Namespace, paths: Place) -> None:
 
 def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bedplate-vpn")
-    parser.add_argument("--settings", type=Path, default=Place.settings)
-    parser.add_argument("--sockets", type=Path, default=Place.sockets)
-    parser.add_argument("--owner", default=Place.owner)
-    parser.add_argument("--memory", type=Path, default=Place.memory)
-    parser.add_argument("--root", type=Path, default=Place.root)
+    parser.add_argument("--settings", type=Path, default=GatewayPaths.settings)
+    parser.add_argument("--sockets", type=Path, default=GatewayPaths.sockets)
+    parser.add_argument("--owner", default=GatewayPaths.owner)
+    parser.add_argument("--memory", type=Path, default=GatewayPaths.memory)
+    parser.add_argument("--root", type=Path, default=GatewayPaths.root)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("take", help="activate the access list on standard input")
     commands.add_parser("lay", help="apply the config bundle on standard input")

@@ -20,7 +20,7 @@ from .certificate import (
     staged_crl_file,
     staged_identity,
 )
-from .place import TRANSPORTS, IncompleteError, Place, RejectedError, lock_folder, replace_file
+from .place import TRANSPORTS, GatewayPaths, IncompleteError, RejectedError, lock_folder, replace_file
 from .sessions import SUCCESS, end_sessions, run_command
 
 
@@ -64,7 +64,7 @@ def write_pending(file: Path, pending: PendingActions) -> None:
     replace_file(file, json.dumps(pending.document()))
 
 
-def run_pending(paths: Place, pending: PendingActions, allowed: Mapping[str, Collection[str]]) -> dict[str, int]:
+def run_pending(paths: GatewayPaths, pending: PendingActions, allowed: Mapping[str, Collection[str]]) -> dict[str, int]:
     """Run pending actions, and return the number of ended sessions by name.
 
     `allowed` holds the names of the laptops that each transport serves. Raise IncompleteError, after all daemons were
@@ -159,7 +159,7 @@ def parse_access_list(text: str) -> AccessList:
     return access_list
 
 
-def activate_access_list(paths: Place, access_list: AccessList) -> dict[str, object]:
+def activate_access_list(paths: GatewayPaths, access_list: AccessList) -> dict[str, object]:
     """Activate an access list, end sessions that it no longer allows, and return a summary.
 
     The files change first and sessions end last: a laptop that is disconnected cannot connect again. Raise
@@ -172,7 +172,7 @@ def activate_access_list(paths: Place, access_list: AccessList) -> dict[str, obj
         return _activate(paths, access_list)
 
 
-def _activate(paths: Place, access_list: AccessList) -> dict[str, object]:
+def _activate(paths: GatewayPaths, access_list: AccessList) -> dict[str, object]:
     with staged_identity(paths, access_list.identity) as identity:
         authority = (identity or paths.settings) / paths.authority.name
         active_crl = read_active_crl(paths, authority)
@@ -194,7 +194,7 @@ def _activate(paths: Place, access_list: AccessList) -> dict[str, object]:
     return {"number": crl.number, "cut": ended, "renewed": identity is not None}
 
 
-def _check_version(paths: Place, access_list: AccessList) -> None:
+def _check_version(paths: GatewayPaths, access_list: AccessList) -> None:
     """Reject a list with a lower version than the active one; a new authority starts with new versions."""
     active = int(paths.version.read_text()) if paths.version.exists() else 0
     if access_list.version < active and not _has_new_authority(paths, access_list):
@@ -204,12 +204,12 @@ def _check_version(paths: Place, access_list: AccessList) -> None:
         )
 
 
-def _has_new_authority(paths: Place, access_list: AccessList) -> bool:
+def _has_new_authority(paths: GatewayPaths, access_list: AccessList) -> bool:
     identity = access_list.identity
     return identity is not None and identity[paths.authority.name] != paths.authority.read_text()
 
 
-def _names_to_cut(paths: Place, access_list: AccessList, newly_revoked: AbstractSet[int]) -> frozenset[str]:
+def _names_to_cut(paths: GatewayPaths, access_list: AccessList, newly_revoked: AbstractSet[int]) -> frozenset[str]:
     """Return the laptops that are named, removed, moved to another address, or whose certificate was revoked.
 
     OpenVPN does not report which certificate a session uses. A serial that is new in the revocation list therefore ends

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import strptime
 
-from .place import Place, RejectedError, write_synced
+from .place import GatewayPaths, RejectedError, write_synced
 
 _DATE = "%b %d %H:%M:%S %Y GMT"
 _SERIAL = re.compile(r"^ +Serial Number: ([0-9A-F]+)$", re.MULTILINE)
@@ -104,7 +104,7 @@ def _run_openssl(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(["/usr/bin/openssl", *arguments], capture_output=True, errors="replace", check=False)  # noqa: S603
 
 
-def read_active_crl(paths: Place, authority: Path) -> Crl:
+def read_active_crl(paths: GatewayPaths, authority: Path) -> Crl:
     """Return the active revocation list, or an empty one if the authority did not sign it."""
     try:
         return read_crl(paths.crl, authority)
@@ -113,7 +113,7 @@ def read_active_crl(paths: Place, authority: Path) -> Crl:
 
 
 @contextmanager
-def staged_crl(paths: Place, text: str, authority: Path, active: Crl) -> Iterator[Crl]:
+def staged_crl(paths: GatewayPaths, text: str, authority: Path, active: Crl) -> Iterator[Crl]:
     """Stage a new revocation list and yield it; `activate_crl` activates it.
 
     Raise RejectedError if it has expired, is not yet valid, is older than the active one, or has another issuer.
@@ -128,7 +128,7 @@ def staged_crl(paths: Place, text: str, authority: Path, active: Crl) -> Iterato
         staged.unlink(missing_ok=True)
 
 
-def activate_crl(paths: Place) -> None:
+def activate_crl(paths: GatewayPaths) -> None:
     """Activate the staged revocation list."""
     if paths.crl.exists():
         # OpenVPN reads the file again only if its size or its modification time in seconds has changed.
@@ -137,12 +137,12 @@ def activate_crl(paths: Place) -> None:
     staged_crl_file(paths).replace(paths.crl)
 
 
-def staged_crl_file(paths: Place) -> Path:
+def staged_crl_file(paths: GatewayPaths) -> Path:
     """Return the path of the staged revocation list."""
     return paths.settings / ".crl.new"
 
 
-def _check_crl(paths: Place, crl: Crl, active: Crl) -> None:
+def _check_crl(paths: GatewayPaths, crl: Crl, active: Crl) -> None:
     now = time.time()
     if crl.end <= now:
         raise RejectedError(f"the revocation list expired on {_date_text(crl.end)}")
@@ -171,7 +171,7 @@ _SECRET_FILES = ("server.key", "tls-crypt-v2.key")
 
 
 @contextmanager
-def staged_identity(paths: Place, files: Mapping[str, str] | None) -> Iterator[Path | None]:
+def staged_identity(paths: GatewayPaths, files: Mapping[str, str] | None) -> Iterator[Path | None]:
     """Stage a new certificate with its keys and yield the folder; yield None if nothing changes.
 
     Only the user of the daemons can read the keys, from the moment they are written.
@@ -188,7 +188,7 @@ def staged_identity(paths: Place, files: Mapping[str, str] | None) -> Iterator[P
         shutil.rmtree(staged)
 
 
-def activate_identity(paths: Place, staged: Path) -> None:
+def activate_identity(paths: GatewayPaths, staged: Path) -> None:
     """Activate a staged certificate and its keys; daemons load them when they restart."""
     for name in IDENTITY_FILES:
         (staged / name).replace(paths.settings / name)

@@ -26,11 +26,11 @@ from .place import (
     UNIT_PREFIX,
     UNITS,
     WATCH_SCRIPT,
+    ConfigBundle,
     File,
+    GatewayPaths,
     IncompleteError,
-    Place,
     RejectedError,
-    Shipment,
     lock_folder,
 )
 
@@ -43,7 +43,7 @@ _XFRM_DEVICE = re.compile(r"^(ipsec[0-9]+)[@ ]", re.MULTILINE)
 _INTERFACE_ID = re.compile(r"^\s*if_id_out = ([0-9]+)$", re.MULTILINE)
 
 
-def apply_bundle(paths: Place, bundle: Shipment | None) -> dict[str, tuple[str, ...]]:
+def apply_bundle(paths: GatewayPaths, bundle: ConfigBundle | None) -> dict[str, tuple[str, ...]]:
     """Apply a config bundle and return the written, removed and started items: none if it is applied already.
 
     Raise RejectedError, before anything is changed, for an invalid bundle (None), or if the role guard is missing.
@@ -64,7 +64,11 @@ def apply_bundle(paths: Place, bundle: Shipment | None) -> dict[str, tuple[str, 
 
 
 def _change(
-    paths: Place, bundle: Shipment, changed: tuple[File, ...], stale: tuple[str, ...], pending: AbstractSet[str]
+    paths: GatewayPaths,
+    bundle: ConfigBundle,
+    changed: tuple[File, ...],
+    stale: tuple[str, ...],
+    pending: AbstractSet[str],
 ) -> None:
     to_load = {file.path for file in changed} | pending
     # A run that was interrupted may have replaced the old tunnel table: it cannot be compared any more.
@@ -77,7 +81,7 @@ def _change(
     paths.pending_files.unlink()
 
 
-def _changed_files(paths: Place, files: Iterable[File]) -> tuple[File, ...]:
+def _changed_files(paths: GatewayPaths, files: Iterable[File]) -> tuple[File, ...]:
     """Return the files that are missing on the gateway, or differ in text or mode."""
     return tuple(file for file in files if not _is_unchanged(paths.at(file.path), file))
 
@@ -88,21 +92,21 @@ def _is_unchanged(path: Path, file: File) -> bool:
     return path.read_bytes() == file.text.encode()
 
 
-def _stale_files(paths: Place, bundle: Shipment) -> tuple[str, ...]:
+def _stale_files(paths: GatewayPaths, bundle: ConfigBundle) -> tuple[str, ...]:
     """Return the paths of charon's files and units that are not in the bundle."""
     existing = [*paths.at(IPSEC).rglob("*"), *paths.at(UNITS).glob(f"{UNIT_PREFIX}*")]
     files = {f"/{path.relative_to(paths.root)}" for path in existing if not path.is_dir()}
     return tuple(sorted(files - bundle.paths))
 
 
-def _removes_tunnel(paths: Place, bundle: Shipment) -> bool:
+def _removes_tunnel(paths: GatewayPaths, bundle: ConfigBundle) -> bool:
     """Return whether the tunnel table loses a line: charon closes a tunnel only when it restarts."""
     table = paths.tunnel_table
     lines = table.read_text(encoding="utf-8").splitlines() if table.exists() else []
     return not set(lines) <= set(bundle.text(TUNNEL_TABLE).splitlines())
 
 
-def _pending_file(paths: Place, changed: AbstractSet[str]) -> File:
+def _pending_file(paths: GatewayPaths, changed: AbstractSet[str]) -> File:
     return File(f"/{paths.pending_files.relative_to(paths.root)}", json.dumps(sorted(changed)), 0o600)
 
 
@@ -110,7 +114,7 @@ def _read_pending(path: Path) -> frozenset[str]:
     return frozenset(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else frozenset()
 
 
-def _replace_files(paths: Place, files: Iterable[File], check: Callable[[Path, File], None]) -> None:
+def _replace_files(paths: GatewayPaths, files: Iterable[File], check: Callable[[Path, File], None]) -> None:
     """Replace files after all are staged and checked; an error of `check` leaves the old files."""
     staged: dict[Path, Path] = {}
     try:
@@ -155,7 +159,7 @@ def _check_guard_rules(staged: Path, file: File) -> None:
         raise RejectedError(f"invalid packet filter in the config bundle: {error}") from None
 
 
-def _delete_files(paths: Place, files: Iterable[str]) -> None:
+def _delete_files(paths: GatewayPaths, files: Iterable[str]) -> None:
     """Delete files, and the folders of charon that are empty then."""
     for file in files:
         paths.at(file).unlink(missing_ok=True)
@@ -172,7 +176,7 @@ def _stop_units(files: Iterable[str]) -> None:
         _run("systemctl", "disable", "--now", *units)
 
 
-def _start_units(bundle: Shipment) -> tuple[str, ...]:
+def _start_units(bundle: ConfigBundle) -> tuple[str, ...]:
     """Enable and start all units, and return the inactive ones; raise IncompleteError if one fails."""
     units = tuple(_units(bundle))
     states = _run_unchecked("systemctl", "is-active", *units).stdout.split()
@@ -180,7 +184,7 @@ def _start_units(bundle: Shipment) -> tuple[str, ...]:
     return tuple(unit for unit, state in zip(units, states, strict=True) if state != "active")
 
 
-def _units(bundle: Shipment) -> Iterator[str]:
+def _units(bundle: ConfigBundle) -> Iterator[str]:
     yield _GUARD_UNIT
     if FRR_CONF in bundle.paths:
         yield _FRR_UNIT

@@ -99,7 +99,7 @@ class File:
 
 
 @dataclass(frozen=True)
-class Shipment:
+class ConfigBundle:
     """All files of a gateway's tunnels, in the order in which they are written there."""
 
     files: tuple[File, ...]
@@ -124,7 +124,7 @@ class Shipment:
         return next((file.text for file in self.files if file.path == path), "")
 
 
-def parse_shipment(text: str) -> Shipment | None:
+def parse_config_bundle(text: str) -> ConfigBundle | None:
     """Return the config bundle of a JSON text, or None if it is invalid.
 
     The reason is not reported, because the text may hold keys.
@@ -134,14 +134,14 @@ def parse_shipment(text: str) -> Shipment | None:
         files = tuple(File(str(item["path"]), str(item["text"]), int(item["mode"])) for item in items)
     except (ValueError, TypeError, KeyError):
         return None
-    return Shipment(files) if files and all(file.is_allowed for file in files) else None
+    return ConfigBundle(files) if files and all(file.is_allowed for file in files) else None
 
 
 TRANSPORTS = ("udp", "tcp")
 
 
 @dataclass(frozen=True)
-class Place:
+class GatewayPaths:
     """Folders of a gateway and the user of its OpenVPN daemons. Only tests change the defaults.
 
     `memory` holds the agent's own state. Files of tunnels have absolute paths below `root`.

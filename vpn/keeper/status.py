@@ -11,7 +11,7 @@ from pathlib import Path
 
 from .book import NOTHING_PENDING, PendingActions, read_pending
 from .certificate import certificate_end, crl_end, crl_number
-from .place import TRANSPORTS, AgentError, Place, RejectedError, replace_file
+from .place import TRANSPORTS, AgentError, GatewayPaths, RejectedError, replace_file
 from .sessions import LastSeen, Session, read_sessions, update_last_seen
 
 _TIMEOUT_S = 5
@@ -236,7 +236,7 @@ class Status:
         return {**asdict(self), "owed": self.owed.document()}
 
 
-def read_status(paths: Place) -> Status:
+def read_status(paths: GatewayPaths) -> Status:
     """Return the status of this gateway."""
     transports = [transport for transport in TRANSPORTS if (paths.settings / f"{transport}.conf").exists()]
     laptops = {transport: _sessions_or_none(paths, transport) for transport in transports}
@@ -259,7 +259,7 @@ def read_status(paths: Place) -> Status:
     )
 
 
-def _sessions_or_none(paths: Place, transport: str) -> tuple[Session, ...] | None:
+def _sessions_or_none(paths: GatewayPaths, transport: str) -> tuple[Session, ...] | None:
     try:
         return read_sessions(paths.socket(transport))
     except AgentError:

@@ -126,7 +126,7 @@ USER = "openvpn"
 CAPABILITIES = ("CAP_NET_ADMIN", "CAP_NET_BIND_SERVICE")
 SERVICE = "bedplate-laptops@.service"
 # Starts a daemon when its revocation list appears, which is written after the keys.
-KEYED = "bedplate-laptops@.path"
+KEYS_PATH_UNIT = "bedplate-laptops@.path"
 
 
 def instance(transport: Transport) -> str:
@@ -139,7 +139,7 @@ def daemon_unit(folders: Folders = STANDARD) -> str:
     return _render("daemon.service.j2", folders=folders, user=USER, rights=CAPABILITIES)
 
 
-def keyed_unit(folders: Folders = STANDARD) -> str:
+def keys_path_unit(folders: Folders = STANDARD) -> str:
     """Return the path unit that starts a daemon when its keys appear."""
     return _render("keyed.path.j2", folders=folders)
 

@@ -5,9 +5,17 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 
 from bedplate.checks.sites import AWS_ASN
-from bedplate.errors import PartError
-from bedplate.plan.fleet import DirectPlan, FleetPlan, SitePlan, TunnelPlan
-from bedplate.plan.links import Joint, behind, beyond, has_transit, joint_of, peers_of, transit_asn
+from bedplate.errors import PartialError
+from bedplate.plan.fleet import FleetPlan, SitePlan, SiteTunnelPlan, TunnelPlan
+from bedplate.plan.links import (
+    RegionPeer,
+    has_transit,
+    networks_of_place,
+    region_gateway_of,
+    region_peers,
+    remote_networks,
+    transit_asn,
+)
 from bedplate.spec.sites import Dials
 from vpn.sites.gateway import End, Gateway, PlaceProofs, Proof, SharedKey, Tunnel, identity_of, number_of
 
@@ -59,22 +67,22 @@ def _aws_tunnel(plan: FleetPlan, site: SitePlan, tunnel: TunnelPlan, aws: AwsEnd
 
 
 def _blocks_behind(plan: FleetPlan, place: str) -> tuple[IPv4Network, ...]:
-    return tuple(target.block for target in behind(plan, place))
+    return tuple(target.block for target in networks_of_place(plan, place))
 
 
 def _remote_blocks(plan: FleetPlan, site: str) -> tuple[IPv4Network, ...]:
-    return tuple(target.block for target in beyond(plan, site))
+    return tuple(target.block for target in remote_networks(plan, site))
 
 
 def direct_tunnels(plan: FleetPlan, site: SitePlan, proofs: PlaceProofs) -> Iterator[Tunnel]:
     """Yield a site's ends of its tunnels to other sites."""
     sites = {other.name: other for other in plan.sites}
-    for direct in plan.directs_of(site.name):
+    for direct in plan.site_tunnels_of(site.name):
         far = sites[direct.other(site.name)]
         yield _direct_tunnel(plan, direct, site, far, proofs(site.name, far.name))
 
 
-def _direct_tunnel(plan: FleetPlan, direct: DirectPlan, near: SitePlan, far: SitePlan, proof: Proof) -> Tunnel:
+def _direct_tunnel(plan: FleetPlan, direct: SiteTunnelPlan, near: SitePlan, far: SitePlan, proof: Proof) -> Tunnel:
     blocks = _blocks_behind(plan, far.name)
     return Tunnel(
         name=direct.name(near.name),
@@ -89,7 +97,7 @@ def _direct_tunnel(plan: FleetPlan, direct: DirectPlan, near: SitePlan, far: Sit
     )
 
 
-def _inside_address(direct: DirectPlan, site: SitePlan) -> IPv4Interface:
+def _inside_address(direct: SiteTunnelPlan, site: SitePlan) -> IPv4Interface:
     """Return a site's address inside a tunnel: the first address belongs to the site that sorts first."""
     address = list(direct.inside.hosts())[direct.sites.index(site.name)]
     return IPv4Interface((address, direct.inside.prefixlen))
@@ -157,13 +165,15 @@ def _peer_tunnel(near: Peer, far: Peer, proof: Proof) -> Tunnel:
 
 def region_gateway(plan: FleetPlan, region: str, proofs: PlaceProofs) -> Gateway:
     """Return a peered region's gateway; raise PartError if the lock lacks the address of one of the gateways."""
-    near, *fars = (_region_peer(plan, joint) for joint in (joint_of(plan, region), *peers_of(plan, region)))
+    near, *fars = (
+        _region_peer(plan, joint) for joint in (region_gateway_of(plan, region), *region_peers(plan, region))
+    )
     return full_mesh_gateway(near, fars, lambda one, other: proofs(one.name, other.name))
 
 
-def _region_peer(plan: FleetPlan, joint: Joint) -> Peer:
+def _region_peer(plan: FleetPlan, joint: RegionPeer) -> Peer:
     if joint.public is None:
-        raise PartError(
+        raise PartialError(
             f"fleet.lock has no public address of the gateway in {joint.region}",
             fix="run `bedplate vpn record` after the stacks are deployed",
         )

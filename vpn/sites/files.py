@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from vpn.guard.guard import guard_text, last_routes_text
 from vpn.sites import gateway as pace
-from vpn.sites.gateway import CALLER, MTU, WAITER, Gateway, Papers, Tunnel
+from vpn.sites.gateway import CALLER, MTU, WAITER, Gateway, Tunnel, TunnelCertificate
 
 _TEMPLATES = Environment(
     loader=PackageLoader("vpn.sites"),
@@ -83,7 +83,7 @@ _PLUGINS = (
 )
 
 
-def settings_of(places: Places) -> RenderedFile:
+def strongswan_conf_of(places: Places) -> RenderedFile:
     """Return strongswan.conf, the settings of charon."""
     text = _render("strongswan.conf.j2", plugins=_PLUGINS, pace=pace, places=places)
     return RenderedFile(places.folder / "strongswan.conf", text, PRIVATE)
@@ -98,11 +98,11 @@ def connections_of(gateway: Gateway, places: Places) -> RenderedFile:
 def papers_of(gateway: Gateway, places: Places) -> Iterator[RenderedFile]:
     """Yield the certificates, keys and revocation lists in the folders that swanctl loads."""
     for tunnel in gateway.tunnels:
-        if isinstance(tunnel.proof, Papers):
+        if isinstance(tunnel.proof, TunnelCertificate):
             yield from _papers(tunnel.name, tunnel.proof, places.folder)
 
 
-def _papers(name: str, papers: Papers, folder: PurePosixPath) -> Iterator[RenderedFile]:
+def _papers(name: str, papers: TunnelCertificate, folder: PurePosixPath) -> Iterator[RenderedFile]:
     yield RenderedFile(folder / "x509" / f"{name}.crt", papers.certificate, PRIVATE)
     for file, text in zip(_authority_files(name, papers), papers.authorities, strict=True):
         yield RenderedFile(folder / "x509ca" / file, text, PRIVATE)
@@ -111,17 +111,17 @@ def _papers(name: str, papers: Papers, folder: PurePosixPath) -> Iterator[Render
     yield RenderedFile(folder / "private" / f"{name}.key", papers.key, PRIVATE)
 
 
-def _authority_files(name: str, papers: Papers) -> tuple[str, ...]:
+def _authority_files(name: str, papers: TunnelCertificate) -> tuple[str, ...]:
     """Return the file names of the authorities, one for each: swanctl reads only the first certificate of a file."""
     return tuple(f"{name}-{number}.crt" for number in range(1, len(papers.authorities) + 1))
 
 
 def _cacerts(tunnel: Tunnel) -> str:
-    return ",".join(_authority_files(tunnel.name, tunnel.proof)) if isinstance(tunnel.proof, Papers) else ""
+    return ",".join(_authority_files(tunnel.name, tunnel.proof)) if isinstance(tunnel.proof, TunnelCertificate) else ""
 
 
 def _has_papers(tunnel: Tunnel) -> bool:
-    return isinstance(tunnel.proof, Papers)
+    return isinstance(tunnel.proof, TunnelCertificate)
 
 
 # Unit names without `.service`.
@@ -148,7 +148,7 @@ def units_of(gateway: Gateway, places: Places) -> tuple[RenderedFile, ...]:
 _FRR_CONF = PurePosixPath("/etc/frr/frr.conf")
 
 
-def bgp_of(gateway: Gateway) -> RenderedFile | None:
+def frr_conf_of(gateway: Gateway) -> RenderedFile | None:
     """Return FRR's configuration, or None for a gateway with fixed routes."""
     if gateway.asn is None:
         return None
@@ -166,9 +166,9 @@ def _neighbour_address(tunnel: Tunnel) -> str:
 
 _HERE = Path(__file__).parent
 _SCRIPTS = ("ipsec-devices", "ipsec-look", "ipsec-watch")
-GUARD = PurePosixPath("/etc/bedplate/guard/guard.nft")
+GUARD_RULES = PurePosixPath("/etc/bedplate/guard/guard.nft")
 LAST_ROUTES = PurePosixPath("/etc/bedplate/guard/last-routes")
-KERNEL = PurePosixPath("/etc/sysctl.d/60-bedplate-gateway.conf")
+SYSCTL_CONF = PurePosixPath("/etc/sysctl.d/60-bedplate-gateway.conf")
 
 
 def files_of(gateway: Gateway, places: Places = STANDARD) -> tuple[RenderedFile, ...]:
@@ -176,24 +176,24 @@ def files_of(gateway: Gateway, places: Places = STANDARD) -> tuple[RenderedFile,
     return tuple(_files(gateway, places))
 
 
-def ground_of(elsewhere: tuple[IPv4Network, ...], places: Places = STANDARD) -> Iterator[RenderedFile]:
+def guard_files(elsewhere: tuple[IPv4Network, ...], places: Places = STANDARD) -> Iterator[RenderedFile]:
     """Yield the files that do not depend on tunnels: the guard and its routes, sysctl settings, scripts."""
-    yield RenderedFile(GUARD, guard_text(elsewhere, MTU))
+    yield RenderedFile(GUARD_RULES, guard_text(elsewhere, MTU))
     yield RenderedFile(LAST_ROUTES, last_routes_text(elsewhere))
-    yield RenderedFile(KERNEL, (_HERE / "gateway.sysctl").read_text(encoding="utf-8"))
+    yield RenderedFile(SYSCTL_CONF, (_HERE / "gateway.sysctl").read_text(encoding="utf-8"))
     for script in _SCRIPTS:
         yield RenderedFile(places.lib / script, (_HERE / f"{script}.sh").read_text(encoding="utf-8"), _PROGRAM)
 
 
 def _files(gateway: Gateway, places: Places) -> Iterator[RenderedFile]:
-    yield from ground_of(gateway.elsewhere, places)
+    yield from guard_files(gateway.elsewhere, places)
     if gateway.tunnels:
-        yield settings_of(places)
+        yield strongswan_conf_of(places)
         yield from papers_of(gateway, places)
         yield connections_of(gateway, places)
         yield RenderedFile(places.table, _table(gateway))
         yield from units_of(gateway, places)
-    frr_conf = bgp_of(gateway)
+    frr_conf = frr_conf_of(gateway)
     if frr_conf:
         yield frr_conf
 

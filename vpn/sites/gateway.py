@@ -6,7 +6,7 @@ from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 
 from bedplate.errors import BedplateError
 from bedplate.plan.fleet import FleetPlan
-from bedplate.plan.nodes import GATEWAY, SITE_END
+from bedplate.plan.nodes import LAPTOP_GATEWAY_HOST, SITE_GATEWAY_HOST
 from bedplate.tunnel_key import SHORTEST_KEY
 
 
@@ -28,7 +28,7 @@ class SharedKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Papers:
+class TunnelCertificate:
     """A gateway's certificate and key, its authorities' certificates and their revocation lists, in PEM.
 
     An authority under a root needs the root's list too: strongSwan checks each certificate of the chain.
@@ -40,12 +40,12 @@ class Papers:
     revoked: tuple[str, ...]
 
 
-Proof = SharedKey | Papers
+Proof = SharedKey | TunnelCertificate
 # Returns the proof that the first place's gateway uses towards the second's; raises BedplateError if it is unusable.
 PlaceProofs = Callable[[str, str], Proof]
 
 
-def given(proof: Proof | BedplateError) -> Proof:
+def proof_or_error(proof: Proof | BedplateError) -> Proof:
     """Return a proof, or raise the error."""
     if isinstance(proof, BedplateError):
         raise proof
@@ -138,7 +138,7 @@ WAITER = CheckInterval(first=2, every=15)
 
 def identity_of(plan: FleetPlan, place: str) -> str:
     """Return the IKE identity of the gateway of a region or site; no machine of the site has this name."""
-    word = GATEWAY if place in {region.name for region in plan.regions} else SITE_END
+    word = LAPTOP_GATEWAY_HOST if place in {region.name for region in plan.regions} else SITE_GATEWAY_HOST
     return f"{word}.{place}.{plan.domain}"
 
 

@@ -37,7 +37,7 @@ UNUSED = "unused address"
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
+class Endpoint:
     """An endpoint: a network interface, a machine, a mount target, or the machines that a group launches in a subnet.
 
     `forwards` means that its source/destination check is off: it may send packets of other hosts.
@@ -51,7 +51,7 @@ class Stand:
     address: int | None = None
 
 
-def interfaces(resources: Resources) -> dict[str, Stand]:
+def interfaces(resources: Resources) -> dict[str, Endpoint]:
     """Return the network interfaces, single machines, resolvers and mount targets of a graph by id."""
     publics = _elastic(resources)
     found = {
@@ -61,10 +61,10 @@ def interfaces(resources: Resources) -> dict[str, Stand]:
     return found | dict(_resolvers(resources)) | dict(_mount_targets(resources))
 
 
-def launched(resources: Resources, public_subnets: frozenset[str]) -> dict[str, Stand]:
+def launched(resources: Resources, public_subnets: frozenset[str]) -> dict[str, Endpoint]:
     """Return the machines that an Auto Scaling group launches, by subnet."""
     templates = {resource.id: resource for resource in resources.of("ec2/launchTemplate:LaunchTemplate")}
-    found: dict[str, Stand] = {}
+    found: dict[str, Endpoint] = {}
     for group in sorted(resources.of("autoscaling/group:Group"), key=lambda resource: resource.name):
         template = next((templates[ident] for ident in _template_ids(group) if ident in templates), None)
         if template is not None:
@@ -73,8 +73,8 @@ def launched(resources: Resources, public_subnets: frozenset[str]) -> dict[str, 
     return found
 
 
-def _interface(resource: Resource, publics: dict[str, int]) -> Stand:
-    return Stand(
+def _interface(resource: Resource, publics: dict[str, int]) -> Endpoint:
+    return Endpoint(
         name=resource.name,
         groups=frozenset(resource.texts("securityGroups")),
         public=publics.get(resource.id),
@@ -84,8 +84,8 @@ def _interface(resource: Resource, publics: dict[str, int]) -> Stand:
     )
 
 
-def _machine(resource: Resource, publics: dict[str, int]) -> Stand:
-    return Stand(
+def _machine(resource: Resource, publics: dict[str, int]) -> Endpoint:
+    return Endpoint(
         name=resource.name,
         groups=frozenset(resource.texts("vpcSecurityGroupIds")),
         public=publics.get(resource.id) or _number(resource.text("publicIp")),
@@ -95,21 +95,21 @@ def _machine(resource: Resource, publics: dict[str, int]) -> Stand:
     )
 
 
-def _resolvers(resources: Resources) -> Iterator[tuple[str, Stand]]:
+def _resolvers(resources: Resources) -> Iterator[tuple[str, Endpoint]]:
     """Yield the addresses of Route 53 resolver endpoints."""
     for resource in resources.of("route53/resolverEndpoint:ResolverEndpoint"):
         for values in resource.blocks("ipAddresses"):
             address, subnet = str(values.get("ip") or ""), str(values.get("subnetId") or "")
             groups = frozenset(resource.texts("securityGroupIds"))
-            yield f"{resource.id}/{address}", Stand(resource.name, groups, subnet=subnet, address=_number(address))
+            yield f"{resource.id}/{address}", Endpoint(resource.name, groups, subnet=subnet, address=_number(address))
 
 
-def _mount_targets(resources: Resources) -> Iterator[tuple[str, Stand]]:
+def _mount_targets(resources: Resources) -> Iterator[tuple[str, Endpoint]]:
     """Yield the addresses at which EFS file systems are mounted."""
     for resource in resources.of("efs/mountTarget:MountTarget"):
         groups = frozenset(resource.texts("securityGroups"))
         address = _number(resource.text("ipAddress"))
-        yield resource.id, Stand(resource.name, groups, subnet=resource.text("subnetId"), address=address)
+        yield resource.id, Endpoint(resource.name, groups, subnet=resource.text("subnetId"), address=address)
 
 
 def _elastic(resources: Resources) -> dict[str, int]:
@@ -133,12 +133,12 @@ def _template_ids(group: Resource) -> Iterator[str]:
         yield str((specification.get("launchTemplateSpecification") or {}).get("launchTemplateId", ""))
 
 
-def _launch(group: Resource, template: Resource, subnet: str, *, public: bool) -> Stand:
+def _launch(group: Resource, template: Resource, subnet: str, *, public: bool) -> Endpoint:
     cards = template.blocks("networkInterfaces")
     groups = {ident for card in cards for ident in card.get("securityGroups") or ()}
     wishes = [str(card["associatePublicIpAddress"]).lower() for card in cards if card.get("associatePublicIpAddress")]
     exposed = "true" in wishes or (public and "false" not in wishes)
-    return Stand(
+    return Endpoint(
         name=group.name,
         groups=frozenset(groups | set(template.texts("vpcSecurityGroupIds"))),
         public=_SOME_PUBLIC if exposed else None,
@@ -213,19 +213,19 @@ class Fabric:
     tables: Mapping[str, Table]
     acls: Mapping[str, Acl]
     security_groups: Mapping[str, SecurityGroup]
-    stands: Mapping[str, Stand]
-    launched: Mapping[str, Stand]
+    stands: Mapping[str, Endpoint]
+    launched: Mapping[str, Endpoint]
     nats: Mapping[str, str]
     """The subnet of each public NAT gateway."""
     peers: Mapping[str, Peer]
     connections: tuple[VpnConnection, ...]
     hubs: Hubs
-    directs: tuple[Direct, ...] = ()
+    site_tunnels: tuple[Direct, ...] = ()
     """Tunnels between sites, which no graph contains."""
 
     def direct_for(self, packet: Packet) -> Direct | None:
         """Return the tunnel by which a site sends the packet directly to another site."""
-        return next((direct for direct in self.directs if direct.leads(packet)), None)
+        return next((direct for direct in self.site_tunnels if direct.leads(packet)), None)
 
     def subnet_at(self, address: int) -> Subnet | None:
         """Return the subnet of an address."""
@@ -241,7 +241,7 @@ class Fabric:
         route = self.route(subnet, address)
         return route is not None and route.via is Via.INTERNET
 
-    def public_endpoint(self, address: int) -> Stand | None:
+    def public_endpoint(self, address: int) -> Endpoint | None:
         """Return the endpoint with this public address, or the one with this private address if it has a public one."""
         public = next((endpoint for endpoint in self.stands.values() if endpoint.public == address), None)
         subnet = self.subnet_at(address)
@@ -250,21 +250,21 @@ class Fabric:
         endpoint = self.endpoint_at(address, subnet)
         return None if endpoint.public is None else endpoint
 
-    def forwarder(self, address: int) -> Stand | None:
+    def forwarder(self, address: int) -> Endpoint | None:
         """Return the interface that route tables name as the last hop before an address."""
         routes = (table.route(address) for table in self.tables.values())
         hops = (route for route in routes if route is not None and route.via is Via.INTERFACE)
         idents = (route.ident for route in hops if route.across is None)
         return next((self.stands[ident] for ident in idents if ident in self.stands), None)
 
-    def is_tunnel(self, near: Stand, far: Stand) -> bool:
+    def is_tunnel(self, near: Endpoint, far: Endpoint) -> bool:
         """Return whether two gateways have a tunnel: the security groups of each accept IKE from the other."""
         return all(
             caller.public is not None and self.lets_in(callee, Packet(caller.public, callee.public or 0, *IKE))
             for caller, callee in ((near, far), (far, near))
         )
 
-    def lets_in(self, endpoint: Stand, packet: Packet, groups: frozenset[str] = frozenset()) -> bool:
+    def lets_in(self, endpoint: Endpoint, packet: Packet, groups: frozenset[str] = frozenset()) -> bool:
         """Return whether a security group allows the packet in; `groups` are the groups of a sender in the same VPC."""
         own = (self.security_groups[ident] for ident in endpoint.groups if ident in self.security_groups)
         return any(rule.passes(packet, packet.source, groups) for group in own for rule in group.ins)
@@ -317,12 +317,12 @@ class Fabric:
         """Return the subnet with this id."""
         return next((subnet for subnet in self.subnets if subnet.ident == ident), None)
 
-    def endpoint_at(self, address: int, subnet: Subnet) -> Stand:
+    def endpoint_at(self, address: int, subnet: Subnet) -> Endpoint:
         """Return the endpoint at an address: an interface, else a machine of a group, else an unused address."""
         for endpoint in self.stands.values():
             if endpoint.address == address and endpoint.subnet == subnet.ident:
                 return endpoint
-        unused = Stand(UNUSED, frozenset({self.vpcs[subnet.vpc].default_group}), subnet=subnet.ident)
+        unused = Endpoint(UNUSED, frozenset({self.vpcs[subnet.vpc].default_group}), subnet=subnet.ident)
         return self.launched.get(subnet.ident, unused)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bedplate.graph.reach.fabric import Fabric, Stand, Subnet, Vpc
+from bedplate.graph.reach.fabric import Endpoint, Fabric, Subnet, Vpc
 from bedplate.graph.reach.filters import Packet, is_private
 from bedplate.graph.reach.routing import Attachment, AttachmentKind, Hubs, Route, Via
 
@@ -66,17 +66,17 @@ class Guards:
         if acl is not None and not inside and not acl.admits(self.packet):
             raise Dropped(f"the network ACL {acl.name} of {subnet.name} denies it inbound")
 
-    def out_of(self, endpoint: Stand, home: str) -> None:
+    def out_of(self, endpoint: Endpoint, home: str) -> None:
         """Pass the security groups of the sender. Their rules can name groups in the same VPC."""
         if not self.packet.answers and not self._lets_out(endpoint, home):
             raise Dropped(f"no security group of {endpoint.name} allows it outbound")
 
-    def into(self, endpoint: Stand, subnet: Subnet, groups: frozenset[str]) -> None:
+    def into(self, endpoint: Endpoint, subnet: Subnet, groups: frozenset[str]) -> None:
         """Pass the security groups of the target. Their rules can name groups in the same VPC."""
         if not self.packet.answers and not self.fabric.lets_in(endpoint, self.packet, groups):
             raise Dropped(f"no security group of {endpoint.name} in {subnet.name} allows it inbound")
 
-    def _lets_out(self, endpoint: Stand, home: str) -> bool:
+    def _lets_out(self, endpoint: Endpoint, home: str) -> bool:
         groups, target = self.fabric.security_groups, self.packet.target
         target_groups = self._groups_at(target, home)
         rules = (rule for ident in endpoint.groups if ident in groups for rule in groups[ident].outs)
@@ -101,7 +101,7 @@ class Journey:
         """Add a hop."""
         self.hops.append(Hop(at, by))
 
-    def set_out(self, endpoint: Stand, subnet: Subnet, does: str) -> None:
+    def set_out(self, endpoint: Endpoint, subnet: Subnet, does: str) -> None:
         """Leave the endpoint that sends or forwards the packet, by its security groups."""
         self._groups, self._home = endpoint.groups, subnet.vpc
         self.note(subnet.name, f"{endpoint.name} {does}")
@@ -116,7 +116,7 @@ class Journey:
         self.arrive(subnet, endpoint, came_from)
         return f"{endpoint.name} in {subnet.name}"
 
-    def arrive(self, subnet: Subnet, endpoint: Stand, came_from: Subnet | None = None) -> None:
+    def arrive(self, subnet: Subnet, endpoint: Endpoint, came_from: Subnet | None = None) -> None:
         """Arrive at an endpoint, by network ACLs and its security groups."""
         if came_from is not None and came_from.ident != subnet.ident:
             self.guards.leave(came_from)
@@ -125,7 +125,7 @@ class Journey:
         self.guards.into(endpoint, subnet, groups)
 
 
-def by_internet(journey: Journey, endpoint: Stand) -> str:
+def by_internet(journey: Journey, endpoint: Endpoint) -> str:
     """Leave by an internet gateway, which translates only an endpoint's own address."""
     if is_private(journey.packet.target):
         raise Dropped("the internet does not route private addresses")
@@ -256,20 +256,20 @@ class _Walker:
             return self._from_forwarder(gateway)
         return self._from_site() if is_private(self._packet.source) else self._from_internet()
 
-    def _from_forwarder(self, endpoint: Stand) -> str:
+    def _from_forwarder(self, endpoint: Endpoint) -> str:
         subnet = self._fabric.subnet(endpoint.subnet)
         if subnet is None or not endpoint.forwards:
             raise Dropped(f"{endpoint.name} does not forward packets: its source/destination check is on")
         return self._forward(endpoint, subnet)
 
-    def _forward(self, endpoint: Stand, subnet: Subnet) -> str:
+    def _forward(self, endpoint: Endpoint, subnet: Subnet) -> str:
         """Leave a gateway: by its tunnel, to the network behind it, or into its VPC."""
         route = self._fabric.route(subnet, self._packet.target)
         if route is None or self._fabric.stands.get(route.ident) is not endpoint:
             return self._set_out(endpoint, subnet, "forwards")
         return self._cross(endpoint, route.across) if route.across else f"behind {endpoint.name} in {subnet.name}"
 
-    def _cross(self, near: Stand, address: int) -> str:
+    def _cross(self, near: Endpoint, address: int) -> str:
         """Pass a tunnel between two gateways of the fleet."""
         if len(self._journey.hops) > _MAX_HOPS:
             raise Dropped("routing loop between gateways")
@@ -282,7 +282,7 @@ class _Walker:
         self._journey.note(f"tunnel of {near.name}", f"to {far.name} in {subnet.name}")
         return self._forward(far, subnet)
 
-    def _set_out(self, endpoint: Stand, subnet: Subnet, does: str) -> str:
+    def _set_out(self, endpoint: Endpoint, subnet: Subnet, does: str) -> str:
         self._journey.set_out(endpoint, subnet, does)
         return self._by_table(subnet, endpoint)
 
@@ -324,7 +324,7 @@ class _Walker:
             self._journey.note(connection.name, "over the VPN connection")
         return "the site"
 
-    def _by_table(self, subnet: Subnet, endpoint: Stand) -> str:
+    def _by_table(self, subnet: Subnet, endpoint: Endpoint) -> str:
         """Leave a subnet by its route table."""
         table, route = self._fabric.tables.get(subnet.table), self._fabric.route(subnet, self._packet.target)
         if table is None or route is None:
@@ -335,7 +335,7 @@ class _Walker:
         self._journey.guards.leave(subnet)
         return self._follow(route, subnet, endpoint)
 
-    def _follow(self, route: Route, subnet: Subnet, endpoint: Stand) -> str:
+    def _follow(self, route: Route, subnet: Subnet, endpoint: Endpoint) -> str:
         match route.via:
             case Via.INTERNET:
                 return by_internet(self._journey, endpoint)
@@ -374,4 +374,4 @@ class _Walker:
             leaves_by = by
         if leaves_by.kind is AttachmentKind.VPN:
             return "the site"
-        return self._by_table(come_out(self._journey, leaves_by), Stand(leaves_by.name, frozenset()))
+        return self._by_table(come_out(self._journey, leaves_by), Endpoint(leaves_by.name, frozenset()))

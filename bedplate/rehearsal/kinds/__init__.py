@@ -10,6 +10,6 @@ Checks yield errors before a call is made; create, update and delete raise `Refu
 
 from collections.abc import Mapping
 
-from bedplate.rehearsal.kind import Kind, find_rows
+from bedplate.rehearsal.kind import ResourceKind, find_rows
 
-KINDS: Mapping[str, Kind] = find_rows(__name__, __path__, Kind)
+KINDS: Mapping[str, ResourceKind] = find_rows(__name__, __path__, ResourceKind)

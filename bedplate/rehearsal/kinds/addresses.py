@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
 from typing import Any
 
-from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.limits import Choice, Text, check_exclusive, check_limits, rollback
-from bedplate.rehearsal.placement import placed
+from bedplate.rehearsal.placement import call_parameters
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 
 # --- Elastic IP addresses
 
@@ -21,7 +21,7 @@ _HOLDERS = {
 _LIMITS = {"domain": Choice(("vpc",))}
 
 
-def _check_address(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_address(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(inputs, _LIMITS)
     yield from check_exclusive(inputs, "instance", "networkInterface")
 
@@ -86,11 +86,11 @@ def _delete_address(aws: Aws, ident: str, outputs: Props) -> None:
     if outputs.get("instance") or outputs.get("networkInterface"):
         _disassociate_address(aws, ident)
     if ec2.described(aws, ec2.ADDRESS, ident).get("AssociationId"):
-        raise Refusal("InvalidIPAddress.InUse", f"Address {outputs.get('publicIp')} is in use.")
+        raise ResourceError("InvalidIPAddress.InUse", f"Address {outputs.get('publicIp')} is in use.")
     aws.call("ec2", "release_address", AllocationId=ident)
 
 
-ELASTIC_ADDRESS = Kind(
+ELASTIC_ADDRESS = ResourceKind(
     token="aws:ec2/eip:Eip",
     inputs=updates(*_HOLDERS, "tags") | replaces("domain"),
     computed=frozenset({"domain", "instance", "networkInterface"}),
@@ -108,15 +108,15 @@ ELASTIC_ADDRESS = Kind(
 _NAT_GATEWAY_LIMITS = {"availabilityMode": Choice(("zonal",)), "connectivityType": Choice(("public", "private"))}
 
 
-def _check_nat_gateway(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_nat_gateway(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(inputs, _NAT_GATEWAY_LIMITS)
     private = inputs.get("connectivityType") == "private"
     if private and inputs.get("allocationId"):
-        yield Complaint("allocationId", "is not supported with connectivityType private")
+        yield InvalidInput("allocationId", "is not supported with connectivityType private")
     if not private and not inputs.get("allocationId"):
-        yield Complaint("allocationId", "is required for a public NAT gateway")
+        yield InvalidInput("allocationId", "is required for a public NAT gateway")
     if not inputs.get("subnetId"):
-        yield Complaint("subnetId", "is required for a zonal NAT gateway")
+        yield InvalidInput("subnetId", "is required for a zonal NAT gateway")
 
 
 def _create_nat_gateway(aws: Aws, inputs: Props) -> str:
@@ -125,7 +125,7 @@ def _create_nat_gateway(aws: Aws, inputs: Props) -> str:
         # AWS creates the gateway, and it then enters the state `failed`.
         ec2.require_internet_gateway(aws, subnet["VpcId"], "subnetId")
         _require_unassociated(aws, inputs["allocationId"])
-    params = placed(aws, ("ec2", "create_nat_gateway"), inputs, apart=("tags", "availabilityMode"))
+    params = call_parameters(aws, ("ec2", "create_nat_gateway"), inputs, apart=("tags", "availabilityMode"))
     response = aws.call("ec2", "create_nat_gateway", **params)
     return ec2.tag(aws, response["NatGateway"]["NatGatewayId"], inputs)
 
@@ -133,7 +133,7 @@ def _create_nat_gateway(aws: Aws, inputs: Props) -> str:
 def _require_unassociated(aws: Aws, allocation: str) -> None:
     if ec2.described(aws, ec2.ADDRESS, allocation).get("AssociationId"):
         message = f"Elastic IP address [{allocation}] is already associated"
-        raise Refusal("Resource.AlreadyAssociated", message, key="allocationId")
+        raise ResourceError("Resource.AlreadyAssociated", message, key="allocationId")
 
 
 def _read_nat_gateway(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
@@ -156,7 +156,7 @@ def _delete_nat_gateway(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("ec2", "delete_network_interface", NetworkInterfaceId=address["NetworkInterfaceId"])
 
 
-NAT_GATEWAY = Kind(
+NAT_GATEWAY = ResourceKind(
     token="aws:ec2/natGateway:NatGateway",
     inputs=updates("tags") | replaces("allocationId", "availabilityMode", "connectivityType", "subnetId"),
     defaults={"connectivityType": "public"},
@@ -174,10 +174,10 @@ NAT_GATEWAY = Kind(
 _NETWORK_INTERFACE_LIMITS = {"description": Text(0, 255)}
 
 
-def _check_interface(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_interface(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(inputs, _NETWORK_INTERFACE_LIMITS)
     if inputs.get("privateIps") and inputs.get("privateIpsCount"):
-        yield Complaint("privateIpsCount", "conflicts with privateIps")
+        yield InvalidInput("privateIpsCount", "conflicts with privateIps")
 
 
 def _create_interface(aws: Aws, inputs: Props) -> str:
@@ -209,13 +209,13 @@ def _requested_addresses(inputs: Props) -> list[str]:
 
 def _require_free_addresses(aws: Aws, subnet: str, addresses: list[str]) -> None:
     block = ip_network(ec2.described(aws, ec2.SUBNET, subnet)["CidrBlock"])
-    used = ec2.taken_addresses(aws, subnet)
+    used = ec2.used_addresses(aws, subnet)
     for address in addresses:
         if ip_address(address) not in block:
             message = f"Address {address} does not fall within the subnet's address range"
-            raise Refusal("InvalidParameterValue", message, key="privateIps")
+            raise ResourceError("InvalidParameterValue", message, key="privateIps")
         if address in used:
-            raise Refusal("InvalidIPAddress.InUse", f"Address {address} is in use.", key="privateIps")
+            raise ResourceError("InvalidIPAddress.InUse", f"Address {address} is in use.", key="privateIps")
 
 
 def _read_interface(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
@@ -266,11 +266,11 @@ def _update_addresses(aws: Aws, ident: str, new: Props) -> None:
 
 def _delete_interface(aws: Aws, ident: str, outputs: Props) -> None:
     if ec2.described(aws, ec2.NETWORK_INTERFACE, ident).get("Attachment"):
-        raise Refusal("InvalidParameterValue", f"Network interface '{ident}' is currently in use.")
+        raise ResourceError("InvalidParameterValue", f"Network interface '{ident}' is currently in use.")
     aws.call("ec2", "delete_network_interface", NetworkInterfaceId=ident)
 
 
-NETWORK_INTERFACE = Kind(
+NETWORK_INTERFACE = ResourceKind(
     token="aws:ec2/networkInterface:NetworkInterface",
     inputs=updates("description", "privateIps", "securityGroups", "sourceDestCheck", "tags")
     | replaces("privateIp", "privateIpsCount", "subnetId"),

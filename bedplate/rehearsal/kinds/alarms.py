@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from bedplate.rehearsal.kind import Complaint, Kind, Naming, Props, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds.limits import (
     Choice,
     Number,
@@ -16,9 +16,9 @@ from bedplate.rehearsal.kinds.limits import (
     tag_pairs,
 )
 from bedplate.rehearsal.kinds.policy_document import check_policy
-from bedplate.rehearsal.placement import placed
+from bedplate.rehearsal.placement import call_parameters
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known
 
 # --- Metric alarms
@@ -72,19 +72,19 @@ _RENAMES = {
 _TAGS = Tagger(service="cloudwatch", ident="ResourceARN")
 
 
-def _check_alarm(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_alarm(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(inputs, _LIMITS)
     yield from check_exclusive(inputs, "statistic", "extendedStatistic")
     yield from check_exclusive(inputs, "metricName", "metricQueries")
     if inputs.get("metricName") is None and inputs.get("metricQueries") is None:
-        yield Complaint("metricName", "is required unless metricQueries is set")
+        yield InvalidInput("metricName", "is required unless metricQueries is set")
 
 
 def _create_alarm(aws: Aws, inputs: Props) -> str:
     name: str = inputs["name"]
     if aws.call("cloudwatch", "describe_alarms", AlarmNames=[name])["MetricAlarms"]:
         # AWS would overwrite the existing alarm.
-        raise Refusal("ResourceConflict", f"The alarm {name} already exists", key="name")
+        raise ResourceError("ResourceConflict", f"The alarm {name} already exists", key="name")
     _put_alarm(aws, inputs)
     _TAGS.retag(aws, aws.arn("cloudwatch", f"alarm:{name}"), {}, inputs)
     return name
@@ -96,7 +96,7 @@ def _put_alarm(aws: Aws, inputs: Props) -> None:
         parameters["dimensions"] = _dimensions(inputs["dimensions"])
     if inputs.get("metricQueries"):
         parameters["metricQueries"] = [_metric_query(query) for query in inputs["metricQueries"]]
-    params = placed(aws, ("cloudwatch", "put_metric_alarm"), parameters, apart=("tags",), renames=_RENAMES)
+    params = call_parameters(aws, ("cloudwatch", "put_metric_alarm"), parameters, apart=("tags",), renames=_RENAMES)
     aws.call("cloudwatch", "put_metric_alarm", **params)
 
 
@@ -117,7 +117,7 @@ def _metric_query(query: Props) -> dict[str, Any]:
 def _read_alarm(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     alarms = aws.call("cloudwatch", "describe_alarms", AlarmNames=[ident])["MetricAlarms"]
     if not alarms:
-        raise Refusal("ResourceNotFound", f"The alarm {ident} does not exist")
+        raise ResourceError("ResourceNotFound", f"The alarm {ident} does not exist")
     return {"arn": aws.arn("cloudwatch", f"alarm:{ident}"), "name": ident}
 
 
@@ -130,7 +130,7 @@ def _delete_alarm(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("cloudwatch", "delete_alarms", AlarmNames=[ident])
 
 
-METRIC_ALARM = Kind(
+METRIC_ALARM = ResourceKind(
     token="aws:cloudwatch/metricAlarm:MetricAlarm",
     inputs=updates(*_UPDATED) | replaces("name"),
     defaults={"actionsEnabled": True, "treatMissingData": "missing"},
@@ -168,14 +168,14 @@ def _attribute_text(value: object) -> str:
 # --- SNS topics
 
 
-def _check_topic(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_topic(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(inputs, _TOPIC_LIMITS)
     yield from check_policy(inputs)
     fifo, name = bool(inputs.get("fifoTopic")), inputs.get("name")
     if is_known(name) and str(name).endswith(".fifo") != fifo:
-        yield Complaint("name", "must end in .fifo when fifoTopic is true, and only then")
+        yield InvalidInput("name", "must end in .fifo when fifoTopic is true, and only then")
     if inputs.get("contentBasedDeduplication") and not fifo:
-        yield Complaint("contentBasedDeduplication", "requires fifoTopic to be true")
+        yield InvalidInput("contentBasedDeduplication", "requires fifoTopic to be true")
 
 
 def _create_topic(aws: Aws, inputs: Props) -> str:
@@ -184,7 +184,7 @@ def _create_topic(aws: Aws, inputs: Props) -> str:
     arn = aws.arn("sns", name)
     if arn in [topic["TopicArn"] for topic in aws.call("sns", "list_topics")["Topics"]]:
         # AWS would return the existing topic. Two resources must not manage one topic.
-        raise Refusal("InvalidParameter", f"Topic already exists: {name}", key="name")
+        raise ResourceError("InvalidParameter", f"Topic already exists: {name}", key="name")
     attributes = {
         attribute: _attribute_text(inputs[key]) for key, attribute in _TOPIC_ATTRIBUTES.items() if inputs.get(key)
     }
@@ -225,7 +225,7 @@ def _delete_topic(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("sns", "delete_topic", TopicArn=ident)
 
 
-TOPIC = Kind(
+TOPIC = ResourceKind(
     token="aws:sns/topic:Topic",
     inputs=updates(*_TOPIC_ATTRIBUTES, "tags") | replaces("fifoTopic", "name", "namePrefix"),
     defaults={"contentBasedDeduplication": False, "fifoTopic": False},
@@ -272,12 +272,12 @@ _SUBSCRIPTION_ATTRIBUTES = {
 _CONFIRMATION_DEFAULTS = {"confirmationTimeoutInMinutes": 1, "endpointAutoConfirms": False}
 
 
-def _check_subscription(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_subscription(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(inputs, _SUBSCRIPTION_LIMITS)
     protocol, endpoint = inputs.get("protocol"), inputs.get("endpoint")
     pattern = _ENDPOINT_PATTERNS.get(protocol) if isinstance(protocol, str) else None
     if pattern and is_known(endpoint) and not re.fullmatch(pattern, str(endpoint)):
-        yield Complaint("endpoint", f"is not a valid endpoint for protocol {protocol}")
+        yield InvalidInput("endpoint", f"is not a valid endpoint for protocol {protocol}")
 
 
 def _create_subscription(aws: Aws, inputs: Props) -> str:
@@ -317,7 +317,7 @@ def _delete_subscription(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("sns", "unsubscribe", SubscriptionArn=ident)
 
 
-TOPIC_SUBSCRIPTION = Kind(
+TOPIC_SUBSCRIPTION = ResourceKind(
     token="aws:sns/topicSubscription:TopicSubscription",
     inputs=updates(*_SUBSCRIPTION_ATTRIBUTES, *_CONFIRMATION_DEFAULTS) | replaces("endpoint", "protocol", "topic"),
     defaults={**_CONFIRMATION_DEFAULTS, "rawMessageDelivery": False},

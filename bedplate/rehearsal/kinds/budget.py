@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from bedplate.rehearsal.kind import Complaint, Kind, Naming, Props, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds.limits import Choice, Text, check_limits, check_nested, resource_name, tag_pairs
 from bedplate.rehearsal.simulation import Aws
 
@@ -24,11 +24,11 @@ _DATE = "%Y-%m-%d_%H:%M"  # the provider's date format
 _END = "2087-06-15_00:00"  # the default end of a budget
 
 
-def _check(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(inputs, _LIMITS)
     yield from check_nested(inputs, "notifications", _NOTIFICATION)
     if (inputs.get("limitAmount") is None) != (inputs.get("limitUnit") is None):
-        yield Complaint("limitUnit", "and limitAmount must be set together")
+        yield InvalidInput("limitUnit", "and limitAmount must be set together")
 
 
 def _create(aws: Aws, inputs: Props) -> str:
@@ -113,7 +113,7 @@ def _delete(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("budgets", "delete_budget", AccountId=account, BudgetName=name)
 
 
-BUDGET = Kind(
+BUDGET = ResourceKind(
     token="aws:budgets/budget:Budget",
     inputs=updates("budgetType", "costFilters", "costTypes", "limitAmount", "limitUnit", "notifications")
     | updates("tags", "timePeriodEnd", "timePeriodStart", "timeUnit")

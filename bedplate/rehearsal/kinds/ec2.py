@@ -11,16 +11,16 @@ from ipaddress import ip_network
 from typing import Any
 
 from bedplate.rehearsal.faults import NO_ENDPOINT
-from bedplate.rehearsal.kind import Complaint, Props
+from bedplate.rehearsal.kind import InvalidInput, Props
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known
 
 _DELETED_STATES = frozenset({"deleted", "deleting", "delete-complete", "failed", "rejected", "expired"})
 
 
 @dataclass(frozen=True, slots=True)
-class Noun:
+class Ec2Resource:
     """One type of EC2 resource: the call that describes it by id, and the error code for an unknown id."""
 
     word: str
@@ -30,16 +30,16 @@ class Noun:
     code: str
 
 
-def _resource(word: str, stem: str = "", *, parameter: str = "", listing: str = "", code: str = "") -> Noun:
+def _resource(word: str, stem: str = "", *, parameter: str = "", listing: str = "", code: str = "") -> Ec2Resource:
     """Return the resource type with a stem such as VpcEndpoint, by default made from its word in messages."""
     stem = stem or word[0].upper() + word[1:]
     snake = re.sub(r"(?<!^)(?=[A-Z])", "_", stem).lower()
     listing = listing or f"{stem}s"
     operation = f"describe_{snake}s"
-    return Noun(word, operation, parameter or f"{stem}Ids", listing, code or f"Invalid{stem}ID.NotFound")
+    return Ec2Resource(word, operation, parameter or f"{stem}Ids", listing, code or f"Invalid{stem}ID.NotFound")
 
 
-ADDRESS = Noun("allocation", "describe_addresses", "AllocationIds", "Addresses", "InvalidAllocationID.NotFound")
+ADDRESS = Ec2Resource("allocation", "describe_addresses", "AllocationIds", "Addresses", "InvalidAllocationID.NotFound")
 CUSTOMER_GATEWAY = _resource("customerGateway")
 FLOW_LOG = _resource("flowLog", code="InvalidFlowLogId.NotFound")
 INTERNET_GATEWAY = _resource("internetGateway")
@@ -67,21 +67,21 @@ VPN_CONNECTION = _resource("vpnConnection")
 VPN_GATEWAY = _resource("vpnGateway")
 
 
-def described(aws: Aws, resource: Noun, ident: str) -> dict[str, Any]:
+def described(aws: Aws, resource: Ec2Resource, ident: str) -> dict[str, Any]:
     """Return the EC2 description of an existing resource; raise Refusal with the code of AWS otherwise."""
     try:
         listed = aws.call("ec2", resource.operation, **{resource.parameter: [ident]})[resource.listing]
-    except Refusal as refusal:
+    except ResourceError as refusal:
         if refusal.code == NO_ENDPOINT:
             raise
         listed = []
     live: list[dict[str, Any]] = [item for item in listed if is_live(item)]
     if not live:
-        raise Refusal(resource.code, f"The {resource.word} ID '{ident}' does not exist")
+        raise ResourceError(resource.code, f"The {resource.word} ID '{ident}' does not exist")
     return live[0]
 
 
-def require(aws: Aws, resource: Noun, *idents: str) -> None:
+def require(aws: Aws, resource: Ec2Resource, *idents: str) -> None:
     """Raise Refusal with the code of AWS unless every id is that of an existing resource."""
     for ident in idents:
         described(aws, resource, ident)
@@ -144,7 +144,7 @@ def find_interfaces(aws: Aws, name: str, value: str) -> list[dict[str, Any]]:
     return interfaces
 
 
-def taken_addresses(aws: Aws, subnet: str) -> set[str]:
+def used_addresses(aws: Aws, subnet: str) -> set[str]:
     """Return the addresses of a subnet that interfaces use."""
     interfaces = find_interfaces(aws, "subnet-id", subnet)
     return {item["PrivateIpAddress"] for interface in interfaces for item in interface["PrivateIpAddresses"]}
@@ -152,13 +152,13 @@ def taken_addresses(aws: Aws, subnet: str) -> set[str]:
 
 def check_cidrs(
     inputs: Props, keys: Iterable[str], *, version: int = 4, sizes: range | None = None
-) -> Iterator[Complaint]:
+) -> Iterator[InvalidInput]:
     """Yield an error for each invalid CIDR block of the inputs `keys`; `sizes` are the allowed prefix lengths."""
     for key in keys:
         value = inputs.get(key)
         for text in value if isinstance(value, list) else [value]:
             if is_known(text) and (reason := _cidr_error(str(text), version, sizes)):
-                yield Complaint(key, reason)
+                yield InvalidInput(key, reason)
 
 
 def _cidr_error(text: str, version: int, sizes: range | None = None) -> str:
@@ -180,4 +180,4 @@ def require_internet_gateway(aws: Aws, vpc: str, key: str) -> None:
     """Raise Refusal for the input `key`, which needs a public address, when the VPC has no internet gateway."""
     filters = [{"Name": "attachment.vpc-id", "Values": [vpc]}]
     if not aws.call("ec2", "describe_internet_gateways", Filters=filters)["InternetGateways"]:
-        raise Refusal("Gateway.NotAttached", f"Network {vpc} has no Internet gateway attached", key=key)
+        raise ResourceError("Gateway.NotAttached", f"Network {vpc} has no Internet gateway attached", key=key)

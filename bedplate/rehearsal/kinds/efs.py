@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
-from bedplate.rehearsal.kind import Complaint, Kind, Naming, Props, Support, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, Support, replaces, updates
 from bedplate.rehearsal.kinds.limits import (
     Choice,
     Number,
@@ -16,9 +16,9 @@ from bedplate.rehearsal.kinds.limits import (
     tag_pairs,
 )
 from bedplate.rehearsal.kinds.policy_document import FILE_SYSTEM_FORM, check_policy, require_principals
-from bedplate.rehearsal.placement import placed
+from bedplate.rehearsal.placement import call_parameters
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known
 
 # --- File systems
@@ -40,34 +40,34 @@ _SEPARATE = ("creationToken", "lifecyclePolicies", "protection", "tags")
 EFS_TAGS = Tagger(service="efs", ident="ResourceId")
 
 
-def _check_file_system(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_file_system(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(inputs, _LIMITS)
     yield from check_nested(inputs, "lifecyclePolicies", _LIFECYCLE_LIMITS)
     yield from _check_lifecycle(inputs.get("lifecyclePolicies"))
     if inputs.get("performanceMode") == "maxIO" and inputs.get("throughputMode") == "elastic":
-        yield Complaint("throughputMode", "cannot be elastic when performanceMode is maxIO")
+        yield InvalidInput("throughputMode", "cannot be elastic when performanceMode is maxIO")
     if inputs.get("kmsKeyId") and inputs.get("encrypted") is not True:
-        yield Complaint("encrypted", "must be true when kmsKeyId is set")
+        yield InvalidInput("encrypted", "must be true when kmsKeyId is set")
     provisioned = inputs.get("throughputMode") == "provisioned"
     if provisioned != (inputs.get("provisionedThroughputInMibps") is not None):
-        yield Complaint(
+        yield InvalidInput(
             "provisionedThroughputInMibps", "is required when throughputMode is provisioned, and not allowed otherwise"
         )
 
 
-def _check_lifecycle(policies: object) -> Iterator[Complaint]:
+def _check_lifecycle(policies: object) -> Iterator[InvalidInput]:
     """Yield an error when a transition is repeated, or shares a policy: EFS wants one policy for each."""
     items = policies if isinstance(policies, list) and is_known(policies) else []
     transitions = [[key for key, value in item.items() if value] for item in items]
     if any(len(keys) != 1 for keys in transitions) or len({*map(tuple, transitions)}) < len(transitions):
-        yield Complaint("lifecyclePolicies", "must have one policy for each transition, without duplicates")
+        yield InvalidInput("lifecyclePolicies", "must have one policy for each transition, without duplicates")
 
 
 def _create_file_system(aws: Aws, inputs: Props) -> str:
     if inputs.get("kmsKeyId"):
         _require_key(aws, inputs["kmsKeyId"])
     _require_zone(aws, inputs.get("availabilityZoneName"))
-    params = placed(aws, ("efs", "create_file_system"), inputs, apart=_SEPARATE)
+    params = call_parameters(aws, ("efs", "create_file_system"), inputs, apart=_SEPARATE)
     token = inputs.get("creationToken") or str(uuid4())
     tags = tag_pairs(inputs.get("tags"))
     ident: str = aws.call("efs", "create_file_system", CreationToken=token, Tags=tags, **params)["FileSystemId"]
@@ -79,13 +79,13 @@ def _create_file_system(aws: Aws, inputs: Props) -> str:
 def _require_key(aws: Aws, key: str) -> None:
     metadata = aws.call("kms", "describe_key", KeyId=key)["KeyMetadata"]
     if not metadata["Enabled"]:
-        raise Refusal("BadRequest", f"{key} is {metadata['KeyState']}", key="kmsKeyId")
+        raise ResourceError("BadRequest", f"{key} is {metadata['KeyState']}", key="kmsKeyId")
 
 
 def _require_zone(aws: Aws, zone: str | None) -> None:
     zones = aws.call("ec2", "describe_availability_zones")["AvailabilityZones"] if zone else []
     if zone and zone not in [item["ZoneName"] for item in zones]:
-        raise Refusal(
+        raise ResourceError(
             "UnsupportedAvailabilityZone", f"{aws.region} has no availability zone {zone}", key="availabilityZoneName"
         )
 
@@ -93,7 +93,7 @@ def _require_zone(aws: Aws, zone: str | None) -> None:
 def _set_lifecycle(aws: Aws, ident: str, old: Props, new: Props) -> None:
     before, after = old.get("lifecyclePolicies") or [], new.get("lifecyclePolicies") or []
     if before != after:
-        params = placed(aws, ("efs", "put_lifecycle_configuration"), {"lifecyclePolicies": after})
+        params = call_parameters(aws, ("efs", "put_lifecycle_configuration"), {"lifecyclePolicies": after})
         aws.call("efs", "put_lifecycle_configuration", FileSystemId=ident, **params)
 
 
@@ -127,7 +127,7 @@ def _delete_file_system(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("efs", "delete_file_system", FileSystemId=ident)
 
 
-FILE_SYSTEM = Kind(
+FILE_SYSTEM = ResourceKind(
     token="aws:efs/fileSystem:FileSystem",
     inputs=updates("lifecyclePolicies", "protection", "provisionedThroughputInMibps", "tags")
     | updates("throughputMode")
@@ -149,14 +149,14 @@ FILE_SYSTEM = Kind(
 _MAX_GROUPS = 5  # security groups of a mount target: EFS quotas
 
 
-def _check_mount_target(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_mount_target(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     groups = inputs.get("securityGroups")
     if is_known(groups) and len(groups) > _MAX_GROUPS:
-        yield Complaint("securityGroups", f"has {len(groups)} security groups, at most {_MAX_GROUPS} are allowed")
+        yield InvalidInput("securityGroups", f"has {len(groups)} security groups, at most {_MAX_GROUPS} are allowed")
 
 
 def _create_mount_target(aws: Aws, inputs: Props) -> str:
-    params = placed(aws, ("efs", "create_mount_target"), inputs)
+    params = call_parameters(aws, ("efs", "create_mount_target"), inputs)
     _require_groups(aws, inputs)
     ident: str = aws.call("efs", "create_mount_target", **params)["MountTargetId"]
     return ident
@@ -168,13 +168,13 @@ def _require_groups(aws: Aws, inputs: Props) -> None:
     try:
         descriptions = aws.call("ec2", "describe_security_groups", GroupIds=groups)["SecurityGroups"] if groups else []
         vpc = aws.call("ec2", "describe_subnets", SubnetIds=[inputs["subnetId"]])["Subnets"][0]["VpcId"]
-    except Refusal as error:
+    except ResourceError as error:
         code = "SubnetNotFound" if error.code.startswith("InvalidSubnet") else "SecurityGroupNotFound"
-        raise Refusal(code, error.message, key="securityGroups") from None
+        raise ResourceError(code, error.message, key="securityGroups") from None
     for group in descriptions:
         if group["VpcId"] != vpc:
             message = f"{group['GroupId']} belongs to {group['VpcId']}, the subnet to {vpc}"
-            raise Refusal("SecurityGroupNotFound", message, key="securityGroups")
+            raise ResourceError("SecurityGroupNotFound", message, key="securityGroups")
 
 
 def _read_mount_target(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
@@ -218,7 +218,7 @@ def _delete_mount_target(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("efs", "delete_mount_target", MountTargetId=ident)
 
 
-MOUNT_TARGET = Kind(
+MOUNT_TARGET = ResourceKind(
     token="aws:efs/mountTarget:MountTarget",
     inputs=updates("securityGroups")
     | replaces("fileSystemId", "ipAddress", "ipAddressType", "ipv6Address", "subnetId"),
@@ -238,7 +238,7 @@ MOUNT_TARGET = Kind(
 _NO_POLICY = "{}"  # moto has no DeleteFileSystemPolicy: this document means no policy
 
 
-def _check_policy(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_policy(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_policy(inputs, form=FILE_SYSTEM_FORM)
 
 
@@ -250,7 +250,7 @@ def _create_policy(aws: Aws, inputs: Props) -> str:
 
 def _read_policy(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     if aws.call("efs", "describe_file_system_policy", FileSystemId=ident)["Policy"] == _NO_POLICY:
-        raise Refusal("PolicyNotFound", f"{ident} has no policy")
+        raise ResourceError("PolicyNotFound", f"{ident} has no policy")
     return {"fileSystemId": ident}
 
 
@@ -264,7 +264,7 @@ def _delete_policy(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("efs", "put_file_system_policy", FileSystemId=ident, Policy=_NO_POLICY)
 
 
-FILE_SYSTEM_POLICY = Kind(
+FILE_SYSTEM_POLICY = ResourceKind(
     token="aws:efs/fileSystemPolicy:FileSystemPolicy",
     inputs=updates("bypassPolicyLockoutSafetyCheck", "policy") | replaces("fileSystemId"),
     defaults={"bypassPolicyLockoutSafetyCheck": False},
@@ -281,7 +281,7 @@ FILE_SYSTEM_POLICY = Kind(
 _BACKUP_POLICY = "aws:efs/backupPolicy:BackupPolicy"
 
 
-def _check_backup_policy(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_backup_policy(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_nested(inputs, "backupPolicy", {"status": Choice(("ENABLED", "DISABLED"))})
 
 
@@ -295,7 +295,7 @@ def _create_backup_policy(aws: Aws, inputs: Props) -> str:
 def _read_backup_policy(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     aws.call("efs", "describe_file_systems", FileSystemId=ident)
     if ident not in aws.fakes(_BACKUP_POLICY):
-        raise Refusal("PolicyNotFound", f"{ident} has no backup policy")
+        raise ResourceError("PolicyNotFound", f"{ident} has no backup policy")
     return {"backupPolicy": aws.fakes(_BACKUP_POLICY)[ident]["backupPolicy"], "fileSystemId": ident}
 
 
@@ -307,7 +307,7 @@ def _delete_backup_policy(aws: Aws, ident: str, outputs: Props) -> None:
     aws.fakes(_BACKUP_POLICY).pop(ident, None)
 
 
-BACKUP_POLICY = Kind(
+BACKUP_POLICY = ResourceKind(
     token=_BACKUP_POLICY,
     inputs=updates("backupPolicy") | replaces("fileSystemId"),
     create=_create_backup_policy,

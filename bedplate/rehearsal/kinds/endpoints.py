@@ -11,13 +11,13 @@ from uuid import uuid4
 
 from moto.ec2.models.vpcs import AWS_ENDPOINT_SERVICES
 
-from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.limits import Choice, check_limits
 from bedplate.rehearsal.kinds.policy_document import check_policy
-from bedplate.rehearsal.placement import placed
+from bedplate.rehearsal.placement import call_parameters
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 
 
 def add_endpoint_routes(aws: Aws, endpoint: str, tables: Iterable[str]) -> None:
@@ -59,16 +59,16 @@ _FULL_ACCESS = json.dumps(
 _LIMITS = {"vpcEndpointType": Choice(("Gateway", "Interface"))}
 
 
-def _check_endpoint(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_endpoint(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(inputs, _LIMITS)
     yield from check_policy(inputs)
     if not inputs.get("serviceName"):
-        yield Complaint("serviceName", "is required")
+        yield InvalidInput("serviceName", "is required")
     gateway = inputs.get("vpcEndpointType") == "Gateway"
     unsupported = ("securityGroupIds", "subnetIds", "privateDnsEnabled") if gateway else ("routeTableIds",)
     for name in unsupported:
         if inputs.get(name):
-            yield Complaint(name, f"is not allowed for endpoints of type {inputs.get('vpcEndpointType')}")
+            yield InvalidInput(name, f"is not allowed for endpoints of type {inputs.get('vpcEndpointType')}")
 
 
 def _create_endpoint(aws: Aws, inputs: Props) -> str:
@@ -82,7 +82,7 @@ def _create_endpoint(aws: Aws, inputs: Props) -> str:
     renames = {"policy": "PolicyDocument"}
     # The provider always sends PrivateDnsEnabled; moto takes a missing value for true.
     fixed = {"ClientToken": str(uuid4()), "PrivateDnsEnabled": bool(inputs.get("privateDnsEnabled"))}
-    params = fixed | placed(aws, ("ec2", "create_vpc_endpoint"), inputs, apart=("tags",), renames=renames)
+    params = fixed | call_parameters(aws, ("ec2", "create_vpc_endpoint"), inputs, apart=("tags",), renames=renames)
     response = aws.call("ec2", "create_vpc_endpoint", **params)
     return ec2.tag(aws, response["VpcEndpoint"]["VpcEndpointId"], inputs)
 
@@ -94,14 +94,14 @@ def _require_service(aws: Aws, inputs: Props) -> None:
     services = _GATEWAY_SERVICES if inputs["vpcEndpointType"] == "Gateway" else AWS_ENDPOINT_SERVICES
     if service == name or service not in services:
         message = f"The Vpc Endpoint Service '{name}' does not exist"
-        raise Refusal("InvalidServiceName", message, key="serviceName")
+        raise ResourceError("InvalidServiceName", message, key="serviceName")
 
 
 def _require_distinct_zones(aws: Aws, subnets: list[str]) -> None:
     zones = [ec2.described(aws, ec2.SUBNET, ident)["AvailabilityZone"] for ident in subnets]
     if len(set(zones)) < len(zones):
         message = "Found another VPC endpoint subnet in the availability zone of"
-        raise Refusal("DuplicateSubnetsInSameZone", f"{message} {', '.join(subnets)}", key="subnetIds")
+        raise ResourceError("DuplicateSubnetsInSameZone", f"{message} {', '.join(subnets)}", key="subnetIds")
 
 
 def _require_vpc_dns(aws: Aws, vpc: str) -> None:
@@ -109,7 +109,7 @@ def _require_vpc_dns(aws: Aws, vpc: str) -> None:
         name = attribute[0].lower() + attribute[1:]
         if not aws.call("ec2", "describe_vpc_attribute", VpcId=vpc, Attribute=name)[attribute]["Value"]:
             message = f"Enabling private DNS requires the VPC attribute {name} set to true"
-            raise Refusal("InvalidParameter", message, key="privateDnsEnabled")
+            raise ResourceError("InvalidParameter", message, key="privateDnsEnabled")
 
 
 def _require_unused_dns_name(aws: Aws, inputs: Props) -> None:
@@ -120,7 +120,7 @@ def _require_unused_dns_name(aws: Aws, inputs: Props) -> None:
     for endpoint in (endpoint for endpoint in listed if endpoint.get("PrivateDnsEnabled")):
         reason = "private-dns-enabled cannot be set because there is already a conflicting DNS domain"
         message = f"{reason} for {inputs['serviceName']} in the VPC {inputs['vpcId']}: {endpoint['VpcEndpointId']}"
-        raise Refusal("InvalidParameter", message, key="privateDnsEnabled")
+        raise ResourceError("InvalidParameter", message, key="privateDnsEnabled")
 
 
 def _read_endpoint(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
@@ -181,7 +181,7 @@ def _delete_endpoint(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("ec2", "delete_vpc_endpoints", VpcEndpointIds=[ident])
 
 
-VPC_ENDPOINT = Kind(
+VPC_ENDPOINT = ResourceKind(
     token="aws:ec2/vpcEndpoint:VpcEndpoint",
     inputs=updates(*_MEMBERS, "policy", "privateDnsEnabled", "tags")
     | replaces("serviceName", "vpcEndpointType", "vpcId"),
@@ -204,7 +204,9 @@ def _create_association(aws: Aws, inputs: Props) -> str:
     endpoint, table = inputs["vpcEndpointId"], inputs["routeTableId"]
     ec2.require(aws, ec2.ROUTE_TABLE, table)
     if ec2.described(aws, ec2.VPC_ENDPOINT, endpoint)["VpcEndpointType"] != "Gateway":
-        raise Refusal("InvalidParameter", "Route tables are only supported for Gateway endpoints", key="vpcEndpointId")
+        raise ResourceError(
+            "InvalidParameter", "Route tables are only supported for Gateway endpoints", key="vpcEndpointId"
+        )
     aws.call("ec2", "modify_vpc_endpoint", VpcEndpointId=endpoint, AddRouteTableIds=[table])
     add_endpoint_routes(aws, endpoint, [table])
     # The provider makes this id: AWS gives associations none.
@@ -213,7 +215,7 @@ def _create_association(aws: Aws, inputs: Props) -> str:
 
 def _read_association(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     if inputs["routeTableId"] not in ec2.described(aws, ec2.VPC_ENDPOINT, inputs["vpcEndpointId"])["RouteTableIds"]:
-        raise Refusal(
+        raise ResourceError(
             "InvalidRouteTableId.NotFound", f"{inputs['routeTableId']} is not associated with {inputs['vpcEndpointId']}"
         )
     return {}
@@ -225,7 +227,7 @@ def _delete_association(aws: Aws, ident: str, outputs: Props) -> None:
     delete_endpoint_routes(aws, endpoint, [table])
 
 
-VPC_ENDPOINT_ASSOCIATION = Kind(
+VPC_ENDPOINT_ASSOCIATION = ResourceKind(
     token="aws:ec2/vpcEndpointRouteTableAssociation:VpcEndpointRouteTableAssociation",
     inputs=replaces("routeTableId", "vpcEndpointId"),
     create=_create_association,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from bedplate.rehearsal.kind import Complaint, Kind, Naming, Props, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds.limits import (
     Number,
     Tagger,
@@ -15,9 +15,9 @@ from bedplate.rehearsal.kinds.limits import (
     tag_pairs,
 )
 from bedplate.rehearsal.kinds.policy_document import IDENTITY_FORM, TRUST_FORM, check_policy, require_principals
-from bedplate.rehearsal.placement import placed
+from bedplate.rehearsal.placement import call_parameters
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 
 # --- Roles
 
@@ -34,7 +34,7 @@ _SEPARATE = ("name", "namePrefix", "tags", "forceDetachPolicies", "managedPolicy
 _TAGS = Tagger(service="iam", add="tag_role", remove="untag_role", ident="RoleName")
 
 
-def _check_role(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_role(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(inputs, _LIMITS)
     yield from check_exclusive(inputs, "name", "namePrefix")
     yield from check_policy(inputs, "assumeRolePolicy", TRUST_FORM)
@@ -43,7 +43,7 @@ def _check_role(aws: Aws, inputs: Props) -> Iterator[Complaint]:
 def _create_role(aws: Aws, inputs: Props) -> str:
     require_principals(aws, inputs["assumeRolePolicy"], "MalformedPolicyDocument")
     renames = {"assumeRolePolicy": "AssumeRolePolicyDocument"}
-    params = placed(aws, ("iam", "create_role"), inputs, apart=_SEPARATE, renames=renames)
+    params = call_parameters(aws, ("iam", "create_role"), inputs, apart=_SEPARATE, renames=renames)
     name = resource_name(inputs)
     aws.call("iam", "create_role", RoleName=name, Tags=tag_pairs(inputs.get("tags")), **params)
     with rollback(lambda: _delete_role(aws, name, {"forceDetachPolicies": True})):
@@ -112,7 +112,7 @@ def _delete_role(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("iam", "delete_role", RoleName=ident)
 
 
-ROLE = Kind(
+ROLE = ResourceKind(
     token="aws:iam/role:Role",
     inputs=updates("assumeRolePolicy", "description", "forceDetachPolicies", "maxSessionDuration")
     | updates("permissionsBoundary", "managedPolicyArns", "inlinePolicies", "tags")
@@ -135,7 +135,7 @@ _POLICY_NAME = Text(1, 128, r"[\w+=,.@-]+", "letters, digits and +=,.@-_")
 _MAX_POLICY_SIZE = 10240  # characters of all inline policies of a role, without white space: IAM quotas
 
 
-def _check_policy(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_policy(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(inputs, {"name": _POLICY_NAME})
     yield from check_policy(inputs, form=IDENTITY_FORM)
 
@@ -149,7 +149,7 @@ def _create_policy(aws: Aws, inputs: Props) -> str:
 
 def _require_short(document: str) -> None:
     if len("".join(document.split())) > _MAX_POLICY_SIZE:
-        raise Refusal("LimitExceeded", f"Cannot exceed quota for policy size: {_MAX_POLICY_SIZE}", key="policy")
+        raise ResourceError("LimitExceeded", f"Cannot exceed quota for policy size: {_MAX_POLICY_SIZE}", key="policy")
 
 
 def _read_policy(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def _delete_policy(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("iam", "delete_role_policy", RoleName=role, PolicyName=name)
 
 
-ROLE_POLICY = Kind(
+ROLE_POLICY = ResourceKind(
     token="aws:iam/rolePolicy:RolePolicy",
     inputs=updates("policy") | replaces("name", "namePrefix", "role"),
     computed=frozenset({"name", "namePrefix"}),
@@ -194,7 +194,7 @@ def _read_attachment(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     role, _, arn = ident.partition("/")
     attached = aws.call("iam", "list_attached_role_policies", RoleName=role)["AttachedPolicies"]
     if arn not in [policy["PolicyArn"] for policy in attached]:
-        raise Refusal("NoSuchEntity", f"Policy {arn} is not attached to role {role}")
+        raise ResourceError("NoSuchEntity", f"Policy {arn} is not attached to role {role}")
     return {"policyArn": arn, "role": role}
 
 
@@ -203,7 +203,7 @@ def _delete_attachment(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("iam", "detach_role_policy", RoleName=role, PolicyArn=arn)
 
 
-ROLE_POLICY_ATTACHMENT = Kind(
+ROLE_POLICY_ATTACHMENT = ResourceKind(
     token="aws:iam/rolePolicyAttachment:RolePolicyAttachment",
     inputs=replaces("role", "policyArn"),
     create=_create_attachment,
@@ -220,7 +220,7 @@ _PROFILE_TAGS = Tagger(
 )
 
 
-def _check_profile(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_profile(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(inputs, {"name": Text(1, 128, r"[\w+=,.@-]+", "letters, digits and +=,.@-_")})
 
 
@@ -263,7 +263,7 @@ def _delete_profile(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("iam", "delete_instance_profile", InstanceProfileName=ident)
 
 
-INSTANCE_PROFILE = Kind(
+INSTANCE_PROFILE = ResourceKind(
     token="aws:iam/instanceProfile:InstanceProfile",
     inputs=updates("role", "tags") | replaces("name", "namePrefix", "path"),
     defaults={"path": "/"},

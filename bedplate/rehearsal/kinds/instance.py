@@ -4,14 +4,14 @@ from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any
 
-from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.launch_template import check_user_data, plain_user_data, require_launch_data
 from bedplate.rehearsal.kinds.limits import Choice, Number, check_exclusive, check_limits, rollback, tag_pairs
 from bedplate.rehearsal.kinds.placement_groups import require_offered
-from bedplate.rehearsal.placement import placed
+from bedplate.rehearsal.placement import call_parameters
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known
 
 # --- Instances
@@ -49,12 +49,12 @@ _ROOT_DEVICE = "/dev/sda1"
 _DEVICE_INPUTS = ("deleteOnTermination", "encrypted", "iops", "kmsKeyId", "throughput", "volumeSize", "volumeType")
 
 
-def _check_instance(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_instance(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_exclusive(inputs, "userData", "userDataBase64")
     yield from check_user_data(inputs, "userDataBase64")
     for key in ("ami", "instanceType"):
         if inputs.get(key) is None:
-            yield Complaint(key, "is required: launch templates are not modelled for single instances")
+            yield InvalidInput(key, "is required: launch templates are not modelled for single instances")
 
 
 def _create_instance(aws: Aws, inputs: Props) -> str:
@@ -72,7 +72,7 @@ def _create_instance(aws: Aws, inputs: Props) -> str:
 
 
 def _params(aws: Aws, inputs: Props) -> dict[str, Any]:
-    parameters = placed(aws, ("ec2", "run_instances"), inputs, apart=_SEPARATE)
+    parameters = call_parameters(aws, ("ec2", "run_instances"), inputs, apart=_SEPARATE)
     optional = {
         "ImageId": inputs.get("ami"),
         "IamInstanceProfile": {"Name": inputs["iamInstanceProfile"]} if inputs.get("iamInstanceProfile") else None,
@@ -121,7 +121,7 @@ def _modify_attributes(aws: Aws, ident: str, old: Props, new: Props) -> None:
 def _read_instance(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     instance = aws.call("ec2", "describe_instances", InstanceIds=[ident])["Reservations"][0]["Instances"][0]
     if instance["State"]["Name"] in ("shutting-down", "terminated"):
-        raise Refusal("InvalidInstanceID.NotFound", f"The instance ID '{ident}' does not exist")
+        raise ResourceError("InvalidInstanceID.NotFound", f"The instance ID '{ident}' does not exist")
     interfaces = instance.get("NetworkInterfaces") or [{}]
     return {
         "ami": instance["ImageId"],
@@ -149,7 +149,7 @@ def _update_instance(aws: Aws, ident: str, old: Props, new: Props) -> None:
     _set_profile(aws, ident, old.get("iamInstanceProfile"), new.get("iamInstanceProfile"))
     if new.get("metadataOptions") and old.get("metadataOptions") != new["metadataOptions"]:
         call = ("ec2", "modify_instance_metadata_options")
-        aws.call(*call, InstanceId=ident, **placed(aws, call, new["metadataOptions"]))
+        aws.call(*call, InstanceId=ident, **call_parameters(aws, call, new["metadataOptions"]))
     ec2.retag(aws, ident, old, new)
 
 
@@ -169,7 +169,7 @@ def _delete_instance(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("ec2", "terminate_instances", InstanceIds=[ident])
 
 
-INSTANCE = Kind(
+INSTANCE = ResourceKind(
     token="aws:ec2/instance:Instance",
     inputs=updates("disableApiStop", "disableApiTermination", "forceDestroy", "getPasswordData")
     | updates("iamInstanceProfile", "instanceType", "metadataOptions", "monitoring", "sourceDestCheck", "tags")
@@ -220,32 +220,32 @@ _FIXED_INPUTS = (
 )
 
 
-def _check_volume(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_volume(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(inputs, _VOLUME_LIMITS)
     if inputs.get("size") is None and inputs.get("snapshotId") is None:
-        yield Complaint("size", "is required unless snapshotId is set")
+        yield InvalidInput("size", "is required unless snapshotId is set")
     if inputs.get("kmsKeyId") and not inputs.get("encrypted"):
-        yield Complaint("kmsKeyId", "requires encrypted to be true")
+        yield InvalidInput("kmsKeyId", "requires encrypted to be true")
     for key, types in _TYPES_WITH.items():
         volume_type = inputs.get("type") or "gp2"
         if inputs.get(key) is not None and is_known(volume_type) and volume_type not in types:
-            yield Complaint(key, f"is allowed for {', '.join(types)}, not for {volume_type}")
+            yield InvalidInput(key, f"is allowed for {', '.join(types)}, not for {volume_type}")
     if inputs.get("type") in ("io1", "io2") and inputs.get("iops") is None:
-        yield Complaint("iops", f"is required for {inputs['type']}")
+        yield InvalidInput("iops", f"is required for {inputs['type']}")
     for key in ("finalSnapshot", "outpostArn"):
         if inputs.get(key):
-            yield Complaint(key, "is not modelled by the rehearsal")
+            yield InvalidInput(key, "is not modelled by the rehearsal")
 
 
 def _create_volume(aws: Aws, inputs: Props) -> str:
     zones = {zone["ZoneName"] for zone in aws.call("ec2", "describe_availability_zones")["AvailabilityZones"]}
     if inputs["availabilityZone"] not in zones:
         message = f"The zone '{inputs['availabilityZone']}' does not exist in {aws.region}."
-        raise Refusal("InvalidZone.NotFound", message, key="availabilityZone")
+        raise ResourceError("InvalidZone.NotFound", message, key="availabilityZone")
     if inputs.get("kmsKeyId"):
         aws.call("kms", "describe_key", KeyId=inputs["kmsKeyId"])
     renames = {"type": "VolumeType"}
-    params = placed(aws, ("ec2", "create_volume"), inputs, apart=("finalSnapshot", "tags"), renames=renames)
+    params = call_parameters(aws, ("ec2", "create_volume"), inputs, apart=("finalSnapshot", "tags"), renames=renames)
     return ec2.tag(aws, str(aws.call("ec2", "create_volume", **params)["VolumeId"]), inputs)
 
 
@@ -266,7 +266,7 @@ def _read_volume(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
 def _update_volume(aws: Aws, ident: str, old: Props, new: Props) -> None:
     if (new.get("size") or 0) < (old.get("size") or 0):
         message = f"New size cannot be smaller than existing size of {old['size']:g} GiB"
-        raise Refusal("InvalidParameterValue", message, key="size")
+        raise ResourceError("InvalidParameterValue", message, key="size")
     changed = {
         _VOLUME_PARAMETERS[key]: new[key]
         for key in _VOLUME_SETTINGS
@@ -282,7 +282,7 @@ def _delete_volume(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("ec2", "delete_volume", VolumeId=ident)
 
 
-VOLUME = Kind(
+VOLUME = ResourceKind(
     token="aws:ebs/volume:Volume",
     inputs=updates(*_VOLUME_SETTINGS, "finalSnapshot", "tags") | replaces(*_FIXED_INPUTS, "outpostArn"),
     defaults={"finalSnapshot": False},

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from bedplate.rehearsal.kind import Complaint, Kind, Naming, Props, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds.limits import (
     Choice,
     Number,
@@ -16,7 +16,7 @@ from bedplate.rehearsal.kinds.limits import (
 )
 from bedplate.rehearsal.kinds.policy_document import allows_account, check_policy, require_principals
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known
 
 # --- Keys
@@ -36,15 +36,15 @@ _DEFAULT_WINDOW = 30  # days until deletion: the default of KMS
 _INITIAL = {"isEnabled": True, "enableKeyRotation": False}
 
 
-def _check_key(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_key(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(inputs, _LIMITS)
     yield from check_policy(inputs)
     spec, usage = inputs.get("customerMasterKeySpec"), inputs.get("keyUsage")
     for prefix, usages in _USAGES.items():
         if is_known(spec) and is_known(usage) and spec.startswith(prefix) and usage not in usages:
-            yield Complaint("keyUsage", f"KeyUsage {usage} is not compatible with KeySpec {spec}")
+            yield InvalidInput("keyUsage", f"KeyUsage {usage} is not compatible with KeySpec {spec}")
     if inputs.get("enableKeyRotation") is True and is_known(spec) and spec != "SYMMETRIC_DEFAULT":
-        yield Complaint("enableKeyRotation", "is allowed only for symmetric keys (UnsupportedOperationException)")
+        yield InvalidInput("enableKeyRotation", "is allowed only for symmetric keys (UnsupportedOperationException)")
 
 
 def _create_key(aws: Aws, inputs: Props) -> str:
@@ -70,7 +70,7 @@ def _require_usable_policy(aws: Aws, inputs: Props) -> None:
         inputs["policy"], aws.account, "kms:PutKeyPolicy"
     ):
         message = "The new key policy will not allow you to update the key policy in the future."
-        raise Refusal(_MALFORMED_CODE, message, key="policy")
+        raise ResourceError(_MALFORMED_CODE, message, key="policy")
 
 
 def _apply_settings(aws: Aws, ident: str, initial: Props, inputs: Props) -> str:
@@ -93,7 +93,7 @@ def _read_key(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
 def _describe_active_key(aws: Aws, ident: str) -> dict[str, Any]:
     metadata: dict[str, Any] = aws.call("kms", "describe_key", KeyId=ident)["KeyMetadata"]
     if metadata["KeyState"] == "PendingDeletion":
-        raise Refusal("NotFoundException", f"key {ident} is pending deletion")
+        raise ResourceError("NotFoundException", f"key {ident} is pending deletion")
     return metadata
 
 
@@ -128,7 +128,7 @@ def _delete_key(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("kms", "schedule_key_deletion", KeyId=ident, PendingWindowInDays=days)
 
 
-KEY = Kind(
+KEY = ResourceKind(
     token="aws:kms/key:Key",
     inputs=updates("bypassPolicyLockoutSafetyCheck", "deletionWindowInDays", "description", "policy")
     | updates("enableKeyRotation", "isEnabled", "rotationPeriodInDays", "tags")
@@ -155,11 +155,11 @@ KEY = Kind(
 _ALIAS_NAME = Text(7, 256, r"alias/[a-zA-Z0-9/_-]+", "alias/ followed by letters, digits and /_-")
 
 
-def _check_alias(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_alias(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(inputs, {"name": _ALIAS_NAME})
     name = inputs.get("name")
     if is_known(name) and str(name).startswith("alias/aws/"):
-        yield Complaint("name", f"{name} must not begin with alias/aws/, which AWS reserves")
+        yield InvalidInput("name", f"{name} must not begin with alias/aws/, which AWS reserves")
 
 
 def _create_alias(aws: Aws, inputs: Props) -> str:
@@ -177,7 +177,7 @@ def _read_alias(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     aliases = aws.call("kms", "list_aliases")["Aliases"]
     matches = [alias for alias in aliases if alias["AliasName"] == ident]
     if not matches:
-        raise Refusal("NotFoundException", f"Alias {ident} is not found.")
+        raise ResourceError("NotFoundException", f"Alias {ident} is not found.")
     key = aws.call("kms", "describe_key", KeyId=matches[0]["TargetKeyId"])["KeyMetadata"]
     return {"arn": aws.arn("kms", ident), "name": ident, "targetKeyArn": key["Arn"]}
 
@@ -190,7 +190,7 @@ def _delete_alias(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("kms", "delete_alias", AliasName=ident)
 
 
-ALIAS = Kind(
+ALIAS = ResourceKind(
     token="aws:kms/alias:Alias",
     inputs=updates("targetKeyId") | replaces("name", "namePrefix"),
     computed=frozenset({"name", "namePrefix"}),

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from bedplate.rehearsal.kind import Complaint, Kind, Naming, Props, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.limits import (
     Choice,
@@ -16,10 +16,10 @@ from bedplate.rehearsal.kinds.limits import (
     check_exclusive,
     check_limits,
     check_nested,
+    check_tags,
     load_fake,
     resource_name,
     rollback,
-    tag_complaints,
     tag_pairs,
 )
 from bedplate.rehearsal.kinds.placement_groups import (
@@ -30,15 +30,15 @@ from bedplate.rehearsal.kinds.placement_groups import (
     require_instance_type,
     strategy_error,
 )
-from bedplate.rehearsal.placement import structure
+from bedplate.rehearsal.placement import structure_parameters
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known
 
 _MAX_USER_DATA = 16384  # bytes before base64 encoding: EC2 user guide, "Run commands at launch"
 
 
-def check_user_data(inputs: Props, key: str) -> Iterator[Complaint]:
+def check_user_data(inputs: Props, key: str) -> Iterator[InvalidInput]:
     """Yield an error when the user data under `key` is not base64, or too large."""
     data = inputs.get(key)
     if not is_known(data) or data == "":
@@ -46,10 +46,10 @@ def check_user_data(inputs: Props, key: str) -> Iterator[Complaint]:
     try:
         size = len(b64decode(str(data), validate=True))
     except (NotBase64, ValueError):
-        yield Complaint(key, "must be base64 (InvalidUserData.Malformed)")
+        yield InvalidInput(key, "must be base64 (InvalidUserData.Malformed)")
     else:
         if size > _MAX_USER_DATA:
-            yield Complaint(key, f"has {size} bytes, at most {_MAX_USER_DATA} are allowed")
+            yield InvalidInput(key, f"has {size} bytes, at most {_MAX_USER_DATA} are allowed")
 
 
 def plain_user_data(inputs: Props) -> bytes | None:
@@ -92,7 +92,7 @@ def _require_image(aws: Aws, image: str) -> None:
     if image.startswith("ami-"):
         aws.call("ec2", "describe_images", ImageIds=[image])
     elif parameter == image:
-        raise Refusal("InvalidAMIID.Malformed", f'Invalid id: "{image}" (expecting "ami-...")', key="imageId")
+        raise ResourceError("InvalidAMIID.Malformed", f'Invalid id: "{image}" (expecting "ami-...")', key="imageId")
     elif not parameter.startswith(_PUBLIC_PARAMETERS):
         aws.call("ssm", "get_parameter", Name=parameter)
 
@@ -102,9 +102,9 @@ def _require_profile(aws: Aws, profile: Mapping[str, Any]) -> None:
     if name:
         try:
             aws.call("iam", "get_instance_profile", InstanceProfileName=name)
-        except Refusal:
+        except ResourceError:
             message = f"Invalid IAM Instance Profile {name}"
-            raise Refusal("InvalidParameterValue", message, key="iamInstanceProfile") from None
+            raise ResourceError("InvalidParameterValue", message, key="iamInstanceProfile") from None
 
 
 def _require_keys(aws: Aws, data: Mapping[str, Any]) -> None:
@@ -119,11 +119,11 @@ _TRUE_WORDS = ("1", "t", "T", "true", "TRUE", "True")
 _EFA_TYPES = ("efa", "efa-only")
 
 
-def check_network_cards(interfaces: object) -> Iterator[Complaint]:
+def check_network_cards(interfaces: object) -> Iterator[InvalidInput]:
     """Yield an error for interfaces that no instance type allows together."""
     items = interfaces if isinstance(interfaces, list) and is_known(interfaces) else []
     for reason in (*_card_errors(items), *_address_errors(items)):
-        yield Complaint("networkInterfaces", reason)
+        yield InvalidInput("networkInterfaces", reason)
 
 
 def _card_errors(interfaces: list[Props]) -> Iterator[str]:
@@ -298,7 +298,7 @@ def launch_data(aws: Aws, inputs: Props) -> dict[str, Any]:
         ]
     if "networkInterfaces" in parameters:
         parameters["networkInterfaces"] = [_interface(nic) for nic in parameters["networkInterfaces"]]
-    data = structure(shape, parameters, _RENAMES)
+    data = structure_parameters(shape, parameters, _RENAMES)
     require_launch_data(aws, data)
     return data
 
@@ -313,7 +313,7 @@ def _interface(nic: Props) -> dict[str, Any]:
     return {**nic, **blocks}
 
 
-def _check(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     """Yield an error for each invalid input of a template, or combination of inputs."""
     yield from check_limits(inputs, _LIMITS)
     for path, limits in _BLOCKS:
@@ -323,7 +323,7 @@ def _check(aws: Aws, inputs: Props) -> Iterator[Complaint]:
     yield from check_exclusive(inputs, "instanceType", "instanceRequirements")
     if inputs.get("networkInterfaces") and inputs.get("vpcSecurityGroupIds"):
         message = "conflicts with networkInterfaces: set securityGroups there"
-        yield Complaint("vpcSecurityGroupIds", message)
+        yield InvalidInput("vpcSecurityGroupIds", message)
     yield from check_user_data(inputs, "userData")
     yield from _check_tags(inputs.get("tagSpecifications"))
     yield from _check_disks(inputs.get("blockDeviceMappings"))
@@ -331,36 +331,36 @@ def _check(aws: Aws, inputs: Props) -> Iterator[Complaint]:
     yield from check_placement(aws, inputs)
 
 
-def _check_tags(specifications: object) -> Iterator[Complaint]:
+def _check_tags(specifications: object) -> Iterator[InvalidInput]:
     """Yield an error for each invalid tag of the resources that a template launches."""
     for specification in specifications if isinstance(specifications, list) and is_known(specifications) else []:
-        yield from (
-            Complaint(f"tagSpecifications.{error.key}", error.reason) for error in tag_complaints(specification)
-        )
+        yield from (InvalidInput(f"tagSpecifications.{error.key}", error.reason) for error in check_tags(specification))
 
 
-def _check_disks(mappings: object) -> Iterator[Complaint]:
+def _check_disks(mappings: object) -> Iterator[InvalidInput]:
     """Yield an error for volumes that EC2 cannot create: a key without encryption, or too much throughput or IOPS."""
     for mapping in mappings if isinstance(mappings, list) and is_known(mappings) else []:
         disk = mapping.get("ebs") or {}
         yield from _check_performance(disk)
         if disk.get("kmsKeyId") and str(disk.get("encrypted", "")).lower() not in ("1", "t", "true"):
             message = "requires encrypted to be true (InvalidParameterDependency)"
-            yield Complaint("blockDeviceMappings.ebs.kmsKeyId", message)
+            yield InvalidInput("blockDeviceMappings.ebs.kmsKeyId", message)
 
 
-def _check_performance(disk: Props) -> Iterator[Complaint]:
+def _check_performance(disk: Props) -> Iterator[InvalidInput]:
     """Yield an error for throughput or IOPS out of proportion. Source: EBS user guide, "gp3 volumes"."""
     volume_type, size, iops = disk.get("volumeType"), disk.get("volumeSize"), disk.get("iops") or _BASE_IOPS
     if disk.get("throughput") and volume_type not in (None, "gp3"):
-        yield Complaint("blockDeviceMappings.ebs.throughput", f"is allowed for gp3 volumes, not for {volume_type}")
+        yield InvalidInput("blockDeviceMappings.ebs.throughput", f"is allowed for gp3 volumes, not for {volume_type}")
     elif (disk.get("throughput") or 0) > iops * _MIB_PER_OPERATION:
-        yield Complaint(
+        yield InvalidInput(
             "blockDeviceMappings.ebs.throughput",
             f"must be at most {_MIB_PER_OPERATION} MiB/s for each of the {iops} IOPS",
         )
     if volume_type == "gp3" and size and iops > max(_BASE_IOPS, size * _IOPS_PER_GIB):
-        yield Complaint("blockDeviceMappings.ebs.iops", f"must be at most {_IOPS_PER_GIB} for each of the {size} GiB")
+        yield InvalidInput(
+            "blockDeviceMappings.ebs.iops", f"must be at most {_IOPS_PER_GIB} for each of the {size} GiB"
+        )
 
 
 def _create(aws: Aws, inputs: Props) -> str:
@@ -390,7 +390,7 @@ def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
 def _describe_template(aws: Aws, ident: str) -> dict[str, Any]:
     templates = aws.call("ec2", "describe_launch_templates", LaunchTemplateIds=[ident])["LaunchTemplates"]
     if not templates:
-        raise Refusal("InvalidLaunchTemplateId.NotFound", f"The launch template '{ident}' does not exist")
+        raise ResourceError("InvalidLaunchTemplateId.NotFound", f"The launch template '{ident}' does not exist")
     template: dict[str, Any] = templates[0]
     return template
 
@@ -416,7 +416,7 @@ def _delete(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("ec2", "delete_launch_template", LaunchTemplateId=ident)
 
 
-LAUNCH_TEMPLATE = Kind(
+LAUNCH_TEMPLATE = ResourceKind(
     token="aws:ec2/launchTemplate:LaunchTemplate",
     inputs=updates(*_LAUNCH_INPUTS, *_VERSION_INPUTS, "tags") | replaces("name", "namePrefix"),
     computed=frozenset({"defaultVersion", "name", "namePrefix"}),

@@ -14,9 +14,9 @@ from itertools import count
 from typing import Any, Protocol
 from uuid import uuid4
 
-from bedplate.rehearsal.kind import Complaint, Props
+from bedplate.rehearsal.kind import InvalidInput, Props
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known
 
 
@@ -72,18 +72,18 @@ class Choice(Limit):
         return "" if value in self.words else f"must be one of {', '.join(map(repr, self.words))}, not {value!r}"
 
 
-def check_limits(inputs: Props, limits: Mapping[str, Limit]) -> Iterator[Complaint]:
+def check_limits(inputs: Props, limits: Mapping[str, Limit]) -> Iterator[InvalidInput]:
     """Yield an error for each known input whose value its limit does not allow."""
     for key, limit in limits.items():
         value = inputs.get(key)
         if is_known(value) and (reason := limit.error(value)):
-            yield Complaint(key, reason)
+            yield InvalidInput(key, reason)
 
 
-def check_nested(inputs: Props, path: str, limits: Mapping[str, Limit]) -> Iterator[Complaint]:
+def check_nested(inputs: Props, path: str, limits: Mapping[str, Limit]) -> Iterator[InvalidInput]:
     """Yield the same for the block at a dotted path; where the path leads through lists, for each block in them."""
     for block in _blocks(inputs, path.split(".")):
-        yield from (Complaint(f"{path}.{error.key}", error.reason) for error in check_limits(block, limits))
+        yield from (InvalidInput(f"{path}.{error.key}", error.reason) for error in check_limits(block, limits))
 
 
 def _blocks(value: object, path: list[str]) -> Iterator[Props]:
@@ -97,23 +97,23 @@ def _blocks(value: object, path: list[str]) -> Iterator[Props]:
             yield value
 
 
-def check_exclusive(inputs: Props, first: str, second: str) -> Iterator[Complaint]:
+def check_exclusive(inputs: Props, first: str, second: str) -> Iterator[InvalidInput]:
     """Yield an error when both of two inputs are set that exclude each other."""
     if inputs.get(first) is not None and inputs.get(second) is not None:
-        yield Complaint(first, f"conflicts with {second}")
+        yield InvalidInput(first, f"conflicts with {second}")
 
 
 _MAX_TAGS, _MAX_KEY_LENGTH, _MAX_VALUE_LENGTH = 50, 128, 256
 
 
-def tag_complaints(inputs: Props, key: str = "tags") -> Iterator[Complaint]:
+def check_tags(inputs: Props, key: str = "tags") -> Iterator[InvalidInput]:
     """Yield an error for each invalid tag of an input: a map, or a list of blocks with `key` and `value`."""
     tags = _as_map(inputs.get(key))
     if len(tags) > _MAX_TAGS:
-        yield Complaint(key, f"has {len(tags)} tags, at most {_MAX_TAGS} are allowed")
+        yield InvalidInput(key, f"has {len(tags)} tags, at most {_MAX_TAGS} are allowed")
     for name, value in tags.items():
         for reason in _tag_errors(name, value):
-            yield Complaint(f"{key}.{name[:_MAX_KEY_LENGTH]}", reason)
+            yield InvalidInput(f"{key}.{name[:_MAX_KEY_LENGTH]}", reason)
 
 
 def _as_map(tags: object) -> Mapping[str, object]:
@@ -194,7 +194,7 @@ def load_fake(aws: Aws, token: str, ident: str, code: str) -> dict[str, Any]:
     """Return the properties of a faked resource of this region; raise Refusal with `code` if it does not exist."""
     properties = aws.fakes(token).get(f"{aws.region}/{ident}")
     if properties is None:
-        raise Refusal(code, f"{ident} does not exist in {aws.region}")
+        raise ResourceError(code, f"{ident} does not exist in {aws.region}")
     return properties
 
 
@@ -208,6 +208,6 @@ def rollback(undo: Callable[[], object]) -> Iterator[None]:
     """Run the block; when a call in it is refused, call `undo` and raise the refusal again."""
     try:
         yield
-    except Refusal:
+    except ResourceError:
         undo()
         raise

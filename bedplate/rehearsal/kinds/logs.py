@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
-from bedplate.rehearsal.kind import Complaint, Kind, Naming, Props, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.limits import Choice, Limit, Number, Text, check_limits, resource_name, rollback
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 
 # --- Log groups
 
@@ -20,7 +20,7 @@ _LIMITS = {
 }
 
 
-def _check_log_group(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_log_group(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(inputs, _LIMITS)
 
 
@@ -53,7 +53,7 @@ def _read_log_group(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     groups = aws.call("logs", "describe_log_groups", logGroupNamePrefix=ident)["logGroups"]
     matches = [group for group in groups if group["logGroupName"] == ident]
     if not matches:
-        raise Refusal("ResourceNotFoundException", f"The specified log group does not exist: {ident}")
+        raise ResourceError("ResourceNotFoundException", f"The specified log group does not exist: {ident}")
     return {
         "arn": aws.arn("logs", f"log-group:{ident}"),
         "logGroupClass": matches[0].get("logGroupClass", "STANDARD"),
@@ -78,7 +78,7 @@ def _delete_log_group(aws: Aws, ident: str, outputs: Props) -> None:
         aws.call("logs", "delete_log_group", logGroupName=ident)
 
 
-LOG_GROUP = Kind(
+LOG_GROUP = ResourceKind(
     token="aws:cloudwatch/logGroup:LogGroup",
     inputs=updates("kmsKeyId", "retentionInDays", "skipDestroy", "tags")
     | replaces("logGroupClass", "name", "namePrefix"),
@@ -116,26 +116,26 @@ _FLOW_LOG_LIMITS: dict[str, Limit] = {
 _INTERVALS = (60, 600)
 
 
-def _check_flow_log(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_flow_log(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(inputs, _FLOW_LOG_LIMITS)
     if sum(bool(inputs.get(name)) for name in _RESOURCE_TYPES) != 1:
-        yield Complaint("vpcId", "or eniId, subnetId or transitGatewayId must be set, exactly one in total")
+        yield InvalidInput("vpcId", "or eniId, subnetId or transitGatewayId must be set, exactly one in total")
     if not inputs.get("logDestination"):
-        yield Complaint("logDestination", "is required")
+        yield InvalidInput("logDestination", "is required")
     if inputs.get("logDestinationType") == "cloud-watch-logs" and not inputs.get("iamRoleArn"):
-        yield Complaint("iamRoleArn", "is required when logDestinationType is cloud-watch-logs")
+        yield InvalidInput("iamRoleArn", "is required when logDestinationType is cloud-watch-logs")
     interval = inputs.get("maxAggregationInterval")
     if interval not in _INTERVALS:
-        yield Complaint("maxAggregationInterval", f"must be {_INTERVALS[0]} or {_INTERVALS[1]}, not {interval}")
+        yield InvalidInput("maxAggregationInterval", f"must be {_INTERVALS[0]} or {_INTERVALS[1]}, not {interval}")
     yield from _check_traffic(inputs)
 
 
-def _check_traffic(inputs: Props) -> Iterator[Complaint]:
+def _check_traffic(inputs: Props) -> Iterator[InvalidInput]:
     if inputs.get("transitGatewayId"):
         if inputs.get("maxAggregationInterval") != min(_INTERVALS):
-            yield Complaint("maxAggregationInterval", "must be 60 for a transit gateway")
+            yield InvalidInput("maxAggregationInterval", "must be 60 for a transit gateway")
     elif not inputs.get("trafficType"):
-        yield Complaint("trafficType", "is required")
+        yield InvalidInput("trafficType", "is required")
 
 
 def _create_flow_log(aws: Aws, inputs: Props) -> str:
@@ -149,15 +149,15 @@ def _create_flow_log(aws: Aws, inputs: Props) -> str:
     target = {"ResourceIds": [inputs[key]], "ResourceType": _RESOURCE_TYPES[key]}
     response = aws.call("ec2", "create_flow_logs", ClientToken=str(uuid4()), **target, **params)
     for failed in response.get("Unsuccessful", []):
-        raise Refusal(failed["Error"]["Code"], failed["Error"]["Message"], key="logDestination")
+        raise ResourceError(failed["Error"]["Code"], failed["Error"]["Message"], key="logDestination")
     return ec2.tag(aws, response["FlowLogIds"][0], inputs)
 
 
 def _require_role(aws: Aws, arn: str) -> None:
     try:
         aws.call("iam", "get_role", RoleName=arn.rpartition("/")[2])
-    except Refusal:
-        raise Refusal("InvalidParameter", "Unable to assume given IAM role", key="iamRoleArn") from None
+    except ResourceError:
+        raise ResourceError("InvalidParameter", "Unable to assume given IAM role", key="iamRoleArn") from None
 
 
 def _destination_parameters(inputs: Props) -> dict[str, str]:
@@ -177,7 +177,7 @@ def _delete_flow_log(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("ec2", "delete_flow_logs", FlowLogIds=[ident])
 
 
-FLOW_LOG = Kind(
+FLOW_LOG = ResourceKind(
     token="aws:ec2/flowLog:FlowLog",
     inputs=updates("tags") | replaces(*_RESOURCE_TYPES, *_PARAMETERS, "logDestination"),
     defaults={"logDestinationType": "cloud-watch-logs", "maxAggregationInterval": 600},

@@ -4,25 +4,25 @@ from collections.abc import Iterator
 from ipaddress import ip_network
 from typing import Any
 
-from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.limits import rollback
-from bedplate.rehearsal.placement import placed
+from bedplate.rehearsal.placement import call_parameters
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 
 _SIDES = {"accepter": "AccepterPeeringConnectionOptions", "requester": "RequesterPeeringConnectionOptions"}
 
 
-def _check_peering(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_peering(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     if inputs.get("peerRegion") and inputs.get("autoAccept"):
-        yield Complaint("peerRegion", "cannot be set when autoAccept is true")
+        yield InvalidInput("peerRegion", "cannot be set when autoAccept is true")
 
 
 def _create_peering(aws: Aws, inputs: Props) -> str:
     _require_disjoint(aws, inputs)
     apart = (*_SIDES, "autoAccept", "tags")
-    params = placed(aws, ("ec2", "create_vpc_peering_connection"), inputs, apart=apart)
+    params = call_parameters(aws, ("ec2", "create_vpc_peering_connection"), inputs, apart=apart)
     response = aws.call("ec2", "create_vpc_peering_connection", **params)
     ident: str = response["VpcPeeringConnection"]["VpcPeeringConnectionId"]
     with rollback(lambda: _delete_peering(aws, ident, inputs)):
@@ -39,7 +39,7 @@ def _require_disjoint(aws: Aws, inputs: Props) -> None:
     peer_block = ec2.described(peer_aws, ec2.VPC, inputs["peerVpcId"])["CidrBlock"]
     if ip_network(block).overlaps(ip_network(peer_block)):
         message = "Failed due to incorrect VPC-ID, Account ID, or overlapping CIDR range"
-        raise Refusal("failed", f"{message} ({block} and {peer_block})", key="peerVpcId")
+        raise ResourceError("failed", f"{message} ({block} and {peer_block})", key="peerVpcId")
 
 
 def _accept_and_configure(aws: Aws, ident: str, inputs: Props) -> None:
@@ -56,7 +56,7 @@ def _set_sides(aws: Aws, ident: str, inputs: Props) -> None:
         return
     if ec2.described(aws, ec2.PEERING, ident)["Status"]["Code"] != "active":
         message = f"Peering {ident} is not active. Peering options can be added only to active peerings."
-        raise Refusal("OperationNotPermitted", message)
+        raise ResourceError("OperationNotPermitted", message)
     params = {
         _SIDES[side]: {"AllowDnsResolutionFromRemoteVpc": bool(options.get("allowRemoteVpcDnsResolution"))}
         for side, options in sides.items()
@@ -131,7 +131,7 @@ def _delete_accepter(aws: Aws, ident: str, outputs: Props) -> None:
     """Do nothing: the peering is deleted with its request."""
 
 
-VPC_PEERING = Kind(
+VPC_PEERING = ResourceKind(
     token="aws:ec2/vpcPeeringConnection:VpcPeeringConnection",
     inputs=updates(*_SIDES, "autoAccept", "tags") | replaces("peerOwnerId", "peerRegion", "peerVpcId", "vpcId"),
     computed=frozenset({*_SIDES, "peerOwnerId", "peerRegion"}),
@@ -142,7 +142,7 @@ VPC_PEERING = Kind(
     delete=_delete_peering,
     complaints=_check_peering,
 )
-VPC_PEERING_ACCEPTER = Kind(
+VPC_PEERING_ACCEPTER = ResourceKind(
     token="aws:ec2/vpcPeeringConnectionAccepter:VpcPeeringConnectionAccepter",
     inputs=updates(*_SIDES, "autoAccept", "tags") | replaces("vpcPeeringConnectionId"),
     computed=frozenset(_SIDES),
@@ -152,7 +152,7 @@ VPC_PEERING_ACCEPTER = Kind(
     update=_update_peering,
     delete=_delete_accepter,
 )
-PEERING_OPTIONS = Kind(
+PEERING_OPTIONS = ResourceKind(
     token="aws:ec2/peeringConnectionOptions:PeeringConnectionOptions",
     inputs=updates(*_SIDES) | replaces("vpcPeeringConnectionId"),
     computed=frozenset(_SIDES),

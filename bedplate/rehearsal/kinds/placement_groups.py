@@ -6,7 +6,7 @@ moto lists the offered types of each zone, and yet launches any type in any zone
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from bedplate.rehearsal.kind import Complaint, Kind, Naming, Props, Support, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, Support, replaces, updates
 from bedplate.rehearsal.kinds.limits import (
     Choice,
     Number,
@@ -18,7 +18,7 @@ from bedplate.rehearsal.kinds.limits import (
     store_fake,
 )
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import holds_unknown
 
 
@@ -34,7 +34,7 @@ def require_instance_type(aws: Aws, instance_type: str) -> None:
     """Raise Refusal for an instance type that no zone of this region offers."""
     if not offered_zones(aws, instance_type):
         message = f"Invalid value '{instance_type}' for InstanceType: {aws.region} does not offer it"
-        raise Refusal("InvalidParameterValue", message, key="instanceType")
+        raise ResourceError("InvalidParameterValue", message, key="instanceType")
 
 
 def require_offered(aws: Aws, types: Iterable[str], zones: Iterable[str]) -> None:
@@ -43,10 +43,10 @@ def require_offered(aws: Aws, types: Iterable[str], zones: Iterable[str]) -> Non
     offers = {name: offered_zones(aws, name) for name in names}
     for zone in zone_names:
         if names and not any(zone in offers[name] for name in names):
-            raise Refusal("ValidationError", f"Availability zone {zone} does not offer {', '.join(names)}")
+            raise ResourceError("ValidationError", f"Availability zone {zone} does not offer {', '.join(names)}")
     for name in names:
         if not offers[name].intersection(zone_names):
-            raise Refusal("ValidationError", f"None of the zones {', '.join(zone_names)} offers {name}")
+            raise ResourceError("ValidationError", f"None of the zones {', '.join(zone_names)} offers {name}")
 
 
 PLACEMENT_GROUP_TOKEN = "aws:ec2/placementGroup:PlacementGroup"  # noqa: S105  # a resource type, not a secret
@@ -59,18 +59,18 @@ _LIMITS = {
 }
 
 
-def _check(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(inputs, _LIMITS)
     pairs = (("partitionCount", "partition"), ("spreadLevel", "spread"))
     for key, strategy in pairs:
         if inputs.get(key) is not None and inputs.get("strategy") != strategy:
-            yield Complaint(key, f"requires strategy to be {strategy!r}")
+            yield InvalidInput(key, f"requires strategy to be {strategy!r}")
 
 
 def _create(aws: Aws, inputs: Props) -> str:
     name: str = inputs["name"]
     if f"{aws.region}/{name}" in aws.fakes(PLACEMENT_GROUP_TOKEN):
-        raise Refusal("InvalidPlacementGroup.Duplicate", f"The Placement Group '{name}' already exists.")
+        raise ResourceError("InvalidPlacementGroup.Duplicate", f"The Placement Group '{name}' already exists.")
     store_fake(aws, PLACEMENT_GROUP_TOKEN, name, {"placementGroupId": new_id("pg"), **inputs})
     return name
 
@@ -96,7 +96,7 @@ def _delete(aws: Aws, ident: str, outputs: Props) -> None:
     delete_fake(aws, PLACEMENT_GROUP_TOKEN, ident)
 
 
-PLACEMENT_GROUP = Kind(
+PLACEMENT_GROUP = ResourceKind(
     token=PLACEMENT_GROUP_TOKEN,
     inputs=updates("tags") | replaces("name", "partitionCount", "spreadLevel", "strategy"),
     computed=frozenset({"partitionCount", "spreadLevel"}),
@@ -111,7 +111,7 @@ PLACEMENT_GROUP = Kind(
 )
 
 
-def check_placement(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def check_placement(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     """Yield an error when the purchase option of a template excludes its placement group."""
     blocks = [
         inputs.get(key) or {} for key in ("placement", "instanceMarketOptions", "capacityReservationSpecification")
@@ -122,7 +122,7 @@ def check_placement(aws: Aws, inputs: Props) -> Iterator[Complaint]:
     target = reserved.get("capacityReservationTarget") or {}
     reason = _purchase_error(placement.get("groupName"), market.get("marketType"), target.get("capacityReservationId"))
     if reason:
-        yield Complaint("placement.groupName", reason)
+        yield InvalidInput("placement.groupName", reason)
 
 
 def placement_error(aws: Aws, data: Mapping[str, Any], group_input: str | None, zones: Collection[str]) -> str:

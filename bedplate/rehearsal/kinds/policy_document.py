@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from bedplate.rehearsal.kind import Complaint, Props
+from bedplate.rehearsal.kind import InvalidInput, Props
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known
 
 Statement = Mapping[str, Any]
@@ -99,11 +99,11 @@ FILE_SYSTEM_FORM = PolicyForm((_PRINCIPAL_ELEMENTS, _ACTION_ELEMENTS))
 BUCKET_FORM = PolicyForm((_PRINCIPAL_ELEMENTS, _ACTION_ELEMENTS, _RESOURCE_ELEMENTS), service="s3")
 
 
-def check_policy(inputs: Props, key: str = "policy", form: PolicyForm = RESOURCE_FORM) -> Iterator[Complaint]:
+def check_policy(inputs: Props, key: str = "policy", form: PolicyForm = RESOURCE_FORM) -> Iterator[InvalidInput]:
     """Yield an error when the policy under `key` is not valid for its form."""
     value = inputs.get(key)
     if is_known(value) and value != "" and (reason := _document_error(value, form)):
-        yield Complaint(key, reason)
+        yield InvalidInput(key, reason)
 
 
 def _document_error(document: object, form: PolicyForm) -> str:
@@ -154,5 +154,5 @@ def require_principals(aws: Aws, document: str, code: str) -> None:
         if principal.startswith(role_prefix):
             try:
                 aws.call("iam", "get_role", RoleName=principal.rpartition("/")[2])
-            except Refusal:
-                raise Refusal(code, f"Invalid principal in policy: {principal}", key="policy") from None
+            except ResourceError:
+                raise ResourceError(code, f"Invalid principal in policy: {principal}", key="policy") from None

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from uuid import uuid4
 
-from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.limits import (
     Choice,
@@ -17,7 +17,7 @@ from bedplate.rehearsal.kinds.limits import (
     tag_pairs,
 )
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known
 
 # --- Endpoints
@@ -35,17 +35,17 @@ _MIN_ADDRESSES, _MAX_ADDRESSES = 2, 10
 _TAGS = Tagger(service=SERVICE, ident="ResourceArn")
 
 
-def _check_endpoint(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_endpoint(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(inputs, _LIMITS)
     addresses, protocols = inputs.get("ipAddresses"), inputs.get("protocols")
     if isinstance(addresses, list) and not _MIN_ADDRESSES <= len(addresses) <= _MAX_ADDRESSES:
-        yield Complaint(
+        yield InvalidInput(
             "ipAddresses", f"has {len(addresses)} addresses, {_MIN_ADDRESSES} to {_MAX_ADDRESSES} are allowed"
         )
     if isinstance(protocols, list) and not {protocol for protocol in protocols if isinstance(protocol, str)} <= set(
         _PROTOCOLS
     ):
-        yield Complaint("protocols", f"must be some of {', '.join(_PROTOCOLS)}, not {protocols}")
+        yield InvalidInput("protocols", f"must be some of {', '.join(_PROTOCOLS)}, not {protocols}")
 
 
 def _create_endpoint(aws: Aws, inputs: Props) -> str:
@@ -72,14 +72,14 @@ def _require_one_vpc(aws: Aws, inputs: Props) -> None:
     vpcs = {resource["VpcId"] for resource in (*subnets.values(), *groups.values())}
     if len(vpcs) > 1:
         message = f"Subnets and security groups of an endpoint must be in one VPC, not in {', '.join(sorted(vpcs))}"
-        raise Refusal("InvalidRequestException", message)
+        raise ResourceError("InvalidRequestException", message)
 
 
 def _require_free_addresses(aws: Aws, blocks: Iterable[Props]) -> None:
     for block in blocks:
-        if block.get("ip") and block["ip"] in ec2.taken_addresses(aws, block["subnetId"]):
+        if block.get("ip") and block["ip"] in ec2.used_addresses(aws, block["subnetId"]):
             message = f"The IP address '{block['ip']}' in subnet '{block['subnetId']}' is already in use"
-            raise Refusal("ResourceExistsException", message, key="ipAddresses")
+            raise ResourceError("ResourceExistsException", message, key="ipAddresses")
 
 
 def _address(block: Props) -> dict[str, str]:
@@ -143,7 +143,7 @@ def _delete_endpoint(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call(SERVICE, "delete_resolver_endpoint", ResolverEndpointId=ident)
 
 
-RESOLVER_ENDPOINT = Kind(
+RESOLVER_ENDPOINT = ResourceKind(
     token="aws:route53/resolverEndpoint:ResolverEndpoint",
     inputs=updates("ipAddresses", "name", "protocols", "resolverEndpointType", "tags")
     | replaces("direction", "securityGroupIds"),
@@ -170,18 +170,18 @@ _MAX_TARGETS = 6  # Route 53 quotas, 2026-11
 _TARGET_DEFAULTS = {"port": 53, "protocol": "Do53"}
 
 
-def _check_rule(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_rule(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(inputs, _RESOLVER_RULE_LIMITS)
     yield from check_nested(inputs, "targetIps", _TARGET_LIMITS)
     targets = inputs.get("targetIps")
     if isinstance(targets, list) and len(targets) > _MAX_TARGETS:
-        yield Complaint("targetIps", f"has {len(targets)} targets, at most {_MAX_TARGETS} are allowed")
+        yield InvalidInput("targetIps", f"has {len(targets)} targets, at most {_MAX_TARGETS} are allowed")
     for number, target in enumerate(targets if isinstance(targets, list) else []):
         if is_known(target) and not is_ipv4_address(str(target.get("ip"))):
-            yield Complaint(f"targetIps[{number}].ip", f"must be an IPv4 address, not {target.get('ip')!r}")
+            yield InvalidInput(f"targetIps[{number}].ip", f"must be an IPv4 address, not {target.get('ip')!r}")
     for key in ("resolverEndpointId", "targetIps"):
         if inputs.get("ruleType") == "FORWARD" and not inputs.get(key):
-            yield Complaint(key, "is required when ruleType is FORWARD")
+            yield InvalidInput(key, "is required when ruleType is FORWARD")
 
 
 def _create_rule(aws: Aws, inputs: Props) -> str:
@@ -206,7 +206,7 @@ def _require_outbound_endpoint(aws: Aws, inputs: Props) -> None:
     endpoint = aws.call(SERVICE, "get_resolver_endpoint", ResolverEndpointId=endpoint_id)["ResolverEndpoint"]
     if endpoint["Direction"] != "OUTBOUND":
         message = f"Cannot create a rule with {endpoint_id}: its direction is {endpoint['Direction']}, not OUTBOUND"
-        raise Refusal("InvalidRequestException", message, key="resolverEndpointId")
+        raise ResourceError("InvalidRequestException", message, key="resolverEndpointId")
 
 
 def _bare_domain(inputs: Props) -> str:
@@ -250,7 +250,7 @@ def _delete_rule(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call(SERVICE, "delete_resolver_rule", ResolverRuleId=ident)
 
 
-RESOLVER_RULE = Kind(
+RESOLVER_RULE = ResourceKind(
     token="aws:route53/resolverRule:ResolverRule",
     inputs=updates("name", "resolverEndpointId", "tags", "targetIps") | replaces("domainName", "ruleType"),
     sets=frozenset({"targetIps"}),
@@ -266,7 +266,7 @@ RESOLVER_RULE = Kind(
 # --- Rule associations
 
 
-def _check_association(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_association(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(inputs, {"name": NAME})
 
 
@@ -287,7 +287,7 @@ def _require_unused_domain(aws: Aws, rule: str, vpc: str) -> None:
     for association in associations:
         if _domain_of(aws, association["ResolverRuleId"]) == domain:
             message = "Cannot associate rules with same domain name with same VPC. Conflict with resolver rule"
-            raise Refusal("InvalidRequestException", f"{message} '{association['ResolverRuleId']}'")
+            raise ResourceError("InvalidRequestException", f"{message} '{association['ResolverRuleId']}'")
 
 
 def _domain_of(aws: Aws, rule: str) -> str:
@@ -304,7 +304,7 @@ def _delete_association(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call(SERVICE, "disassociate_resolver_rule", **call)
 
 
-RESOLVER_RULE_ASSOCIATION = Kind(
+RESOLVER_RULE_ASSOCIATION = ResourceKind(
     token="aws:route53/resolverRuleAssociation:ResolverRuleAssociation",
     inputs=replaces("name", "resolverRuleId", "vpcId"),
     create=_create_association,

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from uuid import uuid4
 
-from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds.limits import Choice, Number, Text, check_exclusive, check_limits, rollback, tag_pairs
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 
 _LABEL = r"[!-\-/-~]{1,63}"
 _LIMITS = {
@@ -21,8 +21,8 @@ def _vpc_parameters(aws: Aws, block: Props) -> dict[str, str]:
     region = block.get("vpcRegion") or aws.region
     try:
         aws.elsewhere(region).call("ec2", "describe_vpcs", VpcIds=[block["vpcId"]])
-    except Refusal:
-        raise Refusal("InvalidVPCId", f"The VPC: {block['vpcId']} in region {region} is not found") from None
+    except ResourceError:
+        raise ResourceError("InvalidVPCId", f"The VPC: {block['vpcId']} in region {region} is not found") from None
     return {"VPCRegion": region, "VPCId": block["vpcId"]}
 
 
@@ -38,13 +38,13 @@ def _require_unused_name(aws: Aws, name: str, vpc: dict[str, str]) -> None:
     zones = aws.call("route53", "list_hosted_zones_by_vpc", **vpc)["HostedZoneSummaries"]
     if name.rstrip(".") in [zone["Name"].rstrip(".") for zone in zones]:
         message = f"The VPC {vpc['VPCId']} in region {vpc['VPCRegion']} has already been associated with a zone {name}"
-        raise Refusal("ConflictingDomainExists", message)
+        raise ResourceError("ConflictingDomainExists", message)
 
 
 # --- Hosted zones
 
 
-def _check_zone(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_zone(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(inputs, _LIMITS)
     yield from check_exclusive(inputs, "vpcs", "delegationSetId")
 
@@ -118,7 +118,7 @@ def _delete_zone(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("route53", "delete_hosted_zone", Id=ident)
 
 
-ZONE = Kind(
+ZONE = ResourceKind(
     token="aws:route53/zone:Zone",
     inputs=updates("comment", "forceDestroy", "tags", "vpcs") | replaces("delegationSetId", "name"),
     defaults={"comment": "Managed by Pulumi", "forceDestroy": False},
@@ -163,23 +163,23 @@ _SIMPLE_INPUTS = {
 }
 
 
-def _check_record(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_record(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(inputs, _ROUTE53_RECORD_LIMITS)
     yield from check_exclusive(inputs, "aliases", "records")
     if inputs.get("aliases") is None and inputs.get("records") is None:
-        yield Complaint("records", "is required unless aliases is set")
+        yield InvalidInput("records", "is required unless aliases is set")
     if (inputs.get("records") is None) != (inputs.get("ttl") is None):
-        yield Complaint("ttl", "and records must be set together")
+        yield InvalidInput("ttl", "and records must be set together")
     policies = [key for key in _ROUTINGS if inputs.get(key)]
     if policies and inputs.get("setIdentifier") is None:
-        yield Complaint("setIdentifier", f"is required with {policies[0]}")
+        yield InvalidInput("setIdentifier", f"is required with {policies[0]}")
 
 
 def _create_record(aws: Aws, inputs: Props) -> str:
     zone, record = inputs["zoneId"], _record_set(aws, inputs)
     if _find_record(aws, zone, record) and not inputs.get("allowOverwrite"):
         message = f"Tried to create resource record set {record['Name']} {record['Type']} but it already exists"
-        raise Refusal("InvalidChangeBatch", message, key="name")
+        raise ResourceError("InvalidChangeBatch", message, key="name")
     _change_records(aws, zone, ("UPSERT", record))
     parts = (zone, str(inputs["name"]).lower().rstrip("."), inputs["type"], inputs.get("setIdentifier"))
     return "_".join(filter(None, parts))
@@ -233,7 +233,7 @@ def _change_records(aws: Aws, zone: str, *steps: tuple[str, dict[str, Any]]) -> 
 def _read_record(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     record = {"Name": _fqdn(aws, inputs), "Type": inputs["type"], "SetIdentifier": inputs.get("setIdentifier")}
     if not _find_record(aws, inputs["zoneId"], record):
-        raise Refusal("InvalidChangeBatch", f"The record {record['Name']} {record['Type']} was not found")
+        raise ResourceError("InvalidChangeBatch", f"The record {record['Name']} {record['Type']} was not found")
     return {"fqdn": record["Name"]}
 
 
@@ -252,7 +252,7 @@ def _delete_record(aws: Aws, ident: str, outputs: Props) -> None:
         _change_records(aws, outputs["zoneId"], ("DELETE", record))
 
 
-RECORD = Kind(
+RECORD = ResourceKind(
     token="aws:route53/record:Record",
     inputs=updates("aliases", "allowOverwrite", "records", "setIdentifier", "ttl", "type")
     | updates(*_ROUTINGS, *_SIMPLE_INPUTS)
@@ -283,7 +283,7 @@ def _read_association(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     zone, vpc, region = ident.split(":")
     vpcs = aws.call("route53", "get_hosted_zone", Id=zone).get("VPCs", [])
     if vpc not in [item["VPCId"] for item in vpcs]:
-        raise Refusal("VPCAssociationNotFound", f"{vpc} is not associated with {zone}")
+        raise ResourceError("VPCAssociationNotFound", f"{vpc} is not associated with {zone}")
     return {"owningAccount": aws.account, "vpcRegion": region}
 
 
@@ -293,7 +293,7 @@ def _delete_association(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("route53", "disassociate_vpc_from_hosted_zone", HostedZoneId=zone, VPC=parameters)
 
 
-ZONE_ASSOCIATION = Kind(
+ZONE_ASSOCIATION = ResourceKind(
     token="aws:route53/zoneAssociation:ZoneAssociation",
     inputs=replaces("vpcId", "vpcRegion", "zoneId"),
     computed=frozenset({"vpcRegion"}),

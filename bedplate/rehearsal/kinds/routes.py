@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import Any
 
-from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.limits import rollback
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import UNKNOWN
 
 DESTINATIONS = {
@@ -44,7 +44,7 @@ class Route:
 class _Target:
     """A type of route target, and a function that returns the VPCs that can use it."""
 
-    resource: ec2.Noun
+    resource: ec2.Ec2Resource
     networks: Callable[[Aws, dict[str, Any]], Iterable[str]]
 
 
@@ -145,7 +145,7 @@ def set_routes(aws: Aws, table_id: str, routes: Iterable[Route]) -> None:
 def _require_new_destination(table: Mapping[str, Any], new_route: Route) -> None:
     parameter, value = new_route.destination
     if any(route.get(parameter) == value for route in table["Routes"]):
-        raise Refusal("RouteAlreadyExists", f"The route identified by {value} already exists.")
+        raise ResourceError("RouteAlreadyExists", f"The route identified by {value} already exists.")
     local_blocks = [route["DestinationCidrBlock"] for route in table["Routes"] if route.get("GatewayId") == "local"]
     if (
         parameter == "DestinationCidrBlock"
@@ -153,7 +153,9 @@ def _require_new_destination(table: Mapping[str, Any], new_route: Route) -> None
         and _is_within(value, local_blocks)
     ):
         message = f"The destination CIDR block {value} is equal to or more specific than one of this VPC's CIDR blocks."
-        raise Refusal("InvalidParameterValue", f"{message} This route can target only an interface or an instance.")
+        raise ResourceError(
+            "InvalidParameterValue", f"{message} This route can target only an interface or an instance."
+        )
 
 
 def _is_within(block: str, others: Iterable[str]) -> bool:
@@ -165,13 +167,13 @@ def _require_target(aws: Aws, table: Mapping[str, Any], route: Route) -> None:
     parameter, ident = route.target
     target = _BY_PARAMETER.get(parameter) or _BY_PREFIX.get(ident.partition("-")[0])
     if target is None:
-        raise Refusal("InvalidGatewayID.NotFound", f"The gateway ID '{ident}' does not exist")
+        raise ResourceError("InvalidGatewayID.NotFound", f"The gateway ID '{ident}' does not exist")
     if table["VpcId"] not in target.networks(aws, ec2.described(aws, target.resource, ident)):
         # For a transit gateway without an attachment in the VPC, AWS returns the error for an unknown id.
         if target.resource is ec2.TRANSIT_GATEWAY:
-            raise Refusal(ec2.TRANSIT_GATEWAY.code, f"The transitGateway ID '{ident}' does not exist.")
+            raise ResourceError(ec2.TRANSIT_GATEWAY.code, f"The transitGateway ID '{ident}' does not exist.")
         message = f"route table {table['RouteTableId']} and network gateway {ident} belong to different networks"
-        raise Refusal("InvalidParameterValue", message)
+        raise ResourceError("InvalidParameterValue", message)
 
 
 # --- Routes
@@ -183,8 +185,8 @@ _DESTINATIONS = {
 }
 
 
-def _check_route(aws: Aws, inputs: Props) -> Iterator[Complaint]:
-    yield from (Complaint("routeTableId", error) for error in route_errors(inputs, _DESTINATIONS))
+def _check_route(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
+    yield from (InvalidInput("routeTableId", error) for error in route_errors(inputs, _DESTINATIONS))
     yield from ec2.check_cidrs(inputs, ["destinationCidrBlock"])
     yield from ec2.check_cidrs(inputs, ["destinationIpv6CidrBlock"], version=6)
 
@@ -206,7 +208,7 @@ def _find_route(aws: Aws, inputs: Props) -> Route:
     for route in custom_routes(ec2.described(aws, ec2.ROUTE_TABLE, inputs["routeTableId"])):
         if route.destination == destination:
             return route
-    raise Refusal("InvalidRoute.NotFound", f"{inputs['routeTableId']} has no route to {destination[1]}")
+    raise ResourceError("InvalidRoute.NotFound", f"{inputs['routeTableId']} has no route to {destination[1]}")
 
 
 def _update_route(aws: Aws, ident: str, old: Props, new: Props) -> None:
@@ -217,7 +219,7 @@ def _update_route(aws: Aws, ident: str, old: Props, new: Props) -> None:
     delete_route(aws, table, current)
     try:
         add_route(aws, table, desired)
-    except Refusal:
+    except ResourceError:
         add_route(aws, table, current)
         raise
 
@@ -226,7 +228,7 @@ def _delete_route(aws: Aws, ident: str, outputs: Props) -> None:
     delete_route(aws, outputs["routeTableId"], _find_route(aws, outputs))
 
 
-ROUTE = Kind(
+ROUTE = ResourceKind(
     token="aws:ec2/route:Route",
     inputs=updates(*TARGETS) | replaces(*_DESTINATIONS, "routeTableId"),
     computed=frozenset({"gatewayId", "networkInterfaceId"}),
@@ -243,11 +245,11 @@ ROUTE = Kind(
 _NOTE = "moto has no route propagation: propagatingVgws are checked, their routes never appear"
 
 
-def _check_table(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_table(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     routes = inputs.get("routes")
     for number, route in enumerate(routes if isinstance(routes, list) else []):
         errors = route_errors(route) if route is not UNKNOWN else ()
-        yield from (Complaint(f"routes[{number}]", error) for error in errors)
+        yield from (InvalidInput(f"routes[{number}]", error) for error in errors)
 
 
 def _create_table(aws: Aws, inputs: Props) -> str:
@@ -286,7 +288,7 @@ def _require_gateways(aws: Aws, ident: str, gateways: list[str]) -> None:
     for gateway in gateways:
         attached = ec2.described(aws, ec2.VPN_GATEWAY, gateway)["VpcAttachments"]
         if not any(attachment["VpcId"] == vpc and attachment["State"] == "attached" for attachment in attached):
-            raise Refusal("Gateway.NotAttached", f"resource {gateway} is not attached to network {vpc}")
+            raise ResourceError("Gateway.NotAttached", f"resource {gateway} is not attached to network {vpc}")
 
 
 def _delete_table(aws: Aws, ident: str, outputs: Props) -> None:
@@ -297,7 +299,7 @@ def _delete_default_table(aws: Aws, ident: str, outputs: Props) -> None:
     """Do nothing: the main route table is deleted with its VPC."""
 
 
-ROUTE_TABLE = Kind(
+ROUTE_TABLE = ResourceKind(
     token="aws:ec2/routeTable:RouteTable",
     inputs=updates("propagatingVgws", "routes", "tags") | replaces("vpcId"),
     computed=frozenset({"propagatingVgws", "routes"}),
@@ -309,7 +311,7 @@ ROUTE_TABLE = Kind(
     complaints=_check_table,
     note=_NOTE,
 )
-DEFAULT_ROUTE_TABLE = Kind(
+DEFAULT_ROUTE_TABLE = ResourceKind(
     token="aws:ec2/defaultRouteTable:DefaultRouteTable",
     inputs=updates("propagatingVgws", "routes", "tags") | replaces("defaultRouteTableId"),
     computed=frozenset({"routes"}),
@@ -328,9 +330,9 @@ DEFAULT_ROUTE_TABLE = Kind(
 _TARGETS = {"gatewayId": "GatewayId", "subnetId": "SubnetId"}
 
 
-def _check_association(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_association(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     if bool(inputs.get("subnetId")) == bool(inputs.get("gatewayId")):
-        yield Complaint("subnetId", "or gatewayId must be set, and not both")
+        yield InvalidInput("subnetId", "or gatewayId must be set, and not both")
 
 
 def _create_association(aws: Aws, inputs: Props) -> str:
@@ -345,13 +347,13 @@ def _create_association(aws: Aws, inputs: Props) -> str:
 def _require_unassociated(aws: Aws, table: dict[str, Any], subnet: str) -> None:
     if ec2.described(aws, ec2.SUBNET, subnet)["VpcId"] != table["VpcId"]:
         message = f"Route table {table['RouteTableId']} and subnet {subnet} belong to different networks"
-        raise Refusal("InvalidParameterValue", message)
+        raise ResourceError("InvalidParameterValue", message)
     filters = [{"Name": "association.subnet-id", "Values": [subnet]}]
     if aws.call("ec2", "describe_route_tables", Filters=filters)["RouteTables"]:
         message = (
             f"the specified association for route table {table['RouteTableId']} conflicts with an existing association"
         )
-        raise Refusal("Resource.AlreadyAssociated", message)
+        raise ResourceError("Resource.AlreadyAssociated", message)
 
 
 def _read_association(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
@@ -362,7 +364,7 @@ def _read_association(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
 def _require_association(aws: Aws, association: str) -> None:
     filters = [{"Name": "association.route-table-association-id", "Values": [association]}]
     if not aws.call("ec2", "describe_route_tables", Filters=filters)["RouteTables"]:
-        raise Refusal("InvalidAssociationID.NotFound", f"The association ID '{association}' does not exist")
+        raise ResourceError("InvalidAssociationID.NotFound", f"The association ID '{association}' does not exist")
 
 
 def _update_association(aws: Aws, ident: str, old: Props, new: Props) -> None:
@@ -380,7 +382,7 @@ def _delete_association(aws: Aws, ident: str, outputs: Props) -> None:
     ec2.forget_id(aws, ident)
 
 
-ROUTE_TABLE_ASSOCIATION = Kind(
+ROUTE_TABLE_ASSOCIATION = ResourceKind(
     token="aws:ec2/routeTableAssociation:RouteTableAssociation",
     inputs=updates("routeTableId") | replaces(*_TARGETS),
     create=_create_association,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from bedplate.rehearsal.kind import Complaint, Kind, Naming, Props, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds.limits import (
     Choice,
     Limit,
@@ -19,9 +19,9 @@ from bedplate.rehearsal.kinds.limits import (
     rollback,
     tag_pairs,
 )
-from bedplate.rehearsal.placement import placed, structure
+from bedplate.rehearsal.placement import call_parameters, structure_parameters
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known
 
 # --- Objects
@@ -29,14 +29,14 @@ from bedplate.rehearsal.wire import is_known
 _SEPARATE = ("content", "contentBase64", "forceDestroy", "tags", "kmsKeyId", "etag", "sourceHash")
 
 
-def _check_object(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_object(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(inputs, {"key": Text(1, 1024)})
 
 
 def _create_object(aws: Aws, inputs: Props) -> str:
     text, encoded = inputs.get("content"), inputs.get("contentBase64")
     body = b64decode(encoded) if encoded is not None else str(text or "").encode()
-    params = placed(aws, ("s3", "put_object"), inputs, apart=_SEPARATE)
+    params = call_parameters(aws, ("s3", "put_object"), inputs, apart=_SEPARATE)
     if inputs.get("kmsKeyId"):
         aws.call("kms", "describe_key", KeyId=inputs["kmsKeyId"])
         params |= {"SSEKMSKeyId": inputs["kmsKeyId"], "ServerSideEncryption": "aws:kms"}
@@ -81,7 +81,7 @@ def _delete_object(aws: Aws, ident: str, outputs: Props) -> None:
             aws.call("s3", "delete_object", Bucket=bucket, Key=key, VersionId=version["VersionId"])
 
 
-BUCKET_OBJECT = Kind(
+BUCKET_OBJECT = ResourceKind(
     token="aws:s3/bucketObjectv2:BucketObjectv2",
     inputs=updates("bucketKeyEnabled", "cacheControl", "content", "contentBase64", "contentDisposition")
     | updates("contentEncoding", "contentLanguage", "contentType", "etag", "forceDestroy", "kmsKeyId")
@@ -150,13 +150,13 @@ _RESERVED_PREFIXES = ("xn--", "sthree-", "amzn-s3-demo-")
 _RESERVED_SUFFIXES = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
 
 
-def _check_bucket(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_bucket(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     name = inputs.get("bucket")
     if not is_known(name):
         return
     is_valid = re.fullmatch(_NAME_PATTERN, name) and ".." not in name and not is_ipv4_address(name)
     if not is_valid or name.startswith(_RESERVED_PREFIXES) or name.endswith(_RESERVED_SUFFIXES):
-        yield Complaint("bucket", f"{name} must be 3 to 63 lower-case letters, digits and .- (InvalidBucketName)")
+        yield InvalidInput("bucket", f"{name} must be 3 to 63 lower-case letters, digits and .- (InvalidBucketName)")
 
 
 def _create_bucket(aws: Aws, inputs: Props) -> str:
@@ -174,7 +174,9 @@ def _create_bucket(aws: Aws, inputs: Props) -> str:
 def _require_unused_name(aws: Aws, name: str) -> None:
     """Raise Refusal for a bucket of this account; only in us-east-1 the call itself would succeed."""
     if name in [bucket["Name"] for bucket in aws.call("s3", "list_buckets")["Buckets"]]:
-        raise Refusal("BucketAlreadyOwnedByYou", f"The bucket {name} already exists in this account", key="bucket")
+        raise ResourceError(
+            "BucketAlreadyOwnedByYou", f"The bucket {name} already exists in this account", key="bucket"
+        )
 
 
 def _retag_bucket(aws: Aws, name: str, inputs: Props) -> None:
@@ -219,7 +221,7 @@ def _delete_objects(aws: Aws, ident: str) -> None:
         _delete_objects(aws, ident)
 
 
-BUCKET = Kind(
+BUCKET = ResourceKind(
     token="aws:s3/bucket:Bucket",
     inputs=updates("forceDestroy", "tags") | replaces("bucket", "bucketPrefix", "objectLockEnabled"),
     defaults={"forceDestroy": False},
@@ -252,16 +254,16 @@ _RENAMES = {"id": "ID", "replicaKmsKeyId": "ReplicaKmsKeyID"}
 _BUCKET_ARN = "arn:aws:s3:::"
 
 
-def _check_replication(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_replication(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     for path, limits in _REPLICATION_LIMITS.items():
         yield from check_nested(inputs, path, limits)
     value = inputs.get("rules")
     rules = [rule for rule in value if isinstance(rule, Mapping)] if isinstance(value, list) else []
     for number, rule in enumerate(rules):
-        yield from (Complaint(f"rules[{number}]", reason) for reason in _rule_errors(rule))
+        yield from (InvalidInput(f"rules[{number}]", reason) for reason in _rule_errors(rule))
     priorities = [rule.get("priority") or 0 for rule in rules]
     if is_known(priorities) and len(set(priorities)) < len(priorities):
-        yield Complaint("rules", f"must have different priorities, not {priorities}")
+        yield InvalidInput("rules", f"must have different priorities, not {priorities}")
 
 
 def _rule_errors(rule: Props) -> Iterator[str]:
@@ -294,29 +296,29 @@ def _put_replication(aws: Aws, inputs: Props) -> None:
         _require_destination(aws, rule["destination"])
     shape: Any = aws.shape("s3", "put_bucket_replication").members["ReplicationConfiguration"]
     parameters = {"role": inputs["role"], "rules": [_rule_parameters(rule) for rule in inputs["rules"]]}
-    config = structure(shape, parameters, _RENAMES)
+    config = structure_parameters(shape, parameters, _RENAMES)
     aws.call("s3", "put_bucket_replication", Bucket=inputs["bucket"], ReplicationConfiguration=config)
 
 
 def _require_versioning(aws: Aws, bucket: str, message: str) -> None:
     if aws.call("s3", "get_bucket_versioning", Bucket=bucket).get("Status") != "Enabled":
-        raise Refusal("InvalidRequest", f"{message} {bucket}")
+        raise ResourceError("InvalidRequest", f"{message} {bucket}")
 
 
 def _require_role(aws: Aws, arn: str) -> None:
     """Raise Refusal for a role that does not exist, or does not trust S3: S3 would accept it, and copy nothing."""
     role = aws.call("iam", "get_role", RoleName=str(arn).rpartition("/")[2])["Role"]
     if "s3.amazonaws.com" not in str(role["AssumeRolePolicyDocument"]):
-        raise Refusal("InvalidRequest", f"{arn} does not trust s3.amazonaws.com", key="role")
+        raise ResourceError("InvalidRequest", f"{arn} does not trust s3.amazonaws.com", key="role")
 
 
 def _require_destination(aws: Aws, destination: Props) -> None:
     bucket = str(destination["bucket"]).removeprefix(_BUCKET_ARN)
     try:
         _require_versioning(aws, bucket, "Destination bucket must have versioning enabled:")
-    except Refusal as refusal:
+    except ResourceError as refusal:
         if refusal.code == "NoSuchBucket":
-            raise Refusal("InvalidRequest", f"Destination bucket must exist: {bucket}") from None
+            raise ResourceError("InvalidRequest", f"Destination bucket must exist: {bucket}") from None
         raise
     if key := (destination.get("encryptionConfiguration") or {}).get("replicaKmsKeyId"):
         # The key is in the region of the destination: its ARN has it.
@@ -351,7 +353,7 @@ def _delete_replication(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("s3", "delete_bucket_replication", Bucket=ident)
 
 
-BUCKET_REPLICATION = Kind(
+BUCKET_REPLICATION = ResourceKind(
     token="aws:s3/bucketReplicationConfig:BucketReplicationConfig",
     inputs=updates("role", "rules") | replaces("bucket"),
     create=_create_replication,

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds.limits import Choice, Limit, Number, check_nested, tag_pairs
 from bedplate.rehearsal.kinds.policy_document import (
     BUCKET_FORM,
@@ -16,9 +16,9 @@ from bedplate.rehearsal.kinds.policy_document import (
     foreign_resources,
     require_principals,
 )
-from bedplate.rehearsal.placement import structure
+from bedplate.rehearsal.placement import structure_parameters
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known
 
 _LIFECYCLE_DEFAULTS = {"transitionDefaultMinimumObjectSize": "all_storage_classes_128K"}
@@ -55,44 +55,44 @@ def _lifecycle(aws: Aws, inputs: Props) -> dict[str, Any]:
     """Return the parameters of the call that puts the rules."""
     shape = aws.shape("s3", "put_bucket_lifecycle_configuration")
     configuration = {"lifecycleConfiguration": {"rules": [_rule_parameters(rule) for rule in inputs["rules"]]}}
-    return structure(shape, configuration, {})
+    return structure_parameters(shape, configuration, {})
 
 
-def _check_lifecycle(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_lifecycle(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     """Yield an error for too many rules, duplicate or long ids, invalid ages, and rules without an action."""
     rules = inputs.get("rules")
     if not is_known(rules):
         return
     names = [rule["id"] for rule in rules]
     if len(rules) > _MAX_RULES:
-        yield Complaint("rules", f"has {len(rules)} rules, at most {_MAX_RULES} are allowed")
+        yield InvalidInput("rules", f"has {len(rules)} rules, at most {_MAX_RULES} are allowed")
     for number, rule in enumerate(rules):
         if names.count(rule["id"]) > 1 or len(rule["id"]) > _MAX_NAME_LENGTH:
-            yield Complaint(
+            yield InvalidInput(
                 f"rules[{number}].id",
                 f"{rule['id'][:40]} must be unique and have at most {_MAX_NAME_LENGTH} characters",
             )
         if rule.get("status") not in ("Enabled", "Disabled"):
-            yield Complaint(f"rules[{number}].status", "must be 'Enabled' or 'Disabled'")
+            yield InvalidInput(f"rules[{number}].status", "must be 'Enabled' or 'Disabled'")
         yield from _check_ages(rule, number)
         if not any(rule.get(action) for action in _ACTIONS):
-            yield Complaint(f"rules[{number}]", "must have an action (MalformedXML)")
+            yield InvalidInput(f"rules[{number}]", "must have an action (MalformedXML)")
 
 
-def _check_ages(rule: Mapping[str, Any], number: int) -> Iterator[Complaint]:
+def _check_ages(rule: Mapping[str, Any], number: int) -> Iterator[InvalidInput]:
     """Yield an error for each invalid age or storage class of a rule."""
     for action, limits in _ACTION_LIMITS.items():
         for error in check_nested(rule, action, limits):
-            yield Complaint(f"rules[{number}].{error.key}", error.reason)
+            yield InvalidInput(f"rules[{number}].{error.key}", error.reason)
     expiry = rule.get("expiration") or {}
     if sum(bool(expiry.get(key)) for key in ("date", "days", "expiredObjectDeleteMarker")) != 1 and expiry:
-        yield Complaint(
+        yield InvalidInput(
             f"rules[{number}].expiration", "must set one of days, date, expiredObjectDeleteMarker (MalformedXML)"
         )
     for move in rule.get("transitions") or []:
         minimum = _MIN_AGES.get(str(move.get("storageClass")), 0)
         if move.get("days") is not None and move["days"] < minimum:
-            yield Complaint(
+            yield InvalidInput(
                 f"rules[{number}].transitions", f"must have at least {minimum} days for {move['storageClass']}"
             )
 
@@ -101,7 +101,13 @@ Params = Callable[[Aws, Props], dict[str, Any]]
 Call = tuple[str, Mapping[str, Any]]
 
 
-def _setting(token: str, put_call: tuple[str, Params], get_call: str, remove_call: Call, **options: Any) -> Kind:  # noqa: ANN401
+def _setting(
+    token: str,
+    put_call: tuple[str, Params],
+    get_call: str,
+    remove_call: Call,
+    **options: Any,  # noqa: ANN401
+) -> ResourceKind:
     """Return the row of a setting: its calls to put, to read and to remove."""
 
     def put_setting(aws: Aws, inputs: Props) -> None:
@@ -117,19 +123,19 @@ def _setting(token: str, put_call: tuple[str, Params], get_call: str, remove_cal
 
     def read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
         if not aws.call("s3", get_call, Bucket=ident).keys() - {"ResponseMetadata"}:
-            raise Refusal("NotFound", f"The bucket {ident} does not have this setting")
+            raise ResourceError("NotFound", f"The bucket {ident} does not have this setting")
         return {"bucket": ident}
 
     def delete(aws: Aws, ident: str, outputs: Props) -> None:
         aws.call("s3", remove_call[0], Bucket=ident, **remove_call[1])
 
-    return Kind(token=token, create=create, read=read, update=update, delete=delete, **options)
+    return ResourceKind(token=token, create=create, read=read, update=update, delete=delete, **options)
 
 
-def _checking(path: str, limits: Mapping[str, Limit]) -> Callable[[Aws, Props], Iterator[Complaint]]:
+def _checking(path: str, limits: Mapping[str, Limit]) -> Callable[[Aws, Props], Iterator[InvalidInput]]:
     """Return a check of the block at a path against limits."""
 
-    def complaints(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+    def complaints(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
         yield from check_nested(inputs, path, limits)
 
     return complaints
@@ -164,17 +170,17 @@ def _encryption(aws: Aws, inputs: Props) -> dict[str, Any]:
             # S3 accepts a key that does not exist, and then refuses to store objects.
             aws.call("kms", "describe_key", KeyId=key)
     configuration = {"serverSideEncryptionConfiguration": {"rules": inputs["rules"]}}
-    return structure(shape, configuration, renames)
+    return structure_parameters(shape, configuration, renames)
 
 
-def _check_encryption(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_encryption(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     path = "rules.applyServerSideEncryptionByDefault"
     yield from check_nested(inputs, path, {"sseAlgorithm": Choice(("AES256", "aws:kms", "aws:kms:dsse"))})
     rules = inputs.get("rules")
     for rule in rules if is_known(rules) else []:
         default = rule.get("applyServerSideEncryptionByDefault") or {}
         if default.get("sseAlgorithm") == "AES256" and default.get("kmsMasterKeyId"):
-            yield Complaint(f"{path}.kmsMasterKeyId", "conflicts with sseAlgorithm AES256")
+            yield InvalidInput(f"{path}.kmsMasterKeyId", "conflicts with sseAlgorithm AES256")
 
 
 BUCKET_ENCRYPTION = _setting(
@@ -193,7 +199,7 @@ _BLOCKS = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrict
 def _public_access(aws: Aws, inputs: Props) -> dict[str, Any]:
     blocks = {key: bool(inputs.get(key)) for key in _BLOCKS}
     shape = aws.shape("s3", "put_public_access_block")
-    return structure(shape, {"publicAccessBlockConfiguration": blocks}, {})
+    return structure_parameters(shape, {"publicAccessBlockConfiguration": blocks}, {})
 
 
 BUCKET_PUBLIC_ACCESS_BLOCK = _setting(
@@ -208,7 +214,7 @@ BUCKET_PUBLIC_ACCESS_BLOCK = _setting(
 
 def _ownership(aws: Aws, inputs: Props) -> dict[str, Any]:
     shape = aws.shape("s3", "put_bucket_ownership_controls")
-    return structure(shape, {"ownershipControls": {"rules": [inputs["rule"]]}}, {})
+    return structure_parameters(shape, {"ownershipControls": {"rules": [inputs["rule"]]}}, {})
 
 
 BUCKET_OWNERSHIP_CONTROLS = _setting(
@@ -227,10 +233,10 @@ def _policy(aws: Aws, inputs: Props) -> dict[str, Any]:
     document, bucket = inputs["policy"], inputs["bucket"]
     require_principals(aws, document, "MalformedPolicy")
     if foreign := foreign_resources(document, f"arn:aws:s3:::{bucket}"):
-        raise Refusal("MalformedPolicy", f"Policy has invalid resource: {foreign[0]}", key="policy")
+        raise ResourceError("MalformedPolicy", f"Policy has invalid resource: {foreign[0]}", key="policy")
     if allows_everyone(document) and _blocks_public_policy(aws, bucket):
         message = "public policies are prevented by the BlockPublicPolicy setting in S3 Block Public Access"
-        raise Refusal("AccessDenied", message, key="policy")
+        raise ResourceError("AccessDenied", message, key="policy")
     return {"Policy": document}
 
 
@@ -238,12 +244,12 @@ def _blocks_public_policy(aws: Aws, bucket: str) -> bool:
     """Tell whether a bucket refuses public policies."""
     try:
         configuration = aws.call("s3", "get_public_access_block", Bucket=bucket)["PublicAccessBlockConfiguration"]
-    except Refusal:
+    except ResourceError:
         return False
     return bool(configuration["BlockPublicPolicy"])
 
 
-def _check_policy(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_policy(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_policy(inputs, form=BUCKET_FORM)
 
 

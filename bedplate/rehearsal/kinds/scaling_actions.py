@@ -10,11 +10,11 @@ from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 from zoneinfo import available_timezones
 
-from bedplate.rehearsal.kind import Complaint, Kind, Naming, Props, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds.limits import Choice, Number, Text, check_limits, check_nested
-from bedplate.rehearsal.placement import placed
+from bedplate.rehearsal.placement import call_parameters
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known
 
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
@@ -74,7 +74,7 @@ def set_group_options(aws: Aws, name: str, old: Props, new: Props) -> None:
 
 def _set_warm_pool(aws: Aws, group: Mapping[str, str], old: Props | None, new: Props | None) -> None:
     if new and new != old:
-        aws.call("autoscaling", "put_warm_pool", **group, **placed(aws, ("autoscaling", "put_warm_pool"), new))
+        aws.call("autoscaling", "put_warm_pool", **group, **call_parameters(aws, ("autoscaling", "put_warm_pool"), new))
     elif old and not new:
         aws.call("autoscaling", "delete_warm_pool", **group)
 
@@ -82,7 +82,9 @@ def _set_warm_pool(aws: Aws, group: Mapping[str, str], old: Props | None, new: P
 def add_hooks(aws: Aws, name: str, hooks: Iterable[Mapping[str, Any]]) -> None:
     """Add lifecycle hooks to a group."""
     for hook in hooks:
-        params = placed(aws, ("autoscaling", "put_lifecycle_hook"), hook, renames={"name": "LifecycleHookName"})
+        params = call_parameters(
+            aws, ("autoscaling", "put_lifecycle_hook"), hook, renames={"name": "LifecycleHookName"}
+        )
         aws.call("autoscaling", "put_lifecycle_hook", AutoScalingGroupName=name, **params)
 
 
@@ -98,7 +100,7 @@ def require_group(aws: Aws, name: str) -> None:
     """Raise Refusal if a group does not exist."""
     call = {"AutoScalingGroupNames": [name]}
     if not aws.call("autoscaling", "describe_auto_scaling_groups", **call)["AutoScalingGroups"]:
-        raise Refusal("ValidationError", f"AutoScalingGroup name not found: {name}", key="autoscalingGroupName")
+        raise ResourceError("ValidationError", f"AutoScalingGroup name not found: {name}", key="autoscalingGroupName")
 
 
 # --- Scheduled actions
@@ -114,29 +116,29 @@ _LIMITS = {
 }
 
 
-def _check_schedule(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_schedule(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(inputs, _LIMITS)
     yield from _check_times(inputs)
     yield from _check_sizes(inputs)
     recurrence, zone = inputs.get("recurrence"), inputs.get("timeZone")
     if isinstance(recurrence, str) and is_known(recurrence) and (reason := cron_error(recurrence)):
-        yield Complaint("recurrence", f"{reason} (ValidationError)")
+        yield InvalidInput("recurrence", f"{reason} (ValidationError)")
     # Without the IANA database on this machine the set is empty.
     if is_known(zone) and zone not in (available_timezones() or {zone}):
-        yield Complaint("timeZone", f"{zone} is not a time zone of the IANA database (ValidationError)")
+        yield InvalidInput("timeZone", f"{zone} is not a time zone of the IANA database (ValidationError)")
 
 
-def _check_times(inputs: Props) -> Iterator[Complaint]:
+def _check_times(inputs: Props) -> Iterator[InvalidInput]:
     if not any(inputs.get(key) for key in ("recurrence", "startTime")):
-        yield Complaint("recurrence", "is required unless startTime is set")
+        yield InvalidInput("recurrence", "is required unless startTime is set")
     values = {key: inputs.get(key) for key in ("startTime", "endTime")}
     times = {key: _parse_time(text) for key, text in values.items() if is_known(text)}
     for key, time in times.items():
         if time is None:
-            yield Complaint(key, f"{values[key]} must have the form YYYY-MM-DDTHH:MM:SSZ")
+            yield InvalidInput(key, f"{values[key]} must have the form YYYY-MM-DDTHH:MM:SSZ")
     start, end = times.get("startTime"), times.get("endTime")
     if start is not None and end is not None and end <= start:
-        yield Complaint("endTime", "must be after startTime (ValidationError)")
+        yield InvalidInput("endTime", "must be after startTime (ValidationError)")
 
 
 def _parse_time(text: object) -> datetime | None:
@@ -146,7 +148,7 @@ def _parse_time(text: object) -> datetime | None:
         return None
 
 
-def _check_sizes(inputs: Props) -> Iterator[Complaint]:
+def _check_sizes(inputs: Props) -> Iterator[InvalidInput]:
     """Yield an error for contradictory sizes, or when no size changes."""
     values = [inputs.get(key) for key in _SIZES]
     sizes = [0 if value is None else value for value in values]
@@ -154,11 +156,11 @@ def _check_sizes(inputs: Props) -> Iterator[Complaint]:
         return
     minimum, maximum, desired = sizes
     if all(size == _UNCHANGED for size in sizes):
-        yield Complaint("minSize", "or another size must change (ValidationError)")
+        yield InvalidInput("minSize", "or another size must change (ValidationError)")
     elif _UNCHANGED not in (minimum, maximum) and minimum > maximum:
-        yield Complaint("minSize", f"{minimum} is larger than maxSize {maximum} (ValidationError)")
+        yield InvalidInput("minSize", f"{minimum} is larger than maxSize {maximum} (ValidationError)")
     elif desired != _UNCHANGED and (desired < minimum or desired > maximum != _UNCHANGED):
-        yield Complaint(
+        yield InvalidInput(
             "desiredCapacity", f"{desired} is not between minSize {minimum} and maxSize {maximum} (ValidationError)"
         )
 
@@ -178,14 +180,14 @@ def _put_schedule(aws: Aws, old: Props, new: Props) -> None:
     renames = {"autoscalingGroupName": "AutoScalingGroupName"}
     sizes = {key: _size(new.get(key), old.get(key)) for key in _SIZES}
     parameters = {key: value for key, value in {**new, **sizes}.items() if value != _UNCHANGED}
-    aws.call("autoscaling", operation, **placed(aws, ("autoscaling", operation), parameters, renames=renames))
+    aws.call("autoscaling", operation, **call_parameters(aws, ("autoscaling", operation), parameters, renames=renames))
 
 
 def _refuse_past(key: str, value: str | None, now: datetime) -> None:
     time = _parse_time(value)
     if time is not None and time <= now:
         bound = "start" if key == "startTime" else "end"
-        raise Refusal("ValidationError", f"Given {bound} time is in the past: {value}", key=key)
+        raise ResourceError("ValidationError", f"Given {bound} time is in the past: {value}", key=key)
 
 
 def _size(size: int | None, previous: int | None) -> int:
@@ -210,7 +212,7 @@ def _describe_action(aws: Aws, ident: str, group: str) -> dict[str, Any]:
     call = {"AutoScalingGroupName": group, "ScheduledActionNames": [ident]}
     actions = aws.call("autoscaling", "describe_scheduled_actions", **call)["ScheduledUpdateGroupActions"]
     if not actions:
-        raise Refusal("ValidationError", f"The scheduled action {ident} does not exist")
+        raise ResourceError("ValidationError", f"The scheduled action {ident} does not exist")
     action: dict[str, Any] = actions[0]
     return action
 
@@ -233,7 +235,7 @@ def _delete_schedule(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("autoscaling", "delete_scheduled_action", **call)
 
 
-SCHEDULE = Kind(
+SCHEDULE = ResourceKind(
     token="aws:autoscaling/schedule:Schedule",
     inputs=updates("desiredCapacity", "endTime", "maxSize", "minSize", "recurrence", "startTime", "timeZone")
     | replaces("autoscalingGroupName", "scheduledActionName"),
@@ -256,7 +258,7 @@ _INITIAL_HOOKS = "initialLifecycleHooks"
 _MAX_HOOKS = 50
 
 
-def check_initial_hooks(inputs: Props) -> Iterator[Complaint]:
+def check_initial_hooks(inputs: Props) -> Iterator[InvalidInput]:
     """Yield an error for each invalid initial hook of a group."""
     hooks = inputs.get(_INITIAL_HOOKS)
     if not isinstance(hooks, list):
@@ -264,16 +266,16 @@ def check_initial_hooks(inputs: Props) -> Iterator[Complaint]:
     yield from check_nested(inputs, _INITIAL_HOOKS, _HOOK_LIMITS)
     names = [hook["name"] for hook in hooks if is_known(hook) and is_known(hook.get("name"))]
     if len(set(names)) < len(names):
-        yield Complaint(_INITIAL_HOOKS, "must have different names: a later hook would replace an earlier one")
+        yield InvalidInput(_INITIAL_HOOKS, "must have different names: a later hook would replace an earlier one")
 
 
 # --- Lifecycle hooks
 
 
-def _check_hook(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_hook(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(inputs, _HOOK_LIMITS)
     if inputs.get("notificationTargetArn") and inputs.get("roleArn") is None:
-        yield Complaint("roleArn", "is required with notificationTargetArn")
+        yield InvalidInput("roleArn", "is required with notificationTargetArn")
 
 
 def _create_hook(aws: Aws, inputs: Props) -> str:
@@ -282,7 +284,7 @@ def _create_hook(aws: Aws, inputs: Props) -> str:
     call = {"AutoScalingGroupName": group}
     existing = aws.call("autoscaling", "describe_lifecycle_hooks", **call)["LifecycleHooks"]
     if len({hook["LifecycleHookName"] for hook in existing} | {name}) > _MAX_HOOKS:
-        raise Refusal("LimitExceeded", f"The group {group} has {_MAX_HOOKS} lifecycle hooks, the maximum")
+        raise ResourceError("LimitExceeded", f"The group {group} has {_MAX_HOOKS} lifecycle hooks, the maximum")
     _update_hook(aws, name, {}, inputs)
     return name
 
@@ -290,7 +292,7 @@ def _create_hook(aws: Aws, inputs: Props) -> str:
 def _read_hook(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     call = {"AutoScalingGroupName": inputs["autoscalingGroupName"], "LifecycleHookNames": [ident]}
     if not aws.call("autoscaling", "describe_lifecycle_hooks", **call)["LifecycleHooks"]:
-        raise Refusal("ValidationError", f"The lifecycle hook {ident} does not exist")
+        raise ResourceError("ValidationError", f"The lifecycle hook {ident} does not exist")
     return {"defaultResult": inputs.get("defaultResult") or "ABANDON", "name": ident}
 
 
@@ -305,7 +307,7 @@ def _delete_hook(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("autoscaling", "delete_lifecycle_hook", **call)
 
 
-LIFECYCLE_HOOK = Kind(
+LIFECYCLE_HOOK = ResourceKind(
     token="aws:autoscaling/lifecycleHook:LifecycleHook",
     inputs=updates("defaultResult", "heartbeatTimeout", "lifecycleTransition", "notificationMetadata")
     | updates("notificationTargetArn", "roleArn")

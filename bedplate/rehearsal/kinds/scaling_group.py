@@ -4,16 +4,16 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from bedplate.rehearsal.kind import Kind, Naming, Props, replaces, updates
+from bedplate.rehearsal.kind import Naming, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.launch_template import group_ids, launch_error
 from bedplate.rehearsal.kinds.limits import load_fake, resource_name, rollback
 from bedplate.rehearsal.kinds.placement_groups import PLACEMENT_GROUP_TOKEN, UNKNOWN_GROUP, require_offered
 from bedplate.rehearsal.kinds.scaling_actions import add_hooks, delete_hooks, set_group_options
 from bedplate.rehearsal.kinds.scaling_limits import check_group
-from bedplate.rehearsal.placement import placed
+from bedplate.rehearsal.placement import call_parameters
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 
 
 def named_interfaces(aws: Aws, data: Mapping[str, Any], inputs: Props, zones: Collection[str]) -> list[dict[str, Any]]:
@@ -25,17 +25,17 @@ def named_interfaces(aws: Aws, data: Mapping[str, Any], inputs: Props, zones: Co
         return []
     if inputs.get("vpcZoneIdentifiers"):
         message = "A launch template with a network interface requires availabilityZones, not subnets"
-        raise Refusal("ValidationError", message, key="vpcZoneIdentifiers")
+        raise ResourceError("ValidationError", message, key="vpcZoneIdentifiers")
     if inputs["maxSize"] > 1:
         message = f"{interface_ids[0]} can be attached to one instance, and maxSize is {inputs['maxSize']}"
-        raise Refusal("ValidationError", message, key="maxSize")
+        raise ResourceError("ValidationError", message, key="maxSize")
     descriptions = [ec2.described(aws, ec2.NETWORK_INTERFACE, ident) for ident in interface_ids]
     for interface in descriptions:
         if interface["AvailabilityZone"] not in zones:
             message = (
                 f"{interface['NetworkInterfaceId']} is in {interface['AvailabilityZone']}, not in the group's zones"
             )
-            raise Refusal("ValidationError", message, key="availabilityZones")
+            raise ResourceError("ValidationError", message, key="availabilityZones")
     return descriptions
 
 
@@ -49,7 +49,7 @@ def require_launchable(aws: Aws, inputs: Props) -> None:
     fixed = named_interfaces(aws, data, inputs, zones)
     vpcs = {resource["VpcId"] for resource in (*subnets, *fixed)} or _default_network(aws)
     if len(vpcs) > 1:
-        raise Refusal("ValidationError", "The subnets are in more than one VPC", key="vpcZoneIdentifiers")
+        raise ResourceError("ValidationError", "The subnets are in more than one VPC", key="vpcZoneIdentifiers")
     if policy and data.get("InstanceMarketOptions"):
         _raise_invalid("With a mixed instances policy the template must not have InstanceMarketOptions")
     types = _instance_types(policy.get("overrides") or [], data)
@@ -83,7 +83,7 @@ def _launch_data(aws: Aws, spec: Mapping[str, Any]) -> dict[str, Any]:
         _raise_invalid(f"{versions[0]} is not a version: write a number, $Default or $Latest")
     try:
         response = aws.call("ec2", "describe_launch_template_versions", **template, Versions=versions)
-    except Refusal as error:
+    except ResourceError as error:
         _raise_invalid(error.message)
     template_versions = response["LaunchTemplateVersions"]
     if not template_versions:
@@ -123,7 +123,7 @@ def _require_vpc_groups(aws: Aws, groups: Iterable[str], vpcs: Iterable[str]) ->
 
 
 def _raise_invalid(reason: str) -> None:
-    raise Refusal("ValidationError", f"You must use a valid fully-formed launch template. {reason}")
+    raise ResourceError("ValidationError", f"You must use a valid fully-formed launch template. {reason}")
 
 
 _SERVICE = "autoscaling"
@@ -172,7 +172,7 @@ _RENAMES = {
 def _create(aws: Aws, inputs: Props) -> str:
     name = resource_name(inputs)
     if aws.call(_SERVICE, "describe_auto_scaling_groups", AutoScalingGroupNames=[name])["AutoScalingGroups"]:
-        raise Refusal("AlreadyExists", f"AutoScalingGroup by this name already exists: {name}", key="name")
+        raise ResourceError("AlreadyExists", f"AutoScalingGroup by this name already exists: {name}", key="name")
     _require_group_data(aws, inputs)
     params = _group_parameters(aws, "create_auto_scaling_group", inputs)
     hooks = inputs.get("initialLifecycleHooks") or []
@@ -196,7 +196,7 @@ def _require_group_data(aws: Aws, inputs: Props) -> None:
 
 
 def _group_parameters(aws: Aws, operation: str, inputs: Props, *separate: str) -> dict[str, Any]:
-    parameters = placed(aws, (_SERVICE, operation), inputs, apart=(*_SEPARATE, *separate), renames=_RENAMES)
+    parameters = call_parameters(aws, (_SERVICE, operation), inputs, apart=(*_SEPARATE, *separate), renames=_RENAMES)
     if inputs.get("vpcZoneIdentifiers"):
         parameters["VPCZoneIdentifier"] = ",".join(inputs["vpcZoneIdentifiers"])
     return parameters
@@ -234,7 +234,7 @@ def _describe_group(aws: Aws, ident: str) -> dict[str, Any]:
     call = {"AutoScalingGroupNames": [ident]}
     groups = aws.call(_SERVICE, "describe_auto_scaling_groups", **call)["AutoScalingGroups"]
     if not groups:
-        raise Refusal("ValidationError", f"The Auto Scaling group {ident} does not exist")
+        raise ResourceError("ValidationError", f"The Auto Scaling group {ident} does not exist")
     group: dict[str, Any] = groups[0]
     return group
 
@@ -263,7 +263,7 @@ def _delete(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call(_SERVICE, "delete_auto_scaling_group", AutoScalingGroupName=ident, ForceDelete=True)
 
 
-GROUP = Kind(
+GROUP = ResourceKind(
     token="aws:autoscaling/group:Group",
     inputs=updates(
         *_SIMPLE_INPUTS, *_PROVIDER_INPUTS, *_SEPARATE_CALLS, "availabilityZones", "tags", "vpcZoneIdentifiers"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from bedplate.rehearsal.kind import Complaint, Props
+from bedplate.rehearsal.kind import InvalidInput, Props
 from bedplate.rehearsal.kinds.limits import Choice, Number, Text, check_exclusive, check_limits, check_nested
 from bedplate.rehearsal.kinds.scaling_actions import check_initial_hooks
 from bedplate.rehearsal.simulation import Aws
@@ -42,7 +42,7 @@ _ORDERED_STRATEGIES = {
 _MAX_OVERRIDES = 40
 
 
-def check_mixed_policy(inputs: Props) -> Iterator[Complaint]:
+def check_mixed_policy(inputs: Props) -> Iterator[InvalidInput]:
     """Yield an error for each invalid part of a mixed instances policy."""
     yield from check_nested(inputs, _DISTRIBUTION_PATH, _DISTRIBUTION_LIMITS)
     yield from check_nested(inputs, _OVERRIDES, _OVERRIDE_LIMITS)
@@ -57,55 +57,57 @@ def check_mixed_policy(inputs: Props) -> Iterator[Complaint]:
     yield from _check_spot_pools(distribution)
 
 
-def _check_overrides(overrides: Sequence[Props]) -> Iterator[Complaint]:
+def _check_overrides(overrides: Sequence[Props]) -> Iterator[InvalidInput]:
     types = [str({**override, "weightedCapacity": None}) for override in overrides if override.get("instanceType")]
     if len(overrides) > _MAX_OVERRIDES:
-        yield Complaint(
+        yield InvalidInput(
             _POLICY, f"has {len(overrides)} overrides, at most {_MAX_OVERRIDES} are allowed (ValidationError)"
         )
     if len(set(types)) < len(types):
-        yield Complaint(_POLICY, "must not repeat an instance type (ValidationError)")
+        yield InvalidInput(_POLICY, "must not repeat an instance type (ValidationError)")
     if len({bool(override.get("weightedCapacity")) for override in overrides}) > 1:
-        yield Complaint(_POLICY, "must set weightedCapacity for all instance types or none (ValidationError)")
+        yield InvalidInput(_POLICY, "must set weightedCapacity for all instance types or none (ValidationError)")
 
 
-def _check_requirements_use(overrides: Sequence[Props], distribution: Props) -> Iterator[Complaint]:
+def _check_requirements_use(overrides: Sequence[Props], distribution: Props) -> Iterator[InvalidInput]:
     requirements_blocks = [
         override["instanceRequirements"] for override in overrides if override.get("instanceRequirements")
     ]
     if requirements_blocks and any(override.get("instanceType") for override in overrides):
-        yield Complaint(_OVERRIDES, "must have instance types or requirements, not both (ValidationError)")
+        yield InvalidInput(_OVERRIDES, "must have instance types or requirements, not both (ValidationError)")
     for key, word in _ORDERED_STRATEGIES.items():
         if requirements_blocks and distribution.get(key) == word:
-            yield Complaint(
+            yield InvalidInput(
                 f"{_DISTRIBUTION_PATH}.{key}", f"cannot be {word} with instance requirements (ValidationError)"
             )
     for block in requirements_blocks:
         yield from _check_requirements(block)
 
 
-def _check_requirements(requirements: Props) -> Iterator[Complaint]:
+def _check_requirements(requirements: Props) -> Iterator[InvalidInput]:
     for key in _REQUIRED_RANGES:
         if (requirements.get(key) or {}).get("min") is None:
-            yield Complaint(f"{_REQUIREMENTS}.{key}", "must have a minimum (ValidationError)")
+            yield InvalidInput(f"{_REQUIREMENTS}.{key}", "must have a minimum (ValidationError)")
     for key in _RANGES:
         minimum, maximum = ((requirements.get(key) or {}).get(end) for end in ("min", "max"))
         if minimum is not None and maximum is not None and minimum > maximum:
-            yield Complaint(
+            yield InvalidInput(
                 f"{_REQUIREMENTS}.{key}", f"has a minimum {minimum} larger than its maximum {maximum} (ValidationError)"
             )
     for key, words in _REQUIREMENT_WORDS.items():
         if unknown := sorted(set(requirements.get(key) or []) - {*words}):
-            yield Complaint(f"{_REQUIREMENTS}.{key}", f"must be some of {', '.join(words)}, not {', '.join(unknown)}")
+            yield InvalidInput(
+                f"{_REQUIREMENTS}.{key}", f"must be some of {', '.join(words)}, not {', '.join(unknown)}"
+            )
     if requirements.get("allowedInstanceTypes") and requirements.get("excludedInstanceTypes"):
-        yield Complaint(f"{_REQUIREMENTS}.allowedInstanceTypes", "conflicts with excludedInstanceTypes")
+        yield InvalidInput(f"{_REQUIREMENTS}.allowedInstanceTypes", "conflicts with excludedInstanceTypes")
 
 
-def _check_spot_pools(distribution: Props) -> Iterator[Complaint]:
+def _check_spot_pools(distribution: Props) -> Iterator[InvalidInput]:
     strategy = distribution.get("spotAllocationStrategy") or "lowest-price"
     if distribution.get("spotInstancePools") and strategy != "lowest-price":
         message = f"requires spotAllocationStrategy lowest-price, not {strategy} (ValidationError)"
-        yield Complaint(f"{_DISTRIBUTION_PATH}.spotInstancePools", message)
+        yield InvalidInput(f"{_DISTRIBUTION_PATH}.spotInstancePools", message)
 
 
 _REFRESH = "instanceRefresh"
@@ -124,33 +126,33 @@ _MAX_DELAY, _MAX_RANGE = 172800, 100
 _DEFAULT_TRIGGERS = ("launchConfiguration", "launchTemplate", "mixedInstancesPolicy")
 
 
-def check_refresh(inputs: Props) -> Iterator[Complaint]:
+def check_refresh(inputs: Props) -> Iterator[InvalidInput]:
     """Yield an error for each invalid part of an instance refresh."""
     refresh = inputs.get(_REFRESH)
     if not isinstance(refresh, Mapping) or not is_known(refresh):
         return
     if refresh.get("strategy") not in ("Rolling", "ReplaceRootVolume"):
-        yield Complaint(
+        yield InvalidInput(
             f"{_REFRESH}.strategy", f"must be 'Rolling' or 'ReplaceRootVolume', not {refresh.get('strategy')!r}"
         )
     for word in refresh.get("triggers") or []:
         if word in _DEFAULT_TRIGGERS:
-            yield Complaint(f"{_REFRESH}.triggers", f"must not contain {word}, which always starts a refresh")
+            yield InvalidInput(f"{_REFRESH}.triggers", f"must not contain {word}, which always starts a refresh")
     for error in _check_preferences(refresh.get("preferences") or {}):
-        yield Complaint(f"{_REFRESH}.preferences.{error.key}", error.reason)
+        yield InvalidInput(f"{_REFRESH}.preferences.{error.key}", error.reason)
 
 
-def _check_preferences(preferences: Props) -> Iterator[Complaint]:
+def _check_preferences(preferences: Props) -> Iterator[InvalidInput]:
     yield from check_limits(preferences, _PREFERENCE_LIMITS)
     checkpoints = preferences.get("checkpointPercentages") or []
     if checkpoints != sorted(set(checkpoints)) or any(_PERCENT.error(point) for point in checkpoints):
-        yield Complaint("checkpointPercentages", "must be 1 to 100 in ascending order (ValidationError)")
+        yield InvalidInput("checkpointPercentages", "must be 1 to 100 in ascending order (ValidationError)")
     delay = str(preferences.get("checkpointDelay") or "0")
     if delay.isdecimal() and int(delay) > _MAX_DELAY:
-        yield Complaint("checkpointDelay", f"must be at most {_MAX_DELAY} seconds (ValidationError)")
+        yield InvalidInput("checkpointDelay", f"must be at most {_MAX_DELAY} seconds (ValidationError)")
     maximum = preferences.get("maxHealthyPercentage")
     if maximum is not None and maximum - preferences.get("minHealthyPercentage", 90) > _MAX_RANGE:
-        yield Complaint(
+        yield InvalidInput(
             "maxHealthyPercentage", f"must be at most {_MAX_RANGE} above minHealthyPercentage (ValidationError)"
         )
 
@@ -206,7 +208,7 @@ _SOURCES = ("launchTemplate", "mixedInstancesPolicy")
 _PLACES = ("availabilityZones", "vpcZoneIdentifiers")
 
 
-def check_group(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def check_group(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     """Yield an error for each invalid input of a group, or combination of inputs."""
     yield from check_limits(inputs, _LIMITS)
     yield from check_nested(inputs, "instanceMaintenancePolicy", _MAINTENANCE)
@@ -219,25 +221,25 @@ def check_group(aws: Aws, inputs: Props) -> Iterator[Complaint]:
     yield from _check_words(inputs)
     yield from _check_sizes(inputs)
     if not any(inputs.get(key) is not None for key in _SOURCES):
-        yield Complaint("launchTemplate", f"or {_SOURCES[1]} must be set")
+        yield InvalidInput("launchTemplate", f"or {_SOURCES[1]} must be set")
     if not any(inputs.get(key) for key in _PLACES):
-        yield Complaint("vpcZoneIdentifiers", "or availabilityZones must be set")
+        yield InvalidInput("vpcZoneIdentifiers", "or availabilityZones must be set")
 
 
-def _check_words(inputs: Props) -> Iterator[Complaint]:
+def _check_words(inputs: Props) -> Iterator[InvalidInput]:
     for key, choice in _WORDS.items():
         words = inputs.get(key)
         for word in words if is_known(words) else []:
             is_function = key == "terminationPolicies" and str(word).startswith("arn:aws:lambda:")
             if not is_function and (reason := choice.error(word)):
-                yield Complaint(key, reason)
+                yield InvalidInput(key, reason)
 
 
-def _check_sizes(inputs: Props) -> Iterator[Complaint]:
+def _check_sizes(inputs: Props) -> Iterator[InvalidInput]:
     minimum, maximum, desired = (inputs.get(key) for key in ("minSize", "maxSize", "desiredCapacity"))
     if is_known(minimum) and is_known(maximum) and minimum > maximum:
-        yield Complaint("minSize", f"{minimum} is larger than maxSize {maximum} (ValidationError)")
+        yield InvalidInput("minSize", f"{minimum} is larger than maxSize {maximum} (ValidationError)")
     elif is_known(minimum) and is_known(maximum) and is_known(desired) and not minimum <= desired <= maximum:
-        yield Complaint(
+        yield InvalidInput(
             "desiredCapacity", f"{desired} is not between minSize {minimum} and maxSize {maximum} (ValidationError)"
         )

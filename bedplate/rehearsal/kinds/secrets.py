@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from bedplate.rehearsal.kind import Complaint, Kind, Naming, Props, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds.limits import (
     Choice,
     Number,
@@ -16,9 +16,9 @@ from bedplate.rehearsal.kinds.limits import (
     tag_pairs,
 )
 from bedplate.rehearsal.kinds.policy_document import check_policy, require_principals
-from bedplate.rehearsal.placement import placed
+from bedplate.rehearsal.placement import call_parameters
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known
 
 # --- Secrets
@@ -30,7 +30,7 @@ _LIMITS = {
 _TAGS = Tagger(service="secretsmanager", ident="SecretId")
 
 
-def _check_secret(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_secret(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(inputs, _LIMITS)
     yield from check_policy(inputs)
 
@@ -66,7 +66,7 @@ def _set_policy(aws: Aws, ident: str, old: Props, new: Props) -> None:
 def _read_secret(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     secret = aws.call("secretsmanager", "describe_secret", SecretId=ident)
     if secret.get("DeletedDate"):
-        raise Refusal("ResourceNotFoundException", f"{ident} is marked for deletion")
+        raise ResourceError("ResourceNotFoundException", f"{ident} is marked for deletion")
     return {"arn": secret["ARN"], "name": secret["Name"]}
 
 
@@ -87,7 +87,7 @@ def _delete_secret(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("secretsmanager", "delete_secret", SecretId=ident, **schedule)
 
 
-SECRET = Kind(
+SECRET = ResourceKind(
     token="aws:secretsmanager/secret:Secret",
     inputs=updates("description", "forceOverwriteReplicaSecret", "kmsKeyId", "policy")
     | updates("recoveryWindowInDays", "tags")
@@ -107,9 +107,9 @@ SECRET = Kind(
 # --- Secret versions
 
 
-def _check_version(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_version(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     if inputs.get("secretString") is None and inputs.get("secretBinary") is None:
-        yield Complaint("secretString", "is required unless secretBinary is set")
+        yield InvalidInput("secretString", "is required unless secretBinary is set")
 
 
 def _create_version(aws: Aws, inputs: Props) -> str:
@@ -154,7 +154,7 @@ def _delete_version(aws: Aws, ident: str, outputs: Props) -> None:
             aws.call("secretsmanager", "update_secret_version_stage", **call)
 
 
-SECRET_VERSION = Kind(
+SECRET_VERSION = ResourceKind(
     token="aws:secretsmanager/secretVersion:SecretVersion",
     inputs=updates("versionStages") | replaces("secretId", "secretString", "secretBinary"),
     computed=frozenset({"versionStages"}),
@@ -189,32 +189,32 @@ _PARAMETER_TAGS = Tagger(
 )
 
 
-def _check_parameter(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_parameter(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(inputs, _PARAMETER_LIMITS)
     if inputs.get("value") is None and inputs.get("insecureValue") is None:
-        yield Complaint("value", "is required unless insecureValue is set")
+        yield InvalidInput("value", "is required unless insecureValue is set")
     name, value = inputs.get("name"), inputs.get("value") or inputs.get("insecureValue")
     if is_known(name) and "/" in str(name).lstrip("/") and not str(name).startswith("/"):
-        yield Complaint("name", f"{name} must begin with / because it has levels")
+        yield InvalidInput("name", f"{name} must begin with / because it has levels")
     if is_known(name) and str(name).strip("/").count("/") >= _MAX_LEVELS:
-        yield Complaint("name", f"must have at most {_MAX_LEVELS} levels")
+        yield InvalidInput("name", f"must have at most {_MAX_LEVELS} levels")
     yield from _check_pattern(inputs.get("allowedPattern"), value)
     maximum = _MAX_SIZES.get(str(inputs.get("tier")), _MAX_STANDARD_SIZE)
     if is_known(value) and len(str(value).encode()) > maximum:
-        yield Complaint("value", f"must have at most {maximum} bytes in this tier")
+        yield InvalidInput("value", f"must have at most {maximum} bytes in this tier")
 
 
-def _check_pattern(pattern: object, value: object) -> Iterator[Complaint]:
+def _check_pattern(pattern: object, value: object) -> Iterator[InvalidInput]:
     """Yield an error for an invalid allowedPattern, or a value that does not match it; never show the value."""
     if not (is_known(pattern) and is_known(value) and pattern):
         return
     try:
         matches = re.fullmatch(str(pattern), str(value))
     except re.error as error:
-        yield Complaint("allowedPattern", f"is not a regular expression: {error} (InvalidAllowedPatternException)")
+        yield InvalidInput("allowedPattern", f"is not a regular expression: {error} (InvalidAllowedPatternException)")
         return
     if not matches:
-        yield Complaint("value", f"does not match allowedPattern {pattern} (ParameterPatternMismatchException)")
+        yield InvalidInput("value", f"does not match allowedPattern {pattern} (ParameterPatternMismatchException)")
 
 
 def _create_parameter(aws: Aws, inputs: Props) -> str:
@@ -235,13 +235,13 @@ def _require_parameter_key(aws: Aws, inputs: Props) -> None:
         return
     try:
         aws.call("kms", "describe_key", KeyId=key)
-    except Refusal:
-        raise Refusal("InvalidKeyId", f"The KMS key {key} does not exist in {aws.region}", key="keyId") from None
+    except ResourceError:
+        raise ResourceError("InvalidKeyId", f"The KMS key {key} does not exist in {aws.region}", key="keyId") from None
 
 
 def _parameter_input(aws: Aws, inputs: Props) -> dict[str, Any]:
     value = {"value": inputs.get("value") or inputs.get("insecureValue")}
-    return placed(aws, ("ssm", "put_parameter"), {**inputs, **value}, apart=_SEPARATE)
+    return call_parameters(aws, ("ssm", "put_parameter"), {**inputs, **value}, apart=_SEPARATE)
 
 
 def _read_parameter(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
@@ -270,7 +270,7 @@ def _delete_parameter(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("ssm", "delete_parameter", Name=ident)
 
 
-PARAMETER = Kind(
+PARAMETER = ResourceKind(
     token="aws:ssm/parameter:Parameter",
     inputs=updates("allowedPattern", "description", "insecureValue", "keyId", "overwrite", "tags", "tier")
     | updates("type", "value")

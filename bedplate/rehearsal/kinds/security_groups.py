@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from bedplate.rehearsal.kind import Complaint, Kind, Naming, Props, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.limits import Choice, Text, check_exclusive, check_limits, resource_name, rollback
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import UNKNOWN, holds_unknown, is_known
 
 SOURCES = ("cidrBlocks", "ipv6CidrBlocks", "prefixListIds", "securityGroups", "self")
@@ -113,14 +113,14 @@ _NAME = Text(1, 255, rf"(?!sg-){DESCRIPTION.pattern}", f"{DESCRIPTION.plain}, an
 _LIMITS = {"description": DESCRIPTION, "name": _NAME}
 
 
-def _check_group(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_group(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(inputs, _LIMITS)
     yield from check_exclusive(inputs, "name", "namePrefix")
     for direction in _DIRECTIONS:
         rules = inputs.get(direction)
         for number, rule in enumerate(rules if isinstance(rules, list) else []):
             errors = rule_errors(rule) if rule is not UNKNOWN else ()
-            yield from (Complaint(f"{direction}[{number}]", error) for error in errors if error)
+            yield from (InvalidInput(f"{direction}[{number}]", error) for error in errors if error)
 
 
 def _create_group(aws: Aws, inputs: Props) -> str:
@@ -138,7 +138,7 @@ def _default_vpc(aws: Aws) -> str:
     filters = [{"Name": "is-default", "Values": ["true"]}]
     vpcs = aws.call("ec2", "describe_vpcs", Filters=filters)["Vpcs"]
     if not vpcs:
-        raise Refusal("VPCIdNotSpecified", "No default VPC for this user", key="vpcId")
+        raise ResourceError("VPCIdNotSpecified", "No default VPC for this user", key="vpcId")
     return str(vpcs[0]["VpcId"])
 
 
@@ -175,7 +175,7 @@ def _delete_group(aws: Aws, ident: str, outputs: Props) -> None:
     for direction in _DIRECTIONS if outputs.get("revokeRulesOnDelete") else ():
         set_rules(aws, ident, direction, [])
     if _is_used(aws, ident):
-        raise Refusal("DependencyViolation", f"resource {ident} has a dependent object")
+        raise ResourceError("DependencyViolation", f"resource {ident} has a dependent object")
     aws.call("ec2", "delete_security_group", GroupId=ident)
 
 
@@ -198,7 +198,7 @@ def _delete_default_group(aws: Aws, ident: str, outputs: Props) -> None:
     """Do nothing: the default group is deleted with its VPC."""
 
 
-SECURITY_GROUP = Kind(
+SECURITY_GROUP = ResourceKind(
     token="aws:ec2/securityGroup:SecurityGroup",
     inputs=updates(*_DIRECTIONS, "revokeRulesOnDelete", "tags")
     | replaces("description", "name", "namePrefix", "vpcId"),
@@ -212,7 +212,7 @@ SECURITY_GROUP = Kind(
     delete=_delete_group,
     complaints=_check_group,
 )
-DEFAULT_SECURITY_GROUP = Kind(
+DEFAULT_SECURITY_GROUP = ResourceKind(
     token="aws:ec2/defaultSecurityGroup:DefaultSecurityGroup",
     inputs=updates(*_DIRECTIONS, "revokeRulesOnDelete", "tags") | replaces("vpcId"),
     defaults={"revokeRulesOnDelete": False},
@@ -232,7 +232,7 @@ _BLOCKS = ("cidrBlocks", "ipv6CidrBlocks", "prefixListIds")
 _RULE_LIMITS = {"type": Choice(("ingress", "egress"))}
 
 
-def _check_rule(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_rule(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(inputs, _RULE_LIMITS)
     set_inputs = {name: value for name, value in inputs.items() if value}
     for other in ("cidrBlocks", "ipv6CidrBlocks", "self"):
@@ -240,9 +240,11 @@ def _check_rule(aws: Aws, inputs: Props) -> Iterator[Complaint]:
     for block in ("cidrBlocks", "ipv6CidrBlocks"):
         yield from check_exclusive(set_inputs, "self", block)
     if not any(inputs.get(name) for name in (*_BLOCKS, "self", "sourceSecurityGroupId")):
-        yield Complaint("cidrBlocks", f"or one of {', '.join(SOURCES[1:3])}, self, sourceSecurityGroupId must be set")
+        yield InvalidInput(
+            "cidrBlocks", f"or one of {', '.join(SOURCES[1:3])}, self, sourceSecurityGroupId must be set"
+        )
         return
-    yield from (Complaint("protocol", error) for error in rule_errors(_rule_block(inputs)) if error)
+    yield from (InvalidInput("protocol", error) for error in rule_errors(_rule_block(inputs)) if error)
 
 
 def _rule_block(inputs: Props) -> dict[str, Any]:
@@ -280,7 +282,7 @@ def _ec2_rule_ids(aws: Aws, ident: str, outputs: Props) -> list[str]:
     created: list[str] = aws.fakes("ruleIds").get(ident, {}).get("rules", [])
     present = set(rule_ids(aws, outputs["securityGroupId"], outputs["type"]))
     if not created or not present.issuperset(created):
-        raise Refusal("InvalidPermission.NotFound", "The specified rule does not exist in this security group.")
+        raise ResourceError("InvalidPermission.NotFound", "The specified rule does not exist in this security group.")
     return created
 
 
@@ -297,7 +299,7 @@ def _delete_rule(aws: Aws, ident: str, outputs: Props) -> None:
     aws.fakes("ruleIds").pop(ident)
 
 
-SECURITY_GROUP_RULE = Kind(
+SECURITY_GROUP_RULE = ResourceKind(
     token="aws:ec2/securityGroupRule:SecurityGroupRule",
     inputs=updates("description")
     | replaces(*_BLOCKS, "fromPort", "protocol", "securityGroupId", "self", "sourceSecurityGroupId", "toPort", "type"),
@@ -319,9 +321,9 @@ _SOURCES = {
 }
 
 
-def _vpc_rule_row(direction: str, token: str) -> Kind:
+def _vpc_rule_row(direction: str, token: str) -> ResourceKind:
     """Return the row of the rules for one direction."""
-    return Kind(
+    return ResourceKind(
         token=token,
         inputs=updates(*_SOURCES, "description", "fromPort", "ipProtocol", "tags", "toPort")
         | replaces("securityGroupId"),
@@ -336,18 +338,18 @@ def _vpc_rule_row(direction: str, token: str) -> Kind:
 # --- Rules with one source
 
 
-def _check_vpc_rule(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_vpc_rule(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     if sum(bool(inputs.get(name)) for name in _SOURCES) != 1:
-        yield Complaint("cidrIpv4", f"or one of {', '.join(list(_SOURCES)[1:])} must be set, exactly one in total")
+        yield InvalidInput("cidrIpv4", f"or one of {', '.join(list(_SOURCES)[1:])} must be set, exactly one in total")
     yield from ec2.check_cidrs(inputs, ["cidrIpv4"])
     yield from ec2.check_cidrs(inputs, ["cidrIpv6"], version=6)
     if is_known(inputs.get("description")) and (reason := DESCRIPTION.error(inputs["description"])):
-        yield Complaint("description", reason)
+        yield InvalidInput("description", reason)
     if is_known(protocol := inputs.get("ipProtocol")):
-        yield from (Complaint("ipProtocol", error) for error in port_errors(inputs, protocol) if error)
+        yield from (InvalidInput("ipProtocol", error) for error in port_errors(inputs, protocol) if error)
         ports = {inputs.get("fromPort"), inputs.get("toPort")}
         if protocol_name(protocol) == "-1" and not ports <= {None, -1, UNKNOWN}:
-            yield Complaint("fromPort", "and toPort must not be set for protocol -1")
+            yield InvalidInput("fromPort", "and toPort must not be set for protocol -1")
 
 
 def _create_vpc_rule(direction: str, aws: Aws, inputs: Props) -> str:
@@ -369,7 +371,9 @@ def _require_reachable_group(aws: Aws, inputs: Props) -> None:
         return
     vpcs = {ec2.described(aws, ec2.SECURITY_GROUP, group)["VpcId"] for group in (inputs["securityGroupId"], other)}
     if len(vpcs) > 1 and not any(vpcs == peering for peering in _peered_vpcs(aws)):
-        raise Refusal("InvalidGroup.NotFound", "You have specified two resources that belong to different networks.")
+        raise ResourceError(
+            "InvalidGroup.NotFound", "You have specified two resources that belong to different networks."
+        )
 
 
 def _peered_vpcs(aws: Aws) -> Iterator[set[str]]:
@@ -398,7 +402,7 @@ def _update_vpc_rule(direction: str, aws: Aws, ident: str, old: Props, new: Prop
     _revoke_vpc_rule(aws, direction, old["securityGroupId"], rule)
     try:
         ec2.map_id(aws, ident, ec2.tag(aws, _add_vpc_rule(aws, direction, new), new))
-    except Refusal:
+    except ResourceError:
         ec2.map_id(aws, ident, ec2.tag(aws, _add_vpc_rule(aws, direction, old), old))
         raise
 

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.limits import Choice, check_limits, rollback
 from bedplate.rehearsal.kinds.transit_routes import associations, live_attachments, pair, peering_ends, propagations
 from bedplate.rehearsal.kinds.vpn_gateway import check_private_asn
-from bedplate.rehearsal.placement import structure
+from bedplate.rehearsal.placement import structure_parameters
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal, Unsupported
+from bedplate.rehearsal.state import ResourceError, UnsupportedError
 
 # --- Transit gateways
 
@@ -29,7 +29,7 @@ _SWITCH_INPUTS = tuple(name for name in _DEFAULTS if name != "amazonSideAsn")
 _SWITCH = Choice(("enable", "disable"))
 
 
-def _check_gateway(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_gateway(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_private_asn(inputs, "amazonSideAsn")
     yield from check_limits(inputs, dict.fromkeys(_SWITCH_INPUTS, _SWITCH))
 
@@ -51,7 +51,7 @@ def _create_gateway(aws: Aws, inputs: Props) -> str:
 def _options(aws: Aws, inputs: Props, names: Props) -> dict[str, Any]:
     settings = {name: inputs[name] for name in names if inputs.get(name) is not None}
     shape: Any = aws.shape("ec2", "create_transit_gateway").members["Options"]
-    return structure(shape, settings, {})
+    return structure_parameters(shape, settings, {})
 
 
 def _has_default_table(inputs: Props) -> bool:
@@ -74,7 +74,9 @@ def _read_gateway(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
 def _update_gateway(aws: Aws, ident: str, old: Props, new: Props) -> None:
     for name in (_ASSOCIATES, _PROPAGATES):
         if (old.get(name), new.get(name)) == ("disable", "enable"):
-            raise Unsupported(f"the rehearsal does not model turning {name} on, which replaces the gateway", key=name)
+            raise UnsupportedError(
+                f"the rehearsal does not model turning {name} on, which replaces the gateway", key=name
+            )
     changed = {name: new[name] for name in _DEFAULTS if new.get(name) != old.get(name)}
     description = {"Description": new["description"]} if new.get("description") else {}
     options = _options(aws, changed, changed)
@@ -86,11 +88,11 @@ def _delete_gateway(aws: Aws, ident: str, outputs: Props) -> None:
     ec2.described(aws, ec2.TRANSIT_GATEWAY, ident)
     if attachments := live_attachments(aws, ident):
         message = f"{ident} has non-deleted Transit Gateway Attachments: {', '.join(sorted(attachments))}."
-        raise Refusal("IncorrectState", message)
+        raise ResourceError("IncorrectState", message)
     aws.call("ec2", "delete_transit_gateway", TransitGatewayId=ident)
 
 
-TRANSIT_GATEWAY = Kind(
+TRANSIT_GATEWAY = ResourceKind(
     token="aws:ec2transitgateway/transitGateway:TransitGateway",
     inputs=updates(*_DEFAULTS, "description", "tags") | replaces("multicastSupport"),
     defaults=_DEFAULTS,
@@ -119,12 +121,12 @@ _DEFAULT_TABLES = {
 _TABLE = "transit_gateway_route_table"
 
 
-def _check_attachment(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_attachment(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(
         inputs, dict.fromkeys((*_ATTACHMENT_DEFAULTS, _GROUP_REFERENCES), Choice(("enable", "disable")))
     )
     if inputs.get("subnetIds") == []:
-        yield Complaint("subnetIds", "must have at least one subnet")
+        yield InvalidInput("subnetIds", "must have at least one subnet")
 
 
 def _create_attachment(aws: Aws, inputs: Props) -> str:
@@ -147,7 +149,7 @@ def _require_matching_tables(gateway: dict[str, Any], inputs: Props) -> None:
     for name, (table_use, *_) in _DEFAULT_TABLES.items():
         if inputs.get(name) and gateway["Options"][f"DefaultRouteTable{table_use}"] == "disable":
             message = f"{name} must be false: {gateway['TransitGatewayId']} has no default table"
-            raise Refusal("InvalidInput", message, key=name)
+            raise ResourceError("InvalidInput", message, key=name)
 
 
 def _require_subnets(aws: Aws, vpc: str, subnets: Iterable[str]) -> None:
@@ -155,17 +157,17 @@ def _require_subnets(aws: Aws, vpc: str, subnets: Iterable[str]) -> None:
     for ident in subnets:
         subnet = ec2.described(aws, ec2.SUBNET, ident)
         if subnet["VpcId"] != vpc:
-            raise Refusal("InvalidParameterValue", f"The subnet {ident} is not in {vpc}", key="subnetIds")
+            raise ResourceError("InvalidParameterValue", f"The subnet {ident} is not in {vpc}", key="subnetIds")
         if subnet["AvailabilityZone"] in zones:
             message = f"Duplicate Subnets for same AZ: {subnet['AvailabilityZone']}"
-            raise Refusal("DuplicateSubnetsInSameZone", message, key="subnetIds")
+            raise ResourceError("DuplicateSubnetsInSameZone", message, key="subnetIds")
         zones.add(subnet["AvailabilityZone"])
 
 
 def _attachment_options(aws: Aws, inputs: Props) -> dict[str, Any]:
     settings = {name: inputs[name] for name in (*_ATTACHMENT_DEFAULTS, _GROUP_REFERENCES) if inputs.get(name)}
     shape: Any = aws.shape("ec2", "create_transit_gateway_vpc_attachment").members["Options"]
-    return structure(shape, settings, {})
+    return structure_parameters(shape, settings, {})
 
 
 def _set_interfaces(aws: Aws, attachment: str, subnets: Iterable[str]) -> None:
@@ -232,7 +234,7 @@ def _delete_attachment(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("ec2", "delete_transit_gateway_vpc_attachment", TransitGatewayAttachmentId=ident)
 
 
-TRANSIT_VPC_ATTACHMENT = Kind(
+TRANSIT_VPC_ATTACHMENT = ResourceKind(
     token="aws:ec2transitgateway/vpcAttachment:VpcAttachment",
     inputs=updates(
         *_ATTACHMENT_DEFAULTS,
@@ -279,12 +281,14 @@ def _create_peering(aws: Aws, inputs: Props) -> str:
 
 def _require_peer(aws: Aws, inputs: Props) -> None:
     if inputs.get("peerAccountId") not in (None, aws.account):
-        raise Unsupported(
+        raise UnsupportedError(
             "the rehearsal has one account: peering with other accounts is not modelled", key="peerAccountId"
         )
     peer = inputs["peerTransitGatewayId"]
     if peer == inputs["transitGatewayId"]:
-        raise Refusal("InvalidParameterCombination", f"{peer} cannot peer with itself", key="peerTransitGatewayId")
+        raise ResourceError(
+            "InvalidParameterCombination", f"{peer} cannot peer with itself", key="peerTransitGatewayId"
+        )
     ec2.require(aws.elsewhere(inputs["peerRegion"]), ec2.TRANSIT_GATEWAY, peer)
 
 
@@ -294,9 +298,9 @@ def _create_accepter(aws: Aws, inputs: Props) -> str:
     _, accepter = peering_ends(aws, ident)
     if accepter["Region"] != aws.region:
         message = f"Cannot accept {ident} as the source of the peering request."
-        raise Refusal("InvalidParameterValue", message)
+        raise ResourceError("InvalidParameterValue", message)
     if state != "pendingAcceptance":
-        raise Refusal("IncorrectState", f"{ident} is in invalid state {state}")
+        raise ResourceError("IncorrectState", f"{ident} is in invalid state {state}")
     aws.call("ec2", "accept_transit_gateway_peering_attachment", TransitGatewayAttachmentId=ident)
     return ec2.tag(aws, ident, inputs)
 
@@ -328,7 +332,7 @@ def _delete_peering(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("ec2", "delete_transit_gateway_peering_attachment", TransitGatewayAttachmentId=ident)
 
 
-TRANSIT_PEERING = Kind(
+TRANSIT_PEERING = ResourceKind(
     token="aws:ec2transitgateway/peeringAttachment:PeeringAttachment",
     inputs=updates("tags")
     | replaces("options", "peerAccountId", "peerRegion", "peerTransitGatewayId", "transitGatewayId"),
@@ -339,7 +343,7 @@ TRANSIT_PEERING = Kind(
     update=ec2.retag,
     delete=_delete_peering,
 )
-TRANSIT_PEERING_ACCEPTER = Kind(
+TRANSIT_PEERING_ACCEPTER = ResourceKind(
     token="aws:ec2transitgateway/peeringAttachmentAccepter:PeeringAttachmentAccepter",
     inputs=updates("tags") | replaces("transitGatewayAttachmentId"),
     create=_create_accepter,

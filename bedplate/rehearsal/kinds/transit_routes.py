@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 
 
 def live_attachments(aws: Aws, gateway: str) -> list[str]:
@@ -48,10 +48,10 @@ def require_pair(aws: Aws, table: str, attachment: str) -> None:
     gateway = ec2.described(aws, ec2.TRANSIT_TABLE, table)["TransitGatewayId"]
     state = ec2.described(aws, ec2.TRANSIT_ATTACHMENT, attachment)["State"]
     if state != "available":
-        raise Refusal("IncorrectState", f"{attachment} is in invalid state {state}")
+        raise ResourceError("IncorrectState", f"{attachment} is in invalid state {state}")
     if gateway not in gateways_of(aws, attachment):
         message = f"{attachment} is not an attachment of {gateway}, the gateway of {table}"
-        raise Refusal("InvalidParameterValue", message)
+        raise ResourceError("InvalidParameterValue", message)
 
 
 def associations(aws: Aws, table: str) -> list[str]:
@@ -90,7 +90,7 @@ def _create_association(aws: Aws, inputs: Props) -> str:
     previous = associated_table(aws, attachment)
     if previous and not inputs.get("replaceExistingAssociation"):
         message = f"Transit Gateway Attachment {attachment} is already associated to a route table."
-        raise Refusal("Resource.AlreadyAssociated", message)
+        raise ResourceError("Resource.AlreadyAssociated", message)
     if previous:
         aws.call("ec2", "disassociate_transit_gateway_route_table", **pair(previous, attachment))
     aws.call("ec2", "associate_transit_gateway_route_table", **pair(table, attachment))
@@ -101,7 +101,7 @@ def _create_association(aws: Aws, inputs: Props) -> str:
 def _read_association(aws: Aws, ident: str, _inputs: Props) -> dict[str, Any]:
     table, attachment = ident.split("_")
     if attachment not in associations(aws, table):
-        raise Refusal("InvalidAssociation.NotFound", f"{attachment} is not associated with {table}")
+        raise ResourceError("InvalidAssociation.NotFound", f"{attachment} is not associated with {table}")
     return attached_resource(aws, attachment)
 
 
@@ -111,7 +111,7 @@ def _delete_association(aws: Aws, ident: str, _outputs: Props) -> None:
         aws.call("ec2", "disassociate_transit_gateway_route_table", **pair(table, attachment))
 
 
-TRANSIT_ASSOCIATION = Kind(
+TRANSIT_ASSOCIATION = ResourceKind(
     token="aws:ec2transitgateway/routeTableAssociation:RouteTableAssociation",
     inputs=replaces(*_PAIR, "replaceExistingAssociation"),
     create=_create_association,
@@ -145,11 +145,11 @@ def _delete_table(aws: Aws, ident: str, outputs: Props) -> None:
     ec2.described(aws, ec2.TRANSIT_TABLE, ident)
     if members := [*associations(aws, ident), *propagations(aws, ident)]:
         message = f"{ident} has associations or propagations: {', '.join(sorted(set(members)))}"
-        raise Refusal("IncorrectState", message)
+        raise ResourceError("IncorrectState", message)
     aws.call("ec2", "delete_transit_gateway_route_table", TransitGatewayRouteTableId=ident)
 
 
-TRANSIT_ROUTE_TABLE = Kind(
+TRANSIT_ROUTE_TABLE = ResourceKind(
     token="aws:ec2transitgateway/routeTable:RouteTable",
     inputs=updates("tags") | replaces("transitGatewayId"),
     create=_create_table,
@@ -162,10 +162,10 @@ TRANSIT_ROUTE_TABLE = Kind(
 # --- Static routes
 
 
-def _check_route(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_route(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from ec2.check_cidrs(inputs, ["destinationCidrBlock"])
     if bool(inputs.get("transitGatewayAttachmentId")) == bool(inputs.get("blackhole")):
-        yield Complaint("transitGatewayAttachmentId", "or blackhole must be set, and not both")
+        yield InvalidInput("transitGatewayAttachmentId", "or blackhole must be set, and not both")
 
 
 def _create_route(aws: Aws, inputs: Props) -> str:
@@ -175,7 +175,9 @@ def _create_route(aws: Aws, inputs: Props) -> str:
     if attachment:
         require_pair(aws, table, attachment)
     if _static_routes(aws, table, block):
-        raise Refusal("RouteAlreadyExists", f"Route {block} already exists in Transit Gateway Route Table {table}.")
+        raise ResourceError(
+            "RouteAlreadyExists", f"Route {block} already exists in Transit Gateway Route Table {table}."
+        )
     target = {"TransitGatewayAttachmentId": attachment} if attachment else {"Blackhole": True}
     call = {"TransitGatewayRouteTableId": table, "DestinationCidrBlock": block}
     aws.call("ec2", "create_transit_gateway_route", **call, **target)
@@ -194,7 +196,7 @@ def _static_routes(aws: Aws, table: str, block: str) -> list[dict[str, Any]]:
 def _read_route(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     table, block = ident.split("_")
     if not _static_routes(aws, table, block):
-        raise Refusal("InvalidRoute.NotFound", f"{table} has no static route to {block}")
+        raise ResourceError("InvalidRoute.NotFound", f"{table} has no static route to {block}")
     return {}
 
 
@@ -205,7 +207,7 @@ def _delete_route(aws: Aws, ident: str, outputs: Props) -> None:
         aws.call("ec2", "delete_transit_gateway_route", **call)
 
 
-TRANSIT_ROUTE = Kind(
+TRANSIT_ROUTE = ResourceKind(
     token="aws:ec2transitgateway/route:Route",
     inputs=replaces("blackhole", "destinationCidrBlock", "transitGatewayAttachmentId", "transitGatewayRouteTableId"),
     defaults={"blackhole": False},

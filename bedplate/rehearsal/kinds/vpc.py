@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from ipaddress import ip_network
 from typing import Any
 
-from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.limits import Choice, check_exclusive, check_limits, rollback
-from bedplate.rehearsal.placement import placed
+from bedplate.rehearsal.placement import call_parameters
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known
 
 # --- VPCs
@@ -25,17 +25,17 @@ _RESERVED = tuple(map(ip_network, ("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16",
 _LIMITS = {"instanceTenancy": Choice(("default", "dedicated"))}
 
 
-def _check_vpc(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_vpc(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(inputs, _LIMITS)
     errors = list(ec2.check_cidrs(inputs, ["cidrBlock"], sizes=_SIZES))
     yield from errors
     block = inputs.get("cidrBlock")
     if is_known(block) and not errors and any(ip_network(block).overlaps(reserved) for reserved in _RESERVED):
-        yield Complaint("cidrBlock", f"{block} is in a reserved range (InvalidVpc.Range)")
+        yield InvalidInput("cidrBlock", f"{block} is in a reserved range (InvalidVpc.Range)")
 
 
 def _create_vpc(aws: Aws, inputs: Props) -> str:
-    params = placed(aws, ("ec2", "create_vpc"), inputs, apart=(*_ATTRIBUTES, "tags"))
+    params = call_parameters(aws, ("ec2", "create_vpc"), inputs, apart=(*_ATTRIBUTES, "tags"))
     response = aws.call("ec2", "create_vpc", **params, **ec2.tag_specifications("vpc", inputs))
     ident: str = response["Vpc"]["VpcId"]
     # The attributes of a new VPC in AWS.
@@ -77,7 +77,7 @@ def _delete_vpc(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("ec2", "delete_network_acl", NetworkAclId=outputs["defaultNetworkAclId"])
 
 
-VPC = Kind(
+VPC = ResourceKind(
     token="aws:ec2/vpc:Vpc",
     inputs=updates(*_ATTRIBUTES, "tags") | replaces("cidrBlock", "instanceTenancy"),
     defaults={"enableDnsSupport": True, "instanceTenancy": "default"},
@@ -106,7 +106,9 @@ def _attach_gateway(aws: Aws, ident: str, vpc: str | None) -> None:
         return
     filters = [{"Name": "attachment.vpc-id", "Values": [vpc]}]
     if aws.call("ec2", "describe_internet_gateways", Filters=filters)["InternetGateways"]:
-        raise Refusal("InvalidParameterValue", f"Network {vpc} already has an internet gateway attached", key="vpcId")
+        raise ResourceError(
+            "InvalidParameterValue", f"Network {vpc} already has an internet gateway attached", key="vpcId"
+        )
     aws.call("ec2", "attach_internet_gateway", InternetGatewayId=ident, VpcId=vpc)
 
 
@@ -136,7 +138,7 @@ def _delete_internet_gateway(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("ec2", "delete_internet_gateway", InternetGatewayId=ident)
 
 
-INTERNET_GATEWAY = Kind(
+INTERNET_GATEWAY = ResourceKind(
     token="aws:ec2/internetGateway:InternetGateway",
     inputs=updates("tags", "vpcId"),
     computed=frozenset({"vpcId"}),
@@ -159,21 +161,23 @@ _UNSUPPORTED = ("assignIpv6AddressOnCreation", "enableDns64", "enableResourceNam
 _ZONES = ("availabilityZone", "availabilityZoneId")
 
 
-def _check_subnet(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_subnet(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from ec2.check_cidrs(inputs, ["cidrBlock"], sizes=_SIZES)
     if not inputs.get("cidrBlock"):
-        yield Complaint("cidrBlock", "is required: IPv6-only subnets are not modelled")
+        yield InvalidInput("cidrBlock", "is required: IPv6-only subnets are not modelled")
     yield from check_exclusive(inputs, *_ZONES)
     for name in (*_UNSUPPORTED, "ipv6Native"):
         if inputs.get(name):
-            yield Complaint(name, "is not modelled by the rehearsal")
+            yield InvalidInput(name, "is not modelled by the rehearsal")
 
 
 def _create_subnet(aws: Aws, inputs: Props) -> str:
     zone = _zone_name(aws, inputs)
     parameters = {**inputs, "availabilityZone": zone}
     separate = (*_SUBNET_ATTRIBUTES, *_UNSUPPORTED, "availabilityZoneId", "ipv6Native", "tags")
-    response = aws.call("ec2", "create_subnet", **placed(aws, ("ec2", "create_subnet"), parameters, apart=separate))
+    response = aws.call(
+        "ec2", "create_subnet", **call_parameters(aws, ("ec2", "create_subnet"), parameters, apart=separate)
+    )
     ident: str = response["Subnet"]["SubnetId"]
     _update_subnet(aws, ident, {}, inputs)
     return ident
@@ -187,7 +191,7 @@ def _zone_name(aws: Aws, inputs: Props) -> str:
     requested = inputs.get("availabilityZone") or inputs.get("availabilityZoneId") or min(names)
     if requested not in names | by_id:
         known_names = ", ".join(sorted(names))
-        raise Refusal(
+        raise ResourceError(
             "InvalidParameterValue",
             f"Value ({requested}) for parameter availabilityZone is invalid. Subnets can currently only be created in "
             f"the following availability zones: {known_names}.",
@@ -222,11 +226,11 @@ def _update_subnet(aws: Aws, ident: str, old: Props, new: Props) -> None:
 
 def _delete_subnet(aws: Aws, ident: str, outputs: Props) -> None:
     if ec2.find_interfaces(aws, "subnet-id", ident):
-        raise Refusal("DependencyViolation", f"The subnet '{ident}' has dependencies and cannot be deleted.")
+        raise ResourceError("DependencyViolation", f"The subnet '{ident}' has dependencies and cannot be deleted.")
     aws.call("ec2", "delete_subnet", SubnetId=ident)
 
 
-SUBNET = Kind(
+SUBNET = ResourceKind(
     token="aws:ec2/subnet:Subnet",
     inputs=updates(*_SUBNET_ATTRIBUTES, *_UNSUPPORTED, "tags") | replaces(*_ZONES, "cidrBlock", "ipv6Native", "vpcId"),
     defaults=dict.fromkeys((*_SUBNET_ATTRIBUTES, *_UNSUPPORTED, "ipv6Native"), False),
@@ -245,7 +249,7 @@ _RESERVATIONS = "SubnetIpv4CidrReservations"
 _RESERVATION_SIZES = range(16, 33)
 
 
-def _check_reservation(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_reservation(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from ec2.check_cidrs(inputs, ["cidrBlock"], sizes=_RESERVATION_SIZES)
     yield from check_limits(inputs, {"reservationType": Choice(("explicit", "prefix"))})
 
@@ -265,7 +269,7 @@ def _read_reservation(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     subnet = inputs["subnetId"]
     reservations = aws.call("ec2", "get_subnet_cidr_reservations", SubnetId=subnet)[_RESERVATIONS]
     if ident not in {reservation["SubnetCidrReservationId"] for reservation in reservations}:
-        raise Refusal("InvalidSubnetCidrReservationID.NotFound", f"{subnet} has no reservation {ident}")
+        raise ResourceError("InvalidSubnetCidrReservationID.NotFound", f"{subnet} has no reservation {ident}")
     return {"ownerId": aws.account}
 
 
@@ -273,7 +277,7 @@ def _delete_reservation(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("ec2", "delete_subnet_cidr_reservation", SubnetCidrReservationId=ident)
 
 
-SUBNET_RESERVATION = Kind(
+SUBNET_RESERVATION = ResourceKind(
     token="aws:ec2/subnetCidrReservation:SubnetCidrReservation",
     inputs=replaces("cidrBlock", "description", "reservationType", "subnetId"),
     create=_create_reservation,

@@ -11,11 +11,11 @@ from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.limits import Choice, Limit, Number, check_exclusive, check_limits, check_nested
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known
 
 _LIMITS: dict[str, Limit] = {
@@ -52,7 +52,7 @@ TUNNEL_SETS = _tunnel_inputs(*_ALLOWED)
 TUNNEL_OPTIONS = _tunnel_inputs(*_LIMITS)
 
 
-def check_tunnels(inputs: Props) -> Iterator[Complaint]:
+def check_tunnels(inputs: Props) -> Iterator[InvalidInput]:
     """Yield an error for each invalid tunnel option; messages never contain a preshared key."""
     limits = {f"tunnel{number}{name}": limit for number in (1, 2) for name, limit in _LIMITS.items()}
     yield from check_limits(inputs, limits)
@@ -61,17 +61,17 @@ def check_tunnels(inputs: Props) -> Iterator[Complaint]:
         yield from _check_tunnel(inputs, number)
 
 
-def _check_tunnel(inputs: Props, number: int) -> Iterator[Complaint]:
+def _check_tunnel(inputs: Props, number: int) -> Iterator[InvalidInput]:
     key = inputs.get(name := f"tunnel{number}PresharedKey")
     if is_known(key) and not _KEY_PATTERN.fullmatch(key):
-        yield Complaint(name, "must have 8 to 64 letters, digits, periods or underscores, and must not begin with 0")
+        yield InvalidInput(name, "must have 8 to 64 letters, digits, periods or underscores, and must not begin with 0")
     block = inputs.get(name := f"tunnel{number}InsideCidr")
     if is_known(block) and not _is_free_inside_block(block):
-        yield Complaint(name, f"{block} must be a /30 of {_LINK_LOCAL} that AWS does not reserve")
+        yield InvalidInput(name, f"{block} must be a /30 of {_LINK_LOCAL} that AWS does not reserve")
     for suffix, allowed in _ALLOWED.items():
         values = inputs.get(name := f"tunnel{number}{suffix}")
         if is_known(values) and not set(values) <= set(allowed):
-            yield Complaint(name, f"must be some of {', '.join(map(str, allowed))}, not {values}")
+            yield InvalidInput(name, f"must be some of {', '.join(map(str, allowed))}, not {values}")
 
 
 def _is_free_inside_block(text: str) -> bool:
@@ -88,13 +88,13 @@ _LOG_FORMATS = {"bgpLogOutputFormat": Choice(("json", "text")), "logOutputFormat
 _LOG_GROUPS = {"bgpLogEnabled": "bgpLogGroupArn", "logEnabled": "logGroupArn"}
 
 
-def check_tunnel_logs(inputs: Props) -> Iterator[Complaint]:
+def check_tunnel_logs(inputs: Props) -> Iterator[InvalidInput]:
     """Yield an error for each unknown log format, and each enabled log without a log group."""
     for name in TUNNEL_LOGS:
         yield from check_nested(inputs, f"{name}.{_LOG_BLOCK}", _LOG_FORMATS)
         for switch, group in _LOG_GROUPS.items():
             if _log_options(inputs, name).get(switch) and not _log_options(inputs, name).get(group):
-                yield Complaint(f"{name}.{_LOG_BLOCK}.{group}", f"is required when {switch} is true")
+                yield InvalidInput(f"{name}.{_LOG_BLOCK}.{group}", f"is required when {switch} is true")
 
 
 def require_log_groups(aws: Aws, inputs: Props) -> None:
@@ -103,7 +103,7 @@ def require_log_groups(aws: Aws, inputs: Props) -> None:
         options = _log_options(inputs, name)
         for arn in filter(None, map(options.get, _LOG_GROUPS.values())):
             if not _log_group_exists(aws, str(arn).removesuffix(":*")):
-                raise Refusal("InvalidParameterValue", f"The log group {arn} does not exist", key=name)
+                raise ResourceError("InvalidParameterValue", f"The log group {arn} does not exist", key=name)
 
 
 def _log_group_exists(aws: Aws, arn: str) -> bool:
@@ -149,7 +149,7 @@ class Tunnel:
         return {f"tunnel{number}{name}": value for name, value in values.items()}
 
 
-def lay_tunnels(connection: str, inputs: Props) -> tuple[Tunnel, Tunnel]:
+def make_tunnels(connection: str, inputs: Props) -> tuple[Tunnel, Tunnel]:
     """Return the tunnels of a connection."""
     first, second = (_make_tunnel(connection, number, inputs) for number in (1, 2))
     return first, second
@@ -166,7 +166,7 @@ def _make_tunnel(connection: str, number: int, inputs: Props) -> Tunnel:
     )
 
 
-def device_text(connection: str, inputs: Props, tunnels: tuple[Tunnel, Tunnel], asn: str) -> str:
+def device_configuration(connection: str, inputs: Props, tunnels: tuple[Tunnel, Tunnel], asn: str) -> str:
     """Return the configuration for the customer gateway device, as XML: the parts that devices read."""
     gateway = str(inputs.get("vpnGatewayId") or inputs.get("transitGatewayId") or "")
     root = Element("vpn_connection", id=connection)
@@ -196,14 +196,14 @@ _GATEWAYS = {"transitGatewayId": ec2.TRANSIT_GATEWAY, "vpnGatewayId": ec2.VPN_GA
 _NETWORKS = ("localIpv4NetworkCidr", "remoteIpv4NetworkCidr")
 
 
-def _check(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_exclusive(inputs, "transitGatewayId", "vpnGatewayId")
     yield from check_limits(inputs, {"type": Choice(("ipsec.1",))})
     yield from ec2.check_cidrs(inputs, _NETWORKS)
     yield from check_tunnels(inputs)
     yield from check_tunnel_logs(inputs)
     if inputs.get("enableAcceleration") and not inputs.get("transitGatewayId"):
-        yield Complaint("enableAcceleration", "requires transitGatewayId")
+        yield InvalidInput("enableAcceleration", "requires transitGatewayId")
 
 
 def _create(aws: Aws, inputs: Props) -> str:
@@ -243,7 +243,7 @@ def _require_unused_blocks(aws: Aws, inputs: Props, gateway: str) -> None:
     for name in TUNNEL_CIDRS:
         if inputs.get(name) in used:
             message = f"The tunnel inside CIDR {inputs[name]} is in use on {gateway}"
-            raise Refusal("InvalidParameterValue", message, key=name)
+            raise ResourceError("InvalidParameterValue", message, key=name)
 
 
 def _gateway_blocks(inputs: Props, gateway: str) -> dict[str, Any]:
@@ -254,10 +254,10 @@ def _gateway_blocks(inputs: Props, gateway: str) -> dict[str, Any]:
 
 def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     ec2.described(aws, ec2.VPN_CONNECTION, ident)
-    tunnels, asn = lay_tunnels(ident, inputs), _amazon_asn(aws, inputs)
+    tunnels, asn = make_tunnels(ident, inputs), _amazon_asn(aws, inputs)
     return {
         "arn": aws.arn("ec2", f"vpn-connection/{ident}"),
-        "customerGatewayConfiguration": device_text(ident, inputs, tunnels, asn),
+        "customerGatewayConfiguration": device_configuration(ident, inputs, tunnels, asn),
         "localIpv4NetworkCidr": inputs.get("localIpv4NetworkCidr") or "0.0.0.0/0",
         "outsideIpAddressType": "PublicIpv4",
         "presharedKeyStorage": "Standard",
@@ -304,7 +304,7 @@ def _delete(aws: Aws, ident: str, outputs: Props) -> None:
     aws.fakes(_TYPE).pop(ident, None)
 
 
-VPN_CONNECTION = Kind(
+VPN_CONNECTION = ResourceKind(
     token=_TYPE,
     inputs=updates(*_GATEWAYS, *TUNNEL_KEYS, *_NETWORKS, *TUNNEL_OPTIONS, *TUNNEL_SETS, *TUNNEL_LOGS)
     | updates("customerGatewayId", "tags")

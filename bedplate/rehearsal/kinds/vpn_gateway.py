@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
-from bedplate.rehearsal.kind import Complaint, Kind, Props, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.limits import Choice, Limit, Text, check_limits, is_ipv4_address, rollback
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known
 
 # --- Customer gateways
@@ -17,19 +17,19 @@ _ASNS = {"bgpAsn": range(1, 2**31), "bgpAsnExtended": range(2**31, 2**32)}
 _RESERVED_ASNS = frozenset({7224, 9059, 10124, 17943})  # VPN user guide, "Customer gateway options": reserved by AWS
 
 
-def _check_customer_gateway(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_customer_gateway(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_limits(inputs, _CUSTOMER_LIMITS)
     if bool(inputs.get("bgpAsn")) == bool(inputs.get("bgpAsnExtended")):
-        yield Complaint("bgpAsn", "or bgpAsnExtended must be set, and not both")
+        yield InvalidInput("bgpAsn", "or bgpAsnExtended must be set, and not both")
     for key, numbers in _ASNS.items():
         asn = inputs.get(key)
         if is_known(asn) and (not str(asn).isdigit() or int(asn) not in numbers or int(asn) in _RESERVED_ASNS):
-            yield Complaint(key, f"must be {numbers.start} to {numbers.stop - 1} and not reserved by AWS, not {asn}")
+            yield InvalidInput(key, f"must be {numbers.start} to {numbers.stop - 1} and not reserved by AWS, not {asn}")
     address = inputs.get("ipAddress")
     if is_known(address) and not is_ipv4_address(address):
-        yield Complaint("ipAddress", f"must be an IPv4 address, not {address!r}")
+        yield InvalidInput("ipAddress", f"must be an IPv4 address, not {address!r}")
     if not address:
-        yield Complaint("ipAddress", "is required: authentication by certificate is not modelled")
+        yield InvalidInput("ipAddress", "is required: authentication by certificate is not modelled")
 
 
 def _create_customer_gateway(aws: Aws, inputs: Props) -> str:
@@ -50,11 +50,11 @@ def _read_customer_gateway(aws: Aws, ident: str, inputs: Props) -> dict[str, Any
 def _delete_customer_gateway(aws: Aws, ident: str, outputs: Props) -> None:
     for connection in aws.call("ec2", "describe_vpn_connections")["VpnConnections"]:
         if ec2.is_live(connection) and connection["CustomerGatewayId"] == ident:
-            raise Refusal("IncorrectState", f"The customer gateway is in use: {connection['VpnConnectionId']}")
+            raise ResourceError("IncorrectState", f"The customer gateway is in use: {connection['VpnConnectionId']}")
     aws.call("ec2", "delete_customer_gateway", CustomerGatewayId=ident)
 
 
-CUSTOMER_GATEWAY = Kind(
+CUSTOMER_GATEWAY = ResourceKind(
     token="aws:ec2/customerGateway:CustomerGateway",
     inputs=updates("tags") | replaces("bgpAsn", "bgpAsnExtended", "deviceName", "ipAddress", "type"),
     create=_create_customer_gateway,
@@ -67,11 +67,11 @@ CUSTOMER_GATEWAY = Kind(
 _PRIVATE_ASNS = (range(64512, 65535), range(4200000000, 4294967295))
 
 
-def check_private_asn(inputs: Props, key: str) -> Iterator[Complaint]:
+def check_private_asn(inputs: Props, key: str) -> Iterator[InvalidInput]:
     """Yield an error unless the AS number under an input is private, with two or four bytes."""
     asn = inputs.get(key)
     if is_known(asn) and not any(int(asn) in numbers for numbers in _PRIVATE_ASNS):
-        yield Complaint(key, f"must be a private AS number (64512-65534, 4200000000-4294967294), not {asn}")
+        yield InvalidInput(key, f"must be a private AS number (64512-65534, 4200000000-4294967294), not {asn}")
 
 
 # --- Virtual private gateways
@@ -79,7 +79,7 @@ def check_private_asn(inputs: Props, key: str) -> Iterator[Complaint]:
 _DEFAULT_ASN = 64512
 
 
-def _check_vpn_gateway(aws: Aws, inputs: Props) -> Iterator[Complaint]:
+def _check_vpn_gateway(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_private_asn(inputs, "amazonSideAsn")
 
 
@@ -100,11 +100,13 @@ def _attach_gateway(aws: Aws, ident: str, vpc: str | None) -> None:
     ec2.require(aws, ec2.VPC, vpc)
     gateways = [gateway for gateway in aws.call("ec2", "describe_vpn_gateways")["VpnGateways"] if ec2.is_live(gateway)]
     if any(vpc in _attached_vpcs(gateway) for gateway in gateways):
-        raise Refusal(
+        raise ResourceError(
             "VpnGatewayLimitExceeded", f"The network {vpc} has a virtual private gateway already", key="vpcId"
         )
     if _attached_vpcs(ec2.described(aws, ec2.VPN_GATEWAY, ident)):
-        raise Refusal("VpnGatewayAttachmentLimitExceeded", f"The gateway {ident} is attached already", key="vpcId")
+        raise ResourceError(
+            "VpnGatewayAttachmentLimitExceeded", f"The gateway {ident} is attached already", key="vpcId"
+        )
     aws.call("ec2", "attach_vpn_gateway", VpnGatewayId=ident, VpcId=vpc)
 
 
@@ -138,7 +140,7 @@ def _delete_vpn_gateway(aws: Aws, ident: str, outputs: Props) -> None:
     aws.call("ec2", "delete_vpn_gateway", VpnGatewayId=ident)
 
 
-VPN_GATEWAY = Kind(
+VPN_GATEWAY = ResourceKind(
     token="aws:ec2/vpnGateway:VpnGateway",
     inputs=updates("tags", "vpcId") | replaces("amazonSideAsn", "availabilityZone"),
     computed=frozenset({"amazonSideAsn", "vpcId"}),

@@ -6,7 +6,7 @@ from typing import Any
 from bedplate.rehearsal.kind import Props, find_rows
 from bedplate.rehearsal.lookups.lookup import Lookup, empty_result
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal, Unsupported
+from bedplate.rehearsal.state import ResourceError, UnsupportedError
 
 LOOKUPS: Mapping[str, Lookup] = find_rows(__name__, __path__, Lookup)
 
@@ -18,11 +18,11 @@ def look_up(aws: Aws, token: str, args: Props) -> dict[str, Any]:
     an error of the provider.
     """
     if token not in LOOKUPS:
-        raise Unsupported(f"the rehearsal does not model data function {token}")
+        raise UnsupportedError(f"the rehearsal does not model data function {token}")
     lookup = LOOKUPS[token]
     present = {key: value for key, value in args.items() if value is not None}
     for key in sorted(present.keys() - lookup.args - {"region"}):
-        raise Refusal("InvalidInput", f"the rehearsal does not model argument {key} of {token}", key=key)
+        raise ResourceError("InvalidInput", f"the rehearsal does not model argument {key} of {token}", key=key)
     client = aws.elsewhere(present["region"]) if present.get("region") else aws
     empty = empty_result(token)
     echo = {key: value for key, value in {**present, "region": client.region}.items() if key in empty}

@@ -9,7 +9,7 @@ from bedplate.rehearsal.kind import Props
 from bedplate.rehearsal.kinds.s3_bucket import S3_ZONES
 from bedplate.rehearsal.lookups.lookup import Lookup, only_one, picked
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 
 
 def _region(aws: Aws, args: Props) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def _region(aws: Aws, args: Props) -> dict[str, Any]:
         name = str(args["endpoint"]).removeprefix("ec2.").partition(".")[0]
     regions = aws.call("ec2", "describe_regions", AllRegions=True)["Regions"]
     if name not in [region["RegionName"] for region in regions]:
-        raise Refusal("NotFound", f"no matching EC2 Region found: {name}")
+        raise ResourceError("NotFound", f"no matching EC2 Region found: {name}")
     return {"endpoint": f"ec2.{name}.amazonaws.com", "id": name, "name": name, "region": name}
 
 
@@ -161,7 +161,7 @@ def _refuse_duplicate_sids(statements: Iterable[Mapping[str, Any]]) -> None:
     sids = [statement["Sid"] for statement in statements if statement.get("Sid")]
     for sid in sids:
         if sids.count(sid) > 1:
-            raise Refusal("InvalidInput", f"duplicate Sid ({sid})", key="statements")
+            raise ResourceError("InvalidInput", f"duplicate Sid ({sid})", key="statements")
 
 
 def _text(document: Mapping[str, Any], indent: int | None) -> str:
@@ -203,8 +203,8 @@ def _bucket(aws: Aws, args: Props) -> dict[str, Any]:
     name = str(args["bucket"])
     try:
         aws.call("s3", "head_bucket", Bucket=name)
-    except Refusal:
-        raise Refusal("NoSuchBucket", f"no matching S3 Bucket found: {name}", key="bucket") from None
+    except ResourceError:
+        raise ResourceError("NoSuchBucket", f"no matching S3 Bucket found: {name}", key="bucket") from None
     region = aws.call("s3", "get_bucket_location", Bucket=name).get("LocationConstraint") or "us-east-1"
     return {
         "arn": f"arn:aws:s3:::{name}",

@@ -11,7 +11,7 @@ from pulumi import _types
 from bedplate.rehearsal.kind import Props
 from bedplate.rehearsal.schema import leaf, plain_kind
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,11 @@ def _filter_text(value: object) -> str:
 def only_one(noun: str, matches: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the only match; raise Refusal for none or several, with the provider's messages."""
     if not matches:
-        raise Refusal("NotFound", f"no matching {noun} found")
+        raise ResourceError("NotFound", f"no matching {noun} found")
     if len(matches) > 1:
-        raise Refusal("TooManyResults", f"multiple {noun}s matched; use additional constraints to reduce them to one")
+        raise ResourceError(
+            "TooManyResults", f"multiple {noun}s matched; use additional constraints to reduce them to one"
+        )
     return matches[0]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from bedplate.rehearsal.kind import Props
 from bedplate.rehearsal.lookups.lookup import Lookup, filters, only_one, picked, tag_map
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 
 _ATTRIBUTES = ("enableDnsHostnames", "enableDnsSupport", "enableNetworkAddressUsageMetrics")
 _VPC_FILTERS = {
@@ -94,7 +94,7 @@ SUBNET = Lookup("aws:ec2/getSubnet:getSubnet", frozenset({*_SUBNET_FILTERS, "fil
 def _subnets(aws: Aws, args: Props) -> dict[str, Any]:
     subnets = aws.call("ec2", "describe_subnets", Filters=filters(args))["Subnets"]
     if not subnets:
-        raise Refusal("NotFound", "no matching EC2 Subnets found")
+        raise ResourceError("NotFound", "no matching EC2 Subnets found")
     return {"id": aws.region, "ids": [subnet["SubnetId"] for subnet in subnets]}
 
 
@@ -338,10 +338,12 @@ def _listed_images(aws: Aws, args: Props) -> list[dict[str, Any]]:
 
 def _newest(images: list[dict[str, Any]], *, allow_several: bool) -> dict[str, Any]:
     if not images:
-        raise Refusal("NotFound", "Your query returned no results. Please change your search criteria and try again.")
+        raise ResourceError(
+            "NotFound", "Your query returned no results. Please change your search criteria and try again."
+        )
     if len(images) > 1 and not allow_several:
         message = "Your query returned more than one result. Try a more specific search, or set mostRecent to true."
-        raise Refusal("TooManyResults", message)
+        raise ResourceError("TooManyResults", message)
     return max(images, key=lambda image: str(image["CreationDate"]))
 
 

@@ -12,11 +12,11 @@ from typing import ClassVar
 
 from pyinfra.operations import files, server
 
-from bedplate.nodes.apply import Event, Order, Step, Target, event_of
-from bedplate.plan.nodes import standing_nodes
+from bedplate.nodes.apply import ApplyRequest, Event, Step, Target, parse_event
+from bedplate.plan.nodes import permanent_nodes
 from roles.base import Changes, Role, changed
 from roles.engine.connection import AgentOptions, Connection
-from roles.engine.work import work_through
+from roles.engine.work import run_request
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
 _SHELL = ("sh", "-c")
@@ -32,7 +32,7 @@ def agent_options(folder: Path, lock: str = "alone", *, patience: float = 0.0) -
     return AgentOptions(lock, "ada on laptop-1", patience, str(folder / "run"), str(folder / "memory"))
 
 
-GATE, NAS = standing_nodes(plan_of(EXAMPLES / "lab.yaml"))[:2]
+GATE, NAS = permanent_nodes(plan_of(EXAMPLES / "lab.yaml"))[:2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +61,19 @@ class Notebook(Role):
         server.shell(name="Restart service", commands=[start], _if=changed(changes))
 
 
-def order_of(folder: Path, *, check: bool = False, command: Sequence[str] = _SHELL) -> Order:
+def order_of(folder: Path, *, check: bool = False, command: Sequence[str] = _SHELL) -> ApplyRequest:
     """Return an order for one node, which a command reaches."""
     targets = (Target(GATE, tuple(command)),)
-    return Order(targets, "ada", check=check, folder=str(folder / "run"), memory=str(folder / "memory"))
+    return ApplyRequest(targets, "ada", check=check, folder=str(folder / "run"), memory=str(folder / "memory"))
 
 
-def run_order(order: Order, *roles: Role) -> list[Event]:
+def run_order(order: ApplyRequest, *roles: Role) -> list[Event]:
     """Run an order and return its events, without those for a progress display."""
     out = io.StringIO()
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as stays_open, os.fdopen(writing, "wb"):
-        work_through(order, stays_open, out, lambda _: roles)
-    events = [event_of(line) for line in out.getvalue().splitlines()]
+        run_request(order, stays_open, out, lambda _: roles)
+    events = [parse_event(line) for line in out.getvalue().splitlines()]
     return [event for event in events if event.step not in (Step.OPENED, Step.BEGINS)]
 
 

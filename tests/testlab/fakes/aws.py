@@ -25,7 +25,7 @@ from botocore.credentials import Credentials
 from botocore.exceptions import StubResponseError
 from botocore.stub import Stubber
 
-from bedplate.account.client import Door
+from bedplate.account.client import AwsClient
 from bedplate.rehearsal.simulation import Aws
 
 _TOKEN = "AQAEAtoken=="  # noqa: S105  # the fake's only token
@@ -142,7 +142,7 @@ _PASSED_ON = ("Content-Type", "X-Amz-Target", "Authorization", "X-Amz-Date", "X-
 
 
 @dataclass
-class FrontDoor:
+class AwsEndpoint:
     """An HTTP endpoint of one account, for holders of its keys; it records all requests."""
 
     aws: Aws
@@ -201,11 +201,11 @@ class FrontDoor:
 
 
 @contextmanager
-def front_door(aws: Aws) -> Iterator[FrontDoor]:
+def aws_endpoint(aws: Aws) -> Iterator[AwsEndpoint]:
     """Serve the simulated AWS over HTTP, for a role of its account."""
     role = f"arn:aws:iam::{aws.account}:role/node"
     held = aws.call("sts", "assume_role", RoleArn=role, RoleSessionName="node")["Credentials"]
-    door = FrontDoor(aws, Credentials(held["AccessKeyId"], held["SecretAccessKey"], held["SessionToken"]))
+    door = AwsEndpoint(aws, Credentials(held["AccessKeyId"], held["SecretAccessKey"], held["SessionToken"]))
 
     class Handler(BaseHTTPRequestHandler):
         def _serve(self) -> None:
@@ -300,9 +300,9 @@ def stubbed_account(patch: pytest.MonkeyPatch) -> Iterator[StubbedSession]:
     session.assert_all_asked()
 
 
-def door_of(session: StubbedSession) -> Door:
+def door_of(session: StubbedSession) -> AwsClient:
     """Return the client of a stubbed session."""
-    return Door(session)
+    return AwsClient(session)
 
 
 def product(type_name: str, usd: str, *, unit: str = "Hrs") -> str:

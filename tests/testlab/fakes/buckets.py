@@ -17,7 +17,7 @@ from botocore.credentials import Credentials
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.nodes import Mount
 from bedplate.rehearsal.simulation import Aws
-from roles.storage.mounts import Attached, loopback, mounted, tunnel
+from roles.storage.mounts import Attached, client_mount, loopback, tunnel
 from stacks.identity.policy import policy
 from stacks.identity.roles import permissions
 from stacks.storage.buckets import bucket_policy
@@ -33,15 +33,17 @@ class Call:
     told: Mapping[str, str]
 
 
-def concerned(document: str, call: Call) -> list[dict[str, Any]]:
+def matching_statements(document: str, call: Call) -> list[dict[str, Any]]:
     """Return the statements of a policy that match a call."""
     return [statement for statement in json.loads(document)["Statement"] if _matches(statement, call)]
 
 
 def allowed(call: Call, of_role: str, of_resource: str) -> bool:
     """Return whether a role's policy allows a call and neither policy denies it."""
-    effects = {statement["Effect"] for statement in concerned(of_role, call)}
-    return effects == {"Allow"} and not any(statement["Effect"] == "Deny" for statement in concerned(of_resource, call))
+    effects = {statement["Effect"] for statement in matching_statements(of_role, call)}
+    return effects == {"Allow"} and not any(
+        statement["Effect"] == "Deny" for statement in matching_statements(of_resource, call)
+    )
 
 
 def _matches(statement: Mapping[str, Any], call: Call) -> bool:
@@ -193,9 +195,9 @@ def _forward(request: Request, host: str, key: str) -> Reply:
 _RIGHTS = ("ClientMount", "ClientWrite", "ClientRootAccess")
 
 
-def way_of(mount: Mount) -> Mapping[str, str]:
+def mount_conditions(mount: Mount) -> Mapping[str, str]:
     """Return the condition keys of a mount as the role makes it: with TLS if its tunnel is configured."""
-    at = mounted(mount)
+    at = client_mount(mount)
     return {
         "aws:securetransport": str(_is_by_tls(mount, at)).lower(),
         # Names in the fleet's zone resolve to mount targets.

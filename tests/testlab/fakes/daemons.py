@@ -52,7 +52,7 @@ _SUCCESS = bytes([_VALUE, len(b"success")]) + b"success" + struct.pack("!H", 3) 
 
 
 @dataclass(frozen=True)
-class Ear:
+class ViciSocket:
     """The URI of a VICI socket, and the commands it got: name and values by key, without sections."""
 
     uri: str
@@ -60,18 +60,18 @@ class Ear:
 
 
 @contextmanager
-def ear(folder: Path) -> Iterator[Ear]:
+def vici_socket(folder: Path) -> Iterator[ViciSocket]:
     """Run a VICI socket in a folder."""
     path = folder / "ear.vici"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
-        vici = Ear(f"unix://{path}")
+        vici = ViciSocket(f"unix://{path}")
         threading.Thread(target=_serve, args=(listener, vici), daemon=True).start()
         yield vici
 
 
-def _serve(listener: socket.socket, vici: Ear) -> None:
+def _serve(listener: socket.socket, vici: ViciSocket) -> None:
     try:
         while True:
             client, _ = listener.accept()
@@ -81,7 +81,7 @@ def _serve(listener: socket.socket, vici: Ear) -> None:
         return
 
 
-def _answer(client: socket.socket, vici: Ear) -> None:
+def _answer(client: socket.socket, vici: ViciSocket) -> None:
     while head := client.recv(4, socket.MSG_WAITALL):
         packet = client.recv(struct.unpack("!I", head)[0], socket.MSG_WAITALL)
         if packet[0] == _COMMAND:

@@ -11,7 +11,7 @@ from pathlib import Path
 from bedplate.plan.links import ssh_pools
 from bedplate.rehearsal.simulation import Aws
 from stacks.program import administrators
-from tests.testlab.fakes.aws import FrontDoor, front_door, metadata_service
+from tests.testlab.fakes.aws import AwsEndpoint, aws_endpoint, metadata_service
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
 # Commands that would change this machine: their fakes record the arguments.
@@ -33,7 +33,7 @@ class Node:
 
     root: Path
     facts: dict[str, str]
-    door: FrontDoor
+    door: AwsEndpoint
     imds: str
 
     @property
@@ -83,7 +83,7 @@ class Node:
 
 
 @contextmanager
-def node(root: Path, door: FrontDoor, instance: str, address: str) -> Iterator[Node]:
+def node(root: Path, door: AwsEndpoint, instance: str, address: str) -> Iterator[Node]:
     """Create a machine of the simulated AWS, with keys that the endpoint accepts."""
     keys = {"AccessKeyId": door.keys.access_key, "SecretAccessKey": door.keys.secret_key, "Token": door.keys.token}
     facts = {
@@ -113,7 +113,7 @@ _TYPES = ("A", "TXT", "SSHFP")
 class Place:
     """A fleet's DNS zone, parameters and machines, with their AWS endpoint."""
 
-    def __init__(self, door: FrontDoor, root: Path, stack: ExitStack) -> None:
+    def __init__(self, door: AwsEndpoint, root: Path, stack: ExitStack) -> None:
         self.door, self.aws, self._root, self._stack = door, door.aws, root, stack
         vpc = self.aws.call("ec2", "create_vpc", CidrBlock="10.64.0.0/16")["Vpc"]["VpcId"]
         about = {"Name": "lab.internal", "VPC": {"VPCRegion": self.aws.region, "VPCId": vpc}}
@@ -163,4 +163,4 @@ class Place:
 def boot_place(account: Aws, root: Path) -> Iterator[Place]:
     """Create a fleet without machines; their folders will be in `root`."""
     with ExitStack() as stack:
-        yield Place(stack.enter_context(front_door(account)), root, stack)
+        yield Place(stack.enter_context(aws_endpoint(account)), root, stack)

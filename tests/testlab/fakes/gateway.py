@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.testlab.fleets.variants import cellar
-from vpn.keeper.place import Place, Shipment, parse_shipment
-from vpn.push import shipment_text
+from tests.testlab.fleets.variants import cellar_gateway
+from vpn.keeper.place import ConfigBundle, GatewayPaths, parse_config_bundle
+from vpn.push import config_bundle_text
 from vpn.sites.gateway import Gateway
 
 GROUND = ("bedplate-guard.service",)
@@ -108,22 +108,22 @@ def shell_to(hosts: Path, patch: pytest.MonkeyPatch) -> None:
     shell.chmod(shell.stat().st_mode | stat.S_IXUSR)
 
 
-SITE = cellar()
+SITE = cellar_gateway()
 TOGETHER = "bedplate-ipsec-tunnels"
 FIRST = "us-west-2-1"
 
 
-def gateway_place(folder: Path, patch: pytest.MonkeyPatch) -> Place:
+def gateway_place(folder: Path, patch: pytest.MonkeyPatch) -> GatewayPaths:
     """Create a gateway with the role `guard`, and the scripts in PATH."""
     tools_before(folder / "tools", patch)
     root = site_gateway_at(folder / "gateway")
     patch.setenv("GATEWAY", str(root))
-    return Place(memory=root / "var/lib/bedplate-vpn", root=root)
+    return GatewayPaths(memory=root / "var/lib/bedplate-vpn", root=root)
 
 
-def shipment(gateway: Gateway) -> Shipment:
+def shipment(gateway: Gateway) -> ConfigBundle:
     """Return the configuration bundle of a gateway."""
-    bundle = parse_shipment(shipment_text(gateway))
+    bundle = parse_config_bundle(config_bundle_text(gateway))
     assert bundle
     return bundle
 
@@ -133,7 +133,7 @@ def without(gateway: Gateway, name: str) -> Gateway:
     return replace(gateway, tunnels=tuple(tunnel for tunnel in gateway.tunnels if tunnel.name != name))
 
 
-def lying_in(place: Place) -> dict[str, tuple[str, int]]:
+def files_of_gateway(place: GatewayPaths) -> dict[str, tuple[str, int]]:
     """Return text and mode of each file on a gateway, by its path."""
     files = [path for path in place.root.rglob("*") if path.is_file()]
     return {f"/{path.relative_to(place.root)}": (path.read_text(), path.stat().st_mode & 0o777) for path in files}

@@ -16,10 +16,10 @@ from pyinfra.context import host  # noqa: E402
 from pyinfra.facts.server import Command  # noqa: E402
 from pyinfra.operations import server  # noqa: E402
 
-from bedplate.nodes.apply import read_order  # noqa: E402
+from bedplate.nodes.apply import read_request as read_order  # noqa: E402
 from roles.base import NO_CHANGES, Changes, Role  # noqa: E402
 from roles.engine import connector  # noqa: E402
-from roles.engine.work import work_through  # noqa: E402
+from roles.engine.work import run_request as work_through  # noqa: E402
 
 
 @dataclass(frozen=True, slots=True)

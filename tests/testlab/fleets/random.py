@@ -129,7 +129,7 @@ SUPERNETS = ("10.64.0.0/10", "10.128.0.0/9", "10.0.0.0/9")
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 
-def told(fleet: Mapping[str, Any]) -> tuple[Fault, ...]:
+def find_faults(fleet: Mapping[str, Any]) -> tuple[Fault, ...]:
     """Return the faults of a fleet, written as JSON, which is valid YAML."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "fleet.yaml"

@@ -10,19 +10,19 @@ from itertools import combinations
 from pathlib import Path
 
 from bedplate.catalog import load_catalog
-from bedplate.cli.fleet import planned
+from bedplate.cli.fleet import plan_loaded
 from bedplate.load import load_fleet
 from bedplate.plan import FleetPlan, Record
 from bedplate.plan.fleet import SitePlan, TunnelPlan
 from bedplate.plan.laptops import LaptopGateway, laptop_gateways
-from bedplate.plan.links import joined_regions
-from bedplate.plan.nodes import NodePlan, node_of
+from bedplate.plan.links import connected_regions
+from bedplate.plan.nodes import NodePlan, find_node
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of, plan_of_text
 from vpn.sites.aws import AwsEnd, AwsEnds, direct_tunnels, region_gateway, site_gateway
 from vpn.sites.gateway import Gateway, PlaceProofs, SharedKey
 
 WEST, NORTH, ALONE = "us-west-2", "eu-north-1", "us-east-1"
-JOINED_FLEET_TEXT = """
+CONNECTED_REGIONS_TEXT = """
 version: 1
 name: pair
 account: "111122223333"
@@ -46,14 +46,14 @@ PUBLIC = {WEST: IPv4Address("198.51.100.2"), NORTH: IPv4Address("203.0.113.2")}
 RECORD = Record({}, gateways=PUBLIC)
 
 
-def joined_plan(record: Record = RECORD, text: str = JOINED_FLEET_TEXT) -> FleetPlan:
+def connected_regions_plan(record: Record = RECORD, text: str = CONNECTED_REGIONS_TEXT) -> FleetPlan:
     """Return the plan of the fleet file with connected regions, with a record."""
     return plan_of_text(text, record)
 
 
 def keys_between(plan: FleetPlan, word: str = "key") -> dict[frozenset[str], SharedKey]:
     """Return a fake key for each pair of connected gateways."""
-    pairs = combinations(sorted(joined_regions(plan)), 2)
+    pairs = combinations(sorted(connected_regions(plan)), 2)
     return {frozenset(pair): SharedKey(f"{word} of {' and '.join(pair)}".encode()) for pair in pairs}
 
 
@@ -65,14 +65,14 @@ def shared_keys(plan: FleetPlan, word: str = "key") -> PlaceProofs:
 
 def gateway_of(region: str, plan: FleetPlan | None = None, word: str = "key") -> Gateway:
     """Return the gateway of a connected region; another `word` gives another key."""
-    plan = plan or joined_plan()
+    plan = plan or connected_regions_plan()
     return region_gateway(plan, region, shared_keys(plan, word))
 
 
 HOME = "us-west-2"
-LAPTOP_PLANS_PUBLIC = IPv4Address("52.1.2.3")
+GATEWAY_ADDRESS = IPv4Address("52.1.2.3")
 RESOLVERS = (IPv4Address("10.64.32.5"), IPv4Address("10.64.64.7"))
-LAPTOP_PLANS_RECORD = Record({}, gateways={HOME: LAPTOP_PLANS_PUBLIC}, resolvers={HOME: RESOLVERS})
+LAPTOP_PLANS_RECORD = Record({}, gateways={HOME: GATEWAY_ADDRESS}, resolvers={HOME: RESOLVERS})
 
 
 def lab_plan(record: Record = LAPTOP_PLANS_RECORD) -> FleetPlan:
@@ -85,7 +85,7 @@ def lab_gateways(record: Record = LAPTOP_PLANS_RECORD) -> tuple[LaptopGateway, .
     return laptop_gateways(lab_plan(record))
 
 
-def met_gateways() -> tuple[LaptopGateway, ...]:
+def connected_laptop_gateways() -> tuple[LaptopGateway, ...]:
     """Return the lab's laptop gateways with connections between laptops enabled."""
     plan = lab_plan()
     return laptop_gateways(replace(plan, laptops=tuple(replace(pool, between=True) for pool in plan.laptops)))
@@ -103,10 +103,10 @@ LAB = Path(__file__).parents[3] / "examples" / "lab.yaml"
 def lab_node(name: str) -> NodePlan:
     """Return a machine of the lab by name, such as `titan-01.cellar`."""
     catalog = load_catalog()
-    return node_of(planned(load_fleet(LAB, catalog)), name, catalog)
+    return find_node(plan_loaded(load_fleet(LAB, catalog)), name, catalog)
 
 
-SITE_SIDE_LAB = plan_of(EXAMPLES / "lab.yaml")
+LAB_PLAN = plan_of(EXAMPLES / "lab.yaml")
 _FIRST = IPv4Address("203.0.113.10")
 
 
@@ -126,13 +126,13 @@ def _outside(tunnel: TunnelPlan) -> IPv4Address:
     return _FIRST + int(tunnel.inside.network_address) // 4 % 128
 
 
-def cellar(plan: FleetPlan = SITE_SIDE_LAB) -> Gateway:
+def cellar_gateway(plan: FleetPlan = LAB_PLAN) -> Gateway:
     """Return the gateway of the lab's site."""
     return site_gateway(plan, plan.sites[0], ends_of(plan))
 
 
 ATTIC, CELLAR, REGION = "attic", "cellar", "us-west-2"
-TEXT = """
+CONNECTED_SITES_TEXT = """
 version: 1
 name: rooms
 account: "123456789012"
@@ -153,7 +153,7 @@ sites:
     machines:
       door: {address: 192.168.60.1}
 """
-LOFT = """  loft:
+THIRD_SITE_TEXT = """  loft:
     lan: 192.168.70.0/24
     gateway: {machine: hatch, public: 9.30.40.60, asn: 65012, joins: [attic, cellar]}
     machines: {hatch: {address: 192.168.70.1}}
@@ -161,7 +161,7 @@ LOFT = """  loft:
 JOINS = ", joins: [cellar]"
 
 
-def direct_plan(text: str = TEXT, record: Record | None = None) -> FleetPlan:
+def connected_sites_plan(text: str = CONNECTED_SITES_TEXT, record: Record | None = None) -> FleetPlan:
     """Return the plan of the fleet file with connected sites, with a record."""
     return plan_of_text(text, record or Record({}))
 
@@ -189,7 +189,7 @@ def one_secret(near: str, far: str) -> SharedKey:
     return SharedKey(f"key of {' and '.join(sorted((near, far)))}".encode())
 
 
-def direct_gateway(plan: FleetPlan, name: str, proofs: PlaceProofs = one_secret) -> Gateway:
+def connected_site_gateway(plan: FleetPlan, name: str, proofs: PlaceProofs = one_secret) -> Gateway:
     """Return a site's gateway with all its tunnels; AWS's ends are fake."""
     site = site_of(plan, name)
     return site_gateway(plan, site, ends_of(plan), tuple(direct_tunnels(plan, site, proofs)))

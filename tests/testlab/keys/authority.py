@@ -9,7 +9,7 @@ from random import Random
 
 from bedplate.plan import FleetPlan
 from bedplate.tunnel_key import SHORTEST_KEY
-from tests.testlab.fleets.variants import cellar
+from tests.testlab.fleets.variants import cellar_gateway
 from tests.testlab.network.gateways import Amend
 from vpn.authority import Reason, Revocation, crl_text, new_authority, sign_crl
 from vpn.certificates import (
@@ -26,13 +26,13 @@ from vpn.certificates import (
 )
 from vpn.journal import Begun, Issued
 from vpn.laptops.server import LaptopKeys
-from vpn.peers import papers_of, peer_subjects
-from vpn.pki import FOLDER, FolderKeys, Pki, PkiFolder, begin, open_pki
-from vpn.signing import add, issue_anew, revoke
+from vpn.peers import peer_subjects, tunnel_certificates
+from vpn.pki import FOLDER, FolderKeys, Pki, PkiFolder, create_authority, open_pki
+from vpn.signing import add, issue_certificates, revoke
 from vpn.sites import gateway
 from vpn.sites.aws import Peer, Proofs
 from vpn.sites.files import RenderedFile
-from vpn.sites.gateway import Gateway, Papers, PlaceProofs, Proof, SharedKey, Tunnel, given
+from vpn.sites.gateway import Gateway, PlaceProofs, Proof, SharedKey, Tunnel, TunnelCertificate, proof_or_error
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FLEET = "lab"
@@ -46,7 +46,7 @@ def unasked() -> bytes:
 def begun_in(path: Path, now: datetime = NOW, *, lock: bytes | None = None, root: Issuer | None = None) -> PkiFolder:
     """Create an authority in `fleet.pki` below a folder."""
     folder = PkiFolder(path / "fleet.pki")
-    begin(folder, Begun(now, FLEET, "", FOLDER), FolderKeys(folder.keys), lock=lock, root=root)
+    create_authority(folder, Begun(now, FLEET, "", FOLDER), FolderKeys(folder.keys), lock=lock, root=root)
     return folder
 
 
@@ -119,11 +119,15 @@ class Office:
     issuer: Issuer = field(repr=False)
     revoked: frozenset[int] = frozenset()
 
-    def papers(self, peer: Peer, at: timedelta = timedelta(), named: str | None = None, use: Use = Use.PEER) -> Papers:
+    def papers(
+        self, peer: Peer, at: timedelta = timedelta(), named: str | None = None, use: Use = Use.PEER
+    ) -> TunnelCertificate:
         """Return a gateway's certificate, issued at an offset from now, without a revocation list."""
         key, subject = new_key(), Subject(named or peer.identity, use)
         certificate = issue(self.issuer, subject, key.public_key(), serial_of(peer), self.now + at)
-        return Papers(certificate_text(certificate), key_text(key), (certificate_text(self.issuer.certificate),), ())
+        return TunnelCertificate(
+            certificate_text(certificate), key_text(key), (certificate_text(self.issuer.certificate),), ()
+        )
 
     def listed(self, at: timedelta = timedelta(), number: int = 1) -> str:
         """Return the revocation list, signed at an offset from now."""
@@ -136,7 +140,7 @@ def open_office(now: datetime) -> Office:
     return Office(now, new_authority("lab", now - _AGE))
 
 
-def with_certificate(papers: Papers, of: Papers) -> Papers:
+def with_certificate(papers: TunnelCertificate, of: TunnelCertificate) -> TunnelCertificate:
     """Return proofs with the certificate and key of others."""
     return replace(papers, certificate=of.certificate, key=of.key)
 
@@ -155,12 +159,12 @@ def papers_for(office: Office) -> Proofs:
     return proof
 
 
-def changed(proofs: Proofs, whose: Peer, change: Callable[[Papers], Papers]) -> Proofs:
+def changed(proofs: Proofs, whose: Peer, change: Callable[[TunnelCertificate], TunnelCertificate]) -> Proofs:
     """Return proofs in which those of one gateway are changed."""
 
     def proof(near: Peer, far: Peer) -> Proof:
         papers = proofs(near, far)
-        return change(papers) if near == whose and isinstance(papers, Papers) else papers
+        return change(papers) if near == whose and isinstance(papers, TunnelCertificate) else papers
 
     return proof
 
@@ -174,7 +178,9 @@ class LabAuthority:
 
     def issue(self, *places: str) -> None:
         """Issue new certificates to the gateways of these places."""
-        issue_anew(pki_in(self.folder), tuple(peer_subjects(self.plan)[each] for each in places), _now(), unasked)
+        issue_certificates(
+            pki_in(self.folder), tuple(peer_subjects(self.plan)[each] for each in places), _now(), unasked
+        )
 
     def revoke(self, place: str) -> None:
         """Revoke what a gateway has."""
@@ -183,8 +189,8 @@ class LabAuthority:
     @property
     def proofs(self) -> PlaceProofs:
         """The present proofs of the gateways."""
-        papers = papers_of(pki_in(self.folder), peer_subjects(self.plan), unasked, _now())
-        return lambda near, _: given(papers[near])
+        papers = tunnel_certificates(pki_in(self.folder), peer_subjects(self.plan), unasked, _now())
+        return lambda near, _: proof_or_error(papers[near])
 
 
 def begun_for(plan: FleetPlan, folder: Path) -> LabAuthority:
@@ -211,7 +217,7 @@ def random_keys(number: int) -> list[bytes]:
 
 def keyed(keys: list[bytes]) -> Gateway:
     """Return a gateway with a tunnel for each key."""
-    gateway = cellar()
+    gateway = cellar_gateway()
     first = gateway.tunnels[0]
     return replace(gateway, tunnels=tuple(_keyed(first, number, key) for number, key in enumerate(keys)))
 

@@ -7,10 +7,10 @@ from typing import Any
 from bedplate.rehearsal.simulation import Aws
 from tests.testlab.kinds import world as services
 from tests.testlab.kinds.world import TRUST, KindFixture, World, fresh
-from tests.testlab.rehearsal.live import Told, asked, every, own, settled
+from tests.testlab.rehearsal.live import Describe, describe_all, describe_by_call, own_id, stable_reply
 
 
-def _with_json(read: Told) -> Told:
+def _with_json(read: Describe) -> Describe:
     """Return a function that returns policies as JSON text, the form of the inputs."""
 
     def read_json(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
@@ -31,18 +31,20 @@ def _policies_as_json(value: object) -> object:
 
 def _read_alias(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
     aliases = [alias for alias in aws.call("kms", "list_aliases")["Aliases"] if alias["AliasName"] == ident]
-    return settled([aliases, aws.call("kms", "describe_key", KeyId=aliases[0]["TargetKeyId"])["KeyMetadata"]["Arn"]])
+    return stable_reply(
+        [aliases, aws.call("kms", "describe_key", KeyId=aliases[0]["TargetKeyId"])["KeyMetadata"]["Arn"]]
+    )
 
 
 def _split(mark: str, place: int) -> Any:  # noqa: ANN401  # a parameter of `asked`
     return lambda ident, _inputs: ident.split(mark, 1)[place]
 
 
-_READ_KEY = every(
-    asked("kms", "describe_key", KeyId=own),
-    asked("kms", "get_key_rotation_status", KeyId=own),
-    asked("kms", "get_key_policy", KeyId=own, PolicyName=lambda _ident, _inputs: "default"),
-    asked("kms", "list_resource_tags", KeyId=own),
+_READ_KEY = describe_all(
+    describe_by_call("kms", "describe_key", KeyId=own_id),
+    describe_by_call("kms", "get_key_rotation_status", KeyId=own_id),
+    describe_by_call("kms", "get_key_policy", KeyId=own_id, PolicyName=lambda _ident, _inputs: "default"),
+    describe_by_call("kms", "list_resource_tags", KeyId=own_id),
 )
 
 IDENTITY = (
@@ -63,10 +65,10 @@ IDENTITY = (
             "inlinePolicies": [{"name": "own", "policy": services.document("ssm:GetParameter")}],
         },
         read_back=_with_json(
-            every(
-                asked("iam", "get_role", RoleName=own),
-                asked("iam", "list_attached_role_policies", RoleName=own),
-                asked("iam", "list_role_policies", RoleName=own),
+            describe_all(
+                describe_by_call("iam", "get_role", RoleName=own_id),
+                describe_by_call("iam", "list_attached_role_policies", RoleName=own_id),
+                describe_by_call("iam", "list_role_policies", RoleName=own_id),
             )
         ),
         not_returned=frozenset({"forceDetachPolicies"}),
@@ -79,7 +81,9 @@ IDENTITY = (
             "policy": services.document("s3:GetObject"),
         },
         changes={"policy": services.document("s3:PutObject")},
-        read_back=_with_json(asked("iam", "get_role_policy", RoleName=_split(":", 0), PolicyName=_split(":", 1))),
+        read_back=_with_json(
+            describe_by_call("iam", "get_role_policy", RoleName=_split(":", 0), PolicyName=_split(":", 1))
+        ),
     ),
     KindFixture(
         "aws:iam/rolePolicyAttachment:RolePolicyAttachment",
@@ -87,16 +91,16 @@ IDENTITY = (
             "role": services.role_name(world),
             "policyArn": services.managed_policy(world),
         },
-        read_back=every(
-            asked("iam", "list_attached_role_policies", RoleName=_split("/", 0)),
-            asked("iam", "get_role", RoleName=_split("/", 0)),
+        read_back=describe_all(
+            describe_by_call("iam", "list_attached_role_policies", RoleName=_split("/", 0)),
+            describe_by_call("iam", "get_role", RoleName=_split("/", 0)),
         ),
     ),
     KindFixture(
         "aws:iam/instanceProfile:InstanceProfile",
         inputs=lambda _world: {"name": fresh("profile"), "path": "/lab/"},
         changes=lambda world: {"role": services.role_name(world)},
-        read_back=asked("iam", "get_instance_profile", InstanceProfileName=own),
+        read_back=describe_by_call("iam", "get_instance_profile", InstanceProfileName=own_id),
     ),
     KindFixture(
         "aws:kms/key:Key",
@@ -133,10 +137,14 @@ IDENTITY = (
             "tier": "Advanced",
             "type": "String",
         },
-        read_back=every(
-            asked("ssm", "get_parameter", Name=own, WithDecryption=lambda _ident, _inputs: True),
-            asked("ssm", "describe_parameters", Filters=lambda ident, _inputs: [{"Key": "Name", "Values": [ident]}]),
-            asked("ssm", "list_tags_for_resource", ResourceId=own, ResourceType=lambda _ident, _inputs: "Parameter"),
+        read_back=describe_all(
+            describe_by_call("ssm", "get_parameter", Name=own_id, WithDecryption=lambda _ident, _inputs: True),
+            describe_by_call(
+                "ssm", "describe_parameters", Filters=lambda ident, _inputs: [{"Key": "Name", "Values": [ident]}]
+            ),
+            describe_by_call(
+                "ssm", "list_tags_for_resource", ResourceId=own_id, ResourceType=lambda _ident, _inputs: "Parameter"
+            ),
         ),
         not_returned=frozenset({"insecureValue", "overwrite"}),
     ),
@@ -145,7 +153,7 @@ IDENTITY = (
         variant="in the open",
         inputs=lambda _world: {"name": f"/lab/{fresh('fact')}", "type": "String", "insecureValue": "plain"},
         changes={"insecureValue": "plainer"},
-        read_back=asked("ssm", "get_parameter", Name=own),
+        read_back=describe_by_call("ssm", "get_parameter", Name=own_id),
         not_returned=frozenset({"tags"}),
     ),
     KindFixture(
@@ -156,9 +164,9 @@ IDENTITY = (
             "kmsKeyId": services.key(world),
             "policy": services.open_policy("secretsmanager:GetSecretValue"),
         },
-        read_back=every(
-            asked("secretsmanager", "describe_secret", SecretId=own),
-            asked("secretsmanager", "get_resource_policy", SecretId=own),
+        read_back=describe_all(
+            describe_by_call("secretsmanager", "describe_secret", SecretId=own_id),
+            describe_by_call("secretsmanager", "get_resource_policy", SecretId=own_id),
         ),
         not_returned=frozenset({"forceOverwriteReplicaSecret", "recoveryWindowInDays"}),
     ),
@@ -166,7 +174,9 @@ IDENTITY = (
         "aws:secretsmanager/secretVersion:SecretVersion",
         inputs=lambda world: {"secretId": services.secret(world), "secretString": "hidden"},
         changes={"versionStages": ["AWSCURRENT", "blue"]},
-        read_back=asked("secretsmanager", "get_secret_value", SecretId=_split("|", 0), VersionId=_split("|", 1)),
+        read_back=describe_by_call(
+            "secretsmanager", "get_secret_value", SecretId=_split("|", 0), VersionId=_split("|", 1)
+        ),
         adopted=True,
     ),
 )
@@ -175,7 +185,7 @@ IDENTITY = (
 REPLICATION = "aws:s3/bucketReplicationConfig:BucketReplicationConfig"
 
 
-def versioned(world: World) -> str:
+def versioned_bucket(world: World) -> str:
     """Make a bucket with versioning; return its name."""
     name = services.bucket(world)
     configuration: Any = {"Status": "Enabled"}
@@ -189,7 +199,7 @@ def copier(world: World) -> str:
     return world.made("create_role", "Role.Arn", "iam", RoleName=fresh("copier"), AssumeRolePolicyDocument=trust)
 
 
-def copied(world: World, **more: object) -> dict[str, Any]:
+def copy_rule(world: World, **more: object) -> dict[str, Any]:
     """Return a rule that copies all objects to a bucket in another region."""
     return {
         "id": "everything",
@@ -197,21 +207,21 @@ def copied(world: World, **more: object) -> dict[str, Any]:
         "priority": 1,
         "filter": {},
         "deleteMarkerReplication": {"status": "Disabled"},
-        "destination": {"bucket": f"arn:aws:s3:::{versioned(world.abroad)}", "storageClass": "STANDARD_IA"},
+        "destination": {"bucket": f"arn:aws:s3:::{versioned_bucket(world.abroad)}", "storageClass": "STANDARD_IA"},
         **more,
     }
 
 
-def encrypted(world: World) -> dict[str, Any]:
+def encrypted_copy_rule(world: World) -> dict[str, Any]:
     """Return a rule that copies encrypted objects, with a key of the other region."""
     key = services.key(world.abroad)
     target = {
-        "bucket": f"arn:aws:s3:::{versioned(world.abroad)}",
+        "bucket": f"arn:aws:s3:::{versioned_bucket(world.abroad)}",
         "encryptionConfiguration": {"replicaKmsKeyId": key},
         "metrics": {"status": "Enabled", "eventThreshold": {"minutes": 15}},
         "replicationTime": {"status": "Enabled", "time": {"minutes": 15}},
     }
-    return copied(
+    return copy_rule(
         world,
         destination=target,
         filter={"prefix": "runs/"},
@@ -222,16 +232,20 @@ def encrypted(world: World) -> dict[str, Any]:
 COPIES = (
     KindFixture(
         REPLICATION,
-        inputs=lambda world: {"bucket": versioned(world), "role": copier(world), "rules": [copied(world)]},
-        changes=lambda world: {"role": copier(world), "rules": [encrypted(world)]},
-        read_back=asked("s3", "get_bucket_replication", Bucket=lambda ident, _inputs: ident),
+        inputs=lambda world: {"bucket": versioned_bucket(world), "role": copier(world), "rules": [copy_rule(world)]},
+        changes=lambda world: {"role": copier(world), "rules": [encrypted_copy_rule(world)]},
+        read_back=describe_by_call("s3", "get_bucket_replication", Bucket=lambda ident, _inputs: ident),
         not_returned=frozenset({"bucket"}),
     ),
     KindFixture(
         REPLICATION,
         variant="of encrypted objects",
-        inputs=lambda world: {"bucket": versioned(world), "role": copier(world), "rules": [encrypted(world)]},
-        read_back=asked("s3", "get_bucket_replication", Bucket=lambda ident, _inputs: ident),
+        inputs=lambda world: {
+            "bucket": versioned_bucket(world),
+            "role": copier(world),
+            "rules": [encrypted_copy_rule(world)],
+        },
+        read_back=describe_by_call("s3", "get_bucket_replication", Bucket=lambda ident, _inputs: ident),
         not_returned=frozenset({"bucket", "rules"}),
     ),
 )

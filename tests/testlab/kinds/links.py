@@ -9,7 +9,7 @@ from bedplate.rehearsal.kinds.transit_routes import associations, propagations
 from bedplate.rehearsal.kinds.vpn_connection import VPN_CONNECTION
 from bedplate.rehearsal.simulation import Aws
 from tests.testlab.kinds.world import KindFixture, World
-from tests.testlab.rehearsal.live import by
+from tests.testlab.rehearsal.live import describe_by_id
 
 
 def vpn(world: World) -> dict[str, Any]:
@@ -24,13 +24,13 @@ LINKS = (
     KindFixture(
         "aws:ec2/vpcPeeringConnection:VpcPeeringConnection",
         inputs=lambda world: {"vpcId": world.vpc, "peerVpcId": world.far_vpc},
-        read_back=by(ec2.PEERING),
+        read_back=describe_by_id(ec2.PEERING),
         changes={"autoAccept": True, **BOTH_SIDES},
     ),
     KindFixture(
         "aws:ec2/vpcPeeringConnectionAccepter:VpcPeeringConnectionAccepter",
         inputs=lambda world: {"vpcPeeringConnectionId": world.pending_peering},
-        read_back=by(ec2.PEERING),
+        read_back=describe_by_id(ec2.PEERING),
         changes={"autoAccept": True, **BOTH_SIDES},
         not_returned=frozenset({"vpcPeeringConnectionId"}),
         adopted=True,
@@ -38,7 +38,7 @@ LINKS = (
     KindFixture(
         "aws:ec2/peeringConnectionOptions:PeeringConnectionOptions",
         inputs=lambda world: {"vpcPeeringConnectionId": world.peering},
-        read_back=by(ec2.PEERING),
+        read_back=describe_by_id(ec2.PEERING),
         changes=dict(BOTH_SIDES),
         not_returned=frozenset({"vpcPeeringConnectionId"}),
         adopted=True,
@@ -46,7 +46,7 @@ LINKS = (
     KindFixture(
         "aws:ec2/vpnGateway:VpnGateway",
         inputs=lambda world: {"amazonSideAsn": "64620", "vpcId": world.vpc},
-        read_back=by(ec2.VPN_GATEWAY),
+        read_back=describe_by_id(ec2.VPN_GATEWAY),
         changes=lambda world: {"vpcId": world.far_vpc},
     ),
     KindFixture(
@@ -57,13 +57,13 @@ LINKS = (
             "ipAddress": "8.20.30.40",
             "deviceName": "gate",
         },
-        read_back=by(ec2.CUSTOMER_GATEWAY),
+        read_back=describe_by_id(ec2.CUSTOMER_GATEWAY),
         not_returned=frozenset({"deviceName"}),
     ),
     KindFixture(
         "aws:ec2/vpnConnection:VpnConnection",
         inputs=lambda world: {**vpn(world), "tunnel1InsideCidr": "169.254.20.0/30"},
-        read_back=by(ec2.VPN_CONNECTION),
+        read_back=describe_by_id(ec2.VPN_CONNECTION),
         not_returned=frozenset(VPN_CONNECTION.inputs.keys() - {"tags", "type"}),
     ),
     KindFixture(
@@ -74,7 +74,7 @@ LINKS = (
             "type": "ipsec.1",
             "transitGatewayId": world.hub,
         },
-        read_back=by(ec2.VPN_CONNECTION),
+        read_back=describe_by_id(ec2.VPN_CONNECTION),
     ),
 )
 
@@ -92,7 +92,10 @@ def read_attachment(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
 def read_tags(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
     """Return the description of a peering in the accepting region, with its tags there."""
     filters = [{"Name": "resource-id", "Values": [ident]}]
-    return [by(ec2.TRANSIT_ATTACHMENT)(aws, ident, inputs), aws.call("ec2", "describe_tags", Filters=filters)["Tags"]]
+    return [
+        describe_by_id(ec2.TRANSIT_ATTACHMENT)(aws, ident, inputs),
+        aws.call("ec2", "describe_tags", Filters=filters)["Tags"],
+    ]
 
 
 def read_peering(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
@@ -125,7 +128,7 @@ TRANSIT = (
     KindFixture(
         "aws:ec2transitgateway/transitGateway:TransitGateway",
         inputs={"amazonSideAsn": 64520, "description": "us-west-2"},
-        read_back=by(ec2.TRANSIT_GATEWAY),
+        read_back=describe_by_id(ec2.TRANSIT_GATEWAY),
         changes={
             "amazonSideAsn": 64521,
             "autoAcceptSharedAttachments": "enable",
@@ -141,7 +144,7 @@ TRANSIT = (
         "aws:ec2transitgateway/transitGateway:TransitGateway",
         variant="without default tables",
         inputs={"defaultRouteTableAssociation": "disable", "defaultRouteTablePropagation": "disable"},
-        read_back=by(ec2.TRANSIT_GATEWAY),
+        read_back=describe_by_id(ec2.TRANSIT_GATEWAY),
     ),
     KindFixture(
         "aws:ec2transitgateway/vpcAttachment:VpcAttachment",
@@ -187,7 +190,7 @@ TRANSIT = (
     KindFixture(
         "aws:ec2transitgateway/routeTable:RouteTable",
         inputs=lambda world: {"transitGatewayId": world.plain_hub},
-        read_back=by(ec2.TRANSIT_TABLE),
+        read_back=describe_by_id(ec2.TRANSIT_TABLE),
     ),
     KindFixture(
         "aws:ec2transitgateway/routeTableAssociation:RouteTableAssociation",

@@ -8,7 +8,7 @@ from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.simulation import Aws
 from tests.testlab.kinds import world as services
 from tests.testlab.kinds.world import IMAGE, KindFixture, World, fresh
-from tests.testlab.rehearsal.live import asked, by, faked, listed, settled
+from tests.testlab.rehearsal.live import describe_by_call, describe_by_id, describe_fakes, id_list, stable_reply
 
 
 def _script(word: str) -> str:
@@ -21,7 +21,7 @@ def _template(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
     # The version number does not depend on an input.
     versions = [{key: value for key, value in version.items() if key != "VersionNumber"} for version in latest]
     tags = aws.call("ec2", "describe_tags", Filters=[{"Name": "resource-id", "Values": [ident]}])["Tags"]
-    return settled([versions, tags, aws.call("ec2", "describe_launch_templates", LaunchTemplateIds=[ident])])
+    return stable_reply([versions, tags, aws.call("ec2", "describe_launch_templates", LaunchTemplateIds=[ident])])
 
 
 def _interfaces(world: World) -> list[dict[str, Any]]:
@@ -79,7 +79,7 @@ def _group(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
     hooks = aws.call("autoscaling", "describe_lifecycle_hooks", AutoScalingGroupName=ident)["LifecycleHooks"]
     pool = aws.call("autoscaling", "describe_warm_pool", AutoScalingGroupName=ident).get("WarmPoolConfiguration")
     machines = [instance["InstanceType"] for instance in group.pop("Instances")]
-    return settled([group, machines, hooks, pool, group.get("VPCZoneIdentifier", "").split(",")])
+    return stable_reply([group, machines, hooks, pool, group.get("VPCZoneIdentifier", "").split(",")])
 
 
 def _scaled(world: World) -> dict[str, Any]:
@@ -164,7 +164,7 @@ def _machine(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
     names = ("userData", "disableApiTermination", "disableApiStop")
     attributes = [aws.call("ec2", "describe_instance_attribute", InstanceId=ident, Attribute=name) for name in names]
     volumes = aws.call("ec2", "describe_volumes", Filters=[{"Name": "attachment.instance-id", "Values": [ident]}])
-    return settled(
+    return stable_reply(
         [instance, attributes, volumes, str((instance.get("IamInstanceProfile") or {}).get("Arn")).rpartition("/")[2]]
     )
 
@@ -243,11 +243,11 @@ MACHINES = (
             "heartbeatTimeout": 60,
             "lifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING",
         },
-        read_back=asked(
+        read_back=describe_by_call(
             "autoscaling",
             "describe_lifecycle_hooks",
             AutoScalingGroupName=lambda _ident, inputs: inputs["autoscalingGroupName"],
-            LifecycleHookNames=listed,
+            LifecycleHookNames=id_list,
         ),
         not_returned=frozenset({"notificationMetadata", "notificationTargetArn", "roleArn"}),
     ),
@@ -266,11 +266,11 @@ MACHINES = (
             "recurrence": "0 23 * * MON-FRI",
             "timeZone": "Europe/Stockholm",
         },
-        read_back=asked(
+        read_back=describe_by_call(
             "autoscaling",
             "describe_scheduled_actions",
             AutoScalingGroupName=lambda _ident, inputs: inputs["autoscalingGroupName"],
-            ScheduledActionNames=listed,
+            ScheduledActionNames=id_list,
         ),
         not_returned=frozenset({"endTime", "startTime"}),
     ),
@@ -311,12 +311,12 @@ MACHINES = (
             "type": "gp3",
         },
         changes={"size": 34, "iops": 4500, "throughput": 260, "type": "io1"},
-        read_back=by(ec2.VOLUME),
+        read_back=describe_by_id(ec2.VOLUME),
         not_returned=frozenset({"finalSnapshot"}),
     ),
     KindFixture(
         "aws:ec2/placementGroup:PlacementGroup",
         inputs=lambda _world: {"name": fresh("near"), "strategy": "partition", "partitionCount": 3},
-        read_back=faked,
+        read_back=describe_fakes,
     ),
 )

@@ -8,32 +8,32 @@ from bedplate.rehearsal.kinds.resolver import SERVICE
 from bedplate.rehearsal.simulation import Aws
 from tests.testlab.kinds import world as services
 from tests.testlab.kinds.world import KindFixture, World, fresh
-from tests.testlab.rehearsal.live import Told, asked, every, listed, own, settled
+from tests.testlab.rehearsal.live import Describe, describe_all, describe_by_call, id_list, own_id, stable_reply
 
 
 def _record(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
     call = {"HostedZoneId": inputs["zoneId"]}
     records = aws.call("route53", "list_resource_record_sets", **call)["ResourceRecordSets"]
-    return settled([record for record in records if record["Name"].startswith(inputs["name"])])
+    return stable_reply([record for record in records if record["Name"].startswith(inputs["name"])])
 
 
 def _home(ident: str, inputs: Mapping[str, Any]) -> object:
     return inputs["zoneId"]
 
 
-def _arn(service: str, resource: str) -> Told:
+def _arn(service: str, resource: str) -> Describe:
     """Return a function that reads the tags of a resource by ARN."""
 
     def read(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
         arn = aws.arn(service, f"{resource}:{ident}")
         name = "ResourceARN" if service == "cloudwatch" else "resourceArn"
-        return settled(aws.call(service, "list_tags_for_resource", **{name: arn}))
+        return stable_reply(aws.call(service, "list_tags_for_resource", **{name: arn}))
 
     return read
 
 
-def _budget(operation: str) -> Told:
-    return asked(
+def _budget(operation: str) -> Describe:
+    return describe_by_call(
         "budgets",
         operation,
         AccountId=lambda ident, _inputs: ident.partition(":")[0],
@@ -67,12 +67,12 @@ NAMES = (
             "comment": "names of the lab",
             "vpcs": [{"vpcId": world.vpc}, {"vpcId": world.far_vpc}],
         },
-        read_back=every(
-            asked("route53", "get_hosted_zone", Id=own),
-            asked(
+        read_back=describe_all(
+            describe_by_call("route53", "get_hosted_zone", Id=own_id),
+            describe_by_call(
                 "route53",
                 "list_tags_for_resource",
-                ResourceId=own,
+                ResourceId=own_id,
                 ResourceType=lambda _ident, _inputs: "hostedzone",
             ),
             lambda aws, ident, _inputs: str(aws.call("route53", "get_hosted_zone", Id=ident)["HostedZone"]["Name"])[
@@ -84,7 +84,7 @@ NAMES = (
     KindFixture(
         "aws:route53/zoneAssociation:ZoneAssociation",
         inputs=lambda world: {"zoneId": services.zone(world), "vpcId": world.far_vpc},
-        read_back=asked("route53", "get_hosted_zone", Id=_home),
+        read_back=describe_by_call("route53", "get_hosted_zone", Id=_home),
         not_returned=frozenset({"zoneId"}),
     ),
     KindFixture(
@@ -141,8 +141,8 @@ NAMES = (
         "aws:cloudwatch/logGroup:LogGroup",
         inputs=lambda world: {"name": fresh("/lab/nodes"), "kmsKeyId": services.key(world)},
         changes={"retentionInDays": 30},
-        read_back=every(
-            asked("logs", "describe_log_groups", logGroupNamePrefix=own),
+        read_back=describe_all(
+            describe_by_call("logs", "describe_log_groups", logGroupNamePrefix=own_id),
             _arn("logs", "log-group"),
         ),
         not_returned=frozenset({"kmsKeyId", "skipDestroy"}),
@@ -156,9 +156,9 @@ NAMES = (
             "policy": services.open_policy("sns:Publish"),
             "deliveryPolicy": "{}",
         },
-        read_back=every(
-            asked("sns", "get_topic_attributes", TopicArn=own),
-            asked("sns", "list_tags_for_resource", ResourceArn=own),
+        read_back=describe_all(
+            describe_by_call("sns", "get_topic_attributes", TopicArn=own_id),
+            describe_by_call("sns", "list_tags_for_resource", ResourceArn=own_id),
             lambda _aws, ident, _inputs: ident.rpartition(":")[2],
         ),
         not_returned=frozenset({"signatureVersion", "tracingConfig"}),
@@ -168,9 +168,9 @@ NAMES = (
         variant="in order",
         inputs=lambda _world: {"name": f"{fresh('events')}.fifo", "fifoTopic": True},
         changes={"contentBasedDeduplication": True},
-        read_back=every(
-            asked("sns", "get_topic_attributes", TopicArn=own),
-            asked("sns", "list_tags_for_resource", ResourceArn=own),
+        read_back=describe_all(
+            describe_by_call("sns", "get_topic_attributes", TopicArn=own_id),
+            describe_by_call("sns", "list_tags_for_resource", ResourceArn=own_id),
             lambda _aws, ident, _inputs: ident.rpartition(":")[2],
         ),
     ),
@@ -189,7 +189,7 @@ NAMES = (
             "redrivePolicy": '{"deadLetterTargetArn": "arn:aws:sqs:us-west-2:111122223333:dead"}',
             "subscriptionRoleArn": "arn:aws:iam::111122223333:role/firehose",
         },
-        read_back=asked("sns", "get_subscription_attributes", SubscriptionArn=own),
+        read_back=describe_by_call("sns", "get_subscription_attributes", SubscriptionArn=own_id),
         not_returned=frozenset({"confirmationTimeoutInMinutes", "endpointAutoConfirms"}),
     ),
     KindFixture(
@@ -214,8 +214,8 @@ NAMES = (
             "treatMissingData": "breaching",
             "unit": "Percent",
         },
-        read_back=every(
-            asked("cloudwatch", "describe_alarms", AlarmNames=listed),
+        read_back=describe_all(
+            describe_by_call("cloudwatch", "describe_alarms", AlarmNames=id_list),
             _arn("cloudwatch", "alarm"),
         ),
         not_returned=frozenset({"extendedStatistic", "metricQueries", "thresholdMetricId"}),
@@ -238,7 +238,7 @@ NAMES = (
             "notifications": [_NOTICE],
             "budgetType": "USAGE",
         },
-        read_back=every(_budget("describe_budget"), _budget("describe_notifications_for_budget")),
+        read_back=describe_all(_budget("describe_budget"), _budget("describe_notifications_for_budget")),
         not_returned=frozenset({"tags", "timePeriodEnd", "timePeriodStart"}),
     ),
 )
@@ -280,7 +280,7 @@ def rule(world: World) -> dict[str, Any]:
     }
 
 
-def read_by_call(operation: str, parameter: str, key: str, resource_type: str = "") -> Told:
+def read_by_call(operation: str, parameter: str, key: str, resource_type: str = "") -> Describe:
     """Return a function that reads a resolver resource and, with `resource_type` for its ARN, its tags."""
 
     def read(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:

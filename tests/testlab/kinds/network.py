@@ -10,7 +10,7 @@ from tests.testlab.kinds import world as services
 from tests.testlab.kinds.links import LINKS, RULES, TRANSIT
 from tests.testlab.kinds.names import RESOLVER
 from tests.testlab.kinds.world import KindFixture
-from tests.testlab.rehearsal.live import asked, by, by_input
+from tests.testlab.rehearsal.live import describe_by_call, describe_by_id, describe_by_input
 
 
 def read_vpc(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
@@ -41,7 +41,7 @@ VPC_PARTS = (
             "cidrBlock": "10.20.8.0/24",
             "availabilityZone": f"{world.aws.region}c",
         },
-        read_back=by(ec2.SUBNET),
+        read_back=describe_by_id(ec2.SUBNET),
         changes={"mapPublicIpOnLaunch": True, "enableResourceNameDnsARecordOnLaunch": True},
         not_returned=frozenset(
             {"assignIpv6AddressOnCreation", "enableDns64", "enableResourceNameDnsAaaaRecordOnLaunch"}
@@ -56,7 +56,7 @@ VPC_PARTS = (
             "availabilityZoneId": world.zone_id,
             "mapPublicIpOnLaunch": False,
         },
-        read_back=by(ec2.SUBNET),
+        read_back=describe_by_id(ec2.SUBNET),
     ),
     KindFixture(
         "aws:ec2/subnetCidrReservation:SubnetCidrReservation",
@@ -65,18 +65,20 @@ VPC_PARTS = (
             "cidrBlock": "10.20.0.16/28",
             "reservationType": "explicit",
         },
-        read_back=asked("ec2", "get_subnet_cidr_reservations", SubnetId=lambda _ident, inputs: inputs["subnetId"]),
+        read_back=describe_by_call(
+            "ec2", "get_subnet_cidr_reservations", SubnetId=lambda _ident, inputs: inputs["subnetId"]
+        ),
     ),
     KindFixture(
         "aws:ec2/internetGateway:InternetGateway",
         inputs=lambda world: {"vpcId": world.vpc},
-        read_back=by(ec2.INTERNET_GATEWAY),
+        read_back=describe_by_id(ec2.INTERNET_GATEWAY),
         changes=lambda world: {"vpcId": world.far_vpc},
     ),
     KindFixture(
         "aws:ec2/eip:Eip",
         inputs={"domain": "vpc"},
-        read_back=by(ec2.ADDRESS),
+        read_back=describe_by_id(ec2.ADDRESS),
         changes=lambda world: {"networkInterface": world.interface},
         not_returned=frozenset({"associateWithPrivateIp", "instance"}),
     ),
@@ -87,13 +89,13 @@ VPC_PARTS = (
             "allocationId": world.address,
             "connectivityType": "public",
         },
-        read_back=by(ec2.NAT_GATEWAY),
+        read_back=describe_by_id(ec2.NAT_GATEWAY),
     ),
     KindFixture(
         "aws:ec2/natGateway:NatGateway",
         variant="private",
         inputs=lambda world: {"subnetId": world.subnet, "connectivityType": "private"},
-        read_back=by(ec2.NAT_GATEWAY),
+        read_back=describe_by_id(ec2.NAT_GATEWAY),
     ),
     KindFixture(
         "aws:ec2/networkInterface:NetworkInterface",
@@ -104,7 +106,7 @@ VPC_PARTS = (
             "securityGroups": [world.group],
             "sourceDestCheck": False,
         },
-        read_back=by(ec2.NETWORK_INTERFACE),
+        read_back=describe_by_id(ec2.NETWORK_INTERFACE),
         changes=lambda world: {
             "description": "door",
             "privateIps": ["10.20.0.10", "10.20.0.11"],
@@ -120,7 +122,7 @@ VPC_PARTS = (
             "iamRoleArn": world.role,
             "logDestination": world.aws.arn("logs", "log-group:flows"),
         },
-        read_back=by(ec2.FLOW_LOG),
+        read_back=describe_by_id(ec2.FLOW_LOG),
         not_returned=frozenset({"logDestination"}),
     ),
 )
@@ -150,7 +152,7 @@ ROUTES = (
             "vpcId": world.vpc,
             "routes": [{"cidrBlock": "0.0.0.0/0", "gatewayId": world.gateway}],
         },
-        read_back=by(ec2.ROUTE_TABLE),
+        read_back=describe_by_id(ec2.ROUTE_TABLE),
         changes=lambda world: {"routes": [{"cidrBlock": "10.99.0.0/16", "networkInterfaceId": world.interface}]},
         not_returned=frozenset({"propagatingVgws"}),
     ),
@@ -160,7 +162,7 @@ ROUTES = (
             "defaultRouteTableId": world.born_with("describe_route_tables", "RouteTables", "RouteTableId"),
             "routes": [{"cidrBlock": "0.0.0.0/0", "gatewayId": world.gateway}],
         },
-        read_back=by(ec2.ROUTE_TABLE),
+        read_back=describe_by_id(ec2.ROUTE_TABLE),
         changes={"routes": []},
         not_returned=frozenset({"propagatingVgws"}),
         adopted=True,
@@ -172,7 +174,7 @@ ROUTES = (
             "destinationCidrBlock": "0.0.0.0/0",
             "gatewayId": world.gateway,
         },
-        read_back=by_input(ec2.ROUTE_TABLE, "routeTableId"),
+        read_back=describe_by_input(ec2.ROUTE_TABLE, "routeTableId"),
         not_returned=frozenset({"natGatewayId", "networkInterfaceId", "transitGatewayId", "vpcPeeringConnectionId"}),
     ),
     KindFixture(
@@ -183,7 +185,7 @@ ROUTES = (
             "destinationPrefixListId": world.prefixes,
             "vpcPeeringConnectionId": world.peering,
         },
-        read_back=by_input(ec2.ROUTE_TABLE, "routeTableId"),
+        read_back=describe_by_input(ec2.ROUTE_TABLE, "routeTableId"),
         not_returned=frozenset({"gatewayId", "vpcPeeringConnectionId"}),
     ),
     KindFixture(
@@ -200,7 +202,7 @@ ROUTES = (
             "serviceName": world.service("s3"),
             "routeTableIds": [world.table],
         },
-        read_back=by(ec2.VPC_ENDPOINT),
+        read_back=describe_by_id(ec2.VPC_ENDPOINT),
         changes=lambda world: {
             "routeTableIds": [world.table, world.other_table],
             "policy": services.open_policy("s3:DeleteBucket"),
@@ -217,7 +219,7 @@ ROUTES = (
             "securityGroupIds": [world.group],
             "privateDnsEnabled": True,
         },
-        read_back=by(ec2.VPC_ENDPOINT),
+        read_back=describe_by_id(ec2.VPC_ENDPOINT),
         changes=lambda world: {
             "subnetIds": [world.subnet, world.other_subnet],
             "securityGroupIds": [world.other_group],

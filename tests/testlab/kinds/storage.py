@@ -3,31 +3,31 @@
 from typing import Any
 
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import Refusal
+from bedplate.rehearsal.state import ResourceError
 from tests.testlab.kinds import world as services
 from tests.testlab.kinds.identity import COPIES, IDENTITY
 from tests.testlab.kinds.machines import MACHINES
 from tests.testlab.kinds.names import NAMES
 from tests.testlab.kinds.world import KindFixture, fresh
-from tests.testlab.rehearsal.live import Told, asked, every, faked, own
+from tests.testlab.rehearsal.live import Describe, describe_all, describe_by_call, describe_fakes, own_id
 
 
-def _of_bucket(operation: str) -> Told:
-    return asked("s3", operation, Bucket=own)
+def _of_bucket(operation: str) -> Describe:
+    return describe_by_call("s3", operation, Bucket=own_id)
 
 
 def _part(place: int) -> Any:  # noqa: ANN401  # a parameter of `asked`
     return lambda ident, _inputs: ident.split("/", 1)[place]
 
 
-def _object(operation: str) -> Told:
-    return asked("s3", operation, Bucket=_part(0), Key=_part(1))
+def _object(operation: str) -> Describe:
+    return describe_by_call("s3", operation, Bucket=_part(0), Key=_part(1))
 
 
 def _bucket_tags(aws: Aws, ident: str) -> object:
     try:
         return aws.call("s3", "get_bucket_tagging", Bucket=ident)["TagSet"]
-    except Refusal:
+    except ResourceError:
         return []
 
 
@@ -45,9 +45,9 @@ STORAGE = (
             "performanceMode": "generalPurpose",
         },
         changes={"lifecyclePolicies": [{"transitionToIa": "AFTER_30_DAYS"}]},
-        read_back=every(
-            asked("efs", "describe_file_systems", FileSystemId=own),
-            asked("efs", "describe_lifecycle_configuration", FileSystemId=own),
+        read_back=describe_all(
+            describe_by_call("efs", "describe_file_systems", FileSystemId=own_id),
+            describe_by_call("efs", "describe_lifecycle_configuration", FileSystemId=own_id),
         ),
         not_returned=frozenset({"protection", "provisionedThroughputInMibps", "throughputMode"}),
     ),
@@ -60,9 +60,9 @@ STORAGE = (
             "ipAddress": "10.20.0.20",
         },
         changes=lambda world: {"securityGroups": [world.other_group]},
-        read_back=every(
-            asked("efs", "describe_mount_targets", MountTargetId=own),
-            asked("efs", "describe_mount_target_security_groups", MountTargetId=own),
+        read_back=describe_all(
+            describe_by_call("efs", "describe_mount_targets", MountTargetId=own_id),
+            describe_by_call("efs", "describe_mount_target_security_groups", MountTargetId=own_id),
         ),
     ),
     KindFixture(
@@ -72,7 +72,7 @@ STORAGE = (
             "policy": services.open_policy("elasticfilesystem:ClientMount"),
         },
         changes={"policy": services.open_policy("elasticfilesystem:ClientWrite")},
-        read_back=asked("efs", "describe_file_system_policy", FileSystemId=own),
+        read_back=describe_by_call("efs", "describe_file_system_policy", FileSystemId=own_id),
         not_returned=frozenset({"bypassPolicyLockoutSafetyCheck"}),
     ),
     KindFixture(
@@ -82,7 +82,7 @@ STORAGE = (
             "backupPolicy": {"status": "ENABLED"},
         },
         changes={"backupPolicy": {"status": "DISABLED"}},
-        read_back=faked,
+        read_back=describe_fakes,
     ),
     KindFixture(
         "aws:s3/bucket:Bucket",
@@ -182,7 +182,7 @@ STORAGE = (
             "kmsKeyId": services.key(world),
             "bucketKeyEnabled": True,
         },
-        read_back=every(_object("head_object"), _object("get_object_tagging")),
+        read_back=describe_all(_object("head_object"), _object("get_object_tagging")),
         not_returned=frozenset({"bucket", "content", "etag", "forceDestroy", "key", "sourceHash"}),
     ),
 )

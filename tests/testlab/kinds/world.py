@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any
 
 from bedplate.rehearsal.simulation import Aws
-from tests.testlab.rehearsal.live import Told
+from tests.testlab.rehearsal.live import Describe
 
 TRUST: Mapping[str, Any] = {
     "Version": "2012-10-17",
@@ -354,7 +354,7 @@ class KindFixture:
     inputs: Given = field(kw_only=True)
     changes: Given = field(default_factory=dict, kw_only=True)
     """New values of inputs that can be updated, tested one after another in this order."""
-    read_back: Told = field(kw_only=True)
+    read_back: Describe = field(kw_only=True)
     not_returned: frozenset[str] = field(default=frozenset(), kw_only=True)
     """Inputs that neither AWS nor moto returns."""
     adopted: bool = field(default=False, kw_only=True)

@@ -13,9 +13,9 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
-from bedplate.plan.firewall import Rule
+from bedplate.plan.firewall import FirewallRule
 from bedplate.plan.nodes import NodePlan
-from roles.files import text_of
+from roles.files import file_text
 from roles.hardened import firewall
 from roles.hardened.firewall import ruleset
 from roles.hardened.logins import CONFIRM, SCRIPT, settings
@@ -29,7 +29,7 @@ from tests.testlab.machines.operator import Operator, apply_roles
 from tests.testlab.machines.stand import Node, NodeLab
 from tests.testlab.machines.user_mode import user_mode_layers
 from tests.testlab.network.netlab import LabProgram, until
-from tests.testlab.run import need_program, need_root, told_commands
+from tests.testlab.run import documented_commands, need_program, need_root
 
 GATE, HOME = "gate.cellar", "laptops.us-west-2"
 PUBLIC = "8.20.30.40"
@@ -49,7 +49,7 @@ class LaptopGateways:
 
     def apply(self) -> dict[str, Any]:
         """Run the apply command of docs/vpn.md with both roles; return its result for each node."""
-        (command,) = (line for line in told_commands("vpn.md") if line.startswith("bedplate node apply"))
+        (command,) = (line for line in documented_commands("vpn.md") if line.startswith("bedplate node apply"))
         options = ("--ssh-config", str(self.node_lab.ssh_config), "--user", "ubuntu", "--fleet", str(self.fleet))
         done = self.operator.bedplate(*shlex.split(command)[1:], *_ROLES, *options, "--json")
         assert done.stdout, done.stderr
@@ -108,7 +108,7 @@ def open_device(node: Node) -> None:
     node.run("chmod 666 /dev/net/tun")
 
 
-LAN = Rule("ssh-from-cellar", "SSH from the cellar", IPv4Network("192.168.40.0/22"), "tcp", 22)
+LAN = FirewallRule("ssh-from-cellar", "SSH from the cellar", IPv4Network("192.168.40.0/22"), "tcp", 22)
 OPEN = ruleset((LAN,), frozenset())
 KEYS_ONLY = settings(frozenset())
 # A second sshd on this port simulates another service.
@@ -120,10 +120,10 @@ def boot_with_filter(node_lab: NodeLab) -> Node:
     """Boot a node, and activate and confirm its packet filter as an apply does."""
     node = node_lab.boot("nas.cellar", "192.168.40.5")
     script = node.root / SCRIPT.removeprefix("/")
-    script.write_text(text_of("hardened/bedplate-trial"))
+    script.write_text(file_text("hardened/bedplate-trial"))
     script.chmod(0o755)
     for unit in _UNITS:
-        (node.root / "etc/systemd/system" / unit).write_text(text_of(f"hardened/{unit}"))
+        (node.root / "etc/systemd/system" / unit).write_text(file_text(f"hardened/{unit}"))
     write_wanted(node, OPEN)
     (node.root / firewall.PATH.removeprefix("/")).write_text(firewall.emergency_ruleset((LAN,)))
     node.run(f"ssh-keygen -A; systemctl enable {' '.join(_UNITS)}; {SCRIPT} begin 60")

@@ -67,7 +67,7 @@ def policies_of(graph: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]
     }
 
 
-def written(folder: Path, graphs: Mapping[str, list[dict[str, Any]]]) -> Path:
+def write_plans(folder: Path, graphs: Mapping[str, list[dict[str, Any]]]) -> Path:
     """Write graphs into a folder as Terraform plans; return the folder."""
     for name, graph in graphs.items():
         (folder / f"{name}.json").write_text(json.dumps(plan_document(graph)), encoding="utf-8")
@@ -133,7 +133,7 @@ PAGE = ROOT / "docs" / "judges.md"
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class AcceptedFinding:
     """An accepted finding with its reason; `where` and `says` are patterns."""
 
     check: str
@@ -152,21 +152,21 @@ def _pattern(form: str) -> str:
     return form.replace("[", "[[]").replace("?", "[?]")
 
 
-def listed(judge: str, page: str | None = None) -> tuple[Listed, ...]:
+def accepted_findings(judge: str, page: str | None = None) -> tuple[AcceptedFinding, ...]:
     """Return the accepted findings of a scanner, from docs/judges.md or a given page."""
     text = PAGE.read_text(encoding="utf-8") if page is None else page
     section = text.partition(f"### {judge}\n")[2]
     rows = re.findall(r"^\|(.+)\|$", section.partition("\n##")[0], re.MULTILINE)
-    return tuple(Listed(*(cell.strip().strip("`") for cell in row.split("|"))) for row in rows[2:])
+    return tuple(AcceptedFinding(*(cell.strip().strip("`") for cell in row.split("|"))) for row in rows[2:])
 
 
-def unlisted(findings: Iterable[Finding], rows: Iterable[Listed]) -> list[Finding]:
+def unaccepted_findings(findings: Iterable[Finding], rows: Iterable[AcceptedFinding]) -> list[Finding]:
     """Return the findings that are not accepted."""
     accepted = tuple(rows)
     return [finding for finding in findings if not any(row.covers(finding) for row in accepted)]
 
 
-def unfound(findings: Iterable[Finding], rows: Iterable[Listed]) -> list[Listed]:
+def obsolete_acceptances(findings: Iterable[Finding], rows: Iterable[AcceptedFinding]) -> list[AcceptedFinding]:
     """Return the accepted findings that no longer occur."""
     present = tuple(findings)
     return [row for row in rows if not any(row.covers(finding) for finding in present)]

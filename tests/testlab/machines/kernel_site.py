@@ -16,7 +16,7 @@ from time import time
 from tests.testlab.machines import kernel_gateways
 from tests.testlab.machines.kernel_gateways import AwsKernelEnd
 from tests.testlab.network.netlab import Lab, LabHost, capture, checked, packets, pinging, until
-from vpn.push import shipment_text
+from vpn.push import config_bundle_text
 from vpn.sites.gateway import Gateway
 
 DESK, RACK = "192.168.40.21", "10.64.32.9"
@@ -40,7 +40,7 @@ class KernelSite:
 
     def push(self, gateway: Gateway) -> dict[str, object]:
         """Push the tunnels to the gateway, wait until packets pass, and return the changes and the new state."""
-        changes = json.loads(checked(["bedplate-vpn", "lay"], shipment_text(gateway), seconds=300))
+        changes = json.loads(checked(["bedplate-vpn", "lay"], config_bundle_text(gateway), seconds=300))
         until(lambda: self.desk.pings(RACK, 1), 60, "no packets pass")
         return {"done": changes, **self.state()}
 

@@ -21,13 +21,13 @@ from bedplate.catalog import load_catalog
 from bedplate.load import load_fleet
 from bedplate.lock import lock_path, record_host_keys, record_plan
 from bedplate.nodes.audit import CHECKS, role_of
-from tests.testlab.fleets.variants import cellar
+from tests.testlab.fleets.variants import cellar_gateway
 from tests.testlab.machines.defects import Defect, Rule
 from tests.testlab.machines.operator import ROOT, Operator, push_tunnels
 from tests.testlab.machines.stand import Node, NodeLab
 from tests.testlab.network.gateways import settings_over
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
-from vpn.sites.files import SERVICE, STANDARD, settings_of
+from vpn.sites.files import SERVICE, STANDARD, strongswan_conf_of
 
 _PROGRAMS = "/usr/local/sbin/ip /usr/local/sbin/modprobe"
 _IP = """#!/bin/bash
@@ -52,7 +52,7 @@ def substitute_ipsec(node: Node) -> None:
         program = node.root / "usr/local/sbin" / name
         program.write_text(text)
         program.chmod(0o755)
-    product = settings_of(STANDARD)
+    product = strongswan_conf_of(STANDARD)
     (node.root / _SETTINGS.lstrip("/")).write_text(settings_over(product.path, product.text))
     drop_in = node.root / f"etc/systemd/system/{SERVICE}.service.d/userspace.conf"
     drop_in.parent.mkdir(parents=True)
@@ -231,7 +231,7 @@ def applied_lab(folder: Path) -> Iterator[Lab]:
         substitute_ipsec(lab.nodes["gate.cellar"])
         lab.write(_text(node_lab.key.with_name("operator.pub").read_text()))
         first = operator.changes(*LAB_NODES)
-        push_tunnels(lab.nodes["gate.cellar"], cellar(plan_of(fleet)))
+        push_tunnels(lab.nodes["gate.cellar"], cellar_gateway(plan_of(fleet)))
         yield replace(lab, first=first)
 
 

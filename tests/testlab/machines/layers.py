@@ -129,9 +129,9 @@ def _bootstrap(root: Path, mirror: Mirror) -> None:
     (root / "etc/apt/apt.conf.d/90mirror").write_text(mirror.settings)
     for authority in mirror.authorities:
         shutil.copy(authority, root / "usr/local/share/ca-certificates" / authority.name)
-    inside(root, "update-ca-certificates")
-    inside(root, *APT_GET, "update")
-    inside(root, *APT_GET, "upgrade", "--yes")
+    run_in_root(root, "update-ca-certificates")
+    run_in_root(root, *APT_GET, "update")
+    run_in_root(root, *APT_GET, "upgrade", "--yes")
     forget_identity(root)
 
 
@@ -141,8 +141,8 @@ def _bake(root: Path, below: tuple[Path, ...]) -> None:
         policy = whole / "usr/sbin/policy-rc.d"
         policy.write_text("#!/bin/sh\nexit 101\n")  # a bake starts no service
         policy.chmod(0o755)
-        inside(whole, *APT_INSTALL, *INSTALLED)
-        inside(whole, *APT_INSTALL, "--download-only", *ARCHIVED)
+        run_in_root(whole, *APT_INSTALL, *INSTALLED)
+        run_in_root(whole, *APT_INSTALL, "--download-only", *ARCHIVED)
         policy.unlink()
         forget_identity(whole)
     root.rmdir()
@@ -150,7 +150,7 @@ def _bake(root: Path, below: tuple[Path, ...]) -> None:
     shutil.rmtree(scratch)
 
 
-def inside(root: Path, *argv: str) -> None:
+def run_in_root(root: Path, *argv: str) -> None:
     """Run a program in a root folder that is not booted, with this machine's network."""
     settings = [f"--setenv={name}={value}" for name, value in _PLAIN.items()]
     call(

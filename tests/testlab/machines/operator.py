@@ -22,7 +22,7 @@ from roles.people.role import SCRIPT, People
 from tests.testlab.machines.container import call
 from tests.testlab.machines.desk import ADMIN
 from tests.testlab.machines.stand import Node, NodeLab
-from vpn.push import LAY, shipment_text
+from vpn.push import APPLY_COMMAND, config_bundle_text
 from vpn.sites.gateway import Gateway
 
 ROOT = Path(__file__).parents[3]
@@ -123,8 +123,8 @@ if __name__ == "__main__":
 
 def push_tunnels(node: Node, gateway: Gateway) -> dict[str, list[str]]:
     """Push all tunnels to a gateway; return what its agent wrote, removed and reported."""
-    ssh = ("ssh", "-F", str(node.ssh_config), "-l", ADMIN, node.name, LAY)
-    done = node.workstation.run(*ssh, stdin=shipment_text(gateway))
+    ssh = ("ssh", "-F", str(node.ssh_config), "-l", ADMIN, node.name, APPLY_COMMAND)
+    done = node.workstation.run(*ssh, stdin=config_bundle_text(gateway))
     assert done.returncode == 0, done.stderr
     report: dict[str, list[str]] = json.loads(done.stdout)
     return report

@@ -12,7 +12,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 from tests.testlab.machines.container import mounted
-from tests.testlab.machines.layers import APT_INSTALL, bare, cached_layer, forget_identity, inside
+from tests.testlab.machines.layers import APT_INSTALL, bare, cached_layer, forget_identity, run_in_root
 from tests.testlab.machines.virtual import MASKS, SshConnection, VirtualMachine
 from tests.testlab.network.netlab import LabHost
 
@@ -83,16 +83,16 @@ def _kernel() -> Path:
 def _make(folder: Path, below: tuple[Path, ...]) -> None:
     scratch = folder.with_suffix(".scratch")
     with mounted(below, scratch) as root:
-        inside(root, *APT_INSTALL, *_PACKAGES)
-        inside(root, "systemctl", "disable", "--quiet", *_DISABLED)
+        run_in_root(root, *APT_INSTALL, *_PACKAGES)
+        run_in_root(root, "systemctl", "disable", "--quiet", *_DISABLED)
         shutil.move(root / _PROGRAM, folder / "linux")
         (version,) = (root / _MODULES).iterdir()
         shutil.move(version, root / "usr/lib/modules" / version.name)
-        inside(root, "depmod", version.name)
+        run_in_root(root, "depmod", version.name)
         shutil.copy(_FIRST, root / "usr/local/sbin/first")
         (root / "usr/local/sbin/first").chmod(0o755)
-        inside(root, "apt-get", "clean")
-        inside(root, *APT_INSTALL, "--download-only", *_ARCHIVED)
+        run_in_root(root, "apt-get", "clean")
+        run_in_root(root, *APT_INSTALL, "--download-only", *_ARCHIVED)
         forget_identity(root)
     (scratch / "upper").rename(folder / "root")
     shutil.rmtree(scratch)

@@ -18,7 +18,7 @@ import markupsafe
 from roles.guard.role import BGP_PACKAGES, PACKAGES
 from tests.testlab.machines.container import CommandError, call, mounted
 from tests.testlab.machines.desk import Workstation
-from tests.testlab.machines.layers import APT_INSTALL, bare, cached_layer, forget_identity, inside
+from tests.testlab.machines.layers import APT_INSTALL, bare, cached_layer, forget_identity, run_in_root
 from tests.testlab.network.netlab import LabHost, LabProgram, until
 from tests.testlab.run import clock_pace
 
@@ -202,8 +202,8 @@ def emulated(disk: Path, host: LabHost, address: IPv4Address, connection: SshCon
 def _make_kernel(folder: Path, below: tuple[Path, ...]) -> None:
     scratch = folder.with_suffix(".scratch")
     with mounted(below, scratch) as root:
-        inside(root, *APT_INSTALL, *_PACKAGES)
-        inside(root, "systemctl", "disable", "--quiet", *_DISABLED)
+        run_in_root(root, *APT_INSTALL, *_PACKAGES)
+        run_in_root(root, "systemctl", "disable", "--quiet", *_DISABLED)
         forget_identity(root)
         (image,) = (root / "boot").glob("vmlinuz-*")
         shutil.copy(image, folder / "vmlinuz")
@@ -282,8 +282,8 @@ def gateway_layers() -> tuple[Path, ...]:
 def _make_gateway(root: Path, below: tuple[Path, ...], packages: tuple[str, ...]) -> None:
     scratch = root.with_suffix(".scratch")
     with mounted(below, scratch) as whole:
-        inside(whole, *APT_INSTALL, *packages)
-        inside(whole, "systemctl", "disable", "--quiet", "strongswan", "frr")
+        run_in_root(whole, *APT_INSTALL, *packages)
+        run_in_root(whole, "systemctl", "disable", "--quiet", "strongswan", "frr")
         forget_identity(whole)
     root.rmdir()
     (scratch / "upper").rename(root)

@@ -28,7 +28,7 @@ from tests.testlab.network.netlab import (
     until,
 )
 from vpn.sites.aws import Peer, Proofs, full_mesh_gateway
-from vpn.sites.files import DIAL, GUARD, KERNEL, LAST_ROUTES, SERVICE, Places, RenderedFile, files_of
+from vpn.sites.files import DIAL, GUARD_RULES, LAST_ROUTES, SERVICE, SYSCTL_CONF, Places, RenderedFile, files_of
 from vpn.sites.gateway import Gateway, Proof, SharedKey
 
 IKE = (500, 4500)
@@ -232,9 +232,9 @@ class LabGateway:
 
     def ground(self) -> None:
         """Load what the role brings, before a gateway has tunnels."""
-        self.host.run("nft", "-f", str(self._root(str(GUARD))))
+        self.host.run("nft", "-f", str(self._root(str(GUARD_RULES))))
         self.host.run("ip", "-batch", str(self._root(str(LAST_ROUTES))))
-        self.host.run("sysctl", "-q", "-p", str(self._root(str(KERNEL))))
+        self.host.run("sysctl", "-q", "-p", str(self._root(str(SYSCTL_CONF))))
         if len(self.charons) > 1:
             self.host.load_rules(FORGETFUL)
 

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from bedplate.plan.laptops import LaptopGateway, Transport
-from tests.testlab.fleets.variants import LAPTOP_PLANS_PUBLIC, RESOLVERS, lab_gateways
+from tests.testlab.fleets.variants import GATEWAY_ADDRESS, RESOLVERS, lab_gateways
 from tests.testlab.keys.authority import LabKeys
 from tests.testlab.network.netlab import Lab, LabHost, LabProgram, until
 from vpn.certificates import Use
@@ -278,7 +278,7 @@ class LaptopLab:
         """Connect the hosts: each gateway to the internet, to its network, and to the other gateway."""
         self.net.forward()
         west, gate = (self.gateways[place].host for place in PLACES)
-        self._lab.wire((west, "wan0", f"{LAPTOP_PLANS_PUBLIC}/24"), (self.net, "west", "52.1.2.1/24"))
+        self._lab.wire((west, "wan0", f"{GATEWAY_ADDRESS}/24"), (self.net, "west", "52.1.2.1/24"))
         self._lab.wire((gate, "wan0", "8.20.30.40/24"), (self.net, "gate", "8.20.30.1/24"))
         self._lab.wire((west, "lan0", "10.64.0.4/16"), (self.node, "lan0", f"{NODE}/16"))
         self._lab.wire((gate, "lan0", "192.168.40.1/22"), (self.machine, "lan0", f"{MACHINE}/22"))

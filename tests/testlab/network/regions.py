@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network
 
 from bedplate.plan import FleetPlan
-from bedplate.plan.laptops import Transport, gateway_in
-from bedplate.plan.links import peers_of
-from bedplate.plan.nodes import GATEWAY, standing_nodes
+from bedplate.plan.laptops import Transport, laptop_gateway_at
+from bedplate.plan.links import region_peers
+from bedplate.plan.nodes import LAPTOP_GATEWAY_HOST, permanent_nodes
 from roles.hardened.firewall import ruleset
-from tests.testlab.fleets.variants import NORTH, PUBLIC, SITE_SIDE_LAB, WEST, cellar, shared_keys
+from tests.testlab.fleets.variants import LAB_PLAN, NORTH, PUBLIC, WEST, cellar_gateway, shared_keys
 from tests.testlab.network.gateways import LabGateway, LabRouter
 from tests.testlab.network.laptops import HERE, MACHINE, THERE, LaptopLab
 from tests.testlab.network.netlab import Lab, LabHost, until
@@ -57,8 +57,8 @@ class LabRegion:
 
     def start(self) -> None:
         """Write the gateway's files, load its packet filters, and start charon."""
-        (node,) = (each for each in standing_nodes(self.plan) if each.name == f"{GATEWAY}.{self.name}")
-        laptops = gateway_in(self.plan, self.name)
+        (node,) = (each for each in permanent_nodes(self.plan) if each.name == f"{LAPTOP_GATEWAY_HOST}.{self.name}")
+        laptops = laptop_gateway_at(self.plan, self.name)
         assert laptops
         self.gateway.lay()
         for rules in (ruleset(node.doors, node.duties), guard_rules(laptops)):
@@ -124,7 +124,7 @@ def _region(lab: Lab, plan: FleetPlan, gateway: Gateway, internet: LabHost) -> L
     lab.wire((internet, name[:2], f"{public - 1}/24"), (vpc, "wan0", f"{public}/24"))
     vpc.route("default", public - 1)
     vpc.forward()
-    for peer in peers_of(plan, name):
+    for peer in region_peers(plan, name):
         for block in peer.blocks:
             vpc.route(block, zone.edge[9])
     (pool,) = (pool.block for pool in plan.laptops if pool.place == name)
@@ -142,7 +142,7 @@ def _wire(lab: Lab, vpc: LabHost, host: LabHost, subnet: IPv4Network, address: I
 
 def _laptop(lab: Lab, plan: FleetPlan, region: LabRegion) -> LabHost:
     """Connect a laptop to a gateway with a wire instead of OpenVPN."""
-    laptops = gateway_in(plan, region.name)
+    laptops = laptop_gateway_at(plan, region.name)
     assert laptops
     laptop, block = lab.host("laptop"), laptops.block(Transport.UDP)
     own = laptops.address(Transport.UDP, 0)
@@ -187,12 +187,12 @@ class ChainLab(LaptopLab):
             far.route(block, _ROUTER - 1)
         for block in THERE:
             west.route(block, _ROUTER)
-        region = SITE_SIDE_LAB.region(REGION)
+        region = LAB_PLAN.region(REGION)
         self.tunnels = LabGateway(gate, gateway)
         self.aws = AwsStandIn(far, gateway, (str(region.block), HERE[1]))
 
 
 def _gateway() -> Gateway:
     """Return the site's gateway with tunnels to one region only."""
-    whole = cellar()
+    whole = cellar_gateway()
     return replace(whole, tunnels=tuple(one for one in whole.tunnels if one.name.startswith(REGION)))

@@ -12,10 +12,18 @@ from ipaddress import IPv4Address, IPv4Interface
 
 from bedplate.plan import FleetPlan
 from bedplate.plan.fleet import SitePlan
-from bedplate.plan.laptops import LaptopGateway, Transport, gateway_in
-from bedplate.plan.nodes import standing_nodes
+from bedplate.plan.laptops import LaptopGateway, Transport, laptop_gateway_at
+from bedplate.plan.nodes import permanent_nodes
 from roles.hardened.firewall import ruleset
-from tests.testlab.fleets.variants import ATTIC, CELLAR, SITE_SIDE_LAB, cellar, direct_gateway, one_secret, site_of
+from tests.testlab.fleets.variants import (
+    ATTIC,
+    CELLAR,
+    LAB_PLAN,
+    cellar_gateway,
+    connected_site_gateway,
+    one_secret,
+    site_of,
+)
 from tests.testlab.fleets.variants import REGION as VARIANTS_REGION
 from tests.testlab.network.gateways import LabGateway, LabRouter, tun_device, with_handover
 from tests.testlab.network.netlab import Lab, LabHost, LabProgram, LabTrouble, until
@@ -225,14 +233,14 @@ def site_lab() -> Iterator[SiteLab]:
 
 def reach_internet(lab: Lab, internet: LabHost, host: LabHost) -> None:
     """Connect the host with the site's public address to the internet."""
-    public = SITE_SIDE_LAB.sites[0].public
+    public = LAB_PLAN.sites[0].public
     lab.wire((internet, "c0", f"{public - 1}/24"), (host, "wan0", f"{public}/24"))
     host.route("default", public - 1)
 
 
 def opposite_aws(lab: Lab, near: LabHost, internet: LabHost, desk: LabHost) -> SiteLab:
     """Return the laboratory of a wired site, with the stand-in for AWS and a machine behind it."""
-    gateway = cellar()
+    gateway = cellar_gateway()
     gateway = replace(gateway, tunnels=tuple(one for one in gateway.tunnels if one.name.startswith(REGION)))
     far, rack = lab.host("aws"), lab.host("rack")
     lab.wire((internet, "a0", "203.0.113.1/24"), (far, "wan0", f"{gateway.tunnels[0].far.outside}/24"))
@@ -242,7 +250,7 @@ def opposite_aws(lab: Lab, near: LabHost, internet: LabHost, desk: LabHost) -> S
     rack.route("default", "10.64.32.1")
     internet.forward()
     far.forward()
-    blocks = (str(SITE_SIDE_LAB.region(REGION).block), *STRAY)
+    blocks = (str(LAB_PLAN.region(REGION).block), *STRAY)
     return SiteLab(LabGateway(near, gateway), LabRouter(near), AwsStandIn(far, gateway, blocks), internet, desk, rack)
 
 
@@ -277,7 +285,7 @@ class LabSite:
     def prepare(self) -> None:
         """Write the gateway's files and load its packet filters, as its roles do before it has tunnels."""
         name = f"{self.site.gateway}.{self.site.name}"
-        (node,) = (each for each in standing_nodes(self.plan) if each.name == name)
+        (node,) = (each for each in permanent_nodes(self.plan) if each.name == name)
         self.gateway.lay()
         self.gateway.ground()
         self.gateway.host.load_rules(with_handover(ruleset(node.doors, node.duties)))
@@ -401,7 +409,7 @@ def _site(lab: Lab, plan: FleetPlan, gateway: Gateway, name: str, gate: LabHost)
 
 def first_only(plan: FleetPlan, name: str, proofs: PlaceProofs) -> Gateway:
     """Return a site's gateway with one tunnel to AWS, and its direct tunnels."""
-    gateway = direct_gateway(plan, name, proofs)
+    gateway = connected_site_gateway(plan, name, proofs)
     return replace(gateway, tunnels=tuple(one for one in gateway.tunnels if one.name != f"{VARIANTS_REGION}-2"))
 
 
@@ -438,7 +446,7 @@ class OneArmLab:
 
     def start(self) -> None:
         """Load each packet filter of the gateway, start both ends, and wait until packets pass."""
-        (node,) = (each for each in standing_nodes(SITE_SIDE_LAB) if each.name == f"gate.{NAME}")
+        (node,) = (each for each in permanent_nodes(LAB_PLAN) if each.name == f"gate.{NAME}")
         for rules in (ruleset(node.doors, node.duties), guard_rules(_laptops())):
             self.gate.load_rules(rules)
         self.site.start()
@@ -483,6 +491,6 @@ def _laptop(lab: Lab, gate: LabHost) -> LabHost:
 
 
 def _laptops() -> LaptopGateway:
-    laptops = gateway_in(SITE_SIDE_LAB, NAME)
+    laptops = laptop_gateway_at(LAB_PLAN, NAME)
     assert laptops
     return laptops

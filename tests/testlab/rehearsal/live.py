@@ -16,17 +16,17 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from bedplate.catalog import load_catalog
-from bedplate.cli.fleet import planned
+from bedplate.cli.fleet import plan_loaded
 from bedplate.cli.stacks import waves
 from bedplate.load import FleetFaults, load_fleet
-from bedplate.lock import LockRefused, lock_path, record_plan
+from bedplate.lock import InvalidLock, lock_path, record_plan
 from bedplate.plan import FleetPlan, Record, plan_fleet
 from bedplate.rehearsal.kinds import ec2
-from bedplate.rehearsal.kinds.ec2 import Noun, described, is_live
+from bedplate.rehearsal.kinds.ec2 import Ec2Resource, described, is_live
 from bedplate.rehearsal.rehearse import Phase, Report, rehearse
 from bedplate.rehearsal.simulation import Aws, running
-from bedplate.rehearsal.stack import Run, Stack, World, graph, run
-from bedplate.rehearsal.state import PROTECTED, PROTECTED_IN_PLACE, Op, Snapshot, parse
+from bedplate.rehearsal.stack import Run, SharedState, Stack, graph, run
+from bedplate.rehearsal.state import PROTECTED, PROTECTED_IN_PLACE, Op, Snapshot, parse_urn
 from bedplate.rehearsal.wire import holds_unknown
 from bedplate.spec import Fleet
 from bedplate.update.policies import Effect
@@ -105,7 +105,7 @@ class LiveFleet:
     """A fleet whose stacks exist in the simulated AWS; `file` is the path of its fleet file."""
 
     plan: FleetPlan
-    world: World
+    world: SharedState
     file: Path
 
     def replanned(self, before: str, after: str) -> FleetPlan:
@@ -121,7 +121,7 @@ class LiveFleet:
         return {stack.name: _preview(stack, world) for wave in waves(plan) for stack in wave}
 
 
-def _preview(stack: Stack, world: World) -> Run:
+def _preview(stack: Stack, world: SharedState) -> Run:
     result = run(stack, world, preview=True)
     present = world.exports.get(stack.full_name)
     exports = result.snapshot.exports
@@ -152,7 +152,7 @@ def _record(file: Path, text: str) -> None:
 
 
 def _planned(file: Path) -> FleetPlan:
-    return planned(load_fleet(file, load_catalog()))
+    return plan_loaded(load_fleet(file, load_catalog()))
 
 
 @contextmanager
@@ -161,7 +161,7 @@ def live_fleet(text: str, file: Path) -> Iterator[LiveFleet]:
     _record(file, text)
     plan = _planned(file)
     with running(plan.account) as simulation:
-        world = World(simulation)
+        world = SharedState(simulation)
         failures = [failure for wave in waves(plan) for stack in wave for failure in run(stack, world).failures]
         assert not failures, failures
         yield LiveFleet(plan, world, file)
@@ -195,7 +195,7 @@ def effect_of(live: LiveFleet, before: str, after: str) -> Effect:
     """Return the strongest effect of an edit on existing resources; an unchanged plan has none."""
     try:
         plan = live.replanned(before, after)
-    except LockRefused:
+    except InvalidLock:
         return Effect.REFUSED
     except FleetFaults as error:
         if _REFUSING_RULES.isdisjoint(fault.code for fault in error.faults):
@@ -240,14 +240,14 @@ def _created(runs: Mapping[str, Run]) -> Iterator[str]:
 
 
 def _noticed(resources: Iterable[str]) -> Iterator[str]:
-    types = (parse(urn).type.removeprefix("aws:") for urn in resources)
+    types = (parse_urn(urn).type.removeprefix("aws:") for urn in resources)
     yield from (_NOTICED[token] for token in types if token in _NOTICED)
 
 
 def _group_effects(before: Snapshot, run: Run) -> Iterator[Effect]:
     """Yield the effects of group updates on their instances."""
     for step in run.steps:
-        if step.op is Op.UPDATE and parse(step.urn).type == f"aws:{_GROUP}":
+        if step.op is Op.UPDATE and parse_urn(step.urn).type == f"aws:{_GROUP}":
             yield _group_effect(step.keys, before.entries[step.urn].inputs, run.snapshot.entries[step.urn].inputs)
 
 
@@ -332,8 +332,10 @@ def graph_of(plan_name: str) -> tuple[dict[str, Any], ...]:
     return tuple(graph(entries))
 
 
-_ACL = Noun("networkAcl", "describe_network_acls", "NetworkAclIds", "NetworkAcls", "InvalidNetworkAclID.NotFound")
-_NOUNS = (_ACL, *(value for value in vars(ec2).values() if isinstance(value, Noun)))
+_ACL = Ec2Resource(
+    "networkAcl", "describe_network_acls", "NetworkAclIds", "NetworkAcls", "InvalidNetworkAclID.NotFound"
+)
+_NOUNS = (_ACL, *(value for value in vars(ec2).values() if isinstance(value, Ec2Resource)))
 
 
 def census(aws: Aws) -> frozenset[str]:
@@ -349,10 +351,10 @@ def census(aws: Aws) -> frozenset[str]:
 
 
 # Returns the description of a resource in AWS, from the client, its id and its inputs.
-Told = Callable[[Aws, str, Mapping[str, Any]], object]
+Describe = Callable[[Aws, str, Mapping[str, Any]], object]
 
 
-def by(noun: Noun) -> Told:
+def describe_by_id(noun: Ec2Resource) -> Describe:
     """Return a function that describes a resource by its id."""
 
     def describe(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
@@ -361,7 +363,7 @@ def by(noun: Noun) -> Told:
     return describe
 
 
-def by_input(noun: Noun, key: str) -> Told:
+def describe_by_input(noun: Ec2Resource, key: str) -> Describe:
     """Return a function that describes the resource whose id is an input."""
 
     def describe(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
@@ -373,27 +375,27 @@ def by_input(noun: Noun, key: str) -> Told:
 _ENVELOPE = frozenset({"LastUpdatedTime", "ResponseMetadata", "RequestId"})
 
 
-def settled(value: object) -> object:
+def stable_reply(value: object) -> object:
     """Return a reply without timestamps and metadata; a boolean is given in both of its spellings."""
     if isinstance(value, Mapping):
         kept = {key: item for key, item in value.items() if key not in _ENVELOPE}
-        return {key: settled(item) for key, item in kept.items() if not isinstance(item, datetime)}
+        return {key: stable_reply(item) for key, item in kept.items() if not isinstance(item, datetime)}
     if isinstance(value, list):
-        return [settled(item) for item in value]
+        return [stable_reply(item) for item in value]
     return [value, str(value).lower()] if isinstance(value, bool) else value
 
 
-def asked(service: str, operation: str, **params: Callable[[str, Mapping[str, Any]], object]) -> Told:
+def describe_by_call(service: str, operation: str, **params: Callable[[str, Mapping[str, Any]], object]) -> Describe:
     """Return a function that describes a resource by one call, with parameters made from its id and inputs."""
 
     def describe(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
         values = {name: make(ident, inputs) for name, make in params.items()}
-        return settled(aws.call(service, operation, **values))
+        return stable_reply(aws.call(service, operation, **values))
 
     return describe
 
 
-def every(*functions: Told) -> Told:
+def describe_all(*functions: Describe) -> Describe:
     """Return a function that returns the results of several."""
 
     def describe(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
@@ -402,16 +404,16 @@ def every(*functions: Told) -> Told:
     return describe
 
 
-def faked(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
+def describe_fakes(aws: Aws, ident: str, inputs: Mapping[str, Any]) -> object:
     """Return the fakes with an id: resources that moto does not model."""
     return [row for edits_of in aws.simulation.fakes.values() for key, row in edits_of.items() if key.endswith(ident)]
 
 
-def own(ident: str, inputs: Mapping[str, Any]) -> str:
+def own_id(ident: str, inputs: Mapping[str, Any]) -> str:
     """Return the id, as a parameter of a call."""
     return ident
 
 
-def listed(ident: str, inputs: Mapping[str, Any]) -> list[str]:
+def id_list(ident: str, inputs: Mapping[str, Any]) -> list[str]:
     """Return the id in a list, as a parameter of a call."""
     return [ident]

@@ -15,9 +15,9 @@ from bedplate.load import load_fleet
 from bedplate.plan import FleetPlan, Record, plan_fleet
 from bedplate.rehearsal.provider import DefaultProvider
 from bedplate.rehearsal.simulation import running
-from bedplate.rehearsal.stack import Run, Stack, World, run
+from bedplate.rehearsal.stack import Run, SharedState, Stack, run
 from bedplate.rehearsal.state import Entry, Op, Step
-from stacks.identity.roles import KINDS
+from stacks.identity.roles import NODE_KINDS
 
 HOME = DefaultProvider("us-west-2")
 ACCOUNT = "111122223333"
@@ -33,7 +33,7 @@ def stack(program: Callable[[], object], *, name: str = "lab", default: DefaultP
     return Stack(name, "lab", quiet, default_provider=default)
 
 
-def up(world: World, program: Callable[[], object]) -> Run:
+def up(world: SharedState, program: Callable[[], object]) -> Run:
     """Preview a program and run it; the preview must list the steps of the run and change nothing."""
     before = dict(world.snapshots)
     planned = run(stack(program), world, preview=True)
@@ -92,7 +92,7 @@ EXPORTS = {
     "laptop_gateway": {"private_ip": "10.64.0.9"},
     "node_table_ids": {zone: "rtb-1" for facts in load_catalog().regions.values() for zone in facts.zones},
     "parameter_key_arn": "arn:aws:kms:us-west-2:111122223333:key/k",
-    "profile_arns": dict.fromkeys(KINDS, "arn:aws:iam::111122223333:instance-profile/p"),
+    "profile_arns": dict.fromkeys(NODE_KINDS, "arn:aws:iam::111122223333:instance-profile/p"),
     "transit_gateway_id": "tgw-1",
     "transit_table_id": "tgw-rtb-1",
     "vpc_id": "vpc-1",
@@ -126,7 +126,7 @@ def declared(plan: FleetPlan) -> Declared:
     """Return what each stack of a fleet declares, by the name of the stack."""
     stacks = [stack for wave in waves(plan) for stack in wave]
     with running(plan.account) as simulation:
-        world = World(simulation, exports={stack.full_name: EXPORTS for stack in stacks})
+        world = SharedState(simulation, exports={stack.full_name: EXPORTS for stack in stacks})
         runs = {stack.name: run(stack, world, preview=True) for stack in stacks}
     assert not [failure for result in runs.values() for failure in result.failures]
     return {name: tuple(result.snapshot.entries.values()) for name, result in runs.items()}
