@@ -179,7 +179,7 @@ def test_interrupted_package_manager_is_repaired(fleet_folder: FleetFolder, node
     repaired = fleet_folder.outcome(WORKBENCH, *QUICK)
 
     assert failed["status"] == 6
-    assert "ended in the middle of its work" in failed[WORKBENCH]["what"]
+    assert "dpkg was interrupted" in failed[WORKBENCH]["what"]
     assert "prometheus-node-exporter" in unfinished
     assert repaired["status"] == 0
     assert node.run("dpkg --audit; ls -A /var/lib/dpkg/updates") == ""
@@ -197,7 +197,7 @@ def test_unreachable_archive_is_reported(fleet_folder: FleetFolder, node: Node) 
     repaired = fleet_folder.outcome(WORKBENCH, *QUICK)
 
     assert failed["status"] == 6
-    assert "cannot reach a package archive" in failed[WORKBENCH]["what"]
+    assert "cannot reach a package repository" in failed[WORKBENCH]["what"]
     assert repaired["status"] == 0
 
 

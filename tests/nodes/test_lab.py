@@ -36,7 +36,7 @@ def test_check_shows_the_removal_of_a_person(departure: Departure) -> None:
     assert set(departure.checked) == set(LAB_NODES)
     assert all(departure.checked.values())
     assert {name for names in departure.checked.values() for name in names if "cora" not in name} == {
-        "Table of scratch"
+        "Write the table of /scratch"
     }
 
 
@@ -59,8 +59,8 @@ def test_people_log_in_with_their_accounts(departure: Departure, lab: Lab) -> No
 @pytest.mark.parametrize(
     ("old", "new", "about"),
     [
-        pytest.param("mount: /data}", "mount: /sets}", r"/data|/sets|sets\.|of mounts$|of storage$", id="mount"),
-        pytest.param(LAPTOPS, "", r"[Ff]ilter|trial", id="port"),
+        pytest.param("mount: /data}", "mount: /sets}", r"/data|/sets|sets\.|of mounts$|(of|for) storage$", id="mount"),
+        pytest.param(LAPTOPS, "", r"[Ff]ilter|[Ff]irewall|confirm", id="port"),
     ],
 )
 def test_change_is_checked_applied_and_audited(old: str, new: str, about: str, lab: Lab, departure: Departure) -> None:

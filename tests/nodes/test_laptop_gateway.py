@@ -93,7 +93,7 @@ def test_user_timer_syncs_daily(gateways: LaptopGateways) -> None:
 
     assert done.returncode == 0, done.stderr
     assert 0 < int(due.stdout) - time() <= 25 * 3600
-    assert "Keys and gateways of the fleet lab" in status.stdout
+    assert "bedplate vpn sync for the fleet lab" in status.stdout
     node.ssh("systemctl --user disable --now bedplate-vpn-lab.timer; rm -r ~/.config/systemd")
 
 
