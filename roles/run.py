@@ -9,8 +9,8 @@ monkey.patch_all()
 
 import sys  # noqa: E402  imported after the patch, so that every module gets the patched sockets
 
-from bedplate.nodes.apply import read_request as read_order  # noqa: E402
-from roles.engine.work import run_request as work_through  # noqa: E402
+from bedplate.nodes.apply import read_request  # noqa: E402
+from roles.engine.work import run_request  # noqa: E402
 
 if __name__ == "__main__":
-    work_through(read_order(sys.stdin.buffer), sys.stdin.buffer, sys.stdout)
+    run_request(read_request(sys.stdin.buffer), sys.stdin.buffer, sys.stdout)

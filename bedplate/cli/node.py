@@ -55,10 +55,10 @@ def _list_planned(plan: FleetPlan, *, json: bool) -> int:
 def _list_running(plan: FleetPlan, *, json: bool) -> int:
     # Slow: they import boto3.
     from bedplate.account.client import failure_lines
-    from bedplate.account.machines import read_machines as machines
+    from bedplate.account.machines import read_machines
     from bedplate.cli.account import open_account
 
-    answers = machines(open_account(plan), plan)
+    answers = read_machines(open_account(plan), plan)
     running = [machine for region in answers.given.values() for machine in region]
     if json:
         show_document(machine_document(running, plan.record.host_keys))

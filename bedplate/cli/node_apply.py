@@ -230,11 +230,11 @@ def select_roles(roles: Collection[str], machines: Sequence[NodeLocation]) -> fr
 def _running_machines(plan: FleetPlan, groups: Sequence[str]) -> Iterator[NodeLocation]:
     """Yield the machines of these groups that AWS reports as in service."""
     # Slow: they import boto3.
-    from bedplate.account.client import require_all as every_answer
-    from bedplate.account.machines import read_machines as machines
+    from bedplate.account.client import require_all
+    from bedplate.account.machines import read_machines
     from bedplate.cli.account import open_account
 
-    answers = every_answer(machines(open_account(plan), plan), "nothing was done")
+    answers = require_all(read_machines(open_account(plan), plan), "nothing was done")
     pools = {(pool.name, pool.region): pool for pool in plan.pools}
     for machine in (machine for region in answers.values() for machine in region):
         if machine.group in groups and machine.state == IN_SERVICE and machine.address:

@@ -86,10 +86,10 @@ def list_certificates(
     The exit status is 3 if one has expired or is about to.
     """
     # Slow: it imports the models of a fleet.
-    from vpn.status import keys_status as standing
+    from vpn.status import keys_status
 
     users = users_of(fleet)
-    state = standing(keys_of(users.fleet, fleet), users.people, now())
+    state = keys_status(keys_of(users.fleet, fleet), users.people, now())
     last_seen, status = _ask_gateways(fleet, ssh_config) if seen else ({}, 0)
     if json:
         show_document(certificate_document(state, last_seen))
@@ -104,11 +104,11 @@ def _ask_gateways(fleet: Path, config: Path | None) -> tuple[Mapping[str, dateti
     from bedplate.cli.fleet import plan_of
     from bedplate.cli.vpn_sync import ask_gateways
     from bedplate.plan.laptops import laptop_gateways
-    from vpn.gateways import gateway_node as node_of_gateway
+    from vpn.gateways import gateway_node
     from vpn.status import last_seen
 
     plan = plan_of(fleet)
-    nodes = [node_of_gateway(plan, gateway) for gateway in laptop_gateways(plan)]
+    nodes = [gateway_node(plan, gateway) for gateway in laptop_gateways(plan)]
     statuses, failures = ask_gateways(plan, nodes, config)
     notify(f"unknown sessions at {name}: {error.what}" for name, error in failures.items())
     return last_seen(statuses.values()), PartialError.exit_code if failures else 0

@@ -31,9 +31,9 @@ def users_of(fleet_file: Path) -> Users:
     if users is not None:
         return users
     # Slow: it imports the models of a fleet, which find the errors.
-    from bedplate.cli.fleet import open_fleet as opened
+    from bedplate.cli.fleet import open_fleet
 
-    fleet = opened(fleet_file).fleet
+    fleet = open_fleet(fleet_file).fleet
     return Users(fleet.name, tuple(fleet.people), ())
 
 

@@ -15,11 +15,9 @@ from bedplate.errors import BedplateError
 from vpn.authority import Reason
 from vpn.certificates import laptop
 from vpn.journal import Begun
-from vpn.peers import make_shared_keys as make_keys
-from vpn.pki import FOLDER, FolderKeys, Pki, PkiFolder, open_pki, write_new_root
-from vpn.pki import create_authority as begin
-from vpn.signing import add, renew, revoke
-from vpn.signing import renew_crl as relist
+from vpn.peers import make_shared_keys
+from vpn.pki import FOLDER, FolderKeys, Pki, PkiFolder, create_authority, open_pki, write_new_root
+from vpn.signing import add, renew, renew_crl, revoke
 
 MOMENT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 LATER = MOMENT + timedelta(days=60)
@@ -28,8 +26,8 @@ CHANGES: dict[str, Callable[[Pki], object]] = {
     "add": lambda pki: add(pki, [laptop("grace")], MOMENT, bytes),
     "renew": lambda pki: renew(pki, [laptop("ada")], MOMENT, bytes),
     "revoke": lambda pki: revoke(pki, ["ada.laptop"], Reason.LOST, MOMENT, bytes),
-    "relist": lambda pki: relist(pki, LATER, bytes),
-    "make keys": lambda pki: make_keys(pki, PAIRS, bytes, anew=True),
+    "relist": lambda pki: renew_crl(pki, LATER, bytes),
+    "make keys": lambda pki: make_shared_keys(pki, PAIRS, bytes, anew=True),
 }
 
 
@@ -39,7 +37,7 @@ def change(what: str, folder: PkiFolder) -> None:
     if what == "root":
         write_new_root(root_of(folder), "lab", folder, MOMENT, None)
     elif what == "begin":
-        begin(folder, Begun(MOMENT, "lab", "", FOLDER), store)
+        create_authority(folder, Begun(MOMENT, "lab", "", FOLDER), store)
     else:
         CHANGES[what](open_pki(folder, "lab", lambda _: store))
 

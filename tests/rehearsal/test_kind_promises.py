@@ -1,4 +1,4 @@
-"""What every resource kind promises, tried on a specimen of fixture in the simulated AWS."""
+"""What every resource kind promises, tested with its fixture in the simulated AWS."""
 
 from collections.abc import Mapping
 from typing import Any

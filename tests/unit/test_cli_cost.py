@@ -55,12 +55,9 @@ def test_every_line_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line for line in capsys.readouterr().out.splitlines() if len(line) > WIDTH] == []
 
 
-CLI_QUOTAS_LAB = str(EXAMPLES / "lab.yaml")
-
-
 def test_the_quotas_of_the_lab(expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
     """By region: the needs beside a new account's quotas; every line fits a terminal."""
-    assert run(["quotas", CLI_QUOTAS_LAB]) == 0
+    assert run(["quotas", str(LAB)]) == 0
 
     out = capsys.readouterr().out
     expect("cli/quotas-lab.txt", out)
@@ -69,7 +66,7 @@ def test_the_quotas_of_the_lab(expect: Expect, capsys: pytest.CaptureFixture[str
 
 def test_a_program_reads_the_quotas_as_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     """With AWS's codes, which a program needs to raise a quota."""
-    run(["quotas", CLI_QUOTAS_LAB, "--json"])
+    run(["quotas", str(LAB), "--json"])
 
     entries = json.loads(capsys.readouterr().out)["quotas"]
     (processors,) = (one for one in entries if one["region"] == "eu-north-1" and one["name"] == "spot P5 vCPUs")
@@ -77,7 +74,7 @@ def test_a_program_reads_the_quotas_as_one_document(capsys: pytest.CaptureFixtur
     assert (processors["min"], processors["max"], processors["granted"]) == (0, 12288, None)
 
 
-CLI_QUOTAS_GRANTED_LAB, MINIMAL = str(EXAMPLES / "lab.yaml"), str(EXAMPLES / "minimal.yaml")
+MINIMAL = str(EXAMPLES / "minimal.yaml")
 HOME = "us-west-2"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI"}
 
@@ -120,10 +117,10 @@ def test_a_minimum_that_was_not_granted_is_a_violation(account: StubbedSession) 
 def test_a_region_that_does_not_answer_is_named(account: StubbedSession, capsys: pytest.CaptureFixture[str]) -> None:
     """Its values are `-`, those of other regions are shown, and the status is 6."""
     for region in (HOME, "us-east-1"):
-        _grant(account, _needs(CLI_QUOTAS_GRANTED_LAB, region), 100_000.0)
+        _grant(account, _needs(str(LAB), region), 100_000.0)
     account.refuses("service-quotas", "eu-north-1", "list_service_quotas", "ServiceException", 500)
 
-    assert run(["quotas", CLI_QUOTAS_GRANTED_LAB]) == 6
+    assert run(["quotas", str(LAB)]) == 6
 
     output = capsys.readouterr()
     assert "granted quotas unknown: eu-north-1: service-quotas: internal error of AWS" in output.err
@@ -182,7 +179,6 @@ def test_a_document_of_quotas_holds_what_was_granted(
     assert {entry["granted"] for entry in json.loads(capsys.readouterr().out)["quotas"]} == {100_000.0}
 
 
-CLI_DIFF_LAB = EXAMPLES / "lab.yaml"
 EDIT = {
     "max: 8}": "max: 9}",
     "types: [m7i.4xlarge]": "types: [m7i.8xlarge]",
@@ -195,7 +191,7 @@ EDIT = {
 @pytest.fixture
 def later(tmp_path: Path) -> str:
     """Return the path of a later lab.yaml."""
-    text = CLI_DIFF_LAB.read_text(encoding="utf-8")
+    text = LAB.read_text(encoding="utf-8")
     for old, new in EDIT.items():
         assert old in text
         text = text.replace(old, new, 1)
@@ -206,25 +202,25 @@ def later(tmp_path: Path) -> str:
 
 def test_an_edit_of_the_lab(later: str, expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
     """Edits are grouped by effect, the most severe first, with alternatives to refused ones."""
-    assert run(["diff", later, str(CLI_DIFF_LAB)]) == 3
+    assert run(["diff", later, str(LAB)]) == 3
 
     expect("cli/diff-lab.txt", capsys.readouterr().out)
 
 
 def test_equivalent_fleet_files_have_no_edits(capsys: pytest.CaptureFixture[str]) -> None:
     """One line, and status 0."""
-    assert run(["diff", str(CLI_DIFF_LAB), str(CLI_DIFF_LAB)]) == 0
+    assert run(["diff", str(LAB), str(LAB)]) == 0
     assert capsys.readouterr().out == "the two fleet files are equivalent\n"
 
 
 def test_a_free_edit_is_no_violation() -> None:
     """Growth changes no existing resource: status 0."""
-    assert run(["diff", str(EXAMPLES / "lab-grown.yaml"), str(CLI_DIFF_LAB)]) == 0
+    assert run(["diff", str(EXAMPLES / "lab-grown.yaml"), str(LAB)]) == 0
 
 
 def test_a_program_reads_the_edits_as_one_document(later: str, capsys: pytest.CaptureFixture[str]) -> None:
     """With both values, the effect and the alternative."""
-    run(["diff", later, str(CLI_DIFF_LAB), "--json"])
+    run(["diff", later, str(LAB), "--json"])
 
     (pool,) = (one for one in json.loads(capsys.readouterr().out)["edits"] if one["key"] == "vpn.laptops.pool")
     assert (pool["old"], pool["new"], pool["effect"]) == (22, 21, "refused")

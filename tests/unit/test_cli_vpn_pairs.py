@@ -89,7 +89,7 @@ PAIR = f"{NORTH} and {WEST}"
 
 
 @pytest.fixture
-def cli_vpn_regions_fleet(tmp_path: Path) -> Path:
+def regions_fleet(tmp_path: Path) -> Path:
     """Return the file of a fleet with an authority and recorded gateway addresses."""
     file = begun_file(tmp_path, CONNECTED_REGIONS_TEXT)
     _record(file, PUBLIC)
@@ -97,9 +97,7 @@ def cli_vpn_regions_fleet(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def cli_vpn_regions_gateways(
-    cli_vpn_regions_fleet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> dict[str, Path]:
+def regions_gateways(regions_fleet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     """Return the folders of both gateways, without tunnels."""
     return gateways_at(tmp_path, NAMES, monkeypatch)
 
@@ -109,36 +107,36 @@ def _record(file: Path, public: dict[str, IPv4Address]) -> None:
 
 
 def test_both_ends_get_their_tunnel_once(
-    cli_vpn_regions_fleet: Path, cli_vpn_regions_gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
+    regions_fleet: Path, regions_gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One key of 384 bits, and routes to the networks behind the other; a second run changes nothing."""
     capsys.readouterr()
 
-    assert run(["vpn", "tunnels", str(cli_vpn_regions_fleet)]) == 0
+    assert run(["vpn", "tunnels", str(regions_fleet)]) == 0
     first = capsys.readouterr().out
-    assert run(["vpn", "tunnels", str(cli_vpn_regions_fleet)]) == 0
+    assert run(["vpn", "tunnels", str(regions_fleet)]) == 0
 
     second = capsys.readouterr().out
     assert first.startswith(f"+ key of {PAIR}\n")
     assert all(f"{name}: 1 tunnel, no change" in second for name in NAMES.values())
     assert "+ a key" not in second
-    (key,) = all_secrets(cli_vpn_regions_gateways.values())
+    (key,) = all_secrets(regions_gateways.values())
     assert len(key) == 96
-    row = (cli_vpn_regions_gateways[NORTH] / "etc/bedplate/ipsec/tunnels/table").read_text().split()
+    row = (regions_gateways[NORTH] / "etc/bedplate/ipsec/tunnels/table").read_text().split()
     assert (row[0], *row[2:]) == (WEST, "-", "1400", "10.64.0.0/16,10.121.0.0/22", "dials", "10.121.0.1")
-    assert not (cli_vpn_regions_gateways[NORTH] / "etc/frr/frr.conf").exists()
+    assert not (regions_gateways[NORTH] / "etc/frr/frr.conf").exists()
 
 
 def test_the_page_about_regions_is_followed(
-    cli_vpn_regions_fleet: Path,
-    cli_vpn_regions_gateways: dict[str, Path],
+    regions_fleet: Path,
+    regions_gateways: dict[str, Path],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Every command of the page, in its order, except those for booted machines."""
     _, block, *_ = documented_blocks("vpn-sites.md")
     recorded, begun, applied, *others = (shlex.split(line)[1:] for line in block)
-    monkeypatch.chdir(cli_vpn_regions_fleet.parent)
+    monkeypatch.chdir(regions_fleet.parent)
 
     statuses = {tuple(words): run(words) for words in others}
 
@@ -150,14 +148,14 @@ def test_the_page_about_regions_is_followed(
 
 
 def test_of_two_regions_one_dials_the_other_where_it_was_recorded(
-    cli_vpn_regions_fleet: Path, cli_vpn_regions_gateways: dict[str, Path]
+    regions_fleet: Path, regions_gateways: dict[str, Path]
 ) -> None:
     """The first in the alphabet initiates; each uses the name of its machine."""
-    run(["vpn", "tunnels", str(cli_vpn_regions_fleet)])
+    run(["vpn", "tunnels", str(regions_fleet)])
 
     texts = {
         region: next(gateway.glob("etc/bedplate/ipsec/*/swanctl.conf")).read_text()
-        for region, gateway in cli_vpn_regions_gateways.items()
+        for region, gateway in regions_gateways.items()
     }
     assert {region: "start_action = start" in text for region, text in texts.items()} == {WEST: False, NORTH: True}
     assert f"remote_addrs = {PUBLIC[WEST]}\n" in texts[NORTH]
@@ -165,53 +163,53 @@ def test_of_two_regions_one_dials_the_other_where_it_was_recorded(
 
 
 def test_new_keys_take_the_place_of_old_ones(
-    cli_vpn_regions_fleet: Path, cli_vpn_regions_gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
+    regions_fleet: Path, regions_gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Daemons load them without a restart, and established tunnels stay up."""
-    run(["vpn", "tunnels", str(cli_vpn_regions_fleet)])
-    before = all_secrets(cli_vpn_regions_gateways.values())
-    for gateway in cli_vpn_regions_gateways.values():
+    run(["vpn", "tunnels", str(regions_fleet)])
+    before = all_secrets(regions_gateways.values())
+    for gateway in regions_gateways.values():
         calls_of(gateway)
     capsys.readouterr()
 
     again = ["vpn", "tunnels", "--new-keys"]
-    assert run([*again, str(cli_vpn_regions_fleet)]) == 0
+    assert run([*again, str(regions_fleet)]) == 0
 
     assert f"+ key of {PAIR}\n" in capsys.readouterr().out
-    after = all_secrets(cli_vpn_regions_gateways.values())
+    after = all_secrets(regions_gateways.values())
     assert (len(after), before & after) == (1, set())
-    for gateway in cli_vpn_regions_gateways.values():
+    for gateway in regions_gateways.values():
         told = [call for call in calls_of(gateway) if "enable" not in call]
         assert told == ["systemctl try-reload-or-restart bedplate-ipsec-tunnels.service"]
 
 
 def test_a_gateway_whose_address_is_not_recorded_is_named(
-    cli_vpn_regions_fleet: Path, cli_vpn_regions_gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
+    regions_fleet: Path, regions_gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Status 6, with the command that records it; the gateway gets no tunnel."""
-    lock_path(cli_vpn_regions_fleet).unlink()
-    run(["plan", str(cli_vpn_regions_fleet), "--write"])
-    _record(cli_vpn_regions_fleet, {WEST: PUBLIC[WEST]})
+    lock_path(regions_fleet).unlink()
+    run(["plan", str(regions_fleet), "--write"])
+    _record(regions_fleet, {WEST: PUBLIC[WEST]})
 
-    assert run(["vpn", "tunnels", str(cli_vpn_regions_fleet)]) == 6
+    assert run(["vpn", "tunnels", str(regions_fleet)]) == 6
 
     told = capsys.readouterr().err
     assert f"{NAMES[WEST]}: fleet.lock has no public address of the gateway in {NORTH}" in told
     assert "`bedplate vpn record`" in told
-    assert not any((gateway / "etc/bedplate").exists() for gateway in cli_vpn_regions_gateways.values())
+    assert not any((gateway / "etc/bedplate").exists() for gateway in regions_gateways.values())
 
 
 def test_a_gateway_that_is_not_reached_gets_its_key_by_the_next_run(
-    cli_vpn_regions_fleet: Path, cli_vpn_regions_gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
+    regions_fleet: Path, regions_gateways: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Status 6; the next run sends the same key."""
-    away = cli_vpn_regions_gateways[WEST].with_name("away")
-    shutil.move(cli_vpn_regions_gateways[WEST], away)
-    assert run(["vpn", "tunnels", str(cli_vpn_regions_fleet)]) == 6
+    away = regions_gateways[WEST].with_name("away")
+    shutil.move(regions_gateways[WEST], away)
+    assert run(["vpn", "tunnels", str(regions_fleet)]) == 6
     assert f"{NAMES[WEST]}: not reached" in capsys.readouterr().err
-    shutil.move(away, cli_vpn_regions_gateways[WEST])
+    shutil.move(away, regions_gateways[WEST])
 
-    assert run(["vpn", "tunnels", str(cli_vpn_regions_fleet)]) == 0
+    assert run(["vpn", "tunnels", str(regions_fleet)]) == 0
 
-    assert len(all_secrets(cli_vpn_regions_gateways.values())) == 1
+    assert len(all_secrets(regions_gateways.values())) == 1
     assert "+ a key" not in capsys.readouterr().out

@@ -16,10 +16,10 @@ from pyinfra.context import host  # noqa: E402
 from pyinfra.facts.server import Command  # noqa: E402
 from pyinfra.operations import server  # noqa: E402
 
-from bedplate.nodes.apply import read_request as read_order  # noqa: E402
+from bedplate.nodes.apply import read_request  # noqa: E402
 from roles.base import NO_CHANGES, Changes, Role  # noqa: E402
 from roles.engine import connector  # noqa: E402
-from roles.engine.work import run_request as work_through  # noqa: E402
+from roles.engine.work import run_request  # noqa: E402
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,4 +43,4 @@ class Asking(Role):
 
 if __name__ == "__main__":
     connector.QUERY_SECONDS = float(sys.argv[1])
-    work_through(read_order(sys.stdin.buffer), sys.stdin.buffer, sys.stdout, lambda _: (Asking(),))
+    run_request(read_request(sys.stdin.buffer), sys.stdin.buffer, sys.stdout, lambda _: (Asking(),))
