@@ -39,6 +39,11 @@ class InboundRule:
     blocks: tuple[IPv4Network, ...]
 
     @property
+    def allows_all(self) -> bool:
+        """Whether it allows all protocols and ports."""
+        return self.protocol is None and self.port is None
+
+    @property
     def matches(self) -> str:
         """The nftables expression that matches its packets."""
         parts = [f"ip saddr @{self.name}"] if self.blocks else []
