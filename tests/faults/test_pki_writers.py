@@ -28,4 +28,4 @@ def test_no_certificate_is_lost_between_writers(tmp_path: Path) -> None:
     }
     assert sorted(certificate.slot or 0 for certificate in issued.values()) == list(range(PROCESSES * ROUNDS))
     assert all(bundle_of(pki_in(folder), certificate.name, unasked).key for certificate in issued.values())
-    assert statuses == {"5"}
+    assert statuses <= {"5"}
