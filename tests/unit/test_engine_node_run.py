@@ -20,7 +20,7 @@ from bedplate.plan.nodes import permanent_nodes
 from roles.base import NO_CHANGES, Changes, DiskSpace, Role
 from roles.engine import connector, work
 from roles.engine.connection import login_error, operation_error
-from roles.engine.work import disk_space_error, run_request
+from roles.engine.node_run import disk_space_error, run_request
 from tests.testlab.fakes.agent import GATE, NAS, Notebook, changes, order_of, run_order, starts
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
