@@ -243,8 +243,8 @@ def test_a_machine_knows_every_fixed_address() -> None:
     """Fixed addresses are in /etc/hosts, so they resolve without a name server."""
     hosts = _node("workbench-cpu-1.us-west-2").hosts
 
-    assert hosts["titan-01.cellar.lab.internal"] == IPv4Address("192.168.40.21")
-    assert hosts["control-1.us-west-2.lab.internal"] == LAB.addresses["control-1.us-west-2"]
+    assert hosts["titan-01.cellar.lab.internal"] == (IPv4Address("192.168.40.21"),)
+    assert hosts["control-1.us-west-2.lab.internal"] == (LAB.addresses["control-1.us-west-2"],)
 
 
 def test_laptops_cannot_read_metrics() -> None:
