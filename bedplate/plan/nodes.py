@@ -480,7 +480,9 @@ def _node(
 @cached_on_plan
 def _hosts(plan: FleetPlan) -> Mapping[str, tuple[IPv4Address, ...]]:
     """Return the fixed addresses of the fleet by full name, and those of the Kubernetes API."""
-    addresses = {f"{name}.{plan.domain}": (address,) for name, address in plan.addresses.items()}
+    addresses: dict[str, tuple[IPv4Address, ...]] = {
+        f"{name}.{plan.domain}": (address,) for name, address in plan.addresses.items()
+    }
     if plan.control_plane:
         addresses[api_name(plan)] = tuple(member.address for member in plan.control_plane.members)
     return MappingProxyType(addresses)
