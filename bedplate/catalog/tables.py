@@ -284,11 +284,16 @@ class DriverFacts:
 
 @dataclass(frozen=True, slots=True)
 class ChipFacts:
-    """A GPU by its name in EC2: `first` is the oldest branch that supports it, `open` whether open modules do."""
+    """A GPU by its name in EC2 or at a site.
+
+    `first` and `last` are the oldest and the newest branch that support it; `last` is None if new branches still do.
+    `open`: the open kernel modules support it.
+    """
 
     name: str
     generation: str
     first: int
+    last: int | None
     open: bool
 
 
@@ -320,7 +325,8 @@ def read_chips(rows: Iterable[str]) -> dict[str, ChipFacts]:
     """Return the GPUs by name."""
     cells = (row.split("\t") for row in rows)
     return {
-        name: ChipFacts(name, generation, int(first), modules == OPEN) for name, generation, first, modules in cells
+        name: ChipFacts(name, generation, int(first), None if last == ABSENT else int(last), modules == OPEN)
+        for name, generation, first, last, modules in cells
     }
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from bedplate.catalog import Catalog, InstanceFacts
+from bedplate.catalog import Catalog, GpuFacts, InstanceFacts
 from bedplate.catalog.nearest import nearest
 from bedplate.checks.context import Context, planned_pools, repeated
 from bedplate.checks.diagnostics import Fault, Rule, about, fault
@@ -97,6 +97,16 @@ def _check_accelerators(catalog: Catalog, key: str, facts: InstanceFacts, group:
         yield fault("E306", key, f"{facts.name} has no EFA", _size_with_efa(catalog, facts))
     if _has_other_accelerators(facts):
         yield fault("W317", key, f"{facts.name} has accelerators of another vendor than NVIDIA")
+    if facts.gpu and not facts.gpu.count:
+        fix = _smallest_whole_gpu(catalog, facts.gpu)
+        yield fault("E354", key, f"{facts.name} has a part of a GPU, which needs NVIDIA's GRID driver", fix)
+
+
+def _smallest_whole_gpu(catalog: Catalog, gpu: GpuFacts) -> str:
+    """Return the smallest type with one whole GPU of this model, as a fix; empty if there is none."""
+    sizes = [other for other in catalog.types.values() if other.gpu and other.gpu.name == gpu.name and other.gpu.count]
+    near = min(sizes, key=lambda other: (other.vcpus, other.memory_mib, other.name), default=None)
+    return f"write {near.name}" if near else ""
 
 
 def _size_with_efa(catalog: Catalog, facts: InstanceFacts) -> str:
@@ -267,6 +277,13 @@ RULES = about(
         "The image has only NVIDIA's driver, so other accelerators cannot be used.",
         "write a type with NVIDIA GPUs",
         "EC2 DescribeInstanceTypes",
+    ),
+    Rule(
+        "E354",
+        "part-of-a-gpu",
+        "A part of a GPU needs NVIDIA's GRID driver, which the image does not have.",
+        "write a type with whole GPUs",
+        "EC2 user guide, NVIDIA drivers",
     ),
     Rule(
         "E320",

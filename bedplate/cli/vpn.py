@@ -183,12 +183,13 @@ def record_addresses(
 ) -> int:
     """Record public gateway addresses.
 
-    And the addresses of the DNS resolvers that laptops use. Both come from AWS, or from the options.
+    And the addresses of the DNS resolvers that laptops and sites use. Both come from AWS, or from the options.
     """
     plan = plan_of(fleet)
     regions = {region.name for region in plan.regions}
     gateway_regions = [pool.place for pool in plan.laptops if pool.place in regions]
-    resolver_regions = sorted({resolver_region(plan, pool.place) for pool in plan.laptops})
+    places = (*(pool.place for pool in plan.laptops), *(site.name for site in plan.sites))
+    resolver_regions = sorted({resolver_region(plan, place) for place in places})
     if address or resolver:
         public = dict(_parse_addresses("--address", text, gateway_regions) for text in address or ())
         inside = dict(_parse_addresses("--resolver", text, resolver_regions) for text in resolver or ())

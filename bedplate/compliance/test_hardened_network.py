@@ -118,7 +118,7 @@ def test_cpu_supports_no_execute(host: Host) -> None:
 
 
 def _settings(node: NodePlan) -> Mapping[str, str]:
-    return dict(role.values(role.settings(node.duties, fabric=node.gpus is not None)))
+    return dict(role.values(role.settings(node.duties, fabric=node.fabric)))
 
 
 def _settings_of(node: NodePlan, prefix: str) -> Mapping[str, str]:

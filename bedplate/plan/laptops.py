@@ -89,7 +89,7 @@ def connected_pools(plan: FleetPlan, pool: LaptopPool) -> tuple[LaptopPool, ...]
 
 
 def resolver_region(plan: FleetPlan, place: str) -> str:
-    """Return the region whose resolver answers the laptops of a gateway: the gateway's region, else the home region."""
+    """Return the region whose resolver answers the laptops or machines of a place: that region, or the home region."""
     region = plan.regions_by_name.get(place)
     return place if region and has_inbound_resolver(plan, region) else plan.home.name
 

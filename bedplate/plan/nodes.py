@@ -15,9 +15,10 @@ from bedplate.catalog.nearest import nearest
 from bedplate.errors import InputError
 from bedplate.plan.firewall import ANYWHERE, NFS, SSH, TCP, WORKER_PORTS, FirewallRule, has_workers
 from bedplate.plan.fleet import Accounts, BucketPlan, ExportPlan, FleetPlan, MachinePlan, SitePlan, cached_on_plan
-from bedplate.plan.laptops import LaptopGateway, Transport, laptop_gateway_at
+from bedplate.plan.laptops import LaptopGateway, Transport, laptop_gateway_at, resolver_region
 from bedplate.plan.links import (
     API_PORT,
+    api_name,
     connected_regions,
     highest_number,
     is_connected,
@@ -94,8 +95,10 @@ class Hardware:
 class NodePlan:
     """A machine of the fleet; `name` is its host name and its place, such as `titan-01.cellar`.
 
-    `address` is None where AWS assigns it. `hosts` holds every fixed address of the fleet by full name. `region` is the
-    machine's region; for a machine of a site it is the home region.
+    `address` is None where AWS assigns it. `hosts` holds the fixed addresses of each full name in the fleet, and of the
+    Kubernetes API. `region` is the machine's region; for a machine of a site it is the home region. `resolvers` are the
+    name servers for the fleet's domain; empty until the record holds them, and in the cloud, where the VPC has its own.
+    `fabric`: it has EFA interfaces.
     """
 
     fleet: str
@@ -107,13 +110,15 @@ class NodePlan:
     region: str
     address: IPv4Address | None
     accounts: Accounts
-    hosts: Mapping[str, IPv4Address]
+    hosts: Mapping[str, tuple[IPv4Address, ...]]
     doors: tuple[FirewallRule, ...]
     """The inbound rules of its packet filter."""
     mounts: tuple[Mount, ...] = ()
     shares: tuple[Share, ...] = ()
     buckets: tuple[BucketPlan, ...] = ()
+    resolvers: tuple[IPv4Address, ...] = ()
     gpus: Hardware | None = None
+    fabric: bool = False
     scratch: tuple[str, ...] = ()
     """The disks of /scratch, where the file names them; an EC2 instance uses its instance store."""
     expires: str | None = None
@@ -414,7 +419,12 @@ def _site_node(plan: FleetPlan, site: SitePlan, machine: MachinePlan) -> NodePla
     roles = _site_roles(plan, site, machine)
     node = _node(plan, f"{machine.label}.{site.name}", Platform.METAL, roles, machine.address)
     gpus = machine.spec.gpus
-    return replace(node, gpus=Hardware(gpus.model, gpus.count) if gpus else None, scratch=machine.spec.scratch)
+    return replace(
+        node,
+        resolvers=plan.record.resolvers.get(resolver_region(plan, site.name), ()),
+        gpus=Hardware(gpus.model, gpus.count) if gpus else None,
+        scratch=machine.spec.scratch,
+    )
 
 
 def _gateway_roles(plan: FleetPlan, region: str) -> frozenset[NodeRole]:
@@ -438,7 +448,8 @@ def pool_node(plan: FleetPlan, pool: PoolPlan, name: str, catalog: Catalog) -> N
     facts = catalog.types.get(pool.types[0])
     gpus = Hardware(facts.gpu.name, facts.gpu.count) if facts and facts.gpu else None
     node = _node(plan, name, Platform.CLOUD, frozenset({_ROLE_OF_USE[pool.use]}), None)
-    return replace(node, gpus=gpus, owner=pool.tenure.owner, expires=pool.tenure.expires)
+    fabric = pool.fabric is not None
+    return replace(node, gpus=gpus, fabric=fabric, owner=pool.tenure.owner, expires=pool.tenure.expires)
 
 
 def _node(
@@ -467,9 +478,14 @@ def _node(
 
 
 @cached_on_plan
-def _hosts(plan: FleetPlan) -> Mapping[str, IPv4Address]:
-    """Return the fixed addresses of the fleet by full name."""
-    return MappingProxyType({f"{name}.{plan.domain}": address for name, address in plan.addresses.items()})
+def _hosts(plan: FleetPlan) -> Mapping[str, tuple[IPv4Address, ...]]:
+    """Return the fixed addresses of the fleet by full name, and those of the Kubernetes API."""
+    addresses: dict[str, tuple[IPv4Address, ...]] = {
+        f"{name}.{plan.domain}": (address,) for name, address in plan.addresses.items()
+    }
+    if plan.control_plane:
+        addresses[api_name(plan)] = tuple(member.address for member in plan.control_plane.members)
+    return MappingProxyType(addresses)
 
 
 def _remote_blocks(plan: FleetPlan, place: str, duties: frozenset[NodeRole]) -> Iterator[IPv4Network]:

@@ -87,7 +87,7 @@ def test_unsigned_source_provides_nothing(node: Node, operator: Operator, only_s
 
     changes = operator.changes(NAME, "--role", "baseline")[NAME]
 
-    assert changes == [f"Signed sources in {only_source}"]
+    assert changes == [f"Require signatures in {only_source}"]
     with pytest.raises(CommandError, match=r"is not signed|not have a Release file"):
         node.run("apt-get update")
 

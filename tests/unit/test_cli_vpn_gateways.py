@@ -366,6 +366,17 @@ def test_addresses_from_aws_are_recorded(
     ]
 
 
+def test_sites_need_a_resolver_without_laptops(account: StubbedSession, lab: Path) -> None:
+    """The machines of a site ask the resolver of the home region."""
+    text = lab.read_text()
+    lab.write_text(text[: text.index("\nvpn:")] + text[text.index("\npeople:") :])
+    _has_resolver(account)
+
+    assert run(["vpn", "record", str(lab)]) == 0
+
+    assert dict(_lock(lab).resolvers) == {HOME: RESOLVERS}
+
+
 def test_nothing_is_recorded_without_a_gateway(
     account: StubbedSession, lab: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
