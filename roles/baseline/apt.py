@@ -75,8 +75,8 @@ _INSECURE = ("trusted", "allow-insecure", "allow-weak", "allow-downgrade-to-inse
 
 # The address of a distribution's archive or of a mirror. Other vendors have such suites too, below longer paths.
 _ARCHIVE = re.compile(r"(https?://[^/\s]+/(ubuntu|ubuntu-ports|debian|debian-security)/?|mirror\+file:\S+)")
-# The tested releases, by id.
-_SUPPORTED = {"debian": "12", "ubuntu": "24.04"}
+# The tested releases: id and version.
+_SUPPORTED = {("debian", "12"), ("debian", "13"), ("ubuntu", "24.04")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +122,9 @@ def sign_sources() -> None:
 def read_archive() -> Archive:
     """Return the archive of the node's release. Raises InputError if bedplate does not support it."""
     release = host.get_fact(OsRelease) or {}
-    if _SUPPORTED.get(release.get("id", "")) != release.get("version_id", "?"):
+    if (release.get("id"), release.get("version_id")) not in _SUPPORTED:
         name = release.get("pretty_name", "the node's distribution")
-        raise InputError(f"{name} is not supported", fix="install Ubuntu 24.04 or Debian 12")
+        raise InputError(f"{name} is not supported", fix="install Ubuntu 24.04, or Debian 12 or 13")
     return Archive(release["version_codename"], f"/usr/share/keyrings/{release['id']}-archive-keyring.gpg")
 
 
