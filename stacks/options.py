@@ -120,7 +120,8 @@ def output_of(stack: pulumi.StackReference, name: str, entry: str = "") -> pulum
         if value is None or (entry and entry not in value):
             part = path.rpartition("/")[2]
             missing = f"output {name}" if value is None else f"{entry} in its output {name}"
-            raise InputError(f"the stack {part} has no {missing} yet", where=path, fix=f"run `pulumi up -s {part}` first")
+            message, fix = f"the stack {part} has no {missing} yet", f"run `pulumi up -s {part}` first"
+            raise InputError(message, where=path, fix=fix)
         return value
 
     return pulumi.Output.all(stack.name, stack.get_output(name)).apply(check)

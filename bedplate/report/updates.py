@@ -24,8 +24,6 @@ shows the effects of the edits between two files. Its exit status is 3 if someth
 | --- | --- |
 | free | existing resources do not change |
 | new nodes only | running machines do not change; machines launched later do |
-| rolling replace | machines of Kubernetes groups are replaced a few at a time; machines for SSH or of a fabric do not \
-change, only those launched later |
 | replaces | the resource is deleted and created again |
 | removes | the resource is deleted |
 | refused | not possible for a live fleet; the last column names an alternative |
@@ -58,7 +56,6 @@ _MARKS = {Event.ADDED: "+", Event.REMOVED: "-", Event.CHANGED: " "}
 _EFFECTS = {
     Effect.FREE: "free: existing resources do not change",
     Effect.NEW_NODES: "new nodes only: running machines do not change",
-    Effect.ROLLING: "rolling replace: machines are replaced a few at a time",
     Effect.REPLACES: "replaces: resources are deleted and created again",
     Effect.REMOVES: "removes: resources are deleted",
     Effect.REFUSED: "refused: not possible for a live fleet",

@@ -73,7 +73,7 @@ def test_a_reservation_is_targeted_by_id(inputs: Inputs) -> None:
 
 
 def test_a_group_has_a_template_version_number(inputs: Inputs) -> None:
-    """With $Latest a new version would not change the group, and no refresh would start."""
+    """With $Latest a new version would not change the group."""
     versions = [resource["launchTemplate"] for resource in inputs.values() if "launchTemplate" in resource]
 
     assert versions
