@@ -269,13 +269,16 @@ def test_the_etcd_volume_is_retained(stacks: Declared) -> None:
 
 
 def test_fixed_addresses_are_reserved(stacks: Declared) -> None:
-    """The second /28 of each node subnet, in every region."""
+    """The second /28 of each node subnet, in every region, before the first instance."""
     for region in LAB.regions:
         reservations = _named_resources(stacks, "SubnetCidrReservation", f"lab.{region.name}")
         blocks = {reservation.inputs["cidrBlock"] for reservation in reservations.values()}
 
         assert {reservation.inputs["reservationType"] for reservation in reservations.values()} == {"explicit"}
         assert blocks == {str([*zone.nodes.subnets(new_prefix=28)][1]) for zone in region.zones}
+        for group in _named_resources(stacks, "Group", f"lab.{region.name}").values():
+            subnets_of = group.property_dependencies.get("vpcZoneIdentifiers", ())
+            assert {reservation.urn for reservation in reservations.values()}.issuperset(subnets_of)
     assert LAB.control_plane
     assert all(str(member.address).endswith(".16") for member in LAB.control_plane.members)
 
