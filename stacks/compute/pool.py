@@ -355,5 +355,6 @@ class Pool(pulumi.ComponentResource):
         self.group_name = group.name
         declare_hooks(name, group.name, pool_hooks(plan, pool), self)
         declare_schedules(name, group.name, scheduled_actions(pool), self)
-        alarm_on_missing_instances(name, group.name, inputs.topic_arn, self)
+        price = max((inputs.catalog.price(type_name) or 0.0 for type_name in pool.types), default=0.0)
+        alarm_on_missing_instances(name, group.name, inputs.topic_arn, self, price)
         self.register_outputs({"group_name": self.group_name})

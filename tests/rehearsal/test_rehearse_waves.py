@@ -160,7 +160,7 @@ def test_nodes_register_names_before_a_zone_is_replaced_and_destroyed(
     assert {phase for phase, result in stack.runs.items() if result.failures} == phases
 
 
-def _group_in(zones: str, suspended: tuple[str, ...]) -> None:
+def _group_in(zones: str, suspended: tuple[str, ...] = ()) -> aws.autoscaling.Group:
     """Declare a group of two instances with a subnet in each zone."""
     network = vpc("scaled").id
     subnets = [
@@ -168,7 +168,7 @@ def _group_in(zones: str, suspended: tuple[str, ...]) -> None:
         for zone in zones
     ]
     template = aws.ec2.LaunchTemplate("scaled", image_id=image_reference("x86_64"), instance_type="m7i.large")
-    aws.autoscaling.Group(
+    return aws.autoscaling.Group(
         "scaled",
         min_size=2,
         max_size=2,
@@ -184,6 +184,29 @@ def _group_in(zones: str, suspended: tuple[str, ...]) -> None:
 def test_a_zone_with_instances_cannot_be_removed(suspended: tuple[str, ...], codes: list[str]) -> None:
     """Auto Scaling replaces the instances of a removed zone, unless AZRebalance is suspended."""
     before, after = ([[_stack("region", partial(_group_in, zones, suspended))]] for zones in ("ab", "a"))
+
+    report = rehearse(ACCOUNT, before, after)
+
+    assert [failure.code for stack in report.stacks for failure in stack.runs[Phase.CHANGE].failures] == codes
+
+
+def _scheduled(recurrence: str, options: ResourceOptions | None) -> None:
+    """Declare a group and a recurring action."""
+    group = _group_in("a").name
+    args = {"min_size": 0, "max_size": -1, "desired_capacity": 0, "recurrence": recurrence}
+    aws.autoscaling.Schedule("stop", autoscaling_group_name=group, scheduled_action_name="stop", opts=options, **args)
+
+
+@pytest.mark.parametrize(
+    ("options", "codes"),
+    [(None, ["ValidationError"]), (ResourceOptions(replace_on_changes=["*"], delete_before_replace=True), [])],
+    ids=["update", "replace"],
+)
+def test_a_recurring_action_is_replaced_a_day_after_its_creation(
+    options: ResourceOptions | None, codes: list[str]
+) -> None:
+    """An update contains the start time in the state, which is past by then."""
+    before, after = ([[_stack("region", partial(_scheduled, cron, options))]] for cron in ("0 20 * * *", "0 21 * * *"))
 
     report = rehearse(ACCOUNT, before, after)
 

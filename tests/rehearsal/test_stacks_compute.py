@@ -276,8 +276,8 @@ def test_fixed_addresses_are_reserved(stacks: Declared) -> None:
 
         assert {reservation.inputs["reservationType"] for reservation in reservations.values()} == {"explicit"}
         assert blocks == {str([*zone.nodes.subnets(new_prefix=28)][1]) for zone in region.zones}
-        for group in _named_resources(stacks, "Group", f"lab.{region.name}").values():
-            subnets_of = group.property_dependencies.get("vpcZoneIdentifiers", ())
+        for pool in _named_resources(stacks, "Group", f"lab.{region.name}").values():
+            subnets_of = pool.property_dependencies.get("vpcZoneIdentifiers", ())
             assert {reservation.urn for reservation in reservations.values()}.issuperset(subnets_of)
     assert LAB.control_plane
     assert all(str(member.address).endswith(".16") for member in LAB.control_plane.members)

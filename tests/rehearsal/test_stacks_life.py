@@ -176,10 +176,11 @@ def test_an_instance_that_does_not_report_is_terminated(created: Mapping[str, In
 
 @pytest.mark.parametrize("name", POOLS)
 def test_the_alarm_triggers_after_the_ready_hook_expires(name: str, created: Mapping[str, Inputs]) -> None:
-    """The time until the alarm is longer than the timeout of the hook."""
+    """The time until the alarm is longer than the timeout of the hook; its text has the price of a launch."""
     alarm = created[f"MetricAlarm {POOLS[name]}-short"]
     (period,) = {query["metric"]["period"] for query in alarm["metricQueries"] if "metric" in query}
 
+    assert "USD an hour" in alarm["alarmDescription"]
     wait = created[f"LifecycleHook {POOLS[name]}-ready"]["heartbeatTimeout"]
     assert wait < period * alarm["datapointsToAlarm"]
     assert alarm["datapointsToAlarm"] < alarm["evaluationPeriods"]
