@@ -435,15 +435,15 @@ def failing_launches(faults: Faults) -> Iterator[None]:
     failed: list[tuple[str, Activity]] = []
 
     def wrap(launch: Callable[..., Any]) -> Callable[..., Any]:
-        def repaired_launch(group: FakeAutoScalingGroup, count_needed: int, propagated_tags: dict[str, str]) -> object:
+        def repaired_launch(group: FakeAutoScalingGroup, count_needed: int, propagated_tags: dict[str, str]) -> None:
             types = _instance_types(group)
             if _is_reserved(group) or not faults.lacks_capacity(types, group.availability_zones):
-                return _spread_launch(launch, group, count_needed, propagated_tags)
+                _spread_launch(launch, group, count_needed, propagated_tags)
+                return
             region, running = group.autoscaling_backend.region_name, len(group.active_instances())
             shortage = Shortage(group.name, region, desired=running + count_needed, running=running)
             faults.shortages[region, group.name] = shortage
             failed.append((region, _activity(group, types)))
-            return None
 
         return repaired_launch
 
