@@ -109,16 +109,19 @@ def stack_reference(plan: FleetPlan, part: str) -> pulumi.StackReference:
     return pulumi.StackReference(f"{pulumi.get_organization()}/{pulumi.get_project()}/{stack_name(plan, part)}")
 
 
-def output_of(stack: pulumi.StackReference, name: str) -> pulumi.Output[Any]:
-    """Return an output of a stack, still secret if it is secret there; raise InputError if it does not exist.
+def output_of(stack: pulumi.StackReference, name: str, entry: str = "") -> pulumi.Output[Any]:
+    """Return an output of a stack, still secret if it is secret there; raise InputError if it lacks it or the entry.
 
     A stack exports an output only after a complete deployment.
     """
 
     def check(values: list[Any]) -> object:
-        if values[1] is None:
-            path, part = values[0], values[0].rpartition("/")[2]
-            raise InputError(f"the stack {part} has no output {name} yet", where=path, fix=f"deploy {part} first")
-        return values[1]
+        path, value = values
+        if value is None or (entry and entry not in value):
+            part = path.rpartition("/")[2]
+            missing = f"output {name}" if value is None else f"{entry} in its output {name}"
+            message, fix = f"the stack {part} has no {missing} yet", f"run `pulumi up -s {part}` first"
+            raise InputError(message, where=path, fix=fix)
+        return value
 
     return pulumi.Output.all(stack.name, stack.get_output(name)).apply(check)

@@ -1,6 +1,7 @@
 """The commands that read the fleet file and the lock, and nothing else: check, plan, cost, diff, schema."""
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -26,7 +27,7 @@ from bedplate.report.plan import (
     recorded_lines,
     summary,
 )
-from bedplate.report.updates import diff_document, diff_lines
+from bedplate.report.updates import diff_document, diff_lines, removed_zone_lines, removed_zones
 from bedplate.spec.schema import fleet_schema
 from bedplate.update.edit import consequences
 from bedplate.update.policies import Effect
@@ -112,11 +113,14 @@ def diff(fleet2: NewFleet, fleet: OldFleet = DEFAULT_FLEET, *, json: Json = Fals
 
     On a fleet that is deployed. The exit status is 3 if the edit replaces or removes something, or is refused.
     """
-    edits = consequences(open_fleet(fleet).fleet, open_fleet(fleet2).fleet)
+    before, after = open_fleet(fleet), open_fleet(fleet2).fleet
+    edits = consequences(before.fleet, after)
+    fleet_plan = plan_loaded(before)
+    zones = removed_zones(fleet_plan, after)
     if json:
-        show_document(diff_document(edits))
+        show_document(diff_document(edits) | {"removed_zones": [asdict(zone) for zone in zones]})
     else:
-        show(diff_lines(edits))
+        show((*diff_lines(edits), *removed_zone_lines(fleet_plan, zones)))
     is_destructive = any(edit.effect.weight >= Effect.REPLACES.weight for edit in edits)
     return ViolationError.exit_code if is_destructive else 0
 

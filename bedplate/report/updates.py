@@ -2,12 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 from pydantic import BaseModel
 
+from bedplate.plan.fleet import FleetPlan
 from bedplate.report.columns import aligned, counted
+from bedplate.spec import Fleet
 from bedplate.update.edit import Consequence, Edit
 from bedplate.update.policies import POLICIES, Effect, Event, Policy
 
@@ -21,8 +24,6 @@ shows the effects of the edits between two files. Its exit status is 3 if someth
 | --- | --- |
 | free | existing resources do not change |
 | new nodes only | running machines do not change; machines launched later do |
-| rolling replace | machines of Kubernetes groups are replaced a few at a time; machines for SSH or of a fabric do not \
-change, only those launched later |
 | replaces | the resource is deleted and created again |
 | removes | the resource is deleted |
 | refused | not possible for a live fleet; the last column names an alternative |
@@ -55,7 +56,6 @@ _MARKS = {Event.ADDED: "+", Event.REMOVED: "-", Event.CHANGED: " "}
 _EFFECTS = {
     Effect.FREE: "free: existing resources do not change",
     Effect.NEW_NODES: "new nodes only: running machines do not change",
-    Effect.ROLLING: "rolling replace: machines are replaced a few at a time",
     Effect.REPLACES: "replaces: resources are deleted and created again",
     Effect.REMOVES: "removes: resources are deleted",
     Effect.REFUSED: "refused: not possible for a live fleet",
@@ -80,6 +80,49 @@ def diff_lines(consequences: Iterable[Consequence]) -> Iterator[str]:
 def diff_document(consequences: Iterable[Consequence]) -> dict[str, Any]:
     """Return the document of `diff --json`."""
     return {"edits": [_entry(consequence) for consequence in consequences]}
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedZone:
+    """A zone that an edit removes, and the names of the Auto Scaling groups that can have instances in it."""
+
+    region: str
+    zone: str
+    groups: tuple[str, ...]
+
+
+def removed_zones(plan: FleetPlan, after: Fleet) -> tuple[RemovedZone, ...]:
+    """Return the removed zones whose instances an operator must terminate: the pools there keep their groups.
+
+    A fabric has one group per zone, which is deleted together with its instances.
+    """
+    zones = (
+        (region.name, zone.name) for region in plan.regions for zone in region.zones if region.name in after.regions
+    )
+    groups = {
+        (region, zone): tuple(
+            f"{plan.name}-{pool.name}"
+            for pool in plan.pools
+            if pool.region == region and zone in pool.zones and pool.fabric is None
+        )
+        for region, zone in zones
+        if zone not in after.regions[region].zones
+    }
+    return tuple(RemovedZone(*place, names) for place, names in groups.items() if names)
+
+
+def removed_zone_lines(plan: FleetPlan, zones: Iterable[RemovedZone]) -> Iterator[str]:
+    """Yield the commands that terminate the instances of removed zones."""
+    for zone in zones:
+        region = f"--region {zone.region}"
+        in_zone = f"Name=availability-zone,Values={zone.zone}"
+        in_groups = f"Name=tag:aws:autoscaling:groupName,Values={','.join(zone.groups)}"
+        yield ""
+        yield f"{zone.zone}: Auto Scaling does not move its instances. Terminate them before `pulumi up`:"
+        yield f"  pulumi up -s {plan.name}.{zone.region} --target '**aws:autoscaling/group:Group**'"
+        yield f"  aws ec2 describe-instances {region} --filters {in_zone} {in_groups} \\"
+        yield "    --query 'Reservations[].Instances[].InstanceId' --output text |"
+        yield f"    xargs -r aws ec2 terminate-instances {region} --instance-ids"
 
 
 def _row(consequence: Consequence) -> tuple[str, ...]:

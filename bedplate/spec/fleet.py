@@ -24,7 +24,6 @@ from bedplate.spec.policy import (
     on_edit,
     refused,
     replaces,
-    rolling,
     shrinks,
 )
 from bedplate.spec.sites import Site, Store
@@ -193,7 +192,7 @@ class Fleet(Spec):
     owner: Owner = Field(
         title="Owner",
         description="Contact for the fleet, as a tag on every resource.",
-        json_schema_extra=on_edit(rolling("all tags; new tags make a new version of each launch template")),
+        json_schema_extra=on_edit(new_nodes("all tags; new tags make a new version of each launch template")),
     )
     domain: DomainName = Field(
         title="Domain",

@@ -14,10 +14,10 @@ from bedplate.spec.policy import (
     REMOVED,
     entries,
     free,
+    new_nodes,
     on_edit,
     removes,
     replaces,
-    rolling,
     shrinks,
 )
 from bedplate.spec.sites import Use
@@ -180,7 +180,7 @@ class Rung(Spec):
         strict=False,
         title="Maximum price",
         description="For market spot: highest price in USD per hour. Default: the on-demand price.",
-        json_schema_extra=on_edit(rolling("the maximum spot price", *EVERY)),
+        json_schema_extra=on_edit(new_nodes("the maximum spot price", *EVERY)),
     )
     ends: Moment | None = Field(
         default=None,
@@ -202,21 +202,21 @@ class Group(Spec):
         strict=False,
         title="Use",
         description="ssh (people log in) or kubernetes (workers).",
-        json_schema_extra=on_edit(rolling("the role of the machines")),
+        json_schema_extra=on_edit(new_nodes("the role of the machines")),
     )
     types: tuple[InstanceType, ...] = Field(
         min_length=1,
         max_length=MOST_TYPES,
         title="Instance types",
         description="EC2 instance types that are equally suitable.",
-        json_schema_extra=on_edit(rolling("the instance types", *EVERY)),
+        json_schema_extra=on_edit(new_nodes("the instance types", *EVERY)),
     )
     nodes: Nodes = Field(title="Nodes", description="Number of machines, over all rungs.")
     similar: bool = Field(
         default=False,
         title="Similar types",
         description="Whether to use any type with CPUs and memory between the smallest and the largest listed type.",
-        json_schema_extra=on_edit(rolling("the possible instance types")),
+        json_schema_extra=on_edit(new_nodes("the possible instance types")),
     )
     disk: int = Field(
         default=100,
@@ -224,7 +224,7 @@ class Group(Spec):
         le=16384,
         title="Root disk",
         description="Size of the root volume in GiB.",
-        json_schema_extra=on_edit(rolling("the root volume")),
+        json_schema_extra=on_edit(new_nodes("the root volume")),
     )
     disk_throughput: int = Field(
         default=125,
@@ -232,7 +232,7 @@ class Group(Spec):
         le=1000,
         title="Disk throughput",
         description="Throughput of the root volume in MiB/s.",
-        json_schema_extra=on_edit(rolling("the root volume")),
+        json_schema_extra=on_edit(new_nodes("the root volume")),
     )
     disk_iops: int = Field(
         default=3000,
@@ -240,7 +240,7 @@ class Group(Spec):
         le=16000,
         title="Disk IOPS",
         description="I/O operations per second of the root volume.",
-        json_schema_extra=on_edit(rolling("the root volume")),
+        json_schema_extra=on_edit(new_nodes("the root volume")),
     )
     fabric: Fabric | None = Field(
         default=None,
@@ -275,14 +275,14 @@ class Group(Spec):
         default=None,
         title="Owner",
         description="Contact for these machines. Default: the fleet's owner.",
-        json_schema_extra=on_edit(rolling("tags of machines", *EVERY)),
+        json_schema_extra=on_edit(new_nodes("tags of machines", *EVERY)),
     )
     expires: Expiry | None = Field(
         default=None,
         title="Expiry",
         description="Last day of these machines, quoted, or permanent. They are terminated after that day.",
         json_schema_extra=on_edit(
-            rolling("tags and end of machines; after that day run `pulumi up --refresh`", *EVERY)
+            new_nodes("tags and end of machines; after that day run `pulumi up --refresh`", *EVERY)
         ),
     )
     schedule: Schedule | None = Field(

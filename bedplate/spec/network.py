@@ -105,7 +105,10 @@ class Region(Spec):
         description="Zones of this region. Each gets an edge subnet and a node subnet.",
         json_schema_extra=on_edit(
             free("nothing: the order has no meaning", CHANGED),
-            entries("its subnets; no other is affected", "its subnets and their resources; refused if etcd is there"),
+            entries(
+                "its subnets; no other is affected",
+                "its subnets; terminate its instances first, as `diff` shows; refused if etcd is there",
+            ),
         ),
     )
     block: Block | None = Field(

@@ -150,8 +150,8 @@ FleetName = Annotated[
     Syntax(
         "E410",
         "fleet name",
-        r"(?!aws|ssm)[a-z]([a-z0-9-]*[a-z0-9])",
-        "a-z, 0-9 and inner hyphens, starting with a letter, but not with aws or ssm (SSM reserves them)",
+        r"(?!aws|ssm|xn--|sthree-|amzn-)[a-z]([a-z0-9-]*[a-z0-9])",
+        "a-z, 0-9 and inner hyphens, starting with a letter, but not with aws, ssm, xn--, sthree- or amzn- (reserved)",
         "lab",
         20,
     ),

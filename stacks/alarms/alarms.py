@@ -79,16 +79,20 @@ _METRICS = {"desired": ("GroupDesiredCapacity", "Minimum"), "running": ("GroupIn
 
 
 def alarm_on_missing_instances(
-    name: str, group: pulumi.Output[str], topic_arn: pulumi.Output[str], parent: pulumi.Resource
+    name: str, group: pulumi.Output[str], topic_arn: pulumi.Output[str], parent: pulumi.Resource, price: float = 0.0
 ) -> None:
-    """Declare an alarm for a group that lacked instances for 30 minutes of an hour."""
+    """Declare an alarm for a group that lacked instances for 30 minutes of an hour; `price` of an instance an hour.
+
+    A group whose instances do not get ready launches and pays for new ones without end.
+    """
     alarm_name = f"{name}-short"
+    cost = f". Each launched instance costs up to {price:.2f} USD an hour" if price else ""
     missing = MetricAlarmMetricQueryArgs(
         id="missing", expression="desired - running", label="Missing", return_data=True
     )
     args = MetricAlarmArgs(
         name=alarm_name,
-        alarm_description=f"{name} has fewer running instances than desired: see its activity history",
+        alarm_description=f"{name} has fewer running instances than desired: see its activity history{cost}",
         metric_queries=[*(_metric_query(query_id, group) for query_id in _METRICS), missing],
         comparison_operator="GreaterThanThreshold",
         threshold=0,

@@ -226,7 +226,7 @@ _TRUST = Statement(sid="BeAnInstance", principals={"Service": ("ec2.amazonaws.co
 
 def profile_arn_of(shared: pulumi.StackReference, kind: str) -> pulumi.Output[str]:
     """Return the ARN of the instance profile of a kind of node, an output of `shared`."""
-    return output_of(shared, "profile_arns").apply(lambda profiles: str(profiles[kind]))
+    return output_of(shared, "profile_arns", kind).apply(lambda profiles: str(profiles[kind]))
 
 
 class NodeRole(pulumi.ComponentResource):

@@ -125,6 +125,22 @@ def test_an_addition_changes_no_other_resource(
     assert set(touched) <= {Op.CREATE, Op.UPDATE}
 
 
+def test_a_new_region_requires_an_update_of_shared_first(live: DeployedFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The roles in shared permit calls in the regions of its last deployment only."""
+    plan = live.edited(PAIR.replace("us-east-1: {", "eu-north-1: {zones: [eu-north-1a]}\n  us-east-1: {", 1))
+    stack = next(stack for wave in waves(plan) for stack in wave if stack.name == "pair.eu-north-1")
+    shared = "organization/bedplate/pair.shared"
+
+    refused = run(stack, live.world, preview=True)
+    regions = [region.name for region in plan.regions]
+    monkeypatch.setitem(live.world.exports, shared, {**live.world.exports[shared], "regions": regions})
+    permitted = run(stack, live.world, preview=True)
+
+    message = "the stack pair.shared has no eu-north-1 in its output regions yet\nrun `pulumi up -s pair.shared` first"
+    assert [(failure.code, failure.message) for failure in refused.failures] == [("InputError", message)]
+    assert not permitted.failures
+
+
 def test_destroying_a_fleet_retains_its_data(live: DeployedFleet) -> None:
     """File systems, buckets and keys stay; everything else is deleted."""
     stacks = [stack for wave in waves(live.plan) for stack in wave]

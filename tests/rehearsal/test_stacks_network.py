@@ -76,6 +76,13 @@ def test_one_end_starts_a_tunnel(dials: Dials, action: str) -> None:
         assert {entry.inputs[f"tunnel{number}StartupAction"] for number in (1, 2)} == {action}
 
 
+def test_a_customer_gateway_has_the_name_of_its_fleet() -> None:
+    """AWS returns an existing gateway for a request with the same address, AS number and device name."""
+    gateways = _links(LAB, "aws:ec2/customerGateway:CustomerGateway").values()
+
+    assert {entry.inputs["deviceName"] for entry in gateways} == {"lab.gate.cellar"}
+
+
 def test_a_four_byte_as_number_uses_bgp_asn_extended() -> None:
     """AWS has two arguments for AS numbers, and requires the second for large ones."""
     plan = with_gateways(LAB, asn=2**31)

@@ -148,7 +148,7 @@ def test_every_key_of_the_schema_has_the_effect_of_an_edit(capsys: pytest.Captur
         f"{model}.{name}": key for model, part in models.items() for name, key in part.get("properties", {}).items()
     }
     documented = {name for name, key in keys.items() if "x-update" in key}
-    assert keys["Group.disk"]["x-update"]["changed"].startswith("rolling replace: ")
+    assert keys["Group.disk"]["x-update"]["changed"].startswith("new nodes only: ")
     assert set(keys["Fleet.groups"]["x-update"]) == {"added", "removed"}
     assert {name for name in keys.keys() - documented if "$ref" not in keys[name]} == set()
 

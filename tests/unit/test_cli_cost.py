@@ -1,6 +1,7 @@
 """`bedplate cost`, `bedplate quotas` and `bedplate diff`."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -216,6 +217,20 @@ def test_equivalent_fleet_files_have_no_edits(capsys: pytest.CaptureFixture[str]
 def test_a_free_edit_is_no_violation() -> None:
     """Growth changes no existing resource: status 0."""
     assert run(["diff", str(EXAMPLES / "lab-grown.yaml"), str(LAB)]) == 0
+
+
+def test_a_removed_zone_lists_the_groups_with_instances_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Auto Scaling does not move them; a group of a fabric is deleted with its instances."""
+    file = tmp_path / "later.yaml"
+    file.write_text(LAB.read_text(encoding="utf-8").replace(", us-west-2c]", "]"), "utf-8")
+
+    run(["diff", str(file), str(LAB)])
+
+    (groups,) = re.findall(r"availability-zone,Values=us-west-2c .*groupName,Values=(\S+)", capsys.readouterr().out)
+    assert "lab-workbench-cpu-us-west-2" in groups.split(",")
+    assert "train" not in groups
 
 
 def test_a_program_reads_the_edits_as_one_document(later: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -108,7 +108,7 @@ def test_an_expired_group_blocks_only_its_own_stacks(fleet_file: Path, part: str
     text = text.replace("regions:\n", "regions:\n  us-east-1: {zones: [us-east-1a]}\n")
     fleet_file.write_text(text, encoding="utf-8")
     record_plan(lock_path(fleet_file), load_fleet(fleet_file, load_catalog()).fleet, load_catalog())
-    fleet_file.write_text(re.sub(r"( +)types: ", r"\1expires: '2026-11-20'\n\1types: ", text), encoding="utf-8")
+    fleet_file.write_text(text.replace("expires: permanent", "expires: '2026-11-20'"), encoding="utf-8")
 
     with pytest.raises(FleetFaults) if is_refused else nullcontext() as caught:
         load_stack(fleet_file, f"solo.{part}")
