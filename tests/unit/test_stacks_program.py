@@ -16,10 +16,11 @@ from bedplate.lock import lock_path, record_images, record_plan
 from bedplate.plan import Record, plan_fleet
 from bedplate.plan.firewall import WORKER_PORTS, control_rules, node_rules, storage_rules
 from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.stacks import parts, stack_name
 from bedplate.spec.network import Egress, Interconnect
 from bedplate.spec.sites import Use
 from stacks.network.vpc import nat_gateway_zones
-from stacks.options import part_of, parts, stack_name
+from stacks.options import part_of
 from stacks.program import declare, load_stack
 from tests.testlab.fleets.sketch import sketch
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
@@ -143,11 +144,6 @@ except pulumi.RunError as error:
 
 
 PLAN = plan_fleet(sketch(), Record({}), load_catalog())
-
-
-def test_parts_are_in_order_of_deployment() -> None:
-    """Regions read outputs of `shared`, `links` reads outputs of regions."""
-    assert parts(PLAN) == ("shared", "us-west-2", "us-east-1", "eu-north-1", "links")
 
 
 def test_every_part_has_a_stack_name() -> None:
