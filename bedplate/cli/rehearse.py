@@ -49,7 +49,7 @@ from bedplate.report.rehearsal import (
     type_lines,
     types_document,
 )
-from bedplate.report.updates import diff_document, diff_lines
+from bedplate.report.updates import diff_document, diff_lines, order_document, order_lines
 
 ACCOUNT_OF_PROGRAMS = "123456789012"
 _FAULTS = "region-down:REGION or no-capacity:TYPE@ZONE"
@@ -159,13 +159,17 @@ def _print_report(
             "ok": _status(report, violations or ()) == 0,
             "faults": traced_fault_document(violations or (), origin),
         }
-        show_document(document(report, origin) | status | (diff_document(later.edits) if later else {}))
+        show_document(document(report, origin) | status | _change_document(later))
         return
     if later:
-        show((*diff_lines(later.edits), ""))
+        show((*diff_lines(later.edits), *order_lines(later.plan, later.order), ""))
     show(rehearsal_lines(report, origin, later.key if later else unknown_origin))
     if violations is not None and not report.real_failures:
         show(judgement_lines(violations, origin))
+
+
+def _change_document(later: Later | None) -> dict[str, object]:
+    return diff_document(later.edits) | order_document(later.plan, later.order) if later else {}
 
 
 def _status(report: Report, violations: Iterable[StackFault]) -> int:

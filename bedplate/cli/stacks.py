@@ -81,8 +81,9 @@ def _with_images(plan: FleetPlan) -> FleetPlan:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """A changed fleet: its stacks, and the edits. `key` returns the fleet file's key of a resource."""
+    """A changed fleet: its plan, its stacks, and the edits. `key` returns the fleet file's key of a resource."""
 
+    plan: FleetPlan
     course: Course
     order: tuple[Step, ...]
     edits: tuple[Consequence, ...]
@@ -94,6 +95,7 @@ def later_fleet(path: Path, loaded: Loaded, plan: FleetPlan, names: Sequence[str
     changed = open_fleet(path)
     changed_plan = replanned(changed, plan)
     return Later(
+        changed_plan,
         Course(waves_of_change(plan, changed_plan, names), teardown_waves(changed_plan, names)),
         stack_order(plan, changed_plan),
         consequences(loaded.fleet, changed.fleet),

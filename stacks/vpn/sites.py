@@ -94,7 +94,7 @@ _ALARM_SECONDS, _ALARM_PERIODS = 300, 2
 _FIRST_EXTENDED_ASN = 2**31
 
 
-# A connection that moves to another gateway keeps no route or association of the old one, so its replacement comes first.
+# AWS could move a connection to another gateway, but then routes and associations of the old one would be left.
 _REPLACED_WITH_GATEWAY = pulumi.ResourceOptions(replace_on_changes=["transit_gateway_id", "vpn_gateway_id"])
 
 

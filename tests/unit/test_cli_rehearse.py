@@ -3,6 +3,7 @@
 import io
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
