@@ -14,7 +14,7 @@ from stacks.compute.machines import ControlInputs, ControlMachines, LaptopGatewa
 from stacks.compute.pool import Pool, PoolInputs
 from stacks.compute.template import NodeBase, Start, first_boot, image_of
 from stacks.dns.resolver import InboundResolver, OutboundResolver, site_name_servers
-from stacks.dns.zone import FleetRecords, NodeNameRegistration, PrivateZone, home_records
+from stacks.dns.zone import Addresses, FleetRecords, NodeNameRegistration, PrivateZone, home_records
 from stacks.identity.policy import FleetKey
 from stacks.identity.roles import CONTROL, GATEWAY, profile_arn_of
 from stacks.network.firewall import ControlFirewall, NodeFirewall, StorageFirewall
@@ -50,7 +50,7 @@ def declare_region(plan: FleetPlan, region: RegionPlan) -> None:
     files = _declare_storage(context)
     _declare_pools(context)
     if zone:
-        addresses = {store: system.addresses for store, system in files.items()}
+        addresses: dict[str, Addresses] = {store: [*system.addresses] for store, system in files.items()}
         names = home_records(plan, gateway.private_ip if gateway else None, addresses)
         FleetRecords(plan, zone.zone_id, names, options)
 

@@ -38,10 +38,10 @@ def _example_values(key: str, value: object) -> Iterator[Fault]:
         items = value.items() if isinstance(value, Mapping) else enumerate(value)
         for name, item in items:
             yield from _example_values(f"{key}.{name}".lstrip("."), item)
-    for text, fix in _FIXES.items() if isinstance(value, str) else ():
-        if text in (value, *value.replace("@", " ").split()):
-            name = "the public key" if text.startswith("AAAA") else text
-            yield fault(EXAMPLE_VALUE, key, f"{name} is a value of the examples", fix)
+    elif isinstance(value, str):
+        for text in _FIXES.keys() & {value, *value.replace("@", " ").split()}:
+            noun = "the public key" if text.startswith("AAAA") else text
+            yield fault(EXAMPLE_VALUE, key, f"{noun} is a value of the examples", _FIXES[text])
 
 
 CHECKS = (check_examples,)
