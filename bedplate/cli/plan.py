@@ -10,14 +10,14 @@ from bedplate.catalog import load_catalog
 from bedplate.catalog.nearest import nearest
 from bedplate.checks.catalogue import RULES
 from bedplate.checks.diagnostics import Fault, Level
-from bedplate.cli.fleet import open_fleet, plan_faults_located, plan_loaded, plan_of
+from bedplate.cli.fleet import open_fleet, plan_faults_located, plan_loaded, plan_of, replanned
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, notify, show, show_document
 from bedplate.errors import InputError, ViolationError
 from bedplate.load import FleetFaults, load_fleet
 from bedplate.lock import InvalidLock, lock_path, record_plan
 from bedplate.plan import FleetPlan, bill, plan_document
 from bedplate.report.cost import cost_document, cost_lines, price_lines
-from bedplate.report.diagnostics import ALL_RULES, fault_document, rule_lines, rules_lines, verdict_lines
+from bedplate.report.diagnostics import ALL_RULES, fault_document, fault_lines, rule_lines, rules_lines, verdict_lines
 from bedplate.report.plan import (
     difference_lines,
     missing_alarm_lines,
@@ -103,20 +103,37 @@ def cost(fleet: FleetFile = DEFAULT_FLEET, *, json: Json = False) -> int:
     return 0
 
 
-NewFleet = Annotated[Path, typer.Argument(metavar="FLEET2", help="The edited fleet file.", show_default=False)]
-OldFleet = Annotated[Path, typer.Argument(metavar="FLEET", help="The fleet file before the edit.")]
+Files = Annotated[list[Path], typer.Argument(metavar="[OLD] NEW", help="Fleet files before and after the edit.")]
+_OLD_HELP = "The fleet file before the edit, as OLD.  [default: fleet.yaml]"
 
 
-def diff(fleet2: NewFleet, fleet: OldFleet = DEFAULT_FLEET, *, json: Json = False) -> int:
+def diff(
+    files: Files,
+    *,
+    fleet: Annotated[Path | None, typer.Option("--fleet", metavar="OLD", help=_OLD_HELP)] = None,
+    json: Json = False,
+) -> int:
     """Show the effects of an edit.
 
-    On a fleet that is deployed. The exit status is 3 if the edit replaces or removes something, or is refused.
+    On a fleet that is deployed. The exit status is 2 if `check` would reject the new file, 3 if the edit replaces or
+    removes something, or is refused.
     """
-    edits = consequences(open_fleet(fleet).fleet, open_fleet(fleet2).fleet)
+    *named, new = (*filter(None, [fleet]), *files)
+    if len(named) > 1:
+        raise InputError("more than two fleet files", fix="write `bedplate diff OLD NEW`")
+    (old,) = named or [DEFAULT_FLEET]
+    before, after = open_fleet(old), open_fleet(new)
+    edits = consequences(before.fleet, after.fleet)
+    try:
+        replanned(after, plan_loaded(before))
+    except FleetFaults as refused:
+        if not any(edit.effect is Effect.REFUSED for edit in edits):
+            raise
+        notify(fault_lines(refused.faults))
     if json:
         show_document(diff_document(edits))
     else:
-        show(diff_lines(edits))
+        show((f"from {old} to {new}", "", *diff_lines(edits)))
     is_destructive = any(edit.effect.weight >= Effect.REPLACES.weight for edit in edits)
     return ViolationError.exit_code if is_destructive else 0
 

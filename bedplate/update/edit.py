@@ -138,7 +138,8 @@ def consequences(before: Fleet, after: Fleet) -> tuple[Consequence, ...]:
 def _consequence(edit: Edit, fleet: Fleet) -> Consequence:
     policy = POLICIES[edit.pattern, edit.event]
     effect = _effect(edit, policy, fleet)
-    return Consequence(edit, effect, policy.does, policy.way if effect is Effect.REFUSED else "")
+    does = "larger than before" if policy.grows and effect is Effect.FREE else policy.does
+    return Consequence(edit, effect, does, policy.way if effect is Effect.REFUSED else "")
 
 
 def _effect(edit: Edit, policy: Policy, fleet: Fleet) -> Effect:
