@@ -22,8 +22,8 @@ from bedplate.plan import FleetPlan
 from bedplate.plan.document import Origin, origin
 from bedplate.plan.planner import required_images
 from bedplate.rehearsal.provider import DefaultProvider
-from bedplate.rehearsal.rehearse import Phase, Report, StackReport
-from bedplate.rehearsal.stack import Run, Stack, graph
+from bedplate.rehearsal.rehearse import Report
+from bedplate.rehearsal.stack import Stack, graph
 from bedplate.update.edit import Consequence, consequences
 from stacks.options import LINKS, SHARED, parts, stack_name
 from stacks.program import declare
@@ -71,8 +71,9 @@ def _with_images(plan: FleetPlan) -> FleetPlan:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """A changed fleet: its stacks, and the edits. `key` returns the fleet file's key of a resource."""
+    """A changed fleet: its plan and stacks, and the edits. `key` returns the fleet file's key of a resource."""
 
+    plan: FleetPlan
     waves: Waves
     edits: tuple[Consequence, ...]
     key: Origin
@@ -83,6 +84,7 @@ def later_fleet(path: Path, loaded: Loaded, plan: FleetPlan, names: Sequence[str
     changed = open_fleet(path)
     changed_plan = replanned(changed, plan)
     return Later(
+        changed_plan,
         waves_of_change(changed_plan, names),
         consequences(loaded.fleet, changed.fleet),
         lambda stack, name: origin(changed_plan, stack, name, plan),
@@ -133,11 +135,6 @@ def audit_report(report: Report) -> tuple[StackFault, ...]:
     """Return the faults of all resources after their last change. None are returned if a stack was not created."""
     if report.real_failures:
         return ()
-    runs = filter(None, map(_last_run, report.stacks))
+    runs = filter(None, (stack.deployed for stack in report.stacks))
     resources = chain.from_iterable(run.snapshot.entries.values() for run in runs)
     return audit(graph_of(graph(resources), "the rehearsal"), device_counts())
-
-
-def _last_run(stack: StackReport) -> Run | None:
-    runs = (stack.runs.get(phase) for phase in (Phase.CHANGE, Phase.RECOVER, Phase.CREATE))
-    return next((run for run in runs if run), None)
