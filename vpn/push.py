@@ -29,6 +29,10 @@ _SSH_FAILED = 255
 # Exit status of the agent for rejected input; its message contains the fix.
 _REJECTED = 2
 _MAX_ERROR_LENGTH = 300
+_UNRESOLVED = (
+    "record its host key with `bedplate node trust`, pass --ssh-config, "
+    "or include what `bedplate node ssh-config --write FILE` writes in ~/.ssh/config"
+)
 
 
 class Connection(Protocol):
@@ -61,6 +65,8 @@ class SshConnection:
             raise PartialError(f"no answer within {TIMEOUT_S} s") from None
         if done.returncode:
             fix = "fix the cause that the gateway names" if done.returncode == _REJECTED else ""
+            if "Could not resolve hostname" in done.stderr:
+                fix = _UNRESOLVED
             raise PartialError(_failure(done.returncode, done.stderr), fix=fix)
         return done.stdout
 

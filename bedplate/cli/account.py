@@ -9,7 +9,6 @@ from bedplate.account.client import (
     AwsClient,
     NoCredentials,
     ask_regions,
-    check_account,
     failure_lines,
     open_client,
     require_all,
@@ -26,7 +25,7 @@ from bedplate.catalog.catalog import (
     write_data_files,
 )
 from bedplate.catalog.nearest import nearest
-from bedplate.cli.fleet import plan_of
+from bedplate.cli.fleet import open_account, plan_of
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, notify, show, show_document
 from bedplate.errors import BedplateError, InputError, PartialError, ViolationError
 from bedplate.load.source import today
@@ -36,13 +35,6 @@ from bedplate.plan.planner import image_places, unrecorded_images
 from bedplate.plan.quotas import Granted, QuotaNeed, quota_needs
 from bedplate.report.cost import quota_document, quota_lines, renewal_lines, unmet_needs
 from bedplate.report.plan import image_lines
-
-
-def open_account(plan: FleetPlan) -> AwsClient:
-    """Return the client of the fleet's AWS account. Raises InputError for credentials of another account."""
-    client = open_client()
-    check_account(client, plan.account, plan.home.name)
-    return client
 
 
 def quotas(fleet: FleetFile = DEFAULT_FLEET, *, json: Json = False) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bedplate.catalog import load_catalog
 from bedplate.cli.output import notify
@@ -12,6 +13,9 @@ from bedplate.plan import FleetPlan, PlanFaults, plan_fleet
 from bedplate.plan.document import Origin, origin
 from bedplate.plan.registration import devices
 from bedplate.report.diagnostics import fault_lines
+
+if TYPE_CHECKING:
+    from bedplate.account.client import AwsClient
 
 
 def open_fleet(path: Path) -> Loaded:
@@ -31,6 +35,16 @@ def plan_loaded(loaded: Loaded) -> FleetPlan:
 def plan_of(path: Path) -> FleetPlan:
     """Return the plan of a fleet file and its lock. Raises FleetFaults for errors in either."""
     return plan_loaded(open_fleet(path))
+
+
+def open_account(plan: FleetPlan) -> "AwsClient":
+    """Return the client of the fleet's AWS account. Raises InputError for credentials of another account."""
+    # Slow: it imports boto3.
+    from bedplate.account.client import check_account, open_client
+
+    client = open_client()
+    check_account(client, plan.account, plan.home.name)
+    return client
 
 
 def replanned(changed: Loaded, plan: FleetPlan) -> FleetPlan:

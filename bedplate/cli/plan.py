@@ -17,9 +17,9 @@ from bedplate.errors import InputError, ViolationError
 from bedplate.load import FleetFaults, load_fleet
 from bedplate.lock import InvalidLock, lock_path, record_plan
 from bedplate.plan import FleetPlan, bill, plan_document
-from bedplate.plan.stacks import stack_order
+from bedplate.plan.stacks import Step, stack_order
 from bedplate.report.cost import cost_document, cost_lines, price_lines
-from bedplate.report.diagnostics import ALL_RULES, fault_document, rule_lines, rules_lines, verdict_lines
+from bedplate.report.diagnostics import ALL_RULES, fault_document, fault_lines, rule_lines, rules_lines, verdict_lines
 from bedplate.report.plan import (
     difference_lines,
     missing_alarm_lines,
@@ -112,26 +112,44 @@ def cost(fleet: FleetFile = DEFAULT_FLEET, *, json: Json = False) -> int:
     return 0
 
 
-NewFleet = Annotated[Path, typer.Argument(metavar="FLEET2", help="The edited fleet file.", show_default=False)]
-OldFleet = Annotated[Path, typer.Argument(metavar="FLEET", help="The fleet file before the edit.")]
+Files = Annotated[list[Path], typer.Argument(metavar="[OLD] NEW", help="Fleet files before and after the edit.")]
+_OLD_HELP = "The fleet file before the edit, as OLD.  [default: fleet.yaml]"
 
 
-def diff(fleet2: NewFleet, fleet: OldFleet = DEFAULT_FLEET, *, json: Json = False) -> int:
+def diff(
+    files: Files,
+    *,
+    fleet: Annotated[Path | None, typer.Option("--fleet", metavar="OLD", help=_OLD_HELP)] = None,
+    json: Json = False,
+) -> int:
     """Show the effects of an edit.
 
-    On a fleet that is deployed. The exit status is 3 if the edit replaces or removes something, or is refused.
+    On a fleet that is deployed. The exit status is 2 if `check` would reject the new file, 3 if the edit replaces or
+    removes something, or is refused.
     """
-    before, after = open_fleet(fleet), open_fleet(fleet2)
+    *named, new = (*filter(None, [fleet]), *files)
+    if len(named) > 1:
+        raise InputError("more than two fleet files", fix="write `bedplate diff OLD NEW`")
+    (old,) = named or [DEFAULT_FLEET]
+    before, after = open_fleet(old), open_fleet(new)
     edits = consequences(before.fleet, after.fleet)
     fleet_plan = plan_loaded(before)
+    order: tuple[Step, ...] = ()
+    try:
+        later_plan = replanned(after, fleet_plan)
+        if edits and all(edit.effect is not Effect.REFUSED for edit in edits):
+            order = stack_order(fleet_plan, later_plan)
+    except FleetFaults as refused:
+        if not any(edit.effect is Effect.REFUSED for edit in edits):
+            raise
+        notify(fault_lines(refused.faults))
     zones = removed_zones(fleet_plan, after.fleet)
-    is_possible = edits and all(edit.effect is not Effect.REFUSED for edit in edits)
-    order = stack_order(fleet_plan, replanned(after, fleet_plan)) if is_possible else ()
     if json:
         document = diff_document(edits) | {"removed_zones": [asdict(zone) for zone in zones]}
         show_document(document | order_document(fleet_plan, order))
     else:
-        show((*diff_lines(edits), *removed_zone_lines(fleet_plan, zones), *order_lines(fleet_plan, order)))
+        lines = (*diff_lines(edits), *removed_zone_lines(fleet_plan, zones), *order_lines(fleet_plan, order))
+        show((f"from {old} to {new}", "", *lines))
     is_destructive = any(edit.effect.weight >= Effect.REPLACES.weight for edit in edits)
     return ViolationError.exit_code if is_destructive else 0
 

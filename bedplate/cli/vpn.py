@@ -10,9 +10,8 @@ import typer
 
 from bedplate.account.vpn import LaptopEndpoints, read_laptop_endpoints
 from bedplate.checks.addresses import HOSTLESS
-from bedplate.cli.account import open_account
-from bedplate.cli.fleet import plan_of
-from bedplate.cli.output import DEFAULT_FLEET, Device, FleetFile, PassphraseFile, Person, SshConfig, show
+from bedplate.cli.fleet import open_account, plan_of
+from bedplate.cli.output import DEFAULT_FLEET, Device, FleetFile, PassphraseFile, Person, SshConfig, notify, show
 from bedplate.cli.vpn_session import (
     FOLDER,
     PARAMETERS,
@@ -28,6 +27,7 @@ from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.lock import lock_path, record_endpoints
 from bedplate.plan.laptops import laptop_gateways, resolver_region
 from bedplate.report.vpn import address_lines, authority_lines, qr_code_lines, revoked_lines
+from bedplate.writer import write_whole
 from vpn import signing
 from vpn.authority import Reason
 from vpn.certificates import DEFAULT_DEVICE, Issuer, laptop, user_of
@@ -134,18 +134,23 @@ def revoke(
     return 0
 
 
-def show_profile(
+def show_profile(  # noqa: PLR0913  one parameter an option
     user: Person,
     fleet: FleetFile = DEFAULT_FLEET,
     *,
     device: Device = DEFAULT_DEVICE,
+    write: Annotated[
+        Path | None, typer.Option("--write", metavar="FILE", help="Write to FILE, which only you can read (mode 0600).")
+    ] = None,
     qr: Annotated[bool, typer.Option("--qr", help="Draw QR codes for a phone's camera.")] = False,
     passphrase_file: PassphraseFile = None,
 ) -> int:
     """Print a laptop's OpenVPN profile.
 
-    It contains the laptop's private key: redirect it to a file that only the person can read.
+    It contains the laptop's private key: write it to a file that only you can read.
     """
+    if write and qr:
+        raise InputError("--write and --qr exclude each other", fix="leave out one of them")
     plan = plan_of(fleet)
     pki = keys_of(plan.name, fleet)
     name = laptop(user, device).name
@@ -153,7 +158,11 @@ def show_profile(
     bundle = bundle_of(pki, name, known_passphrase(passphrase_file))
     keys = LaptopKeys(pki.authority.trusted, bundle.certificate, bundle.key, bundle.tls_crypt)
     profile = client_profile(laptop_gateways(plan), name, keys)
-    show(qr_code_lines(profile) if qr else profile.splitlines())
+    if write:
+        write_whole(write, profile.encode(), 0o600)
+        notify([f"wrote {write}"])
+    else:
+        show(qr_code_lines(profile) if qr else profile.splitlines())
     return 0
 
 

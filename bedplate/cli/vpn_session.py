@@ -60,8 +60,7 @@ def store_of(kind: str, fleet_file: Path) -> KeyStore:
         raise InputError(f"unknown key store {kind!r}", fix=f"write {FOLDER} or {PARAMETERS}")
     # Slow: they import boto3.
     from bedplate.account.vpn import ParameterKeys
-    from bedplate.cli.account import open_account
-    from bedplate.cli.fleet import plan_of
+    from bedplate.cli.fleet import open_account, plan_of
 
     plan = plan_of(fleet_file)
     return ParameterKeys(open_account(plan), plan.home.name, plan.name)

@@ -19,8 +19,7 @@ import typer
 
 from bedplate.account.client import AwsClient
 from bedplate.account.vpn import TunnelKey, TunnelKeys, read_site_keys
-from bedplate.cli.account import open_account
-from bedplate.cli.fleet import open_fleet, plan_loaded, plan_of
+from bedplate.cli.fleet import open_account, open_fleet, plan_loaded, plan_of
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, PassphraseFile, SshConfig, show, show_document
 from bedplate.cli.vpn_session import keys_of, known_passphrase, newest_list, now, users_of
 from bedplate.errors import BedplateError, InputError, PartialError, ViolationError

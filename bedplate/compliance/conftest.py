@@ -15,7 +15,7 @@ from testinfra.host import Host
 
 from bedplate.catalog import load_catalog
 from bedplate.cli.fleet import plan_loaded
-from bedplate.compliance.ledger import ProgressReporter, ResultCollector
+from bedplate.compliance.ledger import ProgressReporter, ResultCollector, comparison_lines
 from bedplate.compliance.shell import LocalBackend, ShellBackend
 from bedplate.compliance.subject import MARKER
 from bedplate.errors import BedplateError, InputError
@@ -48,6 +48,11 @@ def pytest_configure(config: pytest.Config) -> None:
     events = config.getoption("--events")
     if events is not None:
         config.pluginmanager.register(ProgressReporter(os.fdopen(events, "w", buffering=1)))
+
+
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]:
+    """Return what a node has and what the rule expects, in place of pytest's comparison."""
+    return comparison_lines(op, left, right)
 
 
 @pytest.hookimpl(trylast=True)

@@ -61,6 +61,13 @@ class StackReport:
         return tuple(failure for phase, run in self.runs.items() if phase not in ignored for failure in run.failures)
 
     @property
+    def deployed(self) -> Run | None:
+        """The last run that deployed resources; None if creation did not run."""
+        return next(
+            (self.runs[phase] for phase in (Phase.CHANGE, Phase.RECOVER, Phase.CREATE) if phase in self.runs), None
+        )
+
+    @property
     def missing(self) -> tuple[str, ...]:
         """The URNs of the resources that only the run after the faults created."""
         return tuple(step.urn for step in self._steps(Phase.RECOVER) if step.op is Op.CREATE and step.is_in_cloud)

@@ -134,18 +134,28 @@ def _endpoints(bill: Bill) -> Iterator[str]:
 
 _RIGHT = (1, 2, 3, 4)
 _HEADING = ("minimum", "maximum", "new account")
-_HOW = "raise a quota by `aws service-quotas request-service-quota-increase` or in the AWS console"
 
 
 def quota_lines(needs: Iterable[QuotaNeed], granted: Granted) -> Iterator[str]:
     """Yield a table for each region: the quota's name, the needs, the default, the granted value and the code."""
-    for region, group in groupby(needs, key=lambda need: need.region):
+    rows = tuple(needs)
+    for region, group in groupby(rows, key=lambda need: need.region):
         yield from aligned(_quota_rows(region, tuple(group), granted), right=_RIGHT if granted else _RIGHT[:-1])
         yield ""
     quota = "the granted quota" if granted else "a new account's quota"
     yield f"! {quota} is below the minimum, + below the maximum"
     yield "a group counts in every region and market of its ladder: all its machines can be launched there"
-    yield _HOW
+    marks = {need: _mark(need, granted) for need in rows}
+    too_small = [need for need in rows if marks[need] == ("!" if "!" in marks.values() else "+")]
+    if too_small:
+        yield "request an increase in the AWS console, or by:"
+        yield from (line for need in too_small for line in _increase_lines(need))
+
+
+def _increase_lines(need: QuotaNeed) -> tuple[str, str]:
+    """Return the AWS command for a quota, on two lines that a shell joins."""
+    quota = f"--service-code {need.quota.service} --quota-code {need.quota.code} --desired-value {need.most}"
+    return f"aws service-quotas request-service-quota-increase --region {need.region} \\", f"  {quota}"
 
 
 def quota_document(needs: Iterable[QuotaNeed], granted: Granted) -> dict[str, Any]:

@@ -137,7 +137,8 @@ def consequences(before: Fleet, after: Fleet) -> tuple[Consequence, ...]:
 def _consequence(edit: Edit) -> Consequence:
     policy = POLICIES[edit.pattern, edit.event]
     effect = Effect.FREE if policy.grows and _grows(edit.old, edit.new) else policy.effect
-    return Consequence(edit, effect, policy.does, policy.way if effect is Effect.REFUSED else "")
+    does = "larger than before" if policy.grows and effect is Effect.FREE else policy.does
+    return Consequence(edit, effect, does, policy.way if effect is Effect.REFUSED else "")
 
 
 def _grows(old: object, new: object) -> bool:

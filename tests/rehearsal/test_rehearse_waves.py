@@ -185,9 +185,9 @@ def _group_in(zones: str, suspended: tuple[str, ...] = ()) -> aws.autoscaling.Gr
 )
 def test_a_zone_with_instances_cannot_be_removed(suspended: tuple[str, ...], codes: list[str]) -> None:
     """Auto Scaling replaces the instances of a removed zone, unless AZRebalance is suspended."""
-    before, after = ([[_stack("region", partial(_group_in, zones, suspended))]] for zones in ("ab", "a"))
+    before, after = ([_stack("region", partial(_group_in, zones, suspended))] for zones in ("ab", "a"))
 
-    report = rehearse(ACCOUNT, before, after)
+    report = rehearse(ACCOUNT, [before], Course([Wave(after)]))
 
     assert [failure.code for stack in report.stacks for failure in stack.runs[Phase.CHANGE].failures] == codes
 
@@ -208,8 +208,8 @@ def test_a_recurring_action_is_replaced_a_day_after_its_creation(
     options: ResourceOptions | None, codes: list[str]
 ) -> None:
     """An update contains the start time in the state, which is past by then."""
-    before, after = ([[_stack("region", partial(_scheduled, cron, options))]] for cron in ("0 20 * * *", "0 21 * * *"))
+    before, after = ([_stack("region", partial(_scheduled, cron, options))] for cron in ("0 20 * * *", "0 21 * * *"))
 
-    report = rehearse(ACCOUNT, before, after)
+    report = rehearse(ACCOUNT, [before], Course([Wave(after)]))
 
     assert [failure.code for stack in report.stacks for failure in stack.runs[Phase.CHANGE].failures] == codes

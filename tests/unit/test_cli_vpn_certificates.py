@@ -493,6 +493,21 @@ def test_a_profile_holds_what_a_laptop_needs(begun: Path, capsys: pytest.Capture
         assert block in told
 
 
+def test_a_written_profile_is_readable_by_its_owner_only(begun: Path, tmp_path: Path) -> None:
+    """Mode 0600, also in place of an open file; an error leaves no file behind."""
+    profile = tmp_path / "ada.ovpn"
+    assert run(["vpn", "show", "ada", str(begun), "--write", str(profile)]) == 2
+    assert not profile.exists()
+    record_endpoints(lock_path(begun), "lab", {HOME: GATEWAY_ADDRESS}, {HOME: RESOLVERS})
+    run(["vpn", "add", "ada", str(begun)])
+    profile.touch(0o644)
+
+    assert run(["vpn", "show", "ada", str(begun), "--write", str(profile)]) == 0
+
+    assert profile.stat().st_mode & 0o777 == 0o600
+    assert "BEGIN PRIVATE KEY" in profile.read_text()
+
+
 def test_a_profile_is_drawn_for_a_camera(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As several QR codes, since one is too small; the key is not printed as text."""
     record_endpoints(lock_path(begun), "lab", {HOME: GATEWAY_ADDRESS}, {HOME: RESOLVERS})

@@ -459,6 +459,64 @@ def test_rule_without_an_answer_is_not_seen(tmp_path: Path) -> None:
     ]
 
 
+COMPARISONS = """
+import re
+import pytest
+
+@pytest.mark.parametrize("found", ["vm"])
+def test_name(host, found):
+    "A."
+    assert found == "box1"
+
+@pytest.mark.parametrize("found", [["a", "c"]])
+def test_list(host, found):
+    "B."
+    assert found == ["b", "c"], "two lines"
+
+@pytest.mark.parametrize("found", [{"x": "yes"}])
+def test_choice(host, found):
+    "C."
+    assert found["x"] in {"no"}
+
+def test_text(host):
+    "D."
+    assert host.file("/etc/passwd").content_string == host.file("/etc/passwd").content_string + "extra\\n"
+
+def test_line(host):
+    "E."
+    assert "remember=24" in host.check_output("echo a")
+
+def test_set(host):
+    "F."
+    assert set(host.check_output("echo a b").split()) <= {"b"}
+
+def test_empty(host):
+    "G."
+    assert [word for word in host.check_output("echo a b").split() if word] == []
+"""
+
+
+def test_violation_shows_what_was_found_and_expected(tmp_path: Path) -> None:
+    """Without pytest's comparison of Python objects."""
+    rule_file, target = tmp_path / "test_storage.py", tmp_path / "findings"
+    rule_file.write_text(COMPARISONS)
+    setting = ("-p", "bedplate.compliance.conftest", "-c", str(CHECKS / "pytest.ini"), "--rootdir", str(tmp_path))
+    options = ("--hosts=here://titan-03.cellar", f"--fleet={EXAMPLES / 'lab.yaml'}", f"--findings={target}")
+
+    _pytest(*setting, *options, str(rule_file))
+
+    (findings,) = parse_findings(target.read_text())
+    assert [verdict.words.splitlines() for verdict in findings.verdicts] == [
+        ["found: vm", "expected: box1"],
+        ["two lines", "not expected: a", "not found: b"],
+        ["found: yes", "expected: one of no"],
+        ["not found: extra"],
+        ["not found: remember=24"],
+        ["not expected: a"],
+        ["not expected: a, b"],
+    ]
+
+
 def test_killed_shell_reports_a_lost_connection(shell: subprocess.Popen[bytes]) -> None:
     """A command in a killed shell has exit code 255, like OpenSSH's for a lost connection."""
     shell.kill()

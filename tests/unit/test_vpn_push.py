@@ -150,6 +150,17 @@ def test_a_banner_in_another_encoding_is_reported() -> None:
         connection.run("true", "")
 
 
+def test_an_unknown_host_name_is_reported_with_the_settings_that_ssh_lacks() -> None:
+    """The fix names the command that writes the names of the fleet for ssh."""
+    message = "ssh: Could not resolve hostname gate.cellar: Name or service not known"
+    connection = SshConnection(("sh", "-c", f"echo '{message}' >&2; exit 255"))
+
+    with pytest.raises(PartialError) as error:
+        connection.run("true", "")
+
+    assert "bedplate node ssh-config --write" in error.value.fix
+
+
 def test_output_in_another_encoding_is_returned() -> None:
     """The caller finds that it is not JSON."""
     assert SshConnection(("sh", "-c", _LATIN_1)).run("true", "").startswith("Zutritt verboten ")
