@@ -189,10 +189,10 @@ class BillLine:
 class Bill:
     """USD an hour: every group at its minimum with its cheapest type, and at its maximum with its most expensive type.
 
-    The minimum is a mean over a week: a schedule lowers it. The maximum is an upper bound: spot, reservations, schedules
-    and cheaper types cost less. A group can use any region of its ladder, so the maxima of regions add up to more than the fleet's. `groups` and `rungs` (by pool) are the costs of
-    machines, `disks` of their root volumes, `lines` of fixed resources. Types without a price are listed in `unknown`
-    and are not in the sums.
+    The minimum is a mean over a week: a schedule lowers it. The maximum is an upper bound: spot, reservations,
+    schedules and cheaper types cost less. A group can use any region of its ladder, so the maxima of regions add up to
+    more than the fleet's. `groups` and `rungs` (by pool) are the costs of machines, `disks` of their root volumes,
+    `lines` of fixed resources. Types without a price are listed in `unknown` and are not in the sums.
     """
 
     hourly: CostRange

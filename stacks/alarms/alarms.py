@@ -1,6 +1,4 @@
-"""The SNS topic of a region's alarms with its KMS key, alarms on missing instances and failed copies, and the
-budget of the account.
-"""
+"""The SNS topic of alarms with its KMS key, alarms on missing instances and failed copies, and the account's budget."""
 
 from collections.abc import Mapping
 
