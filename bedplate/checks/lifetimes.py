@@ -9,6 +9,7 @@ from bedplate.catalog.tables import HOURS_OF_MONTH
 from bedplate.checks.context import Context
 from bedplate.checks.diagnostics import Fault, Rule, about, fault
 from bedplate.checks.groups import has_gpus
+from bedplate.plan.pools import share_of_week
 from bedplate.spec.groups import Group, Schedule
 from bedplate.spec.sites import Use
 from bedplate.spec.text import PERMANENT
@@ -92,10 +93,11 @@ def check_budget(context: Context) -> Iterator[Fault]:
 
 
 def _minimum_costs(context: Context) -> Iterator[tuple[str, float]]:
-    """Yield the hourly cost of each group's minimum and of the control plane, with the cheapest type."""
+    """Yield the mean hourly cost of each group's minimum and of the control plane, with the cheapest type."""
     catalog, cluster = context.catalog, context.fleet.kubernetes
     for name, group in context.fleet.groups.items():
-        yield name, group.nodes.min * min(_prices(catalog, group.types), default=0.0)
+        mean_count = group.nodes.min * share_of_week(group.schedule)
+        yield name, mean_count * min(_prices(catalog, group.types), default=0.0)
     if cluster:
         plane = cluster.control_plane
         yield "the control plane", plane.count * min(_prices(catalog, (plane.type,)), default=0.0)
@@ -160,7 +162,7 @@ RULES = (
         Rule(
             "E801",
             "budget-below-minimum",
-            "The minimum of every group always runs, at list price.",
+            "The minimum of every group runs all the time, or in the hours of its schedule, at list price.",
             "raise monthly, or lower the minimums",
             "AWS price list",
             allowable=True,

@@ -27,7 +27,7 @@ from bedplate.cli.output import (
     show,
     show_document,
 )
-from bedplate.cli.stacks import Later, audit_report, later_fleet, program_stack, teardown_waves, waves
+from bedplate.cli.stacks import Later, Waves, audit_report, later_fleet, program_stack, teardown_waves, waves
 from bedplate.errors import InputError, PartialError, ViolationError
 from bedplate.graph.audit.rules import Severity, StackFault
 from bedplate.plan import FleetPlan, bill

@@ -25,7 +25,7 @@ from bedplate.cli.vpn_session import (
 from bedplate.cli.vpn_sync import update_gateways
 from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.lock import lock_path, record_endpoints
-from bedplate.plan.laptops import laptop_gateways, resolver_region
+from bedplate.plan.laptops import laptop_gateways, resolver_regions
 from bedplate.report.vpn import address_lines, authority_lines, qr_code_lines, revoked_lines
 from bedplate.writer import write_whole
 from vpn import signing
@@ -197,14 +197,13 @@ def record_addresses(
     plan = plan_of(fleet)
     regions = {region.name for region in plan.regions}
     gateway_regions = [pool.place for pool in plan.laptops if pool.place in regions]
-    places = (*(pool.place for pool in plan.laptops), *(site.name for site in plan.sites))
-    resolver_regions = sorted({resolver_region(plan, place) for place in places})
+    regions_with_resolver = resolver_regions(plan)
     if address or resolver:
         public = dict(_parse_addresses("--address", text, gateway_regions) for text in address or ())
-        inside = dict(_parse_addresses("--resolver", text, resolver_regions) for text in resolver or ())
+        inside = dict(_parse_addresses("--resolver", text, regions_with_resolver) for text in resolver or ())
         doors = LaptopEndpoints({region: _only(region, addresses) for region, addresses in public.items()}, inside)
     else:
-        doors = read_laptop_endpoints(open_account(plan), plan.name, gateway_regions, resolver_regions)
+        doors = read_laptop_endpoints(open_account(plan), plan.name, gateway_regions, regions_with_resolver)
     recorded = record_endpoints(lock_path(fleet), plan.name, doors.gateways, doors.resolvers)
     show(address_lines(plan.record, recorded))
     return 0

@@ -6,11 +6,11 @@ from testinfra.host import Host
 
 from bedplate.compliance.subject import applies_if
 from bedplate.plan.laptops import Transport
-from bedplate.plan.nodes import NodePlan
-from vpn.laptops.server import SERVICE, STANDARD, USER, daemon_unit, guard_rules, instance, server_conf
+from bedplate.plan.nodes import NodePlan, Platform
+from vpn.laptops.server import DNS_UNIT, SERVICE, STANDARD, USER, daemon_unit, guard_rules, instance, server_conf
 
 # Without recorded resolvers the plan has no OpenVPN settings, and no apply has written any.
-pytestmark = applies_if(lambda node: node.laptops is not None and bool(node.laptops.resolvers))
+pytestmark = applies_if(lambda node: node.laptops is not None and bool(node.laptops.name_servers(Transport.UDP)))
 _DAY_S = 86400
 _KEYS = ("server.key", "tls-crypt-v2.key")
 
@@ -51,6 +51,19 @@ def test_laptop_filter_matches_the_plan(host: Host, node: NodePlan) -> None:
     loaded = f"nft -f {STANDARD.settings}/guard.nft && {listed}"
     # An empty network namespace shows the same rules as the kernel prints them.
     assert host.check_output(listed) == host.check_output(f"unshare --net sh -c '{loaded}'")
+
+
+@applies_if(lambda node: node.ground is Platform.CLOUD)
+def test_dns_listens_on_vpn_addresses_only(host: Host, node: NodePlan) -> None:
+    """A region's gateway answers DNS on its VPN addresses only, and only if its fleet has no resolver endpoints."""
+    assert node.laptops
+    forwards = node.laptops.upstream is not None
+    assert host.service(DNS_UNIT).is_running == forwards
+    servers = {str(server) for transport in Transport for server in node.laptops.name_servers(transport) if forwards}
+    sockets = host.check_output("ss --no-header --listening --numeric --tcp --udp 'sport = :53'").splitlines()
+    addresses = {socket.split()[4].rpartition(":")[0].partition("%")[0] for socket in sockets}
+    wrong = sorted(address for address in addresses - servers if not address.startswith(("127.", "[::1]")))
+    assert not wrong, f"DNS listens on {', '.join(wrong)}"
 
 
 def test_ip_forwarding_is_on(host: Host, node: NodePlan) -> None:

@@ -13,13 +13,24 @@ from types import MappingProxyType
 from bedplate.catalog.catalog import Catalog
 from bedplate.catalog.nearest import nearest
 from bedplate.errors import InputError
-from bedplate.plan.firewall import ANYWHERE, NFS, SSH, TCP, WORKER_PORTS, FirewallRule, has_workers
+from bedplate.plan.firewall import (
+    ANYWHERE,
+    DNS,
+    DNS_PROTOCOLS,
+    NFS,
+    SSH,
+    TCP,
+    WORKER_PORTS,
+    FirewallRule,
+    has_workers,
+)
 from bedplate.plan.fleet import Accounts, BucketPlan, ExportPlan, FleetPlan, MachinePlan, SitePlan, cached_on_plan
 from bedplate.plan.laptops import LaptopGateway, Transport, laptop_gateway_at, resolver_region
 from bedplate.plan.links import (
     API_PORT,
     api_name,
     connected_regions,
+    forwards_dns,
     highest_number,
     is_connected,
     place_names,
@@ -234,6 +245,7 @@ def _inbound_rules(plan: FleetPlan, label: str, place: str, duties: frozenset[No
         *_pod_rules(plan, duties),
         *_nfs_rules(plan, label, place),
         *_vpn_rules(duties),
+        *_dns_rules(plan, duties),
         *_bgp_rules(plan, place, duties),
     )
 
@@ -335,6 +347,15 @@ def _vpn_rules(duties: frozenset[NodeRole]) -> Iterator[FirewallRule]:
     # A gateway in a region has an elastic address, which is NAT: its ESP is in UDP.
     if NodeRole.TUNNELS in duties:
         yield FirewallRule("esp", "ESP from tunnel peers", ANYWHERE.block, "esp")
+
+
+def _dns_rules(plan: FleetPlan, duties: frozenset[NodeRole]) -> Iterator[FirewallRule]:
+    """Yield the rules for DNS from laptops to the gateway that forwards it."""
+    if NodeRole.LAPTOPS in duties and forwards_dns(plan):
+        for pool in plan.laptops:
+            for protocol in DNS_PROTOCOLS:
+                name, about = f"dns-{protocol}-from-laptops-{pool.place}", f"DNS from the laptops of {pool.place}"
+                yield FirewallRule(name, about, pool.block, protocol, DNS)
 
 
 def _bgp_rules(plan: FleetPlan, place: str, duties: frozenset[NodeRole]) -> Iterator[FirewallRule]:

@@ -7,15 +7,15 @@ from typing import Any
 from bedplate.catalog.catalog import Change
 from bedplate.plan.cost import Bill, BillLine, CostRange
 from bedplate.plan.fleet import FleetPlan
-from bedplate.plan.pools import combined_max
+from bedplate.plan.pools import PoolPlan, combined_max, share_of_week
 from bedplate.plan.quotas import Granted, QuotaNeed
 from bedplate.report.columns import aligned, counted
 
 _NUMBERS = (1, 2)
-_BY_USE = "not included: storage, traffic, requests, logs; prepaid reservations; spot discounts"
+_BY_USE = "not included: storage, traffic, requests, logs, metrics; prepaid reservations; spot discounts"
 # Names of billed items. An instance type keeps its own name.
 _NOUNS = {
-    "alarm": "alarms",
+    "alarm": "alarm metrics",
     "hosted-zone": "private zones",
     "interface-endpoint": "interface endpoints",
     "key": "keys",
@@ -26,6 +26,7 @@ _NOUNS = {
     "transit-attachment": "transit attachments",
     "vpn-connection": "VPN connections",
 }
+_HINTS = {"transit-attachment": "; `interconnect: peering` costs 0"}
 
 Row = tuple[str, str, str, str]
 
@@ -70,7 +71,7 @@ def _rows(plan: FleetPlan, bill: Bill) -> Iterator[Row]:
     for group, pools in groupby(plan.pools, key=lambda pool: pool.group):
         rungs = tuple(pools)
         least, most = sum(pool.min for pool in rungs), combined_max(rungs)
-        yield _row(group, bill.groups[group], f"{least} to {most} x {_types(rungs[0].types)}")
+        yield _row(group, bill.groups[group], f"{least} to {most} x {_types(rungs[0].types)}{_hours(rungs[0])}")
         for pool in rungs:
             place = pool.name.removeprefix(f"{group}-").removesuffix(f"-{pool.offer.reservation}")
             yield _row(f"  {place}", bill.rungs[pool.name], pool.market.value)
@@ -79,6 +80,11 @@ def _rows(plan: FleetPlan, bill: Bill) -> Iterator[Row]:
     yield from _permanent(bill.lines)
     yield ("", "", "", "")
     yield from (_row(name, span, "the whole region") for name, span in bill.regions.items())
+
+
+def _hours(pool: PoolPlan) -> str:
+    share = share_of_week(pool.tenure.schedule)
+    return f"; minimum in {100 * share:.0f} % of hours" if share < 1 else ""
 
 
 def _types(types: tuple[str, ...]) -> str:
@@ -92,7 +98,7 @@ def _permanent(lines: Iterable[BillLine]) -> Iterator[Row]:
         items = tuple(group)
         usd, count = sum(line.usd for line in items), sum(line.count for line in items)
         places = counted(len({line.region for line in items}), "region")
-        yield _row(_NOUNS.get(what, what), CostRange(usd, usd), f"{count} in {places}")
+        yield _row(_NOUNS.get(what, what), CostRange(usd, usd), f"{count} in {places}{_HINTS.get(what, '')}")
 
 
 def _row(name: str, span: CostRange, note: str) -> Row:

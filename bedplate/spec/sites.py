@@ -217,8 +217,8 @@ class S3Store(Spec):
         title="Regions",
         description="Regions with a bucket. The first holds the source of the copies.",
         json_schema_extra=on_edit(
-            replaces("which bucket is the source; replication restarts", CHANGED),
-            free("a bucket with copies", ADDED),
+            replaces("which bucket is the source; only new objects are copied", CHANGED),
+            free("a bucket for new objects; docs/aws-account.md copies existing objects", ADDED),
             refused(_DATA, MOVE_DATA, REMOVED),
         ),
     )

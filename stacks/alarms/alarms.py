@@ -1,4 +1,6 @@
-"""The SNS topic of a region's alarms with its KMS key, alarms on missing instances, and the budget of the account."""
+"""The SNS topic of alarms with its KMS key, alarms on missing instances and failed copies, and the account's budget."""
+
+from collections.abc import Mapping
 
 import pulumi
 from pulumi_aws.budgets._inputs import BudgetNotificationArgs
@@ -118,6 +120,33 @@ def _metric_query(query_id: str, group: pulumi.Output[str]) -> MetricAlarmMetric
             stat=statistic,
         ),
     )
+
+
+def alarm_on_failed_copies(
+    name: str, dimensions: Mapping[str, str], topic_arn: pulumi.Output[str], parent: pulumi.Resource
+) -> None:
+    """Declare an alarm for objects that S3 could not replicate; it does not try them again.
+
+    S3 publishes this metric in the region of the source bucket. Source: S3 user guide, "Using S3 Replication metrics".
+    """
+    alarm_name = f"{name}-failed"
+    args = MetricAlarmArgs(
+        name=alarm_name,
+        alarm_description=f"{name}: S3 could not copy objects; copy them again by a batch job",
+        namespace="AWS/S3",
+        metric_name="OperationsFailedReplication",
+        dimensions=dimensions,
+        statistic="Sum",
+        comparison_operator="GreaterThanThreshold",
+        threshold=0,
+        period=_PERIOD_SECONDS,
+        evaluation_periods=1,
+        treat_missing_data="notBreaching",
+        alarm_actions=[topic_arn],
+        ok_actions=[topic_arn],
+        tags=name_tag(alarm_name),
+    )
+    MetricAlarm(alarm_name, args, child_options(parent))
 
 
 # Type of amount and percentage of the limit that trigger a mail.

@@ -121,7 +121,7 @@ class FlowRole(pulumi.ComponentResource):
         role = ServiceRole(
             name=name,
             description=f"Flow logs of the fleet {plan.name}",
-            service="vpc-flow-logs.amazonaws.com",
+            services=("vpc-flow-logs.amazonaws.com",),
             sid="BeFlowLogs",
             permissions=(find_groups_permission(plan), write_flows_permission(plan)),
         )

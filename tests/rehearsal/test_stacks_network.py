@@ -196,13 +196,20 @@ def test_sites_and_laptops_use_the_resolver_at_home(stacks: Declared) -> None:
     [
         (LAB, ["us-west-2"]),
         (ALONE, []),
+        (plan_of(EXAMPLES / "gpu-box.yaml"), []),
         (replace(ALONE, laptops=(replace(LAB.laptops[0], place="us-east-1"),)), ["us-west-2"]),
         (
             replace(LAB, interconnect=Interconnect.PEERING, laptops=(replace(LAB.laptops[0], place="us-east-1"),)),
             ["us-west-2", "us-east-1"],
         ),
     ],
-    ids=["transit", "no clients", "laptops in another region", "laptops without a transit gateway"],
+    ids=[
+        "transit",
+        "no clients",
+        "a gateway that forwards DNS",
+        "laptops in another region",
+        "laptops without a transit gateway",
+    ],
 )
 def test_only_regions_with_clients_have_a_resolver(plan: FleetPlan, regions: list[str]) -> None:
     """Endpoint addresses cost by the hour: none without clients, one pair if all clients reach it."""

@@ -25,6 +25,7 @@ from bedplate.rehearsal.rehearse import Phase
 from bedplate.rehearsal.simulation import running
 from bedplate.rehearsal.stack import SharedState, graph, run
 from bedplate.rehearsal.state import Entry
+from bedplate.report.account import account_page
 from bedplate.spec.fleet import Alarms, Budget
 from bedplate.spec.network import Egress
 from tests.conftest import DATA, Expect
@@ -213,12 +214,13 @@ ROOT = Path(__file__).parents[2]
 FLEETS = ("examples/lab.yaml", "examples/minimal.yaml", "tests/data/fleets/joined.yaml")
 # Resources that each rate pays for: one peering is an attachment at both ends.
 RESOURCES_OF: Mapping[str, Mapping[str, int]] = {
-    "alarm": {"aws:cloudwatch/metricAlarm:MetricAlarm": 1},
+    "alarm": {"alarm metrics": 1},
     "hosted-zone": {"aws:route53/zone:Zone": 1},
     "interface-endpoint": {"interfaces": 1},
     "key": {"aws:kms/key:Key": 1},
     "nat-gateway": {"aws:ec2/natGateway:NatGateway": 1},
-    "public-address": {"aws:ec2/eip:Eip": 1},
+    # A connection has two tunnels.
+    "public-address": {"aws:ec2/eip:Eip": 1, "aws:ec2/vpnConnection:VpnConnection": 2},
     "resolver-address": {"aws:route53/resolverEndpoint:ResolverEndpoint": 2},
     "secret": {"aws:secretsmanager/secret:Secret": 1},
     "transit-attachment": {
@@ -232,10 +234,12 @@ RESOURCES_OF: Mapping[str, Mapping[str, int]] = {
 
 @cache
 def declared_counts(fleet: str) -> Counter[str]:
-    """Return the number of declared resources by type, and of interfaces of endpoints."""
+    """Return the number of declared resources by type, of interfaces of endpoints, and of metrics of alarms."""
     entries = [entry for resources in declared_of(ROOT / fleet).values() for entry in resources]
     interfaces = sum(len(entry.inputs.get("subnetIds", ())) for entry in entries if entry.type == ENDPOINT)
-    return Counter(entry.type for entry in entries) + Counter({"interfaces": interfaces})
+    queries = [entry.inputs.get("metricQueries", [{"metric": ...}]) for entry in entries if entry.type == ALARM]
+    metrics = sum("metric" in query for alarm in queries for query in alarm)
+    return Counter(entry.type for entry in entries) + Counter({"interfaces": interfaces, "alarm metrics": metrics})
 
 
 @pytest.mark.parametrize("rate", RESOURCES_OF)
@@ -268,6 +272,16 @@ def test_quotas_include_the_largest_security_group(fleet: str) -> None:
     assert largest == expected
 
 
+def test_the_account_page_is_current() -> None:
+    """`make docs` generates it; a resource type without permissions raises an error."""
+    fleets = (declared_of(EXAMPLES / name) for name in ("lab.yaml", "gpu-box.yaml"))
+    types = {e.type for stacks in fleets for entries in stacks.values() for e in entries if e.type.startswith("aws:")}
+
+    page = (ROOT / "docs" / "aws-account.md").read_text(encoding="utf-8")
+
+    assert page == account_page(types, load_catalog())
+
+
 LAB = plan_of(EXAMPLES / "lab.yaml")
 SOLO = plan_of(EXAMPLES / "minimal.yaml")
 EMAIL = "infra@lab.example"
@@ -284,6 +298,23 @@ def _by_name(stacks: Declared, kind: str) -> dict[tuple[str, str], Entry]:
 
 def _statements(text: str) -> Mapping[str, Any]:
     return {statement["Sid"]: statement for statement in json.loads(text)["Statement"]}
+
+
+def test_a_failed_copy_triggers_an_alarm(stacks: Declared) -> None:
+    """S3 does not try again, and counts failures only for rules with metrics, in the region of the source."""
+    (replication,) = (e for e in stacks["lab.links"] if "bucketReplicationConfig" in e.type)
+    alarms = [e.inputs for e in stacks["lab.links"] if e.type == ALARM and e.name.endswith("-failed")]
+
+    assert all(rule["destination"]["metrics"] == {"status": "Enabled"} for rule in replication.inputs["rules"])
+    assert {rule["id"] for rule in replication.inputs["rules"]} == {alarm["dimensions"]["RuleId"] for alarm in alarms}
+    assert all(":us-west-2:" in alarm["alarmActions"][0] for alarm in alarms)
+
+
+def test_the_replication_role_trusts_s3_without_a_condition(stacks: Declared) -> None:
+    """AWS does not document the condition keys of S3 replication; a missing key would stop all copies."""
+    (role,) = (e for e in stacks["lab.shared"] if e.type.endswith(":Role") and e.name == "lab-replication")
+
+    assert "Condition" not in _statements(role.inputs["assumeRolePolicy"])["BeS3"]
 
 
 @pytest.mark.parametrize(("token", "suffix"), [(GROUP, "-short"), (NAT, "-ports")])

@@ -10,6 +10,7 @@ from pyinfra.api.exceptions import DeployError
 
 import vpn.keeper
 from bedplate.errors import InputError
+from bedplate.plan.laptops import laptop_gateways
 from bedplate.plan.nodes import permanent_nodes
 from roles.catalog import names_of, roles_of
 from roles.guard.role import BGP_DAEMONS, SERVICE, Guard, KernelLacks
@@ -28,6 +29,7 @@ from tests.testlab.fleets.variants import (
     unrecorded,
 )
 from tests.testlab.network.gateways import read_unit
+from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 from vpn.sites.files import LAST_ROUTES, files_of
 
 RULES = "/etc/bedplate/guard/guard.nft"
@@ -152,6 +154,19 @@ def test_a_laptop_gateway_is_configured_on_both_distributions(system: Recorded) 
     assert played.names.index("Start the laptop packet filter") < played.names.index("Enable OpenVPN at boot (udp)")
     assert any("install" in line and "openvpn" in line for line in played.step("Install OpenVPN").commands)
     assert not [line for line in again.commands if line.startswith("upload") or " restart " in line]
+
+
+def test_only_the_gateway_of_a_single_region_runs_dns(system: Recorded) -> None:
+    """A gateway whose fleet gets resolver endpoints later stops its forwarder."""
+    (single,) = laptop_gateways(plan_of(EXAMPLES / "gpu-box.yaml"))
+    answers = system.but({"server.Which(command=useradd)": ("/usr/sbin/useradd",)})
+
+    played, other = (Recorder(answers).play(OpenVpn(gateway)) for gateway in (single, lab_gateways()[0]))
+
+    assert any("dnsmasq-base" in line for line in played.step("Install OpenVPN").commands)
+    assert "Start DNS for laptops" in played.changes
+    assert "Stop DNS for laptops" in other.names
+    assert not any("dnsmasq-base" in line for line in other.commands)
 
 
 def test_the_role_writes_no_key() -> None:
