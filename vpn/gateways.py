@@ -7,8 +7,8 @@ from bedplate.errors import BedplateError, PartialError
 from bedplate.plan import FleetPlan
 from bedplate.plan.laptops import LaptopGateway, laptop_gateways
 from bedplate.plan.nodes import NodePlan, NodeRole, permanent_nodes
+from vpn.audit_log import CertificateIndex
 from vpn.certificates import Passphrase, Subject, Use
-from vpn.journal import CertificateIndex
 from vpn.laptops.server import Laptop
 from vpn.pki import Pki, bundle_of, deployable_crl
 from vpn.push import AccessList, GatewayKeys

@@ -21,6 +21,16 @@ from bedplate.checks.diagnostics import Level
 from bedplate.errors import InputError
 from bedplate.hold import held
 from bedplate.writer import os_errors_as_machine_errors, write_together, write_whole
+from vpn.audit_log import (
+    AuditLog,
+    Begun,
+    CertificateIndex,
+    DamagedError,
+    Listed,
+    index_of,
+    new_audit_log,
+    parse_audit_log,
+)
 from vpn.authority import (
     LIFE,
     Authority,
@@ -53,16 +63,6 @@ from vpn.certificates import (
     new_server_key,
     parse_bundle,
     passphrase_for,
-)
-from vpn.journal import (
-    AuditLog,
-    Begun,
-    CertificateIndex,
-    DamagedError,
-    Listed,
-    index_of,
-    new_audit_log,
-    parse_audit_log,
 )
 
 _NAME = "fleet.pki"

@@ -1,7 +1,7 @@
 """Push configuration to gateways over SSH, all gateways at once.
 
 Gateways of laptops get an access list, gateways with tunnels get a config bundle. Each push holds everything, so that a
-gateway that missed one is complete after the next. The gateway agent (`vpn.keeper`) defines both formats.
+gateway that missed one is complete after the next. The gateway agent (`vpn.agent`) defines both formats.
 """
 
 import json
@@ -14,8 +14,8 @@ from typing import Any, Protocol, TypeVar
 
 from bedplate.errors import BedplateError, MachineError, PartialError
 from bedplate.plan.laptops import LaptopGateway, Transport
-from vpn.keeper import book as agent
-from vpn.keeper.place import ConfigBundle, File
+from vpn.agent import access_list as agent
+from vpn.agent.paths import ConfigBundle, File
 from vpn.laptops.server import Laptop, address_files, without_address
 from vpn.signing import POOL_FIX
 from vpn.sites.files import files_of

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from bedplate.errors import InputError, MachineError
 from bedplate.hold import held
 from bedplate.spec.address import laptop_capacity
+from vpn.audit_log import CertificateIndex, Entry, Issued, Listed, Revoked, index_of
 from vpn.authority import Reason, certificate_findings, crl_end, crl_text, sign_crl
 from vpn.certificates import (
     LIFE,
@@ -34,7 +35,6 @@ from vpn.certificates import (
     new_key,
     user_of,
 )
-from vpn.journal import CertificateIndex, Entry, Issued, Listed, Revoked, index_of
 from vpn.pki import TLS_CRYPT, Pki, current_crl, open_issuer, reload_pki, root_crl_texts
 
 

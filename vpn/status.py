@@ -13,12 +13,12 @@ from bedplate.plan import FleetPlan
 from bedplate.plan.fleet import TunnelPlan
 from bedplate.plan.links import has_transit, networks_of_place, region_peers, remote_networks
 from bedplate.plan.nodes import NodePlan, NodeRole
+from vpn.agent.access_list import PendingActions
+from vpn.agent.sessions import Session
+from vpn.agent.status import Neighbour, Status, Tunnel
+from vpn.audit_log import Issued
 from vpn.authority import FAILURE, WARNING, Finding, crl_end, crl_findings, crl_number
 from vpn.certificates import Use, user_of
-from vpn.journal import Issued
-from vpn.keeper.book import PendingActions
-from vpn.keeper.sessions import Session
-from vpn.keeper.status import Neighbour, Status, Tunnel
 from vpn.pki import Pki, read_crl, root_crl_texts
 
 # How long before the end a warning is given. The end of the authority affects all profiles.

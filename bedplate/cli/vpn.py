@@ -29,9 +29,9 @@ from bedplate.lock import lock_path, record_endpoints
 from bedplate.plan.laptops import laptop_gateways, resolver_region
 from bedplate.report.vpn import address_lines, authority_lines, qr_code_lines, revoked_lines
 from vpn import signing
+from vpn.audit_log import Begun
 from vpn.authority import Reason
 from vpn.certificates import DEFAULT_DEVICE, Issuer, laptop, user_of
-from vpn.journal import Begun
 from vpn.laptops.server import LaptopKeys, client_profile, laptop_rules
 from vpn.pki import (
     FIRST_ROOT_CRL,

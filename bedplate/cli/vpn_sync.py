@@ -43,10 +43,10 @@ from bedplate.report.vpn import (
 )
 from bedplate.spec.network import TunnelAuth
 from bedplate.writer import os_errors_as_machine_errors, write_together
+from vpn.agent.status import Status
 from vpn.authority import Reason
 from vpn.certificates import Passphrase
 from vpn.gateways import access_list_of, gateway_keys, gateway_node, gateway_subjects
-from vpn.keeper.status import Status
 from vpn.laptops.server import renewal_units
 from vpn.peers import due_peers, load_shared_keys, make_shared_keys, peer_subjects, tunnel_certificates
 from vpn.pki import Pki, reload_pki

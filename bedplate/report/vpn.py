@@ -11,10 +11,10 @@ from segno.encoder import DataOverflowError
 
 from bedplate.errors import BedplateError
 from bedplate.report.columns import aligned, counted
+from vpn.agent.sessions import Session
+from vpn.agent.status import Neighbour, Status, Tunnel
+from vpn.audit_log import Issued
 from vpn.certificates import DEFAULT_DEVICE, Use
-from vpn.journal import Issued
-from vpn.keeper.sessions import Session
-from vpn.keeper.status import Neighbour, Status, Tunnel
 
 if TYPE_CHECKING:
     # `vpn add` takes a third of a second, and the modules of the plan alone take a quarter.

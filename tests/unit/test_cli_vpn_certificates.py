@@ -35,9 +35,9 @@ from tests.testlab.keys.authority import NOW, open_office, unasked
 from tests.testlab.keys.operator import HOSTS, listed, lose_credentials
 from tests.testlab.network.gateways import CELLAR as CELLAR_PEER
 from tests.testlab.run import documented_blocks, documented_yaml
+from vpn.audit_log import Begun
 from vpn.authority import new_root, parse_crls
 from vpn.certificates import certificate_text
-from vpn.journal import Begun
 from vpn.peers import peer_subjects
 from vpn.pki import FOLDER, FolderKeys, create_authority, folder_of
 from vpn.signing import issue_certificates

@@ -31,9 +31,9 @@ from tests.testlab.fleets.variants import (
     with_settings,
 )
 from tests.testlab.run import page_text
-from vpn.keeper.book import PendingActions
-from vpn.keeper.sessions import Session
-from vpn.keeper.status import Neighbour, Status, Tunnel, metrics_text, parse_tunnels
+from vpn.agent.access_list import PendingActions
+from vpn.agent.sessions import Session
+from vpn.agent.status import Neighbour, Status, Tunnel, metrics_text, parse_tunnels
 from vpn.laptops.server import Laptop
 from vpn.push import TAKE_COMMAND, AccessList, PushedAccessList, SshConnection, push_access_list
 from vpn.status import ExpectedGateway, ExpectedTunnel, expected_gateway, gateway_findings, parse_status

@@ -20,7 +20,7 @@ from .certificate import (
     staged_crl_file,
     staged_identity,
 )
-from .place import TRANSPORTS, GatewayPaths, IncompleteError, RejectedError, lock_folder, replace_file
+from .paths import TRANSPORTS, GatewayPaths, IncompleteError, RejectedError, lock_folder, replace_file
 from .sessions import SUCCESS, end_sessions, run_command
 
 

@@ -12,10 +12,7 @@ from bedplate.checks.diagnostics import Level
 from bedplate.errors import InputError
 from tests.testlab.keys.authority import FLEET, NOW, added, begun_in, pki_in, unasked
 from tests.testlab.run import need_program
-from vpn.authority import Reason, crl_number, crl_text, new_authority, new_root, parse_crls, sign_crl
-from vpn.certificates import HASH, Issuer, Use, certificate_text, gateway_subject, key_usage, laptop, new_key
-from vpn.gateways import access_list_of
-from vpn.journal import (
+from vpn.audit_log import (
     Begun,
     DamagedError,
     Issued,
@@ -26,6 +23,9 @@ from vpn.journal import (
     parse_audit_log,
     parse_entry,
 )
+from vpn.authority import Reason, crl_number, crl_text, new_authority, new_root, parse_crls, sign_crl
+from vpn.certificates import HASH, Issuer, Use, certificate_text, gateway_subject, key_usage, laptop, new_key
+from vpn.gateways import access_list_of
 from vpn.pki import FOLDER, DamagedAuditLog, FolderKeys, PkiFolder, create_authority, open_pki, root_crl_replacing
 from vpn.signing import add, due, renew, renew_crl, revoke
 from vpn.status import keys_status
