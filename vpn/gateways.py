@@ -32,12 +32,12 @@ def valid_laptops(index: CertificateIndex, now: datetime) -> Iterator[Laptop]:
             yield Laptop(name, certificate.slot)
 
 
-def gateway_subjects(plan: FleetPlan) -> tuple[Subject, ...]:
-    """Return the certificate subjects of the fleet's gateways."""
-    return tuple(
-        Subject(gateway.name, Use.SERVER, (gateway.public,) if gateway.public else ())
+def gateway_subjects(plan: FleetPlan) -> Mapping[str, Subject]:
+    """Return the certificate subjects of the fleet's gateways, by place."""
+    return {
+        gateway.place: Subject(gateway.name, Use.SERVER, (gateway.public,) if gateway.public else ())
         for gateway in laptop_gateways(plan)
-    )
+    }
 
 
 def gateway_keys(

@@ -18,11 +18,11 @@ from vpn.agent.sessions import Session
 from vpn.agent.status import Neighbour, Status, Tunnel
 from vpn.audit_log import Issued
 from vpn.authority import FAILURE, WARNING, Finding, crl_end, crl_findings, crl_number
-from vpn.certificates import Use, user_of
+from vpn.certificates import EXPIRY_WARNING, Use, user_of
 from vpn.pki import Pki, read_crl, root_crl_texts
 
-# How long before the end a warning is given. The end of the authority affects all profiles.
-_CERTIFICATE_WARNING, _AUTHORITY_WARNING = timedelta(days=14), timedelta(days=365)
+# The end of the authority affects all profiles.
+_AUTHORITY_WARNING = timedelta(days=365)
 _SYNC = "run `bedplate vpn sync`"
 
 
@@ -89,7 +89,7 @@ def _note(certificate: Issued, left: timedelta, people: Container[str]) -> str:
         return f"not in `people`: {_SYNC}"
     if left <= timedelta():
         return "expired"
-    return "expires soon" if left <= _CERTIFICATE_WARNING else ""
+    return "expires soon" if left <= EXPIRY_WARNING[certificate.use] else ""
 
 
 def _check_crl(pki: Pki, now: datetime) -> Iterator[Finding]:
@@ -261,7 +261,7 @@ def _laptop_findings(status: Status, newest: int | None) -> Iterator[Finding]:
     for transport, sessions in status.laptops.items():
         if sessions is None:
             yield _finding(f"OpenVPN over {transport} is down")
-    yield from _end_findings("the certificate", status.certificate, status.time)
+    yield from _end_findings("the certificate", status.certificate, status.time, EXPIRY_WARNING[Use.SERVER])
     yield from _end_findings("the revocation list", status.crl, status.time)
     if newest is not None and status.crl is not None:
         yield from _crl_number_findings(status.number, newest)
@@ -292,13 +292,13 @@ def _tunnel_certificate_findings(status: Status) -> Iterator[Finding]:
             yield from _end_findings(what, end, status.time)
 
 
-def _end_findings(what: str, end: int | None, now: int) -> Iterator[Finding]:
+def _end_findings(what: str, end: int | None, now: int, warning: timedelta = WARNING) -> Iterator[Finding]:
     left = None if end is None else end - now
     if left is None:
         yield _finding(f"{what} is missing: {_SYNC}")
     elif left <= 0:
         yield _finding(f"{what} has expired, all connections are rejected: {_SYNC}")
-    elif left <= WARNING.total_seconds():
+    elif left <= warning.total_seconds():
         yield _finding(f"{what} expires in {left // _DAY_S} days: {_SYNC}", failing=left <= FAILURE.total_seconds())
 
 

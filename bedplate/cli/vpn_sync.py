@@ -67,7 +67,7 @@ def sync(
     loaded = open_fleet(fleet)
     plan = plan_loaded(loaded)
     pki = keys_of(plan.name, fleet)
-    subjects = (*gateway_subjects(plan), *peer_subjects(plan).values())
+    subjects = (*gateway_subjects(plan).values(), *peer_subjects(plan).values())
     keyless = {subject.name for subject in subjects if pki.store.read(subject.name) is None}
     changes = due(pki.certificates, loaded.fleet.people, subjects, keyless, now())
     passphrase = cache(known_passphrase(passphrase_file))
@@ -323,9 +323,8 @@ def _issue_certificates(plan: FleetPlan, pki: Pki, passphrase: Passphrase, *, re
     peers = tuple(peer_subjects(plan).values())
     keyless = {peer.name for peer in peers if replace_all or pki.store.read(peer.name) is None}
     due = due_peers(pki.certificates, peers, keyless, now())
-    replaced = (*due.gone, *(peer.name for peer in peers if replace_all))
-    if replaced and (revoked := revoke(pki, replaced, Reason.REPLACED, now(), passphrase)):
-        show(revoked_lines(revoked))
+    if due.gone:
+        show(revoked_lines(revoke(pki, due.gone, Reason.REPLACED, now(), passphrase)))
     if due.lacking:
         show(issued_lines(issue_certificates(pki, due.lacking, now(), passphrase), now()))
     renew_crl(pki, now(), passphrase)
@@ -338,19 +337,21 @@ def _check_any(proofs: Collection[Proof | BedplateError]) -> None:
         raise errors[0]
 
 
-def update_gateways(
+def update_gateways(  # noqa: PLR0913  all that a push consists of
     plan: FleetPlan,
     pki: Pki,
     config: Path | None,
     cut: Iterable[str] = (),
     keys: Callable[[Pki], Mapping[str, GatewayKeys | BedplateError]] | None = None,
+    *,
+    skip: str = "",
 ) -> None:
     """Send the access list, the revocation lists and, with `keys`, the certificates to every gateway of laptops.
 
-    Gateways end the sessions of the laptops in `cut`. A gateway whose own certificate is unusable gets the rest. Raises
-    PartError, with the names, if a gateway was not updated.
+    Gateways end the sessions of the laptops in `cut`. A gateway whose own certificate is unusable gets the rest. The
+    gateway in the place `skip` gets nothing. Raises PartError, with the names, if a gateway was not updated.
     """
-    gateways = laptop_gateways(plan)
+    gateways = [gateway for gateway in laptop_gateways(plan) if gateway.place != skip]
     if not gateways:
         return
     nodes = {gateway.place: gateway_node(plan, gateway) for gateway in gateways}

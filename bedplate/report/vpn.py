@@ -69,6 +69,13 @@ def revoked_lines(revoked: Iterable[Issued]) -> Iterator[str]:
         yield "nothing to revoke: the certificates have expired or are revoked already"
 
 
+def replaced_gateway_lines(place: str) -> Iterator[str]:
+    """Yield what an operator must do after a gateway was revoked."""
+    yield f"next: rebuild the gateway in {place}; only then `bedplate vpn sync` sends it the new keys"
+    yield "next: `bedplate vpn show USER` for each laptop: profiles with the previous tls-crypt-v2 key cannot connect"
+    yield "next: `bedplate vpn tunnels --new-keys` if the gateway has tunnels"
+
+
 def relisted_lines(*, is_renewed: bool) -> Iterator[str]:
     """Yield whether the revocation list was renewed."""
     yield "crl.pem renewed" if is_renewed else "crl.pem is up to date"

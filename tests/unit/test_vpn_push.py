@@ -230,7 +230,7 @@ NEIGHBOUR = Neighbour("us-west-2-1", 2990, ("10.64.0.0/16", "192.168.48.0/22"))
 HEALTHY = Status(
     time=NOW,
     laptops={"udp": (ADA,), "tcp": (BOB,)},
-    certificate=NOW + 60 * DAY,
+    certificate=NOW + 6 * DAY,
     crl=NOW + 80 * DAY,
     tunnels=(TUNNEL,),
     number=7,
@@ -282,7 +282,7 @@ def test_a_healthy_gateway_has_no_findings() -> None:
     [
         ({"laptops": {"udp": None, "tcp": ()}}, "error: OpenVPN over udp is down"),
         ({"laptops": {}}, "error: no OpenVPN daemon is installed: apply the role openvpn"),
-        ({"certificate": NOW + 13 * DAY}, "warning: the certificate expires in 13 days"),
+        ({"certificate": NOW + 5 * DAY}, "warning: the certificate expires in 5 days"),
         ({"certificate": NOW + 3 * DAY}, "error: the certificate expires in 3 days"),
         ({"crl": NOW + 14 * DAY}, "warning: the revocation list expires in 14 days"),
         ({"crl": NOW - 1}, "error: the revocation list has expired, all connections are rejected"),
