@@ -1,11 +1,11 @@
 """Findings about the VPN: the keys in fleet.pki, and the status that each gateway reports."""
 
-import json
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Network
-from typing import Any
+
+from pydantic import TypeAdapter
 
 from bedplate.checks.diagnostics import Level
 from bedplate.errors import InputError, PartialError
@@ -13,13 +13,12 @@ from bedplate.plan import FleetPlan
 from bedplate.plan.fleet import TunnelPlan
 from bedplate.plan.links import has_transit, networks_of_place, region_peers, remote_networks
 from bedplate.plan.nodes import NodePlan, NodeRole
-from vpn.agent.access_list import PendingActions
-from vpn.agent.sessions import Session
 from vpn.agent.status import Neighbour, Status, Tunnel
 from vpn.audit_log import Issued
 from vpn.authority import FAILURE, WARNING, Finding, crl_end, crl_findings, crl_number
 from vpn.certificates import EXPIRY_WARNING, Use, user_of
 from vpn.pki import Pki, read_crl, root_crl_texts
+from vpn.push import parse_answer
 
 # The end of the authority affects all profiles.
 _AUTHORITY_WARNING = timedelta(days=365)
@@ -121,36 +120,28 @@ STATUS_COMMAND = "sudo -n bedplate-vpn status"
 def parse_status(text: str) -> Status:
     """Return the status that a gateway agent printed; raise PartError if it is invalid."""
     try:
-        document = json.loads(text)
-        owed = document.get("owed", {})
-        return Status(
-            time=document["time"],
-            laptops={transport: _parse_sessions(rows) for transport, rows in document["laptops"].items()},
-            certificate=document["certificate"],
-            crl=document["crl"],
-            tunnels=None if document["tunnels"] is None else tuple(Tunnel(**row) for row in document["tunnels"]),
-            seen={name: int(moment) for name, moment in document.get("seen", {}).items()},
-            number=document.get("number"),
-            charon=document.get("charon"),
-            bgp=_parse_neighbours(document.get("bgp")),
-            peer_certificate=document.get("peer_certificate"),
-            peer_crl=document.get("peer_crl"),
-            owed=PendingActions(frozenset(owed.get("cut", ())), frozenset(owed.get("anew", ()))),
-        )
+        return _parse_status(text)
     except (ValueError, KeyError, TypeError, AttributeError):
         raise PartialError(
             "invalid status from the gateway agent", fix="apply the role keeper to the gateway"
         ) from None
 
 
-def _parse_sessions(rows: list[dict[str, Any]] | None) -> tuple[Session, ...] | None:
-    return None if rows is None else tuple(Session(**row) for row in rows)
+_STATUS = TypeAdapter(Status)
+_MAX_TIME = int(datetime(9999, 1, 1, tzinfo=UTC).timestamp())
 
 
-def _parse_neighbours(rows: list[dict[str, Any]] | None) -> tuple[Neighbour, ...] | None:
-    if rows is None:
-        return None
-    return tuple(Neighbour(row["tunnel"], row["age"], tuple(row["blocks"])) for row in rows)
+def _parse_status(text: str) -> Status:
+    if "\\" in text:
+        raise ValueError("an escape: names would have line ends")
+    document = parse_answer(text)
+    owed = document.get("owed", {})
+    status = _STATUS.validate_python(
+        {**document, "owed": {"cut": owed.get("cut", ()), "restart": owed.get("anew", ())}}
+    )
+    if not all(0 <= moment <= _MAX_TIME for moment in status.seen.values()):
+        raise ValueError("not a time")
+    return status
 
 
 @dataclass(frozen=True, slots=True)

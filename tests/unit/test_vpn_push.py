@@ -105,8 +105,11 @@ def test_every_gateway_is_sent_the_whole_access_list() -> None:
         ("bash: not found", "invalid answer"),
         ("{}", "invalid answer"),
         ("[]", "invalid answer"),
+        ('{"cut": 5}', "invalid answer"),
+        ('{"cut": {"ada": "x"}}', "invalid answer"),
+        ("[" * 200_000, "invalid answer"),
     ],
-    ids=["unreached", "no-json", "no-answer", "a-list"],
+    ids=["unreached", "no-json", "no-answer", "a-list", "no-sessions", "no-number", "deep"],
 )
 def test_a_gateway_that_fails_is_named_and_the_others_are_updated(answer: str | BedplateError, message: str) -> None:
     """The exit status is 6, and the same command can be repeated."""
@@ -153,6 +156,13 @@ def test_a_banner_in_another_encoding_is_reported() -> None:
 def test_output_in_another_encoding_is_returned() -> None:
     """The caller finds that it is not JSON."""
     assert SshConnection(("sh", "-c", _LATIN_1)).run("true", "").startswith("Zutritt verboten ")
+
+
+def test_a_long_output_is_cut() -> None:
+    """A gateway cannot fill the memory of the operator's machine."""
+    output = SshConnection(("sh", "-c", "head -c 3000000 /dev/zero")).run("true", "")
+
+    assert len(output) == 1 << 20
 
 
 GATE = lab_node("gate.cellar")
@@ -230,7 +240,7 @@ NEIGHBOUR = Neighbour("us-west-2-1", 2990, ("10.64.0.0/16", "192.168.48.0/22"))
 HEALTHY = Status(
     time=NOW,
     laptops={"udp": (ADA,), "tcp": (BOB,)},
-    certificate=NOW + 6 * DAY,
+    certificate=NOW + 60 * DAY,
     crl=NOW + 80 * DAY,
     tunnels=(TUNNEL,),
     number=7,
@@ -264,7 +274,22 @@ def test_the_status_of_a_gateway_is_parsed_unchanged() -> None:
     assert parse_status(json.dumps(HEALTHY.document())) == HEALTHY
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"laptops": 1}', "bash: bedplate-vpn: not found"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"laptops": 1}',
+        "bash: bedplate-vpn: not found",
+        "[" * 200_000,
+        json.dumps({**HEALTHY.document(), "certificate": "soon"}),
+        json.dumps({**HEALTHY.document(), "laptops": {"udp": [5]}}),
+        json.dumps({**HEALTHY.document(), "seen": {"ada.laptop": 10**12}}),
+        json.dumps({**HEALTHY.document(), "crl": 10**18}),
+        json.dumps({**HEALTHY.document(), "laptops": {"udp\nerror: forged": None}}),
+    ],
+)
 def test_an_invalid_status_is_an_error_of_this_gateway(text: str) -> None:
     """Other gateways are reported."""
     with pytest.raises(PartialError, match="invalid status from the gateway agent"):
