@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from bedplate.checks.diagnostics import Fault, Level
+from bedplate.cli.output import show
 from bedplate.errors import InputError
 from bedplate.nodes.apply import Event, NodeErrorKind, NodeResult, Step
 from bedplate.nodes.audit import Findings, Verdict, parse_findings
