@@ -2,18 +2,27 @@
 
 import json
 
+import pytest
 from testinfra.host import Host
 
+from bedplate.compliance.shell import NoAnswerError
 from bedplate.compliance.subject import applies_if
 from bedplate.plan.laptops import Transport
 from bedplate.plan.nodes import NodePlan
 from vpn.authority import WARNING
 from vpn.certificates import EXPIRY_WARNING, Use
 from vpn.laptops.server import SERVICE, STANDARD, USER, daemon_unit, guard_rules, instance, server_conf
+from vpn.pki import Pki
 
-# Without recorded resolvers the plan has no OpenVPN settings, and no apply has written any.
-pytestmark = applies_if(lambda node: node.laptops is not None and bool(node.laptops.resolvers))
+pytestmark = applies_if(lambda node: node.laptops is not None)
 _KEYS = ("server.key", "tls-crypt-v2.key")
+
+
+@pytest.fixture(autouse=True)
+def _resolvers(node: NodePlan) -> None:
+    """Judge nothing without recorded resolvers: the plan has no OpenVPN settings then."""
+    if not (node.laptops and node.laptops.resolvers):
+        raise NoAnswerError("fleet.lock has no DNS resolver for laptops: run `bedplate vpn record`")
 
 
 def test_openvpn_runs_on_udp_and_tcp(host: Host, node: NodePlan) -> None:
@@ -67,7 +76,17 @@ def test_revocation_list_is_valid(host: Host, node: NodePlan) -> None:
         assert status[name] - status["time"] > warning.total_seconds()
 
 
-def test_openvpn_has_no_default_client(host: Host, node: NodePlan) -> None:
-    """No client file named DEFAULT exists: it would admit every certificate, also of former people."""
+def test_laptop_access_matches_the_audit_log(host: Host, node: NodePlan, pki: Pki) -> None:
+    """The gateway trusts the fleet's authority only, and admits only laptops of the audit log that are not revoked."""
+    version = int(host.check_output(f"cat {STANDARD.settings}/book.version"))
+    if version > len(pki.journal.lines):
+        pytest.skip("fleet.pki is older than the gateway's access list: get the newest folder (git pull)")
+    listed = pki.certificates.listed
+
+    assert host.file(f"{STANDARD.settings}/ca.crt").content_string == pki.authority.trusted
+    assert listed is None or json.loads(host.check_output("bedplate-vpn status"))["number"] >= listed.number
     for transport in Transport:
-        assert not host.file(f"{STANDARD.addresses(transport)}/DEFAULT").exists
+        names = host.check_output(f"ls -A {STANDARD.addresses(transport)}").splitlines()
+        unknown = [name for name in names if name not in pki.certificates.holders()]
+        # A file named DEFAULT would admit every certificate.
+        assert not unknown, f"not in the audit log, or revoked: {', '.join(unknown)}"

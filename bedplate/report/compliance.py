@@ -104,7 +104,7 @@ def _next(findings: Sequence[Findings]) -> Iterator[str]:
         yield f"next: `bedplate node apply {' '.join(violating)}` restores the declared state"
     unseen = [machine.node for machine in findings if machine.of(RuleOutcome.UNSEEN)]
     if unseen:
-        yield f"not seen on {', '.join(unseen)}: check that its file servers are up, then audit again"
+        yield f"not seen on {', '.join(unseen)}: correct the cause, such as a failed file server, then audit again"
 
 
 _TEMPLATE = Path(__file__).with_name("compliance_page.html.j2")
