@@ -11,6 +11,7 @@ from datetime import datetime
 from ipaddress import IPv4Network
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from bedplate.errors import InputError, MachineError
@@ -274,20 +275,22 @@ def check_free_slot(index: CertificateIndex, name: str, pools: Collection[IPv4Ne
 
 def check_bundle(owner: str, bundle: Bundle, subject: Subject, pki: Pki, now: datetime) -> None:
     """Raise InputError unless a stored certificate is valid, and issued to this subject by this authority."""
-    if problems := tuple(_bundle_problems(bundle, subject, pki, now)):
+    try:
+        problems = tuple(_bundle_problems(bundle, subject, pki, now))
+    except (ValueError, UnsupportedAlgorithm):
+        problems = ("cannot be read",)
+    if problems:
         raise InputError(
             f"the certificate of {owner} {'; '.join(problems)}",
             where=str(pki.folder.keys),
-            fix=f"delete {subject.name}.pem in this folder, then `bedplate vpn sync` issues a new one",
+            fix="`bedplate vpn renew` issues a new one"
+            if subject.use is Use.CLIENT
+            else f"delete {subject.name}.pem in this folder, then `bedplate vpn sync` issues a new one",
         )
 
 
 def _bundle_problems(bundle: Bundle, subject: Subject, pki: Pki, now: datetime) -> Iterator[str]:
-    try:
-        certificate = x509.load_pem_x509_certificate(bundle.certificate.encode())
-    except ValueError:
-        yield "cannot be read"
-        return
+    certificate = x509.load_pem_x509_certificate(bundle.certificate.encode())
     for finding in certificate_findings(certificate, subject.use, pki.authority.certificate, now):
         yield finding.message
     if certificate.subject != common_name(subject.name):

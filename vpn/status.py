@@ -8,7 +8,7 @@ from ipaddress import IPv4Network
 from pydantic import TypeAdapter
 
 from bedplate.checks.diagnostics import Level
-from bedplate.errors import InputError, PartialError
+from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.plan import FleetPlan
 from bedplate.plan.fleet import TunnelPlan
 from bedplate.plan.links import has_transit, networks_of_place, region_peers, remote_networks
@@ -16,13 +16,14 @@ from bedplate.plan.nodes import NodePlan, NodeRole
 from vpn.agent.status import Neighbour, Status, Tunnel
 from vpn.audit_log import Issued
 from vpn.authority import FAILURE, WARNING, Finding, crl_end, crl_findings, crl_number
-from vpn.certificates import EXPIRY_WARNING, Use, user_of
-from vpn.pki import Pki, read_crl, root_crl_texts
+from vpn.certificates import EXPIRY_WARNING, Use, is_encrypted, user_of
+from vpn.pki import AUTHORITY, FOLDER, Pki, is_unchanged, read_crl, root_crl_texts
 from vpn.push import parse_answer
 
 # The end of the authority affects all profiles.
 _AUTHORITY_WARNING = timedelta(days=365)
 _SYNC = "run `bedplate vpn sync`"
+_LOCK = 'docs/vpn-keys.md, "Encrypt the keys"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,23 @@ def _check_root_crl(pki: Pki, now: datetime) -> Iterator[Finding]:
 def _check_authority_end(end: datetime, now: datetime) -> Iterator[Finding]:
     if end - now <= _AUTHORITY_WARNING:
         yield Finding(Level.WARNING, f"the authority and all profiles expire on {end:%Y-%m-%d}")
+
+
+def storage_warnings(pki: Pki) -> Iterator[str]:
+    """Yield warnings about the files of the authority: its private key is not encrypted, the copy of the log differs.
+
+    Keys stay unencrypted by default, because a daily sync could not sign without a passphrase file beside them.
+    """
+    if pki.journal.begun.keys == FOLDER:
+        try:
+            text = pki.store.read(AUTHORITY)
+        except BedplateError as error:
+            yield f"warning: {pki.folder.keys}: {error.what}: {error.fix}"
+        else:
+            if text and not is_encrypted(text):
+                yield f"warning: {pki.folder.keys}: the authority's key is not encrypted: {_LOCK}"
+    if not is_unchanged(pki.folder, pki.journal):
+        yield f"warning: journal.copy differs from journal: run `cp journal journal.copy` in {pki.folder.path}"
 
 
 STATUS_COMMAND = "sudo -n bedplate-vpn status"

@@ -127,7 +127,7 @@ VPN_COMMANDS = (
     Command("renew", "vpn_certificates:renew", "Replace a certificate and its key.", "bedplate vpn renew ada"),
     Command("revoke", "vpn:revoke", "Revoke a person's certificates.", "bedplate vpn revoke ada --device phone"),
     Command("list", "vpn_certificates:list_certificates", "Show certificates and expiry dates.", "bedplate vpn list"),
-    Command("show", "vpn:show_profile", "Print a laptop's OpenVPN profile.", "bedplate vpn show ada > ada.ovpn"),
+    Command("show", "vpn:show_profile", "Print a laptop's OpenVPN profile.", "bedplate vpn show ada --write ada.ovpn"),
     Command("sync", "vpn_sync:sync", "Update certificates and all gateways.", "bedplate vpn sync"),
     Command("timer", "vpn_sync:timer", "Write a systemd timer for daily syncs.", "bedplate vpn timer"),
     Command("tunnels", "vpn_sync:tunnels", "Send gateways their tunnels and keys.", "bedplate vpn tunnels"),

@@ -14,7 +14,7 @@ from bedplate.account.vpn import LaptopEndpoints, read_laptop_endpoints
 from bedplate.checks.addresses import HOSTLESS
 from bedplate.cli.account import open_account
 from bedplate.cli.fleet import plan_of
-from bedplate.cli.output import DEFAULT_FLEET, Device, FleetFile, PassphraseFile, Person, SshConfig, show
+from bedplate.cli.output import DEFAULT_FLEET, Device, FleetFile, PassphraseFile, Person, SshConfig, notify, show
 from bedplate.cli.vpn_session import (
     FOLDER,
     PARAMETERS,
@@ -30,10 +30,11 @@ from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.lock import lock_path, record_endpoints
 from bedplate.plan.laptops import laptop_gateways, resolver_region
 from bedplate.report.vpn import address_lines, authority_lines, qr_code_lines, replaced_gateway_lines, revoked_lines
+from bedplate.writer import write_whole
 from vpn import signing
 from vpn.audit_log import Begun
 from vpn.authority import Reason
-from vpn.certificates import DEFAULT_DEVICE, Issuer, Passphrase, Use, laptop, user_of
+from vpn.certificates import DEFAULT_DEVICE, Issuer, Passphrase, Subject, Use, laptop, user_of
 from vpn.gateways import gateway_keys, gateway_subjects
 from vpn.laptops.server import LaptopKeys, client_profile, laptop_rules
 from vpn.pki import (
@@ -47,6 +48,7 @@ from vpn.pki import (
     root_crl_replacing,
     write_new_root,
 )
+from vpn.status import storage_warnings
 
 
 class Keys(StrEnum):
@@ -90,7 +92,9 @@ def init(  # noqa: PLR0913  one parameter an option
     root_list = root_crl_replacing(replaces, issuer, moment) if replaces and issuer else FIRST_ROOT_CRL
     begun = Begun(moment, plan.name, "", keys.value)
     create_authority(folder, begun, store_of(keys, fleet), lock=passphrase, root=issuer, root_list=root_list)
-    show(authority_lines(keys_of(plan.name, fleet), root))
+    pki = keys_of(plan.name, fleet)
+    show(authority_lines(pki, root))
+    notify(storage_warnings(pki))
     return 0
 
 
@@ -175,26 +179,33 @@ def _nothing_updated(fleet: Path) -> Iterator[None]:
         ) from None
 
 
-def show_profile(
+def show_profile(  # noqa: PLR0913  one parameter an option
     user: Person,
     fleet: FleetFile = DEFAULT_FLEET,
     *,
     device: Device = DEFAULT_DEVICE,
     qr: Annotated[bool, typer.Option("--qr", help="Draw QR codes for a phone's camera.")] = False,
+    write: Annotated[
+        Path | None, typer.Option("--write", metavar="FILE", help="Write it to a file that only you can read.")
+    ] = None,
     passphrase_file: PassphraseFile = None,
 ) -> int:
     """Print a laptop's OpenVPN profile.
 
-    It contains the laptop's private key: redirect it to a file that only the person can read.
+    It contains the laptop's private key: give it only to the person.
     """
     plan = plan_of(fleet)
     pki = keys_of(plan.name, fleet)
     name = laptop(user, device).name
     _check_valid(pki, name)
     bundle = bundle_of(pki, name, known_passphrase(passphrase_file))
+    signing.check_bundle(name, bundle, Subject(name, Use.CLIENT), pki, now())
     keys = LaptopKeys(pki.authority.trusted, bundle.certificate, bundle.key, bundle.tls_crypt)
     profile = client_profile(laptop_gateways(plan), name, keys)
-    show(qr_code_lines(profile) if qr else profile.splitlines())
+    if write:
+        write_whole(write, profile.encode(), 0o600)
+    else:
+        show(qr_code_lines(profile) if qr else profile.splitlines())
     return 0
 
 
