@@ -142,6 +142,8 @@ def audit(  # noqa: PLR0913  each is an option of the command line
         findings = audit_nodes(AuditRequest(fleet, only=roles), [machine.node.name for machine in machines])
     else:
         findings = _audit_over_ssh(fleet, plan, machines, roles, SshOptions(user, identity, ssh_config))
+    if not any(found.verdicts or found.unreached for found in findings):
+        raise InputError("no rule applies to these machines", fix="leave out --role, or name other machines")
     if json:
         show_document(compliance_document(findings))
     else:

@@ -22,6 +22,7 @@ from bedplate.errors import BedplateError, InputError
 from bedplate.load import load_fleet
 from bedplate.plan import FleetPlan
 from bedplate.plan.nodes import NodePlan, find_node, pool_node
+from vpn.pki import FolderKeys, NoAuthority, Pki, folder_of, open_pki
 
 _PLAN = pytest.StashKey[FleetPlan]()
 _NODES = pytest.StashKey[dict[str, NodePlan]]()
@@ -67,6 +68,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def plan(request: pytest.FixtureRequest) -> FleetPlan:
     """Return the plan of the fleet."""
     return _fleet_plan(request.config)
+
+
+@pytest.fixture
+def pki(request: pytest.FixtureRequest) -> Pki:
+    """Return the VPN's certificates beside the fleet file; skip the rule without them."""
+    folder = folder_of(Path(request.config.getoption("--fleet")))
+    try:
+        return open_pki(folder, _fleet_plan(request.config).name, lambda _begun: FolderKeys(folder.keys))
+    except NoAuthority:
+        pytest.skip("no fleet.pki beside the fleet file")
 
 
 @pytest.fixture

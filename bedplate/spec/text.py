@@ -134,7 +134,9 @@ _NAMES = (
     "docker kvm etcd kube openvpn strongswan munge slurm nvidia nvidia-persistenced",
     "tty disk kmem fax voice cdrom floppy tape audio dip operator src shadow utmp video sasl plugdev staff",
     "users nogroup input sgx render netdev crontab ssl-cert systemd-journal _ssh _chrony _rpc statd tss polkitd",
-    "prometheus stunnel4 efs rdma bedplate sugroup frr frrvty",
+    "prometheus stunnel4 efs rdma bedplate sugroup frr frrvty _apt",
+    # Certificates of gateways begin with this name; OpenVPN applies a file DEFAULT to all laptops.
+    "gateway default",
 )
 RESERVED_USERS = frozenset(name for line in _NAMES for name in line.split())
 

@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from bedplate.checks.diagnostics import Fault, Level
+from bedplate.cli.output import show
 from bedplate.errors import InputError
 from bedplate.nodes.apply import Event, NodeErrorKind, NodeResult, Step
 from bedplate.nodes.audit import Findings, Verdict, parse_findings
@@ -181,12 +182,18 @@ FINDINGS = (
 
 
 @pytest.mark.parametrize(("name", "whole"), [("violations", False), ("whole", True)])
-def test_findings_fit_a_terminal(name: str, whole: bool, expect: Expect) -> None:  # noqa: FBT001  a case
+def test_findings_fit_a_terminal(
+    name: str,
+    whole: bool,  # noqa: FBT001  a case
+    expect: Expect,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """A table of machines, the violated rules or all rules, and the next command."""
-    lines = tuple(compliance_lines(FINDINGS, whole=whole))
+    show(compliance_lines(FINDINGS, whole=whole))
 
-    expect(f"compliance/{name}.txt", "\n".join(lines) + "\n")
-    assert [line for line in lines if len(line) > WIDTH] == []
+    text = capsys.readouterr().out
+    expect(f"compliance/{name}.txt", text)
+    assert [line for line in text.splitlines() if len(line) > WIDTH] == []
 
 
 def test_a_program_reads_the_findings_as_one_document() -> None:
