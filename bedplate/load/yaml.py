@@ -26,6 +26,7 @@ from ruamel.yaml.events import (
 )
 
 from bedplate.checks.diagnostics import Fault, fault
+from bedplate.load.syntax import find_slip
 from bedplate.spec.base import shown
 
 Scalar = str | int | float | bool | None
@@ -349,10 +350,8 @@ def _events(text: str) -> Iterator[Event]:
     try:
         yield from YAML(typ="safe").parse(text)
     except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = Place(mark.line + 1, mark.column + 1) if mark else _START
-        message = ": ".join(part for part in (error.context, error.problem) if part)
-        raise Unreadable("E010", message or "the text is not YAML", place) from None
+        slip = find_slip(text, error)
+        raise Unreadable("E010", slip.message, Place(slip.line, slip.column), fix=slip.fix) from None
     except YAMLError:
         raise Unreadable("E010", "the text is not YAML", _START) from None
 
