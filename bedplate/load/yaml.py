@@ -98,12 +98,16 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value of the file: its dotted path, its place, and the place of its key (its own place in a list)."""
+    """A value of the file: its dotted path, its place, and the place of its key (its own place in a list).
+
+    `text` is a scalar as the file spells it: 1.30 is not 1.3 where a string is expected.
+    """
 
     key: str
     value: "Scalar | dict[str, Node] | tuple[Node, ...]"
     place: Place
     key_place: Place
+    text: str = ""
 
     @property
     def report_place(self) -> Place:
@@ -269,10 +273,11 @@ class Composer:
         self._anchors.count(place)
         if event.tag is not None:
             self._add_fault("E016", key, f"the value has the tag {_shorthand(event.tag)}", place)
+        text = str(event.value) if isinstance(event, ScalarEvent) else ""
         if event.anchor is None:
-            return Node(key, self._value(event, key), place, key_place or place)
+            return Node(key, self._value(event, key), place, key_place or place, text)
         with self._anchors.reading(event.anchor):
-            node = Node(key, self._value(event, key), place, key_place or place)
+            node = Node(key, self._value(event, key), place, key_place or place, text)
         return self._anchors.keep(event.anchor, node)
 
     def _value(
@@ -308,7 +313,12 @@ class Composer:
     def _mapping(self, key: str) -> dict[str, Node]:
         """Return the values by key; for a duplicate key, the first value."""
         values: dict[str, Node] = {}
+        name: str | None = None
         for event in self._until(MappingEndEvent):
+            if name in values and _is_rest_of_number(event, values[name]):
+                values[name] = self._joined_number(values[name], str(event.value))
+                next(self._events)
+                continue
             name = self._name(event, key)
             value = self._node(next(self._events), key_below(key, name or ""), _place(event))
             if name is None:
@@ -319,11 +329,23 @@ class Composer:
             values.setdefault(name, value)
         return values
 
+    def _joined_number(self, node: Node, rest: str) -> Node:
+        """Return a number that a comma splits into two entries as one number, with a fault."""
+        text = f"{node.text},{rest}"
+        number = int(node.text + rest) if len(rest) == _DIGITS_OF_THOUSANDS else float(f"{node.text}.{rest}")
+        self._add_fault(
+            "E019", node.key, f"{text} is two entries: a comma separates them", node.place, f"write {number}"
+        )
+        return replace(node, value=number, text=str(number))
+
     def _name(self, event: Event, key: str) -> str | None:
         """Return the key of a mapping; None, with a fault, for a list, mapping or alias."""
         if not isinstance(event, ScalarEvent):
             self._node(event, key)
-            self._add_fault("E019", key, "a key must be a string, not a list, mapping or alias", _place(event))
+            message = "a key must be a string, not a list, mapping or alias"
+            is_template = isinstance(event, MappingStartEvent) and event.flow_style
+            fix = "a fleet file has no templates: write the value itself" if is_template else ""
+            self._add_fault("E019", key, message, _place(event), fix)
             return None
         name, value = str(event.value), self._node(event, key_below(key, str(event.value))).value
         if name == "<<" and not event.style:
@@ -343,6 +365,18 @@ class Composer:
     def _add_fault(self, code: str, key: str, message: str, place: Place, fix: str = "") -> None:
         if len(self.faults) <= MOST_FAULTS:
             self.faults.append(place.of(fault(code, key, message, fix)))
+
+
+# As in 5,000; other digits after a comma are decimals, as in 1,5.
+_DIGITS_OF_THOUSANDS = 3
+
+
+def _is_rest_of_number(event: Event, before: Node) -> bool:
+    """Return whether a key is the digits after a comma, directly after the integer before it."""
+    if not isinstance(event, ScalarEvent) or event.style or not isinstance(before.value, int):
+        return False
+    after = Place(before.place.line, before.place.column + len(before.text) + 1)
+    return str(event.value).isdecimal() and before.text.isdecimal() and _place(event) == after
 
 
 def _events(text: str) -> Iterator[Event]:
