@@ -115,8 +115,8 @@ def _wrong_type(error: ErrorDetails, location: ErrorLocation, tree: Node, catalo
     if expected == "a string" and node.text:
         return _not_text(location)
     if expected == "a list" and location.name == "zones":
-        zones = region_zones(location.path, tree, catalog)[: len(str(node.value))]
-        fix = f"write [{', '.join(zones[: node.value] or zones[:1])}]" if isinstance(node.value, int) else ""
+        zones = region_zones(location.path, tree, catalog)
+        fix = f"write [{', '.join(zones[: node.value])}]" if isinstance(node.value, int) and zones else ""
     else:
         fix = ""
     return "E103", f"must be {expected}, not {_described(node)}", fix or _type_fix(expected, location)

@@ -88,7 +88,7 @@ def number_fix(schema: Schema, node: Node) -> str:
     """Return the number in a value such as 500GiB, AS65010 or $1; else the form of the key."""
     match = _NUMBER.fullmatch(str(node.value))
     description = schema.get("description", "")
-    if match is None or match[3] and not re.search(rf"\b{match[3][0]}", description, re.IGNORECASE):
+    if match is None or (match[3] and not re.search(rf"\b{match[3][0]}", description, re.IGNORECASE)):
         return f"write a number{note(schema)}"
     whole = re.sub(r"[_,']", "", match[1])
     if schema.get("type") == "number":

@@ -157,7 +157,7 @@ class Lines:
             return None
         indent, levels = _indent(self._line), self._levels()
         others = [level for level in levels if level != indent]
-        if not others or indent in levels and indent != min(levels):
+        if not others or (indent in levels and indent != min(levels)):
             return None
         near = min(others, key=lambda level: (abs(level - indent), -level))
         message = f"indented by {_spaces(indent)}, the lines before it by {_spaces(near)}"

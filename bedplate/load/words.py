@@ -1,7 +1,6 @@
 """Finds the name of AWS that a misspelt region, zone or instance type stands for."""
 
 import re
-from collections.abc import Iterable
 
 from bedplate.catalog import Catalog
 from bedplate.catalog.nearest import nearest
@@ -53,12 +52,7 @@ def _type_fix(word: str, catalog: Catalog) -> str:
         return f"write {name}"
     family = sorted((facts for facts in types if facts.name.startswith(f"{name}.")), key=lambda facts: facts.vcpus)
     with_gpu = sorted((facts for facts in types if facts.gpu and facts.gpu.name == name), key=lambda facts: facts.name)
-    if found := family or with_gpu:
-        return _listed(facts.name for facts in found[:_MOST_TYPES])
+    if names := [facts.name for facts in family or with_gpu][:_MOST_TYPES]:
+        return f"write {'one of ' if names[1:] else ''}{', '.join(names)}"
     near = nearest(name, [other for other in catalog.types if other[0] == name[:1]])
     return f"write {near}" if near else ""
-
-
-def _listed(names: Iterable[str]) -> str:
-    first, *rest = names
-    return f"write one of {', '.join((first, *rest))}" if rest else f"write {first}"

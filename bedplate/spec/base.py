@@ -87,8 +87,12 @@ class Syntax:
             )
         if not re.fullmatch(self.pattern, word):
             near = self.nearest(word)
-            fix = f"write {near}" if near else f"use {self.form}"
-            raise self._invalid(f"invalid {self.noun} {shown(word)}: use {self.form}", fix)
+            message = f"invalid {self.noun} {shown(word)}"
+            raise (
+                self._invalid(f"{message}: use {self.form}", f"write {near}")
+                if near
+                else self._invalid(message, f"use {self.form}")
+            )
         return word
 
     def _invalid(self, message: str, fix: str) -> PydanticCustomError:
