@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from bedplate.checks import (
+    access,
     addresses,
     cluster,
     exceptions,
@@ -54,6 +55,7 @@ TOPICS: tuple[Topic, ...] = (
     storage,
     people,
     cluster,
+    access,
     exceptions,
 )
 

@@ -158,9 +158,7 @@ class Modelling:
                 return False
             self._change(location.above.key, lambda node: _renamed(node, old, near))
             return True
-        if details["type"] in ("enum", "literal_error", "union_tag_invalid"):
-            if details["type"] == "union_tag_invalid":
-                location = locate(location.node, ("kind",))
+        if details["type"] in ("enum", "literal_error"):
             word, *others = nearest_words(details, location)
             if not others:
                 self._change(location.node.key, lambda node: replace(node, value=word, text=word))

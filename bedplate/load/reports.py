@@ -112,13 +112,10 @@ def _syntax_fault(error: ErrorDetails, location: ErrorLocation, tree: Node, cata
 
 def _wrong_type(error: ErrorDetails, location: ErrorLocation, tree: Node, catalog: Catalog) -> _Report:
     expected, node = _EXPECTED.get(error["type"], "another value"), location.node
-    if expected == "a string" and node.text:
-        return _not_text(location)
-    if expected == "a list" and location.name == "zones":
+    fix = _text_fix(location, tree, catalog) if expected == "a string" and node.text else ""
+    if expected == "a list" and location.name == "zones" and isinstance(node.value, int):
         zones = region_zones(location.path, tree, catalog)
-        fix = f"write [{', '.join(zones[: node.value])}]" if isinstance(node.value, int) and zones else ""
-    else:
-        fix = ""
+        fix = f"write [{', '.join(zones[: node.value])}]" if zones else ""
     return "E103", f"must be {expected}, not {_described(node)}", fix or _type_fix(expected, location)
 
 
@@ -126,16 +123,20 @@ def _described(node: Node) -> str:
     return f"the string {shown(node.value)}" if isinstance(node.value, str) else node.text or shown(node.value)
 
 
-def _not_text(location: ErrorLocation) -> _Report:
-    """Return the report for an unquoted number or boolean, which may have the wrong syntax, too."""
-    text = location.node.text
-    syntax = SYNTAXES.get(location.schema.get("pattern", ""))
+def _text_fix(location: ErrorLocation, tree: Node, catalog: Catalog) -> str:
+    """Return the fix for an unquoted number or boolean, which may violate the syntax of the key, too."""
+    text, syntax = location.node.text, SYNTAXES.get(location.schema.get("pattern", ""))
+    if syntax is None:
+        return f"quote it: '{text}'"
     try:
-        if syntax:
-            syntax.check(text)
+        syntax.check(text)
     except PydanticCustomError as error:
-        return error.type, error.context["message"], error.context["fix"]
-    return "E103", f"must be a string, not {text}", f"quote it: '{text}'"
+        return aws_name_fix(syntax.noun, text, location.path, tree, catalog) or _details(error)["fix"]
+    return f"quote it: '{text}'"
+
+
+def _details(error: PydanticCustomError) -> Mapping[str, str]:
+    return error.context or {}
 
 
 def _type_fix(expected: str, location: ErrorLocation) -> str:
@@ -167,7 +168,7 @@ def _list_fix(location: ErrorLocation, value: str) -> str:
     try:
         check_key(value)
     except PydanticCustomError as error:
-        return str(error.context["fix"]) if error.context else ""
+        return _details(error)["fix"]
     return 'write the key in brackets and double quotes: ["ssh-..."]'
 
 

@@ -1,4 +1,4 @@
-"""Writes the correct form of a value: its shape (`{machine: NAME, public: IP, asn: N}`), filled from the wrong value."""
+"""Writes the correct form of a value: `{machine: NAME, public: IP, asn: N}`, filled from the wrong value."""
 
 import re
 
@@ -58,7 +58,8 @@ def accepts(schema: Schema, value: object) -> bool:
     if schema.get("type") != "string":
         return False
     pattern = r"\d+\.\d+\.\d+\.\d+" if schema.get("format") == "ipv4" else schema.get("pattern", ".*")
-    return value in schema.get("enum", [value]) and re.fullmatch(pattern, value) is not None
+    words = schema.get("enum", [schema.get("const", value)])
+    return value in words and re.fullmatch(pattern, value) is not None
 
 
 def _resolved(schema: Schema) -> Schema:

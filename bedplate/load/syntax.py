@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ruamel.yaml.error import MarkedYAMLError, StringMark
 
-from bedplate.spec.base import shown
+from bedplate.spec.base import LONGEST, shown
 
 _OPENERS = {"]": "[", "}": "{"}
 _CLOSERS = {"[": "]", "{": "}"}
@@ -165,12 +165,13 @@ class Lines:
 
     def _levels(self) -> list[int]:
         """Return the indentation of the enclosing levels; for an item of a list, of items."""
-        is_item, levels = self._line.lstrip(" ").startswith("- "), []
+        is_item = self._line.lstrip(" ").startswith("- ")
+        levels: list[int] = []
         for line in reversed(self._lines[: self._index]):
             is_like = line.lstrip(" ").startswith("- ") or not is_item
-            if line.strip(" -") and not line.lstrip(" ").startswith("#") and is_like:
-                if not levels or _indent(line) < levels[-1]:
-                    levels.append(_indent(line))
+            has_content = line.strip(" -") and not line.lstrip(" ").startswith("#")
+            if has_content and is_like and (not levels or _indent(line) < levels[-1]):
+                levels.append(_indent(line))
         return levels
 
     def _line_before(self) -> int | None:
@@ -197,7 +198,7 @@ def _quoted(value: str) -> str:
 
 def shown_code(value: str) -> str:
     """Return a piece of YAML for a message: as it is if it is printable and short."""
-    return value if value.isascii() and value.isprintable() and len(value) <= 60 else shown(value)
+    return value if value.isascii() and value.isprintable() and len(value) <= LONGEST else shown(value)
 
 
 def _indent(line: str) -> int:

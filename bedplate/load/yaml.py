@@ -315,8 +315,9 @@ class Composer:
         values: dict[str, Node] = {}
         name: str | None = None
         for event in self._until(MappingEndEvent):
-            if name in values and _is_rest_of_number(event, values[name]):
-                values[name] = self._joined_number(values[name], str(event.value))
+            rest = _rest_of_number(event, values[name]) if name in values else ""
+            if rest:
+                values[name] = self._joined_number(values[name], rest)
                 next(self._events)
                 continue
             name = self._name(event, key)
@@ -371,12 +372,12 @@ class Composer:
 _DIGITS_OF_THOUSANDS = 3
 
 
-def _is_rest_of_number(event: Event, before: Node) -> bool:
-    """Return whether a key is the digits after a comma, directly after the integer before it."""
-    if not isinstance(event, ScalarEvent) or event.style or not isinstance(before.value, int):
-        return False
+def _rest_of_number(event: Event, before: Node) -> str:
+    """Return the digits of a key directly after a comma and an integer; else an empty string."""
     after = Place(before.place.line, before.place.column + len(before.text) + 1)
-    return str(event.value).isdecimal() and before.text.isdecimal() and _place(event) == after
+    if not isinstance(event, ScalarEvent) or event.style or not before.text.isdecimal() or _place(event) != after:
+        return ""
+    return str(event.value) if str(event.value).isdecimal() and isinstance(before.value, int) else ""
 
 
 def _events(text: str) -> Iterator[Event]:

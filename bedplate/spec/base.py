@@ -80,7 +80,7 @@ class Syntax:
         """Return the word; raise a validation error if it violates the syntax."""
         if len(word) > self.limit:
             message = f"the {self.noun} has {len(word)} characters; {self.limited_by} allows {self.limit}"
-            raise self._invalid(message, f"shorten it to {shown(word[: self.limit])}")
+            raise self._invalid(message, f"shorten it to at most {self.limit} characters")
         if word in self.reserved:
             raise self._invalid(
                 f"{self.noun} {word} is reserved: the operating system or bedplate uses it", "use another name"

@@ -195,7 +195,7 @@ FleetName = Annotated[
         "E410",
         "fleet name",
         r"(?!aws|ssm)[a-z]([a-z0-9-]*[a-z0-9])",
-        "two or more of a-z, 0-9 and inner hyphens, starting with a letter, but not with aws or ssm, which SSM reserves",
+        "two or more of a-z, 0-9 and inner hyphens, starting with a letter, but not with aws or ssm (for SSM)",
         "lab",
         20,
     ),
