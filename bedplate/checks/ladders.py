@@ -33,7 +33,7 @@ def keyed_rungs(name: str, group: Group) -> KeyedRungs:
 def check_declared_region(context: Context, key: str, region: str) -> Iterator[Fault]:
     """Yield a fault if the file does not declare a region; a misspelt declaration is reported by itself."""
     regions = context.declared.names("regions")
-    if region not in regions and not _is_misspelt_declaration(context, region):
+    if regions and region not in regions and not _is_misspelt_declaration(context, region):
         facts = context.catalog.regions.get(region)
         near = None if facts else nearest(region, regions)
         zones = f"{{zones: [{', '.join(sorted(facts.zones)[:2])}]}}" if facts else ""

@@ -4,7 +4,7 @@ A rejected value is removed from the tree, as small a part as possible, and the 
 reports all faults, and the checks see everything that is valid.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import MappingProxyType
@@ -122,26 +122,20 @@ class Modelling:
             for details in error.errors(include_url=False, include_input=False)
         ]
         self.reduced |= {location.above.key for _, location in located}
-        kept = {id(location) for details, location in located if self._has_inner_error(details, location, located)}
-        located = [(details, location) for details, location in located if id(location) not in kept]
+        results = _resulting_errors(located)
+        located = [
+            (details, location)
+            for details, location in located
+            if (details["type"], location.node.key, location.missing) not in results
+        ]
         self.add_faults(
             shape_fault(details, location, self.source, self.catalog)
             for details, location in located
             if not self._is_consequence(details["type"], location)
         )
-        self.remove(location.node for details, location in located if not self._correct(details, location))
-
-    def _has_inner_error(
-        self, details: ErrorDetails, location: ErrorLocation, located: Iterable[tuple[ErrorDetails, ErrorLocation]]
-    ) -> bool:
-        """Return whether an error is the result of another one in the same mapping or list."""
-        if details["type"] == "too_short":
-            return any(other.node.key.startswith(f"{location.node.key}.") for _, other in located)
-        return details["type"] == "missing" and any(
-            other.above.key == location.node.key and correction(other) == location.missing
-            for error, other in located
-            if error["type"] == "extra_forbidden"
-        )
+        first, rest = located[:MOST_FAULTS], located[MOST_FAULTS:]
+        rest += [(details, location) for details, location in first if not self._correct(details, location)]
+        self.remove(location.node for _, location in rest)
 
     def _is_consequence(self, error_type: str, location: ErrorLocation) -> bool:
         """Return whether an error results only from a value that an earlier round removed."""
@@ -170,6 +164,19 @@ class Modelling:
 
     def _change(self, key: str, change: Callable[[Node], Node]) -> None:
         self.tree, self.source = changed(self.tree, key, change), changed(self.source, key, change)
+
+
+def _resulting_errors(located: Sequence[tuple[ErrorDetails, ErrorLocation]]) -> set[tuple[str, str, str]]:
+    """Return type, key and missing name of errors that result from others: of a list's items, or of a misspelt key."""
+    results = set()
+    for details, location in located:
+        if details["type"] != "too_short":
+            names = location.node.key.split(".")
+            results |= {("too_short", ".".join(names[:length]), "") for length in range(1, len(names))}
+    for details, location in located[:MOST_FAULTS]:
+        if details["type"] == "extra_forbidden" and (near := correction(location)):
+            results.add(("missing", location.above.key, near))
+    return results
 
 
 def _renamed(node: Node, old: object, new: str) -> Node:

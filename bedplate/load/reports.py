@@ -172,34 +172,36 @@ def _list_fix(location: ErrorLocation, value: str) -> str:
     return 'write the key in brackets and double quotes: ["ssh-..."]'
 
 
+def _similar_key(location: ErrorLocation) -> str | None:
+    """Return the key that an unknown key is most similar to."""
+    return nearest(str(location.path[-1]), schema_at(location.path[:-1], location.kind).get("properties", ()))
+
+
 def correction(location: ErrorLocation) -> str | None:
     """Return the key that an unknown key stands for; None if there is none, or the mapping has it already."""
-    known = schema_at(location.path[:-1], location.kind).get("properties", ())
-    near = nearest(str(location.path[-1]), known)
+    near = _similar_key(location)
     return None if near in location.above.names else near
 
 
 def _unknown_key(_: ErrorDetails, location: ErrorLocation) -> _Report:
-    name, value = str(location.path[-1]), location.node.value
-    properties = schema_at(location.path[:-1], location.kind).get("properties", {})
-    near = correction(location)
-    fix = f"delete it; the keys here are {', '.join(properties)}"
-    if near:
-        schema = schema_at((*location.path[:-1], near), location.kind)
-        first = value[0].value if isinstance(value, tuple) and len(value) == 1 else None
-        is_list = schema.get("type") == "array" and isinstance(value, str)
-        fix = f"write {near}: [{value}]" if is_list else f"write {near}: {first}" if _is_text(schema, first) else ""
-        fix = fix or f"write {near}"
-    else:
-        words = (
-            key for key in properties if name in schema_at((*location.path[:-1], key), location.kind).get("enum", ())
-        )
-        fix = next((f"write {key}: {name}" for key in words), fix)
-    return "E101", f"{location.above.key or 'a fleet'} has no key {shown(name)}", fix
+    name = str(location.path[-1])
+    return "E101", f"{location.above.key or 'a fleet'} has no key {shown(name)}", _key_fix(name, location)
 
 
-def _is_text(schema: Schema, value: object) -> bool:
-    return schema.get("type") == "string" and isinstance(value, str)
+def _key_fix(name: str, location: ErrorLocation) -> str:
+    """Return the similar key, with its value in the form of that key; or a key with this word as value."""
+    path, value, near = location.path[:-1], location.node.value, _similar_key(location)
+    properties = schema_at(path, location.kind).get("properties", {})
+    if near in location.above.names:
+        return f"delete it: {near} is also there"
+    if near is None:
+        words = (key for key in properties if name in schema_at((*path, key), location.kind).get("enum", ()))
+        return next((f"write {key}: {name}" for key in words), f"delete it; the keys here are {', '.join(properties)}")
+    schema = schema_at((*path, near), location.kind)
+    first = value[0].value if isinstance(value, tuple) and len(value) == 1 else None
+    if schema.get("type") == "array" and isinstance(value, str):
+        return f"write {near}: [{value}]"
+    return f"write {near}: {first}" if schema.get("type") == "string" and isinstance(first, str) else f"write {near}"
 
 
 def missing_section(tree: Node, name: str) -> Fault:
