@@ -1,9 +1,10 @@
 """Access: what a valid fleet lacks so that somebody can use it: people, a VPN, a started machine, alarms, a cluster."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from bedplate.checks.context import Context, planned_pools
+from bedplate.checks.context import Context
 from bedplate.checks.diagnostics import Fault, Rule, about, fault
+from bedplate.plan.planner import group_pools
 from bedplate.spec.sites import EfsStore, Use
 
 
@@ -13,12 +14,14 @@ def check_people_and_ways_in(context: Context) -> Iterator[Fault]:
     groups = [name for name, group in fleet.groups.items() if group.use is Use.SSH]
     machines = [name for site in fleet.sites.values() for name, machine in site.machines.items() if machine.use]
     if (groups or machines) and not fleet.people and context.is_whole("people"):
-        message = f"nobody can log in to {' or '.join([*groups, *machines])}: the file has no people"
+        message = f"nobody can log in to {_listed([*groups, *machines], 'or')}: the file has no people"
         yield fault("W530", "people", message)
     has_way_in = fleet.sites or (fleet.vpn and fleet.vpn.laptops)
     if groups and not has_way_in and context.is_whole("vpn") and context.is_whole("sites"):
         region = fleet.groups[groups[0]].ladder[0].region
-        message = f"machines of {' and '.join(groups)} have private addresses only, and the file has no VPN for laptops"
+        message = (
+            f"machines of {_listed(groups, 'and')} have private addresses only, and the file has no VPN for laptops"
+        )
         fix = (
             f"add vpn: {{laptops: {{gateways: [{{region: {region}}}]}}}}, or use `aws ssm start-session "
             f"--region {region} --target INSTANCE`, which requires permissions in the account"
@@ -26,14 +29,23 @@ def check_people_and_ways_in(context: Context) -> Iterator[Fault]:
         yield fault("W630", f"groups.{groups[0]}.use", message, fix)
 
 
+def _listed(names: Sequence[str], word: str) -> str:
+    """Return up to three names, and the number of the others."""
+    more = (f"{len(names) - 3} more",) if names[3:] else ()
+    *first, last = (*names[:3], *more)
+    return f"{', '.join(first)} {word} {last}" if first else last
+
+
 def check_start(context: Context) -> Iterator[Fault]:
     """Yield warnings about groups for SSH whose machines nothing starts."""
-    for name, pools in planned_pools(context).items():
-        group = context.fleet.groups[name]
-        if group.use is Use.SSH and group.nodes.min == 0 < group.nodes.max:
+    fleet = context.fleet
+    for name, group in fleet.groups.items():
+        is_idle = group.use is Use.SSH and group.nodes.min == 0 < group.nodes.max
+        if is_idle and all(rung.region in fleet.regions for rung in group.ladder):
+            pool = next(iter(group_pools(name, group, fleet, context.catalog)))
             command = (
-                f"`aws autoscaling set-desired-capacity --region {pools[0].region} --desired-capacity 1 "
-                f"--auto-scaling-group-name {context.fleet.name}-{pools[0].name}`"
+                f"`aws autoscaling set-desired-capacity --region {pool.region} --desired-capacity 1 "
+                f"--auto-scaling-group-name {fleet.name}-{pool.name}`"
             )
             fix = f"write min: 1, or start a machine with {command}"
             yield fault(

@@ -315,8 +315,8 @@ class Composer:
         values: dict[str, Node] = {}
         name: str | None = None
         for event in self._until(MappingEndEvent):
-            rest = _rest_of_number(event, values[name]) if name in values else ""
-            if rest:
+            rest = _rest_of_number(event, values[name]) if name is not None and name in values else ""
+            if name is not None and rest:
                 values[name] = self._joined_number(values[name], rest)
                 next(self._events)
                 continue

@@ -34,7 +34,7 @@ def test_warnings_do_not_change_the_status(capsys: pytest.CaptureFixture[str]) -
 
     out = capsys.readouterr().out
     assert [code for code in ("W330", "W325", "E3") if f" {code}" in out] == ["W330", "W325"]
-    assert out.splitlines()[-1].startswith("2 warnings in examples/lab.yaml (")
+    assert out.splitlines()[-1].startswith("3 warnings in examples/lab.yaml (")
 
 
 def test_every_fault_has_its_place_and_fix(expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,7 +38,8 @@ def replacements(edit: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     for match in re.finditer(r"-*\+*", signs):
         lines = edit[match.start() : match.end()]
         if lines:
-            yield tuple("\n".join(line[1:] for line in lines if line[0] == sign) for sign in "-+")
+            old, new = ("\n".join(line[1:] for line in lines if line[0] == sign) for sign in "-+")
+            yield old, new
 
 
 @pytest.mark.parametrize("path", sorted(MISTAKES.glob("*.txt")), ids=lambda path: path.stem)

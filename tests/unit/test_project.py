@@ -32,11 +32,11 @@ def pools(name: str) -> tuple[PoolPlan, ...]:
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
 def test_an_example_has_no_errors(file: Path) -> None:
-    """Only the lab examples have warnings."""
-    levels = [fault.level for fault in examine(file, load_catalog())]
+    """Only the lab examples have warnings, besides that of every cluster."""
+    levels = {fault.code: fault.level for fault in examine(file, load_catalog())}
 
-    assert Level.ERROR not in levels
-    assert not levels or file.stem.startswith("lab")
+    assert Level.ERROR not in levels.values()
+    assert levels.keys() <= {"W631"} or file.stem.startswith("lab")
 
 
 def test_the_gpu_box_is_one_machine_with_a_schedule() -> None:
