@@ -1,10 +1,12 @@
 """Access: what a valid fleet lacks so that somebody can use it: people, a VPN, a started machine, alarms, a cluster."""
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from bedplate.checks.context import Context
 from bedplate.checks.diagnostics import Fault, Rule, about, fault
 from bedplate.plan.planner import group_pools
+from bedplate.plan.pools import PoolPlan
 from bedplate.spec.sites import EfsStore, Use
 
 
@@ -31,8 +33,8 @@ def check_people_and_ways_in(context: Context) -> Iterator[Fault]:
 
 def _listed(names: Sequence[str], word: str) -> str:
     """Return up to three names, and the number of the others."""
-    more = (f"{len(names) - 3} more",) if names[3:] else ()
-    *first, last = (*names[:3], *more)
+    more = [f"{len(names) - 3} more"] if names[3:] else []
+    *first, last = [*names[:3], *more]
     return f"{', '.join(first)} {word} {last}" if first else last
 
 
@@ -42,15 +44,19 @@ def check_start(context: Context) -> Iterator[Fault]:
     for name, group in fleet.groups.items():
         is_idle = group.use is Use.SSH and group.nodes.min == 0 < group.nodes.max
         if is_idle and all(rung.region in fleet.regions for rung in group.ladder):
-            pool = next(iter(group_pools(name, group, fleet, context.catalog)))
-            command = (
-                f"`aws autoscaling set-desired-capacity --region {pool.region} --desired-capacity 1 "
-                f"--auto-scaling-group-name {fleet.name}-{pool.name}`"
+            message = f"nothing starts a machine of {name}: its minimum is 0"
+            pools = group_pools(name, group, fleet, context.catalog)
+            fix = "write min: 1" + "".join(
+                f", or start a machine with {_start(fleet.name, pool)}" for pool in islice(pools, 1)
             )
-            fix = f"write min: 1, or start a machine with {command}"
-            yield fault(
-                "W360", f"groups.{name}.nodes.min", f"nothing starts a machine of {name}: its minimum is 0", fix
-            )
+            yield fault("W360", f"groups.{name}.nodes.min", message, fix)
+
+
+def _start(fleet: str, pool: PoolPlan) -> str:
+    """Return the command that starts a machine of a pool."""
+    group = f"{fleet}-{pool.name}"
+    command = f"aws autoscaling set-desired-capacity --region {pool.region} --auto-scaling-group-name {group}"
+    return f"`{command} --desired-capacity 1`"
 
 
 def check_alarms(context: Context) -> Iterator[Fault]:

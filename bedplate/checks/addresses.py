@@ -73,19 +73,23 @@ SMALLEST_SUPERNET, _MOST_TRIED = 12, 300
 def check_ranges(context: Context) -> Iterator[Fault]:
     """Yield faults of blocks in reserved, public or commonly used ranges."""
     for declared in declared_blocks(context.fleet):
-        fix = _another_block(context.fleet, declared)
-        reserved = next((block for block in RESERVED if declared.block.overlaps(block)), None)
-        if reserved:
-            yield fault("E220", declared.key, f"{declared} overlaps {reserved} ({RESERVED[reserved]})", fix)
-        elif declared.block.overlaps(CARRIER):
-            yield fault("E222", declared.key, f"{declared} overlaps {CARRIER} (RFC 6598)", fix)
-        elif not is_private(declared.block):
-            yield fault("E221", declared.key, f"{declared} contains public addresses", fix)
-        if declared.uses(DOCKER):
-            yield fault("E224", declared.key, f"{declared} overlaps {DOCKER}, Docker's bridge on every node", fix)
-        if declared.uses(DEFAULT_VPC):
-            message = f"{declared} overlaps {DEFAULT_VPC}, the default VPC of every account"
-            yield fault("W223", declared.key, message, fix)
+        for code, message in _range_violations(declared):
+            yield fault(code, declared.key, message, _another_block(context.fleet, declared))
+
+
+def _range_violations(declared: DeclaredBlock) -> Iterator[tuple[str, str]]:
+    """Yield the code and message of each range that a block must not overlap."""
+    reserved = next((block for block in RESERVED if declared.block.overlaps(block)), None)
+    if reserved:
+        yield "E220", f"{declared} overlaps {reserved} ({RESERVED[reserved]})"
+    elif declared.block.overlaps(CARRIER):
+        yield "E222", f"{declared} overlaps {CARRIER} (RFC 6598)"
+    elif not is_private(declared.block):
+        yield "E221", f"{declared} contains public addresses"
+    if declared.uses(DOCKER):
+        yield "E224", f"{declared} overlaps {DOCKER}, Docker's bridge on every node"
+    if declared.uses(DEFAULT_VPC):
+        yield "W223", f"{declared} overlaps {DEFAULT_VPC}, the default VPC of every account"
 
 
 def _another_block(fleet: Fleet, declared: DeclaredBlock) -> str:

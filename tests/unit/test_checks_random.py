@@ -169,6 +169,7 @@ def group_of() -> dict[str, Any]:
     return {
         "use": "ssh",
         "types": ["g6.4xlarge", "g5.4xlarge"],
-        "nodes": {"min": 0, "max": 64},
+        "nodes": {"min": 1, "max": 64},
+        "expires": "permanent",
         "ladder": [{"region": name, "market": market} for market in ("on-demand", "spot") for name in LADDER],
     }

@@ -157,6 +157,22 @@ def test_the_keys_of_the_examples_are_in_the_schema(example: str) -> None:
     check(YAML(typ="safe").load(EXAMPLES / example), ())
 
 
+def test_the_schema_proposes_valid_values() -> None:
+    """Editors insert the example of a key; one for all addresses or blocks is invalid for most keys."""
+    examples = {
+        (model, key): part["examples"][0]
+        for model, schema in fleet_schema()["$defs"].items()
+        for key, part in schema.get("properties", {}).items()
+        if "examples" in part
+    }
+
+    assert IPv4Address(examples["Gateway", "public"]).is_global
+    assert 16 <= IPv4Network(examples["Region", "block"]).prefixlen <= 20
+    assert 16 <= check_prefix(examples["Network", "region_size"]) <= 20
+    assert examples["ControlPlane", "type"] == "m7i.large"
+    assert {examples[key] for key in (("Gpus", "model"), ("LaptopGateway", "site"))} == {"titan-x", "office"}
+
+
 PublicKey = ed25519.Ed25519PublicKey | ec.EllipticCurvePublicKey | rsa.RSAPublicKey
 
 
