@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from bedplate.checks import (
+    access,
     addresses,
     cluster,
     examples,
@@ -56,6 +57,7 @@ TOPICS: tuple[Topic, ...] = (
     people,
     cluster,
     examples,
+    access,
     exceptions,
 )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from bedplate.catalog.tables import read_kernel
 from bedplate.checks.context import Context, repeated
 from bedplate.checks.diagnostics import Fault, Rule, about, fault
 from bedplate.checks.groups import check_known_type
@@ -23,7 +24,12 @@ def check_workers(context: Context) -> Iterator[Fault]:
         uses += [(f"sites.{site_name}.machines.{name}.use", machine.use) for name, machine in machines if machine.use]
     for key, use in uses:
         if use is Use.KUBERNETES:
-            yield fault("E602", key, "the file has no kubernetes section for this worker")
+            yield fault("E602", key, "the file has no kubernetes section for this worker", _cluster_fix(context))
+
+
+def _cluster_fix(context: Context) -> str:
+    newest = max(context.catalog.releases, key=read_kernel, default="VERSION")
+    return f"add kubernetes: {{version: '{newest}', control_plane: {{type: m7i.large}}}}, or write use: ssh"
 
 
 def check_control_plane(context: Context) -> Iterator[Fault]:

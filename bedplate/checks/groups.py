@@ -54,7 +54,7 @@ def _check_numbers(key: str, group: Group) -> Iterator[Fault]:
     low, high = group.nodes.min, group.nodes.max
     if low > high:
         message = f"`max` ({high}) is smaller than `min` ({low})"
-        yield fault("E304", f"{key}.nodes.min", message, f"write max: {low}, or a smaller min")
+        yield fault("E304", f"{key}.nodes.min", message, f"write {{min: {high}, max: {low}}}")
     elif high == 0:
         yield fault("W316", f"{key}.nodes.max", "the group has no machines: its maximum is 0")
 
@@ -83,13 +83,13 @@ def _check_same_hardware(key: str, facts: InstanceFacts, first: InstanceFacts, g
     """Yield a fault for the coarsest difference of a type to the first one."""
     if hardware_kind(facts) != hardware_kind(first):
         message = f"{facts.name} is {hardware_kind(facts)}; {first.name} is {hardware_kind(first)}"
-        yield fault("E305", key, message)
+        yield fault("E305", key, message, f"move {facts.name} to a group of its own")
     elif full_gpus(facts) != full_gpus(first):
         message = f"{facts.name} has {_gpu_count(facts)}; {first.name} has {_gpu_count(first)}"
-        yield fault("E322", key, message)
+        yield fault("E322", key, message, f"move {facts.name} to a group of its own")
     elif facts.efa and first.efa and interfaces(facts, group.fabric) != interfaces(first, group.fabric):
         message = f"{facts.name} has {_efa_layout(facts)}; {first.name} has {_efa_layout(first)}"
-        yield fault("E323", key, message)
+        yield fault("E323", key, message, f"move {facts.name} to a group of its own")
 
 
 def _check_accelerators(catalog: Catalog, key: str, facts: InstanceFacts, group: Group) -> Iterator[Fault]:

@@ -1,10 +1,10 @@
 """Lifetimes and costs: expiry and schedule of groups, and the monthly budget."""
 
 from collections.abc import Iterable, Iterator
-from datetime import date
+from datetime import date, timedelta
 
 from bedplate.catalog import Catalog
-from bedplate.catalog.nearest import nearest
+from bedplate.catalog.nearest import edits, nearest
 from bedplate.catalog.tables import HOURS_OF_MONTH
 from bedplate.checks.context import Context
 from bedplate.checks.diagnostics import Fault, Rule, about, fault
@@ -18,6 +18,10 @@ from bedplate.spec.text import PERMANENT
 def is_past(when: str, today: date) -> bool:
     """Return whether a date, or the date of a time in UTC, is before today."""
     return date.fromisoformat(when[:10]) < today
+
+
+# What the fix of a missing expiry proposes.
+DEFAULT_LIFETIME = timedelta(days=90)
 
 
 def check_lifetimes(context: Context) -> Iterator[Fault]:
@@ -37,7 +41,10 @@ def _check_expiry(context: Context, key: str, group: Group) -> Iterator[Fault]:
             yield fault("E329", f"{key}.expires", message, _renewal(context, group))
     elif _has_permanent_gpus(context, group) and not context.declared.has(key, "expires"):
         message = f"{group.nodes.min} x {group.types[0]} runs permanently without an expiry"
-        yield fault("W330", f"{key}.expires", message)
+        day = context.today + DEFAULT_LIFETIME
+        yield fault(
+            "W330", f"{key}.expires", message, f"add expires: '{day}' or another last day, or expires: permanent"
+        )
 
 
 def _renewal(context: Context, group: Group) -> str:
@@ -67,7 +74,11 @@ def _check_schedule(context: Context, key: str, schedule: Schedule) -> Iterator[
     zones = context.catalog.time_zones
     if zones and schedule.zone not in zones:
         near = nearest(schedule.zone, zones)
-        yield fault("E333", f"{key}.zone", f"unknown time zone {schedule.zone}", f"write {near}" if near else "")
+        area, _, city = schedule.zone.partition("/")
+        # One letter in three may be wrong; another city is no correction.
+        is_near = near is not None and edits(near.lower(), schedule.zone.lower()) * 3 < len(city)
+        fix = f"write {near}" if is_near else f"write a name that `timedatectl list-timezones | grep {area}/` prints"
+        yield fault("E333", f"{key}.zone", f"unknown time zone {schedule.zone}", fix)
 
 
 # AWS Budgets may show a cost up to this many hours late.

@@ -22,7 +22,6 @@ from bedplate.report.cost import cost_document, cost_lines, price_lines
 from bedplate.report.diagnostics import ALL_RULES, fault_document, fault_lines, rule_lines, rules_lines, verdict_lines
 from bedplate.report.plan import (
     difference_lines,
-    missing_alarm_lines,
     missing_image_lines,
     plan_lines,
     recorded_lines,
@@ -94,7 +93,7 @@ def _print_plan(fleet_plan: FleetPlan, lock_lines: Iterable[str], *, json: bool)
         notify(lock_lines)
         return
     show(plan_lines(fleet_plan))
-    advice = (*missing_alarm_lines(fleet_plan), *missing_image_lines(fleet_plan, load_catalog()))
+    advice = missing_image_lines(fleet_plan, load_catalog())
     show(("", *price_lines(bill(fleet_plan, load_catalog())), *advice, *lock_lines))
 
 

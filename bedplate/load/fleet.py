@@ -138,16 +138,16 @@ def _read_text(path: Path, text: str, catalog: Catalog) -> Reading:
     except Unreadable as error:
         faults = (*composer.faults, error.fault)
         return Reading(path, tuple(_reported(path, text, None, faults)), {})
-    modelling = model(tree, composer.faults)
+    modelling = model(tree, composer.faults, catalog)
     reading = Reading(path, (), dict(current_keys(modelling.tree)), modelling.fleet)
-    checked = map(reading.placed, islice(_check(tree, modelling, catalog), MOST_FAULTS + 1))
+    checked = map(reading.placed, islice(_check(modelling, catalog), MOST_FAULTS + 1))
     return replace(reading, faults=tuple(_reported(path, text, tree, (*modelling.faults, *checked))))
 
 
-def _check(tree: Node, modelling: Modelling, catalog: Catalog) -> Iterator[Fault]:
+def _check(modelling: Modelling, catalog: Catalog) -> Iterator[Fault]:
     """Yield the faults that the checks find in the accepted part of a file, and that the file does not allow."""
     if modelling.fleet:
-        declared = Declared(tree.plain_mapping())
+        declared = Declared(modelling.source.plain_mapping())
         context = Context(modelling.fleet, catalog, declared, today(), modelling.lost)
         placeholders = modelling.placeholders
         faults = (fault for fault in check_fleet(context) if fault.key.partition(".")[0] not in placeholders)

@@ -42,12 +42,6 @@ def plan_lines(plan: FleetPlan) -> Iterator[str]:
         yield from _group(tuple(pools))
 
 
-def missing_alarm_lines(plan: FleetPlan) -> Iterator[str]:
-    """Yield a hint if no one is notified of alarms."""
-    if plan.alarms is None and (plan.sites or plan.pools):
-        yield "alarms only appear in the AWS console: declare `alarms: {email: ADDRESS}` to get mail"
-
-
 def missing_image_lines(plan: FleetPlan, catalog: Catalog) -> Iterator[str]:
     """Yield a hint if the lock of a recorded fleet lacks images."""
     missing = unrecorded_images(plan, catalog) if plan.record.blocks else ()

@@ -89,6 +89,7 @@ class ControlPlane(Spec):
 
     type: InstanceType = Field(
         title="Instance type",
+        examples=["m7i.large"],
         description="EC2 instance type of each machine.",
         json_schema_extra=on_edit(new_nodes("each machine, when it is next replaced")),
     )
@@ -118,6 +119,7 @@ class Kubernetes(Spec):
     pods: Prefix | None = Field(
         default=None,
         title="Pod block size",
+        examples=["/16"],
         description="Prefix length of the block for pods. Default: an eighth of the supernet.",
         json_schema_extra=on_edit(
             refused("the pod addresses would change", RELEASE, CHANGED, ADDED),
@@ -127,6 +129,7 @@ class Kubernetes(Spec):
     services: Prefix = Field(
         default=20,
         title="Service block size",
+        examples=["/20"],
         description="Prefix length of the block for services.",
         json_schema_extra=on_edit(refused("the service addresses would change", RELEASE)),
     )

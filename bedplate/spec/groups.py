@@ -1,5 +1,7 @@
 """The sections of the fleet file about groups of cloud machines: schedule, ladder, disks, and the machine image."""
 
+import re
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -37,15 +39,43 @@ from bedplate.spec.text import (
     ZoneName,
 )
 
+
+def _similar_times(word: str) -> Iterator[str]:
+    """Yield a time such as 8, 8.30 or 8 pm with two digits each."""
+    match = re.fullmatch(r"([0-9]{1,2})(?:[:.h]([0-9]{2}))?(?::[0-9]{2})? *([ap]?)m?", word.lower())
+    if match:
+        half_day = {"a": int(match[1]) % 12, "p": int(match[1]) % 12 + 12}
+        yield f"{half_day.get(match[3], int(match[1])):02}:{match[2] or '00'}"
+
+
+def _similar_weekdays(word: str) -> Iterator[str]:
+    """Yield weekdays as their first three letters, without spaces."""
+    yield re.sub(r"[A-Z]+", lambda day: day[0][:3], re.sub(r"\s+", "", word.upper()))
+    yield {"weekdays": "MON-FRI", "workdays": "MON-FRI", "daily": "MON-SUN", "weekend": "SAT,SUN"}.get(word.lower(), "")
+
+
 _DAY = "(MON|TUE|WED|THU|FRI|SAT|SUN)"
 Clock = Annotated[
     str,
-    Syntax("E319", "time of day", r"([01][0-9]|2[0-3]):[0-5][0-9]", "two digits, a colon, two digits", "'20:00'", 5),
+    Syntax(
+        "E319",
+        "time of day",
+        r"([01][0-9]|2[0-3]):[0-5][0-9]",
+        "two digits, a colon, two digits",
+        "'20:00'",
+        5,
+        similar=_similar_times,
+    ),
 ]
 Weekdays = Annotated[
     str,
     Syntax(
-        "E319", "list of weekdays", rf"{_DAY}(-{_DAY}|(,{_DAY})*)", "MON to SUN, with a hyphen or commas", "MON-FRI"
+        "E319",
+        "list of weekdays",
+        rf"{_DAY}(-{_DAY}|(,{_DAY})*)",
+        "MON to SUN, with a hyphen or commas",
+        "MON-FRI",
+        similar=_similar_weekdays,
     ),
 ]
 # Auto Scaling takes names of the IANA database; the catalogue lists them.
@@ -55,7 +85,7 @@ TimeZone = Annotated[
         "E319",
         "time zone",
         r"UTC|[A-Z][A-Za-z_]+(/[A-Z][A-Za-z0-9_+-]+)+",
-        "an area, a slash and a city, as in the IANA database",
+        "an area, a slash and a city, as `timedatectl list-timezones` lists them",
         "Europe/Zurich",
         64,
     ),
