@@ -12,7 +12,7 @@ from tests.testlab.machines.judges import PROFILE, PROGRAMS, ScanResult, parse_s
 from tests.testlab.machines.lab import write_recorded_fleet
 from tests.testlab.machines.layers import APT_GET, APT_INSTALL
 from tests.testlab.machines.operator import ROOT, Operator
-from tests.testlab.machines.stand import Node, NodeLab
+from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.run import need_program
 
 pytestmark = pytest.mark.nightly

@@ -26,7 +26,7 @@ from tests.testlab.machines.gateways import (
     write_on_both,
 )
 from tests.testlab.machines.operator import apply_roles
-from tests.testlab.machines.stand import Node, NodeLab
+from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.machines.user_mode import user_mode
 from tests.testlab.network.netlab import until
 

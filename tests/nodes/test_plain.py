@@ -11,7 +11,7 @@ import pytest
 
 from tests.testlab.machines.lab import WORKBENCH, FleetFolder
 from tests.testlab.machines.operator import ROOT
-from tests.testlab.machines.stand import Node, NodeLab
+from tests.testlab.machines.node_lab import Node, NodeLab
 
 pytestmark = pytest.mark.nightly
 

@@ -9,7 +9,7 @@ from roles.hardened.firewall import ruleset
 from roles.hardened.logins import CONFIRM, SCRIPT
 from tests.testlab.machines.container import CommandError
 from tests.testlab.machines.gateways import HIDDEN, KEYS_ONLY, LAN, OPEN, boot_with_filter, port_answers, write_wanted
-from tests.testlab.machines.stand import Node, NodeLab
+from tests.testlab.machines.node_lab import Node, NodeLab
 
 CLOSED = ruleset((), frozenset())
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.testlab.machines.container import CommandError, cgroups
 from tests.testlab.machines.layers import remove_leftovers
-from tests.testlab.machines.stand import Node, NodeLab
+from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.network.netlab import until
 
 pytestmark = pytest.mark.nightly
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.nightly
 # Boots a node, prints the prefix of its folders, and waits to be killed.
 KILLED = """
 import sys
-from tests.testlab.machines.stand import NodeLab
+from tests.testlab.machines.node_lab import NodeLab
 node_lab = NodeLab()
 node_lab.boot("forgotten.cellar", "192.168.40.9")
 print(node_lab.folder.name.rpartition("-")[0], flush=True)
