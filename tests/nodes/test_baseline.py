@@ -7,8 +7,8 @@ import pytest
 
 from tests.testlab.machines.container import CommandError
 from tests.testlab.machines.lab import write_recorded_fleet
-from tests.testlab.machines.operator import Operator
 from tests.testlab.machines.node_lab import Node, NodeLab
+from tests.testlab.machines.operator import Operator
 
 pytestmark = pytest.mark.nightly
 

@@ -11,8 +11,8 @@ import pytest
 from tests.testlab.machines.judges import PROFILE, PROGRAMS, ScanResult, parse_scan, scap_content
 from tests.testlab.machines.lab import write_recorded_fleet
 from tests.testlab.machines.layers import APT_GET, APT_INSTALL
-from tests.testlab.machines.operator import ROOT, Operator
 from tests.testlab.machines.node_lab import Node, NodeLab
+from tests.testlab.machines.operator import ROOT, Operator
 from tests.testlab.run import need_program
 
 pytestmark = pytest.mark.nightly

@@ -15,8 +15,8 @@ from roles.storage.role import Storage
 from tests.testlab.fleets.variants import lab_node
 from tests.testlab.machines.container import CommandError, call
 from tests.testlab.machines.gateways import SERVER, WORKBENCH, boot_client, boot_file_server, roles_of
-from tests.testlab.machines.operator import apply_roles
 from tests.testlab.machines.node_lab import Node, NodeLab
+from tests.testlab.machines.operator import apply_roles
 from tests.testlab.network.netlab import until
 from tests.testlab.run import need_program
 

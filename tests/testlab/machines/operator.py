@@ -20,8 +20,8 @@ from pyinfra.context import ctx_config, ctx_host, ctx_state
 from roles.base import Role, deploy
 from roles.people.role import SCRIPT, People
 from tests.testlab.machines.container import call
-from tests.testlab.machines.workstation import ADMIN
 from tests.testlab.machines.node_lab import Node, NodeLab
+from tests.testlab.machines.workstation import ADMIN
 from vpn.push import APPLY_COMMAND, config_bundle_text
 from vpn.sites.gateway import Gateway
 

@@ -17,8 +17,8 @@ import markupsafe
 
 from roles.guard.role import BGP_PACKAGES, PACKAGES
 from tests.testlab.machines.container import CommandError, call, mounted
-from tests.testlab.machines.workstation import Workstation
 from tests.testlab.machines.layers import APT_INSTALL, bare, cached_layer, forget_identity, run_in_root
+from tests.testlab.machines.workstation import Workstation
 from tests.testlab.network.netlab import LabHost, LabProgram, until
 from tests.testlab.run import clock_pace
 
