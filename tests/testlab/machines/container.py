@@ -97,6 +97,8 @@ ip rule add lookup default priority 32767 protocol kernel
 """
 # As on Ubuntu; by default a container gets the hierarchies of this machine, which may be those of version 1.
 _CGROUP_2 = {**os.environ, "UNIFIED_CGROUP_HIERARCHY": "1"}
+# Runs a script in a control group of the container: logind refuses requests from others.
+_INSIDE = 'echo $$ > /sys/fs/cgroup/init.scope/cgroup.procs; exec sh -ec "$0"'
 _BOOT_SECONDS = 180
 _HALT_SECONDS = 90
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -149,7 +151,7 @@ class Machine:
         """Return the command that runs a shell script in the container; valid until the next boot."""
         spaces = ("--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd")
         clean = ("env", "-i", f"PATH={_PATH}", "LC_ALL=C.UTF-8", "HOME=/root")
-        return ("nsenter", "--target", str(self._first()), *spaces, *clean, "sh", "-ec")
+        return ("nsenter", "--target", str(self._first()), *spaces, *clean, "sh", "-ec", _INSIDE)
 
     def halt(self) -> None:
         """Shut the container down cleanly."""
