@@ -138,7 +138,7 @@ def test_other_nftables_tables_stay(node: Node) -> None:
 def test_firewall_rule_opens_its_port(node: Node) -> None:
     """A port without a firewall rule is closed, and open with one."""
     with_rule = ruleset((LAN, FirewallRule("hidden", "hidden", LAN.block, "tcp", HIDDEN)), frozenset())
-    node.run(f"systemd-run --quiet --unit=hidden /usr/sbin/sshd -D -p {HIDDEN} -o PidFile=none")
+    node.run(f"install -d /run/sshd; systemd-run --quiet --unit=hidden /usr/sbin/sshd -D -p {HIDDEN} -o PidFile=none")
 
     before = port_answers(node, HIDDEN)
     write_wanted(node, with_rule)

@@ -52,11 +52,12 @@ def neighbour(node_lab: NodeLab, gateway: Node) -> Iterator[LabHost]:
 
 def connect(node_lab: NodeLab, node: Node, neighbour: LabHost) -> None:
     """Connect the neighbour to the tunnel devices, once they exist."""
+    devices = {tunnel.device for tunnel in REGION_SITE.tunnels}
+    until(lambda: devices <= set(node.run("ls /sys/class/net").split()), 60, "no tunnel devices")
     for number, tunnel in enumerate(REGION_SITE.tunnels):
-        ends = (neighbour, f"t{number}", str(tunnel.far.inside)), (node_lab.hosts[NAME], f"t{number}", "")
-        until(lambda device=tunnel.device: node.run(f"ip link show {device} || true") != "", 60, "no tunnel devices")
-        node_lab.network.wire(*ends)
-        node.run(f"ip link set t{number} master {tunnel.device}")
+        device = f"t{number}"
+        node_lab.network.wire((neighbour, device, str(tunnel.far.inside)), (node_lab.hosts[NAME], device, ""))
+        node.run(f"ip link set {device} master {tunnel.device}")
 
 
 def routes(node: Node, protocol: str) -> str:

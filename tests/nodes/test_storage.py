@@ -39,8 +39,8 @@ def workbench(node_lab: NodeLab, nas: Node) -> Node:
 
 
 def ports(node: Node) -> set[str]:
-    """Return the TCP ports with listeners."""
-    sockets = node.run("ss --no-header --listening --tcp --numeric").splitlines()
+    """Return the TCP ports with listeners, without those of systemd-resolved on a loopback address."""
+    sockets = node.run("ss --no-header --listening --tcp --numeric 'not src 127.0.0.0/8'").splitlines()
     return {line.split()[3].rpartition(":")[2] for line in sockets}
 
 
