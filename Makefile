@@ -50,6 +50,8 @@ labs: $(READY)  ## Rehearse whole fleets of every shape, and an edit of every ke
 	$(BIN)/pytest tests/labs $(SELECT) -n $(TEST_WORKERS) --dist loadgroup --durations=5
 
 # Three at a time, because machines that boot wait as much as they work; in the order that tests/nodes/conftest.py sets.
+# RELEASE=trixie boots Debian 13 instead of 12.
+export RELEASE ?= bookworm
 test-nodes: $(READY) $(if $(MARK),,$(JUDGES_READY))  ## Run the tests on booted machines: roles, audits, packet filter; needs root
 	$(BIN)/pytest tests/nodes $(SELECT) --ignore tests/nodes/test_nfs.py --ignore tests/nodes/test_esp.py -n 3 --dist loadgroup --no-loadscope-reorder --durations=5
 

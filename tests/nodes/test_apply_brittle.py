@@ -21,7 +21,7 @@ from roles.catalog import names_of
 from roles.engine.node_run import run_request
 from tests.testlab.fakes.brittle_connection import CONFIRMING, ENDING, victims
 from tests.testlab.machines.lab import WORKBENCH, FleetFolder
-from tests.testlab.machines.stand import Node, NodeLab
+from tests.testlab.machines.node_lab import Node, NodeLab
 
 pytestmark = pytest.mark.nightly
 

@@ -23,8 +23,8 @@ from bedplate.lock import lock_path, record_host_keys, record_plan
 from bedplate.nodes.audit import CHECKS, role_of
 from tests.testlab.fleets.variants import cellar_gateway
 from tests.testlab.machines.defects import Defect, Rule
+from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.machines.operator import ROOT, Operator, push_tunnels
-from tests.testlab.machines.stand import Node, NodeLab
 from tests.testlab.network.gateways import settings_over
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 from vpn.sites.files import STANDARD, strongswan_conf_of
