@@ -125,7 +125,12 @@ VPN_COMMANDS = (
         "bedplate vpn add ada fleet.yaml --device phone",
     ),
     Command("renew", "vpn_certificates:renew", "Replace a certificate and its key.", "bedplate vpn renew ada"),
-    Command("revoke", "vpn:revoke", "Revoke a person's certificates.", "bedplate vpn revoke ada --device phone"),
+    Command(
+        "revoke",
+        "vpn:revoke",
+        "Revoke a person's certificates, or a gateway's.",
+        "bedplate vpn revoke ada --device phone",
+    ),
     Command("list", "vpn_certificates:list_certificates", "Show certificates and expiry dates.", "bedplate vpn list"),
     Command("show", "vpn:show_profile", "Print a laptop's OpenVPN profile.", "bedplate vpn show ada --write ada.ovpn"),
     Command("sync", "vpn_sync:sync", "Update certificates and all gateways.", "bedplate vpn sync"),

@@ -99,7 +99,6 @@ EDITS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
     ),
     "a misspelt control plane": ("type: m7i.xlarge", "type: m7i.huge", [("E301", "kubernetes.control_plane.type")]),
     "a bucket name that S3 reserves": ("  data:", "  data--x-s3:", []),
-    "a fleet name that S3 reserves": ("name: lab", "name: xn--lab", [("E401", "storage.data")]),
     "services larger than Kubernetes takes": ("services: /20", "services: /11", [("E227", "kubernetes.services")]),
     "pods larger than the supernet": ("services: /20", "pods: /9", [("E227", "kubernetes.pods")]),
     "a supernet that is too small for services": ("10.64.0.0/10", "10.64.0.0/24",
