@@ -53,7 +53,7 @@ def neighbour(node_lab: NodeLab, gateway: Node) -> Iterator[LabHost]:
 def connect(node_lab: NodeLab, node: Node, neighbour: LabHost) -> None:
     """Connect the neighbour to the tunnel devices, once they exist."""
     devices = {tunnel.device for tunnel in REGION_SITE.tunnels}
-    until(lambda: devices <= set(node.run("ls /sys/class/net").split()), 60, "no tunnel devices")
+    until(lambda: devices <= set(node.run("ip -brief link | cut -d' ' -f1").split()), 60, "no tunnel devices")
     for number, tunnel in enumerate(REGION_SITE.tunnels):
         device = f"t{number}"
         node_lab.network.wire((neighbour, device, str(tunnel.far.inside)), (node_lab.hosts[NAME], device, ""))
@@ -72,7 +72,7 @@ def wait_for_bgp(node: Node) -> None:
 
 def leaked(file: Path, node: Node) -> list[str]:
     """Return the captured packets to the region's block that the node sent on its LAN."""
-    mac = node.run("cat /sys/class/net/eth0/address").strip()
+    mac = node.run("ip -brief link show eth0").split()[2]
     return [*packets(file, f"ether src {mac} and dst net {BLOCK}")]
 
 
