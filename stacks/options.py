@@ -52,6 +52,8 @@ GROUP = "bedplate:group"
 POOL = "bedplate:pool"
 USE = "bedplate:use"
 MEMBER = "bedplate:member"
+PUBLIC = "bedplate:public"
+"""The ports of a security group that are open to the internet, such as `udp/1194 tcp/443`."""
 OWNER = "owner"
 EXPIRES = "expires"
 

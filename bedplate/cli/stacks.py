@@ -108,7 +108,7 @@ def program_stack(file: Path, region: str) -> Stack:
     if not file.is_file():
         raise InputError(f"no such file: {file}", fix="name a Python file: --program FILE")
     program = partial(_run_program, file.resolve())
-    return Stack(file.stem, file.stem, program, default_provider=DefaultProvider(region))
+    return Stack(file.stem, file.stem, program, default_provider=DefaultProvider(region), images=None)
 
 
 def _run_program(file: Path) -> None:

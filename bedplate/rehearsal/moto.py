@@ -389,7 +389,7 @@ def no_preloaded_images() -> Iterator[None]:
 
 
 def load_for_call(account: str, region: str, operation: str, params: Mapping[str, Any]) -> None:
-    """Load the AMIs or managed policies that a call asks for."""
+    """Load the AMIs or managed policies that a call names."""
     if operation == "describe_images":
         _load_amis(account, region, params.get("ImageIds") or [])
     for value in params.values():
@@ -405,6 +405,12 @@ def add_images(account: str, images: Mapping[str, str]) -> None:
         if ident not in backend.amis:
             image = Ami(backend, ident, owner_id=account, name=ident, architecture=arch, root_device_type="ebs")
             backend.amis[ident] = image
+
+
+def has_image(account: str, region: str, ident: str) -> bool:
+    """Return whether an AMI exists: one of AWS, or of the account."""
+    _load_amis(account, region, [ident])
+    return ident in ec2_backends[account][region].amis
 
 
 def _load_amis(account: str, region: str, idents: Collection[str]) -> None:

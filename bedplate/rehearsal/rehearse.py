@@ -126,6 +126,8 @@ class Report:
     fault_hits: Mapping[Fault, int] = field(default_factory=dict)
     """The number of requests that each injected fault failed."""
     shortages: tuple[Shortage, ...] = ()
+    assumed_images: tuple[tuple[str, str], ...] = ()
+    """The AMIs that the rehearsal cannot know, with their regions."""
 
     @property
     def real_failures(self) -> tuple[Failure, ...]:
@@ -172,6 +174,7 @@ def _faults_document(report: Report) -> dict[str, object]:
         "injected_faults": [{"fault": str(fault), "hits": hits} for fault, hits in report.fault_hits.items()],
         "missing": {stack.name: list(stack.missing) for stack in report.stacks if stack.missing},
         "shortages": [asdict(shortage) for shortage in report.shortages],
+        "assumed_images": [{"region": region, "image": image} for region, image in report.assumed_images],
     }
 
 
@@ -350,7 +353,8 @@ def rehearse(
     seconds = time.perf_counter() - started
     hits = {fault: simulation.faults.hits[fault] for fault in faults}
     shortages = tuple(simulation.faults.shortages.values())
-    return Report(tuple(rehearsal.reports.values()), seconds, simulation.calls, hits, shortages)
+    assumed = tuple(simulation.assumed_images or ())
+    return Report(tuple(rehearsal.reports.values()), seconds, simulation.calls, hits, shortages, assumed)
 
 
 def create(account: str, waves: Waves, watch: StepCallback = lambda *_: None) -> Report:

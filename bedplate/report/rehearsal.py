@@ -100,7 +100,7 @@ PARTS_OF_REPLACE = {Op.CREATE_REPLACEMENT, Op.DELETE_REPLACED}
 
 
 def rehearsal_lines(report: Report, origin: Origin = unknown_origin, key: Origin = unknown_origin) -> Iterator[str]:
-    """Yield a table of the stacks, then changes, failures, injected faults and the resource types."""
+    """Yield a table of the stacks, then changes, failures, injected faults, resource types and assumptions."""
     yield from aligned([HEAD, *(_row(stack) for stack in report.stacks)], right=FIGURES)
     for stack in report.stacks:
         yield from again_lines(stack)
@@ -254,3 +254,4 @@ def _types(report: Report) -> Iterator[str]:
         f"{report.seconds:.1f} s"
     )
     yield from aligned(("faked:", type_name(token), note(token)) for token in faked)
+    yield from (f"assumed: {image} exists in {region}" for region, image in report.assumed_images)

@@ -256,10 +256,10 @@ class LaptopGateway(pulumi.ComponentResource):
         }
 
     def _firewall(self, plan: FleetPlan, pool: LaptopPool, vpc_id: pulumi.Output[str]) -> pulumi.Output[str]:
-        group = RuleGroup(self._name, "Gateway of the laptops", vpc_id, self)
+        group = RuleGroup(self._name, "Gateway of the laptops", vpc_id, self, public=_OPENVPN_RULES)
         # Security groups do not see packets inside the tunnels between gateways.
         other_pools = connected_pools(plan, pool)[1:] if has_transit(plan) else ()
-        group.allow_in(*_OPENVPN_RULES, *laptop_peer_rules(other_pools))
+        group.allow_in(*laptop_peer_rules(other_pools))
         group.allow_out(ANYWHERE)
         return group.group_id
 

@@ -141,6 +141,19 @@ def test_a_new_region_requires_an_update_of_shared_first(live: DeployedFleet, mo
     assert not permitted.failures
 
 
+def test_a_missing_output_of_shared_names_the_stack(live: DeployedFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a partial deployment of shared, the next stack tells which stack to run."""
+    stack = next(stack for wave in waves(live.plan) for stack in wave if stack.name == "pair.us-west-2")
+    shared = "organization/bedplate/pair.shared"
+    outputs = {name: value for name, value in live.world.exports[shared].items() if name != "parameter_key_arn"}
+    monkeypatch.setitem(live.world.exports, shared, outputs)
+
+    (failure,) = run(stack, live.world, preview=True).failures
+
+    message = "the stack pair.shared has no output parameter_key_arn yet\nrun `pulumi up -s pair.shared` first"
+    assert (failure.code, failure.message) == ("InputError", message)
+
+
 def test_destroying_a_fleet_retains_its_data(live: DeployedFleet) -> None:
     """File systems, buckets and keys stay; everything else is deleted."""
     stacks = [stack for wave in waves(live.plan) for stack in wave]

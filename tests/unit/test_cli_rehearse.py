@@ -219,6 +219,25 @@ def test_a_program_that_fails_is_told_without_a_traceback(
     assert "Traceback" not in out + err
 
 
+def test_a_program_may_name_images_that_the_rehearsal_cannot_know(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """AMI ids of a valid form are assumed to exist, and reported."""
+    (tmp_path / "main.py").write_text(
+        "from pulumi_aws.ec2 import Instance, LaunchTemplate\n"
+        "LaunchTemplate('known', image_id='ami-0123456789abcdef0')\n"
+        "Instance('same', ami='ami-0123456789abcdef0', instance_type='t3.micro')\n"
+        "Instance('typo', ami='ami-0123', instance_type='t3.micro')\n"
+    )
+
+    assert run(["rehearse", "--program", str(tmp_path / "main.py"), "--json"]) == 2
+
+    document = json.loads(capsys.readouterr().out)
+    failures = document["stacks"]["main"]["failures"]
+    assert [failure["urn"].rpartition("::")[2] for failure in failures] == ["typo"]
+    assert document["assumed_images"] == [{"region": "us-east-1", "image": "ami-0123456789abcdef0"}]
+
+
 def test_the_supported_types_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     """One line for each type, with the missing parts of its simulation."""
     assert run(["rehearse", "--types"]) == 0
