@@ -165,6 +165,17 @@ def write_offers(offers: Offers) -> tuple[str, ...]:
     return tuple(row for family in families for row in _family_rows(family, families[family], offers))
 
 
+def read_accounts(heading: Mapping[str, str]) -> dict[str, str]:
+    """Return the account that answered, by region, from the heading of the offers."""
+    return dict(entry.split("=") for entry in heading.get("accounts", "").split())
+
+
+def write_accounts(accounts: Mapping[str, str]) -> dict[str, str]:
+    """Return the heading line of the accounts; none without accounts."""
+    text = " ".join(f"{region}={accounts[region]}" for region in sorted(accounts))
+    return {"accounts": text} if text else {}
+
+
 def _family_rows(family: str, sizes: list[str], offers: Offers) -> Iterator[str]:
     yield f"{family} {' '.join(sizes)}"
     for region in sorted({region for size in sizes for region in offers[f"{family}.{size}"]}):

@@ -11,6 +11,7 @@ from bedplate.catalog import load_catalog
 from bedplate.catalog.nearest import nearest
 from bedplate.checks.catalogue import RULES
 from bedplate.checks.diagnostics import Fault, Level
+from bedplate.checks.examples import OTHER_OFFERS
 from bedplate.cli.fleet import open_fleet, plan_faults_located, plan_loaded, plan_of, replanned
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, notify, show, show_document
 from bedplate.errors import InputError, ViolationError
@@ -22,6 +23,7 @@ from bedplate.report.cost import cost_document, cost_lines, price_lines
 from bedplate.report.diagnostics import ALL_RULES, fault_document, fault_lines, rule_lines, rules_lines, verdict_lines
 from bedplate.report.plan import (
     difference_lines,
+    foreign_zone_lines,
     missing_image_lines,
     plan_lines,
     recorded_lines,
@@ -73,7 +75,10 @@ def _record_plan(path: Path, release: tuple[str, ...], *, json: bool) -> FleetPl
     loaded = open_fleet(path)
     with plan_faults_located(loaded):
         recorded = record_plan(lock_path(path), loaded.fleet, load_catalog(), release_of=release)
-    _print_plan(recorded.plan, recorded_lines(recorded.plan, recorded.released), json=json)
+    lines = (*recorded_lines(recorded.plan, recorded.released),)
+    if any(fault.code == OTHER_OFFERS for fault in loaded.faults):
+        lines = (*foreign_zone_lines(loaded.fleet, recorded.plan, load_catalog()), *lines)
+    _print_plan(recorded.plan, lines, json=json)
     return recorded.plan
 
 
