@@ -64,7 +64,7 @@ def plan(
     if write:
         fleet_plan = _record_plan(fleet, tuple(release or ()), json=json)
     else:
-        fleet_plan = plan_of(fleet)
+        fleet_plan = plan_of(fleet, brief=False)
         _print_plan(fleet_plan, difference_lines(fleet_plan), json=json)
     if svg is not None:
         _draw(fleet_plan, svg)
@@ -107,7 +107,7 @@ def cost(fleet: FleetFile = DEFAULT_FLEET, *, json: Json = False) -> int:
 
     By group, rung and region, at the minimum and the maximum number of machines.
     """
-    fleet_plan = plan_of(fleet)
+    fleet_plan = plan_of(fleet, brief=False)
     costs = bill(fleet_plan, load_catalog())
     if json:
         show_document(cost_document(fleet_plan, costs))

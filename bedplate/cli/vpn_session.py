@@ -33,7 +33,7 @@ def users_of(fleet_file: Path) -> Users:
     # Slow: it imports the models of a fleet, which find the errors.
     from bedplate.cli.fleet import open_fleet
 
-    fleet = open_fleet(fleet_file).fleet
+    fleet = open_fleet(fleet_file, brief=True).fleet
     return Users(fleet.name, tuple(fleet.people), ())
 
 

@@ -63,7 +63,7 @@ def sync(
 
     Revoke certificates of people who left the fleet file, renew those of gateways, and send both to the gateways.
     """
-    loaded = open_fleet(fleet)
+    loaded = open_fleet(fleet, brief=True)
     plan = plan_loaded(loaded)
     pki = keys_of(plan.name, fleet)
     subjects = (*gateway_subjects(plan).values(), *peer_subjects(plan).values())

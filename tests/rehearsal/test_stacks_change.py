@@ -43,7 +43,12 @@ storage:
 ROLES = {"pair-ssh", "pair-kubernetes"}
 # Text in the file, text inserted before it, a word in the names of all new resources, and the updated resources.
 EDITS = {
-    "a zone": ("us-west-2a,", "us-west-2c, ", "us-west-2c", {"pair", "pair-box-us-west-2", "pair-sim-us-west-2-spot"}),
+    "a zone": (
+        "us-west-2a,",
+        "us-west-2c, ",
+        "us-west-2c",
+        {"pair", "pair-box-us-west-2", "pair-sim-us-west-2-spot", "pair-home.files.us-west-2"},
+    ),
     "a region": (
         "us-east-1: {",
         "eu-north-1: {zones: [eu-north-1a]}\n  ",

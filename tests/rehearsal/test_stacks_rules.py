@@ -99,16 +99,20 @@ def test_every_resource_has_an_explicit_provider(stacks: Declared) -> None:
 
 def test_groups_and_templates_have_the_same_instance_tags(stacks: Declared) -> None:
     """Default tags of a provider do not reach instances of an Auto Scaling group."""
-    expected = {"Name", "bedplate:fleet", "bedplate:stack", "bedplate:group", "bedplate:pool", "bedplate:use", "owner"}
+    required = {"Name", "bedplate:fleet", "bedplate:stack", "bedplate:group", "bedplate:pool", "bedplate:use", "owner"}
+    tags_by_pool = {}
 
     for scaling_group in _pools(stacks, GROUP):
-        assert {tag["key"] for tag in scaling_group.inputs["tags"] if tag["propagateAtLaunch"]} == expected
+        keys = {tag["key"] for tag in scaling_group.inputs["tags"] if tag["propagateAtLaunch"]}
+        assert required <= keys <= required | {"expires"}
+        tags_by_pool[scaling_group.name] = keys
     for template in _pools(stacks, TEMPLATE):
         tags = {
             specification["resourceType"]: set(specification["tags"])
             for specification in template.inputs["tagSpecifications"]
         }
         spot = ["spot-instances-request"] if template.name.endswith("-spot") else []
+        expected = tags_by_pool[template.name]
         assert tags == dict.fromkeys(("instance", "network-interface", "volume", *spot), expected)
 
 
