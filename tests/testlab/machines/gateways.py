@@ -4,7 +4,6 @@ Booting and applying the laptop gateways takes a minute, so tests share them, an
 """
 
 import json
-import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -29,7 +28,7 @@ from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.machines.operator import Operator, apply_roles
 from tests.testlab.machines.user_mode import user_mode_layers
 from tests.testlab.network.netlab import LabProgram, until
-from tests.testlab.run import documented_commands, need_program, need_root
+from tests.testlab.run import need_program, need_root
 
 GATE, HOME = "gate.cellar", "laptops.us-west-2"
 PUBLIC = "8.20.30.40"
@@ -48,10 +47,9 @@ class LaptopGateways:
     first: Mapping[str, Any]
 
     def apply(self) -> dict[str, Any]:
-        """Run the apply command of docs/vpn.md with both roles; return its result for each node."""
-        (command,) = (line for line in documented_commands("vpn.md") if line.startswith("bedplate node apply"))
+        """Apply both roles to both gateways; return the result for each."""
         options = ("--ssh-config", str(self.node_lab.ssh_config), "--user", "ubuntu", "--fleet", str(self.fleet))
-        done = self.operator.bedplate(*shlex.split(command)[1:], *_ROLES, *options, "--json")
+        done = self.operator.bedplate("node", "apply", GATE, HOME, *_ROLES, *options, "--json")
         assert done.stdout, done.stderr
         nodes: dict[str, Any] = json.loads(done.stdout)["nodes"]
         return nodes
