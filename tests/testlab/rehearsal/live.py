@@ -143,7 +143,8 @@ def _merged_exports(new: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str,
         for key, value in old.items()
         if isinstance(value, Mapping) and isinstance(new.get(key), Mapping)
     }
-    return {**new, **old, **inner}
+    regions = {"regions": new["regions"]} if "regions" in new else {}
+    return {**new, **old, **inner, **regions}
 
 
 def _record(file: Path, text: str) -> None:
