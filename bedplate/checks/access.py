@@ -1,4 +1,4 @@
-"""Access: what a valid fleet lacks so that somebody can use it: people, a VPN, a started machine, alarms, a cluster."""
+"""Access: what a valid fleet needs before people can use it: accounts, a VPN, a started machine, alarms, a cluster."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice

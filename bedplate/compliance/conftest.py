@@ -52,7 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]:
-    """Return what a node has and what the rule expects, in place of pytest's comparison."""
+    """Return the found and the expected value of a comparison, in place of the text of pytest."""
     return comparison_lines(op, left, right)
 
 
