@@ -135,7 +135,7 @@ def diff(
     if len(named) > 1:
         raise InputError("more than two fleet files", fix="write `bedplate diff OLD NEW`")
     (old,) = named or [DEFAULT_FLEET]
-    before, after = open_fleet(old), open_fleet(new)
+    before, after = open_fleet(old, brief=True), open_fleet(new, brief=True)
     edits = consequences(before.fleet, after.fleet)
     fleet_plan = plan_loaded(before)
     order: tuple[Step, ...] = ()
