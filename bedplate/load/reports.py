@@ -220,7 +220,8 @@ def with_typed_fix(problem: Fault, tree: Node) -> Fault:
         return problem
     if problem.code == "E104":
         delete = default_note(schema) if location.is_optional else ""
-        return replace(problem, fix=f"write {location.name}: {shape(location.name, schema)}{delete}")
+        form = "REASON, with your reason" if problem.key.startswith("allow.") else shape(location.name, schema)
+        return replace(problem, fix=f"write {location.name}: {form}{delete}")
     text = location.node.text
     fixes = {
         "string": f"quote it: '{text}'",
