@@ -128,6 +128,9 @@ class Lines:
         if self._character == ":":
             pair = re.search(r"[\w\"'-]+$", self._line[: self._column])
             value = _plain(self._line, self._column + 1)
+            address = re.search(r"([0-9]+\.){3}[0-9]+$", self._line[: self._column])
+            if address:
+                return self._slip("an address without a port is required", f"write {address[0]}", address.start())
             if pair and pair[0].isdecimal():
                 text = f"{pair[0]}:{value}"
                 return self._slip(f"{text} contains a colon", f"quote it: {_quoted(text)}", pair.start())

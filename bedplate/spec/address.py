@@ -55,7 +55,7 @@ def _block_fix(text: str) -> str:
 
 def _address_fix(text: str) -> str:
     """Return the fix with the address that a text stands for, or how to find the address of a host name."""
-    near = _parse_leniently(text.strip().translate(_DIGITS))
+    near = _parse_leniently(text.strip().translate(_DIGITS).partition(":")[0])
     if near:
         return f"write {near.ip}"
     is_host = re.fullmatch(r"[a-z][a-z0-9-]*(\.[a-z0-9-]+)+", text.lower())
