@@ -50,11 +50,12 @@ def check_gateways(context: Context) -> Iterator[Fault]:
 
 def _check_addresses(key: str, site: Site) -> Iterator[Fault]:
     addresses = tuple((f"{key}.{name}.address", machine.address) for name, machine in site.machines.items())
-    if len(addresses) > 1 and not any(address in site.lan for _, address in addresses):
+    outside = [address for _, address in addresses if address not in site.lan]
+    if len(addresses) > 1 and ((outside and site.lan.prefixlen >= _NO_RESERVED_ENDS) or len(outside) == len(addresses)):
         # A LAN that is not private is an error of its own.
         if is_private(site.lan):
             lan = smallest_lan(address for _, address in addresses)
-            message = f"no machine of the site has an address on the LAN {site.lan}"
+            message = f"{len(outside)} of {len(addresses)} machines have an address outside the LAN {site.lan}"
             yield fault("E240", f"{key.removesuffix('machines')}lan", message, f"write {lan}, or correct the addresses")
         return
     for place, address in addresses:

@@ -44,7 +44,7 @@ def check_address(value: object) -> IPv4Address:
 
 def _block_fix(text: str) -> str:
     """Return the fix with the block that a text stands for: with digits for letters, all octets and a prefix length."""
-    address, _, prefix = text.strip().translate(_DIGITS).partition("/")
+    address, _, prefix = text.strip().replace("*", "0").translate(_DIGITS).partition("/")
     octets = address.strip(".").split(".")
     zeros = len(octets) - len("".join("0" if octet.strip("0") == "" else "1" for octet in octets).rstrip("0"))
     missing = max(4 - len(octets), 0)
