@@ -1,6 +1,6 @@
 """Images: the driver branch for the GPUs and the kernel, Kubernetes versions, and images recorded in the lock."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from bedplate.catalog import Catalog
 from bedplate.catalog.facts import Arch
@@ -24,8 +24,9 @@ def check_driver(context: Context) -> Iterator[Fault]:
     else:
         yield from _check_end_of_support(context, facts)
         yield from _check_kernel(context, facts)
+    suitable = [branch for branch in sorted(catalog.drivers) if all(_supports(branch, chip) for chip in chips.values())]
     for key, chip in chips.items():
-        yield from _check_chip(key, chip, image.driver)
+        yield from _check_chip(key, chip, image.driver, suitable)
 
 
 def _nvidia_chips(context: Context) -> Iterator[tuple[str, ChipFacts]]:
@@ -59,14 +60,18 @@ def _check_kernel(context: Context, facts: DriverFacts) -> Iterator[Fault]:
         yield fault("E613", "image.driver", message, f"write '{suitable[0]}', or an older kernel" if suitable else "")
 
 
-def _check_chip(key: str, chip: ChipFacts, branch: str) -> Iterator[Fault]:
+def _supports(branch: str, chip: ChipFacts) -> bool:
+    return chip.first <= int(branch) <= (chip.last or int(branch))
+
+
+def _check_chip(key: str, chip: ChipFacts, branch: str, suitable: Sequence[str]) -> Iterator[Fault]:
     name = f"{chip.name.upper()} ({chip.generation.capitalize()})"
     if chip.last and int(branch) > chip.last:
         message = f"driver branch {branch} does not support {name}: {chip.last} is the last that does"
         yield fault("E612", key, message, f"write image.driver: '{chip.last}'")
     elif int(branch) < chip.first:
         message = f"driver branch {branch} does not support {name}: it needs {chip.first} or newer"
-        yield fault("E611", key, message, f"write image.driver: '{chip.first}' or newer")
+        yield fault("E611", key, message, f"write image.driver: '{suitable[0]}'" if suitable else "")
 
 
 def check_images(plan: FleetPlan, catalog: Catalog) -> Iterator[Fault]:

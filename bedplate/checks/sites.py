@@ -50,11 +50,12 @@ def check_gateways(context: Context) -> Iterator[Fault]:
 
 def _check_addresses(key: str, site: Site) -> Iterator[Fault]:
     addresses = tuple((f"{key}.{name}.address", machine.address) for name, machine in site.machines.items())
-    if len(addresses) > 1 and not any(address in site.lan for _, address in addresses):
+    outside = [address for _, address in addresses if address not in site.lan]
+    if len(addresses) > 1 and ((outside and site.lan.prefixlen >= _NO_RESERVED_ENDS) or len(outside) == len(addresses)):
         # A LAN that is not private is an error of its own.
         if is_private(site.lan):
             lan = smallest_lan(address for _, address in addresses)
-            message = f"no machine of the site has an address on the LAN {site.lan}"
+            message = f"{len(outside)} of {len(addresses)} machines have an address outside the LAN {site.lan}"
             yield fault("E240", f"{key.removesuffix('machines')}lan", message, f"write {lan}, or correct the addresses")
         return
     for place, address in addresses:
@@ -154,16 +155,18 @@ AWS_DOMAINS = ("amazonaws.com", "compute.internal", "ec2.internal")
 
 def check_name_servers(context: Context) -> Iterator[Fault]:
     """Yield faults of domains that overlap with others, and of unusable name servers."""
-    for name, site in context.fleet.sites.items():
+    fleet = context.fleet
+    yield from _check_aws_domain("E414", "domain", fleet.domain, f"write {fleet.name}.internal")
+    for name, site in fleet.sites.items():
         if site.dns:
-            yield from _check_domain(f"sites.{name}.dns.domain", site.dns.domain, context.fleet.domain)
+            yield from _check_domain(f"sites.{name}.dns.domain", site.dns.domain, fleet.domain)
             key = f"sites.{name}.dns.servers"
             servers = tuple((f"{key}.{index}", server) for index, server in enumerate(site.dns.servers))
             for place, server in servers:
                 yield from _check_host_address(place, server, site.lan)
             for place, server, _ in repeated(servers):
                 yield fault("E250", place, f"duplicate name server {server}")
-    sites = context.fleet.sites.items()
+    sites = fleet.sites.items()
     domains = ((f"sites.{name}.dns.domain", site.dns.domain) for name, site in sites if site.dns)
     for key, domain, first in repeated(domains):
         yield fault("E249", key, f"{domain} is also the domain of {first.split('.')[1]}")
@@ -174,9 +177,13 @@ def _check_domain(key: str, domain: str, fleet_domain: str) -> Iterator[Fault]:
         yield fault("E249", key, f"{domain} is within the fleet's domain {fleet_domain}")
     elif _is_within(fleet_domain, domain):
         yield fault("E249", key, f"the fleet's domain {fleet_domain} is within {domain}")
+    yield from _check_aws_domain("E249", key, domain)
+
+
+def _check_aws_domain(code: str, key: str, domain: str, fix: str = "") -> Iterator[Fault]:
     for aws_domain in AWS_DOMAINS:
-        if _is_within(domain, aws_domain) or _is_within(aws_domain, domain):
-            yield fault("E249", key, f"{domain} overlaps {aws_domain}, a domain of AWS")
+        if _is_within(domain, aws_domain):
+            yield fault(code, key, f"{domain} overlaps {aws_domain}, a domain of AWS", fix)
 
 
 def _is_within(domain: str, other: str) -> bool:

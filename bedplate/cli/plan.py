@@ -15,7 +15,7 @@ from bedplate.checks.examples import OTHER_OFFERS
 from bedplate.cli.fleet import open_fleet, plan_faults_located, plan_loaded, plan_of, replanned
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, notify, show, show_document
 from bedplate.errors import InputError, ViolationError
-from bedplate.load import FleetFaults, load_fleet
+from bedplate.load import FleetFaults, in_order, load_fleet
 from bedplate.lock import InvalidLock, lock_path, record_plan
 from bedplate.plan import FleetPlan, bill, plan_document
 from bedplate.plan.stacks import Step, stack_order
@@ -135,7 +135,7 @@ def diff(
     if len(named) > 1:
         raise InputError("more than two fleet files", fix="write `bedplate diff OLD NEW`")
     (old,) = named or [DEFAULT_FLEET]
-    before, after = open_fleet(old), open_fleet(new)
+    before, after = open_fleet(old, brief=True), open_fleet(new, brief=True)
     edits = consequences(before.fleet, after.fleet)
     fleet_plan = plan_loaded(before)
     order: tuple[Step, ...] = ()
@@ -200,7 +200,7 @@ def _find_faults(path: Path) -> tuple[tuple[Fault, ...], str]:
     try:
         plan_loaded(loaded)
     except FleetFaults as refused:
-        return (*loaded.faults, *refused.faults), facts
+        return in_order((*loaded.faults, *refused.faults)), facts
     except InvalidLock as refused:
         return (*loaded.faults, refused.fault), facts
     return loaded.faults, facts

@@ -7,9 +7,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bedplate.load.fleet import FleetFaults, Loaded, examine, load_fleet
+    from bedplate.load.fleet import FleetFaults, Loaded, examine, in_order, load_fleet
 
-__all__ = ["FleetFaults", "Loaded", "examine", "load_fleet"]
+__all__ = ["FleetFaults", "Loaded", "examine", "in_order", "load_fleet"]
 
 
 def __getattr__(name: str) -> object:

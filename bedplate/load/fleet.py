@@ -231,8 +231,8 @@ def examine(path: Path, catalog: Catalog, record: Record = _NO_RECORD) -> tuple[
     try:
         plan = plan_fleet(reading.fleet, record, catalog)
     except PlanFaults as error:
-        return (*reading.faults, *_placed(reading, error.faults))
-    return (*reading.faults, *_plan_faults(reading, reading.fleet, plan, catalog))
+        return in_order((*reading.faults, *_placed(reading, error.faults)))
+    return in_order((*reading.faults, *_plan_faults(reading, reading.fleet, plan, catalog)))
 
 
 def _deployment_faults(reading: Reading, part: str) -> tuple[Fault, ...]:
@@ -243,7 +243,7 @@ def _deployment_faults(reading: Reading, part: str) -> tuple[Fault, ...]:
         if fault.code != EXAMPLE_VALUE and _concerns(fault, reading, part)
     )
     example_faults = map(reading.placed, live_faults(reading.fleet)) if reading.fleet else ()
-    return _in_order((*faults, *example_faults))
+    return in_order((*faults, *example_faults))
 
 
 def _concerns(fault: Fault, reading: Reading, part: str) -> bool:
@@ -258,13 +258,14 @@ def _plan_faults(reading: Reading, fleet: Fleet, plan: FleetPlan, catalog: Catal
     """Return the faults of a plan that the file does not allow, one per key, in the order of the file."""
     found = (*check_images(plan, catalog), *check_members(plan, catalog))
     faults = {fault.key: fault for fault in found if fault.code not in fleet.allow}
-    return _in_order(map(reading.placed, faults.values()))
+    return in_order(map(reading.placed, faults.values()))
 
 
 def _placed(reading: Reading, refused: Iterable[PlanFault]) -> tuple[Fault, ...]:
     faults = (fault(each.code, each.key, each.message, each.fix) for each in refused)
-    return _in_order(map(reading.placed, faults))
+    return in_order(map(reading.placed, faults))
 
 
-def _in_order(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+def in_order(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    """Return the faults in the order of the file."""
     return tuple(sorted(faults, key=lambda fault: (fault.line, fault.column)))

@@ -192,6 +192,9 @@ def _key_fix(name: str, location: ErrorLocation) -> str:
     """Return the similar key, with its value in the form of that key; or a key with this word as value."""
     path, value, near = location.path[:-1], location.node.value, _similar_key(location)
     properties = schema_at(path, location.kind).get("properties", {})
+    if name in _ADMIN_WORDS and (not path or "admin" in properties):
+        names = ", ".join(flow(item.plain()) for item in location.node.children) or "NAME"
+        return "write admin: true" if path else f"write admin: true under people.{names}"
     if near in location.above.names:
         return f"delete it: {near} is also there"
     if near is None:
@@ -202,6 +205,9 @@ def _key_fix(name: str, location: ErrorLocation) -> str:
     if schema.get("type") == "array" and isinstance(value, str):
         return f"write {near}: [{value}]"
     return f"write {near}: {first}" if schema.get("type") == "string" and isinstance(first, str) else f"write {near}"
+
+
+_ADMIN_WORDS = ("admins", "administrators", "sudo", "sudoers")
 
 
 def missing_section(tree: Node, name: str) -> Fault:
@@ -220,7 +226,8 @@ def with_typed_fix(problem: Fault, tree: Node) -> Fault:
         return problem
     if problem.code == "E104":
         delete = default_note(schema) if location.is_optional else ""
-        return replace(problem, fix=f"write {location.name}: {shape(location.name, schema)}{delete}")
+        form = "REASON, with your reason" if problem.key.startswith("allow.") else shape(location.name, schema)
+        return replace(problem, fix=f"write {location.name}: {form}{delete}")
     text = location.node.text
     fixes = {
         "string": f"quote it: '{text}'",
@@ -298,7 +305,8 @@ def _out_of_range(error: ErrorDetails, location: ErrorLocation) -> _Report:
     least, most = limits.get("ge"), limits.get("le")
     side, limit = ("at least", least) if least is not None else ("at most", most)
     delete = default_note(location.schema) if location.is_optional else ""
-    return "E107", f"must be {side} {limit}, not {shown(location.node.value)}", f"write {limit}{delete}"
+    fix = "write a private ASN, such as 65000" if location.name == "asn" else f"write {limit}{delete}"
+    return "E107", f"must be {side} {limit}, not {shown(location.node.value)}", fix
 
 
 def _empty_list(_: ErrorDetails, location: ErrorLocation) -> _Report:

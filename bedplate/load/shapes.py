@@ -9,6 +9,7 @@ from bedplate.spec.schema import Schema, definition
 _WORDS = {"integer": "N", "number": "N", "boolean": "true"}
 # Placeholders of keys whose own name does not say what to write.
 _NAMES = {"machine": "NAME", "model": "NAME", "site": "NAME", "email": "ADDRESS", "regions": "REGION"}
+_TERABYTES = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) *[Tt](i?)[Bb]?")
 _NUMBER = re.compile(r"(?:[A-Z]{0,3}|[$€])([0-9][0-9_,']*)(\.[0-9]+)? *([A-Za-z]*)")
 
 
@@ -89,6 +90,9 @@ def number_fix(schema: Schema, node: Node) -> str:
     """Return the number in a value such as 500GiB, AS65010 or $1; else the form of the key."""
     match = _NUMBER.fullmatch(str(node.value))
     description = schema.get("description", "")
+    terabytes = _TERABYTES.fullmatch(str(node.value))
+    if terabytes and "GiB" in description:
+        return f"write {round(float(terabytes[1]) * (1024 if terabytes[2] else 1000))}{note(schema)}"
     if match is None or (match[3] and not re.search(rf"\b{match[3][0]}", description, re.IGNORECASE)):
         return f"write a number{note(schema)}"
     whole = re.sub(r"[_,']", "", match[1])

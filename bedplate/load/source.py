@@ -23,6 +23,8 @@ _BYTE_ORDER_MARKS = {b"\xef\xbb\xbf": "a byte order mark", b"\xff\xfe": "UTF-16"
 _INVISIBLE = re.compile(
     "[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\u2028-\u202e\u2066-\u2069\ufeff]"
 )
+# In the indentation, or after the colon of a key.
+_NON_BREAKING_SPACE = re.compile(r"(?m)^(?:[ -]*|[^#\n'\":]*:|[^#\n'\"]*[{,] *[\w-]+:)(\xa0)")
 _START = Place(1, 1)
 
 
@@ -85,6 +87,10 @@ def _decode(data: bytes) -> str:
     if match:
         message = f"the file contains the character U+{ord(match[0]):04X}"
         raise Unreadable("E007", message, place_after(text[: match.start()]))
+    match = _NON_BREAKING_SPACE.search(text)
+    if match:
+        fix = "replace it by a space"
+        raise Unreadable("E007", "a non-breaking space", place_after(text[: match.start(1)]), fix=fix)
     return text
 
 

@@ -29,7 +29,7 @@ def find_slip(text: str, error: MarkedYAMLError) -> Slip:
     line, column = (mark.line, mark.column) if mark else (0, 0)
     problem, context = error.problem or "the text is not YAML", error.context or ""
     lines = Lines(text, min(line, text.count("\n")), column)
-    slip = lines.tab() or lines.reserved(problem) or lines.escape(problem)
+    slip = lines.merge_mark() or lines.tab() or lines.reserved(problem) or lines.escape(problem)
     if slip is None and start and "end of stream" in problem:
         slip = lines.open_quote(start)
     if slip is None and start and "flow" in context:
@@ -46,6 +46,13 @@ class Lines:
         self._index, self._column = index, column
         self._line = self._lines[index]
         self._character = self._line[column : column + 1]
+
+    def merge_mark(self) -> Slip | None:
+        """Find the first mark of a merge conflict."""
+        for index, line in enumerate(self._lines):
+            if line.startswith(("<<<<<<< ", ">>>>>>> ")):
+                return Slip("a merge conflict", "keep one side, and delete the marks", index + 1, 1)
+        return None
 
     def tab(self) -> Slip | None:
         """Find a tab in the indentation, up to the error."""
@@ -121,6 +128,9 @@ class Lines:
         if self._character == ":":
             pair = re.search(r"[\w\"'-]+$", self._line[: self._column])
             value = _plain(self._line, self._column + 1)
+            address = re.search(r"([0-9]+\.){3}[0-9]+$", self._line[: self._column])
+            if address:
+                return self._slip("an address without a port is required", f"write {address[0]}", address.start())
             if pair and pair[0].isdecimal():
                 text = f"{pair[0]}:{value}"
                 return self._slip(f"{text} contains a colon", f"quote it: {_quoted(text)}", pair.start())

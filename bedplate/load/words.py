@@ -16,6 +16,9 @@ def aws_name_fix(noun: str, word: str, path: tuple[str | int, ...], tree: Node, 
         return _region_fix(word, path, tree, catalog)
     if noun == "zone name":
         zones = region_zones(path, tree, catalog)
+        parts = re.split(r"[;\s]+", word.strip("; "))
+        if parts[1:] and set(parts) <= set(zones):
+            return f"write [{', '.join(parts)}]"
         letter = [zone for zone in zones if zone.endswith(word.lower()) and len(word) == 1]
         return f"write {letter[0]}" if letter else one_of(zones)
     return _type_fix(word.lower(), catalog) if noun == "instance type" else ""

@@ -44,7 +44,7 @@ def check_address(value: object) -> IPv4Address:
 
 def _block_fix(text: str) -> str:
     """Return the fix with the block that a text stands for: with digits for letters, all octets and a prefix length."""
-    address, _, prefix = text.strip().translate(_DIGITS).partition("/")
+    address, _, prefix = text.strip().replace("*", "0").translate(_DIGITS).partition("/")
     octets = address.strip(".").split(".")
     zeros = len(octets) - len("".join("0" if octet.strip("0") == "" else "1" for octet in octets).rstrip("0"))
     missing = max(4 - len(octets), 0)
@@ -55,7 +55,7 @@ def _block_fix(text: str) -> str:
 
 def _address_fix(text: str) -> str:
     """Return the fix with the address that a text stands for, or how to find the address of a host name."""
-    near = _parse_leniently(text.strip().translate(_DIGITS))
+    near = _parse_leniently(text.strip().translate(_DIGITS).partition(":")[0])
     if near:
         return f"write {near.ip}"
     is_host = re.fullmatch(r"[a-z][a-z0-9-]*(\.[a-z0-9-]+)+", text.lower())

@@ -46,6 +46,8 @@ def _similar_times(word: str) -> Iterator[str]:
     if match:
         half_day = {"a": int(match[1]) % 12, "p": int(match[1]) % 12 + 12}
         yield f"{half_day.get(match[3], int(match[1])):02}:{match[2] or '00'}"
+    if word == "24:00":
+        yield "00:00"
 
 
 def _similar_weekdays(word: str) -> Iterator[str]:

@@ -31,6 +31,7 @@ _PRINTABLE = frozenset(string.printable) - frozenset(string.whitespace) | {" "}
 _PRIVATE = re.compile(r"-----BEGIN|PRIVATE KEY|PuTTY-User-Key-File")
 _DATA = re.compile(r"AAAA[A-Za-z0-9+/=]+")
 _TYPE = re.compile(r"(ssh|ecdsa|sk)-[a-z0-9@.-]+")
+_SECOND_KEY = re.compile(rf"[ ,]{_TYPE.pattern} AAAA")
 
 
 def check_key(line: str) -> str:
@@ -44,6 +45,8 @@ def check_key(line: str) -> str:
         raise invalid("E506", message, "copy the line of the .pub file again, without spaces around it")
     kind, _, rest = line.partition(" ")
     _check_kind(kind, line)
+    if _SECOND_KEY.search(rest):
+        raise invalid("E508", "two keys in one string", "write two items of the list")
     _check_blob(kind, rest.partition(" ")[0])
     return line
 

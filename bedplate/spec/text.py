@@ -29,7 +29,8 @@ def check_domain(domain: str) -> str:
 
 def _domain_fix(domain: str) -> str:
     """Return the domain in lower case, with valid characters, and below .internal if its last label is invalid."""
-    labels = [label for part in domain.lower().split(".") if (label := re.sub(r"[^a-z0-9]+", "-", part).strip("-"))]
+    host = re.sub(r"^[a-z]+://", "", domain.lower()).partition("/")[0]
+    labels = [label for part in host.split(".") if (label := re.sub(r"[^a-z0-9]+", "-", part).strip("-"))]
     last = labels[-1:]
     if last in (["localhost"], ["local"]):
         labels.pop()
