@@ -138,6 +138,10 @@ _DEFECTS = ParamValidationError
 class Session(Protocol):
     """Creates clients: a session of boto3, or a fake in tests."""
 
+    @property
+    def region_name(self) -> str | None:
+        """The region of the operator's settings."""
+
     def client(self, service_name: str, *, region_name: str, config: Config) -> BaseClient:
         """Return a client of a service in a region."""
 
@@ -196,9 +200,15 @@ def open_client() -> AwsClient:
     return AwsClient(open_session())
 
 
+def account_of(client: AwsClient, region: str) -> str:
+    """Return the id of the account of the credentials."""
+    account: str = client.call("sts", region, "get_caller_identity")["Account"]
+    return account
+
+
 def check_account(client: AwsClient, account: str, region: str) -> None:
     """Compare the account of the credentials with the fleet's, before any other call; InputError if they differ."""
-    actual = client.call("sts", region, "get_caller_identity")["Account"]
+    actual = account_of(client, region)
     if actual != account:
         raise InputError(
             f"the AWS credentials belong to account {actual}, but the fleet file has account {account}",

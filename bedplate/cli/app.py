@@ -45,6 +45,7 @@ class Command:
 
 
 COMMANDS = (
+    Command("init", "init:init", "Make a fleet folder.", "bedplate init ~/lab --example gpu-box"),
     Command("check", "plan:check", "Check the fleet file; print every error.", "bedplate check examples/lab.yaml"),
     Command("plan", "plan:plan", "Show addresses, machines and pools.", "bedplate plan examples/lab.yaml"),
     Command("cost", "plan:cost", "Show the hourly list price.", "bedplate cost examples/lab.yaml"),
