@@ -1,0 +1,116 @@
+"""The state of one stack's operation, from the events of Pulumi's engine."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from pulumi.automation.events import DiagnosticEvent, EngineEvent, StepEventMetadata
+
+
+class Operation(StrEnum):
+    """What the engine does with a stack."""
+
+    PREVIEW = "preview"
+    UP = "up"
+    CHECK = "check"
+    REFRESH = "refresh"
+    DESTROY = "destroy"
+
+
+class Status(StrEnum):
+    """How far the operation of a stack is."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+# The engine also reports the parts of a replacement, which `replace` counts, and operations that change nothing.
+_COUNTED = frozenset({"create", "update", "delete", "replace", "import"})
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One error: the resource, empty for an error of the program, and the engine's message."""
+
+    resource: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One operation of a stack.
+
+    `changes` counts the finished operations by their kind, `planned` those that the preview announced. `differences`
+    has the changed keys by resource. `seconds` is the length of a finished operation.
+    """
+
+    stack: str
+    operation: Operation
+    status: Status = Status.WAITING
+    changes: Mapping[str, int] = field(default_factory=dict)
+    planned: Mapping[str, int] = field(default_factory=dict)
+    current: str = ""
+    causes: tuple[Cause, ...] = ()
+    differences: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def done(self) -> int:
+        """The number of finished operations."""
+        return sum(self.changes.values())
+
+    @property
+    def total(self) -> int:
+        """The number of operations that the preview announced."""
+        return sum(self.planned.values())
+
+
+def advance(progress: Progress, event: EngineEvent) -> Progress:
+    """Return the state after an event."""
+    if event.resource_pre_event is not None:
+        step = event.resource_pre_event.metadata
+        return replace(progress, current=resource_name(step.urn)) if step.op in _COUNTED else progress
+    if event.res_outputs_event is not None:
+        return _finished(progress, event.res_outputs_event.metadata)
+    if event.res_op_failed_event is not None:
+        # Its message comes as a diagnostic event.
+        return progress
+    if event.diagnostic_event is not None and event.diagnostic_event.severity == "error":
+        return _failed(progress, event.diagnostic_event)
+    return progress
+
+
+def _finished(progress: Progress, step: StepEventMetadata) -> Progress:
+    kind = str(getattr(step.op, "value", step.op))
+    if kind not in _COUNTED:
+        return progress
+    changes = Counter(progress.changes)
+    changes[kind] += 1
+    differences = {**progress.differences, resource_name(step.urn): tuple(step.diffs or step.keys or ())}
+    return replace(progress, changes=dict(changes), differences=differences)
+
+
+def _failed(progress: Progress, event: DiagnosticEvent) -> Progress:
+    cause = Cause(resource_name(event.urn or ""), _plain(event.message))
+    return progress if cause in progress.causes else replace(progress, causes=(*progress.causes, cause))
+
+
+def _plain(message: str) -> str:
+    """Return an engine's message without its colour marks and empty lines."""
+    text = message
+    for mark in ("<{%reset%}>", "<{%fg 1%}>", "<{%fg 13%}>", "<{%bold%}>", "<{%underline%}>"):
+        text = text.replace(mark, "")
+    return "\n".join(line for line in text.strip().removeprefix("error: ").splitlines() if line.strip())
+
+
+def resource_name(urn: str) -> str:
+    """Return the type and name in a URN: `aws:ec2/vpc:Vpc lab`; empty for the stack itself."""
+    parts = urn.split("::")
+    if len(parts) < 4:  # noqa: PLR2004  urn:pulumi:STACK::PROJECT::TYPE::NAME
+        return ""
+    kind, name = parts[2].rpartition("$")[2], "::".join(parts[3:])
+    return "" if kind == "pulumi:pulumi:Stack" else f"{kind} {name}"
