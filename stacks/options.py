@@ -9,6 +9,7 @@ from pulumi_aws.provider import Provider, ProviderArgs
 from bedplate.errors import InputError
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.pools import PoolPlan
+from bedplate.plan.stacks import parts, stack_name
 
 # GPU and bare-metal instances can take longer to terminate than the provider waits by default, 10 minutes.
 _GROUP_TIMEOUTS = pulumi.CustomTimeouts(update="45m", delete="45m")
@@ -32,20 +33,6 @@ def scaling_group_options(
 def retained_options(parent: pulumi.Resource, *, after: tuple[pulumi.Resource, ...] = ()) -> pulumi.ResourceOptions:
     """Return the options of data and its protections: Pulumi never deletes them, not even with their stack."""
     return pulumi.ResourceOptions(parent=parent, depends_on=[*after], protect=True, retain_on_delete=True)
-
-
-SHARED = "shared"
-LINKS = "links"
-
-
-def parts(plan: FleetPlan) -> tuple[str, ...]:
-    """Return the parts of a fleet in order of deployment."""
-    return (SHARED, *(region.name for region in plan.regions), LINKS)
-
-
-def stack_name(plan: FleetPlan, part: str) -> str:
-    """Return the name of the stack that holds a part."""
-    return f"{plan.name}.{part}"
 
 
 def part_of(plan: FleetPlan, stack: str) -> str:

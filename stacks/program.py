@@ -19,16 +19,24 @@ from bedplate.load import load_fleet
 from bedplate.lock import check_recorded, lock_path, read_lock
 from bedplate.plan import plan_fleet
 from bedplate.plan.fleet import Accounts, FleetPlan
-from bedplate.plan.links import connected_regions
+from bedplate.plan.links import connected_regions, has_transit
 from bedplate.plan.planner import required_images
+from bedplate.plan.stacks import LINKS, SHARED, parts
 from bedplate.spec.network import Interconnect
 from stacks.alarms.alarms import AccountBudget
-from stacks.dns.zone import FleetRecords, ReverseZone, reverse_names
+from stacks.dns.zone import FleetRecords, ReverseZone, remote_records, reverse_names
 from stacks.identity.policy import FleetKey
 from stacks.identity.roles import NodeRole, node_kinds
-from stacks.network.transit import RegionStack, TransitPeering, VpcPeering, pairs, region_stacks
+from stacks.network.transit import (
+    RegionStack,
+    TransitPeering,
+    VpcPeering,
+    declare_transit_routes,
+    pairs,
+    region_stacks,
+)
 from stacks.network.vpc import FlowRole
-from stacks.options import LINKS, SHARED, child_options, name_tag, part_of, parts, region_options
+from stacks.options import child_options, name_tag, part_of, region_options
 from stacks.region import declare_region
 from stacks.storage.buckets import ReplicationRole, StoreReplication, replicated_stores
 from stacks.vpn.ends import GatewayPeering, PeeredGateway
@@ -55,6 +63,9 @@ def declare_links(plan: FleetPlan) -> None:
     """Declare the resources between regions: DNS, peerings, VPN connections and replication."""
     stacks = region_stacks(plan)
     _declare_dns(plan, stacks)
+    if has_transit(plan):
+        for stack in stacks.values():
+            declare_transit_routes(plan, stack)
     interconnect = _INTERCONNECTS.get(plan.interconnect)
     if interconnect is not None:
         for requester, accepter in pairs(stacks):
@@ -78,7 +89,7 @@ def _declare_dns(plan: FleetPlan, stacks: Mapping[str, RegionStack]) -> None:
     home = stacks[plan.home.name]
     at_home = pulumi.ResourceOptions(providers=[home.provider])
     ZoneAssociations(plan, stacks, at_home)
-    FleetRecords(plan, home.output("zone_id"), stacks, at_home)
+    FleetRecords(plan, home.output("zone_id"), remote_records(plan, stacks), at_home)
     for zone, names in reverse_names(plan).items():
         ReverseZone(plan, zone, names, stacks, at_home)
 
@@ -191,9 +202,6 @@ def declare_shared(plan: FleetPlan) -> None:
     pulumi.export("profile_arns", {kind: role.profile_arn for kind, role in roles.items()})
     pulumi.export("parameter_key_arn", key.arn)
     pulumi.export("parameter_path", f"/{plan.name}/")
-
-
-__all__ = ["declare", "parts"]
 
 
 def declare(plan: FleetPlan, part: str) -> None:

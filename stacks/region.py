@@ -8,18 +8,19 @@ from bedplate.catalog import load_catalog
 from bedplate.plan.fleet import FleetPlan, RegionPlan
 from bedplate.plan.links import has_inbound_resolver, has_transit
 from bedplate.plan.pools import PoolPlan, pool_interfaces
+from bedplate.plan.stacks import SHARED
 from stacks.alarms.alarms import AlarmTopic
 from stacks.compute.machines import ControlInputs, ControlMachines, LaptopGateway, gateway_inputs
 from stacks.compute.pool import Pool, PoolInputs
 from stacks.compute.template import NodeBase, Start, first_boot, image_of
 from stacks.dns.resolver import InboundResolver, OutboundResolver, site_name_servers
-from stacks.dns.zone import NodeNameRegistration, PrivateZone
+from stacks.dns.zone import Addresses, FleetRecords, NodeNameRegistration, PrivateZone, home_records
 from stacks.identity.policy import FleetKey
 from stacks.identity.roles import CONTROL, GATEWAY, profile_arn_of
 from stacks.network.firewall import ControlFirewall, NodeFirewall, StorageFirewall
 from stacks.network.transit import Transit
 from stacks.network.vpc import NatEgress, Network, ServiceEndpoints
-from stacks.options import SHARED, region_options, stack_reference
+from stacks.options import region_options, stack_reference
 from stacks.storage.buckets import StoreBucket
 from stacks.storage.files import FileSystemInputs, SharedFileSystem
 
@@ -44,11 +45,14 @@ def declare_region(plan: FleetPlan, region: RegionPlan) -> None:
     if site_name_servers(plan):
         OutboundResolver(plan, region, network, options)
     context = RegionContext(plan, region, network, egress, firewall, alarms.arn, stack_reference(plan, SHARED), options)
-    if region.home:
-        _declare_home(context)
-    _declare_laptops(context)
-    _declare_storage(context)
+    zone = _declare_home(context) if region.home else None
+    gateway = _declare_laptops(context)
+    files = _declare_storage(context)
     _declare_pools(context)
+    if zone:
+        addresses: dict[str, Addresses] = {store: [*system.addresses] for store, system in files.items()}
+        names = home_records(plan, gateway.private_ip if gateway else None, addresses)
+        FleetRecords(plan, zone.zone_id, names, options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ def _export_network(network: Network, egress: NatEgress, firewall: NodeFirewall)
     pulumi.export("nat_addresses", egress.addresses)
 
 
-def _declare_home(context: RegionContext) -> None:
+def _declare_home(context: RegionContext) -> PrivateZone:
     """Declare the resources of the home region only: the private zone and the control plane."""
     plan, network, options = context.plan, context.network, context.options
     zone = PrivateZone(plan, network.vpc_id, options)
@@ -88,17 +92,23 @@ def _declare_home(context: RegionContext) -> None:
         inputs = ControlInputs(network.node_subnet_ids, firewall, context.egress, profile, context.topic_arn)
         machines = ControlMachines(plan, plan.control_plane, inputs, options)
         pulumi.export("control_plane", machines.group_names)
+    return zone
 
 
-def _declare_laptops(context: RegionContext) -> None:
+def _declare_laptops(context: RegionContext) -> LaptopGateway | None:
     """Declare the VPN gateway for laptops if the region has a laptop pool."""
     plan, region = context.plan, context.region
-    for pool in (pool for pool in plan.laptops if pool.place == region.name):
-        inputs = gateway_inputs(region, context.network, profile_arn_of(context.shared, GATEWAY), context.topic_arn)
-        pulumi.export("laptop_gateway", LaptopGateway(plan, pool, inputs, context.options).outputs)
+    pool = next((pool for pool in plan.laptops if pool.place == region.name), None)
+    if pool is None:
+        return None
+    inputs = gateway_inputs(region, context.network, profile_arn_of(context.shared, GATEWAY), context.topic_arn)
+    gateway = LaptopGateway(plan, pool, inputs, context.options)
+    pulumi.export("laptop_gateway", gateway.outputs)
+    return gateway
 
 
-def _declare_storage(context: RegionContext) -> None:
+def _declare_storage(context: RegionContext) -> dict[str, SharedFileSystem]:
+    """Declare the data key, file systems and buckets of the region; return the file systems."""
     plan, options = context.plan, context.options
     key = FleetKey(plan, "data", options)
     files = _declare_files(context, key)
@@ -110,6 +120,7 @@ def _declare_storage(context: RegionContext) -> None:
     pulumi.export("data_key_arn", key.arn)
     pulumi.export("files", {store: system.outputs for store, system in sorted(files.items())})
     pulumi.export("buckets", {store: bucket.name for store, bucket in sorted(buckets.items())})
+    return files
 
 
 def _declare_files(context: RegionContext, key: FleetKey) -> dict[str, SharedFileSystem]:

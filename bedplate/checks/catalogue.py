@@ -1,7 +1,7 @@
 """The catalogue of rules and checks, collected from the topic modules.
 
-Codes: E0 the file, E1 shape, E2 network and sites, E3 groups, E4 names and storage, E5 people and secrets, E6 format,
-image, Kubernetes and VPN, E7 exceptions, E8 cost. Codes that start with W are warnings.
+Codes: E0 the file, E1 shape, E2 network and sites, E3 groups, E4 names, storage and example values, E5 people and
+secrets, E6 format, image, Kubernetes and VPN, E7 exceptions, E8 cost. Codes that start with W are warnings.
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping
@@ -11,6 +11,7 @@ from typing import Protocol
 from bedplate.checks import (
     addresses,
     cluster,
+    examples,
     exceptions,
     file,
     groups,
@@ -54,6 +55,7 @@ TOPICS: tuple[Topic, ...] = (
     storage,
     people,
     cluster,
+    examples,
     exceptions,
 )
 

@@ -10,12 +10,13 @@ from bedplate.catalog import load_catalog
 from bedplate.catalog.nearest import nearest
 from bedplate.checks.catalogue import RULES
 from bedplate.checks.diagnostics import Fault, Level
-from bedplate.cli.fleet import open_fleet, plan_faults_located, plan_loaded, plan_of
+from bedplate.cli.fleet import open_fleet, plan_faults_located, plan_loaded, plan_of, replanned
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, notify, show, show_document
 from bedplate.errors import InputError, ViolationError
 from bedplate.load import FleetFaults, load_fleet
 from bedplate.lock import InvalidLock, lock_path, record_plan
 from bedplate.plan import FleetPlan, bill, plan_document
+from bedplate.plan.stacks import stack_order
 from bedplate.report.cost import cost_document, cost_lines, price_lines
 from bedplate.report.diagnostics import ALL_RULES, fault_document, rule_lines, rules_lines, verdict_lines
 from bedplate.report.plan import (
@@ -26,7 +27,7 @@ from bedplate.report.plan import (
     recorded_lines,
     summary,
 )
-from bedplate.report.updates import diff_document, diff_lines
+from bedplate.report.updates import diff_document, diff_lines, order_document, order_lines
 from bedplate.spec.schema import fleet_schema
 from bedplate.update.edit import consequences
 from bedplate.update.policies import Effect
@@ -112,11 +113,15 @@ def diff(fleet2: NewFleet, fleet: OldFleet = DEFAULT_FLEET, *, json: Json = Fals
 
     On a fleet that is deployed. The exit status is 3 if the edit replaces or removes something, or is refused.
     """
-    edits = consequences(open_fleet(fleet).fleet, open_fleet(fleet2).fleet)
+    before, after = open_fleet(fleet), open_fleet(fleet2)
+    edits = consequences(before.fleet, after.fleet)
+    fleet_plan = plan_loaded(before)
+    is_possible = edits and all(edit.effect is not Effect.REFUSED for edit in edits)
+    order = stack_order(fleet_plan, replanned(after, fleet_plan)) if is_possible else ()
     if json:
-        show_document(diff_document(edits))
+        show_document(diff_document(edits) | order_document(fleet_plan, order))
     else:
-        show(diff_lines(edits))
+        show((*diff_lines(edits), *order_lines(fleet_plan, order)))
     is_destructive = any(edit.effect.weight >= Effect.REPLACES.weight for edit in edits)
     return ViolationError.exit_code if is_destructive else 0
 

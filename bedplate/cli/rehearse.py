@@ -25,15 +25,16 @@ from bedplate.cli.output import (
     show,
     show_document,
 )
-from bedplate.cli.stacks import Later, Waves, audit_report, later_fleet, program_stack, waves
+from bedplate.cli.stacks import Later, Waves, audit_report, later_fleet, program_stack, teardown_waves, waves
 from bedplate.errors import InputError, PartialError, ViolationError
 from bedplate.graph.audit.rules import Severity, StackFault
 from bedplate.graph.terraform import plan_document
 from bedplate.plan import FleetPlan, bill
 from bedplate.plan.document import Origin, unknown_origin
+from bedplate.plan.stacks import stack_name
 from bedplate.rehearsal.faults import Fault, NoCapacity, RegionDown
 from bedplate.rehearsal.kinds import KINDS
-from bedplate.rehearsal.rehearse import Phase, Report, StepCallback, create, document
+from bedplate.rehearsal.rehearse import Course, Phase, Report, StepCallback, create, document
 from bedplate.rehearsal.rehearse import rehearse as run_rehearsal
 from bedplate.rehearsal.stack import graph as resources_of
 from bedplate.rehearsal.state import Step
@@ -48,8 +49,7 @@ from bedplate.report.rehearsal import (
     type_lines,
     types_document,
 )
-from bedplate.report.updates import diff_document, diff_lines
-from stacks.options import stack_name
+from bedplate.report.updates import diff_document, diff_lines, order_document, order_lines
 
 ACCOUNT_OF_PROGRAMS = "123456789012"
 _FAULTS = "region-down:REGION or no-capacity:TYPE@ZONE"
@@ -120,7 +120,7 @@ def _print_types(*, json: bool) -> None:
 def _rehearse_program(file: Path, region: str, faults: tuple[Fault, ...], *, json: bool) -> int:
     stacks = ((program_stack(file, region),),)
     with _progress() as watch:
-        report = run_rehearsal(ACCOUNT_OF_PROGRAMS, stacks, (), watch, faults)
+        report = run_rehearsal(ACCOUNT_OF_PROGRAMS, stacks, Course(), watch, faults)
     _print_report(report, unknown_origin, json=json)
     if not json:
         show(line for stack in report.stacks for line in export_lines(stack))
@@ -136,7 +136,8 @@ def _rehearse_fleet(
     injected = parse_faults(faults, plan)
     stacks = waves(plan, parts)
     with _progress() as watch:
-        report = run_rehearsal(plan.account, stacks, later.waves if later else (), watch, injected)
+        course = later.course if later else Course(teardown=teardown_waves(plan, parts))
+        report = run_rehearsal(plan.account, stacks, course, watch, injected)
     violations = audit_report(report)
     _print_report(report, resource_origin(loaded, plan), violations, later, json=json)
     if report.ok and not json:
@@ -158,13 +159,17 @@ def _print_report(
             "ok": _status(report, violations or ()) == 0,
             "faults": traced_fault_document(violations or (), origin),
         }
-        show_document(document(report, origin) | status | (diff_document(later.edits) if later else {}))
+        show_document(document(report, origin) | status | _change_document(later))
         return
     if later:
-        show((*diff_lines(later.edits), ""))
+        show((*diff_lines(later.edits), *order_lines(later.plan, later.order), ""))
     show(rehearsal_lines(report, origin, later.key if later else unknown_origin))
     if violations is not None and not report.real_failures:
         show(judgement_lines(violations, origin))
+
+
+def _change_document(later: Later | None) -> dict[str, object]:
+    return diff_document(later.edits) | order_document(later.plan, later.order) if later else {}
 
 
 def _status(report: Report, violations: Iterable[StackFault]) -> int:

@@ -21,17 +21,17 @@ from bedplate.load import Loaded
 from bedplate.plan import FleetPlan
 from bedplate.plan.document import Origin, origin
 from bedplate.plan.planner import required_images
+from bedplate.plan.stacks import LINKS, SHARED, Action, Step, parts, stack_name, stack_order
 from bedplate.rehearsal.provider import DefaultProvider
-from bedplate.rehearsal.rehearse import Phase, Report, StackReport
+from bedplate.rehearsal.rehearse import Course, Phase, Report, StackReport, Wave
 from bedplate.rehearsal.stack import Run, Stack, graph
 from bedplate.update.edit import Consequence, consequences
-from stacks.options import LINKS, SHARED, parts, stack_name
 from stacks.program import declare
 
 PROJECT = "bedplate"
 
 Waves = tuple[tuple[Stack, ...], ...]
-"""Stacks in the order of their creation: the stacks of one wave are created in parallel."""
+"""Stacks in the order of their creation or teardown: those of one wave run in parallel."""
 
 
 def waves(plan: FleetPlan, names: Sequence[str] = ()) -> Waves:
@@ -42,17 +42,27 @@ def waves(plan: FleetPlan, names: Sequence[str] = ()) -> Waves:
     for name in names:
         if name not in parts(plan):
             raise InputError(f"the fleet {plan.name} has no part {name}", fix=f"write one of {', '.join(parts(plan))}")
-    plan = _with_images(plan)
-    is_whole = not names or LINKS in names
-    regions = tuple(region.name for region in plan.regions if is_whole or region.name in names)
-    wave_parts = ((SHARED,), regions, (LINKS,) if is_whole else ())
-    return tuple(tuple(_stack(plan, part) for part in wave) for wave in wave_parts if wave)
+    return tuple(tuple(wave.stacks) for wave in _waves(None, plan, names))
 
 
-def waves_of_change(plan: FleetPlan, names: Sequence[str] = ()) -> Waves:
-    """Return the stacks of a changed plan. It may no longer have all of these parts."""
-    remaining = [name for name in names if name in parts(plan)]
-    return waves(plan, remaining or [SHARED] if names else ())
+def teardown_waves(plan: FleetPlan, names: Sequence[str] = ()) -> Waves:
+    """Return the same stacks in the order in which they must be destroyed."""
+    return tuple(tuple(wave.stacks) for wave in _waves(plan, None, names))
+
+
+def waves_of_change(before: FleetPlan, after: FleetPlan, names: Sequence[str] = ()) -> tuple[Wave, ...]:
+    """Return the stacks of a change. The changed fleet may lack some of the parts."""
+    return tuple(_waves(before, after, names))
+
+
+def _waves(before: FleetPlan | None, after: FleetPlan | None, names: Sequence[str]) -> Iterator[Wave]:
+    """Yield the steps of the order with the stacks of these parts and of the parts that they read."""
+    deployed, destroyed = (plan and _with_images(plan) for plan in (after, before))
+    for step in stack_order(before, after):
+        plan = deployed if step.action is Action.UP else destroyed
+        wave_parts = [part for part in step.parts if not names or LINKS in names or part in (SHARED, *names)]
+        if plan and wave_parts:
+            yield Wave([_stack(plan, part) for part in wave_parts], step.action is Action.DESTROY)
 
 
 def _stack(plan: FleetPlan, part: str) -> Stack:
@@ -71,9 +81,11 @@ def _with_images(plan: FleetPlan) -> FleetPlan:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """A changed fleet: its stacks, and the edits. `key` returns the fleet file's key of a resource."""
+    """A changed fleet: its plan, its stacks, and the edits. `key` returns the fleet file's key of a resource."""
 
-    waves: Waves
+    plan: FleetPlan
+    course: Course
+    order: tuple[Step, ...]
     edits: tuple[Consequence, ...]
     key: Origin
 
@@ -83,7 +95,9 @@ def later_fleet(path: Path, loaded: Loaded, plan: FleetPlan, names: Sequence[str
     changed = open_fleet(path)
     changed_plan = replanned(changed, plan)
     return Later(
-        waves_of_change(changed_plan, names),
+        changed_plan,
+        Course(waves_of_change(plan, changed_plan, names), teardown_waves(changed_plan, names)),
+        stack_order(plan, changed_plan),
         consequences(loaded.fleet, changed.fleet),
         lambda stack, name: origin(changed_plan, stack, name, plan),
     )

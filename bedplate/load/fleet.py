@@ -10,6 +10,7 @@ from bedplate.catalog import Catalog
 from bedplate.checks.catalogue import RULES, check_fleet, count_rules
 from bedplate.checks.context import Context, Declared
 from bedplate.checks.diagnostics import Fault, Level, fault
+from bedplate.checks.examples import EXAMPLE_VALUE, live_faults
 from bedplate.checks.exceptions import without_allowed
 from bedplate.checks.images import check_images
 from bedplate.checks.people import Secret, secrets_in
@@ -210,12 +211,12 @@ class FleetFaults(InputError):
 def load_fleet(path: Path, catalog: Catalog, part: str | None = None) -> Loaded:
     """Return the fleet of a file; raise FleetFaults with all faults if there is an error.
 
-    With a `part` of the fleet (`shared`, a region or `links`), expired groups of other parts are not an error.
+    With a `part` of the fleet (`shared`, a region or `links`), for a deployment, expired groups of other parts are not
+    an error, and example values are one.
     """
     reading = read_fleet(path, catalog)
     if part is not None:
-        relevant = tuple(fault for fault in reading.faults if _concerns(fault, reading, part))
-        reading = replace(reading, faults=relevant)
+        reading = replace(reading, faults=_deployment_faults(reading, part))
     if reading.fleet is None or reading.has_errors:
         raise FleetFaults(reading.faults)
     return Loaded(reading.fleet, reading.faults, path, reading)
@@ -231,6 +232,13 @@ def examine(path: Path, catalog: Catalog, record: Record = _NO_RECORD) -> tuple[
     except PlanFaults as error:
         return (*reading.faults, *_placed(reading, error.faults))
     return (*reading.faults, *_plan_faults(reading, reading.fleet, plan, catalog))
+
+
+def _deployment_faults(reading: Reading, part: str) -> tuple[Fault, ...]:
+    """Return the faults for a deployment of one part of the fleet."""
+    faults = (fault for fault in reading.faults if fault.code != EXAMPLE_VALUE and _concerns(fault, reading, part))
+    example_faults = map(reading.placed, live_faults(reading.fleet)) if reading.fleet else ()
+    return _in_order((*faults, *example_faults))
 
 
 def _concerns(fault: Fault, reading: Reading, part: str) -> bool:

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from bedplate.plan.fleet import FleetPlan
-from bedplate.plan.pools import PoolPlan, stack_name
+from bedplate.plan.pools import PoolPlan
+from bedplate.plan.stacks import stack_name
 
 
 def plan_document(plan: FleetPlan) -> dict[str, Any]:
@@ -12,13 +13,13 @@ def plan_document(plan: FleetPlan) -> dict[str, Any]:
     return {
         "blocks": {path: str(block) for path, block in plan.blocks.items()},
         "addresses": {name: str(address) for name, address in plan.addresses.items()},
-        "pools": [_pool(plan.name, pool) for pool in plan.pools],
+        "pools": [_pool(plan, pool) for pool in plan.pools],
         "people": dict(plan.accounts.uids),
         "groups": dict(plan.accounts.groups),
     }
 
 
-def _pool(fleet: str, pool: PoolPlan) -> dict[str, Any]:
+def _pool(plan: FleetPlan, pool: PoolPlan) -> dict[str, Any]:
     return {
         "group": pool.group,
         "region": pool.region,
@@ -27,7 +28,7 @@ def _pool(fleet: str, pool: PoolPlan) -> dict[str, Any]:
         "types": list(pool.types),
         "min": pool.min,
         "max": pool.max,
-        "stack": stack_name(fleet, pool.region),
+        "stack": stack_name(plan, pool.region),
         "name": pool.name,
     }
 

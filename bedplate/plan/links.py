@@ -62,9 +62,14 @@ def networks_of_place(plan: FleetPlan, place: str) -> tuple[RemoteNetwork, ...]:
     return _networks(plan).get(place, ())
 
 
+def is_linked(plan: FleetPlan) -> bool:
+    """Return whether there is more than one region or site, so that the fleet has a stack `links`."""
+    return len(plan.regions) + len(plan.sites) > 1
+
+
 def has_transit(plan: FleetPlan) -> bool:
     """Return whether the fleet has transit gateways: the file says so, and there is more than one place."""
-    return plan.interconnect is Interconnect.TRANSIT and len(plan.regions) + len(plan.sites) > 1
+    return plan.interconnect is Interconnect.TRANSIT and is_linked(plan)
 
 
 def has_inbound_resolver(plan: FleetPlan, region: RegionPlan) -> bool:

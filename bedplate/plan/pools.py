@@ -105,11 +105,6 @@ def bucket_name(fleet: str, store: str, account: str, region: str) -> str:
     return f"{fleet}-{store}-{account}-{region}"
 
 
-def stack_name(fleet: str, part: str) -> str:
-    """Return the name of a stack: `lab.us-west-2`."""
-    return f"{fleet}.{part}"
-
-
 def tunnel_secret(fleet: str, site: str, region: str) -> str:
     """Return the name of the secret with the keys of a site's two tunnels to a region."""
     return f"{fleet}/tunnels/{site}/{region}"

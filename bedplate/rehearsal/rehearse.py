@@ -1,7 +1,8 @@
 """A rehearsal of all stacks: create them in the simulated AWS, run them again, change and destroy them.
 
-Stacks run in waves: the stacks of one wave do not read each other and run in parallel. `rehearse` runs all phases and
-returns a `Report`; `document` returns that report as JSON values, for `rehearse --json`.
+Stacks run in waves: the stacks of one wave do not read each other and run in parallel. The caller gives the waves of
+creation, change and teardown. `rehearse` runs all phases and returns a `Report`; `document` returns that report as
+JSON values, for `rehearse --json`.
 """
 
 import time
@@ -235,6 +236,25 @@ def _register_node(aws: Aws, domain: str) -> None:
 
 
 Waves = Sequence[Sequence[Stack]]
+
+
+@dataclass(frozen=True, slots=True)
+class Wave:
+    """Stacks that a change deploys, or destroys, in parallel."""
+
+    stacks: Sequence[Stack]
+    destroys: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What follows the creation: a change, and the waves of the teardown (by default those of creation, reversed)."""
+
+    change: Sequence[Wave] = ()
+    teardown: Waves = ()
+
+
+_NO_CHANGE = Course()
 # Called after each step, in the thread of the stack, with the name of the stack, the phase and the step.
 StepCallback = Callable[[str, Phase, Step], None]
 
@@ -272,10 +292,18 @@ class Rehearsal:
         """Advance the clock by a day."""
         pass_a_day(self.world.simulation, tuple(stack for wave in waves for stack in wave))
 
-    def destroy(self, phase: Phase, waves: Waves) -> None:
-        """Destroy the stacks, last wave first, also after failures."""
-        for wave in reversed(waves):
-            self._run_wave(phase, wave, destroy)
+    def change(self, waves: Sequence[Wave]) -> None:
+        """Deploy or destroy the stacks of each wave; stop after a wave with a failure."""
+        for wave in waves:
+            if not self.failed:
+                self._run_wave(Phase.CHANGE, wave.stacks, destroy if wave.destroys else run)
+
+    def destroy(self, waves: Waves) -> None:
+        """Destroy the stacks of each wave, each stack once, also after failures."""
+        destroyed: set[str] = set()
+        for wave in waves:
+            self._run_wave(Phase.DESTROY, [stack for stack in wave if stack.name not in destroyed], destroy)
+            destroyed |= {stack.name for stack in wave}
 
     def _run_wave(self, phase: Phase, wave: Sequence[Stack], action: Callable[..., Run]) -> None:
         def run_stack(stack: Stack) -> Run:
@@ -289,11 +317,11 @@ class Rehearsal:
 def rehearse(
     account: str,
     waves: Waves,
-    changed: Waves = (),
+    course: Course = _NO_CHANGE,
     watch: StepCallback = lambda *_: None,
     faults: Collection[Fault] = (),
 ) -> Report:
-    """Create all stacks, run them again, run the `changed` programs if there are any, and destroy everything.
+    """Create all stacks, run them again, change them if the course has a change, and destroy everything.
 
     With faults, the first run creates the resources that the faults allow, and a second run after their end creates
     the rest. A phase runs only if nothing failed before; destroy always runs. The clock advances by a day before the
@@ -305,12 +333,13 @@ def rehearse(
         rehearsal = Rehearsal(SharedState(simulation), watch, faults)
         rehearsal.create(waves)
         rehearsal.run(Phase.AGAIN, waves)
-        if changed:
+        if course.change:
             rehearsal.pass_a_day(waves)
-            rehearsal.run(Phase.CHANGE, changed)
-            rehearsal.destroy(Phase.CHANGE, _without(waves, changed))
-        rehearsal.pass_a_day(changed or waves)
-        rehearsal.destroy(Phase.DESTROY, changed or waves)
+            rehearsal.change(course.change)
+        rehearsal.pass_a_day(course.teardown or waves)
+        # After a failed change, stacks of both fleets exist.
+        created = waves[::-1] if rehearsal.failed or not course.teardown else ()
+        rehearsal.destroy((*created, *course.teardown))
     seconds = time.perf_counter() - started
     hits = {fault: simulation.faults.hits[fault] for fault in faults}
     shortages = tuple(simulation.faults.shortages.values())
@@ -331,9 +360,3 @@ def _load_sdk() -> None:
     """Import the SDK's modules now: its lazy import is not thread-safe."""
     for token in KINDS:
         schema.resource_class(token)
-
-
-def _without(waves: Waves, changed: Waves) -> Waves:
-    """Return the stacks that are not among the changed ones."""
-    kept = {stack.name for wave in changed for stack in wave}
-    return [[stack for stack in wave if stack.name not in kept] for wave in waves]

@@ -205,7 +205,12 @@ class Fleet(Spec):
         min_length=1,
         title="Regions",
         description="AWS regions by name. Exactly one is the home region.",
-        json_schema_extra=on_edit(entries("a region; no other is affected", "everything in the region except data")),
+        json_schema_extra=on_edit(
+            entries(
+                "a region, and routes and permissions of the others for it",
+                "everything in the region except data, and routes and permissions of the others for it",
+            )
+        ),
     )
     sites: Table[Slug, Site] = Field(
         default_factory=dict,

@@ -65,7 +65,9 @@ class Network(Spec):
         title="Interconnect",
         description="How regions are connected: transit (peered transit gateways), peering (VPC peering) or none "
         "(through their laptop gateways, or not at all).",
-        json_schema_extra=on_edit(replaces("all connections of regions and sites; they are down during the change")),
+        json_schema_extra=on_edit(
+            replaces("all connections of regions and sites, down meanwhile; then run `bedplate vpn tunnels`")
+        ),
     )
     egress: Egress = Field(
         default=Egress.SHARED,

@@ -1,6 +1,6 @@
 """Private DNS: the zone of the fleet, its records, reverse zones, and the permission of nodes to register names."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import pulumi
 from pulumi_aws.iam.role_policy import RolePolicy, RolePolicyArgs
@@ -44,42 +44,52 @@ Addresses = pulumi.Input[list[pulumi.Input[str]]]
 
 
 class FleetRecords(pulumi.ComponentResource):
-    """An A record for each machine, gateway and file system, as `<name>.<place>.<domain>`."""
+    """A records of machines, gateways and file systems, as `<name>.<place>.<domain>`."""
 
     def __init__(
         self,
         plan: FleetPlan,
         zone_id: pulumi.Output[str],
-        stacks: Mapping[str, RegionStack],
+        names: Mapping[str, Addresses],
         opts: pulumi.ResourceOptions,
     ) -> None:
         super().__init__("bedplate:stacks:FleetRecords", plan.name, None, opts)
-        for name, addresses in records(plan, stacks):
-            self._record(f"{plan.name}-{name}", zone_id, f"{name}.{plan.domain}", addresses)
-        if plan.control_plane:
-            members: Addresses = [str(member.address) for member in plan.control_plane.members]
-            self._record(f"{plan.name}-kubernetes", zone_id, api_name(plan), members, API_TTL_SECONDS)
+        for name, addresses in names.items():
+            full_name = f"{name}.{plan.domain}"
+            ttl = API_TTL_SECONDS if full_name == api_name(plan) else TTL_SECONDS
+            args = RecordArgs(zone_id=zone_id, name=full_name, type="A", ttl=ttl, records=addresses)
+            Record(f"{plan.name}-{name}", args, child_options(self))
         self.register_outputs({})
 
-    def _record(
-        self, resource_name: str, zone_id: pulumi.Output[str], name: str, addresses: Addresses, ttl: int = TTL_SECONDS
-    ) -> None:
-        args = RecordArgs(zone_id=zone_id, name=name, type="A", ttl=ttl, records=addresses)
-        Record(resource_name, args, child_options(self))
 
-
-def records(plan: FleetPlan, stacks: Mapping[str, RegionStack]) -> Iterator[tuple[str, Addresses]]:
-    """Yield each name, without the domain, and its addresses.
+def home_records(
+    plan: FleetPlan, gateway: pulumi.Output[str] | None, files: Mapping[str, Addresses]
+) -> dict[str, Addresses]:
+    """Return the addresses by name: those that the plan assigns, and the VPN gateway and file systems of home.
 
     The EFS name of a file system resolves only in its region, so its record has the addresses of its mount targets.
     """
-    for name, address in plan.addresses.items():
-        yield name, [str(address)]
-    for pool in plan.laptops:
-        if pool.place in stacks:
-            yield f"laptops.{pool.place}", [stacks[pool.place].output("laptop_gateway")["private_ip"]]
-    for files in plan.files:
-        yield f"{files.store}.files.{files.region}", stacks[files.region].output("files")[files.store]["addresses"]
+    names: dict[str, Addresses] = {name: [str(address)] for name, address in plan.addresses.items()}
+    if plan.control_plane:
+        names[api_name(plan).removesuffix(f".{plan.domain}")] = [
+            str(member.address) for member in plan.control_plane.members
+        ]
+    if gateway is not None:
+        names[f"laptops.{plan.home.name}"] = [gateway]
+    return names | {f"{store}.files.{plan.home.name}": addresses for store, addresses in files.items()}
+
+
+def remote_records(plan: FleetPlan, stacks: Mapping[str, RegionStack]) -> dict[str, Addresses]:
+    """Return the addresses of the VPN gateways and file systems of other regions by name."""
+    remote = {name: stack for name, stack in stacks.items() if not stack.region.home}
+    names: dict[str, Addresses] = {
+        f"laptops.{pool.place}": [remote[pool.place].output("laptop_gateway")["private_ip"]]
+        for pool in plan.laptops
+        if pool.place in remote
+    }
+    for files in (files for files in plan.files if files.region in remote):
+        names[f"{files.store}.files.{files.region}"] = remote[files.region].output("files")[files.store]["addresses"]
+    return names
 
 
 def reverse_names(plan: FleetPlan) -> dict[str, dict[str, str]]:

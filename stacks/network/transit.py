@@ -1,9 +1,9 @@
-"""Transit gateways of regions, and the peerings between regions: by transit gateway, or by VPC.
+"""Transit gateways of regions, the peerings between regions (by transit gateway or by VPC), and routes to other places.
 
-The stack of a region declares `Transit`. The stack `links` declares the peerings, with the outputs of two regions.
+The stack of a region declares `Transit`. The stack `links` declares the rest, with the outputs of the regions.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TypeVar
@@ -31,9 +31,10 @@ from pulumi_aws.ec2transitgateway.vpc_attachment import VpcAttachment, VpcAttach
 from pulumi_aws.provider import Provider
 
 from bedplate.plan.fleet import FleetPlan, RegionPlan
-from bedplate.plan.links import networks_of_place, remote_networks, transit_asn
+from bedplate.plan.links import RemoteNetwork, networks_of_place, place_names, transit_asn
+from bedplate.plan.stacks import LINKS
 from stacks.network.vpc import Network
-from stacks.options import LINKS, child_options, name_tag, output_of, region_provider, stack_reference
+from stacks.options import child_options, name_tag, output_of, region_provider, stack_reference
 
 _OFF = "disable"
 
@@ -51,7 +52,6 @@ class Transit(pulumi.ComponentResource):
         self.table_id = RouteTable(plan.name, table, child_options(self)).id
         attachment = self._attach(plan, network)
         self._route_to_vpc(plan, region, attachment)
-        self._route_to_gateway(plan, region, network, attachment)
         self.register_outputs({"gateway_id": self.gateway_id, "table_id": self.table_id})
 
     def _gateway(self, plan: FleetPlan, region: RegionPlan) -> pulumi.Output[str]:
@@ -91,19 +91,6 @@ class Transit(pulumi.ComponentResource):
                 transit_gateway_attachment_id=attachment.id,
             )
             Route(f"{plan.name}-to-{destination.name}", args, child_options(self))
-
-    def _route_to_gateway(
-        self, plan: FleetPlan, region: RegionPlan, network: Network, attachment: VpcAttachment
-    ) -> None:
-        """Route the blocks of all remote networks from every route table of the VPC to the gateway."""
-        for destination in remote_networks(plan, region.name):
-            for table, table_id in sorted(network.table_ids.items()):
-                args = VpcRouteArgs(
-                    route_table_id=table_id,
-                    destination_cidr_block=str(destination.block),
-                    transit_gateway_id=self.gateway_id,
-                )
-                VpcRoute(f"{plan.name}-{table}-to-{destination.name}", args, child_options(self, after=(attachment,)))
 
 
 T = TypeVar("T")
@@ -151,6 +138,42 @@ def region_stacks(plan: FleetPlan) -> dict[str, RegionStack]:
 def pairs(items: Mapping[str, T]) -> Iterator[tuple[T, T]]:
     """Yield each pair of items once, sorted by name: the first requests a peering, the second accepts it."""
     yield from combinations((items[name] for name in sorted(items)), 2)
+
+
+@dataclass(frozen=True, slots=True)
+class NextHop:
+    """The target of VPC routes: an argument of a route and its value. Routes are created after `after`."""
+
+    argument: str
+    id: pulumi.Output[str]
+    after: tuple[pulumi.Resource, ...] = ()
+
+
+class RemoteRoutes(pulumi.ComponentResource):
+    """Routes from all tables of a region's VPC to networks of another region or of a site.
+
+    Names do not depend on the next hop, so a change of the interconnect updates the routes: AWS refuses a second route
+    to a destination.
+    """
+
+    def __init__(self, plan: FleetPlan, stack: RegionStack, networks: Sequence[RemoteNetwork], hop: NextHop) -> None:
+        name = f"{plan.name}-{stack.name}"
+        super().__init__("bedplate:stacks:RemoteRoutes", f"{name}-to-{networks[0].place}")
+        options = stack.child_options(self, after=hop.after)
+        for network in networks:
+            for table, table_id in sorted(stack.table_ids.items()):
+                args = VpcRouteArgs(route_table_id=table_id, destination_cidr_block=str(network.block))
+                pulumi.set(args, hop.argument, hop.id)
+                VpcRoute(f"{name}-{table}-to-{network.name}", args, options)
+        self.register_outputs({})
+
+
+def declare_transit_routes(plan: FleetPlan, stack: RegionStack) -> None:
+    """Declare the routes of a region's VPC to its transit gateway, for all other places."""
+    hop = NextHop("transit_gateway_id", stack.output("transit_gateway_id"))
+    for place in place_names(plan):
+        if place != stack.name:
+            RemoteRoutes(plan, stack, networks_of_place(plan, place), hop)
 
 
 class TransitPeering(pulumi.ComponentResource):
@@ -202,7 +225,7 @@ class VpcPeering(pulumi.ComponentResource):
     """The peering of two VPCs: routes both ways, and DNS resolution of private host names."""
 
     def __init__(self, plan: FleetPlan, requester: RegionStack, accepter: RegionStack) -> None:
-        self._name, self._prefix = f"{plan.name}-{requester.name}-{accepter.name}", plan.name
+        self._name = f"{plan.name}-{requester.name}-{accepter.name}"
         super().__init__("bedplate:stacks:VpcPeering", self._name)
         request = self._request(requester, accepter)
         accepted = VpcPeeringConnectionAccepter(
@@ -213,8 +236,10 @@ class VpcPeering(pulumi.ComponentResource):
             accepter.child_options(self),
         )
         self._enable_dns(requester, accepter, accepted)
-        self._route(requester, accepter, accepted)
-        self._route(accepter, requester, accepted)
+        # A peering accepts no packet to addresses outside the peer's VPC, such as those of laptops.
+        hop = NextHop("vpc_peering_connection_id", accepted.id)
+        RemoteRoutes(plan, requester, networks_of_place(plan, accepter.name)[:1], hop)
+        RemoteRoutes(plan, accepter, networks_of_place(plan, requester.name)[:1], hop)
         self.register_outputs({})
 
     def _request(self, requester: RegionStack, accepter: RegionStack) -> VpcPeeringConnection:
@@ -240,12 +265,3 @@ class VpcPeering(pulumi.ComponentResource):
         )
         PeeringConnectionOptions(f"{self._name}-{requester.name}", requester_options, requester.child_options(self))
         PeeringConnectionOptions(f"{self._name}-{accepter.name}", accepter_options, accepter.child_options(self))
-
-    def _route(self, local: RegionStack, remote: RegionStack, accepted: VpcPeeringConnectionAccepter) -> None:
-        for table, table_id in sorted(local.table_ids.items()):
-            args = VpcRouteArgs(
-                route_table_id=table_id,
-                destination_cidr_block=str(remote.region.block),
-                vpc_peering_connection_id=accepted.id,
-            )
-            VpcRoute(f"{self._prefix}-{local.name}-{table}-to-{remote.name}", args, local.child_options(self))

@@ -6,8 +6,6 @@ A VPN connection ends at the transit gateway of the region, or at a virtual priv
 from dataclasses import dataclass
 
 import pulumi
-from pulumi_aws.ec2.route import Route as VpcRoute
-from pulumi_aws.ec2.route import RouteArgs as VpcRouteArgs
 from pulumi_aws.ec2.vpn_connection import VpnConnection
 from pulumi_aws.ec2.vpn_gateway import VpnGateway, VpnGatewayArgs
 from pulumi_aws.ec2transitgateway.route import Route, RouteArgs
@@ -18,7 +16,7 @@ from bedplate.plan.firewall import region_transit_rules
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.links import has_transit, networks_of_place
 from bedplate.plan.nodes import IKE
-from stacks.network.transit import RegionStack
+from stacks.network.transit import NextHop, RegionStack, RemoteRoutes
 from stacks.options import name_tag, output_of
 
 
@@ -32,7 +30,7 @@ class VpnGateways:
 
 @dataclass(frozen=True, slots=True)
 class TransitEnd:
-    """A transit gateway as the end of VPN connections; the routes from the VPC to it exist already."""
+    """A transit gateway as the end of VPN connections; `declare_transit_routes` routes the VPC to it."""
 
     stack: RegionStack
 
@@ -70,15 +68,10 @@ class PrivateEnd:
         """The gateway arguments of a VPN connection."""
         return VpnGateways(private=self.gateway.id)
 
-    def declare_routes(self, plan: FleetPlan, site: str, connection: VpnConnection, parent: pulumi.Resource) -> None:
+    def declare_routes(self, plan: FleetPlan, site: str, connection: VpnConnection, _: pulumi.Resource) -> None:
         """Route the planned blocks of the site to the gateway; routes announced by BGP are not used."""
-        for destination in networks_of_place(plan, site):
-            for table, table_id in sorted(self.stack.table_ids.items()):
-                args = VpcRouteArgs(
-                    route_table_id=table_id, destination_cidr_block=str(destination.block), gateway_id=self.gateway.id
-                )
-                name = f"{plan.name}-{self.stack.name}-{table}-to-{destination.name}"
-                VpcRoute(name, args, self.stack.child_options(parent, after=(connection,)))
+        hop = NextHop("gateway_id", self.gateway.id, after=(connection,))
+        RemoteRoutes(plan, self.stack, networks_of_place(plan, site), hop)
 
 
 VpnEnd = TransitEnd | PrivateEnd
@@ -142,7 +135,8 @@ class GatewayPeering(pulumi.ComponentResource):
         super().__init__("bedplate:stacks:GatewayPeering", f"{plan.name}-{first.stack.name}-{second.stack.name}")
         self._plan = plan
         for local, remote in ((first, second), (second, first)):
-            self._route(local, remote, self._ike_rules(local, remote))
+            hop = NextHop("network_interface_id", local.interface_id, after=self._ike_rules(local, remote))
+            RemoteRoutes(plan, local.stack, networks_of_place(plan, remote.stack.name), hop)
         self.register_outputs({})
 
     def _ike_rules(self, local: PeeredGateway, remote: PeeredGateway) -> tuple[pulumi.Resource, ...]:
@@ -161,15 +155,3 @@ class GatewayPeering(pulumi.ComponentResource):
             tags=name_tag(name),
         )
         return SecurityGroupIngressRule(name, args, local.stack.child_options(self))
-
-    def _route(self, local: PeeredGateway, remote: PeeredGateway, ike_rules: tuple[pulumi.Resource, ...]) -> None:
-        """Route the blocks of the remote region to the local gateway, after the IKE rules exist."""
-        for destination in networks_of_place(self._plan, remote.stack.name):
-            for table, table_id in sorted(local.stack.table_ids.items()):
-                args = VpcRouteArgs(
-                    route_table_id=table_id,
-                    destination_cidr_block=str(destination.block),
-                    network_interface_id=local.interface_id,
-                )
-                name = f"{self._plan.name}-{local.stack.name}-{table}-to-{destination.name}"
-                VpcRoute(name, args, local.stack.child_options(self, after=ike_rules))

@@ -23,9 +23,10 @@ from pulumi_aws.secretsmanager.secret_version import SecretVersion, SecretVersio
 
 from bedplate.plan.fleet import FleetPlan, SitePlan, TunnelPlan
 from bedplate.plan.pools import tunnel_secret
+from bedplate.plan.stacks import SHARED
 from bedplate.spec.sites import Dials
 from stacks.network.transit import RegionStack
-from stacks.options import SHARED, child_options, name_tag, output_of, stack_reference
+from stacks.options import child_options, name_tag, output_of, stack_reference
 from stacks.vpn.ends import VpnEnd, aws_end
 
 _ENCRYPTION = ("AES256-GCM-16",)
@@ -93,6 +94,10 @@ _ALARM_SECONDS, _ALARM_PERIODS = 300, 2
 _FIRST_EXTENDED_ASN = 2**31
 
 
+# AWS could move a connection to another gateway, but then routes and associations of the old one would be left.
+_REPLACED_WITH_GATEWAY = pulumi.ResourceOptions(replace_on_changes=["transit_gateway_id", "vpn_gateway_id"])
+
+
 class SiteConnection(pulumi.ComponentResource):
     """A VPN connection between a site and a region with two tunnels; AWS generates the keys."""
 
@@ -133,7 +138,9 @@ class SiteConnection(pulumi.ComponentResource):
             vpn_gateway_id=end.gateways.private,
             **options,
         )
-        return VpnConnection(self._name, args, self._stack.child_options(self))
+        return VpnConnection(
+            self._name, args, pulumi.ResourceOptions.merge(self._stack.child_options(self), _REPLACED_WITH_GATEWAY)
+        )
 
     def _log_group(self, plan: FleetPlan, site: SitePlan) -> pulumi.Output[str]:
         """Declare the log group; with this prefix, log delivery needs no entry in a resource policy."""

@@ -74,11 +74,11 @@ class Loss:
 
 LOSSES: dict[str, Loss] = {
     "a VPC's route": Loss(
-        without(ROUTE, "lab-us-west-2a-nodes-to-us-east-1"),
+        without(ROUTE, "lab-us-west-2-us-west-2a-nodes-to-us-east-1"),
         *("us-west-2a", "us-east-1a", "no route to the target|NAT gateway routes only to the internet", False),
     ),
     "the route of the answer": Loss(
-        without(ROUTE, "lab-us-east-1a-nodes-to-us-west-2"),
+        without(ROUTE, "lab-us-east-1-us-east-1a-nodes-to-us-west-2"),
         *("us-west-2a", "us-east-1a", "NAT gateway routes only to the internet", True),
     ),
     "a transit gateway's route": Loss(

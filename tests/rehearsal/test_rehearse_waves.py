@@ -11,7 +11,7 @@ import pytest
 from pulumi import Output, ResourceOptions, StackReference
 
 from bedplate.rehearsal.provider import DefaultProvider
-from bedplate.rehearsal.rehearse import Phase, Report, document, rehearse
+from bedplate.rehearsal.rehearse import Course, Phase, Report, Wave, document, rehearse
 from bedplate.rehearsal.simulation import running
 from bedplate.rehearsal.stack import SharedState, Stack
 from bedplate.rehearsal.stack import run as run_stack
@@ -45,7 +45,9 @@ def _waves(size: int = 1, regions: tuple[str, ...] = REGIONS) -> list[list[Stack
 @pytest.fixture(scope="module")
 def report() -> Report:
     """Rehearse four regions; the change adds a resource to each and removes one region."""
-    return rehearse(ACCOUNT, _waves(), _waves(2, REGIONS[1:]))
+    changed = _waves(2, REGIONS[1:])
+    removed = Wave(_waves()[1][:1], destroys=True)
+    return rehearse(ACCOUNT, _waves(), Course([*map(Wave, changed), removed], changed[::-1]))
 
 
 def _counts(report: Report, phase: Phase, op: Op) -> list[int]:
@@ -153,7 +155,7 @@ def test_nodes_register_names_before_a_zone_is_replaced_and_destroyed(
         for domain in ("lab.internal", "lab.example")
     )
 
-    report = rehearse(ACCOUNT, [[old]], [[new]])
+    report = rehearse(ACCOUNT, [[old]], Course([Wave([new])]))
 
     (stack,) = report.stacks
     assert {phase for phase, result in stack.runs.items() if result.failures} == phases

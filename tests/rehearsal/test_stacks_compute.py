@@ -306,7 +306,8 @@ def test_nodes_accept_the_control_plane(stacks: Declared) -> None:
 
 def test_the_api_name_has_the_addresses_of_all_members(stacks: Declared) -> None:
     """Clients try all addresses; the TTL of 60 s removes an old one quickly."""
-    records = {entry.inputs["name"]: entry.inputs for entry in _named_resources(stacks, "Record", "lab.links").values()}
+    entries = _named_resources(stacks, "Record", "lab.us-west-2").values()
+    records = {entry.inputs["name"]: entry.inputs for entry in entries}
 
     api = records["kubernetes.lab.internal"]
     assert (api["records"], api["ttl"]) == (["10.64.32.16", "10.64.64.16", "10.64.96.16"], 60)

@@ -7,9 +7,9 @@ import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.checks.groups import tag_count
-from bedplate.cli.stacks import audit_report, waves
+from bedplate.cli.stacks import audit_report, waves, waves_of_change
 from bedplate.plan import FleetPlan, Record, plan_fleet
-from bedplate.rehearsal.rehearse import Phase, Report, rehearse
+from bedplate.rehearsal.rehearse import Course, Phase, Report, rehearse
 from bedplate.rehearsal.state import Op
 from bedplate.spec.sites import Use
 from tests.testlab.fleets.sketch import cluster, group, sketch
@@ -68,8 +68,9 @@ def _plan(groups: dict[str, Any]) -> FleetPlan:
 @pytest.fixture(scope="module")
 def report() -> Report:
     """Return the rehearsal of a region with groups of each kind, and of an edit."""
-    plan, edited = (waves(_plan(groups), ["us-west-2"]) for groups in (GROUPS, EDITED_GROUPS))
-    return rehearse("111122223333", plan, edited)
+    plan, edited = _plan(GROUPS), _plan(EDITED_GROUPS)
+    change = waves_of_change(plan, edited, ["us-west-2"])
+    return rehearse("111122223333", waves(plan, ["us-west-2"]), Course(change))
 
 
 @pytest.fixture(scope="module")

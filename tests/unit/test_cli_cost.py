@@ -225,3 +225,22 @@ def test_a_program_reads_the_edits_as_one_document(later: str, capsys: pytest.Ca
     (pool,) = (one for one in json.loads(capsys.readouterr().out)["edits"] if one["key"] == "vpn.laptops.pool")
     assert (pool["old"], pool["new"], pool["effect"]) == (22, 21, "refused")
     assert "--release" in pool["instead"]
+
+
+def test_an_edit_has_an_order_of_stacks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A removed region is destroyed after `links`; without sites, one region needs no `links`."""
+    text = (EXAMPLES / "minimal.yaml").read_text(encoding="utf-8")
+    (file := tmp_path / "two.yaml").write_text(text.replace("regions:\n", f"regions:\n{_EAST}"), encoding="utf-8")
+
+    assert run(["diff", str(EXAMPLES / "minimal.yaml"), str(file)]) == 3
+
+    commands = [line.strip() for line in capsys.readouterr().out.splitlines() if "pulumi" in line]
+    assert commands == [
+        "1  pulumi destroy -s solo.links --exclude-protected",
+        "2  pulumi up -s solo.us-west-2",
+        "3  pulumi destroy -s solo.us-east-1 --exclude-protected",
+        "4  pulumi up -s solo.shared",
+    ]
+
+
+_EAST = "  us-east-1: {zones: [us-east-1a]}\n"

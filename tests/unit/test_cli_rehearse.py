@@ -3,6 +3,7 @@
 import io
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -315,8 +316,15 @@ def test_cli_waves_an_unknown_part_is_refused(plan: FleetPlan) -> None:
 
 
 def test_a_part_may_go_with_the_change(plan: FleetPlan) -> None:
-    """A region that the changed file drops is destroyed; the stacks that it read remain."""
-    assert _names(waves_of_change(plan, ["eu-west-1"])) == (("lab.shared",),)
+    """A region that the changed file drops is destroyed before `shared` forgets it."""
+    changed = replace(plan, regions=plan.regions[:2])
+
+    change = waves_of_change(plan, changed, ["eu-north-1"])
+
+    assert [(wave.stacks[0].name, wave.destroys) for wave in change] == [
+        ("lab.eu-north-1", True),
+        ("lab.shared", False),
+    ]
 
 
 OPEN = [group(), rule("0.0.0.0/1"), rule("128.0.0.0/1")]

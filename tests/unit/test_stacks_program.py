@@ -10,16 +10,18 @@ from pathlib import Path
 import pytest
 
 from bedplate.catalog import load_catalog
+from bedplate.checks.diagnostics import Level
 from bedplate.errors import InputError
 from bedplate.load import FleetFaults, load_fleet
 from bedplate.lock import lock_path, record_images, record_plan
 from bedplate.plan import Record, plan_fleet
 from bedplate.plan.firewall import WORKER_PORTS, control_rules, node_rules, storage_rules
 from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.stacks import parts, stack_name
 from bedplate.spec.network import Egress, Interconnect
 from bedplate.spec.sites import Use
 from stacks.network.vpc import nat_gateway_zones
-from stacks.options import part_of, parts, stack_name
+from stacks.options import part_of
 from stacks.program import declare, load_stack
 from tests.testlab.fleets.sketch import sketch
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
@@ -29,9 +31,12 @@ ROOT = EXAMPLES.parent
 
 @pytest.fixture
 def fleet_file(tmp_path: Path) -> Path:
-    """Return a copy of the minimal example without a lock."""
+    """Return a copy of the minimal example with values of its own, without a lock."""
+    text = (EXAMPLES / "minimal.yaml").read_text(encoding="utf-8")
+    for old, new in {"111122223333": "210987654321", "lab.example": "lab.internal", "IOMqqn": "IOMqqm"}.items():
+        text = text.replace(old, new)
     file = tmp_path / "fleet.yaml"
-    file.write_bytes((EXAMPLES / "minimal.yaml").read_bytes())
+    file.write_text(text, encoding="utf-8")
     return file
 
 
@@ -93,6 +98,21 @@ def test_a_stack_of_another_fleet_is_refused(locked_file: Path) -> None:
         load_stack(locked_file, "lab.us-west-2")
 
 
+@pytest.mark.parametrize("part", ["shared", "us-west-2"])
+def test_example_values_are_refused(part: str, tmp_path: Path) -> None:
+    """A deployment would use an account, an address and keys of others; a rehearsal accepts them."""
+    file = tmp_path / "fleet.yaml"
+    file.write_bytes((EXAMPLES / "minimal.yaml").read_bytes())
+    assert not load_fleet(file, load_catalog()).faults
+
+    with pytest.raises(FleetFaults) as caught:
+        load_stack(file, f"solo.{part}")
+
+    assert [(fault.code, fault.key, fault.level) for fault in caught.value.faults] == [
+        ("E417", key, Level.ERROR) for key in ("account", "owner", "people.ada.keys.0")
+    ]
+
+
 def test_an_invalid_file_is_refused(locked_file: Path) -> None:
     """The errors are those of `bedplate check`."""
     locked_file.write_text(locked_file.read_text(encoding="utf-8").replace("owner:", "owned:"), encoding="utf-8")
@@ -118,11 +138,10 @@ def test_an_expired_group_blocks_only_its_own_stacks(fleet_file: Path, part: str
         assert fault.fix.endswith("write a later day and run `pulumi up --refresh -s solo.us-west-2`")
 
 
-def test_input_errors_have_no_traceback() -> None:
+def test_input_errors_have_no_traceback(fleet_file: Path) -> None:
     """The program ends with a RunError, whose message Pulumi prints."""
-    result = subprocess.run(
-        [sys.executable, "-"], input=_RUN_MAIN, cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    program = _RUN_MAIN.replace("FLEET", str(fleet_file))
+    result = subprocess.run([sys.executable, "-"], input=program, cwd=ROOT, capture_output=True, text=True, check=False)
 
     assert result.stdout.startswith("not recorded in fleet.lock: ")
     assert "  fix  run `bedplate plan --write" in result.stdout
@@ -131,7 +150,7 @@ def test_input_errors_have_no_traceback() -> None:
 # As the runner of Pulumi does: run the file as __main__, and print only the message of a RunError.
 _RUN_MAIN = """
 import runpy, sys, pulumi
-pulumi.runtime.set_all_config({"bedplate:fleet": "examples/minimal.yaml"}, [])
+pulumi.runtime.set_all_config({"bedplate:fleet": "FLEET"}, [])
 from pulumi.runtime.settings import Settings, configure
 configure(Settings(project="bedplate", stack="solo.nowhere"))
 sys.path.insert(0, ".")
@@ -143,11 +162,6 @@ except pulumi.RunError as error:
 
 
 PLAN = plan_fleet(sketch(), Record({}), load_catalog())
-
-
-def test_parts_are_in_order_of_deployment() -> None:
-    """Regions read outputs of `shared`, `links` reads outputs of regions."""
-    assert parts(PLAN) == ("shared", "us-west-2", "us-east-1", "eu-north-1", "links")
 
 
 def test_every_part_has_a_stack_name() -> None:

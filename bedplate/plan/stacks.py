@@ -1,0 +1,110 @@
+"""The Pulumi stacks of a fleet, and the order in which a change of the fleet needs them.
+
+`shared` has what all regions use, each region has a stack, and `links` connects the regions and sites. Regions read
+outputs of `shared`, and `links` reads outputs of the regions.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.links import has_transit, is_linked
+
+SHARED = "shared"
+LINKS = "links"
+
+
+def parts(plan: FleetPlan) -> tuple[str, ...]:
+    """Return the parts of a fleet, each with a stack, in order of deployment."""
+    return (SHARED, *_regions(plan), *((LINKS,) if is_linked(plan) else ()))
+
+
+def stack_name(plan: FleetPlan, part: str) -> str:
+    """Return the name of the stack that holds a part."""
+    return f"{plan.name}.{part}"
+
+
+class Action(StrEnum):
+    """What Pulumi does with a stack."""
+
+    UP = "up"
+    DESTROY = "destroy"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Parts whose stacks are deployed, or destroyed, in parallel."""
+
+    action: Action
+    parts: tuple[str, ...]
+
+
+def stack_order(before: FleetPlan | None, after: FleetPlan | None) -> tuple[Step, ...]:
+    """Return the steps from one plan to another; without `before` the fleet is created, without `after` destroyed."""
+    if after is None:
+        steps = _teardown(before) if before else iter(())
+    else:
+        steps = _change(before, after) if before else _creation(after)
+    return tuple(step for step in steps if step.parts)
+
+
+def _creation(plan: FleetPlan) -> Iterator[Step]:
+    yield _shared()
+    yield Step(Action.UP, _regions(plan))
+    yield _links(Action.UP, plan)
+
+
+def _teardown(plan: FleetPlan) -> Iterator[Step]:
+    """Yield the reverse of creation; the home region is after the others, whose nodes write into its DNS zone."""
+    yield _links(Action.DESTROY, plan)
+    yield Step(Action.DESTROY, tuple(region.name for region in plan.regions if not region.home))
+    yield Step(Action.DESTROY, (plan.home.name,))
+    yield Step(Action.DESTROY, (SHARED,))
+
+
+def _change(before: FleetPlan, after: FleetPlan) -> Iterator[Step]:
+    removed = tuple(name for name in _regions(before) if name not in _regions(after))
+    # Nodes of a removed region need their permissions until they are terminated; new nodes need them at once.
+    shared_last = set(_regions(after)) < set(_regions(before))
+    first, last = _links_of_change(before, after)
+    yield from first
+    if not shared_last:
+        yield _shared()
+    yield Step(Action.UP, _regions(after))
+    yield from last
+    yield Step(Action.DESTROY, removed)
+    if shared_last:
+        yield _shared()
+
+
+def _links_of_change(before: FleetPlan, after: FleetPlan) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+    """Return the steps of `links` before the regions, and those after: AWS deletes no transit gateway in use."""
+    if not is_linked(after):
+        return (_links(Action.DESTROY, before),), ()
+    if not has_transit(before) or has_transit(after):
+        return (), (_links(Action.UP, after),)
+    if _outputs(after) == {output for output in _outputs(before) if output[0] in _regions(after)}:
+        return (_links(Action.UP, after),), ()
+    # The regions must create an output before `links` can read it, but cannot be deployed while it holds the gateways.
+    return (_links(Action.DESTROY, before),), (_links(Action.UP, after),)
+
+
+def _outputs(plan: FleetPlan) -> set[tuple[str, str]]:
+    """Return what `links` reads of each region, without transit gateways: (region, name)."""
+    zones = {(region.name, zone.name) for region in plan.regions for zone in region.zones}
+    gateways = {(pool.place, "laptops") for pool in plan.laptops}
+    files = {(files.region, files.store) for files in plan.files}
+    return zones | gateways | files | {(bucket.region, bucket.store) for bucket in plan.buckets}
+
+
+def _regions(plan: FleetPlan) -> tuple[str, ...]:
+    return tuple(region.name for region in plan.regions)
+
+
+def _shared() -> Step:
+    return Step(Action.UP, (SHARED,))
+
+
+def _links(action: Action, plan: FleetPlan) -> Step:
+    return Step(action, (LINKS,) if is_linked(plan) else ())
