@@ -55,6 +55,8 @@ labs: $(READY)  ## Rehearse whole fleets of every shape, and an edit of every ke
 	$(BIN)/pytest tests/labs $(SELECT) -n $(TEST_WORKERS) --dist loadgroup --durations=5
 
 # Three at a time, because machines that boot wait as much as they work; in the order that tests/nodes/conftest.py sets.
+# RELEASE=trixie boots Debian 13 instead of 12.
+export RELEASE ?= bookworm
 test-nodes: $(READY) $(if $(MARK),,$(JUDGES_READY))  ## Run the tests on booted machines: roles, audits, packet filter; needs root
 	$(BIN)/pytest tests/nodes $(SELECT) --ignore tests/nodes/test_nfs.py --ignore tests/nodes/test_esp.py -n 3 --dist loadgroup --no-loadscope-reorder --durations=5
 
@@ -100,7 +102,10 @@ format: $(READY)  ## Format every file and fix what ruff can fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(READY)  ## Generate docs/checks.md, docs/fleet-reference.md and docs/updates.md
+docs: $(READY)  ## Generate docs/aws-account.md, docs/checks.md, docs/fleet-reference.md and docs/updates.md
+	for fleet in lab gpu-box; do $(BIN)/bedplate graph examples/$$fleet.yaml --all || exit 1; done | $(BIN)/python -c \
+	  'import sys; from bedplate.catalog import load_catalog; from bedplate.report.account import account_page, resource_types; print(account_page(resource_types(sys.stdin.read()), load_catalog()), end="")' \
+	  > docs/aws-account.md
 	$(BIN)/python -c 'from bedplate.report.diagnostics import checks_page; print(checks_page(), end="")' > docs/checks.md
 	$(BIN)/python -c 'from bedplate.report.reference import reference_page; print(reference_page(), end="")' > docs/fleet-reference.md
 	$(BIN)/python -c 'from bedplate.report.updates import updates_page; print(updates_page(), end="")' > docs/updates.md

@@ -21,7 +21,7 @@ from bedplate.load import load_fleet
 from bedplate.lock import lock_path, record_plan
 from tests.testlab.machines.container import mounted
 from tests.testlab.machines.layers import baked, run_in_root
-from tests.testlab.machines.stand import NodeLab
+from tests.testlab.machines.node_lab import NodeLab
 from tests.testlab.rehearsal.programs import EXAMPLES
 
 ROOT = Path(__file__).parents[1]
@@ -49,23 +49,23 @@ class Cost:
 class Machines:
     """Booted machines and the fleet file that declares them."""
 
-    stand: NodeLab
+    node_lab: NodeLab
     fleet: Path
     names: Sequence[str]
 
     def bedplate(self) -> None:
         """Apply with bedplate."""
-        options = ("--fleet", str(self.fleet), "--ssh-config", str(self.stand.ssh_config), "--json")
+        options = ("--fleet", str(self.fleet), "--ssh-config", str(self.node_lab.ssh_config), "--json")
         self._run(sys.executable, "-m", "bedplate", "node", "apply", *self.names, *options)
 
     def pyinfra(self) -> None:
         """Apply with pyinfra, and confirm the packet filter as in docs/nodes.md."""
         limits = [option for name in self.names for option in ("--limit", name)]
-        data = ("--data", f"ssh_config_file={self.stand.ssh_config}")
+        data = ("--data", f"ssh_config_file={self.node_lab.ssh_config}")
         command = str(Path(sys.executable).with_name("pyinfra"))
         self._run(command, "-y", "roles/inventory.py", "roles/deploy.py", *limits, *data)
         for name in self.names:
-            self.stand.nodes[name].ssh("sudo bedplate-trial confirm")
+            self.node_lab.nodes[name].ssh("sudo bedplate-trial confirm")
 
     def cost(self, apply: Callable[[], None]) -> Cost:
         """Measure one apply."""
@@ -75,12 +75,12 @@ class Machines:
 
     def _processor(self) -> float:
         local = resource.getrusage(resource.RUSAGE_CHILDREN)
-        ticks = sum(int(self.stand.nodes[name].run(_TICKS)) for name in self.names)
+        ticks = sum(int(self.node_lab.nodes[name].run(_TICKS)) for name in self.names)
         return local.ru_utime + local.ru_stime + ticks / os.sysconf("SC_CLK_TCK")
 
     def _run(self, *argv: str) -> None:
         environment = {**os.environ, "BEDPLATE_FLEET": str(self.fleet)}
-        result = self.stand.workstation.run("env", "--chdir", str(ROOT), *argv, env=environment, seconds=SECONDS)
+        result = self.node_lab.workstation.run("env", "--chdir", str(ROOT), *argv, env=environment, seconds=SECONDS)
         if result.returncode:
             sys.exit(f"{argv}: {result.returncode}\n{result.stdout[-3000:]}\n{result.stderr[-3000:]}")
 
@@ -103,10 +103,10 @@ def main() -> None:
 def _measure(count: int, fleet: Path, layers: tuple[Path, ...], apply: Callable[[Machines], None]) -> tuple[Cost, Cost]:
     """Return the cost of the first and of the second apply of fresh machines."""
     names = _names(count)
-    with NodeLab(layers) as stand:
+    with NodeLab(layers) as node_lab:
         for name in names:
-            stand.boot(name, _address(name))
-        machines = Machines(stand, fleet, names)
+            node_lab.boot(name, _address(name))
+        machines = Machines(node_lab, fleet, names)
         return machines.cost(lambda: apply(machines)), machines.cost(lambda: apply(machines))
 
 

@@ -18,7 +18,7 @@ from bedplate.catalog import load_catalog
 from bedplate.cli.fleet import open_fleet, plan_loaded
 from bedplate.nodes.apply import ApplyProcess, ApplyRequest, Step, Target, run_apply
 from bedplate.plan.nodes import find_node
-from tests.testlab.machines.stand import NodeLab
+from tests.testlab.machines.node_lab import NodeLab
 
 NODES, TARGET_MIB = 50, 300
 LAB = Path(__file__).parents[1] / "examples/lab.yaml"
@@ -37,8 +37,8 @@ def main() -> None:
 def _worker_memory() -> float:
     """Return the peak memory of the process that runs the roles, in MiB."""
     node = find_node(plan_loaded(open_fleet(LAB)), "titan-03.cellar", load_catalog())
-    with NodeLab() as stand:
-        way = stand.boot(node.name, str(node.address)).machine.console()
+    with NodeLab() as node_lab:
+        way = node_lab.boot(node.name, str(node.address)).machine.console()
         targets = tuple(Target(replace(node, name=f"many-{number}.cellar"), way) for number in range(NODES))
         with run_apply(ApplyRequest(targets, "bench", check=True)) as engine:
             return _peak_memory(engine)

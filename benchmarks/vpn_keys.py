@@ -17,9 +17,9 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from tests.testlab.run import clock_pace, pace
+from vpn.audit_log import Begun
 from vpn.authority import Reason
 from vpn.certificates import laptop
-from vpn.journal import Begun
 from vpn.pki import FOLDER, FolderKeys, Pki, PkiFolder, create_authority, folder_of, open_pki, read_crl
 from vpn.signing import add, revoke
 from vpn.status import keys_status

@@ -42,7 +42,7 @@ class Role(ABC):
 
     @abstractmethod
     def install(self) -> None:
-        """Install packages; needs no systemd and no value of this one node."""
+        """Install packages; needs no systemd, and reads no disk, kernel or address: an image is built elsewhere."""
 
     @abstractmethod
     def configure(self) -> Changes:

@@ -45,7 +45,7 @@ def _roles(node: NodePlan) -> Iterator[Role]:
     if node.laptops:
         yield OpenVpn(node.laptops)
     # Last: its change of firewall and sshd is reverted unless a new login confirms it in time.
-    yield Hardened(rules=node.doors, node_roles=node.duties, fabric=node.gpus is not None)
+    yield Hardened(rules=node.doors, node_roles=node.duties, fabric=node.fabric)
 
 
 def names_of(node: NodePlan) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ monkey.patch_all()
 import sys  # noqa: E402  imported after the patch, so that every module gets the patched sockets
 
 from bedplate.nodes.apply import read_request  # noqa: E402
-from roles.engine.work import run_request  # noqa: E402
+from roles.engine.node_run import run_request  # noqa: E402
 
 if __name__ == "__main__":
     run_request(read_request(sys.stdin.buffer), sys.stdin.buffer, sys.stdout)

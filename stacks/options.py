@@ -52,6 +52,8 @@ GROUP = "bedplate:group"
 POOL = "bedplate:pool"
 USE = "bedplate:use"
 MEMBER = "bedplate:member"
+PUBLIC = "bedplate:public"
+"""The ports of a security group that are open to the internet, such as `udp/1194 tcp/443`."""
 OWNER = "owner"
 EXPIRES = "expires"
 
@@ -96,16 +98,19 @@ def stack_reference(plan: FleetPlan, part: str) -> pulumi.StackReference:
     return pulumi.StackReference(f"{pulumi.get_organization()}/{pulumi.get_project()}/{stack_name(plan, part)}")
 
 
-def output_of(stack: pulumi.StackReference, name: str) -> pulumi.Output[Any]:
-    """Return an output of a stack, still secret if it is secret there; raise InputError if it does not exist.
+def output_of(stack: pulumi.StackReference, name: str, entry: str = "") -> pulumi.Output[Any]:
+    """Return an output of a stack, still secret if it is secret there; raise InputError if it lacks it or the entry.
 
     A stack exports an output only after a complete deployment.
     """
 
     def check(values: list[Any]) -> object:
-        if values[1] is None:
-            path, part = values[0], values[0].rpartition("/")[2]
-            raise InputError(f"the stack {part} has no output {name} yet", where=path, fix=f"deploy {part} first")
-        return values[1]
+        path, value = values
+        if value is None or (entry and entry not in value):
+            part = path.rpartition("/")[2]
+            missing = f"output {name}" if value is None else f"{entry} in its output {name}"
+            message, fix = f"the stack {part} has no {missing} yet", f"run `pulumi up -s {part}` first"
+            raise InputError(message, where=path, fix=fix)
+        return value
 
     return pulumi.Output.all(stack.name, stack.get_output(name)).apply(check)

@@ -198,6 +198,7 @@ def declare_shared(plan: FleetPlan) -> None:
         ReplicationRole(plan, options)
     key = FleetKey(plan, "parameters", options)
     FleetParameters(plan, key.arn, options)
+    pulumi.export("regions", sorted(region.name for region in plan.regions))
     pulumi.export("role_arns", {kind: role.role_arn for kind, role in roles.items()})
     pulumi.export("profile_arns", {kind: role.profile_arn for kind, role in roles.items()})
     pulumi.export("parameter_key_arn", key.arn)

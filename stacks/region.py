@@ -20,13 +20,16 @@ from stacks.identity.roles import CONTROL, GATEWAY, profile_arn_of
 from stacks.network.firewall import ControlFirewall, NodeFirewall, StorageFirewall
 from stacks.network.transit import Transit
 from stacks.network.vpc import NatEgress, Network, ServiceEndpoints
-from stacks.options import region_options, stack_reference
+from stacks.options import output_of, region_options, stack_reference
 from stacks.storage.buckets import StoreBucket
 from stacks.storage.files import FileSystemInputs, SharedFileSystem
 
 
 def declare_region(plan: FleetPlan, region: RegionPlan) -> None:
     """Declare all resources of one region."""
+    shared = stack_reference(plan, SHARED)
+    # Roles permit calls in named regions: instances of another one cannot report ready, and are replaced without end.
+    output_of(shared, "regions", region.name)
     options = region_options(plan, region.name, region.name)
     network = Network(plan, region, options)
     alarms = AlarmTopic(plan, region.name, options)
@@ -44,7 +47,7 @@ def declare_region(plan: FleetPlan, region: RegionPlan) -> None:
         ServiceEndpoints(plan, region, network, options)
     if site_name_servers(plan):
         OutboundResolver(plan, region, network, options)
-    context = RegionContext(plan, region, network, egress, firewall, alarms.arn, stack_reference(plan, SHARED), options)
+    context = RegionContext(plan, region, network, egress, firewall, alarms.arn, shared, options)
     zone = _declare_home(context) if region.home else None
     gateway = _declare_laptops(context)
     files = _declare_storage(context)

@@ -32,6 +32,12 @@ def _offline() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep the resources that `graph` and `reach` cache in a temporary folder."""
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+
+
 @pytest.fixture
 def expect(request: pytest.FixtureRequest) -> Expect:
     """Return a function that compares a text with a file in tests/data."""

@@ -241,7 +241,14 @@ def _der(tag: int, *parts: bytes) -> bytes:
 
 CURVE = ec.SECP384R1
 HASH = hashes.SHA384
-LIFE = timedelta(days=90)
+# Laptops have no revocation list: only the end of its certificate stops a stolen gateway.
+LIFE: Mapping[Use, timedelta] = MappingProxyType(
+    {Use.CLIENT: timedelta(days=90), Use.SERVER: timedelta(days=14), Use.PEER: timedelta(days=90)}
+)
+# How long before the end a warning is given. A daily `vpn sync` renews at half of a life.
+EXPIRY_WARNING: Mapping[Use, timedelta] = MappingProxyType(
+    {Use.CLIENT: timedelta(days=14), Use.SERVER: timedelta(days=5), Use.PEER: timedelta(days=14)}
+)
 # Validity starts earlier, because clocks of laptops may be minutes behind.
 CLOCK_TOLERANCE = timedelta(minutes=5)
 EXTENDED_KEY_USAGES: Mapping[Use, x509.ObjectIdentifier] = MappingProxyType(
@@ -269,8 +276,8 @@ def new_key() -> ec.EllipticCurvePrivateKey:
 def issue(
     issuer: Issuer, subject: Subject, key: ec.EllipticCurvePublicKey, serial: int, now: datetime
 ) -> x509.Certificate:
-    """Return a certificate for 90 days, or until the issuer's certificate ends."""
-    end = min(now + LIFE, issuer.certificate.not_valid_after_utc)
+    """Return a certificate with the life of its use, or until the issuer's certificate ends."""
+    end = min(now + LIFE[subject.use], issuer.certificate.not_valid_after_utc)
     builder = (
         x509.CertificateBuilder()
         .subject_name(common_name(subject.name))

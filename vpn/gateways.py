@@ -7,8 +7,8 @@ from bedplate.errors import BedplateError, PartialError
 from bedplate.plan import FleetPlan
 from bedplate.plan.laptops import LaptopGateway, laptop_gateways
 from bedplate.plan.nodes import NodePlan, NodeRole, permanent_nodes
+from vpn.audit_log import CertificateIndex
 from vpn.certificates import Passphrase, Subject, Use
-from vpn.journal import CertificateIndex
 from vpn.laptops.server import Laptop
 from vpn.pki import Pki, bundle_of, deployable_crl
 from vpn.push import AccessList, GatewayKeys
@@ -32,12 +32,12 @@ def valid_laptops(index: CertificateIndex, now: datetime) -> Iterator[Laptop]:
             yield Laptop(name, certificate.slot)
 
 
-def gateway_subjects(plan: FleetPlan) -> tuple[Subject, ...]:
-    """Return the certificate subjects of the fleet's gateways."""
-    return tuple(
-        Subject(gateway.name, Use.SERVER, (gateway.public,) if gateway.public else ())
+def gateway_subjects(plan: FleetPlan) -> Mapping[str, Subject]:
+    """Return the certificate subjects of the fleet's gateways, by place."""
+    return {
+        gateway.place: Subject(gateway.name, Use.SERVER, (gateway.public,) if gateway.public else ())
         for gateway in laptop_gateways(plan)
-    )
+    }
 
 
 def gateway_keys(

@@ -12,8 +12,8 @@ from bedplate.hold import held
 from bedplate.plan import FleetPlan
 from bedplate.plan.links import tunnel_pairs
 from bedplate.spec.network import TunnelAuth
+from vpn.audit_log import CertificateIndex
 from vpn.certificates import Passphrase, Subject, Use, certificate_text, key_text, load_key, new_key, passphrase_for
-from vpn.journal import CertificateIndex
 from vpn.pki import Pki, bundle_of, deployable_crl, open_issuer, root_crl_texts
 from vpn.signing import Due, check_bundle, due
 from vpn.sites.gateway import SharedKey, TunnelCertificate, identity_of

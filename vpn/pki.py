@@ -21,6 +21,16 @@ from bedplate.checks.diagnostics import Level
 from bedplate.errors import InputError
 from bedplate.hold import held
 from bedplate.writer import os_errors_as_machine_errors, write_together, write_whole
+from vpn.audit_log import (
+    AuditLog,
+    Begun,
+    CertificateIndex,
+    DamagedError,
+    Listed,
+    index_of,
+    new_audit_log,
+    parse_audit_log,
+)
 from vpn.authority import (
     LIFE,
     Authority,
@@ -53,16 +63,6 @@ from vpn.certificates import (
     new_server_key,
     parse_bundle,
     passphrase_for,
-)
-from vpn.journal import (
-    AuditLog,
-    Begun,
-    CertificateIndex,
-    DamagedError,
-    Listed,
-    index_of,
-    new_audit_log,
-    parse_audit_log,
 )
 
 _NAME = "fleet.pki"
@@ -206,7 +206,7 @@ def read_audit_log(folder: PkiFolder, key: ec.EllipticCurvePublicKey) -> AuditLo
     return log
 
 
-def _is_unchanged(folder: PkiFolder, log: AuditLog) -> bool:
+def is_unchanged(folder: PkiFolder, log: AuditLog) -> bool:
     """Return whether the files of the audit log still have the text that was read."""
     return _read_text(folder.journal) == log.sealed == _read_text(folder.copy)
 
@@ -355,7 +355,7 @@ def open_pki(folder: PkiFolder, fleet: str, stores: Stores) -> Pki:
 
 def reload_pki(pki: Pki) -> Pki:
     """Return the present content of the folder: the same value if nothing was written since."""
-    if read_authority(pki.folder) == pki.authority and _is_unchanged(pki.folder, pki.journal):
+    if read_authority(pki.folder) == pki.authority and is_unchanged(pki.folder, pki.journal):
         return pki
     return open_pki(pki.folder, pki.journal.begun.fleet, lambda _: pki.store)
 

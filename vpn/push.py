@@ -1,25 +1,32 @@
 """Push configuration to gateways over SSH, all gateways at once.
 
 Gateways of laptops get an access list, gateways with tunnels get a config bundle. Each push holds everything, so that a
-gateway that missed one is complete after the next. The gateway agent (`vpn.keeper`) defines both formats.
+gateway that missed one is complete after the next. The gateway agent (`vpn.agent`) defines both formats.
 """
 
 import json
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from threading import Thread
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar
+
+from pydantic import TypeAdapter
 
 from bedplate.errors import BedplateError, MachineError, PartialError
 from bedplate.plan.laptops import LaptopGateway, Transport
-from vpn.keeper import book as agent
-from vpn.keeper.place import ConfigBundle, File
+from vpn.agent import access_list as agent
+from vpn.agent.paths import ConfigBundle, File
 from vpn.laptops.server import Laptop, address_files, without_address
 from vpn.signing import POOL_FIX
 from vpn.sites.files import files_of
 from vpn.sites.gateway import Gateway
+
+if TYPE_CHECKING:
+    from io import BufferedReader
 
 Answer = TypeVar("Answer")
 # A gateway that does not answer in time is reported; the others are contacted at the same time.
@@ -29,6 +36,13 @@ _SSH_FAILED = 255
 # Exit status of the agent for rejected input; its message contains the fix.
 _REJECTED = 2
 _MAX_ERROR_LENGTH = 300
+_UNRESOLVED = (
+    "record its host key with `bedplate node trust`, pass --ssh-config, "
+    "or include what `bedplate node ssh-config --write FILE` writes in ~/.ssh/config"
+)
+# Seconds for the last output after ssh has ended; bytes of an answer; numbers that floats and other programs hold.
+_FLUSH_S, _MAX_ANSWER, _MAX_INT = 2, 1 << 20, 1 << 53
+_ENDED, _NAMES = TypeAdapter(dict[str, int]), TypeAdapter(tuple[str, ...])
 
 
 class Connection(Protocol):
@@ -47,22 +61,56 @@ class SshConnection:
     def run(self, command: str, stdin: str) -> str:
         """Run a command on the host; raise PartError if it fails, MachineError if ssh is not installed."""
         try:
-            done = subprocess.run(  # noqa: S603  # the name of the host comes from the plan
-                [*self.argv, command],
-                input=stdin,
-                capture_output=True,
-                errors="replace",
-                timeout=TIMEOUT_S,
-                check=False,
-            )
+            status, output, errors = _exchange((*self.argv, command), stdin)
         except FileNotFoundError:
             raise MachineError("ssh is not installed on this machine", fix="install OpenSSH's client") from None
         except subprocess.TimeoutExpired:
             raise PartialError(f"no answer within {TIMEOUT_S} s") from None
-        if done.returncode:
-            fix = "fix the cause that the gateway names" if done.returncode == _REJECTED else ""
-            raise PartialError(_failure(done.returncode, done.stderr), fix=fix)
-        return done.stdout
+        if status:
+            fix = "fix the cause that the gateway names" if status == _REJECTED else ""
+            if "Could not resolve hostname" in errors:
+                fix = _UNRESOLVED
+            raise PartialError(_failure(status, errors), fix=fix)
+        return output
+
+
+def _exchange(argv: Sequence[str], text: str) -> tuple[int, str, str]:
+    """Run a command with this input; return its exit status and the beginnings of its outputs."""
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe)  # noqa: S603  # the host is of the plan
+    outputs = bytearray(), bytearray()
+    # Not waited for beyond the end of ssh: a process that it leaves behind may keep the pipes open.
+    threads = [
+        Thread(target=_feed, args=(process.stdin, text.encode()), daemon=True),
+        *(
+            Thread(target=_drain, args=pair, daemon=True)
+            for pair in zip((process.stdout, process.stderr), outputs, strict=True)
+        ),
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        status = process.wait(TIMEOUT_S)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    for thread in threads:
+        thread.join(_FLUSH_S)
+    output, errors = (bytes(data).decode(errors="replace") for data in outputs)
+    return status, output, errors
+
+
+def _feed(stream: IO[bytes], data: bytes) -> None:
+    with suppress(BrokenPipeError), stream:
+        stream.write(data)
+
+
+def _drain(stream: "BufferedReader", data: bytearray) -> None:
+    """Read a stream to its end, and keep its beginning: a gateway can send any amount."""
+    with stream:
+        while part := stream.read1():
+            data += part[: _MAX_ANSWER - len(data)]
 
 
 def ssh_connection(host: str) -> SshConnection:
@@ -89,7 +137,7 @@ def _push(
         except BedplateError as error:
             return error
         try:
-            return parse(name, json.loads(output))
+            return parse(name, parse_answer(output))
         except (ValueError, KeyError, TypeError):
             return PartialError("invalid answer from the gateway agent", fix="apply the role keeper to the gateway")
 
@@ -97,6 +145,21 @@ def _push(
         results = dict(zip(texts, pool.map(push, texts), strict=True))
     answers = {name: result for name, result in results.items() if not isinstance(result, BedplateError)}
     return answers, {name: result for name, result in results.items() if isinstance(result, BedplateError)}
+
+
+def parse_answer(text: str) -> Any:  # noqa: ANN401  # JSON
+    """Return the JSON of a gateway's answer; raise ValueError if it is invalid, too deep, or has a huge number."""
+    try:
+        return json.loads(text, parse_int=_parse_int)
+    except RecursionError:
+        raise ValueError("too deep") from None
+
+
+def _parse_int(digits: str) -> int:
+    number = int(digits)
+    if abs(number) > _MAX_INT:
+        raise ValueError("too large")
+    return number
 
 
 def _describe(error: BedplateError) -> str:
@@ -195,8 +258,7 @@ def push_access_list(
     texts = {place: access_list_text(gateway, access_list, names_to_cut) for place, gateway in by_place.items()}
 
     def ended_sessions(_place: str, answer: dict[str, Any]) -> Mapping[str, int]:
-        ended: Mapping[str, int] = answer["cut"]
-        return ended
+        return _ENDED.validate_python(answer["cut"])
 
     ended, failures = _push(TAKE_COMMAND, texts, lambda place: connect(by_place[place]), ended_sessions)
     full = {place: without_address(gateway, access_list.laptops) for place, gateway in by_place.items()}
@@ -254,7 +316,7 @@ def push_tunnels(gateways: Mapping[str, Gateway], connect: Callable[[str], Conne
     """Push each gateway, given by the name of its machine, its config bundle."""
 
     def changes(name: str, answer: dict[str, Any]) -> AppliedBundle:
-        written, removed, started = (tuple(map(str, answer[key])) for key in ("written", "removed", "started"))
+        written, removed, started = (_NAMES.validate_python(answer[key]) for key in ("written", "removed", "started"))
         return AppliedBundle(len(gateways[name].tunnels), written, removed, started)
 
     texts = {name: config_bundle_text(gateway) for name, gateway in gateways.items()}

@@ -5,17 +5,19 @@ killed leaves at most a certificate without a private key.
 """
 
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
 from ipaddress import IPv4Network
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from bedplate.errors import InputError, MachineError
 from bedplate.hold import held
 from bedplate.spec.address import laptop_capacity
+from vpn.audit_log import CertificateIndex, Entry, Issued, Listed, Revoked, TlsCryptKey, index_of
 from vpn.authority import Reason, certificate_findings, crl_end, crl_text, sign_crl
 from vpn.certificates import (
     LIFE,
@@ -32,9 +34,10 @@ from vpn.certificates import (
     issue,
     key_text,
     new_key,
+    new_server_key,
+    parse_bundle,
     user_of,
 )
-from vpn.journal import CertificateIndex, Entry, Issued, Listed, Revoked, index_of
 from vpn.pki import TLS_CRYPT, Pki, current_crl, open_issuer, reload_pki, root_crl_texts
 
 
@@ -126,6 +129,36 @@ def revoke(pki: Pki, names: Iterable[str], reason: Reason, now: datetime, passph
         return revoked
 
 
+def replace_gateway(pki: Pki, gateway: Subject, now: datetime, passphrase: Passphrase) -> tuple[Issued, ...]:
+    """Revoke a gateway's certificates, issue the next one, and return the revoked ones.
+
+    The key tls-crypt-v2 is replaced too, in all stored certificates: each laptop needs its new profile.
+    """
+    with signing_session(pki, now, passphrase) as session:
+        index, server_key = session.pki.certificates, new_server_key()
+        revoked = tuple(certificate for certificate in index.valid(now) if certificate.name == gateway.name)
+        serial = next(index.next_serials())
+        issued, bundle = _issue_one(session, gateway, serial, None, server_key)
+        revocations = [Revoked(now, certificate.serial, Reason.LOST) for certificate in revoked]
+        texts = {**_rewrapped(session.pki, server_key), gateway.name: bundle.text, TLS_CRYPT: server_key}
+        write_entries(session, [*revocations, issued, TlsCryptKey(session.now, digest(server_key))])
+        session.pki.store.write(texts)
+        return revoked
+
+
+def _rewrapped(pki: Pki, server_key: str) -> dict[str, str]:
+    """Return the stored certificates of laptops and gateways with tls-crypt-v2 keys of a new server key."""
+    texts = {}
+    for certificate in pki.certificates.holders().values():
+        text = pki.store.read(certificate.name)
+        if text is not None and certificate.use is not Use.PEER:
+            tls_crypt = _tls_crypt_key(Subject(certificate.name, certificate.use), server_key)
+            # A damaged file stays: the next command that needs it reports it.
+            with suppress(InputError):
+                texts[certificate.name] = replace(parse_bundle(text), tls_crypt=tls_crypt).text
+    return texts
+
+
 def renew_crl(pki: Pki, now: datetime, passphrase: Passphrase) -> bool:
     """Sign a new revocation list if the present one is due or not the newest, and return whether it was signed."""
     if current_crl(pki, now) is not None:
@@ -142,10 +175,10 @@ def _issue(session: SigningSession, subjects: Sequence[Subject]) -> tuple[Issued
         raise InputError(
             "the gateways' tls-crypt-v2 key is missing", fix="sign on the machine that has it, or restore it"
         )
-    if digest(server_key) != pki.journal.begun.tls_crypt:
+    if digest(server_key) != pki.journal.tls_crypt:
         raise InputError(
             "the gateways' tls-crypt-v2 key is damaged: gateways would reject keys made from it",
-            fix="restore it from your backup of keys/",
+            fix="restore it from your backup of keys/, or replace it with `bedplate vpn revoke --gateway PLACE`",
         )
     slots = pki.certificates.slots((subject.name for subject in subjects if subject.use is Use.CLIENT), session.now)
     issued = [
@@ -198,10 +231,11 @@ def _check_new(session: SigningSession, subject: Subject) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What must be signed: laptops of removed people and removed gateways to revoke, certificates to issue."""
+    """What must be signed: laptops of removed people to revoke, gateways to revoke, certificates to issue."""
 
     left: tuple[str, ...]
     gone: tuple[str, ...]
+    """Gateways that were removed, or whose private key is missing."""
     lacking: tuple[Subject, ...]
     """Gateways without a certificate or private key, or after half of the certificate's life."""
 
@@ -216,13 +250,14 @@ def due(
     others = (certificate.name for certificate in valid.values() if certificate.use is not Use.CLIENT)
     return Due(
         left=tuple(sorted(name for name in laptops if user_of(name) not in people)),
-        gone=tuple(sorted(name for name in others if name not in wanted)),
+        gone=tuple(sorted(name for name in others if name not in wanted or name in keyless)),
         lacking=tuple(subject for name, subject in wanted.items() if name in keyless or _is_due(valid.get(name), now)),
     )
 
 
 def _is_due(certificate: Issued | None, now: datetime) -> bool:
-    return certificate is None or certificate.until - now < LIFE / 2
+    """Return whether less than half of a life is left, or more than a whole one: that of a former version."""
+    return certificate is None or not LIFE[certificate.use] / 2 <= certificate.until - now <= LIFE[certificate.use]
 
 
 POOL_FIX = 'revoke laptops that are not used, or choose a wider pool (docs/vpn.md, "When a pool is full")'
@@ -240,27 +275,29 @@ def check_free_slot(index: CertificateIndex, name: str, pools: Collection[IPv4Ne
 
 def check_bundle(owner: str, bundle: Bundle, subject: Subject, pki: Pki, now: datetime) -> None:
     """Raise InputError unless a stored certificate is valid, and issued to this subject by this authority."""
-    if problems := tuple(_bundle_problems(bundle, subject, pki, now)):
+    try:
+        problems = tuple(_bundle_problems(bundle, subject, pki, now))
+    except (ValueError, UnsupportedAlgorithm):
+        problems = ("cannot be read",)
+    if problems:
         raise InputError(
             f"the certificate of {owner} {'; '.join(problems)}",
             where=str(pki.folder.keys),
-            fix=f"delete {subject.name}.pem in this folder, then `bedplate vpn sync` issues a new one",
+            fix="`bedplate vpn renew` issues a new one"
+            if subject.use is Use.CLIENT
+            else f"delete {subject.name}.pem in this folder, then `bedplate vpn sync` issues a new one",
         )
 
 
 def _bundle_problems(bundle: Bundle, subject: Subject, pki: Pki, now: datetime) -> Iterator[str]:
-    try:
-        certificate = x509.load_pem_x509_certificate(bundle.certificate.encode())
-    except ValueError:
-        yield "cannot be read"
-        return
+    certificate = x509.load_pem_x509_certificate(bundle.certificate.encode())
     for finding in certificate_findings(certificate, subject.use, pki.authority.certificate, now):
         yield finding.message
     if certificate.subject != common_name(subject.name):
         yield f"is issued to {certificate.subject.rfc4514_string()}"
     if load_pem_private_key(bundle.key.encode(), None).public_key() != certificate.public_key():
         yield "does not match the private key"
-    if subject.use is Use.SERVER and digest(bundle.tls_crypt) != pki.journal.begun.tls_crypt:
+    if subject.use is Use.SERVER and digest(bundle.tls_crypt) != pki.journal.tls_crypt:
         yield "has a damaged tls-crypt-v2 key in its file"
     if certificate.serial_number not in pki.certificates.issued:
         yield "is not in the audit log"

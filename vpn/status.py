@@ -1,29 +1,29 @@
 """Findings about the VPN: the keys in fleet.pki, and the status that each gateway reports."""
 
-import json
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Network
-from typing import Any
+
+from pydantic import TypeAdapter
 
 from bedplate.checks.diagnostics import Level
-from bedplate.errors import InputError, PartialError
+from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.plan import FleetPlan
 from bedplate.plan.fleet import TunnelPlan
 from bedplate.plan.links import has_transit, networks_of_place, region_peers, remote_networks
 from bedplate.plan.nodes import NodePlan, NodeRole
+from vpn.agent.status import Neighbour, Status, Tunnel
+from vpn.audit_log import Issued
 from vpn.authority import FAILURE, WARNING, Finding, crl_end, crl_findings, crl_number
-from vpn.certificates import Use, user_of
-from vpn.journal import Issued
-from vpn.keeper.book import PendingActions
-from vpn.keeper.sessions import Session
-from vpn.keeper.status import Neighbour, Status, Tunnel
-from vpn.pki import Pki, read_crl, root_crl_texts
+from vpn.certificates import EXPIRY_WARNING, Use, is_encrypted, user_of
+from vpn.pki import AUTHORITY, FOLDER, Pki, is_unchanged, read_crl, root_crl_texts
+from vpn.push import parse_answer
 
-# How long before the end a warning is given. The end of the authority affects all profiles.
-_CERTIFICATE_WARNING, _AUTHORITY_WARNING = timedelta(days=14), timedelta(days=365)
+# The end of the authority affects all profiles.
+_AUTHORITY_WARNING = timedelta(days=365)
 _SYNC = "run `bedplate vpn sync`"
+_LOCK = 'docs/vpn-keys.md, "Encrypt the keys"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def _note(certificate: Issued, left: timedelta, people: Container[str]) -> str:
         return f"not in `people`: {_SYNC}"
     if left <= timedelta():
         return "expired"
-    return "expires soon" if left <= _CERTIFICATE_WARNING else ""
+    return "expires soon" if left <= EXPIRY_WARNING[certificate.use] else ""
 
 
 def _check_crl(pki: Pki, now: datetime) -> Iterator[Finding]:
@@ -115,42 +115,51 @@ def _check_authority_end(end: datetime, now: datetime) -> Iterator[Finding]:
         yield Finding(Level.WARNING, f"the authority and all profiles expire on {end:%Y-%m-%d}")
 
 
+def storage_warnings(pki: Pki) -> Iterator[str]:
+    """Yield warnings about the files of the authority: its private key is not encrypted, the copy of the log differs.
+
+    Keys stay unencrypted by default, because a daily sync could not sign without a passphrase file beside them.
+    """
+    if pki.journal.begun.keys == FOLDER:
+        try:
+            text = pki.store.read(AUTHORITY)
+        except BedplateError as error:
+            yield f"warning: {pki.folder.keys}: {error.what}: {error.fix}"
+        else:
+            if text and not is_encrypted(text):
+                yield f"warning: {pki.folder.keys}: the authority's key is not encrypted: {_LOCK}"
+    if not is_unchanged(pki.folder, pki.journal):
+        yield f"warning: journal.copy differs from journal: run `cp journal journal.copy` in {pki.folder.path}"
+
+
 STATUS_COMMAND = "sudo -n bedplate-vpn status"
 
 
 def parse_status(text: str) -> Status:
     """Return the status that a gateway agent printed; raise PartError if it is invalid."""
     try:
-        document = json.loads(text)
-        owed = document.get("owed", {})
-        return Status(
-            time=document["time"],
-            laptops={transport: _parse_sessions(rows) for transport, rows in document["laptops"].items()},
-            certificate=document["certificate"],
-            crl=document["crl"],
-            tunnels=None if document["tunnels"] is None else tuple(Tunnel(**row) for row in document["tunnels"]),
-            seen={name: int(moment) for name, moment in document.get("seen", {}).items()},
-            number=document.get("number"),
-            charon=document.get("charon"),
-            bgp=_parse_neighbours(document.get("bgp")),
-            peer_certificate=document.get("peer_certificate"),
-            peer_crl=document.get("peer_crl"),
-            owed=PendingActions(frozenset(owed.get("cut", ())), frozenset(owed.get("anew", ()))),
-        )
+        return _parse_status(text)
     except (ValueError, KeyError, TypeError, AttributeError):
         raise PartialError(
             "invalid status from the gateway agent", fix="apply the role keeper to the gateway"
         ) from None
 
 
-def _parse_sessions(rows: list[dict[str, Any]] | None) -> tuple[Session, ...] | None:
-    return None if rows is None else tuple(Session(**row) for row in rows)
+_STATUS = TypeAdapter(Status)
+_MAX_TIME = int(datetime(9999, 1, 1, tzinfo=UTC).timestamp())
 
 
-def _parse_neighbours(rows: list[dict[str, Any]] | None) -> tuple[Neighbour, ...] | None:
-    if rows is None:
-        return None
-    return tuple(Neighbour(row["tunnel"], row["age"], tuple(row["blocks"])) for row in rows)
+def _parse_status(text: str) -> Status:
+    if "\\" in text:
+        raise ValueError("an escape: names would have line ends")
+    document = parse_answer(text)
+    owed = document.get("owed", {})
+    status = _STATUS.validate_python(
+        {**document, "owed": {"cut": owed.get("cut", ()), "restart": owed.get("anew", ())}}
+    )
+    if not all(0 <= moment <= _MAX_TIME for moment in status.seen.values()):
+        raise ValueError("not a time")
+    return status
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +270,7 @@ def _laptop_findings(status: Status, newest: int | None) -> Iterator[Finding]:
     for transport, sessions in status.laptops.items():
         if sessions is None:
             yield _finding(f"OpenVPN over {transport} is down")
-    yield from _end_findings("the certificate", status.certificate, status.time)
+    yield from _end_findings("the certificate", status.certificate, status.time, EXPIRY_WARNING[Use.SERVER])
     yield from _end_findings("the revocation list", status.crl, status.time)
     if newest is not None and status.crl is not None:
         yield from _crl_number_findings(status.number, newest)
@@ -292,13 +301,13 @@ def _tunnel_certificate_findings(status: Status) -> Iterator[Finding]:
             yield from _end_findings(what, end, status.time)
 
 
-def _end_findings(what: str, end: int | None, now: int) -> Iterator[Finding]:
+def _end_findings(what: str, end: int | None, now: int, warning: timedelta = WARNING) -> Iterator[Finding]:
     left = None if end is None else end - now
     if left is None:
         yield _finding(f"{what} is missing: {_SYNC}")
     elif left <= 0:
         yield _finding(f"{what} has expired, all connections are rejected: {_SYNC}")
-    elif left <= WARNING.total_seconds():
+    elif left <= warning.total_seconds():
         yield _finding(f"{what} expires in {left // _DAY_S} days: {_SYNC}", failing=left <= FAILURE.total_seconds())
 
 

@@ -200,15 +200,15 @@ def open_client() -> AwsClient:
     return AwsClient(open_session())
 
 
-def account_of(client: AwsClient, region: str) -> str:
-    """Return the id of the account of the credentials."""
+def caller_account(client: AwsClient, region: str) -> str:
+    """Return the account of the credentials."""
     account: str = client.call("sts", region, "get_caller_identity")["Account"]
     return account
 
 
 def check_account(client: AwsClient, account: str, region: str) -> None:
     """Compare the account of the credentials with the fleet's, before any other call; InputError if they differ."""
-    actual = account_of(client, region)
+    actual = caller_account(client, region)
     if actual != account:
         raise InputError(
             f"the AWS credentials belong to account {actual}, but the fleet file has account {account}",

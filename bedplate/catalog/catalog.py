@@ -13,6 +13,7 @@ from bedplate.catalog.tables import (
     DriverFacts,
     QuotaFacts,
     Sheet,
+    read_accounts,
     read_chips,
     read_drivers,
     read_instances,
@@ -24,6 +25,7 @@ from bedplate.catalog.tables import (
     read_releases,
     read_sheet,
     read_time_zones,
+    write_accounts,
     write_instances,
     write_offers,
     write_prices,
@@ -32,19 +34,36 @@ from bedplate.catalog.tables import (
 from bedplate.errors import ViolationError
 from bedplate.writer import write_together
 
+# Only in these regions each account has its own zone letters. Source: AWS Regions and Availability Zones, "AZ IDs",
+# read 2026-11.
+_OWN_LETTERS = frozenset(
+    {
+        "ap-northeast-1",
+        "ap-southeast-1",
+        "ap-southeast-2",
+        "eu-west-1",
+        "sa-east-1",
+        "us-east-1",
+        "us-west-1",
+        "us-west-2",
+    }
+)
+
 
 @dataclass(frozen=True)
 class Catalog:
     """Dated facts about AWS.
 
-    `offers` has zone letters by instance type and region, also for types that are not in `types`. `prices` has USD per
-    hour, on demand, in `price_region`; `rates` has USD per hour of other items. `drivers` is by branch, `chips` by name
-    of the GPU. `releases` has the end of support by minor version of Kubernetes.
+    `offers` has zone letters by instance type and region, also for types that are not in `types`; `accounts` has the
+    account that answered, by region. `prices` has USD per hour, on demand, in `price_region`; `rates` has USD per hour
+    of other items. `drivers` is by branch, `chips` by name of the GPU. `releases` has the end of support by minor
+    version of Kubernetes.
     """
 
     regions: Mapping[str, RegionFacts]
     types: Mapping[str, InstanceFacts]
     offers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    accounts: Mapping[str, str] = field(default_factory=dict)
     prices: Mapping[str, float] = field(default_factory=dict)
     rates: Mapping[str, float] = field(default_factory=dict)
     quotas: Mapping[str, QuotaFacts] = field(default_factory=dict)
@@ -59,6 +78,10 @@ class Catalog:
     def offered(self, type_name: str, region: str) -> tuple[str, ...]:
         """Return the zones of a region that offer the type."""
         return tuple(region + letter for letter in self.offers.get(type_name, {}).get(region, ""))
+
+    def has_letters_of(self, account: str, region: str) -> bool:
+        """Return whether the offers of a region have the zone letters of the account."""
+        return region not in _OWN_LETTERS or self.accounts.get(region) == account
 
     def regions_offering(self, type_name: str) -> tuple[str, ...]:
         """Return the regions that offer the type in at least one zone, by name."""
@@ -80,11 +103,12 @@ def read_data_file(name: str) -> Sheet:
 @cache
 def load_catalog() -> Catalog:
     """Return the catalogue of the data files, with the date of its instance types."""
-    instances, prices = read_data_file("instances"), read_data_file("prices")
+    instances, offers, prices = map(read_data_file, REFRESHED)
     return Catalog(
         regions=read_regions(read_data_file("regions").rows),
         types=read_instances(instances.rows),
-        offers=read_offers(read_data_file("offers").rows),
+        offers=read_offers(offers.rows),
+        accounts=read_accounts(offers.heading),
         prices=read_prices(prices.rows),
         rates=read_rates(read_data_file("rates").rows),
         quotas=read_quotas(read_data_file("quotas").rows),
@@ -124,11 +148,9 @@ def refreshed_texts(
         "offers": _OFFERS + _coverage(before["offers"], catalog, regions),
         "prices": _PRICES,
     }
-    return {name: write_sheet(_heading(before[name], sources[name], day), rows[name]) for name in REFRESHED}
-
-
-def _heading(before: Sheet, source: str, day: date) -> dict[str, str]:
-    return {**before.heading, "date": day.isoformat(), "source": source}
+    headings = {name: {**before[name].heading, "date": day.isoformat(), "source": sources[name]} for name in REFRESHED}
+    headings["offers"] |= write_accounts(catalog.accounts)
+    return {name: write_sheet(headings[name], rows[name]) for name in REFRESHED}
 
 
 def _coverage(before: Sheet, catalog: Catalog, regions: Collection[str]) -> str:
@@ -166,9 +188,17 @@ class Change:
         return self.dropped > self.before * _MOST_DROPPED
 
 
-def refreshed(catalog: Catalog, answers: Mapping[str, RegionAnswer], prices: Mapping[str, float]) -> Catalog:
-    """Return the catalogue with the answers of some regions; facts of other regions are kept."""
-    return replace(catalog, types=_types(catalog, answers), offers=_offers(catalog, answers), prices=prices)
+def refreshed(
+    catalog: Catalog, account: str, answers: Mapping[str, RegionAnswer], prices: Mapping[str, float]
+) -> Catalog:
+    """Return the catalogue with an account's answers of some regions; facts of other regions are kept."""
+    return replace(
+        catalog,
+        types=_types(catalog, answers),
+        offers=_offers(catalog, answers),
+        accounts={**catalog.accounts, **dict.fromkeys(answers, account)},
+        prices=prices,
+    )
 
 
 def changes(before: Catalog, after: Catalog) -> Iterator[Change]:

@@ -165,6 +165,17 @@ def write_offers(offers: Offers) -> tuple[str, ...]:
     return tuple(row for family in families for row in _family_rows(family, families[family], offers))
 
 
+def read_accounts(heading: Mapping[str, str]) -> dict[str, str]:
+    """Return the account that answered, by region, from the heading of the offers."""
+    return dict(entry.split("=") for entry in heading.get("accounts", "").split())
+
+
+def write_accounts(accounts: Mapping[str, str]) -> dict[str, str]:
+    """Return the heading line of the accounts; none without accounts."""
+    text = " ".join(f"{region}={accounts[region]}" for region in sorted(accounts))
+    return {"accounts": text} if text else {}
+
+
 def _family_rows(family: str, sizes: list[str], offers: Offers) -> Iterator[str]:
     yield f"{family} {' '.join(sizes)}"
     for region in sorted({region for size in sizes for region in offers[f"{family}.{size}"]}):
@@ -284,11 +295,16 @@ class DriverFacts:
 
 @dataclass(frozen=True, slots=True)
 class ChipFacts:
-    """A GPU by its name in EC2: `first` is the oldest branch that supports it, `open` whether open modules do."""
+    """A GPU by its name in EC2 or at a site.
+
+    `first` and `last` are the oldest and the newest branch that support it; `last` is None if new branches still do.
+    `open`: the open kernel modules support it.
+    """
 
     name: str
     generation: str
     first: int
+    last: int | None
     open: bool
 
 
@@ -320,7 +336,8 @@ def read_chips(rows: Iterable[str]) -> dict[str, ChipFacts]:
     """Return the GPUs by name."""
     cells = (row.split("\t") for row in rows)
     return {
-        name: ChipFacts(name, generation, int(first), modules == OPEN) for name, generation, first, modules in cells
+        name: ChipFacts(name, generation, int(first), None if last == ABSENT else int(last), modules == OPEN)
+        for name, generation, first, last, modules in cells
     }
 
 

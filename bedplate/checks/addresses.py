@@ -1,8 +1,9 @@
 """Addresses: syntax, ranges that a fleet cannot use, overlaps, sizes, and the capacity of the supernet."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
+from itertools import islice
 
 from bedplate.checks.context import Context
 from bedplate.checks.diagnostics import Fault, Rule, fault
@@ -65,22 +66,63 @@ def declared_blocks(fleet: Fleet) -> Iterator[DeclaredBlock]:
 
 
 LARGEST_VPC, SMALLEST_VPC = 16, 28
+# The widest block that a fix proposes, and how many it tries.
+SMALLEST_SUPERNET, _MOST_TRIED = 12, 300
 
 
 def check_ranges(context: Context) -> Iterator[Fault]:
     """Yield faults of blocks in reserved, public or commonly used ranges."""
     for declared in declared_blocks(context.fleet):
-        reserved = next((block for block in RESERVED if declared.block.overlaps(block)), None)
-        if reserved:
-            yield fault("E220", declared.key, f"{declared} overlaps {reserved} ({RESERVED[reserved]})")
-        elif declared.block.overlaps(CARRIER):
-            yield fault("E222", declared.key, f"{declared} overlaps {CARRIER} (RFC 6598)")
-        elif not any(declared.block.subnet_of(block) for block in PRIVATE):
-            yield fault("E221", declared.key, f"{declared} contains public addresses")
-        if declared.uses(DOCKER):
-            yield fault("E224", declared.key, f"{declared} overlaps {DOCKER}, Docker's bridge on every node")
-        if declared.uses(DEFAULT_VPC):
-            yield fault("W223", declared.key, f"{declared} overlaps {DEFAULT_VPC}, the default VPC of every account")
+        for code, message in _range_violations(declared):
+            yield fault(code, declared.key, message, _another_block(context.fleet, declared))
+
+
+def _range_violations(declared: DeclaredBlock) -> Iterator[tuple[str, str]]:
+    """Yield the code and message of each range that a block must not overlap."""
+    reserved = next((block for block in RESERVED if declared.block.overlaps(block)), None)
+    if reserved:
+        yield "E220", f"{declared} overlaps {reserved} ({RESERVED[reserved]})"
+    elif declared.block.overlaps(CARRIER):
+        yield "E222", f"{declared} overlaps {CARRIER} (RFC 6598)"
+    elif not is_private(declared.block):
+        yield "E221", f"{declared} contains public addresses"
+    if declared.uses(DOCKER):
+        yield "E224", f"{declared} overlaps {DOCKER}, Docker's bridge on every node"
+    if declared.uses(DEFAULT_VPC):
+        yield "W223", f"{declared} overlaps {DEFAULT_VPC}, the default VPC of every account"
+
+
+def _another_block(fleet: Fleet, declared: DeclaredBlock) -> str:
+    """Return the fix for a block in an unusable range: no block for a region, another one of that size for others."""
+    if declared.key.startswith("regions."):
+        return f"delete block: bedplate then allocates a block in {fleet.network.supernet}"
+    size = max(declared.block.prefixlen, SMALLEST_SUPERNET)
+    used = [other.block for other in declared_blocks(fleet)] + [DOCKER, DEFAULT_VPC]
+    blocks = (block for private in PRIVATE if private.prefixlen <= size for block in private.subnets(new_prefix=size))
+    free = next(
+        (block for block in islice(blocks, _MOST_TRIED) if not any(block.overlaps(other) for other in used)), None
+    )
+    block = f"another block, such as {free}" if free else "another block of 10.0.0.0/8"
+    if not declared.key.startswith("sites."):
+        return f"write {block}"
+    addresses = [machine.address for machine in fleet.sites[declared.owner].machines.values()]
+    if addresses and not any(address in declared.block for address in addresses):
+        return f"write {smallest_lan(addresses)}, which has the machines' addresses"
+    return f"renumber the LAN to {block}; if the site owns these addresses, allow E221 with that reason"
+
+
+def smallest_lan(addresses: Iterable[IPv4Address]) -> IPv4Network:
+    """Return the smallest block of at most /24 with all addresses."""
+    first, *others = addresses
+    lan = IPv4Network(f"{first}/24", strict=False)
+    while not all(address in lan for address in others):
+        lan = lan.supernet()
+    return lan
+
+
+def is_private(block: IPv4Network) -> bool:
+    """Return whether a block is part of a private range (RFC 1918)."""
+    return any(block.subnet_of(private) for private in PRIVATE)
 
 
 def check_overlaps(context: Context) -> Iterator[Fault]:
@@ -92,7 +134,10 @@ def check_overlaps(context: Context) -> Iterator[Fault]:
     widest: DeclaredBlock | None = None
     for declared in blocks:
         if widest and declared.block.subnet_of(widest.block):
-            yield fault("E226", declared.key, f"{declared} overlaps {widest}: both contain {declared.block}")
+            message = f"{declared} overlaps {widest}: both contain {declared.block}"
+            others = [other for other in (declared, widest) if other.key.startswith("regions.")]
+            fix = f"delete {others[0].key}: bedplate then allocates a block" if others else ""
+            yield fault("E226", declared.key, message, fix)
         else:
             widest = declared
 
@@ -102,7 +147,8 @@ def check_sizes(context: Context) -> Iterator[Fault]:
     fleet = context.fleet
     for name, region in fleet.regions.items():
         if region.block is not None:
-            yield from _check_vpc_size(f"regions.{name}.block", region.block.prefixlen)
+            start = str(region.block.network_address)
+            yield from _check_vpc_size(f"regions.{name}.block", region.block.prefixlen, start)
     yield from _check_vpc_size("network.region_size", fleet.network.region_size)
     for key, size, low, high in _sizes(context):
         least = max(low, fleet.network.supernet.prefixlen + 1)
@@ -114,10 +160,21 @@ def check_sizes(context: Context) -> Iterator[Fault]:
             yield fault("E227", key, message, f"write /{min(max(size, least), high)}")
 
 
-def _check_vpc_size(key: str, size: int) -> Iterator[Fault]:
+def check_remaining_space(context: Context) -> Iterator[Fault]:
+    """Yield a warning if the only region uses the whole supernet."""
+    fleet, supernet = context.fleet, context.fleet.network.supernet
+    allocated = [name for name, region in fleet.regions.items() if region.block is None]
+    has_other_blocks = fleet.kubernetes or (fleet.vpn and fleet.vpn.laptops)
+    if len(allocated) == 1 and not has_other_blocks and fleet.network.region_size == supernet.prefixlen:
+        message = f"{allocated[0]} uses all of {supernet}: no space for another region, a VPN or a cluster"
+        wider = supernet.supernet(new_prefix=max(supernet.prefixlen - 4, 8))
+        yield fault("W237", "network.supernet", message, f"write {wider}, or region_size: /{supernet.prefixlen + 4}")
+
+
+def _check_vpc_size(key: str, size: int, start: str = "") -> Iterator[Fault]:
     if not LARGEST_VPC <= size <= SMALLEST_VPC:
         message = f"a VPC cannot have /{size}: AWS allows /{LARGEST_VPC} to /{SMALLEST_VPC}"
-        yield fault("E225", key, message, f"write /{min(max(size, LARGEST_VPC), 20)}")
+        yield fault("E225", key, message, f"write {start}/{min(max(size, LARGEST_VPC), 20)}")
 
 
 def _sizes(context: Context) -> Iterator[tuple[str, int, int, int]]:
@@ -138,7 +195,7 @@ _VPC = "Amazon VPC, VPC CIDR blocks"
 _IANA = "IANA IPv4 Special-Purpose Address Registry"
 _BLOCK = "write four numbers and a prefix length, such as 10.64.0.0/10"
 
-CHECKS = (check_ranges, check_overlaps, check_sizes)
+CHECKS = (check_ranges, check_overlaps, check_sizes, check_remaining_space)
 RULES = (
     Rule("E210", "not-a-block", "A block is four numbers and a prefix length.", _BLOCK),
     Rule("E211", "no-prefix", "A block needs a prefix length.", "add the prefix length"),
@@ -190,6 +247,12 @@ RULES = (
         "pool-size",
         "A block must hold its hosts and fit into the supernet.",
         "write a size within the limits",
+    ),
+    Rule(
+        "W237",
+        "supernet-full",
+        "Recorded blocks never move, so a later part of the fleet needs a wider supernet.",
+        "write a wider supernet, or a smaller region_size",
     ),
     Rule("E230", "supernet-exhausted", "Every allocated block is in the supernet.", "declare a larger supernet"),
     Rule("E231", "renumbers-block", "The addresses of deployed resources cannot change.", "keep the recorded size"),

@@ -1,6 +1,6 @@
 """The catalogue of rules and checks, collected from the topic modules.
 
-Codes: E0 the file, E1 shape, E2 network and sites, E3 groups, E4 names, storage and example values, E5 people and
+Codes: E0 the file, E1 shape, E2 network and sites, E3 groups, E4 names, storage and live fleets, E5 people and
 secrets, E6 format, image, Kubernetes and VPN, E7 exceptions, E8 cost. Codes that start with W are warnings.
 """
 
@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from bedplate.checks import (
+    access,
     addresses,
     cluster,
     examples,
@@ -56,6 +57,7 @@ TOPICS: tuple[Topic, ...] = (
     people,
     cluster,
     examples,
+    access,
     exceptions,
 )
 

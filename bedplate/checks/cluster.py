@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator
 
+from bedplate.catalog import Catalog
+from bedplate.catalog.tables import read_kernel
 from bedplate.checks.context import Context, repeated
 from bedplate.checks.diagnostics import Fault, Rule, about, fault
 from bedplate.checks.groups import check_known_type
 from bedplate.checks.ladders import check_declared_region
 from bedplate.checks.storage import check_declared_site
+from bedplate.plan import FleetPlan
 from bedplate.spec.sites import Use
 
 LEAST_VCPUS, LEAST_MEMORY_MIB = 2, 2048
@@ -23,7 +26,12 @@ def check_workers(context: Context) -> Iterator[Fault]:
         uses += [(f"sites.{site_name}.machines.{name}.use", machine.use) for name, machine in machines if machine.use]
     for key, use in uses:
         if use is Use.KUBERNETES:
-            yield fault("E602", key, "the file has no kubernetes section for this worker")
+            yield fault("E602", key, "the file has no kubernetes section for this worker", _cluster_fix(context))
+
+
+def _cluster_fix(context: Context) -> str:
+    newest = max(context.catalog.releases, key=read_kernel, default="VERSION")
+    return f"add kubernetes: {{version: '{newest}', control_plane: {{type: m7i.large}}}}, or write use: ssh"
 
 
 def check_control_plane(context: Context) -> Iterator[Fault]:
@@ -65,6 +73,23 @@ def _check_home_offer(context: Context, key: str, type_name: str) -> Iterator[Fa
     catalog = context.catalog
     if home and home in catalog.regions and type_name in catalog.types and not catalog.offered(type_name, home):
         yield fault("E302", key, f"the home region {home} does not offer {type_name}")
+
+
+_MEMBER_FIX = (
+    "write a type that these zones offer; or, before the first `pulumi up`, "
+    "delete these machines from `addresses` in fleet.lock and run `bedplate plan --write`"
+)
+
+
+def check_members(plan: FleetPlan, catalog: Catalog) -> Iterator[Fault]:
+    """Yield a fault if a zone of the control plane, which the lock keeps, does not offer its type."""
+    plane, home = plan.control_plane, plan.home.name
+    if plane is None or plane.type not in catalog.types or not catalog.has_letters_of(plan.account, home):
+        return
+    offered = catalog.offered(plane.type, home)
+    if names := [f"{member.name} ({member.zone})" for member in plane.members if member.zone not in offered]:
+        message = f"{plane.type} is not offered in the zones of {', '.join(names)}"
+        yield fault("E302", "kubernetes.control_plane.type", message, _MEMBER_FIX)
 
 
 CHECKS = (check_workers, check_control_plane, check_laptop_gateways)

@@ -72,9 +72,9 @@ def repeated(pairs: Iterable[tuple[str, ValueT]]) -> Iterator[tuple[str, ValueT,
 
 
 def one_of(names: Iterable[str]) -> str:
-    """Return the fix `write one of a, b`; empty if there are no names."""
+    """Return the fix `write a` or `write one of a, b`; empty if there are no names."""
     ordered = sorted(names)
-    return f"write one of {', '.join(ordered)}" if ordered else ""
+    return f"write {'one of ' if ordered[1:] else ''}{', '.join(ordered)}" if ordered else ""
 
 
 def planned_pools(context: Context) -> Mapping[str, tuple[PoolPlan, ...]]:

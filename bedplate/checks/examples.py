@@ -1,4 +1,4 @@
-"""Values of the files in examples/ that a live fleet must not have."""
+"""What a live fleet must not have: values of the files in examples/, and zones from offers of another account."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -7,7 +7,7 @@ from bedplate.checks.context import Context
 from bedplate.checks.diagnostics import Fault, Level, Rule, fault
 from bedplate.spec import Fleet
 
-EXAMPLE_VALUE = "E417"
+EXAMPLE_VALUE, OTHER_OFFERS = "E417", "E418"
 _ACCOUNT = "111122223333"
 # Each text, and what to write instead.
 _FIXES = {
@@ -20,9 +20,15 @@ _FIXES = {
 }
 
 
+def _has_account(context: Context) -> bool:
+    """Return whether the file has a valid account that is not the one of the examples."""
+    is_valid = context.declared.names() >= {"account"} and context.is_whole("account")
+    return is_valid and context.fleet.account != _ACCOUNT
+
+
 def check_examples(context: Context) -> Iterator[Fault]:
     """Yield a warning for each example value; none in a fleet with the account of the examples, which is one."""
-    if context.fleet.account != _ACCOUNT:
+    if _has_account(context):
         yield from _example_values("", context.fleet.model_dump(mode="json", exclude={"allow"}))
 
 
@@ -44,13 +50,47 @@ def _example_values(key: str, value: object) -> Iterator[Fault]:
             yield fault(EXAMPLE_VALUE, key, f"{noun} is a value of the examples", _FIXES[text])
 
 
-CHECKS = (check_examples,)
+def check_offers(context: Context) -> Iterator[Fault]:
+    """Yield a warning if zones are chosen from offers of another account; none for the account of the examples."""
+    account = context.fleet.account
+    if not _has_account(context):
+        return
+    regions = {
+        name for name in _regions_with_choice(context.fleet) if not context.catalog.has_letters_of(account, name)
+    }
+    if regions:
+        message = f"zones in {', '.join(sorted(regions))} are chosen from offers of another account"
+        fix = f"run `bedplate catalog refresh` with credentials of account {account}, then `bedplate check`"
+        yield fault(OTHER_OFFERS, "account", message, fix)
+
+
+def _regions_with_choice(fleet: Fleet) -> set[str]:
+    """Return the regions where the offers decide the zones of a pool, the control plane or a laptop gateway."""
+    regions = {rung.region for group in fleet.groups.values() for rung in group.ladder if rung.zone is None}
+    if fleet.kubernetes:
+        regions |= {name for name, region in fleet.regions.items() if region.home}
+    if fleet.vpn and fleet.vpn.laptops:
+        regions |= {gateway.region for gateway in fleet.vpn.laptops.gateways if gateway.region}
+    return regions
+
+
+CHECKS = (check_examples, check_offers)
 RULES = (
     Rule(
         EXAMPLE_VALUE,
         "example-value",
         "It belongs to nobody or to somebody else; `pulumi up` refuses it.",
         "write your own value",
+        warns=True,
+    ),
+    Rule(
+        OTHER_OFFERS,
+        "offers-of-other-account",
+        "In older regions each account has its own zone letters. `pulumi up` refuses offers of another account: "
+        "a chosen zone may not offer the type.",
+        "run `bedplate catalog refresh` with credentials of this account, then `bedplate check`",
+        "AWS Regions and Availability Zones, AZ IDs",
+        allowable=True,
         warns=True,
     ),
 )

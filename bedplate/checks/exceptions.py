@@ -28,7 +28,7 @@ def without_allowed(
 
 def _exception_faults(code: str, reason: str, rules: Mapping[str, Rule]) -> Iterator[Fault]:
     if code not in rules:
-        near = nearest(code, rules)
+        near = next((rule.code for rule in rules.values() if rule.name == code), None) or nearest(code, rules)
         yield fault("E701", f"allow.{code}", f"no rule has the code {code}", f"write {near}" if near else "")
     elif not rules[code].allowable:
         yield fault("E702", f"allow.{code}", f"{code} {rules[code].name} cannot be allowed")

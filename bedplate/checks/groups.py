@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from bedplate.catalog import Catalog, InstanceFacts
+from bedplate.catalog import Catalog, GpuFacts, InstanceFacts
 from bedplate.catalog.nearest import nearest
 from bedplate.checks.context import Context, planned_pools, repeated
 from bedplate.checks.diagnostics import Fault, Rule, about, fault
@@ -54,7 +54,7 @@ def _check_numbers(key: str, group: Group) -> Iterator[Fault]:
     low, high = group.nodes.min, group.nodes.max
     if low > high:
         message = f"`max` ({high}) is smaller than `min` ({low})"
-        yield fault("E304", f"{key}.nodes.min", message, f"write max: {low}, or a smaller min")
+        yield fault("E304", f"{key}.nodes.min", message, f"write {{min: {high}, max: {low}}}")
     elif high == 0:
         yield fault("W316", f"{key}.nodes.max", "the group has no machines: its maximum is 0")
 
@@ -83,13 +83,13 @@ def _check_same_hardware(key: str, facts: InstanceFacts, first: InstanceFacts, g
     """Yield a fault for the coarsest difference of a type to the first one."""
     if hardware_kind(facts) != hardware_kind(first):
         message = f"{facts.name} is {hardware_kind(facts)}; {first.name} is {hardware_kind(first)}"
-        yield fault("E305", key, message)
+        yield fault("E305", key, message, f"move {facts.name} to a group of its own")
     elif full_gpus(facts) != full_gpus(first):
         message = f"{facts.name} has {_gpu_count(facts)}; {first.name} has {_gpu_count(first)}"
-        yield fault("E322", key, message)
+        yield fault("E322", key, message, f"move {facts.name} to a group of its own")
     elif facts.efa and first.efa and interfaces(facts, group.fabric) != interfaces(first, group.fabric):
         message = f"{facts.name} has {_efa_layout(facts)}; {first.name} has {_efa_layout(first)}"
-        yield fault("E323", key, message)
+        yield fault("E323", key, message, f"move {facts.name} to a group of its own")
 
 
 def _check_accelerators(catalog: Catalog, key: str, facts: InstanceFacts, group: Group) -> Iterator[Fault]:
@@ -97,6 +97,16 @@ def _check_accelerators(catalog: Catalog, key: str, facts: InstanceFacts, group:
         yield fault("E306", key, f"{facts.name} has no EFA", _size_with_efa(catalog, facts))
     if _has_other_accelerators(facts):
         yield fault("W317", key, f"{facts.name} has accelerators of another vendor than NVIDIA")
+    if facts.gpu and not facts.gpu.count:
+        fix = _smallest_whole_gpu(catalog, facts.gpu)
+        yield fault("E354", key, f"{facts.name} has a part of a GPU, which needs NVIDIA's GRID driver", fix)
+
+
+def _smallest_whole_gpu(catalog: Catalog, gpu: GpuFacts) -> str:
+    """Return the smallest type with one whole GPU of this model, as a fix; empty if there is none."""
+    sizes = [other for other in catalog.types.values() if other.gpu and other.gpu.name == gpu.name and other.gpu.count]
+    near = min(sizes, key=lambda other: (other.vcpus, other.memory_mib, other.name), default=None)
+    return f"write {near.name}" if near else ""
 
 
 def _size_with_efa(catalog: Catalog, facts: InstanceFacts) -> str:
@@ -267,6 +277,13 @@ RULES = about(
         "The image has only NVIDIA's driver, so other accelerators cannot be used.",
         "write a type with NVIDIA GPUs",
         "EC2 DescribeInstanceTypes",
+    ),
+    Rule(
+        "E354",
+        "part-of-a-gpu",
+        "A part of a GPU needs NVIDIA's GRID driver, which the image does not have.",
+        "write a type with whole GPUs",
+        "EC2 user guide, NVIDIA drivers",
     ),
     Rule(
         "E320",

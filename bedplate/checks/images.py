@@ -29,12 +29,16 @@ def check_driver(context: Context) -> Iterator[Fault]:
 
 
 def _nvidia_chips(context: Context) -> Iterator[tuple[str, ChipFacts]]:
-    """Yield the key of every type with an NVIDIA GPU, and the GPU."""
+    """Yield the key of every type and every machine of a site with a known NVIDIA GPU, and the GPU."""
+    chips = context.catalog.chips
     for name, group in context.fleet.groups.items():
         for index, facts in known_types(context.catalog, group):
-            chip = context.catalog.chips.get(facts.gpu.name) if facts.gpu else None
-            if chip:
-                yield f"groups.{name}.types.{index}", chip
+            if facts.gpu and facts.gpu.name in chips:
+                yield f"groups.{name}.types.{index}", chips[facts.gpu.name]
+    for name, site in context.fleet.sites.items():
+        for label, machine in site.machines.items():
+            if machine.gpus and machine.gpus.model in chips:
+                yield f"sites.{name}.machines.{label}.gpus.model", chips[machine.gpus.model]
 
 
 def _check_end_of_support(context: Context, facts: DriverFacts) -> Iterator[Fault]:
@@ -57,8 +61,9 @@ def _check_kernel(context: Context, facts: DriverFacts) -> Iterator[Fault]:
 
 def _check_chip(key: str, chip: ChipFacts, branch: str) -> Iterator[Fault]:
     name = f"{chip.name.upper()} ({chip.generation.capitalize()})"
-    if not chip.open:
-        yield fault("E612", key, f"NVIDIA's open kernel modules do not support {name}")
+    if chip.last and int(branch) > chip.last:
+        message = f"driver branch {branch} does not support {name}: {chip.last} is the last that does"
+        yield fault("E612", key, message, f"write image.driver: '{chip.last}'")
     elif int(branch) < chip.first:
         message = f"driver branch {branch} does not support {name}: it needs {chip.first} or newer"
         yield fault("E611", key, message, f"write image.driver: '{chip.first}' or newer")
@@ -161,10 +166,11 @@ RULES = (
     ),
     Rule(
         "E612",
-        "no-open-modules",
-        "The image has NVIDIA's open kernel modules, which support Turing and newer.",
-        "write a type with newer GPUs",
-        "NVIDIA open-gpu-kernel-modules",
+        "driver-too-new",
+        "Branch 580 is the last for Maxwell, Pascal and Volta. These GPUs need its closed kernel modules.",
+        "write '580', or newer GPUs",
+        "NVIDIA Unix driver deprecation schedule",
+        allowable=True,
     ),
     Rule(
         "E613",

@@ -33,9 +33,13 @@ def keyed_rungs(name: str, group: Group) -> KeyedRungs:
 def check_declared_region(context: Context, key: str, region: str) -> Iterator[Fault]:
     """Yield a fault if the file does not declare a region; a misspelt declaration is reported by itself."""
     regions = context.declared.names("regions")
-    if region not in regions and not _is_misspelt_declaration(context, region):
-        near = nearest(region, regions)
-        yield fault("E309", key, f"the file has no region {region}", f"write {near}" if near else "")
+    if regions and region not in regions and not _is_misspelt_declaration(context, region):
+        facts = context.catalog.regions.get(region)
+        near = None if facts else nearest(region, regions)
+        zones = f"{{zones: [{', '.join(sorted(facts.zones)[:2])}]}}" if facts else ""
+        declaration = f"declare `{region}: {zones}` under regions, or " if facts else ""
+        fix = f"write {near}" if near else declaration + one_of(regions)
+        yield fault("E309", key, f"the file has no region {region}", fix)
 
 
 def _is_misspelt_declaration(context: Context, region: str) -> bool:
@@ -118,9 +122,13 @@ def _check_unused_keys(key: str, rung: Rung) -> Iterator[Fault]:
 
 
 def _check_reservation_keys(context: Context, key: str, rung: Rung) -> Iterator[Fault]:
-    for name, value in (("reservation", rung.reservation), ("zone", rung.zone)):
-        if value is None and not context.declared.has(key, name):
-            yield fault("E311", f"{key}.{name}", f"market {rung.market} requires {name}", f"add {name}")
+    zones = sorted(context.declared.names("regions", rung.region, "zones"))
+    forms = {"reservation": "reservation: cr-ID", "zone": f"zone: {' or '.join(zones) or 'ZONE'}"}
+    values = {"reservation": rung.reservation, "zone": rung.zone}
+    missing = [name for name, value in values.items() if value is None and not context.declared.has(key, name)]
+    if missing:
+        message = f"market {rung.market} requires {' and '.join(missing)}"
+        yield fault("E311", f"{key}.{missing[0]}", message, f"add {', '.join(forms[name] for name in missing)}")
 
 
 def _check_end(context: Context, key: str, rung: Rung) -> Iterator[Fault]:
@@ -160,7 +168,8 @@ def _usable_zones(context: Context, rung: Rung) -> frozenset[str]:
     region = context.fleet.regions.get(rung.region)
     if region is None or rung.region not in context.catalog.regions:
         return frozenset()
-    return frozenset(zone for zone in region.zones if rung.zone in (None, zone))
+    known = context.catalog.regions[rung.region].zones
+    return frozenset(zone for zone in region.zones if rung.zone in (None, zone) and zone in known)
 
 
 def _offer_fix(

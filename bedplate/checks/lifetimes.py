@@ -1,14 +1,15 @@
 """Lifetimes and costs: expiry and schedule of groups, and the monthly budget."""
 
 from collections.abc import Iterable, Iterator
-from datetime import date
+from datetime import date, timedelta
 
 from bedplate.catalog import Catalog
-from bedplate.catalog.nearest import nearest
+from bedplate.catalog.nearest import edits, nearest
 from bedplate.catalog.tables import HOURS_OF_MONTH
 from bedplate.checks.context import Context
 from bedplate.checks.diagnostics import Fault, Rule, about, fault
 from bedplate.checks.groups import has_gpus
+from bedplate.plan.pools import share_of_week
 from bedplate.spec.groups import Group, Schedule
 from bedplate.spec.sites import Use
 from bedplate.spec.text import PERMANENT
@@ -17,6 +18,10 @@ from bedplate.spec.text import PERMANENT
 def is_past(when: str, today: date) -> bool:
     """Return whether a date, or the date of a time in UTC, is before today."""
     return date.fromisoformat(when[:10]) < today
+
+
+# What the fix of a missing expiry proposes.
+DEFAULT_LIFETIME = timedelta(days=90)
 
 
 def check_lifetimes(context: Context) -> Iterator[Fault]:
@@ -36,7 +41,10 @@ def _check_expiry(context: Context, key: str, group: Group) -> Iterator[Fault]:
             yield fault("E329", f"{key}.expires", message, _renewal(context, group))
     elif _has_permanent_gpus(context, group) and not context.declared.has(key, "expires"):
         message = f"{group.nodes.min} x {group.types[0]} runs permanently without an expiry"
-        yield fault("W330", f"{key}.expires", message)
+        day = context.today + DEFAULT_LIFETIME
+        yield fault(
+            "W330", f"{key}.expires", message, f"add expires: '{day}' or another last day, or expires: permanent"
+        )
 
 
 def _renewal(context: Context, group: Group) -> str:
@@ -66,7 +74,11 @@ def _check_schedule(context: Context, key: str, schedule: Schedule) -> Iterator[
     zones = context.catalog.time_zones
     if zones and schedule.zone not in zones:
         near = nearest(schedule.zone, zones)
-        yield fault("E333", f"{key}.zone", f"unknown time zone {schedule.zone}", f"write {near}" if near else "")
+        area, _, city = schedule.zone.partition("/")
+        # One letter in three may be wrong; another city is no correction.
+        is_near = near is not None and edits(near.lower(), schedule.zone.lower()) * 3 < len(city)
+        fix = f"write {near}" if is_near else f"write a name that `timedatectl list-timezones | grep {area}/` prints"
+        yield fault("E333", f"{key}.zone", f"unknown time zone {schedule.zone}", fix)
 
 
 # AWS Budgets may show a cost up to this many hours late.
@@ -92,10 +104,11 @@ def check_budget(context: Context) -> Iterator[Fault]:
 
 
 def _minimum_costs(context: Context) -> Iterator[tuple[str, float]]:
-    """Yield the hourly cost of each group's minimum and of the control plane, with the cheapest type."""
+    """Yield the mean hourly cost of each group's minimum and of the control plane, with the cheapest type."""
     catalog, cluster = context.catalog, context.fleet.kubernetes
     for name, group in context.fleet.groups.items():
-        yield name, group.nodes.min * min(_prices(catalog, group.types), default=0.0)
+        mean_count = group.nodes.min * share_of_week(group.schedule)
+        yield name, mean_count * min(_prices(catalog, group.types), default=0.0)
     if cluster:
         plane = cluster.control_plane
         yield "the control plane", plane.count * min(_prices(catalog, (plane.type,)), default=0.0)
@@ -160,7 +173,7 @@ RULES = (
         Rule(
             "E801",
             "budget-below-minimum",
-            "The minimum of every group always runs, at list price.",
+            "The minimum of every group runs all the time, or in the hours of its schedule, at list price.",
             "raise monthly, or lower the minimums",
             "AWS price list",
             allowable=True,

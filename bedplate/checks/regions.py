@@ -24,11 +24,24 @@ def check_regions(context: Context) -> Iterator[Fault]:
         key = f"regions.{name}"
         facts = context.catalog.regions.get(name)
         if facts is None:
-            near = nearest(name, context.catalog.regions)
-            yield fault("E201", key, f"AWS has no region {name}", f"write {near}" if near else "")
+            yield _unknown_region(context, key, name)
         elif facts.opt_in:
             yield fault("E204", key, f"{name} is disabled until the account enables it")
         yield from _check_zones(name, region, facts)
+
+
+# Regions of other partitions than `aws`: accounts, prices and services there are others.
+_PARTITIONS = {"cn-": "China", "us-gov-": "GovCloud", "us-iso": "an isolated partition", "eusc-": "the European cloud"}
+
+
+def _unknown_region(context: Context, key: str, name: str) -> Fault:
+    partition = next((partition for start, partition in _PARTITIONS.items() if name.startswith(start)), None)
+    if partition:
+        message = f"{name} is a region of AWS {partition}, which bedplate does not support"
+        regions = (region for region, facts in context.catalog.regions.items() if not facts.opt_in)
+        return fault("E201", key, message, one_of(regions))
+    near = nearest(name, context.catalog.regions)
+    return fault("E201", key, f"AWS has no region {name}", f"write {near}" if near else "")
 
 
 def check_home(context: Context) -> Iterator[Fault]:
@@ -47,8 +60,8 @@ def _check_zones(name: str, region: Region, facts: RegionFacts | None) -> Iterat
         key = f"regions.{name}.zones.{index}"
         if zone in region.zones[:index]:
             yield fault("E205", key, f"{zone} is listed twice")
-        elif not zone.startswith(name):
-            yield fault("E203", key, f"{zone} is not a zone of {name}", one_of(facts.zones) if facts else "")
+        elif facts and not zone.startswith(name):
+            yield fault("E203", key, f"{zone} is not a zone of {name}", one_of(facts.zones))
         elif facts and zone not in facts.zones:
             yield fault("E202", key, f"{name} has no zone {zone}", one_of(facts.zones))
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network
 
+from bedplate.checks.addresses import is_private, smallest_lan
 from bedplate.checks.context import Context, one_of, repeated
 from bedplate.checks.diagnostics import Fault, Rule, about, fault
 from bedplate.plan.links import TRANSIT_ASNS
@@ -42,24 +43,37 @@ def check_gateways(context: Context) -> Iterator[Fault]:
     asns = ((f"sites.{name}.gateway.asn", site.gateway.asn) for name, site in sites)
     publics = ((f"sites.{name}.gateway.public", site.gateway.public) for name, site in sites)
     for key, asn, first in repeated(asns):
-        yield fault("E245", key, f"{asn} is also the ASN of {first.split('.')[1]}")
+        yield fault("E245", key, f"{asn} is also the ASN of {first.split('.')[1]}", f"write {_free_asn(context)}")
     for key, public, first in repeated(publics):
         yield fault("E247", key, f"{public} is also the gateway of {first.split('.')[1]}")
 
 
 def _check_addresses(key: str, site: Site) -> Iterator[Fault]:
     addresses = tuple((f"{key}.{name}.address", machine.address) for name, machine in site.machines.items())
+    if len(addresses) > 1 and not any(address in site.lan for _, address in addresses):
+        # A LAN that is not private is an error of its own.
+        if is_private(site.lan):
+            lan = smallest_lan(address for _, address in addresses)
+            message = f"no machine of the site has an address on the LAN {site.lan}"
+            yield fault("E240", f"{key.removesuffix('machines')}lan", message, f"write {lan}, or correct the addresses")
+        return
     for place, address in addresses:
         yield from _check_host_address(place, address, site.lan)
     for place, address, first in repeated(addresses):
-        yield fault("E242", place, f"{address} is also the address of {first.split('.')[-2]}")
+        other = first.split(".")[-2]
+        message = f"{address} is also the address of {other}"
+        yield fault("E242", place, message, f"correct the address of {place.split('.')[-2]} or of {other}")
 
 
 def _check_host_address(key: str, address: IPv4Address, lan: IPv4Network) -> Iterator[Fault]:
     if address not in lan:
-        yield fault("E240", key, f"{address} is not on the site's LAN {lan}")
+        near = IPv4Address(int(lan.network_address) | int(address) & int(lan.hostmask))
+        yield fault(
+            "E240", key, f"{address} is not on the site's LAN {lan}", f"write an address of the LAN, such as {near}"
+        )
     elif lan.prefixlen < _NO_RESERVED_ENDS and address in (lan.network_address, lan.broadcast_address):
-        yield fault("E241", key, f"{address} is the first or the last address of {lan}")
+        near = address + 1 if address == lan.network_address else address - 1
+        yield fault("E241", key, f"{address} is the first or the last address of {lan}", f"write {near}")
 
 
 def _check_scratch(key: str, machine: Machine) -> Iterator[Fault]:
@@ -77,9 +91,17 @@ def _check_gateway(context: Context, name: str, site: Site) -> Iterator[Fault]:
         yield fault("E243", f"{key}.machine", f"{name} has no machine {gateway.machine}", fix)
     reason = next((reason for numbers, reason in RESERVED_ASNS if gateway.asn in numbers), None)
     if reason:
-        yield fault("E244", f"{key}.asn", f"a site cannot have ASN {gateway.asn}: {reason}")
+        message = f"a site cannot have ASN {gateway.asn}: {reason}"
+        yield fault("E244", f"{key}.asn", message, f"write {_free_asn(context)}, or another of 64513 to 65534")
     if not gateway.public.is_global:
-        yield fault("E246", f"{key}.public", f"{gateway.public} is not a public address")
+        fix = f"write the address that `curl https://checkip.amazonaws.com` prints on {gateway.machine}"
+        yield fault("E246", f"{key}.public", f"{gateway.public} is not a public address", fix)
+
+
+def _free_asn(context: Context) -> int:
+    """Return the lowest private ASN that no site has."""
+    used = {site.gateway.asn for site in context.fleet.sites.values()}
+    return next(asn for asn in range(AWS_ASN + 1, AWS_ASN + len(used) + 2) if asn not in used)
 
 
 def _check_host_names(context: Context, name: str, site: Site) -> Iterator[Fault]:

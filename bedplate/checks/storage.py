@@ -132,7 +132,8 @@ def _check_export(context: Context, key: str, store: NfsStore) -> Iterator[Fault
 
 def _check_path(key: str, path: str) -> Iterator[Fault]:
     if path.split("/")[1] in _SYSTEM or any(is_within(path, own) or is_within(own, path) for own in _BEDPLATE_FOLDERS):
-        yield fault("E404", key, f"the operating system or bedplate uses {path}")
+        message = f"the operating system or bedplate uses {path}"
+        yield fault("E404", key, message, f"write a path outside it, such as /data/{path.rpartition('/')[2]}")
 
 
 CHECKS = (check_stores, check_mounts)

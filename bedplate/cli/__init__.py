@@ -10,9 +10,9 @@ from traceback import print_exception
 
 import typer
 
-from bedplate.cli.app import command_path, make_app
+from bedplate.cli.app import GROUPS, command_path, make_app
 from bedplate.cli.output import notify
-from bedplate.errors import BedplateError
+from bedplate.errors import BedplateError, InputError
 
 INTERRUPTED = 130
 """The exit status that a shell reports for a program killed by SIGINT: 128 + 2."""
@@ -56,5 +56,9 @@ def _error_lines(error: Exception, arguments: Sequence[str]) -> Iterable[str]:
 
 def _invoke(arguments: Sequence[str]) -> int:
     words = list(arguments) or ["--help"]
-    status: int | None = make_app(words)(words, prog_name="bedplate", standalone_mode=False)
-    return status or 0
+    is_group = words == [name for name in GROUPS if name == words[0]]
+    # A shell asks for completions by variables; they hold the words so far (typer's completion scripts).
+    typed = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS")
+    app = make_app(typed.split()[1:] if typed and "_BEDPLATE_COMPLETE" in os.environ else words)
+    status: int | None = app([*words, "--help"] if is_group else words, prog_name="bedplate", standalone_mode=False)
+    return InputError.exit_code if is_group else status or 0

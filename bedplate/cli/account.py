@@ -1,6 +1,6 @@
 """The commands that ask AWS about an account or a region: quotas, image record, catalog refresh."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Annotated
 
 import typer
@@ -9,7 +9,7 @@ from bedplate.account.client import (
     AwsClient,
     NoCredentials,
     ask_regions,
-    check_account,
+    caller_account,
     failure_lines,
     open_client,
     require_all,
@@ -26,23 +26,20 @@ from bedplate.catalog.catalog import (
     write_data_files,
 )
 from bedplate.catalog.nearest import nearest
-from bedplate.cli.fleet import plan_of
+from bedplate.checks.diagnostics import Fault
+from bedplate.cli.fleet import open_account, plan_of
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, notify, show, show_document
 from bedplate.errors import BedplateError, InputError, PartialError, ViolationError
+from bedplate.load import examine
+from bedplate.load.fleet import read_fleet
 from bedplate.load.source import today
-from bedplate.lock import lock_path, record_images, renew_images
+from bedplate.lock import lock_path, read_lock, record_images, renew_images
 from bedplate.plan import FleetPlan
 from bedplate.plan.planner import image_places, unrecorded_images
 from bedplate.plan.quotas import Granted, QuotaNeed, quota_needs
 from bedplate.report.cost import quota_document, quota_lines, renewal_lines, unmet_needs
+from bedplate.report.diagnostics import fault_lines
 from bedplate.report.plan import image_lines
-
-
-def open_account(plan: FleetPlan) -> AwsClient:
-    """Return the client of the fleet's AWS account. Raises InputError for credentials of another account."""
-    client = open_client()
-    check_account(client, plan.account, plan.home.name)
-    return client
 
 
 def quotas(fleet: FleetFile = DEFAULT_FLEET, *, json: Json = False) -> int:
@@ -114,15 +111,25 @@ def refresh_catalog(
     """Update types, offers and prices from AWS."""
     catalog, client = load_catalog(), open_client()
     _check_regions(catalog, region or [])
+    account = caller_account(client, catalog.price_region)
     regions = tuple(region or _enabled_regions(client, catalog))
     answers = require_all(ask_regions(regions, lambda name: read_region(client, name)), "nothing was written")
-    updated = refreshed(catalog, answers, list_prices(client, catalog.price_region))
+    updated = refreshed(catalog, account, answers, list_prices(client, catalog.price_region))
     differences = tuple(changes(catalog, updated))
     if not force:
         check_whole(differences)
     write_data_files(refreshed_texts({name: read_data_file(name) for name in REFRESHED}, updated, regions, today()))
     show(renewal_lines(differences, () if region else (name for name in catalog.regions if name not in regions)))
+    show(fault_lines(_missing_offers(updated)))
     return 0
+
+
+def _missing_offers(catalog: Catalog) -> Iterator[Fault]:
+    """Yield the faults of ./fleet.yaml and its lock, if it exists, about zones that do not offer a type."""
+    fleet = read_fleet(DEFAULT_FLEET, catalog).fleet
+    if fleet:
+        record = read_lock(lock_path(DEFAULT_FLEET), fleet.name)
+        yield from (fault for fault in examine(DEFAULT_FLEET, catalog, record) if fault.code == "E302")
 
 
 def _check_regions(catalog: Catalog, regions: Iterable[str]) -> None:

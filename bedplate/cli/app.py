@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from types import MappingProxyType
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import typer
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from bedplate import __version__
 from bedplate.cli.output import show
+from bedplate.errors import InputError
 
 Function = Callable[..., int]
 
@@ -54,7 +56,7 @@ COMMANDS = (
         "diff",
         "plan:diff",
         "Show the effects of an edit.",
-        "bedplate diff examples/lab-grown.yaml examples/lab.yaml",
+        "bedplate diff examples/lab.yaml examples/lab-grown.yaml",
     ),
     Command("preview", "deploy:preview", "Show what `up` would change.", "bedplate preview --stack us-west-2"),
     Command("up", "deploy:up", "Deploy the fleet.", "bedplate up --stack shared"),
@@ -69,7 +71,7 @@ COMMANDS = (
     ),
     Command(
         "graph",
-        "rehearse:graph",
+        "reach:graph",
         "Print a stack's resources as JSON.",
         "bedplate graph examples/lab.yaml --stack us-west-2",
     ),
@@ -100,9 +102,7 @@ NODE_COMMANDS = (
         "Configure machines as planned.",
         "bedplate node apply --site cellar --fleet examples/lab.yaml",
     ),
-    Command(
-        "trust", "node_trust:trust", "Record a machine's host key.", "bedplate node trust titan-01.cellar SHA256:..."
-    ),
+    Command("trust", "node:trust", "Record a machine's host key.", "bedplate node trust titan-01.cellar SHA256:..."),
     Command(
         "bootstrap",
         "node:bootstrap",
@@ -111,7 +111,7 @@ NODE_COMMANDS = (
     ),
     Command(
         "ssh-config",
-        "node:ssh_config",
+        "node:show_ssh_config",
         "Print OpenSSH settings for the fleet.",
         "bedplate node ssh-config --write ~/.ssh/lab",
     ),
@@ -130,9 +130,14 @@ VPN_COMMANDS = (
         "bedplate vpn add ada fleet.yaml --device phone",
     ),
     Command("renew", "vpn_certificates:renew", "Replace a certificate and its key.", "bedplate vpn renew ada"),
-    Command("revoke", "vpn:revoke", "Revoke a person's certificates.", "bedplate vpn revoke ada --device phone"),
+    Command(
+        "revoke",
+        "vpn:revoke",
+        "Revoke a person's certificates, or a gateway's.",
+        "bedplate vpn revoke ada --device phone",
+    ),
     Command("list", "vpn_certificates:list_certificates", "Show certificates and expiry dates.", "bedplate vpn list"),
-    Command("show", "vpn:show_profile", "Print a laptop's OpenVPN profile.", "bedplate vpn show ada > ada.ovpn"),
+    Command("show", "vpn:show_profile", "Print a laptop's OpenVPN profile.", "bedplate vpn show ada --write ada.ovpn"),
     Command("sync", "vpn_sync:sync", "Update certificates and all gateways.", "bedplate vpn sync"),
     Command("timer", "vpn_sync:timer", "Write a systemd timer for daily syncs.", "bedplate vpn timer"),
     Command("tunnels", "vpn_sync:tunnels", "Send gateways their tunnels and keys.", "bedplate vpn tunnels"),
@@ -158,6 +163,29 @@ GROUPS: Mapping[str, tuple[str, tuple[Command, ...]]] = MappingProxyType(
 )
 
 
+class _Command(TyperCommand):
+    """A command whose argument FLEET can also be passed as `--fleet`."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:  # noqa: ANN401  as typer passes them
+        super().__init__(*args, **settings)
+        argument = next((param for param in self.params if param.opts == ["fleet"]), None)
+        if argument is not None:
+            text = "As the argument FLEET."
+            self.params.append(TyperOption(param_decls=["--fleet", _OPTION], metavar="FLEET", help=text, type=str))
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  as typer declares them
+        """Run the command with the value of `--fleet` as FLEET."""
+        fleet = ctx.params.pop(_OPTION, None)
+        if fleet is not None:
+            if ctx.get_parameter_source("fleet").name == "COMMANDLINE":
+                raise InputError("FLEET and --fleet exclude each other", fix="pass the fleet file once")
+            ctx.params["fleet"] = fleet
+        return super().invoke(ctx)
+
+
+_OPTION = "fleet_option"
+
+
 def command_path(arguments: Sequence[str]) -> tuple[str, ...]:
     """Return the command that the arguments name, such as ("vpn", "sync"); () if they name none."""
     words = [word for word in arguments if not word.startswith("-")]
@@ -171,12 +199,12 @@ def _is_name(words: Sequence[str], commands: Iterable[Command]) -> bool:
     return any([command.name] == list(words) for command in commands)
 
 
-def make_app(arguments: Sequence[str]) -> typer.Typer:
+def make_app(arguments: Sequence[str]) -> TyperGroup:
     """Return the command line, with the command that the arguments name loaded."""
     path = command_path(arguments)
     app = typer.Typer(
         name="bedplate",
-        add_completion=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         epilog="Example: bedplate check examples/lab.yaml",
@@ -187,7 +215,11 @@ def make_app(arguments: Sequence[str]) -> typer.Typer:
         group = typer.Typer(help=summary, rich_markup_mode=None, callback=_do_nothing)
         _add_commands(group, commands, path[1:] if path[:1] == (name,) else ())
         app.add_typer(group, name=name)
-    return app
+    root = cast("TyperGroup", typer.main.get_command(app))
+    for param in root.params:
+        if isinstance(param, TyperOption) and param.name in {"install_completion", "show_completion"}:
+            param.hidden = True  # docs/commands.md describes them
+    return root
 
 
 def _add_commands(app: typer.Typer, commands: Iterable[Command], path: tuple[str, ...]) -> None:
@@ -196,7 +228,9 @@ def _add_commands(app: typer.Typer, commands: Iterable[Command], path: tuple[str
         function = command.load() if is_named else command.placeholder()
         # Without `help` typer shows the whole docstring.
         text = None if is_named else command.summary
-        app.command(command.name, help=text, epilog=f"Example: {command.example}")(function)
+        app.command(
+            command.name, cls=_Command, help=text, short_help=command.summary, epilog=f"Example: {command.example}"
+        )(function)
 
 
 def _do_nothing() -> None:

@@ -14,8 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from bedplate.catalog import load_catalog
-from bedplate.cli.account import open_account
-from bedplate.cli.fleet import open_fleet, plan_of
+from bedplate.cli.fleet import open_account, open_fleet, plan_of
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, Parts, notify, show, show_document
 from bedplate.deploy.engine import Engine, StackState, open_engine
 from bedplate.deploy.progress import Operation, Progress, Status

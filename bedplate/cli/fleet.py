@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bedplate.catalog import load_catalog
 from bedplate.cli.output import notify
@@ -11,13 +12,22 @@ from bedplate.lock import lock_path, read_lock
 from bedplate.plan import FleetPlan, PlanFaults, plan_fleet
 from bedplate.plan.document import Origin, origin
 from bedplate.plan.registration import devices
-from bedplate.report.diagnostics import fault_lines
+from bedplate.report.diagnostics import fault_lines, tally
+
+if TYPE_CHECKING:
+    from bedplate.account.client import AwsClient
 
 
-def open_fleet(path: Path) -> Loaded:
-    """Return the fleet that the file declares; its warnings go to stderr. Raises FleetFaults for errors in the file."""
+def open_fleet(path: Path, *, brief: bool = False) -> Loaded:
+    """Return the fleet that the file declares. Raises FleetFaults for errors in the file.
+
+    Its warnings go to stderr; with `brief`, only their number, for a command that they do not concern.
+    """
     loaded = load_fleet(path, load_catalog())
-    notify(fault_lines(loaded.faults))
+    if brief and loaded.faults:
+        notify([f"{tally(loaded.faults)} in {path}: `bedplate check` shows them"])
+    else:
+        notify(fault_lines(loaded.faults))
     return loaded
 
 
@@ -28,9 +38,19 @@ def plan_loaded(loaded: Loaded) -> FleetPlan:
         return loaded.check_plan(plan_fleet(loaded.fleet, record, load_catalog()), load_catalog())
 
 
-def plan_of(path: Path) -> FleetPlan:
+def plan_of(path: Path, *, brief: bool = True) -> FleetPlan:
     """Return the plan of a fleet file and its lock. Raises FleetFaults for errors in either."""
-    return plan_loaded(open_fleet(path))
+    return plan_loaded(open_fleet(path, brief=brief))
+
+
+def open_account(plan: FleetPlan) -> "AwsClient":
+    """Return the client of the fleet's AWS account. Raises InputError for credentials of another account."""
+    # Slow: it imports boto3.
+    from bedplate.account.client import check_account, open_client
+
+    client = open_client()
+    check_account(client, plan.account, plan.home.name)
+    return client
 
 
 def replanned(changed: Loaded, plan: FleetPlan) -> FleetPlan:

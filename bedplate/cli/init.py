@@ -140,10 +140,10 @@ def _key_files() -> tuple[Path, ...]:
 def _account() -> str | None:
     """Return the account of the AWS credentials, if this machine has any."""
     # Slow: it imports boto3.
-    from bedplate.account.client import account_of, open_client
+    from bedplate.account.client import caller_account, open_client
 
     try:
-        return account_of(open_client(), _region() or "us-east-1")
+        return caller_account(open_client(), _region() or "us-east-1")
     except BedplateError:
         return None
 

@@ -23,7 +23,7 @@ from rich.text import Text
 
 from bedplate.catalog import load_catalog
 from bedplate.catalog.nearest import nearest
-from bedplate.cli.fleet import plan_of
+from bedplate.cli.fleet import open_account, plan_of
 from bedplate.cli.output import (
     DEFAULT_FLEET,
     Every,
@@ -46,8 +46,7 @@ from bedplate.errors import InputError, MachineError, PartialError, ViolationErr
 from bedplate.hold import login_name
 from bedplate.load.source import today
 from bedplate.lock import check_plan_recorded
-from bedplate.nodes.apply import ApplyProcess, ApplyRequest, Event, Step, exit_status, run_apply
-from bedplate.nodes.apply import NodeResult as ApplyOutcome
+from bedplate.nodes.apply import ApplyProcess, ApplyRequest, Event, NodeResult, Step, exit_status, run_apply
 from bedplate.nodes.audit import AuditRequest, Findings, RuleOutcome, roles_checked, run_audit
 from bedplate.nodes.choice import check_groups, nodes_by_name, nodes_of_sites, unique_nodes
 from bedplate.nodes.ssh import Login, NodeLocation, SshTargets, deploy_account, targets_of_config, write_ssh_config
@@ -143,6 +142,8 @@ def audit(  # noqa: PLR0913  each is an option of the command line
         findings = audit_nodes(AuditRequest(fleet, only=roles), [machine.node.name for machine in machines])
     else:
         findings = _audit_over_ssh(fleet, plan, machines, roles, SshOptions(user, identity, ssh_config))
+    if not any(found.verdicts or found.unreached for found in findings):
+        raise InputError("no rule applies to these machines", fix="leave out --role, or name other machines")
     if json:
         show_document(compliance_document(findings))
     else:
@@ -232,7 +233,6 @@ def _running_machines(plan: FleetPlan, groups: Sequence[str]) -> Iterator[NodeLo
     # Slow: they import boto3.
     from bedplate.account.client import require_all
     from bedplate.account.machines import read_machines
-    from bedplate.cli.account import open_account
 
     answers = require_all(read_machines(open_account(plan), plan), "nothing was done")
     pools = {(pool.name, pool.region): pool for pool in plan.pools}
@@ -319,7 +319,7 @@ def _shown(board: Board) -> Iterator[None]:
 class Done:
     """The outcomes, in the order of the machines."""
 
-    outcomes: tuple[ApplyOutcome, ...]
+    outcomes: tuple[NodeResult, ...]
     interrupted: bool = False
 
 
@@ -327,7 +327,7 @@ class ApplyProgress:
     """The outcome of each machine so far, and the board that shows it."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self.outcomes = {name: ApplyOutcome(name) for name in names}
+        self.outcomes = {name: NodeResult(name) for name in names}
         self.board = Board({name: Row("logging in", "0") for name in names})
 
     def take(self, event: Event) -> None:

@@ -6,6 +6,7 @@ A closed stdout does.
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -29,8 +30,19 @@ def show(lines: Iterable[str]) -> None:
     if sys.stdout is None:
         raise MachineError("cannot write to stdout: it is closed", fix="leave stdout open, or redirect it to a file")
     for line in lines:
-        _write(f"{line}\n")
+        _write(f"{_printable(line)}\n")
     _write("", flush=True)
+
+
+# Control characters, invisible characters and controls of the direction of text.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]"
+)
+
+
+def _printable(text: str) -> str:
+    """Return a text that cannot control the terminal: gateways and nodes may answer anything."""
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def _write(text: str, *, flush: bool = False) -> None:
@@ -52,7 +64,7 @@ def show_document(document: object) -> None:
 
 def notify(lines: Iterable[str]) -> None:
     """Print lines on stderr. They are dropped if stderr is closed or full."""
-    SafeStream(sys.stderr).write("".join(f"{line}\n" for line in lines))
+    SafeStream(sys.stderr).write("".join(f"{_printable(line)}\n" for line in lines))
 
 
 def is_terminal() -> bool:

@@ -1,6 +1,7 @@
 """The commands that read the fleet file and the lock, and nothing else: check, plan, cost, diff, schema."""
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -10,24 +11,32 @@ from bedplate.catalog import load_catalog
 from bedplate.catalog.nearest import nearest
 from bedplate.checks.catalogue import RULES
 from bedplate.checks.diagnostics import Fault, Level
+from bedplate.checks.examples import OTHER_OFFERS
 from bedplate.cli.fleet import open_fleet, plan_faults_located, plan_loaded, plan_of, replanned
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, notify, show, show_document
 from bedplate.errors import InputError, ViolationError
 from bedplate.load import FleetFaults, load_fleet
 from bedplate.lock import InvalidLock, lock_path, record_plan
 from bedplate.plan import FleetPlan, bill, plan_document
-from bedplate.plan.stacks import stack_order
+from bedplate.plan.stacks import Step, stack_order
 from bedplate.report.cost import cost_document, cost_lines, price_lines
-from bedplate.report.diagnostics import ALL_RULES, fault_document, rule_lines, rules_lines, verdict_lines
+from bedplate.report.diagnostics import ALL_RULES, fault_document, fault_lines, rule_lines, rules_lines, verdict_lines
 from bedplate.report.plan import (
     difference_lines,
-    missing_alarm_lines,
+    foreign_zone_lines,
     missing_image_lines,
     plan_lines,
     recorded_lines,
     summary,
 )
-from bedplate.report.updates import diff_document, diff_lines, order_document, order_lines
+from bedplate.report.updates import (
+    diff_document,
+    diff_lines,
+    order_document,
+    order_lines,
+    removed_zone_lines,
+    removed_zones,
+)
 from bedplate.spec.schema import fleet_schema
 from bedplate.update.edit import consequences
 from bedplate.update.policies import Effect
@@ -55,7 +64,7 @@ def plan(
     if write:
         fleet_plan = _record_plan(fleet, tuple(release or ()), json=json)
     else:
-        fleet_plan = plan_of(fleet)
+        fleet_plan = plan_of(fleet, brief=False)
         _print_plan(fleet_plan, difference_lines(fleet_plan), json=json)
     if svg is not None:
         _draw(fleet_plan, svg)
@@ -66,7 +75,10 @@ def _record_plan(path: Path, release: tuple[str, ...], *, json: bool) -> FleetPl
     loaded = open_fleet(path)
     with plan_faults_located(loaded):
         recorded = record_plan(lock_path(path), loaded.fleet, load_catalog(), release_of=release)
-    _print_plan(recorded.plan, recorded_lines(recorded.plan, recorded.released), json=json)
+    lines = (*recorded_lines(recorded.plan, recorded.released),)
+    if any(fault.code == OTHER_OFFERS for fault in loaded.faults):
+        lines = (*foreign_zone_lines(loaded.fleet, recorded.plan, load_catalog()), *lines)
+    _print_plan(recorded.plan, lines, json=json)
     return recorded.plan
 
 
@@ -86,7 +98,7 @@ def _print_plan(fleet_plan: FleetPlan, lock_lines: Iterable[str], *, json: bool)
         notify(lock_lines)
         return
     show(plan_lines(fleet_plan))
-    advice = (*missing_alarm_lines(fleet_plan), *missing_image_lines(fleet_plan, load_catalog()))
+    advice = missing_image_lines(fleet_plan, load_catalog())
     show(("", *price_lines(bill(fleet_plan, load_catalog())), *advice, *lock_lines))
 
 
@@ -95,7 +107,7 @@ def cost(fleet: FleetFile = DEFAULT_FLEET, *, json: Json = False) -> int:
 
     By group, rung and region, at the minimum and the maximum number of machines.
     """
-    fleet_plan = plan_of(fleet)
+    fleet_plan = plan_of(fleet, brief=False)
     costs = bill(fleet_plan, load_catalog())
     if json:
         show_document(cost_document(fleet_plan, costs))
@@ -104,24 +116,44 @@ def cost(fleet: FleetFile = DEFAULT_FLEET, *, json: Json = False) -> int:
     return 0
 
 
-NewFleet = Annotated[Path, typer.Argument(metavar="FLEET2", help="The edited fleet file.", show_default=False)]
-OldFleet = Annotated[Path, typer.Argument(metavar="FLEET", help="The fleet file before the edit.")]
+Files = Annotated[list[Path], typer.Argument(metavar="[OLD] NEW", help="Fleet files before and after the edit.")]
+_OLD_HELP = "The fleet file before the edit, as OLD.  [default: fleet.yaml]"
 
 
-def diff(fleet2: NewFleet, fleet: OldFleet = DEFAULT_FLEET, *, json: Json = False) -> int:
+def diff(
+    files: Files,
+    *,
+    fleet: Annotated[Path | None, typer.Option("--fleet", metavar="OLD", help=_OLD_HELP)] = None,
+    json: Json = False,
+) -> int:
     """Show the effects of an edit.
 
-    On a fleet that is deployed. The exit status is 3 if the edit replaces or removes something, or is refused.
+    On a fleet that is deployed. The exit status is 2 if `check` would reject the new file, 3 if the edit replaces or
+    removes something, or is refused.
     """
-    before, after = open_fleet(fleet), open_fleet(fleet2)
+    *named, new = (*filter(None, [fleet]), *files)
+    if len(named) > 1:
+        raise InputError("more than two fleet files", fix="write `bedplate diff OLD NEW`")
+    (old,) = named or [DEFAULT_FLEET]
+    before, after = open_fleet(old), open_fleet(new)
     edits = consequences(before.fleet, after.fleet)
     fleet_plan = plan_loaded(before)
-    is_possible = edits and all(edit.effect is not Effect.REFUSED for edit in edits)
-    order = stack_order(fleet_plan, replanned(after, fleet_plan)) if is_possible else ()
+    order: tuple[Step, ...] = ()
+    try:
+        later_plan = replanned(after, fleet_plan)
+        if edits and all(edit.effect is not Effect.REFUSED for edit in edits):
+            order = stack_order(fleet_plan, later_plan)
+    except FleetFaults as refused:
+        if not any(edit.effect is Effect.REFUSED for edit in edits):
+            raise
+        notify(fault_lines(refused.faults))
+    zones = removed_zones(fleet_plan, after.fleet)
     if json:
-        show_document(diff_document(edits) | order_document(fleet_plan, order))
+        document = diff_document(edits) | {"removed_zones": [asdict(zone) for zone in zones]}
+        show_document(document | order_document(fleet_plan, order))
     else:
-        show((*diff_lines(edits), *order_lines(fleet_plan, order)))
+        lines = (*diff_lines(edits), *removed_zone_lines(fleet_plan, zones), *order_lines(fleet_plan, order))
+        show((f"from {old} to {new}", "", *lines))
     is_destructive = any(edit.effect.weight >= Effect.REPLACES.weight for edit in edits)
     return ViolationError.exit_code if is_destructive else 0
 

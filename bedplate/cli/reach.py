@@ -1,23 +1,37 @@
-"""The commands that analyse stack resources: reach traces a packet, audit-graph checks the resources."""
+"""The commands that analyse stack resources: graph prints them, reach traces a packet, audit-graph checks them.
 
+The resources of a fleet take seconds to create in the simulated AWS, so graph and reach keep them in a cache.
+"""
+
+import json as json_format
+import os
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from enum import StrEnum
+from hashlib import sha256
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+import bedplate
 from bedplate.cli.fleet import device_counts, plan_of
-from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, show, show_document
-from bedplate.errors import InputError, ViolationError
+from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, Parts, show, show_document
+from bedplate.errors import InputError, MachineError, ViolationError
 from bedplate.graph.audit.document import read_graph, read_resources
 from bedplate.graph.audit.rules import Severity
 from bedplate.graph.audit.run import audit
 from bedplate.graph.reach import Direct, Fabric, Packet, Prefix, Trip, prefix, read_fabric, trip
+from bedplate.graph.terraform import plan_document
+from bedplate.load.source import today
+from bedplate.lock import lock_path
 from bedplate.plan import FleetPlan
 from bedplate.plan.links import networks_of_place
 from bedplate.plan.reachability import Endpoint, Flow, find_endpoint, internet_endpoint, parse_flow
 from bedplate.report.graph import audit_lines, reach_document, reach_lines, stack_fault_document
+from bedplate.writer import write_whole
 
 STDIN = "-"
 GraphFile = Annotated[
@@ -77,6 +91,67 @@ def reach(  # noqa: PLR0913 - one parameter an option
     return 0 if there.answered else ViolationError.exit_code
 
 
+class Format(StrEnum):
+    """The output format of `graph`."""
+
+    GRAPH = "graph"
+    TERRAFORM_PLAN = "terraform-plan"
+
+
+def graph(
+    fleet: FleetFile = DEFAULT_FLEET,
+    *,
+    stack: Parts = None,
+    every: Annotated[bool, typer.Option("--all", help="Print the resources of all stacks.")] = False,
+    form: Annotated[
+        Format, typer.Option("--format", help="terraform-plan suits policy tools such as checkov and conftest.")
+    ] = Format.GRAPH,
+) -> int:
+    """Print a stack's resources as JSON.
+
+    As the simulated AWS creates them. The exit status is 2 if AWS would reject a resource.
+    """
+    if bool(stack) is every:
+        what = "--all and --stack exclude each other" if every else "no stack selected"
+        raise InputError(what, fix="pass --stack PART or --all")
+    resources, is_complete = _created(fleet, plan_of(fleet), tuple(stack or ()))
+    show_document(plan_document(resources) if form is Format.TERRAFORM_PLAN else resources)
+    return 0 if is_complete else InputError.exit_code
+
+
+_CODE = ("bedplate", "roles", "stacks", "vpn", "requirements.lock")
+_MAX_CACHED = 20
+
+
+def _created(fleet: Path, plan: FleetPlan, parts: Sequence[str] = ()) -> tuple[list[dict[str, Any]], bool]:
+    """Return the resources of these parts of the fleet, or of all, and whether AWS would create all of them."""
+    cached = _cache_file(fleet, parts)
+    with suppress(OSError, ValueError):
+        return json_format.loads(cached.read_bytes()), True
+    # Slow: it imports Pulumi and moto.
+    from bedplate.cli.rehearse import create_stacks
+
+    resources, is_complete = create_stacks(plan, parts)
+    if is_complete:
+        with suppress(OSError, MachineError):
+            cached.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_whole(cached, json_format.dumps(resources).encode(), 0o600)
+            for oldest in sorted(cached.parent.glob("*.json"), key=os.path.getmtime)[:-_MAX_CACHED]:
+                oldest.unlink(missing_ok=True)
+    return resources, is_complete
+
+
+def _cache_file(fleet: Path, parts: Sequence[str]) -> Path:
+    """Return the cache file of the resources. Its name is a hash of the fleet file, the lock, the code and the date."""
+    root = Path(bedplate.__file__).parents[1]
+    code = (file for name in _CODE for file in (root / name, *(root / name).rglob("*")) if file.suffix != ".pyc")
+    digest = sha256(f"{today()} {sorted(parts)}".encode())
+    for file in filter(Path.is_file, (fleet, lock_path(fleet), *sorted(code))):
+        digest.update(f"{file}\0".encode() + sha256(file.read_bytes()).digest())
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    return folder / "bedplate" / f"{digest.hexdigest()}.json"
+
+
 def _trip(fabric: Fabric, ends: Ends, flow: Flow) -> Trip:
     source, target = (int(spot.address) for spot in ends)
     return trip(fabric, Packet(source, target, flow.protocol, flow.port))
@@ -84,13 +159,12 @@ def _trip(fabric: Fabric, ends: Ends, flow: Flow) -> Trip:
 
 def _rehearsed(fleet: Path, source: str, target: str) -> tuple[Ends, Fabric]:
     """Return the two places and the network of the fleet's stacks, created in the simulated AWS."""
-    # Slow: both import Pulumi and moto.
-    from bedplate.cli.rehearse import created_resources
-    from bedplate.cli.stacks import waves
-
     plan = plan_of(fleet)
     ends = (find_endpoint(plan, source), find_endpoint(plan, target))
-    return ends, _with_site_tunnels(read_fabric(created_resources(plan, waves(plan))), plan)
+    resources, is_complete = _created(fleet, plan)
+    if not is_complete:
+        raise InputError("the fleet's stacks cannot be created", fix="run `bedplate rehearse` for details")
+    return ends, _with_site_tunnels(read_fabric(resources), plan)
 
 
 def _from_graph(graph: str, fleet: Path, source: str, target: str) -> tuple[Ends, Fabric]:

@@ -1,9 +1,10 @@
-"""The commands that run stacks in the simulated AWS: rehearse, and graph, which prints the resources it created."""
+"""The command that runs stacks in the simulated AWS, and the resources that it creates, for graph and reach."""
 
 import sys
+import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from enum import StrEnum
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Annotated, cast
 
@@ -12,8 +13,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from bedplate import STARTED
 from bedplate.catalog import load_catalog
-from bedplate.cli.fleet import open_fleet, plan_loaded, plan_of, resource_origin
+from bedplate.cli.fleet import open_fleet, plan_loaded, resource_origin
 from bedplate.cli.output import (
     DEFAULT_FLEET,
     FleetFile,
@@ -28,7 +30,6 @@ from bedplate.cli.output import (
 from bedplate.cli.stacks import Later, Waves, audit_report, later_fleet, program_stack, teardown_waves, waves
 from bedplate.errors import InputError, PartialError, ViolationError
 from bedplate.graph.audit.rules import Severity, StackFault
-from bedplate.graph.terraform import plan_document
 from bedplate.plan import FleetPlan, bill
 from bedplate.plan.document import Origin, unknown_origin
 from bedplate.plan.stacks import stack_name
@@ -141,8 +142,18 @@ def _rehearse_fleet(
     violations = audit_report(report)
     _print_report(report, resource_origin(loaded, plan), violations, later, json=json)
     if report.ok and not json:
-        show((*outlook_lines(plan, report), *price_lines(bill(plan, load_catalog())), next_line(plan, report)))
+        last_plan = later.plan if later else plan
+        is_recorded = not (plan.new_blocks or last_plan.new_blocks)
+        _print_outlook(report, last_plan, waves(last_plan, parts) if later else stacks, is_recorded=is_recorded)
     return _status(report, violations)
+
+
+def _print_outlook(report: Report, plan: FleetPlan, stacks: Waves, *, is_recorded: bool) -> None:
+    """Print what a deployment of the last fleet file would have, its price, and the next command."""
+    reports = {stack.name: stack for stack in report.stacks}
+    last = replace(report, stacks=tuple(reports[stack.name] for wave in stacks for stack in wave))
+    show((*outlook_lines(plan, last), *price_lines(bill(plan, load_catalog()))))
+    show([next_line(last, is_recorded=is_recorded)])
 
 
 def _print_report(
@@ -153,7 +164,8 @@ def _print_report(
     *,
     json: bool,
 ) -> None:
-    """Print the report, and the violations if the stacks were checked."""
+    """Print the report, and the violations if the stacks were checked. The time is that of the whole command."""
+    report = replace(report, seconds=time.perf_counter() - STARTED)
     if json:
         status = {
             "ok": _status(report, violations or ()) == 0,
@@ -209,75 +221,34 @@ class _Tally:
 
 
 @contextmanager
-def _progress() -> Iterator[StepCallback]:
-    """Show progress on stderr: a live table on a terminal, else one line for each phase of a stack."""
+def _progress(*, in_log: bool = True) -> Iterator[StepCallback]:
+    """Show progress on stderr: a live table on a terminal, else, with `in_log`, one line for each phase of a stack."""
     tally = _Tally()
 
-    def on_terminal(stack: str, phase: Phase, step: Step) -> None:
-        tally.count(stack, phase, step)
-
-    def in_log(stack: str, phase: Phase, step: Step) -> None:
-        if tally.count(stack, phase, step):
+    def count(stack: str, phase: Phase, step: Step) -> None:
+        if tally.count(stack, phase, step) and in_log and not is_terminal():
             notify([f"{stack}: {_DOING[phase]}"])
 
-    if is_terminal():
-        # While a Live runs, rich replaces sys.stderr by a stream that leads back to the Live. This one does not.
-        console = Console(file=cast("IO[str]", SafeStream(sys.stderr)))
-        with Live(tally, console=console, transient=True):
-            yield on_terminal
-    else:
-        yield in_log
+    # While a Live runs, rich replaces sys.stderr by a stream that leads back to the Live. This one does not.
+    console = Console(file=cast("IO[str]", SafeStream(sys.stderr)))
+    try:
+        with Live(tally, console=console, transient=True) if is_terminal() else nullcontext():
+            yield count
+    except KeyboardInterrupt:
+        notify(["stopped; nothing is left behind: AWS was simulated"])
+        raise
 
 
-class Format(StrEnum):
-    """The output format of `graph`."""
+def create_stacks(plan: FleetPlan, parts: Sequence[str]) -> tuple[list[dict[str, object]], bool]:
+    """Create these parts of the fleet, or all, in the simulated AWS. Return their resources, and whether all exist.
 
-    GRAPH = "graph"
-    TERRAFORM_PLAN = "terraform-plan"
-
-
-def graph(
-    fleet: FleetFile = DEFAULT_FLEET,
-    *,
-    stack: Parts = None,
-    every: Annotated[bool, typer.Option("--all", help="Print the resources of all stacks.")] = False,
-    form: Annotated[
-        Format, typer.Option("--format", help="terraform-plan suits policy tools such as checkov and conftest.")
-    ] = Format.GRAPH,
-) -> int:
-    """Print a stack's resources as JSON.
-
-    As the simulated AWS creates them. The exit status is 2 if AWS would reject a resource.
+    Failures go to stderr.
     """
-    if bool(stack) is every:
-        what = "--all and --stack exclude each other" if every else "no stack selected"
-        raise InputError(what, fix="pass --stack PART or --all")
-    plan = plan_of(fleet)
-    parts = tuple(stack or ())
-    report = _created(plan, waves(plan, parts))
-    resources = list(_resources(report, {stack_name(plan, part) for part in parts}))
-    show_document(plan_document(resources) if form is Format.TERRAFORM_PLAN else resources)
-    return InputError.exit_code if any(stack.failures for stack in report.stacks) else 0
-
-
-def created_resources(plan: FleetPlan, stacks: Waves) -> Iterator[dict[str, object]]:
-    """Return the resources of the stacks, created in the simulated AWS. Raises InputError if creation fails."""
-    report = _created(plan, stacks)
-    if any(stack.failures for stack in report.stacks):
-        raise InputError("the fleet's stacks cannot be created", fix="run `bedplate rehearse` for details")
-    return _resources(report)
-
-
-def _created(plan: FleetPlan, stacks: Waves) -> Report:
-    """Create the stacks in the simulated AWS. Failures go to stderr."""
-    report = create(plan.account, stacks)
+    with _progress(in_log=False) as watch:
+        report = create(plan.account, waves(plan, parts), watch)
     for stack in report.stacks:
         notify(failure_lines(stack))
-    return report
-
-
-def _resources(report: Report, names: Collection[str] = ()) -> Iterator[dict[str, object]]:
-    """Yield the resources of the stacks with these names, or of all stacks."""
-    for stack in report.stacks:
-        if not names or stack.name in names:
-            yield from resources_of(stack.runs[Phase.CREATE].snapshot.entries.values())
+    names = {stack_name(plan, part) for part in parts}
+    runs = [stack.runs[Phase.CREATE] for stack in report.stacks if not names or stack.name in names]
+    resources = [resource for run in runs for resource in resources_of(run.snapshot.entries.values())]
+    return resources, not any(stack.failures for stack in report.stacks)

@@ -23,8 +23,8 @@ from bedplate.plan.document import Origin, origin
 from bedplate.plan.planner import required_images
 from bedplate.plan.stacks import LINKS, SHARED, Action, Step, parts, stack_name, stack_order
 from bedplate.rehearsal.provider import DefaultProvider
-from bedplate.rehearsal.rehearse import Course, Phase, Report, StackReport, Wave
-from bedplate.rehearsal.stack import Run, Stack, graph
+from bedplate.rehearsal.rehearse import Course, Report, Wave
+from bedplate.rehearsal.stack import Stack, graph
 from bedplate.update.edit import Consequence, consequences
 from stacks.program import declare
 
@@ -108,7 +108,7 @@ def program_stack(file: Path, region: str) -> Stack:
     if not file.is_file():
         raise InputError(f"no such file: {file}", fix="name a Python file: --program FILE")
     program = partial(_run_program, file.resolve())
-    return Stack(file.stem, file.stem, program, default_provider=DefaultProvider(region))
+    return Stack(file.stem, file.stem, program, default_provider=DefaultProvider(region), images=None)
 
 
 def _run_program(file: Path) -> None:
@@ -147,11 +147,6 @@ def audit_report(report: Report) -> tuple[StackFault, ...]:
     """Return the faults of all resources after their last change. None are returned if a stack was not created."""
     if report.real_failures:
         return ()
-    runs = filter(None, map(_last_run, report.stacks))
+    runs = filter(None, (stack.deployed for stack in report.stacks))
     resources = chain.from_iterable(run.snapshot.entries.values() for run in runs)
     return audit(graph_of(graph(resources), "the rehearsal"), device_counts())
-
-
-def _last_run(stack: StackReport) -> Run | None:
-    runs = (stack.runs.get(phase) for phase in (Phase.CHANGE, Phase.RECOVER, Phase.CREATE))
-    return next((run for run in runs if run), None)

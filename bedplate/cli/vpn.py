@@ -1,7 +1,9 @@
 """The commands of the certificate authority and of laptops: vpn init, revoke, show, record, guard."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
+from functools import cache, partial
 from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
 from typing import Annotated
@@ -10,9 +12,8 @@ import typer
 
 from bedplate.account.vpn import LaptopEndpoints, read_laptop_endpoints
 from bedplate.checks.addresses import HOSTLESS
-from bedplate.cli.account import open_account
-from bedplate.cli.fleet import plan_of
-from bedplate.cli.output import DEFAULT_FLEET, Device, FleetFile, PassphraseFile, Person, SshConfig, show
+from bedplate.cli.fleet import open_account, plan_of
+from bedplate.cli.output import DEFAULT_FLEET, Device, FleetFile, PassphraseFile, Person, SshConfig, notify, show
 from bedplate.cli.vpn_session import (
     FOLDER,
     PARAMETERS,
@@ -26,12 +27,14 @@ from bedplate.cli.vpn_session import (
 from bedplate.cli.vpn_sync import update_gateways
 from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.lock import lock_path, record_endpoints
-from bedplate.plan.laptops import laptop_gateways, resolver_region
-from bedplate.report.vpn import address_lines, authority_lines, qr_code_lines, revoked_lines
+from bedplate.plan.laptops import laptop_gateways, resolver_regions
+from bedplate.report.vpn import address_lines, authority_lines, qr_code_lines, replaced_gateway_lines, revoked_lines
+from bedplate.writer import write_whole
 from vpn import signing
+from vpn.audit_log import Begun
 from vpn.authority import Reason
-from vpn.certificates import DEFAULT_DEVICE, Issuer, laptop, user_of
-from vpn.journal import Begun
+from vpn.certificates import DEFAULT_DEVICE, Issuer, Passphrase, Subject, Use, laptop, user_of
+from vpn.gateways import gateway_keys, gateway_subjects
 from vpn.laptops.server import LaptopKeys, client_profile, laptop_rules
 from vpn.pki import (
     FIRST_ROOT_CRL,
@@ -44,6 +47,7 @@ from vpn.pki import (
     root_crl_replacing,
     write_new_root,
 )
+from vpn.status import storage_warnings
 
 
 class Keys(StrEnum):
@@ -87,7 +91,9 @@ def init(  # noqa: PLR0913  one parameter an option
     root_list = root_crl_replacing(replaces, issuer, moment) if replaces and issuer else FIRST_ROOT_CRL
     begun = Begun(moment, plan.name, "", keys.value)
     create_authority(folder, begun, store_of(keys, fleet), lock=passphrase, root=issuer, root_list=root_list)
-    show(authority_lines(keys_of(plan.name, fleet), root))
+    pki = keys_of(plan.name, fleet)
+    show(authority_lines(pki, root))
+    notify(storage_warnings(pki))
     return 0
 
 
@@ -98,31 +104,70 @@ def _root(file: Path, fleet: str, folder: PkiFolder, new: bytes | None, passphra
     return write_new_root(file, fleet, folder, now(), new)
 
 
-def revoke(
-    user: Person,
+def revoke(  # noqa: PLR0913  one parameter an option
+    user: Annotated[
+        str, typer.Argument(metavar="USER", help="A person, or with --gateway the region or site of a gateway.")
+    ],
     fleet: FleetFile = DEFAULT_FLEET,
     *,
+    gateway: Annotated[
+        bool, typer.Option("--gateway", help="Revoke the gateway of a region or site. Laptops need new profiles.")
+    ] = False,
     device: Annotated[
         str | None, typer.Option("--device", metavar="NAME", help="Only this device. Default: all of the person's.")
     ] = None,
     ssh_config: SshConfig = None,
     passphrase_file: PassphraseFile = None,
 ) -> int:
-    """Revoke a person's certificates.
+    """Revoke a person's certificates, or a gateway's.
 
-    Gateways end the person's sessions within seconds.
+    Gateways end the person's sessions within seconds. A revoked gateway gets new keys by the next `bedplate vpn sync`.
     """
+    passphrase = cache(known_passphrase(passphrase_file))
+    if gateway:
+        _revoke_gateway(user, fleet, ssh_config, passphrase)
+        return 0
     name = users_of(fleet).fleet
     pki = keys_of(name, fleet)
-    laptops = {issued.name for issued in pki.certificates.issued.values() if user_of(issued.name) == user}
+    laptops = _laptops_of(pki, user, device)
+    show(revoked_lines(signing.revoke(pki, laptops, Reason.LOST, now(), passphrase)))
+    with _nothing_updated(fleet):
+        update_gateways(plan_of(fleet), keys_of(name, fleet), ssh_config, cut=laptops)
+    return 0
+
+
+def _laptops_of(pki: Pki, user: str, device: str | None) -> set[str]:
+    """Return the laptops of a person that ever had a certificate; raise InputError without any."""
+    clients = [issued for issued in pki.certificates.issued.values() if issued.use is Use.CLIENT]
+    laptops = {issued.name for issued in clients if user_of(issued.name) == user}
     if device is not None:
         laptops &= {laptop(user, device).name}
     if not laptops:
         whose = f"{user}.{device}" if device else user
         raise InputError(f"{whose} has no certificate", fix="`bedplate vpn list` shows all certificates")
-    show(revoked_lines(signing.revoke(pki, laptops, Reason.LOST, now(), known_passphrase(passphrase_file))))
+    return laptops
+
+
+def _revoke_gateway(place: str, fleet: Path, ssh_config: Path | None, passphrase: Passphrase) -> None:
+    """Revoke and reissue the certificate of a gateway, and send the new tls-crypt-v2 key to all others."""
+    plan = plan_of(fleet)
+    pki = keys_of(plan.name, fleet)
+    subjects = gateway_subjects(plan)
+    if place not in subjects:
+        places = ", ".join(subjects) or "none"
+        raise InputError(f"no gateway for laptops in {place!r}", fix=f"write one of the places of gateways: {places}")
+    show(revoked_lines(signing.replace_gateway(pki, subjects[place], now(), passphrase)))
+    show(replaced_gateway_lines(place))
+    with _nothing_updated(fleet):
+        keys = partial(gateway_keys, plan, passphrase=passphrase, now=now())
+        update_gateways(plan, keys_of(plan.name, fleet), ssh_config, keys=keys, skip=place)
+
+
+@contextmanager
+def _nothing_updated(fleet: Path) -> Iterator[None]:
+    """Turn an error before the first gateway is reached into a PartialError: the revocation is signed."""
     try:
-        update_gateways(plan_of(fleet), keys_of(name, fleet), ssh_config, cut=laptops)
+        yield
     except PartialError:
         raise
     except BedplateError as error:
@@ -131,29 +176,38 @@ def revoke(
             where=error.where or str(fleet),
             fix="; ".join(filter(None, (error.fix, "then run `bedplate vpn sync`: until then gateways accept them"))),
         ) from None
-    return 0
 
 
-def show_profile(
+def show_profile(  # noqa: PLR0913  one parameter an option
     user: Person,
     fleet: FleetFile = DEFAULT_FLEET,
     *,
     device: Device = DEFAULT_DEVICE,
+    write: Annotated[
+        Path | None, typer.Option("--write", metavar="FILE", help="Write to FILE, which only you can read (mode 0600).")
+    ] = None,
     qr: Annotated[bool, typer.Option("--qr", help="Draw QR codes for a phone's camera.")] = False,
     passphrase_file: PassphraseFile = None,
 ) -> int:
     """Print a laptop's OpenVPN profile.
 
-    It contains the laptop's private key: redirect it to a file that only the person can read.
+    It contains the laptop's private key: give it only to the person.
     """
+    if write and qr:
+        raise InputError("--write and --qr exclude each other", fix="leave out one of them")
     plan = plan_of(fleet)
     pki = keys_of(plan.name, fleet)
     name = laptop(user, device).name
     _check_valid(pki, name)
     bundle = bundle_of(pki, name, known_passphrase(passphrase_file))
+    signing.check_bundle(name, bundle, Subject(name, Use.CLIENT), pki, now())
     keys = LaptopKeys(pki.authority.trusted, bundle.certificate, bundle.key, bundle.tls_crypt)
     profile = client_profile(laptop_gateways(plan), name, keys)
-    show(qr_code_lines(profile) if qr else profile.splitlines())
+    if write:
+        write_whole(write, profile.encode(), 0o600)
+        notify([f"wrote {write}"])
+    else:
+        show(qr_code_lines(profile) if qr else profile.splitlines())
     return 0
 
 
@@ -183,18 +237,18 @@ def record_addresses(
 ) -> int:
     """Record public gateway addresses.
 
-    And the addresses of the DNS resolvers that laptops use. Both come from AWS, or from the options.
+    And the addresses of the DNS resolvers that laptops and sites use. Both come from AWS, or from the options.
     """
     plan = plan_of(fleet)
     regions = {region.name for region in plan.regions}
     gateway_regions = [pool.place for pool in plan.laptops if pool.place in regions]
-    resolver_regions = sorted({resolver_region(plan, pool.place) for pool in plan.laptops})
+    regions_with_resolver = resolver_regions(plan)
     if address or resolver:
         public = dict(_parse_addresses("--address", text, gateway_regions) for text in address or ())
-        inside = dict(_parse_addresses("--resolver", text, resolver_regions) for text in resolver or ())
+        inside = dict(_parse_addresses("--resolver", text, regions_with_resolver) for text in resolver or ())
         doors = LaptopEndpoints({region: _only(region, addresses) for region, addresses in public.items()}, inside)
     else:
-        doors = read_laptop_endpoints(open_account(plan), plan.name, gateway_regions, resolver_regions)
+        doors = read_laptop_endpoints(open_account(plan), plan.name, gateway_regions, regions_with_resolver)
     recorded = record_endpoints(lock_path(fleet), plan.name, doors.gateways, doors.resolvers)
     show(address_lines(plan.record, recorded))
     return 0

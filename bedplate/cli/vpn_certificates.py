@@ -86,10 +86,12 @@ def list_certificates(
     The exit status is 3 if one has expired or is about to.
     """
     # Slow: it imports the models of a fleet.
-    from vpn.status import keys_status
+    from vpn.status import keys_status, storage_warnings
 
     users = users_of(fleet)
-    state = keys_status(keys_of(users.fleet, fleet), users.people, now())
+    pki = keys_of(users.fleet, fleet)
+    state = keys_status(pki, users.people, now())
+    notify(storage_warnings(pki))
     last_seen, status = _ask_gateways(fleet, ssh_config) if seen else ({}, 0)
     if json:
         show_document(certificate_document(state, last_seen))

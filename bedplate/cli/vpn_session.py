@@ -33,7 +33,7 @@ def users_of(fleet_file: Path) -> Users:
     # Slow: it imports the models of a fleet, which find the errors.
     from bedplate.cli.fleet import open_fleet
 
-    fleet = open_fleet(fleet_file).fleet
+    fleet = open_fleet(fleet_file, brief=True).fleet
     return Users(fleet.name, tuple(fleet.people), ())
 
 
@@ -60,8 +60,7 @@ def store_of(kind: str, fleet_file: Path) -> KeyStore:
         raise InputError(f"unknown key store {kind!r}", fix=f"write {FOLDER} or {PARAMETERS}")
     # Slow: they import boto3.
     from bedplate.account.vpn import ParameterKeys
-    from bedplate.cli.account import open_account
-    from bedplate.cli.fleet import plan_of
+    from bedplate.cli.fleet import open_account, plan_of
 
     plan = plan_of(fleet_file)
     return ParameterKeys(open_account(plan), plan.home.name, plan.name)

@@ -19,8 +19,7 @@ import typer
 
 from bedplate.account.client import AwsClient
 from bedplate.account.vpn import TunnelKey, TunnelKeys, read_site_keys
-from bedplate.cli.account import open_account
-from bedplate.cli.fleet import open_fleet, plan_loaded, plan_of
+from bedplate.cli.fleet import open_account, open_fleet, plan_loaded, plan_of
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, PassphraseFile, SshConfig, show, show_document
 from bedplate.cli.vpn_session import keys_of, known_passphrase, newest_list, now, users_of
 from bedplate.errors import BedplateError, InputError, PartialError, ViolationError
@@ -43,10 +42,10 @@ from bedplate.report.vpn import (
 )
 from bedplate.spec.network import TunnelAuth
 from bedplate.writer import os_errors_as_machine_errors, write_together
+from vpn.agent.status import Status
 from vpn.authority import Reason
 from vpn.certificates import Passphrase
 from vpn.gateways import access_list_of, gateway_keys, gateway_node, gateway_subjects
-from vpn.keeper.status import Status
 from vpn.laptops.server import renewal_units
 from vpn.peers import due_peers, load_shared_keys, make_shared_keys, peer_subjects, tunnel_certificates
 from vpn.pki import Pki, reload_pki
@@ -64,10 +63,10 @@ def sync(
 
     Revoke certificates of people who left the fleet file, renew those of gateways, and send both to the gateways.
     """
-    loaded = open_fleet(fleet)
+    loaded = open_fleet(fleet, brief=True)
     plan = plan_loaded(loaded)
     pki = keys_of(plan.name, fleet)
-    subjects = (*gateway_subjects(plan), *peer_subjects(plan).values())
+    subjects = (*gateway_subjects(plan).values(), *peer_subjects(plan).values())
     keyless = {subject.name for subject in subjects if pki.store.read(subject.name) is None}
     changes = due(pki.certificates, loaded.fleet.people, subjects, keyless, now())
     passphrase = cache(known_passphrase(passphrase_file))
@@ -323,9 +322,8 @@ def _issue_certificates(plan: FleetPlan, pki: Pki, passphrase: Passphrase, *, re
     peers = tuple(peer_subjects(plan).values())
     keyless = {peer.name for peer in peers if replace_all or pki.store.read(peer.name) is None}
     due = due_peers(pki.certificates, peers, keyless, now())
-    replaced = (*due.gone, *(peer.name for peer in peers if replace_all))
-    if replaced and (revoked := revoke(pki, replaced, Reason.REPLACED, now(), passphrase)):
-        show(revoked_lines(revoked))
+    if due.gone:
+        show(revoked_lines(revoke(pki, due.gone, Reason.REPLACED, now(), passphrase)))
     if due.lacking:
         show(issued_lines(issue_certificates(pki, due.lacking, now(), passphrase), now()))
     renew_crl(pki, now(), passphrase)
@@ -338,19 +336,21 @@ def _check_any(proofs: Collection[Proof | BedplateError]) -> None:
         raise errors[0]
 
 
-def update_gateways(
+def update_gateways(  # noqa: PLR0913  all that a push consists of
     plan: FleetPlan,
     pki: Pki,
     config: Path | None,
     cut: Iterable[str] = (),
     keys: Callable[[Pki], Mapping[str, GatewayKeys | BedplateError]] | None = None,
+    *,
+    skip: str = "",
 ) -> None:
     """Send the access list, the revocation lists and, with `keys`, the certificates to every gateway of laptops.
 
-    Gateways end the sessions of the laptops in `cut`. A gateway whose own certificate is unusable gets the rest. Raises
-    PartError, with the names, if a gateway was not updated.
+    Gateways end the sessions of the laptops in `cut`. A gateway whose own certificate is unusable gets the rest. The
+    gateway in the place `skip` gets nothing. Raises PartError, with the names, if a gateway was not updated.
     """
-    gateways = laptop_gateways(plan)
+    gateways = [gateway for gateway in laptop_gateways(plan) if gateway.place != skip]
     if not gateways:
         return
     nodes = {gateway.place: gateway_node(plan, gateway) for gateway in gateways}

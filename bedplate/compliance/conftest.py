@@ -15,13 +15,14 @@ from testinfra.host import Host
 
 from bedplate.catalog import load_catalog
 from bedplate.cli.fleet import plan_loaded
-from bedplate.compliance.ledger import ProgressReporter, ResultCollector
+from bedplate.compliance.ledger import ProgressReporter, ResultCollector, comparison_lines
 from bedplate.compliance.shell import LocalBackend, ShellBackend
 from bedplate.compliance.subject import MARKER
 from bedplate.errors import BedplateError, InputError
 from bedplate.load import load_fleet
 from bedplate.plan import FleetPlan
 from bedplate.plan.nodes import NodePlan, find_node, pool_node
+from vpn.pki import FolderKeys, NoAuthority, Pki, folder_of, open_pki
 
 _PLAN = pytest.StashKey[FleetPlan]()
 _NODES = pytest.StashKey[dict[str, NodePlan]]()
@@ -50,6 +51,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(ProgressReporter(os.fdopen(events, "w", buffering=1)))
 
 
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]:
+    """Return what a node has and what the rule expects, in place of pytest's comparison."""
+    return comparison_lines(op, left, right)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Select the rules that apply to each reachable node."""
@@ -62,6 +68,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def plan(request: pytest.FixtureRequest) -> FleetPlan:
     """Return the plan of the fleet."""
     return _fleet_plan(request.config)
+
+
+@pytest.fixture
+def pki(request: pytest.FixtureRequest) -> Pki:
+    """Return the VPN's certificates beside the fleet file; skip the rule without them."""
+    folder = folder_of(Path(request.config.getoption("--fleet")))
+    try:
+        return open_pki(folder, _fleet_plan(request.config).name, lambda _begun: FolderKeys(folder.keys))
+    except NoAuthority:
+        pytest.skip("no fleet.pki beside the fleet file")
 
 
 @pytest.fixture

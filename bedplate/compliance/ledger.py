@@ -6,7 +6,7 @@ describes the node, without pytest's introspection.
 
 import re
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Collection, Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -26,7 +26,7 @@ from roles.engine.connection import login_error
 
 # Lines of pytest's introspection that describe Python objects, not the node.
 _INTROSPECTION = re.compile(
-    r" at 0x|<built-in |<class |<generator |^Use -v to get|^assert (not )?(True|False|None)$"
+    r" at 0x|<built-in |<class |<generator |^Use -v to get|Full output truncated|^assert (not )?(True|False|None)$"
     r"|where \w+ = \.\w+$|re\.MULTILINE = "
 )
 _HOST = re.compile(r"<testinfra\.host\.Host [^>]*>(, )?")
@@ -34,6 +34,8 @@ _HOST = re.compile(r"<testinfra\.host\.Host [^>]*>(, )?")
 _PROPERTY = re.compile(
     r"where (?P<value>True|False) = <(?:service|file|package|socket|user|group) (?P<subject>.+)>\.(?P<property>\w+)"
 )
+# The start of a line of `comparison_lines`: pytest puts `assert` before the first, and spaces before the others.
+_COMPARISON = re.compile(r"^(assert |\s+)(?=(found|expected|not found|not expected):)")
 # A program: `where False = exists('nvtop')`.
 _PROGRAM = re.compile(r"where (?P<value>True|False) = exists\('(?P<program>.+)'\)")
 
@@ -52,7 +54,44 @@ def _failure_text(report: pytest.TestReport) -> str:
 def simplify_failure(message: str) -> str:
     """Return pytest's failure message with sentences instead of introspection, such as `chrony is not running`."""
     lines = (_HOST.sub("", line.rstrip()) for line in message.splitlines())
+    lines = (_COMPARISON.sub("", line) for line in lines)
     return "\n".join(_sentence(line) for line in lines if line.strip() and not _INTROSPECTION.search(line.strip(" +")))
+
+
+def comparison_lines(op: str, left: object, right: object) -> list[str]:
+    """Return the lines for a comparison that fails: what a node has, and what the rule expects."""
+    if op in {"in", "not in"} and isinstance(right, str | list | dict):
+        return [f"{'not found' if op == 'in' else 'not expected'}: {_text(left)}"]
+    if op in {"==", "<="} and isinstance(left, Collection) and isinstance(right, Collection) and not _is_line(left):
+        found, expected = _rows(left), _rows(right)
+        differences = {
+            "not expected": [row for row in found if row not in expected],
+            "not found": [row for row in expected if row not in found and op == "=="],
+        }
+        lines = [f"{label}: {', '.join(rows)}" for label, rows in differences.items() if rows]
+        if lines:
+            return lines
+    relation = {"==": "", "in": "one of "}.get(op, f"{op} ")
+    return [f"found: {_text(left)}", f"expected: {relation}{_text(right)}"]
+
+
+def _is_line(value: object) -> bool:
+    return isinstance(value, str | bytes) and len(value.splitlines()) < 2
+
+
+def _rows(values: Collection[object]) -> list[str]:
+    """Return the lines of a text, the items of a table, or the elements of a list or set."""
+    if isinstance(values, str):
+        return values.splitlines()
+    if isinstance(values, Mapping):
+        return [f"{key}: {_text(value)}" for key, value in values.items()]
+    return [_text(value) for value in values]
+
+
+def _text(value: object) -> str:
+    if isinstance(value, Collection) and not isinstance(value, str | bytes):
+        return ", ".join(_rows(value)) or "nothing"
+    return str(value).strip() or "nothing"
 
 
 def _sentence(line: str) -> str:

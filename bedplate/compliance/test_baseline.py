@@ -169,17 +169,35 @@ def test_full_name_resolves_without_dns(host: Host, node: NodePlan) -> None:
 
 
 def test_fixed_addresses_resolve_without_dns(host: Host, node: NodePlan) -> None:
-    """All machines with fixed addresses are in /etc/hosts, so they resolve if no name server answers."""
-    addresses: dict[str, str] = {}
+    """All machines with fixed addresses and the Kubernetes API are in /etc/hosts, for times without a name server."""
+    addresses: dict[str, list[str]] = {}
     for line in host.file("/etc/hosts").content_string.splitlines():
         address, *names = line.partition("#")[0].lower().split() or [""]
         for name in names:
-            # The first line with a name counts.
-            addresses.setdefault(name, address)
+            addresses.setdefault(name, []).append(address)
 
-    others = {name: str(at) for name, at in node.hosts.items() if name != node.full_name}
+    others = {name: [*map(str, at)] for name, at in node.hosts.items() if name != node.full_name}
     expected = others | {name.removesuffix(f".{node.domain}"): at for name, at in others.items()}
     assert {name: addresses.get(name) for name in expected} == expected
+
+
+@applies_if(lambda node: node.ground is Platform.METAL)
+def test_fleet_names_resolve_at_sites(host: Host, node: NodePlan) -> None:
+    """A site's machine asks the fleet's resolvers for names in the fleet's domain."""
+    planned = {"DNS": [" ".join(map(str, node.resolvers))], "Domains": [f"~{node.domain}"]} if node.resolvers else {}
+
+    wrong = [
+        key for key in ("DNS", "Domains") if _last_value(host, "systemd/resolved.conf", key) != planned.get(key, [])
+    ]
+    assert not wrong, f"another value than planned in resolved.conf: {', '.join(wrong)}"
+
+
+def test_services_run_what_is_installed(host: Host) -> None:
+    """No service runs a program or library that an upgrade has replaced: upgrades do not restart services of jobs."""
+    lines = host.check_output("needrestart -b -l").splitlines()
+
+    stale = [line.partition(": ")[2] for line in lines if line.startswith("NEEDRESTART-SVC: ")]
+    assert not stale, f"replaced on disk, not in memory; restart when no job needs it: {', '.join(stale)}"
 
 
 def test_motd_shows_name_owner_and_expiry(host: Host, node: NodePlan) -> None:

@@ -1,5 +1,6 @@
 """Rules for every node: the packet filter, sysctls, kernel modules and the processor."""
 
+import re
 from collections.abc import Mapping
 
 import pytest
@@ -36,6 +37,20 @@ def test_only_system_users_can_reach_nfs(host: Host) -> None:
     chain = host.check_output("nft --stateless list chain inet bedplate output")
 
     assert "tcp dport 2049 meta skuid != { 0, 61184-65519 } counter reject with tcp reset" in chain
+
+
+# Programs of the system and of the roles that listen as root; docker-proxy listens for ports of containers.
+_LISTENERS = {"docker-proxy", "ganesha.nfsd", "rpc.mountd", "rpc.statd", "rpcbind", "sshd", "systemd"}
+
+
+def test_root_listens_only_for_roles(host: Host) -> None:
+    """Of root's programs, only those of the roles accept TCP connections; nodes accept all ports from each other."""
+    lines = host.check_output("ss --no-header --listening --tcp --numeric --processes --extended").splitlines()
+    # A user's socket has a uid, the kernel's has no program.
+    open_sockets = [line for line in lines if " uid:" not in line and not re.search(r" (127\.|\[::1\])\S* ", line)]
+    programs = {name for line in open_sockets for name in re.findall(r'\("([^"]+)",pid', line)}
+
+    assert not programs - _LISTENERS, f"listen as root: {', '.join(sorted(programs - _LISTENERS))}"
 
 
 def test_no_confirmation_is_pending(host: Host) -> None:
@@ -118,7 +133,7 @@ def test_cpu_supports_no_execute(host: Host) -> None:
 
 
 def _settings(node: NodePlan) -> Mapping[str, str]:
-    return dict(role.values(role.settings(node.duties, fabric=node.gpus is not None)))
+    return dict(role.values(role.settings(node.duties, fabric=node.fabric)))
 
 
 def _settings_of(node: NodePlan, prefix: str) -> Mapping[str, str]:

@@ -2,6 +2,7 @@
 
 from testinfra.host import Host
 
+from bedplate.compliance.settings import unit_overrides
 from bedplate.compliance.subject import is_container
 from roles.hardened.role import REQUIRED_MODES, required_mode
 
@@ -118,11 +119,38 @@ def test_shared_memory_is_noexec(host: Host) -> None:
         assert {"nosuid", "nodev", "noexec"} <= set(options.split(","))
 
 
-def test_tmp_mounts_are_nosuid(host: Host) -> None:
-    """The mounts /tmp and /var/tmp, if there are any, are nosuid and nodev."""
+# File systems that the rules for setuid programs search, and those of the kernel, without files of users.
+_NO_FILES = """ext2,ext3,ext4,xfs,btrfs,f2fs,zfs,tmpfs,overlay,autofs,binfmt_misc,bpf,cgroup,cgroup2,configfs,debugfs,\
+devpts,devtmpfs,efivarfs,fusectl,hugetlbfs,mqueue,nfsd,nsfs,proc,pstore,rpc_pipefs,securityfs,sysfs,tracefs,vfat"""
+
+
+def test_other_mounts_are_nosuid(host: Host) -> None:
+    """Mounts that are not searched for setuid programs are nosuid, and the mounts /tmp and /var/tmp also nodev."""
     for path in ("/tmp", "/var/tmp"):  # noqa: S108  # the mount points themselves
         options = host.run(f"findmnt --noheadings --output OPTIONS {path}").stdout.strip()
         assert not options or {"nosuid", "nodev"} <= set(options.split(",")), path
+    command = f"findmnt --list --noheadings --invert --types {_NO_FILES} --output OPTIONS,TARGET || true"
+    rows = [line.split(None, 1) for line in host.check_output(command).splitlines()]
+    # snapd mounts the snaps, which it verifies.
+    suid = [path for options, path in rows if "nosuid" not in options.split(",") and not path.startswith("/snap/")]
+    assert not suid, f"mounted without nosuid: {', '.join(suid)}"
+
+
+# Prints the files that a running daemon of bedplate has not read since they changed. The dialer reads them each time.
+_UNREAD = """systemctl list-units --plain --no-legend --state=running 'bedplate-*.service' | grep -v -e -dial.service |
+while read -r unit _; do
+since=$(systemctl show --timestamp=us+utc --property=StateChangeTimestamp --value "$unit")
+files=$(systemctl show --property=ExecStart,Environment "$unit" | grep -oE '/etc/bedplate/[^] ;"]+' | sort -u)
+[ -z "$files" ] || find $files -type f -newerct "$since"; done; true"""
+
+
+def test_units_match_their_files(host: Host) -> None:
+    """Units of bedplate have no drop-ins, and their daemons have read their present configuration files."""
+    listing = "systemctl list-units --all --plain --no-legend 'bedplate-*' | cut -d ' ' -f 1"
+    units = host.check_output(listing).split()
+
+    assert unit_overrides(host, *units) == []
+    assert host.check_output(_UNREAD) == ""
 
 
 def test_insecure_services_are_not_installed(host: Host) -> None:
@@ -144,11 +172,11 @@ def test_core_dumps_are_off(host: Host) -> None:
     """Crashed jobs leave no core dumps for others to read; the last value in all files counts."""
     lines = host.check_output("cat /etc/security/limits.conf; cat /etc/security/limits.d/*.conf").splitlines()
     rows = [line.partition("#")[0].split() for line in lines]
-    limits = {(row[0], row[1], row[3]) for row in rows if len(row) >= _FIELDS and row[2] == "core"}
+    limits = {(row[0], row[1]): row[3] for row in rows if len(row) >= _FIELDS and row[2] == "core"}
     coredump = host.check_output("systemd-analyze cat-config systemd/coredump.conf").splitlines()
     settings = [line.partition("=") for line in coredump]
 
-    assert limits == {(domain, kind, "0") for domain in ("*", "root") for kind in ("hard", "soft")}
+    assert limits == {(domain, kind): "0" for domain in ("*", "root") for kind in ("hard", "soft")}
     assert [value.strip() for key, _, value in settings if key.strip() == "Storage"][-1:] == ["none"]
 
 

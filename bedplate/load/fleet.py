@@ -8,9 +8,10 @@ from pathlib import Path
 
 from bedplate.catalog import Catalog
 from bedplate.checks.catalogue import RULES, check_fleet, count_rules
+from bedplate.checks.cluster import check_members
 from bedplate.checks.context import Context, Declared
 from bedplate.checks.diagnostics import Fault, Level, fault
-from bedplate.checks.examples import EXAMPLE_VALUE, live_faults
+from bedplate.checks.examples import EXAMPLE_VALUE, OTHER_OFFERS, live_faults
 from bedplate.checks.exceptions import without_allowed
 from bedplate.checks.images import check_images
 from bedplate.checks.people import Secret, secrets_in
@@ -138,16 +139,16 @@ def _read_text(path: Path, text: str, catalog: Catalog) -> Reading:
     except Unreadable as error:
         faults = (*composer.faults, error.fault)
         return Reading(path, tuple(_reported(path, text, None, faults)), {})
-    modelling = model(tree, composer.faults)
+    modelling = model(tree, composer.faults, catalog)
     reading = Reading(path, (), dict(current_keys(modelling.tree)), modelling.fleet)
-    checked = map(reading.placed, islice(_check(tree, modelling, catalog), MOST_FAULTS + 1))
+    checked = map(reading.placed, islice(_check(modelling, catalog), MOST_FAULTS + 1))
     return replace(reading, faults=tuple(_reported(path, text, tree, (*modelling.faults, *checked))))
 
 
-def _check(tree: Node, modelling: Modelling, catalog: Catalog) -> Iterator[Fault]:
+def _check(modelling: Modelling, catalog: Catalog) -> Iterator[Fault]:
     """Yield the faults that the checks find in the accepted part of a file, and that the file does not allow."""
     if modelling.fleet:
-        declared = Declared(tree.plain_mapping())
+        declared = Declared(modelling.source.plain_mapping())
         context = Context(modelling.fleet, catalog, declared, today(), modelling.lost)
         placeholders = modelling.placeholders
         faults = (fault for fault in check_fleet(context) if fault.key.partition(".")[0] not in placeholders)
@@ -212,7 +213,7 @@ def load_fleet(path: Path, catalog: Catalog, part: str | None = None) -> Loaded:
     """Return the fleet of a file; raise FleetFaults with all faults if there is an error.
 
     With a `part` of the fleet (`shared`, a region or `links`), for a deployment, expired groups of other parts are not
-    an error, and example values are one.
+    an error, and example values and offers of another account are one.
     """
     reading = read_fleet(path, catalog)
     if part is not None:
@@ -236,7 +237,11 @@ def examine(path: Path, catalog: Catalog, record: Record = _NO_RECORD) -> tuple[
 
 def _deployment_faults(reading: Reading, part: str) -> tuple[Fault, ...]:
     """Return the faults for a deployment of one part of the fleet."""
-    faults = (fault for fault in reading.faults if fault.code != EXAMPLE_VALUE and _concerns(fault, reading, part))
+    faults = (
+        replace(fault, level=Level.ERROR) if fault.code == OTHER_OFFERS else fault
+        for fault in reading.faults
+        if fault.code != EXAMPLE_VALUE and _concerns(fault, reading, part)
+    )
     example_faults = map(reading.placed, live_faults(reading.fleet)) if reading.fleet else ()
     return _in_order((*faults, *example_faults))
 
@@ -251,7 +256,8 @@ def _concerns(fault: Fault, reading: Reading, part: str) -> bool:
 
 def _plan_faults(reading: Reading, fleet: Fleet, plan: FleetPlan, catalog: Catalog) -> tuple[Fault, ...]:
     """Return the faults of a plan that the file does not allow, one per key, in the order of the file."""
-    faults = {fault.key: fault for fault in check_images(plan, catalog) if fault.code not in fleet.allow}
+    found = (*check_images(plan, catalog), *check_members(plan, catalog))
+    faults = {fault.key: fault for fault in found if fault.code not in fleet.allow}
     return _in_order(map(reading.placed, faults.values()))
 
 

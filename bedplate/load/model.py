@@ -4,8 +4,7 @@ A rejected value is removed from the tree, as small a part as possible, and the 
 reports all faults, and the checks see everything that is valid.
 """
 
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import MappingProxyType
@@ -13,163 +12,19 @@ from types import MappingProxyType
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from bedplate.catalog.nearest import nearest
-from bedplate.checks.catalogue import RULES
+from bedplate.catalog import Catalog
 from bedplate.checks.diagnostics import Fault, fault
+from bedplate.load.reports import (
+    ErrorLocation,
+    correction,
+    locate,
+    missing_section,
+    nearest_words,
+    shape_fault,
+    with_typed_fix,
+)
 from bedplate.load.yaml import MOST_FAULTS, Node, key_below
 from bedplate.spec import Fleet
-from bedplate.spec.base import shown
-from bedplate.spec.schema import keys_at
-
-# Code, message and fix.
-_Report = tuple[str, str, str]
-_EXPECTED = {
-    "bool_type": "true or false",
-    "dict_type": "a mapping",
-    "int_from_float": "an integer",
-    "int_type": "an integer",
-    "mapping_type": "a mapping",
-    "model_attributes_type": "a mapping",
-    "model_type": "a mapping",
-    "string_type": "a string",
-    "tuple_type": "a list",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class ErrorLocation:
-    """The position of an error: the nearest existing node, the path to it, and the missing name, if any.
-
-    `parent` is the key above the node, `parent_kind` the kind of store at that key.
-    """
-
-    node: Node
-    parent: str = ""
-    path: tuple[str | int, ...] = ()
-    missing: str = ""
-    parent_kind: object = None
-
-    @property
-    def missing_key(self) -> str:
-        """The whole key of the missing name."""
-        return key_below(self.node.key, self.missing)
-
-
-def locate(tree: Node, loc: tuple[str | int, ...]) -> ErrorLocation:
-    """Return the location of an error; pydantic's `loc` also contains the tag of a kind of store."""
-    node, above = tree, None
-    path: tuple[str | int, ...] = ()
-    for part in loc:
-        child = node.child(part)
-        if child:
-            node, above, path = child, node, (*path, part)
-        elif part != _store_kind(node):
-            return ErrorLocation(node, above.key if above else "", path, str(part))
-    return ErrorLocation(node, above.key if above else "", path, parent_kind=_store_kind(above) if above else None)
-
-
-def _store_kind(node: Node) -> object:
-    """Return the kind of store of a node; None if it has no `kind`."""
-    kind = node.child("kind")
-    return kind.value if kind else None
-
-
-def shape_fault(error: ErrorDetails, location: ErrorLocation) -> Fault:
-    """Return the fault for a validation error of pydantic."""
-    details = error.get("ctx", {})
-    if error["type"] in RULES:
-        place = location.node.key_place if location.missing == "[key]" else location.node.report_place
-        return place.of(fault(error["type"], location.node.key, details["message"], details["fix"]))
-    if error["type"] == "union_tag_invalid":
-        location = locate(location.node, ("kind",))
-    report = _REPORTS.get(error["type"], _wrong_type)
-    code, message, fix = report(error, location)
-    place = location.node.key_place if RULES[code].at_key else location.node.report_place
-    key = location.missing_key if code == "E102" else location.node.key
-    return place.of(fault(code, key, message, fix))
-
-
-def _wrong_type(error: ErrorDetails, location: ErrorLocation) -> _Report:
-    expected = _EXPECTED.get(error["type"], "another value")
-    value = location.node.value
-    return "E103", f"must be {expected}, not {_described(value)}", _type_fix(expected, value)
-
-
-def _described(value: object) -> str:
-    return f"the string {shown(value)}" if isinstance(value, str) else shown(value)
-
-
-def _type_fix(expected: str, value: object) -> str:
-    """Return the value in the expected type, if it is obvious."""
-    if expected == "a string" and not isinstance(value, dict | tuple):
-        # A float has lost its spelling: 1.30 would become '1.3'.
-        return "quote it" if isinstance(value, float) else f"quote it: '{shown(value)}'"
-    if expected == "a list" and not isinstance(value, dict):
-        return f"write [{shown(value)}]"
-    if expected == "an integer" and isinstance(value, str) and value.isdecimal():
-        return f"write {shown(value)} without quotes"
-    if expected == "an integer" and isinstance(value, float) and value.is_integer():
-        return f"write {int(value)}"
-    if expected == "true or false" and value in ("true", "false"):
-        return f"write {value} without quotes"
-    return f"write {expected}"
-
-
-def _unknown_key(_: ErrorDetails, location: ErrorLocation) -> _Report:
-    name = location.path[-1]
-    known = keys_at(location.path[:-1], location.parent_kind)
-    near = nearest(str(name), known)
-    fix = f"write {near}" if near else f"delete it; the keys here are {', '.join(known)}"
-    return "E101", f"{location.parent or 'a fleet'} has no key {shown(name)}", fix
-
-
-def _missing_key(_: ErrorDetails, location: ErrorLocation) -> _Report:
-    name = location.missing
-    return "E102", f"{location.node.key or 'the file'} requires the key {name}", f"add {name}"
-
-
-def _missing_kind(_: ErrorDetails, location: ErrorLocation) -> _Report:
-    return "E105", f"{location.node.key} requires the key kind", "add kind: efs, s3 or nfs"
-
-
-def _unknown_word(error: ErrorDetails, location: ErrorLocation) -> _Report:
-    details = error.get("ctx", {})
-    words = re.findall(r"'([^']+)'", details.get("expected_tags", details.get("expected", "")))
-    value = location.node.value
-    near = nearest(value, words) if isinstance(value, str) else None
-    choice = " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
-    return "E105", f"must be {choice}, not {shown(value)}", f"write {near or choice}"
-
-
-def _out_of_range(error: ErrorDetails, location: ErrorLocation) -> _Report:
-    limits = error.get("ctx", {})
-    least, most = limits.get("ge"), limits.get("le")
-    side, limit = ("at least", least) if least is not None else ("at most", most)
-    return "E107", f"must be {side} {limit}, not {shown(location.node.value)}", f"write {limit}"
-
-
-def _empty_list(_: ErrorDetails, location: ErrorLocation) -> _Report:
-    return "E108", f"{location.node.key} is empty", ""
-
-
-def _long_list(error: ErrorDetails, location: ErrorLocation) -> _Report:
-    details = error.get("ctx", {})
-    most, length = details.get("max_length"), details.get("actual_length")
-    return "E107", f"{location.node.key} has {length} items; at most {most} are allowed", f"keep at most {most} items"
-
-
-_REPORTS: Mapping[str, Callable[[ErrorDetails, ErrorLocation], _Report]] = {
-    "enum": _unknown_word,
-    "extra_forbidden": _unknown_key,
-    "greater_than_equal": _out_of_range,
-    "less_than_equal": _out_of_range,
-    "literal_error": _unknown_word,
-    "missing": _missing_key,
-    "too_long": _long_list,
-    "too_short": _empty_list,
-    "union_tag_invalid": _unknown_word,
-    "union_tag_not_found": _missing_kind,
-}
 
 
 def without(node: Node, keys: Collection[str]) -> Node:
@@ -179,6 +34,17 @@ def without(node: Node, keys: Collection[str]) -> Node:
         return replace(node, value=kept)
     if isinstance(node.value, tuple):
         return replace(node, value=tuple(without(item, keys) for item in node.value if item.key not in keys))
+    return node
+
+
+def changed(node: Node, key: str, change: Callable[[Node], Node]) -> Node:
+    """Return the node with a changed value of that key."""
+    if node.key == key:
+        return change(node)
+    if isinstance(node.value, dict):
+        return replace(node, value={name: changed(child, key, change) for name, child in node.value.items()})
+    if isinstance(node.value, tuple):
+        return replace(node, value=tuple(changed(item, key, change) for item in node.value))
     return node
 
 
@@ -210,11 +76,14 @@ PLACEHOLDERS: Mapping[str, object] = MappingProxyType(
 class Modelling:
     """A validation in progress: the rest of the tree, its faults, and the fleet once the rest is valid.
 
+    `source` is the whole tree with corrected keys and words: what follows from a misspelt one is no second fault.
     `removed` has the keys of the rejected values, `reduced` the keys of their parents.
     """
 
     tree: Node
+    source: Node
     faults: list[Fault]
+    catalog: Catalog
     fleet: Fleet | None = None
     removed: set[str] = field(default_factory=set)
     reduced: set[str] = field(default_factory=set)
@@ -247,18 +116,26 @@ class Modelling:
         self.faults.extend(islice((fault for fault in faults if fault.key not in known), max(most, 0)))
 
     def reject(self, error: ValidationError) -> None:
-        """Remove the values that pydantic rejects, and add their faults."""
+        """Correct or remove the values that pydantic rejects, and add their faults."""
         located = [
             (details, locate(self.tree, details["loc"]))
             for details in error.errors(include_url=False, include_input=False)
         ]
-        self.reduced |= {location.parent for _, location in located}
+        self.reduced |= {location.above.key for _, location in located}
+        results = _resulting_errors(located)
+        located = [
+            (details, location)
+            for details, location in located
+            if (details["type"], location.node.key, location.missing) not in results
+        ]
         self.add_faults(
-            shape_fault(details, location)
+            shape_fault(details, location, self.source, self.catalog)
             for details, location in located
             if not self._is_consequence(details["type"], location)
         )
-        self.remove(location.node for _, location in located)
+        first, rest = located[:MOST_FAULTS], located[MOST_FAULTS:]
+        rest += [(details, location) for details, location in first if not self._correct(details, location)]
+        self.remove(location.node for _, location in rest)
 
     def _is_consequence(self, error_type: str, location: ErrorLocation) -> bool:
         """Return whether an error results only from a value that an earlier round removed."""
@@ -266,17 +143,60 @@ class Modelling:
             return location.node.key in self.reduced
         return error_type == "missing" and location.missing_key in self.removed
 
+    def _correct(self, details: ErrorDetails, location: ErrorLocation) -> bool:
+        """Replace a misspelt key or word by the one it stands for; return False if none is clear."""
+        if details["type"] == "extra_forbidden":
+            near, old = correction(location), location.path[-1]
+            above = self._node(location.above.key)
+            if near is None or above is None or near in above.names:
+                return False
+            self._change(location.above.key, lambda node: _renamed(node, old, near))
+            return True
+        if details["type"] in ("enum", "literal_error"):
+            word, *others = nearest_words(details, location)
+            if not others:
+                self._change(location.node.key, lambda node: replace(node, value=word, text=word))
+            return not others
+        return False
 
-def model(tree: Node, faults: Iterable[Fault]) -> Modelling:
+    def _node(self, key: str) -> Node | None:
+        return next((node for node in self.tree.walk() if node.key == key), None)
+
+    def _change(self, key: str, change: Callable[[Node], Node]) -> None:
+        self.tree, self.source = changed(self.tree, key, change), changed(self.source, key, change)
+
+
+def _resulting_errors(located: Sequence[tuple[ErrorDetails, ErrorLocation]]) -> set[tuple[str, str, str]]:
+    """Return type, key and missing name of errors that result from others: of a list's items, or of a misspelt key."""
+    results = set()
+    for details, location in located:
+        if details["type"] != "too_short":
+            names = location.node.key.split(".")
+            results |= {("too_short", ".".join(names[:length]), "") for length in range(1, len(names))}
+    for details, location in located[:MOST_FAULTS]:
+        if details["type"] == "extra_forbidden" and (near := correction(location)):
+            results.add(("missing", location.above.key, near))
+    return results
+
+
+def _renamed(node: Node, old: object, new: str) -> Node:
+    """Return a mapping with another name for a key."""
+    values = node.value if isinstance(node.value, dict) else {}
+    return replace(node, value={new if name == old else name: child for name, child in values.items()})
+
+
+def model(tree: Node, faults: Iterable[Fault], catalog: Catalog) -> Modelling:
     """Validate a tree that already has some faults; the fleet is None if nothing of it is valid."""
-    modelling = Modelling(tree, list(faults))
+    modelling = Modelling(tree, tree, list(faults), catalog)
     if not isinstance(tree.value, dict):
         not_a_mapping = fault("E103", "", "a fleet file must be a mapping", "copy examples/minimal.yaml")
         modelling.faults.append(tree.place.of(not_a_mapping))
         return modelling
-    modelling.add_faults(_missing_sections(tree))
     nulls = [node for node in tree.walk() if node.value is None]
-    modelling.add_faults(node.place.of(fault("E104", node.key, "the key has no value")) for node in nulls)
+    modelling.faults = [with_typed_fix(fault, tree) for fault in modelling.faults]
+    modelling.add_faults(
+        with_typed_fix(node.place.of(fault("E104", node.key, "the key has no value")), tree) for node in nulls
+    )
     modelling.remove(nulls)
     for _ in range(_ROUNDS):
         try:
@@ -287,10 +207,6 @@ def model(tree: Node, faults: Iterable[Fault]) -> Modelling:
                 break
         else:
             break
+    missing = [name for name in PLACEHOLDERS if name not in modelling.source.names]
+    modelling.add_faults(missing_section(tree, name) for name in missing)
     return modelling
-
-
-def _missing_sections(tree: Node) -> Iterator[Fault]:
-    for name in PLACEHOLDERS:
-        if name not in tree.names:
-            yield tree.key_place.of(fault("E102", name, f"the file requires the key {name}", f"add {name}"))

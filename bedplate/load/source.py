@@ -10,6 +10,7 @@ from bedplate.errors import InputError
 from bedplate.load.yaml import Place, Unreadable, place_after
 
 LARGEST = 1024 * 1024
+STDIN = Path("-")
 _KINDS = {
     stat.S_IFDIR: "a directory",
     stat.S_IFIFO: "a FIFO",
@@ -26,10 +27,11 @@ _START = Place(1, 1)
 
 
 def read_source(path: Path) -> str:
-    """Return the text of the file; raise Unreadable with the fault otherwise."""
+    """Return the text of the file, or of stdin for `-`; raise Unreadable with the fault otherwise."""
     try:
-        _check_kind(path.stat(), path)
-        _check_link(path)
+        if path != STDIN:
+            _check_kind(path.stat(), path)
+            _check_link(path)
         return _decode(_read(path))
     except FileNotFoundError:
         raise _at_start("E001", f"{path} does not exist") from None
@@ -55,8 +57,10 @@ def _check_link(path: Path) -> None:
 
 def _read(path: Path) -> bytes:
     """Read at most one byte more than allowed: the file may have changed since the check of its size."""
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        _check_kind(os.fstat(file.fileno()), path)
+    number = os.dup(0) if path == STDIN else os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(number, "rb") as file:
+        if path != STDIN:
+            _check_kind(os.fstat(number), path)
         data = file.read(LARGEST + 1)
     if len(data) > LARGEST:
         raise _at_start("E004", f"{path} has more than {LARGEST:,} bytes")

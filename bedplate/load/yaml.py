@@ -26,6 +26,7 @@ from ruamel.yaml.events import (
 )
 
 from bedplate.checks.diagnostics import Fault, fault
+from bedplate.load.syntax import find_slip
 from bedplate.spec.base import shown
 
 Scalar = str | int | float | bool | None
@@ -97,12 +98,16 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value of the file: its dotted path, its place, and the place of its key (its own place in a list)."""
+    """A value of the file: its dotted path, its place, and the place of its key (its own place in a list).
+
+    `text` is a scalar as the file spells it: 1.30 is not 1.3 where a string is expected.
+    """
 
     key: str
     value: "Scalar | dict[str, Node] | tuple[Node, ...]"
     place: Place
     key_place: Place
+    text: str = ""
 
     @property
     def report_place(self) -> Place:
@@ -268,10 +273,11 @@ class Composer:
         self._anchors.count(place)
         if event.tag is not None:
             self._add_fault("E016", key, f"the value has the tag {_shorthand(event.tag)}", place)
+        text = str(event.value) if isinstance(event, ScalarEvent) else ""
         if event.anchor is None:
-            return Node(key, self._value(event, key), place, key_place or place)
+            return Node(key, self._value(event, key), place, key_place or place, text)
         with self._anchors.reading(event.anchor):
-            node = Node(key, self._value(event, key), place, key_place or place)
+            node = Node(key, self._value(event, key), place, key_place or place, text)
         return self._anchors.keep(event.anchor, node)
 
     def _value(
@@ -307,7 +313,13 @@ class Composer:
     def _mapping(self, key: str) -> dict[str, Node]:
         """Return the values by key; for a duplicate key, the first value."""
         values: dict[str, Node] = {}
+        name: str | None = None
         for event in self._until(MappingEndEvent):
+            rest = _rest_of_number(event, values[name]) if name is not None and name in values else ""
+            if name is not None and rest:
+                values[name] = self._joined_number(values[name], rest)
+                next(self._events)
+                continue
             name = self._name(event, key)
             value = self._node(next(self._events), key_below(key, name or ""), _place(event))
             if name is None:
@@ -318,11 +330,23 @@ class Composer:
             values.setdefault(name, value)
         return values
 
+    def _joined_number(self, node: Node, rest: str) -> Node:
+        """Return a number that a comma splits into two entries as one number, with a fault."""
+        text = f"{node.text},{rest}"
+        number = int(node.text + rest) if len(rest) == _DIGITS_OF_THOUSANDS else float(f"{node.text}.{rest}")
+        self._add_fault(
+            "E019", node.key, f"{text} is two entries: a comma separates them", node.place, f"write {number}"
+        )
+        return replace(node, value=number, text=str(number))
+
     def _name(self, event: Event, key: str) -> str | None:
         """Return the key of a mapping; None, with a fault, for a list, mapping or alias."""
         if not isinstance(event, ScalarEvent):
             self._node(event, key)
-            self._add_fault("E019", key, "a key must be a string, not a list, mapping or alias", _place(event))
+            message = "a key must be a string, not a list, mapping or alias"
+            is_template = isinstance(event, MappingStartEvent) and event.flow_style
+            fix = "a fleet file has no templates: write the value itself" if is_template else ""
+            self._add_fault("E019", key, message, _place(event), fix)
             return None
         name, value = str(event.value), self._node(event, key_below(key, str(event.value))).value
         if name == "<<" and not event.style:
@@ -344,15 +368,25 @@ class Composer:
             self.faults.append(place.of(fault(code, key, message, fix)))
 
 
+# As in 5,000; other digits after a comma are decimals, as in 1,5.
+_DIGITS_OF_THOUSANDS = 3
+
+
+def _rest_of_number(event: Event, before: Node) -> str:
+    """Return the digits of a key directly after a comma and an integer; else an empty string."""
+    after = Place(before.place.line, before.place.column + len(before.text) + 1)
+    if not isinstance(event, ScalarEvent) or event.style or not before.text.isdecimal() or _place(event) != after:
+        return ""
+    return str(event.value) if str(event.value).isdecimal() and isinstance(before.value, int) else ""
+
+
 def _events(text: str) -> Iterator[Event]:
     """Yield the parser's events; raise Unreadable if the text is not YAML."""
     try:
         yield from YAML(typ="safe").parse(text)
     except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = Place(mark.line + 1, mark.column + 1) if mark else _START
-        message = ": ".join(part for part in (error.context, error.problem) if part)
-        raise Unreadable("E010", message or "the text is not YAML", place) from None
+        slip = find_slip(text, error)
+        raise Unreadable("E010", slip.message, Place(slip.line, slip.column), fix=slip.fix) from None
     except YAMLError:
         raise Unreadable("E010", "the text is not YAML", _START) from None
 

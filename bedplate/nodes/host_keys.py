@@ -8,7 +8,9 @@ import binascii
 import hashlib
 import re
 import subprocess
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from bedplate.errors import InputError, MachineError, PartialError, ViolationError
 from bedplate.plan.nodes import NodePlan, NodeRole, Platform
@@ -75,23 +77,46 @@ def _is_key(text: str) -> bool:
 _SECONDS = 10
 
 
-def scan_host_keys(address: str) -> tuple[str, ...]:
-    """Return the Ed25519 keys that the SSH server at an address offers; PartError without an answer.
+_ADDRESS = re.compile(r"(?:\[(?P<ipv6>.+)\]|(?P<host>[^:]+)):(?P<port>[0-9]{1,5})", re.ASCII)
+# ssh writes the key of a server that it does not know into a new file, then the login fails.
+_NO_LOGIN = (
+    *("-T", "-a", "-x", "-o", "BatchMode=yes", "-o", "LogLevel=ERROR", "-o", "PreferredAuthentications=none"),
+    *("-o", "StrictHostKeyChecking=accept-new", "-o", "HostKeyAlgorithms=ssh-ed25519", "-o", "VerifyHostKeyDNS=no"),
+    *("-o", "GlobalKnownHostsFile=none", "-o", "KnownHostsCommand=none", "-o", "HashKnownHosts=no"),
+    *("-o", "CheckHostIP=no", "-o", "UpdateHostKeys=no", "-o", "ControlMaster=no", "-o", "ControlPath=none"),
+)
 
-    Only this key type is stable: the role `hardened` removes ECDSA keys and replaces short RSA keys.
+
+def scan_host_keys(address: str, config: Path | None = None) -> tuple[str, ...]:
+    """Return the Ed25519 keys that the SSH server at an address (HOST or HOST:PORT) offers.
+
+    With an OpenSSH configuration, `address` is a name in it. Raises PartialError without an answer. Only this key type
+    is stable: the role `hardened` removes ECDSA keys and replaces short RSA keys.
     """
-    command = ("ssh-keyscan", "-T", str(_SECONDS), "-t", "ed25519", address)
+    match = _ADDRESS.fullmatch(address)
+    host, port = (match["ipv6"] or match["host"], ("-p", match["port"])) if match else (address, ())
+    if config is None:
+        keys = _scan(address, ("ssh-keyscan", "-T", str(_SECONDS), "-t", "ed25519", *port, host))
+    else:
+        with tempfile.TemporaryDirectory(prefix="bedplate-") as folder:
+            file = Path(folder) / "known_hosts"
+            options = (*_NO_LOGIN, "-o", f"UserKnownHostsFile={file}", "-o", f"ConnectTimeout={_SECONDS}")
+            _scan(address, ("ssh", "-F", str(config), *options, *port, "--", host, "true"))
+            keys = tuple(keys_of_scan(file.read_text())) if file.exists() else ()
+    if not keys:
+        fix = "check that it is up, that sshd runs, and the VPN connection; without the VPN pass --ssh-config FILE"
+        raise PartialError(f"{address} offers no Ed25519 host key", fix=fix)
+    return keys
+
+
+def _scan(address: str, command: Sequence[str]) -> tuple[str, ...]:
     try:
         result = subprocess.run(command, errors="replace", capture_output=True, check=False, timeout=6 * _SECONDS)  # noqa: S603
     except FileNotFoundError:
-        raise MachineError("ssh-keyscan not found", fix="install the OpenSSH client") from None
+        raise MachineError(f"{command[0]} not found", fix="install the OpenSSH client") from None
     except subprocess.TimeoutExpired:
-        raise PartialError(f"{address}: ssh-keyscan timed out", fix="check the VPN connection") from None
-    keys = tuple(keys_of_scan(result.stdout))
-    if not keys:
-        fix = "check that the machine is up, that sshd runs, and the VPN connection"
-        raise PartialError(f"{address} offers no Ed25519 host key", fix=fix)
-    return keys
+        raise PartialError(f"{address}: {command[0]} timed out", fix="check the VPN connection") from None
+    return tuple(keys_of_scan(result.stdout))
 
 
 def verified_host_key(name: str, offered: Iterable[str], wanted: Collection[str], fix: str) -> str:

@@ -114,8 +114,15 @@ def _letter(zone: str, region: str) -> str:
 def _pools(plan: FleetPlan, region: RegionPlan) -> tuple[Row, ...]:
     here = [pool for pool in plan.pools if pool.region == region.name]
     groups = groupby(here, key=lambda pool: (pool.group, pool.market, pool.offer.reservation))
-    rows = tuple(_pool_row(tuple(pools)) for _, pools in groups)
+    rows = (*_control_plane(plan, region), *(_pool_row(tuple(pools)) for _, pools in groups))
     return (_POOL_HEADS, *rows) if rows else ()
+
+
+def _control_plane(plan: FleetPlan, region: RegionPlan) -> tuple[Row, ...]:
+    if plan.control_plane is None or not region.home:
+        return ()
+    zones = "".join(sorted({_letter(member.zone, region.name) for member in plan.control_plane.members}))
+    return (((Word("control plane"),), (Word(zones, Face.NOTE),), (Word(str(len(plan.control_plane.members))),)),)
 
 
 def _pool_row(pools: tuple[PoolPlan, ...]) -> Row:
@@ -163,7 +170,7 @@ def site_card(plan: FleetPlan, site: SitePlan) -> Card:
     title: Row = ((Word(site.name, Face.HEADING),), (Word(str(site.lan), Face.CODE),))
     network = (_gateway(site), *direct_rows(plan, site.name), *_names(site), *laptops_row(plan, site.name))
     pieces: list[Piece] = [Table((title,)), Table(network)]
-    for rows in (_machines(site), _exports(plan, site)):
+    for rows in (tuple(_machine_rows(site)), _exports(plan, site)):
         if rows:
             pieces += (Separator(), Table(rows))
     return Card(tuple(pieces))
@@ -190,11 +197,16 @@ def _exports(plan: FleetPlan, site: SitePlan) -> tuple[Row, ...]:
     )
 
 
-def _machines(site: SitePlan) -> tuple[Row, ...]:
-    counts = Counter(machine.spec.use for machine in site.machines.values())
-    return tuple(
-        ((Word(f"machines {words}"),), (Word(str(counts[use])),)) for use, words in USES.items() if counts[use]
-    )
+def _machine_rows(site: SitePlan) -> Iterator[Row]:
+    """Yield a row for each use of machines: their number, and their GPUs by model."""
+    for use, words in USES.items():
+        specs = [machine.spec for machine in site.machines.values() if machine.spec.use == use]
+        models: Counter[str] = Counter()
+        for gpus in filter(None, (spec.gpus for spec in specs)):
+            models[gpus.model] += gpus.count
+        gpu_text = ", ".join(f"{count} x {model}" for model, count in models.items())
+        if specs:
+            yield ((Word(f"machines {words}"),), (Word(str(len(specs))), Word(gpu_text, Face.NOTE)))
 
 
 RAIL, HUB, TWIN = 24.0, 9.0, 2.5

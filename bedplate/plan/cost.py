@@ -9,7 +9,7 @@ from bedplate.catalog import Catalog
 from bedplate.catalog.tables import HOURS_OF_MONTH
 from bedplate.plan.fleet import FleetPlan, RegionPlan, cached_on_plan
 from bedplate.plan.links import has_inbound_resolver, has_transit
-from bedplate.plan.pools import PoolPlan, Volume, combined_max
+from bedplate.plan.pools import PoolPlan, Volume, combined_max, share_of_week
 from bedplate.spec.network import Egress
 
 # List prices have at most five decimals; rounding hides float errors in sums.
@@ -45,6 +45,8 @@ GATEWAY_VOLUME = Volume(16)
 CONTROL_VOLUME = Volume(50)
 # etcd stores at most 8 GiB, plus its snapshots. Source: etcd documentation, "System limits".
 ETCD_VOLUME = Volume(32)
+# A VPN connection has two tunnels, each with a public address of AWS.
+TUNNELS = 2
 # AWS requires a resolver endpoint in two zones.
 RESOLVER_ADDRESSES = 2
 
@@ -75,13 +77,13 @@ def _in_region(plan: FleetPlan, region: RegionPlan) -> Iterator[FixedResource]:
     gateways, nat = laptop_gateway_count(plan, region), nat_gateway_count(plan, region)
     counts = {
         "nat-gateway": nat,
-        "public-address": nat + gateways,
+        "public-address": nat + gateways + TUNNELS * len(plan.sites),
         "transit-attachment": _attachments(plan),
         "vpn-connection": len(plan.sites),
         "resolver-address": RESOLVER_ADDRESSES * resolver_count(plan, region),
         "interface-endpoint": len(plan.endpoints) * len(region.zones),
         "key": 2,
-        "alarm": _alarms(plan, region, nat + gateways),
+        "alarm": _alarm_metrics(plan, region),
     }
     yield from (FixedResource(rate, region.name, count) for rate, count in counts.items())
     yield FixedResource(GATEWAY_TYPE, region.name, gateways, "laptop gateway")
@@ -150,11 +152,23 @@ def _attachments(plan: FleetPlan) -> int:
     return len(plan.regions) + len(plan.sites) if has_transit(plan) else 0
 
 
-def _alarms(plan: FleetPlan, region: RegionPlan, gateways: int) -> int:
-    groups = sum(pool.region == region.name for pool in plan.pools)
+def _alarm_metrics(plan: FleetPlan, region: RegionPlan) -> int:
+    """Return the number of metrics in a region's alarms, which are billed by metric: two in the alarm of a group.
+
+    Source: Amazon CloudWatch pricing, metric math alarms.
+    """
+    groups = sum(pool.region == region.name for pool in plan.pools) + laptop_gateway_count(plan, region)
     if region.home and plan.control_plane:
         groups += len(plan.control_plane.members)
-    return gateways + groups + len(plan.sites)
+    return 2 * groups + nat_gateway_count(plan, region) + len(plan.sites) + _copies(plan, region)
+
+
+def _copies(plan: FleetPlan, region: RegionPlan) -> int:
+    """Return the number of buckets to which buckets of a region are replicated."""
+    sources: dict[str, str] = {}
+    for bucket in plan.buckets:
+        sources.setdefault(bucket.store, bucket.region)
+    return sum(sources[bucket.store] == region.name != bucket.region for bucket in plan.buckets)
 
 
 # The performance included in the price of gp3. Source: https://aws.amazon.com/ebs/pricing/.
@@ -175,10 +189,10 @@ class BillLine:
 class Bill:
     """USD an hour: every group at its minimum with its cheapest type, and at its maximum with its most expensive type.
 
-    The maximum is an upper bound: spot, reservations and cheaper types cost less. A group can use any region of its
-    ladder, so the maxima of regions add up to more than the fleet's. `groups` and `rungs` (by pool) are the costs of
-    machines, `disks` of their root volumes, `lines` of fixed resources. Types without a price are listed in `unknown`
-    and are not in the sums.
+    The minimum is a mean over a week: a schedule lowers it. The maximum is an upper bound: spot, reservations,
+    schedules and cheaper types cost less. A group can use any region of its ladder, so the maxima of regions add up to
+    more than the fleet's. `groups` and `rungs` (by pool) are the costs of machines, `disks` of their root volumes,
+    `lines` of fixed resources. Types without a price are listed in `unknown` and are not in the sums.
     """
 
     hourly: CostRange
@@ -225,8 +239,9 @@ def _disks(pools: tuple[PoolPlan, ...], catalog: Catalog) -> CostRange:
     return CostRange(least * price, most * price)
 
 
-def _counts(pools: tuple[PoolPlan, ...]) -> tuple[int, int]:
-    return sum(pool.min for pool in pools), combined_max(pools)
+def _counts(pools: tuple[PoolPlan, ...]) -> tuple[float, int]:
+    """Return the mean number of machines over a week at the minimum, and the maximum."""
+    return sum(pool.min for pool in pools) * share_of_week(pools[0].tenure.schedule), combined_max(pools)
 
 
 def _volume(volume: Volume, catalog: Catalog) -> float:

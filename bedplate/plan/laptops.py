@@ -8,7 +8,7 @@ from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network
 
 from bedplate.plan.fleet import FleetPlan, LaptopPool, cached_on_plan
-from bedplate.plan.links import has_inbound_resolver
+from bedplate.plan.links import forwards_dns, has_inbound_resolver
 from bedplate.plan.reachability import Endpoint, EndpointKind, endpoints, is_routed
 from bedplate.spec.address import laptop_capacity
 
@@ -33,8 +33,8 @@ class LaptopGateway:
     """A gateway of laptops: `place` is a region or a site, `routes` are the blocks that its laptops reach.
 
     `met` are the pools whose laptops reach each other, the gateway's pool first; empty unless the file enables it.
-    `public` is None and `resolvers` are empty until the record holds them. `domains` are the domains that laptops
-    resolve there, the fleet's domain first.
+    `public` is None and `resolvers` are empty until the record holds them. `upstream` is the resolver of the VPC if the
+    gateway forwards DNS itself. `domains` are the domains that laptops resolve there, the fleet's domain first.
     """
 
     fleet: str
@@ -45,6 +45,7 @@ class LaptopGateway:
     domains: tuple[str, ...]
     public: IPv4Address | None
     resolvers: tuple[IPv4Address, ...]
+    upstream: IPv4Address | None = None
 
     @property
     def name(self) -> str:
@@ -60,6 +61,10 @@ class LaptopGateway:
         """Return the half of the pool that one transport uses; each transport has a network device."""
         lower, upper = self.pool.subnets()
         return {Transport.UDP: lower, Transport.TCP: upper}[transport]
+
+    def name_servers(self, transport: Transport) -> tuple[IPv4Address, ...]:
+        """Return the DNS servers of laptops: the gateway if it forwards DNS, else the recorded resolvers."""
+        return (self.block(transport)[1],) if self.upstream else self.resolvers
 
     def address(self, transport: Transport, slot: int) -> IPv4Address:
         """Return the address of the laptop in a slot, counted from 0; IndexError from `most` on."""
@@ -88,8 +93,16 @@ def connected_pools(plan: FleetPlan, pool: LaptopPool) -> tuple[LaptopPool, ...]
     return (pool, *(other for other in others if _is_routed(plan, by_place[pool.place], by_place[other.place])))
 
 
+def resolver_regions(plan: FleetPlan) -> list[str]:
+    """Return the regions whose resolvers answer laptops and sites; none if the gateway forwards DNS."""
+    if forwards_dns(plan):
+        return []
+    places = (*(pool.place for pool in plan.laptops), *(site.name for site in plan.sites))
+    return sorted({resolver_region(plan, place) for place in places})
+
+
 def resolver_region(plan: FleetPlan, place: str) -> str:
-    """Return the region whose resolver answers the laptops of a gateway: the gateway's region, else the home region."""
+    """Return the region whose resolver answers the laptops or machines of a place: that region, or the home region."""
     region = plan.regions_by_name.get(place)
     return place if region and has_inbound_resolver(plan, region) else plan.home.name
 
@@ -105,6 +118,8 @@ def _gateway(plan: FleetPlan, pool: LaptopPool) -> LaptopGateway:
         domains=(plan.domain, *(site.dns.domain for site in plan.sites if site.dns)),
         public=site.public if site else plan.record.gateways.get(pool.place),
         resolvers=plan.record.resolvers.get(resolver_region(plan, pool.place), ()),
+        # The resolver of a VPC has the third address of its block. Source: Amazon VPC user guide, "Amazon DNS server".
+        upstream=plan.home.block[2] if forwards_dns(plan) else None,
     )
 
 

@@ -72,11 +72,19 @@ def has_transit(plan: FleetPlan) -> bool:
     return plan.interconnect is Interconnect.TRANSIT and is_linked(plan)
 
 
+def forwards_dns(plan: FleetPlan) -> bool:
+    """Return whether the laptop gateway forwards DNS to its VPC: a fleet of one region has no other clients of DNS."""
+    return bool(plan.laptops) and len(plan.regions) == 1 and not plan.sites
+
+
 def has_inbound_resolver(plan: FleetPlan, region: RegionPlan) -> bool:
     """Return whether a region needs an inbound resolver endpoint, for sites or laptops.
 
-    The home region has one. Without transit gateways, so has each region with a laptop gateway.
+    The home region has one, unless its gateway forwards DNS. Without transit gateways, so has each region with a
+    laptop gateway.
     """
+    if forwards_dns(plan):
+        return False
     if has_transit(plan):
         return region.home and bool(plan.sites or plan.laptops)
     has_gateway = any(pool.place == region.name for pool in plan.laptops)

@@ -13,12 +13,24 @@ from types import MappingProxyType
 from bedplate.catalog.catalog import Catalog
 from bedplate.catalog.nearest import nearest
 from bedplate.errors import InputError
-from bedplate.plan.firewall import ANYWHERE, NFS, SSH, TCP, WORKER_PORTS, FirewallRule, has_workers
+from bedplate.plan.firewall import (
+    ANYWHERE,
+    DNS,
+    DNS_PROTOCOLS,
+    NFS,
+    SSH,
+    TCP,
+    WORKER_PORTS,
+    FirewallRule,
+    has_workers,
+)
 from bedplate.plan.fleet import Accounts, BucketPlan, ExportPlan, FleetPlan, MachinePlan, SitePlan, cached_on_plan
-from bedplate.plan.laptops import LaptopGateway, Transport, laptop_gateway_at
+from bedplate.plan.laptops import LaptopGateway, Transport, laptop_gateway_at, resolver_region
 from bedplate.plan.links import (
     API_PORT,
+    api_name,
     connected_regions,
+    forwards_dns,
     highest_number,
     is_connected,
     place_names,
@@ -94,8 +106,10 @@ class Hardware:
 class NodePlan:
     """A machine of the fleet; `name` is its host name and its place, such as `titan-01.cellar`.
 
-    `address` is None where AWS assigns it. `hosts` holds every fixed address of the fleet by full name. `region` is the
-    machine's region; for a machine of a site it is the home region.
+    `address` is None where AWS assigns it. `hosts` holds the fixed addresses of each full name in the fleet, and of the
+    Kubernetes API. `region` is the machine's region; for a machine of a site it is the home region. `resolvers` are the
+    name servers for the fleet's domain; empty until the record holds them, and in the cloud, where the VPC has its own.
+    `fabric`: it has EFA interfaces.
     """
 
     fleet: str
@@ -107,13 +121,15 @@ class NodePlan:
     region: str
     address: IPv4Address | None
     accounts: Accounts
-    hosts: Mapping[str, IPv4Address]
+    hosts: Mapping[str, tuple[IPv4Address, ...]]
     doors: tuple[FirewallRule, ...]
     """The inbound rules of its packet filter."""
     mounts: tuple[Mount, ...] = ()
     shares: tuple[Share, ...] = ()
     buckets: tuple[BucketPlan, ...] = ()
+    resolvers: tuple[IPv4Address, ...] = ()
     gpus: Hardware | None = None
+    fabric: bool = False
     scratch: tuple[str, ...] = ()
     """The disks of /scratch, where the file names them; an EC2 instance uses its instance store."""
     expires: str | None = None
@@ -229,6 +245,7 @@ def _inbound_rules(plan: FleetPlan, label: str, place: str, duties: frozenset[No
         *_pod_rules(plan, duties),
         *_nfs_rules(plan, label, place),
         *_vpn_rules(duties),
+        *_dns_rules(plan, duties),
         *_bgp_rules(plan, place, duties),
     )
 
@@ -332,6 +349,15 @@ def _vpn_rules(duties: frozenset[NodeRole]) -> Iterator[FirewallRule]:
         yield FirewallRule("esp", "ESP from tunnel peers", ANYWHERE.block, "esp")
 
 
+def _dns_rules(plan: FleetPlan, duties: frozenset[NodeRole]) -> Iterator[FirewallRule]:
+    """Yield the rules for DNS from laptops to the gateway that forwards it."""
+    if NodeRole.LAPTOPS in duties and forwards_dns(plan):
+        for pool in plan.laptops:
+            for protocol in DNS_PROTOCOLS:
+                name, about = f"dns-{protocol}-from-laptops-{pool.place}", f"DNS from the laptops of {pool.place}"
+                yield FirewallRule(name, about, pool.block, protocol, DNS)
+
+
 def _bgp_rules(plan: FleetPlan, place: str, duties: frozenset[NodeRole]) -> Iterator[FirewallRule]:
     """Yield the rules for BGP from connected sites: both gateways have this filter, so one must admit the other.
 
@@ -414,7 +440,12 @@ def _site_node(plan: FleetPlan, site: SitePlan, machine: MachinePlan) -> NodePla
     roles = _site_roles(plan, site, machine)
     node = _node(plan, f"{machine.label}.{site.name}", Platform.METAL, roles, machine.address)
     gpus = machine.spec.gpus
-    return replace(node, gpus=Hardware(gpus.model, gpus.count) if gpus else None, scratch=machine.spec.scratch)
+    return replace(
+        node,
+        resolvers=plan.record.resolvers.get(resolver_region(plan, site.name), ()),
+        gpus=Hardware(gpus.model, gpus.count) if gpus else None,
+        scratch=machine.spec.scratch,
+    )
 
 
 def _gateway_roles(plan: FleetPlan, region: str) -> frozenset[NodeRole]:
@@ -438,7 +469,8 @@ def pool_node(plan: FleetPlan, pool: PoolPlan, name: str, catalog: Catalog) -> N
     facts = catalog.types.get(pool.types[0])
     gpus = Hardware(facts.gpu.name, facts.gpu.count) if facts and facts.gpu else None
     node = _node(plan, name, Platform.CLOUD, frozenset({_ROLE_OF_USE[pool.use]}), None)
-    return replace(node, gpus=gpus, owner=pool.tenure.owner, expires=pool.tenure.expires)
+    fabric = pool.fabric is not None
+    return replace(node, gpus=gpus, fabric=fabric, owner=pool.tenure.owner, expires=pool.tenure.expires)
 
 
 def _node(
@@ -467,9 +499,14 @@ def _node(
 
 
 @cached_on_plan
-def _hosts(plan: FleetPlan) -> Mapping[str, IPv4Address]:
-    """Return the fixed addresses of the fleet by full name."""
-    return MappingProxyType({f"{name}.{plan.domain}": address for name, address in plan.addresses.items()})
+def _hosts(plan: FleetPlan) -> Mapping[str, tuple[IPv4Address, ...]]:
+    """Return the fixed addresses of the fleet by full name, and those of the Kubernetes API."""
+    addresses: dict[str, tuple[IPv4Address, ...]] = {
+        f"{name}.{plan.domain}": (address,) for name, address in plan.addresses.items()
+    }
+    if plan.control_plane:
+        addresses[api_name(plan)] = tuple(member.address for member in plan.control_plane.members)
+    return MappingProxyType(addresses)
 
 
 def _remote_blocks(plan: FleetPlan, place: str, duties: frozenset[NodeRole]) -> Iterator[IPv4Network]:

@@ -200,6 +200,24 @@ def _is_offered(types: tuple[str, ...], region: str, zone: str, catalog: Catalog
     return any(name not in catalog.types or zone in catalog.offered(name, region) for name in types)
 
 
+def gateway_zone(region: RegionPlan, catalog: Catalog) -> str:
+    """Return the zone of the laptop gateway: the first assigned zone that offers its instance type."""
+    offering = catalog.offered(GATEWAY_TYPE, region.name)
+    suitable = [zone for zone in region.zones if zone.name in offering]
+    return min(suitable or region.zones, key=lambda zone: zone.edge).name
+
+
+def chosen_zones(fleet: Fleet, plan: FleetPlan, region: RegionPlan, catalog: Catalog) -> Iterator[tuple[str, str]]:
+    """Yield the pools and machines of a region whose zones depend on the offers, each with its zones."""
+    if plan.control_plane and region.home:
+        yield from ((member.name, member.zone) for member in plan.control_plane.members)
+    if any(pool.place == region.name for pool in plan.laptops):
+        yield f"laptop gateway of {region.name}", gateway_zone(region, catalog)
+    for pool in plan.pools:
+        if pool.region == region.name and fleet.groups[pool.group].ladder[pool.rung].zone is None:
+            yield pool.name, ", ".join(pool.zones)
+
+
 Blocks = Mapping[str, IPv4Network]
 
 

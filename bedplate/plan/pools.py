@@ -181,6 +181,18 @@ def _lead(pool: PoolPlan) -> timedelta:
     return _ULTRA_LEAD if is_ultra else _LEAD
 
 
+_HOURS_OF_WEEK = 168
+
+
+def share_of_week(schedule: Schedule | None) -> float:
+    """Return the share of a week in which the minimum of a group runs; a stop before the start is on the next day."""
+    if schedule is None:
+        return 1.0
+    start, stop = (time.fromisoformat(clock) for clock in (schedule.start, schedule.stop))
+    hours = (stop.hour - start.hour + (stop.minute - start.minute) / 60) % 24
+    return len(weekdays(schedule.days)) * hours / _HOURS_OF_WEEK
+
+
 def weekdays(words: str) -> tuple[int, ...]:
     """Return the days of `MON-FRI` or `MON,THU` as cron numbers, with Sunday as 0; a range may include Sunday."""
     first, _, last = words.partition("-")

@@ -7,6 +7,7 @@ and the resolver. `load_for_call` loads the AMIs and managed policies of AWS whe
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -388,7 +389,7 @@ def no_preloaded_images() -> Iterator[None]:
 
 
 def load_for_call(account: str, region: str, operation: str, params: Mapping[str, Any]) -> None:
-    """Load the AMIs or managed policies that a call asks for."""
+    """Load the AMIs or managed policies that a call names."""
     if operation == "describe_images":
         _load_amis(account, region, params.get("ImageIds") or [])
     for value in params.values():
@@ -404,6 +405,12 @@ def add_images(account: str, images: Mapping[str, str]) -> None:
         if ident not in backend.amis:
             image = Ami(backend, ident, owner_id=account, name=ident, architecture=arch, root_device_type="ebs")
             backend.amis[ident] = image
+
+
+def has_image(account: str, region: str, ident: str) -> bool:
+    """Return whether an AMI exists: one of AWS, or of the account."""
+    _load_amis(account, region, [ident])
+    return ident in ec2_backends[account][region].amis
 
 
 def _load_amis(account: str, region: str, idents: Collection[str]) -> None:
@@ -434,15 +441,15 @@ def failing_launches(faults: Faults) -> Iterator[None]:
     failed: list[tuple[str, Activity]] = []
 
     def wrap(launch: Callable[..., Any]) -> Callable[..., Any]:
-        def repaired_launch(group: FakeAutoScalingGroup, count_needed: int, propagated_tags: dict[str, str]) -> object:
+        def repaired_launch(group: FakeAutoScalingGroup, count_needed: int, propagated_tags: dict[str, str]) -> None:
             types = _instance_types(group)
             if _is_reserved(group) or not faults.lacks_capacity(types, group.availability_zones):
-                return launch(group, count_needed, propagated_tags)
+                _spread_launch(launch, group, count_needed, propagated_tags)
+                return
             region, running = group.autoscaling_backend.region_name, len(group.active_instances())
             shortage = Shortage(group.name, region, desired=running + count_needed, running=running)
             faults.shortages[region, group.name] = shortage
             failed.append((region, _activity(group, types)))
-            return None
 
         return repaired_launch
 
@@ -460,6 +467,18 @@ def failing_launches(faults: Faults) -> Iterator[None]:
         replaced(AutoScalingResponse, "describe_scaling_activities", activities),
     ):
         yield
+
+
+def _spread_launch(
+    launch: Callable[..., Any], group: FakeAutoScalingGroup, count: int, propagated_tags: dict[str, str]
+) -> None:
+    """Launch each instance in the subnet with the fewest instances of the group; moto uses the first subnet."""
+    subnets = group.vpc_zone_identifier
+    for _ in range(count):
+        used = Counter(state.instance.subnet_id for state in group.instance_states)
+        group.vpc_zone_identifier = min(subnets.split(","), key=lambda subnet: used[subnet]) if subnets else subnets
+        launch(group, 1, propagated_tags)
+    group.vpc_zone_identifier = subnets
 
 
 def _instance_types(group: FakeAutoScalingGroup) -> list[str]:

@@ -61,6 +61,13 @@ class StackReport:
         return tuple(failure for phase, run in self.runs.items() if phase not in ignored for failure in run.failures)
 
     @property
+    def deployed(self) -> Run | None:
+        """The last run that deployed resources; None if creation did not run."""
+        return next(
+            (self.runs[phase] for phase in (Phase.CHANGE, Phase.RECOVER, Phase.CREATE) if phase in self.runs), None
+        )
+
+    @property
     def missing(self) -> tuple[str, ...]:
         """The URNs of the resources that only the run after the faults created."""
         return tuple(step.urn for step in self._steps(Phase.RECOVER) if step.op is Op.CREATE and step.is_in_cloud)
@@ -119,6 +126,8 @@ class Report:
     fault_hits: Mapping[Fault, int] = field(default_factory=dict)
     """The number of requests that each injected fault failed."""
     shortages: tuple[Shortage, ...] = ()
+    assumed_images: tuple[tuple[str, str], ...] = ()
+    """The AMIs that the rehearsal cannot know, with their regions."""
 
     @property
     def real_failures(self) -> tuple[Failure, ...]:
@@ -165,6 +174,7 @@ def _faults_document(report: Report) -> dict[str, object]:
         "injected_faults": [{"fault": str(fault), "hits": hits} for fault, hits in report.fault_hits.items()],
         "missing": {stack.name: list(stack.missing) for stack in report.stacks if stack.missing},
         "shortages": [asdict(shortage) for shortage in report.shortages],
+        "assumed_images": [{"region": region, "image": image} for region, image in report.assumed_images],
     }
 
 
@@ -343,7 +353,8 @@ def rehearse(
     seconds = time.perf_counter() - started
     hits = {fault: simulation.faults.hits[fault] for fault in faults}
     shortages = tuple(simulation.faults.shortages.values())
-    return Report(tuple(rehearsal.reports.values()), seconds, simulation.calls, hits, shortages)
+    assumed = tuple(simulation.assumed_images or ())
+    return Report(tuple(rehearsal.reports.values()), seconds, simulation.calls, hits, shortages, assumed)
 
 
 def create(account: str, waves: Waves, watch: StepCallback = lambda *_: None) -> Report:

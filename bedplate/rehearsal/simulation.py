@@ -5,6 +5,7 @@ its data in dictionaries without locks, so a lock makes all calls serial.
 """
 
 import gc
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,9 +23,17 @@ from moto import mock_aws
 
 from bedplate.rehearsal.ambient import no_ambient_aws
 from bedplate.rehearsal.faults import Faults
-from bedplate.rehearsal.moto import add_images, failing_launches, load_for_call, no_preloaded_images, repaired
+from bedplate.rehearsal.moto import (
+    add_images,
+    failing_launches,
+    has_image,
+    load_for_call,
+    no_preloaded_images,
+    repaired,
+)
 from bedplate.rehearsal.state import ResourceError
 
+_AMI_ID = re.compile("ami-([0-9a-f]{8}|[0-9a-f]{17})")
 _running = threading.Lock()
 _running_in: list[int] = []
 
@@ -78,6 +87,8 @@ class Simulation:
     fakes: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
     """Resources of types that moto does not model: type token -> id -> properties."""
     faults: Faults = field(default_factory=Faults)
+    assumed_images: list[tuple[str, str]] | None = None
+    """The AMIs that the account is assumed to have, with their regions; None if all its AMIs are known."""
     elapsed: timedelta = timedelta()
     """The offset of the simulated clock from the real one."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -88,10 +99,22 @@ class Simulation:
         """Return the client of one region."""
         return Aws(self, name)
 
-    def hold_images(self, images: Mapping[str, str]) -> None:
-        """Add machine images of the account, as if built before the rehearsal: ids by `region/architecture`."""
+    def hold_images(self, images: Mapping[str, str] | None) -> None:
+        """Add AMIs of the account: ids by `region/architecture`. None: its AMIs are unknown, and any id is accepted."""
         with self._lock:
-            add_images(self.account, images)
+            if images is None:
+                self.assumed_images = self.assumed_images or []
+            else:
+                add_images(self.account, images)
+
+    def assume_image(self, region: str, ident: str) -> None:
+        """Add an AMI that a program names, if the AMIs of the account are unknown."""
+        with self._lock:
+            if self.assumed_images is None or not _AMI_ID.fullmatch(ident):
+                return
+            if not has_image(self.account, region, ident):
+                add_images(self.account, {f"{region}/x86_64": ident})
+                self.assumed_images.append((region, ident))
 
     @cached_property
     def _session(self) -> boto3.session.Session:

@@ -33,8 +33,8 @@ class Stack:
     program: Program
     config: Mapping[str, str] = field(default_factory=dict)
     default_provider: DefaultProvider = field(default_factory=lambda: DefaultProvider(None, ("*",)))
-    images: Mapping[str, str] = field(default_factory=dict)
-    """Machine images that exist in the account before the first run: ids by `region/architecture`."""
+    images: Mapping[str, str] | None = field(default_factory=dict)
+    """The AMIs of the account before the first run: ids by `region/architecture`; None if they are unknown."""
     node_zone: str = ""
     """The domain of the private zone in which the nodes of this stack register their names."""
 

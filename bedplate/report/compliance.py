@@ -28,7 +28,7 @@ def compliance_lines(findings: Iterable[Findings], *, whole: bool = False) -> It
     yield from aligned((_HEADING, *rows), right=_RIGHT) if rows else ()
     for machine in machines:
         if machine.unreached:
-            yield from (f"{machine.node}: not reached", *wrapped(_printable(machine.unreached)))
+            yield from (f"{machine.node}: not reached", *wrapped(machine.unreached))
     for machine in machines:
         shown = [verdict for verdict in machine.verdicts if whole or verdict.outcome is not RuleOutcome.KEPT]
         yield from ("", machine.node, *_rules(shown)) if shown else ()
@@ -48,7 +48,7 @@ def event_line(event: Event) -> str | None:
             rules = counted(event.changed + event.unchanged, "rule")
             return f"{event.node}: {rules}, {event.changed:,} violated, {event.seconds:.1f} s"
         case Step.TROUBLE:
-            return f"{event.node}: {event.kind}: {_printable(event.words)}"
+            return f"{event.node}: {event.kind}: {event.words}"
         case _:
             return None
 
@@ -82,13 +82,8 @@ def _rules(shown: Sequence[Verdict]) -> Iterator[str]:
 def _wrapped_output(line: str) -> Iterator[str]:
     """Yield a line of a check's output, wrapped to the terminal. Longer words are cut."""
     depth = INDENT * 3 + " " * (len(line) - len(line.lstrip()))
-    for part in wrapped(_printable(line), depth):
+    for part in wrapped(line, depth):
         yield part if len(part) <= WIDTH else f"{part[: WIDTH - 3]}..."
-
-
-def _printable(text: str) -> str:
-    """Return a text without control characters: a machine can answer anything."""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
 def _tally(findings: Sequence[Findings]) -> str:
@@ -109,7 +104,7 @@ def _next(findings: Sequence[Findings]) -> Iterator[str]:
         yield f"next: `bedplate node apply {' '.join(violating)}` restores the declared state"
     unseen = [machine.node for machine in findings if machine.of(RuleOutcome.UNSEEN)]
     if unseen:
-        yield f"not seen on {', '.join(unseen)}: check that its file servers are up, then audit again"
+        yield f"not seen on {', '.join(unseen)}: correct the cause, such as a failed file server, then audit again"
 
 
 _TEMPLATE = Path(__file__).with_name("compliance_page.html.j2")

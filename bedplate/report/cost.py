@@ -7,15 +7,15 @@ from typing import Any
 from bedplate.catalog.catalog import Change
 from bedplate.plan.cost import Bill, BillLine, CostRange
 from bedplate.plan.fleet import FleetPlan
-from bedplate.plan.pools import combined_max
+from bedplate.plan.pools import PoolPlan, combined_max, share_of_week
 from bedplate.plan.quotas import Granted, QuotaNeed
 from bedplate.report.columns import aligned, counted
 
 _NUMBERS = (1, 2)
-_BY_USE = "not included: storage, traffic, requests, logs; prepaid reservations; spot discounts"
+_BY_USE = "not included: storage, traffic, requests, logs, metrics; prepaid reservations; spot discounts"
 # Names of billed items. An instance type keeps its own name.
 _NOUNS = {
-    "alarm": "alarms",
+    "alarm": "alarm metrics",
     "hosted-zone": "private zones",
     "interface-endpoint": "interface endpoints",
     "key": "keys",
@@ -26,6 +26,7 @@ _NOUNS = {
     "transit-attachment": "transit attachments",
     "vpn-connection": "VPN connections",
 }
+_HINTS = {"transit-attachment": "; `interconnect: peering` costs 0"}
 
 Row = tuple[str, str, str, str]
 
@@ -70,7 +71,7 @@ def _rows(plan: FleetPlan, bill: Bill) -> Iterator[Row]:
     for group, pools in groupby(plan.pools, key=lambda pool: pool.group):
         rungs = tuple(pools)
         least, most = sum(pool.min for pool in rungs), combined_max(rungs)
-        yield _row(group, bill.groups[group], f"{least} to {most} x {_types(rungs[0].types)}")
+        yield _row(group, bill.groups[group], f"{least} to {most} x {_types(rungs[0].types)}{_hours(rungs[0])}")
         for pool in rungs:
             place = pool.name.removeprefix(f"{group}-").removesuffix(f"-{pool.offer.reservation}")
             yield _row(f"  {place}", bill.rungs[pool.name], pool.market.value)
@@ -79,6 +80,11 @@ def _rows(plan: FleetPlan, bill: Bill) -> Iterator[Row]:
     yield from _permanent(bill.lines)
     yield ("", "", "", "")
     yield from (_row(name, span, "the whole region") for name, span in bill.regions.items())
+
+
+def _hours(pool: PoolPlan) -> str:
+    share = share_of_week(pool.tenure.schedule)
+    return f"; minimum in {100 * share:.0f} % of hours" if share < 1 else ""
 
 
 def _types(types: tuple[str, ...]) -> str:
@@ -92,7 +98,7 @@ def _permanent(lines: Iterable[BillLine]) -> Iterator[Row]:
         items = tuple(group)
         usd, count = sum(line.usd for line in items), sum(line.count for line in items)
         places = counted(len({line.region for line in items}), "region")
-        yield _row(_NOUNS.get(what, what), CostRange(usd, usd), f"{count} in {places}")
+        yield _row(_NOUNS.get(what, what), CostRange(usd, usd), f"{count} in {places}{_HINTS.get(what, '')}")
 
 
 def _row(name: str, span: CostRange, note: str) -> Row:
@@ -134,18 +140,28 @@ def _endpoints(bill: Bill) -> Iterator[str]:
 
 _RIGHT = (1, 2, 3, 4)
 _HEADING = ("minimum", "maximum", "new account")
-_HOW = "raise a quota by `aws service-quotas request-service-quota-increase` or in the AWS console"
 
 
 def quota_lines(needs: Iterable[QuotaNeed], granted: Granted) -> Iterator[str]:
     """Yield a table for each region: the quota's name, the needs, the default, the granted value and the code."""
-    for region, group in groupby(needs, key=lambda need: need.region):
+    rows = tuple(needs)
+    for region, group in groupby(rows, key=lambda need: need.region):
         yield from aligned(_quota_rows(region, tuple(group), granted), right=_RIGHT if granted else _RIGHT[:-1])
         yield ""
     quota = "the granted quota" if granted else "a new account's quota"
     yield f"! {quota} is below the minimum, + below the maximum"
     yield "a group counts in every region and market of its ladder: all its machines can be launched there"
-    yield _HOW
+    marks = {need: _mark(need, granted) for need in rows}
+    too_small = [need for need in rows if marks[need] == ("!" if "!" in marks.values() else "+")]
+    if too_small:
+        yield "request an increase in the AWS console, or by:"
+        yield from (line for need in too_small for line in _increase_lines(need))
+
+
+def _increase_lines(need: QuotaNeed) -> tuple[str, str]:
+    """Return the AWS command for a quota, on two lines that a shell joins."""
+    quota = f"--service-code {need.quota.service} --quota-code {need.quota.code} --desired-value {need.most}"
+    return f"aws service-quotas request-service-quota-increase --region {need.region} \\", f"  {quota}"
 
 
 def quota_document(needs: Iterable[QuotaNeed], granted: Granted) -> dict[str, Any]:

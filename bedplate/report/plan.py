@@ -7,7 +7,7 @@ from itertools import groupby
 from bedplate.catalog import Catalog
 from bedplate.plan.fleet import FleetPlan, SitePlan, ZonePlan
 from bedplate.plan.links import API_PORT, api_name
-from bedplate.plan.planner import unrecorded_images
+from bedplate.plan.planner import chosen_zones, unrecorded_images
 from bedplate.plan.pools import PoolPlan
 from bedplate.plan.space import (
     PODS,
@@ -40,12 +40,6 @@ def plan_lines(plan: FleetPlan) -> Iterator[str]:
     yield from _control_plane(plan)
     for _, pools in groupby(plan.pools, key=lambda pool: pool.group):
         yield from _group(tuple(pools))
-
-
-def missing_alarm_lines(plan: FleetPlan) -> Iterator[str]:
-    """Yield a hint if no one is notified of alarms."""
-    if plan.alarms is None and (plan.sites or plan.pools):
-        yield "alarms only appear in the AWS console: declare `alarms: {email: ADDRESS}` to get mail"
 
 
 def missing_image_lines(plan: FleetPlan, catalog: Catalog) -> Iterator[str]:
@@ -213,6 +207,15 @@ def recorded_lines(plan: FleetPlan, released: Mapping[str, IPv4Network]) -> Iter
         yield f"recorded in fleet.lock: {', '.join(fresh)}"
     elif not freed:
         yield "fleet.lock is up to date"
+
+
+def foreign_zone_lines(fleet: Fleet, plan: FleetPlan, catalog: Catalog) -> Iterator[str]:
+    """Yield the zones that are chosen from the offers of another account."""
+    regions = [region for region in plan.regions if not catalog.has_letters_of(plan.account, region.name)]
+    rows = [row for region in regions for row in chosen_zones(fleet, plan, region, catalog)]
+    yield "zones chosen from the offers of another account:"
+    yield from (f"  {line}" for line in aligned(rows))
+    yield "before `pulumi up`, run `bedplate catalog refresh`: it lists zones that do not offer the type"
 
 
 def roots(blocks: Mapping[str, IPv4Network]) -> tuple[str, ...]:

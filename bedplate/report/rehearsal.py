@@ -32,17 +32,16 @@ Exports = Mapping[str, Mapping[str, Any]]
 
 def outlook_lines(plan: FleetPlan, report: Report) -> Iterator[str]:
     """Yield the addresses and names that a real deployment would have."""
-    created = (stack for stack in report.stacks if Phase.CREATE in stack.runs)
-    exports = {stack.name: stack.runs[Phase.CREATE].snapshot.exports for stack in created}
+    exports = {stack.name: stack.deployed.snapshot.exports for stack in report.stacks if stack.deployed}
     yield from ("", "a deployment would have:")
     yield from aligned((*_networks(plan, exports), *_machines(plan, exports), *_stores(plan, exports)))
 
 
-def next_line(plan: FleetPlan, report: Report) -> str:
-    """Return the next command of a real deployment."""
-    first, *rest = (stack.name for stack in report.stacks if Phase.CREATE in stack.runs)
+def next_line(report: Report, *, is_recorded: bool) -> str:
+    """Return the next command of a real deployment. `is_recorded`: the lock holds all blocks of the plan."""
+    first, *rest = (stack.name for stack in report.stacks)
     then = f", then {', '.join(rest)}" if rest else ""
-    record = "`bedplate plan --write`, then " if plan.new_blocks else ""
+    record = "" if is_recorded else "`bedplate plan --write`, then "
     return f"next: {record}`pulumi up -s {first}`{then}"
 
 
@@ -101,7 +100,7 @@ PARTS_OF_REPLACE = {Op.CREATE_REPLACEMENT, Op.DELETE_REPLACED}
 
 
 def rehearsal_lines(report: Report, origin: Origin = unknown_origin, key: Origin = unknown_origin) -> Iterator[str]:
-    """Yield a table of the stacks, then changes, failures, injected faults and the resource types."""
+    """Yield a table of the stacks, then changes, failures, injected faults, resource types and assumptions."""
     yield from aligned([HEAD, *(_row(stack) for stack in report.stacks)], right=FIGURES)
     for stack in report.stacks:
         yield from again_lines(stack)
@@ -255,3 +254,4 @@ def _types(report: Report) -> Iterator[str]:
         f"{report.seconds:.1f} s"
     )
     yield from aligned(("faked:", type_name(token), note(token)) for token in faked)
+    yield from (f"assumed: {image} exists in {region}" for region, image in report.assumed_images)

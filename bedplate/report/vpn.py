@@ -11,10 +11,10 @@ from segno.encoder import DataOverflowError
 
 from bedplate.errors import BedplateError
 from bedplate.report.columns import aligned, counted
+from vpn.agent.sessions import Session
+from vpn.agent.status import Neighbour, Status, Tunnel
+from vpn.audit_log import Issued
 from vpn.certificates import DEFAULT_DEVICE, Use
-from vpn.journal import Issued
-from vpn.keeper.sessions import Session
-from vpn.keeper.status import Neighbour, Status, Tunnel
 
 if TYPE_CHECKING:
     # `vpn add` takes a third of a second, and the modules of the plan alone take a quarter.
@@ -67,6 +67,13 @@ def revoked_lines(revoked: Iterable[Issued]) -> Iterator[str]:
     )
     if not rows:
         yield "nothing to revoke: the certificates have expired or are revoked already"
+
+
+def replaced_gateway_lines(place: str) -> Iterator[str]:
+    """Yield what an operator must do after a gateway was revoked."""
+    yield f"next: rebuild the gateway in {place}; only then `bedplate vpn sync` sends it the new keys"
+    yield "next: `bedplate vpn show USER` for each laptop: profiles with the previous tls-crypt-v2 key cannot connect"
+    yield "next: `bedplate vpn tunnels --new-keys` if the gateway has tunnels"
 
 
 def relisted_lines(*, is_renewed: bool) -> Iterator[str]:

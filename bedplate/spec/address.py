@@ -1,6 +1,7 @@
 """IPv4 blocks, addresses and prefix lengths of the fleet file, in canonical form only."""
 
 import re
+from collections.abc import Callable
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Annotated
 
@@ -11,19 +12,20 @@ from bedplate.spec.base import invalid, shown
 _LEADING_ZEROS = re.compile(r"(?<![0-9])0+(?=[0-9])")
 _MOST_BITS = 32
 _PREFIX = re.compile(r"/(0|[1-9]|[12][0-9]|3[0-2])")
-_BLOCK_FIX = "write four numbers and a prefix length, such as 10.64.0.0/10"
+_BLOCK_FIX = "write four numbers from 0 to 255, a slash and a prefix length from 0 to 32"
+_IPV4_FIX = "write a block of 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16"
+_OCTET = 8
 _ADDRESS_FIX = "write four numbers from 0 to 255, separated by dots"
 
 
 def check_block(value: object) -> IPv4Network:
     """Return the block; raise a validation error that proposes the canonical form, if it is clear."""
-    text = _text(value, _BLOCK_FIX)
+    text = _text(value, _IPV4_FIX, _block_fix)
     if "/" not in text:
-        message = f"{shown(text)} has no prefix length"
-        raise invalid("E211", message, f"add the prefix length, such as {shown(text)}/16")
+        raise invalid("E211", f"{shown(text)} has no prefix length", _block_fix(text))
     interface = _parse_leniently(text)
     if interface is None:
-        raise invalid("E210", f"{shown(text)} is not an IPv4 block", _BLOCK_FIX)
+        raise invalid("E210", f"{shown(text)} is not an IPv4 block", _block_fix(text))
     if text != str(interface):
         raise invalid("E213", f"{text} is not in canonical form", f"write {interface.network}")
     if interface.ip != interface.network.network_address:
@@ -33,32 +35,70 @@ def check_block(value: object) -> IPv4Network:
 
 def check_address(value: object) -> IPv4Address:
     """Return the address; raise a validation error unless it is four decimal numbers."""
-    text = _text(value, _ADDRESS_FIX)
+    text = _text(value, _ADDRESS_FIX, _address_fix)
     try:
         return IPv4Address(text)
     except ValueError:
-        message = f"{shown(text)} is not an IPv4 address"
-        raise invalid("E215", message, _ADDRESS_FIX) from None
+        raise invalid("E215", f"{shown(text)} is not an IPv4 address", _address_fix(text)) from None
+
+
+def _block_fix(text: str) -> str:
+    """Return the fix with the block that a text stands for: with digits for letters, all octets and a prefix length."""
+    address, _, prefix = text.strip().translate(_DIGITS).partition("/")
+    octets = address.strip(".").split(".")
+    zeros = len(octets) - len("".join("0" if octet.strip("0") == "" else "1" for octet in octets).rstrip("0"))
+    missing = max(4 - len(octets), 0)
+    prefix = prefix or str(32 - _OCTET * max(zeros + missing, 1))
+    near = _parse_leniently(f"{'.'.join((*octets, *'0' * missing))}/{prefix}")
+    return f"write {near.network}" if near else _large_octet(address) or _BLOCK_FIX
+
+
+def _address_fix(text: str) -> str:
+    """Return the fix with the address that a text stands for, or how to find the address of a host name."""
+    near = _parse_leniently(text.strip().translate(_DIGITS))
+    if near:
+        return f"write {near.ip}"
+    is_host = re.fullmatch(r"[a-z][a-z0-9-]*(\.[a-z0-9-]+)+", text.lower())
+    return f"write the address that `dig +short {text}` prints" if is_host else _large_octet(text) or _ADDRESS_FIX
+
+
+# Letters that look like digits.
+_DIGITS = str.maketrans("OolI", "0011")
+
+
+def _large_octet(address: str) -> str:
+    """Return the fix for a number above 255; empty without one."""
+    large = next((number for number in re.findall(r"[0-9]+", address) if int(number) > 2**_OCTET - 1), None)
+    return f"write a number from 0 to 255 instead of {large}" if large else ""
 
 
 def check_prefix(value: object) -> int:
     """Return the number of bits of a prefix length such as /22."""
     if not isinstance(value, str) or not _PREFIX.fullmatch(value):
-        message = f"{shown(value)} is not a prefix length from /0 to /32"
-        is_number = str(value).isdecimal() and int(str(value)) <= _MOST_BITS
-        raise invalid("E216", message, f"write /{value}" if is_number else "write a prefix length, such as /22")
+        raise invalid("E216", f"{shown(value)} is not a prefix length from /0 to /32", _prefix_fix(str(value)))
     return int(value[1:])
 
 
-def _text(value: object, fix: str) -> str:
+def _prefix_fix(text: str) -> str:
+    """Return the fix with the prefix length that a number, a number of addresses or a netmask stands for."""
+    number = text.lstrip("/ ").replace(",", "")
+    if number.isdecimal() and int(number) <= _MOST_BITS:
+        return f"write /{int(number)}"
+    if number.isdecimal() and "/" not in text and int(number) < 2**_MOST_BITS:
+        prefix = _MOST_BITS - (int(number) - 1).bit_length()
+        return f"write /{prefix} ({2 ** (_MOST_BITS - prefix):,} addresses)"
+    mask = _parse_leniently(f"0.0.0.0/{number}")
+    return f"write /{mask.network.prefixlen}" if mask else "write a slash and a number from 0 to 32"
+
+
+def _text(value: object, fix: str, near: Callable[[str], str]) -> str:
     """Return the value; raise a validation error unless it is a string of digits, dots and slashes."""
     if not isinstance(value, str):
         raise invalid("E210", f"{shown(value)} is not a string", fix)
-    if ":" in value:
+    if value.count(":") > 1:
         raise invalid("E214", f"{shown(value)} is IPv6, which bedplate does not support", fix)
     if not re.fullmatch(r"[0-9./]+", value):
-        message = f"{shown(value)} has invalid characters: use 0-9, dots and a slash"
-        raise invalid("E213", message, fix)
+        raise invalid("E213", f"{shown(value)} has invalid characters: use 0-9, dots and a slash", near(value))
     return value
 
 
@@ -73,7 +113,7 @@ def _parse_leniently(text: str) -> IPv4Interface | None:
 Block = Annotated[
     IPv4Network,
     BeforeValidator(check_block),
-    WithJsonSchema({"type": "string", "pattern": r"^\d+\.\d+\.\d+\.\d+/\d+$", "examples": ["10.64.0.0/10"]}),
+    WithJsonSchema({"type": "string", "pattern": r"^\d+\.\d+\.\d+\.\d+/\d+$", "examples": ["10.64.0.0/12"]}),
 ]
 Address = Annotated[
     IPv4Address,

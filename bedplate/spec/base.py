@@ -1,7 +1,7 @@
 """The base class of the models, validation errors with code and fix, and the syntax of words."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
@@ -22,9 +22,9 @@ class Spec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=False)
 
 
-def invalid(code: str, message: str, fix: str) -> PydanticCustomError:
-    """Return the validation error for a violated rule: its code (`E203`), a message and a fix."""
-    return PydanticCustomError(code, "{message}", {"message": message, "fix": fix})
+def invalid(code: str, message: str, fix: str, noun: str = "") -> PydanticCustomError:
+    """Return the validation error for a violated rule: its code (`E203`), a message, a fix, and what was expected."""
+    return PydanticCustomError(code, "{message}", {"message": message, "fix": fix, "noun": noun})
 
 
 LONGEST = 60
@@ -49,6 +49,8 @@ def shown(value: object) -> str:
     return cut if _PLAIN.fullmatch(cut) else ascii(cut)
 
 
+# Every syntax by its pattern, as the JSON Schema has it.
+SYNTAXES: dict[str, "Syntax"] = {}
 _NOT_A_LABEL = re.compile(r"[^a-z0-9]+")
 
 
@@ -57,7 +59,7 @@ class Syntax:
     """The syntax of a word, for `Annotated[str, Syntax(...)]`.
 
     `pattern` must match the whole word; `form` describes it in English, after "use". `limit` is in characters and set
-    by `limited_by`. `reserved` words are rejected although they match.
+    by `limited_by`. `reserved` words are rejected although they match. `similar` proposes corrections of a word.
     """
 
     code: str
@@ -68,29 +70,54 @@ class Syntax:
     limit: int = 255
     limited_by: str = "bedplate"
     reserved: frozenset[str] = frozenset()
+    similar: Callable[[str], Iterable[str]] | None = None
+
+    def __post_init__(self) -> None:
+        """Make the syntax available by its pattern."""
+        SYNTAXES[f"^{self.pattern}$"] = self
 
     def check(self, word: str) -> str:
         """Return the word; raise a validation error if it violates the syntax."""
         if len(word) > self.limit:
             message = f"the {self.noun} has {len(word)} characters; {self.limited_by} allows {self.limit}"
-            raise invalid(self.code, message, f"shorten it to at most {self.limit} characters")
+            raise self._invalid(message, f"shorten it to at most {self.limit} characters")
         if word in self.reserved:
-            raise invalid(self.code, f"{self.noun} {word} is reserved", f"use another, such as {self.example}")
+            raise self._invalid(
+                f"{self.noun} {word} is reserved: the operating system or bedplate uses it", "use another name"
+            )
         if not re.fullmatch(self.pattern, word):
-            message = f"invalid {self.noun} {shown(word)}: use {self.form}"
             near = self.nearest(word)
-            raise invalid(self.code, message, f"write {near}" if near else f"write it in the form {self.example}")
+            message = f"invalid {self.noun} {shown(word)}"
+            raise (
+                self._invalid(f"{message}: use {self.form}", f"write {near}")
+                if near
+                else self._invalid(message, f"use {self.form}")
+            )
         return word
 
+    def _invalid(self, message: str, fix: str) -> PydanticCustomError:
+        return invalid(self.code, message, fix, self.noun)
+
     def nearest(self, word: str) -> str | None:
-        """Return the word as a lower-case label, as a path, or up to an invalid character; None if none is valid."""
-        label = _NOT_A_LABEL.sub("-", word.lower()).strip("-")
-        path = "/" + "/".join(part for part in word.split("/") if part)
-        near = next((text for text in (label, path if "/" in word else "") if self._is_valid(text)), None)
-        if near is None and self.example.startswith("'"):
-            start = re.match(f"({self.pattern})(?![0-9])", word)
-            return f"'{start[0]}'" if start else None
-        return near
+        """Return the most similar valid word, quoted if YAML requires it; None if there is none."""
+        near = next((text for text in self._similar(word) if self._is_valid(text)), None)
+        return f"'{near}'" if near and self.example.startswith("'") else near
+
+    def _similar(self, word: str) -> Iterator[str]:
+        """Yield the word in other forms: an e-mail address or a full host name cut, as a label, as a path, a part."""
+        lower, label = word.lower(), _NOT_A_LABEL.sub("-", word.lower()).strip("-")
+        if self.similar:
+            yield from self.similar(word)
+        if "@" in word or word.count(".") > 1:
+            yield re.split(r"[@.]", lower)[0]
+        yield label
+        yield re.sub(r"^(aws|ssm|[^a-z])+-?", "", label)
+        if self.example.startswith("/"):
+            yield "/" + "/".join(part for part in word.split("/") if part)
+        if self.example.startswith("'"):
+            digits = re.sub(r"\D", "", word)
+            part = re.search(f"(?<![0-9]){self.pattern}(?![0-9])", word)
+            yield from (part[0] if part else "", digits)
 
     def _is_valid(self, word: str) -> bool:
         return bool(re.fullmatch(self.pattern, word)) and word not in self.reserved

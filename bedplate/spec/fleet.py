@@ -24,7 +24,6 @@ from bedplate.spec.policy import (
     on_edit,
     refused,
     replaces,
-    rolling,
     shrinks,
 )
 from bedplate.spec.sites import Site, Store
@@ -90,6 +89,7 @@ class ControlPlane(Spec):
 
     type: InstanceType = Field(
         title="Instance type",
+        examples=["m7i.large"],
         description="EC2 instance type of each machine.",
         json_schema_extra=on_edit(new_nodes("each machine, when it is next replaced")),
     )
@@ -119,6 +119,7 @@ class Kubernetes(Spec):
     pods: Prefix | None = Field(
         default=None,
         title="Pod block size",
+        examples=["/16"],
         description="Prefix length of the block for pods. Default: an eighth of the supernet.",
         json_schema_extra=on_edit(
             refused("the pod addresses would change", RELEASE, CHANGED, ADDED),
@@ -128,6 +129,7 @@ class Kubernetes(Spec):
     services: Prefix = Field(
         default=20,
         title="Service block size",
+        examples=["/20"],
         description="Prefix length of the block for services.",
         json_schema_extra=on_edit(refused("the service addresses would change", RELEASE)),
     )
@@ -193,7 +195,7 @@ class Fleet(Spec):
     owner: Owner = Field(
         title="Owner",
         description="Contact for the fleet, as a tag on every resource.",
-        json_schema_extra=on_edit(rolling("all tags; new tags make a new version of each launch template")),
+        json_schema_extra=on_edit(new_nodes("all tags; new tags make a new version of each launch template")),
     )
     domain: DomainName = Field(
         title="Domain",

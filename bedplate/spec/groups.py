@@ -1,5 +1,7 @@
 """The sections of the fleet file about groups of cloud machines: schedule, ladder, disks, and the machine image."""
 
+import re
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -14,10 +16,10 @@ from bedplate.spec.policy import (
     REMOVED,
     entries,
     free,
+    new_nodes,
     on_edit,
     removes,
     replaces,
-    rolling,
     shrinks,
 )
 from bedplate.spec.sites import Use
@@ -37,15 +39,43 @@ from bedplate.spec.text import (
     ZoneName,
 )
 
+
+def _similar_times(word: str) -> Iterator[str]:
+    """Yield a time such as 8, 8.30 or 8 pm with two digits each."""
+    match = re.fullmatch(r"([0-9]{1,2})(?:[:.h]([0-9]{2}))?(?::[0-9]{2})? *([ap]?)m?", word.lower())
+    if match:
+        half_day = {"a": int(match[1]) % 12, "p": int(match[1]) % 12 + 12}
+        yield f"{half_day.get(match[3], int(match[1])):02}:{match[2] or '00'}"
+
+
+def _similar_weekdays(word: str) -> Iterator[str]:
+    """Yield weekdays as their first three letters, without spaces."""
+    yield re.sub(r"[A-Z]+", lambda day: day[0][:3], re.sub(r"\s+", "", word.upper()))
+    yield {"weekdays": "MON-FRI", "workdays": "MON-FRI", "daily": "MON-SUN", "weekend": "SAT,SUN"}.get(word.lower(), "")
+
+
 _DAY = "(MON|TUE|WED|THU|FRI|SAT|SUN)"
 Clock = Annotated[
     str,
-    Syntax("E319", "time of day", r"([01][0-9]|2[0-3]):[0-5][0-9]", "two digits, a colon, two digits", "'20:00'", 5),
+    Syntax(
+        "E319",
+        "time of day",
+        r"([01][0-9]|2[0-3]):[0-5][0-9]",
+        "two digits, a colon, two digits",
+        "'20:00'",
+        5,
+        similar=_similar_times,
+    ),
 ]
 Weekdays = Annotated[
     str,
     Syntax(
-        "E319", "list of weekdays", rf"{_DAY}(-{_DAY}|(,{_DAY})*)", "MON to SUN, with a hyphen or commas", "MON-FRI"
+        "E319",
+        "list of weekdays",
+        rf"{_DAY}(-{_DAY}|(,{_DAY})*)",
+        "MON to SUN, with a hyphen or commas",
+        "MON-FRI",
+        similar=_similar_weekdays,
     ),
 ]
 # Auto Scaling takes names of the IANA database; the catalogue lists them.
@@ -55,7 +85,7 @@ TimeZone = Annotated[
         "E319",
         "time zone",
         r"UTC|[A-Z][A-Za-z_]+(/[A-Z][A-Za-z0-9_+-]+)+",
-        "an area, a slash and a city, as in the IANA database",
+        "an area, a slash and a city, as `timedatectl list-timezones` lists them",
         "Europe/Zurich",
         64,
     ),
@@ -180,7 +210,7 @@ class Rung(Spec):
         strict=False,
         title="Maximum price",
         description="For market spot: highest price in USD per hour. Default: the on-demand price.",
-        json_schema_extra=on_edit(rolling("the maximum spot price", *EVERY)),
+        json_schema_extra=on_edit(new_nodes("the maximum spot price", *EVERY)),
     )
     ends: Moment | None = Field(
         default=None,
@@ -202,21 +232,21 @@ class Group(Spec):
         strict=False,
         title="Use",
         description="ssh (people log in) or kubernetes (workers).",
-        json_schema_extra=on_edit(rolling("the role of the machines")),
+        json_schema_extra=on_edit(new_nodes("the role of the machines")),
     )
     types: tuple[InstanceType, ...] = Field(
         min_length=1,
         max_length=MOST_TYPES,
         title="Instance types",
         description="EC2 instance types that are equally suitable.",
-        json_schema_extra=on_edit(rolling("the instance types", *EVERY)),
+        json_schema_extra=on_edit(new_nodes("the instance types", *EVERY)),
     )
     nodes: Nodes = Field(title="Nodes", description="Number of machines, over all rungs.")
     similar: bool = Field(
         default=False,
         title="Similar types",
         description="Whether to use any type with CPUs and memory between the smallest and the largest listed type.",
-        json_schema_extra=on_edit(rolling("the possible instance types")),
+        json_schema_extra=on_edit(new_nodes("the possible instance types")),
     )
     disk: int = Field(
         default=100,
@@ -224,7 +254,7 @@ class Group(Spec):
         le=16384,
         title="Root disk",
         description="Size of the root volume in GiB.",
-        json_schema_extra=on_edit(rolling("the root volume")),
+        json_schema_extra=on_edit(new_nodes("the root volume")),
     )
     disk_throughput: int = Field(
         default=125,
@@ -232,7 +262,7 @@ class Group(Spec):
         le=1000,
         title="Disk throughput",
         description="Throughput of the root volume in MiB/s.",
-        json_schema_extra=on_edit(rolling("the root volume")),
+        json_schema_extra=on_edit(new_nodes("the root volume")),
     )
     disk_iops: int = Field(
         default=3000,
@@ -240,7 +270,7 @@ class Group(Spec):
         le=16000,
         title="Disk IOPS",
         description="I/O operations per second of the root volume.",
-        json_schema_extra=on_edit(rolling("the root volume")),
+        json_schema_extra=on_edit(new_nodes("the root volume")),
     )
     fabric: Fabric | None = Field(
         default=None,
@@ -275,14 +305,14 @@ class Group(Spec):
         default=None,
         title="Owner",
         description="Contact for these machines. Default: the fleet's owner.",
-        json_schema_extra=on_edit(rolling("tags of machines", *EVERY)),
+        json_schema_extra=on_edit(new_nodes("tags of machines", *EVERY)),
     )
     expires: Expiry | None = Field(
         default=None,
         title="Expiry",
         description="Last day of these machines, quoted, or permanent. They are terminated after that day.",
         json_schema_extra=on_edit(
-            rolling("tags and end of machines; after that day run `pulumi up --refresh`", *EVERY)
+            new_nodes("tags and end of machines; after that day run `pulumi up --refresh`", *EVERY)
         ),
     )
     schedule: Schedule | None = Field(

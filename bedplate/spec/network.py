@@ -85,6 +85,7 @@ class Network(Spec):
     region_size: Prefix = Field(
         default=16,
         title="Region size",
+        examples=["/18"],
         description="Prefix length of the block of a new region, /16 to /20. Existing regions keep their block.",
         json_schema_extra=on_edit(free("new regions; existing ones keep their block")),
     )
@@ -107,12 +108,16 @@ class Region(Spec):
         description="Zones of this region. Each gets an edge subnet and a node subnet.",
         json_schema_extra=on_edit(
             free("nothing: the order has no meaning", CHANGED),
-            entries("its subnets; no other is affected", "its subnets and their resources; refused if etcd is there"),
+            entries(
+                "its subnets; no other is affected",
+                "its subnets; terminate its instances first, as `diff` shows; refused if etcd is there",
+            ),
         ),
     )
     block: Block | None = Field(
         default=None,
         title="Declared block",
+        examples=["10.80.0.0/16"],
         description="Block of the VPC. Default: bedplate allocates one in the supernet.",
         json_schema_extra=on_edit(
             refused("all addresses of the region would change", RELEASE),
@@ -140,6 +145,7 @@ class LaptopGateway(Spec):
     site: Slug | None = Field(
         default=None,
         title="Site",
+        examples=["office"],
         description="Site of the gateway; instead of `region`.",
         json_schema_extra=on_edit(replaces(_ANOTHER_GATEWAY, *EVERY)),
     )
@@ -159,6 +165,7 @@ class Laptops(Spec):
     pool: Prefix = Field(
         default=22,
         title="Pool size",
+        examples=["/24"],
         description="Prefix length of the pool of client addresses of each gateway.",
         json_schema_extra=on_edit(refused("the laptops' addresses would change", RELEASE)),
     )

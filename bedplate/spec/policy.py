@@ -17,7 +17,6 @@ class Effect(StrEnum):
 
     FREE = "free"
     NEW_NODES = "new nodes only"
-    ROLLING = "rolling replace"
     REPLACES = "replaces"
     REMOVES = "removes"
     REFUSED = "refused"
@@ -48,16 +47,14 @@ class Policy:
     """The effect of one event at one key.
 
     `key` is a dotted path with `*` for a name or a list index; a policy on a field has none yet. `does` names the
-    affected resources; `way` says what to do instead of a refused edit. `rolls`: the edit changes the launch template,
-    so groups that are not rolled (SSH machines, fabrics) get it on new nodes only. `grows`: the effect is free if the
-    number increases or the new block contains the old one.
+    affected resources; `way` says what to do instead of a refused edit. `grows`: the effect
+    is free if the number increases or the new block contains the old one.
     """
 
     event: Event
     effect: Effect
     does: str
     way: str = ""
-    rolls: bool = False
     grows: bool = False
     key: str = ""
 
@@ -89,14 +86,9 @@ def free(does: str, *events: Event) -> tuple[Policy, ...]:
     return tuple(Policy(event, Effect.FREE, does) for event in events or (CHANGED,))
 
 
-def new_nodes(does: str) -> tuple[Policy, ...]:
-    """Return the policy for a changed value that only new machines get."""
-    return (Policy(CHANGED, Effect.NEW_NODES, does),)
-
-
-def rolling(does: str, *events: Event) -> tuple[Policy, ...]:
-    """Return policies for edits of the launch template: Kubernetes nodes are replaced a few at a time."""
-    return tuple(Policy(event, Effect.ROLLING, does, rolls=True) for event in events or (CHANGED,))
+def new_nodes(does: str, *events: Event) -> tuple[Policy, ...]:
+    """Return policies for edits that only new machines get; without events, for a changed value."""
+    return tuple(Policy(event, Effect.NEW_NODES, does) for event in events or (CHANGED,))
 
 
 def replaces(does: str, *events: Event) -> tuple[Policy, ...]:

@@ -1,4 +1,4 @@
-"""The JSON Schema of the fleet file: for editors, for the reference page, and to list the keys of a mapping."""
+"""The JSON Schema of the fleet file: for editors, for the reference page, and to find the schema of a key."""
 
 from functools import cache
 from typing import Any
@@ -17,12 +17,12 @@ def fleet_schema() -> Schema:
     return {"$schema": DIALECT} | {name: _simplified(part) for name, part in schema.items()}
 
 
-def keys_at(path: tuple[str | int, ...], kind: object = None) -> tuple[str, ...]:
-    """Return the keys that the mapping at `path` may have; `kind` selects the kind of store."""
+def schema_at(path: tuple[str | int, ...], kind: object = None) -> Schema:
+    """Return the schema of the value at `path`, empty if there is none; `kind` selects the kind of store."""
     schema = fleet_schema()
     for part in path:
         schema = _child(_resolved(schema, kind), part)
-    return tuple(_resolved(schema, kind).get("properties", ()))
+    return schema | _resolved(schema, kind)
 
 
 def _simplified(part: object) -> object:

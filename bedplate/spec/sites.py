@@ -51,6 +51,7 @@ class Gpus(Spec):
 
     model: Slug = Field(
         title="GPU model",
+        examples=["titan-x"],
         description="Model of the GPUs, such as titan-x or a100.",
         json_schema_extra=on_edit(free(_NEXT_APPLY)),
     )
@@ -102,6 +103,7 @@ class Gateway(Spec):
     )
     public: Address = Field(
         title="Public address",
+        examples=["8.20.30.40"],
         description="Fixed public IPv4 address of the gateway.",
         json_schema_extra=on_edit(replaces(_CUSTOMER_GATEWAY)),
     )
@@ -158,6 +160,7 @@ class Site(Spec):
 
     lan: Block = Field(
         title="LAN",
+        examples=["192.168.40.0/24"],
         description="The site's own block. No allocated block may overlap it.",
         json_schema_extra=on_edit(refused("the lock records the old block of the site", RELEASE)),
     )
@@ -217,8 +220,8 @@ class S3Store(Spec):
         title="Regions",
         description="Regions with a bucket. The first holds the source of the copies.",
         json_schema_extra=on_edit(
-            replaces("which bucket is the source; replication restarts", CHANGED),
-            free("a bucket with copies", ADDED),
+            replaces("which bucket is the source; only new objects are copied", CHANGED),
+            free("a bucket for new objects; docs/aws-account.md copies existing objects", ADDED),
             refused(_DATA, MOVE_DATA, REMOVED),
         ),
     )
@@ -249,6 +252,7 @@ class NfsStore(Spec):
     )
     site: Slug = Field(
         title="Site",
+        examples=["office"],
         description="A site of this file.",
         json_schema_extra=on_edit(free(_NFS_MOUNT)),
     )

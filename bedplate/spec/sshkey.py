@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 from bedplate.spec.base import invalid
 
 SHORTEST_RSA = 3072
-EXAMPLE = "write the line of the .pub file, such as: ssh-ed25519 AAAAC3... ada@laptop"
+EXAMPLE = "write the line of the .pub file: a type such as ssh-ed25519, the data, and a comment"
 # Number of fields of each accepted type, including the name of the type.
 _FIELDS = {
     "ssh-ed25519": 2,
@@ -29,6 +29,7 @@ _NEW_KEY = "create a key with ssh-keygen -t ed25519"
 _ED25519_BYTES = 32
 _PRINTABLE = frozenset(string.printable) - frozenset(string.whitespace) | {" "}
 _PRIVATE = re.compile(r"-----BEGIN|PRIVATE KEY|PuTTY-User-Key-File")
+_DATA = re.compile(r"AAAA[A-Za-z0-9+/=]+")
 _TYPE = re.compile(r"(ssh|ecdsa|sk)-[a-z0-9@.-]+")
 
 
@@ -37,9 +38,10 @@ def check_key(line: str) -> str:
     if _PRIVATE.search(line):
         raise invalid("E502", "this is a private key, which must not be in a fleet file", EXAMPLE)
     if len(line.strip().splitlines()) > 1:
-        raise invalid("E508", "the key has more than one line", EXAMPLE)
+        raise invalid("E508", "the key has more than one line", "write each line as an item of the list")
     if not set(line) <= _PRINTABLE or line != line.strip():
-        raise invalid("E506", "the key has characters other than printable ASCII, or surrounding spaces", EXAMPLE)
+        message = "the key has characters other than printable ASCII, or surrounding spaces"
+        raise invalid("E506", message, "copy the line of the .pub file again, without spaces around it")
     kind, _, rest = line.partition(" ")
     _check_kind(kind, line)
     _check_blob(kind, rest.partition(" ")[0])
@@ -55,8 +57,25 @@ def _check_kind(kind: str, line: str) -> None:
     if _TYPE.fullmatch(kind):
         raise invalid("E509", f"{kind[:60]} is not an accepted key type", f"use one of {', '.join(_FIELDS)}")
     if any(word in _FIELDS for word in line.split(" ")):
-        raise invalid("E507", "the key has options before its type", EXAMPLE)
+        start = next(word for word in line.split(" ") if word in _FIELDS)
+        raise invalid("E507", "the key has options before its type", f"start the line with {start}")
+    if kind.endswith(".pub") or kind.startswith(("~", "/", ".")):
+        raise invalid(
+            "E506", f"{kind[:60]} is the name of a file, not a key", f"write the line that `cat {kind[:60]}` prints"
+        )
+    if _DATA.fullmatch(kind):
+        encoded = kind[: len(kind) // 4 * 4]
+        raise invalid("E506", "the type before the data is missing", f"write {_kind_of(encoded)} before it")
     raise invalid("E506", "this is not an OpenSSH public key", EXAMPLE)
+
+
+def _kind_of(encoded: str) -> str:
+    """Return the type that the data of a key names."""
+    try:
+        name = next(_fields(b64decode(encoded)), b"").decode("ascii", "replace")
+    except (Base64Error, EOFError):
+        name = ""
+    return name if name in _FIELDS else "ssh-ed25519"
 
 
 def _check_blob(kind: str, text: str) -> None:

@@ -5,7 +5,9 @@ its identifiers.
 """
 
 import re
-from datetime import date, datetime
+from calendar import monthrange
+from contextlib import suppress
+from datetime import UTC, date, datetime
 from typing import Annotated
 
 from pydantic import AfterValidator, WithJsonSchema
@@ -21,8 +23,21 @@ def check_domain(domain: str) -> str:
     """Return the domain; raise a validation error with the violated rule of RFC 1123."""
     for is_violated, message in _domain_rules(domain):
         if is_violated:
-            raise invalid("E414", message, "write a domain such as lab.internal")
+            raise invalid("E414", message, _domain_fix(domain))
     return domain
+
+
+def _domain_fix(domain: str) -> str:
+    """Return the domain in lower case, with valid characters, and below .internal if its last label is invalid."""
+    labels = [label for part in domain.lower().split(".") if (label := re.sub(r"[^a-z0-9]+", "-", part).strip("-"))]
+    last = labels[-1:]
+    if last in (["localhost"], ["local"]):
+        labels.pop()
+    if len(labels) < 2 or labels[-1].isdecimal():  # noqa: PLR2004  # a domain and its top-level domain
+        labels.append("internal")
+    near = ".".join(labels)
+    is_valid = not any(is_violated for is_violated, _ in _domain_rules(near))
+    return f"write {near}" if is_valid else "use labels of a-z, 0-9 and inner hyphens, separated by dots"
 
 
 def _domain_rules(domain: str) -> tuple[tuple[bool, str], ...]:
@@ -39,22 +54,51 @@ def _domain_rules(domain: str) -> tuple[tuple[bool, str], ...]:
 
 
 PERMANENT = "permanent"
-_DAY, _MOMENT = "'2027-01-31'", "'2027-01-31T11:30:00Z'"
 _DAY_LENGTH, _MOMENT_LENGTH = len("2027-01-31"), len("2027-01-31T11:30:00Z")
 
 
 def _check_expiry(word: str) -> str:
     if word != PERMANENT and not _is_day(word):
-        raise invalid(
-            "E318", f"{shown(word)} is neither a date nor {PERMANENT}", f"write a date such as {_DAY}, or {PERMANENT}"
-        )
+        message = f"{shown(word)} is neither a date nor {PERMANENT}"
+        if word.lower() in ("never", "none", "forever", "no", "unlimited"):
+            raise invalid("E318", message, f"write {PERMANENT}")
+        raise invalid("E318", message, _near_day(word) or f"write 'YEAR-MONTH-DAY', or {PERMANENT}")
     return word
+
+
+# A day with the year first; with the month first, as in America; with the day first.
+_DAY_ORDERS = (
+    r"(?P<year>[0-9]{4})[-/. ](?P<month>[0-9]{1,2})([-/. ](?P<day>[0-9]{1,2}))?",
+    r"(?P<month>[0-9]{1,2})/(?P<day>[0-9]{1,2})/(?P<year>[0-9]{4})",
+    r"(?P<day>[0-9]{1,2})[-/. ](?P<month>[0-9]{1,2})[-/. ](?P<year>[0-9]{4})",
+)
+
+
+def _near_day(word: str) -> str:
+    """Return the fix for a date in another order, without zeros, or after the end of its month; empty if unclear."""
+    days: dict[str, None] = {}
+    for match in filter(None, (re.fullmatch(order, word) for order in _DAY_ORDERS)):
+        year, month = int(match["year"]), int(match["month"])
+        with suppress(ValueError):
+            day = min(int(match["day"] or 31), monthrange(year, month)[1])
+            days[f"'{date(year, month, day)}'"] = None
+    return f"write {' or '.join(days)}" if days else ""
 
 
 def _check_moment(word: str) -> str:
     if not _is_moment(word):
-        raise invalid("E318", f"{shown(word)} is not a time in UTC", f"write a time such as {_MOMENT}")
+        raise invalid("E318", f"{shown(word)} is not a time in UTC", _near_moment(word))
     return word
+
+
+def _near_moment(word: str) -> str:
+    """Return the fix for a time without seconds, time zone or T; or the form of a time."""
+    try:
+        moment = datetime.fromisoformat(word.strip())
+    except ValueError:
+        return "write 'YEAR-MONTH-DAYTHOUR:MINUTE:SECONDZ'"
+    utc = moment.astimezone(UTC) if moment.tzinfo else moment
+    return f"write '{utc:%Y-%m-%dT%H:%M:%SZ}'"
 
 
 def _is_day(word: str) -> bool:
@@ -134,7 +178,9 @@ _NAMES = (
     "docker kvm etcd kube openvpn strongswan munge slurm nvidia nvidia-persistenced",
     "tty disk kmem fax voice cdrom floppy tape audio dip operator src shadow utmp video sasl plugdev staff",
     "users nogroup input sgx render netdev crontab ssl-cert systemd-journal _ssh _chrony _rpc statd tss polkitd",
-    "prometheus stunnel4 efs rdma bedplate sugroup frr frrvty",
+    "prometheus stunnel4 efs rdma bedplate sugroup frr frrvty _apt",
+    # Certificates of gateways begin with this name; OpenVPN applies a file DEFAULT to all laptops.
+    "gateway default",
 )
 RESERVED_USERS = frozenset(name for line in _NAMES for name in line.split())
 
@@ -150,8 +196,9 @@ FleetName = Annotated[
     Syntax(
         "E410",
         "fleet name",
-        r"(?!aws|ssm)[a-z]([a-z0-9-]*[a-z0-9])",
-        "a-z, 0-9 and inner hyphens, starting with a letter, but not with aws or ssm (SSM reserves them)",
+        r"(?!aws|ssm|xn--|sthree-|amzn-)[a-z]([a-z0-9-]*[a-z0-9])",
+        "two or more of a-z, 0-9 and inner hyphens, starting with a letter, but not with aws, ssm, xn--, sthree- or "
+        "amzn- (reserved)",
         "lab",
         20,
     ),
@@ -168,7 +215,16 @@ Slug = Annotated[
         32,
     ),
 ]
-AccountId = Annotated[str, Syntax("E412", "AWS account id", r"[0-9]{12}", "twelve digits", "'111122223333'")]
+AccountId = Annotated[
+    str,
+    Syntax(
+        "E412",
+        "AWS account id",
+        r"[0-9]{12}",
+        "the twelve digits that `aws sts get-caller-identity` prints",
+        "'111122223333'",
+    ),
+]
 Owner = Annotated[
     str,
     Syntax(
@@ -226,10 +282,11 @@ Email = Annotated[
         "E106",
         "e-mail address",
         r"[A-Za-z0-9._%+-]+@([A-Za-z0-9-]+\.)+[A-Za-z]{2,}",
-        "a mailbox, @ and a domain",
+        "a mailbox, @ and a domain with a dot",
         "research-infra@lab.example",
         100,
         "AWS Budgets",
+        similar=re.compile(r"[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+").findall,
     ),
 ]
 PolicyArn = Annotated[

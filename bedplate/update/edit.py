@@ -6,9 +6,8 @@ from ipaddress import IPv4Network
 
 from bedplate.spec import Fleet
 from bedplate.spec.base import Spec
-from bedplate.spec.groups import Group, Rung
-from bedplate.spec.sites import Use
-from bedplate.update.policies import POLICIES, Effect, Event, Policy
+from bedplate.spec.groups import Rung
+from bedplate.update.policies import POLICIES, Effect, Event
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,38 +130,15 @@ class Consequence:
 
 def consequences(before: Fleet, after: Fleet) -> tuple[Consequence, ...]:
     """Return the effect of every edit, the hardest first."""
-    unsorted = (_consequence(edit, after) for edit in edits(before, after))
+    unsorted = (_consequence(edit) for edit in edits(before, after))
     return tuple(sorted(unsorted, key=lambda consequence: -consequence.effect.weight))
 
 
-def _consequence(edit: Edit, fleet: Fleet) -> Consequence:
+def _consequence(edit: Edit) -> Consequence:
     policy = POLICIES[edit.pattern, edit.event]
-    effect = _effect(edit, policy, fleet)
-    return Consequence(edit, effect, policy.does, policy.way if effect is Effect.REFUSED else "")
-
-
-def _effect(edit: Edit, policy: Policy, fleet: Fleet) -> Effect:
-    if policy.grows and _grows(edit.old, edit.new):
-        return Effect.FREE
-    if policy.rolls and not any(is_rolled(group) for group in _affected_groups(edit, fleet)):
-        return Effect.NEW_NODES
-    return policy.effect
-
-
-def is_rolled(group: Group) -> bool:
-    """Return whether a group's machines are replaced when their launch template changes.
-
-    SSH machines have logged-in users, and a job on a fabric fails with any of its machines.
-    """
-    return group.use is Use.KUBERNETES and group.fabric is None
-
-
-def _affected_groups(edit: Edit, fleet: Fleet) -> tuple[Group, ...]:
-    """Return the group that an edit is in, or all groups for an edit outside `groups`."""
-    section, _, rest = edit.key.partition(".")
-    if section != "groups":
-        return tuple(fleet.groups.values())
-    return (fleet.groups[rest.partition(".")[0]],)
+    effect = Effect.FREE if policy.grows and _grows(edit.old, edit.new) else policy.effect
+    does = "larger than before" if policy.grows and effect is Effect.FREE else policy.does
+    return Consequence(edit, effect, does, policy.way if effect is Effect.REFUSED else "")
 
 
 def _grows(old: object, new: object) -> bool:

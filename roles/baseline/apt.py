@@ -12,6 +12,7 @@ from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 from pyinfra.facts.server import OsRelease
 
+from bedplate.errors import InputError
 from roles.files import ManagedFile, file_text, put_files, render
 
 _LINE = re.compile(r"\s*(?P<kind>deb(?:-src)?)\s+(?:\[(?P<options>[^\]]*)\]\s*)?(?P<rest>[^\s#]+\s+[^\s#].*)")
@@ -27,9 +28,10 @@ class SourceLine:
     rest: str
 
     @property
-    def suite(self) -> str:
-        """The suite, or an exact path that ends in a slash."""
-        return self.rest.partition("#")[0].split()[1]
+    def address(self) -> tuple[str, str]:
+        """The URI, and the suite or an exact path that ends in a slash."""
+        uri, suite, *_ = self.rest.partition("#")[0].split()
+        return uri, suite
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,12 @@ _FOLDER = "/etc/apt/sources.list.d"
 _INSECURE = ("trusted", "allow-insecure", "allow-weak", "allow-downgrade-to-insecure")
 
 
+# The address of a distribution's archive or of a mirror. Other vendors have such suites too, below longer paths.
+_ARCHIVE = re.compile(r"(https?://[^/\s]+/(ubuntu|ubuntu-ports|debian|debian-security)/?|mirror\+file:\S+)")
+# The tested releases: id and version.
+_SUPPORTED = {("debian", "12"), ("debian", "13"), ("ubuntu", "24.04")}
+
+
 @dataclass(frozen=True, slots=True)
 class Archive:
     """A distribution's archive: its codename and its keyring."""
@@ -78,9 +86,10 @@ class Archive:
     codename: str
     keyring: str
 
-    def holds(self, suite: str) -> bool:
-        """Return whether a suite belongs to this release: `noble`, `noble-security`."""
-        return re.fullmatch(rf"{re.escape(self.codename)}(-[a-z-]+)?(/\S*)?", suite) is not None
+    def holds(self, uris: Iterable[str], suites: Iterable[str]) -> bool:
+        """Return whether a source is this release: suites such as `noble-security`, at the archive or a mirror."""
+        release = re.compile(rf"{re.escape(self.codename)}(-[a-z-]+)?(/\S*)?")
+        return all(map(_ARCHIVE.fullmatch, uris)) and all(map(release.fullmatch, suites))
 
 
 class SourceFiles(FactBase[Mapping[str, str]]):
@@ -111,8 +120,11 @@ def sign_sources() -> None:
 
 
 def read_archive() -> Archive:
-    """Return the archive of the node's release."""
-    release = host.get_fact(OsRelease)
+    """Return the archive of the node's release. Raises InputError if bedplate does not support it."""
+    release = host.get_fact(OsRelease) or {}
+    if (release.get("id"), release.get("version_id")) not in _SUPPORTED:
+        name = release.get("pretty_name", "the node's distribution")
+        raise InputError(f"{name} is not supported", fix="install Ubuntu 24.04, or Debian 12 or 13")
     return Archive(release["version_codename"], f"/usr/share/keyrings/{release['id']}-archive-keyring.gpg")
 
 
@@ -128,7 +140,8 @@ def _secure_line(text: str, archive: Archive) -> str:
     if not line:
         return text
     options = [option for option in line.options if _name(option) not in _INSECURE]
-    if archive.holds(line.suite) and "signed-by" not in map(_name, options):
+    uri, suite = line.address
+    if archive.holds((uri,), (suite,)) and "signed-by" not in map(_name, options):
         options.append(f"signed-by={archive.keyring}")
     written = f"[{' '.join(options)}] " if options else ""
     return f"{line.kind} {written}{line.rest}"
@@ -141,7 +154,7 @@ def _name(option: str) -> str:
 def _secure_stanza(stanza: Stanza, archive: Archive) -> str:
     lines = [line for name, line in stanza.rows if name not in _INSECURE]
     suites = stanza.words("suites")
-    if suites and all(map(archive.holds, suites)) and not stanza.words("signed-by"):
+    if suites and archive.holds(stanza.words("uris"), suites) and not stanza.words("signed-by"):
         lines.append(f"Signed-By: {archive.keyring}")
     return "\n".join(lines)
 
@@ -157,9 +170,15 @@ DRIVERS = (
     "libnvidia-",
     "linux-modules-nvidia-",
     "linux-objects-nvidia-",
+    "linux-signatures-nvidia-",
     "cuda-",
     "libcudnn",
     "libnccl",
+    "libnvsdm",
+    "nvlsm$",
+    "gdrcopy",
+    "gdrdrv",
+    "libgdrapi",
     "datacenter-gpu-manager",
 )
 KERNELS = (
@@ -167,14 +186,20 @@ KERNELS = (
     "linux-headers-",
     "linux-modules-",
     "linux-aws",
+    "linux-azure",
+    "linux-gcp",
     "linux-generic",
+    "linux-nvidia",
+    "linux-oem",
     "linux-virtual",
     "linux-cloud-",
     "linux-tools-",
 )
 CONTAINERS = (
     "containerd",
+    "buildah",
     "docker",
+    "etcd",
     "runc$",
     "kubelet$",
     "kubeadm$",
@@ -189,11 +214,17 @@ CONTAINERS = (
 FABRICS = (
     "efa",
     "libfabric",
+    "aws-ofi-nccl",
     "rdma-core$",
+    "ibacm$",
     "ibverbs-",
-    "libibverbs",
+    "infiniband-diags$",
+    "libibmad",
+    "libibnetdisc",
     "libibumad",
+    "libibverbs",
     "librdmacm",
+    "python3-pyverbs$",
     "openmpi",
     "libopenmpi",
     "lustre-client-",

@@ -71,9 +71,9 @@ def _host_lines(node: NodePlan, own_name: str) -> Iterator[str]:
     names = dict.fromkeys((node.full_name, node.name, node.host, own_name))
     yield f"{node.address or _LOCAL} {' '.join(names)}"
     yield "::1 localhost ip6-localhost ip6-loopback"
-    for name, address in sorted(node.hosts.items()):
+    for name, addresses in sorted(node.hosts.items()):
         if name != node.full_name:
-            yield f"{address} {name} {name.removesuffix(f'.{node.domain}')}"
+            yield from (f"{address} {name} {name.removesuffix(f'.{node.domain}')}" for address in addresses)
 
 
 _SYSCTLS = "/etc/sysctl.d/60-bedplate.conf"
@@ -190,10 +190,23 @@ NETWORKD = ManagedFile(
 )
 
 
-def restart_networkd(changes: Changes) -> None:
-    """Restart systemd-networkd after a change, if it runs; addresses survive a restart."""
-    restart = "systemctl try-restart systemd-networkd.service"
-    server.shell(name="Restart systemd-networkd", commands=[restart], _if=changed(changes, NETWORKD.path))
+RESOLVED = "/etc/systemd/resolved.conf.d/60-bedplate.conf"
+
+
+def resolved_file(node: NodePlan) -> ManagedFile:
+    """Return the configuration of systemd-resolved: the fleet's resolvers answer names in its domain."""
+    servers = " ".join(map(str, node.resolvers))
+    lines = f"DNS={servers}\nDomains=~{node.domain}\n" if servers else ""
+    return ManagedFile("Configure systemd-resolved", RESOLVED, f"# Written by bedplate.\n[Resolve]\n{lines}")
+
+
+def restart_network_daemons(changes: Changes) -> None:
+    """Restart the network daemons that run after a change of their files; addresses survive a restart."""
+    for unit, path in {"systemd-networkd": NETWORKD.path, "systemd-resolved": RESOLVED}.items():
+        if path in changes:
+            # `try-restart` fails for a missing unit; Debian has no systemd-resolved.
+            restart = f"if systemctl --quiet is-active {unit}; then systemctl restart {unit}; fi"
+            server.shell(name=f"Restart {unit}", commands=[restart], _if=changed(changes, path))
 
 
 PACKAGES = ("ca-certificates", "chrony", "locales", "needrestart", "unattended-upgrades")
@@ -234,7 +247,8 @@ class Baseline(Role):
         if not self.node.is_named_by_ec2:
             put_files(ManagedFile("Write /etc/hostname", "/etc/hostname", f"{self.node.host}\n"))
         clock = chrony_file(self.node.ground, host.get_fact(LinuxName))
-        return put_files(clock, JOURNAL, kernel_file(self.settings), MANAGER, NETWORKD)
+        resolved = (resolved_file(self.node),) if self.node.ground is Platform.METAL else ()
+        return put_files(clock, JOURNAL, kernel_file(self.settings), MANAGER, NETWORKD, *resolved)
 
     def activate(self, changes: Changes) -> None:
         """Set the host name, and restart or reload daemons whose configuration has changed."""
@@ -246,5 +260,5 @@ class Baseline(Role):
         )
         set_kernel(self.settings, changes)
         systemd.daemon_reload(name="Reload systemd for the limits of services", _if=changed(changes, MANAGER.path))
-        restart_networkd(changes)
+        restart_network_daemons(changes)
         turn_off_swap()

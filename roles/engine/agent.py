@@ -25,7 +25,7 @@ from typing import IO
 READY = b"bedplate-agent 1\n"
 """Sent before the first frame. The operator's end skips all output of a login shell before it."""
 _SIZES = struct.Struct(">II")
-_MAX_SIZE = 1 << 30
+_MAX_SIZE = 1 << 26
 
 Header = dict[str, object]
 
@@ -38,11 +38,16 @@ def send(stream: IO[bytes], header: Header, body: bytes = b"") -> None:
 
 
 def receive(stream: IO[bytes]) -> tuple[Header, bytes]:
-    """Read one frame. Raises EOFError if the stream ends before a complete frame."""
+    """Read one frame. Raises EOFError if the stream ends before a complete frame, or holds anything else."""
     sizes = _SIZES.unpack(_read_exactly(stream, _SIZES.size))
     if max(sizes) > _MAX_SIZE:
         raise EOFError
-    header: Header = json.loads(_read_exactly(stream, sizes[0]))
+    try:
+        header = json.loads(_read_exactly(stream, sizes[0]))
+    except (ValueError, RecursionError):
+        raise EOFError from None
+    if not isinstance(header, dict):
+        raise EOFError  # noqa: TRY004  the rest of the stream is unusable
     return header, _read_exactly(stream, sizes[1])
 
 

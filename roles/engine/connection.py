@@ -230,6 +230,14 @@ class Result:
     late: bool = False
 
 
+@contextmanager
+def _rejects_invalid_answers() -> Iterator[None]:
+    try:
+        yield
+    except (KeyError, ValueError, TypeError):
+        raise NodeError(NodeErrorKind.FAILED, "invalid answer from the node's agent", BY_HAND) from None
+
+
 class Connection:
     """An open connection to a node's agent. Its methods raise Trouble after the connection is lost.
 
@@ -258,6 +266,7 @@ class Connection:
             raise
         Thread(target=self._send_heartbeats, daemon=True).start()
 
+    @_rejects_invalid_answers()
     def run(self, command: str, *, given: bytes = b"", timeout: float | None = None, note: str = "") -> Result:
         """Run a shell command with `given` as its input; the node records `note` in its journal first."""
         request: dict[str, object] = {"do": "run", "command": command, "timeout": timeout, "note": note}
@@ -281,7 +290,7 @@ class Connection:
         """Return the content of a file on the node. Raises OSError."""
         header, body = self._request({"do": "get", "path": path})
         if "refused" in header:
-            raise OSError(header["refused"])
+            raise OSError(str(header["refused"]))
         return body
 
     def finish(self, done: Sequence[str] | None = None) -> None:
@@ -302,6 +311,7 @@ class Connection:
             with suppress(OSError):
                 stream.close()
 
+    @_rejects_invalid_answers()
     def _start_agent(self, options: AgentOptions) -> tuple[str, ...]:
         try:
             with self._limit(options.patience + _LOGIN_SECONDS):
@@ -317,7 +327,7 @@ class Connection:
             raise NodeError(
                 NodeErrorKind.HELD, f"locked by {header['held']}", "wait until that apply is done, then apply again"
             )
-        return tuple(cast("list[str]", header["unfinished"]))
+        return tuple(map(str, cast("list[object]", header["unfinished"])))
 
     @contextmanager
     def _limit(self, seconds: float) -> Iterator[None]:

@@ -107,7 +107,11 @@ _AT_START = (MAIN, DROP_IN, "/etc/ssh/ssh_host_ed25519_key", "/etc/ssh/ssh_host_
 _LAST_READ = "systemctl show --timestamp=us+utc --property=StateChangeTimestamp --value ssh.service"
 # Prints each file that changed after sshd last read it; nothing if sshd does not run, as with Ubuntu's socket.
 UNREAD = f'! systemctl --quiet is-active ssh.service || find {" ".join(_AT_START)} -newerct "$({_LAST_READ})"'
-RELOAD = "if systemctl --quiet is-active ssh.service; then systemctl reload ssh.service; fi"
+# A reload ends a sshd that ssh.socket started; a restart ends no session.
+RELOAD = (
+    "if systemctl --quiet is-active ssh.socket; then systemctl try-restart ssh.service; "
+    "elif systemctl --quiet is-active ssh.service; then systemctl reload ssh.service; fi"
+)
 
 README = ManagedFile("Explain ignored sshd files", "/etc/ssh/sshd_config.d/README", file_text("hardened/sshd-readme"))
 

@@ -196,12 +196,13 @@ def settings(node_roles: frozenset[NodeRole], *, fabric: bool) -> str:
     """Return the sysctl settings.
 
     Reverse path filtering is loose on nodes that forward packets and on nodes with a fabric, which have several
-    interfaces in one network: replies may leave by another interface. On nodes where users run containers, forwarding
-    is not set: Docker or Podman enables it.
+    interfaces in one network: replies may leave by another interface. EFA's shared memory transport reads the memory of
+    other processes of the user (libfabric, cross memory attach), so a fabric allows tracing. On nodes where users run
+    containers, forwarding is not set: Docker or Podman enables it.
     """
     forwards = bool(node_roles & FORWARDERS)
     hosts = bool(node_roles & HOSTS)
-    return render("hardened/sysctl.conf.j2", forwards=forwards, hosts=hosts, loose=forwards or fabric)
+    return render("hardened/sysctl.conf.j2", forwards=forwards, hosts=hosts, loose=forwards or fabric, fabric=fabric)
 
 
 def kernel_files(text: str) -> tuple[ManagedFile, ...]:
@@ -253,7 +254,7 @@ _RESTART_SSHD = (
 class Hardened(Role):
     """A hardened node: `rules` are its inbound firewall rules.
 
-    `fabric`: it may have several interfaces in one network.
+    `fabric`: it has EFA, often with several interfaces in one network.
     """
 
     rules: tuple[FirewallRule, ...]

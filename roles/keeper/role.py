@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pyinfra.operations import files, systemd
 
-import vpn.keeper
+import vpn.agent
 from roles.base import Changes, Role, changed
 from roles.files import ManagedFile, file_text, put_files
 from roles.system import install_packages
@@ -44,7 +44,7 @@ class Keeper(Role):
 def agent_files() -> Iterator[ManagedFile]:
     """Yield the agent and its units."""
     yield ManagedFile(f"Write {PROGRAM}", PROGRAM, file_text("keeper/bedplate-vpn"), "755")
-    for file in sorted(Path(vpn.keeper.__file__).parent.glob("*.py")):
+    for file in sorted(Path(vpn.agent.__file__).parent.glob("*.py")):
         yield ManagedFile(
             f"Write the gateway agent: {file.stem}", f"{FOLDER}/keeper/{file.name}", file.read_text(encoding="utf-8")
         )

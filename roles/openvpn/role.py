@@ -1,4 +1,4 @@
-"""The role `openvpn`: OpenVPN servers for laptops, and the packet filter between laptops and other networks.
+"""The role `openvpn`: OpenVPN servers for laptops, their packet filter, and DNS in a fleet of one region.
 
 It writes no keys: `bedplate vpn sync` writes them from the operator's machine, and they start the servers.
 """
@@ -14,11 +14,13 @@ from roles.base import Changes, DiskSpace, Role, changed
 from roles.files import ManagedFile, file_text, put_files
 from roles.system import SYSTEMD_SYSCTL, install_packages
 from vpn.laptops.server import (
+    DNS_UNIT,
     KEYS_PATH_UNIT,
     SERVICE,
     STANDARD,
     USER,
     daemon_unit,
+    dns_unit,
     guard_rules,
     instance,
     keys_path_unit,
@@ -36,11 +38,12 @@ class OpenVpn(Role):
 
     gateway: LaptopGateway
     name: ClassVar[str] = "openvpn"
-    space: ClassVar[DiskSpace] = DiskSpace(programs=8, state=4)
+    space: ClassVar[DiskSpace] = DiskSpace(programs=9, state=4)
 
     def install(self) -> None:
-        """Install OpenVPN, nftables and OpenSSL."""
-        install_packages("Install OpenVPN", ("openvpn", "nftables", "openssl"))
+        """Install OpenVPN, nftables and OpenSSL, and dnsmasq without its service if the gateway forwards DNS."""
+        forwarder = ("dnsmasq-base",) if self.gateway.upstream else ()
+        install_packages("Install OpenVPN", ("openvpn", "nftables", "openssl", *forwarder))
 
     def configure(self) -> Changes:
         """Write configuration, units and the packet filter. Raises InputError if no name server is known."""
@@ -64,6 +67,7 @@ class OpenVpn(Role):
         server.shell(name="Enable forwarding for laptops", commands=[f"{SYSTEMD_SYSCTL} {_SYSCTL}"], _if=has_changed)
         systemd.service(name="Start the laptop packet filter", service=GUARD, running=True, enabled=True)
         systemd.service(name="Reload the laptop packet filter", service=GUARD, reloaded=True, _if=has_changed)
+        self._run_dns(changes)
         for transport in Transport:
             keyed = instance(transport).replace(".service", ".path")
             systemd.service(
@@ -78,6 +82,19 @@ class OpenVpn(Role):
                 _if=has_changed,
             )
 
+    def _run_dns(self, changes: Changes) -> None:
+        """Start the forwarder, or stop it after its fleet got resolver endpoints."""
+        runs = self.gateway.upstream is not None
+        systemd.service(
+            name="Start DNS for laptops" if runs else "Stop DNS for laptops",
+            service=DNS_UNIT,
+            running=runs,
+            enabled=runs,
+        )
+        if runs:
+            is_new = changed(changes, f"{_UNITS}/{DNS_UNIT}")
+            systemd.service(name="Restart DNS for laptops", service=DNS_UNIT, restarted=True, _if=is_new)
+
 
 def gateway_files(gateway: LaptopGateway) -> Iterator[ManagedFile]:
     """Yield every file of a gateway. Raises InputError if no name server is known."""
@@ -87,6 +104,8 @@ def gateway_files(gateway: LaptopGateway) -> Iterator[ManagedFile]:
         )
     yield ManagedFile("Write the laptop packet filter", f"{STANDARD.settings}/guard.nft", guard_rules(gateway))
     yield ManagedFile(f"Write {SERVICE}", f"{_UNITS}/{SERVICE}", daemon_unit())
+    if gateway.upstream:
+        yield ManagedFile(f"Write {DNS_UNIT}", f"{_UNITS}/{DNS_UNIT}", dns_unit(gateway))
     yield ManagedFile(f"Write {KEYS_PATH_UNIT}", f"{_UNITS}/{KEYS_PATH_UNIT}", keys_path_unit())
     yield ManagedFile(f"Write {GUARD}", f"{_UNITS}/{GUARD}", file_text("openvpn/guard.service"))
     yield ManagedFile("Write sysctls of the laptop gateway", _SYSCTL, file_text("openvpn/sysctl.conf"))

@@ -237,11 +237,10 @@ class Storage(Role):
     space: ClassVar[DiskSpace] = DiskSpace(programs=410, state=20, temporary=24)
 
     def install(self) -> None:
-        """Install the NFS client and server, stunnel and the AWS CLI, if the node needs them."""
+        """Install the NFS client, stunnel and the AWS CLI, if the node needs them."""
         packages = (
             *(("nfs-common",) if self.mounts or self.shares else ()),
             *(("stunnel4",) if self._by_tunnel else ()),
-            *(self._server.packages if self.shares else ()),
             *(PACKAGES if self.buckets else ()),
         )
         if packages:
@@ -250,7 +249,12 @@ class Storage(Role):
             install_aws()
 
     def configure(self) -> Changes:
-        """Write units, tunnels and exports, after moving local homes that a mount would hide."""
+        """Write units, tunnels and exports, after moving local homes that a mount would hide.
+
+        The NFS server depends on the node's kernel, so it is installed here.
+        """
+        if self.shares:
+            install_packages("Install the NFS server", self._server.packages)
         attached = tuple(self._attached())
         homes = host.get_fact(LocalHomes) if attached else {}
         run_changes(move_hidden_homes([mount.path for mount in attached], homes))

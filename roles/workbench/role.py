@@ -146,7 +146,7 @@ def install_uv() -> None:
 
 
 _SESSIONS = ("tmux", "screen", "htop")
-_FILES = ("curl", "jq", "less", "nano", "quota", "rsync", "tree", "unzip", "vim", "zip")
+_FILES = ("curl", "jq", "less", "mdadm", "nano", "quota", "rsync", "tree", "unzip", "vim", "zip")
 _BUILDING = ("build-essential", "cmake", "git", "git-lfs", "ninja-build", "pkg-config", "python3-dev", "python3-venv")
 TOOLS = tuple(sorted((*_SESSIONS, *_FILES, *_BUILDING)))
 
@@ -175,7 +175,6 @@ class Workbench(Role):
         install_packages("Install tools", (*TOOLS, "nvtop") if has_nvtop else TOOLS)
         install_uv()
         install_micromamba()
-        self._scratch.install()
 
     def configure(self) -> Changes:
         """Write the environment of shells and the files of /scratch."""

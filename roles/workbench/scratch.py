@@ -26,19 +26,19 @@ _QUOTA_MODULE = "quota_v2"
 _HARD = 5
 
 
-class LocalDisks(FactBase[int]):
-    """The number of instance store disks of an EC2 machine."""
+class LocalDisks(FactBase[bool]):
+    """Whether an EC2 machine has instance store disks."""
 
-    default = int
+    default = bool
 
     def command(self) -> str:
         """Read the model of each disk; a container sees the disks of its host, but has no device files."""
         is_local = f'[ -b "/dev/${{at##*/}}" ] && grep -qsF "{_LOCAL}" "$at/device/model"'
         return f'for at in /sys/block/nvme*; do ! {{ {is_local}; }} || echo "$at"; done'
 
-    def process(self, output: Iterable[str]) -> int:
-        """Count the lines."""
-        return len(list(output))
+    def process(self, output: Iterable[str]) -> bool:
+        """Return whether a disk was printed."""
+        return any(output)
 
 
 class KernelWithoutQuotas(FactBase[str]):
@@ -121,21 +121,17 @@ class Scratch:
             ManagedFile(f"Write {UNIT}", f"/etc/systemd/system/{UNIT}", file_text("workbench/scratch.service")),
         )
 
-    def install(self) -> None:
-        """Install mdadm for several disks, and the kernel modules for quotas."""
-        disks = len(self.disks) or host.get_fact(LocalDisks)
-        if disks > 1:
-            install_packages("Install mdadm", ("mdadm",))
-        # Ubuntu's cloud kernels have rarely used modules in a separate package.
-        if disks and (kernel := host.get_fact(KernelWithoutQuotas)):
+    def share(self) -> None:
+        """Create what is missing, now and at each boot."""
+        has_disks = bool(self.disks or host.get_fact(LocalDisks))
+        # Ubuntu's cloud kernels have rarely used modules in a separate package. Not in `install`, which runs on another
+        # machine's kernel if it builds an image.
+        if has_disks and (kernel := host.get_fact(KernelWithoutQuotas)):
             install_packages(
                 f"Install quota modules of kernel {kernel}", (f"linux-modules-extra-{kernel}",), ends_apply=False
             )
-
-    def share(self) -> None:
-        """Create what is missing, now and at each boot."""
         mounts = host.get_fact(Mounts)
-        if SCRATCH not in mounts and (self.disks or host.get_fact(LocalDisks)):
+        if SCRATCH not in mounts and has_disks:
             server.shell(name=f"Mount {SCRATCH}", commands=[SCRIPT], _ignore_errors=True)
         elif names := self._incomplete(mounts):
             server.shell(name=f"Create {SCRATCH} folders of {', '.join(names)}", commands=[SCRIPT], _ignore_errors=True)

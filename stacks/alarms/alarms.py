@@ -1,4 +1,6 @@
-"""The SNS topic of a region's alarms with its KMS key, alarms on missing instances, and the budget of the account."""
+"""The SNS topic of alarms with its KMS key, alarms on missing instances and failed copies, and the account's budget."""
+
+from collections.abc import Mapping
 
 import pulumi
 from pulumi_aws.budgets._inputs import BudgetNotificationArgs
@@ -79,16 +81,20 @@ _METRICS = {"desired": ("GroupDesiredCapacity", "Minimum"), "running": ("GroupIn
 
 
 def alarm_on_missing_instances(
-    name: str, group: pulumi.Output[str], topic_arn: pulumi.Output[str], parent: pulumi.Resource
+    name: str, group: pulumi.Output[str], topic_arn: pulumi.Output[str], parent: pulumi.Resource, price: float = 0.0
 ) -> None:
-    """Declare an alarm for a group that lacked instances for 30 minutes of an hour."""
+    """Declare an alarm for a group that lacked instances for 30 minutes of an hour; `price` of an instance an hour.
+
+    A group whose instances do not get ready launches and pays for new ones without end.
+    """
     alarm_name = f"{name}-short"
+    cost = f". Each launched instance costs up to {price:.2f} USD an hour" if price else ""
     missing = MetricAlarmMetricQueryArgs(
         id="missing", expression="desired - running", label="Missing", return_data=True
     )
     args = MetricAlarmArgs(
         name=alarm_name,
-        alarm_description=f"{name} has fewer running instances than desired: see its activity history",
+        alarm_description=f"{name} has fewer running instances than desired: see its activity history{cost}",
         metric_queries=[*(_metric_query(query_id, group) for query_id in _METRICS), missing],
         comparison_operator="GreaterThanThreshold",
         threshold=0,
@@ -114,6 +120,33 @@ def _metric_query(query_id: str, group: pulumi.Output[str]) -> MetricAlarmMetric
             stat=statistic,
         ),
     )
+
+
+def alarm_on_failed_copies(
+    name: str, dimensions: Mapping[str, str], topic_arn: pulumi.Output[str], parent: pulumi.Resource
+) -> None:
+    """Declare an alarm for objects that S3 could not replicate; it does not try them again.
+
+    S3 publishes this metric in the region of the source bucket. Source: S3 user guide, "Using S3 Replication metrics".
+    """
+    alarm_name = f"{name}-failed"
+    args = MetricAlarmArgs(
+        name=alarm_name,
+        alarm_description=f"{name}: S3 could not copy objects; copy them again by a batch job",
+        namespace="AWS/S3",
+        metric_name="OperationsFailedReplication",
+        dimensions=dimensions,
+        statistic="Sum",
+        comparison_operator="GreaterThanThreshold",
+        threshold=0,
+        period=_PERIOD_SECONDS,
+        evaluation_periods=1,
+        treat_missing_data="notBreaching",
+        alarm_actions=[topic_arn],
+        ok_actions=[topic_arn],
+        tags=name_tag(alarm_name),
+    )
+    MetricAlarm(alarm_name, args, child_options(parent))
 
 
 # Type of amount and percentage of the limit that trigger a mail.

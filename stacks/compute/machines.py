@@ -4,7 +4,7 @@ Each is an Auto Scaling group of one, which replaces a failed instance. The addr
 that stays when the instance is replaced.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pulumi
@@ -28,6 +28,7 @@ from bedplate.plan.firewall import ANYWHERE, FirewallRule, laptop_peer_rules
 from bedplate.plan.fleet import ControlPlane, ControlPlaneMember, FleetPlan, LaptopPool, RegionPlan
 from bedplate.plan.laptops import Transport, connected_pools
 from bedplate.plan.links import has_transit, short_name
+from bedplate.plan.planner import gateway_zone
 from bedplate.plan.pools import Volume as PoolsVolume
 from stacks.alarms.alarms import alarm_on_missing_instances
 from stacks.compute.pool import GROUP_METRICS, Hook, Template, declare_hooks, initial_hooks, member_hooks
@@ -198,17 +199,11 @@ class GatewayInputs:
     topic_arn: pulumi.Output[str]
 
 
-def gateway_zone(region: RegionPlan, offering: Collection[str]) -> str:
-    """Return the zone of the gateway: the first assigned zone that offers its instance type."""
-    suitable = [zone for zone in region.zones if zone.name in offering]
-    return min(suitable or region.zones, key=lambda zone: zone.edge).name
-
-
 def gateway_inputs(
     region: RegionPlan, network: Network, profile_arn: pulumi.Output[str], topic_arn: pulumi.Output[str]
 ) -> GatewayInputs:
     """Return the inputs of the gateway of a region, with all route tables of the region."""
-    zone = gateway_zone(region, load_catalog().offered(GATEWAY_TYPE, region.name))
+    zone = gateway_zone(region, load_catalog())
     tables = {f"{zone}-nodes": network.zones[zone].nodes_table_id for zone in sorted(network.zones)}
     return GatewayInputs(
         zone=zone,
@@ -256,10 +251,10 @@ class LaptopGateway(pulumi.ComponentResource):
         }
 
     def _firewall(self, plan: FleetPlan, pool: LaptopPool, vpc_id: pulumi.Output[str]) -> pulumi.Output[str]:
-        group = RuleGroup(self._name, "Gateway of the laptops", vpc_id, self)
+        group = RuleGroup(self._name, "Gateway of the laptops", vpc_id, self, public=_OPENVPN_RULES)
         # Security groups do not see packets inside the tunnels between gateways.
         other_pools = connected_pools(plan, pool)[1:] if has_transit(plan) else ()
-        group.allow_in(*_OPENVPN_RULES, *laptop_peer_rules(other_pools))
+        group.allow_in(*laptop_peer_rules(other_pools))
         group.allow_out(ANYWHERE)
         return group.group_id
 

@@ -1,4 +1,4 @@
-"""The Auto Scaling group of a pool: instance types and market, scheduled actions, lifecycle hooks, refresh.
+"""The Auto Scaling group of a pool: instance types and market, scheduled actions, lifecycle hooks.
 
 A pool is one rung of the ladder of a group in the fleet file, in one region.
 """
@@ -11,8 +11,6 @@ import pulumi
 from pulumi_aws.autoscaling._enums import Metric
 from pulumi_aws.autoscaling._inputs import (
     GroupInitialLifecycleHookArgs,
-    GroupInstanceRefreshArgs,
-    GroupInstanceRefreshPreferencesArgs,
     GroupLaunchTemplateArgs,
     GroupMixedInstancesPolicyArgs,
     GroupMixedInstancesPolicyInstancesDistributionArgs,
@@ -243,8 +241,6 @@ GROUP_METRICS = (
 # An instance is in service after it has reported ready, so one health check is enough.
 _WARMUP_SECONDS = 60
 _GRACE_SECONDS = 300
-# Pauses after 10% and 50% to check that the replaced instances work.
-_CHECKPOINTS, _CHECKPOINT_DELAY, _MIN_HEALTHY_PERCENT = (10, 50, 100), 600, 90
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +272,6 @@ def group_args(
         health_check_type="EC2",
         health_check_grace_period=_GRACE_SECONDS,
         initial_lifecycle_hooks=initial_hooks(pool_hooks(plan, pool)),
-        instance_refresh=_refresh() if is_refreshed(pool) else None,
         protect_from_scale_in=is_protected(pool),
         suspended_processes=["AZRebalance"],
         termination_policies=["OldestLaunchTemplate", "Default"],
@@ -292,11 +287,6 @@ def ignored_inputs(pool: PoolPlan) -> tuple[str, ...]:
     return ("desired_capacity", "initial_lifecycle_hooks", *scheduled)
 
 
-def is_refreshed(pool: PoolPlan) -> bool:
-    """Tell whether a new template replaces running instances: not for SSH users, nor for jobs on a fabric."""
-    return pool.use is Use.KUBERNETES and pool.fabric is None
-
-
 def is_protected(pool: PoolPlan) -> bool:
     """Tell whether instances are protected from scale in: on a fabric, unless a schedule ends them."""
     return pool.fabric is Fabric.EFA and not scheduled_actions(pool)
@@ -306,15 +296,6 @@ def _specification(template: Template) -> GroupMixedInstancesPolicyLaunchTemplat
     return GroupMixedInstancesPolicyLaunchTemplateLaunchTemplateSpecificationArgs(
         launch_template_id=template.id, version=template.version
     )
-
-
-def _refresh() -> GroupInstanceRefreshArgs:
-    preferences = GroupInstanceRefreshPreferencesArgs(
-        min_healthy_percentage=_MIN_HEALTHY_PERCENT,
-        checkpoint_percentages=list(_CHECKPOINTS),
-        checkpoint_delay=str(_CHECKPOINT_DELAY),
-    )
-    return GroupInstanceRefreshArgs(strategy="Rolling", preferences=preferences)
 
 
 def _tags(plan: FleetPlan, pool: PoolPlan, catalog: Catalog) -> list[GroupTagArgs]:
@@ -374,5 +355,6 @@ class Pool(pulumi.ComponentResource):
         self.group_name = group.name
         declare_hooks(name, group.name, pool_hooks(plan, pool), self)
         declare_schedules(name, group.name, scheduled_actions(pool), self)
-        alarm_on_missing_instances(name, group.name, inputs.topic_arn, self)
+        price = max((inputs.catalog.price(type_name) or 0.0 for type_name in pool.types), default=0.0)
+        alarm_on_missing_instances(name, group.name, inputs.topic_arn, self, price)
         self.register_outputs({"group_name": self.group_name})

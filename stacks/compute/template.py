@@ -1,5 +1,6 @@
 """The launch template of a pool: image, interfaces, volume, tags, and the first boot script as user data."""
 
+import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -181,6 +182,8 @@ def _tag_specifications(plan: FleetPlan, pool: PoolPlan) -> list[LaunchTemplateT
 
 
 _SCRIPT = Path(__file__).with_name("first_boot.sh")
+# An edited comment must not make a new version of each launch template.
+_COMMENT = re.compile(r"^ *#.*\n", re.MULTILINE)
 
 
 def first_boot(plan: FleetPlan, pool: PoolPlan) -> str:
@@ -209,7 +212,7 @@ def _script(plan: FleetPlan, steps: tuple[str, ...], values: Mapping[str, str]) 
     runnable = steps if plan.egress is not Egress.NONE else tuple(step for step in steps if step in _OFFLINE_STEPS)
     constants = {"STEPS": " ".join(runnable), "FLEET": plan.name, "HOME_REGION": plan.home.name, **values}
     lines = [f"readonly {name}={quote(value)}" for name, value in constants.items()]
-    return "\n".join(("#!/bin/bash", *lines, _SCRIPT.read_text(encoding="utf-8")))
+    return "\n".join(("#!/bin/bash", *lines, _COMMENT.sub("", _SCRIPT.read_text(encoding="utf-8"))))
 
 
 _OFFLINE_STEPS = ("take_ec2_name", "take_fixed_name")

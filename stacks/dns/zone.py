@@ -15,7 +15,7 @@ from bedplate.plan.links import api_name, ssh_patterns, ssh_pools
 from bedplate.spec.sites import Use
 from stacks.identity.policy import Statement, policy
 from stacks.network.transit import RegionStack
-from stacks.options import child_options, name_tag
+from stacks.options import child_options, name_tag, output_of
 
 
 class PrivateZone(pulumi.ComponentResource):
@@ -149,7 +149,7 @@ class NodeNameRegistration(pulumi.ComponentResource):
         parameter = ParameterArgs(
             name=path,
             type="SecureString",
-            key_id=shared.require_output("parameter_key_arn"),
+            key_id=output_of(shared, "parameter_key_arn"),
             value=zone_id,
             tags=name_tag(path),
         )

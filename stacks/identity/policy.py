@@ -65,13 +65,17 @@ def root_arn(plan: FleetPlan) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceRole:
-    """The role of an AWS service: its name, the service, its permissions, and the sid of its trust statement."""
+    """The role of AWS services: its name, the services, its permissions, and the sid of its trust statement.
+
+    The services assume the role only for this account, unless `conditional` is false.
+    """
 
     name: str
     description: str
-    service: str
+    services: tuple[str, ...]
     sid: str
     permissions: Iterable[Statement]
+    conditional: bool = True
 
 
 def declare_service_role(plan: FleetPlan, service_role: ServiceRole, parent: pulumi.Resource) -> None:
@@ -90,12 +94,12 @@ def declare_service_role(plan: FleetPlan, service_role: ServiceRole, parent: pul
 
 
 def _trust(plan: FleetPlan, role: ServiceRole) -> Statement:
-    """Return the trust statement: the service may assume the role, only on behalf of this account."""
+    """Return the trust statement: the services may assume the role."""
     return Statement(
         sid=role.sid,
-        principals={"Service": (role.service,)},
+        principals={"Service": role.services},
         actions=("sts:AssumeRole",),
-        conditions={"StringEquals": {"aws:SourceAccount": (plan.account,)}},
+        conditions={"StringEquals": {"aws:SourceAccount": (plan.account,)}} if role.conditional else {},
     )
 
 

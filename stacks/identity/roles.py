@@ -15,7 +15,7 @@ from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.registration import ENABLED
 from bedplate.spec.sites import Use
 from stacks.identity.policy import Conditions, Statement, alias_name, arn, bucket_arn, policy
-from stacks.options import FLEET, MEMBER, child_options, name_tag, output_of
+from stacks.options import FLEET, MEMBER, USE, child_options, name_tag, output_of
 
 
 def region_names(plan: FleetPlan) -> tuple[str, ...]:
@@ -117,7 +117,7 @@ def permissions(plan: FleetPlan, kind: str) -> tuple[Statement, ...]:
     return (
         *_KIND_PERMISSIONS[kind](plan),
         *_parameter_permissions(plan),
-        *_lifecycle_permissions(plan),
+        *_lifecycle_permissions(plan, kind),
         *_session_permissions(plan),
     )
 
@@ -172,13 +172,16 @@ def _parameter_permissions(plan: FleetPlan) -> Iterator[Statement]:
     yield allow_key_use(plan, "ssm", (home,), "parameters", ("kms:Decrypt",))
 
 
-def _lifecycle_permissions(plan: FleetPlan) -> Iterator[Statement]:
-    yield Statement(
-        sid="AnswerLifecycleHooks",
-        actions=("autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat"),
-        resources=scaling_group_arns(plan),
-        conditions=fleet_tag_condition(plan),
-    )
+def _lifecycle_permissions(plan: FleetPlan, kind: str) -> Iterator[Statement]:
+    """Yield the permission to answer the lifecycle hooks of groups of the same kind; gateways have no hooks."""
+    if kind != GATEWAY:
+        own_tag = (MEMBER, "control-*") if kind == CONTROL else (USE, kind)
+        yield Statement(
+            sid="AnswerLifecycleHooks",
+            actions=("autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat"),
+            resources=scaling_group_arns(plan),
+            conditions={**fleet_tag_condition(plan), "StringLike": {f"aws:ResourceTag/{own_tag[0]}": (own_tag[1],)}},
+        )
 
 
 def _session_permissions(plan: FleetPlan) -> Iterator[Statement]:
@@ -226,7 +229,7 @@ _TRUST = Statement(sid="BeAnInstance", principals={"Service": ("ec2.amazonaws.co
 
 def profile_arn_of(shared: pulumi.StackReference, kind: str) -> pulumi.Output[str]:
     """Return the ARN of the instance profile of a kind of node, an output of `shared`."""
-    return output_of(shared, "profile_arns").apply(lambda profiles: str(profiles[kind]))
+    return output_of(shared, "profile_arns", kind).apply(lambda profiles: str(profiles[kind]))
 
 
 class NodeRole(pulumi.ComponentResource):

@@ -1,6 +1,6 @@
 """Security groups of nodes, storage and the control plane. Each rule is a resource, so a new one changes no other."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pulumi
 from pulumi_aws.ec2.security_group import SecurityGroup, SecurityGroupArgs
@@ -20,21 +20,31 @@ from bedplate.plan.firewall import (
     storage_rules,
 )
 from bedplate.plan.fleet import FleetPlan, RegionPlan
-from stacks.options import child_options, name_tag
+from stacks.options import PUBLIC, child_options, name_tag
 
 _ALL_PROTOCOLS = "-1"  # every protocol, every port
 _RuleType = type[SecurityGroupIngressRule] | type[SecurityGroupEgressRule]
 
 
 class RuleGroup:
-    """A security group of a component; it allows nothing except the rules that are added."""
+    """A security group of a component; it allows nothing except the `public` rules and those that are added."""
 
     group_id: pulumi.Output[str]
 
-    def __init__(self, name: str, description: str, vpc_id: pulumi.Output[str], parent: pulumi.Resource) -> None:
+    def __init__(
+        self,
+        name: str,
+        description: str,
+        vpc_id: pulumi.Output[str],
+        parent: pulumi.Resource,
+        *,
+        public: Sequence[FirewallRule] = (),
+    ) -> None:
         self._name, self._parent = name, parent
-        args = SecurityGroupArgs(name=name, description=description, vpc_id=vpc_id, tags=name_tag(name))
+        ports = {PUBLIC: " ".join(f"{rule.protocol}/{rule.port}" for rule in public)} if public else {}
+        args = SecurityGroupArgs(name=name, description=description, vpc_id=vpc_id, tags=name_tag(name) | ports)
         self.group_id = SecurityGroup(name, args, child_options(parent)).id
+        self.allow_in(*public)
 
     def allow_in(self, *rules: FirewallRule) -> None:
         """Allow inbound connections."""

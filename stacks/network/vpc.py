@@ -56,8 +56,8 @@ class ZoneSubnets(pulumi.ComponentResource):
         super().__init__("bedplate:stacks:ZoneSubnets", self._prefix, None, opts)
         self.nodes_table_id = self._nodes_table(inputs)
         self.edge_id = self._subnet("edge", zone.edge, inputs.vpc_id, inputs.edge_table_id)
-        self.nodes_id = self._subnet("nodes", zone.nodes, inputs.vpc_id, self.nodes_table_id)
-        self._reserve_fixed_addresses(zone)
+        nodes_id = self._subnet("nodes", zone.nodes, inputs.vpc_id, self.nodes_table_id)
+        self.nodes_id = self._reserve_fixed_addresses(zone, nodes_id)
         self.register_outputs({"edge_id": self.edge_id, "nodes_id": self.nodes_id})
 
     def _nodes_table(self, inputs: ZoneInputs) -> pulumi.Output[str]:
@@ -67,15 +67,18 @@ class ZoneSubnets(pulumi.ComponentResource):
         VpcEndpointRouteTableAssociation(f"{name}-s3", to_s3, child_options(self))
         return table.id
 
-    def _reserve_fixed_addresses(self, zone: ZonePlan) -> None:
-        """Reserve the addresses that the plan assigns: AWS gives them to no other interface."""
+    def _reserve_fixed_addresses(self, zone: ZonePlan, subnet_id: pulumi.Output[str]) -> pulumi.Output[str]:
+        """Reserve the addresses that the plan assigns: AWS gives them to no other interface.
+
+        Returns the id of the subnet: what uses it waits for the reservation.
+        """
         args = SubnetCidrReservationArgs(
-            subnet_id=self.nodes_id,
+            subnet_id=subnet_id,
             cidr_block=str(fixed_block(zone.nodes)),
             reservation_type="explicit",
             description="Fixed addresses",
         )
-        SubnetCidrReservation(f"{self._prefix}-nodes-fixed", args, child_options(self))
+        return SubnetCidrReservation(f"{self._prefix}-nodes-fixed", args, child_options(self)).subnet_id
 
     def _subnet(
         self, tier: str, block: IPv4Network, vpc_id: pulumi.Output[str], table_id: pulumi.Output[str]
@@ -118,7 +121,7 @@ class FlowRole(pulumi.ComponentResource):
         role = ServiceRole(
             name=name,
             description=f"Flow logs of the fleet {plan.name}",
-            service="vpc-flow-logs.amazonaws.com",
+            services=("vpc-flow-logs.amazonaws.com",),
             sid="BeFlowLogs",
             permissions=(find_groups_permission(plan), write_flows_permission(plan)),
         )

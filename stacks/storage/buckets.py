@@ -15,6 +15,7 @@ from pulumi_aws.s3._inputs import (
     BucketReplicationConfigRuleDeleteMarkerReplicationArgs,
     BucketReplicationConfigRuleDestinationArgs,
     BucketReplicationConfigRuleDestinationEncryptionConfigurationArgs,
+    BucketReplicationConfigRuleDestinationMetricsArgs,
     BucketReplicationConfigRuleFilterArgs,
     BucketReplicationConfigRuleSourceSelectionCriteriaArgs,
     BucketReplicationConfigRuleSourceSelectionCriteriaSseKmsEncryptedObjectsArgs,
@@ -35,6 +36,7 @@ from pulumi_aws.s3.bucket_server_side_encryption_configuration import (
 from pulumi_aws.s3.bucket_versioning import BucketVersioning, BucketVersioningInitArgs
 
 from bedplate.plan.fleet import BucketPlan, FleetPlan
+from stacks.alarms.alarms import alarm_on_failed_copies
 from stacks.identity.policy import ServiceRole, Statement, arn, bucket_arn, declare_service_role, policy
 from stacks.identity.roles import allow_key_use, kinds_with_bucket_access
 from stacks.network.transit import RegionStack
@@ -55,6 +57,8 @@ def _cleanup_rule() -> BucketLifecycleConfigurationRuleArgs:
         id="tidy",
         status="Enabled",
         filter=_all_objects(),
+        # Replication copies delete markers; a marker without versions serves nobody.
+        expiration=BucketLifecycleConfigurationRuleExpirationArgs(expired_object_delete_marker=True),
         abort_incomplete_multipart_upload=BucketLifecycleConfigurationRuleAbortIncompleteMultipartUploadArgs(
             days_after_initiation=UPLOAD_DAYS
         ),
@@ -78,7 +82,12 @@ def _all_objects() -> BucketLifecycleConfigurationRuleFilterArgs:
     return BucketLifecycleConfigurationRuleFilterArgs(prefix="")
 
 
-_READ_ACTIONS = ("s3:GetObjectVersionAcl", "s3:GetObjectVersionForReplication", "s3:GetObjectVersionTagging")
+_READ_ACTIONS = (
+    "s3:GetObjectVersionAcl",
+    "s3:GetObjectVersionForReplication",
+    "s3:GetObjectVersionTagging",
+    "s3:InitiateReplication",
+)
 _WRITE_ACTIONS = ("s3:ReplicateDelete", "s3:ReplicateObject", "s3:ReplicateTags")
 
 
@@ -102,9 +111,13 @@ class ReplicationRole(pulumi.ComponentResource):
         role = ServiceRole(
             name=name,
             description=f"S3 copies stores of the fleet {plan.name}",
-            service="s3.amazonaws.com",
+            # S3 Batch Operations copies the objects that existed before replication.
+            services=("batchoperations.s3.amazonaws.com", "s3.amazonaws.com"),
             sid="BeS3",
             permissions=replication_permissions(plan),
+            # AWS does not document whether S3 sends aws:SourceAccount when it replicates, and no fleet has shown it. A
+            # condition on a missing key would stop all copies. To name the role, a caller needs iam:PassRole for it.
+            conditional=False,
         )
         declare_service_role(plan, role, self)
         self.register_outputs({})
@@ -117,7 +130,12 @@ def replication_permissions(plan: FleetPlan) -> Iterator[Statement]:
     targets = tuple(sorted(f"{bucket_arn(bucket.name)}/*" for buckets in stores for bucket in buckets[1:]))
     source_regions = tuple(sorted({buckets[0].region for buckets in stores}))
     target_regions = tuple(sorted({bucket.region for buckets in stores for bucket in buckets[1:]}))
-    yield Statement(sid="FindSources", actions=("s3:GetReplicationConfiguration", "s3:ListBucket"), resources=sources)
+    yield Statement(
+        sid="FindSources",
+        # A batch job lists the objects by an inventory.
+        actions=("s3:GetReplicationConfiguration", "s3:ListBucket", "s3:PutInventoryConfiguration"),
+        resources=sources,
+    )
     yield Statement(sid="ReadSources", actions=_READ_ACTIONS, resources=tuple(f"{source}/*" for source in sources))
     yield Statement(sid="WriteCopies", actions=_WRITE_ACTIONS, resources=targets)
     yield replace(allow_key_use(plan, "s3", source_regions, "data", ("kms:Decrypt",)), sid="OpenSources")
@@ -127,7 +145,7 @@ def replication_permissions(plan: FleetPlan) -> Iterator[Statement]:
 
 
 class StoreReplication(pulumi.ComponentResource):
-    """Replication of a store: one rule for each target bucket, including deletions."""
+    """Replication of a store: one rule with an alarm for each target bucket, including deletions."""
 
     def __init__(self, plan: FleetPlan, buckets: tuple[BucketPlan, ...], stacks: Mapping[str, RegionStack]) -> None:
         source, *targets = buckets
@@ -143,7 +161,14 @@ class StoreReplication(pulumi.ComponentResource):
             ],
         )
         BucketReplicationConfig(name, args, child_options(self))
+        topic_arn = stacks[source.region].output("alarm_topic_arn")
+        for target in targets:
+            alarm_on_failed_copies(f"{name}-to-{target.region}", _metric_dimensions(source, target), topic_arn, self)
         self.register_outputs({})
+
+
+def _metric_dimensions(source: BucketPlan, target: BucketPlan) -> dict[str, str]:
+    return {"SourceBucket": source.name, "DestinationBucket": target.name, "RuleId": target.region}
 
 
 def _rule(target: BucketPlan, key_arn: pulumi.Output[str], priority: int) -> BucketReplicationConfigRuleArgs:
@@ -160,7 +185,9 @@ def _rule(target: BucketPlan, key_arn: pulumi.Output[str], priority: int) -> Buc
             sse_kms_encrypted_objects=encrypted_objects
         ),
         destination=BucketReplicationConfigRuleDestinationArgs(
-            bucket=bucket_arn(target.name), encryption_configuration=encryption
+            bucket=bucket_arn(target.name),
+            encryption_configuration=encryption,
+            metrics=BucketReplicationConfigRuleDestinationMetricsArgs(status="Enabled"),
         ),
     )
 

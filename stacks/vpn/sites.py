@@ -110,7 +110,7 @@ class SiteConnection(pulumi.ComponentResource):
         self._name = f"{plan.name}-{site.name}-{end.stack.name}"
         super().__init__("bedplate:stacks:SiteConnection", self._name)
         self._stack = end.stack
-        gateway = CustomerGateway(self._name, _gateway(self._name, site), self._stack.child_options(self))
+        gateway = CustomerGateway(self._name, _gateway(plan, self._name, site), self._stack.child_options(self))
         self.connection = self._connect(plan, site, end, gateway.id)
         end.declare_routes(plan, site.name, self.connection, self)
         self._declare_alarm(site)
@@ -173,14 +173,15 @@ class SiteConnection(pulumi.ComponentResource):
         MetricAlarm(name, args, self._stack.child_options(self))
 
 
-def _gateway(name: str, site: SitePlan) -> CustomerGatewayArgs:
+def _gateway(plan: FleetPlan, name: str, site: SitePlan) -> CustomerGatewayArgs:
     extended = site.asn >= _FIRST_EXTENDED_ASN
     return CustomerGatewayArgs(
         type="ipsec.1",
         bgp_asn=None if extended else str(site.asn),
         bgp_asn_extended=str(site.asn) if extended else None,
         ip_address=str(site.public),
-        device_name=f"{site.gateway}.{site.name}",
+        # AWS returns an existing gateway for the same arguments, and another fleet may have the same site.
+        device_name=f"{plan.name}.{site.gateway}.{site.name}",
         tags=name_tag(name),
     )
 

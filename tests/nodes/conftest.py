@@ -6,7 +6,7 @@ import pytest
 
 from tests.testlab.machines.gateways import LaptopGateways, laptop_gateways
 from tests.testlab.machines.lab import WORKBENCH, Departure, FleetFolder, Lab, applied_lab, make_fleet_folder
-from tests.testlab.machines.stand import Node, NodeLab
+from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.run import need_program, need_root
 
 # Modules that share the nodes of a session-scoped fixture.

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.testlab.machines.lab import QUICK, WORKBENCH, FleetFolder, make_fleet_folder, wait_for
-from tests.testlab.machines.stand import Node, NodeLab
+from tests.testlab.machines.node_lab import Node, NodeLab
 
 # Prints a digest of names, settings and packages, which an apply changes first.
 _STATE = "hostname; ls -lR --full-time /etc /usr/local /opt | sha256sum; dpkg-query --list | sha256sum"

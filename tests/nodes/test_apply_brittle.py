@@ -18,10 +18,10 @@ from bedplate.cli.fleet import open_fleet, plan_loaded
 from bedplate.nodes.apply import ApplyRequest, Event, NodeErrorKind, Step, Target, parse_event
 from bedplate.plan.nodes import NodePlan, find_node
 from roles.catalog import names_of
-from roles.engine.work import run_request
+from roles.engine.node_run import run_request
 from tests.testlab.fakes.brittle_connection import CONFIRMING, ENDING, victims
 from tests.testlab.machines.lab import WORKBENCH, FleetFolder
-from tests.testlab.machines.stand import Node, NodeLab
+from tests.testlab.machines.node_lab import Node, NodeLab
 
 pytestmark = pytest.mark.nightly
 

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from tests.testlab.machines.lab import QUICK, WORKBENCH, FleetFolder, wait_for
-from tests.testlab.machines.stand import Node
+from tests.testlab.machines.node_lab import Node
 
 pytestmark = pytest.mark.nightly
 

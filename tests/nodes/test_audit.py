@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.machines.operator import ROOT, Operator
-from tests.testlab.machines.stand import Node, NodeLab
 from tests.testlab.rehearsal.programs import EXAMPLES
 
 pytestmark = pytest.mark.nightly

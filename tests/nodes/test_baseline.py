@@ -7,8 +7,9 @@ import pytest
 
 from tests.testlab.machines.container import CommandError
 from tests.testlab.machines.lab import write_recorded_fleet
+from tests.testlab.machines.layers import RELEASE
+from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.machines.operator import Operator
-from tests.testlab.machines.stand import Node, NodeLab
 
 pytestmark = pytest.mark.nightly
 
@@ -27,7 +28,7 @@ for name in {names}; do for version in 1 2; do
 done; done
 apt-ftparchive packages . > Packages
 apt-ftparchive -o APT::FTPArchive::Release::Origin=Debian -o APT::FTPArchive::Release::Label=Debian-Security \\
-  -o APT::FTPArchive::Release::Codename=bookworm-security release . > Release
+  -o APT::FTPArchive::Release::Codename={release}-security release . > Release
 gpg --batch --clearsign --output InRelease Release
 """
 SOURCE = "deb [signed-by=/usr/share/keyrings/sample.gpg] file:/srv/security ./"
@@ -87,7 +88,7 @@ def test_unsigned_source_provides_nothing(node: Node, operator: Operator, only_s
 
     changes = operator.changes(NAME, "--role", "baseline")[NAME]
 
-    assert changes == [f"Signed sources in {only_source}"]
+    assert changes == [f"Require signatures in {only_source}"]
     with pytest.raises(CommandError, match=r"is not signed|not have a Release file"):
         node.run("apt-get update")
 
@@ -95,7 +96,7 @@ def test_unsigned_source_provides_nothing(node: Node, operator: Operator, only_s
 def test_security_upgrades_skip_job_packages(node: Node, only_source: str) -> None:
     """An automatic upgrade installs security updates, but no drivers, kernels, container runtimes or fabrics."""
     names = ("sample", *HELD)
-    node.run(REPOSITORY.format(names=shlex.join(names)))
+    node.run(REPOSITORY.format(release=RELEASE, names=shlex.join(names)))
     node.run(f"echo '{SOURCE}' > {only_source}; apt-get update")
 
     node.run("unattended-upgrade --verbose", seconds=300)

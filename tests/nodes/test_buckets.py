@@ -19,8 +19,8 @@ from tests.testlab.fakes.buckets import ObjectStore
 from tests.testlab.fleets.variants import lab_node
 from tests.testlab.machines.cloud import METADATA, serve_buckets, serve_role_credentials
 from tests.testlab.machines.container import CommandError
+from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.machines.operator import apply_roles
-from tests.testlab.machines.stand import Node, NodeLab
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 from tests.testlab.run import need_program
 

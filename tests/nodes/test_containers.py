@@ -10,7 +10,7 @@ import pytest
 from roles.hardened.firewall import ruleset
 from tests.testlab.fleets.variants import lab_node
 from tests.testlab.machines.container import CommandError
-from tests.testlab.machines.stand import Node, NodeLab
+from tests.testlab.machines.node_lab import Node, NodeLab
 
 pytestmark = pytest.mark.nightly
 

@@ -18,8 +18,8 @@ from tests.testlab.fleets.variants import cellar_gateway
 from tests.testlab.machines.kernel_pair import FAULTS
 from tests.testlab.machines.kernel_site import GATEWAY, RESTARTS
 from tests.testlab.machines.lab import stop_substituting, substitute_ipsec
+from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.machines.operator import apply_roles
-from tests.testlab.machines.stand import Node, NodeLab
 from tests.testlab.machines.virtual import MASKED, STOPPED, copy_code, gateway_layers
 from tests.testlab.network.sites import REGION
 from tests.testlab.run import clock_pace, need_program, need_root

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.testlab.machines.lab import FleetFolder, make_fleet_folder
-from tests.testlab.machines.stand import Node, NodeLab
+from tests.testlab.machines.node_lab import Node, NodeLab
 
 pytestmark = pytest.mark.nightly
 

@@ -17,7 +17,7 @@ from stacks.compute.template import first_boot
 from stacks.program import administrators
 from tests.testlab.fakes.first_boot import Place, boot_place
 from tests.testlab.machines.lab import BEDPLATE, FleetFolder, make_fleet_folder
-from tests.testlab.machines.stand import Node, NodeLab
+from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.rehearsal.programs import plan_of
 
 pytestmark = pytest.mark.nightly

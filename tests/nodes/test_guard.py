@@ -7,8 +7,8 @@ import pytest
 
 from tests.testlab.fleets.variants import cellar_gateway
 from tests.testlab.machines.lab import substitute_ipsec, write_recorded_fleet
+from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.machines.operator import Operator, push_tunnels
-from tests.testlab.machines.stand import Node, NodeLab
 from tests.testlab.network.netlab import until
 from vpn.sites.files import DIAL, SERVICE
 

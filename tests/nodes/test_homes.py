@@ -29,7 +29,7 @@ from tests.testlab.machines.gateways import (
     write_on_both,
 )
 from tests.testlab.machines.lab import VIOLATED, FleetFolder, check_defects, make_fleet_folder
-from tests.testlab.machines.stand import Node, NodeLab
+from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.machines.user_mode import user_mode
 from tests.testlab.network.netlab import until
 from tests.testlab.rehearsal.programs import plan_of

@@ -9,7 +9,7 @@ import pytest
 from tests.testlab.fleets.variants import RESOLVERS, lab_gateways
 from tests.testlab.machines.gateways import GATE, PUBLIC, LaptopGateways, open_device
 from tests.testlab.machines.layers import APT_INSTALL
-from tests.testlab.machines.stand import Node
+from tests.testlab.machines.node_lab import Node
 from tests.testlab.run import documented_commands
 
 pytestmark = pytest.mark.nightly

@@ -25,7 +25,12 @@ def client(gateways: LaptopGateways) -> Iterator[LabProgram]:
 @pytest.fixture(scope="module")
 def rule_outcomes(gateways: LaptopGateways, tmp_path_factory: pytest.TempPathFactory) -> dict[Rule, str]:
     """Return the outcome of each rule of laptop gateways, with its defect."""
-    return check_defects(gateways, gateways.nodes[GATE], _DEFECTS, tmp_path_factory.mktemp("defects"))
+    folder = tmp_path_factory.mktemp("defects")
+    outcomes: dict[Rule, str] = {}
+    for name, node in gateways.nodes.items():
+        seeded = {rule: defect for rule, defect in _DEFECTS.items() if defect.on == name}
+        outcomes |= check_defects(gateways, node, seeded, folder)
+    return outcomes
 
 
 def test_second_apply_changes_nothing(gateways: LaptopGateways) -> None:

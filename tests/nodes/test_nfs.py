@@ -25,8 +25,8 @@ from tests.testlab.machines.gateways import (
     try_as_client_root,
     write_on_both,
 )
+from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.machines.operator import apply_roles
-from tests.testlab.machines.stand import Node, NodeLab
 from tests.testlab.machines.user_mode import user_mode
 from tests.testlab.network.netlab import until
 

@@ -7,9 +7,9 @@ import pytest
 from bedplate.plan.fleet import Account, Accounts
 from roles.people.role import People
 from tests.testlab.machines.container import CommandError
-from tests.testlab.machines.desk import make_key
+from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.machines.operator import apply_roles
-from tests.testlab.machines.stand import Node, NodeLab
+from tests.testlab.machines.workstation import make_key
 from tests.testlab.run import need_program
 
 pytestmark = pytest.mark.nightly

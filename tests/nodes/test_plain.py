@@ -10,8 +10,8 @@ from subprocess import CompletedProcess
 import pytest
 
 from tests.testlab.machines.lab import WORKBENCH, FleetFolder
+from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.machines.operator import ROOT
-from tests.testlab.machines.stand import Node, NodeLab
 
 pytestmark = pytest.mark.nightly
 

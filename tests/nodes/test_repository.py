@@ -6,7 +6,7 @@ import pytest
 
 from roles.repository import Pin, Repository
 from tests.testlab.machines.container import CommandError
-from tests.testlab.machines.stand import Node, NodeLab
+from tests.testlab.machines.node_lab import Node, NodeLab
 
 pytestmark = pytest.mark.nightly
 

@@ -15,8 +15,8 @@ from roles.storage.role import Storage
 from tests.testlab.fleets.variants import lab_node
 from tests.testlab.machines.container import CommandError, call
 from tests.testlab.machines.gateways import SERVER, WORKBENCH, boot_client, boot_file_server, roles_of
+from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.machines.operator import apply_roles
-from tests.testlab.machines.stand import Node, NodeLab
 from tests.testlab.network.netlab import until
 from tests.testlab.run import need_program
 
@@ -39,8 +39,8 @@ def workbench(node_lab: NodeLab, nas: Node) -> Node:
 
 
 def ports(node: Node) -> set[str]:
-    """Return the TCP ports with listeners."""
-    sockets = node.run("ss --no-header --listening --tcp --numeric").splitlines()
+    """Return the TCP ports with listeners, without those of systemd-resolved on a loopback address."""
+    sockets = node.run("ss --no-header --listening --tcp --numeric 'not src 127.0.0.0/8'").splitlines()
     return {line.split()[3].rpartition(":")[2] for line in sockets}
 
 

@@ -12,8 +12,8 @@ from roles.storage.role import Storage
 from tests.testlab.machines.container import CommandError
 from tests.testlab.machines.defects import Rule, Where, defects_at
 from tests.testlab.machines.lab import VIOLATED, FleetFolder, check_defects, make_fleet_folder
+from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.machines.operator import Operator, apply_roles
-from tests.testlab.machines.stand import Node, NodeLab
 from tests.testlab.rehearsal.programs import plan_of
 
 pytestmark = pytest.mark.nightly

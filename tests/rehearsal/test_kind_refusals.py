@@ -135,6 +135,17 @@ def test_a_bucket_with_objects_needs_force_destroy(world: World) -> None:
     assert inputs["bucket"] not in [bucket["Name"] for bucket in world.aws.call("s3", "list_buckets")["Buckets"]]
 
 
+def test_a_mount_target_without_groups_has_the_default_group(world: World) -> None:
+    """EFS assigns the default security group of the VPC."""
+    kind = KINDS["aws:efs/mountTarget:MountTarget"]
+    inputs = {key: value for key, value in _valid_inputs(kind.token, world).items() if key != "securityGroups"}
+
+    outputs = kind.read(world.aws, kind.create(world.aws, inputs), inputs)
+
+    (group,) = world.aws.call("ec2", "describe_security_groups", GroupIds=outputs["securityGroups"])["SecurityGroups"]
+    assert (group["GroupName"], group["VpcId"]) == ("default", world.vpc)
+
+
 def test_a_duplicate_record_is_refused(world: World) -> None:
     """A record with the same name and type needs `allowOverwrite`."""
     kind, inputs = KINDS["aws:route53/record:Record"], _valid_inputs("aws:route53/record:Record", world)

@@ -16,6 +16,7 @@ from bedplate.rehearsal.simulation import running
 from bedplate.rehearsal.stack import SharedState, Stack
 from bedplate.rehearsal.stack import run as run_stack
 from bedplate.rehearsal.state import Op
+from stacks.compute.template import image_reference
 from tests.testlab.rehearsal.programs import ACCOUNT, parameter, vpc
 
 REGIONS = ("us-east-1", "us-west-2", "eu-north-1", "eu-west-1")
@@ -159,3 +160,56 @@ def test_nodes_register_names_before_a_zone_is_replaced_and_destroyed(
 
     (stack,) = report.stacks
     assert {phase for phase, result in stack.runs.items() if result.failures} == phases
+
+
+def _group_in(zones: str, suspended: tuple[str, ...] = ()) -> aws.autoscaling.Group:
+    """Declare a group of two instances with a subnet in each zone."""
+    network = vpc("scaled").id
+    subnets = [
+        aws.ec2.Subnet(zone, vpc_id=network, cidr_block=f"10.1.{ord(zone)}.0/24", availability_zone=f"us-west-2{zone}")
+        for zone in zones
+    ]
+    template = aws.ec2.LaunchTemplate("scaled", image_id=image_reference("x86_64"), instance_type="m7i.large")
+    return aws.autoscaling.Group(
+        "scaled",
+        min_size=2,
+        max_size=2,
+        vpc_zone_identifiers=[subnet.id for subnet in subnets],
+        launch_template={"id": template.id, "version": template.latest_version.apply(str)},
+        suspended_processes=list(suspended),
+    )
+
+
+@pytest.mark.parametrize(
+    ("suspended", "codes"), [(("AZRebalance",), ["DependencyViolation"]), ((), [])], ids=["stay", "move"]
+)
+def test_a_zone_with_instances_cannot_be_removed(suspended: tuple[str, ...], codes: list[str]) -> None:
+    """Auto Scaling replaces the instances of a removed zone, unless AZRebalance is suspended."""
+    before, after = ([_stack("region", partial(_group_in, zones, suspended))] for zones in ("ab", "a"))
+
+    report = rehearse(ACCOUNT, [before], Course([Wave(after)]))
+
+    assert [failure.code for stack in report.stacks for failure in stack.runs[Phase.CHANGE].failures] == codes
+
+
+def _scheduled(recurrence: str, options: ResourceOptions | None) -> None:
+    """Declare a group and a recurring action."""
+    group = _group_in("a").name
+    args = {"min_size": 0, "max_size": -1, "desired_capacity": 0, "recurrence": recurrence}
+    aws.autoscaling.Schedule("stop", autoscaling_group_name=group, scheduled_action_name="stop", opts=options, **args)
+
+
+@pytest.mark.parametrize(
+    ("options", "codes"),
+    [(None, ["ValidationError"]), (ResourceOptions(replace_on_changes=["*"], delete_before_replace=True), [])],
+    ids=["update", "replace"],
+)
+def test_a_recurring_action_is_replaced_a_day_after_its_creation(
+    options: ResourceOptions | None, codes: list[str]
+) -> None:
+    """An update contains the start time in the state, which is past by then."""
+    before, after = ([_stack("region", partial(_scheduled, cron, options))] for cron in ("0 20 * * *", "0 21 * * *"))
+
+    report = rehearse(ACCOUNT, [before], Course([Wave(after)]))
+
+    assert [failure.code for stack in report.stacks for failure in stack.runs[Phase.CHANGE].failures] == codes

@@ -43,7 +43,12 @@ storage:
 ROLES = {"pair-ssh", "pair-kubernetes"}
 # Text in the file, text inserted before it, a word in the names of all new resources, and the updated resources.
 EDITS = {
-    "a zone": ("us-west-2a,", "us-west-2c, ", "us-west-2c", {"pair", "pair-box-us-west-2", "pair-sim-us-west-2-spot"}),
+    "a zone": (
+        "us-west-2a,",
+        "us-west-2c, ",
+        "us-west-2c",
+        {"pair", "pair-box-us-west-2", "pair-sim-us-west-2-spot", "pair-home.files.us-west-2"},
+    ),
     "a region": (
         "us-east-1: {",
         "eu-north-1: {zones: [eu-north-1a]}\n  ",
@@ -123,6 +128,35 @@ def test_an_addition_changes_no_other_resource(
     assert all(word in name for name in touched[Op.CREATE])
     assert touched.get(Op.UPDATE, set()) == updated
     assert set(touched) <= {Op.CREATE, Op.UPDATE}
+
+
+def test_a_new_region_requires_an_update_of_shared_first(live: DeployedFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The roles in shared permit calls in the regions of its last deployment only."""
+    plan = live.edited(PAIR.replace("us-east-1: {", "eu-north-1: {zones: [eu-north-1a]}\n  us-east-1: {", 1))
+    stack = next(stack for wave in waves(plan) for stack in wave if stack.name == "pair.eu-north-1")
+    shared = "organization/bedplate/pair.shared"
+
+    refused = run(stack, live.world, preview=True)
+    regions = [region.name for region in plan.regions]
+    monkeypatch.setitem(live.world.exports, shared, {**live.world.exports[shared], "regions": regions})
+    permitted = run(stack, live.world, preview=True)
+
+    message = "the stack pair.shared has no eu-north-1 in its output regions yet\nrun `pulumi up -s pair.shared` first"
+    assert [(failure.code, failure.message) for failure in refused.failures] == [("InputError", message)]
+    assert not permitted.failures
+
+
+def test_a_missing_output_of_shared_names_the_stack(live: DeployedFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a partial deployment of shared, the next stack tells which stack to run."""
+    stack = next(stack for wave in waves(live.plan) for stack in wave if stack.name == "pair.us-west-2")
+    shared = "organization/bedplate/pair.shared"
+    outputs = {name: value for name, value in live.world.exports[shared].items() if name != "parameter_key_arn"}
+    monkeypatch.setitem(live.world.exports, shared, outputs)
+
+    (failure,) = run(stack, live.world, preview=True).failures
+
+    message = "the stack pair.shared has no output parameter_key_arn yet\nrun `pulumi up -s pair.shared` first"
+    assert (failure.code, failure.message) == ("InputError", message)
 
 
 def test_destroying_a_fleet_retains_its_data(live: DeployedFleet) -> None:

@@ -73,7 +73,7 @@ def test_a_reservation_is_targeted_by_id(inputs: Inputs) -> None:
 
 
 def test_a_group_has_a_template_version_number(inputs: Inputs) -> None:
-    """With $Latest a new version would not change the group, and no refresh would start."""
+    """With $Latest a new version would not change the group."""
     versions = [resource["launchTemplate"] for resource in inputs.values() if "launchTemplate" in resource]
 
     assert versions
@@ -269,13 +269,16 @@ def test_the_etcd_volume_is_retained(stacks: Declared) -> None:
 
 
 def test_fixed_addresses_are_reserved(stacks: Declared) -> None:
-    """The second /28 of each node subnet, in every region."""
+    """The second /28 of each node subnet, in every region, before the first instance."""
     for region in LAB.regions:
         reservations = _named_resources(stacks, "SubnetCidrReservation", f"lab.{region.name}")
         blocks = {reservation.inputs["cidrBlock"] for reservation in reservations.values()}
 
         assert {reservation.inputs["reservationType"] for reservation in reservations.values()} == {"explicit"}
         assert blocks == {str([*zone.nodes.subnets(new_prefix=28)][1]) for zone in region.zones}
+        for pool in _named_resources(stacks, "Group", f"lab.{region.name}").values():
+            subnets_of = pool.property_dependencies.get("vpcZoneIdentifiers", ())
+            assert {reservation.urn for reservation in reservations.values()}.issuperset(subnets_of)
     assert LAB.control_plane
     assert all(str(member.address).endswith(".16") for member in LAB.control_plane.members)
 

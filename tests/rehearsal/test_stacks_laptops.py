@@ -4,16 +4,16 @@ from itertools import permutations
 
 import pytest
 
-from bedplate.catalog import load_catalog
+from bedplate.catalog import Catalog, load_catalog
 from bedplate.cli.stacks import waves
 from bedplate.graph.reach import Packet, read_fabric, trip
 from bedplate.plan import Record, plan_fleet
 from bedplate.plan.cost import GATEWAY_TYPE
+from bedplate.plan.planner import gateway_zone
 from bedplate.plan.reachability import SSH, EndpointKind, endpoints, is_reachable
 from bedplate.rehearsal.simulation import running
 from bedplate.rehearsal.stack import SharedState, graph, run
 from bedplate.rehearsal.state import Entry
-from stacks.compute.machines import gateway_zone
 from tests.testlab.fleets.sketch import ZONES, laptops, sketch
 from tests.testlab.rehearsal.programs import EXAMPLES, declared_of, plan_of
 
@@ -72,8 +72,8 @@ def test_the_gateway_is_in_a_zone_that_offers_its_type() -> None:
     """The first assigned zone of those; the order in the file does not matter."""
     region = LAB.region("us-west-2")
 
-    assert gateway_zone(region, ()) == "us-west-2a"
-    assert gateway_zone(region, ("us-west-2c", "us-west-2b")) == "us-west-2b"
+    assert gateway_zone(region, Catalog({}, {})) == "us-west-2a"
+    assert gateway_zone(region, Catalog({}, {}, {GATEWAY_TYPE: {"us-west-2": "cb"}})) == "us-west-2b"
 
 
 def test_every_region_offers_the_instance_type_of_gateways() -> None:

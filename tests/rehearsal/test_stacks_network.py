@@ -76,6 +76,13 @@ def test_one_end_starts_a_tunnel(dials: Dials, action: str) -> None:
         assert {entry.inputs[f"tunnel{number}StartupAction"] for number in (1, 2)} == {action}
 
 
+def test_a_customer_gateway_has_the_name_of_its_fleet() -> None:
+    """AWS returns an existing gateway for a request with the same address, AS number and device name."""
+    gateways = _links(LAB, "aws:ec2/customerGateway:CustomerGateway").values()
+
+    assert {entry.inputs["deviceName"] for entry in gateways} == {"lab.gate.cellar"}
+
+
 def test_a_four_byte_as_number_uses_bgp_asn_extended() -> None:
     """AWS has two arguments for AS numbers, and requires the second for large ones."""
     plan = with_gateways(LAB, asn=2**31)
@@ -189,13 +196,20 @@ def test_sites_and_laptops_use_the_resolver_at_home(stacks: Declared) -> None:
     [
         (LAB, ["us-west-2"]),
         (ALONE, []),
+        (plan_of(EXAMPLES / "gpu-box.yaml"), []),
         (replace(ALONE, laptops=(replace(LAB.laptops[0], place="us-east-1"),)), ["us-west-2"]),
         (
             replace(LAB, interconnect=Interconnect.PEERING, laptops=(replace(LAB.laptops[0], place="us-east-1"),)),
             ["us-west-2", "us-east-1"],
         ),
     ],
-    ids=["transit", "no clients", "laptops in another region", "laptops without a transit gateway"],
+    ids=[
+        "transit",
+        "no clients",
+        "a gateway that forwards DNS",
+        "laptops in another region",
+        "laptops without a transit gateway",
+    ],
 )
 def test_only_regions_with_clients_have_a_resolver(plan: FleetPlan, regions: list[str]) -> None:
     """Endpoint addresses cost by the hour: none without clients, one pair if all clients reach it."""

@@ -25,6 +25,7 @@ from bedplate.rehearsal.rehearse import Phase
 from bedplate.rehearsal.simulation import running
 from bedplate.rehearsal.stack import SharedState, graph, run
 from bedplate.rehearsal.state import Entry
+from bedplate.report.account import account_page
 from bedplate.spec.fleet import Alarms, Budget
 from bedplate.spec.network import Egress
 from tests.conftest import DATA, Expect
@@ -98,16 +99,20 @@ def test_every_resource_has_an_explicit_provider(stacks: Declared) -> None:
 
 def test_groups_and_templates_have_the_same_instance_tags(stacks: Declared) -> None:
     """Default tags of a provider do not reach instances of an Auto Scaling group."""
-    expected = {"Name", "bedplate:fleet", "bedplate:stack", "bedplate:group", "bedplate:pool", "bedplate:use", "owner"}
+    required = {"Name", "bedplate:fleet", "bedplate:stack", "bedplate:group", "bedplate:pool", "bedplate:use", "owner"}
+    tags_by_pool = {}
 
     for scaling_group in _pools(stacks, GROUP):
-        assert {tag["key"] for tag in scaling_group.inputs["tags"] if tag["propagateAtLaunch"]} == expected
+        keys = {tag["key"] for tag in scaling_group.inputs["tags"] if tag["propagateAtLaunch"]}
+        assert required <= keys <= required | {"expires"}
+        tags_by_pool[scaling_group.name] = keys
     for template in _pools(stacks, TEMPLATE):
         tags = {
             specification["resourceType"]: set(specification["tags"])
             for specification in template.inputs["tagSpecifications"]
         }
         spot = ["spot-instances-request"] if template.name.endswith("-spot") else []
+        expected = tags_by_pool[template.name]
         assert tags == dict.fromkeys(("instance", "network-interface", "volume", *spot), expected)
 
 
@@ -213,12 +218,13 @@ ROOT = Path(__file__).parents[2]
 FLEETS = ("examples/lab.yaml", "examples/minimal.yaml", "tests/data/fleets/joined.yaml")
 # Resources that each rate pays for: one peering is an attachment at both ends.
 RESOURCES_OF: Mapping[str, Mapping[str, int]] = {
-    "alarm": {"aws:cloudwatch/metricAlarm:MetricAlarm": 1},
+    "alarm": {"alarm metrics": 1},
     "hosted-zone": {"aws:route53/zone:Zone": 1},
     "interface-endpoint": {"interfaces": 1},
     "key": {"aws:kms/key:Key": 1},
     "nat-gateway": {"aws:ec2/natGateway:NatGateway": 1},
-    "public-address": {"aws:ec2/eip:Eip": 1},
+    # A connection has two tunnels.
+    "public-address": {"aws:ec2/eip:Eip": 1, "aws:ec2/vpnConnection:VpnConnection": 2},
     "resolver-address": {"aws:route53/resolverEndpoint:ResolverEndpoint": 2},
     "secret": {"aws:secretsmanager/secret:Secret": 1},
     "transit-attachment": {
@@ -232,10 +238,12 @@ RESOURCES_OF: Mapping[str, Mapping[str, int]] = {
 
 @cache
 def declared_counts(fleet: str) -> Counter[str]:
-    """Return the number of declared resources by type, and of interfaces of endpoints."""
+    """Return the number of declared resources by type, of interfaces of endpoints, and of metrics of alarms."""
     entries = [entry for resources in declared_of(ROOT / fleet).values() for entry in resources]
     interfaces = sum(len(entry.inputs.get("subnetIds", ())) for entry in entries if entry.type == ENDPOINT)
-    return Counter(entry.type for entry in entries) + Counter({"interfaces": interfaces})
+    queries = [entry.inputs.get("metricQueries", [{"metric": ...}]) for entry in entries if entry.type == ALARM]
+    metrics = sum("metric" in query for alarm in queries for query in alarm)
+    return Counter(entry.type for entry in entries) + Counter({"interfaces": interfaces, "alarm metrics": metrics})
 
 
 @pytest.mark.parametrize("rate", RESOURCES_OF)
@@ -268,6 +276,16 @@ def test_quotas_include_the_largest_security_group(fleet: str) -> None:
     assert largest == expected
 
 
+def test_the_account_page_is_current() -> None:
+    """`make docs` generates it; a resource type without permissions raises an error."""
+    fleets = (declared_of(EXAMPLES / name) for name in ("lab.yaml", "gpu-box.yaml"))
+    types = {e.type for stacks in fleets for entries in stacks.values() for e in entries if e.type.startswith("aws:")}
+
+    page = (ROOT / "docs" / "aws-account.md").read_text(encoding="utf-8")
+
+    assert page == account_page(types, load_catalog())
+
+
 LAB = plan_of(EXAMPLES / "lab.yaml")
 SOLO = plan_of(EXAMPLES / "minimal.yaml")
 EMAIL = "infra@lab.example"
@@ -284,6 +302,23 @@ def _by_name(stacks: Declared, kind: str) -> dict[tuple[str, str], Entry]:
 
 def _statements(text: str) -> Mapping[str, Any]:
     return {statement["Sid"]: statement for statement in json.loads(text)["Statement"]}
+
+
+def test_a_failed_copy_triggers_an_alarm(stacks: Declared) -> None:
+    """S3 does not try again, and counts failures only for rules with metrics, in the region of the source."""
+    (replication,) = (e for e in stacks["lab.links"] if "bucketReplicationConfig" in e.type)
+    alarms = [e.inputs for e in stacks["lab.links"] if e.type == ALARM and e.name.endswith("-failed")]
+
+    assert all(rule["destination"]["metrics"] == {"status": "Enabled"} for rule in replication.inputs["rules"])
+    assert {rule["id"] for rule in replication.inputs["rules"]} == {alarm["dimensions"]["RuleId"] for alarm in alarms}
+    assert all(":us-west-2:" in alarm["alarmActions"][0] for alarm in alarms)
+
+
+def test_the_replication_role_trusts_s3_without_a_condition(stacks: Declared) -> None:
+    """AWS does not document the condition keys of S3 replication; a missing key would stop all copies."""
+    (role,) = (e for e in stacks["lab.shared"] if e.type.endswith(":Role") and e.name == "lab-replication")
+
+    assert "Condition" not in _statements(role.inputs["assumeRolePolicy"])["BeS3"]
 
 
 @pytest.mark.parametrize(("token", "suffix"), [(GROUP, "-short"), (NAT, "-ports")])
@@ -417,11 +452,11 @@ def test_edge_and_control_plane_cannot_mount(fabric: Fabric) -> None:
 
 
 def test_the_audit_finds_nfs_from_edge_subnets(deployed: Graph) -> None:
-    """The stacks pass S403; a rule for the whole block of a region fails it."""
+    """The stacks pass S108 and S403; a rule for the whole block of a region fails S403."""
     wide = {"ipProtocol": "tcp", "fromPort": 2049, "toPort": 2049, "cidrIpv4": str(PLAN.home.block)}
     (storage,) = (str(node["id"]) for node in deployed if node["urn"].endswith("::lab-storage"))
     defect = {"urn": "defect", "type": INGRESS, "id": "sgr-0", "inputs": {**wide, "securityGroupId": storage}}
 
-    assert not [fault for fault in audit(graph_of(deployed, "here")) if fault.code == "S403"]
+    assert not [fault for fault in audit(graph_of(deployed, "here")) if fault.code in ("S108", "S403")]
     faults = [fault for fault in audit(graph_of([*deployed, defect], "here")) if fault.code == "S403"]
     assert [fault.urn for fault in faults] == ["defect"]

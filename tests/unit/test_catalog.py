@@ -31,10 +31,12 @@ from bedplate.catalog.facts import AcceleratorFacts, GpuFacts
 from bedplate.catalog.nearest import edits, nearest
 from bedplate.catalog.tables import (
     Sheet,
+    read_accounts,
     read_instances,
     read_offers,
     read_prices,
     read_sheet,
+    write_accounts,
     write_instances,
     write_offers,
     write_prices,
@@ -163,11 +165,14 @@ def test_every_nvidia_gpu_of_ec2_has_its_generation(catalog: Catalog) -> None:
 
 
 def test_the_newest_branch_supports_every_gpu_with_open_modules(catalog: Catalog) -> None:
-    """Only Volta has no open kernel modules."""
+    """Older generations than Turing have no open kernel modules, and branch 580 is their last."""
     newest = max(facts.branch for facts in catalog.drivers.values())
 
     assert all(chip.first <= newest for chip in catalog.chips.values())
-    assert {chip.generation for chip in catalog.chips.values() if not chip.open} == {"volta"}
+    assert {(chip.generation, chip.last) for chip in catalog.chips.values() if not chip.open} == {
+        ("pascal", 580),
+        ("volta", 580),
+    }
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Zurich", "America/Argentina/Buenos_Aires", "Etc/GMT+9"])
@@ -420,6 +425,7 @@ def test_zones_agree_with_moto(region: str) -> None:
 
 
 NORTH, SOUTH = "xx-north-1", "xx-south-1"
+ACCOUNT = "210987654321"
 
 
 def _facts(name: str, vcpus: int = 2) -> InstanceFacts:
@@ -438,9 +444,22 @@ def test_an_answer_replaces_all_offers_of_its_region() -> None:
     """Offers of other regions are kept."""
     answer = RegionAnswer({"a9.large": _facts("a9.large")}, {"a9.large": "bc", "d9.large": "a"})
 
-    offers = refreshed(KNOWN, {NORTH: answer}, {}).offers
+    offers = refreshed(KNOWN, ACCOUNT, {NORTH: answer}, {}).offers
 
     assert offers == {"a9.large": {NORTH: "bc", SOUTH: "a"}, "c9.large": {}, "d9.large": {NORTH: "a"}}
+
+
+def test_zone_letters_differ_by_account_only_in_older_regions() -> None:
+    """A region has the letters of the account that answered last; the heading of the offers keeps it."""
+    empty = RegionAnswer({}, {})
+    asked = refreshed(
+        refreshed(KNOWN, "1", {"us-west-2": empty, "us-east-1": empty}, {}), "2", {"us-east-1": empty}, {}
+    )
+    accounts = read_accounts(write_accounts(asked.accounts))
+    catalog = replace(KNOWN, accounts=accounts)
+
+    regions = "us-west-2", "us-east-1", "eu-west-1", "eu-north-1"
+    assert [catalog.has_letters_of("2", region) for region in regions] == [False, True, False, True]
 
 
 @pytest.mark.parametrize(
@@ -451,14 +470,14 @@ def test_a_type_is_dropped_if_all_its_regions_omit_it(regions: tuple[str, ...], 
     """A type without offers is dropped if all regions omit it."""
     answers = dict.fromkeys(regions, RegionAnswer({}, {}))
 
-    assert KNOWN.types.keys() - refreshed(KNOWN, answers, {}).types.keys() == dropped
+    assert KNOWN.types.keys() - refreshed(KNOWN, ACCOUNT, answers, {}).types.keys() == dropped
 
 
 def test_changes_are_counted() -> None:
     """Offers by region, types and prices in total."""
     answer = RegionAnswer({"a9.large": _facts("a9.large", 4), "d9.large": _facts("d9.large")}, {"a9.large": "ab"})
 
-    after = refreshed(KNOWN, {NORTH: answer}, {"a9.large": 2.0, "d9.large": 1.0})
+    after = refreshed(KNOWN, ACCOUNT, {NORTH: answer}, {"a9.large": 2.0, "d9.large": 1.0})
 
     assert tuple(changes(KNOWN, after)) == (
         Change("instance types", 3, 1, 1, 1),

@@ -99,7 +99,6 @@ EDITS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
     ),
     "a misspelt control plane": ("type: m7i.xlarge", "type: m7i.huge", [("E301", "kubernetes.control_plane.type")]),
     "a bucket name that S3 reserves": ("  data:", "  data--x-s3:", []),
-    "a fleet name that S3 reserves": ("name: lab", "name: xn--lab", [("E401", "storage.data")]),
     "services larger than Kubernetes takes": ("services: /20", "services: /11", [("E227", "kubernetes.services")]),
     "pods larger than the supernet": ("services: /20", "pods: /9", [("E227", "kubernetes.pods")]),
     "a supernet that is too small for services": ("10.64.0.0/10", "10.64.0.0/24",
@@ -192,7 +191,7 @@ EDITS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
         "fabric: efa", "fabric: efa\n    similar: true", [("E324", "groups.train.similar")],
     ),
     "a part of a GPU": ("[g6.4xlarge]", "[g6f.4xlarge, g6.4xlarge]",
-                        [("E322", "groups.bench.types.1")]),
+                        [("E354", "groups.bench.types.0"), ("E322", "groups.bench.types.1")]),
     "as many machines as the subnets hold": (
         "nodes: {min: 1, max: 8}", "nodes: {min: 1000, max: 1000}", [],
     ),
@@ -223,7 +222,13 @@ EDITS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
     "as many labels as AWS allows tags": (
         "fabric: efa", f"fabric: efa\n    labels: {{{', '.join(f'k{n}: v' for n in range(28))}}}", [],
     ),
-    "a newer driver branch": ('driver: "580"', "driver: '595'", []),
+    "a newer driver branch": (
+        'driver: "580"', "driver: '595'", [("E612", "sites.cellar.machines.titan.gpus.model")],
+    ),
+    "a GPU that needs closed modules": ("model: titan-x", "model: v100", []),
+    "a branch without support": (
+        '"580"', "'610'", [("E612", "sites.cellar.machines.titan.gpus.model"), ("W614", "image.driver")],
+    ),
     "a kubelet four versions behind": (
         "base: ubuntu-24.04", "base: ubuntu-24.04, kubernetes: '1.32'",
         [("E607", "image.kubernetes"), ("W616", "image.kubernetes")],
@@ -276,7 +281,7 @@ FIXES = {
         "[p5.48xlarge]", "[p6-b200.48xlarge]", "E302",
         "use us-east-1c, or write p5en.48xlarge or g7e.48xlarge",
     ),
-    "an unsupported driver branch": ('"580"', "'570'", "W614", "write '580', supported until 2028-08-31"),
+    "an unsupported driver branch": ('"580"', "'570'", "W614", "write '580', supported until 2028-06-30"),
     "a time zone of another spelling": (
         "expires: permanent", "schedule: {start: '07:00', stop: '20:00', zone: Europe/Zuerich}", "E333",
         "write Europe/Zurich",

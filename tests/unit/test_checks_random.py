@@ -136,7 +136,7 @@ def test_a_thousand_regions_and_sites_are_checked_in_seconds() -> None:
 
     faults = list(check_fleet(context))
 
-    assert faults == []
+    assert [fault for fault in faults if fault.level is Level.ERROR] == []
     assert time.process_time() - start < 2.0
 
 
@@ -159,7 +159,8 @@ def test_two_hundred_groups_of_six_rungs_are_checked_in_seconds() -> None:
 
     faults = faults_of(fleet)
 
-    assert [(fault.code, fault.key) for fault in faults] == [("E322", "groups.group-199.types.1")]
+    errors = [(fault.code, fault.key) for fault in faults if fault.level is Level.ERROR]
+    assert errors == [("E322", "groups.group-199.types.1")]
     assert time.process_time() - start < 2.0
 
 
@@ -168,6 +169,7 @@ def group_of() -> dict[str, Any]:
     return {
         "use": "ssh",
         "types": ["g6.4xlarge", "g5.4xlarge"],
-        "nodes": {"min": 0, "max": 64},
+        "nodes": {"min": 1, "max": 64},
+        "expires": "permanent",
         "ladder": [{"region": name, "market": market} for market in ("on-demand", "spot") for name in LADDER],
     }

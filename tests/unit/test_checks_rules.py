@@ -97,7 +97,7 @@ def test_an_image_must_have_the_architecture_of_the_type(fleet_file: Path) -> No
 
 def test_a_missing_image_may_be_allowed(fleet_file: Path) -> None:
     """Without a lock, the exception is not reported as unused."""
-    fleet_file.write_text(BASE.replace("version: 1", "version: 1\nallow: {E349: until the bake}"), encoding="utf-8")
+    fleet_file.write_text(BASE.replace("allow: {", "allow: {E349: until the bake, "), encoding="utf-8")
 
     assert faults_with_images(fleet_file, WEST) == faults_with_images(fleet_file, {}) == []
 

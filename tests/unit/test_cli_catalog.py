@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,11 @@ import pytest
 from bedplate.catalog import load_catalog
 from bedplate.catalog.catalog import FOLDER
 from bedplate.cli import run
-from bedplate.lock import read_lock
+from bedplate.load import load_fleet
+from bedplate.lock import read_lock, record_plan
 from bedplate.plan.planner import image_parameter, image_places
 from tests.testlab.fakes.aws import ACCOUNT, StubbedSession, asked_of_the_price_list, product, stubbed_account
-from tests.testlab.rehearsal.programs import plan_of
+from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
 SMALL = "ap-southeast-5"
 
@@ -58,8 +60,9 @@ def _price(account: StubbedSession) -> None:
 
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubbedSession]:
-    """Return an AWS whose answers a test prepares. The account is not checked."""
+    """Return an AWS whose answers a test prepares."""
     with stubbed_account(monkeypatch) as session:
+        session.belongs_to(ACCOUNT, "us-east-1")
         yield session
 
 
@@ -80,8 +83,29 @@ def test_a_refresh_rewrites_what_aws_tells_anew(
     after = _contents(data)
     assert {name for name in before if before[name] != after[name]} == {"instances.txt", "offers.txt", "prices.txt"}
     assert after["offers.txt"].startswith("# date: 2026-11-21\n")
+    assert f"\n# accounts: {SMALL}={ACCOUNT}\n" in after["offers.txt"]
     assert f"asked in {SMALL}; the others as of" in after["instances.txt"]
     assert "instance types" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("data")
+def test_a_refresh_lists_recorded_zones_that_do_not_offer_the_type(
+    aws: StubbedSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They were chosen from other offers, and the lock keeps them."""
+    text = (EXAMPLES / "minimal.yaml").read_text().replace("us-west-2", SMALL).replace(f"{SMALL}b", f"{SMALL}c")
+    plane = "kubernetes: {version: '1.36', control_plane: {count: 1, type: g6.xlarge}}"
+    (tmp_path / "fleet.yaml").write_text(f"{text}{plane}\nallow: {{E204: it is enabled}}\n")
+    monkeypatch.chdir(tmp_path)
+    catalog = load_catalog()
+    other = replace(catalog, offers={**catalog.offers, "g6.xlarge": {SMALL: "c"}})
+    record_plan(Path("fleet.lock"), load_fleet(Path("fleet.yaml"), catalog).fleet, other)
+    _offer(aws)
+    _price(aws)
+
+    assert run(["catalog", "refresh", "--region", SMALL]) == 0
+
+    assert f"g6.xlarge is not offered in the zones of control-1.{SMALL} ({SMALL}c)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("more", "status"), [([], 3), (["--force"], 0)])

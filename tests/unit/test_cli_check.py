@@ -1,6 +1,9 @@
 """`bedplate check`, `bedplate schema` and the help texts."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,13 +31,26 @@ def test_a_valid_file_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.splitlines()[-1].startswith("examples/minimal.yaml is valid (")
 
 
-def test_warnings_do_not_change_the_status(capsys: pytest.CaptureFixture[str]) -> None:
+def test_warnings_do_not_change_the_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Warnings are printed, and the status is 0."""
-    assert run(["check", "examples/lab.yaml"]) == 0
+    file = tmp_path / "fleet.yaml"
+    file.write_text(Path("examples/lab.yaml").read_text().replace("    expires: permanent", "    #"), encoding="utf-8")
+
+    assert run(["check", str(file)]) == 0
 
     out = capsys.readouterr().out
-    assert [code for code in ("W330", "W325", "E3") if f" {code}" in out] == ["W330", "W325"]
-    assert out.splitlines()[-1].startswith("2 warnings in examples/lab.yaml (")
+    assert [code for code in ("W330", "W325", "E3") if f" {code}" in out] == ["W330"]
+    assert out.splitlines()[-1].startswith(f"2 warnings in {file} (")
+
+
+def test_a_fleet_file_can_come_from_stdin() -> None:
+    """As `-`, with the lock of the current folder."""
+    command = [sys.executable, "-m", "bedplate", "check", "-"]
+
+    ended = subprocess.run(command, input=b"version: 1\nnam: x\n", capture_output=True, check=False)
+
+    assert ended.returncode == 2
+    assert b"-:2:1   nam " in ended.stdout
 
 
 def test_every_fault_has_its_place_and_fix(expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,7 +164,7 @@ def test_every_key_of_the_schema_has_the_effect_of_an_edit(capsys: pytest.Captur
         f"{model}.{name}": key for model, part in models.items() for name, key in part.get("properties", {}).items()
     }
     documented = {name for name, key in keys.items() if "x-update" in key}
-    assert keys["Group.disk"]["x-update"]["changed"].startswith("rolling replace: ")
+    assert keys["Group.disk"]["x-update"]["changed"].startswith("new nodes only: ")
     assert set(keys["Fleet.groups"]["x-update"]) == {"added", "removed"}
     assert {name for name in keys.keys() - documented if "$ref" not in keys[name]} == set()
 
@@ -170,22 +186,66 @@ def test_the_help_of_a_command_shows_its_summary_and_an_example(words: str, caps
     assert out.rstrip().endswith(f"Example: {command.example}")
 
 
-@pytest.mark.parametrize("arguments", [[], ["--help"]])
-def test_help_names_every_command(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Each with a summary that is not cut at 80 columns."""
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
+def test_help_names_every_command(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each with a summary that is not cut, on a narrow terminal either. Completion options are not listed."""
+    monkeypatch.setenv("COLUMNS", "40")
+
     assert run(arguments) == 0
 
     out = capsys.readouterr().out
     assert all(f"  {name} " in out for name in (*(command.name for command in COMMANDS), *GROUPS))
     assert "..." not in out.partition("Commands:")[2]
+    assert "completion" not in out
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_a_group_without_a_command_is_refused(group: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_group_without_a_command_lists_its_commands(group: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Status 2."""
     assert run([group]) == 2
 
-    assert "Missing command" in capsys.readouterr().err
+    out = capsys.readouterr().out
+    assert all(f"  {command.name} " in out for command in GROUPS[group][1])
+
+
+def test_the_fleet_file_can_be_an_option_or_an_argument(capsys: pytest.CaptureFixture[str]) -> None:
+    """Not both."""
+    assert run(["check", "--fleet", "examples/minimal.yaml"]) == 0
+    assert run(["check", "examples/minimal.yaml", "--fleet", "fleet.yaml"]) == 2
+
+    out, err = capsys.readouterr()
+    assert out.startswith("examples/minimal.yaml is valid (")
+    assert "FLEET and --fleet exclude each other" in err
+
+
+@pytest.mark.parametrize("words", EVERY_COMMAND)
+def test_every_command_that_reads_a_fleet_has_the_option(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Three commands read no fleet file."""
+    run([*words.split(), "--help"])
+
+    reads_none = {"schema", "audit-graph", "catalog refresh"}
+    assert ("  --fleet " in capsys.readouterr().out) == (words not in reads_none)
+
+
+@pytest.mark.parametrize(
+    ("line", "completions"),
+    [
+        ("bedplate che", ["check"]),
+        ("bedplate image r", ["record"]),
+        ("bedplate plan --w", ["--write"]),
+        ("bedplate plan --f", ["--fleet"]),
+    ],
+)
+def test_a_shell_completes_commands_and_options(line: str, completions: list[str]) -> None:
+    """By the script that `--show-completion` prints."""
+    variables = {"_BEDPLATE_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    command = [sys.executable, "-m", "bedplate"]
+
+    ended = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, check=True, text=True)
+
+    assert ended.stdout.split() == completions
 
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
 """`bedplate cost`, `bedplate quotas` and `bedplate diff`."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -202,25 +203,43 @@ def later(tmp_path: Path) -> str:
 
 def test_an_edit_of_the_lab(later: str, expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
     """Edits are grouped by effect, the most severe first, with alternatives to refused ones."""
-    assert run(["diff", later, str(LAB)]) == 3
+    assert run(["diff", str(LAB), later]) == 3
 
-    expect("cli/diff-lab.txt", capsys.readouterr().out)
+    out, err = capsys.readouterr()
+    first, _, rest = out.partition("\n\n")
+    assert first == f"from {LAB} to {later}"
+    expect("cli/diff-lab.txt", rest)
+    assert "E231 renumbers-block" in err
 
 
 def test_equivalent_fleet_files_have_no_edits(capsys: pytest.CaptureFixture[str]) -> None:
     """One line, and status 0."""
     assert run(["diff", str(LAB), str(LAB)]) == 0
-    assert capsys.readouterr().out == "the two fleet files are equivalent\n"
+    assert capsys.readouterr().out.endswith("\n\nthe two fleet files are equivalent\n")
 
 
 def test_a_free_edit_is_no_violation() -> None:
     """Growth changes no existing resource: status 0."""
-    assert run(["diff", str(EXAMPLES / "lab-grown.yaml"), str(LAB)]) == 0
+    assert run(["diff", str(LAB), str(EXAMPLES / "lab-grown.yaml")]) == 0
+
+
+def test_a_removed_zone_lists_the_groups_with_instances_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Auto Scaling does not move them; a group of a fabric is deleted with its instances."""
+    file = tmp_path / "later.yaml"
+    file.write_text(LAB.read_text(encoding="utf-8").replace(", us-west-2c]", "]"), "utf-8")
+
+    run(["diff", str(LAB), str(file)])
+
+    (groups,) = re.findall(r"availability-zone,Values=us-west-2c .*groupName,Values=(\S+)", capsys.readouterr().out)
+    assert "lab-workbench-cpu-us-west-2" in groups.split(",")
+    assert "train" not in groups
 
 
 def test_a_program_reads_the_edits_as_one_document(later: str, capsys: pytest.CaptureFixture[str]) -> None:
     """With both values, the effect and the alternative."""
-    run(["diff", later, str(LAB), "--json"])
+    run(["diff", later, "--fleet", str(LAB), "--json"])
 
     (pool,) = (one for one in json.loads(capsys.readouterr().out)["edits"] if one["key"] == "vpn.laptops.pool")
     assert (pool["old"], pool["new"], pool["effect"]) == (22, 21, "refused")
@@ -232,7 +251,7 @@ def test_an_edit_has_an_order_of_stacks(tmp_path: Path, capsys: pytest.CaptureFi
     text = (EXAMPLES / "minimal.yaml").read_text(encoding="utf-8")
     (file := tmp_path / "two.yaml").write_text(text.replace("regions:\n", f"regions:\n{_EAST}"), encoding="utf-8")
 
-    assert run(["diff", str(EXAMPLES / "minimal.yaml"), str(file)]) == 3
+    assert run(["diff", str(file), str(EXAMPLES / "minimal.yaml")]) == 3
 
     commands = [line.strip() for line in capsys.readouterr().out.splitlines() if "pulumi" in line]
     assert commands == [
@@ -244,3 +263,47 @@ def test_an_edit_has_an_order_of_stacks(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 _EAST = "  us-east-1: {zones: [us-east-1a]}\n"
+
+
+REGION = "  us-west-2:\n"
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> tuple[Path, str]:
+    """Return a fleet file whose supernet is full, and its text."""
+    file = tmp_path / "fleet.yaml"
+    file.write_text((EXAMPLES / "minimal.yaml").read_text().replace("10.64.0.0/12", "10.100.0.0/16"))
+    return file, file.read_text()
+
+
+def test_an_edit_that_check_rejects_has_no_effect(
+    small: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 2, with the errors of `check`."""
+    old, text = small
+    new = tmp_path / "new.yaml"
+    new.write_text(text.replace(REGION, f"  us-east-1: {{zones: [us-east-1a]}}\n{REGION}"))
+
+    assert run(["diff", str(old), str(new)]) == 2
+
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "E230 supernet-exhausted" in err
+
+
+def test_a_larger_supernet_is_free(small: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without the reason for which a smaller one is refused."""
+    old, text = small
+    new = tmp_path / "new.yaml"
+    new.write_text(text.replace("10.100.0.0/16", "10.96.0.0/12"))
+
+    assert run(["diff", str(old), str(new)]) == 0
+
+    assert "10.100.0.0/16 -> 10.96.0.0/12   larger than before\n" in capsys.readouterr().out
+
+
+def test_three_fleet_files_have_no_difference(capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 2."""
+    assert run(["diff", "a", "b", "--fleet", "c"]) == 2
+
+    assert "bedplate diff OLD NEW" in capsys.readouterr().err

@@ -15,12 +15,12 @@ import pytest
 from rich.console import Console
 from testinfra.backend.base import CommandResult
 
-from bedplate.cli import run
+from bedplate.cli import node_apply, run
 from bedplate.cli.node_apply import ApplyProgress, Board, Row, apply_order, audit_nodes
 from bedplate.cli.output import check_files_exist
 from bedplate.compliance.ledger import unreached_reason
 from bedplate.nodes.apply import ApplyRequest, Event, Step, Target
-from bedplate.nodes.audit import AuditRequest
+from bedplate.nodes.audit import AuditRequest, Findings
 from bedplate.nodes.audit import RuleOutcome as Verdict
 from bedplate.plan.nodes import permanent_nodes
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
@@ -132,6 +132,26 @@ def test_what_is_otherwise_is_told_in_an_operators_words(
     assert "` ended with " in words
     assert "prometheus-node-exporter is not enabled" in words
     assert not any(sign in words for sign in ("CommandResult", " at 0x", "<testinfra", "IndexError"))
+
+
+def test_a_gateway_without_recorded_resolvers_is_not_judged(capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 6, with the command that records them: the plan has no OpenVPN settings to compare with."""
+    assert run(["node", "audit", "gate.cellar", "--local", "--role", "openvpn", *LAB, "--json"]) == 6
+
+    (node,) = json.loads(capsys.readouterr().out)["nodes"]
+    assert {verdict["outcome"] for verdict in node["verdicts"]} == {"not seen"}
+    assert all("bedplate vpn record" in verdict["words"] for verdict in node["verdicts"])
+
+
+def test_an_audit_without_a_rule_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Status 2: zero rules are not a passed audit."""
+    monkeypatch.setattr(node_apply, "audit_nodes", lambda *_: (Findings("gate.cellar", apart=9),))
+
+    assert run(["node", "audit", "gate.cellar", "--local", "--role", "storage", *LAB]) == 2
+
+    assert "no rule applies to these machines" in capsys.readouterr().err
 
 
 def test_several_roles_are_judged(capsys: pytest.CaptureFixture[str]) -> None:

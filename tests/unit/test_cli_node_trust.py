@@ -32,7 +32,7 @@ def offering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the file of keys that a fake ssh-keyscan finds at any address; it logs the addresses."""
     program, offered = tmp_path / "bin/ssh-keyscan", tmp_path / "offered"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nfor at; do :; done; echo "$at" >>{offered}.asked\ncat {offered}\n')
+    program.write_text(f'#!/bin/sh\necho "$*" >>{offered}.asked\ncat {offered}\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     offered.write_text(f"192.168.40.21 {KEY}\n")
@@ -53,6 +53,49 @@ def test_a_key_is_recorded_when_its_fingerprint_is_the_one_that_was_read(offerin
     assert run(["node", "trust", "titan-01.cellar", fingerprint(KEY)]) == 0
 
     assert _known() == {"titan-01.cellar": (KEY,)}
+
+
+@pytest.fixture
+def ssh(offering: Path) -> Path:
+    """Return the folder of a fake ssh that writes the offered keys as ssh does; it logs its arguments."""
+    program = offering.parent / "bin/ssh"
+    program.write_text(
+        f'#!/bin/sh\necho "$*" >{offering}.asked\n'
+        f'for word; do case $word in UserKnownHostsFile=*) cat {offering} >"${{word#*=}}";; esac; done\nexit 255\n'
+    )
+    program.chmod(0o755)
+    return offering
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--address", "127.0.0.1:2222"], ["-p 2222 127.0.0.1"]),
+        (["--address", "[::1]:2222"], ["-p 2222 ::1"]),
+        (["--address", "::1"], [" ::1"]),
+        (["--ssh-config", "own"], ["-F own ", "PreferredAuthentications=none", "-- titan-01.cellar true"]),
+        (["--ssh-config", "own", "--address", "gate:2222"], ["-F own ", "-p 2222 -- gate true"]),
+    ],
+)
+def test_a_key_can_be_read_through_a_forwarded_port_or_a_proxy(options: list[str], words: list[str], ssh: Path) -> None:
+    """Before there is a VPN, Session Manager leads to a gateway."""
+    Path("own").touch()
+
+    assert run(["node", "trust", "titan-01.cellar", fingerprint(KEY), *options]) == 0
+
+    command = Path(f"{ssh}.asked").read_text().strip()
+    assert [word for word in words if word not in command] == []
+    assert _known() == {"titan-01.cellar": (KEY,)}
+
+
+@pytest.mark.parametrize("options", [["--ssh-config", "own"], ["--address", "gate:2222"]])
+def test_another_way_to_a_machine_requires_a_fingerprint(
+    options: list[str], ssh: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """AWS confirms a key at the address that it knows only."""
+    assert run(["node", "trust", NAME, *options]) == 2
+
+    assert f"{options[0]} requires a fingerprint" in capsys.readouterr().err
 
 
 def test_another_key_is_refused_and_nothing_recorded(offering: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,7 +195,7 @@ def _instances(account: StubbedSession, wanted: list[dict[str, Any]], *found: di
 def _asked(offering: Path) -> list[str]:
     """Return the scanned addresses."""
     noted = offering.parent / "offered.asked"
-    return noted.read_text().splitlines() if noted.exists() else []
+    return [line.split()[-1] for line in noted.read_text().splitlines()] if noted.exists() else []
 
 
 def test_a_key_that_aws_tells_and_the_machine_offers_is_recorded(account: StubbedSession, offering: Path) -> None:

@@ -48,6 +48,21 @@ def test_writing_says_what_it_recorded(capsys: pytest.CaptureFixture[str]) -> No
     assert second == "fleet.lock is up to date"
 
 
+def test_writing_names_zones_chosen_from_offers_of_another_account(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The control plane's zones stay recorded. Uniform regions such as eu-north-1 are not listed."""
+    here.write_text(LAB.replace("111122223333", "210987654321"), encoding="utf-8")
+
+    assert run(["plan", "--write"]) == 0
+
+    _, _, text = capsys.readouterr().out.partition("zones chosen from the offers of another account:\n")
+    assert re.search(r"^  control-1\.us-west-2 +us-west-2a$", text, re.MULTILINE)
+    assert "  laptop gateway of us-west-2 " in text
+    assert "  train-us-east-1a " in text
+    assert "eu-north-1" not in text
+
+
 def test_a_region_that_left_is_held(here: Path, expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
     """Its block stays recorded until it is freed, and the output names the command."""
     run(["plan", "--write"])

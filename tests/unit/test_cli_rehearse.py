@@ -2,7 +2,10 @@
 
 import io
 import json
+import re
+import shutil
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,8 +41,8 @@ def test_a_fleet_is_rehearsed_from_end_to_end(capsys: pytest.CaptureFixture[str]
     out, err = capsys.readouterr()
     head, *rows = out.splitlines()
     assert head.split() == ["stack", "created", "again", "changed", "destroyed", "kept", "time"]
-    assert [row.split()[0].partition(".")[2] for row in rows[:3]][::2] == ["shared", "links"]
-    assert all("no change" in row for row in rows[:3])
+    assert [row.split()[0].partition(".")[2] for row in rows[:2]] == ["shared", "us-west-2"]
+    assert all("no change" in row for row in rows[:2])
     assert rows[-1].startswith("next: `bedplate plan --write`, then `pulumi up -s ")
     assert "creating" in err
 
@@ -70,6 +73,39 @@ def test_a_changed_fleet_shows_its_steps(tmp_path: Path, capsys: pytest.CaptureF
     )
     (role,) = (line for line in steps.splitlines() if "aws:iam:Role solo-ssh" in line)
     assert role.split() == ["update", "aws:iam:Role", "solo-ssh", "tags", "name"]
+
+
+def test_a_changed_fleet_ends_with_the_new_fleet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a deployment would have, its price and the next stacks are those of the changed file."""
+    text = (ROOT / MINIMAL).read_text().replace("max: 4", "max: 5")
+    region = "  us-east-1: {zones: [us-east-1a]}\n  us-west-2:"
+    (tmp_path / "new.yaml").write_text(text.replace("  us-west-2:", region), encoding="utf-8")
+    started = time.perf_counter()
+
+    assert run(["rehearse", MINIMAL, "--changed", str(tmp_path / "new.yaml")]) == 0
+
+    out = capsys.readouterr().out
+    *_, (outlook) = out.partition("a deployment would have:")
+    assert "  us-east-1   10." in outlook
+    assert "to -5" in outlook
+    assert outlook.rstrip().endswith("then solo.us-east-1, solo.us-west-2, solo.links")
+    (seconds,) = re.findall(r"simulated AWS.*, ([0-9.]+) s$", out, re.MULTILINE)
+    assert float(seconds) >= time.perf_counter() - started - 1
+
+
+def test_an_interrupted_rehearsal_says_that_it_stopped(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 130."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bedplate.cli.rehearse.run_rehearsal", interrupt)
+
+    assert run(["rehearse", MINIMAL]) == 130
+
+    assert "stopped; nothing is left behind" in capsys.readouterr().err
 
 
 def test_a_program_reads_what_was_edited(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -183,6 +219,25 @@ def test_a_program_that_fails_is_told_without_a_traceback(
     assert "Traceback" not in out + err
 
 
+def test_a_program_may_name_images_that_the_rehearsal_cannot_know(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """AMI ids of a valid form are assumed to exist, and reported."""
+    (tmp_path / "main.py").write_text(
+        "from pulumi_aws.ec2 import Instance, LaunchTemplate\n"
+        "LaunchTemplate('known', image_id='ami-0123456789abcdef0')\n"
+        "Instance('same', ami='ami-0123456789abcdef0', instance_type='t3.micro')\n"
+        "Instance('typo', ami='ami-0123', instance_type='t3.micro')\n"
+    )
+
+    assert run(["rehearse", "--program", str(tmp_path / "main.py"), "--json"]) == 2
+
+    document = json.loads(capsys.readouterr().out)
+    failures = document["stacks"]["main"]["failures"]
+    assert [failure["urn"].rpartition("::")[2] for failure in failures] == ["typo"]
+    assert document["assumed_images"] == [{"region": "us-east-1", "image": "ami-0123456789abcdef0"}]
+
+
 def test_the_supported_types_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     """One line for each type, with the missing parts of its simulation."""
     assert run(["rehearse", "--types"]) == 0
@@ -217,6 +272,35 @@ def test_a_graph_lists_a_stacks_resources(capsys: pytest.CaptureFixture[str]) ->
     promised = {"urn", "type", "name", "parent", "custom", "inputs", "id", "outputs", "dependencies"}
     assert all(promised | {"property_dependencies", "protect", "provider"} <= node.keys() for node in nodes)
     assert {node["type"] for node in nodes} >= {"pulumi:pulumi:Stack", "pulumi:providers:aws"}
+
+
+def test_an_unchanged_fleet_is_not_created_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second graph comes from the cache; an edit of the fleet file, its lock or a damaged cache creates it anew."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    fleet = Path(shutil.copy(MINIMAL, tmp_path / "fleet.yaml"))
+    created: list[int] = []
+
+    def create(*_: object) -> tuple[list[dict[str, object]], bool]:
+        created.append(1)
+        return [{"made": len(created)}], True
+
+    monkeypatch.setattr("bedplate.cli.rehearse.create_stacks", create)
+    command = ["graph", str(fleet), "--stack", "shared"]
+
+    for _ in range(2):
+        run(command)
+    assert (capsys.readouterr().out.count('"made": 1'), len(created)) == (2, 1)
+
+    fleet.write_text(fleet.read_text() + "# edited\n")
+    run(command)
+    run(["plan", str(fleet), "--write"])
+    run(command)
+    for file in (tmp_path / "cache/bedplate").glob("*.json"):
+        file.write_text("{")
+    run(command)
+    assert len(created) == 4
 
 
 def test_a_graph_may_be_a_terraform_plan(capsys: pytest.CaptureFixture[str]) -> None:

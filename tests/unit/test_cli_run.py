@@ -11,7 +11,7 @@ import pytest
 
 from bedplate import cli
 from bedplate.cli import INTERRUPTED, run
-from bedplate.cli.output import BROKEN_PIPE
+from bedplate.cli.output import BROKEN_PIPE, notify, show
 from bedplate.errors import HeldError, InputError, MachineError, PartialError, ViolationError
 
 ROOT = Path(__file__).parents[2]
@@ -92,6 +92,14 @@ def test_an_invalid_command_line_is_refused(
     assert out == ""
     assert message in err
     assert f"see `{command} --help`" in err
+
+
+def test_output_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Escapes, and controls of the direction of text, in answers of machines are replaced."""
+    show(["a\x1b]0;owned\x07\tb"])
+    notify(["\u202ec"])
+
+    assert capsys.readouterr() == ("a\ufffd]0;owned\ufffd\tb\n", "\ufffdc\n")
 
 
 def test_a_closed_pipe_is_no_error() -> None:

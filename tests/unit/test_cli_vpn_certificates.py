@@ -35,9 +35,9 @@ from tests.testlab.keys.authority import NOW, open_office, unasked
 from tests.testlab.keys.operator import HOSTS, listed, lose_credentials
 from tests.testlab.network.gateways import CELLAR as CELLAR_PEER
 from tests.testlab.run import documented_blocks, documented_yaml
+from vpn.audit_log import Begun
 from vpn.authority import new_root, parse_crls
 from vpn.certificates import certificate_text
-from vpn.journal import Begun
 from vpn.peers import peer_subjects
 from vpn.pki import FOLDER, FolderKeys, create_authority, folder_of
 from vpn.signing import issue_certificates
@@ -489,8 +489,26 @@ def test_a_profile_holds_what_a_laptop_needs(begun: Path, capsys: pytest.Capture
 
     told = capsys.readouterr().out
     assert f"remote {GATEWAY_ADDRESS} 1194 udp4" in told
+    file = begun.with_name("ada.ovpn")
+    assert run(["vpn", "show", "ada", str(begun), "--device", "phone", "--write", str(file)]) == 0
+    assert (file.read_text(), file.stat().st_mode & 0o777) == (told, 0o600)
     for block in ("BEGIN CERTIFICATE", "BEGIN PRIVATE KEY", "BEGIN OpenVPN tls-crypt-v2 client key"):
         assert block in told
+
+
+def test_a_written_profile_is_readable_by_its_owner_only(begun: Path, tmp_path: Path) -> None:
+    """Mode 0600, also in place of an open file; an error leaves no file behind."""
+    profile = tmp_path / "ada.ovpn"
+    assert run(["vpn", "show", "ada", str(begun), "--write", str(profile)]) == 2
+    assert not profile.exists()
+    record_endpoints(lock_path(begun), "lab", {HOME: GATEWAY_ADDRESS}, {HOME: RESOLVERS})
+    run(["vpn", "add", "ada", str(begun)])
+    profile.touch(0o644)
+
+    assert run(["vpn", "show", "ada", str(begun), "--write", str(profile)]) == 0
+
+    assert profile.stat().st_mode & 0o777 == 0o600
+    assert "BEGIN PRIVATE KEY" in profile.read_text()
 
 
 def test_a_profile_is_drawn_for_a_camera(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -515,6 +533,30 @@ def test_a_profile_that_opens_nothing_is_not_shown(begun: Path, gateways: Path) 
     assert run(["vpn", "revoke", "grace", str(begun)]) == 0
 
     assert run(["vpn", "show", "grace", str(begun)]) == 2
+
+
+def test_a_profile_with_a_damaged_certificate_is_not_shown(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The message names the command that issues a new one."""
+    run(["vpn", "add", "ada", str(begun)])
+    file = folder_of(begun).keys / "ada.laptop.pem"
+    file.write_text(file.read_text().replace("MII", "mii", 1))
+
+    assert run(["vpn", "show", "ada", str(begun)]) == 2
+
+    assert "`bedplate vpn renew` issues a new one" in capsys.readouterr().err
+
+
+def test_weak_storage_has_warnings(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A key without a passphrase, by `vpn init` and `vpn list`, and a damaged copy of the audit log. Status 0."""
+    assert run(["vpn", "init", str(lab)]) == 0
+    assert "the authority's key is not encrypted" in capsys.readouterr().err
+    folder_of(lab).copy.write_text("half of a\n")
+
+    assert run(["vpn", "list", str(lab)]) == 0
+
+    error = capsys.readouterr().err
+    assert "the authority's key is not encrypted" in error
+    assert "cp journal journal.copy" in error
 
 
 def test_a_list_that_cannot_be_deployed_is_a_violation(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -556,7 +598,8 @@ def test_every_command_of_the_page_about_keys_works(lab: Path, gateways: Path, m
     record_endpoints(lock_path(lab), "lab", {HOME: GATEWAY_ADDRESS}, {HOME: RESOLVERS})
     monkeypatch.chdir(lab.parent)
     alone = documented_blocks("vpn-keys.md")
-    first, *others = (shlex.split(line) for block in alone for line in block)
+    lines = (line for block in alone for line in block)
+    first, *others = (shlex.split(line) for line in lines if line.startswith("bedplate "))
 
     assert first[1:] == ["vpn", "init"]
     assert [words for words in others if run(words[1:]) != 0] == []

@@ -126,7 +126,7 @@ def test_a_sync_issues_certificates_to_gateways_and_admits_laptops(
 
 
 def test_a_gateways_lost_key_is_replaced(begun: Path, gateways: Path) -> None:
-    """The gateway gets a new certificate."""
+    """The gateway gets a new certificate, and the previous one is revoked."""
     assert run(["vpn", "sync", str(begun)]) == 0
     before = (gateways / "gate.cellar" / "server.crt").read_bytes()
     (folder_of(begun).keys / "gateway.cellar.lab.internal.pem").unlink()
@@ -134,6 +134,54 @@ def test_a_gateways_lost_key_is_replaced(begun: Path, gateways: Path) -> None:
     assert run(["vpn", "sync", str(begun)]) == 0
 
     assert (gateways / "gate.cellar" / "server.crt").read_bytes() != before
+    assert _revoked(gateways) == [1, 1]
+
+
+def test_a_revoked_gateway_is_replaced(begun: Path, gateways: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It gets new keys by the next sync; the tls-crypt-v2 key changes everywhere, also in profiles."""
+    record_endpoints(lock_path(begun), "lab", {HOME: GATEWAY_ADDRESS}, {})
+    run(["vpn", "add", "ada", str(begun)])
+    assert run(["vpn", "sync", str(begun)]) == 0
+
+    def tls_crypt(place: str) -> str:
+        return (gateways / HOSTS[place] / "tls-crypt-v2.key").read_text()
+
+    def profile_key() -> str:
+        capsys.readouterr()
+        assert run(["vpn", "show", "ada", str(begun)]) == 0
+        return capsys.readouterr().out.partition("<tls-crypt-v2>")[2]
+
+    old, profile = tls_crypt("cellar"), profile_key()
+    serial = keys_of("lab", begun).certificates.current("gateway.cellar.lab.internal")
+
+    assert run(["vpn", "revoke", "--gateway", "cellar", str(begun)]) == 0
+
+    assert "only then `bedplate vpn sync`" in capsys.readouterr().out
+    assert tls_crypt("cellar") == old
+    assert tls_crypt("us-west-2") != old
+    assert profile_key() != profile
+    assert serial
+    assert serial.serial in keys_of("lab", begun).certificates.revoked
+    assert run(["vpn", "sync", str(begun)]) == 0
+    assert tls_crypt("cellar") == tls_crypt("us-west-2")
+    assert _revoked(gateways) == [1, 1]
+    assert run(["vpn", "add", "ada", str(begun), "--device", "phone"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [(["gateway"], "gateway has no certificate"), (["--gateway", "celar"], "no gateway for laptops in 'celar'")],
+)
+def test_gateways_are_revoked_by_their_place_only(
+    words: list[str], message: str, begun: Path, gateways: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Their names begin with `gateway`, which is no person. Nothing is revoked: status 2."""
+    assert run(["vpn", "sync", str(begun)]) == 0
+
+    assert run(["vpn", "revoke", *words, str(begun)]) == 2
+
+    assert message in capsys.readouterr().err
+    assert not keys_of("lab", begun).certificates.revoked
 
 
 def test_a_certificate_of_a_laptop_is_not_sent_as_a_gateways(
@@ -364,6 +412,17 @@ def test_addresses_from_aws_are_recorded(
         "us-west-2   gateway 52.1.2.3",
         "us-west-2   resolver 10.64.32.5, 10.64.64.7",
     ]
+
+
+def test_sites_need_a_resolver_without_laptops(account: StubbedSession, lab: Path) -> None:
+    """The machines of a site ask the resolver of the home region."""
+    text = lab.read_text()
+    lab.write_text(text[: text.index("\nvpn:")] + text[text.index("\npeople:") :])
+    _has_resolver(account)
+
+    assert run(["vpn", "record", str(lab)]) == 0
+
+    assert dict(_lock(lab).resolvers) == {HOME: RESOLVERS}
 
 
 def test_nothing_is_recorded_without_a_gateway(

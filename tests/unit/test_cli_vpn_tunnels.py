@@ -85,12 +85,12 @@ def test_the_page_about_sites_is_followed(
 ) -> None:
     """Every command of the page, in its order, except those for booted machines."""
     block, *_ = documented_blocks("vpn-sites.md")
-    applied, *others = (shlex.split(line)[1:] for line in block)
+    recorded, applied, *others = (shlex.split(line)[1:] for line in block)
     monkeypatch.chdir(lab.parent)
 
     statuses = {tuple(words): run(words) for words in others}
 
-    assert applied == ["node", "apply", NAME]
+    assert (recorded, applied) == (["vpn", "record"], ["node", "apply", NAME])
     assert statuses == {("vpn", "tunnels"): 0, ("vpn", "status"): 3}
     told = capsys.readouterr().out
     assert told.count(f"error: {NAME}: state of tunnel ") == 2 * len(REGIONS)

@@ -165,7 +165,7 @@ def test_unplanned_export_is_reported(line: str, expected: list[str]) -> None:
 
 
 LAB = (EXAMPLES / "lab.yaml").read_text()
-ALLOWED = "allow: {E222: it was the lab's before}\n"
+ALLOWED = "  E222: it was the lab's before\n"
 # A workbench, and the laptop gateway, which is outside the subnets of nodes.
 CLOUD_NODES = ("workbench-cpu-1.us-west-2", "laptops.us-west-2")
 
@@ -186,7 +186,7 @@ class ListeningHost:
 def plan(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> FleetPlan:
     """Return the plan of the lab, in a private block or in the shared block of carriers."""
     fleet = tmp_path_factory.mktemp("fleet") / "fleet.yaml"
-    fleet.write_text(f"{LAB.replace('10.64.0.0/10', request.param)}\n{ALLOWED}")
+    fleet.write_text(f"{LAB.replace('10.64.0.0/10', request.param)}{ALLOWED}")
     return plan_of(fleet)
 
 
@@ -456,6 +456,64 @@ def test_rule_without_an_answer_is_not_seen(tmp_path: Path) -> None:
     assert [verdict.words for verdict in findings.of(RuleOutcome.UNSEEN)] == [
         "no answer within 1 s: sleep 30",
         "no answer within 0.2 s: sleep 30",
+    ]
+
+
+COMPARISONS = """
+import re
+import pytest
+
+@pytest.mark.parametrize("found", ["vm"])
+def test_name(host, found):
+    "A."
+    assert found == "box1"
+
+@pytest.mark.parametrize("found", [["a", "c"]])
+def test_list(host, found):
+    "B."
+    assert found == ["b", "c"], "two lines"
+
+@pytest.mark.parametrize("found", [{"x": "yes"}])
+def test_choice(host, found):
+    "C."
+    assert found["x"] in {"no"}
+
+def test_text(host):
+    "D."
+    assert host.file("/etc/passwd").content_string == host.file("/etc/passwd").content_string + "extra\\n"
+
+def test_line(host):
+    "E."
+    assert "remember=24" in host.check_output("echo a")
+
+def test_set(host):
+    "F."
+    assert set(host.check_output("echo a b").split()) <= {"b"}
+
+def test_empty(host):
+    "G."
+    assert [word for word in host.check_output("echo a b").split() if word] == []
+"""
+
+
+def test_violation_shows_what_was_found_and_expected(tmp_path: Path) -> None:
+    """Without pytest's comparison of Python objects."""
+    rule_file, target = tmp_path / "test_storage.py", tmp_path / "findings"
+    rule_file.write_text(COMPARISONS)
+    setting = ("-p", "bedplate.compliance.conftest", "-c", str(CHECKS / "pytest.ini"), "--rootdir", str(tmp_path))
+    options = ("--hosts=here://titan-03.cellar", f"--fleet={EXAMPLES / 'lab.yaml'}", f"--findings={target}")
+
+    _pytest(*setting, *options, str(rule_file))
+
+    (findings,) = parse_findings(target.read_text())
+    assert [verdict.words.splitlines() for verdict in findings.verdicts] == [
+        ["found: vm", "expected: box1"],
+        ["two lines", "not expected: a", "not found: b"],
+        ["found: yes", "expected: one of no"],
+        ["not found: extra"],
+        ["not found: remember=24"],
+        ["not expected: a"],
+        ["not expected: a, b"],
     ]
 
 

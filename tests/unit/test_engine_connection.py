@@ -4,6 +4,7 @@ The agent is real, and runs on this machine in folders of a test.
 """
 
 import shutil
+import struct
 import subprocess
 import sys
 import threading
@@ -240,6 +241,16 @@ def test_a_failed_login_is_explained(output: str, kind: NodeErrorKind, message: 
 
     assert error.value.kind is kind
     assert error.value.fix
+
+
+@pytest.mark.parametrize("answer", [b"[" * 100_000, b"5", b"{}", b'{"held": "", "unfinished": 5}'])
+def test_an_invalid_answer_of_an_agent_is_an_error_of_the_node(answer: bytes, tmp_path: Path) -> None:
+    """It is no defect of bedplate, and other nodes continue."""
+    file = tmp_path / "answer"
+    file.write_bytes(READY + struct.pack(">II", len(answer), 0) + answer)
+
+    with pytest.raises(NodeError):
+        Connection("titan-01.cellar", ("sh", "-c", f"cat {file}; exec cat >/dev/null"), agent_options(tmp_path))
 
 
 def test_sudo_runs_in_english(tmp_path: Path) -> None:

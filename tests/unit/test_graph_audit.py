@@ -108,6 +108,11 @@ def entry(block: str) -> dict[str, Any]:
     return resource("aws:ec2/managedPrefixListEntry:ManagedPrefixListEntry", block, prefixListId="pl-1", cidr=block)
 
 
+def open_to(ports: str) -> dict[str, Any]:
+    """Return a security group whose tag names these ports."""
+    return group(tags={"owner": "infra", "bedplate:public": ports})
+
+
 EXPOSED: dict[str, Sequence[dict[str, Any]]] = {
     "ssh, plain": [group(), rule("0.0.0.0/0")],
     "ssh, plain IPv6": [group(), rule("::/0")],
@@ -156,11 +161,17 @@ EXPOSED: dict[str, Sequence[dict[str, Any]]] = {
     "self and the world": [inline(self=True, cidrBlocks=["0.0.0.0/0"])],
     "itself and the world, older": [group(), classic(self=True, cidrBlocks=["0.0.0.0/0"])],
     "a group outside the graph": [rule("0.0.0.0/0")],
+    "ssh, another port named": [open_to("tcp/222 udp/22"), rule("0.0.0.0/0")],
     "the default group": [resource("aws:ec2/defaultSecurityGroup:DefaultSecurityGroup", ingress=[SINGLE])],
 }
 FINE: dict[str, Sequence[dict[str, Any]]] = {
-    "https": [group(), rule("0.0.0.0/0", (443, 443))],
-    "a VPN": [group(), rule("0.0.0.0/0", (1194, 1194), "udp")],
+    "named ports": [
+        *(open_to("tcp/443 udp/1194"), rule("0.0.0.0/0", (443, 443))),
+        rule("0.0.0.0/0", (1194, 1194), "udp"),
+    ],
+    "a named service": [open_to("tcp/22"), rule("0.0.0.0/0")],
+    "a named range": [open_to("tcp/80 tcp/81"), rule("::/0", (80, 81))],
+    "a port for one /16": [group(), rule("8.8.0.0/16", (443, 443))],
     "ping": [group(), rule("0.0.0.0/0", (8, 0), "icmp")],
     "itself": [group(), rule(referencedSecurityGroupId="nodes", protocol="-1")],
     "itself, inline": [group(ingress=[{"protocol": "-1", "fromPort": 0, "toPort": 0, "self": True}])],
@@ -178,15 +189,14 @@ FINE: dict[str, Sequence[dict[str, Any]]] = {
     "what goes out, older": [group(), classic(type="egress", protocol="-1", cidrBlocks=["0.0.0.0/0"])],
     "halves of two groups": [group(), rule("8.8.0.0/16"), rule("9.9.0.0/16", securityGroupId="others")],
     "what goes out": [group(egress=[{"protocol": "-1", "cidrBlocks": ["0.0.0.0/0"]}])],
-    "ssh's number over udp": [group(), rule("0.0.0.0/0", (22, 22), "udp")],
-    "port 0 alone": [group(), rule("0.0.0.0/0", (0, 0))],
+    "ssh's number over udp": [open_to("udp/22"), rule("0.0.0.0/0", (22, 22), "udp")],
     "a masked block": [group(), rule("[secret]")],
 }
 
 
 def test_the_set_is_of_forty() -> None:
     """The number of cases does not shrink."""
-    assert len(EXPOSED) == 40
+    assert len(EXPOSED) == 41
 
 
 @pytest.mark.parametrize("name", EXPOSED)
@@ -207,6 +217,27 @@ def test_a_service_that_gives_itself_away_is_told() -> None:
 
     assert [told.code for told in found] == ["S102"]
     assert "Jupyter (8888)" in found[0].message
+
+
+@pytest.mark.parametrize(
+    ("resources", "message"),
+    [
+        ([group(), rule("0.0.0.0/0", (9100, 9100))], "tcp/9100 is open to 3,7"),
+        ([open_to("tcp/443"), rule("0.0.0.0/0", (440, 450))], "tcp/440-442, tcp/444-450 is open"),
+        ([open_to("tcp/22"), rule("0.0.0.0/0", (22, 23))], "tcp/23 is open"),
+        ([open_to("tcp/443"), rule("0.0.0.0/0", (443, 443), "udp")], "udp/443 is open"),
+        ([open_to("443 tcp/x"), rule("0.0.0.0/0", (443, 443))], "tcp/443 is open"),
+        ([group(), rule("8.8.0.0/16", (80, 90)), rule("9.9.0.0/16", (85, 99))], "tcp/85-90 is open"),
+    ],
+)
+def test_a_port_that_the_tag_does_not_name_is_reported(resources: list[dict[str, Any]], message: str) -> None:
+    """A warning, and an error in a graph with a component of bedplate."""
+    component = resource("bedplate:stacks:NodeFirewall")
+    ((foreign,), (own,)) = faults(resources), faults([component, *resources])
+
+    assert foreign.message.startswith(message)
+    assert (foreign.code, foreign.level.value) == ("S109", "warning")
+    assert (own.code, own.level.value, own.message) == ("S108", "error", foreign.message)
 
 
 def test_an_exposure_is_told_once_with_all_that_it_opens() -> None:
@@ -245,7 +276,7 @@ Case = list[dict[str, Any]]
 TABLE = Path(__file__).parents[1] / "data" / "audit" / "rules.yaml"
 EXAMPLES: dict[str, dict[str, list[Case]]] = YAML(typ="safe").load(TABLE)
 # Judged by a table of their own (test_audit_exposure).
-ELSEWHERE = {"S101", "S102", "S103"}
+ELSEWHERE = {"S101", "S102", "S103", "S108", "S109"}
 
 
 def cases(kind: str) -> Iterator[Any]:

@@ -160,55 +160,6 @@ def test_a_secret_is_reported_and_not_shown(place: str, secret: str, faults_of: 
     assert not [fault for fault in faults for part in parts if part in repr(fault)]
 
 
-# By case: the edit of the base fleet, and the key and fix of its fault.
-FIXES = {
-    "an unquoted number": ('driver: "580"', "driver: 580", "image.driver", "quote it: '580'"),
-    "an unquoted version": ('version: "1.36"', "version: 1.30", "kubernetes.version", "quote it"),
-    "a quoted number": ("disk: 500", "disk: '500'", "groups.bench.disk", "write 500 without quotes"),
-    "a number of another form": ("disk: 500", "disk: 5e2", "groups.bench.disk", "write 500"),
-    "a fraction": ("disk: 500", "disk: 99.5", "groups.bench.disk", "write an integer"),
-    "not a number": ("disk: 500", "disk: .nan", "groups.bench.disk", "write an integer"),
-    "a quoted boolean": ("home: true", "home: 'true'", "regions.us-west-2.home", "write true without quotes"),
-    "a word, not a boolean": ("home: true", "home: sure", "regions.us-west-2.home", "write true or false"),
-    "a word, not a list": ("types: [g6.4xlarge]", "types: g6.4xlarge", "groups.bench.types", "write [g6.4xlarge]"),
-    "a list, not a mapping": ("nodes: {min: 1, max: 8}", "nodes: [1, 8]", "groups.bench.nodes", "write a mapping"),
-    "a mapping, not a string": ("name: lab", "name: {a: b}", "name", "write a string"),
-    "a misspelt key": ("fabric: efa", "fabrik: efa", "groups.train.fabrik", "write fabric"),
-    "a misspelt word": ("market: on-demand", "market: on-dmeand", "groups.train.ladder.1.market",
-                        "write on-demand"),
-    "a misspelt kind": ("kind: nfs, site: cellar, machine: gate, export: /srv/v", "kind: nsf, export: /srv/v",
-                        "storage.vault.kind", "write nfs"),
-    "no kind": ("kind: efs, ", "", "storage.home", "add kind: efs, s3 or nfs"),
-    "a string, not a store": ("home: {kind: efs, region: us-west-2, mount: /home}", "home: /home", "storage.home",
-                        "write a mapping"),
-    "an older format": ("version: 1\n", "version: 0\n", "version",
-                        "compare the file with examples/minimal.yaml, then write 1"),
-    "a quoted format": ("version: 1\n", "version: '1'\n", "version", "write 1"),
-    "upper case": ("name: lab", "name: My_Lab", "name", "write my-lab"),
-    "a name that AWS reserves": ("name: lab", "name: aws-lab", "name", "write it in the form lab"),
-    "a path's last slash": ("export: /srv/vault", "export: /srv//vault/", "storage.vault.export", "write /srv/vault"),
-    "a number with an underscore": ("max: 64", "max: 1_000", "groups.train.nodes.max",
-                                    "for a string, quote it: '1_000'; otherwise write 1000"),
-    "a name, not an address": ("public: 8.20.30.40", "public: gate.lab", "sites.cellar.gateway.public",
-                                    "write four numbers from 0 to 255, separated by dots"),
-    "an ambiguous word": ("name: lab", "name: no", "name",
-                               "for a string, quote it: 'no'; otherwise write false"),
-    "an invalid reservation id": ("cr-0123456789abcdef0", "cr-xyz", "groups.train.ladder.0.reservation",
-                                      "write it in the form cr-0123456789abcdef0"),
-    "a long name": ("name: lab", "name: the-laboratory-of-everything", "name", "shorten it to at most 20 characters"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", FIXES)
-def test_a_mistake_has_a_fix_for_its_value(case: str, faults_of: FaultsOf) -> None:
-    """The fix contains the intended value, if it is clear."""
-    old, new, key, fix = FIXES[case]
-
-    faults = faults_of((old, new))
-
-    assert [(fault.key, fault.fix) for fault in faults] == [(key, fix)]
-
-
 @pytest.mark.parametrize("value", ["[1]", "{a: 1}"])
 def test_a_message_does_not_show_a_list_or_mapping(value: str, faults_of: FaultsOf) -> None:
     """It says "a list" or "a mapping" instead."""

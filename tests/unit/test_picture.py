@@ -158,6 +158,14 @@ def test_a_site_card_shows_dialling_dns_and_exports() -> None:
     assert {"cellar-home", "NFS on /home", "nas:/srv/home"} <= set(words(lab()).splitlines())
 
 
+def test_the_control_plane_and_the_gpus_of_a_site_are_shown() -> None:
+    """The number of machines of the control plane, and the GPUs of a site's machines by model."""
+    text = [line for line in words(lab()).splitlines() if line]
+
+    assert text[text.index("control plane") :][1:3] == ["abc", "3"]
+    assert {"8 x titan-x", "4 x titan-x"} <= set(text)
+
+
 def test_a_fleet_without_links_has_no_lines() -> None:
     """No line is drawn between unconnected regions."""
     apart = replace(fleet(3, "none"), sites=(), tunnels=())

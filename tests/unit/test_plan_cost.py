@@ -73,6 +73,17 @@ def test_a_fleet_without_groups_has_no_machine_cost() -> None:
     assert costs().hourly == CostRange(0.0, 0.0)
 
 
+WORK = {"start": "08:00", "stop": "20:00", "days": "MON-FRI", "zone": "UTC"}
+
+
+@pytest.mark.parametrize(("schedule", "hours"), [(WORK, 60), (WORK | {"start": "20:00", "stop": "05:30"}, 47.5)])
+def test_a_schedule_lowers_the_minimum(schedule: dict[str, str], hours: float) -> None:
+    """The minimum costs its hours of the week, of 168; a stop before the start is on the next day."""
+    priced = costs(gpu=group(WEST, schedule=schedule))
+
+    assert priced.groups["gpu"] == CostRange(pytest.approx(0.8048 * hours / 168, abs=1e-5), 3.2192)  # type: ignore[arg-type]
+
+
 def test_extra_disk_performance_costs_extra() -> None:
     """The price of gp3 includes 3,000 IOPS and 125 MiB/s; more is billed."""
     catalog_facts = load_catalog()
@@ -90,14 +101,16 @@ FIXED = (
     3 * 0.2016 + 3 * (50 + 32) * 0.08 / 730,  # control plane, m7i.xlarge; its disks, and etcd's
     1 * 0.1134 + 16 * 0.08 / 730,  # laptop gateway, c6in.large, and its disk
     3 * 0.045,  # a NAT gateway a region
-    4 * 0.005,  # public addresses: of the NAT gateways and of the laptop gateway
+    (4 + 3 * 2) * 0.005,  # public addresses: NAT gateways, laptop gateway, two tunnels a connection
     3 * (1 + 2 + 1) * 0.05,  # transit: each region's VPC, two other regions, one site
     3 * 1 * 0.05,  # VPN connections: one site with three regions
     2 * 0.125,  # resolver endpoint: two addresses in the home region
     2 * 0.50 / 730,  # the fleet's zone, one reverse zone
     7 * 1.00 / 730,  # keys: data and alarms in each region, parameters at home
     3 * 0.40 / 730,  # secrets: the keys of each connection
-    31 * 0.10 / 730,  # alarms: 21 pools, 3 of the control plane, 3 NAT gateways, 1 laptop gateway, 3 connections
+    # alarm metrics: two of 21 pools, of 3 control-plane machines and of the laptop gateway; one of 3 NAT gateways, of 3
+    # connections and of 2 copies
+    (2 * 25 + 8) * 0.10 / 730,
 )
 
 

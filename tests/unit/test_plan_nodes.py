@@ -26,6 +26,7 @@ from bedplate.plan.nodes import (
     Platform,
     find_node,
     permanent_nodes,
+    pool_node,
     pool_nodes,
 )
 from bedplate.plan.planner import image_parameter, image_places, plan_fleet, required_images, unrecorded_images
@@ -243,8 +244,8 @@ def test_a_machine_knows_every_fixed_address() -> None:
     """Fixed addresses are in /etc/hosts, so they resolve without a name server."""
     hosts = _node("workbench-cpu-1.us-west-2").hosts
 
-    assert hosts["titan-01.cellar.lab.internal"] == IPv4Address("192.168.40.21")
-    assert hosts["control-1.us-west-2.lab.internal"] == LAB.addresses["control-1.us-west-2"]
+    assert hosts["titan-01.cellar.lab.internal"] == (IPv4Address("192.168.40.21"),)
+    assert hosts["control-1.us-west-2.lab.internal"] == (LAB.addresses["control-1.us-west-2"],)
 
 
 def test_laptops_cannot_read_metrics() -> None:
@@ -280,6 +281,13 @@ def test_gpus_come_from_the_file_or_the_first_type() -> None:
     assert bench
     assert bench.count == 1
     assert plain is None
+
+
+def test_a_fabric_comes_from_the_pool() -> None:
+    """GPUs alone are no fabric, and types without GPUs may have EFA."""
+    nodes = {pool.group: pool_node(LAB, pool, f"x.{pool.region}", load_catalog()) for pool in LAB.pools}
+
+    assert {group for group, node in nodes.items() if node.fabric} == {"train"}
 
 
 EMPTY = Record({})

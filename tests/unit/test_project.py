@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from bedplate.catalog import load_catalog
-from bedplate.checks.diagnostics import Level
 from bedplate.cli import run
 from bedplate.load import examine
 from bedplate.plan.pools import PoolPlan
@@ -31,12 +30,9 @@ def pools(name: str) -> tuple[PoolPlan, ...]:
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
-def test_an_example_has_no_errors(file: Path) -> None:
-    """Only the lab examples have warnings."""
-    levels = [fault.level for fault in examine(file, load_catalog())]
-
-    assert Level.ERROR not in levels
-    assert not levels or file.stem.startswith("lab")
+def test_an_example_has_no_faults(file: Path) -> None:
+    """Except that of every cluster. A warning that is meant is allowed in the file, with its reason."""
+    assert {fault.code for fault in examine(file, load_catalog())} <= {"W631"}
 
 
 def test_the_gpu_box_is_one_machine_with_a_schedule() -> None:

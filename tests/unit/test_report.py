@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from ipaddress import IPv4Network
 from itertools import takewhile
 from pathlib import Path
@@ -11,11 +10,11 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from bedplate.checks.diagnostics import Fault, Level
+from bedplate.cli.output import show
 from bedplate.errors import InputError
 from bedplate.nodes.apply import Event, NodeErrorKind, NodeResult, Step
 from bedplate.nodes.audit import Findings, Verdict, parse_findings
 from bedplate.nodes.audit import RuleOutcome as AuditOutcome
-from bedplate.plan import FleetPlan, Record, plan_fleet
 from bedplate.plan.document import origin
 from bedplate.report.columns import WIDTH, aligned, counted
 from bedplate.report.compliance import compliance_document, compliance_lines, compliance_page, junit_report
@@ -30,10 +29,8 @@ from bedplate.report.diagnostics import (
 )
 from bedplate.report.graph import judgement_lines, stack_fault_lines, traced_fault_document
 from bedplate.report.nodes import apply_lines
-from bedplate.report.plan import missing_alarm_lines, named, roots
-from bedplate.spec.fleet import Alarms
+from bedplate.report.plan import named, roots
 from tests.conftest import Expect
-from tests.testlab.fleets.sketch import LANS, ZONES, catalog, group, sketch
 from tests.testlab.rehearsal.graphs import faults, resource
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
@@ -181,12 +178,18 @@ FINDINGS = (
 
 
 @pytest.mark.parametrize(("name", "whole"), [("violations", False), ("whole", True)])
-def test_findings_fit_a_terminal(name: str, whole: bool, expect: Expect) -> None:  # noqa: FBT001  a case
+def test_findings_fit_a_terminal(
+    name: str,
+    whole: bool,  # noqa: FBT001  a case
+    expect: Expect,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """A table of machines, the violated rules or all rules, and the next command."""
-    lines = tuple(compliance_lines(FINDINGS, whole=whole))
+    show(compliance_lines(FINDINGS, whole=whole))
 
-    expect(f"compliance/{name}.txt", "\n".join(lines) + "\n")
-    assert [line for line in lines if len(line) > WIDTH] == []
+    text = capsys.readouterr().out
+    expect(f"compliance/{name}.txt", text)
+    assert [line for line in text.splitlines() if len(line) > WIDTH] == []
 
 
 def test_a_program_reads_the_findings_as_one_document() -> None:
@@ -343,24 +346,6 @@ def test_a_subnet_is_told_only_without_its_region(paths: tuple[str, ...], told: 
 def test_the_first_is_named(names: tuple[str, ...], told: str) -> None:
     """The first name and the number of the others."""
     assert named(names, "block") == told
-
-
-ALONE: FleetPlan = plan_fleet(sketch(ZONES), Record({}), catalog())
-SITED: FleetPlan = plan_fleet(sketch(ZONES, sites=LANS), Record({}), catalog())
-POOLED: FleetPlan = plan_fleet(sketch(ZONES, groups={"box": group({"region": "us-west-2"})}), Record({}), catalog())
-
-
-def test_tunnels_and_machines_are_worth_telling_somebody_of() -> None:
-    """One line, with the key to add."""
-    for plan in (SITED, POOLED):
-        (line,) = missing_alarm_lines(plan)
-        assert "`alarms: {email: ADDRESS}`" in line
-
-
-def test_nothing_is_said_where_somebody_is_told_or_nothing_can_fail() -> None:
-    """No hint if alarms send mail or there are none."""
-    assert not list(missing_alarm_lines(ALONE))
-    assert not list(missing_alarm_lines(replace(SITED, alarms=Alarms(email="infra@lab.example"))))
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "checks.md"

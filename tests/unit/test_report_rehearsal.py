@@ -47,6 +47,13 @@ def test_a_faked_type_is_listed_with_its_reason() -> None:
     assert fake == "faked:   aws:ec2:PlacementGroup   moto has no placement groups"
 
 
+def test_an_assumed_image_is_listed() -> None:
+    """An AMI that the rehearsal cannot know is listed with its region."""
+    *_, line = rehearsal_lines(Report((), seconds=1.0, calls=3, assumed_images=(("us-east-1", "ami-1"),)))
+
+    assert line == "assumed: ami-1 exists in us-east-1"
+
+
 def test_the_document_names_the_place_in_the_fleet_file() -> None:
     """A failure has the place in the fleet file; a failure without a resource has none."""
     failures = (Failure(SUBNET, "InvalidSubnet.Range", "no"), Failure("", "ValueError", "no"))

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bedplate.plan.nodes import NodePlan, NodeRole
+from bedplate.catalog import load_catalog
+from bedplate.errors import InputError
+from bedplate.plan.nodes import NodePlan, NodeRole, find_node
 from roles.baseline.apt import (
     CONTAINERS,
     DRIVERS,
@@ -21,10 +23,10 @@ from roles.baseline.apt import (
     add_keyrings,
     upgrade_files,
 )
-from roles.baseline.role import AT_WORK, EVERYWHERE, Baseline, Swaps, hosts_file, motd_files
+from roles.baseline.role import AT_WORK, EVERYWHERE, RESOLVED, Baseline, Swaps, hosts_file, motd_files
 from roles.system import Container, Settable
 from tests.testlab.fakes.node import Disk, Entry, Recorded, Recorder, recorded
-from tests.testlab.fleets.variants import lab_node
+from tests.testlab.fleets.variants import lab_node, lab_plan
 from tests.testlab.run import need_program
 
 DEBIAN = recorded("debian-12")
@@ -106,6 +108,14 @@ def test_time_comes_from_the_nearest_clock(table: Recorded, node: NodePlan, sour
     assert [line for line in text.splitlines() if line.startswith(("server", "pool", "peer"))] == [source]
 
 
+def test_an_unsupported_distribution_is_refused() -> None:
+    """The first question names the distribution, and what is supported."""
+    table = DEBIAN.but({"server.OsRelease": ('PRETTY_NAME="Rocky Linux 9.4"', 'ID="rocky"', 'VERSION_ID="9.4"')})
+
+    with pytest.raises(InputError, match=r"Rocky Linux 9\.4 is not supported"):
+        Recorder(table).play(Baseline(METAL))
+
+
 def test_chrony_is_restarted_after_a_change() -> None:
     """Chrony has no reload: it is restarted after a change of its configuration, and only then."""
     disk = Disk.of({"/etc/chrony/chrony.conf": "pool example.org\n"})
@@ -182,15 +192,17 @@ def test_sessions_and_services_have_one_locale(entry: Entry) -> None:
     assert played.disk.entries["/etc/default/locale"] == Entry("link", "../locale.conf", mode=777)
 
 
-def test_networkd_is_restarted_after_a_change() -> None:
-    """A running systemd-networkd is restarted after a change of its configuration, and only then."""
+@pytest.mark.parametrize("unit", ["systemd-networkd", "systemd-resolved"])
+def test_a_network_daemon_is_restarted_after_a_change(unit: str) -> None:
+    """A running network daemon is restarted after a change of its configuration, and only then."""
     disk = Disk.of({})
 
     first = Recorder(UBUNTU, disk).play(Baseline(METAL))
     second = Recorder(UBUNTU, disk).play(Baseline(METAL))
 
-    step = "Restart systemd-networkd"
-    assert first.step(step).commands == ("systemctl try-restart systemd-networkd.service",)
+    step = f"Restart {unit}"
+    restart = f"if systemctl --quiet is-active {unit}; then systemctl restart {unit}; fi"
+    assert first.step(step).commands == (restart,)
     assert not second.step(step).changed
 
 
@@ -295,10 +307,26 @@ def test_a_node_without_a_fixed_address_resolves_its_own_name() -> None:
     assert f"127.0.1.1 {CLOUD.full_name} {CLOUD.name} {CLOUD.host}\n" in hosts_file(CLOUD, CLOUD.host).text
 
 
+def test_a_site_resolves_the_fleet() -> None:
+    """A site's machine knows all addresses of the Kubernetes API, and asks the fleet's resolvers for other names."""
+    node = find_node(lab_plan(), METAL.name, load_catalog())
+
+    played = Recorder(UBUNTU).play(Baseline(node))
+
+    members = [str(address) for address in node.hosts["kubernetes.lab.internal"]]
+    hosts = played.written("/etc/hosts").splitlines()
+    assert [line.split()[0] for line in hosts if " kubernetes.lab.internal kubernetes" in line] == members
+    assert len(members) == 3
+    resolved = played.written(RESOLVED)
+    assert resolved.endswith("[Resolve]\nDNS=10.64.32.5 10.64.64.7\nDomains=~lab.internal\n")
+    assert RESOLVED not in Recorder(UBUNTU).play(Baseline(CLOUD)).disk.entries
+
+
 def test_hosts_has_a_stable_order() -> None:
     """The file does not depend on the order of machines in the plan."""
-    reordered = replace(METAL, hosts=dict(reversed([*METAL.hosts.items(), ("a.b", IPv4Address("10.0.0.1"))])))
-    ordered = replace(METAL, hosts={**METAL.hosts, "a.b": IPv4Address("10.0.0.1")})
+    other = ("a.b", (IPv4Address("10.0.0.1"),))
+    reordered = replace(METAL, hosts=dict(reversed([*METAL.hosts.items(), other])))
+    ordered = replace(METAL, hosts=dict([*METAL.hosts.items(), other]))
 
     assert hosts_file(reordered, METAL.host) == hosts_file(ordered, METAL.host)
 
@@ -349,21 +377,22 @@ KEY = "signed-by=/usr/share/keyrings/ubuntu-archive-keyring.gpg"
             "deb [signed-by=/etc/k.gpg] http://m/ubuntu noble main",
             "deb [signed-by=/etc/k.gpg] http://m/ubuntu noble main",
         ),
-        ("deb http://other/ noblesse main", "deb http://other/ noblesse main"),
+        ("deb http://m/ubuntu noblesse main", "deb http://m/ubuntu noblesse main"),
+        ("deb http://ppa/user/name/ubuntu noble main", "deb http://ppa/user/name/ubuntu noble main"),
         ("# deb http://m/ubuntu noble main", "# deb http://m/ubuntu noble main"),
         ("", ""),
     ],
 )
 def test_a_line_gets_the_keyring_and_loses_insecure_options(before: str, after: str) -> None:
-    """Only suites of the distribution get its keyring; other sources keep their options except insecure ones."""
+    """Only archives of the distribution get its keyring; other vendors have suites of the same names."""
     assert add_keyrings(f"{before}\n", "/etc/apt/sources.list", ARCHIVE) == f"{after}\n"
 
 
 def test_a_stanza_gets_the_keyring_and_loses_insecure_options() -> None:
     """The deb822 format is treated like the one-line format."""
     ours, others = (
-        "Types: deb\nURIs: http://m\nSuites: noble noble-updates\n",
-        "Types: deb\nURIs: http://o\nSuites: stable\n",
+        "Types: deb\nURIs: http://m/ubuntu/\nSuites: noble noble-updates\n",
+        "Types: deb\nURIs: http://o/linux/ubuntu\nSuites: noble\n",
     )
 
     after = add_keyrings(f"{ours}\n{others}Trusted: yes\n", "/etc/apt/sources.list.d/x.sources", ARCHIVE)
@@ -373,11 +402,13 @@ def test_a_stanza_gets_the_keyring_and_loses_insecure_options() -> None:
 
 def test_blanks_in_a_stanza_are_accepted() -> None:
     """Apt accepts spaces before a colon; a line of blanks becomes an empty line."""
-    before = "Types : deb\nURIs : http://m\nSuites : noble\nTrusted : yes\n \nTypes: deb\nSuites: ./\nTRUSTED\t: yes\n"
+    before = (
+        "Types : deb\nURIs : mirror+file:/m\nSuites : noble\nTrusted : yes\n \nTypes: deb\nSuites: ./\nTRUSTED\t: yes\n"
+    )
 
     after = add_keyrings(before, "/etc/apt/sources.list.d/x.sources", ARCHIVE)
 
-    ours = f"Types : deb\nURIs : http://m\nSuites : noble\nSigned-By: {ARCHIVE.keyring}\n"
+    ours = f"Types : deb\nURIs : mirror+file:/m\nSuites : noble\nSigned-By: {ARCHIVE.keyring}\n"
     assert after == f"{ours}\nTypes: deb\nSuites: ./\n"
 
 
@@ -421,16 +452,23 @@ def test_source_files_are_read_in_one_query() -> None:
         (DRIVERS, "nvidia-fabricmanager-595"),
         (DRIVERS, "linux-modules-nvidia-595-server-open-aws"),
         (DRIVERS, "datacenter-gpu-manager-4-core"),
+        (DRIVERS, "linux-signatures-nvidia-6.8.0-1030-aws"),
+        (DRIVERS, "nvlsm"),
+        (DRIVERS, "gdrdrv-dkms"),
         (KERNELS, "linux-image-6.8.0-1030-aws"),
         (KERNELS, "linux-aws"),
         (KERNELS, "linux-headers-generic"),
+        (KERNELS, "linux-nvidia-hwe-24.04"),
         (CONTAINERS, "containerd.io"),
         (CONTAINERS, "docker-ce"),
+        (CONTAINERS, "etcd-server"),
         (CONTAINERS, "kubelet"),
         (CONTAINERS, "podman"),
         (CONTAINERS, "crun"),
         (CONTAINERS, "conmon"),
         (CONTAINERS, "cri-o-1.33"),
+        (FABRICS, "aws-ofi-nccl"),
+        (FABRICS, "libibmad5"),
         (FABRICS, "libibumad3"),
         (FABRICS, "munge"),
         (FABRICS, "libmunge2"),

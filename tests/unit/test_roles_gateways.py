@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from pyinfra.api.exceptions import DeployError
 
-import vpn.keeper
+import vpn.agent
 from bedplate.errors import InputError
+from bedplate.plan.laptops import laptop_gateways
 from bedplate.plan.nodes import permanent_nodes
 from roles.catalog import names_of, roles_of
 from roles.guard.role import BGP_DAEMONS, SERVICE, Guard, KernelLacks
@@ -28,6 +29,7 @@ from tests.testlab.fleets.variants import (
     unrecorded,
 )
 from tests.testlab.network.gateways import read_unit
+from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 from vpn.sites.files import LAST_ROUTES, files_of
 
 RULES = "/etc/bedplate/guard/guard.nft"
@@ -154,6 +156,19 @@ def test_a_laptop_gateway_is_configured_on_both_distributions(system: Recorded) 
     assert not [line for line in again.commands if line.startswith("upload") or " restart " in line]
 
 
+def test_only_the_gateway_of_a_single_region_runs_dns(system: Recorded) -> None:
+    """A gateway whose fleet gets resolver endpoints later stops its forwarder."""
+    (single,) = laptop_gateways(plan_of(EXAMPLES / "gpu-box.yaml"))
+    answers = system.but({"server.Which(command=useradd)": ("/usr/sbin/useradd",)})
+
+    played, other = (Recorder(answers).play(OpenVpn(gateway)) for gateway in (single, lab_gateways()[0]))
+
+    assert any("dnsmasq-base" in line for line in played.step("Install OpenVPN").commands)
+    assert "Start DNS for laptops" in played.changes
+    assert "Stop DNS for laptops" in other.names
+    assert not any("dnsmasq-base" in line for line in other.commands)
+
+
 def test_the_role_writes_no_key() -> None:
     """Keys come from `bedplate vpn sync`; plans, reports and logs contain none."""
     text = "".join(file.text for gateway in lab_gateways() for file in gateway_files(gateway))
@@ -180,7 +195,7 @@ def test_the_gateway_agent_needs_only_its_own_files(tmp_path: Path) -> None:
 
     assert process.returncode == 0, process.stderr
     assert "take" in process.stdout
-    assert len(list((tmp_path / "keeper").iterdir())) == len(list(Path(vpn.keeper.__file__).parent.glob("*.py")))
+    assert len(list((tmp_path / "keeper").iterdir())) == len(list(Path(vpn.agent.__file__).parent.glob("*.py")))
 
 
 DEBIAN = recorded("debian-12")

@@ -102,7 +102,9 @@ def test_the_tunnel_verifies_the_server() -> None:
     """Stunnel checks the certificate chain and the name of the region's EFS."""
     conf, unit = tunnel(CLOUD)
 
-    assert "verifyChain = yes\ncheckHost = home.efs.us-west-2.amazonaws.com\n" in conf.text
+    server = "home.efs.us-west-2.amazonaws.com"
+    assert f"verifyChain = yes\ncheckHost = {server}\n" in conf.text
+    assert f"sni = {server}\n" in conf.text
     assert "connect = home.files.us-west-2.lab.internal:2049\n" in conf.text
     assert "sslVersionMin = TLSv1.2" in conf.text
     assert "DynamicUser=yes" in unit.text

@@ -11,7 +11,10 @@ import pytest
 
 from bedplate.plan.fleet import Account
 from bedplate.plan.nodes import Hardware
+from roles.catalog import roles_of
 from roles.files import FileTexts, file_text
+from roles.storage.exports import KernelServes
+from roles.storage.mounts import AwsVersion
 from roles.system import UnitStates
 from roles.workbench.role import (
     BUILDS,
@@ -31,6 +34,8 @@ from roles.workbench.scratch import SCRIPT, UNIT, Folders, KernelWithoutQuotas, 
 from roles.workbench.scratch import TABLE as SCRATCH_TABLE
 from tests.testlab.fakes.agent import load_program
 from tests.testlab.fakes.node import Entry, Recorded, Recorder, recorded
+from tests.testlab.fakes.node_states import NO_STORAGE
+from tests.testlab.fleets.variants import lab_node
 from tests.testlab.run import need_program
 
 ROOT = Path(__file__).parents[2]
@@ -302,18 +307,18 @@ def test_a_mounted_file_system_is_used() -> None:
     assert scratch_operations(Recorder(table), Workbench((ADA, BEN), None, (A,))) == []
 
 
-@pytest.mark.parametrize(
-    ("disks", "local", "striped"),
-    [((A,), 0, False), ((A, B), 0, True), ((), 1, False), ((), 8, True), ((A,), 8, False)],
-    ids=["one named", "two named", "one of the host", "eight of the host", "one named of many"],
-)
-def test_mdadm_is_installed_only_for_several_disks(disks: tuple[str, ...], local: int, *, striped: bool) -> None:
-    """Mdadm runs a monitor that sends mail, which other machines do not need."""
-    table = WITH_FOLDERS.but({LocalDisks.name: tuple(MODEL.format(number) for number in range(local))})
+@pytest.mark.parametrize("name", ["workbench-gpu-1.us-west-2", "titan-03.cellar", "nas.cellar", "gate.cellar"])
+def test_an_image_fits_machines_with_other_hardware(name: str) -> None:
+    """`install` depends on no disk, kernel or address, so an image of one machine has what another one needs."""
+    builder = WITH_FOLDERS.but({**NO_STORAGE, AwsVersion.name: None, LocalDisks.name: (), KernelServes.name: ("yes",)})
+    other = {LocalDisks.name: (MODEL.format(1),), KernelServes.name: (), KernelWithoutQuotas.name: ("6.8.0-1021-aws",)}
 
-    names = Recorder(table).play(Workbench((ADA,), None, disks)).names
+    first, second = (
+        Recorder(table).play(*roles_of(lab_node(name)), stages=["install"]) for table in (builder, builder.but(other))
+    )
 
-    assert ("Install mdadm" in names) is striped
+    assert first.commands == second.commands
+    assert not [step for step in first.steps if step.kind.startswith("systemd.")]
 
 
 @pytest.mark.parametrize(

@@ -18,32 +18,33 @@ from bedplate import spec
 from bedplate.checks.catalogue import RULES
 from bedplate.spec.address import check_address, check_block, check_prefix
 from bedplate.spec.fleet import Alarms, Budget, Identity
-from bedplate.spec.schema import fleet_schema, keys_at
+from bedplate.spec.schema import fleet_schema, schema_at
 from bedplate.spec.sshkey import check_key
 from bedplate.spec.text import HostLabel
 
-BLOCK = "write four numbers and a prefix length, such as 10.64.0.0/10"
+BLOCK = "write four numbers from 0 to 255, a slash and a prefix length from 0 to 32"
+PRIVATE = "write a block of 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16"
 
 
 @pytest.mark.parametrize(
     ("value", "code", "fix"),
     [
         ("10.0.0.1/16", "E212", "write 10.0.0.0/16"),
-        ("10.0.0.0", "E211", "add the prefix length, such as 10.0.0.0/16"),
+        ("10.0.0.0", "E211", "write 10.0.0.0/8"),
         ("10.0.0.0/255.255.0.0", "E213", "write 10.0.0.0/16"),
         ("10.0.0.0/0.0.255.255", "E213", "write 10.0.0.0/16"),
         ("10.0.0.0/08", "E213", "write 10.0.0.0/8"),
         ("010.0.0.0/8", "E213", "write 10.0.0.0/8"),
-        (" 10.0.0.0/8", "E213", BLOCK),
-        ("10.0.0.0/8\n", "E213", BLOCK),
+        (" 10.0.0.0/8", "E213", "write 10.0.0.0/8"),
+        ("10.0.0.0/8\n", "E213", "write 10.0.0.0/8"),
         ("\uff11\uff10.0.0.0/8", "E213", BLOCK),
         ("10.0.0.0/33", "E210", BLOCK),
-        ("10.0.0/8", "E210", BLOCK),
-        (167772160, "E210", BLOCK),
-        (True, "E210", BLOCK),
-        (b"\n\0\0\0", "E210", BLOCK),
-        ("fd00::/8", "E214", BLOCK),
-        ("::ffff:10.0.0.0/104", "E214", BLOCK),
+        ("10.0.0/8", "E210", "write 10.0.0.0/8"),
+        (167772160, "E210", PRIVATE),
+        (True, "E210", PRIVATE),
+        (b"\n\0\0\0", "E210", PRIVATE),
+        ("fd00::/8", "E214", PRIVATE),
+        ("::ffff:10.0.0.0/104", "E214", PRIVATE),
     ],
 )
 def test_a_block_must_be_in_canonical_form(value: object, code: str, fix: str) -> None:
@@ -148,12 +149,28 @@ def test_the_keys_of_the_examples_are_in_the_schema(example: str) -> None:
             for index, item in enumerate(value):
                 check(item, (*path, index))
         if isinstance(value, dict):
-            known = keys_at(path, value.get("kind"))
+            known = schema_at(path, value.get("kind")).get("properties", ())
             assert set(value) <= set(known) or not known
             for name, item in value.items():
                 check(item, (*path, name))
 
     check(YAML(typ="safe").load(EXAMPLES / example), ())
+
+
+def test_the_schema_proposes_valid_values() -> None:
+    """Editors insert the example of a key; one for all addresses or blocks is invalid for most keys."""
+    examples = {
+        (model, key): part["examples"][0]
+        for model, schema in fleet_schema()["$defs"].items()
+        for key, part in schema.get("properties", {}).items()
+        if "examples" in part
+    }
+
+    assert IPv4Address(examples["Gateway", "public"]).is_global
+    assert 16 <= IPv4Network(examples["Region", "block"]).prefixlen <= 20
+    assert 16 <= check_prefix(examples["Network", "region_size"]) <= 20
+    assert examples["ControlPlane", "type"] == "m7i.large"
+    assert {examples[key] for key in (("Gpus", "model"), ("LaptopGateway", "site"))} == {"titan-x", "office"}
 
 
 PublicKey = ed25519.Ed25519PublicKey | ec.EllipticCurvePublicKey | rsa.RSAPublicKey

@@ -212,6 +212,12 @@ def test_scripts_fit_into_user_data() -> None:
     assert max(len(script.encode()) for script in scripts(LAB).values()) < LIMIT_BYTES - 2048
 
 
+def test_user_data_has_no_comments() -> None:
+    """An edited comment changes no launch template; the script has no other content of a release."""
+    for script in scripts(LAB).values():
+        assert [line for line in script.splitlines() if line.lstrip().startswith("#")] == ["#!/bin/bash"]
+
+
 def test_every_step_is_a_function() -> None:
     """An unknown step would fail every first boot of a pool."""
     for script in scripts(LAB).values():
@@ -228,7 +234,7 @@ def test_names_of_the_file_are_quoted() -> None:
     """The shell executes nothing in a name."""
     pool = replace(ssh_pools(LAB)[0], group="it's $(reboot); `halt`")
 
-    head = first_boot(LAB, pool).split("# First boot of a node")[0] + 'printf "%s" "$LABEL"'
+    head = first_boot(LAB, pool).split("set -euo pipefail")[0] + 'printf "%s" "$LABEL"'
 
     result = subprocess.run(["bash", "-c", head], capture_output=True, text=True, check=True)
     assert result.stdout == "it's $(reboot); `halt`"

@@ -74,11 +74,25 @@ def test_nodes_use_only_buckets_of_the_fleet(plan: FleetPlan, statements: tuple[
     assert set(objects.resources) == {f"arn:aws:s3:::{bucket.name}/*" for bucket in plan.buckets}
 
 
-def test_lifecycle_actions_require_the_tag_of_the_fleet(statements: tuple[Statement, ...]) -> None:
-    """The policy exists before the groups, so it cannot contain their ARNs."""
-    (statement,) = (statement for statement in statements if statement.sid == "AnswerLifecycleHooks")
+@pytest.mark.parametrize(
+    ("kind", "tags"),
+    [
+        ("ssh", [{"aws:ResourceTag/bedplate:use": ("ssh",)}]),
+        ("kubernetes", [{"aws:ResourceTag/bedplate:use": ("kubernetes",)}]),
+        (CONTROL, [{"aws:ResourceTag/bedplate:member": ("control-*",)}]),
+        (GATEWAY, []),
+    ],
+)
+def test_lifecycle_actions_require_the_tags_of_a_nodes_own_groups(
+    kind: str, tags: list[object], plan: FleetPlan
+) -> None:
+    """A user of a workbench cannot end starting machines of the control plane, or stop the drain of a worker."""
+    statements = [statement for statement in permissions(plan, kind) if statement.sid == "AnswerLifecycleHooks"]
 
-    assert statement.conditions == {"StringEquals": {"aws:ResourceTag/bedplate:fleet": ("lab",)}}
+    assert [statement.conditions["StringLike"] for statement in statements] == tags
+    assert all(
+        statement.conditions["StringEquals"] == {"aws:ResourceTag/bedplate:fleet": ("lab",)} for statement in statements
+    )
 
 
 def test_nodes_use_keys_only_through_services(statements: tuple[Statement, ...]) -> None:

@@ -35,6 +35,7 @@ def fleet_file(tmp_path: Path) -> Path:
     text = (EXAMPLES / "minimal.yaml").read_text(encoding="utf-8")
     for old, new in {"111122223333": "210987654321", "lab.example": "lab.internal", "IOMqqn": "IOMqqm"}.items():
         text = text.replace(old, new)
+    text += "allow: {E418: the zones are the same in this account}\n"
     file = tmp_path / "fleet.yaml"
     file.write_text(text, encoding="utf-8")
     return file
@@ -113,6 +114,17 @@ def test_example_values_are_refused(part: str, tmp_path: Path) -> None:
     ]
 
 
+def test_offers_of_another_account_are_refused(locked_file: Path) -> None:
+    """A zone that was chosen by its letter may not offer the type; without a deployment it is a warning."""
+    locked_file.write_text(locked_file.read_text(encoding="utf-8").partition("allow:")[0], encoding="utf-8")
+    (warning,) = load_fleet(locked_file, load_catalog()).faults
+
+    with pytest.raises(FleetFaults, match="zones in us-west-2 are chosen") as caught:
+        load_stack(locked_file, "solo.us-west-2")
+
+    assert caught.value.faults == (replace(warning, level=Level.ERROR),)
+
+
 def test_an_invalid_file_is_refused(locked_file: Path) -> None:
     """The errors are those of `bedplate check`."""
     locked_file.write_text(locked_file.read_text(encoding="utf-8").replace("owner:", "owned:"), encoding="utf-8")
@@ -128,7 +140,7 @@ def test_an_expired_group_blocks_only_its_own_stacks(fleet_file: Path, part: str
     text = text.replace("regions:\n", "regions:\n  us-east-1: {zones: [us-east-1a]}\n")
     fleet_file.write_text(text, encoding="utf-8")
     record_plan(lock_path(fleet_file), load_fleet(fleet_file, load_catalog()).fleet, load_catalog())
-    fleet_file.write_text(re.sub(r"( +)types: ", r"\1expires: '2026-11-20'\n\1types: ", text), encoding="utf-8")
+    fleet_file.write_text(text.replace("expires: permanent", "expires: '2026-11-20'"), encoding="utf-8")
 
     with pytest.raises(FleetFaults) if is_refused else nullcontext() as caught:
         load_stack(fleet_file, f"solo.{part}")

@@ -85,20 +85,6 @@ def test_a_rung_in_another_market_is_another_pool() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("keys", "effect"),
-    [
-        ({"use": "kubernetes"}, Effect.ROLLING),
-        ({"use": "ssh"}, Effect.NEW_NODES),
-        ({"use": "kubernetes", "fabric": "efa"}, Effect.NEW_NODES),
-    ],
-    ids=["kubernetes", "ssh", "fabric"],
-)
-def test_only_kubernetes_workers_without_a_fabric_are_rolled(keys: dict[str, str], effect: Effect) -> None:
-    """SSH machines and machines of a fabric keep running with their old launch template."""
-    assert effects(fleet_with(**keys, disk=100), fleet_with(**keys, disk=200)) == [effect]
-
-
 def test_a_supernet_may_grow_but_not_shrink() -> None:
     """A larger supernet contains all recorded blocks."""
     before, after = (sketch(network={"supernet": block}) for block in ("10.64.0.0/10", "10.0.0.0/8"))

@@ -19,10 +19,10 @@ from tests.testlab.fakes.daemons import daemon
 from tests.testlab.fleets.variants import lab_gateways
 from tests.testlab.keys.authority import LabKeys, moment
 from tests.testlab.run import need_program
+from vpn.agent.access_list import AccessList, PendingActions, activate_access_list, parse_access_list, read_pending
+from vpn.agent.paths import TRANSPORTS, GatewayPaths, IncompleteError, RejectedError
+from vpn.agent.sessions import Session, end_sessions, update_last_seen, write_last_seen
 from vpn.certificates import Use
-from vpn.keeper.book import AccessList, PendingActions, activate_access_list, parse_access_list, read_pending
-from vpn.keeper.place import TRANSPORTS, GatewayPaths, IncompleteError, RejectedError
-from vpn.keeper.sessions import Session, end_sessions, update_last_seen, write_last_seen
 from vpn.laptops.server import Laptop
 from vpn.push import AccessList as PushedList
 from vpn.push import GatewayKeys, access_list_text
@@ -172,7 +172,7 @@ def test_daemons_can_read_all_files_under_any_umask(gateway: AgentGateway, mask:
     paths = gateway.paths
     folders = {"settings": paths.settings, "sockets": paths.sockets, "owner": paths.owner, "memory": paths.memory}
     options = [f"--{key}={value}" for key, value in folders.items()]
-    agent = shlex.join([sys.executable, "-m", "vpn.keeper", *options, f"--root={paths.root}", "take"])
+    agent = shlex.join([sys.executable, "-m", "vpn.agent", *options, f"--root={paths.root}", "take"])
     text = access_list_text(GATEWAY, access_list)
 
     subprocess.run(["sh", "-c", f"umask {mask}; {agent}"], input=text, text=True, check=True)

@@ -1,5 +1,6 @@
 """OpenVPN for laptops: server configuration, packet filters and profiles that follow from the plan."""
 
+import re
 from ipaddress import IPv4Address, IPv4Network
 
 import pytest
@@ -7,8 +8,9 @@ import pytest
 from bedplate.catalog import load_catalog
 from bedplate.errors import InputError
 from bedplate.plan import Record, plan_fleet
-from bedplate.plan.laptops import LaptopGateway, Transport, laptop_gateways
-from bedplate.plan.nodes import OPENVPN
+from bedplate.plan.firewall import DNS
+from bedplate.plan.laptops import LaptopGateway, Transport, laptop_gateways, resolver_regions
+from bedplate.plan.nodes import OPENVPN, permanent_nodes
 from tests.conftest import Expect
 from tests.testlab.fleets.sketch import laptops, sketch
 from tests.testlab.fleets.variants import (
@@ -19,6 +21,7 @@ from tests.testlab.fleets.variants import (
     lab_gateways,
     unrecorded,
 )
+from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 from vpn.laptops.server import (
     Laptop,
     LaptopKeys,
@@ -141,6 +144,22 @@ def test_resolvers_are_in_the_gateways_region_without_a_transit_gateway() -> Non
     plan = plan_fleet(fleet, Record({}, resolvers=resolvers), load_catalog())
 
     assert [gateway.resolvers for gateway in laptop_gateways(plan)] == [RESOLVERS, resolvers["us-east-1"]]
+
+
+def test_the_gateway_of_a_single_region_forwards_dns() -> None:
+    """Each transport pushes the gateway's own address; there is no resolver to record, and its port is open."""
+    plan = plan_of(EXAMPLES / "gpu-box.yaml")
+    (gateway,) = laptop_gateways(plan)
+    (node,) = (node for node in permanent_nodes(plan) if node.laptops)
+
+    texts = [server_conf(gateway, transport) for transport in Transport]
+
+    assert resolver_regions(plan) == []
+    assert gateway.upstream == plan.home.block[2]
+    pushed = [re.findall(r"dhcp-option DNS (\S+)\"", text) for text in texts]
+    assert pushed == [["10.64.228.1"], ["10.64.228.33"]]
+    doors = {(door.protocol, door.block) for door in node.doors if door.port == DNS}
+    assert doors == {("udp", gateway.pool), ("tcp", gateway.pool)}
 
 
 @pytest.mark.parametrize("transport", Transport)

@@ -31,9 +31,9 @@ from tests.testlab.fleets.variants import (
     with_settings,
 )
 from tests.testlab.run import page_text
-from vpn.keeper.book import PendingActions
-from vpn.keeper.sessions import Session
-from vpn.keeper.status import Neighbour, Status, Tunnel, metrics_text, parse_tunnels
+from vpn.agent.access_list import PendingActions
+from vpn.agent.sessions import Session
+from vpn.agent.status import Neighbour, Status, Tunnel, metrics_text, parse_tunnels
 from vpn.laptops.server import Laptop
 from vpn.push import TAKE_COMMAND, AccessList, PushedAccessList, SshConnection, push_access_list
 from vpn.status import ExpectedGateway, ExpectedTunnel, expected_gateway, gateway_findings, parse_status
@@ -105,8 +105,11 @@ def test_every_gateway_is_sent_the_whole_access_list() -> None:
         ("bash: not found", "invalid answer"),
         ("{}", "invalid answer"),
         ("[]", "invalid answer"),
+        ('{"cut": 5}', "invalid answer"),
+        ('{"cut": {"ada": "x"}}', "invalid answer"),
+        ("[" * 200_000, "invalid answer"),
     ],
-    ids=["unreached", "no-json", "no-answer", "a-list"],
+    ids=["unreached", "no-json", "no-answer", "a-list", "no-sessions", "no-number", "deep"],
 )
 def test_a_gateway_that_fails_is_named_and_the_others_are_updated(answer: str | BedplateError, message: str) -> None:
     """The exit status is 6, and the same command can be repeated."""
@@ -150,9 +153,27 @@ def test_a_banner_in_another_encoding_is_reported() -> None:
         connection.run("true", "")
 
 
+def test_an_unknown_host_name_is_reported_with_the_settings_that_ssh_lacks() -> None:
+    """The fix names the command that writes the names of the fleet for ssh."""
+    message = "ssh: Could not resolve hostname gate.cellar: Name or service not known"
+    connection = SshConnection(("sh", "-c", f"echo '{message}' >&2; exit 255"))
+
+    with pytest.raises(PartialError) as error:
+        connection.run("true", "")
+
+    assert "bedplate node ssh-config --write" in error.value.fix
+
+
 def test_output_in_another_encoding_is_returned() -> None:
     """The caller finds that it is not JSON."""
     assert SshConnection(("sh", "-c", _LATIN_1)).run("true", "").startswith("Zutritt verboten ")
+
+
+def test_a_long_output_is_cut() -> None:
+    """A gateway cannot fill the memory of the operator's machine."""
+    output = SshConnection(("sh", "-c", "head -c 3000000 /dev/zero")).run("true", "")
+
+    assert len(output) == 1 << 20
 
 
 GATE = lab_node("gate.cellar")
@@ -264,7 +285,22 @@ def test_the_status_of_a_gateway_is_parsed_unchanged() -> None:
     assert parse_status(json.dumps(HEALTHY.document())) == HEALTHY
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"laptops": 1}', "bash: bedplate-vpn: not found"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"laptops": 1}',
+        "bash: bedplate-vpn: not found",
+        "[" * 200_000,
+        json.dumps({**HEALTHY.document(), "certificate": "soon"}),
+        json.dumps({**HEALTHY.document(), "laptops": {"udp": [5]}}),
+        json.dumps({**HEALTHY.document(), "seen": {"ada.laptop": 10**12}}),
+        json.dumps({**HEALTHY.document(), "crl": 10**18}),
+        json.dumps({**HEALTHY.document(), "laptops": {"udp\nerror: forged": None}}),
+    ],
+)
 def test_an_invalid_status_is_an_error_of_this_gateway(text: str) -> None:
     """Other gateways are reported."""
     with pytest.raises(PartialError, match="invalid status from the gateway agent"):
@@ -282,7 +318,7 @@ def test_a_healthy_gateway_has_no_findings() -> None:
     [
         ({"laptops": {"udp": None, "tcp": ()}}, "error: OpenVPN over udp is down"),
         ({"laptops": {}}, "error: no OpenVPN daemon is installed: apply the role openvpn"),
-        ({"certificate": NOW + 13 * DAY}, "warning: the certificate expires in 13 days"),
+        ({"certificate": NOW + 5 * DAY}, "warning: the certificate expires in 5 days"),
         ({"certificate": NOW + 3 * DAY}, "error: the certificate expires in 3 days"),
         ({"crl": NOW + 14 * DAY}, "warning: the revocation list expires in 14 days"),
         ({"crl": NOW - 1}, "error: the revocation list has expired, all connections are rejected"),

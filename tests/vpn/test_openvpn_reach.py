@@ -7,7 +7,7 @@ import pytest
 
 from bedplate.plan.laptops import Transport
 from tests.testlab.network.laptops import MACHINE, MACHINE_NAME, NOBODY, NODE, NODE_NAME, LaptopLab
-from vpn.keeper.sessions import run_command
+from vpn.agent.sessions import run_command
 
 ADA, BOB = "ada.laptop", "bob.desk"
 ADA_AT_HOME, BOB_AT_HOME = "10.121.0.2", "10.121.0.3"

@@ -13,7 +13,7 @@ from tests.testlab.fleets.variants import PUBLIC, WEST, connected_regions_plan
 from tests.testlab.keys.operator import INSIDE, MOST_SECONDS, seen_of_pings, standing_regions
 from tests.testlab.network.netlab import capture, packets, refusal, until
 from tests.testlab.network.regions import RegionsLab
-from vpn.keeper.status import read_charon
+from vpn.agent.status import read_charon
 
 pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("regions")]
 

@@ -6,8 +6,8 @@ import pytest
 
 from tests.testlab.network.gateways import one_key, pair
 from tests.testlab.network.netlab import until
-from vpn.keeper.place import TUNNEL_TABLE
-from vpn.keeper.status import CHARON_SOCKET, Charon, Tunnel, read_charon
+from vpn.agent.paths import TUNNEL_TABLE
+from vpn.agent.status import CHARON_SOCKET, Charon, Tunnel, read_charon
 from vpn.sites.files import STANDARD
 
 pytestmark = pytest.mark.xdist_group("site-status")

@@ -78,7 +78,7 @@ def server_conf(gateway: LaptopGateway, transport: Transport, folders: Folders =
 
     Raise InputError if the lock has no addresses of the DNS resolver.
     """
-    if not gateway.resolvers:
+    if not gateway.name_servers(transport):
         raise InputError(
             f"fleet.lock has no DNS resolver for the laptops of {gateway.place}",
             fix="run `bedplate vpn record` after the stacks are deployed",
@@ -137,6 +137,15 @@ def instance(transport: Transport) -> str:
 def daemon_unit(folders: Folders = STANDARD) -> str:
     """Return the template unit of a gateway's daemons, with one instance for each transport."""
     return _render("daemon.service.j2", folders=folders, user=USER, rights=CAPABILITIES)
+
+
+DNS_UNIT = "bedplate-laptops-dns.service"
+
+
+def dns_unit(gateway: LaptopGateway) -> str:
+    """Return the unit that forwards DNS, for a gateway with an upstream resolver."""
+    addresses = [address for transport in Transport for address in gateway.name_servers(transport)]
+    return _render("dns.service.j2", gateway=gateway, addresses=addresses)
 
 
 def keys_path_unit(folders: Folders = STANDARD) -> str:

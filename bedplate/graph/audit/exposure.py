@@ -1,12 +1,12 @@
-"""Checks of security groups: services open to the internet (S101 to S103), and EFS open to public subnets (S403)."""
+"""Checks of security groups: ports open to the internet (S101 to S103, S108, S109), EFS in public subnets (S403)."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
-from itertools import chain
+from itertools import chain, pairwise
 
-from bedplate.graph.audit.document import Graph, Node, Properties, is_on, is_seen, number, parts, words
+from bedplate.graph.audit.document import Graph, Node, Properties, is_on, is_seen, number, part, parts, words
 from bedplate.graph.audit.rules import StackFault, fault
 
 Block = IPv4Network | IPv6Network
@@ -193,30 +193,64 @@ SERVICES = (
 )
 
 Rules = tuple[Ingress, ...]
+Port = tuple[str, int]
+"""A protocol and a port: `("udp", 1194)`."""
+
+_PUBLIC = "bedplate:public"
+_COMPONENT = "::bedplate:stacks:"  # in the URNs of bedplate's components and of their children
 
 
 def check_exposure(graph: Graph) -> Iterator[StackFault]:
-    """Yield a fault for each security group that opens a service to the internet."""
+    """Yield a fault for each security group that opens ports to the internet which its tag does not name."""
     groups: dict[str, list[Ingress]] = defaultdict(list)
     for rule in ingress_rules(graph):
         groups[rule.group].append(rule)
-    for rules in groups.values():
-        yield from _exposed(rules)
+    named = {group.urn: frozenset(_named_ports(group)) for group in graph.of(*GROUPS)}
+    code = "S108" if any(_COMPONENT in node.urn for node in graph.nodes) else "S109"
+    for group, rules in groups.items():
+        yield from _exposed(rules, named.get(group, frozenset()), code)
         yield from _unseen(rules)
 
 
-def _exposed(rules: Iterable[Ingress]) -> Iterator[StackFault]:
-    services: dict[tuple[str, Rules], list[Service]] = defaultdict(list)
+def _named_ports(group: Node) -> Iterator[Port]:
+    """Yield the ports that the tag of a security group names, such as `udp/1194 tcp/443`."""
+    for text in words(part(group.inputs, "tags").get(_PUBLIC)):
+        for name in text.split():
+            protocol, _, port = name.partition("/")
+            if port.isdecimal():
+                yield protocol, int(port)
+
+
+def _exposed(rules: Iterable[Ingress], named: frozenset[Port], code: str) -> Iterator[StackFault]:
+    services: dict[tuple[str, Rules], list[str]] = defaultdict(list)
     public = [rule for rule in rules if public_size(rule.blocks)]
     for service in SERVICES if public else ():
         wide = _wide_rules(rule for rule in public if rule.allows(service.protocol, service.port))
-        if wide:
-            services[service.code, wide].append(service)
+        if wide and (service.protocol, service.port) not in named:
+            services[service.code, wide].append(f"{service.name} ({service.port})")
     # All ports open is one fault, of S101.
     all_ports = {wide for code, wide in services if code == "S101" and all(map(_is_every_port, wide))}
-    for (code, wide), exposed in services.items():
-        if code == "S101" or wide not in all_ports:
-            yield fault(code, wide[0].urn, wide[0].key, _message(wide, exposed))
+    for (service_code, wide), names in services.items():
+        if service_code == "S101" or wide not in all_ports:
+            yield fault(service_code, wide[0].urn, wide[0].key, _message(wide, names))
+    reported = {wide for _, wide in services}
+    for wide, names in _open_ports(public, named).items():
+        if wide not in reported:
+            yield fault(code, wide[0].urn, wide[0].key, _message(wide, names))
+
+
+def _open_ports(rules: Iterable[Ingress], named: frozenset[Port]) -> dict[Rules, list[str]]:
+    """Return the ports that are open to the internet and not named, as `tcp/6443`, by the rules that open them."""
+    ports: dict[Rules, list[str]] = defaultdict(list)
+    for protocol in ("tcp", "udp"):
+        allowing = [rule for rule in rules if rule.protocol in {"", protocol}]
+        ranges = [(rule.first, rule.last) for rule in allowing]
+        ranges += [(port, port) for name, port in named if name == protocol]
+        for first, end in pairwise(sorted({edge for low, high in ranges for edge in (low, high + 1)})):
+            wide = _wide_rules(rule for rule in allowing if rule.allows(protocol, first))
+            if wide and (protocol, first) not in named:
+                ports[wide].append(f"{protocol}/{first}" if end == first + 1 else f"{protocol}/{first}-{end - 1}")
+    return ports
 
 
 def _wide_rules(rules: Iterable[Ingress]) -> Rules:
@@ -231,9 +265,8 @@ def _is_every_port(rule: Ingress) -> bool:
     return not rule.protocol or (rule.first <= 1 and rule.last == LAST_PORT)
 
 
-def _message(rules: Rules, services: Iterable[Service]) -> str:
-    names = tuple(dict.fromkeys(f"{service.name} ({service.port})" for service in services))
-    what = "every port" if all(map(_is_every_port, rules)) else ", ".join(names)
+def _message(rules: Rules, names: Iterable[str]) -> str:
+    what = "every port" if all(map(_is_every_port, rules)) else ", ".join(dict.fromkeys(names))
     blocks = tuple(dict.fromkeys(str(block) for rule in rules for block in rule.blocks))
     shown = ", ".join(blocks[:4]) + (f" and {len(blocks) - 4:,} more" if len(blocks) > 4 else "")  # noqa: PLR2004 - a line
     by = f", by {len(rules)} rules together" if len(rules) > 1 else ""

@@ -84,6 +84,19 @@ _REACHABILITY = (
         "set `httpPutResponseHopLimit: 1`; 2 for machines with the tag bedplate:use = ssh",
         "Amazon EC2 user guide, instance metadata",
     ),
+    StackRule(
+        "S108",
+        "unnamed-public-port",
+        "A port must be open to the internet by intent. A security group's tag `bedplate:public` names such ports.",
+        "allow known addresses only, or name the port in the tag: `bedplate:public: PROTOCOL/PORT PROTOCOL/PORT`",
+    ),
+    StackRule(
+        "S109",
+        "public-port",
+        "The graph is not of bedplate's stacks. The service on the port may be for internal use only.",
+        "allow known addresses only, or name the port in the tag: `bedplate:public: PROTOCOL/PORT PROTOCOL/PORT`",
+        warns=True,
+    ),
 )
 _ENCRYPTION = (
     StackRule(

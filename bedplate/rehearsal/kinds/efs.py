@@ -197,7 +197,8 @@ def _read_mount_target(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
 
 def _effective_groups(aws: Aws, ident: str, subnet: str) -> list[str]:
     """Return the security groups of a mount target; with none set, the default group of its VPC applies."""
-    group_ids = aws.call("efs", "describe_mount_target_security_groups", MountTargetId=ident)["SecurityGroups"]
+    reply = aws.call("efs", "describe_mount_target_security_groups", MountTargetId=ident)
+    group_ids = reply.get("SecurityGroups")
     if group_ids:
         return sorted(group_ids)
     vpc = aws.call("ec2", "describe_subnets", SubnetIds=[subnet])["Subnets"][0]["VpcId"]

@@ -90,6 +90,7 @@ def group_ids(data: Mapping[str, Any]) -> Iterator[str]:
 def _require_image(aws: Aws, image: str) -> None:
     parameter = image.removeprefix("resolve:ssm:").partition(":")[0]
     if image.startswith("ami-"):
+        aws.simulation.assume_image(aws.region, image)
         aws.call("ec2", "describe_images", ImageIds=[image])
     elif parameter == image:
         raise ResourceError("InvalidAMIID.Malformed", f'Invalid id: "{image}" (expecting "ami-...")', key="imageId")

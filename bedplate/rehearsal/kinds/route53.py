@@ -1,6 +1,7 @@
 """Route 53: hosted zones, records, and associations of VPCs with private zones."""
 
 from collections.abc import Callable, Iterator, Mapping
+from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 from uuid import uuid4
 
@@ -8,6 +9,7 @@ from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces,
 from bedplate.rehearsal.kinds.limits import Choice, Number, Text, check_exclusive, check_limits, rollback, tag_pairs
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
+from bedplate.rehearsal.wire import is_known
 
 _LABEL = r"[!-\-/-~]{1,63}"
 _LIMITS = {
@@ -173,6 +175,19 @@ def _check_record(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     policies = [key for key in _ROUTINGS if inputs.get(key)]
     if policies and inputs.get("setIdentifier") is None:
         yield InvalidInput("setIdentifier", f"is required with {policies[0]}")
+    yield from _check_addresses(inputs)
+
+
+def _check_addresses(inputs: Props) -> Iterator[InvalidInput]:
+    """Yield an error for each value of an A or AAAA record that is not an address."""
+    for version, record_type, parse in (("IPv4", "A", IPv4Address), ("IPv6", "AAAA", IPv6Address)):
+        values = inputs.get("records") if inputs.get("type") == record_type else ()
+        for value in values if isinstance(values, list) else ():
+            try:
+                if is_known(value):
+                    parse(value)
+            except ValueError:
+                yield InvalidInput("records", f"{value!r} is not an {version} address (InvalidChangeBatch)")
 
 
 def _create_record(aws: Aws, inputs: Props) -> str:

@@ -252,6 +252,17 @@ def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
     if new.get("tags"):
         aws.call(_SERVICE, "create_or_update_tags", Tags=_tags(ident, new))
     set_group_options(aws, ident, old, new)
+    if "AZRebalance" not in (new.get("suspendedProcesses") or []):
+        _leave_removed_zones(aws, ident)
+
+
+def _leave_removed_zones(aws: Aws, ident: str) -> None:
+    """Replace the instances in zones that a group no longer has; with AZRebalance suspended, AWS leaves them there."""
+    group = _describe_group(aws, ident)
+    for instance in group["Instances"]:
+        if instance["AvailabilityZone"] not in group["AvailabilityZones"]:
+            call = {"InstanceId": instance["InstanceId"], "ShouldDecrementDesiredCapacity": False}
+            aws.call(_SERVICE, "terminate_instance_in_auto_scaling_group", **call)
 
 
 def _delete(aws: Aws, ident: str, outputs: Props) -> None:
@@ -289,5 +300,5 @@ GROUP = ResourceKind(
     update=_update,
     delete=_delete,
     complaints=check_group,
-    note="moto launches all instances at once, in one subnet, on demand; hooks and refreshes do not run",
+    note="moto launches all instances at once, on demand; hooks and refreshes do not run",
 )

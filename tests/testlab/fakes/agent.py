@@ -16,7 +16,7 @@ from bedplate.nodes.apply import ApplyRequest, Event, Step, Target, parse_event
 from bedplate.plan.nodes import permanent_nodes
 from roles.base import Changes, Role, changed
 from roles.engine.connection import AgentOptions, Connection
-from roles.engine.work import run_request
+from roles.engine.node_run import run_request
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
 _SHELL = ("sh", "-c")

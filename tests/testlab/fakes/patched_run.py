@@ -19,7 +19,7 @@ from pyinfra.operations import server  # noqa: E402
 from bedplate.nodes.apply import read_request  # noqa: E402
 from roles.base import NO_CHANGES, Changes, Role  # noqa: E402
 from roles.engine import connector  # noqa: E402
-from roles.engine.work import run_request  # noqa: E402
+from roles.engine.node_run import run_request  # noqa: E402
 
 
 @dataclass(frozen=True, slots=True)

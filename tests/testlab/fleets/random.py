@@ -194,7 +194,7 @@ def _network(draw: Draw, size: int) -> dict[str, Any]:
 
 def _sites(draw: Draw) -> dict[str, Any]:
     names = ["cellar", *draw(st.sampled_from([[], ["attic"]]))]
-    uses = draw(st.sampled_from([{}, {"use": "kubernetes"}, {"use": "ssh", "gpus": {"model": "titan-x", "count": 4}}]))
+    uses = draw(st.sampled_from([{}, {"use": "kubernetes"}, {"use": "ssh", "gpus": {"model": "a100", "count": 4}}]))
     return {name: _site(name, uses) for name in names}
 
 

@@ -11,6 +11,7 @@ from bedplate.plan import FleetPlan
 from bedplate.tunnel_key import SHORTEST_KEY
 from tests.testlab.fleets.variants import cellar_gateway
 from tests.testlab.network.gateways import Amend
+from vpn.audit_log import Begun, Issued
 from vpn.authority import Reason, Revocation, crl_text, new_authority, sign_crl
 from vpn.certificates import (
     Issuer,
@@ -24,7 +25,6 @@ from vpn.certificates import (
     new_key,
     new_server_key,
 )
-from vpn.journal import Begun, Issued
 from vpn.laptops.server import LaptopKeys
 from vpn.peers import peer_subjects, tunnel_certificates
 from vpn.pki import FOLDER, FolderKeys, Pki, PkiFolder, create_authority, open_pki

@@ -91,6 +91,8 @@ SERVICE_INPUTS: tuple[tuple[str, dict[str, Any], str], ...] = (
     (_RULES, {"rules": [{"id": "a", "status": "on", "expiration": {"days": 1}}]}, "rules[0].status"),
     ("aws:route53/record:Record", {"ttl": None}, "ttl"),
     ("aws:route53/record:Record", {"type": "HOST"}, "type"),
+    ("aws:route53/record:Record", {"records": ["10.20.0.5", "web.lab"]}, "records"),
+    ("aws:route53/record:Record", {"type": "AAAA"}, "records"),
     ("aws:route53/record:Record", {"weightedRoutingPolicies": [{"weight": 1}]}, "setIdentifier"),
     ("aws:cloudwatch/logGroup:LogGroup", {"retentionInDays": 8}, "retentionInDays"),
     ("aws:sns/topic:Topic", {"fifoTopic": True}, "name"),

@@ -4,7 +4,7 @@ import argparse
 import signal
 
 from tests.testlab.machines.layers import baked, bare
-from tests.testlab.machines.stand import NodeLab
+from tests.testlab.machines.node_lab import NodeLab
 
 
 def main() -> None:

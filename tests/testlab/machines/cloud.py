@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.testlab.fakes.aws import Request, metadata_service, serving
 from tests.testlab.fakes.buckets import ObjectStore
 from tests.testlab.machines.container import call
-from tests.testlab.machines.stand import Node, bind_socket
+from tests.testlab.machines.node_lab import Node, bind_socket
 
 METADATA, _S3 = "169.254.169.254", "198.51.100.3"
 # Headers of the simulation's own connection.

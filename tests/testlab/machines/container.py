@@ -79,6 +79,26 @@ def call(*argv: str, text: str = "", seconds: float = 60, env: Mapping[str, str]
     return done.stdout
 
 
+# The network namespace survives a reboot, but its configuration must not.
+_RESET = """
+nft flush ruleset
+for device in $(ls /sys/class/net); do
+  case $device in
+    lo | eth0) ip address flush dev "$device"; ip link set "$device" down ;;
+    *) ip link delete "$device" || : ;;
+  esac
+done
+ip route flush table all
+ip nexthop flush
+ip rule flush
+# networkd removes rules of other protocols.
+ip rule add lookup main priority 32766 protocol kernel
+ip rule add lookup default priority 32767 protocol kernel
+"""
+# As on Ubuntu; by default a container gets the hierarchies of this machine, which may be those of version 1.
+_CGROUP_2 = {**os.environ, "UNIFIED_CGROUP_HIERARCHY": "1"}
+# Runs a script in a control group of the container: logind refuses requests from others.
+_INSIDE = 'echo $$ > /sys/fs/cgroup/init.scope/cgroup.procs; exec sh -ec "$0"'
 _BOOT_SECONDS = 180
 _HALT_SECONDS = 90
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -100,8 +120,7 @@ class Machine:
 
     def boot(self) -> None:
         """Start the container, and wait until its services have started."""
-        # The network namespace survives a reboot, but the packet filter must not.
-        call("ip", "netns", "exec", self.namespace, "nft", "flush", "ruleset")
+        call("ip", "netns", "exec", self.namespace, "sh", "-ec", _RESET)
         command = (
             # If this process is killed, the container shuts down cleanly.
             *("setpriv", "--pdeathsig", "TERM", "systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--boot"),
@@ -115,7 +134,7 @@ class Machine:
         )
         with self.log.open("ab") as sink:
             popen = subprocess.Popen(
-                in_cgroup(self.namespace, *command), stdin=subprocess.DEVNULL, stdout=sink, stderr=sink
+                in_cgroup(self.namespace, *command), stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, env=_CGROUP_2
             )
         self._program = LabProgram(popen, self.log)
         self.wait()
@@ -132,7 +151,7 @@ class Machine:
         """Return the command that runs a shell script in the container; valid until the next boot."""
         spaces = ("--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd")
         clean = ("env", "-i", f"PATH={_PATH}", "LC_ALL=C.UTF-8", "HOME=/root")
-        return ("nsenter", "--target", str(self._first()), *spaces, *clean, "sh", "-ec")
+        return ("nsenter", "--target", str(self._first()), *spaces, *clean, "sh", "-ec", _INSIDE)
 
     def halt(self) -> None:
         """Shut the container down cleanly."""

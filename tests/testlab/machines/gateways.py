@@ -25,8 +25,8 @@ from roles.storage.role import Storage
 from tests.testlab.fleets.variants import lab_node
 from tests.testlab.machines.container import CommandError
 from tests.testlab.machines.lab import write_recorded_fleet
+from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.machines.operator import Operator, apply_roles
-from tests.testlab.machines.stand import Node, NodeLab
 from tests.testlab.machines.user_mode import user_mode_layers
 from tests.testlab.network.netlab import LabProgram, until
 from tests.testlab.run import documented_commands, need_program, need_root

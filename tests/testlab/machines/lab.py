@@ -23,11 +23,11 @@ from bedplate.lock import lock_path, record_host_keys, record_plan
 from bedplate.nodes.audit import CHECKS, role_of
 from tests.testlab.fleets.variants import cellar_gateway
 from tests.testlab.machines.defects import Defect, Rule
+from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.machines.operator import ROOT, Operator, push_tunnels
-from tests.testlab.machines.stand import Node, NodeLab
 from tests.testlab.network.gateways import settings_over
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
-from vpn.sites.files import SERVICE, STANDARD, strongswan_conf_of
+from vpn.sites.files import STANDARD, strongswan_conf_of
 
 _PROGRAMS = "/usr/local/sbin/ip /usr/local/sbin/modprobe"
 _IP = """#!/bin/bash
@@ -43,7 +43,7 @@ case "$*" in
 esac
 exec /usr/sbin/modprobe "$@"
 """
-_SETTINGS = "/etc/userspace.conf"
+_SETTINGS, _CHARON = "/etc/userspace.conf", "/usr/sbin/charon-systemd"
 
 
 def substitute_ipsec(node: Node) -> None:
@@ -54,15 +54,17 @@ def substitute_ipsec(node: Node) -> None:
         program.chmod(0o755)
     product = strongswan_conf_of(STANDARD)
     (node.root / _SETTINGS.lstrip("/")).write_text(settings_over(product.path, product.text))
-    drop_in = node.root / f"etc/systemd/system/{SERVICE}.service.d/userspace.conf"
-    drop_in.parent.mkdir(parents=True)
-    drop_in.write_text(f"[Service]\nEnvironment=STRONGSWAN_CONF={_SETTINGS}\n")
+    # Not a drop-in, which the audit reports. The package, installed later, puts its program at the other path.
+    node.run(f"dpkg-divert --quiet --rename --divert {_CHARON}.packaged {_CHARON}")
+    wrapper = node.root / _CHARON.lstrip("/")
+    wrapper.write_text(f'#!/bin/sh\nSTRONGSWAN_CONF={_SETTINGS} exec {_CHARON}.packaged "$@"\n')
+    wrapper.chmod(0o755)
     node.run("apt-get install --yes --quiet --no-install-recommends libcharon-extra-plugins >/dev/null")
 
 
 def stop_substituting(node: Node) -> None:
     """Remove the substitutes, before the node gets a kernel with IPsec."""
-    node.run(f"rm -r {_PROGRAMS} {_SETTINGS} /etc/systemd/system/{SERVICE}.service.d; systemctl daemon-reload")
+    node.run(f"rm -r {_PROGRAMS} {_SETTINGS} {_CHARON}; dpkg-divert --quiet --rename --remove {_CHARON}")
 
 
 BEDPLATE = str(Path(sys.executable).with_name("bedplate"))

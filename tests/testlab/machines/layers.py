@@ -18,7 +18,8 @@ from tempfile import gettempdir
 from bedplate.writer import is_alive
 from tests.testlab.machines.container import CommandError, call, cgroups, mounted, remove_cgroup
 
-RELEASE = "bookworm"
+# Debian 12; `make test-nodes RELEASE=trixie` runs the tests on Debian 13.
+RELEASE = os.environ.get("RELEASE", "bookworm")
 # Retry downloads, and fail if an index is missing; by default `apt-get update` only warns.
 APT_GET = ("apt-get", "--quiet", "-oAcquire::Retries=5", "-oAPT::Update::Error-Mode=any")
 APT_INSTALL = (*APT_GET, "install", "--yes", "--no-install-recommends")
@@ -73,7 +74,7 @@ def mirror_here() -> Mirror:
 
 # Installed, as in a baked image: packages that roles install on many nodes and that start no service.
 INSTALLED = (
-    *("chrony", "unattended-upgrades", "needrestart", "locales-all", "nftables", "auditd", "apparmor"),
+    *("chrony", "locales-all", "nftables", "auditd", "apparmor"),
     *("apparmor-utils", "libpam-pwquality", "debsums", "acl", "quota", "tmux", "screen", "git", "build-essential"),
     *("htop", "rsync", "unzip", "gnupg", "python3-apt", "cmake", "git-lfs", "jq", "less", "nano", "ninja-build"),
     *("pkg-config", "python3-dev", "python3-venv", "tree", "vim", "zip"),
@@ -89,6 +90,21 @@ _BARE = (
     *("systemd", "systemd-sysv", "dbus", "libpam-systemd", "openssh-server", "sudo", "python3", "ca-certificates"),
     *("iproute2", "netbase", "iputils-ping", "procps", "kmod", "curl", "locales", "apt-utils", "whiptail"),
 )
+# As on Ubuntu. debootstrap does not resolve virtual packages, on which cloud-init depends.
+_UBUNTU = ("systemd-resolved", "netplan.io", "cloud-init", "needrestart", "unattended-upgrades")
+_FILES = {
+    "etc/needrestart/conf.d/50-automatic.conf": "$nrconf{restart} = 'a';\n",
+    # The default of Ubuntu's package.
+    "etc/systemd/resolved.conf.d/ubuntu.conf": "[Resolve]\nLLMNR=no\nMulticastDNS=no\n",
+    # netplan's file exists before the first boot: cloud-init needs udev to write it.
+    "etc/cloud/cloud.cfg.d/90_test.cfg": """datasource_list: [NoCloud]
+network: {config: disabled}
+apt: {preserve_sources_list: true}
+locale: C.UTF-8
+ssh_deletekeys: false
+ssh_genkeytypes: [ed25519]
+""",
+}
 _PLAIN = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
 _PATIENCE = 1200
 
@@ -96,7 +112,8 @@ _PATIENCE = 1200
 def bare() -> tuple[Path, ...]:
     """Return the layers of a fresh node, the uppermost first; creates missing ones (two minutes)."""
     mirror = mirror_here()
-    return (cached_layer("bare", repr((_BARE, mirror)), lambda root: _bootstrap(root, mirror)),)
+    recipe = repr((RELEASE, _BARE, _UBUNTU, _FILES, mirror))
+    return (cached_layer("bare", recipe, lambda root: _bootstrap(root, mirror)),)
 
 
 def baked() -> tuple[Path, ...]:
@@ -107,10 +124,10 @@ def baked() -> tuple[Path, ...]:
 
 def cached_layer(name: str, recipe: str, make: Callable[[Path], None]) -> Path:
     """Return the cached folder of a recipe, or create it; the folder gets its name when it is complete."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", "/var/cache")) / "bedplate" / "stand"
-    root = cache / f"{name}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
+    cache = Path(os.environ.get("XDG_CACHE_HOME", "/var/cache")) / "bedplate" / "nodes"
+    root = cache / f"{name}-{RELEASE}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
     cache.mkdir(parents=True, exist_ok=True)
-    with (cache / f"{name}.lock").open("w") as lock:
+    with (cache / f"{name}-{RELEASE}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not root.exists():
             incomplete = root.with_suffix(".making")
@@ -132,6 +149,12 @@ def _bootstrap(root: Path, mirror: Mirror) -> None:
     run_in_root(root, "update-ca-certificates")
     run_in_root(root, *APT_GET, "update")
     run_in_root(root, *APT_GET, "upgrade", "--yes")
+    run_in_root(root, *APT_INSTALL, *_UBUNTU)
+    run_in_root(root, "systemctl", "disable", "--quiet", "ssh.service")
+    run_in_root(root, "systemctl", "enable", "--quiet", "ssh.socket", "systemd-networkd.service")
+    for path, text in _FILES.items():
+        (root / path).parent.mkdir(exist_ok=True)
+        (root / path).write_text(text)
     forget_identity(root)
 
 
@@ -165,14 +188,15 @@ def forget_identity(root: Path) -> None:
     for key in (root / "etc/ssh").glob("ssh_host_*"):
         key.unlink()
     (root / "etc/machine-id").write_text("")
-    for name in ("resolv.conf", "hostname"):
-        (root / "etc" / name).unlink(missing_ok=True)
+    (root / "etc/hostname").unlink(missing_ok=True)
+    (root / "etc/resolv.conf").unlink()
+    (root / "etc/resolv.conf").symlink_to("../run/systemd/resolve/stub-resolv.conf")
 
 
 # Each systemd needs a dozen inotify instances, and the kernel's default is 128. The higher value remains.
 _INOTIFY_INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
 _REQUIRED_INSTANCES = 2048
-_NAME = re.compile(r"stand(\d+)x\d+-.*")
+_NAME = re.compile(r"node(\d+)x\d+-.*")
 
 
 def remove_leftovers() -> None:

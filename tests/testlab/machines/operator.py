@@ -20,8 +20,8 @@ from pyinfra.context import ctx_config, ctx_host, ctx_state
 from roles.base import Role, deploy
 from roles.people.role import SCRIPT, People
 from tests.testlab.machines.container import call
-from tests.testlab.machines.desk import ADMIN
-from tests.testlab.machines.stand import Node, NodeLab
+from tests.testlab.machines.node_lab import Node, NodeLab
+from tests.testlab.machines.workstation import ADMIN
 from vpn.push import APPLY_COMMAND, config_bundle_text
 from vpn.sites.gateway import Gateway
 
@@ -32,12 +32,12 @@ class Operator:
     """Runs bedplate commands with a fleet file, and with the key of the nodes' first account."""
 
     def __init__(self, node_lab: NodeLab, fleet: Path) -> None:
-        self._stand = node_lab
+        self._node_lab = node_lab
         self._options = ("--fleet", str(fleet), "--ssh-config", str(node_lab.ssh_config))
 
     def bedplate(self, *words: str) -> CompletedProcess[str]:
         """Run a bedplate command from the project's folder."""
-        return self._stand.workstation.run("env", "--chdir", str(ROOT), sys.executable, "-m", "bedplate", *words)
+        return self._node_lab.workstation.run("env", "--chdir", str(ROOT), sys.executable, "-m", "bedplate", *words)
 
     def apply(self, *words: str) -> CompletedProcess[str]:
         """Run `bedplate node apply` as the first account."""

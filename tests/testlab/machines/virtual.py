@@ -17,8 +17,8 @@ import markupsafe
 
 from roles.guard.role import BGP_PACKAGES, PACKAGES
 from tests.testlab.machines.container import CommandError, call, mounted
-from tests.testlab.machines.desk import Workstation
 from tests.testlab.machines.layers import APT_INSTALL, bare, cached_layer, forget_identity, run_in_root
+from tests.testlab.machines.workstation import Workstation
 from tests.testlab.network.netlab import LabHost, LabProgram, until
 from tests.testlab.run import clock_pace
 
@@ -68,6 +68,9 @@ _UNNEEDED = ("systemd-udevd", "systemd-udev-trigger", "e2scrub_reap", "serial-ge
 MASKS = (
     *(f"systemd.mask={name}.service" for name in _UNNEEDED),
     *("systemd.mask=systemd-udevd-control.socket", "systemd.mask=systemd-udevd-kernel.socket"),
+    # The init script configures the network; without udev, networkd would wait.
+    *(f"systemd.mask=systemd-networkd{suffix}" for suffix in (".service", ".socket", "-wait-online.service")),
+    "cloud-init=disabled",
 )
 _WORDS = ("console=ttyS0", "net.ifnames=0", "mitigations=off", "panic=-1", "quiet", "systemd.show_status=0", *MASKS)
 # The clock counts instructions, 1 ns each, and real time while idle, so a busy host causes no timeouts in the guest.

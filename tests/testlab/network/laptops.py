@@ -100,7 +100,7 @@ _START = (
 _KEEPER = """
 import runpy, sys
 sys.path.insert(0, sys.argv.pop(1))
-runpy.run_module("keeper", run_name="__main__", alter_sys=True)
+runpy.run_module("agent", run_name="__main__", alter_sys=True)
 """
 
 

@@ -257,7 +257,7 @@ def _group_effect(keys: tuple[str, ...], before: Mapping[str, Any], after: Mappi
         return Effect.REMOVES
     if _LAUNCH_INPUTS.isdisjoint(keys):
         return Effect.FREE
-    return Effect.ROLLING if after.get("instanceRefresh") else Effect.NEW_NODES
+    return Effect.NEW_NODES
 
 
 TWELVE = (

@@ -14,9 +14,9 @@ from types import TracebackType
 from typing import Self
 
 from tests.testlab.machines.container import Machine, mounted
-from tests.testlab.machines.desk import ADMIN, Workstation, make_key, prepare_root
 from tests.testlab.machines.layers import baked, remove_leftovers
 from tests.testlab.machines.virtual import SshConnection, VirtualMachine, connect_tap, emulated, make_disk
+from tests.testlab.machines.workstation import ADMIN, Workstation, make_key, prepare_root
 from tests.testlab.network.netlab import Lab, LabHost
 
 
@@ -69,8 +69,6 @@ class Node:
 
 # Creates a machine with its own kernel from a disk, a network, an address and an SSH connection.
 MachineFactory = Callable[[Path, LabHost, IPv4Address, SshConnection], VirtualMachine]
-# Prepares a root folder for its first boot, with the administrator's public key; returns the public host key.
-Preparer = Callable[[Path, str], str]
 _WORKSTATION = IPv4Address("192.168.43.254")
 
 
@@ -80,18 +78,18 @@ class NodeLab:
     def __init__(self, layers: tuple[Path, ...] | None = None, address: IPv4Address = _WORKSTATION) -> None:
         remove_leftovers()
         self._open = ExitStack()
-        self._lab = Lab("stand")
-        self._open.callback(self._lab.close)
+        self.network = Lab("node")
+        self._open.callback(self.network.close)
         self._layers = layers or baked()
-        self.workstation = Workstation(self._lab, address)
+        self.workstation = Workstation(self.network, address)
         self._open.callback(self.workstation.close)
-        self.folder = self._lab.folder
+        self.folder = self.network.folder
         self.key = self.folder / "operator"
         self.ssh_config = self.folder / "ssh_config"
         self.known_hosts = self.folder / "known_hosts"
         self.public = make_key(self.key, "operator")
         self.nodes: dict[str, Node] = {}
-        self._hosts: dict[str, LabHost] = {}
+        self.hosts: dict[str, LabHost] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -101,23 +99,24 @@ class NodeLab:
     ) -> None:
         self.close()
 
-    def boot(self, name: str, address: IPv4Address | str, *aliases: str, prepare: Preparer = prepare_root) -> Node:
+    def boot(self, name: str, address: IPv4Address | str, *aliases: str) -> Node:
         """Boot a fresh node; `aliases` are more names under which the workstation finds it."""
         ip_address = IPv4Address(address)
-        host = self._lab.host(name)
+        host = self.network.host(name)
         self.workstation.wire(host, ip_address)
         root = self._open.enter_context(mounted(self._layers, host.folder / "disk"))
         machine = Machine(root, host.namespace, host.folder / "console.log")
-        node = Node(name, ip_address, prepare(root, self.public), machine, self.workstation, self.ssh_config)
+        host_key = prepare_root(root, self.public, ip_address, self.workstation.address)
+        node = Node(name, ip_address, host_key, machine, self.workstation, self.ssh_config)
         self._register(node, (name, *aliases))
         self._open.callback(machine.crash)
         machine.boot()
-        self.nodes[name], self._hosts[name] = node, host
+        self.nodes[name], self.hosts[name] = node, host
         return node
 
     def move(self, name: str, factory: MachineFactory = emulated) -> Node:
         """Shut a node down, and start it with its own kernel, without waiting for the boot."""
-        node, host = self.nodes[name], self._hosts[name]
+        node, host = self.nodes[name], self.hosts[name]
         node.stop()
         disk = host.folder / "disk.img"
         make_disk(disk, node.root)

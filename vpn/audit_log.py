@@ -34,7 +34,7 @@ class Begun:
     """The authority that signs all later entries, and the kind of its key store.
 
     `authority` and `root` are the SHA-256 of the certificates in authority.crt; `root` is empty without a root.
-    `tls_crypt` is the SHA-256 of the gateways' tls-crypt-v2 key.
+    `tls_crypt` is the SHA-256 of the gateways' first tls-crypt-v2 key.
     """
 
     at: datetime
@@ -76,7 +76,15 @@ class Listed:
     until: datetime
 
 
-Entry = Begun | Issued | Revoked | Listed
+@dataclass(frozen=True, slots=True)
+class TlsCryptKey:
+    """A new tls-crypt-v2 key of the gateways, by its SHA-256."""
+
+    at: datetime
+    digest: str
+
+
+Entry = Begun | Issued | Revoked | Listed | TlsCryptKey
 
 
 def entry_text(entry: Entry) -> str:
@@ -111,6 +119,8 @@ def _entry_document(entry: Entry) -> dict[str, Any]:
             return {"revoked": f"{entry.serial:x}", "at": at, "reason": entry.reason}
         case Listed():
             return {"listed": entry.number, "at": at, "until": moment_text(entry.until)}
+        case TlsCryptKey():
+            return {"tls_crypt_key": entry.digest, "at": at}
 
 
 def _entry_of(document: dict[str, Any]) -> Entry:
@@ -120,6 +130,8 @@ def _entry_of(document: dict[str, Any]) -> Entry:
         return Begun(at, fleet, *rest)
     if "revoked" in document:
         return Revoked(at, _parse_serial(document["revoked"]), Reason(document["reason"]))
+    if "tls_crypt_key" in document:
+        return TlsCryptKey(at, str(document["tls_crypt_key"]))
     until = datetime.fromisoformat(document["until"])
     if "issued" in document:
         slot = document.get("slot")
@@ -168,6 +180,12 @@ class AuditLog:
         first = self.entries[0]
         assert isinstance(first, Begun)  # noqa: S101  # new_audit_log and parse_audit_log ensure it
         return first
+
+    @property
+    def tls_crypt(self) -> str:
+        """The SHA-256 of the gateways' present tls-crypt-v2 key."""
+        replaced = [entry.digest for entry in self.entries if isinstance(entry, TlsCryptKey)]
+        return replaced[-1] if replaced else self.begun.tls_crypt
 
     def with_entries(self, entries: Sequence[Entry]) -> "AuditLog":
         """Return the log with more entries at its end."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .place import IncompleteError, replace_file
+from .paths import IncompleteError, replace_file
 
 _TIMEOUT_S = 1.0
 SUCCESS = "SUCCESS:"

@@ -18,9 +18,9 @@ from pyinfra.operations import files, server
 from bedplate.nodes.apply import ApplyRequest, Event, NodeErrorKind, Step, Target, parse_event, write_request
 from bedplate.plan.nodes import permanent_nodes
 from roles.base import NO_CHANGES, Changes, DiskSpace, Role
-from roles.engine import connector, work
+from roles.engine import connector, node_run
 from roles.engine.connection import login_error, operation_error
-from roles.engine.work import disk_space_error, run_request
+from roles.engine.node_run import disk_space_error, run_request
 from tests.testlab.fakes.agent import GATE, NAS, Notebook, changes, order_of, run_order, starts
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
@@ -257,7 +257,7 @@ def test_the_confirming_login_is_retried(tmp_path: Path) -> None:
 
 def test_a_failed_confirmation_ends_the_apply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The node reverts the change itself; the error names the operation."""
-    monkeypatch.setattr(work, "LOGIN_RETRIES", 1.0)
+    monkeypatch.setattr(node_run, "LOGIN_RETRIES", 1.0)
     shell = tmp_path / "shell"
     shell.write_text(f'#!/bin/sh\ntest ! -e {tmp_path}/run/unconfirmed/trial || exit 255\nexec sh -c "$1"\n')
     shell.chmod(0o755)

@@ -132,7 +132,7 @@ def parse_config_bundle(text: str) -> ConfigBundle | None:
     try:
         items = json.loads(text)["files"]
         files = tuple(File(str(item["path"]), str(item["text"]), int(item["mode"])) for item in items)
-    except (ValueError, TypeError, KeyError):
+    except (RecursionError, ValueError, TypeError, KeyError):
         return None
     return ConfigBundle(files) if files and all(file.is_allowed for file in files) else None
 

@@ -20,7 +20,7 @@ from .certificate import (
     staged_crl_file,
     staged_identity,
 )
-from .place import TRANSPORTS, GatewayPaths, IncompleteError, RejectedError, lock_folder, replace_file
+from .paths import TRANSPORTS, GatewayPaths, IncompleteError, RejectedError, lock_folder, replace_file
 from .sessions import SUCCESS, end_sessions, run_command
 
 
@@ -154,7 +154,7 @@ def parse_access_list(text: str) -> AccessList:
             version=int(document["version"]),
         )
         access_list.check()
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (RecursionError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise RejectedError(f"invalid access list: {error!r}") from None
     return access_list
 

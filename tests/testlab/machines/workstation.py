@@ -17,7 +17,7 @@ from tests.testlab.network.netlab import Lab, LabHost, LabProgram, until
 # slirp4netns's name server, and its device.
 NAME_SERVER, _UPLINK = "10.0.2.3", "tap0"
 _RULES = f"""
-table inet desk {{
+table inet workstation {{
   set cut {{ type ipv4_addr; }}
   chain pass {{ type filter hook forward priority 0; ip saddr @cut drop; ip daddr @cut drop; }}
   chain in {{ type filter hook input priority 0; ip saddr @cut drop; }}
@@ -32,27 +32,25 @@ class Workstation:
 
     def __init__(self, lab: Lab, address: IPv4Address) -> None:
         self.address = address
-        self.host: LabHost = lab.host("desk")
+        self.host: LabHost = lab.host("workstation")
         self._lab = lab
         self._wires = count(1)
         self._names = Path("/etc/netns") / self.host.namespace
         self._open()
 
     def wire(self, node: LabHost, address: IPv4Address) -> None:
-        """Connect a node with this address; its default route is the workstation."""
+        """Connect a node that will have this address."""
         device = f"n{next(self._wires)}"
-        self._lab.wire((self.host, device, "169.254.0.1/32"), (node, "eth0", f"{address}/32"))
+        self._lab.wire((self.host, device, "169.254.0.1/32"), (node, "eth0", ""))
         self.host.run("ip", "route", "replace", str(address), "dev", device, "src", str(self.address))
-        node.run("ip", "route", "add", str(self.address), "dev", "eth0")
-        node.route("default", self.address)
 
     def cut(self, address: IPv4Address) -> None:
         """Drop all packets from and to a node, as a failed switch would."""
-        self.host.run("nft", "add", "element", "inet", "desk", "cut", f"{{ {address} }}")
+        self.host.run("nft", "add", "element", "inet", "workstation", "cut", f"{{ {address} }}")
 
     def heal(self, address: IPv4Address) -> None:
         """Stop dropping the packets of a node."""
-        self.host.run("nft", "delete", "element", "inet", "desk", "cut", f"{{ {address} }}")
+        self.host.run("nft", "delete", "element", "inet", "workstation", "cut", f"{{ {address} }}")
 
     def resolve(self, name: str, address: IPv4Address) -> None:
         """Add the name of a node to the workstation's /etc/hosts."""
@@ -93,7 +91,6 @@ def _connect_outside(host: LabHost) -> None:
 
 
 ADMIN = "ubuntu"
-_UID = 1000
 _KERNEL = Path(__file__).parent / "kernel"
 
 
@@ -103,28 +100,40 @@ def make_key(path: Path, comment: str) -> str:
     return path.with_name(f"{path.name}.pub").read_text().strip()
 
 
-def prepare_root(root: Path, admin_key: str) -> str:
-    """Write host key, names, administrator and sysctl copies into a root before its first boot; return the host key."""
+_USER_DATA = """#cloud-config
+users:
+  - name: {admin}
+    uid: 1000
+    shell: /bin/bash
+    sudo: ALL=(ALL) NOPASSWD:ALL
+    ssh_authorized_keys: ["{key}"]
+"""
+_NETPLAN = """network:
+  version: 2
+  ethernets:
+    eth0:
+      addresses: [{address}/32]
+      routes: [{{to: default, via: {gateway}, on-link: true}}]
+      nameservers: {{addresses: [{name_server}]}}
+      accept-ra: false
+      link-local: []
+"""
+
+
+def prepare_root(root: Path, admin_key: str, address: IPv4Address, gateway: IPv4Address) -> str:
+    """Prepare a root for its first boot, in which cloud-init adds the first account; return the public host key."""
     host_key = make_key(root / "etc/ssh/ssh_host_ed25519_key", "node")
-    (root / "etc/hostname").write_text("fresh\n")
     (root / "etc/hosts").write_text("127.0.0.1 localhost\n127.0.1.1 fresh\n")
-    (root / "etc/resolv.conf").write_text(f"nameserver {NAME_SERVER}\n")
     (root / "etc/machine-id").write_text("")
-    _add_admin(root, admin_key)
+    seed = root / "var/lib/cloud/seed/nocloud"
+    seed.mkdir(parents=True)
+    (seed / "meta-data").write_text(f"instance-id: {address}\nlocal-hostname: fresh\n")
+    (seed / "user-data").write_text(_USER_DATA.format(admin=ADMIN, key=admin_key))
+    netplan = root / "etc/netplan/50-cloud-init.yaml"
+    netplan.write_text(_NETPLAN.format(address=address, gateway=gateway, name_server=NAME_SERVER))
+    netplan.chmod(0o600)
     _copy_sysctls(root)
     return host_key
-
-
-def _add_admin(root: Path, key: str) -> None:
-    call("chroot", str(root), "useradd", "--create-home", "--uid", str(_UID), "--shell", "/bin/bash", ADMIN)
-    folder = root / "home" / ADMIN / ".ssh"
-    folder.mkdir(mode=0o700)
-    (folder / "authorized_keys").write_text(f"{key}\n")
-    for path in (folder, folder / "authorized_keys"):
-        shutil.chown(path, _UID, _UID)
-    sudoers = root / "etc/sudoers.d/90-cloud-init-users"
-    sudoers.write_text(f"{ADMIN} ALL=(ALL) NOPASSWD:ALL\n")
-    sudoers.chmod(0o440)
 
 
 def _copy_sysctls(root: Path) -> None:

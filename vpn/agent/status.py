@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
-from .book import NOTHING_PENDING, PendingActions, read_pending
+from .access_list import NOTHING_PENDING, PendingActions, read_pending
 from .certificate import certificate_end, crl_end, crl_number
-from .place import TRANSPORTS, AgentError, GatewayPaths, RejectedError, replace_file
+from .paths import TRANSPORTS, AgentError, GatewayPaths, RejectedError, replace_file
 from .sessions import LastSeen, Session, read_sessions, update_last_seen
 
 _TIMEOUT_S = 5

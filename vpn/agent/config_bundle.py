@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
-from .place import (
+from .paths import (
     CHARON,
     CHARON_UNIT,
     DIAL_UNIT,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import strptime
 
-from .place import GatewayPaths, RejectedError, write_synced
+from .paths import GatewayPaths, RejectedError, write_synced
 
 _DATE = "%b %d %H:%M:%S %Y GMT"
 _SERIAL = re.compile(r"^ +Serial Number: ([0-9A-F]+)$", re.MULTILINE)

@@ -9,7 +9,7 @@ from roles.hardened import firewall
 from roles.hardened.firewall import ruleset
 from roles.hardened.logins import CONFIRM, SCRIPT
 from tests.testlab.machines.gateways import HIDDEN, LAN, boot_with_filter, port_answers, write_wanted
-from tests.testlab.machines.stand import Node, NodeLab
+from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.network.netlab import until
 
 SERVICE_RULE = FirewallRule("hidden", "hidden", LAN.block, "tcp", HIDDEN)

@@ -9,7 +9,7 @@ from roles.hardened.firewall import ruleset
 from roles.hardened.logins import CONFIRM, SCRIPT
 from tests.testlab.machines.container import CommandError
 from tests.testlab.machines.gateways import HIDDEN, KEYS_ONLY, LAN, OPEN, boot_with_filter, port_answers, write_wanted
-from tests.testlab.machines.stand import Node, NodeLab
+from tests.testlab.machines.node_lab import Node, NodeLab
 
 CLOSED = ruleset((), frozenset())
 
@@ -60,7 +60,7 @@ def test_other_sshd_files_have_no_effect(node: Node) -> None:
     drop_in.write_text(OPENING)
 
     node.run(f"{SCRIPT} begin 60")
-    during = node.run("sshd -T -C user=root,host=x,addr=192.0.2.1")
+    during = node.run("install -d /run/sshd; sshd -T -C user=root,host=x,addr=192.0.2.1")
     node.run(f"{SCRIPT} back")
     reverted = main.read_text()
     main.write_text(before)
@@ -112,14 +112,14 @@ def test_reboot_reverts_unconfirmed_settings(node: Node, method: str) -> None:
 )
 def test_invalid_settings_change_nothing(node: Node, packets: str, sshd: str) -> None:
     """Settings that nft or sshd refuse change nothing."""
-    before = node.run("nft list table inet bedplate; sshd -T")
+    before = node.run("nft list table inet bedplate; install -d /run/sshd; sshd -T")
     write_wanted(node, packets, sshd)
 
     with pytest.raises(CommandError):
         node.run(f"{SCRIPT} begin 60")
     write_wanted(node, OPEN)
 
-    assert node.run("nft list table inet bedplate; sshd -T") == before
+    assert node.run("nft list table inet bedplate; install -d /run/sshd; sshd -T") == before
     assert node.run("ls /var/lib/bedplate").split() == []
     assert accepts_login(node)
 
@@ -138,7 +138,7 @@ def test_other_nftables_tables_stay(node: Node) -> None:
 def test_firewall_rule_opens_its_port(node: Node) -> None:
     """A port without a firewall rule is closed, and open with one."""
     with_rule = ruleset((LAN, FirewallRule("hidden", "hidden", LAN.block, "tcp", HIDDEN)), frozenset())
-    node.run(f"systemd-run --quiet --unit=hidden /usr/sbin/sshd -D -p {HIDDEN} -o PidFile=none")
+    node.run(f"install -d /run/sshd; systemd-run --quiet --unit=hidden /usr/sbin/sshd -D -p {HIDDEN} -o PidFile=none")
 
     before = port_answers(node, HIDDEN)
     write_wanted(node, with_rule)

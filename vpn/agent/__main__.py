@@ -6,9 +6,9 @@ import os
 import sys
 from pathlib import Path
 
-from .book import activate_access_list, parse_access_list
-from .lay import apply_bundle
-from .place import AgentError, GatewayPaths, parse_config_bundle
+from .access_list import activate_access_list, parse_access_list
+from .config_bundle import apply_bundle
+from .paths import AgentError, GatewayPaths, parse_config_bundle
 from .sessions import write_last_seen
 from .status import read_status, write_metrics
 

@@ -1,0 +1,147 @@
+"""Access: what a valid fleet lacks so that somebody can use it: people, a VPN, a started machine, alarms, a cluster."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from bedplate.checks.context import Context
+from bedplate.checks.diagnostics import Fault, Rule, about, fault
+from bedplate.plan.planner import group_pools
+from bedplate.plan.pools import PoolPlan
+from bedplate.spec.sites import EfsStore, Use
+
+
+def check_people_and_ways_in(context: Context) -> Iterator[Fault]:
+    """Yield warnings about machines for SSH without people, or without a network path to them."""
+    fleet = context.fleet
+    groups = [name for name, group in fleet.groups.items() if group.use is Use.SSH]
+    machines = [name for site in fleet.sites.values() for name, machine in site.machines.items() if machine.use]
+    if (groups or machines) and not fleet.people and context.is_whole("people"):
+        message = f"nobody can log in to {_listed([*groups, *machines], 'or')}: the file has no people"
+        yield fault("W530", "people", message)
+    has_way_in = fleet.sites or (fleet.vpn and fleet.vpn.laptops)
+    if groups and not has_way_in and context.is_whole("vpn") and context.is_whole("sites"):
+        region = fleet.groups[groups[0]].ladder[0].region
+        message = (
+            f"machines of {_listed(groups, 'and')} have private addresses only, and the file has no VPN for laptops"
+        )
+        fix = (
+            f"add vpn: {{laptops: {{gateways: [{{region: {region}}}]}}}}, or use `aws ssm start-session "
+            f"--region {region} --target INSTANCE`, which requires permissions in the account"
+        )
+        yield fault("W630", f"groups.{groups[0]}.use", message, fix)
+
+
+def _listed(names: Sequence[str], word: str) -> str:
+    """Return up to three names, and the number of the others."""
+    more = [f"{len(names) - 3} more"] if names[3:] else []
+    *first, last = [*names[:3], *more]
+    return f"{', '.join(first)} {word} {last}" if first else last
+
+
+def check_start(context: Context) -> Iterator[Fault]:
+    """Yield warnings about groups for SSH whose machines nothing starts."""
+    fleet = context.fleet
+    for name, group in fleet.groups.items():
+        is_idle = group.use is Use.SSH and group.nodes.min == 0 < group.nodes.max
+        if is_idle and all(rung.region in fleet.regions for rung in group.ladder):
+            message = f"nothing starts a machine of {name}: its minimum is 0"
+            pools = group_pools(name, group, fleet, context.catalog)
+            fix = "write min: 1" + "".join(
+                f", or start a machine with {_start(fleet.name, pool)}" for pool in islice(pools, 1)
+            )
+            yield fault("W360", f"groups.{name}.nodes.min", message, fix)
+
+
+def _start(fleet: str, pool: PoolPlan) -> str:
+    """Return the command that starts a machine of a pool."""
+    group = f"{fleet}-{pool.name}"
+    command = f"aws autoscaling set-desired-capacity --region {pool.region} --auto-scaling-group-name {group}"
+    return f"`{command} --desired-capacity 1`"
+
+
+def check_alarms(context: Context) -> Iterator[Fault]:
+    """Yield a warning about groups and sites without a recipient of alarms."""
+    fleet = context.fleet
+    if (fleet.groups or fleet.sites) and fleet.alarms is None and context.is_whole("alarms"):
+        address = fleet.owner if "@" in fleet.owner else "ADDRESS"
+        message = "alarms appear only in the AWS console: the file names no recipient"
+        yield fault("W632", "alarms", message, f"add alarms: {{email: {address}}}")
+
+
+def check_cluster(context: Context) -> Iterator[Fault]:
+    """Yield a warning about the parts of the cluster that bedplate does not create."""
+    if context.fleet.kubernetes:
+        message = (
+            "bedplate creates the cluster's machines, etcd volumes and API name, but does not install Kubernetes: "
+            "no API answers, and no worker joins"
+        )
+        yield fault("W631", "kubernetes", message)
+
+
+# Areas of AWS region names that are not continents of their own.
+_CONTINENTS = {"ca": "us", "mx": "us"}
+
+
+def check_distance(context: Context) -> Iterator[Fault]:
+    """Yield warnings about file systems that machines on another continent mount."""
+    fleet = context.fleet
+    rungs = [(name, rung) for name, group in fleet.groups.items() for rung in group.ladder]
+    regions = {rung.region: name for name, rung in rungs if rung.region in fleet.regions}
+    for name, store in fleet.storage.items():
+        if not isinstance(store, EfsStore) or store.region not in fleet.regions:
+            continue
+        distant = sorted(region for region in regions if _continent(region) != _continent(store.region))
+        if distant:
+            places, group = " and ".join(distant), regions[distant[0]]
+            message = f"machines in {places} mount {store.mount} from another continent, in {store.region}"
+            fix = f"use regions near {store.region} in the ladder of {group}, or keep the data in an s3 store"
+            yield fault("W420", f"storage.{name}.region", message, fix)
+
+
+def _continent(region: str) -> str:
+    area = region.partition("-")[0]
+    return _CONTINENTS.get(area, area)
+
+
+CHECKS = (check_people_and_ways_in, check_start, check_alarms, check_cluster, check_distance)
+RULES = (
+    Rule("W530", "no-people", "Only declared people can log in.", "add people: {USER: {admin: true, keys: [KEY]}}"),
+    *about(
+        "groups",
+        Rule("W360", "no-start", "bedplate starts the minimum; nothing else starts machines for SSH.", "write min: 1"),
+        Rule(
+            "W630",
+            "no-way-in",
+            "Machines have private addresses, which only a VPN or Session Manager reaches.",
+            "add vpn: {laptops: {gateways: [{region: REGION}]}}",
+            allowable=True,
+        ),
+    ),
+    Rule(
+        "W632",
+        "no-alarms",
+        "Nobody notices a failed machine or gateway.",
+        "add alarms: {email: ADDRESS}",
+        allowable=True,
+    ),
+    *about(
+        "storage",
+        Rule(
+            "W420",
+            "distant-mount",
+            "Every file operation takes a round trip over the ocean, about 100 ms.",
+            "keep the machines on the continent of the file system",
+            allowable=True,
+        ),
+    ),
+    *about(
+        "kubernetes",
+        Rule(
+            "W631",
+            "cluster-not-installed",
+            "bedplate does not install Kubernetes yet.",
+            "use the machines with a cluster of your own, or write use: ssh",
+            allowable=True,
+        ),
+    ),
+)
