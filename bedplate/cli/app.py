@@ -60,7 +60,6 @@ COMMANDS = (
     ),
     Command("preview", "deploy:preview", "Show what `up` would change.", "bedplate preview --stack us-west-2"),
     Command("up", "deploy:up", "Deploy the fleet.", "bedplate up --stack shared"),
-    Command("refresh", "deploy:refresh", "Compare the state of the stacks with AWS.", "bedplate refresh --check"),
     Command("destroy", "deploy:destroy", "Delete what was deployed, except for data.", "bedplate destroy"),
     Command("schema", "plan:schema", "Print the fleet file's JSON Schema.", "bedplate schema > fleet.schema.json"),
     Command(

@@ -14,16 +14,18 @@ from rich.live import Live
 from rich.text import Text
 
 from bedplate.catalog import load_catalog
-from bedplate.cli.fleet import open_account, open_fleet, plan_of
+from bedplate.cli.fleet import open_account, plan_loaded, plan_of
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, Parts, notify, show, show_document
-from bedplate.deploy.engine import Engine, StackState, open_engine
+from bedplate.deploy.engine import Engine, open_engine
 from bedplate.deploy.progress import Operation, Progress, Status
-from bedplate.deploy.run import Deployment, Task, Watch, failed
-from bedplate.errors import InputError, PartialError, ViolationError
+from bedplate.deploy.run import Deployment, Task, Watch
+from bedplate.errors import InputError, PartialError
+from bedplate.load import load_fleet
 from bedplate.lock import lock_path, record_images, record_plan
 from bedplate.plan import FleetPlan
 from bedplate.plan.planner import unrecorded_images
-from bedplate.plan.stacks import Action, Step, parts, stack_name, stack_order
+from bedplate.plan.stacks import Action, parts, stack_name, stack_order
+from bedplate.report.columns import counted
 from bedplate.report.deploy import cause_lines, change_lines, kept_lines, progress_lines
 
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
@@ -31,28 +33,19 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A fleet with its engine: the stacks that exist, and the steps for the parts that the operator named."""
+    """The engine, the operations of a command in their order, and the resources of each stack that exists."""
 
-    plan: FleetPlan
     engine: Engine
-    states: Mapping[str, StackState]
-    steps: tuple[Step, ...]
-
-    def tasks(self, operation: Operation | None = None) -> tuple[tuple[Task, ...], ...]:
-        """Return the steps as operations of stacks; with an operation, that one for every stack."""
-        return tuple(
-            tuple((stack_name(self.plan, part), operation or Operation(step.action)) for part in step.parts)
-            for step in self.steps
-        )
+    resources: Mapping[str, int]
+    steps: tuple[tuple[Task, ...], ...]
 
     def existing(self, operation: Operation) -> tuple[tuple[Task, ...], ...]:
         """Return one step with the operation for every stack that has resources."""
-        tasks = [task for step in self.tasks(operation) for task in step]
-        return (tuple((name, kind) for name, kind in tasks if self.is_deployed(name)),)
+        return (tuple((stack, operation) for step in self.steps for stack, _ in step if self.resources.get(stack)),)
 
-    def is_deployed(self, stack: str) -> bool:
-        """Whether the backend has resources of the stack."""
-        return stack in self.states and self.states[stack].resources > 0
+    def new_stacks(self) -> tuple[str, ...]:
+        """Return the stacks that have no resources yet."""
+        return tuple(stack for step in self.steps for stack, _ in step if not self.resources.get(stack))
 
 
 def preview(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, json: Json = False) -> int:
@@ -60,13 +53,12 @@ def preview(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, json: Json
 
     A stack is previewed once it exists: it reads outputs of other stacks. The exit status is 6 if a preview failed.
     """
-    session = _open(fleet, plan_of(fleet), stack or [], Action.UP)
+    session = _open(fleet, _deployable(fleet, stack or []), stack or [], Action.UP)
     states = _preview(session)
     if json:
         show_document({"stacks": {state.stack: dict(state.changes) for state in states}})
     else:
-        show(change_lines(states))
-        show(_new_lines(session))
+        show(_preview_lines(session, states))
     return _status(states)
 
 
@@ -76,55 +68,18 @@ def up(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, yes: Yes = Fals
     Records missing addresses and images, shows a preview, asks, then runs every stack in order, regions in parallel.
     The exit status is 6 if a stack failed; the same command continues.
     """
-    plan = _recorded(fleet, yes=yes)
+    plan = _recorded(fleet, _deployable(fleet, stack or []), yes=yes)
     session = _open(fleet, plan, stack or [], Action.UP)
     previews = _preview(session)
-    if _status(previews):
-        return _status(previews)
-    changes = {state.stack: state.changes for state in previews}
-    if session.existing(Operation.UP)[0] and not any(changes.values()) and not tuple(_new_lines(session)):
+    if status := _status(previews):
+        return status
+    if not session.new_stacks() and not any(state.steps for state in previews):
         show(["no change"])
         return 0
-    show(change_lines(previews))
-    show(_new_lines(session))
+    show(_preview_lines(session, previews))
     _confirm("deploy?", yes=yes)
-    deployment = Deployment(session.engine, session.tasks(), changes)
-    return _finish(_watched(deployment), f"bedplate up {fleet}")
-
-
-def refresh(
-    fleet: FleetFile = DEFAULT_FLEET,
-    *,
-    stack: Parts = None,
-    check: Annotated[bool, typer.Option("--check", help="Only compare; the exit status is 3 if AWS differs.")] = False,
-    yes: Yes = False,
-    json: Json = False,
-) -> int:
-    """Compare the state of the stacks with AWS.
-
-    Without --check, the differences are written into the state; AWS does not change.
-    """
-    session = _open(fleet, plan_of(fleet), stack or [], Action.UP)
-    states = _watched(Deployment(session.engine, session.existing(Operation.CHECK)))
-    differences = {state.stack: dict(state.differences) for state in states if state.differences}
-    if json:
-        show_document(
-            {"drift": {name: {key: list(keys) for key, keys in rows.items()} for name, rows in differences.items()}}
-        )
-    else:
-        show(
-            f"{name}  {resource}  {', '.join(keys) or 'missing'}"
-            for name, rows in differences.items()
-            for resource, keys in rows.items()
-        )
-    if status := _status(states):
-        return status
-    if check or not differences:
-        return ViolationError.exit_code if differences else 0
-    _confirm("write these values into the state?", yes=yes)
-    return _finish(
-        _watched(Deployment(session.engine, session.existing(Operation.REFRESH))), f"bedplate refresh {fleet}"
-    )
+    totals = {state.stack: len(state.steps) for state in previews}
+    return _finish(_watched(Deployment(session.engine, session.steps, totals)), f"bedplate up {fleet}")
 
 
 def destroy(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, yes: Yes = False) -> int:
@@ -132,66 +87,84 @@ def destroy(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, yes: Yes =
 
     File systems, buckets and keys are protected and kept.
     """
-    plan = plan_of(fleet)
-    session = _open(fleet, plan, stack or [], Action.DESTROY)
-    tasks = tuple(tuple(task for task in step if session.is_deployed(task[0])) for step in session.tasks())
-    tasks = tuple(step for step in tasks if step)
+    session = _open(fleet, plan_of(fleet), stack or [], Action.DESTROY)
+    live = tuple(tuple(task for task in step if session.resources.get(task[0])) for step in session.steps)
+    tasks = tuple(step for step in live if step)
     if not tasks:
         show(["nothing is deployed"])
         return 0
-    show(f"{name:<24} {session.states[name].resources} resources" for step in tasks for name, _ in step)
+    show(f"{name:<24} {counted(session.resources[name], 'resource')}" for step in tasks for name, _ in step)
     _confirm("destroy?", yes=yes)
     states = _watched(Deployment(session.engine, tasks))
-    after = session.engine.stack_states()
-    show(kept_lines((name, after[name].resources) for step in tasks for name, _ in step if name in after))
+    after = session.engine.resource_counts()
+    show(kept_lines((name, after.get(name, 0)) for step in tasks for name, _ in step))
     return _finish(states, f"bedplate destroy {fleet}")
 
 
-def _open(fleet: Path, plan: FleetPlan, names: Sequence[str], action: Action) -> Session:
-    """Return the session; raise InputError for an unknown part, or if a killed run left operations behind."""
+def _deployable(fleet: Path, names: Sequence[str]) -> FleetPlan:
+    """Return the plan; raise FleetFaults for what the programs of the stacks would refuse."""
+    plan = plan_of(fleet)
+    for part in _parts(plan, names):
+        load_fleet(fleet, load_catalog(), part=part)
+    return plan
+
+
+def _parts(plan: FleetPlan, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the named parts of the fleet, or all. Raises InputError for an unknown name."""
     for name in names:
         if name not in parts(plan):
             raise InputError(f"the fleet {plan.name} has no part {name}", fix=f"write one of {', '.join(parts(plan))}")
+    return tuple(part for part in parts(plan) if not names or part in names)
+
+
+def _open(fleet: Path, plan: FleetPlan, names: Sequence[str], action: Action) -> Session:
+    """Return the session. Raises InputError if the lock is incomplete, or if a killed run left operations behind."""
+    if action is Action.UP:
+        # Slow: it imports the SDK.
+        from stacks.program import require_image_ids, require_recorded
+
+        require_recorded(plan, fleet)
+        require_image_ids(plan, load_catalog(), fleet)
+    chosen = _parts(plan, names)
     engine = open_engine(fleet.absolute().parent)
     open_account(plan)
     order = stack_order(None, plan) if action is Action.UP else stack_order(plan, None)
-    chosen = (Step(step.action, tuple(part for part in step.parts if not names or part in names)) for step in order)
-    session = Session(plan, engine, engine.stack_states(), tuple(step for step in chosen if step.parts))
+    steps = (tuple((stack_name(plan, part), Operation(action)) for part in chosen if part in s.parts) for s in order)
+    session = Session(engine, engine.resource_counts(), tuple(step for step in steps if step))
     for stack, _ in session.existing(Operation.UP)[0]:
         if pending := engine.pending_operations(stack):
             raise InputError(
-                f"a run of {stack} was killed; unknown result of: {', '.join(pending)}", fix="run `bedplate recover`"
+                f"a killed run of {stack} left operations with unknown results: {', '.join(pending)}",
+                fix='see "After a killed run" in docs/aws-operations.md of bedplate',
             )
     return session
 
 
-def _recorded(fleet: Path, *, yes: bool) -> FleetPlan:
+def _recorded(fleet: Path, plan: FleetPlan, *, yes: bool) -> FleetPlan:
     """Return the plan; record its addresses and images in the lock after a confirmation, if any is missing."""
-    plan = plan_of(fleet)
-    loaded, catalog = open_fleet(fleet), load_catalog()
-    images = unrecorded_images(plan, catalog)
-    if plan.new_blocks or plan.new_people:
-        notify([f"fleet.lock lacks {len(plan.new_blocks)} blocks and {len(plan.new_people)} user ids of this plan"])
+    missing = (*plan.new_blocks, *plan.new_people)
+    images = unrecorded_images(plan, load_catalog())
+    if not missing and not images:
+        return plan
+    if missing:
+        notify([f"fleet.lock lacks {counted(len(plan.new_blocks), 'block')} and {len(plan.new_people)} user ids"])
         _confirm("record them?", yes=yes)
-        record_plan(lock_path(fleet), loaded.fleet, catalog)
+        record_plan(lock_path(fleet), load_fleet(fleet, load_catalog()).fleet, load_catalog())
     if images:
         from bedplate.account.facts import newest_images
 
         record_images(lock_path(fleet), plan.name, newest_images(open_account(plan), images))
-        notify([f"recorded {len(images)} images in fleet.lock"])
-    return plan_of(fleet)
+        notify([f"recorded {counted(len(images), 'image')} in fleet.lock"])
+    return plan_loaded(load_fleet(fleet, load_catalog()))
 
 
 def _preview(session: Session) -> tuple[Progress, ...]:
     return _watched(Deployment(session.engine, session.existing(Operation.PREVIEW)))
 
 
-def _new_lines(session: Session) -> Iterator[str]:
-    """Yield a line for each stack that does not exist yet."""
-    for step in session.tasks():
-        for stack, _ in step:
-            if not session.is_deployed(stack):
-                yield f"{stack:<24} new"
+def _preview_lines(session: Session, states: Sequence[Progress]) -> Iterator[str]:
+    yield from change_lines(states)
+    yield from (f"{stack:<24} new" for stack in session.new_stacks())
 
 
 def _confirm(question: str, *, yes: bool) -> None:
@@ -235,8 +208,12 @@ def _table() -> Iterator[Watch]:
 
 
 def _status(states: Sequence[Progress]) -> int:
+    """Print the errors; return the exit status, that of the error if nothing was changed."""
     notify(cause_lines(states))
-    return PartialError.exit_code if any(failed(states)) else 0
+    codes = {state.exit_code for state in states if state.status is Status.FAILED}
+    if not codes and all(state.status is Status.DONE for state in states):
+        return 0
+    return PartialError.exit_code if len(codes) != 1 or any(state.steps for state in states) else codes.pop()
 
 
 def _finish(states: Sequence[Progress], command: str) -> int:

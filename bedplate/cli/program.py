@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pulumi
 
+from bedplate.checks.diagnostics import Level
 from bedplate.errors import BedplateError
 from bedplate.folder.files import FLEET_FILE
 from bedplate.load import FleetFaults
@@ -21,7 +22,8 @@ def declare_stack(folder: Path) -> None:
         stack_run = load_stack(fleet_file, pulumi.get_stack())
         declare(stack_run.plan, stack_run.part)
     except FleetFaults as error:
-        raise pulumi.RunError("\n".join(fault_lines(error.faults))) from None
+        errors = [fault for fault in error.faults if fault.level is Level.ERROR]
+        raise pulumi.RunError("\n".join(fault_lines(errors))) from None
     except BedplateError as error:
         # Pulumi adds its own label.
         raise pulumi.RunError("\n".join(error_lines(error)).removeprefix("error: ")) from None

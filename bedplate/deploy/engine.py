@@ -8,13 +8,14 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pulumi.automation import CommandResult, LocalWorkspace, PulumiCommand, Stack
-from pulumi.automation.errors import CommandError, ConcurrentUpdateError, InvalidVersionError, create_command_error
+from pulumi.automation.errors import CommandError, InvalidVersionError, create_command_error
 from pulumi.automation.events import EngineEvent
 from semver import VersionInfo
 
@@ -24,28 +25,24 @@ from bedplate.errors import BedplateError, HeldError, InputError, MachineError, 
 # The first version that streams events over gRPC is 3.206.
 OLDEST = VersionInfo(3, 206, 0)
 _INSTALL = "install it: https://www.pulumi.com/docs/install/"
+_PASSPHRASE = "set PULUMI_CONFIG_PASSPHRASE or PULUMI_CONFIG_PASSPHRASE_FILE"  # noqa: S105  not a secret
+_HELD = (
+    HeldError,
+    "another run of Pulumi holds the lock of {stack}",
+    "wait for its end. If no run is alive, a killed one left the lock: run `pulumi cancel -s {stack}`",
+)
 # By a part of the text that the command prints.
 _ERRORS: Mapping[str, tuple[type[BedplateError], str, str]] = {
-    "incorrect passphrase": (
-        MachineError,
-        "incorrect passphrase for the secrets of the stack",
-        "set PULUMI_CONFIG_PASSPHRASE or PULUMI_CONFIG_PASSPHRASE_FILE",
-    ),
-    "passphrase must be set": (
-        MachineError,
-        "the passphrase for the secrets of the stack is missing",
-        "set PULUMI_CONFIG_PASSPHRASE or PULUMI_CONFIG_PASSPHRASE_FILE",
-    ),
+    "incorrect passphrase": (MachineError, "incorrect passphrase for the secrets of the stack", _PASSPHRASE),
+    "passphrase must be set": (MachineError, "the passphrase for the secrets of the stack is missing", _PASSPHRASE),
     "PULUMI_ACCESS_TOKEN must be set": (
         MachineError,
         "there is no login to a state backend",
-        "run `bedplate backend init`, or `pulumi login URL` for an existing backend",
+        "run `pulumi login s3://BUCKET` or `pulumi login file://FOLDER`, and set PULUMI_CONFIG_PASSPHRASE",
     ),
-    "could not find a Pulumi.yaml": (
-        InputError,
-        "Pulumi.yaml is missing",
-        "run the command in a folder made by `bedplate init`",
-    ),
+    # The texts of a file or bucket, and of Pulumi Cloud.
+    "the stack is currently locked by": _HELD,
+    "Another update is currently in progress": _HELD,
 }
 
 
@@ -77,19 +74,21 @@ class _Command(PulumiCommand):
     ) -> CommandResult:
         """Run one command. The caller reads events, so the output is read at the end."""
         environment = {**os.environ, **additional_env, "PULUMI_AUTOMATION_API": "true"}
-        command = [self.command, "--non-interactive", *args]
-        with subprocess.Popen(  # noqa: S603  the operator's own pulumi
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=cwd,
-            env=environment,
-            encoding="utf-8",
-            start_new_session=True,
-        ) as process:
-            with self._lock:
-                self._processes.add(process)
+        with self._lock:
+            if self.is_interrupted:
+                raise PartialError("interrupted before it began")
+            process = subprocess.Popen(  # noqa: S603  the operator's own pulumi
+                [self.command, "--non-interactive", *args],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=cwd,
+                env=environment,
+                encoding="utf-8",
+                start_new_session=True,
+            )
+            self._processes.add(process)
+        with process:
             try:
                 output, errors = process.communicate()
             finally:
@@ -105,54 +104,49 @@ class _Command(PulumiCommand):
 
 
 @dataclass(frozen=True, slots=True)
-class StackState:
-    """What the backend has of a stack: the number of its resources, and operations that a killed run left behind."""
-
-    resources: int
-    pending: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Engine:
     """The stacks of a fleet folder."""
 
     folder: Path
     command: _Command = field(repr=False)
 
-    def stack_states(self) -> dict[str, StackState]:
-        """Return the stacks that the backend has, by name."""
-        with translated():
+    def resource_counts(self) -> dict[str, int]:
+        """Return the number of resources of each stack that the backend has.
+
+        Raises InputError for a stack without its settings file: Pulumi would write one with another encryption key.
+        """
+        with _translated():
             summaries = self._workspace().list_stacks()
-        return {summary.name: StackState(summary.resource_count or 0) for summary in summaries}
+        for summary in summaries:
+            settings = self.folder / f"Pulumi.{summary.name}.yaml"
+            # Pulumi Cloud, which has a URL for each stack, keeps the key itself.
+            if not summary.url and not settings.is_file():
+                raise InputError(
+                    f"the settings of the existing stack {summary.name} are missing",
+                    where=str(settings),
+                    fix="get the file from the person who made the stack, and commit it",
+                )
+        return {summary.name: summary.resource_count or 0 for summary in summaries}
 
     def pending_operations(self, stack: str) -> tuple[str, ...]:
         """Return `creating aws:ec2/vpc:Vpc lab` for each operation whose result the engine does not know."""
-        with translated():
-            deployment: Mapping[str, Any] = self._open(stack).export_stack().deployment or {}
+        with _translated(stack):
+            deployment: Mapping[str, Any] = self._workspace().export_stack(stack).deployment or {}
         return tuple(
             f"{operation['type']} {operation['resource']['urn']}"
             for operation in deployment.get("pending_operations") or ()
         )
 
-    def outputs(self, stack: str) -> dict[str, Any]:
-        """Return the exports of a stack; secrets are in clear text."""
-        with translated():
-            return {name: output.value for name, output in self._open(stack).outputs().items()}
-
     def run(self, stack: str, operation: Operation, watch: Callable[[EngineEvent], object]) -> None:
         """Run an operation; a failure is in the events too. Raises BedplateError."""
-        with translated():
-            opened = self._open(stack)
+        with _translated(stack):
+            opened = Stack.create_or_select(stack, self._workspace())
             arguments: dict[str, Any] = {"on_event": watch, "color": "never"}
             match operation:
                 case Operation.PREVIEW:
                     opened.preview(**arguments)
                 case Operation.UP:
                     opened.up(**arguments, suppress_outputs=True, show_secrets=False)
-                case Operation.CHECK:
-                    opened.preview_refresh(**arguments)
-                case Operation.REFRESH:
-                    opened.refresh(**arguments, show_secrets=False)
                 case Operation.DESTROY:
                     opened.destroy(**arguments, exclude_protected=True, show_secrets=False)
 
@@ -163,31 +157,20 @@ class Engine:
             env_vars={"PULUMI_SKIP_UPDATE_CHECK": "true"},
         )
 
-    def _open(self, stack: str) -> Stack:
-        return Stack.create_or_select(stack, self._workspace())
+
+@contextmanager
+def _translated(stack: str = "STACK") -> Iterator[None]:
+    """Raise errors of the `pulumi` command as BedplateError."""
+    try:
+        yield
+    except CommandError as error:
+        raise _translate(str(error), stack) from None
 
 
-class translated:  # noqa: N801  a context manager that reads as a word
-    """Translates errors of the `pulumi` command to BedplateError."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, CommandError):
-            raise _translate(error) from None
-
-
-def _translate(error: CommandError) -> BedplateError:
-    text = str(error)
-    if isinstance(error, ConcurrentUpdateError):
-        return HeldError(
-            "another run of Pulumi holds the lock of the stack",
-            fix="wait for its end; if it was killed, run `bedplate recover`",
-        )
+def _translate(text: str, stack: str) -> BedplateError:
     for part, (kind, what, fix) in _ERRORS.items():
         if part in text:
-            return kind(what, fix=fix)
+            return kind(what.format(stack=stack), fix=fix.format(stack=stack))
     last = next((line for line in reversed(text.splitlines()) if line.startswith("error: ")), "")
     return PartialError(last.removeprefix("error: ") or "pulumi failed without a message")
 

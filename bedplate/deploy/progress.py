@@ -13,8 +13,6 @@ class Operation(StrEnum):
 
     PREVIEW = "preview"
     UP = "up"
-    CHECK = "check"
-    REFRESH = "refresh"
     DESTROY = "destroy"
 
 
@@ -44,54 +42,45 @@ class Cause:
 class Progress:
     """One operation of a stack.
 
-    `changes` counts the finished operations by their kind, `planned` those that the preview announced. `differences`
-    has the changed keys by resource. `seconds` is the length of a finished operation.
+    `steps` has the kind of each finished change by URN, `total` is the number of changes that the preview announced.
+    `exit_code` is that of the error, `seconds` the length of a finished operation.
     """
 
     stack: str
     operation: Operation
     status: Status = Status.WAITING
-    changes: Mapping[str, int] = field(default_factory=dict)
-    planned: Mapping[str, int] = field(default_factory=dict)
+    steps: Mapping[str, str] = field(default_factory=dict)
+    total: int = 0
     current: str = ""
     causes: tuple[Cause, ...] = ()
-    differences: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    exit_code: int = 0
     seconds: float = 0.0
 
     @property
-    def done(self) -> int:
-        """The number of finished operations."""
-        return sum(self.changes.values())
-
-    @property
-    def total(self) -> int:
-        """The number of operations that the preview announced."""
-        return sum(self.planned.values())
+    def changes(self) -> Mapping[str, int]:
+        """The number of finished changes of each kind."""
+        return Counter(self.steps.values())
 
 
 def advance(progress: Progress, event: EngineEvent) -> Progress:
     """Return the state after an event."""
     if event.resource_pre_event is not None:
         step = event.resource_pre_event.metadata
-        return replace(progress, current=resource_name(step.urn)) if step.op in _COUNTED else progress
+        return replace(progress, current=resource_name(step.urn)) if _kind(step) in _COUNTED else progress
     if event.res_outputs_event is not None:
         return _finished(progress, event.res_outputs_event.metadata)
-    if event.res_op_failed_event is not None:
-        # Its message comes as a diagnostic event.
-        return progress
     if event.diagnostic_event is not None and event.diagnostic_event.severity == "error":
         return _failed(progress, event.diagnostic_event)
     return progress
 
 
 def _finished(progress: Progress, step: StepEventMetadata) -> Progress:
-    kind = str(getattr(step.op, "value", step.op))
-    if kind not in _COUNTED:
-        return progress
-    changes = Counter(progress.changes)
-    changes[kind] += 1
-    differences = {**progress.differences, resource_name(step.urn): tuple(step.diffs or step.keys or ())}
-    return replace(progress, changes=dict(changes), differences=differences)
+    # A component has a second event, with its outputs.
+    return replace(progress, steps={**progress.steps, step.urn: _kind(step)}) if _kind(step) in _COUNTED else progress
+
+
+def _kind(step: StepEventMetadata) -> str:
+    return str(getattr(step.op, "value", step.op))
 
 
 def _failed(progress: Progress, event: DiagnosticEvent) -> Progress:

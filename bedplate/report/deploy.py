@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from bedplate.deploy.progress import Progress, Status
+from bedplate.deploy.progress import Progress, Status, resource_name
 
-_CHANGES = (("create", "+"), ("update", "~"), ("replace", "±"), ("delete", "-"), ("import", "="))
+_CHANGES = ("create", "import", "update", "replace", "delete")
+# Those that remove something are shown by name.
+_LISTED = ("replace", "delete")
 _NAME, _STATE, _COUNT, _TIME = 24, 16, 12, 8
 
 
@@ -25,7 +27,8 @@ def _state(state: Progress) -> str:
 def _count(state: Progress) -> str:
     if state.status is Status.WAITING:
         return f"{state.total}" if state.total else ""
-    return f"{state.done}/{state.total}" if state.total > state.done else f"{state.done}"
+    done = len(state.steps)
+    return f"{done}/{state.total}" if state.total > done else f"{done}"
 
 
 def _seconds(state: Progress) -> str:
@@ -35,8 +38,11 @@ def _seconds(state: Progress) -> str:
 def change_lines(states: Iterable[Progress]) -> Iterator[str]:
     """Yield what a preview announces for each stack, and each replacement and deletion by its name."""
     for state in states:
-        counts = ", ".join(f"{state.changes[kind]} {kind}" for kind, _ in _CHANGES if state.changes.get(kind))
+        counts = ", ".join(f"{state.changes[kind]} {kind}" for kind in _CHANGES if kind in state.changes)
         yield f"{state.stack:<{_NAME}} {counts or 'no change'}"
+        for urn, kind in state.steps.items():
+            if kind in _LISTED:
+                yield f"  {kind:<8} {resource_name(urn)}"
 
 
 def cause_lines(states: Iterable[Progress]) -> Iterator[str]:

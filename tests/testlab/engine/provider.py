@@ -45,6 +45,10 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         """Accept secrets, so that the engine passes them on."""
         return provider_pb2.ProviderHandshakeResponse(accept_secrets=True, accept_resources=False, accept_outputs=False)
 
+    def Attach(self, request: Any, context: Any) -> Any:  # noqa: ANN401, ARG002, N802
+        """Accept the engine's address: the provider logs nothing to it."""
+        return empty_pb2.Empty()
+
     def GetPluginInfo(self, request: Any, context: Any) -> Any:  # noqa: ANN401, ARG002, N802
         """Return the version of the provider that the SDK was generated from."""
         return plugin_pb2.PluginInfo(version="7.51.1")
