@@ -5,6 +5,7 @@ would make it forget resources that are being created.
 """
 
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -171,8 +172,8 @@ def _translate(text: str, stack: str) -> BedplateError:
     for part, (kind, what, fix) in _ERRORS.items():
         if part in text:
             return kind(what.format(stack=stack), fix=fix.format(stack=stack))
-    last = next((line for line in reversed(text.splitlines()) if line.startswith("error: ")), "")
-    return PartialError(last.removeprefix("error: ") or "pulumi failed without a message")
+    errors = re.findall(r"\berror: (.+)", text)
+    return PartialError(errors[-1] if errors else "pulumi failed without a message")
 
 
 def open_engine(folder: Path) -> Engine:

@@ -1,5 +1,6 @@
 """The state of one stack's operation, from the events of Pulumi's engine."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,10 @@ class Status(StrEnum):
 
 # The engine also reports the parts of a replacement, which `replace` counts, and operations that change nothing.
 _COUNTED = frozenset({"create", "update", "delete", "replace", "import"})
+
+_COLOUR = re.compile(r"<\{%.*?%\}>")
+# What the engine says after the error itself.
+_SUMMARY = re.compile(r"(preview|update|destroy) failed$|an unhandled error occurred: program exited")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +90,13 @@ def _kind(step: StepEventMetadata) -> str:
 
 def _failed(progress: Progress, event: DiagnosticEvent) -> Progress:
     cause = Cause(resource_name(event.urn or ""), _plain(event.message))
-    return progress if cause in progress.causes else replace(progress, causes=(*progress.causes, cause))
+    is_known = cause in progress.causes or _SUMMARY.match(cause.message)
+    return progress if is_known else replace(progress, causes=(*progress.causes, cause))
 
 
 def _plain(message: str) -> str:
     """Return an engine's message without its colour marks and empty lines."""
-    text = message
-    for mark in ("<{%reset%}>", "<{%fg 1%}>", "<{%fg 13%}>", "<{%bold%}>", "<{%underline%}>"):
-        text = text.replace(mark, "")
+    text = _COLOUR.sub("", message)
     return "\n".join(line for line in text.strip().removeprefix("error: ").splitlines() if line.strip())
 
 

@@ -18,6 +18,8 @@ _REGION = re.compile(r"\b[a-z]{2}(?:-[a-z]+)+-\d(?=[a-z]?\b)")
 _RESERVATION = re.compile(r"\bcr-[0-9a-f]{17}\b")
 _GATEWAY = re.compile(r"(?<=public: )[0-9.]+")
 _EMAIL_DOMAIN = "lab.example"
+# Comments and reasons name this person, too.
+_PERSON = "ada"
 _PEOPLE = re.compile(r"^people:\n(?:[ #].*\n)+", re.MULTILINE)
 _FLOW_RUNG = re.compile(r"^ *- \{[^\n]*\bcr-[0-9a-f]{17}\b[^\n]*\}[^\n]*\n", re.MULTILINE)
 
@@ -87,7 +89,7 @@ def fill_example(text: str, answers: Answers, catalog: Catalog) -> str:
     for key, value in (("name", answers.name), ("account", f'"{answers.account}"'), ("domain", answers.domain)):
         text = re.sub(rf"^({key}: )\S+", rf"\g<1>{value}", text, count=1, flags=re.MULTILINE)
     person = f'people:\n  {answers.person}: {{admin: true, keys: ["{answers.key}"]}}\n'
-    return _PEOPLE.sub(lambda _: person, text)
+    return re.sub(rf"\b{_PERSON}\b", answers.person, _PEOPLE.sub(lambda _: person, text))
 
 
 def _move(text: str, region: str, catalog: Catalog) -> str:

@@ -11,7 +11,7 @@ from pulumi.runtime.settings import Settings, configure
 from bedplate.cli import run
 from bedplate.folder.example import EXAMPLES, example_names
 
-KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJp0bDmcH2ZKkXlPGrRCxKqFZbZ2G6jvYlUFfEyH0Bqw"
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIWf215vwmBI2zNzecqhVbLRbuxkKq4oqpkUVYbswznn"
 VALUES = ["--account", "210987654321", "--owner", "head@uni.edu", "--person", "bob", "--key", KEY]
 OF_EXAMPLE = {"lab": ["--gateway", "9.9.9.9"], "training-block": ["--reservation", "cr-00000000000000001"]}
 # Account, reservation, gateway, names and keys that the examples have.
