@@ -131,6 +131,8 @@ def _open(fleet: Path, plan: FleetPlan, names: Sequence[str], action: Action) ->
     order = stack_order(None, plan) if action is Action.UP else stack_order(plan, None)
     steps = (tuple((stack_name(plan, part), Operation(action)) for part in chosen if part in s.parts) for s in order)
     session = Session(engine, engine.resource_counts(), tuple(step for step in steps if step))
+    if action is Action.UP:
+        notify(_removed_lines(plan, session.resources))
     for stack, _ in session.existing(Operation.UP)[0]:
         if pending := engine.pending_operations(stack):
             raise InputError(
@@ -138,6 +140,15 @@ def _open(fleet: Path, plan: FleetPlan, names: Sequence[str], action: Action) ->
                 fix='see "After a killed run" in docs/aws-operations.md of bedplate',
             )
     return session
+
+
+def _removed_lines(plan: FleetPlan, resources: Mapping[str, int]) -> Iterator[str]:
+    """Yield a warning for each deployed stack of the fleet that the plan does not have."""
+    names = {stack_name(plan, part) for part in parts(plan)}
+    for name in sorted(resources.keys() - names):
+        if name.startswith(f"{plan.name}.") and resources[name]:
+            kept = counted(resources[name], "resource")
+            yield f"warning: {name} has {kept} and is not in the fleet file: see docs/teardown.md of bedplate"
 
 
 def _recorded(fleet: Path, plan: FleetPlan, *, yes: bool) -> FleetPlan:

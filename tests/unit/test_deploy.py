@@ -206,14 +206,23 @@ def test_what_a_folder_lacks_is_named(folder: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_unfinished_operations_of_a_killed_run_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Pulumi would create their resources again."""
+    """Pulumi would create their resources again. Stacks of removed regions are named, those of other fleets ignored."""
     urn = "urn:pulumi:solo.shared::bedplate::aws:kms/key:Key::solo-parameters"
     operations = [{"type": "creating", "resource": {"urn": urn}}]
     (folder / "export.json").write_text(json.dumps({"version": 3, "deployment": {"pending_operations": operations}}))
 
+    stacks = ["solo.shared", "solo.eu-north-1", "other.shared"]
+    for name in stacks:
+        (folder / f"Pulumi.{name}.yaml").touch()
+    rows = [{"name": name, "current": False, "resourceCount": 9} for name in stacks]
+    (folder / "stacks.json").write_text(json.dumps(rows))
+
     assert run(["up", "--yes"]) == 2
 
-    assert f"operations with unknown results: creating {urn}" in capsys.readouterr().err
+    errors = capsys.readouterr().err
+    assert "warning: solo.eu-north-1 has 9 resources and is not in the fleet file" in errors
+    assert "other" not in errors
+    assert f"operations with unknown results: creating {urn}" in errors
 
 
 def test_example_values_are_refused_before_anything_is_recorded(

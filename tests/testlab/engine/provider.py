@@ -1,8 +1,9 @@
 """The rehearsal's resource models as an AWS provider of Pulumi's real engine, over gRPC.
 
-`python -m tests.testlab.engine.provider PORT ACCOUNT` serves one simulated AWS until it is killed. The engine uses it
-with `PULUMI_DEBUG_PROVIDERS=aws:PORT`. All provider instances of all stacks share the process, and requests do not name
-their instance, so configurations are kept by gRPC connection.
+`python -m tests.testlab.engine.provider PORT ACCOUNT` serves one simulated AWS until it is killed, and prints its port
+once it is ready; PORT 0 takes a free one. The engine uses it with `PULUMI_DEBUG_PROVIDERS=aws:PORT`. All provider
+instances of all stacks share the process, and requests do not name their instance, so configurations are
+kept by gRPC connection.
 """
 
 import sys
@@ -167,13 +168,13 @@ class _refusals:  # noqa: N801
 
 
 def serve(port: int, account: str) -> None:
-    """Serve one simulated AWS on a port of the loopback device."""
+    """Serve one simulated AWS on a port of the loopback device; print the port."""
     with running(account) as simulation:
         server = grpc.server(futures.ThreadPoolExecutor(1), options=[("grpc.so_reuseport", 0)])
         provider_pb2_grpc.add_ResourceProviderServicer_to_server(Provider(simulation), server)
-        server.add_insecure_port(f"127.0.0.1:{port}")
+        bound = server.add_insecure_port(f"127.0.0.1:{port}")
         server.start()
-        sys.stdout.write("ready\n")
+        sys.stdout.write(f"{bound}\n")
         sys.stdout.flush()
         server.wait_for_termination()
 
