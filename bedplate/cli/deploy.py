@@ -133,7 +133,7 @@ def _open(fleet: Path, plan: FleetPlan, names: Sequence[str], action: Action) ->
     session = Session(engine, engine.resource_counts(), tuple(step for step in steps if step))
     if action is Action.UP:
         notify(_removed_lines(plan, session.resources))
-    for stack, _ in session.existing(Operation.UP)[0]:
+    for stack in (stack for step in session.steps for stack, _ in step if stack in session.resources):
         if pending := engine.pending_operations(stack):
             raise InputError(
                 f"a killed run of {stack} left operations with unknown results: {', '.join(pending)}",

@@ -173,7 +173,9 @@ def _translate(text: str, stack: str) -> BedplateError:
         if part in text:
             return kind(what.format(stack=stack), fix=fix.format(stack=stack))
     errors = re.findall(r"\berror: (.+)", text)
-    return PartialError(errors[-1] if errors else "pulumi failed without a message")
+    if errors:
+        return PartialError(errors[-1])
+    return PartialError("pulumi was killed" if "code: -" in text else "pulumi failed without a message")
 
 
 def open_engine(folder: Path) -> Engine:

@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -114,7 +114,7 @@ def test_a_failing_region_stops_later_steps_only(error: BedplateError, code: int
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a fleet folder with a stand-in for `pulumi` on PATH, and the stack solo.shared in its backend."""
     (tmp_path / ".venv/bin").mkdir(parents=True)
     for name, text in {
@@ -189,15 +189,15 @@ def test_what_a_folder_lacks_is_named(folder: Path, monkeypatch: pytest.MonkeyPa
         open_engine(folder)
     (folder / "version").write_text("v3.272.0")
     (folder / "Pulumi.solo.shared.yaml").unlink()
-    with pytest.raises(InputError, match=r"settings of the existing stack solo\.shared are missing") as error:
+    with pytest.raises(BedplateError, match=r"settings of the existing stack solo\.shared are missing") as error:
         open_engine(folder).resource_counts()
     assert "commit it" in error.value.fix
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(MachineError, match="pulumi is missing") as error:
+    with pytest.raises(BedplateError, match="pulumi is missing") as error:
         open_engine(folder)
     assert "https://www.pulumi.com/docs/install/" in error.value.fix
     (folder / ".venv/bin/python").unlink()
-    with pytest.raises(InputError, match=r"\.venv is missing") as error:
+    with pytest.raises(BedplateError, match=r"\.venv is missing") as error:
         open_engine(folder)
     assert "bedplate init --link" in error.value.fix
     (folder / "Pulumi.yaml").unlink()
