@@ -20,6 +20,7 @@ from bedplate.deploy.engine import Engine, open_engine
 from bedplate.deploy.progress import Operation, Progress, Status
 from bedplate.deploy.run import Deployment, Task, Watch
 from bedplate.errors import InputError, PartialError
+from bedplate.folder.files import FLEET_FILE
 from bedplate.load import load_fleet
 from bedplate.lock import lock_path, record_images, record_plan
 from bedplate.plan import FleetPlan
@@ -87,7 +88,7 @@ def destroy(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, yes: Yes =
 
     File systems, buckets and keys are protected and kept.
     """
-    session = _open(fleet, plan_of(fleet), stack or [], Action.DESTROY)
+    session = _open(fleet, _folder_plan(fleet), stack or [], Action.DESTROY)
     live = tuple(tuple(task for task in step if session.resources.get(task[0])) for step in session.steps)
     tasks = tuple(step for step in live if step)
     if not tasks:
@@ -101,9 +102,16 @@ def destroy(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, yes: Yes =
     return _finish(states, f"bedplate destroy {fleet}")
 
 
+def _folder_plan(fleet: Path) -> FleetPlan:
+    """Return the plan of the folder's fleet file. Raises InputError for a file that Pulumi's program ignores."""
+    if fleet.name != FLEET_FILE:
+        raise InputError(f"a deployment reads {FLEET_FILE} only", where=str(fleet), fix=f"rename it to {FLEET_FILE}")
+    return plan_of(fleet)
+
+
 def _deployable(fleet: Path, names: Sequence[str]) -> FleetPlan:
     """Return the plan; raise FleetFaults for what the programs of the stacks would refuse."""
-    plan = plan_of(fleet)
+    plan = _folder_plan(fleet)
     for part in _parts(plan, names):
         load_fleet(fleet, load_catalog(), part=part)
     return plan

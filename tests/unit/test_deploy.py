@@ -238,10 +238,12 @@ def test_example_values_are_refused_before_anything_is_recorded(
     assert not (folder / "fleet.lock").exists()
 
 
-def test_without_a_terminal_yes_is_required(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing is recorded before the confirmation; a preview requires what `up` records."""
+def test_invalid_calls_change_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No terminal for the confirmation, another file than that of the program, a preview before the first `up`."""
     assert run(["up"]) == 2
     assert "add --yes" in capsys.readouterr().err
+    assert run(["destroy", str(EXAMPLES / "minimal.yaml")]) == 2
+    assert "a deployment reads fleet.yaml only" in capsys.readouterr().err
     assert run(["preview"]) == 2
     assert "bedplate plan --write" in capsys.readouterr().err
     assert not (folder / "fleet.lock").exists()
