@@ -9,7 +9,7 @@ JUDGES_READY := $(JUDGES)/.ready
 # Two at a time: a test that runs a whole rehearsal uses most of a core.
 TEST_WORKERS ?= 2
 
-.PHONY: help demo test test-unit test-faults cover labs test-nodes test-nfs test-esp test-vpn test-rekeys nightly \
+.PHONY: help setup demo test test-unit test-faults cover labs test-nodes test-nfs test-esp test-vpn test-rekeys nightly \
   fuzz judge check lint types format docs bench lock clean
 
 help:  ## List the targets
@@ -26,6 +26,11 @@ $(READY): requirements.lock
 	@printf '#!%s/python\nfrom bedplate.cli import main\n\nmain()\n' "$(CURDIR)/$(BIN)" > $(BIN)/bedplate
 	@chmod +x $(BIN)/bedplate
 	@touch $@
+
+setup: $(READY)  ## Set up the environment and link `bedplate` into ~/.local/bin
+	@mkdir -p "$(HOME)/.local/bin"
+	@ln -sfn "$(CURDIR)/$(BIN)/bedplate" "$(HOME)/.local/bin/bedplate"
+	@command -v bedplate >/dev/null || echo "add $(HOME)/.local/bin to PATH to call bedplate by its name"
 
 demo: $(READY)  ## Rehearse examples/lab.yaml and a change to it: create, run again, change and destroy every stack
 	$(BIN)/bedplate rehearse examples/lab.yaml --changed examples/lab-grown.yaml

@@ -47,6 +47,7 @@ class Command:
 
 
 COMMANDS = (
+    Command("init", "init:init", "Make a fleet folder.", "bedplate init ~/lab --example gpu-box"),
     Command("check", "plan:check", "Check the fleet file; print every error.", "bedplate check examples/lab.yaml"),
     Command("plan", "plan:plan", "Show addresses, machines and pools.", "bedplate plan examples/lab.yaml"),
     Command("cost", "plan:cost", "Show the hourly list price.", "bedplate cost examples/lab.yaml"),
@@ -57,6 +58,9 @@ COMMANDS = (
         "Show the effects of an edit.",
         "bedplate diff examples/lab.yaml examples/lab-grown.yaml",
     ),
+    Command("preview", "deploy:preview", "Show what `up` would change.", "bedplate preview --stack us-west-2"),
+    Command("up", "deploy:up", "Deploy the fleet.", "bedplate up --stack shared"),
+    Command("destroy", "deploy:destroy", "Delete what was deployed, except for data.", "bedplate destroy"),
     Command("schema", "plan:schema", "Print the fleet file's JSON Schema.", "bedplate schema > fleet.schema.json"),
     Command(
         "rehearse",

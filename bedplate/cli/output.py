@@ -16,6 +16,7 @@ from typing import IO, Annotated
 import typer
 
 from bedplate.errors import InputError, MachineError
+from bedplate.folder.files import FLEET_FILE, find_fleet_file
 
 # The exit status that a shell reports for a program killed by SIGPIPE: 128 + 13.
 BROKEN_PIPE = 141
@@ -106,10 +107,12 @@ def _redirect_to_null(stream: IO[str]) -> None:
         os.close(null)
 
 
-DEFAULT_FLEET = Path("fleet.yaml")
+DEFAULT_FLEET = Path(FLEET_FILE)
 
-FleetFile = Annotated[Path, typer.Argument(metavar="FLEET", help="The fleet file.")]
-FleetOption = Annotated[Path, typer.Option("--fleet", metavar="FLEET", help="The fleet file.")]
+FleetFile = Annotated[Path, typer.Argument(metavar="FLEET", help="The fleet file.", callback=find_fleet_file)]
+FleetOption = Annotated[
+    Path, typer.Option("--fleet", metavar="FLEET", help="The fleet file.", callback=find_fleet_file)
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Parts = Annotated[
     list[str] | None, typer.Option("--stack", metavar="PART", help="shared, a region, or links; repeatable.")

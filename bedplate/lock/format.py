@@ -7,6 +7,7 @@ from ipaddress import IPv4Address, IPv4Network
 from itertools import pairwise
 from typing import Any
 
+from bedplate import __version__
 from bedplate.plan import Record
 from bedplate.plan.fleet import GROUP_IDS, PEOPLE_IDS
 from bedplate.plan.planner import IMAGE_ID
@@ -121,9 +122,20 @@ def resolvers_of(region: str, value: object) -> tuple[IPv4Address, ...]:
 
 
 VERSION = 1
+_RELEASE = re.compile(r"\d{1,4}\.\d{1,4}\.\d{1,4}")
 _KEYS = {"version", "fleet", "blocks"}
 # Older locks lack these keys.
-_OPTIONAL_KEYS = {"addresses", "images", "people", "groups", "host_keys", "instances", "gateways", "resolvers"}
+_OPTIONAL_KEYS = {
+    "bedplate",
+    "addresses",
+    "images",
+    "people",
+    "groups",
+    "host_keys",
+    "instances",
+    "gateways",
+    "resolvers",
+}
 
 
 def lock_text(fleet: str, record: Record) -> str:
@@ -133,6 +145,7 @@ def lock_text(fleet: str, record: Record) -> str:
     images = {place: record.images[place] for place in sorted(record.images)}
     document = {
         "version": VERSION,
+        "bedplate": __version__,
         "fleet": fleet,
         "blocks": blocks,
         "addresses": addresses,
@@ -205,10 +218,24 @@ def _check_head(document: Mapping[str, Any], fleet: str) -> None:
         raise NotALockError(f"invalid version {version!r}")
     if version > VERSION:
         raise NotALockError(f"it has format {version}, of a newer bedplate", "update bedplate")
+    _check_tool(document.get("bedplate", __version__))
     if name != fleet:
         raise NotALockError(f"it belongs to fleet {name!r}, not to {fleet!r}", "keep each fleet in its own folder")
     if unknown := document.keys() - _KEYS - _OPTIONAL_KEYS:
         raise NotALockError(f"unknown keys: {', '.join(sorted(unknown))}")
+
+
+def _check_tool(written_by: object) -> None:
+    """Raise NotALockError if a newer bedplate wrote the lock: this one may plan other addresses."""
+    if not isinstance(written_by, str) or not _RELEASE.fullmatch(written_by):
+        raise NotALockError(f"invalid version of bedplate {written_by!r}")
+    if _release(written_by) > _release(__version__):
+        reason = f"bedplate {written_by} wrote it, and this is the older bedplate {__version__}"
+        raise NotALockError(reason, "run `git pull` and `make setup` in the clone of bedplate")
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
 
 
 def _entries(document: Mapping[str, Any], key: str) -> Iterable[tuple[str, object]]:

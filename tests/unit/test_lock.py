@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from bedplate import __version__
 from bedplate.errors import HeldError, InputError, MachineError
 from bedplate.lock import held, lock_path, read_lock, record_images, record_plan, renew_images
 from bedplate.lock.file import _LARGEST, check_recorded
@@ -197,8 +198,8 @@ def test_a_lock_is_formatted_for_diffs() -> None:
     """It has one sorted path per line, and a newline at the end."""
     lines = TEXT.splitlines()
 
-    assert lines[1:4] == [' "version": 1,', ' "fleet": "lab",', ' "blocks": {']
-    assert lines[4:9] == sorted(lines[4:9])
+    assert lines[1:5] == [' "version": 1,', f' "bedplate": "{__version__}",', ' "fleet": "lab",', ' "blocks": {']
+    assert lines[5:10] == sorted(lines[5:10])
     assert TEXT.endswith("}\n")
 
 
@@ -249,6 +250,8 @@ def drop(*keys: str) -> Callable[[dict[str, Any]], object]:
     [
         (put("version", 2), "it has format 2, of a newer bedplate"),
         (put("version", 0), "invalid version 0"),
+        (put("bedplate", "99.0.0"), f"bedplate 99.0.0 wrote it, and this is the older bedplate {__version__}"),
+        (put("bedplate", "newest"), "invalid version of bedplate 'newest'"),
         (put("version", "1"), "invalid version '1'"),
         (put("fleet", "solo"), "it belongs to fleet 'solo', not to 'lab'"),
         (put("extra", 1), "unknown keys: extra"),

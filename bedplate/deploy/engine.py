@@ -1,0 +1,199 @@
+"""The client of Pulumi's engine: the stacks of one fleet folder, through the Automation API.
+
+Every process of the engine has a session of its own, so that Ctrl-C reaches it once, from here: a second interrupt
+would make it forget resources that are being created.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pulumi.automation import CommandResult, LocalWorkspace, PulumiCommand, Stack
+from pulumi.automation.errors import CommandError, InvalidVersionError, create_command_error
+from pulumi.automation.events import EngineEvent
+from semver import VersionInfo
+
+from bedplate.deploy.progress import Operation
+from bedplate.errors import BedplateError, HeldError, InputError, MachineError, PartialError
+
+# The first version that streams events over gRPC is 3.206.
+OLDEST = VersionInfo(3, 206, 0)
+_INSTALL = "install it: https://www.pulumi.com/docs/install/"
+_PASSPHRASE = "set PULUMI_CONFIG_PASSPHRASE or PULUMI_CONFIG_PASSPHRASE_FILE"  # noqa: S105  not a secret
+_HELD = (
+    HeldError,
+    "another run of Pulumi holds the lock of {stack}",
+    "wait for its end. If no run is alive, a killed one left the lock: run `pulumi cancel -s {stack}`",
+)
+# By a part of the text that the command prints.
+_ERRORS: Mapping[str, tuple[type[BedplateError], str, str]] = {
+    "incorrect passphrase": (MachineError, "incorrect passphrase for the secrets of the stack", _PASSPHRASE),
+    "passphrase must be set": (MachineError, "the passphrase for the secrets of the stack is missing", _PASSPHRASE),
+    "PULUMI_ACCESS_TOKEN must be set": (
+        MachineError,
+        "there is no login to a state backend",
+        "run `pulumi login s3://BUCKET` or `pulumi login file://FOLDER`, and set PULUMI_CONFIG_PASSPHRASE",
+    ),
+    # The texts of a file or bucket, and of Pulumi Cloud.
+    "the stack is currently locked by": _HELD,
+    "Another update is currently in progress": _HELD,
+}
+
+
+class _Command(PulumiCommand):
+    """The `pulumi` command; `interrupt` passes one SIGINT to every running process."""
+
+    def __init__(self) -> None:
+        super().__init__(version=OLDEST)
+        self._processes: set[subprocess.Popen[str]] = set()
+        self._lock = threading.Lock()
+        self.is_interrupted = False
+
+    def interrupt(self) -> None:
+        """Stop the running operations cleanly: they finish what they began, and start nothing more."""
+        with self._lock:
+            if self.is_interrupted:
+                return
+            self.is_interrupted = True
+            for process in self._processes:
+                process.send_signal(signal.SIGINT)
+
+    def run(
+        self,
+        args: list[str],
+        cwd: str,
+        additional_env: Mapping[str, str],
+        on_output: Callable[[str], object] | None = None,
+        on_error: Callable[[str], object] | None = None,
+    ) -> CommandResult:
+        """Run one command. The caller reads events, so the output is read at the end."""
+        environment = {**os.environ, **additional_env, "PULUMI_AUTOMATION_API": "true"}
+        with self._lock:
+            if self.is_interrupted:
+                raise PartialError("interrupted before it began")
+            process = subprocess.Popen(  # noqa: S603  the operator's own pulumi
+                [self.command, "--non-interactive", *args],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=cwd,
+                env=environment,
+                encoding="utf-8",
+                start_new_session=True,
+            )
+            self._processes.add(process)
+        with process:
+            try:
+                output, errors = process.communicate()
+            finally:
+                with self._lock:
+                    self._processes.discard(process)
+        for text, callback in ((output, on_output), (errors, on_error)):
+            if callback:
+                callback(text)
+        result = CommandResult(stdout=output.rstrip(), stderr=errors.rstrip(), code=process.returncode)
+        if result.code:
+            raise create_command_error(result)
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """The stacks of a fleet folder."""
+
+    folder: Path
+    command: _Command = field(repr=False)
+
+    def resource_counts(self) -> dict[str, int]:
+        """Return the number of resources of each stack that the backend has.
+
+        Raises InputError for a stack without its settings file: Pulumi would write one with another encryption key.
+        """
+        with _translated():
+            summaries = self._workspace().list_stacks()
+        for summary in summaries:
+            settings = self.folder / f"Pulumi.{summary.name}.yaml"
+            # Pulumi Cloud, which has a URL for each stack, keeps the key itself.
+            if not summary.url and not settings.is_file():
+                raise InputError(
+                    f"the settings of the existing stack {summary.name} are missing",
+                    where=str(settings),
+                    fix="get the file from the person who made the stack, and commit it",
+                )
+        return {summary.name: summary.resource_count or 0 for summary in summaries}
+
+    def pending_operations(self, stack: str) -> tuple[str, ...]:
+        """Return `creating aws:ec2/vpc:Vpc lab` for each operation whose result the engine does not know."""
+        with _translated(stack):
+            deployment: Mapping[str, Any] = self._workspace().export_stack(stack).deployment or {}
+        return tuple(
+            f"{operation['type']} {operation['resource']['urn']}"
+            for operation in deployment.get("pending_operations") or ()
+        )
+
+    def run(self, stack: str, operation: Operation, watch: Callable[[EngineEvent], object]) -> None:
+        """Run an operation; a failure is in the events too. Raises BedplateError."""
+        with _translated(stack):
+            opened = Stack.create_or_select(stack, self._workspace())
+            arguments: dict[str, Any] = {"on_event": watch, "color": "never"}
+            match operation:
+                case Operation.PREVIEW:
+                    opened.preview(**arguments)
+                case Operation.UP:
+                    opened.up(**arguments, suppress_outputs=True, show_secrets=False)
+                case Operation.DESTROY:
+                    opened.destroy(**arguments, exclude_protected=True, show_secrets=False)
+
+    def _workspace(self) -> LocalWorkspace:
+        return LocalWorkspace(
+            work_dir=str(self.folder),
+            pulumi_command=self.command,
+            env_vars={"PULUMI_SKIP_UPDATE_CHECK": "true"},
+        )
+
+
+@contextmanager
+def _translated(stack: str = "STACK") -> Iterator[None]:
+    """Raise errors of the `pulumi` command as BedplateError."""
+    try:
+        yield
+    except CommandError as error:
+        raise _translate(str(error), stack) from None
+
+
+def _translate(text: str, stack: str) -> BedplateError:
+    for part, (kind, what, fix) in _ERRORS.items():
+        if part in text:
+            return kind(what.format(stack=stack), fix=fix.format(stack=stack))
+    errors = re.findall(r"\berror: (.+)", text)
+    if errors:
+        return PartialError(errors[-1])
+    return PartialError("pulumi was killed" if "code: -" in text else "pulumi failed without a message")
+
+
+def open_engine(folder: Path) -> Engine:
+    """Return the engine for a fleet folder. Raises InputError or MachineError for what is missing."""
+    if not (folder / "Pulumi.yaml").is_file():
+        raise InputError(
+            "Pulumi.yaml is missing", where=str(folder), fix="use a folder made by `bedplate init`, or the clone"
+        )
+    # Pulumi would create the folder and install packages into it.
+    if not (folder / ".venv/bin/python").exists():
+        raise InputError(
+            "the virtual environment .venv is missing", where=str(folder), fix="run `bedplate init --link`"
+        )
+    try:
+        return Engine(folder, _Command())
+    except FileNotFoundError:
+        raise MachineError("the program pulumi is missing", fix=_INSTALL) from None
+    except InvalidVersionError as error:
+        raise MachineError(f"pulumi is too old: {error}", fix=_INSTALL) from None
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise MachineError(f"cannot run pulumi: {error}", fix=_INSTALL) from None

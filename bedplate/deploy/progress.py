@@ -1,0 +1,109 @@
+"""The state of one stack's operation, from the events of Pulumi's engine."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from pulumi.automation.events import DiagnosticEvent, EngineEvent, StepEventMetadata
+
+
+class Operation(StrEnum):
+    """What the engine does with a stack."""
+
+    PREVIEW = "preview"
+    UP = "up"
+    DESTROY = "destroy"
+
+
+class Status(StrEnum):
+    """How far the operation of a stack is."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+# The engine also reports the parts of a replacement, which `replace` counts, and operations that change nothing.
+_COUNTED = frozenset({"create", "update", "delete", "replace", "import"})
+
+_COLOUR = re.compile(r"<\{%.*?%\}>")
+# What the engine says after the error itself.
+_SUMMARY = re.compile(r"(preview|update|destroy) failed$|an unhandled error occurred: program exited")
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One error: the resource, empty for an error of the program, and the engine's message."""
+
+    resource: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One operation of a stack.
+
+    `steps` has the kind of each finished change by URN, `total` is the number of changes that the preview announced.
+    `exit_code` is that of the error, `seconds` the length of a finished operation.
+    """
+
+    stack: str
+    operation: Operation
+    status: Status = Status.WAITING
+    steps: Mapping[str, str] = field(default_factory=dict)
+    total: int = 0
+    current: str = ""
+    causes: tuple[Cause, ...] = ()
+    exit_code: int = 0
+    seconds: float = 0.0
+
+    @property
+    def changes(self) -> Mapping[str, int]:
+        """The number of finished changes of each kind."""
+        return Counter(self.steps.values())
+
+
+def advance(progress: Progress, event: EngineEvent) -> Progress:
+    """Return the state after an event."""
+    if event.resource_pre_event is not None:
+        step = event.resource_pre_event.metadata
+        return replace(progress, current=resource_name(step.urn)) if _kind(step) in _COUNTED else progress
+    if event.res_outputs_event is not None:
+        return _finished(progress, event.res_outputs_event.metadata)
+    if event.diagnostic_event is not None and event.diagnostic_event.severity == "error":
+        return _failed(progress, event.diagnostic_event)
+    return progress
+
+
+def _finished(progress: Progress, step: StepEventMetadata) -> Progress:
+    # A component has a second event, with its outputs.
+    return replace(progress, steps={**progress.steps, step.urn: _kind(step)}) if _kind(step) in _COUNTED else progress
+
+
+def _kind(step: StepEventMetadata) -> str:
+    return str(getattr(step.op, "value", step.op))
+
+
+def _failed(progress: Progress, event: DiagnosticEvent) -> Progress:
+    cause = Cause(resource_name(event.urn or ""), _plain(event.message))
+    is_known = cause in progress.causes or _SUMMARY.match(cause.message)
+    return progress if is_known else replace(progress, causes=(*progress.causes, cause))
+
+
+def _plain(message: str) -> str:
+    """Return an engine's message without its colour marks and empty lines."""
+    text = _COLOUR.sub("", message)
+    return "\n".join(line for line in text.strip().removeprefix("error: ").splitlines() if line.strip())
+
+
+def resource_name(urn: str) -> str:
+    """Return the type and name in a URN: `aws:ec2/vpc:Vpc lab`; empty for the stack itself."""
+    parts = urn.split("::")
+    if len(parts) < 4:  # noqa: PLR2004  urn:pulumi:STACK::PROJECT::TYPE::NAME
+        return ""
+    kind, name = parts[2].rpartition("$")[2], "::".join(parts[3:])
+    return "" if kind == "pulumi:pulumi:Stack" else f"{kind} {name}"

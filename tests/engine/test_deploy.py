@@ -1,0 +1,77 @@
+"""`bedplate up`, `preview` and `destroy` with Pulumi's real engine and the rehearsal's resource models.
+
+Skipped without `pulumi` and `pulumi-language-python` on PATH.
+"""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bedplate.cli import deploy, run
+from tests.testlab.run import need_program
+
+ACCOUNT = "210987654321"
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIWf215vwmBI2zNzecqhVbLRbuxkKq4oqpkUVYbswznn"
+ANSWERS = ["--account", ACCOUNT, "--owner", "head@uni.edu", "--person", "bob", "--key", KEY, "--region", "us-west-2"]
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return the path of a new fleet folder; the engine has an empty backend and an empty AWS account."""
+    need_program("pulumi")
+    need_program("pulumi-language-python")
+    (tmp_path / "state").mkdir()
+    command = [sys.executable, "-m", "tests.testlab.engine.provider", "0", ACCOUNT]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as provider:
+        assert provider.stdout
+        for name, value in {
+            "HOME": str(tmp_path),
+            "PULUMI_HOME": str(tmp_path / "pulumi"),
+            "PULUMI_BACKEND_URL": f"file://{tmp_path / 'state'}",
+            "PULUMI_CONFIG_PASSPHRASE": "x",
+            "PULUMI_DEBUG_PROVIDERS": f"aws:{provider.stdout.readline().strip()}",
+        }.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(deploy, "open_account", lambda _plan: None)
+        monkeypatch.setattr(deploy, "unrecorded_images", lambda _plan, _catalog: ())
+        monkeypatch.chdir(tmp_path)
+        yield tmp_path / "mylab"
+        provider.kill()
+
+
+def test_a_fleet_is_deployed_changed_and_destroyed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From nothing, in the order of the stacks; the second run changes nothing, and protected data is kept."""
+    assert run(["init", str(folder), "--example", "minimal", *ANSWERS]) == 0
+    monkeypatch.chdir(folder)
+    fleet = Path("fleet.yaml").read_text() + "  E418: the zones are the same in this account\n"
+    Path("fleet.yaml").write_text(fleet)
+
+    assert bedplate(capsys, "up", "--yes")[2:] == ["mylab.shared up done 26", "mylab.us-west-2 up done 73"]
+    assert bedplate(capsys, "up") == ["no change"]
+
+    Path("fleet.yaml").write_text(fleet.replace("head@uni.edu", "other@uni.edu"))
+    assert bedplate(capsys, "preview")[1] == "mylab.us-west-2 2 update"
+    assert bedplate(capsys, "up", "--yes")[-1] == "mylab.us-west-2 up done 2"
+
+    assert bedplate(capsys, "destroy", "--yes")[2:] == [
+        "mylab.us-west-2 kept 14 resources: protected data, keys and what they need",
+        "mylab.shared kept 5 resources: protected data, keys and what they need",
+        "mylab.us-west-2 destroy done 59",
+        "mylab.shared destroy done 21",
+    ]
+
+
+def bedplate(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+    """Return the lines of a command on stdout, without times; warnings are at most one line."""
+    capsys.readouterr()
+    status = run(arguments)
+    output, errors = capsys.readouterr()
+    assert (status, errors.count("warning") <= 1) == (0, True), errors
+    return [re.sub(r" [0-9.]+ s$", "", " ".join(line.split())) for line in output.splitlines()]

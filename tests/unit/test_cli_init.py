@@ -1,0 +1,110 @@
+"""`bedplate init`: a fleet folder from an example, and the search for the fleet file."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pulumi
+import pytest
+from pulumi.runtime.settings import Settings, configure
+
+from bedplate.cli import run
+from bedplate.folder.example import EXAMPLES, example_names
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIWf215vwmBI2zNzecqhVbLRbuxkKq4oqpkUVYbswznn"
+VALUES = ["--account", "210987654321", "--owner", "head@uni.edu", "--person", "bob", "--key", KEY]
+OF_EXAMPLE = {"lab": ["--gateway", "9.9.9.9"], "training-block": ["--reservation", "cr-00000000000000001"]}
+# Account, reservation, gateway, names and keys that the examples have.
+EXAMPLE_VALUE = re.compile(r"111122223333|cr-0123|8\.20\.30\.40|lab\.example|\bada\b|\bgrace\b")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder that does not exist yet; there are no AWS settings, and nobody is logged in to git."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "mylab"
+
+
+@pytest.mark.parametrize("example", example_names())
+def test_a_filled_example_is_valid_and_has_no_example_value(folder: Path, example: str) -> None:
+    """For each example, with comments kept."""
+    assert run(["init", str(folder), "--example", example, *VALUES, *OF_EXAMPLE.get(example, [])]) == 0
+
+    text = (folder / "fleet.yaml").read_text()
+    assert EXAMPLE_VALUE.findall(text) == []
+    assert text.startswith((EXAMPLES / f"{example}.yaml").read_text().splitlines()[0])
+    assert run(["check", str(folder / "fleet.yaml")]) == 0
+
+
+def test_an_example_of_one_region_moves_to_another(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its zones are zones of that region; a region without the machine type is refused with those that have it."""
+    assert run(["init", str(folder), *VALUES, "--region", "us-west-2"]) == 0
+    assert "eu-north-1" not in (folder / "fleet.yaml").read_text()
+
+    assert run(["init", "other", *VALUES, "--region", "af-south-1"]) == 2
+    assert "af-south-1 does not offer g6e.xlarge in 2 zones" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "missing values: --account, --owner, --key"),
+        ([*VALUES, "--account", "12"], "account"),
+        ([*VALUES, "--example", "gpubox"], "write gpu-box"),
+        ([*VALUES, "--gateway", "9.9.9.9"], "the example has no value for --gateway"),
+        ([*VALUES, "--example", "lab"], "missing values: --gateway"),
+        ([*VALUES, "--key", "nowhere.pub"], "cannot read the public key"),
+    ],
+)
+def test_an_invalid_value_writes_nothing(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    """The status is 2, and the folder does not exist afterwards."""
+    assert run(["init", str(folder), *arguments]) == 2
+
+    assert message in capsys.readouterr().err
+    assert not folder.exists()
+
+
+def test_only_an_empty_folder_or_git_repository_is_filled(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Files of an operator are never overwritten."""
+    (folder / ".git").mkdir(parents=True)
+    assert run(["init", str(folder), *VALUES]) == 0
+
+    assert run(["init", str(folder), *VALUES]) == 2
+    assert "the folder is not empty: .github, .gitignore, .venv, ..." in capsys.readouterr().err
+
+
+def test_committed_files_name_no_path_of_this_machine(folder: Path) -> None:
+    """The only one is the link `.venv`, which git ignores and a colleague makes with `init --link`."""
+    run(["init", str(folder), *VALUES])
+    texts = [file.read_text() for file in folder.rglob("*") if file.is_file() and ".venv" not in file.parts]
+    assert [text for text in texts if str(EXAMPLES.parent) in text] == []
+    (folder / ".venv").unlink()
+
+    assert run(["init", str(folder), "--link"]) == 0
+    assert (folder / ".venv/bin").is_dir()
+
+
+def test_pulumi_runs_the_program_of_the_folder(folder: Path) -> None:
+    """The stack's name selects the part of the folder's fleet file."""
+    run(["init", str(folder), *VALUES])
+    pulumi.runtime.set_all_config({}, [])
+    configure(Settings(project="bedplate", stack="mylab.nowhere"))
+
+    with pytest.raises(pulumi.RunError, match=r"not recorded in fleet\.lock"):
+        runpy.run_path(str(folder / "__main__.py"), run_name="__main__")
+
+
+def test_commands_find_the_fleet_file_from_a_subfolder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The file of the nearest parent folder; a file named by the operator is never searched."""
+    run(["init", str(folder), *VALUES])
+    monkeypatch.chdir(folder / ".github/workflows")
+
+    assert run(["check"]) == 0
+    assert "../../fleet.yaml is valid" in capsys.readouterr().out
+    assert run(["check", "other.yaml"]) == 2
