@@ -138,9 +138,8 @@ _DEFECTS = ParamValidationError
 class Session(Protocol):
     """Creates clients: a session of boto3, or a fake in tests."""
 
-    @property
-    def region_name(self) -> str | None:
-        """The region of the operator's settings."""
+    region_name: str | None
+    """The region of the operator's settings."""
 
     def client(self, service_name: str, *, region_name: str, config: Config) -> BaseClient:
         """Return a client of a service in a region."""

@@ -225,7 +225,7 @@ def test_every_command_that_reads_a_fleet_has_the_option(words: str, capsys: pyt
     """Three commands read no fleet file."""
     run([*words.split(), "--help"])
 
-    reads_none = {"schema", "audit-graph", "catalog refresh"}
+    reads_none = {"init", "schema", "audit-graph", "catalog refresh"}
     assert ("  --fleet " in capsys.readouterr().out) == (words not in reads_none)
 
 

@@ -254,6 +254,8 @@ class _Strict(Stubber):  # type: ignore[misc]  # botocore has no types
 class StubbedSession:
     """A fake boto3 session; each prepared response is returned once, in order."""
 
+    region_name: str | None = None
+
     def __init__(self) -> None:
         self._maker = boto3.session.Session("key", "secret")
         self._stubs: dict[tuple[str, str], tuple[BaseClient, Stubber]] = {}
