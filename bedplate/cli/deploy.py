@@ -88,7 +88,8 @@ def destroy(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, yes: Yes =
 
     File systems, buckets and keys are protected and kept.
     """
-    session = _open(fleet, _folder_plan(fleet), stack or [], Action.DESTROY)
+    plan = _folder_plan(fleet)
+    session = _open(fleet, plan, stack or [], Action.DESTROY)
     live = tuple(tuple(task for task in step if session.resources.get(task[0])) for step in session.steps)
     tasks = tuple(step for step in live if step)
     if not tasks:
@@ -96,10 +97,11 @@ def destroy(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, yes: Yes =
         return 0
     show(f"{name:<24} {counted(session.resources[name], 'resource')}" for step in tasks for name, _ in step)
     _confirm("destroy?", yes=yes)
-    states = _watched(Deployment(session.engine, tasks))
-    after = session.engine.resource_counts()
-    show(kept_lines((name, after.get(name, 0)) for step in tasks for name, _ in step))
-    return _finish(states, f"bedplate destroy {fleet}")
+    status = _finish(_watched(Deployment(session.engine, tasks)), f"bedplate destroy {fleet}")
+    if not status:
+        after = session.engine.resource_counts(plan.name)
+        show(kept_lines((name, after.get(name, 0)) for step in tasks for name, _ in step))
+    return status
 
 
 def _folder_plan(fleet: Path) -> FleetPlan:
@@ -138,7 +140,7 @@ def _open(fleet: Path, plan: FleetPlan, names: Sequence[str], action: Action) ->
     open_account(plan)
     order = stack_order(None, plan) if action is Action.UP else stack_order(plan, None)
     steps = (tuple((stack_name(plan, part), Operation(action)) for part in chosen if part in s.parts) for s in order)
-    session = Session(engine, engine.resource_counts(), tuple(step for step in steps if step))
+    session = Session(engine, engine.resource_counts(plan.name), tuple(step for step in steps if step))
     if action is Action.UP:
         notify(_removed_lines(plan, session.resources))
     for stack in (stack for step in session.steps for stack, _ in step if stack in session.resources):
@@ -154,7 +156,7 @@ def _removed_lines(plan: FleetPlan, resources: Mapping[str, int]) -> Iterator[st
     """Yield a warning for each deployed stack of the fleet that the plan does not have."""
     names = {stack_name(plan, part) for part in parts(plan)}
     for name in sorted(resources.keys() - names):
-        if name.startswith(f"{plan.name}.") and resources[name]:
+        if resources[name]:
             kept = counted(resources[name], "resource")
             yield f"warning: {name} has {kept} and is not in the fleet file: see docs/teardown.md of bedplate"
 

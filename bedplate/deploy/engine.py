@@ -111,17 +111,18 @@ class Engine:
     folder: Path
     command: _Command = field(repr=False)
 
-    def resource_counts(self) -> dict[str, int]:
-        """Return the number of resources of each stack that the backend has.
+    def resource_counts(self, fleet: str) -> dict[str, int]:
+        """Return the number of resources of each stack of a fleet; a backend may have several fleets.
 
         Raises InputError for a stack without its settings file: Pulumi would write one with another encryption key.
         """
         with _translated():
-            summaries = self._workspace().list_stacks()
+            stacks = self._workspace().list_stacks()
+        summaries = [summary for summary in stacks if summary.name.startswith(f"{fleet}.")]
         for summary in summaries:
             settings = self.folder / f"Pulumi.{summary.name}.yaml"
             # Pulumi Cloud, which has a URL for each stack, keeps the key itself.
-            if not summary.url and not settings.is_file():
+            if summary.resource_count and not summary.url and not settings.is_file():
                 raise InputError(
                     f"the settings of the existing stack {summary.name} are missing",
                     where=str(settings),

@@ -61,10 +61,10 @@ def test_a_fleet_is_deployed_changed_and_destroyed(
     assert bedplate(capsys, "up", "--yes")[-1] == "mylab.us-west-2 up done 2"
 
     assert bedplate(capsys, "destroy", "--yes")[2:] == [
-        "mylab.us-west-2 kept 14 resources: protected data, keys and what they need",
-        "mylab.shared kept 5 resources: protected data, keys and what they need",
         "mylab.us-west-2 destroy done 59",
         "mylab.shared destroy done 21",
+        "mylab.us-west-2 kept 14 resources: protected data, keys and what they need",
+        "mylab.shared kept 5 resources: protected data, keys and what they need",
     ]
 
 

@@ -222,7 +222,7 @@ def test_the_fleet_file_can_be_an_option_or_an_argument(capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize("words", EVERY_COMMAND)
 def test_every_command_that_reads_a_fleet_has_the_option(words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Three commands read no fleet file."""
+    """Four commands read no fleet file."""
     run([*words.split(), "--help"])
 
     reads_none = {"init", "schema", "audit-graph", "catalog refresh"}

@@ -190,7 +190,7 @@ def test_what_a_folder_lacks_is_named(folder: Path, monkeypatch: pytest.MonkeyPa
     (folder / "version").write_text("v3.272.0")
     (folder / "Pulumi.solo.shared.yaml").unlink()
     with pytest.raises(BedplateError, match=r"settings of the existing stack solo\.shared are missing") as error:
-        open_engine(folder).resource_counts()
+        open_engine(folder).resource_counts("solo")
     assert "commit it" in error.value.fix
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(BedplateError, match="pulumi is missing") as error:
@@ -212,8 +212,7 @@ def test_unfinished_operations_of_a_killed_run_are_refused(folder: Path, capsys:
     (folder / "export.json").write_text(json.dumps({"version": 3, "deployment": {"pending_operations": operations}}))
 
     stacks = ["solo.shared", "solo.eu-north-1", "other.shared"]
-    for name in stacks:
-        (folder / f"Pulumi.{name}.yaml").touch()
+    (folder / "Pulumi.solo.eu-north-1.yaml").touch()
     rows = [{"name": name, "current": False, "resourceCount": 9} for name in stacks]
     (folder / "stacks.json").write_text(json.dumps(rows))
 
