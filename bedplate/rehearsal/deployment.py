@@ -80,7 +80,7 @@ class Deployment:
     def read(self, entry: Entry) -> None:
         """Add a resource that the program reads; delete another one if the program created it under the same URN.
 
-        Raises Refusal for a second resource of the same URN: the engine counts a read as a resource.
+        Raises ResourceError for a second resource of the same URN: the engine counts a read as a resource.
         """
         self._reserve(entry.urn)
         old = self._executor.old.get(entry.urn)
