@@ -1,4 +1,4 @@
-"""The catalogue: all facts as one value, read from the data files, and refreshed from answers of AWS."""
+"""The catalog: all facts as one value, read from the data files, and refreshed from answers of AWS."""
 
 import datetime as dt
 from collections.abc import Collection, Iterator, Mapping
@@ -102,7 +102,7 @@ def read_data_file(name: str) -> Sheet:
 
 @cache
 def load_catalog() -> Catalog:
-    """Return the catalogue of the data files, with the date of its instance types."""
+    """Return the catalog of the data files, with the date of its instance types."""
     instances, offers, prices = map(read_data_file, REFRESHED)
     return Catalog(
         regions=read_regions(read_data_file("regions").rows),
@@ -160,7 +160,7 @@ def _coverage(before: Sheet, catalog: Catalog, regions: Collection[str]) -> str:
     return f", asked in {names}" + (f"; the others as of {before.heading['date']}" if others else "")
 
 
-# An incomplete answer must not empty the catalogue.
+# An incomplete answer must not empty the catalog.
 _MOST_DROPPED = 0.1
 
 
@@ -191,7 +191,7 @@ class Change:
 def refreshed(
     catalog: Catalog, account: str, answers: Mapping[str, RegionAnswer], prices: Mapping[str, float]
 ) -> Catalog:
-    """Return the catalogue with an account's answers of some regions; facts of other regions are kept."""
+    """Return the catalog with an account's answers of some regions; facts of other regions are kept."""
     return replace(
         catalog,
         types=_types(catalog, answers),

@@ -1,4 +1,4 @@
-"""The catalogue of rules and checks, collected from the topic modules.
+"""All rules and checks, collected from the topic modules.
 
 Codes: E0 the file, E1 shape, E2 network and sites, E3 groups, E4 names, storage and live fleets, E5 people and
 secrets, E6 format, image, Kubernetes and VPN, E7 exceptions, E8 cost. Codes that start with W are warnings.

@@ -1,4 +1,4 @@
-"""The input of every check: a fleet, the catalogue, the keys that the file declares, and the date."""
+"""The input of every check: a fleet, the catalog, the keys that the file declares, and the date."""
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass

@@ -30,7 +30,7 @@ class Fault:
 
 def fault(code: str, key: str, message: str, fix: str = "") -> Fault:
     """Return a fault of the rule with this code; without a `fix`, with the rule's own."""
-    from bedplate.checks.catalogue import RULES  # noqa: PLC0415  # the catalogue imports this module
+    from bedplate.checks.catalogue import RULES  # noqa: PLC0415  # catalogue.py imports this module
 
     rule = RULES[code]
     return Fault(code, rule.level, key, message, fix or rule.fix)

@@ -79,15 +79,14 @@ RULES = (
     Rule(
         EXAMPLE_VALUE,
         "example-value",
-        "It belongs to nobody or to somebody else; `pulumi up` refuses it.",
+        "The value belongs to nobody or to somebody else.",
         "write your own value",
         warns=True,
     ),
     Rule(
         OTHER_OFFERS,
         "offers-of-other-account",
-        "In older regions each account has its own zone letters. `pulumi up` refuses offers of another account: "
-        "a chosen zone may not offer the type.",
+        "In older regions each account has its own zone letters: a chosen zone may not offer the type.",
         "run `bedplate catalog refresh` with credentials of this account, then `bedplate check`",
         "AWS Regions and Availability Zones, AZ IDs",
         allowable=True,

@@ -25,7 +25,7 @@ def check_groups(context: Context) -> Iterator[Fault]:
 
 
 def check_known_type(catalog: Catalog, key: str, type_name: str) -> Iterator[Fault]:
-    """Yield a fault if the catalogue does not have an instance type."""
+    """Yield a fault if the catalog does not have an instance type."""
     if type_name not in catalog.types:
         # Comparing with all of a thousand types takes long, and the first letter is rarely wrong.
         near = nearest(type_name, [name for name in catalog.types if name[0] == type_name[0]])
@@ -41,7 +41,7 @@ def hardware(facts: InstanceFacts) -> str:
 
 
 def known_types(catalog: Catalog, group: Group) -> tuple[tuple[int, InstanceFacts], ...]:
-    """Return the group's types that the catalogue has, each with its index in the list."""
+    """Return the group's types that the catalog has, each with its index in the list."""
     return tuple((index, catalog.types[name]) for index, name in enumerate(group.types) if name in catalog.types)
 
 
@@ -129,7 +129,7 @@ def _check_similar(key: str, group: Group, known: tuple[InstanceFacts, ...]) -> 
         "GPU or accelerator instance types": any(facts.gpu or facts.accelerator for facts in known),
         "a fabric": group.fabric is not None,
         "a reservation or capacity block": reserved,
-        "instance types that the catalogue does not have": len(known) < len(group.types),
+        "instance types that the catalog does not have": len(known) < len(group.types),
     }
     conflict = next((name for name, applies in conflicts.items() if applies), None)
     if conflict:
@@ -253,7 +253,7 @@ RULES = about(
     Rule(
         "E301",
         "unknown-instance-type",
-        "The catalogue has no such instance type.",
+        "The catalog has no such instance type.",
         "write an EC2 instance type",
         "EC2 DescribeInstanceTypes",
         allowable=True,

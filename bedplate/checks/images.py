@@ -156,7 +156,7 @@ RULES = (
     Rule(
         "E610",
         "unknown-branch",
-        "The catalogue has no such driver branch.",
+        "The catalog has no such driver branch.",
         "write it as '580'",
         _DRIVERS,
         allowable=True,
@@ -180,7 +180,7 @@ RULES = (
     Rule(
         "E613",
         "driver-kernel",
-        "Without its kernel modules the driver does not work.",
+        "The driver branch has no modules for this kernel.",
         "write a newer branch, or an older kernel",
         "NVIDIA driver release notes",
         allowable=True,
@@ -211,7 +211,7 @@ RULES = (
         Rule(
             "E615",
             "unreleased-version",
-            "The catalogue has no such version of Kubernetes.",
+            "The catalog has no such version of Kubernetes.",
             "write a released version",
             "kubernetes.io/releases",
             allowable=True,

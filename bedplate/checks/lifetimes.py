@@ -158,7 +158,12 @@ RULES = (
             "add expires with the last day, such as '2027-01-31', or expires: permanent",
             allowable=True,
         ),
-        Rule("E331", "schedule-ends-jobs", "A schedule terminates machines with running jobs.", "delete the schedule"),
+        Rule(
+            "E331",
+            "schedule-ends-jobs",
+            "Kubernetes workers and groups with a fabric cannot have a schedule: it would terminate running jobs.",
+            "delete the schedule",
+        ),
         Rule("E332", "empty-schedule", "The machines would never run.", "write another time"),
         Rule(
             "E333",

@@ -83,29 +83,29 @@ def _site_gateways(fleet: Fleet) -> Iterator[tuple[str, str]]:
 CHECKS = (check_names, check_certificate_names)
 RULES = (
     Rule("E410", "fleet-name", "The names of all resources start with it.", "write it as lab"),
-    Rule("E411", "bad-name", "It becomes part of names in AWS and DNS.", "write it as train"),
+    Rule("E411", "bad-name", "The name becomes part of names in AWS and DNS.", "write it as train"),
     Rule(
         "E412",
         "account-id",
-        "Commands refuse to run in another account.",
+        "An account id has twelve digits.",
         "write the twelve digits, quoted",
         "AWS IAM",
     ),
     Rule(
         "E413",
         "owner",
-        "It is a tag of every resource.",
+        "The owner is a tag of every resource.",
         "write an e-mail address or a team",
         "AWS tag naming limits",
     ),
     Rule(
         "E414",
         "domain",
-        "Every host has a name in it.",
+        "Every host has a name in the domain.",
         "write it as lab.internal",
         "RFC 1123, RFC 6761, RFC 6762",
     ),
-    Rule("E415", "host-name", "It is one label of a DNS name.", "write it as titan-01", "RFC 1123"),
+    Rule("E415", "host-name", "The host name is one label of a DNS name.", "write it as titan-01", "RFC 1123"),
     *about(
         "groups",
         Rule(

@@ -227,7 +227,7 @@ RULES = (
     Rule(
         "E201",
         "unknown-region",
-        "The catalogue has no such AWS region.",
+        "The catalog has no such AWS region.",
         "write the name of an AWS region",
         "EC2 DescribeRegions",
         allowable=True,

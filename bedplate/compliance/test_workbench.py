@@ -7,7 +7,16 @@ from testinfra.host import Host
 
 from bedplate.compliance.subject import applies_to
 from bedplate.plan.nodes import NodePlan, NodeRole
-from roles.workbench.role import BUILDS, CUDA, ENVIRONMENT, NOTE, PATH, VERSION, path_of, version
+from roles.workbench.role import (
+    BUILDS,
+    CUDA,
+    ENVIRONMENT,
+    MICROMAMBA,
+    MICROMAMBA_NOTE,
+    MICROMAMBA_VERSION,
+    path_of,
+    uv_version,
+)
 from roles.workbench.scratch import LABEL, LocalDisks
 
 pytestmark = applies_to(NodeRole.WORKBENCH)
@@ -21,7 +30,7 @@ def test_common_tools_are_installed(host: Host, program: str) -> None:
 
 def test_uv_is_the_pinned_version(host: Host) -> None:
     """uv is the pinned version and belongs to root."""
-    assert host.check_output("uv --version").split()[1] == version()
+    assert host.check_output("uv --version").split()[1] == uv_version()
     assert host.file("/usr/local/bin/uv").linked_to == "/opt/uv/bin/uv"
     assert host.check_output("find /opt/uv -not -user root -print -quit") == ""
 
@@ -29,11 +38,11 @@ def test_uv_is_the_pinned_version(host: Host) -> None:
 def test_micromamba_is_the_pinned_version(host: Host) -> None:
     """micromamba is the pinned version, unchanged, so people can create conda environments."""
     build = BUILDS[host.system_info.arch]
-    if not host.file(PATH).exists and host.file(NOTE).exists:
-        pytest.skip(f"micromamba {VERSION} is not installed: the node could not reach {build.url}")
+    if not host.file(MICROMAMBA).exists and host.file(MICROMAMBA_NOTE).exists:
+        pytest.skip(f"micromamba {MICROMAMBA_VERSION} is not installed: the node could not reach {build.url}")
 
-    assert host.file(PATH).sha256sum == build.digest
-    assert host.file(PATH).mode == 0o755
+    assert host.file(MICROMAMBA).sha256sum == build.digest
+    assert host.file(MICROMAMBA).mode == 0o755
 
 
 def test_people_have_private_scratch(host: Host, node: NodePlan) -> None:

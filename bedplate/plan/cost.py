@@ -53,7 +53,7 @@ RESOLVER_ADDRESSES = 2
 
 @dataclass(frozen=True, slots=True)
 class FixedResource:
-    """Equal resources in a region; `rate` is a rate of the catalogue, or for `work` the type of a machine."""
+    """Equal resources in a region; `rate` is a rate of the catalog, or for `work` the type of a machine."""
 
     rate: str
     region: str

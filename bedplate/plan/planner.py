@@ -1,4 +1,4 @@
-"""Make the plan of a fleet from the fleet file, the lock and the catalogue; decide its pools, images and stores."""
+"""Make the plan of a fleet from the fleet file, the lock and the catalog; decide its pools, images and stores."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -101,7 +101,7 @@ _PARAMETER = "/aws/service/canonical/ubuntu/server/24.04/stable/current/{arch}/h
 
 
 def architecture(types: tuple[str, ...], catalog: Catalog) -> Arch:
-    """Return the architecture of a pool's types; x86_64 if the catalogue has none of them."""
+    """Return the architecture of a pool's types; x86_64 if the catalog has none of them."""
     return next((catalog.types[name].arch for name in types if name in catalog.types), "x86_64")
 
 

@@ -231,7 +231,7 @@ _BOTH = Interface(0, 0, Adapter.EFA)
 def interfaces(facts: InstanceFacts | None, fabric: Fabric | None) -> tuple[Interface, ...]:
     """Return the interfaces of a machine, the primary one first; a single one without a fabric.
 
-    A type that the catalogue does not have gets one interface for IP and EFA, which suits all types with EFA except
+    A type that the catalog does not have gets one interface for IP and EFA, which suits all types with EFA except
     the few whose first card supports IP only.
     """
     if fabric is None:
@@ -255,7 +255,7 @@ def addresses_per_node(facts: InstanceFacts | None, fabric: Fabric | None) -> in
 def _all_cards(facts: InstanceFacts) -> Iterator[Interface]:
     """Yield the primary interface, then an EFA on each card that supports it.
 
-    With fewer EFAs than cards, the first card has none, as on p6-b300. If the catalogue lists no cards, each is assumed
+    With fewer EFAs than cards, the first card has none, as on p6-b300. If the catalog lists no cards, each is assumed
     to have one interface.
     """
     per_card = facts.interfaces_per_card or (1,) * facts.efa

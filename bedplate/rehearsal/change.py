@@ -217,7 +217,7 @@ class StepExecutor:
     _dependent_keys: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def apply(self, registration: Registration, urn: str, old: Entry | None) -> Entry:
-        """Execute the steps of one custom resource; return its new entry. Raises Refusal."""
+        """Execute the steps of one custom resource; return its new entry. Raises ResourceError."""
         self._processed.add(urn)
         goal = Goal(registration, urn, kind_of(registration.type), self.providers.of(registration.provider))
         if old is None:

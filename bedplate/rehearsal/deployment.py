@@ -78,9 +78,10 @@ class Deployment:
         return entry
 
     def read(self, entry: Entry) -> None:
-        """Add a resource that the program reads; delete another one if the program created it under the same URN.
+        """Add a resource that the program reads with `get`.
 
-        Raises Refusal for a second resource of the same URN: the engine counts a read as a resource.
+        If an earlier program created another resource under this URN, that resource is deleted at the end of the run.
+        Raises ResourceError if the program has already declared the URN: the engine counts a read as a resource.
         """
         self._reserve(entry.urn)
         old = self._executor.old.get(entry.urn)
@@ -223,6 +224,7 @@ class Deployment:
 
 
 def _provider_steps(entry: Entry, old: Entry | None) -> tuple[Step, ...]:
+    """Return the steps of a provider. Another region changes its id and replaces it; other inputs update it."""
     if old is None:
         return (Step(Op.CREATE, entry.urn),)
     keys = tuple(sorted(key for key in {*old.inputs, *entry.inputs} if old.inputs.get(key) != entry.inputs.get(key)))

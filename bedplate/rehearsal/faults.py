@@ -54,13 +54,13 @@ class Faults:
     """By region and group."""
 
     def check_region(self, service: str, region: str) -> None:
-        """Raise Refusal if the region is down."""
+        """Raise ResourceError if the region is down."""
         if (fault := RegionDown(region)) in self.active:
             self.hits[fault] += 1
             raise ResourceError(NO_ENDPOINT, f"no response from the {service} endpoint of {region}")
 
     def check_capacity(self, instance_type: str, zone: str) -> None:
-        """Raise Refusal if the zone has no capacity for the instance type."""
+        """Raise ResourceError if the zone has no capacity for the instance type."""
         if self.lacks_capacity([instance_type], [zone]):
             raise ResourceError(NO_CAPACITY, f"no {instance_type} capacity in {zone}")
 

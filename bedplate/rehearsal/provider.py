@@ -75,7 +75,7 @@ class AwsProvider:
     ) -> Checked:
         """Return the inputs with automatic names, defaults and default tags.
 
-        Automatic names are kept from `old`. Without `old`, they are new and depend on `salt`. Raises Refusal with
+        Automatic names are kept from `old`. Without `old`, they are new and depend on `salt`. Raises ResourceError with
         every invalid input.
         """
         _refuse([*schema_violations(kind.token, inputs), *_unmodelled(kind, inputs)])
@@ -117,7 +117,7 @@ class AwsProvider:
         self.ledger.remove(kind.token, aws.region, ident)
 
     def read(self, kind: ResourceKind, ident: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the outputs of an existing resource; raise Refusal if it does not exist."""
+        """Return the outputs of an existing resource; raise ResourceError if it does not exist."""
         aws = self._client(inputs)
         outputs = self.ledger.find(kind.token, aws.region, ident)
         return outputs if outputs is not None else kind.read(aws, ident, reveal(dict(inputs)))
@@ -252,7 +252,7 @@ class Providers:
         self._configured[f"{urn}::{provider_id(inputs)}"] = configured(self.simulation, self.ledger, inputs)
 
     def check_account(self, urn: str, inputs: Mapping[str, Any]) -> None:
-        """Call STS in a provider's region, as the AWS provider does first; raise Refusal if the call fails."""
+        """Call STS in a provider's region, as the AWS provider does first; raise ResourceError if the call fails."""
         aws = self.of(f"{urn}::{provider_id(inputs)}").aws
         aws.call("sts", "get_caller_identity")
 
@@ -269,7 +269,7 @@ class Providers:
                 self.configure(entry.urn, entry.inputs)
 
     def default_entry(self, stack: str, project: str, token: str, version: str) -> Entry:
-        """Return the entry of the default provider for a type; raise Refusal if default providers are disabled."""
+        """Return the entry of a type's default provider; raise ResourceError if default providers are disabled."""
         package = token.partition(":")[0]
         if package != _AWS:
             raise UnsupportedError(f"the rehearsal does not model {token}: it knows package {_AWS} only")

@@ -83,7 +83,7 @@ QUOTAS: Mapping[str, Quota] = MappingProxyType({quota.token: quota for quota in 
 
 
 def check(token: str, inputs: Mapping[str, Any], live: Iterable[Mapping[str, Any]]) -> None:
-    """Raise Refusal if one more resource of a type, besides the live ones of its region, exceeds a quota."""
+    """Raise ResourceError if one more resource of a type, besides the live ones of its region, exceeds a quota."""
     quota = QUOTAS.get(token)
     if quota is None:
         return

@@ -143,7 +143,7 @@ class Simulation:
         return self._shapes[service, operation]
 
     def call(self, service: str, region: str, operation: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Call an operation; raise Refusal with the AWS error code if it fails."""
+        """Call an operation; raise ResourceError with the AWS error code if it fails."""
         with self._lock:
             self.faults.check_region(service, region)
             self.calls += 1
@@ -190,7 +190,7 @@ class Aws:
         return Aws(self.simulation, region)
 
     def call(self, service: str, operation: str, **params: Any) -> dict[str, Any]:  # noqa: ANN401  # boto3's own
-        """Call an operation: `call("ec2", "create_vpc", CidrBlock="10.0.0.0/16")`; raise Refusal if it fails."""
+        """Call an operation: `call("ec2", "create_vpc", CidrBlock="10.0.0.0/16")`; raise ResourceError if it fails."""
         return self.simulation.call(service, self.region, operation, params)
 
     def shape(self, service: str, operation: str) -> StructureShape:

@@ -121,7 +121,7 @@ def defect_lines(error: Exception) -> tuple[str, ...]:
 
 def rule_lines(rule: AnyRule) -> Iterator[str]:
     """Yield the reason for a rule, the fix, the source, and whether a fleet file may allow violations."""
-    yield f"{rule.code} {rule.name} ({rule.level.value})"
+    yield f"{rule.code} {rule.name} ({_level(rule)})"
     yield from aligned(
         (
             ("  why", rule.reason),
@@ -132,10 +132,16 @@ def rule_lines(rule: AnyRule) -> Iterator[str]:
     )
 
 
+def _level(rule: AnyRule) -> str:
+    """Return the level of a rule; some warnings of `check` are errors in a deployment."""
+    return f"{rule.level}; error in `pulumi up`" if isinstance(rule, Rule) and rule.warns else rule.level.value
+
+
 def rules_lines(rules: Mapping[str, AnyRule]) -> Iterator[str]:
     """Yield one line for each rule, by code, and their number."""
     yield from aligned((code, rules[code].name, rules[code].reason) for code in sorted(rules))
     yield f"{counted(len(rules), 'rule')}; details: `bedplate check --explain CODE`"
+    yield "E: error, W: warning, S: rule about stack resources"
 
 
 _OPENING = """\
@@ -174,7 +180,7 @@ def _section(letters: str) -> Iterator[str]:
 
 def _cells(rule: AnyRule) -> tuple[str, ...]:
     allow = "yes" if rule.allowable else ""
-    return (rule.code, rule.name, rule.level.value, rule.reason, rule.fix, allow, rule.source)
+    return (rule.code, rule.name, _level(rule), rule.reason, rule.fix, allow, rule.source)
 
 
 def _row(cells: Iterable[str]) -> str:

@@ -61,7 +61,8 @@ def _machines(plan: FleetPlan, exports: Exports) -> Iterator[tuple[str, ...]]:
             more = f", to -{last}" if last > 1 else ""
             yield (f"  {pool.group}", pool.region, f"ssh {ssh_name(plan, pool, 1)}{more}")
     if plan.control_plane and f"{plan.name}.{plan.home.name}" in exports:
-        yield ("  kubernetes", plan.home.name, f"https://{api_name(plan)}:{API_PORT}")
+        api = f"https://{api_name(plan)}:{API_PORT} (Kubernetes is not installed)"
+        yield ("  kubernetes", plan.home.name, api)
 
 
 def _stores(plan: FleetPlan, exports: Exports) -> Iterator[tuple[str, ...]]:

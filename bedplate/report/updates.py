@@ -24,7 +24,7 @@ status is 2 if `check` would reject the new file, 3 if something is replaced, re
 
 | effect | what happens |
 | --- | --- |
-| free | existing resources do not change |
+| free | nothing is replaced or removed; running machines do not change |
 | new nodes only | running machines do not change; machines launched later do |
 | replaces | the resource is deleted and created again |
 | removes | the resource is deleted |
@@ -56,7 +56,7 @@ def _table(rows: tuple[Policy, ...]) -> Iterator[str]:
 _MAX_LENGTH = 32
 _MARKS = {Event.ADDED: "+", Event.REMOVED: "-", Event.CHANGED: " "}
 _EFFECTS = {
-    Effect.FREE: "free: existing resources do not change",
+    Effect.FREE: "free: nothing is replaced or removed; running machines do not change",
     Effect.NEW_NODES: "new nodes only: running machines do not change",
     Effect.REPLACES: "replaces: resources are deleted and created again",
     Effect.REMOVES: "removes: resources are deleted",

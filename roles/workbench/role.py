@@ -19,9 +19,9 @@ from roles.files import Edit, ManagedFile, edit_files, file_text, put_files
 from roles.system import install_packages, venv_commands
 from roles.workbench.scratch import Scratch
 
-PATH = "/usr/local/bin/micromamba"
-NOTE = "/var/lib/bedplate/micromamba.unreached"
-VERSION = "2.9.0-0"
+MICROMAMBA = "/usr/local/bin/micromamba"
+MICROMAMBA_NOTE = "/var/lib/bedplate/micromamba.unreached"
+MICROMAMBA_VERSION = "2.9.0-0"
 _RELEASES = "https://github.com/mamba-org/micromamba-releases/releases/download"
 
 
@@ -35,11 +35,10 @@ class Build:
     @property
     def url(self) -> str:
         """The download URL."""
-        return f"{_RELEASES}/{VERSION}/{self.asset}"
+        return f"{_RELEASES}/{MICROMAMBA_VERSION}/{self.asset}"
 
 
-# By `uname -m`. Checksums from two projects that pin them, read on 2026-11-21; the releases themselves could not be
-# downloaded.
+# By `uname -m`. The checksums were not compared with the releases, which could not be downloaded.
 BUILDS = {
     "x86_64": Build("micromamba-linux-64", "366cd9cd8be14df1ab8ed50352a82111082a36686b2d389fdb79a92c3fafb3e3"),
     "aarch64": Build("micromamba-linux-aarch64", "9f93b974adcb4d166996af969b6cd371287d1a3e52733704727884d9b74cb7a7"),
@@ -53,7 +52,7 @@ class Unreached(FactBase[str]):
 
     def command(self) -> str:
         """Read the note if it is less than a day old."""
-        return f"find {NOTE} -mmin -1440 -exec cat {{}} + 2>/dev/null || true"
+        return f"find {MICROMAMBA_NOTE} -mmin -1440 -exec cat {{}} + 2>/dev/null || true"
 
     def process(self, output: Iterable[str]) -> str:
         """Return the line."""
@@ -63,12 +62,12 @@ class Unreached(FactBase[str]):
 def install_micromamba() -> None:
     """Declare micromamba for all users. The download takes place during the apply."""
     build = BUILDS[host.get_fact(Arch)]
-    if host.get_fact(Sha256File, path=PATH) == build.digest:
+    if host.get_fact(Sha256File, path=MICROMAMBA) == build.digest:
         return
     if host.get_fact(Unreached) == build.url:
         host.log(f"micromamba skipped: cannot reach {build.url}, retried after a day")
     else:
-        server.shell(name=f"Install micromamba {VERSION}", commands=[download_command(build)])
+        server.shell(name=f"Install micromamba {MICROMAMBA_VERSION}", commands=[download_command(build)])
 
 
 def download_command(build: Build) -> str:
@@ -76,19 +75,20 @@ def download_command(build: Build) -> str:
 
     An unreachable server is noted and is no error; a wrong checksum is an error.
     """
-    new = f"{PATH}.new"
+    new = f"{MICROMAMBA}.new"
     download = f"curl -fsSL --connect-timeout 10 --max-time 300 -o {new} {build.url}"
     check = f"echo '{build.digest}  {new}' | sha256sum --check --quiet"
-    place = f"{{ {check} && chmod 755 {new} && mv -fT {new} {PATH} && rm -f {NOTE}; }} || {{ rm -f {new}; exit 1; }}"
-    note = f"rm -f {new}; install -D -m 644 /dev/null {NOTE} && echo {build.url} > {NOTE}"
-    return f"if {download}; then {place}; else {note}; fi"
+    place = f"chmod 755 {new} && mv -fT {new} {MICROMAMBA} && rm -f {MICROMAMBA_NOTE}"
+    install = f"{{ {check} && {place}; }} || {{ rm -f {new}; exit 1; }}"
+    note = f"rm -f {new}; install -D -m 644 /dev/null {MICROMAMBA_NOTE} && echo {build.url} > {MICROMAMBA_NOTE}"
+    return f"if {download}; then {install}; else {note}; fi"
 
 
 CUDA = "/usr/local/cuda/bin"
 # pam_env reads it for every session; Debian's login shells overwrite PATH and read profile.d.
 ENVIRONMENT = "/etc/environment"
 # If the file sets no PATH: Ubuntu's value, which also applies to root.
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/games:/usr/local/games"
+_DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/games:/usr/local/games"
 _PATH_LINE = re.compile(r"^(?:export\s+)?PATH=([\"']?)(.*?)\1\s*$", re.MULTILINE)
 
 
@@ -103,7 +103,7 @@ def with_program_folder(text: str, folder: str) -> str:
     path = path_of(text)
     if folder in path.split(":"):
         return text
-    new_line = f'PATH="{path or _PATH}:{folder}"'
+    new_line = f'PATH="{path or _DEFAULT_PATH}:{folder}"'
     kept = [line for line in text.splitlines() if not _PATH_LINE.match(line)]
     return "\n".join((*kept, new_line)) + "\n"
 
@@ -111,9 +111,9 @@ def with_program_folder(text: str, folder: str) -> str:
 EDIT = Edit(ENVIRONMENT, partial(with_program_folder, folder=CUDA))
 
 
-FOLDER = "/opt/uv"
+UV_FOLDER = "/opt/uv"
 _REQUIREMENTS = file_text("workbench/uv.txt")
-_LIST = "/opt/uv.txt"
+_UV_REQUIREMENTS_FILE = "/opt/uv.txt"
 
 
 class UvVersion(FactBase[str]):
@@ -123,7 +123,7 @@ class UvVersion(FactBase[str]):
 
     def command(self) -> str:
         """Run `uv --version`."""
-        return f"{FOLDER}/bin/uv --version 2>/dev/null || true"
+        return f"{UV_FOLDER}/bin/uv --version 2>/dev/null || true"
 
     def process(self, output: Iterable[str]) -> str:
         """Return the second word of `uv 1.2.3 (...)`."""
@@ -131,18 +131,20 @@ class UvVersion(FactBase[str]):
         return words[1] if len(words) > 1 else ""
 
 
-def version() -> str:
+def uv_version() -> str:
     """Return the pinned version of uv."""
     return _REQUIREMENTS.split()[0].removeprefix("uv==")
 
 
 def install_uv() -> None:
     """Declare uv and uvx for all users."""
-    put_files(ManagedFile("Write the requirements of uv", _LIST, _REQUIREMENTS))
-    if host.get_fact(UvVersion) != version():
-        server.shell(name=f"Install uv {version()}", commands=venv_commands(FOLDER, _LIST))
+    put_files(ManagedFile("Write the requirements of uv", _UV_REQUIREMENTS_FILE, _REQUIREMENTS))
+    if host.get_fact(UvVersion) != uv_version():
+        server.shell(name=f"Install uv {uv_version()}", commands=venv_commands(UV_FOLDER, _UV_REQUIREMENTS_FILE))
     for tool in ("uv", "uvx"):
-        files.link(name=f"Link {tool} to /usr/local/bin", path=f"/usr/local/bin/{tool}", target=f"{FOLDER}/bin/{tool}")
+        files.link(
+            name=f"Link {tool} to /usr/local/bin", path=f"/usr/local/bin/{tool}", target=f"{UV_FOLDER}/bin/{tool}"
+        )
 
 
 _SESSIONS = ("tmux", "screen", "htop")

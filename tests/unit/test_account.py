@@ -33,7 +33,7 @@ RECORDED: dict[str, Any] = json.loads(
     gzip.decompress((Path(moto.ec2.__file__).parent / "resources" / "instance_types.json.gz").read_bytes())
 )
 SMALL = "ap-southeast-5"
-# Types whose figures in the catalogue's source differ from EC2's; figures that the source lacks are not compared.
+# Types whose figures in the catalog's source differ from EC2's; figures that the source lacks are not compared.
 DIFFERENT = {
     "network_mbps": {"g7.2xlarge", "g7.4xlarge", "g7.8xlarge", "i7i.12xlarge", "i8g.12xlarge", "i8g.metal-48xl"}
     | {f"{family}.{size}" for family in ("i7ie", "i8ge") for size in ("48xlarge", "metal-48xl")},
@@ -43,7 +43,7 @@ DIFFERENT = {
 
 @pytest.mark.parametrize("figure", [field.name for field in fields(InstanceFacts)])
 def test_ec2_entries_match_the_shipped_catalogue(figure: str) -> None:
-    """A refresh of the catalogue from EC2 does not change a figure."""
+    """A refresh of the catalog from EC2 does not change a figure."""
     shipped = load_catalog().types
     read = {name: read_instance(RECORDED[name]) for name in shipped.keys() & RECORDED.keys()}
 
@@ -77,7 +77,7 @@ def simulated() -> Iterator[None]:
 
 
 def test_zone_offers_match_the_shipped_catalogue(simulated: None) -> None:
-    """The offers of a region, read from moto's EC2, are those of the catalogue."""
+    """The offers of a region, read from moto's EC2, are those of the catalog."""
     catalog, client = load_catalog(), AwsClient(open_session())
 
     offers = region_offers(client, SMALL)

@@ -1,4 +1,4 @@
-"""The catalogue: its facts, similar words, data files, agreement with moto, and refreshing."""
+"""The catalog: its facts, similar words, data files, agreement with moto, and refreshing."""
 
 import gzip
 import json
@@ -52,7 +52,7 @@ SHEETS = ("drivers", "gpus", "instances", "kubernetes", "offers", "prices", "reg
 
 @pytest.fixture
 def catalog() -> Catalog:
-    """Return the catalogue of the data files."""
+    """Return the catalog of the data files."""
     return load_catalog()
 
 
@@ -139,7 +139,7 @@ def test_every_price_is_of_a_type_and_plausible(catalog: Catalog) -> None:
 
 
 def test_bare_metal_sizes_have_no_hypervisor(catalog: Catalog) -> None:
-    """The catalogue marks bare metal by an empty hypervisor."""
+    """The catalog marks bare metal by an empty hypervisor."""
     metal = {name for name in catalog.types if ".metal" in name}
 
     assert metal

@@ -233,7 +233,7 @@ EDITS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
         "base: ubuntu-24.04", "base: ubuntu-24.04, kubernetes: '1.32'",
         [("E607", "image.kubernetes"), ("W616", "image.kubernetes")],
     ),
-    "a version older than the catalogue": ('"1.36"', "'1.20'", [("W616", "kubernetes.version")]),
+    "a version older than the catalog": ('"1.36"', "'1.20'", [("W616", "kubernetes.version")]),
     "a domain that is too long for host names": (
         "domain: lab.internal", f"domain: {'.'.join(['a' * 59] * 4)}",
         [("E248", "groups.bench"), ("E618", "vpn.laptops.gateways.0"), ("E618", "vpn.laptops.gateways.1")],

@@ -17,7 +17,7 @@ PRICES = {"g6.xlarge": 0.8048, "g5.xlarge": 1.006, "m7i.large": 0.1008}
 
 
 def costs(**groups: object) -> Bill:
-    """Return the bill of a fleet of these groups, with a catalogue that prices machines only."""
+    """Return the bill of a fleet of these groups, with a catalog that prices machines only."""
     machine_prices = catalog(prices=PRICES)
     return bill(plan_fleet(sketch(groups=groups), Record({}), machine_prices), machine_prices)
 

@@ -93,7 +93,7 @@ def test_an_inserted_rung_renames_no_pool() -> None:
     ],
 )
 def test_a_pool_spans_the_zones_that_offer_a_type(types: list[str], zones: str) -> None:
-    """Zones that offer at least one type; all zones for a type that the catalogue does not have."""
+    """Zones that offer at least one type; all zones for a type that the catalog does not have."""
     (pool,) = pools(WEST, types=types)
 
     assert pool.zones == tuple(f"us-west-2{letter}" for letter in zones)
@@ -147,7 +147,7 @@ EFA, ENA, ONLY = Adapter.EFA, Adapter.ENA, Adapter.EFA_ONLY
 
 @cache
 def _cards() -> dict[str, list[dict[str, Any]]]:
-    """Return the network cards of each type from recorded EC2 data, independent of the catalogue."""
+    """Return the network cards of each type from recorded EC2 data, independent of the catalog."""
     types = json.loads(gzip.decompress(RECORDED.read_bytes()))
     return {name: entry["NetworkInfo"]["NetworkCards"] for name, entry in types.items()}
 
@@ -179,7 +179,7 @@ def _broken_rules(name: str) -> list[str]:
 
 
 def test_every_interface_layout_follows_the_rules_of_aws() -> None:
-    """The layout of each type in the catalogue breaks no rule."""
+    """The layout of each type in the catalog breaks no rule."""
     broken = {name: rules for name in TYPES if (rules := _broken_rules(name))}
 
     assert broken == {}

@@ -360,4 +360,5 @@ def test_every_rule_has_its_row() -> None:
     """With its name, reason and level."""
     page = checks_page()
 
-    assert all(f"| {code} | {rule.name} | {rule.level.value} |" in page for code, rule in ALL_RULES.items())
+    assert "| example-value | warning; error in `pulumi up` |" in page
+    assert all(f"| {code} | {rule.name} | {rule.level.value}" in page for code, rule in ALL_RULES.items())

@@ -19,15 +19,15 @@ from roles.system import UnitStates
 from roles.workbench.role import (
     BUILDS,
     CUDA,
-    NOTE,
-    PATH,
+    MICROMAMBA,
+    MICROMAMBA_NOTE,
+    MICROMAMBA_VERSION,
     TOOLS,
-    VERSION,
     Unreached,
     UvVersion,
     Workbench,
     download_command,
-    version,
+    uv_version,
     with_program_folder,
 )
 from roles.workbench.scratch import SCRIPT, UNIT, Folders, KernelWithoutQuotas, LocalDisks, Quotas, keeps_quotas
@@ -80,20 +80,20 @@ def test_uv_is_installed_with_hashes() -> None:
     """Pip checks hashes, builds nothing from source, and uses the node's CA certificates."""
     played = Recorder(DEBIAN).play(BENCH)
 
-    install = played.step(f"Install uv {version()}").commands[-1]
+    install = played.step(f"Install uv {uv_version()}").commands[-1]
     assert all(option in install for option in ("--require-hashes", "--only-binary :all:", "--no-deps", "PIP_CERT="))
     assert played.written("/opt/uv.txt") == file_text("workbench/uv.txt")
     assert played.disk.entries["/usr/local/bin/uv"] == Entry("link", "/opt/uv/bin/uv", mode=777)
 
 
-@pytest.mark.parametrize(("installed", "installs"), [("0.1.0", True), (version(), False)], ids=["older", "same"])
+@pytest.mark.parametrize(("installed", "installs"), [("0.1.0", True), (uv_version(), False)], ids=["older", "same"])
 def test_another_version_of_uv_is_replaced(installed: str, *, installs: bool) -> None:
     """The installed version is read from uv itself."""
     table = DEBIAN.but({UvVersion.name: (f"uv {installed} (x86_64-unknown-linux-gnu)",)})
 
     played = Recorder(table).play(BENCH)
 
-    assert (f"Install uv {version()}" in played.names) is installs
+    assert (f"Install uv {uv_version()}" in played.names) is installs
 
 
 def test_a_broken_uv_is_reinstalled() -> None:
@@ -118,7 +118,7 @@ def test_micromamba_needs_the_right_checksum(tmp_path: Path, content: bytes, *, 
     source.write_bytes(content)
     build = BUILDS["x86_64"]
     digest = subprocess.run(["sha256sum"], input=b"program", capture_output=True, check=True).stdout[:64].decode()
-    script = download_command(build).replace(build.url, f"file://{source}").replace(PATH, str(target))
+    script = download_command(build).replace(build.url, f"file://{source}").replace(MICROMAMBA, str(target))
 
     process = subprocess.run(["sh", "-c", script.replace(build.digest, digest)], capture_output=True, check=False)
 
@@ -132,10 +132,10 @@ def test_micromamba_is_skipped_if_unreachable(tmp_path: Path) -> None:
     script = (
         download_command(build)
         .replace(build.url, f"file://{tmp_path}/none")
-        .replace(PATH, str(tmp_path / "micromamba"))
+        .replace(MICROMAMBA, str(tmp_path / "micromamba"))
     )
 
-    process = subprocess.run(["sh", "-c", script.replace(NOTE, str(note))], capture_output=True, check=False)
+    process = subprocess.run(["sh", "-c", script.replace(MICROMAMBA_NOTE, str(note))], capture_output=True, check=False)
 
     assert process.returncode == 0
     assert note.read_text() == f"file://{tmp_path}/none\n"
@@ -153,13 +153,13 @@ def test_an_unreachable_download_is_not_retried_the_same_day(noted: tuple[str, .
 
     played = Recorder(table).play(BENCH)
 
-    assert (f"Install micromamba {VERSION}" in played.names) is tries
+    assert (f"Install micromamba {MICROMAMBA_VERSION}" in played.names) is tries
 
 
 def test_an_unreachable_download_is_retried_after_a_day(tmp_path: Path) -> None:
     """The network may be open again."""
     note = tmp_path / "note"
-    command = Unreached().command().replace(NOTE, str(note))
+    command = Unreached().command().replace(MICROMAMBA_NOTE, str(note))
     outputs = []
     for age in (60, 25 * 3600):
         note.write_text("https://example.org/\n")
@@ -222,7 +222,7 @@ def test_a_second_run_changes_nothing() -> None:
     configured = DEBIAN.but(
         {
             "deb.DebPackages": tuple(f"ii  {name}  0  all  -" for name in TOOLS),
-            UvVersion.name: (f"uv {version()} (x)",),
+            UvVersion.name: (f"uv {uv_version()} (x)",),
             Unreached.name: (BUILDS["x86_64"].url,),
             Folders.name: ("ada ada:ada 700", "ben ben:ben 700"),
             FileTexts.name: ("==bedplate== /etc/environment", f'PATH="{DEFAULT_PATH}:{CUDA}"'),

@@ -1,6 +1,6 @@
 """Certificates and revocation lists on a gateway: read and verified with openssl, staged and activated.
 
-A new file is staged first: it is written to the same folder, verified, and renamed to the active one.
+A new file is staged first: it is written beside the active file and verified. Activation renames it to the active name.
 """
 
 import os
@@ -58,6 +58,7 @@ def read_crl(file: Path, authority: Path) -> Crl:
     options = ("-text", "-crlnumber", "-lastupdate", "-nextupdate", "-CAfile", str(authority))
     done = _run_openssl("crl", "-in", str(file), "-noout", *options)
     if "verify OK" not in done.stderr:
+        # Raises an error of its own for a file that openssl cannot read.
         _openssl("crl", "-in", str(file), "-noout")
         raise RejectedError("the revocation list is not signed by this gateway's authority")
     fields = dict(line.split("=", 1) for line in done.stdout.splitlines() if line.startswith(_CRL_FIELDS))
@@ -114,9 +115,10 @@ def read_active_crl(paths: GatewayPaths, authority: Path) -> Crl:
 
 @contextmanager
 def staged_crl(paths: GatewayPaths, text: str, authority: Path, active: Crl) -> Iterator[Crl]:
-    """Stage a new revocation list and yield it; `activate_crl` activates it.
+    """Stage a new revocation list and yield it. It is deleted at the end, unless `activate_crl` has activated it.
 
-    Raise RejectedError if it has expired, is not yet valid, is older than the active one, or has another issuer.
+    Raise RejectedError if the list has expired, is not valid yet, is not signed by the authority, is older than the
+    active list, or has the number of the active list but other content.
     """
     staged = staged_crl_file(paths)
     try:

@@ -5,7 +5,7 @@ type: write its functions and its `Kind` in the module of its topic, and a fixtu
 tests with `--rewrite`, which adds the type to tests/data/terraform. A type with ids of EC2 needs a line in ec2.py too.
 
 Each module has its shared functions first, then for each type: checks, create, read, update, delete, and the `Kind`.
-Checks yield errors before a call is made; create, update and delete raise `Refusal`, the API error of AWS.
+Checks yield errors before a call is made; create, update and delete raise `ResourceError`, the API error of AWS.
 """
 
 from collections.abc import Mapping

@@ -68,7 +68,7 @@ VPN_GATEWAY = _resource("vpnGateway")
 
 
 def described(aws: Aws, resource: Ec2Resource, ident: str) -> dict[str, Any]:
-    """Return the EC2 description of an existing resource; raise Refusal with the code of AWS otherwise."""
+    """Return the EC2 description of an existing resource; raise ResourceError with the code of AWS otherwise."""
     try:
         listed = aws.call("ec2", resource.operation, **{resource.parameter: [ident]})[resource.listing]
     except ResourceError as refusal:
@@ -82,7 +82,7 @@ def described(aws: Aws, resource: Ec2Resource, ident: str) -> dict[str, Any]:
 
 
 def require(aws: Aws, resource: Ec2Resource, *idents: str) -> None:
-    """Raise Refusal with the code of AWS unless every id is that of an existing resource."""
+    """Raise ResourceError with the code of AWS unless every id is that of an existing resource."""
     for ident in idents:
         described(aws, resource, ident)
 
@@ -177,7 +177,7 @@ def _cidr_error(text: str, version: int, sizes: range | None = None) -> str:
 
 
 def require_internet_gateway(aws: Aws, vpc: str, key: str) -> None:
-    """Raise Refusal for the input `key`, which needs a public address, when the VPC has no internet gateway."""
+    """Raise ResourceError for the input `key`, which needs a public address, when the VPC has no internet gateway."""
     filters = [{"Name": "attachment.vpc-id", "Values": [vpc]}]
     if not aws.call("ec2", "describe_internet_gateways", Filters=filters)["InternetGateways"]:
         raise ResourceError("Gateway.NotAttached", f"Network {vpc} has no Internet gateway attached", key=key)

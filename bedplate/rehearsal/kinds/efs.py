@@ -163,7 +163,7 @@ def _create_mount_target(aws: Aws, inputs: Props) -> str:
 
 
 def _require_groups(aws: Aws, inputs: Props) -> None:
-    """Raise Refusal for security groups that do not exist, or are not in the VPC of the subnet."""
+    """Raise ResourceError for security groups that do not exist, or are not in the VPC of the subnet."""
     groups = inputs.get("securityGroups") or []
     try:
         descriptions = aws.call("ec2", "describe_security_groups", GroupIds=groups)["SecurityGroups"] if groups else []

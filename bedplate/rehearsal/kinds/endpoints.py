@@ -88,7 +88,7 @@ def _create_endpoint(aws: Aws, inputs: Props) -> str:
 
 
 def _require_service(aws: Aws, inputs: Props) -> None:
-    """Raise Refusal for a service that has no endpoint of this type in this region."""
+    """Raise ResourceError for a service that has no endpoint of this type in this region."""
     name = inputs["serviceName"]
     service = name.removeprefix(f"com.amazonaws.{aws.region}.")
     services = _GATEWAY_SERVICES if inputs["vpcEndpointType"] == "Gateway" else AWS_ENDPOINT_SERVICES
@@ -113,7 +113,7 @@ def _require_vpc_dns(aws: Aws, vpc: str) -> None:
 
 
 def _require_unused_dns_name(aws: Aws, inputs: Props) -> None:
-    """Raise Refusal for a second endpoint with the private DNS name of a service in one VPC."""
+    """Raise ResourceError for a second endpoint with the private DNS name of a service in one VPC."""
     values = {"vpc-id": inputs["vpcId"], "service-name": inputs["serviceName"]}
     filters = [{"Name": name, "Values": [value]} for name, value in values.items()]
     listed = aws.call("ec2", "describe_vpc_endpoints", Filters=filters)["VpcEndpoints"]

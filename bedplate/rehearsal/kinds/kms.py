@@ -64,7 +64,7 @@ def _create_key(aws: Aws, inputs: Props) -> str:
 
 
 def _require_usable_policy(aws: Aws, inputs: Props) -> None:
-    """Raise Refusal for a policy with an unknown role, or one that the account could not change again."""
+    """Raise ResourceError for a policy with an unknown role, or one that the account could not change again."""
     require_principals(aws, inputs["policy"], _MALFORMED_CODE)
     if not inputs.get("bypassPolicyLockoutSafetyCheck") and not allows_account(
         inputs["policy"], aws.account, "kms:PutKeyPolicy"

@@ -63,7 +63,7 @@ _PUBLIC_PARAMETERS = "/aws/service/"  # public parameters, of which moto has a f
 
 
 def require_launch_data(aws: Aws, data: Mapping[str, Any]) -> None:
-    """Raise Refusal when launch data, in the form of EC2, names something that does not exist in this region."""
+    """Raise ResourceError when launch data, in the form of EC2, names something that does not exist in this region."""
     if data.get("ImageId"):
         _require_image(aws, data["ImageId"])
     if data.get("InstanceType"):
@@ -289,7 +289,7 @@ _RENAMES = {
 
 
 def launch_data(aws: Aws, inputs: Props) -> dict[str, Any]:
-    """Return the launch data of a template in the form of EC2; raise Refusal when it names something unknown."""
+    """Return the launch data of a template in the form of EC2; raise ResourceError when it names something unknown."""
     shape = aws.shape("ec2", "create_launch_template").members["LaunchTemplateData"]
     parameters = {key: inputs[key] for key in _LAUNCH_INPUTS if inputs.get(key) is not None}
     if "tagSpecifications" in parameters:

@@ -191,7 +191,7 @@ def store_fake(aws: Aws, token: str, ident: str, properties: dict[str, Any]) -> 
 
 
 def load_fake(aws: Aws, token: str, ident: str, code: str) -> dict[str, Any]:
-    """Return the properties of a faked resource of this region; raise Refusal with `code` if it does not exist."""
+    """Return the properties of a faked resource of this region; raise ResourceError with `code` if there is none."""
     properties = aws.fakes(token).get(f"{aws.region}/{ident}")
     if properties is None:
         raise ResourceError(code, f"{ident} does not exist in {aws.region}")

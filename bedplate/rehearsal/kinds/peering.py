@@ -31,7 +31,7 @@ def _create_peering(aws: Aws, inputs: Props) -> str:
 
 
 def _require_disjoint(aws: Aws, inputs: Props) -> None:
-    """Raise Refusal for VPCs with overlapping blocks: AWS creates such a peering in the state `failed`."""
+    """Raise ResourceError for VPCs with overlapping blocks: AWS creates such a peering in the state `failed`."""
     if inputs.get("peerOwnerId") not in (None, aws.account):
         return
     peer_aws = aws.elsewhere(inputs.get("peerRegion") or aws.region)

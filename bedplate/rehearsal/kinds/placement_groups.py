@@ -31,14 +31,14 @@ def offered_zones(aws: Aws, instance_type: str) -> frozenset[str]:
 
 
 def require_instance_type(aws: Aws, instance_type: str) -> None:
-    """Raise Refusal for an instance type that no zone of this region offers."""
+    """Raise ResourceError for an instance type that no zone of this region offers."""
     if not offered_zones(aws, instance_type):
         message = f"Invalid value '{instance_type}' for InstanceType: {aws.region} does not offer it"
         raise ResourceError("InvalidParameterValue", message, key="instanceType")
 
 
 def require_offered(aws: Aws, types: Iterable[str], zones: Iterable[str]) -> None:
-    """Raise Refusal for a zone that offers none of the types, and for a type that no zone offers."""
+    """Raise ResourceError for a zone that offers none of the types, and for a type that no zone offers."""
     names, zone_names = list(types), sorted(zones)
     offers = {name: offered_zones(aws, name) for name in names}
     for zone in zone_names:

@@ -66,7 +66,7 @@ def _create_endpoint(aws: Aws, inputs: Props) -> str:
 
 
 def _require_one_vpc(aws: Aws, inputs: Props) -> None:
-    """Raise Refusal for subnets and security groups of more than one VPC."""
+    """Raise ResourceError for subnets and security groups of more than one VPC."""
     subnets = {block["subnetId"]: ec2.described(aws, ec2.SUBNET, block["subnetId"]) for block in inputs["ipAddresses"]}
     groups = {ident: ec2.described(aws, ec2.SECURITY_GROUP, ident) for ident in inputs["securityGroupIds"]}
     vpcs = {resource["VpcId"] for resource in (*subnets.values(), *groups.values())}
@@ -199,7 +199,7 @@ def _create_rule(aws: Aws, inputs: Props) -> str:
 
 
 def _require_outbound_endpoint(aws: Aws, inputs: Props) -> None:
-    """Raise Refusal when the endpoint of a rule does not exist, or is not outbound."""
+    """Raise ResourceError when the endpoint of a rule does not exist, or is not outbound."""
     endpoint_id = inputs.get("resolverEndpointId")
     if not endpoint_id:
         return
@@ -280,7 +280,7 @@ def _create_association(aws: Aws, inputs: Props) -> str:
 
 
 def _require_unused_domain(aws: Aws, rule: str, vpc: str) -> None:
-    """Raise Refusal for a second rule with the same domain in a VPC."""
+    """Raise ResourceError for a second rule with the same domain in a VPC."""
     domain = _domain_of(aws, rule)
     filters = [{"Name": "VPCId", "Values": [vpc]}]
     associations = aws.call(SERVICE, "list_resolver_rule_associations", Filters=filters)["ResolverRuleAssociations"]

@@ -19,7 +19,7 @@ _LIMITS = {
 
 
 def _vpc_parameters(aws: Aws, block: Props) -> dict[str, str]:
-    """Return the parameters of a VPC; raise Refusal if it does not exist."""
+    """Return the parameters of a VPC; raise ResourceError if it does not exist."""
     region = block.get("vpcRegion") or aws.region
     try:
         aws.elsewhere(region).call("ec2", "describe_vpcs", VpcIds=[block["vpcId"]])
@@ -29,7 +29,7 @@ def _vpc_parameters(aws: Aws, block: Props) -> dict[str, str]:
 
 
 def associate(aws: Aws, ident: str, block: Props) -> None:
-    """Associate a VPC with a private zone; raise Refusal if it has a zone of the same name."""
+    """Associate a VPC with a private zone; raise ResourceError if it has a zone of the same name."""
     vpc = _vpc_parameters(aws, block)
     name = aws.call("route53", "get_hosted_zone", Id=ident)["HostedZone"]["Name"]
     _require_unused_name(aws, name, vpc)

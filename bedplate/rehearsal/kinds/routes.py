@@ -117,7 +117,7 @@ def _first_present(route: Mapping[str, Any], parameters: Iterable[str]) -> tuple
 
 
 def add_route(aws: Aws, table_id: str, route: Route) -> None:
-    """Add a route; raise Refusal if it exists, or if its target does not exist or is in another VPC."""
+    """Add a route; raise ResourceError if it exists, or if its target does not exist or is in another VPC."""
     description = ec2.described(aws, ec2.ROUTE_TABLE, table_id)
     _require_new_destination(description, route)
     _require_target(aws, description, route)

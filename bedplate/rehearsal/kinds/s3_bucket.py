@@ -172,7 +172,7 @@ def _create_bucket(aws: Aws, inputs: Props) -> str:
 
 
 def _require_unused_name(aws: Aws, name: str) -> None:
-    """Raise Refusal for a bucket of this account; only in us-east-1 the call itself would succeed."""
+    """Raise ResourceError for a bucket of this account; only in us-east-1 the call itself would succeed."""
     if name in [bucket["Name"] for bucket in aws.call("s3", "list_buckets")["Buckets"]]:
         raise ResourceError(
             "BucketAlreadyOwnedByYou", f"The bucket {name} already exists in this account", key="bucket"
@@ -306,7 +306,7 @@ def _require_versioning(aws: Aws, bucket: str, message: str) -> None:
 
 
 def _require_role(aws: Aws, arn: str) -> None:
-    """Raise Refusal for a role that does not exist, or does not trust S3: S3 would accept it, and copy nothing."""
+    """Raise ResourceError for a role that does not exist, or does not trust S3: S3 would accept it and copy nothing."""
     role = aws.call("iam", "get_role", RoleName=str(arn).rpartition("/")[2])["Role"]
     if "s3.amazonaws.com" not in str(role["AssumeRolePolicyDocument"]):
         raise ResourceError("InvalidRequest", f"{arn} does not trust s3.amazonaws.com", key="role")

@@ -97,7 +97,7 @@ def delete_hooks(aws: Aws, name: str) -> None:
 
 
 def require_group(aws: Aws, name: str) -> None:
-    """Raise Refusal if a group does not exist."""
+    """Raise ResourceError if a group does not exist."""
     call = {"AutoScalingGroupNames": [name]}
     if not aws.call("autoscaling", "describe_auto_scaling_groups", **call)["AutoScalingGroups"]:
         raise ResourceError("ValidationError", f"AutoScalingGroup name not found: {name}", key="autoscalingGroupName")

@@ -17,7 +17,7 @@ from bedplate.rehearsal.state import ResourceError
 
 
 def named_interfaces(aws: Aws, data: Mapping[str, Any], inputs: Props, zones: Collection[str]) -> list[dict[str, Any]]:
-    """Return the existing interfaces of launch data, described by EC2; raise Refusal if the group cannot use them."""
+    """Return the interfaces that launch data name, as EC2 describes them; raise ResourceError if unusable."""
     interface_ids = [
         nic["NetworkInterfaceId"] for nic in data.get("NetworkInterfaces") or [] if nic.get("NetworkInterfaceId")
     ]
@@ -40,7 +40,7 @@ def named_interfaces(aws: Aws, data: Mapping[str, Any], inputs: Props, zones: Co
 
 
 def require_launchable(aws: Aws, inputs: Props) -> None:
-    """Raise Refusal for a group that could launch no instance: wrong template, image, types, zones or networks."""
+    """Raise ResourceError for a group that cannot launch instances: wrong template, image, types, zones or networks."""
     subnets = [ec2.described(aws, ec2.SUBNET, ident) for ident in inputs.get("vpcZoneIdentifiers") or []]
     zones = {subnet["AvailabilityZone"] for subnet in subnets} or set(inputs.get("availabilityZones") or [])
     policy = (inputs.get("mixedInstancesPolicy") or {}).get("launchTemplate") or {}

@@ -365,7 +365,7 @@ def _add_vpc_rule(aws: Aws, direction: str, inputs: Props) -> str:
 
 
 def _require_reachable_group(aws: Aws, inputs: Props) -> None:
-    """Raise Refusal for a group of another VPC, unless the two are peered."""
+    """Raise ResourceError for a group of another VPC, unless the two are peered."""
     other = inputs.get("referencedSecurityGroupId")
     if not other:
         return

@@ -145,7 +145,7 @@ def _create_attachment(aws: Aws, inputs: Props) -> str:
 
 
 def _require_matching_tables(gateway: dict[str, Any], inputs: Props) -> None:
-    """Raise Refusal for a default table that the gateway lacks: the provider would show a change in every run."""
+    """Raise ResourceError for a default table that the gateway lacks: the provider would show a change in every run."""
     for name, (table_use, *_) in _DEFAULT_TABLES.items():
         if inputs.get(name) and gateway["Options"][f"DefaultRouteTable{table_use}"] == "disable":
             message = f"{name} must be false: {gateway['TransitGatewayId']} has no default table"

@@ -44,7 +44,7 @@ def attached_resource(aws: Aws, attachment: str) -> dict[str, str]:
 
 
 def require_pair(aws: Aws, table: str, attachment: str) -> None:
-    """Raise Refusal unless a table and an available attachment exist and belong to one gateway."""
+    """Raise ResourceError unless a table and an available attachment exist and belong to one gateway."""
     gateway = ec2.described(aws, ec2.TRANSIT_TABLE, table)["TransitGatewayId"]
     state = ec2.described(aws, ec2.TRANSIT_ATTACHMENT, attachment)["State"]
     if state != "available":

@@ -184,7 +184,7 @@ def _create_subnet(aws: Aws, inputs: Props) -> str:
 
 
 def _zone_name(aws: Aws, inputs: Props) -> str:
-    """Return the name of the requested zone, or the first one; raise Refusal for a zone of another region."""
+    """Return the name of the requested zone, or the first one; raise ResourceError for a zone of another region."""
     zones = aws.call("ec2", "describe_availability_zones")["AvailabilityZones"]
     names = {zone["ZoneName"]: zone["ZoneName"] for zone in zones}
     by_id = {zone["ZoneId"]: zone["ZoneName"] for zone in zones}

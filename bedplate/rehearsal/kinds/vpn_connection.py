@@ -98,7 +98,7 @@ def check_tunnel_logs(inputs: Props) -> Iterator[InvalidInput]:
 
 
 def require_log_groups(aws: Aws, inputs: Props) -> None:
-    """Raise Refusal if the log group of a tunnel does not exist."""
+    """Raise ResourceError if the log group of a tunnel does not exist."""
     for name in TUNNEL_LOGS:
         options = _log_options(inputs, name)
         for arn in filter(None, map(options.get, _LOG_GROUPS.values())):
@@ -226,7 +226,7 @@ def _create(aws: Aws, inputs: Props) -> str:
 
 
 def _gateway_id(aws: Aws, inputs: Props) -> str:
-    """Return the id of the gateway of AWS; raise Refusal if it does not exist."""
+    """Return the id of the gateway of AWS; raise ResourceError if it does not exist."""
     for name, resource in _GATEWAYS.items():
         if inputs.get(name):
             ec2.require(aws, resource, inputs[name])

@@ -50,7 +50,7 @@ def _filter_text(value: object) -> str:
 
 
 def only_one(noun: str, matches: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the only match; raise Refusal for none or several, with the provider's messages."""
+    """Return the only match; raise ResourceError for none or several, with the provider's messages."""
     if not matches:
         raise ResourceError("NotFound", f"no matching {noun} found")
     if len(matches) > 1:

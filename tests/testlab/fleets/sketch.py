@@ -73,7 +73,7 @@ def group(*ladder: Mapping[str, object], types: Sequence[str] = ("g6.xlarge",), 
 def catalog(
     offers: Mapping[str, Mapping[str, str]] | None = None, prices: Mapping[str, float] | None = None
 ) -> Catalog:
-    """Return a catalogue of the sketch's regions and the offered types."""
+    """Return a catalog of the sketch's regions and the offered types."""
     return Catalog(
         regions={name: RegionFacts(name, zones, opt_in=False) for name, zones in ZONES.items()},
         types={name: InstanceFacts(name, "x86_64", 4, 16384) for name in offers or {}},
