@@ -182,7 +182,7 @@ class Loaded:
 
     @property
     def rules(self) -> int:
-        """How many rules of the catalogue apply to the file."""
+        """How many rules of the catalog apply to the file."""
         return count_rules(self.reading.nodes)
 
     def placed(self, refused: Iterable[PlanFault]) -> tuple[Fault, ...]:

@@ -80,7 +80,7 @@ Weekdays = Annotated[
         similar=_similar_weekdays,
     ),
 ]
-# Auto Scaling takes names of the IANA database; the catalogue lists them.
+# Auto Scaling takes names of the IANA database; the catalog lists them.
 TimeZone = Annotated[
     str,
     Syntax(

@@ -95,7 +95,7 @@ def test_a_refresh_lists_recorded_zones_that_do_not_offer_the_type(
     """They were chosen from other offers, and the lock keeps them."""
     text = (EXAMPLES / "minimal.yaml").read_text().replace("us-west-2", SMALL).replace(f"{SMALL}b", f"{SMALL}c")
     plane = "kubernetes: {version: '1.36', control_plane: {count: 1, type: g6.xlarge}}"
-    (tmp_path / "fleet.yaml").write_text(f"{text}{plane}\nallow: {{E204: it is enabled}}\n")
+    (tmp_path / "fleet.yaml").write_text(f"{text}  E204: it is enabled\n{plane}\n")
     monkeypatch.chdir(tmp_path)
     catalog = load_catalog()
     other = replace(catalog, offers={**catalog.offers, "g6.xlarge": {SMALL: "c"}})
