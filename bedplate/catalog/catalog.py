@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from bedplate.catalog.facts import InstanceFacts, RegionFacts
+from bedplate.catalog.nearest import nearest
 from bedplate.catalog.tables import (
     ChipFacts,
     DriverFacts,
@@ -31,7 +32,7 @@ from bedplate.catalog.tables import (
     write_prices,
     write_sheet,
 )
-from bedplate.errors import ViolationError
+from bedplate.errors import InputError, ViolationError
 from bedplate.writer import write_together
 
 # Only in these regions each account has its own zone letters. Source: AWS Regions and Availability Zones, "AZ IDs",
@@ -90,6 +91,13 @@ class Catalog:
     def price(self, type_name: str) -> float | None:
         """Return the list price in USD per hour; None if it is unknown."""
         return self.prices.get(type_name)
+
+
+def check_region(catalog: Catalog, name: str) -> None:
+    """Raise InputError, with the nearest name, if AWS has no such region."""
+    if name not in catalog.regions:
+        closest = nearest(name, catalog.regions)
+        raise InputError(f"unknown AWS region {name}", fix=f"write {closest}" if closest else "name an AWS region")
 
 
 FOLDER = Path(__file__).parent / "data"

@@ -19,13 +19,13 @@ from bedplate.catalog import Catalog, load_catalog
 from bedplate.catalog.catalog import (
     REFRESHED,
     changes,
+    check_region,
     check_whole,
     read_data_file,
     refreshed,
     refreshed_texts,
     write_data_files,
 )
-from bedplate.catalog.nearest import nearest
 from bedplate.checks.diagnostics import Fault
 from bedplate.cli.fleet import open_account, plan_of
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, notify, show, show_document
@@ -110,7 +110,8 @@ def refresh_catalog(
 ) -> int:
     """Update types, offers and prices from AWS."""
     catalog, client = load_catalog(), open_client()
-    _check_regions(catalog, region or [])
+    for name in region or []:
+        check_region(catalog, name)
     account = caller_account(client, catalog.price_region)
     regions = tuple(region or _enabled_regions(client, catalog))
     answers = require_all(ask_regions(regions, lambda name: read_region(client, name)), "nothing was written")
@@ -130,13 +131,6 @@ def _missing_offers(catalog: Catalog) -> Iterator[Fault]:
     if fleet:
         record = read_lock(lock_path(DEFAULT_FLEET), fleet.name)
         yield from (fault for fault in examine(DEFAULT_FLEET, catalog, record) if fault.code == "E302")
-
-
-def _check_regions(catalog: Catalog, regions: Iterable[str]) -> None:
-    for name in regions:
-        if name not in catalog.regions:
-            closest = nearest(name, catalog.regions)
-            raise InputError(f"unknown AWS region {name}", fix=f"write {closest}" if closest else "name an AWS region")
 
 
 def _enabled_regions(client: AwsClient, catalog: Catalog) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from bedplate.folder.example import Answers, example_questions, example_regions,
 from bedplate.folder.files import FLEET_FILE, check_empty, folder_files, link_environment
 from bedplate.hold import login_name
 from bedplate.load import examine
-from bedplate.writer import write_together
+from bedplate.writer import os_errors_as_machine_errors, write_together
 
 _KEY_FILES = ("id_ed25519.pub", "id_ecdsa.pub", "id_rsa.pub")
 _TEXTS: Mapping[str, str] = MappingProxyType(
@@ -193,8 +193,9 @@ def _check(text: str) -> None:
 
 
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:
-    for path in files:
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+    with os_errors_as_machine_errors(folder):
+        for path in files:
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
     write_together({folder / path: content for path, content in files.items()})
     link_environment(folder)
 

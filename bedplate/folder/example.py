@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
-from ipaddress import IPv4Address
 from pathlib import Path
 
 from bedplate.catalog import Catalog
+from bedplate.catalog.catalog import check_region
 from bedplate.catalog.nearest import nearest
 from bedplate.errors import InputError
 
@@ -17,6 +17,7 @@ _NOT_OFFERED = ("lab-grown",)
 _REGION = re.compile(r"\b[a-z]{2}(?:-[a-z]+)+-\d(?=[a-z]?\b)")
 _RESERVATION = re.compile(r"\bcr-[0-9a-f]{17}\b")
 _GATEWAY = re.compile(r"(?<=public: )[0-9.]+")
+_TOP_LEVEL = re.compile(r"^(name|account|domain): \S+", re.MULTILINE)
 _EMAIL_DOMAIN = "lab.example"
 # Comments and reasons name this person, too.
 _PERSON = "ada"
@@ -79,25 +80,25 @@ def fill_example(text: str, answers: Answers, catalog: Catalog) -> str:
     A rung with a capacity reservation is removed if no reservation is given. Raises InputError if the region is
     unknown or offers the example's types in too few zones.
     """
-    text = _RESERVATION.sub(answers.reservation, text) if answers.reservation else _FLOW_RUNG.sub("", text)
+    # Functions as replacements: a backslash in a value of the operator has no meaning.
+    if answers.reservation is None:
+        text = _FLOW_RUNG.sub("", text)
+    text = _RESERVATION.sub(lambda match: answers.reservation or match[0], text)
     if answers.region is not None:
         text = _move(text, answers.region, catalog)
-    if answers.gateway is not None:
-        text = _GATEWAY.sub(str(IPv4Address(answers.gateway)), text)
-    text = re.sub(rf"[\w.-]+@{re.escape(_EMAIL_DOMAIN)}", answers.owner, text)
+    text = _GATEWAY.sub(lambda match: answers.gateway or match[0], text)
+    text = re.sub(rf"[\w.-]+@{re.escape(_EMAIL_DOMAIN)}", lambda _: answers.owner, text)
     text = text.replace(f"{_EMAIL_DOMAIN}/", f"{answers.domain}/")
-    for key, value in (("name", answers.name), ("account", f'"{answers.account}"'), ("domain", answers.domain)):
-        text = re.sub(rf"^({key}: )\S+", rf"\g<1>{value}", text, count=1, flags=re.MULTILINE)
+    values = {"name": answers.name, "account": f'"{answers.account}"', "domain": answers.domain}
+    text = _TOP_LEVEL.sub(lambda match: f"{match[1]}: {values[match[1]]}", text)
     person = f'people:\n  {answers.person}: {{admin: true, keys: ["{answers.key}"]}}\n'
-    return re.sub(rf"\b{_PERSON}\b", answers.person, _PEOPLE.sub(lambda _: person, text))
+    return re.sub(rf"\b{_PERSON}\b", lambda _: answers.person, _PEOPLE.sub(lambda _: person, text))
 
 
 def _move(text: str, region: str, catalog: Catalog) -> str:
     """Return the example in another region, with as many zones, which offer the types of its groups."""
     (old,) = example_regions(text)
-    if region not in catalog.regions:
-        closest = nearest(region, catalog.regions)
-        raise InputError(f"unknown AWS region {region}", fix=f"write {closest}" if closest else "name an AWS region")
+    check_region(catalog, region)
     if region == old:
         return text
     old_zones = tuple(dict.fromkeys(re.findall(rf"\b{old}([a-z])\b", text)))

@@ -33,7 +33,8 @@ def check_empty(folder: Path) -> None:
     """Raise InputError unless the folder is new, empty or an empty git repository."""
     if folder.exists() and not folder.is_dir():
         raise InputError("is not a folder", where=str(folder), fix="name a new folder")
-    names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+    with os_errors_as_machine_errors(folder, "read"):
+        names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
     if extra := [name for name in names if name != ".git"]:
         raise InputError(
             f"the folder is not empty: {', '.join(extra[:3])}{', ...' if len(extra) > 3 else ''}",  # noqa: PLR2004

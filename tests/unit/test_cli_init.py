@@ -56,6 +56,8 @@ def test_an_example_of_one_region_moves_to_another(folder: Path, capsys: pytest.
         ([*VALUES, "--gateway", "9.9.9.9"], "the example has no value for --gateway"),
         ([*VALUES, "--example", "lab"], "missing values: --gateway"),
         ([*VALUES, "--key", "nowhere.pub"], "cannot read the public key"),
+        ([*VALUES, "--example", "lab", "--gateway", "office"], "sites.cellar.gateway.public"),
+        ([*VALUES, "--owner", r"me\9@uni.edu"], "owner"),
     ],
 )
 def test_an_invalid_value_writes_nothing(
