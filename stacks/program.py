@@ -21,7 +21,7 @@ from bedplate.plan import plan_fleet
 from bedplate.plan.fleet import Accounts, FleetPlan
 from bedplate.plan.links import connected_regions, has_transit
 from bedplate.plan.planner import required_images
-from bedplate.plan.stacks import LINKS, SHARED, parts
+from bedplate.plan.stacks import LINKS, SHARED, chosen_parts
 from bedplate.spec.network import Interconnect
 from stacks.alarms.alarms import AccountBudget
 from stacks.dns.zone import FleetRecords, ReverseZone, remote_records, reverse_names
@@ -210,8 +210,7 @@ def declare(plan: FleetPlan, part: str) -> None:
 
     Raises InputError if the fleet has no such part.
     """
-    if part not in parts(plan):
-        raise InputError(f"the fleet {plan.name} has no part {part}", fix=f"write one of {', '.join(parts(plan))}")
+    chosen_parts(plan, [part])
     if part == SHARED:
         declare_shared(plan)
     elif part == LINKS:

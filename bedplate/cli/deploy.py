@@ -1,4 +1,4 @@
-"""The commands that run Pulumi's engine on the stacks of the fleet: preview, up, refresh, destroy."""
+"""The commands that run Pulumi's engine on the stacks of the fleet: preview, up, destroy."""
 
 import shutil
 import sys
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import IO, Annotated, cast
 
 import typer
 from rich.console import Console
@@ -15,7 +15,17 @@ from rich.text import Text
 
 from bedplate.catalog import load_catalog
 from bedplate.cli.fleet import open_account, plan_loaded, plan_of
-from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, Parts, notify, show, show_document
+from bedplate.cli.output import (
+    DEFAULT_FLEET,
+    FleetFile,
+    Json,
+    Parts,
+    SafeStream,
+    is_terminal,
+    notify,
+    show,
+    show_document,
+)
 from bedplate.deploy.engine import Engine, open_engine
 from bedplate.deploy.progress import Operation, Progress, Status
 from bedplate.deploy.run import Deployment, Task, Watch
@@ -25,10 +35,11 @@ from bedplate.load import load_fleet
 from bedplate.lock import lock_path, record_images, record_plan
 from bedplate.plan import FleetPlan
 from bedplate.plan.planner import unrecorded_images
-from bedplate.plan.stacks import Action, parts, stack_name, stack_order
+from bedplate.plan.stacks import Action, chosen_parts, parts, stack_name, stack_order
 from bedplate.report.columns import counted
 from bedplate.report.deploy import cause_lines, change_lines, kept_lines, progress_lines
 
+_LOG_WIDTH = 200
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 
 
@@ -114,17 +125,9 @@ def _folder_plan(fleet: Path) -> FleetPlan:
 def _deployable(fleet: Path, names: Sequence[str]) -> FleetPlan:
     """Return the plan; raise FleetFaults for what the programs of the stacks would refuse."""
     plan = _folder_plan(fleet)
-    for part in _parts(plan, names):
+    for part in chosen_parts(plan, names):
         load_fleet(fleet, load_catalog(), part=part)
     return plan
-
-
-def _parts(plan: FleetPlan, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the named parts of the fleet, or all. Raises InputError for an unknown name."""
-    for name in names:
-        if name not in parts(plan):
-            raise InputError(f"the fleet {plan.name} has no part {name}", fix=f"write one of {', '.join(parts(plan))}")
-    return tuple(part for part in parts(plan) if not names or part in names)
 
 
 def _open(fleet: Path, plan: FleetPlan, names: Sequence[str], action: Action) -> Session:
@@ -135,7 +138,7 @@ def _open(fleet: Path, plan: FleetPlan, names: Sequence[str], action: Action) ->
 
         require_recorded(plan, fleet)
         require_image_ids(plan, load_catalog(), fleet)
-    chosen = _parts(plan, names)
+    chosen = chosen_parts(plan, names)
     engine = open_engine(fleet.absolute().parent)
     open_account(plan)
     order = stack_order(None, plan) if action is Action.UP else stack_order(plan, None)
@@ -206,8 +209,9 @@ def _watched(deployment: Deployment) -> tuple[Progress, ...]:
 @contextmanager
 def _table() -> Iterator[Watch]:
     """Show a live table on a terminal; elsewhere one line for each change of a status."""
-    if sys.stderr.isatty():
-        with Live(console=Console(stderr=True), auto_refresh=False, transient=True) as live:
+    if is_terminal():
+        console = Console(file=cast("IO[str]", SafeStream(sys.stderr)))
+        with Live(console=console, auto_refresh=False, transient=True) as live:
 
             def draw(states: Sequence[Progress]) -> None:
                 width = shutil.get_terminal_size().columns
@@ -219,11 +223,10 @@ def _table() -> Iterator[Watch]:
 
     def log(states: Sequence[Progress]) -> None:
         for state in states:
-            if (
-                key := (state.stack, state.operation, state.status)
-            ) not in shown and state.status is not Status.WAITING:
+            key = (state.stack, state.operation, state.status)
+            if state.status is not Status.WAITING and key not in shown:
                 shown.add(key)
-                notify(progress_lines([state], 200))
+                notify(progress_lines([state], _LOG_WIDTH))
 
     yield log
 
@@ -239,7 +242,7 @@ def _status(states: Sequence[Progress]) -> int:
 
 def _finish(states: Sequence[Progress], command: str) -> int:
     """Print the result of each stack and the command that continues; return the exit status."""
-    show(progress_lines(states, 200))
+    show(progress_lines(states, _LOG_WIDTH))
     status = _status(states)
     if status:
         notify([f"  fix  correct the cause, then run `{command}` again: it continues"])

@@ -21,7 +21,7 @@ from bedplate.load import Loaded
 from bedplate.plan import FleetPlan
 from bedplate.plan.document import Origin, origin
 from bedplate.plan.planner import required_images
-from bedplate.plan.stacks import LINKS, SHARED, Action, Step, parts, stack_name, stack_order
+from bedplate.plan.stacks import LINKS, SHARED, Action, Step, chosen_parts, stack_name, stack_order
 from bedplate.rehearsal.provider import DefaultProvider
 from bedplate.rehearsal.rehearse import Course, Report, Wave
 from bedplate.rehearsal.stack import Stack, graph
@@ -39,9 +39,7 @@ def waves(plan: FleetPlan, names: Sequence[str] = ()) -> Waves:
 
     Raises InputError for a part that the fleet does not have.
     """
-    for name in names:
-        if name not in parts(plan):
-            raise InputError(f"the fleet {plan.name} has no part {name}", fix=f"write one of {', '.join(parts(plan))}")
+    chosen_parts(plan, names)
     return tuple(tuple(wave.stacks) for wave in _waves(None, plan, names))
 
 

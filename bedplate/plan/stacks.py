@@ -4,10 +4,11 @@
 outputs of `shared`, and `links` reads outputs of the regions.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from bedplate.errors import InputError
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.links import has_transit, is_linked
 
@@ -18,6 +19,14 @@ LINKS = "links"
 def parts(plan: FleetPlan) -> tuple[str, ...]:
     """Return the parts of a fleet, each with a stack, in order of deployment."""
     return (SHARED, *_regions(plan), *((LINKS,) if is_linked(plan) else ()))
+
+
+def chosen_parts(plan: FleetPlan, names: Collection[str]) -> tuple[str, ...]:
+    """Return the named parts of a fleet in order of deployment, all without names. Raises InputError for others."""
+    for name in names:
+        if name not in parts(plan):
+            raise InputError(f"the fleet {plan.name} has no part {name}", fix=f"write one of {', '.join(parts(plan))}")
+    return tuple(part for part in parts(plan) if not names or part in names)
 
 
 def stack_name(plan: FleetPlan, part: str) -> str:
