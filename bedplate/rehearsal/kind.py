@@ -88,7 +88,7 @@ class ResourceKind:
     """Inputs that AWS computes if they are missing: to leave one out is not a change."""
     sets: frozenset[str] = frozenset()
     """Inputs that are sets: the order of their items has no meaning."""
-    moves: frozenset[str] = frozenset()
+    changed_by_update: frozenset[str] = frozenset()
     """Outputs that an update may change: unknown in a preview."""
     delete_first: bool = False
     naming: Naming | None = None

@@ -128,7 +128,7 @@ class AwsProvider:
 
     def expected_update(self, kind: ResourceKind, old: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the outputs of an update step in a preview."""
-        return {**old, **self._echo(kind, inputs), **dict.fromkeys(kind.moves, UNKNOWN)}
+        return {**old, **self._echo(kind, inputs), **dict.fromkeys(kind.changed_by_update, UNKNOWN)}
 
     def _outputs(self, kind: ResourceKind, aws: Aws, ident: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
         echo = self._echo(kind, inputs)

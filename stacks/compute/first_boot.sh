@@ -120,23 +120,23 @@ xml_value() { sed -n "s|.*<$1>\([^<]*\)</$1>.*|\1|p" <<<"$2"; }
 
 # Read the owner of each number, and the changes that delete its records. Records are sorted by name, not number.
 read_names() {
-  local from="name=$LABEL-1.$PLACE&type=A" page set number type value
+  local from="name=$LABEL-1.$DOMAIN&type=A" page set number type value
   owner=() deletions=()
   while [[ -n $from ]]; do
     page=$(zone_call "?maxitems=300&$from" | tr -d '\n' | sed 's/<ResourceRecordSet>/\n&/g') || return
     while read -r set; do
       number=$(xml_value Name "$set")
-      number=${number%".$PLACE."}
+      number=${number%".$DOMAIN."}
       number=${number#"$LABEL-"}
-      [[ $number =~ ^[1-9][0-9]*$ && $(xml_value Name "$set") == "$LABEL-$number.$PLACE." ]] || continue
+      [[ $number =~ ^[1-9][0-9]*$ && $(xml_value Name "$set") == "$LABEL-$number.$DOMAIN." ]] || continue
       type=$(xml_value Type "$set") value=$(xml_value Value "$set")
       [[ $type =~ ^(A|SSHFP|TXT)$ ]] || continue
-      deletions[$number]+=$(change DELETE "$LABEL-$number.$PLACE" "$type" "$(xml_value TTL "$set")" "$value")
+      deletions[$number]+=$(change DELETE "$LABEL-$number.$DOMAIN" "$type" "$(xml_value TTL "$set")" "$value")
       value=${value//&quot;/}
       [[ $type != TXT ]] || owner[$number]=${value//\"/}
     done < <(tail -n +2 <<<"$page")
     from=$(xml_value NextRecordName "$page")
-    [[ $from == "$LABEL-"*".$PLACE." ]] && from="name=$from&type=$(xml_value NextRecordType "$page")" || from=''
+    [[ $from == "$LABEL-"*".$DOMAIN." ]] && from="name=$from&type=$(xml_value NextRecordType "$page")" || from=''
   done
 }
 
@@ -188,7 +188,7 @@ submit() {
 }
 
 take() {
-  local name=$LABEL-$1.$PLACE own new
+  local name=$LABEL-$1.$DOMAIN own new
   own=$(metadata local-ipv4) || return
   new="$(change CREATE "$name" A 60 "$own")$(change CREATE "$name" SSHFP 60 "$key")"
   submit "${deletions[$1]-}$new$(change CREATE "$name" TXT 60 "\"$instance\"")"
@@ -202,12 +202,12 @@ claim_name() {
     if zone=$(parameter zone) && read_names; then
       number=$(lowest_free)
       if [[ -z $number ]]; then
-        reason="all $HIGHEST names of $LABEL in $PLACE belong to existing machines"
+        reason="all $HIGHEST names of $LABEL in $DOMAIN belong to existing machines"
         say "$reason"
         rest "$try"
         continue
       fi
-      claimed=$LABEL-$number.$PLACE
+      claimed=$LABEL-$number.$DOMAIN
       [[ ${owner[$number]-} != "$instance" ]] || return 0
       if take "$number" >/dev/null; then
         say "this is $claimed"

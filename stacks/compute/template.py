@@ -192,7 +192,7 @@ def first_boot(plan: FleetPlan, pool: PoolPlan) -> str:
     if pool.use is Use.KUBERNETES:
         return _script(plan, ("take_ec2_name", "let_admins_in", "report_ready"), pool_values)
     domain = ssh_name(plan, pool, 1).partition(".")[2]
-    name_values = {"LABEL": pool.group, "PLACE": domain, "HIGHEST": str(highest_number(plan, pool))}
+    name_values = {"LABEL": pool.group, "DOMAIN": domain, "HIGHEST": str(highest_number(plan, pool))}
     steps = ("claim_name", "take_claimed_name", "let_admins_in", "watch_for_end", "report_ready")
     return _script(plan, steps, pool_values | name_values)
 

@@ -68,7 +68,7 @@ def test_names_of_inputs_and_outputs_are_those_of_the_schema(token: str) -> None
 
     assert set(kind.inputs) <= schema.inputs(token)
     assert kind.defaults.keys() | kind.computed | kind.sets <= kind.inputs.keys()
-    assert kind.moves <= schema.outputs(token).keys()
+    assert kind.changed_by_update <= schema.outputs(token).keys()
 
 
 @pytest.mark.parametrize("fixture", FIXTURES, ids=str)

@@ -45,7 +45,7 @@ def test_kinds_use_names_of_the_schema(token: str) -> None:
     kind = KINDS[token]
 
     assert {*kind.inputs, *kind.defaults, *kind.computed, *kind.sets} <= schema.inputs(token)
-    assert kind.moves <= schema.outputs(token).keys()
+    assert kind.changed_by_update <= schema.outputs(token).keys()
 
 
 SUBNET = "aws:ec2/subnet:Subnet"

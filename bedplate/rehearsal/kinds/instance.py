@@ -187,7 +187,7 @@ INSTANCE = ResourceKind(
     | {"monitoring", "privateIp", "rootBlockDevice", "subnetId", "userData", "userDataBase64"}
     | {"vpcSecurityGroupIds"},
     sets=frozenset({"ebsBlockDevices", "vpcSecurityGroupIds"}),
-    moves=frozenset({"publicDns", "publicIp"}),
+    changed_by_update=frozenset({"publicDns", "publicIp"}),
     create=_create_instance,
     read=_read_instance,
     update=_update_instance,

@@ -194,7 +194,7 @@ ALIAS = ResourceKind(
     token="aws:kms/alias:Alias",
     inputs=updates("targetKeyId") | replaces("name", "namePrefix"),
     computed=frozenset({"name", "namePrefix"}),
-    moves=frozenset({"targetKeyArn"}),
+    changed_by_update=frozenset({"targetKeyArn"}),
     naming=Naming(prefix="alias/", longest=256),
     create=_create_alias,
     read=_read_alias,

@@ -422,7 +422,7 @@ LAUNCH_TEMPLATE = ResourceKind(
     inputs=updates(*_LAUNCH_INPUTS, *_VERSION_INPUTS, "tags") | replaces("name", "namePrefix"),
     computed=frozenset({"defaultVersion", "name", "namePrefix"}),
     sets=frozenset({"licenseSpecifications", "securityGroupNames", "vpcSecurityGroupIds"}),
-    moves=frozenset({"defaultVersion", "latestVersion"}),
+    changed_by_update=frozenset({"defaultVersion", "latestVersion"}),
     naming=Naming(longest=125),
     create=_create,
     read=_read,

@@ -90,7 +90,7 @@ BUCKET_OBJECT = ResourceKind(
     defaults={"forceDestroy": False},
     computed=frozenset({"bucketKeyEnabled", "contentType", "etag", "kmsKeyId", "serverSideEncryption"})
     | {"storageClass"},
-    moves=frozenset({"etag", "versionId"}),
+    changed_by_update=frozenset({"etag", "versionId"}),
     create=_create_object,
     read=_read_object,
     update=_update_object,

@@ -276,7 +276,7 @@ PARAMETER = ResourceKind(
     | updates("type", "value")
     | replaces("dataType", "name"),
     computed=frozenset({"dataType", "insecureValue", "keyId", "tier", "value"}),
-    moves=frozenset({"insecureValue", "value", "version"}),
+    changed_by_update=frozenset({"insecureValue", "value", "version"}),
     naming=Naming(longest=2048),
     create=_create_parameter,
     read=_read_parameter,

@@ -96,7 +96,7 @@ TRANSIT_GATEWAY = ResourceKind(
     token="aws:ec2transitgateway/transitGateway:TransitGateway",
     inputs=updates(*_DEFAULTS, "description", "tags") | replaces("multicastSupport"),
     defaults=_DEFAULTS,
-    moves=frozenset({"associationDefaultRouteTableId", "propagationDefaultRouteTableId"}),
+    changed_by_update=frozenset({"associationDefaultRouteTableId", "propagationDefaultRouteTableId"}),
     create=_create_gateway,
     read=_read_gateway,
     update=_update_gateway,
@@ -337,7 +337,7 @@ TRANSIT_PEERING = ResourceKind(
     inputs=updates("tags")
     | replaces("options", "peerAccountId", "peerRegion", "peerTransitGatewayId", "transitGatewayId"),
     computed=frozenset({"options", "peerAccountId"}),
-    moves=frozenset({"state"}),
+    changed_by_update=frozenset({"state"}),
     create=_create_peering,
     read=_read_peering,
     update=ec2.retag,

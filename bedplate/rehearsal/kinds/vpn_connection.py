@@ -312,7 +312,7 @@ VPN_CONNECTION = ResourceKind(
     computed=frozenset({*TUNNEL_CIDRS, *TUNNEL_KEYS, *TUNNEL_LOGS, *_NETWORKS})
     | {"enableAcceleration", "staticRoutesOnly"},
     sets=frozenset(TUNNEL_SETS),
-    moves=frozenset({"customerGatewayConfiguration", "tunnel1BgpAsn", "tunnel2BgpAsn"}),
+    changed_by_update=frozenset({"customerGatewayConfiguration", "tunnel1BgpAsn", "tunnel2BgpAsn"}),
     create=_create,
     read=_read,
     update=_update,
