@@ -239,7 +239,6 @@ def _inbound_rules(plan: FleetPlan, label: str, place: str, duties: frozenset[No
     """Return the inbound rules of a machine's packet filter."""
     return (
         *_ssh_rules(plan),
-        *_metrics_rules(plan, place),
         *_compute_rules(plan, place, duties),
         *_control_plane_rules(plan, duties),
         *_pod_rules(plan, duties),
@@ -284,12 +283,6 @@ def _ssh_rules(plan: FleetPlan) -> Iterator[FirewallRule]:
     for place in place_names(plan):
         for name, block in _node_blocks(plan, place):
             yield FirewallRule(f"ssh-from-{name}", f"SSH from {place}", block, TCP, SSH)
-
-
-def _metrics_rules(plan: FleetPlan, place: str) -> Iterator[FirewallRule]:
-    for other in _connected_places(plan, place):
-        for name, block in _node_blocks(plan, other):
-            yield FirewallRule(f"metrics-from-{name}", f"Metrics for {other}", block, TCP, EXPORTER_PORT)
 
 
 def _compute_rules(plan: FleetPlan, place: str, duties: frozenset[NodeRole]) -> Iterator[FirewallRule]:

@@ -133,7 +133,7 @@ def test_the_direct_tunnel_is_preferred_to_aws() -> None:
 
 
 def test_connected_sites_admit_each_other() -> None:
-    """Their gateways route to each other's LAN and admit BGP, IKE and metrics."""
+    """Their gateways route to each other's LAN and admit BGP and IKE."""
     apart = connected_sites_plan(CONNECTED_SITES_TEXT.replace(JOINS, ""))
     (door,) = (node for node in permanent_nodes(PLAN) if node.name == "door.attic")
 
@@ -142,9 +142,7 @@ def test_connected_sites_admit_each_other() -> None:
     assert (bgp.block, bgp.port) == (PLAN.site_tunnels[0].inside, 179)
     assert door.duties == {NodeRole.TUNNELS}
     assert IPv4Network("192.168.40.0/22") in door.elsewhere
-    assert {"ike-500", "ike-4500", "esp", "metrics-from-cellar", "bgp-from-cellar"} <= {
-        rule.name for rule in door.doors
-    }
+    assert {"ike-500", "ike-4500", "esp", "bgp-from-cellar"} <= {rule.name for rule in door.doors}
 
 
 def test_the_plan_shows_site_tunnels() -> None:

@@ -201,13 +201,13 @@ def test_a_site_exports_to_its_lan_if_enabled() -> None:
 
 
 @pytest.mark.parametrize("name", ["titan-01.cellar", "titan-03.cellar", "workbench-gpu-1.us-west-2"])
-def test_other_hosts_of_a_lan_reach_ssh_and_metrics_only(name: str) -> None:
+def test_other_hosts_of_a_lan_reach_ssh_only(name: str) -> None:
     """Workbenches and workers open all ports to each other; at a site by address."""
     doors = _node(name).doors
     open_to = [rule.block for rule in doors if rule.port is None and rule.block.overlaps(LAN)]
 
     assert {str(block) for block in open_to} == {f"192.168.40.{last}/32" for last in (21, 22, 23)}
-    assert {rule.port for rule in doors if rule.block == LAN} == {SSH, EXPORTER_PORT}
+    assert {rule.port for rule in doors if rule.block == LAN} == {SSH}
 
 
 def test_the_control_plane_admits_workers() -> None:
@@ -248,12 +248,10 @@ def test_a_machine_knows_every_fixed_address() -> None:
     assert hosts["control-1.us-west-2.lab.internal"] == (LAB.addresses["control-1.us-west-2"],)
 
 
-def test_laptops_cannot_read_metrics() -> None:
-    """The exporter's port is open to nodes and sites, not to laptops."""
-    blocks = {rule.block for rule in _node("titan-01.cellar").doors if rule.port == EXPORTER_PORT}
-
-    assert blocks
-    assert not any(pool.block.overlaps(block) for pool in LAB.laptops for block in blocks)
+@pytest.mark.parametrize("name", ["gate.cellar", "nas.cellar", "control-1.us-west-2", "laptops.us-west-2"])
+def test_no_rule_opens_the_exporter(name: str) -> None:
+    """Metrics of gateways, file servers and the control plane are closed: they name laptops, and no scraper exists."""
+    assert not [rule for rule in _node(name).doors if rule.port == EXPORTER_PORT]
 
 
 @pytest.mark.parametrize(
