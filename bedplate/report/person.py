@@ -67,4 +67,4 @@ def kept_lines(plan: FleetPlan, name: str) -> Iterator[str]:
     yield "  secrets that they know, such as PULUMI_CONFIG_PASSPHRASE or a copy of fleet.pki/keys: replace them"
     workers = dict.fromkeys(pool.group for pool in plan.pools if pool.use is Use.KUBERNETES)
     if workers:
-        yield f"  accounts on running machines of {', '.join(workers)}, if roles were applied to them: terminate them"
+        yield f"  running machines of {', '.join(workers)}, if roles were applied to them: terminate them"
