@@ -215,7 +215,7 @@ def show_profile(  # noqa: PLR0913  one parameter an option
 
 def profile_of(plan: FleetPlan, pki: Pki, name: str, passphrase: Passphrase) -> str:
     """Return the profile of a laptop. Raises InputError if it would not connect."""
-    check_endpoints(plan)
+    check_gateways(plan)
     _check_valid(pki, name)
     bundle = bundle_of(pki, name, passphrase)
     signing.check_bundle(name, bundle, Subject(name, Use.CLIENT), pki, now())

@@ -44,7 +44,7 @@ def up(
     check_gateways(plan)
     check_plan_recorded(plan, fleet)
     _record_addresses(fleet, plan)
-    _create_authority(fleet, plan)
+    _create_authority(fleet, plan, passphrase_file)
     if ssh_config is None:
         _trust(fleet, plan)
     # Read again: the steps above have changed the lock.
@@ -79,12 +79,13 @@ def _record_addresses(fleet: Path, plan: FleetPlan) -> None:
     record_addresses(fleet)
 
 
-def _create_authority(fleet: Path, plan: FleetPlan) -> None:
+def _create_authority(fleet: Path, plan: FleetPlan, passphrase_file: Path | None) -> None:
+    """Create a missing authority; its keys are encrypted if there is a file with a passphrase."""
     try:
         keys_of(plan.name, fleet)
     except NoAuthority:
         show(["create the certificate authority"])
-        init(fleet)
+        init(fleet, locked=passphrase_file is not None, passphrase_file=passphrase_file)
     else:
         show(["certificate authority: exists"])
 

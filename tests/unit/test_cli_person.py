@@ -112,7 +112,7 @@ def test_a_new_person_is_admitted_by_one_command(fleet: Path, gateways: Path, ap
     assert "alan" in read_lock(lock_path(fleet), "lab").people
     assert all((gateways / host / "udp.laptops/alan.desk").exists() for host in HOSTS.values())
     assert sorted(applies.machines) == sorted(MACHINES)
-    assert applies.requests[0].only == {"people"}
+    assert applies.requests[0].only == frozenset({"people"})
 
 
 def test_machines_that_do_not_answer_are_left(
@@ -150,7 +150,7 @@ def test_a_person_is_removed_after_the_edit(
         "ada.laptop"
     }
     assert {entry.reason for entry in keys_of("lab", fleet).certificates.revocations()} == {Reason.LEFT}
-    assert [request.only for request in applies.requests] == [{"people"}] * 2
+    assert [request.only for request in applies.requests] == [frozenset({"people"})] * 2
     assert all("grace" in target.node.accounts.departed for target in applies.requests[0].targets)
 
 
