@@ -121,6 +121,7 @@ IMAGE_COMMANDS = (
     ),
 )
 VPN_COMMANDS = (
+    Command("up", "vpn_up:up", "Set up the gateways of laptops.", "bedplate vpn up"),
     Command("init", "vpn:init", "Create the certificate authority.", "bedplate vpn init fleet.yaml"),
     Command(
         "add",
@@ -144,6 +145,12 @@ VPN_COMMANDS = (
     Command("record", "vpn:record_addresses", "Record public gateway addresses.", "bedplate vpn record"),
     Command("guard", "vpn:guard", "Print nftables rules for Linux laptops.", "bedplate vpn guard > lab.nft"),
 )
+PERSON_COMMANDS = (
+    Command(
+        "invite", "person:invite", "Write an archive with a person's access.", "bedplate person invite ada --apply"
+    ),
+    Command("remove", "person:remove", "Remove a person's access.", "bedplate person remove ada"),
+)
 CATALOG_COMMANDS = (
     Command(
         "refresh",
@@ -157,6 +164,7 @@ GROUPS: Mapping[str, tuple[str, tuple[Command, ...]]] = MappingProxyType(
         "node": ("Configure and check machines.", NODE_COMMANDS),
         "image": ("Machine images.", IMAGE_COMMANDS),
         "vpn": ("VPN certificates and gateways.", VPN_COMMANDS),
+        "person": ("Access of people.", PERSON_COMMANDS),
         "catalog": ("Facts about AWS.", CATALOG_COMMANDS),
     }
 )

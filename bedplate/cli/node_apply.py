@@ -89,16 +89,29 @@ def apply(  # noqa: PLR0913  each is an option of the command line
     plan = plan_of(fleet)
     machines = select_machines(plan, names or (), group or (), site or (), every=every)
     roles = select_roles(role or (), machines)
-    with tempfile.TemporaryDirectory(prefix="bedplate-") as folder:
-        ways = ssh_ways(Path(folder), plan, machines, SshOptions(user, identity, ssh_config))
-        if not check:
-            check_plan_recorded(plan, fleet)
-        done = apply_order(ApplyRequest(ways.targets, _applicant(), check=check, only=roles), ways.missing)
+    done = apply_machines(fleet, plan, machines, SshOptions(user, identity, ssh_config), roles, check=check)
     if json:
         show_document(apply_document(done.outcomes))
     else:
         show(apply_lines(done.outcomes, check=check))
     return INTERRUPTED if done.interrupted else exit_status(done.outcomes, check=check)
+
+
+def apply_machines(  # noqa: PLR0913  all that an apply consists of
+    fleet: Path,
+    plan: FleetPlan,
+    machines: Sequence[NodeLocation],
+    options: SshOptions,
+    roles: frozenset[str] | None = None,
+    *,
+    check: bool = False,
+) -> "Done":
+    """Apply these roles, or all, to machines, and show the progress. Raises InputError for an unrecorded plan."""
+    with tempfile.TemporaryDirectory(prefix="bedplate-") as folder:
+        ways = ssh_ways(Path(folder), plan, machines, options)
+        if not check:
+            check_plan_recorded(plan, fleet)
+        return apply_order(ApplyRequest(ways.targets, _applicant(), check=check, only=roles), ways.missing)
 
 
 def _applicant() -> str:

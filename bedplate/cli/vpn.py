@@ -27,6 +27,7 @@ from bedplate.cli.vpn_session import (
 from bedplate.cli.vpn_sync import update_gateways
 from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.lock import lock_path, record_endpoints
+from bedplate.plan import FleetPlan
 from bedplate.plan.laptops import laptop_gateways, resolver_regions
 from bedplate.report.vpn import address_lines, authority_lines, qr_code_lines, replaced_gateway_lines, revoked_lines
 from bedplate.writer import write_whole
@@ -35,7 +36,7 @@ from vpn.audit_log import Begun
 from vpn.authority import Reason
 from vpn.certificates import DEFAULT_DEVICE, Issuer, Passphrase, Subject, Use, laptop, user_of
 from vpn.gateways import gateway_keys, gateway_subjects
-from vpn.laptops.server import LaptopKeys, client_profile, laptop_rules
+from vpn.laptops.server import LaptopKeys, client_profile, laptop_rules, remotes
 from vpn.pki import (
     FIRST_ROOT_CRL,
     Pki,
@@ -127,25 +128,31 @@ def revoke(  # noqa: PLR0913  one parameter an option
     if gateway:
         _revoke_gateway(user, fleet, ssh_config, passphrase)
         return 0
-    name = users_of(fleet).fleet
-    pki = keys_of(name, fleet)
-    laptops = _laptops_of(pki, user, device)
-    show(revoked_lines(signing.revoke(pki, laptops, Reason.LOST, now(), passphrase)))
-    with _nothing_updated(fleet):
-        update_gateways(plan_of(fleet), keys_of(name, fleet), ssh_config, cut=laptops)
-    return 0
-
-
-def _laptops_of(pki: Pki, user: str, device: str | None) -> set[str]:
-    """Return the laptops of a person that ever had a certificate; raise InputError without any."""
-    clients = [issued for issued in pki.certificates.issued.values() if issued.use is Use.CLIENT]
-    laptops = {issued.name for issued in clients if user_of(issued.name) == user}
+    pki = keys_of(users_of(fleet).fleet, fleet)
+    laptops = laptops_of(pki, user)
     if device is not None:
         laptops &= {laptop(user, device).name}
     if not laptops:
         whose = f"{user}.{device}" if device else user
         raise InputError(f"{whose} has no certificate", fix="`bedplate vpn list` shows all certificates")
-    return laptops
+    revoke_laptops(fleet, laptops, Reason.LOST, ssh_config, passphrase)
+    return 0
+
+
+def laptops_of(pki: Pki, user: str) -> set[str]:
+    """Return the laptops of a person that ever had a certificate."""
+    clients = (issued.name for issued in pki.certificates.issued.values() if issued.use is Use.CLIENT)
+    return {name for name in clients if user_of(name) == user}
+
+
+def revoke_laptops(
+    fleet: Path, laptops: Collection[str], reason: Reason, ssh_config: Path | None, passphrase: Passphrase
+) -> None:
+    """Revoke laptops, update the gateways and end the sessions. Raises PartialError if a gateway was not updated."""
+    name = users_of(fleet).fleet
+    show(revoked_lines(signing.revoke(keys_of(name, fleet), laptops, reason, now(), passphrase)))
+    with _nothing_updated(fleet):
+        update_gateways(plan_of(fleet), keys_of(name, fleet), ssh_config, cut=laptops)
 
 
 def _revoke_gateway(place: str, fleet: Path, ssh_config: Path | None, passphrase: Passphrase) -> None:
@@ -196,19 +203,36 @@ def show_profile(  # noqa: PLR0913  one parameter an option
     if write and qr:
         raise InputError("--write and --qr exclude each other", fix="leave out one of them")
     plan = plan_of(fleet)
-    pki = keys_of(plan.name, fleet)
     name = laptop(user, device).name
-    _check_valid(pki, name)
-    bundle = bundle_of(pki, name, known_passphrase(passphrase_file))
-    signing.check_bundle(name, bundle, Subject(name, Use.CLIENT), pki, now())
-    keys = LaptopKeys(pki.authority.trusted, bundle.certificate, bundle.key, bundle.tls_crypt)
-    profile = client_profile(laptop_gateways(plan), name, keys)
+    profile = profile_of(plan, keys_of(plan.name, fleet), name, known_passphrase(passphrase_file))
     if write:
         write_whole(write, profile.encode(), 0o600)
         notify([f"wrote {write}"])
     else:
         show(qr_code_lines(profile) if qr else profile.splitlines())
     return 0
+
+
+def profile_of(plan: FleetPlan, pki: Pki, name: str, passphrase: Passphrase) -> str:
+    """Return the profile of a laptop. Raises InputError if it would not connect."""
+    check_gateways(plan)
+    _check_valid(pki, name)
+    bundle = bundle_of(pki, name, passphrase)
+    signing.check_bundle(name, bundle, Subject(name, Use.CLIENT), pki, now())
+    keys = LaptopKeys(pki.authority.trusted, bundle.certificate, bundle.key, bundle.tls_crypt)
+    return client_profile(laptop_gateways(plan), name, keys)
+
+
+def check_gateways(plan: FleetPlan) -> None:
+    """Raise InputError for a fleet without gateways of laptops."""
+    if not plan.laptops:
+        raise InputError("the fleet has no gateway for laptops", fix="declare one in `vpn.laptops.gateways`")
+
+
+def check_endpoints(plan: FleetPlan) -> None:
+    """Raise InputError for a fleet without gateways, or with one without a recorded address: no profile would work."""
+    check_gateways(plan)
+    tuple(remotes(laptop_gateways(plan)))
 
 
 def _check_valid(pki: Pki, name: str) -> None:
@@ -240,8 +264,7 @@ def record_addresses(
     And the addresses of the DNS resolvers that laptops and sites use. Both come from AWS, or from the options.
     """
     plan = plan_of(fleet)
-    regions = {region.name for region in plan.regions}
-    gateway_regions = [pool.place for pool in plan.laptops if pool.place in regions]
+    gateway_regions = [pool.place for pool in plan.laptops if pool.place in plan.regions_by_name]
     regions_with_resolver = resolver_regions(plan)
     if address or resolver:
         public = dict(_parse_addresses("--address", text, gateway_regions) for text in address or ())
@@ -287,8 +310,7 @@ def guard(fleet: FleetFile = DEFAULT_FLEET) -> int:
 
     They drop packets for the fleet that would leave the laptop outside the tunnel.
     """
-    gateways = laptop_gateways(plan_of(fleet))
-    if not gateways:
-        raise InputError("the fleet has no gateway for laptops", fix="declare one in `vpn.laptops.gateways`")
-    show(laptop_rules(gateways).splitlines())
+    plan = plan_of(fleet)
+    check_gateways(plan)
+    show(laptop_rules(laptop_gateways(plan)).splitlines())
     return 0

@@ -62,15 +62,17 @@ def renew(
 
 def _open(user: str, device: str, fleet: Path) -> tuple[Users, Pki, Subject]:
     users = users_of(fleet)
-    _check_person(user, users.people)
+    check_person(user, users.people)
     return users, keys_of(users.fleet, fleet), laptop(user, device)
 
 
-def _check_person(user: str, people: Iterable[str]) -> None:
+def check_person(user: str, people: Iterable[str]) -> None:
+    """Raise InputError for a name that is not in `people`, with the nearest name and the line for a new person."""
     names = tuple(people)
     if user not in names:
         closest = nearest(user, names)
-        fix = f"write {closest}" if closest else f"add {user} to `people` first"
+        entry = f'add a line below `people:`, with their public key: `  {user}: {{keys: ["ssh-ed25519 AAAA..."]}}`'
+        fix = f"write {closest}; for a new person {entry}" if closest else entry
         raise InputError(f"no person named {user} in the fleet file", where="people", fix=fix)
 
 

@@ -16,6 +16,7 @@ _SHARED_NODES = {
     "test_laptop_gateway": "gateways",
     "test_laptop_client": "gateways",
     "test_laptop_revoked": "gateways",
+    "test_person": "gateways",
 }
 
 # These take minutes, so they start first; otherwise one worker would run alone at the end.

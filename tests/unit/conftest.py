@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bedplate.cli import run
+from tests.testlab.fakes.apply import FakeApply
 from tests.testlab.fakes.aws import ACCOUNT, StubbedSession, stubbed_account
 from tests.testlab.fakes.gateway import shell_to
 from tests.testlab.fakes.node import SYSTEMS, Recorded, recorded
@@ -63,6 +64,14 @@ def gateways(begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
         shutil.copy(folder_of(begun).authority, hosts / host / "ca.crt")
     shell_to(hosts, monkeypatch)
     return hosts
+
+
+@pytest.fixture
+def applies(monkeypatch: pytest.MonkeyPatch) -> FakeApply:
+    """Return the fake that takes the place of applies."""
+    fake = FakeApply()
+    monkeypatch.setattr("bedplate.cli.node_apply.run_apply", fake.run)
+    return fake
 
 
 @pytest.fixture

@@ -75,10 +75,13 @@ class LaptopGateways:
         """Connect a device of ada: start OpenVPN on the workstation, without its routes."""
         profile = self.fleet.with_name(f"{device}.ovpn")
         profile.write_text(self.local_vpn("show", "ada", "--device", device))
-        log = f"{device}.log"
+        return self.connect(profile)
+
+    def connect(self, profile: Path) -> LabProgram:
+        """Start OpenVPN on the workstation with a profile, without its routes."""
         words = ("--config", str(profile), "--route-noexec", "--connect-timeout", "2")
-        program = self.node_lab.workstation.host.start("openvpn", *words, log=log)
-        until(lambda: "Initialization Sequence Completed" in program.told, 60, f"{device} did not connect")
+        program = self.node_lab.workstation.host.start("openvpn", *words, log=f"{profile.stem}.log")
+        until(lambda: "Initialization Sequence Completed" in program.told, 60, f"{profile.stem} did not connect")
         return program
 
 
