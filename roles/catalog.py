@@ -12,10 +12,12 @@ from bedplate.plan import plan_fleet
 from bedplate.plan.nodes import NodePlan, NodeRole, Platform, permanent_nodes
 from roles.base import Role
 from roles.baseline.role import Baseline
+from roles.gate.role import Gate, expectations
 from roles.guard.role import Guard
 from roles.hardened.role import Hardened
 from roles.keeper.role import Keeper
 from roles.monitoring.role import Monitoring
+from roles.nvidia.role import Nvidia, driver_of
 from roles.openvpn.role import OpenVpn
 from roles.people.accounts import HOMES
 from roles.people.role import People
@@ -37,7 +39,12 @@ def _roles(node: NodePlan) -> Iterator[Role]:
     yield Storage(node.mounts, node.shares, buckets, node.region, node.ground is Platform.CLOUD)
     if NodeRole.WORKBENCH in node.duties:
         yield Workbench(node.accounts.people, node.gpus, node.scratch)
+    if node.gpus and node.driver:
+        driver = driver_of(node.driver, node.gpus, load_catalog().chips.get(node.gpus.model))
+        yield Nvidia(driver, node.ground, profiling=NodeRole.WORKBENCH in node.duties)
     yield Monitoring(node.address)
+    if node.duties & {NodeRole.WORKBENCH, NodeRole.WORKER}:
+        yield Gate(expectations(node, load_catalog()))
     if node.duties & {NodeRole.LAPTOPS, NodeRole.TUNNELS}:
         yield Keeper()
     if node.elsewhere:

@@ -298,7 +298,7 @@ class ChipFacts:
     """A GPU by its name in EC2 or at a site.
 
     `first` and `last` are the oldest and the newest branch that support it; `last` is None if new branches still do.
-    `open`: the open kernel modules support it.
+    `open`: the open kernel modules support it. `switched`: how many of them in one machine need NVSwitch.
     """
 
     name: str
@@ -306,6 +306,11 @@ class ChipFacts:
     first: int
     last: int | None
     open: bool
+    switched: int = 0
+
+    def needs_switch(self, count: int) -> bool:
+        """Return whether NVSwitch connects this number of GPUs in a machine."""
+        return 0 < self.switched <= count
 
 
 def read_kernel(text: str) -> tuple[int, int]:
@@ -336,8 +341,10 @@ def read_chips(rows: Iterable[str]) -> dict[str, ChipFacts]:
     """Return the GPUs by name."""
     cells = (row.split("\t") for row in rows)
     return {
-        name: ChipFacts(name, generation, int(first), None if last == ABSENT else int(last), modules == OPEN)
-        for name, generation, first, last, modules in cells
+        name: ChipFacts(
+            name, generation, int(first), int(last) if last != ABSENT else None, modules == OPEN, _read_number(switched)
+        )
+        for name, generation, first, last, modules, switched in cells
     }
 
 

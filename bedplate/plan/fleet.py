@@ -13,6 +13,7 @@ from typing import TypeVar, cast
 from bedplate.plan.pools import PoolPlan
 from bedplate.plan.record import NO_NUMBERS, PlanFault, PlanFaults, Record
 from bedplate.spec.fleet import Alarms, Budget, Fleet
+from bedplate.spec.groups import Image
 from bedplate.spec.network import Egress, Interconnect, TunnelAuth
 from bedplate.spec.sites import Clients, Dials, Machine, NameServers, Site, Use
 
@@ -274,6 +275,8 @@ class FleetPlan:
     boundary: str | None = None
     """The ARN of the permissions boundary of every role."""
     control_plane: ControlPlane | None = None
+    image: Image = field(default_factory=Image)
+    """What machine images contain."""
     accounts: Accounts = NO_ACCOUNTS
     site_tunnels: tuple[SiteTunnelPlan, ...] = ()
     """The tunnels between sites; AWS has no end of them."""

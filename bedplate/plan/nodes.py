@@ -129,6 +129,10 @@ class NodePlan:
     buckets: tuple[BucketPlan, ...] = ()
     resolvers: tuple[IPv4Address, ...] = ()
     gpus: Hardware | None = None
+    driver: str | None = None
+    """The branch of its NVIDIA driver, for a machine with GPUs."""
+    types: tuple[str, ...] = ()
+    """The EC2 types of its group; empty for a machine that is no member of one."""
     fabric: bool = False
     scratch: tuple[str, ...] = ()
     """The disks of /scratch, where the file names them; an EC2 instance uses its instance store."""
@@ -437,6 +441,7 @@ def _site_node(plan: FleetPlan, site: SitePlan, machine: MachinePlan) -> NodePla
         node,
         resolvers=plan.record.resolvers.get(resolver_region(plan, site.name), ()),
         gpus=Hardware(gpus.model, gpus.count) if gpus else None,
+        driver=plan.image.driver if gpus else None,
         scratch=machine.spec.scratch,
     )
 
@@ -463,7 +468,16 @@ def pool_node(plan: FleetPlan, pool: PoolPlan, name: str, catalog: Catalog) -> N
     gpus = Hardware(facts.gpu.name, facts.gpu.count) if facts and facts.gpu else None
     node = _node(plan, name, Platform.CLOUD, frozenset({_ROLE_OF_USE[pool.use]}), None)
     fabric = pool.fabric is not None
-    return replace(node, gpus=gpus, fabric=fabric, owner=pool.tenure.owner, expires=pool.tenure.expires)
+    driver = plan.image.driver if gpus else None
+    return replace(
+        node,
+        gpus=gpus,
+        driver=driver,
+        types=pool.types,
+        fabric=fabric,
+        owner=pool.tenure.owner,
+        expires=pool.tenure.expires,
+    )
 
 
 def _node(

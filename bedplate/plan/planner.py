@@ -250,6 +250,7 @@ def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
         endpoints=endpoint_services(fleet),
         boundary=fleet.identity.permissions_boundary,
         control_plane=_control_plane(fleet, regions, record, catalog),
+        image=fleet.image,
         accounts=number_accounts(fleet, record),
         site_tunnels=_directs(fleet, blocks),
         tunnel_auth=fleet.vpn.tunnels.auth if fleet.vpn else TunnelAuth.PSK,

@@ -337,8 +337,8 @@ class Image(Spec):
     driver: DriverBranch = Field(
         default="580",
         title="Driver branch",
-        description="NVIDIA driver branch, quoted, such as '580'.",
-        json_schema_extra=on_edit(free(_NEXT_IMAGE)),
+        description="NVIDIA driver branch of machines with GPUs, quoted, such as '580'.",
+        json_schema_extra=on_edit(free("machines with GPUs, at their next apply while no program uses a GPU")),
     )
     disk: int = Field(
         default=8,

@@ -37,6 +37,8 @@ class Where(StrEnum):
     """A cloud workbench, with simulated AWS storage."""
     KERNEL = "kernel"
     """A workbench with its own kernel, and scratch disks."""
+    GPU = "gpu"
+    """A workbench with a fake driver."""
 
 
 @dataclass(frozen=True, slots=True)

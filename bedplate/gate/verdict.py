@@ -1,0 +1,80 @@
+"""Findings of checks, and the verdict on a machine as JSON, as Prometheus metrics and as text."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+
+
+class Action(StrEnum):
+    """What an operator must do about a finding, the gravest last."""
+
+    NONE = "none"
+    MONITOR = "monitor"
+    REPAIR = "repair"
+    REBOOT = "reboot"
+    REPLACE = "replace"
+
+
+_ACCEPTED = (Action.NONE, Action.MONITOR)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of a check, in words; it failed unless the action is none or monitor."""
+
+    check: str
+    text: str
+    action: Action = Action.NONE
+
+    @property
+    def ok(self) -> bool:
+        """Whether the machine may work."""
+        return self.action in _ACCEPTED
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """All findings about a machine at a time (seconds since 1970)."""
+
+    time: int
+    boot: str
+    findings: Sequence[Finding]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every check passed."""
+        return all(finding.ok for finding in self.findings)
+
+    @property
+    def action(self) -> Action:
+        """The gravest action of all findings."""
+        return max((finding.action for finding in self.findings), key=list(Action).index, default=Action.NONE)
+
+    def document(self) -> dict[str, object]:
+        """Return it for JSON."""
+        findings = [{**asdict(finding), "action": finding.action, "ok": finding.ok} for finding in self.findings]
+        summary = {"version": 1, "ok": self.ok, "action": self.action, "time": self.time, "boot": self.boot}
+        return {**summary, "findings": findings}
+
+    def metrics(self) -> str:
+        """Return it as Prometheus metrics; a check has one line, whatever its number of findings."""
+        failed = {finding.check for finding in self.findings if not finding.ok}
+        checks = sorted({finding.check for finding in self.findings})
+        lines = [f'bedplate_gate_ok{{check="{check}"}} {int(check not in failed)}' for check in checks]
+        return "\n".join((*lines, f"bedplate_gate_time_seconds {self.time}", ""))
+
+    def lines(self) -> Sequence[str]:
+        """Return the failed findings, then the result."""
+        failed = [finding for finding in self.findings if finding.action is not Action.NONE]
+        words = "passed" if self.ok else f"failed: {self.action}"
+        return [*(f"{finding.check}: {finding.text} ({finding.action})" for finding in failed), f"gate {words}"]
+
+
+def write_file(path: Path, text: str) -> None:
+    """Replace a file atomically; anybody may read it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text, encoding="utf-8")
+    new.chmod(0o644)
+    new.replace(path)

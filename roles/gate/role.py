@@ -1,0 +1,83 @@
+"""The role `gate`: the health gate `bedplate-gate`, and what the plan expects of this machine."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from pyinfra.operations import systemd
+
+import bedplate.gate
+from bedplate.catalog import Catalog
+from bedplate.gate.expected import Expected, Gpus
+from bedplate.plan.nodes import Hardware, NodePlan
+from roles.base import Changes, Role, changed
+from roles.files import ManagedFile, file_text, put_files
+from roles.system import install_packages, start_units
+
+PROGRAM = "/usr/local/sbin/bedplate-gate"
+EXPECTED = "/etc/bedplate/gate.json"
+TIMER, SERVICE = "bedplate-gate.timer", "bedplate-gate.service"
+_FOLDER = "/usr/local/lib/bedplate/gate"
+
+
+def expectations(node: NodePlan, catalog: Catalog) -> Mapping[str, Expected]:
+    """Return what each type of the machine's group must have; a machine of a site has one entry, under ""."""
+    mounts = tuple(mount.path for mount in node.mounts)
+    if not node.types:
+        return {"": Expected(node.driver, _gpus(node.gpus, catalog), mounts=mounts)}
+    table: dict[str, Expected] = {}
+    for name in node.types:
+        facts = catalog.types.get(name)
+        if facts is None:
+            continue
+        gpus = Hardware(facts.gpu.name, facts.gpu.count) if facts.gpu else None
+        memory = facts.gpu.memory_mib if facts.gpu else 0
+        efa = facts.efa if node.fabric else 0
+        table[name] = Expected(node.driver if gpus else None, _gpus(gpus, catalog, memory), efa, mounts)
+    return table
+
+
+def _gpus(gpus: Hardware | None, catalog: Catalog, memory: int = 0) -> Gpus | None:
+    if gpus is None:
+        return None
+    chip = catalog.chips.get(gpus.model)
+    return Gpus(gpus.model, gpus.count, memory, switched=chip is not None and chip.needs_switch(gpus.count))
+
+
+@dataclass(frozen=True, slots=True)
+class Gate(Role):
+    """A machine with users or workloads; `expected` is by EC2 type."""
+
+    expected: Mapping[str, Expected]
+    name: ClassVar[str] = "gate"
+
+    def install(self) -> None:
+        """Install the interpreter and the programs that the checks run."""
+        install_packages("Install packages of the health gate", ("chrony", "python3"))
+
+    def configure(self) -> Changes:
+        """Write the program, its units, and what this machine must have."""
+        types = {name: asdict(expected) for name, expected in self.expected.items()}
+        text = json.dumps({"version": 1, "types": types}, indent=1, sort_keys=True) + "\n"
+        return put_files(*gate_files(), ManagedFile("Write what this machine must have", EXPECTED, text))
+
+    def activate(self, changes: Changes) -> None:
+        """Start the timer, and check the machine after a change."""
+        systemd.daemon_reload(name="Reload systemd for the health gate", _if=changed(changes))
+        start_units({"Start the timer of the health gate": TIMER})
+        systemd.service(name="Check the machine", service=SERVICE, restarted=True, _if=changed(changes))
+
+
+def gate_files() -> Iterator[ManagedFile]:
+    """Yield the program and its units."""
+    yield ManagedFile(f"Write {PROGRAM}", PROGRAM, file_text("gate/bedplate-gate"), "755")
+    for file in sorted(Path(bedplate.gate.__file__).parent.iterdir()):
+        if file.suffix not in {".py", ".txt"}:
+            continue
+        yield ManagedFile(
+            f"Write the health gate: {file.name}", f"{_FOLDER}/{file.name}", file.read_text(encoding="utf-8")
+        )
+    for unit in (TIMER, SERVICE):
+        yield ManagedFile(f"Write {unit}", f"/etc/systemd/system/{unit}", file_text(f"gate/{unit}"))

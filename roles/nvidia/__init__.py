@@ -1,0 +1,1 @@
+"""The role `nvidia`: the driver of the GPUs."""

@@ -1,0 +1,239 @@
+"""The role `nvidia`: the GPU driver of Ubuntu's archive, with modules built and signed by Canonical.
+
+Source: https://documentation.ubuntu.com/server/how-to/graphics/install-nvidia-drivers/, read 2026-11. Nothing here ran
+on Ubuntu or on a GPU: package names are those of Ubuntu 24.04's archive, tests use placeholders with the same names.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pyinfra.api.facts import FactBase
+from pyinfra.context import host
+from pyinfra.facts.deb import DebPackages
+from pyinfra.facts.server import LinuxName
+from pyinfra.operations import server, systemd
+
+from bedplate.catalog.tables import ChipFacts
+from bedplate.errors import InputError
+from bedplate.plan.nodes import Hardware, Platform
+from roles.base import Changes, DiskSpace, Role, changed
+from roles.files import ManagedFile, file_text, put_files
+from roles.system import install_packages, start_units
+
+MODPROBE = "/etc/modprobe.d/bedplate-nvidia.conf"
+PERSISTENCE = "nvidia-persistenced.service"
+_DROP_IN = f"/etc/systemd/system/{PERSISTENCE}.d/60-bedplate.conf"
+FABRIC_MANAGER = "nvidia-fabricmanager.service"
+# Profilers such as Nsight need the counters; without the option only root may read them.
+_PROFILING = "# People profile their jobs without root.\noptions nvidia NVreg_RestrictProfilingToAdminUsers=0\n"
+# The kernel series that Ubuntu 24.04 was released with; newer generic kernels come from its hardware enablement stack.
+_FIRST_SERIES = "6.8"
+_HWE = "generic-hwe-24.04"
+# The branch in the name of a driver's package: 580 in libnvidia-compute-580-server.
+_BRANCH = re.compile(r"nvidia-(?:[a-z0-9]+-)*?(\d{3})(?:-|$)")
+_REBOOT = "/run/reboot-required"
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """A driver: its branch, such as 580, with open or closed kernel modules; `fabric`: with the Fabric Manager."""
+
+    branch: str
+    open: bool = True
+    fabric: bool = False
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The packages that fit any kernel."""
+        fabric = (f"nvidia-fabricmanager-{self.branch}",) if self.fabric else ()
+        return (f"nvidia-headless-no-dkms-{self._variant}", f"nvidia-utils-{self.branch}-server", *fabric)
+
+    def modules(self, flavour: str) -> str:
+        """The package with the modules of a kernel flavour, such as `aws`."""
+        return f"linux-modules-nvidia-{self._variant}-{flavour}"
+
+    def others(self, installed: Iterable[str]) -> tuple[str, ...]:
+        """Return the installed packages of other branches, and modules of the other kind."""
+        return tuple(sorted(filter(self._is_other, installed)))
+
+    def _is_other(self, package: str) -> bool:
+        branch = _BRANCH.search(package)
+        if branch is None:
+            return False
+        return branch[1] != self.branch or (package.startswith("linux-") and ("-open" in package) != self.open)
+
+    @property
+    def _variant(self) -> str:
+        return f"{self.branch}-server-open" if self.open else f"{self.branch}-server"
+
+
+def driver_of(branch: str, gpus: Hardware, chip: ChipFacts | None) -> Driver:
+    """Return the driver for GPUs; one that the catalog does not know is taken for a new one."""
+    if chip is None:
+        return Driver(branch)
+    return Driver(branch, open=chip.open, fabric=chip.needs_switch(gpus.count))
+
+
+def kernel_flavour(release: str) -> str:
+    """Return the flavour of a running kernel: `generic-hwe-24.04` for 6.17.0-8-generic.
+
+    Raises InputError for a kernel without prebuilt modules.
+    """
+    flavour = release.rpartition("-")[2]
+    if flavour == "generic" and not release.startswith(f"{_FIRST_SERIES}."):
+        return _HWE
+    if flavour in {"generic", "aws", "nvidia", "lowlatency"}:
+        return flavour
+    fix = "install Ubuntu's linux-generic or linux-generic-hwe-24.04, reboot, and apply again"
+    raise InputError(f"Ubuntu has no NVIDIA modules for the kernel {release}", fix=fix)
+
+
+_IS_LOADED = '[ "$(cat /sys/module/nvidia/version)" = "$(modinfo -F version nvidia)" ]'
+_ALIEN = "nouveau"
+_OUTDATED = "outdated"
+_BUSY = "busy"
+
+
+# /sys and /proc: nvidia-smi would load the driver.
+_READ_STATE = (
+    "echo kernel=$(uname -r); "
+    "for d in /sys/bus/pci/devices/*; do case $(cat $d/vendor $d/class 2>/dev/null | tr -d '\\n') in "
+    "0x10de0x03*) echo gpu=; break;; esac; done; "
+    "for m in nouveau nvidia; do [ ! -d /sys/module/$m ] || echo $m=; done; "
+    f"[ ! -d /sys/module/nvidia ] || {_IS_LOADED} || echo {_OUTDATED}=; "
+    "[ ! -e /dev/nvidia0 ] || find /proc/[0-9]*/fd -lname '/dev/nvidia[0-9]*' 2>/dev/null | cut -d/ -f3 | sort -u | "
+    "while read p; do case $(cat /proc/$p/comm 2>/dev/null) in nvidia-persiste*|nv-fabricmanage*) ;; "
+    f"*) echo {_BUSY}=; break;; esac; done"
+)
+
+
+class GpuState(FactBase[Mapping[str, str]]):
+    """The state of a machine's GPUs: `kernel` is the release of the running kernel, the others are present or not.
+
+    `gpu`: the PCI bus has one. `nvidia`, `nouveau`: the module is loaded. `outdated`: the loaded driver is not the
+    installed one. `busy`: a program uses a GPU.
+    """
+
+    default = dict
+
+    def command(self) -> str:
+        """Read the PCI bus, the modules, and the open files of all processes."""
+        return _READ_STATE
+
+    def process(self, output: Iterable[str]) -> Mapping[str, str]:
+        """Split each line at the equals sign."""
+        return dict(line.split("=", 1) for line in output)
+
+
+class Available(FactBase[bool]):
+    """Whether apt's lists have a package."""
+
+    default = bool
+
+    def command(self, package: str) -> str:
+        """Ask apt."""
+        return f"apt-cache show --no-all-versions {package} 2>/dev/null | grep --max-count=1 ^Package: || true"
+
+    def process(self, output: Iterable[str]) -> bool:
+        """Treat any line as a yes."""
+        return any(output)
+
+
+class HeldPackages(FactBase[frozenset[str]]):
+    """The packages that `apt-mark hold` keeps."""
+
+    default = frozenset
+
+    def command(self) -> str:
+        """Ask apt."""
+        return "apt-mark showhold"
+
+    def process(self, output: Iterable[str]) -> frozenset[str]:
+        """Return the lines."""
+        return frozenset(output)
+
+
+@dataclass(frozen=True, slots=True)
+class Nvidia(Role):
+    """A machine with GPUs; `profiling`: people may read the GPUs' performance counters."""
+
+    driver: Driver
+    ground: Platform
+    profiling: bool
+    name: ClassVar[str] = "nvidia"
+    space: ClassVar[DiskSpace] = DiskSpace(programs=1700, state=700)
+
+    def install(self) -> None:
+        """Install the driver; in the cloud with the modules of AWS's kernel, which every image has."""
+        if self._waits():
+            host.log(f"driver branch {self.driver.branch} waits until no program uses a GPU; apply again then")
+        elif self._is_available():
+            _remove(self.driver)
+            aws = (self.driver.modules("aws"),) if self.ground is Platform.CLOUD else ()
+            _install("Install the driver of GPUs", (*aws, *self.driver.programs))
+        else:
+            host.log(f"no driver: {host.get_fact(LinuxName)} has no package {self.driver.programs[0]}")
+
+    def configure(self) -> Changes:
+        """Disable nouveau, and enable persistence mode."""
+        options = file_text("nvidia/modprobe.conf") + (_PROFILING if self.profiling else "")
+        return put_files(
+            ManagedFile("Configure the modules of GPUs", MODPROBE, options),
+            ManagedFile("Enable persistence mode of GPUs", _DROP_IN, file_text("nvidia/persistence.conf")),
+        )
+
+    def activate(self, changes: Changes) -> None:
+        """Load the driver, or ask for a reboot if another one is in use."""
+        server.shell(
+            name="Update the initial ram disk",
+            commands=["! command -v update-initramfs >/dev/null || update-initramfs -u"],
+            _if=changed(changes, MODPROBE),
+        )
+        systemd.daemon_reload(name="Reload systemd for GPUs", _if=changed(changes, _DROP_IN))
+        state = host.get_fact(GpuState)
+        if not self._is_available() or self._waits() or "gpu" not in state:
+            return
+        is_missing = not {*self.driver.programs} <= host.get_fact(DebPackages).keys()
+        if self.ground is Platform.METAL:
+            # Not in `install`, which must not read the kernel.
+            modules = self.driver.modules(kernel_flavour(state["kernel"]))
+            is_missing |= modules not in host.get_fact(DebPackages)
+            _install("Install the kernel modules of GPUs", (modules,))
+        if is_missing or _OUTDATED in state or _ALIEN in state or "nvidia" not in state:
+            server.shell(name="Load the driver of GPUs", commands=[_LOAD])
+        if self.driver.fabric:
+            start_units({"Start the Fabric Manager": FABRIC_MANAGER})
+
+    def _is_available(self) -> bool:
+        # Only Ubuntu has these packages; there a missing one is an error of its archive.
+        return host.get_fact(LinuxName) == "Ubuntu" or host.get_fact(Available, package=self.driver.programs[0])
+
+    def _waits(self) -> bool:
+        """Return whether another branch must be replaced, and programs use it."""
+        return bool(self.driver.others(host.get_fact(DebPackages))) and _BUSY in host.get_fact(GpuState)
+
+
+def _remove(driver: Driver) -> None:
+    """Declare the removal of other branches."""
+    others = driver.others(host.get_fact(DebPackages))
+    if others:
+        purge = f"DEBIAN_FRONTEND=noninteractive apt-get --yes --allow-change-held-packages purge {' '.join(others)}"
+        server.shell(name=f"Remove other branches than {driver.branch}", commands=[purge])
+
+
+def _install(name: str, packages: Sequence[str]) -> None:
+    """Declare packages, held at their version."""
+    install_packages(name, packages)
+    if not {*packages} <= host.get_fact(HeldPackages):
+        server.shell(name=f"{name}: hold its version", commands=[f"apt-mark hold {' '.join(packages)}"])
+
+
+# Modules in the order in which they can be unloaded. A display or a job may keep one: then a reboot is required.
+_LOAD = (
+    f"systemctl stop {PERSISTENCE} {FABRIC_MANAGER} 2>/dev/null; "
+    "for m in nouveau nvidia_drm nvidia_modeset nvidia_uvm nvidia_peermem nvidia; do "
+    "[ ! -d /sys/module/$m ] || modprobe -r $m || break; done; "
+    f"if modprobe nvidia && {_IS_LOADED}; then systemctl start {PERSISTENCE}; else touch {_REBOOT}; fi"
+)
