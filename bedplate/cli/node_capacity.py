@@ -25,7 +25,7 @@ from bedplate.nodes.choice import check_groups
 from bedplate.nodes.ssh import Login, NodeLocation, logged_in, login_account, write_ssh_config
 from bedplate.plan import FleetPlan
 from bedplate.plan.nodes import find_node, permanent_nodes
-from bedplate.plan.pools import PoolPlan, next_stop, scheduled_actions
+from bedplate.plan.pools import PoolPlan, next_stop
 from bedplate.report.capacity import (
     interrupted_lines,
     progress_lines,
@@ -56,7 +56,7 @@ def start(
     check_groups(plan, [group])
     pools = {pool.name: pool for pool in sorted(plan.pools, key=lambda pool: pool.rung) if pool.group == group}
     now = datetime.now(UTC)
-    _check_limits(group, tuple(pools.values()), count, now)
+    _check_count(group, next(iter(pools.values())).most, count)
     until = now + parse_duration(duration) if duration else None
     request = Request(count, login_name(), dict(_ends(pools, until, now)))
     client = open_account(plan)
@@ -73,15 +73,11 @@ def start(
     return 0
 
 
-def _check_limits(group: str, pools: tuple[PoolPlan, ...], count: int, now: datetime) -> None:
-    """Raise InputError for more machines than the group may have, and for a group that has expired."""
-    if count > pools[0].most:
-        fix = f"write {pools[0].most}, or raise `groups.{group}.nodes.max`"
-        raise InputError(f"{group} has at most {pools[0].most} machines, not {count}", fix=fix)
-    ends = [action.at for pool in pools for action in scheduled_actions(pool) if action.name == "expire" and action.at]
-    if ends and max(ends) <= now:
-        fix = f"change `groups.{group}.expires`, then run `bedplate up`"
-        raise InputError(f"{group} has expired: {pools[0].tenure.expires}", fix=fix)
+def _check_count(group: str, most: int, count: int) -> None:
+    """Raise InputError for more machines than the group may have."""
+    if count > most:
+        fix = f"write {most}, or raise `groups.{group}.nodes.max`"
+        raise InputError(f"{group} has at most {most} machines, not {count}", fix=fix)
 
 
 def _ends(
@@ -205,7 +201,7 @@ def _live_machine(client: AwsClient, plan: FleetPlan, name: str) -> Machine:
     for line in failure_lines(answers.failures):
         raise PartialError(f"{name} is unknown: {line}", fix="run the command again")
     names = ", ".join(machine.name or machine.instance for machine in machines)
-    raise InputError(f"no machine of a group is {name}", fix=f"name one of {names}" if names else "none runs")
+    raise InputError(f"no running machine of a group is named {name}", fix=f"name one of {names}" if names else "none runs")
 
 
 def _desired_above_minimum(groups: ScalingGroups, machine: Machine) -> int:

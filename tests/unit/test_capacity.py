@@ -162,19 +162,25 @@ def test_no_machine_is_launched_twice(
     ("text", "code"),
     [
         (
-            "We currently do not have sufficient p5.48xlarge capacity in the Availability Zone you requested "
-            "(us-west-2a). Launching EC2 instance failed.",
+            (
+                "We currently do not have sufficient p5.48xlarge capacity in the Availability Zone you requested "
+                "(us-west-2a). Launching EC2 instance failed."
+            ),
             "InsufficientInstanceCapacity",
         ),
         (
-            "Could not launch Spot Instances. UnfulfillableCapacity - Unable to fulfill capacity. Launching EC2 "
-            "instance failed.",
+            (
+                "Could not launch Spot Instances. UnfulfillableCapacity - Unable to fulfill capacity. Launching EC2 "
+                "instance failed."
+            ),
             "UnfulfillableCapacity",
         ),
         ("Max spot instance count exceeded. Launching EC2 instance failed.", "MaxSpotInstanceCountExceeded"),
         (
-            "You have requested more vCPU capacity than your current vCPU limit of 0 allows for the instance bucket "
-            "that the specified instance type belongs to.",
+            (
+                "You have requested more vCPU capacity than your current vCPU limit of 0 allows for the instance "
+                "bucket that the specified instance type belongs to."
+            ),
             "VcpuLimitExceeded",
         ),
         (
@@ -182,8 +188,10 @@ def test_no_machine_is_launched_twice(
             "ReservationCapacityExceeded",
         ),
         (
-            "Instance failed to complete user's Lifecycle Action: Lifecycle Action with token e85e was abandoned: "
-            "Lifecycle Action Completed with ABANDON Result",
+            (
+                "Instance failed to complete user's Lifecycle Action: Lifecycle Action with token e85e was abandoned: "
+                "Lifecycle Action Completed with ABANDON Result"
+            ),
             NOT_READY,
         ),
         ("The security group sg-1 does not exist. Launching EC2 instance failed.", None),
