@@ -33,6 +33,7 @@ from bedplate.report.capacity import (
     running_lines,
     shortage_fix,
     stop_lines,
+    undeployed_lines,
 )
 from bedplate.report.nodes import age_of
 
@@ -101,6 +102,8 @@ def _follow(groups: ScalingGroups, request: Request, pools: Mapping[str, PoolPla
         for progress in start_machines(groups, request, Clock(time.time, time.sleep)):
             before = last.observation if last else None
             last = progress
+            if before is None:
+                notify(undeployed_lines(progress.observation, pools))
             notify(progress_lines(before, progress.observation, progress.climb, pools))
             if before:
                 notify(_boot_failures(groups.client, pools, before.activities, progress))
@@ -201,7 +204,9 @@ def _live_machine(client: AwsClient, plan: FleetPlan, name: str) -> Machine:
     for line in failure_lines(answers.failures):
         raise PartialError(f"{name} is unknown: {line}", fix="run the command again")
     names = ", ".join(machine.name or machine.instance for machine in machines)
-    raise InputError(f"no running machine of a group is named {name}", fix=f"name one of {names}" if names else "none runs")
+    raise InputError(
+        f"no running machine of a group is named {name}", fix=f"name one of {names}" if names else "none runs"
+    )
 
 
 def _desired_above_minimum(groups: ScalingGroups, machine: Machine) -> int:

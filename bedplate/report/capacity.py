@@ -23,6 +23,13 @@ def rung_name(pool: PoolPlan) -> str:
     return f"rung {pool.rung + 1}, {place} {pool.market.value}"
 
 
+def undeployed_lines(now: Observation, pools: Pools) -> Iterator[str]:
+    """Yield a line for each rung that is passed because its stack is not deployed."""
+    for name in sorted(pools.keys() - {pool.name for pool in now.pools}, key=list(pools).index):
+        pool = pools[name]
+        yield f"{rung_name(pool)}: not deployed: `bedplate up --stack {pool.region}`"
+
+
 def progress_lines(before: Observation | None, now: Observation, decision: Climb, pools: Pools) -> Iterator[str]:
     """Yield what has happened since the last observation, then the next actions with their reasons."""
     if before:

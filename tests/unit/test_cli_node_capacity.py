@@ -96,6 +96,16 @@ def test_a_rung_without_capacity_leads_to_the_next(cloud: ScalingCloud, capsys: 
     assert cloud.asked == [(WEST, 1), (WEST, 0), (EAST, 1)]
 
 
+def test_a_rung_that_is_not_deployed_is_passed(cloud: ScalingCloud, capsys: Printed) -> None:
+    """With the command that deploys it."""
+    boto3.client("autoscaling", "us-west-2").delete_auto_scaling_group(AutoScalingGroupName=WEST)
+
+    assert run(["node", "start", "workbench-gpu"]) == 0
+
+    assert "rung 1, us-west-2 on-demand: not deployed: `bedplate up --stack us-west-2`" in capsys.readouterr().err
+    assert cloud.asked == [(EAST, 1)]
+
+
 def test_an_unknown_failure_is_waited_for_and_shown(cloud: ScalingCloud, capsys: Printed) -> None:
     """After five minutes the next rung is tried."""
     cloud.empty[WEST] = "The security group sg-1 does not exist."
