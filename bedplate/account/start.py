@@ -43,6 +43,8 @@ class Progress:
     final: bool = False
     ends: Mapping[str, End] = field(default_factory=dict)
     """The ends of machines that are scheduled now, by pool."""
+    cancelled: Mapping[str, End] = field(default_factory=dict)
+    """The ends that this start has cancelled."""
 
     @property
     def ready(self) -> int:
@@ -63,7 +65,7 @@ def start_machines(groups: ScalingGroups, request: Request, clock: Clock) -> Ite
     while True:
         decision = climb(observation, request.count, tried)
         final = _is_final(observation, decision, request.count) or clock.now() >= deadline
-        yield Progress(observation, decision, final, dict(ends.scheduled))
+        yield Progress(observation, decision, final, dict(ends.scheduled), dict(ends.cancelled))
         if final:
             return
         for action in decision.actions:
@@ -89,6 +91,7 @@ class _Ends:
     def __init__(self, groups: ScalingGroups, request: Request) -> None:
         self._groups, self._request = groups, request
         self.scheduled: dict[str, End] = {}
+        self.cancelled: dict[str, End] = {}
 
     def keep(self, observation: Observation) -> None:
         """Move the ends of machines that run already, and that the request counts."""
@@ -114,3 +117,5 @@ class _Ends:
             self._groups.write_end(pool, end)
         if end:
             self.scheduled[pool] = end
+        elif current:
+            self.cancelled[pool] = current

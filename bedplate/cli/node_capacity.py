@@ -27,6 +27,7 @@ from bedplate.plan import FleetPlan
 from bedplate.plan.nodes import find_node, permanent_nodes
 from bedplate.plan.pools import PoolPlan, next_stop
 from bedplate.report.capacity import (
+    end_lines,
     interrupted_lines,
     progress_lines,
     rung_lines,
@@ -70,6 +71,9 @@ def start(
     machines = [machine for region in answers.given.values() for machine in region if machine.instance in ready]
     ends = {pool: end.until for pool, end in progress.ends.items()}
     show(running_lines(machines, pools, ends))
+    cancelled = {pool: end.until for pool, end in progress.cancelled.items()}
+    unlimited = {machine.pool for machine in machines} & request.until.keys() - ends.keys() if until else set()
+    notify(end_lines(cancelled, sorted(unlimited)))
     notify(f"unknown names: {line}" for line in failure_lines(answers.failures))
     return 0
 

@@ -94,6 +94,14 @@ def running_lines(machines: "Iterable[LiveMachine]", pools: Pools, ends: Mapping
         yield f"machine {name} is running in {machine.zone}{end}{login}"
 
 
+def end_lines(cancelled: Mapping[str, datetime], unlimited: Iterable[str]) -> Iterator[str]:
+    """Yield notes about ends that a start has cancelled, and about pools for which its `--for` has no effect."""
+    for pool, until in cancelled.items():
+        yield f"note: the end of {pool} at {_time(until)} is cancelled: this start has no --for"
+    for pool in unlimited:
+        yield f"note: {pool} has no end: its machines were started without --for"
+
+
 def interrupted_lines(group: str, now: Observation, decision: Climb, pools: Pools) -> Iterator[str]:
     """Yield what AWS goes on with after an interrupted start, and how to follow or end it."""
     counts = {pool.name: pool.desired for pool in now.pools} | {a.pool: a.count for a in decision.actions}

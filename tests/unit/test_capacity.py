@@ -145,7 +145,8 @@ def test_no_machine_is_launched_twice(
     count: int, fails: dict[str, str | None], rounds: list[tuple[bool, bool]]
 ) -> None:
     """Whatever fails, is late, or is done without a reply: at most `count` machines, within every maximum."""
-    world, tried = _World(fails), {}
+    world = _World(fails)
+    tried: dict[str, float] = {}
     for reply, launching in rounds:
         for action in climb(world.observe(), count, tried).actions:
             world.desired[action.pool] = action.count

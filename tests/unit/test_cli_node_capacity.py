@@ -192,7 +192,7 @@ def test_a_failed_first_boot_shows_its_console(cloud: ScalingCloud, capsys: Prin
 
 
 def test_machines_end_at_the_time_that_somebody_asked_for(cloud: ScalingCloud, capsys: Printed) -> None:
-    """AWS lowers the pool then; a longer start moves the end, one without --for removes it."""
+    """AWS lowers the pool then; a longer start moves the end, one without --for cancels it for good."""
     assert run(["node", "start", "workbench-gpu", "--for", "8h"]) == 0
     assert ", until 20" in capsys.readouterr().out
     (first,) = _ends("us-west-2")
@@ -200,7 +200,10 @@ def test_machines_end_at_the_time_that_somebody_asked_for(cloud: ScalingCloud, c
     (second,) = _ends("us-west-2")
     (machine,) = _running(capsys)
     assert run(["node", "start", "workbench-gpu"]) == 0
+    assert "is cancelled: this start has no --for" in capsys.readouterr().err
+    assert run(["node", "start", "workbench-gpu", "--for", "8h"]) == 0
 
+    assert "workbench-gpu-us-west-2 has no end" in capsys.readouterr().err
     assert first["DesiredCapacity"] == second["DesiredCapacity"] == 0
     assert second["StartTime"] > first["StartTime"]  # type: ignore[operator]
     assert machine["until"] is not None
