@@ -3,9 +3,10 @@
 from typing import Any
 
 import pulumi
-from pulumi_aws._inputs import ProviderDefaultTagsArgs
+from pulumi_aws._inputs import ProviderDefaultTagsArgs, ProviderIgnoreTagsArgs
 from pulumi_aws.provider import Provider, ProviderArgs
 
+from bedplate.capacity.ends import REQUESTED_BY, UNTIL
 from bedplate.errors import InputError
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.pools import PoolPlan
@@ -81,11 +82,15 @@ def region_options(plan: FleetPlan, part: str, region: str) -> pulumi.ResourceOp
 
 
 def region_provider(plan: FleetPlan, part: str, region: str) -> Provider:
-    """Return the provider of a part for one region; it refuses accounts other than that of the fleet."""
+    """Return the provider of a part for one region; it refuses accounts other than that of the fleet.
+
+    It leaves the tags alone that `bedplate node start` writes.
+    """
     args = ProviderArgs(
         region=region,
         allowed_account_ids=[plan.account],
         default_tags=ProviderDefaultTagsArgs(tags=stack_tags(plan, part)),
+        ignore_tags=ProviderIgnoreTagsArgs(keys=[REQUESTED_BY, UNTIL]),
     )
     return Provider(region, args)
 

@@ -3,10 +3,12 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from ipaddress import IPv4Address
 from typing import Any
 
 from bedplate.account.client import AwsClient, RegionResults, ask_regions
+from bedplate.capacity.ends import REQUESTED_BY, UNTIL
 from bedplate.errors import PartialError
 from bedplate.nodes.host_keys import fingerprint_of_sshfp
 from bedplate.plan.fleet import FleetPlan
@@ -94,6 +96,11 @@ class Machine:
     address: IPv4Address | None
     name: str | None = None
     fingerprints: tuple[str, ...] = ()
+    launched: datetime | None = None
+    requested_by: str | None = None
+    """Who last started machines in its pool with `bedplate node start`."""
+    until: datetime | None = None
+    """The end of the machines that were started in its pool for a limited time."""
 
 
 def read_machines(client: AwsClient, plan: FleetPlan) -> RegionResults[tuple[Machine, ...]]:
@@ -126,10 +133,12 @@ def has_terminated(client: AwsClient, region: str, instance: str) -> bool:
 def _of_region(
     client: AwsClient, region: str, pools: Mapping[str, PoolPlan], claims: Mapping[str, Claim]
 ) -> Iterator[Machine]:
-    members = {member["InstanceId"]: (pools[group], member) for group, member in _members(client, region, list(pools))}
-    addresses = dict(_addresses(client, region, list(members)))
-    for instance, (pool, member) in members.items():
-        claim = claims.get(instance)
+    members = {member["InstanceId"]: (group, member) for group, member in _members(client, region, list(pools))}
+    instances = dict(_instances(client, region, list(members)))
+    for instance, (group, member) in members.items():
+        pool, claim = pools[group["AutoScalingGroupName"]], claims.get(instance)
+        facts, tags = instances.get(instance, {}), {tag["Key"]: tag["Value"] for tag in group.get("Tags", ())}
+        address = facts.get("PrivateIpAddress")
         yield Machine(
             instance=instance,
             group=pool.group,
@@ -138,25 +147,35 @@ def _of_region(
             zone=member["AvailabilityZone"],
             type=member.get("InstanceType", ""),
             state=member["LifecycleState"],
-            address=addresses.get(instance),
+            address=IPv4Address(address) if address else None,
             name=claim.name if claim else None,
             fingerprints=claim.fingerprints if claim else (),
+            launched=facts.get("LaunchTime"),
+            requested_by=tags.get(REQUESTED_BY),
+            until=_time(tags.get(UNTIL, "")),
         )
 
 
-def _members(client: AwsClient, region: str, groups: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _time(text: str) -> datetime | None:
+    """Return the time of a tag; None without one, or if somebody edited the tag."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _members(client: AwsClient, region: str, groups: list[str]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     for start in range(0, len(groups), _GROUPS):
         query = {"AutoScalingGroupNames": groups[start : start + _GROUPS]}
         for page in client.pages("autoscaling", region, "describe_auto_scaling_groups", **query):
             for group in page["AutoScalingGroups"]:
-                yield from ((group["AutoScalingGroupName"], member) for member in group["Instances"])
+                yield from ((group, member) for member in group["Instances"])
 
 
-def _addresses(client: AwsClient, region: str, instances: list[str]) -> Iterator[tuple[str, IPv4Address]]:
+def _instances(client: AwsClient, region: str, instances: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     for start in range(0, len(instances), _INSTANCES):
         # A filter ignores unknown ids; a list of ids with an unknown one is rejected.
         filters = [{"Name": "instance-id", "Values": instances[start : start + _INSTANCES]}]
         for page in client.pages("ec2", region, "describe_instances", Filters=filters):
             for instance in (entry for reservation in page["Reservations"] for entry in reservation["Instances"]):
-                if "PrivateIpAddress" in instance:
-                    yield instance["InstanceId"], IPv4Address(instance["PrivateIpAddress"])
+                yield instance["InstanceId"], instance

@@ -101,6 +101,8 @@ NODE_COMMANDS = (
         "Configure machines as planned.",
         "bedplate node apply --site cellar --fleet examples/lab.yaml",
     ),
+    Command("start", "node_capacity:start", "Start machines of a group.", "bedplate node start workbench-gpu --for 8h"),
+    Command("stop", "node_capacity:stop", "Terminate a machine of a group.", "bedplate node stop box-1.us-west-2"),
     Command("trust", "node:trust", "Record a machine's host key.", "bedplate node trust titan-01.cellar SHA256:..."),
     Command(
         "bootstrap",

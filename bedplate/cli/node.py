@@ -9,6 +9,7 @@ or with --replace.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Annotated
@@ -55,7 +56,7 @@ from bedplate.nodes.ssh import FILE_HEADER, Login, NodeLocation, login_account, 
 from bedplate.plan import FleetPlan
 from bedplate.plan.links import ssh_pools
 from bedplate.plan.nodes import NodePlan, permanent_nodes, pool_nodes
-from bedplate.report.nodes import machine_document, machine_lines, node_document, node_lines
+from bedplate.report.nodes import LiveFacts, machine_document, machine_lines, node_document, node_lines
 from bedplate.writer import os_errors_as_machine_errors, write_together
 
 
@@ -84,10 +85,11 @@ def _list_planned(plan: FleetPlan, *, json: bool) -> int:
 def _list_running(plan: FleetPlan, *, json: bool) -> int:
     answers = read_machines(open_account(plan), plan)
     running = [machine for region in answers.given.values() for machine in region]
+    facts = LiveFacts(datetime.now(UTC), {pool.name: pool for pool in plan.pools}, load_catalog())
     if json:
-        show_document(machine_document(running, plan.record.host_keys))
+        show_document(machine_document(running, plan.record.host_keys, facts))
     else:
-        show(machine_lines(running, plan.record.host_keys))
+        show(machine_lines(running, plan.record.host_keys, facts))
     notify(f"unknown machines: {line}" for line in failure_lines(answers.failures))
     return PartialError.exit_code if answers.failures else 0
 

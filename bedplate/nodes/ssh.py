@@ -5,6 +5,7 @@ VPN, a site or a node.
 """
 
 import re
+import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -150,6 +151,22 @@ def _target(config: Path, location: NodeLocation, *options: str) -> Target:
 def _untrusted(location: NodeLocation) -> Event:
     error = NodeError(NodeErrorKind.REFUSED, "its host key is not recorded", trust_instructions(location.node))
     return error_event(location.node.name, error)
+
+
+_WHO_SECONDS = 10
+
+
+def logged_in(target: Target) -> tuple[str, ...] | None:
+    """Return the accounts that are logged in to a machine, sorted; None if it cannot be asked within 10 s."""
+    try:
+        done = subprocess.run(  # noqa: S603  the command of this module
+            (*target.argv, "who"), stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=_WHO_SECONDS
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return tuple(
+        sorted({line.split()[0] for line in done.stdout.decode(errors="replace").splitlines() if line.strip()})
+    )
 
 
 INITIAL_ACCOUNT = "ubuntu"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from types import MappingProxyType
+from zoneinfo import ZoneInfo
 
 from bedplate.catalog import Catalog
 from bedplate.catalog.facts import InstanceFacts
@@ -179,6 +180,16 @@ def _final_actions(pool: PoolPlan) -> Iterator[ScheduledAction]:
 def _lead(pool: PoolPlan) -> timedelta:
     is_ultra = any(name.startswith(_ULTRA_FAMILIES) for name in pool.types)
     return _ULTRA_LEAD if is_ultra else _LEAD
+
+
+def next_stop(pool: PoolPlan, now: datetime) -> datetime | None:
+    """Return the next time at which a schedule, an expiry or the end of a block terminates a pool's machines."""
+    times = [action.at for action in _final_actions(pool) if action.at is not None]
+    if schedule := pool.tenure.schedule:
+        local = now.astimezone(ZoneInfo(schedule.zone))
+        stop = datetime.combine(local, time.fromisoformat(schedule.stop), local.tzinfo)
+        times.append(stop if stop > now else stop + timedelta(days=1))
+    return min(times, default=None)
 
 
 _HOURS_OF_WEEK = 168

@@ -29,13 +29,14 @@ from bedplate.rehearsal.state import (
 from bedplate.rehearsal.wire import UNKNOWN, Secret, holds_unknown, reveal, secret_texts
 
 _AWS = "aws"
-# Provider inputs that the simulation uses, and those for the login to AWS, which it ignores. All others are errors,
-# above all `endpoints`.
+# Provider inputs that the simulation uses, and those that it ignores: for the login to AWS, and foreign tags, which it
+# does not have. All others are errors, above all `endpoints`.
 _USED = frozenset({"region", "defaultTags", "allowedAccountIds"})
 _IGNORED = frozenset(
     {
         "accessKey",
         "assumeRoles",
+        "ignoreTags",
         "maxRetries",
         "profile",
         "retryMode",

@@ -1,14 +1,17 @@
 """Reports of `node list` and `node apply`."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from datetime import datetime
 from itertools import groupby
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
+from bedplate.catalog import Catalog
 from bedplate.nodes.apply import Event, NodeResult, Step
 from bedplate.nodes.host_keys import fingerprint
 from bedplate.plan.nodes import NodePlan
+from bedplate.plan.pools import PoolPlan
 from bedplate.report.columns import WIDTH, aligned, counted
 
 if TYPE_CHECKING:
@@ -72,15 +75,27 @@ def _entry(node: NodePlan) -> dict[str, Any]:
 HostKeys = Mapping[str, tuple[str, ...]]
 
 
-def machine_lines(machines: "Iterable[Machine]", keys: HostKeys) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class LiveFacts:
+    """What the report of running machines needs besides them: the time, the pools by name, and the prices."""
+
+    now: datetime
+    pools: Mapping[str, PoolPlan]
+    catalog: Catalog
+
+
+def machine_lines(machines: "Iterable[Machine]", keys: HostKeys, facts: LiveFacts) -> Iterator[str]:
     """Yield a row for each running machine, `*` if its host key is recorded; then the next command."""
     running = sorted(
         machines, key=lambda machine: (machine.group, machine.region, machine.name or "", machine.instance)
     )
-    heading = ("  group", "name", "address", "zone", "type", "state", "instance")
-    yield from aligned([heading, *(_machine_row(machine, keys) for machine in running)] if running else [], gap=2)
+    heading = ("  group", "machine", "zone", "type", "state", "rung", "age", "USD", "started by", "until (UTC)")
+    rows = [heading, *(_machine_row(machine, keys, facts) for machine in running)]
+    yield from aligned(rows if running else [], right=_AMOUNTS, gap=2)
     trusted = sum(is_known(machine, keys) for machine in running)
     yield f"{counted(len(running), 'running machine')}, {trusted} with a recorded host key (*)"
+    if running:
+        yield f"USD: on-demand list price since the launch, of {facts.catalog.price_region}, {facts.catalog.price_date}"
     unknown = (machine.group for machine in running if machine.fingerprints and not is_known(machine, keys))
     for group in dict.fromkeys(unknown):
         yield f"next: `bedplate node trust --group {group}` records their host keys"
@@ -92,29 +107,68 @@ def is_known(machine: "Machine", keys: HostKeys) -> bool:
     return bool(recorded & set(machine.fingerprints) if machine.fingerprints else recorded)
 
 
-def machine_document(machines: "Iterable[Machine]", keys: HostKeys) -> dict[str, Any]:
+def machine_document(machines: "Iterable[Machine]", keys: HostKeys, facts: LiveFacts) -> dict[str, Any]:
     """Return the document of `node list --live --json`."""
-    return {"machines": [asdict(machine) | _json_fields(machine, keys) for machine in machines]}
+    return {"machines": [asdict(machine) | _json_fields(machine, keys, facts) for machine in machines]}
 
 
-def _json_fields(machine: "Machine", keys: HostKeys) -> dict[str, Any]:
+def _json_fields(machine: "Machine", keys: HostKeys, facts: LiveFacts) -> dict[str, Any]:
+    pool = facts.pools[machine.pool]
     return {
         "address": str(machine.address) if machine.address else None,
         "fingerprints": list(machine.fingerprints),
         "trusted": is_known(machine, keys),
+        "launched": machine.launched.isoformat() if machine.launched else None,
+        "until": machine.until.isoformat() if machine.until else None,
+        "rung": pool.rung + 1,
+        "market": pool.market.value,
+        "list_price": _spent(machine, facts),
     }
 
 
-def _machine_row(machine: "Machine", keys: HostKeys) -> tuple[str, ...]:
+_AMOUNTS = (5, 6, 7)
+
+
+def _machine_row(machine: "Machine", keys: HostKeys, facts: LiveFacts) -> tuple[str, ...]:
+    spent = _spent(machine, facts)
+    ends = machine.until is not None and machine.until > facts.now
     return (
         f"{'*' if is_known(machine, keys) else ' '} {machine.group}",
-        machine.name or "-",
-        str(machine.address or "-"),
+        machine.name or machine.instance,
         machine.zone,
         machine.type,
         machine.state,
-        machine.instance,
+        str(facts.pools[machine.pool].rung + 1),
+        age_of(machine, facts.now),
+        "-" if spent is None else f"{spent:.2f}",
+        machine.requested_by or "-",
+        f"{machine.until:%m-%d %H:%M}" if machine.until and ends else "-",
     )
+
+
+def age_of(machine: "Machine", now: datetime) -> str:
+    """Return the age of a machine: `5m`, `3h`, `12d`; `-` if EC2 does not know it yet."""
+    if machine.launched is None:
+        return "-"
+    minutes = int(_hours(machine.launched, now) * 60)
+    hours = minutes // 60
+    return f"{minutes}m" if minutes < _MINUTES else f"{hours}h" if hours < _HOURS else f"{hours // 24}d"
+
+
+# Below these, an age is in minutes, or in hours.
+_MINUTES, _HOURS = 120, 48
+
+
+def _hours(launched: datetime, now: datetime) -> float:
+    return max(0.0, (now - launched).total_seconds() / 3600)
+
+
+def _spent(machine: "Machine", facts: LiveFacts) -> float | None:
+    """Return the list price of a machine since its launch; None if its price or age is unknown."""
+    price = facts.catalog.price(machine.type)
+    if price is None or machine.launched is None:
+        return None
+    return round(price * _hours(machine.launched, facts.now), 2)
 
 
 _RIGHT = (1, 2, 3)

@@ -23,7 +23,7 @@ from bedplate.nodes.apply import (
     write_request,
 )
 from bedplate.nodes.host_keys import fingerprint, fingerprint_of_sshfp, keys_of_scan, known_hosts, parse_fingerprint
-from bedplate.nodes.ssh import Login, NodeLocation, ssh_config, write_ssh_config
+from bedplate.nodes.ssh import Login, NodeLocation, logged_in, ssh_config, write_ssh_config
 from bedplate.plan.nodes import permanent_nodes, pool_node, pool_nodes
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
@@ -290,3 +290,19 @@ def test_an_apply_connects_with_recorded_keys_only(tmp_path: Path) -> None:
     assert settings["batchmode"] == "yes"
     assert settings["controlmaster"] == "false"
     assert settings["forwardagent"] == "no"
+
+
+@pytest.mark.parametrize(
+    ("script", "accounts"),
+    [
+        ("printf 'grace pts/0 09:00\nada pts/1 10:00\nada pts/2 10:01\n'", ("ada", "grace")),
+        ("true", ()),
+        ("exit 255", None),
+    ],
+    ids=["two people", "nobody", "no connection"],
+)
+def test_the_accounts_that_are_logged_in_are_read_from_who(script: str, accounts: tuple[str, ...] | None) -> None:
+    """A machine that cannot be asked is not the same as one without logins."""
+    target = Target(permanent_nodes(plan_of(EXAMPLES / "lab.yaml"))[0], ("sh", "-c", script))
+
+    assert logged_in(target) == accounts

@@ -28,6 +28,7 @@ from bedplate.plan.pools import (
     addresses_per_node,
     instance_requirements,
     interfaces,
+    next_stop,
     scheduled_actions,
     weekdays,
 )
@@ -302,6 +303,23 @@ def test_an_expired_group_keeps_its_maximum() -> None:
 
     assert (action.name, action.sizes) == ("expire", Sizes(min=0, desired=0))
     assert action.at == datetime(2100, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("now", "stop"),
+    [
+        (datetime(2026, 3, 28, 18, tzinfo=UTC), datetime(2026, 3, 28, 19, tzinfo=UTC)),
+        (datetime(2026, 3, 28, 19, tzinfo=UTC), datetime(2026, 3, 29, 18, tzinfo=UTC)),
+        (datetime(2026, 3, 31, 12, tzinfo=UTC), datetime(2026, 3, 31, 18, tzinfo=UTC)),
+        (datetime(2026, 3, 31, 19, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC)),
+    ],
+    ids=["today", "after the clocks change", "last day", "expiry"],
+)
+def test_the_next_stop_is_that_of_the_schedule_or_the_expiry(now: datetime, stop: datetime) -> None:
+    """The schedule stops machines at the same local time every day, also on days without a start."""
+    hours = {"start": "07:00", "stop": "20:00", "zone": "Europe/Zurich"}
+
+    assert next_stop(pool(expires="2026-03-31", schedule=hours), now) == stop
 
 
 def test_the_earliest_end_stops_the_schedule() -> None:

@@ -1,0 +1,174 @@
+"""The Auto Scaling groups of one group of the fleet file: what AWS reports about them, and changes of their size.
+
+Only `bedplate node start` and `stop` change a group: its desired capacity, one scheduled action, and two tags.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from bedplate.account.client import AwsClient, ask_regions, require_all
+from bedplate.capacity.climb import Activity, Machine, Observation, Pool
+from bedplate.capacity.ends import REQUESTED_BY, UNTIL, End
+from bedplate.capacity.failures import failure_code
+from bedplate.errors import InputError
+from bedplate.plan.pools import PoolPlan
+
+# Launches in the past, of which the climb uses the last ten minutes. 100 is the most in one page.
+_ACTIVITIES = 100
+_FAILED = ("Failed", "Cancelled")
+_INSTANCE = re.compile(r"\bi-[0-9a-f]{8,17}\b")
+# Characters that AWS does not accept in the value of a tag.
+_NOT_IN_TAGS = re.compile(r"[^\w .:/=+\-@]")
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingGroups:
+    """The Auto Scaling groups of some pools, in ladder order."""
+
+    client: AwsClient
+    fleet: str
+    pools: tuple[PoolPlan, ...]
+
+    def observe(self, time: float) -> Observation:
+        """Return the state of all pools that are deployed; raise the error of a region that does not answer.
+
+        Without an answer, machines in that region would be unknown, and launched again elsewhere.
+        """
+        answers = ask_regions((pool.region for pool in self.pools), self._groups)
+        groups = {
+            name: group
+            for region in require_all(answers, "cannot read the Auto Scaling groups").values()
+            for name, group in region.items()
+        }
+        present = tuple(pool for pool in self.pools if pool.name in groups)
+        if not present:
+            regions = " ".join(f"--stack {region}" for region in dict.fromkeys(pool.region for pool in self.pools))
+            raise InputError(f"{self.pools[0].group} is not deployed", fix=f"run `bedplate up {regions}`")
+        return Observation(
+            time=time,
+            pools=tuple(_pool(pool, groups[pool.name][0]) for pool in present),
+            machines=tuple(machine for pool in present for machine in _machines(pool, groups[pool.name][0])),
+            activities=tuple(launch for pool in present for launch in _launches(pool, groups[pool.name][1])),
+        )
+
+    def _groups(self, region: str) -> Mapping[str, tuple[dict[str, Any], list[dict[str, Any]]]]:
+        """Return each group of a region with its activities, by pool."""
+        names = {self._name(pool): pool.name for pool in self.pools if pool.region == region}
+        pages = self.client.pages(
+            "autoscaling", region, "describe_auto_scaling_groups", AutoScalingGroupNames=list(names)
+        )
+        groups = {group["AutoScalingGroupName"]: group for page in pages for group in page["AutoScalingGroups"]}
+        return {names[name]: (group, self._activities(region, name)) for name, group in groups.items()}
+
+    def _activities(self, region: str, name: str) -> list[dict[str, Any]]:
+        query = {"AutoScalingGroupName": name, "MaxRecords": _ACTIVITIES}
+        activities: list[dict[str, Any]] = self.client.call(
+            "autoscaling", region, "describe_scaling_activities", **query
+        )["Activities"]
+        return activities
+
+    def set_desired(self, pool: str, count: int) -> None:
+        """Set the desired capacity of a pool."""
+        self._call(pool, "set_desired_capacity", DesiredCapacity=count, HonorCooldown=False)
+
+    def read_end(self, pool: str) -> End | None:
+        """Return the end of a pool's machines that `write_end` has scheduled."""
+        query = {"ScheduledActionNames": [self._end_name(pool)]}
+        for action in self._call(pool, "describe_scheduled_actions", **query)["ScheduledUpdateGroupActions"]:
+            return End(_utc(action["StartTime"]), action["DesiredCapacity"])
+        return None
+
+    def write_end(self, pool: str, end: End | None) -> None:
+        """Schedule the end of a pool's machines, or cancel it; the stacks do not manage this scheduled action."""
+        name = {"ScheduledActionName": self._end_name(pool)}
+        if end:
+            sizes = {"StartTime": end.until, "DesiredCapacity": end.floor}
+            self._call(pool, "put_scheduled_update_group_action", **name, **sizes)
+        elif self.read_end(pool):
+            self._call(pool, "delete_scheduled_action", **name)
+
+    def write_request(self, pool: str, person: str, end: End | None) -> None:
+        """Record on a pool who asked for machines, and until when."""
+        until = f"{end.until:%Y-%m-%dT%H:%MZ}" if end else "-"
+        owner = {"ResourceId": self._name(self._plan(pool)), "ResourceType": "auto-scaling-group"}
+        values = {REQUESTED_BY: _NOT_IN_TAGS.sub("_", person)[:100], UNTIL: until}
+        tags = [{**owner, "Key": key, "Value": value, "PropagateAtLaunch": False} for key, value in values.items()]
+        self.client.call("autoscaling", self._plan(pool).region, "create_or_update_tags", Tags=tags)
+
+    def _plan(self, pool: str) -> PoolPlan:
+        return next(plan for plan in self.pools if plan.name == pool)
+
+    def _name(self, pool: PoolPlan) -> str:
+        return f"{self.fleet}-{pool.name}"
+
+    def _end_name(self, pool: str) -> str:
+        return f"{self.fleet}-{pool}-until"
+
+    def _call(self, pool: str, operation: str, **params: Any) -> dict[str, Any]:  # noqa: ANN401  boto3's own
+        plan = self._plan(pool)
+        return self.client.call("autoscaling", plan.region, operation, AutoScalingGroupName=self._name(plan), **params)
+
+
+def terminate_machine(client: AwsClient, region: str, instance: str) -> None:
+    """Terminate an instance through its group, which does not replace it."""
+    client.call(
+        "autoscaling",
+        region,
+        "terminate_instance_in_auto_scaling_group",
+        InstanceId=instance,
+        ShouldDecrementDesiredCapacity=True,
+    )
+
+
+def console_output(client: AwsClient, region: str, instance: str, lines: int) -> tuple[str, ...]:
+    """Return the last lines of an instance's console output; none if AWS has no output yet."""
+    reply = client.call("ec2", region, "get_console_output", InstanceId=instance)
+    return tuple(line.rstrip() for line in reply.get("Output", "").splitlines() if line.strip())[-lines:]
+
+
+def _pool(pool: PoolPlan, group: Mapping[str, Any]) -> Pool:
+    return Pool(pool.name, tuple(sorted(pool.zones)), group["MinSize"], group["MaxSize"], group["DesiredCapacity"])
+
+
+def _machines(pool: PoolPlan, group: Mapping[str, Any]) -> Iterator[Machine]:
+    for member in group["Instances"]:
+        state = member["LifecycleState"]
+        if not state.startswith(("Terminat", "Detach")):
+            yield Machine(member["InstanceId"], pool.name, member["AvailabilityZone"], state == "InService")
+
+
+def _launches(pool: PoolPlan, activities: Sequence[Mapping[str, Any]]) -> Iterator[Activity]:
+    """Yield the launches that have failed, and those that have an instance."""
+    for activity in activities:
+        description = activity.get("Description", "")
+        failed = activity["StatusCode"] in _FAILED
+        instance = _INSTANCE.search(description)
+        if not description.startswith("Launching") or not (failed or instance):
+            continue
+        text = f"{activity.get('StatusMessage', '')} {description}"
+        yield Activity(
+            pool=pool.name,
+            time=activity["StartTime"].timestamp(),
+            ok=not failed,
+            code=failure_code(text) if failed else None,
+            zone=_zone(activity.get("Details", "")),
+            machine=instance[0] if instance else None,
+            text=activity.get("StatusMessage", "") if failed else "",
+        )
+
+
+def _zone(details: str) -> str | None:
+    """Return the zone of an activity, from details such as {"Availability Zone": "us-west-2a"}."""
+    with suppress(ValueError, AttributeError):
+        zone = json.loads(details).get("Availability Zone")
+        return zone if isinstance(zone, str) else None
+    return None
+
+
+def _utc(time: datetime) -> datetime:
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
