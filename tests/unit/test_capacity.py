@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from bedplate.capacity.climb import HOLD, PATIENCE, Activity, Climb, Machine, Observation, Pool, climb
 from bedplate.capacity.ends import End, after_stop, next_end, parse_duration
 from bedplate.capacity.failures import NOT_READY, failure_code
-from bedplate.capacity.idle import Usage, idle_since, machines_to_stop
 from bedplate.errors import InputError
 
 WEST = Pool("west", ("west-a", "west-b"), 0, 4, 0)
@@ -244,29 +243,3 @@ def test_an_invalid_duration_is_refused(text: str, fix: str) -> None:
         parse_duration(text)
     assert fix in refused.value.fix
     assert parse_duration("8h") == timedelta(hours=8)
-
-
-@pytest.mark.parametrize(
-    ("usage", "before", "since"),
-    [
-        (Usage(gpu_percent=2, load=0.3), None, NOW),
-        (Usage(gpu_percent=2, load=0.3), NOW - 60, NOW - 60),
-        (Usage(sessions=1), NOW - 60, None),
-        (Usage(gpu_percent=5), NOW - 60, None),
-        (Usage(load=0.5), NOW - 60, None),
-    ],
-    ids=["now idle", "still idle", "login", "GPU", "CPU"],
-)
-def test_a_machine_is_idle_without_logins_and_load(usage: Usage, before: float | None, since: float | None) -> None:
-    """Any use begins the time anew."""
-    assert idle_since(before, NOW, usage) == since
-
-
-def test_idle_machines_stop_down_to_the_minimum() -> None:
-    """Those that are idle for the longest time; a machine that boots is not idle."""
-    pool = replace(WEST, minimum=1, desired=4)
-    machines = tuple(Machine(name, "west", "west-a", ready=name != "boots") for name in ("a", "b", "c", "boots"))
-    idle = {"a": NOW - 7200, "b": NOW - 9000, "c": NOW - 7199, "boots": NOW - 9000}
-
-    assert machines_to_stop(Observation(NOW, (pool,), machines), idle, 7200) == ("b", "a")
-    assert machines_to_stop(Observation(NOW, (replace(pool, minimum=3),), machines), idle, 7200) == ("b",)
