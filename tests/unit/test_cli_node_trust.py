@@ -1,6 +1,5 @@
 """`bedplate node trust`: a host key is recorded only if the operator names its fingerprint, or AWS reads it."""
 
-import base64
 import os
 from pathlib import Path
 from typing import Any
@@ -12,16 +11,22 @@ from bedplate.cli import run
 from bedplate.lock import read_lock, record_host_keys
 from bedplate.nodes.host_keys import fingerprint
 from tests.testlab.fakes.aws import ACCOUNT, StubbedSession
+from tests.testlab.fakes.instances import (
+    HOME,
+    INSTANCE,
+    console,
+    console_output,
+    existing,
+    group_members,
+    instances,
+    name_zone,
+)
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 OTHER = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJp0bDmcH2ZKkXlPGrRCxKqFZbZ2G6jvYlUFfEyH0Bqw"
 NAME = "workbench-cpu-2.us-west-2"
-HOME = "us-west-2"
-REST = {"IsTruncated": False, "MaxItems": "100"}
 
-INSTANCE, FORMER = "i-0000000000000000b", "i-0000000000000000f"
-ADDRESS = "10.64.33.7"
-POOL = "lab-workbench-cpu-us-west-2"
+FORMER = "i-0000000000000000f"
 COMMAND = "00000000-0000-4000-8000-000000000000"
 
 
@@ -126,40 +131,7 @@ def test_a_machine_that_offers_nothing_is_told(offering: Path, capsys: pytest.Ca
     assert "offers no Ed25519 host key" in capsys.readouterr().err
 
 
-def _zone(account: StubbedSession, *owners: tuple[str, str], ids: tuple[str, ...] = ("Z1",)) -> None:
-    """Prepare the records of the zone: the instance that owns each name. Public zones are ignored."""
-    about = {"Name": "lab.internal.", "CallerReference": "c"}
-    private = [{"Id": f"/hostedzone/{each}", **about, "Config": {"PrivateZone": True}} for each in ids]
-    public = {"Id": "/hostedzone/Z9", **about, "Config": {"PrivateZone": False}}
-    listed = {"HostedZones": [*private, public], **REST}
-    account.answers("route53", HOME, "list_hosted_zones_by_name", listed, DNSName="lab.internal")
-    records: list[dict[str, Any]] = [
-        {"Name": f"{name}.lab.internal.", "Type": "TXT", "ResourceRecords": [{"Value": f'"{instance}"'}]}
-        for name, instance in owners
-    ]
-    answer = {"ResourceRecordSets": records, **REST}
-    for each in ids:
-        account.answers("route53", HOME, "list_resource_record_sets", answer, HostedZoneId=each)
-
-
 OWNER = (NAME, INSTANCE)
-
-
-def _console(account: StubbedSession, key: str, instance: str = INSTANCE, *, before: str = "") -> None:
-    """Prepare an instance's console with what cloud-init writes at the first boot."""
-    block = (
-        "<14>Nov 22 09:00:00 cloud-init: 256 SHA256:x root@ip-10-64-33-7 (ED25519)\r\n"
-        "-----BEGIN SSH HOST KEY KEYS-----\r\n"
-        "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBA== root@ip-10-64-33-7\r\n"
-        f"{key} root@ip-10-64-33-7\r\n"
-        "-----END SSH HOST KEY KEYS-----\r\n"
-    )
-    _output(account, before + block if key else before, instance)
-
-
-def _output(account: StubbedSession, text: str, instance: str = INSTANCE) -> None:
-    reply = {"InstanceId": instance, "Output": base64.b64encode(text.encode()).decode()}
-    account.answers("ec2", HOME, "get_console_output", reply, InstanceId=instance, Latest=True)
 
 
 def _agent(account: StubbedSession, *replies: dict[str, str]) -> None:
@@ -182,48 +154,6 @@ def _agent(account: StubbedSession, *replies: dict[str, str]) -> None:
         account.answers("ssm", HOME, "get_command_invocation", reply, CommandId=COMMAND, InstanceId=INSTANCE)
 
 
-def _members(account: StubbedSession, *instances: str, state: str = "InService") -> None:
-    """Prepare the instances of the group and their address."""
-    members = [
-        {
-            "InstanceId": each,
-            "AvailabilityZone": f"{HOME}a",
-            "LifecycleState": state,
-            "HealthStatus": "Healthy",
-            "ProtectedFromScaleIn": False,
-        }
-        for each in instances
-    ]
-    group = {
-        "AutoScalingGroupName": POOL,
-        "MinSize": 1,
-        "MaxSize": 20,
-        "DesiredCapacity": 2,
-        "DefaultCooldown": 300,
-        "AvailabilityZones": [f"{HOME}a"],
-        "HealthCheckType": "EC2",
-        "CreatedTime": "2026-11-21T00:00:00Z",
-        "Instances": members,
-    }
-    reply = {"AutoScalingGroups": [group]}
-    account.answers("autoscaling", HOME, "describe_auto_scaling_groups", reply, AutoScalingGroupNames=[POOL])
-    if instances:
-        wanted = [{"Name": "instance-id", "Values": list(instances)}]
-        _instances(account, wanted, *({"InstanceId": each, "PrivateIpAddress": ADDRESS} for each in instances))
-
-
-def _existing(account: StubbedSession, instance: str, *, is_there: bool) -> None:
-    """Prepare whether an instance has terminated."""
-    states = ["pending", "running", "shutting-down", "stopping", "stopped"]
-    wanted = [{"Name": "instance-id", "Values": [instance]}, {"Name": "instance-state-name", "Values": states}]
-    _instances(account, wanted, *([{"InstanceId": instance}] if is_there else []))
-
-
-def _instances(account: StubbedSession, wanted: list[dict[str, Any]], *found: dict[str, Any]) -> None:
-    booked = [{"Instances": list(found)}] if found else []
-    account.answers("ec2", HOME, "describe_instances", {"Reservations": booked}, Filters=wanted)
-
-
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bedplate.account.session._PAUSE", 0)
@@ -231,9 +161,9 @@ def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_key_on_the_console_is_recorded(account: StubbedSession, capsys: pytest.CaptureFixture[str]) -> None:
     """Only root writes to the console. The lock gets the key and the instance id; the newest key counts."""
-    _zone(account, OWNER, ("workbench-cpu-3.us-west-2", FORMER))
-    _members(account, INSTANCE)
-    _console(account, KEY, before=f"-----BEGIN SSH HOST KEY KEYS-----\n{OTHER}\n-----END SSH HOST KEY KEYS-----\n")
+    name_zone(account, OWNER, ("workbench-cpu-3.us-west-2", FORMER))
+    group_members(account, INSTANCE)
+    console(account, KEY, before=f"-----BEGIN SSH HOST KEY KEYS-----\n{OTHER}\n-----END SSH HOST KEY KEYS-----\n")
 
     assert run(["node", "trust", NAME]) == 0
 
@@ -256,9 +186,9 @@ def test_without_a_key_on_the_console_the_agent_reads_it(
     console: str, account: StubbedSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Users can make the kernel print text, but each of its lines starts with the time."""
-    _zone(account, OWNER)
-    _members(account, INSTANCE)
-    _output(account, console)
+    name_zone(account, OWNER)
+    group_members(account, INSTANCE)
+    console_output(account, console)
     _agent(account, {"Status": "InProgress"}, {"Status": "Success", "StandardOutputContent": f"{KEY} root@box\n"})
 
     assert run(["node", "trust", NAME]) == 0
@@ -279,8 +209,8 @@ def test_a_machine_whose_key_aws_cannot_read_is_reported(
     replies: tuple[dict[str, str], ...], says: str, account: StubbedSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Status 6, with the next step; nothing is recorded."""
-    _zone(account, OWNER)
-    _members(account, INSTANCE)
+    name_zone(account, OWNER)
+    group_members(account, INSTANCE)
     account.refuses("ec2", HOME, "get_console_output", "UnsupportedOperation")
     _agent(account, *replies)
 
@@ -307,8 +237,8 @@ def test_records_that_ec2_does_not_confirm_are_refused(
 ) -> None:
     """Any process on a machine can write them. No key of another instance is read."""
     members, state, status, says = UNCONFIRMED[case]
-    _zone(account, OWNER)
-    _members(account, *members, state=state)
+    name_zone(account, OWNER)
+    group_members(account, *members, state=state)
 
     assert run(["node", "trust", *which]) == status
 
@@ -322,18 +252,18 @@ def test_a_recorded_key_is_not_replaced_unasked(
 ) -> None:
     """Unless its instance has terminated, or with --replace."""
     record_host_keys(Path("fleet.lock"), "lab", NAME, (OTHER,), former, replace_known=False)
-    _zone(account, OWNER)
-    _members(account, INSTANCE)
-    _console(account, KEY)
+    name_zone(account, OWNER)
+    group_members(account, INSTANCE)
+    console(account, KEY)
     if former:
-        _existing(account, former, is_there=True)
+        existing(account, former, is_there=True)
     assert run(["node", "trust", NAME]) == 3
     kept, told = _known(), capsys.readouterr().err
 
     account.belongs_to(ACCOUNT, HOME)
-    _zone(account, OWNER)
-    _members(account, INSTANCE)
-    _console(account, KEY)
+    name_zone(account, OWNER)
+    group_members(account, INSTANCE)
+    console(account, KEY)
     assert run(["node", "trust", NAME, "--replace"]) == 0
 
     assert kept == {NAME: (OTHER,)}
@@ -346,10 +276,10 @@ def test_the_key_of_a_terminated_instance_is_replaced(
 ) -> None:
     """The output names both keys."""
     record_host_keys(Path("fleet.lock"), "lab", NAME, (OTHER,), FORMER, replace_known=False)
-    _zone(account, OWNER)
-    _members(account, INSTANCE)
-    _console(account, KEY)
-    _existing(account, FORMER, is_there=False)
+    name_zone(account, OWNER)
+    group_members(account, INSTANCE)
+    console(account, KEY)
+    existing(account, FORMER, is_there=False)
 
     assert run(["node", "trust", NAME]) == 0
 
@@ -373,10 +303,10 @@ def test_a_permanent_machine_is_found_by_its_tags(name: str, tag: dict[str, obje
         tag,
         {"Name": "instance-state-name", "Values": states},
     ]
-    instances = ((FORMER, "shutting-down"), (INSTANCE, "running"))
-    found = [{"InstanceId": instance, "State": {"Name": state}} for instance, state in instances]
-    _instances(account, wanted, *found)
-    _console(account, KEY)
+    states_of = ((FORMER, "shutting-down"), (INSTANCE, "running"))
+    found = [{"InstanceId": instance, "State": {"Name": state}} for instance, state in states_of]
+    instances(account, wanted, *found)
+    console(account, KEY)
 
     assert run(["node", "trust", name]) == 0
 
@@ -412,7 +342,7 @@ def test_an_address_is_named_with_a_fingerprint_alone(capsys: pytest.CaptureFixt
 
 def test_a_name_that_nobody_has_is_told(account: StubbedSession, capsys: pytest.CaptureFixture[str]) -> None:
     """The machine may not have started."""
-    _zone(account, ("workbench-cpu-3.us-west-2", INSTANCE))
+    name_zone(account, ("workbench-cpu-3.us-west-2", INSTANCE))
 
     assert run(["node", "trust", NAME]) == 6
 
@@ -421,7 +351,7 @@ def test_a_name_that_nobody_has_is_told(account: StubbedSession, capsys: pytest.
 
 def test_a_name_in_two_zones_is_nobodys(account: StubbedSession, capsys: pytest.CaptureFixture[str]) -> None:
     """It is unknown which zone is the fleet's."""
-    _zone(account, OWNER, ids=("Z1", "Z2"))
+    name_zone(account, OWNER, ids=("Z1", "Z2"))
 
     assert run(["node", "trust", NAME]) == 6
 
@@ -431,9 +361,9 @@ def test_a_name_in_two_zones_is_nobodys(account: StubbedSession, capsys: pytest.
 def test_a_groups_machines_are_taken_together(account: StubbedSession, capsys: pytest.CaptureFixture[str]) -> None:
     """A machine that fails is named and does not stop the others. A name of another group is not recorded."""
     others = ("workbench-cpu-3.us-west-2", "workbench-gpu-1.us-west-2")
-    _zone(account, OWNER, (others[0], "i-0000000000000000c"), (others[1], INSTANCE))
-    _members(account, INSTANCE, FORMER)
-    _console(account, KEY)
+    name_zone(account, OWNER, (others[0], "i-0000000000000000c"), (others[1], INSTANCE))
+    group_members(account, INSTANCE, FORMER)
+    console(account, KEY)
 
     assert run(["node", "trust", "--group", "workbench-cpu"]) == 3
 
