@@ -125,7 +125,7 @@ def _translate_api_error(error: ClientError, service: str) -> BedplateError:
     if code in _NOT_THERE:
         return NotThere(f"{service}: the requested resource does not exist")
     if code in _NOT_CONNECTED:
-        fix = "wait two minutes after its start; its agent needs a route to the internet (NAT)"
+        fix = "wait two minutes after its start; its agent needs a route to the internet or `endpoints: [ssm]`"
         return NotConnected("the instance is not connected to Systems Manager", fix=fix)
     if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= _SERVER_FAULT:
         fix = "try again later; health.aws.amazon.com lists outages"

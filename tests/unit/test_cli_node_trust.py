@@ -295,10 +295,10 @@ def test_the_key_of_a_terminated_instance_is_replaced(
     ],
     ids=["gateway", "control"],
 )
-def test_a_permanent_machine_is_found_by_its_tags(name: str, tag: dict[str, object], account: StubbedSession) -> None:
+def test_a_permanent_machine_is_found_by_its_tags(name: str, tag: dict[str, Any], account: StubbedSession) -> None:
     """Of two instances, the running one counts: its group replaces the other."""
     states = ["pending", "running", "shutting-down", "stopping", "stopped"]
-    wanted = [
+    wanted: list[dict[str, Any]] = [
         {"Name": "tag:bedplate:fleet", "Values": ["lab"]},
         tag,
         {"Name": "instance-state-name", "Values": states},

@@ -99,7 +99,7 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _permanent(account: StubbedSession) -> None:
-    instances(account, ANY, {"InstanceId": INSTANCE, "State": {"Name": "running"}})  # type: ignore[arg-type]
+    instances(account, ANY, {"InstanceId": INSTANCE, "State": {"Name": "running"}})
 
 
 def _session(account: StubbedSession, server: Server) -> None:
@@ -200,7 +200,7 @@ def test_an_instance_of_a_group_is_reached_by_its_id(
     """It needs no name in the zone; its key is then verified at each login, and not recorded."""
     name_zone(account)
     for region in ("us-east-1", "eu-north-1"):
-        nothing = {"AutoScalingGroups": []}
+        nothing: dict[str, object] = {"AutoScalingGroups": []}
         account.answers("autoscaling", region, "describe_auto_scaling_groups", nothing, AutoScalingGroupNames=ANY)
     group_members(account, INSTANCE, asked=ANY)
     console(account, server.key)
@@ -325,7 +325,7 @@ def test_scp_works_with_the_written_settings(server: Server, tmp_path: Path) -> 
     assert run(["node", "ssh-config", "--write", "config", *server.login]) == 0
     with serving(Aws) as url:
         keys = {"AWS_ENDPOINT_URL": url, "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
-        command = ["scp", "-q", "-F", "config", tmp_path / "data", f"{NAME}:{tmp_path}/copy"]
+        command = ["scp", "-q", "-F", "config", str(tmp_path / "data"), f"{NAME}:{tmp_path}/copy"]
         subprocess.run(command, env={**os.environ, **keys}, check=True)
 
     assert (tmp_path / "copy").read_bytes() == content
