@@ -44,6 +44,10 @@ class NotThere(PartialError):
     """The requested resource does not exist in AWS."""
 
 
+class NotConnected(PartialError):
+    """The Systems Manager agent of an instance is not connected."""
+
+
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired")
 _UNKNOWN = (
     "AuthFailure",
@@ -64,7 +68,9 @@ _THROTTLED = (
     "ThrottledException",
     "TooManyRequestsException",
 )
+_NOT_CONNECTED = ("InvalidInstanceId", "TargetNotConnected")
 _NOT_THERE = (
+    "InvocationDoesNotExist",
     "NoSuchResourceException",
     "ParameterNotFound",
     "ParameterVersionNotFound",
@@ -118,6 +124,9 @@ def _translate_api_error(error: ClientError, service: str) -> BedplateError:
         return PartialError(f"{service} throttles requests", fix="try again in a minute")
     if code in _NOT_THERE:
         return NotThere(f"{service}: the requested resource does not exist")
+    if code in _NOT_CONNECTED:
+        fix = "wait two minutes after its start; its agent needs a route to the internet or `endpoints: [ssm]`"
+        return NotConnected("the instance is not connected to Systems Manager", fix=fix)
     if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= _SERVER_FAULT:
         fix = "try again later; health.aws.amazon.com lists outages"
         return PartialError(f"{service}: internal error of AWS", fix=fix)
@@ -171,6 +180,10 @@ class AwsClient:
             raise
         except (BotoCoreError, ClientError) as error:
             raise translate_error(error, service) from None
+
+    def endpoint(self, service: str, region: str) -> str:
+        """Return the URL of a service in a region."""
+        return str(self._client(service, region).meta.endpoint_url)
 
     def _client(self, service: str, region: str) -> BaseClient:
         # Sessions are not thread-safe; clients are.

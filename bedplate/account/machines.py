@@ -23,7 +23,6 @@ class Claim:
 
     name: str
     instance: str
-    address: IPv4Address | None = None
     fingerprints: tuple[str, ...] = ()
 
 
@@ -33,7 +32,7 @@ def read_claims(client: AwsClient, plan: FleetPlan) -> tuple[Claim, ...]:
 
 
 def find_claim(claims: Iterable[Claim], name: str) -> Claim:
-    """Return the claim of a name, with fingerprints. Raises PartError for none, or more than one."""
+    """Return the claim of a name. Raises PartialError for none, or more than one."""
     matches = [claim for claim in claims if claim.name == name]
     if not matches:
         raise PartialError(
@@ -43,9 +42,6 @@ def find_claim(claims: Iterable[Claim], name: str) -> Claim:
         owners = ", ".join(claim.instance for claim in matches)
         fix = f"delete the zone that is not the fleet's, or its records of {name}"
         raise PartialError(f"two private zones have records of {name}: {owners}", fix=fix)
-    if not matches[0].fingerprints:
-        fix = f"terminate it so its group replaces it, or run `bedplate node trust {name} SHA256:...`"
-        raise PartialError(f"{name} ({matches[0].instance}) has published no host key", fix=fix)
     return matches[0]
 
 
@@ -61,9 +57,8 @@ def _of_zone(client: AwsClient, plan: FleetPlan, zone: str) -> Iterator[Claim]:
 
 
 def _claim(name: str, records: _Records) -> Claim:
-    address = next((IPv4Address(value) for value in records.get("A", ())), None)
     fingerprints = filter(None, map(fingerprint_of_sshfp, records.get("SSHFP", ())))
-    return Claim(name, records["TXT"][0].strip('"'), address, tuple(fingerprints))
+    return Claim(name, records["TXT"][0].strip('"'), tuple(fingerprints))
 
 
 def _zones(client: AwsClient, plan: FleetPlan) -> Iterator[str]:
@@ -75,8 +70,9 @@ def _zones(client: AwsClient, plan: FleetPlan) -> Iterator[str]:
 
 # The most names in one call of DescribeAutoScalingGroups and of DescribeInstances. Source: their API pages.
 _GROUPS, _INSTANCES = 50, 100
-# The states of an instance that has not terminated. Source: the API page of InstanceState.
-_EXISTING = ("pending", "running", "shutting-down", "stopping", "stopped")
+# Source: the API page of InstanceState.
+EXISTING = ("pending", "running", "shutting-down", "stopping", "stopped")
+"""The EC2 states of an instance that has not terminated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,31 +108,40 @@ def read_pool_machines(
     client: AwsClient, plan: FleetPlan, pools: Iterable[PoolPlan], claims: Iterable[Claim]
 ) -> RegionResults[tuple[Machine, ...]]:
     """Return the machines of some pools by region, in any state."""
-    all_pools, by_instance = tuple(pools), {claim.instance: claim for claim in claims}
+    all_pools = tuple(pools)
+    # A machine can write the record of a name of another group: that name is not its own.
+    by_owner = {(claim.instance, *group_and_region(claim.name)): claim for claim in claims}
 
     def ask(region: str) -> tuple[Machine, ...]:
         groups = {f"{plan.name}-{pool.name}": pool for pool in all_pools if pool.region == region}
-        return tuple(_of_region(client, region, groups, by_instance))
+        return tuple(_of_region(client, region, groups, by_owner))
 
     return ask_regions((pool.region for pool in all_pools), ask)
+
+
+def group_and_region(name: str) -> tuple[str, str]:
+    """Return ("box", "us-west-2") for box-1.us-west-2."""
+    host, _, region = name.partition(".")
+    return host.rpartition("-")[0], region
 
 
 def has_terminated(client: AwsClient, region: str, instance: str) -> bool:
     """Return whether an instance has terminated; EC2 lists it for up to an hour longer."""
     filters = [
         {"Name": "instance-id", "Values": [instance]},
-        {"Name": "instance-state-name", "Values": list(_EXISTING)},
+        {"Name": "instance-state-name", "Values": list(EXISTING)},
     ]
     return not any(page["Reservations"] for page in client.pages("ec2", region, "describe_instances", Filters=filters))
 
 
 def _of_region(
-    client: AwsClient, region: str, pools: Mapping[str, PoolPlan], claims: Mapping[str, Claim]
+    client: AwsClient, region: str, pools: Mapping[str, PoolPlan], claims: Mapping[tuple[str, str, str], Claim]
 ) -> Iterator[Machine]:
     members = {member["InstanceId"]: (group, member) for group, member in _members(client, region, list(pools))}
     instances = dict(_instances(client, region, list(members)))
     for instance, (group, member) in members.items():
-        pool, claim = pools[group["AutoScalingGroupName"]], claims.get(instance)
+        pool = pools[group["AutoScalingGroupName"]]
+        claim = claims.get((instance, pool.group, region))
         facts, tags = instances.get(instance, {}), {tag["Key"]: tag["Value"] for tag in group.get("Tags", ())}
         address = facts.get("PrivateIpAddress")
         yield Machine(

@@ -61,6 +61,7 @@ COMMANDS = (
     Command("preview", "deploy:preview", "Show what `up` would change.", "bedplate preview --stack us-west-2"),
     Command("up", "deploy:up", "Deploy the fleet.", "bedplate up --stack shared"),
     Command("destroy", "deploy:destroy", "Delete what was deployed, except for data.", "bedplate destroy"),
+    Command("ssh", "ssh:ssh", "Log in to a machine.", "bedplate ssh box -- nvidia-smi"),
     Command("schema", "plan:schema", "Print the fleet file's JSON Schema.", "bedplate schema > fleet.schema.json"),
     Command(
         "rehearse",
@@ -103,7 +104,7 @@ NODE_COMMANDS = (
     ),
     Command("start", "node_capacity:start", "Start machines of a group.", "bedplate node start workbench-gpu --for 8h"),
     Command("stop", "node_capacity:stop", "Terminate a machine of a group.", "bedplate node stop box-1.us-west-2"),
-    Command("trust", "node:trust", "Record a machine's host key.", "bedplate node trust titan-01.cellar SHA256:..."),
+    Command("trust", "trust:trust", "Record a machine's host key.", "bedplate node trust titan-01.cellar SHA256:..."),
     Command(
         "bootstrap",
         "node:bootstrap",

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from shutil import which
 from typing import IO, Annotated, cast
 
 import typer
@@ -23,7 +22,8 @@ from rich.text import Text
 
 from bedplate.catalog import load_catalog
 from bedplate.catalog.nearest import nearest
-from bedplate.cli.fleet import open_account, plan_of
+from bedplate.cli.fleet import plan_of
+from bedplate.cli.login import SshOptions, running_machines, ssh_targets
 from bedplate.cli.output import (
     DEFAULT_FLEET,
     Every,
@@ -36,37 +36,27 @@ from bedplate.cli.output import (
     Sites,
     SshConfig,
     User,
-    check_files_exist,
     is_terminal,
     notify,
     show,
     show_document,
 )
-from bedplate.errors import InputError, MachineError, PartialError, ViolationError
+from bedplate.errors import InputError, PartialError, ViolationError
 from bedplate.hold import login_name
 from bedplate.load.source import today
 from bedplate.lock import check_plan_recorded
 from bedplate.nodes.apply import ApplyProcess, ApplyRequest, Event, NodeResult, Step, exit_status, run_apply
 from bedplate.nodes.audit import AuditRequest, Findings, RuleOutcome, roles_checked, run_audit
 from bedplate.nodes.choice import check_groups, nodes_by_name, nodes_of_sites, unique_nodes
-from bedplate.nodes.ssh import Login, NodeLocation, SshTargets, deploy_account, targets_of_config, write_ssh_config
+from bedplate.nodes.ssh import Login, NodeLocation
 from bedplate.plan import FleetPlan
-from bedplate.plan.nodes import permanent_nodes, pool_node
+from bedplate.plan.nodes import permanent_nodes
 from bedplate.report.compliance import compliance_document, compliance_lines, compliance_page, is_partial, junit_report
 from bedplate.report.compliance import event_line as audit_event_line
 from bedplate.report.nodes import apply_document, apply_lines, event_line
 from bedplate.writer import try_out, write_together
 
 INTERRUPTED = 130
-
-
-@dataclass(frozen=True, slots=True)
-class SshOptions:
-    """The options by which an operator says how to log in: user and private key, or an OpenSSH configuration."""
-
-    user: str | None = None
-    identity: Path | None = None
-    config: Path | None = None
 
 
 def apply(  # noqa: PLR0913  each is an option of the command line
@@ -89,7 +79,7 @@ def apply(  # noqa: PLR0913  each is an option of the command line
     plan = plan_of(fleet)
     machines = select_machines(plan, names or (), group or (), site or (), every=every)
     roles = select_roles(role or (), machines)
-    done = apply_machines(fleet, plan, machines, SshOptions(user, identity, ssh_config), roles, check=check)
+    done = apply_machines(plan, machines, SshOptions(fleet, user, identity, ssh_config), roles, check=check)
     if json:
         show_document(apply_document(done.outcomes))
     else:
@@ -97,8 +87,7 @@ def apply(  # noqa: PLR0913  each is an option of the command line
     return INTERRUPTED if done.interrupted else exit_status(done.outcomes, check=check)
 
 
-def apply_machines(  # noqa: PLR0913  all that an apply consists of
-    fleet: Path,
+def apply_machines(
     plan: FleetPlan,
     machines: Sequence[NodeLocation],
     options: SshOptions,
@@ -108,9 +97,9 @@ def apply_machines(  # noqa: PLR0913  all that an apply consists of
 ) -> "Done":
     """Apply these roles, or all, to machines, and show the progress. Raises InputError for an unrecorded plan."""
     with tempfile.TemporaryDirectory(prefix="bedplate-") as folder:
-        ways = ssh_ways(Path(folder), plan, machines, options)
+        ways = ssh_targets(Path(folder), plan, machines, options)
         if not check:
-            check_plan_recorded(plan, fleet)
+            check_plan_recorded(plan, options.fleet)
         return apply_order(ApplyRequest(ways.targets, _applicant(), check=check, only=roles), ways.missing)
 
 
@@ -154,7 +143,7 @@ def audit(  # noqa: PLR0913  each is an option of the command line
     if local:
         findings = audit_nodes(AuditRequest(fleet, only=roles), [machine.node.name for machine in machines])
     else:
-        findings = _audit_over_ssh(fleet, plan, machines, roles, SshOptions(user, identity, ssh_config))
+        findings = _audit_over_ssh(fleet, plan, machines, roles, SshOptions(fleet, user, identity, ssh_config))
     if not any(found.verdicts or found.unreached for found in findings):
         raise InputError("no rule applies to these machines", fix="leave out --role, or name other machines")
     if json:
@@ -171,8 +160,8 @@ def _audit_over_ssh(
     fleet: Path, plan: FleetPlan, machines: Sequence[NodeLocation], roles: frozenset[str] | None, options: SshOptions
 ) -> tuple[Findings, ...]:
     with tempfile.TemporaryDirectory(prefix="bedplate-") as folder:
-        ways = ssh_ways(Path(folder), plan, machines, options)
-        # The configuration that ssh_ways writes names the user and the key already.
+        ways = ssh_targets(Path(folder), plan, machines, options)
+        # The configuration that ssh_targets writes names the user and the key already.
         login = Login(options.user, options.identity) if options.config else Login()
         pools = {machine.node.name: machine.pool for machine in machines if machine.pool}
         order = AuditRequest(fleet, options.config or Path(folder) / "ssh_config", login, roles, pools)
@@ -202,9 +191,6 @@ def _write_reports(fleet: str, findings: Sequence[Findings], junit: Path | None,
     write_together(texts)
 
 
-IN_SERVICE = "InService"
-
-
 def select_machines(
     plan: FleetPlan, names: Sequence[str], groups: Sequence[str], sites: Sequence[str], *, every: bool
 ) -> tuple[NodeLocation, ...]:
@@ -218,7 +204,7 @@ def select_machines(
         *nodes_of_sites(plan, sites),
         *(permanent_nodes(plan) if every else ()),
     ]
-    running = tuple(_running_machines(plan, groups)) if groups else ()
+    running = tuple(running_machines(plan, groups)) if groups else ()
     if groups and not running:
         notify([f"note: no running machine in {', '.join(groups)}"])
     return (*(NodeLocation(node) for node in unique_nodes(nodes)), *running)
@@ -239,39 +225,6 @@ def select_roles(roles: Collection[str], machines: Sequence[NodeLocation]) -> fr
             fix = f"write {closest}" if closest else f"write one of {', '.join(available)}"
             raise InputError(f"none of these machines has the role {role}", fix=fix)
     return frozenset(roles)
-
-
-def _running_machines(plan: FleetPlan, groups: Sequence[str]) -> Iterator[NodeLocation]:
-    """Yield the machines of these groups that AWS reports as in service."""
-    # Slow: they import boto3.
-    from bedplate.account.client import require_all
-    from bedplate.account.machines import read_machines
-
-    answers = require_all(read_machines(open_account(plan), plan), "nothing was done")
-    pools = {(pool.name, pool.region): pool for pool in plan.pools}
-    for machine in (machine for region in answers.values() for machine in region):
-        if machine.group in groups and machine.state == IN_SERVICE and machine.address:
-            # A machine that has not registered a name of the fleet has the host name that EC2 gives it.
-            name = machine.name or f"ip-{str(machine.address).replace('.', '-')}.{machine.region}"
-            node = pool_node(plan, pools[machine.pool, machine.region], name, load_catalog())
-            yield NodeLocation(node, machine.address, None if machine.name else machine.pool)
-
-
-def ssh_ways(folder: Path, plan: FleetPlan, machines: Sequence[NodeLocation], options: SshOptions) -> SshTargets:
-    """Return the ssh command for each machine. The configuration for ssh is written into the folder.
-
-    Raises InputError for a missing file, and MachineError if ssh is not installed.
-    """
-    check_files_exist(options.identity, options.config)
-    if options.config:
-        found = targets_of_config(options.config, machines, Login(options.user, options.identity))
-    else:
-        user = options.user or deploy_account(plan.accounts, login_name())
-        login = Login(user, options.identity and options.identity.absolute())
-        found = write_ssh_config(folder, machines, plan.record.host_keys, login)
-    if found.targets and not which("ssh"):
-        raise MachineError("ssh is not installed", fix="install OpenSSH's client")
-    return found
 
 
 DONE = "done"

@@ -11,7 +11,8 @@ import typer
 from bedplate.catalog import load_catalog
 from bedplate.catalog.nearest import nearest
 from bedplate.cli.fleet import open_fleet, plan_loaded
-from bedplate.cli.node_apply import SshOptions, apply_machines, select_machines
+from bedplate.cli.login import SshOptions
+from bedplate.cli.node_apply import apply_machines, select_machines
 from bedplate.cli.output import (
     DEFAULT_FLEET,
     FleetFile,
@@ -79,7 +80,7 @@ def invite(  # noqa: PLR0913  one parameter an option
         return 0
     failures = (
         *_errors(lambda: sync(fleet, ssh_config=ssh_config, passphrase_file=passphrase_file)),
-        *_apply_people(fleet, plan, SshOptions(user, identity, ssh_config)),
+        *_apply_people(plan, SshOptions(fleet, user, identity, ssh_config)),
     )
     notify(unfinished_lines(failures, f"bedplate person invite {name} --apply{_option(fleet)}"))
     return PartialError.exit_code if failures else 0
@@ -142,7 +143,7 @@ def remove(  # noqa: PLR0913  one parameter an option
     if name in plan.accounts.uids:
         failures.append(_still_declared(loaded, name))
     elif name in plan.accounts.departed:
-        failures += _apply_people(fleet, plan, SshOptions(user, identity, ssh_config))
+        failures += _apply_people(plan, SshOptions(fleet, user, identity, ssh_config))
     show(kept_lines(plan, name))
     notify(unfinished_lines(failures, f"bedplate person remove {name}{_option(fleet)}"))
     return PartialError.exit_code if failures else 0
@@ -173,7 +174,7 @@ def _still_declared(loaded: Loaded, name: str) -> BedplateError:
     return PartialError(what, fix=f"delete {entry} of {loaded.path}")
 
 
-def _apply_people(fleet: Path, plan: FleetPlan, options: SshOptions) -> Iterator[BedplateError]:
+def _apply_people(plan: FleetPlan, options: SshOptions) -> Iterator[BedplateError]:
     """Apply the role `people` to permanent machines and to running machines of SSH groups; yield the failures."""
     machines = select_machines(plan, (), (), (), every=True)
     if groups := _ssh_groups(plan):
@@ -182,7 +183,7 @@ def _apply_people(fleet: Path, plan: FleetPlan, options: SshOptions) -> Iterator
         except BedplateError as error:
             yield PartialError(f"running machines of {', '.join(groups)}: {error.what}", fix=error.fix)
     try:
-        done = apply_machines(fleet, plan, machines, options, _PEOPLE)
+        done = apply_machines(plan, machines, options, _PEOPLE)
     except BedplateError as error:
         yield error
         return

@@ -13,6 +13,7 @@ import typer
 from bedplate.account.vpn import LaptopEndpoints, read_laptop_endpoints
 from bedplate.checks.addresses import HOSTLESS
 from bedplate.cli.fleet import open_account, plan_of
+from bedplate.cli.login import SshOptions
 from bedplate.cli.output import DEFAULT_FLEET, Device, FleetFile, PassphraseFile, Person, SshConfig, notify, show
 from bedplate.cli.vpn_session import (
     FOLDER,
@@ -152,7 +153,7 @@ def revoke_laptops(
     name = users_of(fleet).fleet
     show(revoked_lines(signing.revoke(keys_of(name, fleet), laptops, reason, now(), passphrase)))
     with _nothing_updated(fleet):
-        update_gateways(plan_of(fleet), keys_of(name, fleet), ssh_config, cut=laptops)
+        update_gateways(plan_of(fleet), keys_of(name, fleet), SshOptions(fleet, config=ssh_config), cut=laptops)
 
 
 def _revoke_gateway(place: str, fleet: Path, ssh_config: Path | None, passphrase: Passphrase) -> None:
@@ -167,7 +168,8 @@ def _revoke_gateway(place: str, fleet: Path, ssh_config: Path | None, passphrase
     show(replaced_gateway_lines(place))
     with _nothing_updated(fleet):
         keys = partial(gateway_keys, plan, passphrase=passphrase, now=now())
-        update_gateways(plan, keys_of(plan.name, fleet), ssh_config, keys=keys, skip=place)
+        options = SshOptions(fleet, config=ssh_config)
+        update_gateways(plan, keys_of(plan.name, fleet), options, keys=keys, skip=place)
 
 
 @contextmanager

@@ -106,6 +106,7 @@ def _ask_gateways(fleet: Path, config: Path | None) -> tuple[Mapping[str, dateti
     """Return when each laptop was last connected to a gateway, and 6 if a gateway did not answer."""
     # Slow: they import the models of a fleet.
     from bedplate.cli.fleet import plan_of
+    from bedplate.cli.login import SshOptions
     from bedplate.cli.vpn_sync import ask_gateways
     from bedplate.plan.laptops import laptop_gateways
     from vpn.gateways import gateway_node
@@ -113,6 +114,6 @@ def _ask_gateways(fleet: Path, config: Path | None) -> tuple[Mapping[str, dateti
 
     plan = plan_of(fleet)
     nodes = [gateway_node(plan, gateway) for gateway in laptop_gateways(plan)]
-    statuses, failures = ask_gateways(plan, nodes, config)
+    statuses, failures = ask_gateways(plan, nodes, SshOptions(fleet, config=config))
     notify(f"unknown sessions at {name}: {error.what}" for name, error in failures.items())
     return last_seen(statuses.values()), PartialError.exit_code if failures else 0

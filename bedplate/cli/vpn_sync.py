@@ -20,11 +20,12 @@ import typer
 from bedplate.account.client import AwsClient
 from bedplate.account.vpn import TunnelKey, TunnelKeys, read_site_keys
 from bedplate.cli.fleet import open_account, open_fleet, plan_loaded, plan_of
+from bedplate.cli.login import SshOptions, ssh_targets
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, PassphraseFile, SshConfig, show, show_document
 from bedplate.cli.vpn_session import keys_of, known_passphrase, newest_list, now, users_of
 from bedplate.errors import BedplateError, InputError, PartialError, ViolationError
-from bedplate.hold import held, login_name
-from bedplate.nodes.ssh import Login, NodeLocation, deploy_account, targets_of_config, write_ssh_config
+from bedplate.hold import held
+from bedplate.nodes.ssh import NodeLocation
 from bedplate.plan import FleetPlan
 from bedplate.plan.fleet import SitePlan
 from bedplate.plan.laptops import laptop_gateways
@@ -71,13 +72,13 @@ def sync(
     changes = due(pki.certificates, loaded.fleet.people, subjects, keyless, now())
     passphrase = cache(known_passphrase(passphrase_file))
     _sign(pki, changes, passphrase)
-    signed = keys_of(plan.name, fleet)
+    signed, options = keys_of(plan.name, fleet), SshOptions(fleet, config=ssh_config)
 
     def update_laptop_gateways() -> None:
-        update_gateways(plan, signed, ssh_config, changes.left, lambda pki: gateway_keys(plan, pki, passphrase, now()))
+        update_gateways(plan, signed, options, changes.left, lambda pki: gateway_keys(plan, pki, passphrase, now()))
 
     try:
-        _run_all(update_laptop_gateways, lambda: _update_peers(plan, fleet, ssh_config, passphrase))
+        _run_all(update_laptop_gateways, lambda: _update_peers(plan, fleet, options, passphrase))
     except InputError as error:
         if signed.journal == pki.journal:
             raise
@@ -96,13 +97,13 @@ def _sign(pki: Pki, changes: Due, passphrase: Passphrase) -> None:
     show(relisted_lines(is_renewed=renew_crl(pki, now(), passphrase)))
 
 
-def _update_peers(plan: FleetPlan, fleet: Path, config: Path | None, passphrase: Passphrase) -> None:
+def _update_peers(plan: FleetPlan, fleet: Path, options: SshOptions, passphrase: Passphrase) -> None:
     """Send certificates and revocation lists to the gateways that authenticate to each other by certificates."""
     places = peer_subjects(plan)
     if places:
         with locked(fleet):
             gateways = tunnels_of_gateways(plan, fleet, passphrase)
-            send_tunnels(plan, {name: gateways[name] for name in gateways if _place(name) in places}, config)
+            send_tunnels(plan, {name: gateways[name] for name in gateways if _place(name) in places}, options)
 
 
 def _place(name: str) -> str:
@@ -157,7 +158,7 @@ def status(fleet: FleetFile = DEFAULT_FLEET, *, ssh_config: SshConfig = None, js
     nodes = {node.name: node for node in permanent_nodes(plan) if node.duties & {NodeRole.LAPTOPS, NodeRole.TUNNELS}}
     if not nodes:
         raise InputError("the fleet has no gateway", fix="declare `vpn.laptops.gateways` or `sites`")
-    statuses, failures = ask_gateways(plan, tuple(nodes.values()), ssh_config)
+    statuses, failures = ask_gateways(plan, tuple(nodes.values()), SshOptions(fleet, config=ssh_config))
     number, seconds = newest_list(plan.name, fleet), int(time.time())
     expected = {name: expected_gateway(plan, node, number) for name, node in nodes.items()}
     faults = [
@@ -195,7 +196,7 @@ def tunnels(
         if not gateways:
             fix = "declare `sites`, or laptop gateways in two regions with `interconnect: none`"
             raise InputError("the fleet has no tunnels", fix=fix)
-        send_tunnels(plan, gateways, ssh_config)
+        send_tunnels(plan, gateways, SshOptions(fleet, config=ssh_config))
     return 0
 
 
@@ -207,12 +208,12 @@ def locked(fleet: Path) -> AbstractContextManager[None]:
     return held(fleet.with_suffix(".tunnels"))
 
 
-def send_tunnels(plan: FleetPlan, gateways: Mapping[str, GatewayTunnels], config: Path | None) -> None:
+def send_tunnels(plan: FleetPlan, gateways: Mapping[str, GatewayTunnels], options: SshOptions) -> None:
     """Send gateways their tunnels and print what changed. Raises PartError, with the names, if one is incomplete."""
     complete = {name: gateway for name, (gateway, _) in gateways.items() if gateway}
     errors = {name: error for name, (_, error) in gateways.items() if error}
     nodes = [node for node in permanent_nodes(plan) if node.name in complete]
-    with ssh_ways(plan, nodes, config) as way:
+    with _connections(plan, nodes, options) as way:
         sent = push_tunnels(complete, way)
     carried = PushedTunnels(sent.laid, {**errors, **sent.failures})
     show(updated_tunnel_lines(carried))
@@ -339,7 +340,7 @@ def _check_any(proofs: Collection[Proof | BedplateError]) -> None:
 def update_gateways(  # noqa: PLR0913  all that a push consists of
     plan: FleetPlan,
     pki: Pki,
-    config: Path | None,
+    options: SshOptions,
     cut: Iterable[str] = (),
     keys: Callable[[Pki], Mapping[str, GatewayKeys | BedplateError]] | None = None,
     *,
@@ -354,7 +355,7 @@ def update_gateways(  # noqa: PLR0913  all that a push consists of
     if not gateways:
         return
     nodes = {gateway.place: gateway_node(plan, gateway) for gateway in gateways}
-    with ssh_ways(plan, nodes.values(), config) as way:
+    with _connections(plan, nodes.values(), options) as way:
         while True:
             book, unusable = access_list_of(pki, now()).with_keys(keys(pki) if keys else {})
             carried = push_access_list(gateways, book, lambda gateway: way(nodes[gateway.place].name), cut=cut)
@@ -368,7 +369,7 @@ def update_gateways(  # noqa: PLR0913  all that a push consists of
 
 
 def ask_gateways(
-    plan: FleetPlan, nodes: Sequence[NodePlan], config: Path | None
+    plan: FleetPlan, nodes: Sequence[NodePlan], options: SshOptions
 ) -> tuple[dict[str, Status], dict[str, BedplateError]]:
     """Ask these gateways in parallel. Return the statuses, and the errors of gateways that did not answer."""
 
@@ -378,29 +379,22 @@ def ask_gateways(
         except BedplateError as error:
             return error
 
-    with ssh_ways(plan, nodes, config) as way, ThreadPoolExecutor(max(1, len(nodes))) as pool:
+    with _connections(plan, nodes, options) as way, ThreadPoolExecutor(max(1, len(nodes))) as pool:
         answers = dict(zip((node.name for node in nodes), pool.map(ask, nodes), strict=True))
     statuses = {name: answer for name, answer in answers.items() if isinstance(answer, Status)}
     return statuses, {name: answer for name, answer in answers.items() if isinstance(answer, BedplateError)}
 
 
 @contextmanager
-def ssh_ways(
-    plan: FleetPlan, nodes: Iterable[NodePlan], config: Path | None
+def _connections(
+    plan: FleetPlan, nodes: Iterable[NodePlan], options: SshOptions
 ) -> Iterator[Callable[[str], SshConnection]]:
     """Yield the function that returns the ssh command for the name of a machine.
 
-    It uses `config`, else the host key in the lock, else the operator's own ssh settings. Raises InputError if `config`
-    does not exist.
+    Without a recorded host key, a machine is reached by the operator's own ssh settings.
     """
-    if config and not config.is_file():
-        raise InputError("no such file", where=str(config), fix="name an existing OpenSSH configuration")
     machines = [NodeLocation(node) for node in nodes]
     with tempfile.TemporaryDirectory(prefix="bedplate-") as folder:
-        if config:
-            found = targets_of_config(config, machines, Login())
-        else:
-            login = Login(deploy_account(plan.accounts, login_name()))
-            found = write_ssh_config(Path(folder), machines, plan.record.host_keys, login)
-        commands = {target.node.name: target.argv for target in found.targets}
+        targets = ssh_targets(Path(folder), plan, machines, options).targets
+        commands = {target.node.name: target.argv for target in targets}
         yield lambda name: SshConnection(commands[name]) if name in commands else ssh_connection(name)

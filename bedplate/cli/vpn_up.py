@@ -7,9 +7,10 @@ command continues.
 from pathlib import Path
 
 from bedplate.cli.fleet import plan_of
-from bedplate.cli.node import trust
-from bedplate.cli.node_apply import INTERRUPTED, SshOptions, apply_machines
+from bedplate.cli.login import SshOptions
+from bedplate.cli.node_apply import INTERRUPTED, apply_machines
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Identity, PassphraseFile, SshConfig, User, notify, show
+from bedplate.cli.trust import trust
 from bedplate.cli.vpn import check_gateways, init, record_addresses
 from bedplate.cli.vpn_session import keys_of
 from bedplate.cli.vpn_sync import sync
@@ -51,7 +52,7 @@ def up(
     plan = plan_of(fleet)
     nodes = _nodes(plan)
     show([f"apply roles: {', '.join(node.name for node in nodes)}"])
-    done = apply_machines(fleet, plan, tuple(map(NodeLocation, nodes)), SshOptions(user, identity, ssh_config))
+    done = apply_machines(plan, tuple(map(NodeLocation, nodes)), SshOptions(fleet, user, identity, ssh_config))
     show(apply_lines(done.outcomes, check=False))
     if done.interrupted:
         return INTERRUPTED

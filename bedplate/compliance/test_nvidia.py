@@ -54,9 +54,9 @@ def test_loaded_driver_is_the_installed_one(host: Host, driver: Driver) -> None:
     assert loaded == {installed}, f"loaded {', '.join(loaded) or 'no driver'}, installed {installed}: reboot"
 
 
-def test_every_planned_gpu_works(host: Host, driver: Driver, node: NodePlan) -> None:
+@pytest.mark.usefixtures("driver")
+def test_every_planned_gpu_works(host: Host, node: NodePlan) -> None:
     """nvidia-smi shows as many GPUs of the planned model as the plan has."""
-    assert driver
     assert node.gpus
     words = set(node.gpus.model.lower().split("-"))
     names = [name for name in _ask(host, "name") if words <= set(re.split(r"[ ()-]+", name.lower()))]
@@ -64,9 +64,9 @@ def test_every_planned_gpu_works(host: Host, driver: Driver, node: NodePlan) -> 
     assert len(names) == node.gpus.count, f"{len(names)} GPUs {node.gpus.model}, planned {node.gpus.count}"
 
 
-def test_persistence_mode_is_enabled(host: Host, driver: Driver) -> None:
+@pytest.mark.usefixtures("driver")
+def test_persistence_mode_is_enabled(host: Host) -> None:
     """Idle GPUs stay initialised, so that the first use takes no seconds."""
-    assert driver
     assert set(_ask(host, "persistence_mode")) == {"Enabled"}
 
 

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bedplate.errors import InputError, MachineError, PartialError, ViolationError
-from bedplate.plan.nodes import NodePlan, NodeRole, Platform
+from bedplate.plan.nodes import NodePlan, Platform
 
 _SSHFP = re.compile(r"4 2 ([0-9a-f]{64})", re.ASCII | re.IGNORECASE)
 FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}", re.ASCII)
@@ -129,15 +129,10 @@ def verified_host_key(name: str, offered: Iterable[str], wanted: Collection[str]
     raise ViolationError(message, fix=fix)
 
 
-def publishes_host_key(node: NodePlan) -> bool:
-    """Return whether a machine publishes its host key in the fleet's DNS zone at first boot."""
-    return node.ground is Platform.CLOUD and NodeRole.WORKBENCH in node.duties
-
-
 def trust_instructions(node: NodePlan) -> str:
     """Return how to record a machine's host key in the lock."""
-    if publishes_host_key(node):
-        return f"run `bedplate node trust {node.name}`: it compares the key in DNS with the machine's"
-    if NodeRole.WORKER in node.duties and node.ground is Platform.CLOUD:
+    if node.is_named_by_ec2:
         return "the lock records no keys of workers: use an ssh configuration with its key, --ssh-config"
+    if node.ground is Platform.CLOUD:
+        return f"run `bedplate node trust {node.name}`: AWS reads the key from the instance"
     return f"read the fingerprint at its console, then run `bedplate node trust {node.name} SHA256:...`"

@@ -1,7 +1,7 @@
 """OpenSSH configuration for the fleet's machines, under the names of the plan, and the ssh commands of an apply.
 
 Only the keys of the known_hosts file written with it are trusted. There are no jump hosts: connections come from the
-VPN, a site or a node.
+VPN, a site or a node, or through the ProxyCommand of a machine.
 """
 
 import re
@@ -46,11 +46,20 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class NodeLocation:
-    """A machine and its address; None resolves its name by DNS. `pool` is the pool of a machine with an EC2 name."""
+    """A machine and its address; None resolves its name by DNS. `pool` is the pool of a machine with an EC2 name.
+
+    `proxy` is the ProxyCommand of ssh, for a machine without a network path to it.
+    """
 
     node: NodePlan
     address: IPv4Address | None = None
     pool: str | None = None
+    proxy: str | None = None
+
+    @property
+    def host(self) -> str:
+        """The address, or the name that DNS resolves."""
+        return str(self.address or self.node.address or self.node.full_name)
 
 
 def ssh_config(machines: Iterable[NodeLocation], known_hosts: Path, login: Login) -> str:
@@ -69,9 +78,10 @@ def _names(node: NodePlan, count: Counter[str]) -> list[str]:
 
 
 def _machine_settings(location: NodeLocation) -> Iterator[tuple[str, str]]:
-    address = location.address or location.node.address
-    yield "HostName", str(address or location.node.full_name)
+    yield "HostName", location.host
     yield "HostKeyAlias", location.node.full_name
+    if location.proxy:
+        yield "ProxyCommand", location.proxy
 
 
 def _common_settings(known_hosts: Path, login: Login) -> Iterator[tuple[str, str]]:

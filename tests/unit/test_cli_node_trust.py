@@ -1,30 +1,33 @@
-"""`bedplate node trust`: a host key is recorded only if the operator or AWS confirms its fingerprint."""
+"""`bedplate node trust`: a host key is recorded only if the operator names its fingerprint, or AWS reads it."""
 
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.stub import ANY
 
 from bedplate.cli import run
 from bedplate.lock import read_lock, record_host_keys
 from bedplate.nodes.host_keys import fingerprint
 from tests.testlab.fakes.aws import ACCOUNT, StubbedSession
+from tests.testlab.fakes.instances import (
+    HOME,
+    INSTANCE,
+    console,
+    console_output,
+    existing,
+    group_members,
+    instances,
+    name_zone,
+)
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 OTHER = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJp0bDmcH2ZKkXlPGrRCxKqFZbZ2G6jvYlUFfEyH0Bqw"
-# What `ssh-keygen -r` makes of them.
-SSHFP = {
-    KEY: "4 2 f83898df0bef57a4ee24985ba598ac17fccb0c0d333cc4af1dd92be14bc23aa5",
-    OTHER: "4 2 12c6b7504590c89be333e5508085ec20912ab63a4766531965062e5b9a3dc33d",
-}
 NAME = "workbench-cpu-2.us-west-2"
-HOME = "us-west-2"
-REST = {"IsTruncated": False, "MaxItems": "100"}
 
-INSTANCE, FORMER = "i-0000000000000000b", "i-0000000000000000f"
-ADDRESS = "10.64.33.7"
-POOL = "lab-workbench-cpu-us-west-2"
+FORMER = "i-0000000000000000f"
+COMMAND = "00000000-0000-4000-8000-000000000000"
 
 
 @pytest.fixture
@@ -92,7 +95,7 @@ def test_a_key_can_be_read_through_a_forwarded_port_or_a_proxy(options: list[str
 def test_another_way_to_a_machine_requires_a_fingerprint(
     options: list[str], ssh: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """AWS confirms a key at the address that it knows only."""
+    """AWS reads a key from the instance that it knows only."""
     assert run(["node", "trust", NAME, *options]) == 2
 
     assert f"{options[0]} requires a fingerprint" in capsys.readouterr().err
@@ -128,131 +131,139 @@ def test_a_machine_that_offers_nothing_is_told(offering: Path, capsys: pytest.Ca
     assert "offers no Ed25519 host key" in capsys.readouterr().err
 
 
-def _zone(account: StubbedSession, *told: dict[str, str], ids: tuple[str, ...] = ("Z1",)) -> None:
-    """Prepare the records of the zone: by name, then by type. Public zones are ignored."""
-    about = {"Name": "lab.internal.", "CallerReference": "c"}
-    private = [{"Id": f"/hostedzone/{each}", **about, "Config": {"PrivateZone": True}} for each in ids]
-    public = {"Id": "/hostedzone/Z9", **about, "Config": {"PrivateZone": False}}
-    listed = {"HostedZones": [*private, public], **REST}
-    account.answers("route53", HOME, "list_hosted_zones_by_name", listed, DNSName="lab.internal")
-    records: list[dict[str, Any]] = [
-        {"Name": f"{each['name']}.lab.internal.", "Type": kind, "ResourceRecords": [{"Value": value}]}
-        for each in told
-        for kind, value in each.items()
-        if kind != "name"
-    ]
-    answer = {"ResourceRecordSets": records, **REST}
-    for each in ids:
-        account.answers("route53", HOME, "list_resource_record_sets", answer, HostedZoneId=each)
+OWNER = (NAME, INSTANCE)
 
 
-def _record(key: str, name: str = NAME, instance: str = INSTANCE) -> dict[str, str]:
-    return {"name": name, "A": ADDRESS, "TXT": f'"{instance}"', "SSHFP": SSHFP[key]}
+def _agent(account: StubbedSession, *replies: dict[str, str]) -> None:
+    """Prepare Run Command's replies; without any, the agent is not connected."""
+    if not replies:
+        account.refuses("ssm", HOME, "send_command", "InvalidInstanceId")
+        return
+    account.answers(
+        "ssm",
+        HOME,
+        "send_command",
+        {"Command": {"CommandId": COMMAND}},
+        InstanceIds=[INSTANCE],
+        DocumentName="AWS-RunShellScript",
+        TimeoutSeconds=30,
+        Parameters={"commands": ["cat /etc/ssh/ssh_host_ed25519_key.pub"]},
+    )
+    account.refuses("ssm", HOME, "get_command_invocation", "InvocationDoesNotExist")
+    for reply in replies:
+        account.answers("ssm", HOME, "get_command_invocation", reply, CommandId=COMMAND, InstanceId=INSTANCE)
 
 
-def _members(account: StubbedSession, *instances: str, state: str = "InService", address: str = ADDRESS) -> None:
-    """Prepare the instances of the group and their address."""
-    members = [
-        {
-            "InstanceId": each,
-            "AvailabilityZone": f"{HOME}a",
-            "LifecycleState": state,
-            "HealthStatus": "Healthy",
-            "ProtectedFromScaleIn": False,
-        }
-        for each in instances
-    ]
-    group = {
-        "AutoScalingGroupName": POOL,
-        "MinSize": 1,
-        "MaxSize": 20,
-        "DesiredCapacity": 2,
-        "DefaultCooldown": 300,
-        "AvailabilityZones": [f"{HOME}a"],
-        "HealthCheckType": "EC2",
-        "CreatedTime": "2026-11-21T00:00:00Z",
-        "Instances": members,
-    }
-    reply = {"AutoScalingGroups": [group]}
-    account.answers("autoscaling", HOME, "describe_auto_scaling_groups", reply, AutoScalingGroupNames=[POOL])
-    if instances:
-        wanted = [{"Name": "instance-id", "Values": list(instances)}]
-        _instances(account, wanted, *({"InstanceId": each, "PrivateIpAddress": address} for each in instances))
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bedplate.account.session._PAUSE", 0)
 
 
-def _existing(account: StubbedSession, instance: str, *, is_there: bool) -> None:
-    """Prepare whether an instance has terminated."""
-    states = ["pending", "running", "shutting-down", "stopping", "stopped"]
-    wanted = [{"Name": "instance-id", "Values": [instance]}, {"Name": "instance-state-name", "Values": states}]
-    _instances(account, wanted, *([{"InstanceId": instance}] if is_there else []))
-
-
-def _instances(account: StubbedSession, wanted: list[dict[str, Any]], *found: dict[str, str]) -> None:
-    booked = [{"Instances": list(found)}] if found else []
-    account.answers("ec2", HOME, "describe_instances", {"Reservations": booked}, Filters=wanted)
-
-
-def _asked(offering: Path) -> list[str]:
-    """Return the scanned addresses."""
-    noted = offering.parent / "offered.asked"
-    return [line.split()[-1] for line in noted.read_text().splitlines()] if noted.exists() else []
-
-
-def test_a_key_that_aws_tells_and_the_machine_offers_is_recorded(account: StubbedSession, offering: Path) -> None:
-    """The address from EC2 is scanned; the lock gets the key and the instance id."""
-    _zone(account, _record(KEY), _record(OTHER, "workbench-cpu-3.us-west-2"))
-    _members(account, INSTANCE)
+def test_a_key_on_the_console_is_recorded(account: StubbedSession, capsys: pytest.CaptureFixture[str]) -> None:
+    """Only root writes to the console. The lock gets the key and the instance id; the newest key counts."""
+    name_zone(account, OWNER, ("workbench-cpu-3.us-west-2", FORMER))
+    group_members(account, INSTANCE)
+    console(account, KEY, before=f"-----BEGIN SSH HOST KEY KEYS-----\n{OTHER}\n-----END SSH HOST KEY KEYS-----\n")
 
     assert run(["node", "trust", NAME]) == 0
 
     assert _known() == {NAME: (KEY,)}
     assert dict(read_lock(Path("fleet.lock"), "lab").instances) == {NAME: INSTANCE}
-    assert _asked(offering) == [ADDRESS]
+    assert "(read from its console)" in capsys.readouterr().out
 
 
-# By what is wrong: the group's members and their state, the A record, the exit status, and what is said.
+@pytest.mark.parametrize(
+    "console",
+    [
+        "",
+        f"-----BEGIN SSH HOST KEY KEYS-----\n[   99.1] {OTHER}\n-----END SSH HOST KEY KEYS-----\n",
+        f"[   99.1] -----BEGIN SSH HOST KEY KEYS-----\n{OTHER}\n[   99.1] -----END SSH HOST KEY KEYS-----\n",
+        f"-----BEGIN SSH HOST KEY KEYS-----\n{OTHER[:-2]}\n-----END SSH HOST KEY KEYS-----\n",
+    ],
+    ids=["overwritten", "kernel key", "kernel block", "cut"],
+)
+def test_without_a_key_on_the_console_the_agent_reads_it(
+    console: str, account: StubbedSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Users can make the kernel print text, but each of its lines starts with the time."""
+    name_zone(account, OWNER)
+    group_members(account, INSTANCE)
+    console_output(account, console)
+    _agent(account, {"Status": "InProgress"}, {"Status": "Success", "StandardOutputContent": f"{KEY} root@box\n"})
+
+    assert run(["node", "trust", NAME]) == 0
+
+    assert _known() == {NAME: (KEY,)}
+    assert "(read from its Systems Manager agent)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("replies", "says"),
+    [
+        ((), f"{NAME} ({INSTANCE}) is not connected to Systems Manager"),
+        (({"Status": "Failed", "StandardOutputContent": ""},), "has not returned its host key"),
+    ],
+    ids=["not connected", "failed"],
+)
+def test_a_machine_whose_key_aws_cannot_read_is_reported(
+    replies: tuple[dict[str, str], ...], says: str, account: StubbedSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 6, with the next step; nothing is recorded."""
+    name_zone(account, OWNER)
+    group_members(account, INSTANCE)
+    account.refuses("ec2", HOME, "get_console_output", "UnsupportedOperation")
+    _agent(account, *replies)
+
+    assert run(["node", "trust", NAME]) == 6
+
+    output = capsys.readouterr().err
+    assert says in output
+    assert "fix  " in output
+    assert not Path("fleet.lock").exists()
+
+
+# By what is wrong: the group's members and their state, the exit status, and the message.
 UNCONFIRMED = {
-    "another instance": ((FORMER,), "InService", ADDRESS, 3, f"names {INSTANCE}, which is no instance of"),
-    "no instance": ((), "InService", ADDRESS, 3, "no instance of workbench-cpu in us-west-2"),
-    "another address": ((INSTANCE,), "InService", "203.0.113.66", 3, f"but {INSTANCE} has {ADDRESS}"),
-    "not in service": ((INSTANCE,), "Pending:Wait", ADDRESS, 6, "is not in service: Pending:Wait"),
+    "another instance": ((FORMER,), "InService", 3, f"names {INSTANCE}, which is no instance of"),
+    "no instance": ((), "InService", 3, "no instance of workbench-cpu in us-west-2"),
+    "not in service": ((INSTANCE,), "Pending:Wait", 6, "is not in service: Pending:Wait"),
 }
 
 
 @pytest.mark.parametrize("case", UNCONFIRMED)
 @pytest.mark.parametrize("which", [[NAME], ["--group", "workbench-cpu"]], ids=["one", "group"])
 def test_records_that_ec2_does_not_confirm_are_refused(
-    which: list[str], case: str, account: StubbedSession, offering: Path, capsys: pytest.CaptureFixture[str]
+    which: list[str], case: str, account: StubbedSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Any process on a machine can write them. No other address than that of the instance is scanned."""
-    members, state, address, status, says = UNCONFIRMED[case]
-    _zone(account, {**_record(KEY), "A": address})
-    _members(account, *members, state=state)
+    """Any process on a machine can write them. No key of another instance is read."""
+    members, state, status, says = UNCONFIRMED[case]
+    name_zone(account, OWNER)
+    group_members(account, *members, state=state)
 
     assert run(["node", "trust", *which]) == status
 
     assert says in capsys.readouterr().err
-    assert _asked(offering) == []
     assert not Path("fleet.lock").exists()
 
 
 @pytest.mark.parametrize("former", [None, FORMER, INSTANCE], ids=["unknown", "running", "itself"])
-@pytest.mark.usefixtures("offering")
 def test_a_recorded_key_is_not_replaced_unasked(
     former: str | None, account: StubbedSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Unless its instance has terminated, or with --replace."""
     record_host_keys(Path("fleet.lock"), "lab", NAME, (OTHER,), former, replace_known=False)
-    _zone(account, _record(KEY))
-    _members(account, INSTANCE)
+    name_zone(account, OWNER)
+    group_members(account, INSTANCE)
+    console(account, KEY)
     if former:
-        _existing(account, former, is_there=True)
+        existing(account, former, is_there=True)
     assert run(["node", "trust", NAME]) == 3
     kept, told = _known(), capsys.readouterr().err
 
     account.belongs_to(ACCOUNT, HOME)
-    _zone(account, _record(KEY))
-    _members(account, INSTANCE)
+    name_zone(account, OWNER)
+    group_members(account, INSTANCE)
+    console(account, KEY)
     assert run(["node", "trust", NAME, "--replace"]) == 0
 
     assert kept == {NAME: (OTHER,)}
@@ -260,76 +271,15 @@ def test_a_recorded_key_is_not_replaced_unasked(
     assert _known() == {NAME: (KEY,)}
 
 
-def test_an_address_is_named_with_a_fingerprint_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a fingerprint the address comes from EC2."""
-    assert run(["node", "trust", NAME, "--address", "203.0.113.66"]) == 2
-
-    assert "--address requires a fingerprint" in capsys.readouterr().err
-
-
-def test_another_key_than_aws_tells_is_refused(
-    account: StubbedSession, offering: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Another host answers, whatever keys it offers."""
-    offering.write_text(f"x {OTHER}\n")
-    _zone(account, _record(KEY))
-    _members(account, INSTANCE)
-
-    assert run(["node", "trust", NAME]) == 3
-
-    told = capsys.readouterr().err
-    assert f"{NAME} offers the host key {fingerprint(OTHER)}, expected {fingerprint(KEY)}" in told
-    assert not Path("fleet.lock").exists()
-
-
-@pytest.mark.parametrize(
-    "sshfp",
-    ["", "4 1 " + "0" * 40, "1 2 " + SSHFP[KEY][4:], SSHFP[KEY][:-2]],
-    ids=["none", "sha-1", "rsa", "short"],
-)
-def test_what_aws_does_not_tell_is_not_trusted(
-    sshfp: str, account: StubbedSession, offering: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A missing, weaker or different fingerprint in the zone is refused."""
-    _zone(account, {**_record(KEY), "SSHFP": sshfp})
-
-    assert run(["node", "trust", NAME]) == 6
-
-    assert "has published no host key" in capsys.readouterr().err
-    assert _asked(offering) == []
-    assert not Path("fleet.lock").exists()
-
-
-def test_a_name_that_nobody_has_is_told(account: StubbedSession, capsys: pytest.CaptureFixture[str]) -> None:
-    """The machine may not have started."""
-    _zone(account, _record(KEY, "workbench-cpu-3.us-west-2"))
-
-    assert run(["node", "trust", NAME]) == 6
-
-    assert f"no running machine is named {NAME}" in capsys.readouterr().err
-
-
-def test_a_name_in_two_zones_is_nobodys(
-    account: StubbedSession, offering: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It is unknown which zone is the fleet's."""
-    _zone(account, _record(KEY), ids=("Z1", "Z2"))
-
-    assert run(["node", "trust", NAME]) == 6
-
-    assert f"two private zones have records of {NAME}" in capsys.readouterr().err
-    assert _asked(offering) == []
-
-
-@pytest.mark.usefixtures("offering")
-def test_the_key_of_a_machine_that_is_gone_gives_way(
+def test_the_key_of_a_terminated_instance_is_replaced(
     account: StubbedSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The instance of the recorded key has terminated; the output names both keys."""
+    """The output names both keys."""
     record_host_keys(Path("fleet.lock"), "lab", NAME, (OTHER,), FORMER, replace_known=False)
-    _zone(account, _record(KEY))
-    _members(account, INSTANCE)
-    _existing(account, FORMER, is_there=False)
+    name_zone(account, OWNER)
+    group_members(account, INSTANCE)
+    console(account, KEY)
+    existing(account, FORMER, is_there=False)
 
     assert run(["node", "trust", NAME]) == 0
 
@@ -337,19 +287,90 @@ def test_the_key_of_a_machine_that_is_gone_gives_way(
     assert f"{NAME} has host key {fingerprint(KEY)}, replacing {fingerprint(OTHER)}" in capsys.readouterr().out
 
 
-@pytest.mark.usefixtures("offering")
+@pytest.mark.parametrize(
+    ("name", "tag"),
+    [
+        ("laptops.us-west-2", {"Name": "tag:Name", "Values": ["lab-laptops"]}),
+        ("control-1.us-west-2", {"Name": "tag:bedplate:member", "Values": ["control-1.us-west-2"]}),
+    ],
+    ids=["gateway", "control"],
+)
+def test_a_permanent_machine_is_found_by_its_tags(name: str, tag: dict[str, Any], account: StubbedSession) -> None:
+    """Of two instances, the running one counts: its group replaces the other."""
+    states = ["pending", "running", "shutting-down", "stopping", "stopped"]
+    wanted: list[dict[str, Any]] = [
+        {"Name": "tag:bedplate:fleet", "Values": ["lab"]},
+        tag,
+        {"Name": "instance-state-name", "Values": states},
+    ]
+    states_of = ((FORMER, "shutting-down"), (INSTANCE, "running"))
+    found = [{"InstanceId": instance, "State": {"Name": state}} for instance, state in states_of]
+    instances(account, wanted, *found)
+    console(account, KEY)
+
+    assert run(["node", "trust", name]) == 0
+
+    assert _known() == {name: (KEY,)}
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        ([], "AWS has no instance of laptops.us-west-2"),
+        ([{"InstanceId": INSTANCE, "State": {"Name": "stopped"}}], "start it: `aws ec2 start-instances"),
+    ],
+    ids=["none", "stopped"],
+)
+def test_a_permanent_machine_that_does_not_run_is_reported(
+    found: list[dict[str, Any]], says: str, account: StubbedSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 6, with the command that starts it."""
+    booked = [{"Instances": found}] if found else []
+    account.answers("ec2", HOME, "describe_instances", {"Reservations": booked}, Filters=ANY)
+
+    assert run(["node", "trust", "laptops.us-west-2"]) == 6
+
+    assert says in capsys.readouterr().err
+
+
+def test_an_address_is_named_with_a_fingerprint_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a fingerprint AWS reads the key."""
+    assert run(["node", "trust", NAME, "--address", "203.0.113.66"]) == 2
+
+    assert "--address requires a fingerprint" in capsys.readouterr().err
+
+
+def test_a_name_that_nobody_has_is_told(account: StubbedSession, capsys: pytest.CaptureFixture[str]) -> None:
+    """The machine may not have started."""
+    name_zone(account, ("workbench-cpu-3.us-west-2", INSTANCE))
+
+    assert run(["node", "trust", NAME]) == 6
+
+    assert f"no running machine is named {NAME}" in capsys.readouterr().err
+
+
+def test_a_name_in_two_zones_is_nobodys(account: StubbedSession, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is unknown which zone is the fleet's."""
+    name_zone(account, OWNER, ids=("Z1", "Z2"))
+
+    assert run(["node", "trust", NAME]) == 6
+
+    assert f"two private zones have records of {NAME}" in capsys.readouterr().err
+
+
 def test_a_groups_machines_are_taken_together(account: StubbedSession, capsys: pytest.CaptureFixture[str]) -> None:
-    """Machines with a wrong key are named and do not stop the others."""
+    """A machine that fails is named and does not stop the others. A name of another group is not recorded."""
     others = ("workbench-cpu-3.us-west-2", "workbench-gpu-1.us-west-2")
-    _zone(account, _record(KEY), _record(OTHER, others[0], FORMER), _record(KEY, others[1]))
-    _members(account, INSTANCE, FORMER)
+    name_zone(account, OWNER, (others[0], "i-0000000000000000c"), (others[1], INSTANCE))
+    group_members(account, INSTANCE, FORMER)
+    console(account, KEY)
 
     assert run(["node", "trust", "--group", "workbench-cpu"]) == 3
 
     told = capsys.readouterr()
     assert _known() == {NAME: (KEY,)}
     assert [line.split()[3] for line in told.out.splitlines()] == [NAME]
-    assert f"{others[0]}: offers the host key" in told.err
+    assert f"{others[0]}: the TXT record" in told.err
 
 
 @pytest.mark.parametrize(
@@ -357,12 +378,11 @@ def test_a_groups_machines_are_taken_together(account: StubbedSession, capsys: p
     [
         ([], "no machine selected"),
         (["titan-01.cellar"], "bedplate node trust titan-01.cellar SHA256:..."),
-        (["control-1.us-west-2"], "AWS does not know the host key of control-1.us-west-2"),
         (["--group", "trian"], "write train"),
         (["--group", "train"], "machines of train have no names"),
         ([NAME, "--group", "workbench-cpu"], "exclude each other"),
     ],
-    ids=["nobody", "site", "control", "group", "workers", "both"],
+    ids=["nobody", "site", "group", "workers", "both"],
 )
 def test_what_aws_cannot_tell_is_refused_before_it_is_asked(
     arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]

@@ -204,9 +204,13 @@ def test_a_group_has_expectations_for_each_type() -> None:
     """A machine of a group with several types is judged as the type that it is."""
     expected = expectations(lab_node("workbench-gpu-1.us-west-2"), load_catalog())
 
-    assert {name: entry.gpus.model for name, entry in expected.items() if entry.gpus} == {
-        name: load_catalog().types[name].gpu.name for name in lab_node("workbench-gpu-1.us-west-2").types
-    }
+    types = load_catalog().types
+    assert tuple(expected) == lab_node("workbench-gpu-1.us-west-2").types
+    for name, entry in expected.items():
+        gpu = types[name].gpu
+        assert entry.gpus
+        assert gpu
+        assert (entry.gpus.model, entry.gpus.count, entry.gpus.memory) == (gpu.name, gpu.count, gpu.memory_mib)
 
 
 def test_the_shipped_program_runs_alone(tmp_path: Path) -> None:
@@ -216,8 +220,8 @@ def test_the_shipped_program_runs_alone(tmp_path: Path) -> None:
         (tmp_path / Path(file.path).name).write_text(file.text)
     package = tmp_path / "gate"
     package.mkdir()
-    for file in (*tmp_path.glob("*.py"), tmp_path / "xid.txt"):
-        shutil.move(file, package)
+    for path in (*tmp_path.glob("*.py"), tmp_path / "xid.txt"):
+        shutil.move(path, package)
     program = """
 import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1])
 import gate.__main__; from gate.expected import read_expected

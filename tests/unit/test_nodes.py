@@ -233,13 +233,13 @@ def test_ssh_does_not_verify_host_keys_by_dns(config: Path) -> None:
     ("name", "fix"),
     [
         ("titan-01.cellar", "SHA256:..."),
-        ("control-1.us-west-2", "SHA256:..."),
-        ("workbench-cpu-2.us-west-2", "run `bedplate node trust workbench-cpu-2.us-west-2`: it compares"),
+        ("control-1.us-west-2", "run `bedplate node trust control-1.us-west-2`: AWS reads"),
+        ("workbench-cpu-2.us-west-2", "run `bedplate node trust workbench-cpu-2.us-west-2`: AWS reads"),
     ],
     ids=["site", "control", "pool"],
 )
 def test_a_missing_host_key_has_the_command_to_record_it(name: str, fix: str, tmp_path: Path) -> None:
-    """A machine of a pool has published its key; for others the operator gives the fingerprint."""
+    """AWS reads the key of its instances; for machines of sites the operator gives the fingerprint."""
     (machine,) = (machine for machine in MACHINES if machine.node.name == name)
 
     (event,) = write_ssh_config(tmp_path, [machine], {}, Login("ada")).missing

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -84,7 +85,8 @@ def bedplate_commands(text: str) -> Iterator[list[str]]:
 def command_errors(text: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """Return the errors of the commands in a text; `--help` makes them parse their options and do nothing."""
     results = [
-        (words, run([*words, "--help"]), capsys.readouterr().err.partition("\n")[0])
+        # After "--" is a command for another machine.
+        (words, run([*takewhile("--".__ne__, words), "--help"]), capsys.readouterr().err.partition("\n")[0])
         for words in bedplate_commands(text)
     ]
     return [f"{shlex.join(words)}: {error}" for words, status, error in results if status]

@@ -4,6 +4,7 @@ import json
 import re
 import threading
 import xml.etree.ElementTree as ET
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -153,6 +154,8 @@ class AwsEndpoint:
     """Actions that return an error."""
     done: Callable[[str], None] = lambda _action: None
     """Called after each successful action."""
+    console: str = ""
+    """The console output of every instance."""
     _lock: Lock = field(default_factory=Lock)
 
     def answer(self, method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, str]:
@@ -172,6 +175,9 @@ class AwsEndpoint:
             return 400, _REFUSED.format(code="AccessDenied", message=f"{action} is not allowed")
         if action == "CompleteLifecycleAction":
             return 200, "<CompleteLifecycleActionResponse/>"
+        if action == "GetConsoleOutput":
+            output = b64encode(self.console.encode()).decode()
+            return 200, f"<GetConsoleOutputResponse><output>{output}</output></GetConsoleOutputResponse>"
         if host.startswith("route53") and method == "POST" and (message := self._batch_error(path, body)):
             return 400, _REFUSED.format(code="InvalidChangeBatch", message=message)
         name = "route53" if host.startswith("route53") else host

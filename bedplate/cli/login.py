@@ -1,0 +1,140 @@
+"""How commands log in to machines: directly if a machine answers at its address, else through Session Manager.
+
+`ssh_targets` returns the ssh command of each machine. A machine in the cloud that does not answer gets a ProxyCommand,
+`bedplate ssh --proxy NAME`, which looks up its instance and starts a session when ssh connects.
+"""
+
+import shlex
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shutil import which
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bedplate.catalog import load_catalog
+from bedplate.cli.fleet import open_account
+from bedplate.cli.output import check_files_exist, notify
+from bedplate.errors import MachineError
+from bedplate.hold import login_name
+from bedplate.nodes.connection import answering, check_plugin
+from bedplate.nodes.ssh import (
+    Login,
+    NodeLocation,
+    SshTargets,
+    deploy_account,
+    login_account,
+    targets_of_config,
+    write_ssh_config,
+)
+from bedplate.plan import FleetPlan
+from bedplate.plan.nodes import Platform, pool_node
+
+if TYPE_CHECKING:
+    from bedplate.account.machines import Machine
+
+
+@dataclass(frozen=True, slots=True)
+class SshOptions:
+    """How an operator logs in to the machines of a fleet file: user and private key, or an OpenSSH configuration."""
+
+    fleet: Path
+    user: str | None = None
+    identity: Path | None = None
+    config: Path | None = None
+
+
+def ssh_targets(folder: Path, plan: FleetPlan, machines: Sequence[NodeLocation], options: SshOptions) -> SshTargets:
+    """Return the ssh command for each machine. The configuration for ssh is written into the folder.
+
+    Raises InputError for a missing file, and MachineError if ssh is not installed.
+    """
+    check_files_exist(options.identity, options.config)
+    if options.config:
+        targets = targets_of_config(options.config, machines, Login(options.user, options.identity))
+    else:
+        user = options.user or deploy_account(plan.accounts, login_name())
+        login = Login(user, options.identity and options.identity.absolute())
+        keys = plan.record.host_keys
+        targets = write_ssh_config(folder, tuple(_with_paths(machines, keys, options.fleet)), keys, login)
+    if targets.targets and not which("ssh"):
+        raise MachineError("ssh is not installed", fix="install OpenSSH's client")
+    return targets
+
+
+def _with_paths(machines: Sequence[NodeLocation], keys: Iterable[str], fleet: Path) -> Iterator[NodeLocation]:
+    """Yield the machines; those with a key that only Session Manager reaches get a proxy."""
+    in_cloud = [machine for machine in machines if is_in_cloud(machine) and machine.node.name in keys]
+    hosts = answering({machine.host for machine in in_cloud})
+    silent = [machine for machine in in_cloud if machine.host not in hosts]
+    if silent and (missing := _missing_plugin()):
+        names = ", ".join(machine.node.name for machine in silent)
+        notify([f"note: {names} not reached directly, and {missing.what}", f"  fix  {missing.fix}"])
+        silent = []
+    for machine in machines:
+        yield with_proxy(machine, fleet) if machine in silent else machine
+
+
+def _missing_plugin() -> MachineError | None:
+    try:
+        check_plugin()
+    except MachineError as error:
+        return error
+    return None
+
+
+def is_in_cloud(machine: NodeLocation) -> bool:
+    """Return whether Session Manager can reach a machine."""
+    return machine.node.ground is Platform.CLOUD
+
+
+def with_proxy(machine: NodeLocation, fleet: Path) -> NodeLocation:
+    """Return a machine with the ProxyCommand that connects to it when ssh starts."""
+    # -P: no module of the folder in which ssh runs.
+    python, command = (sys.executable, "-P", "-m"), ("bedplate", "ssh", "--proxy", machine.node.name)
+    return replace(machine, proxy=proxy_command((*python, *command, "--fleet", str(fleet.absolute()))))
+
+
+def proxy_command(argv: Sequence[str]) -> str:
+    """Return a command as the value of ProxyCommand: for a shell, and without expansion of %."""
+    return shlex.join(argv).replace("%", "%%")
+
+
+LoginName = Annotated[
+    str | None,
+    typer.Option("--user", metavar="USER", help="Login name. Default: yours if the fleet file has it, else ubuntu."),
+]
+
+
+def interactive_login(plan: FleetPlan, user: str | None, identity: Path | None) -> Login:
+    """Return the login name and key. A note goes to stderr if the operator is not in the fleet file."""
+    operator = login_name()
+    name = user or login_account(plan.accounts, operator)
+    if not user and name != operator:
+        notify([f"note: no person named {operator} in the fleet file; ssh logs in as {name} (change it with --user)"])
+    return Login(name, identity and identity.absolute())
+
+
+IN_SERVICE = "InService"
+
+
+def running_machines(plan: FleetPlan, groups: Sequence[str]) -> Iterator[NodeLocation]:
+    """Yield the machines of these groups that AWS reports as in service."""
+    # Slow: they import boto3.
+    from bedplate.account.client import require_all
+    from bedplate.account.machines import read_machines
+
+    answers = require_all(read_machines(open_account(plan), plan), "nothing was done")
+    for machine in (machine for region in answers.values() for machine in region):
+        if machine.group in groups and machine.state == IN_SERVICE and machine.address:
+            yield location_of(plan, machine)
+
+
+def location_of(plan: FleetPlan, machine: "Machine") -> NodeLocation:
+    """Return a machine of a pool; without a registered name it has the host name that EC2 gives it."""
+    name = machine.name or f"ip-{str(machine.address).replace('.', '-')}.{machine.region}"
+    pool = next(pool for pool in plan.pools if (pool.name, pool.region) == (machine.pool, machine.region))
+    node = pool_node(plan, pool, name, load_catalog())
+    return NodeLocation(node, machine.address, None if machine.name else machine.pool)
