@@ -65,6 +65,7 @@ _THROTTLED = (
     "TooManyRequestsException",
 )
 _NOT_THERE = (
+    "NoSuchEntity",
     "NoSuchResourceException",
     "ParameterNotFound",
     "ParameterVersionNotFound",
