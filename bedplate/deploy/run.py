@@ -87,7 +87,9 @@ class Deployment:
         except BedplateError as error:
             progress = self._states[task]
             message = "\n".join(filter(None, (error.what, error.fix and f"fix: {error.fix}")))
-            causes = progress.causes or (Cause("", message),)
+            # Before the engine listens to SIGINT, it ends at once: it has not begun.
+            stopped = self.is_interrupted and not progress.causes
+            causes = (Cause("", "interrupted"),) if stopped else progress.causes or (Cause("", message),)
             result = replace(progress, status=Status.FAILED, causes=causes, exit_code=error.exit_code)
         self._update(task, replace(result, current="", seconds=time.monotonic() - self._started[task]))
 

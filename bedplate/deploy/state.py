@@ -51,11 +51,10 @@ class StackState:
 
     @property
     def deletable(self) -> tuple[Resource, ...]:
-        """Return the resources that `destroy` deletes, components too."""
+        """Return the resources that `destroy` deletes, components too, without references to other stacks."""
         urns = {resource["urn"] for resource in self.kept}
-        return tuple(
-            resource for resource in self._resources if resource["urn"] not in urns and resource_name(resource["urn"])
-        )
+        own = (resource for resource in self._resources if not resource.get("external"))
+        return tuple(resource for resource in own if resource["urn"] not in urns and resource_name(resource["urn"]))
 
     @property
     def _resources(self) -> tuple[Resource, ...]:
