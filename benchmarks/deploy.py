@@ -26,6 +26,7 @@ REGIONS = "us-west-2 us-east-1 eu-north-1"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIWf215vwmBI2zNzecqhVbLRbuxkKq4oqpkUVYbswznn"
 VALUES = {
     "--example": "lab",
+    "--name": "lab",
     "--account": ACCOUNT,
     "--owner": "head@uni.edu",
     "--person": "bob",
@@ -104,7 +105,9 @@ def _measured(folder: Path, commands: list[list[str]]) -> list[Cost]:
             "PULUMI_SKIP_UPDATE_CHECK": "true",
             "PULUMI_DEBUG_PROVIDERS": f"aws:{port}",
         }
-        return [_cost(command, folder, {**os.environ, **environment}) for command in commands]
+        costs = [_cost(command, folder, {**os.environ, **environment}) for command in commands]
+    print(f"{folder.name}: {', '.join(map(str, costs))}", flush=True)
+    return costs
 
 
 def _cost(command: list[str], folder: Path, environment: Mapping[str, str]) -> Cost:

@@ -12,8 +12,7 @@ from bedplate.spec.groups import Market
 def service_roles(plan: FleetPlan) -> Mapping[str, str]:
     """Return the service-linked roles that a fleet needs, and the service of each.
 
-    AWS creates them late or not at all: Auto Scaling with the first group, which can fail, EC2 for spot instances only
-    in the console.
+    AWS would create them together with the first resource, which can fail then.
     """
     roles = {"AWSServiceRoleForAutoScaling": "autoscaling.amazonaws.com"}
     if any(pool.market is Market.SPOT for pool in plan.pools):

@@ -90,8 +90,8 @@ def _read_by_links(outputs: Mapping[str, Any]) -> tuple[str, ...]:
 
 def recorded_price(states: Iterable[StackState]) -> float | None:
     """Return the list price of the regions at their last deployment, in USD an hour; None if a region lacks it."""
-    prices = [state.outputs.get(PRICE) for state in states if state.deletable]
-    return None if None in prices else sum(prices)
+    regions = [state.outputs for state in states if state.deletable]
+    return sum(outputs[PRICE] for outputs in regions) if all(PRICE in outputs for outputs in regions) else None
 
 
 def kept_price(resources: Iterable[Resource], catalog: Catalog) -> float:

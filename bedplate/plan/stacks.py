@@ -83,7 +83,7 @@ def layout(plan: FleetPlan) -> Layout:
 
 def stack_order(before: FleetPlan | None, after: FleetPlan | None) -> tuple[Step, ...]:
     """Return the steps from one plan to another; without `before` the fleet is created, without `after` destroyed."""
-    return layout_order(before and layout(before), after and layout(after))
+    return layout_order(layout(before) if before else None, layout(after) if after else None)
 
 
 def layout_order(before: Layout | None, after: Layout | None) -> tuple[Step, ...]:

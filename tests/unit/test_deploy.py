@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -16,12 +16,14 @@ from typing import cast
 import pytest
 from pulumi.automation.events import EngineEvent
 
+from bedplate.catalog.tables import QuotaFacts
 from bedplate.cli import deploy, run
 from bedplate.deploy.engine import Engine, open_engine
 from bedplate.deploy.progress import Operation, Progress, Status, advance
 from bedplate.deploy.run import Deployment
 from bedplate.errors import BedplateError, HeldError, InputError, MachineError, PartialError
-from bedplate.report.deploy import cause_lines, change_lines
+from bedplate.plan.quotas import QuotaNeed
+from bedplate.report.deploy import cause_lines, change_lines, quota_warning_lines
 from tests.conftest import DATA
 from tests.testlab.engine import replay
 from tests.testlab.engine.command import simulated_account
@@ -260,10 +262,14 @@ def test_invalid_calls_change_nothing(folder: Path, capsys: pytest.CaptureFixtur
     assert not (folder / "fleet.lock").exists()
 
 
-def resources(stack: str, *kinds: str, **outputs: object) -> list[dict[str, object]]:
+def resources(stack: str, *kinds: str, **outputs: object) -> list[Mapping[str, object]]:
     """Return the state of a stack: its root with outputs, and a resource of each kind; keys are protected."""
     urn = f"urn:pulumi:{stack}::bedplate::"
-    root = {"urn": f"{urn}pulumi:pulumi:Stack::bedplate-{stack}", "type": "pulumi:pulumi:Stack", "outputs": outputs}
+    root: Mapping[str, object] = {
+        "urn": f"{urn}pulumi:pulumi:Stack::bedplate-{stack}",
+        "type": "pulumi:pulumi:Stack",
+        "outputs": outputs,
+    }
     own = ({"urn": f"{urn}{kind}::trio", "type": kind, "protect": "kms" in kind} for kind in kinds)
     return [root, *own]
 
@@ -283,8 +289,12 @@ def trio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "eu-north-1": resources("trio.eu-north-1", VPC, DATA_KEY, **prices),
         "links": resources("trio.links", "aws:route53/zoneAssociation:ZoneAssociation"),
     }
-    files = {f"trio.{part}.json": {"version": 3, "deployment": {"resources": state}} for part, state in states.items()}
-    stacks = [{"name": f"trio.{part}", "current": False, "resourceCount": len(states[part])} for part in states]
+    files: dict[str, object] = {
+        f"trio.{part}.json": {"version": 3, "deployment": {"resources": state}} for part, state in states.items()
+    }
+    stacks: list[object] = [
+        {"name": f"trio.{part}", "current": False, "resourceCount": len(states[part])} for part in states
+    ]
     files |= {
         "stacks.json": stacks,
         "history.json": [SUMMARY | {"result": "succeeded", "endTime": "2026-11-22T12:00:00.000Z"}],
@@ -372,17 +382,20 @@ def interrupted(folder: Path, call: str) -> threading.Thread:
 def test_an_interrupt_stops_the_regions_and_what_follows(trio: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The engine completes the operations that have begun; the same command continues."""
     shutil.copy(DATA / "engine/interrupt.jsonl", trio / "run.jsonl")
-    sender = interrupted(trio, "up trio.eu-north-1")
+    sender = interrupted(trio, "destroy trio.us-east-1")
 
-    assert run(["up", "--yes"]) == 6
+    assert run(["destroy", "--yes"]) == 6
 
     sender.join()
     output, errors = capsys.readouterr()
-    assert [line.split()[:3] for line in output.splitlines()[-2:]] == [
-        ["trio.eu-north-1", "up", "failed"],
-        ["trio.links", "up", "skipped"],
+    assert [line.split()[:3] for line in output.splitlines()[-5:]] == [
+        ["trio.links", "destroy", "done"],
+        ["trio.us-east-1", "destroy", "failed"],
+        ["trio.eu-north-1", "destroy", "failed"],
+        ["trio.us-west-2", "destroy", "skipped"],
+        ["trio.shared", "destroy", "skipped"],
     ]
-    assert "again: it continues" in errors
+    assert "run `bedplate destroy fleet.yaml` again: it continues" in errors
 
 
 def test_an_interrupted_preview_changes_nothing(trio: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -395,3 +408,31 @@ def test_an_interrupted_preview_changes_nothing(trio: Path, capsys: pytest.Captu
     sender.join()
     assert "interrupted: nothing was changed" in capsys.readouterr().err
     assert " up " not in (trio / "calls").read_text()
+
+
+def test_credentials_of_another_account_are_refused_first(
+    trio: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is recorded, and the engine does not start."""
+    monkeypatch.setenv("MOTO_ACCOUNT_ID", "111122223333")
+
+    assert run(["up", "--yes"]) == 2
+
+    assert capsys.readouterr().err.count("error") == 1
+    assert not (trio / "fleet.lock").exists()
+    assert not (trio / "calls").exists()
+
+
+def test_each_quota_that_is_too_small_is_a_warning() -> None:
+    """With the page of the console that requests an increase. An unknown quota is no warning."""
+    quota = QuotaFacts("VPCs", "vpc", "L-F678F1CE", 5)
+    needs = [QuotaNeed(region, quota, 1, 9) for region in ("us-west-2", "us-east-1", "eu-north-1", "eu-west-1")]
+    granted = {("us-west-2", quota.code): 0.0, ("us-east-1", quota.code): 5.0, ("eu-north-1", quota.code): 9.0}
+
+    page = "console.aws.amazon.com/servicequotas/home/services/vpc/quotas/L-F678F1CE"
+    assert list(quota_warning_lines(needs, granted)) == [
+        "warning: us-west-2: quota of VPCs is 0; the fleet needs 1 at minimum",
+        f"  fix  request 9: https://us-west-2.{page}",
+        "warning: us-east-1: quota of VPCs is 5; the fleet needs 9 at maximum",
+        f"  fix  request 9: https://us-east-1.{page}",
+    ]
