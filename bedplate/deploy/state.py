@@ -51,10 +51,10 @@ class StackState:
 
     @property
     def deletable(self) -> tuple[Resource, ...]:
-        """Return the resources that `destroy` deletes, components too, without references to other stacks."""
+        """Return the resources that `destroy` deletes, components and the stack too, without references to others."""
         urns = {resource["urn"] for resource in self.kept}
         own = (resource for resource in self._resources if not resource.get("external"))
-        return tuple(resource for resource in own if resource["urn"] not in urns and resource_name(resource["urn"]))
+        return tuple(resource for resource in own if resource["urn"] not in urns)
 
     @property
     def _resources(self) -> tuple[Resource, ...]:

@@ -270,7 +270,9 @@ def resources(stack: str, *kinds: str, **outputs: object) -> list[Mapping[str, o
         "type": "pulumi:pulumi:Stack",
         "outputs": outputs,
     }
-    own = ({"urn": f"{urn}{kind}::trio", "type": kind, "protect": "kms" in kind} for kind in kinds)
+    own = (
+        {"urn": f"{urn}{kind}::trio", "type": kind, "protect": "kms" in kind, "parent": root["urn"]} for kind in kinds
+    )
     return [root, *own]
 
 
