@@ -188,8 +188,13 @@ def _open(fleet: Path, plan: FleetPlan, names: Sequence[str], action: Action) ->
     states = engine.states(plan.name)
     chosen = chosen_parts(plan, names, states)
     order = layout_order(deployed_layout(states, plan.home.name), layout(plan) if action is Action.UP else None)
+    deployed = {part for part, state in states.items() if state.deletable}
     steps = (
-        tuple((stack_name(plan, part), Operation(step.action)) for part in step.parts if part in chosen)
+        tuple(
+            (stack_name(plan, part), Operation(step.action))
+            for part in step.parts
+            if part in chosen and (step.action is Action.UP or part in deployed)
+        )
         for step in order
     )
     for part in states.keys() & {*chosen}:
@@ -278,7 +283,7 @@ def _preview(session: Session) -> tuple[Progress, ...]:
     if session.engine.command.is_interrupted:
         notify(["interrupted: nothing was changed"])
         raise KeyboardInterrupt
-    changing = {state.stack for state in states if state.steps}
+    changing = {state.stack for state in states if state.steps or state.status is Status.FAILED}
     previews = {state.stack: state for state in states if not state.waits_for(changing)}
     return tuple(
         previews.get(stack, Progress(stack, operation, Status.LATER))

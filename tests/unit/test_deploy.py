@@ -438,3 +438,14 @@ def test_each_quota_that_is_too_small_is_a_warning() -> None:
         "warning: us-east-1: quota of VPCs is 5; the fleet needs 9 at maximum",
         f"  fix  request 9: https://us-east-1.{page}",
     ]
+
+
+def test_destroy_skips_stacks_that_do_not_exist(trio: Path) -> None:
+    """A first deployment may have failed before the regions."""
+    rows = [{"name": "trio.shared", "current": False, "resourceCount": 2}]
+    (trio / "stacks.json").write_text(json.dumps(rows))
+    (trio / "run.jsonl").touch()
+
+    assert run(["destroy", "--yes"]) == 0
+
+    assert (trio / "calls").read_text() == "destroy trio.shared\n"
