@@ -34,12 +34,19 @@ VALUES = {
     "--gateway": "193.99.144.80",
     "--reservation": "cr-0aaaabbbbccccdddd",
 }
-# $1 is the operation with its options.
-_STACK = (
-    "stack() { pulumi stack select --create lab.$2 >&2 && pulumi $1 --stack lab.$2 --non-interactive >&2; }\nset -e\n"
-)
-PARALLEL = f'{_STACK}stack "$1" shared; for region in {REGIONS}; do stack "$1" $region & done; wait; stack "$1" links'
-SERIAL = f'{_STACK}for part in shared {REGIONS} links; do stack "$1" $part; done'
+# $1 is the operation with its options. Stacks are created one after another: this selects them, too.
+_STACKS = f"""set -e
+for part in shared {REGIONS} links; do pulumi stack select --create lab.$part >&2; done
+stack() {{ pulumi $1 --stack lab.$2 --non-interactive >&2; }}
+"""
+PARALLEL = f"""{_STACKS}
+stack "$1" shared
+pids=
+for region in {REGIONS}; do stack "$1" $region & pids="$pids $!"; done
+for pid in $pids; do wait $pid; done
+stack "$1" links
+"""
+SERIAL = f'{_STACKS}for part in shared {REGIONS} links; do stack "$1" $part; done'
 
 
 class Cost(NamedTuple):
