@@ -24,7 +24,7 @@ PROGRAM = "name: bedplate\nruntime: {name: python, options: {toolchain: pip, vir
 MAIN = (
     "from pathlib import Path\nfrom bedplate.cli.program import declare_stack\ndeclare_stack(Path(__file__).parent)\n"
 )
-SECONDS = 300
+SECONDS = 600
 
 
 @pytest.fixture
