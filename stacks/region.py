@@ -5,10 +5,11 @@ from dataclasses import dataclass
 import pulumi
 
 from bedplate.catalog import load_catalog
+from bedplate.plan.cost import bill
 from bedplate.plan.fleet import FleetPlan, RegionPlan
 from bedplate.plan.links import has_inbound_resolver, has_transit
 from bedplate.plan.pools import PoolPlan, pool_interfaces
-from bedplate.plan.stacks import SHARED
+from bedplate.plan.stacks import PRICE, SHARED
 from stacks.alarms.alarms import AlarmTopic
 from stacks.compute.machines import ControlInputs, ControlMachines, LaptopGateway, gateway_inputs
 from stacks.compute.pool import Pool, PoolInputs
@@ -47,6 +48,7 @@ def declare_region(plan: FleetPlan, region: RegionPlan) -> None:
         ServiceEndpoints(plan, region, network, options)
     if site_name_servers(plan):
         OutboundResolver(plan, region, network, options)
+    pulumi.export(PRICE, bill(plan, load_catalog()).regions[region.name].min)
     context = RegionContext(plan, region, network, egress, firewall, alarms.arn, shared, options)
     zone = _declare_home(context) if region.home else None
     gateway = _declare_laptops(context)

@@ -1,6 +1,7 @@
 """Fixtures for all tests: no network, no credentials, a fixed date, and expected texts that `--rewrite` updates."""
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,6 +24,12 @@ Expect = Callable[[str, str], None]
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option that rewrites expected texts; read the diff before a commit."""
     parser.addoption("--rewrite", action="store_true", help="rewrite the expected texts in tests/data")
+
+
+def pytest_report_header() -> str:
+    """Say whether the tests of deployments run Pulumi's engine, or only replay its recorded events."""
+    is_real = shutil.which("pulumi") and shutil.which("pulumi-language-python")
+    return f"engine: {'pulumi on PATH, and recorded events' if is_real else 'recorded events only: no pulumi on PATH'}"
 
 
 @pytest.fixture(scope="session", autouse=True)

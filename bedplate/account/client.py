@@ -71,6 +71,7 @@ _THROTTLED = (
 _NOT_CONNECTED = ("InvalidInstanceId", "TargetNotConnected")
 _NOT_THERE = (
     "InvocationDoesNotExist",
+    "NoSuchEntity",
     "NoSuchResourceException",
     "ParameterNotFound",
     "ParameterVersionNotFound",

@@ -30,7 +30,7 @@ def run(arguments: Sequence[str]) -> int:
     except (BedplateError, typer.TyperException) as error:
         notify(_error_lines(error, arguments))
         return error.exit_code
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):  # Abort: at a question
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001 - operators get an error message, not a traceback
         if "--traceback" in arguments or os.environ.get("BEDPLATE_TRACEBACK") == "1":

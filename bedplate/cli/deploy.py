@@ -2,9 +2,10 @@
 
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import IO, Annotated, cast
 
@@ -13,6 +14,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from bedplate.account.client import AwsClient, failure_lines
+from bedplate.account.facts import newest_images, read_quotas
+from bedplate.account.roles import create_role, missing_roles, service_roles
 from bedplate.catalog import load_catalog
 from bedplate.cli.fleet import open_account, plan_loaded, plan_of
 from bedplate.cli.output import (
@@ -29,35 +33,66 @@ from bedplate.cli.output import (
 from bedplate.deploy.engine import Engine, open_engine
 from bedplate.deploy.progress import Operation, Progress, Status
 from bedplate.deploy.run import Deployment, Task, Watch
-from bedplate.errors import InputError, PartialError
+from bedplate.deploy.state import Resource, StackState, deployed_layout, kept_price, recorded_price
+from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.folder.files import FLEET_FILE
 from bedplate.load import load_fleet
 from bedplate.lock import lock_path, record_images, record_plan
-from bedplate.plan import FleetPlan
+from bedplate.plan import FleetPlan, bill
 from bedplate.plan.planner import unrecorded_images
-from bedplate.plan.stacks import Action, chosen_parts, parts, stack_name, stack_order
+from bedplate.plan.quotas import quota_needs
+from bedplate.plan.stacks import (
+    LINKS,
+    SHARED,
+    Action,
+    chosen_parts,
+    layout,
+    layout_order,
+    parts,
+    parts_read,
+    stack_name,
+)
 from bedplate.report.columns import counted
-from bedplate.report.deploy import cause_lines, change_lines, kept_lines, progress_lines
+from bedplate.report.deploy import (
+    DESTRUCTIVE,
+    cause_lines,
+    change_lines,
+    kept_lines,
+    price_lines,
+    progress_lines,
+    quota_warning_lines,
+    removal_lines,
+)
 
 _LOG_WIDTH = 200
+_STOPPING = "stopping: operations that have begun are completed"
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The engine, the operations of a command in their order, and the resources of each stack that exists."""
+    """The engine, what is deployed by part, and the operations of a command in their order."""
 
+    plan: FleetPlan
+    account: AwsClient
     engine: Engine
-    resources: Mapping[str, int]
+    states: Mapping[str, StackState]
     steps: tuple[tuple[Task, ...], ...]
 
-    def existing(self, operation: Operation) -> tuple[tuple[Task, ...], ...]:
-        """Return one step with the operation for every stack that has resources."""
-        return (tuple((stack, operation) for step in self.steps for stack, _ in step if self.resources.get(stack)),)
+    def parts(self, operation: Operation) -> tuple[str, ...]:
+        """Return the parts whose stacks have the operation, in order."""
+        prefix = stack_name(self.plan, "")
+        return tuple(name.removeprefix(prefix) for step in self.steps for name, what in step if what is operation)
 
-    def new_stacks(self) -> tuple[str, ...]:
-        """Return the stacks that have no resources yet."""
-        return tuple(stack for step in self.steps for stack, _ in step if not self.resources.get(stack))
+    def new_parts(self) -> tuple[str, ...]:
+        """Return the parts to deploy whose stacks have no resources, or will have none by then."""
+        empty = {part for part, state in self.states.items() if state.is_empty}
+        existing = self.states.keys() - empty - {*self.parts(Operation.DESTROY)}
+        return tuple(part for part in self.parts(Operation.UP) if part not in existing)
+
+    def tasks(self, chosen: Iterable[str], operation: Operation) -> tuple[Task, ...]:
+        """Return an operation on the stacks of parts."""
+        return tuple((stack_name(self.plan, part), operation) for part in chosen)
 
 
 def preview(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, json: Json = False) -> int:
@@ -66,11 +101,22 @@ def preview(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, json: Json
     A stack is previewed once it exists: it reads outputs of other stacks. The exit status is 6 if a preview failed.
     """
     session = _open(fleet, _deployable(fleet, stack or []), stack or [], Action.UP)
+    _require_recorded(fleet, session.plan)
     states = _preview(session)
     if json:
-        show_document({"stacks": {state.stack: dict(state.changes) for state in states}})
+        deleted = {stack: len(resources) for stack, resources in _deleted(session).items()}
+        new = [stack for stack, _ in session.tasks(session.new_parts(), Operation.UP)]
+        show_document(
+            {
+                "stacks": {
+                    state.stack: None if state.status is Status.LATER else dict(state.changes) for state in states
+                },
+                "new": new,
+                "deleted": deleted,
+            }
+        )
     else:
-        show(_preview_lines(session, states))
+        _show_preview(session, states)
     return _status(states)
 
 
@@ -78,20 +124,27 @@ def up(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, yes: Yes = Fals
     """Deploy the fleet.
 
     Records missing addresses and images, shows a preview, asks, then runs every stack in order, regions in parallel.
-    The exit status is 6 if a stack failed; the same command continues.
+    Stacks that the fleet file no longer has are destroyed. The exit status is 6 if a stack failed; the same command
+    continues.
     """
-    plan = _recorded(fleet, _deployable(fleet, stack or []), yes=yes)
-    session = _open(fleet, plan, stack or [], Action.UP)
+    session = _open(fleet, _deployable(fleet, stack or []), stack or [], Action.UP)
+    session = replace(session, plan=_recorded(fleet, session, yes=yes))
     previews = _preview(session)
     if status := _status(previews):
         return status
-    if not session.new_stacks() and not any(state.steps for state in previews):
+    is_changed = any(state.steps or state.status is Status.LATER for state in previews)
+    if not (is_changed or session.new_parts() or session.parts(Operation.DESTROY)):
         show(["no change"])
         return 0
-    show(_preview_lines(session, previews))
+    _warn_of_quotas(session)
+    roles = _missing_roles(session)
+    _show_preview(session, previews)
+    show(f"{role} will be created in the account" for role in roles)
     _confirm("deploy?", yes=yes)
-    totals = {state.stack: len(state.steps) for state in previews}
-    return _finish(_watched(Deployment(session.engine, session.steps, totals)), f"bedplate up {fleet}")
+    for role, service in roles.items():
+        create_role(session.account, session.plan.home.name, role, service)
+    totals = {(state.stack, Operation.UP): len(state.steps) for state in previews}
+    return _finish(_deploy(session, totals), _again("up", fleet, stack))
 
 
 def destroy(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, yes: Yes = False) -> int:
@@ -99,19 +152,16 @@ def destroy(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, yes: Yes =
 
     File systems, buckets and keys are protected and kept.
     """
-    plan = _folder_plan(fleet)
-    session = _open(fleet, plan, stack or [], Action.DESTROY)
-    live = tuple(tuple(task for task in step if session.resources.get(task[0])) for step in session.steps)
-    tasks = tuple(step for step in live if step)
-    if not tasks:
-        show(["nothing is deployed"])
+    session = _open(fleet, _folder_plan(fleet), stack or [], Action.DESTROY)
+    deleted = _deleted(session)
+    if not deleted:
+        show(["nothing is deployed", *_kept_lines(session.plan, session.states)])
         return 0
-    show(f"{name:<24} {counted(session.resources[name], 'resource')}" for step in tasks for name, _ in step)
+    _show_red(chain.from_iterable(removal_lines(name, resources) for name, resources in deleted.items()))
     _confirm("destroy?", yes=yes)
-    status = _finish(_watched(Deployment(session.engine, tasks)), f"bedplate destroy {fleet}")
+    status = _finish(_deploy(session, {}), _again("destroy", fleet, stack))
     if not status:
-        after = session.engine.resource_counts(plan.name)
-        show(kept_lines((name, after.get(name, 0)) for step in tasks for name, _ in step))
+        show(_kept_lines(session.plan, session.engine.states(session.plan.name)))
     return status
 
 
@@ -125,47 +175,89 @@ def _folder_plan(fleet: Path) -> FleetPlan:
 def _deployable(fleet: Path, names: Sequence[str]) -> FleetPlan:
     """Return the plan; raise FleetFaults for what the programs of the stacks would refuse."""
     plan = _folder_plan(fleet)
-    for part in chosen_parts(plan, names):
-        load_fleet(fleet, load_catalog(), part=part)
+    for part in parts(plan):
+        if not names or part in names:
+            load_fleet(fleet, load_catalog(), part=part)
     return plan
 
 
 def _open(fleet: Path, plan: FleetPlan, names: Sequence[str], action: Action) -> Session:
-    """Return the session. Raises InputError if the lock is incomplete, or if a killed run left operations behind."""
-    if action is Action.UP:
-        # Slow: it imports the SDK.
-        from stacks.program import require_image_ids, require_recorded
-
-        require_recorded(plan, fleet)
-        require_image_ids(plan, load_catalog(), fleet)
-    chosen = chosen_parts(plan, names)
+    """Return the session. Raises InputError for credentials of another account, and if a killed run left operations."""
+    account = open_account(plan)
     engine = open_engine(fleet.absolute().parent)
-    open_account(plan)
-    order = stack_order(None, plan) if action is Action.UP else stack_order(plan, None)
-    steps = (tuple((stack_name(plan, part), Operation(action)) for part in chosen if part in s.parts) for s in order)
-    session = Session(engine, engine.resource_counts(plan.name), tuple(step for step in steps if step))
-    if action is Action.UP:
-        notify(_removed_lines(plan, session.resources))
-    for stack in (stack for step in session.steps for stack, _ in step if stack in session.resources):
-        if pending := engine.pending_operations(stack):
+    states = engine.states(plan.name)
+    chosen = chosen_parts(plan, names, states)
+    order = layout_order(deployed_layout(states, plan.home.name), layout(plan) if action is Action.UP else None)
+    deployed = {part for part, state in states.items() if state.deletable}
+    steps = (
+        tuple(
+            (stack_name(plan, part), Operation(step.action))
+            for part in step.parts
+            if part in chosen and (step.action is Action.UP or part in deployed)
+        )
+        for step in order
+    )
+    for part in states.keys() & {*chosen}:
+        if pending := states[part].pending:
             raise InputError(
-                f"a killed run of {stack} left operations with unknown results: {', '.join(pending)}",
+                f"a killed run of {stack_name(plan, part)} left operations with unknown results: {', '.join(pending)}",
                 fix='see "After a killed run" in docs/aws-operations.md of bedplate',
             )
-    return session
+    return Session(plan, account, engine, states, tuple(step for step in steps if step))
 
 
-def _removed_lines(plan: FleetPlan, resources: Mapping[str, int]) -> Iterator[str]:
-    """Yield a warning for each deployed stack of the fleet that the plan does not have."""
-    names = {stack_name(plan, part) for part in parts(plan)}
-    for name in sorted(resources.keys() - names):
-        if resources[name]:
-            kept = counted(resources[name], "resource")
-            yield f"warning: {name} has {kept} and is not in the fleet file: see docs/teardown.md of bedplate"
+def _require_recorded(fleet: Path, plan: FleetPlan) -> None:
+    """Raise InputError if the lock is incomplete."""
+    # Slow: it imports the SDK.
+    from stacks.program import require_image_ids, require_recorded
+
+    require_recorded(plan, fleet)
+    require_image_ids(plan, load_catalog(), fleet)
 
 
-def _recorded(fleet: Path, plan: FleetPlan, *, yes: bool) -> FleetPlan:
+def _deploy(session: Session, totals: Mapping[Task, int]) -> tuple[Progress, ...]:
+    deleted = {(stack, Operation.DESTROY): len(resources) for stack, resources in _deleted(session).items()}
+    return _watched(Deployment(session.engine, session.steps, {**totals, **deleted}))
+
+
+def _again(command: str, fleet: Path, names: Sequence[str] | None) -> str:
+    return " ".join(("bedplate", command, str(fleet), *(f"--stack {name}" for name in names or ())))
+
+
+def _deleted(session: Session) -> dict[str, tuple[Resource, ...]]:
+    """Return what is deleted with each stack that is destroyed."""
+    destroyed = session.parts(Operation.DESTROY)
+    return {stack_name(session.plan, part): session.states[part].deletable for part in destroyed}
+
+
+def _kept_lines(plan: FleetPlan, states: Mapping[str, StackState]) -> Iterator[str]:
+    kept = {stack_name(plan, part): state.kept for part, state in states.items() if state.kept}
+    return kept_lines(kept, kept_price(chain.from_iterable(kept.values()), load_catalog()))
+
+
+def _missing_roles(session: Session) -> dict[str, str]:
+    """Return the missing service-linked roles and their services; none, with a warning, if IAM does not answer."""
+    roles = service_roles(session.plan)
+    try:
+        missing = missing_roles(session.account, session.plan.home.name, roles)
+    except BedplateError as error:
+        notify([f"warning: cannot check service-linked roles: {error.what}"])
+        return {}
+    return {role: roles[role] for role in missing}
+
+
+def _warn_of_quotas(session: Session) -> None:
+    needs = quota_needs(session.plan, load_catalog())
+    answers = read_quotas(session.account, needs)
+    notify(
+        quota_warning_lines(needs, {key: value for by_code in answers.given.values() for key, value in by_code.items()})
+    )
+    notify(f"warning: quotas unknown: {line}" for line in failure_lines(answers.failures))
+
+
+def _recorded(fleet: Path, session: Session, *, yes: bool) -> FleetPlan:
     """Return the plan; record its addresses and images in the lock after a confirmation, if any is missing."""
+    plan = session.plan
     missing = (*plan.new_blocks, *plan.new_people)
     images = unrecorded_images(plan, load_catalog())
     if not missing and not images:
@@ -175,20 +267,51 @@ def _recorded(fleet: Path, plan: FleetPlan, *, yes: bool) -> FleetPlan:
         _confirm("record them?", yes=yes)
         record_plan(lock_path(fleet), load_fleet(fleet, load_catalog()).fleet, load_catalog())
     if images:
-        from bedplate.account.facts import newest_images
-
-        record_images(lock_path(fleet), plan.name, newest_images(open_account(plan), images))
+        record_images(lock_path(fleet), plan.name, newest_images(session.account, images))
         notify([f"recorded {counted(len(images), 'image')} in fleet.lock"])
-    return plan_loaded(load_fleet(fleet, load_catalog()))
+    plan = plan_loaded(load_fleet(fleet, load_catalog()))
+    _require_recorded(fleet, plan)
+    return plan
 
 
 def _preview(session: Session) -> tuple[Progress, ...]:
-    return _watched(Deployment(session.engine, session.existing(Operation.PREVIEW)))
+    """Return the previews; those that wait for outputs of other stacks have failed for no error."""
+    new = session.new_parts()
+    existing = [part for part in session.parts(Operation.UP) if part not in new]
+    readable = [part for part in existing if not {*parts_read(session.plan, part)} & {*new}]
+    states = _watched(Deployment(session.engine, (session.tasks(readable, Operation.PREVIEW),)))
+    if session.engine.command.is_interrupted:
+        notify(["interrupted: nothing was changed"])
+        raise KeyboardInterrupt
+    changing = {state.stack for state in states if state.steps or state.status is Status.FAILED}
+    previews = {state.stack: state for state in states if not state.waits_for(changing)}
+    return tuple(
+        previews.get(stack, Progress(stack, operation, Status.LATER))
+        for stack, operation in session.tasks(existing, Operation.PREVIEW)
+    )
 
 
-def _preview_lines(session: Session, states: Sequence[Progress]) -> Iterator[str]:
-    yield from change_lines(states)
-    yield from (f"{stack:<24} new" for stack in session.new_stacks())
+def _show_preview(session: Session, states: Sequence[Progress]) -> None:
+    """Show the changes of each stack, what is deleted, and the price."""
+    _show_red(change_lines(states))
+    show(f"{stack:<24} new" for stack, _ in session.tasks(session.new_parts(), Operation.UP))
+    _show_red(chain.from_iterable(removal_lines(stack, resources) for stack, resources in _deleted(session).items()))
+    parts_before = (*session.parts(Operation.UP), *session.parts(Operation.DESTROY))
+    before = recorded_price(session.states[part] for part in {*parts_before} & session.states.keys() - {SHARED, LINKS})
+    prices = bill(session.plan, load_catalog()).regions
+    show(price_lines(before, sum(prices[part].min for part in session.parts(Operation.UP) if part in prices)))
+
+
+def _show_red(lines: Iterable[str]) -> None:
+    """Show lines, with replacements and deletions in red on a terminal."""
+    if not sys.stdout.isatty():
+        show(lines)
+        return
+    console = Console(file=cast("IO[str]", SafeStream(sys.stdout)))
+    for line in lines:
+        text = Text(line)
+        text.highlight_regex(DESTRUCTIVE, "red")
+        console.print(text, soft_wrap=True)
 
 
 def _confirm(question: str, *, yes: bool) -> None:
@@ -202,12 +325,12 @@ def _confirm(question: str, *, yes: bool) -> None:
 
 
 def _watched(deployment: Deployment) -> tuple[Progress, ...]:
-    with _table() as watch:
+    with _table(deployment) as watch:
         return deployment.run(watch)
 
 
 @contextmanager
-def _table() -> Iterator[Watch]:
+def _table(deployment: Deployment) -> Iterator[Watch]:
     """Show a live table on a terminal; elsewhere one line for each change of a status."""
     if is_terminal():
         console = Console(file=cast("IO[str]", SafeStream(sys.stderr)))
@@ -215,7 +338,8 @@ def _table() -> Iterator[Watch]:
 
             def draw(states: Sequence[Progress]) -> None:
                 width = shutil.get_terminal_size().columns
-                live.update(Text("\n".join(progress_lines(states, width))), refresh=True)
+                stopping = [_STOPPING] if deployment.is_interrupted else []
+                live.update(Text("\n".join((*progress_lines(states, width), *stopping))), refresh=True)
 
             yield draw
         return
@@ -235,7 +359,7 @@ def _status(states: Sequence[Progress]) -> int:
     """Print the errors; return the exit status, that of the error if nothing was changed."""
     notify(cause_lines(states))
     codes = {state.exit_code for state in states if state.status is Status.FAILED}
-    if not codes and all(state.status is Status.DONE for state in states):
+    if not codes and all(state.status in (Status.DONE, Status.LATER) for state in states):
         return 0
     return PartialError.exit_code if len(codes) != 1 or any(state.steps for state in states) else codes.pop()
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ from pulumi.automation.events import EngineEvent
 from semver import VersionInfo
 
 from bedplate.deploy.progress import Operation
+from bedplate.deploy.state import StackState
 from bedplate.errors import BedplateError, HeldError, InputError, MachineError, PartialError
 
 # The first version that streams events over gRPC is 3.206.
@@ -130,14 +132,16 @@ class Engine:
                 )
         return {summary.name: summary.resource_count or 0 for summary in summaries}
 
-    def pending_operations(self, stack: str) -> tuple[str, ...]:
-        """Return `creating aws:ec2/vpc:Vpc lab` for each operation whose result the engine does not know."""
+    def states(self, fleet: str) -> dict[str, StackState]:
+        """Return the state of each stack of a fleet, by its name without that of the fleet."""
+        names = tuple(self.resource_counts(fleet))
+        with ThreadPoolExecutor(max(1, len(names))) as pool:
+            states = tuple(pool.map(self._state, names))
+        return {name.removeprefix(f"{fleet}."): state for name, state in zip(names, states, strict=True)}
+
+    def _state(self, stack: str) -> StackState:
         with _translated(stack):
-            deployment: Mapping[str, Any] = self._workspace().export_stack(stack).deployment or {}
-        return tuple(
-            f"{operation['type']} {operation['resource']['urn']}"
-            for operation in deployment.get("pending_operations") or ()
-        )
+            return StackState(self._workspace().export_stack(stack).deployment or {})
 
     def run(self, stack: str, operation: Operation, watch: Callable[[EngineEvent], object]) -> None:
         """Run an operation; a failure is in the events too. Raises BedplateError."""

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -25,12 +25,16 @@ class Status(StrEnum):
     DONE = "done"
     FAILED = "failed"
     SKIPPED = "skipped"
+    LATER = "later"
+    """Cannot be previewed: it reads outputs that this command creates."""
 
 
 # The engine also reports the parts of a replacement, which `replace` counts, and operations that change nothing.
 _COUNTED = frozenset({"create", "update", "delete", "replace", "import"})
 
 _COLOUR = re.compile(r"<\{%.*?%\}>")
+# What the program of a stack says about an output of another stack (stacks/options.py).
+_MISSING_OUTPUT = re.compile(r"the stack (\S+) has no .* yet")
 # What the engine says after the error itself.
 _SUMMARY = re.compile(r"(preview|update|destroy) failed$|an unhandled error occurred: program exited")
 
@@ -60,6 +64,11 @@ class Progress:
     causes: tuple[Cause, ...] = ()
     exit_code: int = 0
     seconds: float = 0.0
+
+    def waits_for(self, stacks: Collection[str]) -> bool:
+        """Return whether it failed only because one of the stacks lacks an output that a deployment creates."""
+        missing = [_MISSING_OUTPUT.search(cause.message) for cause in self.causes]
+        return bool(missing) and all(match is not None and match[1] in stacks for match in missing)
 
     @property
     def changes(self) -> Mapping[str, int]:

@@ -22,19 +22,29 @@ class Deployment:
 
     engine: Engine
     steps: Sequence[Sequence[Task]]
-    totals: Mapping[str, int] = field(default_factory=dict)
+    totals: Mapping[Task, int] = field(default_factory=dict)
     _states: dict[Task, Progress] = field(default_factory=dict)
+    _started: dict[Task, float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         for stack, operation in (task for step in self.steps for task in step):
-            self._states[stack, operation] = Progress(stack, operation, total=self.totals.get(stack, 0))
+            self._states[stack, operation] = Progress(stack, operation, total=self.totals.get((stack, operation), 0))
 
     @property
     def states(self) -> tuple[Progress, ...]:
         """The state of each operation."""
+        now = time.monotonic()
         with self._lock:
-            return tuple(self._states.values())
+            return tuple(
+                replace(state, seconds=now - self._started[task]) if state.status is Status.RUNNING else state
+                for task, state in self._states.items()
+            )
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Return whether the operator has pressed Ctrl-C."""
+        return self.engine.command.is_interrupted
 
     def run(self, watch: Watch) -> tuple[Progress, ...]:
         """Run all steps; after a step with a failure the rest is skipped. `watch` gets the states five times a second.
@@ -65,11 +75,11 @@ class Deployment:
             future.result()
 
     def _is_broken(self) -> bool:
-        return self.engine.command.is_interrupted or any(state.status is Status.FAILED for state in self.states)
+        return self.is_interrupted or any(state.status is Status.FAILED for state in self.states)
 
     def _run(self, task: Task) -> None:
         stack, operation = task
-        started = time.monotonic()
+        self._started[task] = time.monotonic()
         self._update(task, replace(self._states[task], status=Status.RUNNING))
         try:
             self.engine.run(stack, operation, lambda event: self._update(task, advance(self._states[task], event)))
@@ -77,9 +87,11 @@ class Deployment:
         except BedplateError as error:
             progress = self._states[task]
             message = "\n".join(filter(None, (error.what, error.fix and f"fix: {error.fix}")))
-            causes = progress.causes or (Cause("", message),)
+            # Before the engine listens to SIGINT, it ends at once: it has not begun.
+            stopped = self.is_interrupted and not progress.causes
+            causes = (Cause("", "interrupted"),) if stopped else progress.causes or (Cause("", message),)
             result = replace(progress, status=Status.FAILED, causes=causes, exit_code=error.exit_code)
-        self._update(task, replace(result, current="", seconds=time.monotonic() - started))
+        self._update(task, replace(result, current="", seconds=time.monotonic() - self._started[task]))
 
     def _update(self, task: Task, progress: Progress) -> None:
         with self._lock:

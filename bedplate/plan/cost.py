@@ -234,7 +234,7 @@ def _machines(pools: tuple[PoolPlan, ...], catalog: Catalog) -> CostRange:
 
 
 def _disks(pools: tuple[PoolPlan, ...], catalog: Catalog) -> CostRange:
-    price = _volume(pools[0].volume, catalog)
+    price = volume_price(pools[0].volume, catalog)
     least, most = _counts(pools)
     return CostRange(least * price, most * price)
 
@@ -244,7 +244,8 @@ def _counts(pools: tuple[PoolPlan, ...]) -> tuple[float, int]:
     return sum(pool.min for pool in pools) * share_of_week(pools[0].tenure.schedule), combined_max(pools)
 
 
-def _volume(volume: Volume, catalog: Catalog) -> float:
+def volume_price(volume: Volume, catalog: Catalog) -> float:
+    """Return the price of a gp3 volume in USD an hour."""
     rates = catalog.rates
     return (
         volume.gib * rates.get("volume-gib", 0.0)
@@ -257,7 +258,7 @@ def _lines(plan: FleetPlan, catalog: Catalog) -> Iterator[BillLine]:
     for fixed in fixed_resources(plan):
         yield BillLine(fixed.what, fixed.region, fixed.count, fixed.count * _rate(fixed, catalog))
     for disks in fixed_volumes(plan):
-        yield BillLine(disks.what, disks.region, disks.count, disks.count * _volume(disks.volume, catalog))
+        yield BillLine(disks.what, disks.region, disks.count, disks.count * volume_price(disks.volume, catalog))
 
 
 def _rate(fixed: FixedResource, catalog: Catalog) -> float:

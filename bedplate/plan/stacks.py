@@ -14,6 +14,8 @@ from bedplate.plan.links import has_transit, is_linked
 
 SHARED = "shared"
 LINKS = "links"
+# The output of a region's stack with its list price in USD an hour, at the minimum of its groups.
+PRICE = "hourly_price"
 
 
 def parts(plan: FleetPlan) -> tuple[str, ...]:
@@ -21,12 +23,23 @@ def parts(plan: FleetPlan) -> tuple[str, ...]:
     return (SHARED, *_regions(plan), *((LINKS,) if is_linked(plan) else ()))
 
 
-def chosen_parts(plan: FleetPlan, names: Collection[str]) -> tuple[str, ...]:
-    """Return the named parts of a fleet in order of deployment, all without names. Raises InputError for others."""
+def chosen_parts(plan: FleetPlan, names: Collection[str], removed: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the named parts of a fleet in order of deployment, all without names; removed parts are last.
+
+    Raises InputError for names of other parts.
+    """
+    known = tuple(dict.fromkeys((*parts(plan), *removed)))
     for name in names:
-        if name not in parts(plan):
-            raise InputError(f"the fleet {plan.name} has no part {name}", fix=f"write one of {', '.join(parts(plan))}")
-    return tuple(part for part in parts(plan) if not names or part in names)
+        if name not in known:
+            raise InputError(f"the fleet {plan.name} has no part {name}", fix=f"write one of {', '.join(known)}")
+    return tuple(part for part in known if not names or part in names)
+
+
+def parts_read(plan: FleetPlan, part: str) -> tuple[str, ...]:
+    """Return the parts whose outputs the stack of a part reads."""
+    if part == SHARED:
+        return ()
+    return _regions(plan) if part == LINKS else (SHARED,)
 
 
 def stack_name(plan: FleetPlan, part: str) -> str:
@@ -49,8 +62,32 @@ class Step:
     parts: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What decides the order of stacks, of a plan or of what is deployed.
+
+    `outputs` are those that `links` reads of the regions, without transit gateways: (region, name).
+    """
+
+    home: str
+    regions: tuple[str, ...]
+    is_linked: bool
+    has_transit: bool
+    outputs: frozenset[tuple[str, str]]
+
+
+def layout(plan: FleetPlan) -> Layout:
+    """Return the layout of a plan."""
+    return Layout(plan.home.name, _regions(plan), is_linked(plan), has_transit(plan), frozenset(_outputs(plan)))
+
+
 def stack_order(before: FleetPlan | None, after: FleetPlan | None) -> tuple[Step, ...]:
     """Return the steps from one plan to another; without `before` the fleet is created, without `after` destroyed."""
+    return layout_order(layout(before) if before else None, layout(after) if after else None)
+
+
+def layout_order(before: Layout | None, after: Layout | None) -> tuple[Step, ...]:
+    """Return the steps from one layout to another, as `stack_order`."""
     if after is None:
         steps = _teardown(before) if before else iter(())
     else:
@@ -58,42 +95,42 @@ def stack_order(before: FleetPlan | None, after: FleetPlan | None) -> tuple[Step
     return tuple(step for step in steps if step.parts)
 
 
-def _creation(plan: FleetPlan) -> Iterator[Step]:
+def _creation(plan: Layout) -> Iterator[Step]:
     yield _shared()
-    yield Step(Action.UP, _regions(plan))
+    yield Step(Action.UP, plan.regions)
     yield _links(Action.UP, plan)
 
 
-def _teardown(plan: FleetPlan) -> Iterator[Step]:
+def _teardown(plan: Layout) -> Iterator[Step]:
     """Yield the reverse of creation; the home region is after the others, whose nodes write into its DNS zone."""
     yield _links(Action.DESTROY, plan)
-    yield Step(Action.DESTROY, tuple(region.name for region in plan.regions if not region.home))
-    yield Step(Action.DESTROY, (plan.home.name,))
+    yield Step(Action.DESTROY, tuple(region for region in plan.regions if region != plan.home))
+    yield Step(Action.DESTROY, (plan.home,))
     yield Step(Action.DESTROY, (SHARED,))
 
 
-def _change(before: FleetPlan, after: FleetPlan) -> Iterator[Step]:
-    removed = tuple(name for name in _regions(before) if name not in _regions(after))
+def _change(before: Layout, after: Layout) -> Iterator[Step]:
+    removed = tuple(name for name in before.regions if name not in after.regions)
     # Nodes of a removed region need their permissions until they are terminated; new nodes need them at once.
-    shared_last = set(_regions(after)) < set(_regions(before))
+    shared_last = set(after.regions) < set(before.regions)
     first, last = _links_of_change(before, after)
     yield from first
     if not shared_last:
         yield _shared()
-    yield Step(Action.UP, _regions(after))
+    yield Step(Action.UP, after.regions)
     yield from last
     yield Step(Action.DESTROY, removed)
     if shared_last:
         yield _shared()
 
 
-def _links_of_change(before: FleetPlan, after: FleetPlan) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+def _links_of_change(before: Layout, after: Layout) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
     """Return the steps of `links` before the regions, and those after: AWS deletes no transit gateway in use."""
-    if not is_linked(after):
+    if not after.is_linked:
         return (_links(Action.DESTROY, before),), ()
-    if not has_transit(before) or has_transit(after):
+    if not before.has_transit or after.has_transit:
         return (), (_links(Action.UP, after),)
-    if _outputs(after) == {output for output in _outputs(before) if output[0] in _regions(after)}:
+    if after.outputs == {output for output in before.outputs if output[0] in after.regions}:
         return (_links(Action.UP, after),), ()
     # The regions must create an output before `links` can read it, but cannot be deployed while it holds the gateways.
     return (_links(Action.DESTROY, before),), (_links(Action.UP, after),)
@@ -102,7 +139,7 @@ def _links_of_change(before: FleetPlan, after: FleetPlan) -> tuple[tuple[Step, .
 def _outputs(plan: FleetPlan) -> set[tuple[str, str]]:
     """Return what `links` reads of each region, without transit gateways: (region, name)."""
     zones = {(region.name, zone.name) for region in plan.regions for zone in region.zones}
-    gateways = {(pool.place, "laptops") for pool in plan.laptops}
+    gateways = {(pool.place, "laptops") for pool in plan.laptops if pool.place in _regions(plan)}
     files = {(files.region, files.store) for files in plan.files}
     return zones | gateways | files | {(bucket.region, bucket.store) for bucket in plan.buckets}
 
@@ -115,5 +152,5 @@ def _shared() -> Step:
     return Step(Action.UP, (SHARED,))
 
 
-def _links(action: Action, plan: FleetPlan) -> Step:
-    return Step(action, (LINKS,) if is_linked(plan) else ())
+def _links(action: Action, plan: Layout) -> Step:
+    return Step(action, (LINKS,) if plan.is_linked else ())

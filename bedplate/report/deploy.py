@@ -1,12 +1,19 @@
 """The table of a deployment: stack, phase, finished operations, current resource, time; then errors and next steps."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from bedplate.catalog.tables import HOURS_OF_MONTH
 from bedplate.deploy.progress import Progress, Status, resource_name
+from bedplate.deploy.state import Resource
+from bedplate.plan.quotas import Granted, QuotaNeed
+from bedplate.report.columns import counted
 
 _CHANGES = ("create", "import", "update", "replace", "delete")
 # Those that remove something are shown by name.
 _LISTED = ("replace", "delete")
+DESTRUCTIVE = rf"\b\d+ ({'|'.join(_LISTED)})\b|^  ({'|'.join(_LISTED)}) .*"
+"""The parts of lines that are red on a terminal, as a regular expression."""
 _NAME, _STATE, _COUNT, _TIME = 24, 16, 12, 8
 
 
@@ -39,10 +46,29 @@ def change_lines(states: Iterable[Progress]) -> Iterator[str]:
     """Yield what a preview announces for each stack, and each replacement and deletion by its name."""
     for state in states:
         counts = ", ".join(f"{state.changes[kind]} {kind}" for kind in _CHANGES if kind in state.changes)
-        yield f"{state.stack:<{_NAME}} {counts or 'no change'}"
+        later = "previewed after the stacks that it reads" if state.status is Status.LATER else ""
+        yield f"{state.stack:<{_NAME}} {later or counts or 'no change'}"
         for urn, kind in state.steps.items():
             if kind in _LISTED:
                 yield f"  {kind:<8} {resource_name(urn)}"
+
+
+def removal_lines(stack: str, resources: Iterable[Resource]) -> Iterator[str]:
+    """Yield the number of resources that a stack loses, then that of each AWS type."""
+    types = Counter(resource["type"] for resource in resources)
+    yield f"{stack:<{_NAME}} {types.total()} delete"
+    yield from (f"  delete   {count:>3} {name}" for name, count in sorted(types.items()) if name.startswith("aws:"))
+
+
+def price_lines(before: float | None, after: float) -> Iterator[str]:
+    """Yield the list price of a month at the minimum of the groups, and its difference; prices are those of an hour."""
+    month = after * HOURS_OF_MONTH
+    if before is None:
+        yield f"list price at minimum: {month:,.2f} USD/month; that of the last deployment is not recorded"
+        return
+    difference = month - before * HOURS_OF_MONTH
+    recorded = f"{difference:+,.2f} to the last deployment"
+    yield f"list price at minimum: {month:,.2f} USD/month, {recorded}"
 
 
 def cause_lines(states: Iterable[Progress]) -> Iterator[str]:
@@ -55,8 +81,33 @@ def cause_lines(states: Iterable[Progress]) -> Iterator[str]:
             yield from (f"  {line.strip()}" for line in rest)
 
 
-def kept_lines(stacks: Iterable[tuple[str, int]]) -> Iterator[str]:
-    """Yield the number of protected resources that each stack kept."""
-    for name, resources in stacks:
-        if resources:
-            yield f"{name:<{_NAME}} kept {resources} resources: protected data, keys and what they need"
+def kept_lines(kept: Mapping[str, Sequence[Resource]], price: float) -> Iterator[str]:
+    """Yield the protected resources that each stack kept, and their list price in USD an hour."""
+    for stack, resources in kept.items():
+        counts = Counter(_kind(resource["type"]) for resource in resources if resource.get("protect"))
+        names = (counted(count, _DATA[kind]) for kind, count in counts.items() if kind in _DATA)
+        yield f"{stack:<{_NAME}} kept {counted(len(resources), 'resource')}: {', '.join(names)}"
+    if kept:
+        yield f"what is kept costs {price * HOURS_OF_MONTH:,.2f} USD/month, and the data in buckets and file systems"
+
+
+# The protected types that hold data; the others are settings of these.
+_DATA = {"Key": "key", "Bucket": "bucket", "FileSystem": "file system", "Volume": "volume"}
+
+
+def _kind(type_name: str) -> str:
+    return type_name.rpartition(":")[2]
+
+
+_CONSOLE = "https://{region}.console.aws.amazon.com/servicequotas/home/services/{service}/quotas/{code}"
+
+
+def quota_warning_lines(needs: Iterable[QuotaNeed], granted: Granted) -> Iterator[str]:
+    """Yield a warning for each granted quota that is smaller than the maximum, with the page that requests more."""
+    for need in needs:
+        quota = granted.get((need.region, need.quota.code), need.most)
+        if quota < need.most:
+            what = f"{need.most:,} at maximum" if need.least <= quota else f"{need.least:,} at minimum"
+            yield f"warning: {need.region}: quota of {need.quota.name} is {quota:,.0f}; the fleet needs {what}"
+            page = _CONSOLE.format(region=need.region, service=need.quota.service, code=need.quota.code)
+            yield f"  fix  request {need.most:,}: {page}"

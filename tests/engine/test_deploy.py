@@ -4,44 +4,24 @@ Skipped without `pulumi` and `pulumi-language-python` on PATH.
 """
 
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from bedplate.cli import deploy, run
-from tests.testlab.run import need_program
+from bedplate.cli import run
+from tests.testlab.engine.command import ACCOUNT, simulated_aws
 
-ACCOUNT = "210987654321"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIWf215vwmBI2zNzecqhVbLRbuxkKq4oqpkUVYbswznn"
 ANSWERS = ["--account", ACCOUNT, "--owner", "head@uni.edu", "--person", "bob", "--key", KEY, "--region", "us-west-2"]
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Return the path of a new fleet folder; the engine has an empty backend and an empty AWS account."""
-    need_program("pulumi")
-    need_program("pulumi-language-python")
-    (tmp_path / "state").mkdir()
-    command = [sys.executable, "-m", "tests.testlab.engine.provider", "0", ACCOUNT]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as provider:
-        assert provider.stdout
-        for name, value in {
-            "HOME": str(tmp_path),
-            "PULUMI_HOME": str(tmp_path / "pulumi"),
-            "PULUMI_BACKEND_URL": f"file://{tmp_path / 'state'}",
-            "PULUMI_CONFIG_PASSPHRASE": "x",
-            "PULUMI_DEBUG_PROVIDERS": f"aws:{provider.stdout.readline().strip()}",
-        }.items():
-            monkeypatch.setenv(name, value)
-        monkeypatch.setattr(deploy, "open_account", lambda _plan: None)
-        monkeypatch.setattr(deploy, "unrecorded_images", lambda _plan, _catalog: ())
-        monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with simulated_aws(tmp_path):
         yield tmp_path / "mylab"
-        provider.kill()
 
 
 def test_a_fleet_is_deployed_changed_and_destroyed(
@@ -53,18 +33,19 @@ def test_a_fleet_is_deployed_changed_and_destroyed(
     fleet = Path("fleet.yaml").read_text() + "  E418: the zones are the same in this account\n"
     Path("fleet.yaml").write_text(fleet)
 
-    assert bedplate(capsys, "up", "--yes")[2:] == ["mylab.shared up done 26", "mylab.us-west-2 up done 73"]
+    assert bedplate(capsys, "up", "--yes")[-2:] == ["mylab.shared up done 26", "mylab.us-west-2 up done 73"]
     assert bedplate(capsys, "up") == ["no change"]
 
     Path("fleet.yaml").write_text(fleet.replace("head@uni.edu", "other@uni.edu"))
     assert bedplate(capsys, "preview")[1] == "mylab.us-west-2 2 update"
     assert bedplate(capsys, "up", "--yes")[-1] == "mylab.us-west-2 up done 2"
 
-    assert bedplate(capsys, "destroy", "--yes")[2:] == [
+    assert bedplate(capsys, "destroy", "--yes")[-5:] == [
         "mylab.us-west-2 destroy done 59",
         "mylab.shared destroy done 21",
-        "mylab.us-west-2 kept 14 resources: protected data, keys and what they need",
-        "mylab.shared kept 5 resources: protected data, keys and what they need",
+        "mylab.shared kept 5 resources: 1 key",
+        "mylab.us-west-2 kept 14 resources: 2 keys, 1 file system",
+        "what is kept costs 3.00 USD/month, and the data in buckets and file systems",
     ]
 
 

@@ -17,6 +17,7 @@ from moto import mock_aws
 
 from bedplate.account.client import AwsClient, NoCredentials, NotThere, check_account, open_session, translate_error
 from bedplate.account.facts import enabled_regions, list_prices, read_instance, read_quotas, region_offers
+from bedplate.account.roles import create_role, missing_roles, service_roles
 from bedplate.account.vpn import ConnectionMissing, ParameterKeys, TunnelKeys, key_alias, read_tunnel_keys
 from bedplate.catalog import InstanceFacts, load_catalog
 from bedplate.catalog.tables import QuotaFacts
@@ -417,3 +418,21 @@ def test_an_unreadable_store_is_an_error() -> None:
 
     with pytest.raises(MachineError, match="ssm:GetParameter"):
         ParameterKeys(door_of(session), HOME, FLEET).read(NAME)
+
+
+def test_missing_service_linked_roles_are_created_once() -> None:
+    """Another operator may create one in between. moto stands in for IAM."""
+    scaling, spot = "AWSServiceRoleForAutoScaling", "AWSServiceRoleForEC2Spot"
+    with mock_aws():
+        client = AwsClient(boto3.session.Session("key", "secret"))
+        assert missing_roles(client, WEST, (scaling, spot)) == (scaling, spot)
+        for _ in range(2):
+            create_role(client, WEST, scaling, "autoscaling.amazonaws.com")
+        assert missing_roles(client, WEST, (scaling, spot)) == (spot,)
+
+
+def test_the_roles_of_a_fleet_follow_its_resources() -> None:
+    """Spot pools, file systems and transit gateways need one each, Auto Scaling always."""
+    assert len(service_roles(LAB_PLAN)) == 4
+    solo = service_roles(plan_of(EXAMPLES / "minimal.yaml"))
+    assert [*solo] == ["AWSServiceRoleForAutoScaling", "AWSServiceRoleForAmazonElasticFileSystem"]

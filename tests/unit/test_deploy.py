@@ -2,10 +2,13 @@
 
 import json
 import os
+import re
+import shutil
 import signal
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -13,15 +16,33 @@ from typing import cast
 import pytest
 from pulumi.automation.events import EngineEvent
 
+from bedplate.catalog.tables import QuotaFacts
 from bedplate.cli import deploy, run
 from bedplate.deploy.engine import Engine, open_engine
 from bedplate.deploy.progress import Operation, Progress, Status, advance
 from bedplate.deploy.run import Deployment
 from bedplate.errors import BedplateError, HeldError, InputError, MachineError, PartialError
-from bedplate.report.deploy import cause_lines, change_lines
+from bedplate.plan.quotas import QuotaNeed
+from bedplate.report.deploy import cause_lines, change_lines, quota_warning_lines
 from tests.conftest import DATA
+from tests.testlab.engine import replay
+from tests.testlab.engine.command import simulated_account
 from tests.testlab.rehearsal.programs import EXAMPLES
 
+# The runs of replay.py; `$stack` is the last argument.
+REPLAY = f"""#!/bin/sh
+cd "$(dirname "$0")"
+for stack; do :; done
+case "$*" in
+  version) echo v3.272.0 ;;
+  *"stack ls"*) cat stacks.json ;;
+  *"stack export"*) cat "$stack.json" ;;
+  *"stack output"*) echo '{{}}' ;;
+  *"stack history"*) cat history.json ;;
+  *--event-log*) exec "{sys.executable}" "{Path(replay.__file__)}" run.jsonl "$@" ;;
+esac
+"""
+SUMMARY = {"kind": "update", "startTime": "2026-11-22T12:00:00.000Z", "message": "", "environment": {}, "config": {}}
 VALUES = {"111122223333": "210987654321", "lab.example": "lab.internal", "IOMqqn": "IOMqqm"}
 # Answers to the questions about the program, then those in the files beside it.
 PULUMI = """#!/bin/sh
@@ -39,7 +60,7 @@ esac
 """
 
 
-def replay(name: str, operation: Operation) -> Progress:
+def replayed(name: str, operation: Operation) -> Progress:
     """Return the progress after the recorded events of an operation, without states and debug messages."""
     progress = Progress("lab.shared", operation)
     for line in (DATA / "engine" / f"{name}.jsonl").read_text().splitlines():
@@ -49,12 +70,12 @@ def replay(name: str, operation: Operation) -> Progress:
 
 def test_each_created_resource_counts_once() -> None:
     """The engine reports components twice."""
-    assert replay("up", Operation.UP).changes == {"create": 26}
+    assert replayed("up", Operation.UP).changes == {"create": 26}
 
 
 def test_a_failure_names_each_resource_and_its_error() -> None:
     """The engine's summary, "update failed", adds nothing."""
-    assert list(cause_lines([replay("failed", Operation.UP)])) == [
+    assert list(cause_lines([replayed("failed", Operation.UP)])) == [
         "error: lab.shared aws:iam/role:Role lab-ssh: EntityAlreadyExists: Role with name lab-ssh already exists.",
         (
             "error: lab.shared aws:iam/role:Role lab-gateway: "
@@ -65,7 +86,7 @@ def test_a_failure_names_each_resource_and_its_error() -> None:
 
 def test_a_preview_names_what_it_replaces() -> None:
     """Updates and creations are only counted; the steps of a replacement count as one."""
-    assert list(change_lines([replay("preview", Operation.PREVIEW)])) == [
+    assert list(change_lines([replayed("preview", Operation.PREVIEW)])) == [
         "lab.shared               4 update, 2 replace",
         "  replace  aws:route53/zone:Zone lab",
         "  replace  aws:route53/record:Record lab-home.files.us-west-2",
@@ -206,21 +227,14 @@ def test_what_a_folder_lacks_is_named(folder: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_unfinished_operations_of_a_killed_run_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Pulumi would create their resources again. Stacks of removed regions are named, those of other fleets ignored."""
+    """Pulumi would create their resources again."""
     urn = "urn:pulumi:solo.shared::bedplate::aws:kms/key:Key::solo-parameters"
     operations = [{"type": "creating", "resource": {"urn": urn}}]
     (folder / "export.json").write_text(json.dumps({"version": 3, "deployment": {"pending_operations": operations}}))
 
-    stacks = ["solo.shared", "solo.eu-north-1", "other.shared"]
-    (folder / "Pulumi.solo.eu-north-1.yaml").touch()
-    rows = [{"name": name, "current": False, "resourceCount": 9} for name in stacks]
-    (folder / "stacks.json").write_text(json.dumps(rows))
-
     assert run(["up", "--yes"]) == 2
 
     errors = capsys.readouterr().err
-    assert "warning: solo.eu-north-1 has 9 resources and is not in the fleet file" in errors
-    assert "other" not in errors
     assert f"operations with unknown results: creating {urn}" in errors
 
 
@@ -246,3 +260,192 @@ def test_invalid_calls_change_nothing(folder: Path, capsys: pytest.CaptureFixtur
     assert run(["preview"]) == 2
     assert "bedplate plan --write" in capsys.readouterr().err
     assert not (folder / "fleet.lock").exists()
+
+
+def resources(stack: str, *kinds: str, **outputs: object) -> list[Mapping[str, object]]:
+    """Return the state of a stack: its root with outputs, and a resource of each kind; keys are protected."""
+    urn = f"urn:pulumi:{stack}::bedplate::"
+    root: Mapping[str, object] = {
+        "urn": f"{urn}pulumi:pulumi:Stack::bedplate-{stack}",
+        "type": "pulumi:pulumi:Stack",
+        "outputs": outputs,
+    }
+    own = (
+        {"urn": f"{urn}{kind}::trio", "type": kind, "protect": "kms" in kind, "parent": root["urn"]} for kind in kinds
+    )
+    return [root, *own]
+
+
+VPC, DATA_KEY = "aws:ec2/vpc:Vpc", "aws:kms/key:Key"
+
+
+@pytest.fixture
+def trio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return a fleet folder of three deployed regions, with a `pulumi` that replays the run `run.jsonl`."""
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    prices = {"hourly_price": 0.125, "transit_gateway_id": "tgw-1"}
+    states = {
+        "shared": resources("trio.shared", "aws:iam/role:Role"),
+        "us-west-2": resources("trio.us-west-2", VPC, DATA_KEY, **prices),
+        "us-east-1": resources("trio.us-east-1", VPC, DATA_KEY, **prices),
+        "eu-north-1": resources("trio.eu-north-1", VPC, DATA_KEY, **prices),
+        "links": resources("trio.links", "aws:route53/zoneAssociation:ZoneAssociation"),
+    }
+    files: dict[str, object] = {
+        f"trio.{part}.json": {"version": 3, "deployment": {"resources": state}} for part, state in states.items()
+    }
+    stacks: list[object] = [
+        {"name": f"trio.{part}", "current": False, "resourceCount": len(states[part])} for part in states
+    ]
+    files |= {
+        "stacks.json": stacks,
+        "history.json": [SUMMARY | {"result": "succeeded", "endTime": "2026-11-22T12:00:00.000Z"}],
+    }
+    texts = {name: json.dumps(document) for name, document in files.items()}
+    texts |= {f"Pulumi.trio.{part}.yaml": "encryptionsalt: v1\n" for part in states}
+    texts |= {".venv/bin/python": "", "Pulumi.yaml": "name: bedplate\nruntime: python\n", "pulumi": REPLAY}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "pulumi").chmod(0o755)
+    (tmp_path / "fleet.yaml").write_text((DATA / "engine/trio.yaml").read_text())
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.chdir(tmp_path)
+    with simulated_account():
+        yield tmp_path
+
+
+def remove_north(folder: Path) -> None:
+    """Remove a region from the fleet file."""
+    fleet = (folder / "fleet.yaml").read_text()
+    (folder / "fleet.yaml").write_text(fleet.replace("  eu-north-1:\n    zones: [eu-north-1a]\n", ""))
+
+
+def words(text: str) -> list[str]:
+    """Return the lines without times, and with one space between words."""
+    return [re.sub(r" [0-9.]+ s$", "", " ".join(line.split())) for line in text.splitlines()]
+
+
+def test_a_removed_region_is_destroyed_by_the_same_up(trio: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the order of docs/teardown.md: `links` releases the region first, `shared` permits its nodes until the end."""
+    shutil.copy(DATA / "engine/remove.jsonl", trio / "run.jsonl")
+    remove_north(trio)
+
+    assert run(["up", "--yes"]) == 0
+
+    calls = (trio / "calls").read_text().splitlines()
+    assert {*calls[:4]} == {f"preview trio.{part}" for part in ("shared", "us-west-2", "us-east-1", "links")}
+    assert {*calls[4:6]} == {"up trio.us-west-2", "up trio.us-east-1"}
+    assert calls[6:] == ["up trio.links", "destroy trio.eu-north-1", "up trio.shared"]
+    lines = words(capsys.readouterr().out)
+    assert lines[-5:] == [
+        "trio.us-west-2 up done 3",
+        "trio.us-east-1 up done 3",
+        "trio.links up done 28",
+        "trio.eu-north-1 destroy done 40",
+        "trio.shared up done 5",
+    ]
+    before_confirmation = lines[:-5]
+    assert "trio.eu-north-1 1 delete" in before_confirmation
+    assert "delete 1 aws:ec2/vpc:Vpc" in before_confirmation
+    assert "list price at minimum: 151.50 USD/month, -122.25 to the last deployment" in before_confirmation
+
+
+def test_a_failing_region_does_not_stop_the_others(trio: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They finish, `links` is skipped, and the message has the cause and the command that continues."""
+    shutil.copy(DATA / "engine/fail.jsonl", trio / "run.jsonl")
+
+    assert run(["up", "--yes"]) == 6
+
+    output, errors = capsys.readouterr()
+    assert words(output)[-5:] == [
+        "trio.shared up done 5",
+        "trio.us-west-2 up done 3",
+        "trio.us-east-1 up done 3",
+        "trio.eu-north-1 up failed 15",
+        "trio.links up skipped 0/28",
+    ]
+    assert "Subnet trio-eu-north-1a-nodes: UnavailableException: the service is unavailable" in errors
+    assert "run `bedplate up fleet.yaml` again: it continues" in errors
+
+
+def interrupted(folder: Path, call: str) -> threading.Thread:
+    """Press Ctrl-C once the stand-in runs an operation."""
+
+    def interrupt() -> None:
+        while not (folder / "calls").exists() or call not in (folder / "calls").read_text():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    sender = threading.Thread(target=interrupt)
+    sender.start()
+    return sender
+
+
+def test_an_interrupt_stops_the_regions_and_what_follows(trio: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The engine completes the operations that have begun; the same command continues."""
+    shutil.copy(DATA / "engine/interrupt.jsonl", trio / "run.jsonl")
+    sender = interrupted(trio, "destroy trio.us-east-1")
+
+    assert run(["destroy", "--yes"]) == 6
+
+    sender.join()
+    output, errors = capsys.readouterr()
+    assert [line.split()[:3] for line in output.splitlines()[-5:]] == [
+        ["trio.links", "destroy", "done"],
+        ["trio.us-east-1", "destroy", "failed"],
+        ["trio.eu-north-1", "destroy", "failed"],
+        ["trio.us-west-2", "destroy", "skipped"],
+        ["trio.shared", "destroy", "skipped"],
+    ]
+    assert "run `bedplate destroy fleet.yaml` again: it continues" in errors
+
+
+def test_an_interrupted_preview_changes_nothing(trio: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The exit status is that of a program killed by SIGINT."""
+    (trio / "run.jsonl").write_text(json.dumps({"stack": "trio.shared", "operation": "preview", "wait": "SIGINT"}))
+    sender = interrupted(trio, "preview trio.shared")
+
+    assert run(["up", "--yes"]) == 130
+
+    sender.join()
+    assert "interrupted: nothing was changed" in capsys.readouterr().err
+    assert " up " not in (trio / "calls").read_text()
+
+
+def test_credentials_of_another_account_are_refused_first(
+    trio: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is recorded, and the engine does not start."""
+    monkeypatch.setenv("MOTO_ACCOUNT_ID", "111122223333")
+
+    assert run(["up", "--yes"]) == 2
+
+    assert capsys.readouterr().err.count("error") == 1
+    assert not (trio / "fleet.lock").exists()
+    assert not (trio / "calls").exists()
+
+
+def test_each_quota_that_is_too_small_is_a_warning() -> None:
+    """With the page of the console that requests an increase. An unknown quota is no warning."""
+    quota = QuotaFacts("VPCs", "vpc", "L-F678F1CE", 5)
+    needs = [QuotaNeed(region, quota, 1, 9) for region in ("us-west-2", "us-east-1", "eu-north-1", "eu-west-1")]
+    granted = {("us-west-2", quota.code): 0.0, ("us-east-1", quota.code): 5.0, ("eu-north-1", quota.code): 9.0}
+
+    page = "console.aws.amazon.com/servicequotas/home/services/vpc/quotas/L-F678F1CE"
+    assert list(quota_warning_lines(needs, granted)) == [
+        "warning: us-west-2: quota of VPCs is 0; the fleet needs 1 at minimum",
+        f"  fix  request 9: https://us-west-2.{page}",
+        "warning: us-east-1: quota of VPCs is 5; the fleet needs 9 at maximum",
+        f"  fix  request 9: https://us-east-1.{page}",
+    ]
+
+
+def test_destroy_skips_stacks_that_do_not_exist(trio: Path) -> None:
+    """A first deployment may have failed before the regions."""
+    rows = [{"name": "trio.shared", "current": False, "resourceCount": 2}]
+    (trio / "stacks.json").write_text(json.dumps(rows))
+    (trio / "run.jsonl").touch()
+
+    assert run(["destroy", "--yes"]) == 0
+
+    assert (trio / "calls").read_text() == "destroy trio.shared\n"

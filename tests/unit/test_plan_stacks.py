@@ -13,7 +13,8 @@ ZONES = {WEST: [f"{WEST}a"], EAST: [f"{EAST}a"], NORTH: [f"{NORTH}a"]}
 
 def plan(*regions: str, site: bool = False, interconnect: str = "transit", gateway: str = "") -> FleetPlan:
     """Return the plan of a fleet in these regions; the first is the home region."""
-    vpn = {"vpn": laptops({"region": gateway})} if gateway else {}
+    kind = "site" if gateway in LANS else "region"
+    vpn = {"vpn": laptops({kind: gateway})} if gateway else {}
     zones = {name: ZONES[name] for name in regions}
     fleet = sketch(zones, sites=LANS if site else {}, network={"interconnect": interconnect}, **vpn)
     return plan_fleet(fleet, Record({}), load_catalog())
@@ -40,6 +41,11 @@ def plan(*regions: str, site: bool = False, interconnect: str = "transit", gatew
         # Another interconnect: links release the transit gateways first, and need them last.
         (plan(WEST, EAST), plan(WEST, EAST, interconnect="none"), f"up links; up shared; up {WEST} {EAST}"),
         (plan(WEST, EAST, interconnect="peering"), plan(WEST, EAST), f"up shared; up {WEST} {EAST}; up links"),
+        (
+            plan(WEST, EAST, site=True, gateway="cellar"),
+            plan(WEST, EAST, site=True, gateway="cellar", interconnect="none"),
+            f"up links; up shared; up {WEST} {EAST}",
+        ),
         (
             plan(WEST, EAST),
             plan(WEST, EAST, interconnect="none", gateway=WEST),

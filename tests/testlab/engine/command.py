@@ -1,0 +1,70 @@
+"""`bedplate` with a simulated AWS account: `python -m tests.testlab.engine.command up --yes`, and its settings.
+
+Its calls to STS and IAM are answered by moto, in a new account for each command. Quotas and images, which moto does not
+have, are neither read nor recorded.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from moto import mock_aws
+
+from bedplate.account.client import RegionResults
+from bedplate.cli import deploy, run
+from tests.testlab.run import need_program
+
+ACCOUNT = "210987654321"
+ROOT = Path(__file__).parents[3]
+
+
+@contextmanager
+def simulated_account() -> Iterator[None]:
+    """Answer the account's calls of the commands that deploy."""
+    quotas: RegionResults[Any] = RegionResults({}, {})
+    with (
+        patch.dict(os.environ, MOTO_ACCOUNT_ID=ACCOUNT, AWS_ACCESS_KEY_ID="x", AWS_SECRET_ACCESS_KEY="x"),  # noqa: S106  moto has no secrets
+        mock_aws(),
+        patch.object(deploy, "read_quotas", lambda _account, _needs: quotas),
+        patch.object(deploy, "unrecorded_images", lambda _plan, _catalog: ()),
+        # moto gives the other service-linked roles names of its own.
+        patch.object(
+            deploy, "service_roles", lambda _plan: {"AWSServiceRoleForAutoScaling": "autoscaling.amazonaws.com"}
+        ),
+    ):
+        yield
+
+
+@contextmanager
+def simulated_aws(folder: Path, *provider: str) -> Iterator[None]:
+    """Set the environment of Pulumi's real engine: an empty backend in the folder, and an empty AWS account.
+
+    `provider` is the module that serves it, with its first arguments.
+    """
+    need_program("pulumi")
+    need_program("pulumi-language-python")
+    (folder / "state").mkdir()
+    command = [sys.executable, "-m", *(provider or ("tests.testlab.engine.provider",)), "0", ACCOUNT]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as server:
+        assert server.stdout
+        settings = {
+            "PYTHONPATH": str(ROOT),
+            "HOME": str(folder),
+            "PULUMI_HOME": str(folder / "pulumi"),
+            "PULUMI_BACKEND_URL": f"file://{folder / 'state'}",
+            "PULUMI_CONFIG_PASSPHRASE": "x",
+            "PULUMI_DEBUG_PROVIDERS": f"aws:{server.stdout.readline().strip()}",
+        }
+        with patch.dict(os.environ, settings), simulated_account():
+            yield
+        server.kill()
+
+
+if __name__ == "__main__":
+    with simulated_account():
+        sys.exit(run(sys.argv[1:]))
