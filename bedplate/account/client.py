@@ -44,6 +44,14 @@ class NotThere(PartialError):
     """The requested resource does not exist in AWS."""
 
 
+class Denied(MachineError):
+    """The credentials lack a permission."""
+
+
+class AlreadyExists(PartialError):
+    """Another account has a resource of this name."""
+
+
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired")
 _UNKNOWN = (
     "AuthFailure",
@@ -55,7 +63,8 @@ _UNKNOWN = (
     "SignatureDoesNotMatch",
     "UnrecognizedClientException",
 )
-_DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation")
+# Responses to HEAD have no error code but their status.
+_DENIED = ("403", "AccessDenied", "AccessDeniedException", "UnauthorizedOperation")
 _THROTTLED = (
     "RequestLimitExceeded",
     "SlowDown",
@@ -65,13 +74,36 @@ _THROTTLED = (
     "TooManyRequestsException",
 )
 _NOT_THERE = (
+    "404",
+    "NoSuchBucket",
+    "NoSuchBucketPolicy",
+    "NoSuchLifecycleConfiguration",
+    "NoSuchPublicAccessBlockConfiguration",
     "NoSuchResourceException",
+    "NotFoundException",
+    "OwnershipControlsNotFoundError",
+    "ServerSideEncryptionConfigurationNotFoundError",
     "ParameterNotFound",
     "ParameterVersionNotFound",
     "ResourceNotFoundException",
 )
 # The IAM action prefix of a service, where it differs from the service's name in boto3.
 _PREFIXES: Mapping[str, str] = MappingProxyType({"service-quotas": "servicequotas"})
+# The IAM action of an operation, where its name differs.
+_ACTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "HeadBucket": "ListBucket",
+        **{
+            f"{verb}{operation}": f"{verb}{action}"
+            for verb in ("Get", "Put")
+            for operation, action in (
+                ("BucketEncryption", "EncryptionConfiguration"),
+                ("BucketLifecycleConfiguration", "LifecycleConfiguration"),
+                ("PublicAccessBlock", "BucketPublicAccessBlock"),
+            )
+        },
+    }
+)
 
 
 def translate_error(error: BotoCoreError | ClientError, service: str) -> BedplateError:
@@ -104,7 +136,7 @@ def translate_error(error: BotoCoreError | ClientError, service: str) -> Bedplat
 def _translate_api_error(error: ClientError, service: str) -> BedplateError:
     details = error.response.get("Error", {})
     code, message = details.get("Code", ""), details.get("Message", "")
-    action = f"{_PREFIXES.get(service, service)}:{error.operation_name}"
+    action = f"{_PREFIXES.get(service, service)}:{_ACTIONS.get(error.operation_name, error.operation_name)}"
     if code in _EXPIRED:
         return _expired_credentials()
     if code in _UNKNOWN:
@@ -113,11 +145,13 @@ def _translate_api_error(error: ClientError, service: str) -> BedplateError:
     if code == "OptInRequired":
         return MachineError("the region is not enabled in the account", fix="run `aws account enable-region`")
     if code in _DENIED:
-        return MachineError(f"permission denied: {action}", fix=f"allow {action} in the IAM policy of your role")
+        return Denied(f"permission denied: {action}", fix=f"allow {action} in the IAM policy of your role")
     if code in _THROTTLED:
         return PartialError(f"{service} throttles requests", fix="try again in a minute")
     if code in _NOT_THERE:
         return NotThere(f"{service}: the requested resource does not exist")
+    if code == "BucketAlreadyExists":
+        return AlreadyExists("another AWS account has a bucket of this name")
     if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= _SERVER_FAULT:
         fix = "try again later; health.aws.amazon.com lists outages"
         return PartialError(f"{service}: internal error of AWS", fix=fix)

@@ -60,6 +60,7 @@ COMMANDS = (
     ),
     Command("preview", "deploy:preview", "Show what `up` would change.", "bedplate preview --stack us-west-2"),
     Command("up", "deploy:up", "Deploy the fleet.", "bedplate up --stack shared"),
+    Command("refresh", "refresh:refresh", "Adopt the real state of AWS.", "bedplate refresh --check"),
     Command("destroy", "deploy:destroy", "Delete what was deployed, except for data.", "bedplate destroy"),
     Command("schema", "plan:schema", "Print the fleet file's JSON Schema.", "bedplate schema > fleet.schema.json"),
     Command(
@@ -120,6 +121,9 @@ IMAGE_COMMANDS = (
         "record", "account:record_image_ids", "Record Ubuntu images in fleet.lock.", "bedplate image record fleet.yaml"
     ),
 )
+BACKEND_COMMANDS = (
+    Command("init", "backend:init", "Prepare the state of the deployments.", "bedplate backend init"),
+)
 VPN_COMMANDS = (
     Command("init", "vpn:init", "Create the certificate authority.", "bedplate vpn init fleet.yaml"),
     Command(
@@ -155,6 +159,7 @@ CATALOG_COMMANDS = (
 GROUPS: Mapping[str, tuple[str, tuple[Command, ...]]] = MappingProxyType(
     {
         "node": ("Configure and check machines.", NODE_COMMANDS),
+        "backend": ("State of the deployments.", BACKEND_COMMANDS),
         "image": ("Machine images.", IMAGE_COMMANDS),
         "vpn": ("VPN certificates and gateways.", VPN_COMMANDS),
         "catalog": ("Facts about AWS.", CATALOG_COMMANDS),

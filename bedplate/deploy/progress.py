@@ -15,6 +15,8 @@ class Operation(StrEnum):
     PREVIEW = "preview"
     UP = "up"
     DESTROY = "destroy"
+    REFRESH = "refresh"
+    CHECK = "check"
 
 
 class Status(StrEnum):
