@@ -74,7 +74,8 @@ def _prepare(plan: FleetPlan, folder: Path, file: Path | None) -> Iterator[str]:
     if not configured:
         record_backend(folder, url)
         yield f"wrote the backend {url} to {PROJECT_FILE}"
-    provider = secrets_provider(folder, plan.name) or (store.secrets_provider if backend_url(folder) == store.url else "")
+    default = store.secrets_provider if backend_url(folder) == store.url else ""
+    provider = secrets_provider(folder, plan.name) or default
     yield from engine.prepare_stacks(plan.name, (stack_name(plan, part) for part in parts(plan)), provider)
 
 

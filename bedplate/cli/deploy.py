@@ -77,10 +77,11 @@ def preview(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, json: Json
 def up(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, yes: Yes = False) -> int:
     """Deploy the fleet.
 
-    Records missing addresses and images, shows a preview, asks, then runs every stack in order, regions in parallel.
+    Records missing addresses and images, makes a missing backend, shows a preview, asks, then runs every stack in order, regions in parallel.
     The exit status is 6 if a stack failed; the same command continues.
     """
     plan = _recorded(fleet, _deployable(fleet, stack or []), yes=yes)
+    _ensure_backend(plan, fleet, yes=yes)
     session = _open(fleet, plan, stack or [], Action.UP)
     previews = _preview(session)
     if status := _status(previews):
@@ -180,6 +181,13 @@ def _recorded(fleet: Path, plan: FleetPlan, *, yes: bool) -> FleetPlan:
         record_images(lock_path(fleet), plan.name, newest_images(open_account(plan), images))
         notify([f"recorded {counted(len(images), 'image')} in fleet.lock"])
     return plan_loaded(load_fleet(fleet, load_catalog()))
+
+
+def _ensure_backend(plan: FleetPlan, fleet: Path, *, yes: bool) -> None:
+    # Slow: it imports boto3.
+    from bedplate.cli.backend import ensure_backend
+
+    ensure_backend(plan, fleet.absolute().parent, lambda question: _confirm(question, yes=yes))
 
 
 def _preview(session: Session) -> tuple[Progress, ...]:

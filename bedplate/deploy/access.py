@@ -62,12 +62,16 @@ def access_error(text: str) -> MachineError | None:
     return None
 
 
-def newer_provider(deployment: Mapping[str, Any], version: str) -> str | None:
-    """Return the version of the AWS provider that wrote a state, if it is newer than the version of this clone."""
+def check_provider(stack: str, deployment: Mapping[str, Any], version: str) -> None:
+    """Raise MachineError if a newer AWS provider than the given version wrote a state: older ones cannot read it."""
     versions = (
-        str(resource.get("inputs", {}).get("version", ""))
+        str(resource.get("inputs", {}).get("version"))
         for resource in deployment.get("resources") or ()
         if resource.get("type") == "pulumi:providers:aws"
     )
-    newer = [text for text in versions if Version.is_valid(text) and Version.parse(text) > Version.parse(version)]
-    return max(newer, key=Version.parse, default=None)
+    newest = max((Version.parse(text) for text in versions if Version.is_valid(text)), default=None)
+    if newest and newest > Version.parse(version):
+        raise MachineError(
+            f"pulumi-aws {newest} wrote the state of {stack}, and this clone of bedplate has {version}",
+            fix="run `git pull` and `make setup` in the clone of bedplate",
+        )

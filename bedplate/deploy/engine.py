@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from pulumi.automation.errors import CommandError, InvalidVersionError, create_c
 from pulumi.automation.events import EngineEvent
 from semver import VersionInfo
 
-from bedplate.deploy.access import NoBackend, access_error
+from bedplate.deploy.access import NoBackend, access_error, check_provider
 from bedplate.deploy.progress import Operation
 from bedplate.errors import BedplateError, HeldError, InputError, MachineError, PartialError
 from bedplate.folder.settings import secrets_provider, settings_file, write_settings
@@ -176,10 +177,15 @@ class Engine:
         return deployment or {}
 
     def pending_operations(self, stack: str) -> tuple[str, ...]:
-        """Return `creating aws:ec2/vpc:Vpc lab` for each operation whose result the engine does not know."""
+        """Return `creating aws:ec2/vpc:Vpc lab` for each operation whose result the engine does not know.
+
+        Raises MachineError for a state that a newer clone wrote.
+        """
+        deployment = self.deployment(stack)
+        check_provider(stack, deployment, version("pulumi-aws"))
         return tuple(
             f"{operation['type']} {operation['resource']['urn']}"
-            for operation in self.deployment(stack).get("pending_operations") or ()
+            for operation in deployment.get("pending_operations") or ()
         )
 
     def run(self, stack: str, operation: Operation, watch: Callable[[EngineEvent], object]) -> None:
