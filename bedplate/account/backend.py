@@ -1,11 +1,11 @@
 """The S3 bucket that keeps Pulumi's state of a fleet, and the KMS key that encrypts the bucket and the secrets."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bedplate.account.client import AlreadyExists, AwsClient, Denied, NotThere
+from bedplate.account.client import AwsClient, Denied, NotThere
 from bedplate.errors import InputError
 
 # Pulumi writes the whole state at each step: a deployment leaves many versions.
@@ -74,40 +74,29 @@ def prepare_store(client: AwsClient, store: StateStore) -> Iterator[str]:
 def _bucket_region(client: AwsClient, store: StateStore) -> str | None:
     """Return the region of the bucket, None if it does not exist."""
     try:
-        reply = client.call(
-            "s3", store.region, "head_bucket", Bucket=store.bucket, ExpectedBucketOwner=store.account
-        )
+        reply = client.call("s3", store.region, "head_bucket", Bucket=store.bucket, ExpectedBucketOwner=store.account)
     except NotThere:
         return None
     except Denied:
         raise InputError(
             f"no access to the bucket {store.bucket}: another account owns it, or s3:ListBucket is not allowed",
-            fix=f"allow s3:ListBucket in the IAM policy of your role. {_OTHER_BUCKET}",
+            fix="allow s3:ListBucket in the IAM policy of your role. For a bucket of another name, create it and write "
+            "`backend: {url: 's3://BUCKET?region=REGION'}` in Pulumi.yaml",
         ) from None
     region: str = reply["BucketRegion"]
     return region
 
 
-_OTHER_BUCKET = (
-    "For a bucket of another name, create it and write `backend: {url: 's3://BUCKET?region=REGION'}` in Pulumi.yaml"
-)
-
-
 def _create_bucket(client: AwsClient, store: StateStore) -> None:
     location = (
-        {}
-        if store.region == _CLASSIC_REGION
-        else {"CreateBucketConfiguration": {"LocationConstraint": store.region}}
+        {} if store.region == _CLASSIC_REGION else {"CreateBucketConfiguration": {"LocationConstraint": store.region}}
     )
-    try:
-        client.call("s3", store.region, "create_bucket", Bucket=store.bucket, **location)
-    except AlreadyExists:
-        raise InputError(f"another AWS account owns the bucket {store.bucket}", fix=_OTHER_BUCKET) from None
+    client.call("s3", store.region, "create_bucket", Bucket=store.bucket, **location)
     tags = {"TagSet": [{"Key": name, "Value": value} for name, value in store.tags.items()]}
     client.call("s3", store.region, "put_bucket_tagging", Bucket=store.bucket, Tagging=tags)
 
 
-def _prepare_key(client: AwsClient, store: StateStore) -> Iterator[str]:
+def _prepare_key(client: AwsClient, store: StateStore) -> Generator[str, None, str]:
     """Yield the changes of the key; return its ARN."""
 
     def call(operation: str, **params: object) -> dict[str, Any]:
@@ -141,9 +130,7 @@ def bucket_settings(store: StateStore, key_arn: str) -> dict[str, Any]:
         ),
         "bucket_ownership_controls": {"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]},
         "bucket_versioning": {"Status": "Enabled"},
-        "bucket_encryption": {
-            "Rules": [{"ApplyServerSideEncryptionByDefault": encryption, "BucketKeyEnabled": True}]
-        },
+        "bucket_encryption": {"Rules": [{"ApplyServerSideEncryptionByDefault": encryption, "BucketKeyEnabled": True}]},
         "bucket_lifecycle_configuration": {
             "Rules": [
                 {

@@ -48,10 +48,6 @@ class Denied(MachineError):
     """The credentials lack a permission."""
 
 
-class AlreadyExists(PartialError):
-    """Another account has a resource of this name."""
-
-
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired")
 _UNKNOWN = (
     "AuthFailure",
@@ -150,8 +146,6 @@ def _translate_api_error(error: ClientError, service: str) -> BedplateError:
         return PartialError(f"{service} throttles requests", fix="try again in a minute")
     if code in _NOT_THERE:
         return NotThere(f"{service}: the requested resource does not exist")
-    if code == "BucketAlreadyExists":
-        return AlreadyExists("another AWS account has a bucket of this name")
     if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= _SERVER_FAULT:
         fix = "try again later; health.aws.amazon.com lists outages"
         return PartialError(f"{service}: internal error of AWS", fix=fix)

@@ -121,9 +121,7 @@ IMAGE_COMMANDS = (
         "record", "account:record_image_ids", "Record Ubuntu images in fleet.lock.", "bedplate image record fleet.yaml"
     ),
 )
-BACKEND_COMMANDS = (
-    Command("init", "backend:init", "Prepare the state of the deployments.", "bedplate backend init"),
-)
+BACKEND_COMMANDS = (Command("init", "backend:init", "Prepare the state of the deployments.", "bedplate backend init"),)
 VPN_COMMANDS = (
     Command("init", "vpn:init", "Create the certificate authority.", "bedplate vpn init fleet.yaml"),
     Command(

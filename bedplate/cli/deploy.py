@@ -77,7 +77,8 @@ def preview(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, json: Json
 def up(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, yes: Yes = False) -> int:
     """Deploy the fleet.
 
-    Records missing addresses and images, makes a missing backend, shows a preview, asks, then runs every stack in order, regions in parallel.
+    Records missing addresses and images, creates a missing backend, shows a preview, asks, then runs every stack in
+    order, regions in parallel.
     The exit status is 6 if a stack failed; the same command continues.
     """
     plan = _recorded(fleet, _deployable(fleet, stack or []), yes=yes)

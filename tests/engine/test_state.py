@@ -28,7 +28,11 @@ def aws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
     monkeypatch.setattr(deploy, "unrecorded_images", lambda _plan, _catalog: ())
     with running(ACCOUNT) as simulation, aws_environment(simulation.region(REGION)) as environment:
         server, port = start(simulation, 0)
-        values = {"HOME": str(tmp_path), "PULUMI_HOME": str(tmp_path / "pulumi"), "PULUMI_DEBUG_PROVIDERS": f"aws:{port}"}
+        values = {
+            "HOME": str(tmp_path),
+            "PULUMI_HOME": str(tmp_path / "pulumi"),
+            "PULUMI_DEBUG_PROVIDERS": f"aws:{port}",
+        }
         for name, value in {**environment, **values}.items():
             monkeypatch.setenv(name, value)
         assert run(["init", str(tmp_path / "mylab"), "--example", "minimal", *ANSWERS]) == 0
@@ -39,9 +43,7 @@ def aws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
         server.stop(None)
 
 
-def test_state_lives_in_a_bucket_and_drift_is_found_and_adopted(
-    aws: Aws, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_state_lives_in_a_bucket_and_drift_is_found_and_adopted(aws: Aws, capsys: pytest.CaptureFixture[str]) -> None:
     """`up` makes the bucket, the key and the settings; a lost settings file is restored, and no drift is reported."""
     lines = bedplate(capsys, "up", "--yes")
     assert "created the bucket mylab-pulumi-210987654321" in lines
@@ -72,6 +74,9 @@ def test_state_lives_in_a_bucket_and_drift_is_found_and_adopted(
     ]
     assert Path("drift.xml").read_text().count("<failure") == 2
 
-    assert bedplate(capsys, "refresh", "--yes")[-2:] == ["mylab.shared refresh done 1", "mylab.us-west-2 refresh done 1"]
+    assert bedplate(capsys, "refresh", "--yes")[-2:] == [
+        "mylab.shared refresh done 1",
+        "mylab.us-west-2 refresh done 1",
+    ]
     assert bedplate(capsys, "refresh", "--check") == ["no drift"]
     assert bedplate(capsys, "up", "--yes")[-2:] == ["mylab.shared up done 1", "mylab.us-west-2 up done 1"]
