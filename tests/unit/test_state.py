@@ -305,6 +305,14 @@ def test_refresh_adopts_after_a_confirmation(
     assert run(["refresh", "--json"]) == 2
 
 
+@pytest.mark.usefixtures("drifted")
+@pytest.mark.parametrize(("part", "status"), [("us-west-2", 6), ("shared", 3)])
+def test_nodes_are_audited_too(monkeypatch: pytest.MonkeyPatch, part: str, status: int) -> None:
+    """The exit status is 3 for drift anywhere, else that of the audit."""
+    monkeypatch.setattr("bedplate.cli.node_apply.audit", lambda *, fleet: 6 if fleet.is_file() else 0)
+    assert run(["refresh", "--check", "--nodes", "--stack", part]) == status
+
+
 def test_secrets_are_not_shown() -> None:
     """The engine masks them; their mark is not a value."""
     urn = "urn:pulumi:lab.shared::bedplate::aws:ssm/parameter:Parameter::lab-domain"
