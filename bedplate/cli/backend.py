@@ -81,7 +81,7 @@ def _prepare(plan: FleetPlan, folder: Path, file: Path | None) -> Iterator[str]:
 
 def _check_unused(engine: Engine, fleet: str) -> None:
     """Raise InputError if the fleet is deployed in the backend of `pulumi login`: `up` would create it again."""
-    if engine.has_login() and any(engine.resource_counts(fleet).values()):
+    if engine.has_login() and engine.is_deployed(fleet):
         raise InputError(
             f"the state of {fleet} is in the backend of your `pulumi login`",
             fix="write its URL (`pulumi whoami --verbose`) to Pulumi.yaml as `backend: {url: URL}`, then run it again",

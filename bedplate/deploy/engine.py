@@ -140,6 +140,10 @@ class Engine:
             return False
         return True
 
+    def is_deployed(self, fleet: str) -> bool:
+        """Return whether a stack of a fleet has resources."""
+        return any(summary.resource_count for summary in self._summaries(fleet))
+
     def prepare_stacks(self, fleet: str, stacks: Iterable[str], provider: str) -> Iterator[str]:
         """Create the missing stacks, restore missing settings of a fleet's stacks from their states; yield each change.
 

@@ -186,9 +186,8 @@ def test_a_file_backend_needs_a_passphrase(
 
 
 def test_a_deployed_fleet_keeps_the_backend_of_the_login(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """In a new backend `up` would create everything again."""
+    """In a new backend `up` would create everything again. A lost settings file changes nothing about that."""
     (folder / "login").touch()
-    (folder / "Pulumi.lab.shared.yaml").touch()
     stacks(folder, "lab.shared")
 
     assert run(["backend", "init"]) == 2
