@@ -48,6 +48,10 @@ class NotConnected(PartialError):
     """The Systems Manager agent of an instance is not connected."""
 
 
+class Denied(MachineError):
+    """The credentials lack a permission."""
+
+
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired")
 _UNKNOWN = (
     "AuthFailure",
@@ -59,7 +63,8 @@ _UNKNOWN = (
     "SignatureDoesNotMatch",
     "UnrecognizedClientException",
 )
-_DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation")
+# Responses to HEAD have no error code but their status.
+_DENIED = ("403", "AccessDenied", "AccessDeniedException", "UnauthorizedOperation")
 _THROTTLED = (
     "RequestLimitExceeded",
     "SlowDown",
@@ -70,15 +75,38 @@ _THROTTLED = (
 )
 _NOT_CONNECTED = ("InvalidInstanceId", "TargetNotConnected")
 _NOT_THERE = (
+    "404",
     "InvocationDoesNotExist",
+    "NoSuchBucket",
+    "NoSuchBucketPolicy",
     "NoSuchEntity",
+    "NoSuchLifecycleConfiguration",
+    "NoSuchPublicAccessBlockConfiguration",
     "NoSuchResourceException",
+    "NotFoundException",
+    "OwnershipControlsNotFoundError",
+    "ServerSideEncryptionConfigurationNotFoundError",
     "ParameterNotFound",
     "ParameterVersionNotFound",
     "ResourceNotFoundException",
 )
 # The IAM action prefix of a service, where it differs from the service's name in boto3.
 _PREFIXES: Mapping[str, str] = MappingProxyType({"service-quotas": "servicequotas"})
+# The IAM action of an operation, where its name differs.
+_ACTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "HeadBucket": "ListBucket",
+        **{
+            f"{verb}{operation}": f"{verb}{action}"
+            for verb in ("Get", "Put")
+            for operation, action in (
+                ("BucketEncryption", "EncryptionConfiguration"),
+                ("BucketLifecycleConfiguration", "LifecycleConfiguration"),
+                ("PublicAccessBlock", "BucketPublicAccessBlock"),
+            )
+        },
+    }
+)
 
 
 def translate_error(error: BotoCoreError | ClientError, service: str) -> BedplateError:
@@ -111,7 +139,7 @@ def translate_error(error: BotoCoreError | ClientError, service: str) -> Bedplat
 def _translate_api_error(error: ClientError, service: str) -> BedplateError:
     details = error.response.get("Error", {})
     code, message = details.get("Code", ""), details.get("Message", "")
-    action = f"{_PREFIXES.get(service, service)}:{error.operation_name}"
+    action = f"{_PREFIXES.get(service, service)}:{_ACTIONS.get(error.operation_name, error.operation_name)}"
     if code in _EXPIRED:
         return _expired_credentials()
     if code in _UNKNOWN:
@@ -120,7 +148,7 @@ def _translate_api_error(error: ClientError, service: str) -> BedplateError:
     if code == "OptInRequired":
         return MachineError("the region is not enabled in the account", fix="run `aws account enable-region`")
     if code in _DENIED:
-        return MachineError(f"permission denied: {action}", fix=f"allow {action} in the IAM policy of your role")
+        return Denied(f"permission denied: {action}", fix=f"allow {action} in the IAM policy of your role")
     if code in _THROTTLED:
         return PartialError(f"{service} throttles requests", fix="try again in a minute")
     if code in _NOT_THERE:

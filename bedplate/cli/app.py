@@ -60,6 +60,7 @@ COMMANDS = (
     ),
     Command("preview", "deploy:preview", "Show what `up` would change.", "bedplate preview --stack us-west-2"),
     Command("up", "deploy:up", "Deploy the fleet.", "bedplate up --stack shared"),
+    Command("refresh", "refresh:refresh", "Adopt the real state of AWS.", "bedplate refresh --check"),
     Command("destroy", "deploy:destroy", "Delete what was deployed, except for data.", "bedplate destroy"),
     Command("ssh", "ssh:ssh", "Log in to a machine.", "bedplate ssh box -- nvidia-smi"),
     Command("schema", "plan:schema", "Print the fleet file's JSON Schema.", "bedplate schema > fleet.schema.json"),
@@ -123,6 +124,7 @@ IMAGE_COMMANDS = (
         "record", "account:record_image_ids", "Record Ubuntu images in fleet.lock.", "bedplate image record fleet.yaml"
     ),
 )
+BACKEND_COMMANDS = (Command("init", "backend:init", "Prepare the state of the deployments.", "bedplate backend init"),)
 VPN_COMMANDS = (
     Command("up", "vpn_up:up", "Set up the gateways of laptops.", "bedplate vpn up"),
     Command("init", "vpn:init", "Create the certificate authority.", "bedplate vpn init fleet.yaml"),
@@ -165,6 +167,7 @@ CATALOG_COMMANDS = (
 GROUPS: Mapping[str, tuple[str, tuple[Command, ...]]] = MappingProxyType(
     {
         "node": ("Configure and check machines.", NODE_COMMANDS),
+        "backend": ("State of the deployments.", BACKEND_COMMANDS),
         "image": ("Machine images.", IMAGE_COMMANDS),
         "vpn": ("VPN certificates and gateways.", VPN_COMMANDS),
         "person": ("Access of people.", PERSON_COMMANDS),

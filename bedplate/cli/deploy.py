@@ -117,20 +117,22 @@ def preview(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, json: Json
         )
     else:
         _show_preview(session, states)
-    return _status(states)
+    return exit_status(states)
 
 
 def up(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, yes: Yes = False) -> int:
     """Deploy the fleet.
 
-    Records missing addresses and images, shows a preview, asks, then runs every stack in order, regions in parallel.
-    Stacks that the fleet file no longer has are destroyed. The exit status is 6 if a stack failed; the same command
-    continues.
+    Records missing addresses and images, creates a missing backend, shows a preview, asks, then runs every stack in
+    order, regions in parallel. Stacks that the fleet file no longer has are destroyed. The exit status is 6 if a stack
+    failed; the same command continues.
     """
-    session = _open(fleet, _deployable(fleet, stack or []), stack or [], Action.UP)
+    plan = _deployable(fleet, stack or [])
+    _ensure_backend(plan, fleet, yes=yes)
+    session = _open(fleet, plan, stack or [], Action.UP)
     session = replace(session, plan=_recorded(fleet, session, yes=yes))
     previews = _preview(session)
-    if status := _status(previews):
+    if status := exit_status(previews):
         return status
     is_changed = any(state.steps or state.status is Status.LATER for state in previews)
     if not (is_changed or session.new_parts() or session.parts(Operation.DESTROY)):
@@ -140,11 +142,11 @@ def up(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, yes: Yes = Fals
     roles = _missing_roles(session)
     _show_preview(session, previews)
     show(f"{role} will be created in the account" for role in roles)
-    _confirm("deploy?", yes=yes)
+    confirm("deploy?", yes=yes)
     for role, service in roles.items():
         create_role(session.account, session.plan.home.name, role, service)
     totals = {(state.stack, Operation.UP): len(state.steps) for state in previews}
-    return _finish(_deploy(session, totals), _again("up", fleet, stack))
+    return finish(_deploy(session, totals), _again("up", fleet, stack))
 
 
 def destroy(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, yes: Yes = False) -> int:
@@ -152,20 +154,20 @@ def destroy(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, yes: Yes =
 
     File systems, buckets and keys are protected and kept.
     """
-    session = _open(fleet, _folder_plan(fleet), stack or [], Action.DESTROY)
+    session = _open(fleet, folder_plan(fleet), stack or [], Action.DESTROY)
     deleted = _deleted(session)
     if not deleted:
         show(["nothing is deployed", *_kept_lines(session.plan, session.states)])
         return 0
     _show_red(chain.from_iterable(removal_lines(name, resources) for name, resources in deleted.items()))
-    _confirm("destroy?", yes=yes)
-    status = _finish(_deploy(session, {}), _again("destroy", fleet, stack))
+    confirm("destroy?", yes=yes)
+    status = finish(_deploy(session, {}), _again("destroy", fleet, stack))
     if not status:
         show(_kept_lines(session.plan, session.engine.states(session.plan.name)))
     return status
 
 
-def _folder_plan(fleet: Path) -> FleetPlan:
+def folder_plan(fleet: Path) -> FleetPlan:
     """Return the plan of the folder's fleet file. Raises InputError for a file that Pulumi's program ignores."""
     if fleet.name != FLEET_FILE:
         raise InputError(f"a deployment reads {FLEET_FILE} only", where=str(fleet), fix=f"rename it to {FLEET_FILE}")
@@ -174,7 +176,7 @@ def _folder_plan(fleet: Path) -> FleetPlan:
 
 def _deployable(fleet: Path, names: Sequence[str]) -> FleetPlan:
     """Return the plan; raise FleetFaults for what the programs of the stacks would refuse."""
-    plan = _folder_plan(fleet)
+    plan = folder_plan(fleet)
     for part in parts(plan):
         if not names or part in names:
             load_fleet(fleet, load_catalog(), part=part)
@@ -197,13 +199,18 @@ def _open(fleet: Path, plan: FleetPlan, names: Sequence[str], action: Action) ->
         )
         for step in order
     )
-    for part in states.keys() & {*chosen}:
-        if pending := states[part].pending:
+    require_complete(plan, {part: state for part, state in states.items() if part in chosen})
+    return Session(plan, account, engine, states, tuple(step for step in steps if step))
+
+
+def require_complete(plan: FleetPlan, states: Mapping[str, StackState]) -> None:
+    """Raise InputError if a killed run left operations behind in the state of a part."""
+    for part, state in states.items():
+        if pending := state.pending:
             raise InputError(
                 f"a killed run of {stack_name(plan, part)} left operations with unknown results: {', '.join(pending)}",
-                fix='see "After a killed run" in docs/aws-operations.md of bedplate',
+                fix="run `bedplate recover`",
             )
-    return Session(plan, account, engine, states, tuple(step for step in steps if step))
 
 
 def _require_recorded(fleet: Path, plan: FleetPlan) -> None:
@@ -217,7 +224,7 @@ def _require_recorded(fleet: Path, plan: FleetPlan) -> None:
 
 def _deploy(session: Session, totals: Mapping[Task, int]) -> tuple[Progress, ...]:
     deleted = {(stack, Operation.DESTROY): len(resources) for stack, resources in _deleted(session).items()}
-    return _watched(Deployment(session.engine, session.steps, {**totals, **deleted}))
+    return watched(Deployment(session.engine, session.steps, {**totals, **deleted}))
 
 
 def _again(command: str, fleet: Path, names: Sequence[str] | None) -> str:
@@ -264,7 +271,7 @@ def _recorded(fleet: Path, session: Session, *, yes: bool) -> FleetPlan:
         return plan
     if missing:
         notify([f"fleet.lock lacks {counted(len(plan.new_blocks), 'block')} and {len(plan.new_people)} user ids"])
-        _confirm("record them?", yes=yes)
+        confirm("record them?", yes=yes)
         record_plan(lock_path(fleet), load_fleet(fleet, load_catalog()).fleet, load_catalog())
     if images:
         record_images(lock_path(fleet), plan.name, newest_images(session.account, images))
@@ -274,12 +281,19 @@ def _recorded(fleet: Path, session: Session, *, yes: bool) -> FleetPlan:
     return plan
 
 
+def _ensure_backend(plan: FleetPlan, fleet: Path, *, yes: bool) -> None:
+    # Slow: it imports boto3.
+    from bedplate.cli.backend import ensure_backend
+
+    ensure_backend(plan, fleet.absolute().parent, lambda question: confirm(question, yes=yes))
+
+
 def _preview(session: Session) -> tuple[Progress, ...]:
     """Return the previews; those that wait for outputs of other stacks have failed for no error."""
     new = session.new_parts()
     existing = [part for part in session.parts(Operation.UP) if part not in new]
     readable = [part for part in existing if not {*parts_read(session.plan, part)} & {*new}]
-    states = _watched(Deployment(session.engine, (session.tasks(readable, Operation.PREVIEW),)))
+    states = watched(Deployment(session.engine, (session.tasks(readable, Operation.PREVIEW),)))
     if session.engine.command.is_interrupted:
         notify(["interrupted: nothing was changed"])
         raise KeyboardInterrupt
@@ -314,7 +328,7 @@ def _show_red(lines: Iterable[str]) -> None:
         console.print(text, soft_wrap=True)
 
 
-def _confirm(question: str, *, yes: bool) -> None:
+def confirm(question: str, *, yes: bool) -> None:
     """Ask on a terminal; raise InputError without one, and if the operator declines."""
     if yes:
         return
@@ -324,7 +338,8 @@ def _confirm(question: str, *, yes: bool) -> None:
         raise InputError("not confirmed: nothing was done")
 
 
-def _watched(deployment: Deployment) -> tuple[Progress, ...]:
+def watched(deployment: Deployment) -> tuple[Progress, ...]:
+    """Run a deployment and show its progress; return the results."""
     with _table(deployment) as watch:
         return deployment.run(watch)
 
@@ -355,7 +370,7 @@ def _table(deployment: Deployment) -> Iterator[Watch]:
     yield log
 
 
-def _status(states: Sequence[Progress]) -> int:
+def exit_status(states: Sequence[Progress]) -> int:
     """Print the errors; return the exit status, that of the error if nothing was changed."""
     notify(cause_lines(states))
     codes = {state.exit_code for state in states if state.status is Status.FAILED}
@@ -364,10 +379,10 @@ def _status(states: Sequence[Progress]) -> int:
     return PartialError.exit_code if len(codes) != 1 or any(state.steps for state in states) else codes.pop()
 
 
-def _finish(states: Sequence[Progress], command: str) -> int:
+def finish(states: Sequence[Progress], command: str) -> int:
     """Print the result of each stack and the command that continues; return the exit status."""
     show(progress_lines(states, _LOG_WIDTH))
-    status = _status(states)
+    status = exit_status(states)
     if status:
         notify([f"  fix  correct the cause, then run `{command}` again: it continues"])
     return status

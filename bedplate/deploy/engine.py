@@ -9,21 +9,24 @@ import re
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from pulumi.automation import CommandResult, LocalWorkspace, PulumiCommand, Stack
+from pulumi.automation import CommandResult, LocalWorkspace, PulumiCommand, Stack, StackSummary
 from pulumi.automation.errors import CommandError, InvalidVersionError, create_command_error
 from pulumi.automation.events import EngineEvent
 from semver import VersionInfo
 
+from bedplate.deploy.access import NoBackend, access_error, check_provider
 from bedplate.deploy.progress import Operation
 from bedplate.deploy.state import StackState
 from bedplate.errors import BedplateError, HeldError, InputError, MachineError, PartialError
+from bedplate.folder.settings import secrets_provider, settings_file, write_settings
 
 # The first version that streams events over gRPC is 3.206.
 OLDEST = VersionInfo(3, 206, 0)
@@ -39,9 +42,9 @@ _ERRORS: Mapping[str, tuple[type[BedplateError], str, str]] = {
     "incorrect passphrase": (MachineError, "incorrect passphrase for the secrets of the stack", _PASSPHRASE),
     "passphrase must be set": (MachineError, "the passphrase for the secrets of the stack is missing", _PASSPHRASE),
     "PULUMI_ACCESS_TOKEN must be set": (
-        MachineError,
-        "there is no login to a state backend",
-        "run `pulumi login s3://BUCKET` or `pulumi login file://FOLDER`, and set PULUMI_CONFIG_PASSPHRASE",
+        NoBackend,
+        "there is no backend for Pulumi's state",
+        "run `bedplate backend init`, or `pulumi login URL` for a backend that exists",
     ),
     # The texts of a file or bucket, and of Pulumi Cloud.
     "the stack is currently locked by": _HELD,
@@ -118,35 +121,89 @@ class Engine:
 
         Raises InputError for a stack without its settings file: Pulumi would write one with another encryption key.
         """
-        with _translated():
-            stacks = self._workspace().list_stacks()
-        summaries = [summary for summary in stacks if summary.name.startswith(f"{fleet}.")]
+        summaries = self._summaries(fleet)
         for summary in summaries:
-            settings = self.folder / f"Pulumi.{summary.name}.yaml"
+            settings = settings_file(self.folder, summary.name)
             # Pulumi Cloud, which has a URL for each stack, keeps the key itself.
             if summary.resource_count and not summary.url and not settings.is_file():
                 raise InputError(
                     f"the settings of the existing stack {summary.name} are missing",
                     where=str(settings),
-                    fix="get the file from the person who made the stack, and commit it",
+                    fix="run `bedplate backend init`, which restores the file from the state, and commit it",
                 )
         return {summary.name: summary.resource_count or 0 for summary in summaries}
 
     def states(self, fleet: str) -> dict[str, StackState]:
-        """Return the state of each stack of a fleet, by its name without that of the fleet."""
+        """Return the state of each stack of a fleet, by its name without that of the fleet.
+
+        Raises MachineError for a state that a newer clone wrote.
+        """
         names = tuple(self.resource_counts(fleet))
         with ThreadPoolExecutor(max(1, len(names))) as pool:
             states = tuple(pool.map(self._state, names))
         return {name.removeprefix(f"{fleet}."): state for name, state in zip(names, states, strict=True)}
 
     def _state(self, stack: str) -> StackState:
+        deployment = self.deployment(stack)
+        check_provider(stack, deployment, version("pulumi-aws"))
+        return StackState(deployment)
+
+    def has_login(self) -> bool:
+        """Return whether Pulumi has a backend."""
+        try:
+            with _translated():
+                self._workspace().who_am_i()
+        except NoBackend:
+            return False
+        return True
+
+    def is_deployed(self, fleet: str) -> bool:
+        """Return whether a stack of a fleet has resources."""
+        return any(summary.resource_count for summary in self._summaries(fleet))
+
+    def _summaries(self, fleet: str) -> tuple[StackSummary, ...]:
+        with _translated():
+            stacks = self._workspace().list_stacks()
+        return tuple(summary for summary in stacks if summary.name.startswith(f"{fleet}."))
+
+    def prepare_stacks(self, fleet: str, stacks: Iterable[str], provider: str) -> Iterator[str]:
+        """Create the missing stacks, restore missing settings of a fleet's stacks from their states; yield each change.
+
+        `provider` is the secrets provider of new stacks; empty for Pulumi's default.
+        """
+        existing = [summary.name for summary in self._summaries(fleet)]
+        for stack in existing:
+            if self._restore_settings(stack):
+                yield f"restored {settings_file(self.folder, stack).name}"
+        for stack in (stack for stack in stacks if stack not in existing):
+            with _translated(stack):
+                self._workspace(provider).create_stack(stack)
+            yield f"created the stack {stack}"
+
+    def _restore_settings(self, stack: str) -> bool:
+        """Write the missing settings file of a stack as its state has it; return whether it was written."""
+        if settings_file(self.folder, stack).is_file():
+            return False
+        provider = self.deployment(stack).get("secrets_providers") or {}
+        # Pulumi Cloud keeps the key itself.
+        if provider.get("type") not in ("passphrase", "cloud"):
+            return False
+        write_settings(self.folder, stack, provider)
+        return True
+
+    def deployment(self, stack: str) -> Mapping[str, Any]:
+        """Return the state of a stack, as `pulumi stack export` prints it."""
         with _translated(stack):
-            return StackState(self._workspace().export_stack(stack).deployment or {})
+            deployment: Mapping[str, Any] | None = self._workspace().export_stack(stack).deployment
+        return deployment or {}
 
     def run(self, stack: str, operation: Operation, watch: Callable[[EngineEvent], object]) -> None:
         """Run an operation; a failure is in the events too. Raises BedplateError."""
         with _translated(stack):
-            opened = Stack.create_or_select(stack, self._workspace())
+            # Without a provider Pulumi creates a stack with a passphrase, whatever its settings file names.
+            provider = secrets_provider(self.folder, stack.partition(".")[0])
+            opened = Stack.create_or_select(stack, self._workspace(provider))
+            self._restore_settings(stack)
             arguments: dict[str, Any] = {"on_event": watch, "color": "never"}
             match operation:
                 case Operation.PREVIEW:
@@ -155,10 +212,15 @@ class Engine:
                     opened.up(**arguments, suppress_outputs=True, show_secrets=False)
                 case Operation.DESTROY:
                     opened.destroy(**arguments, exclude_protected=True, show_secrets=False)
+                case Operation.REFRESH:
+                    opened.refresh(**arguments, suppress_outputs=True, show_secrets=False)
+                case Operation.CHECK:
+                    opened.preview_refresh(**arguments)
 
-    def _workspace(self) -> LocalWorkspace:
+    def _workspace(self, provider: str = "") -> LocalWorkspace:
         return LocalWorkspace(
             work_dir=str(self.folder),
+            secrets_provider=provider or None,
             pulumi_command=self.command,
             env_vars={"PULUMI_SKIP_UPDATE_CHECK": "true"},
         )
@@ -174,6 +236,8 @@ def _translated(stack: str = "STACK") -> Iterator[None]:
 
 
 def _translate(text: str, stack: str) -> BedplateError:
+    if error := access_error(text):
+        return error
     for part, (kind, what, fix) in _ERRORS.items():
         if part in text:
             return kind(what.format(stack=stack), fix=fix.format(stack=stack))
@@ -198,7 +262,7 @@ def open_engine(folder: Path) -> Engine:
         return Engine(folder, _Command())
     except FileNotFoundError:
         raise MachineError("the program pulumi is missing", fix=_INSTALL) from None
-    except InvalidVersionError as error:
-        raise MachineError(f"pulumi is too old: {error}", fix=_INSTALL) from None
+    except InvalidVersionError:
+        raise MachineError(f"pulumi is too old: bedplate needs {OLDEST} or newer", fix=_INSTALL) from None
     except (OSError, subprocess.CalledProcessError) as error:
         raise MachineError(f"cannot run pulumi: {error}", fix=_INSTALL) from None

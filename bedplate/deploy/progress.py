@@ -8,6 +8,8 @@ from enum import StrEnum
 
 from pulumi.automation.events import DiagnosticEvent, EngineEvent, StepEventMetadata
 
+from bedplate.deploy.drift import Difference, differences
+
 
 class Operation(StrEnum):
     """What the engine does with a stack."""
@@ -15,6 +17,8 @@ class Operation(StrEnum):
     PREVIEW = "preview"
     UP = "up"
     DESTROY = "destroy"
+    REFRESH = "refresh"
+    CHECK = "check"
 
 
 class Status(StrEnum):
@@ -52,7 +56,8 @@ class Progress:
     """One operation of a stack.
 
     `steps` has the kind of each finished change by URN, `total` is the number of changes that the preview announced.
-    `exit_code` is that of the error, `seconds` the length of a finished operation.
+    `differences` is the drift that a check has found. `exit_code` is that of the error, `seconds` the length
+    of a finished operation.
     """
 
     stack: str
@@ -62,6 +67,7 @@ class Progress:
     total: int = 0
     current: str = ""
     causes: tuple[Cause, ...] = ()
+    differences: tuple[Difference, ...] = ()
     exit_code: int = 0
     seconds: float = 0.0
 
@@ -89,8 +95,12 @@ def advance(progress: Progress, event: EngineEvent) -> Progress:
 
 
 def _finished(progress: Progress, step: StepEventMetadata) -> Progress:
+    if _kind(step) not in _COUNTED:
+        return progress
+    drift = tuple(differences(step)) if progress.operation is Operation.CHECK else ()
     # A component has a second event, with its outputs.
-    return replace(progress, steps={**progress.steps, step.urn: _kind(step)}) if _kind(step) in _COUNTED else progress
+    steps = {**progress.steps, step.urn: _kind(step)}
+    return replace(progress, steps=steps, differences=(*progress.differences, *drift))
 
 
 def _kind(step: StepEventMetadata) -> str:

@@ -101,8 +101,8 @@ If the account encrypts EBS volumes with a customer key by default, the policy o
 ## Permissions of a deployer
 
 A starting policy, from the resource types of `examples/lab.yaml` and `examples/gpu-box.yaml`. Treat a deployer as an
-administrator: it can create roles with any permission and pass them to instances. Access to Pulumi's state is not
-included.
+administrator: it can create roles with any permission and pass them to instances. It includes the bucket and the key of
+[the state](state.md).
 
 ```json
 %POLICY%

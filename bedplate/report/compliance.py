@@ -145,7 +145,7 @@ def _add_suite(root: Element, machine: Findings) -> None:
         _add_case(suite, machine.node, verdict)
     if machine.unreached:
         case = SubElement(suite, "testcase", classname=machine.node, name=_REACHED, time="0")
-        SubElement(case, "error", message=_xml_text(machine.unreached))
+        SubElement(case, "error", message=xml_text(machine.unreached))
 
 
 def _add_case(suite: Element, node: str, verdict: Verdict) -> None:
@@ -153,8 +153,9 @@ def _add_case(suite: Element, node: str, verdict: Verdict) -> None:
     case = SubElement(suite, "testcase", classname=place, name=verdict.rule, time=f"{verdict.seconds:.3f}")
     name = _ELEMENTS.get(verdict.outcome)
     if name:
-        SubElement(case, name, message=_xml_text(verdict.promise)).text = _xml_text(verdict.words)
+        SubElement(case, name, message=xml_text(verdict.promise)).text = xml_text(verdict.words)
 
 
-def _xml_text(text: str) -> str:
+def xml_text(text: str) -> str:
+    """Return a text without the characters that XML does not allow."""
     return _INVALID_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)

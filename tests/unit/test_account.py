@@ -15,7 +15,15 @@ import pytest
 from botocore.parsers import ResponseParserError
 from moto import mock_aws
 
-from bedplate.account.client import AwsClient, NoCredentials, NotThere, check_account, open_session, translate_error
+from bedplate.account.client import (
+    AwsClient,
+    Denied,
+    NoCredentials,
+    NotThere,
+    check_account,
+    open_session,
+    translate_error,
+)
 from bedplate.account.facts import enabled_regions, list_prices, read_instance, read_quotas, region_offers
 from bedplate.account.roles import create_role, missing_roles, service_roles
 from bedplate.account.vpn import ConnectionMissing, ParameterKeys, TunnelKeys, key_alias, read_tunnel_keys
@@ -216,8 +224,8 @@ def _name(value: object) -> str:
         (_client_error("SignatureDoesNotMatch"), MachineError, "rejected the AWS credentials"),
         (_client_error("UnrecognizedClientException"), MachineError, "rejected the AWS credentials"),
         (_client_error("OptInRequired"), MachineError, "not enabled"),
-        (_client_error("AccessDeniedException"), MachineError, "permission denied: servicequotas:GetServiceQuota"),
-        (_client_error("UnauthorizedOperation"), MachineError, "permission denied: servicequotas:GetServiceQuota"),
+        (_client_error("AccessDeniedException"), Denied, "permission denied: servicequotas:GetServiceQuota"),
+        (_client_error("UnauthorizedOperation"), Denied, "permission denied: servicequotas:GetServiceQuota"),
         (_client_error("ThrottlingException"), PartialError, "throttles requests"),
         (_client_error("NoSuchResourceException"), NotThere, "does not exist"),
         (_client_error("ServiceException", 500), PartialError, "internal error of AWS"),

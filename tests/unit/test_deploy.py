@@ -18,6 +18,7 @@ from pulumi.automation.events import EngineEvent
 
 from bedplate.catalog.tables import QuotaFacts
 from bedplate.cli import deploy, run
+from bedplate.deploy.access import NoBackend
 from bedplate.deploy.engine import Engine, open_engine
 from bedplate.deploy.progress import Operation, Progress, Status, advance
 from bedplate.deploy.run import Deployment
@@ -154,6 +155,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         fleet = fleet.replace(old, new)
     (tmp_path / "fleet.yaml").write_text(fleet + "  E418: the zones are the same in this account\n")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("PULUMI_BACKEND_URL", "file:///unused")
     monkeypatch.setattr(deploy, "open_account", lambda _plan: None)
     monkeypatch.setattr(deploy, "unrecorded_images", lambda _plan, _catalog: ())
     monkeypatch.chdir(tmp_path)
@@ -165,7 +167,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         ("error: incorrect passphrase", MachineError, "PULUMI_CONFIG_PASSPHRASE"),
         ("error: passphrase must be set with ...", MachineError, "PULUMI_CONFIG_PASSPHRASE"),
-        ("error: PULUMI_ACCESS_TOKEN must be set for login", MachineError, "pulumi login s3://BUCKET"),
+        ("error: PULUMI_ACCESS_TOKEN must be set for login", NoBackend, "bedplate backend init"),
         ("error: the stack is currently locked by 1 lock(s)", HeldError, "pulumi cancel -s solo.shared"),
         ("error: no such bucket", PartialError, ""),
     ],
@@ -206,13 +208,13 @@ def test_an_interrupt_reaches_the_engine_once(folder: Path) -> None:
 def test_what_a_folder_lacks_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pulumi itself would make a new environment, and new settings with another encryption key."""
     (folder / "version").write_text("v3.100.0")
-    with pytest.raises(MachineError, match="too old"):
+    with pytest.raises(MachineError, match=r"needs 3\.206\.0 or newer"):
         open_engine(folder)
     (folder / "version").write_text("v3.272.0")
     (folder / "Pulumi.solo.shared.yaml").unlink()
     with pytest.raises(BedplateError, match=r"settings of the existing stack solo\.shared are missing") as error:
         open_engine(folder).resource_counts("solo")
-    assert "commit it" in error.value.fix
+    assert "bedplate backend init" in error.value.fix
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(BedplateError, match="pulumi is missing") as error:
         open_engine(folder)

@@ -6,6 +6,7 @@ instances of all stacks share the process, and requests do not name their instan
 kept by gRPC connection.
 """
 
+import re
 import sys
 from concurrent import futures
 from typing import Any
@@ -14,10 +15,10 @@ import grpc
 from google.protobuf import empty_pb2
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
 
-from bedplate.rehearsal.change import difference
+from bedplate.rehearsal.change import Difference, difference
 from bedplate.rehearsal.lookups import look_up
 from bedplate.rehearsal.provider import AwsProvider, Checked, configured, kind_of
-from bedplate.rehearsal.simulation import Simulation, running
+from bedplate.rehearsal.simulation import Aws, Simulation, running
 from bedplate.rehearsal.state import Ledger, ResourceError, parse_urn
 from bedplate.rehearsal.wire import from_struct, to_struct
 
@@ -28,6 +29,22 @@ _DEFAULTS = "__defaults"
 def _checked(struct: Any) -> Checked:  # noqa: ANN401  # a protobuf struct
     inputs = from_struct(struct)
     return Checked(inputs, frozenset(inputs.pop(_DEFAULTS, None) or ()))
+
+
+def _kind(path: str, diff: Difference) -> Any:  # noqa: ANN401  # an enumeration of protobuf
+    is_replacing = any(path.startswith(key) for key in diff.replace_keys)
+    kinds = provider_pb2.PropertyDiff.Kind
+    return kinds.UPDATE_REPLACE if is_replacing else kinds.UPDATE
+
+
+# The tags of other services have operations of their own.
+_EC2_ID = re.compile("[a-z]+(-[a-z]+)*-[0-9a-f]{17}")
+
+
+def _tags(aws: Aws, ident: str) -> dict[str, str]:
+    """Return the live tags of a resource of EC2."""
+    tags = aws.call("ec2", "describe_tags", Filters=[{"Name": "resource-id", "Values": [ident]}])["Tags"]
+    return {tag["Key"]: tag["Value"] for tag in tags}
 
 
 def _inputs(checked: Checked) -> dict[str, Any]:
@@ -103,6 +120,8 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.DiffResponse(
             changes=provider_pb2.DiffResponse.DIFF_SOME if diff.keys else provider_pb2.DiffResponse.DIFF_NONE,
             diffs=diff.keys,
+            hasDetailedDiff=True,
+            detailedDiff={path: provider_pb2.PropertyDiff(kind=_kind(path, diff)) for path in diff.paths},
             replaces=diff.replace_keys,
             deleteBeforeReplace=bool(diff.replace_keys) and (kind.delete_first or keeps_name),
         )
@@ -137,7 +156,10 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         except (ResourceError, LookupError):
             return provider_pb2.ReadResponse()
         state = {**from_struct(request.properties), **outputs}
-        return provider_pb2.ReadResponse(id=request.id, properties=to_struct(state), inputs=request.inputs)
+        inputs = from_struct(request.inputs)
+        if _EC2_ID.fullmatch(request.id) and "tags" in inputs:
+            inputs["tags"] = _tags(provider.aws, request.id)
+        return provider_pb2.ReadResponse(id=request.id, properties=to_struct(state), inputs=to_struct(inputs))
 
     def Delete(self, request: Any, context: Any) -> Any:  # noqa: ANN401, N802
         """Delete a resource."""
@@ -164,13 +186,19 @@ class _refusals:  # noqa: N801
             self._context.abort(grpc.StatusCode.UNKNOWN, str(error))
 
 
+def start(simulation: Simulation, port: int) -> tuple[grpc.Server, int]:
+    """Serve a simulated AWS on a port of the loopback device; return the server and its port."""
+    server = grpc.server(futures.ThreadPoolExecutor(1), options=[("grpc.so_reuseport", 0)])
+    provider_pb2_grpc.add_ResourceProviderServicer_to_server(Provider(simulation), server)
+    bound = server.add_insecure_port(f"127.0.0.1:{port}")
+    server.start()
+    return server, bound
+
+
 def serve(port: int, account: str) -> None:
     """Serve one simulated AWS on a port of the loopback device; print the port."""
     with running(account) as simulation:
-        server = grpc.server(futures.ThreadPoolExecutor(1), options=[("grpc.so_reuseport", 0)])
-        provider_pb2_grpc.add_ResourceProviderServicer_to_server(Provider(simulation), server)
-        bound = server.add_insecure_port(f"127.0.0.1:{port}")
-        server.start()
+        server, bound = start(simulation, port)
         sys.stdout.write(f"{bound}\n")
         sys.stdout.flush()
         server.wait_for_termination()

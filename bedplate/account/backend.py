@@ -1,0 +1,194 @@
+"""The S3 bucket that keeps Pulumi's state of a fleet, and the KMS key that encrypts the bucket and the secrets."""
+
+import json
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bedplate.account.client import AwsClient, Denied, NotThere
+from bedplate.errors import InputError
+
+# Pulumi writes the whole state at each step: a deployment leaves many versions.
+_VERSIONS_KEPT_DAYS = 90
+_UPLOAD_DAYS = 7
+# The region whose name CreateBucket refuses as a location.
+_CLASSIC_REGION = "us-east-1"
+
+
+@dataclass(frozen=True, slots=True)
+class StateStore:
+    """The bucket and the key of a fleet's state, in its home region; their names follow from fleet and account."""
+
+    fleet: str
+    owner: str
+    account: str
+    region: str
+
+    @property
+    def bucket(self) -> str:
+        """The name of the bucket. Buckets of stores end with a region."""
+        return f"{self.fleet}-pulumi-{self.account}"
+
+    @property
+    def alias(self) -> str:
+        """The alias of the key."""
+        return f"alias/{self.fleet}-pulumi"
+
+    @property
+    def url(self) -> str:
+        """The URL of the backend."""
+        return f"s3://{self.bucket}?region={self.region}"
+
+    @property
+    def secrets_provider(self) -> str:
+        """The URL of the key. It has the account: credentials of another account must not use a key of this name."""
+        return f"awskms:///arn:aws:kms:{self.region}:{self.account}:{self.alias}?region={self.region}"
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        """The tags of the bucket and the key."""
+        return {"bedplate:fleet": self.fleet, "owner": self.owner}
+
+
+def prepare_store(client: AwsClient, store: StateStore) -> Iterator[str]:
+    """Create what is missing of the bucket and the key, correct their settings, and yield each change.
+
+    Raises InputError for a bucket of another account or region, and for a disabled key.
+    """
+    # Before the key: its creation is not free, and most errors are about the bucket.
+    region = _bucket_region(client, store)
+    if region not in (None, store.region):
+        raise InputError(
+            f"the bucket {store.bucket} is in {region}, the home region of the fleet is {store.region}",
+            fix=f"write `backend: {{url: 's3://{store.bucket}?region={region}'}}` in Pulumi.yaml",
+        )
+    key = yield from _prepare_key(client, store)
+    if region is None:
+        _create_bucket(client, store)
+        yield f"created the bucket {store.bucket}"
+    for name, value in bucket_settings(store, key).items():
+        if _correct_setting(client, store, name, value):
+            yield f"set {name.replace('_', ' ')} of {store.bucket}"
+
+
+def _bucket_region(client: AwsClient, store: StateStore) -> str | None:
+    """Return the region of the bucket, None if it does not exist."""
+    try:
+        reply = client.call("s3", store.region, "head_bucket", Bucket=store.bucket, ExpectedBucketOwner=store.account)
+    except NotThere:
+        return None
+    except Denied:
+        raise InputError(
+            f"no access to the bucket {store.bucket}: another account owns it, or s3:ListBucket is not allowed",
+            fix="allow s3:ListBucket in the IAM policy of your role. For a bucket of another name, create it and write "
+            "`backend: {url: 's3://BUCKET?region=REGION'}` in Pulumi.yaml",
+        ) from None
+    region: str = reply["BucketRegion"]
+    return region
+
+
+def _create_bucket(client: AwsClient, store: StateStore) -> None:
+    location = (
+        {} if store.region == _CLASSIC_REGION else {"CreateBucketConfiguration": {"LocationConstraint": store.region}}
+    )
+    client.call("s3", store.region, "create_bucket", Bucket=store.bucket, **location)
+    tags = {"TagSet": [{"Key": name, "Value": value} for name, value in store.tags.items()]}
+    client.call("s3", store.region, "put_bucket_tagging", Bucket=store.bucket, Tagging=tags)
+
+
+def _prepare_key(client: AwsClient, store: StateStore) -> Generator[str, None, str]:
+    """Yield the changes of the key; return its ARN."""
+
+    def call(operation: str, **params: object) -> dict[str, Any]:
+        return client.call("kms", store.region, operation, **params)
+
+    try:
+        key = call("describe_key", KeyId=store.alias)["KeyMetadata"]
+    except NotThere:
+        tags = [{"TagKey": name, "TagValue": value} for name, value in store.tags.items()]
+        key = call("create_key", Description=f"Pulumi state of the fleet {store.fleet}", Tags=tags)["KeyMetadata"]
+        call("create_alias", AliasName=store.alias, TargetKeyId=key["KeyId"])
+        yield f"created the KMS key {store.alias}"
+    if key["KeyState"] != "Enabled":
+        command = "cancel-key-deletion" if key["KeyState"] == "PendingDeletion" else "enable-key"
+        raise InputError(
+            f"the KMS key {store.alias} has the state {key['KeyState']}",
+            fix=f"run `aws kms {command} --region {store.region} --key-id {key['KeyId']}`",
+        )
+    if not call("get_key_rotation_status", KeyId=key["KeyId"])["KeyRotationEnabled"]:
+        call("enable_key_rotation", KeyId=key["KeyId"])
+        yield f"enabled the rotation of {store.alias}"
+    return str(key["Arn"])
+
+
+def bucket_settings(store: StateStore, key_arn: str) -> dict[str, Any]:
+    """Return the settings of the bucket, by the name of their API operation without the verb."""
+    encryption = {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": key_arn}
+    return {
+        "public_access_block": dict.fromkeys(
+            ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets"), True
+        ),
+        "bucket_ownership_controls": {"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]},
+        "bucket_versioning": {"Status": "Enabled"},
+        "bucket_encryption": {"Rules": [{"ApplyServerSideEncryptionByDefault": encryption, "BucketKeyEnabled": True}]},
+        "bucket_lifecycle_configuration": {
+            "Rules": [
+                {
+                    "ID": "old-states",
+                    "Status": "Enabled",
+                    "Filter": {"Prefix": ""},
+                    "NoncurrentVersionExpiration": {"NoncurrentDays": _VERSIONS_KEPT_DAYS},
+                    "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": _UPLOAD_DAYS},
+                }
+            ]
+        },
+        "bucket_policy": _policy(store.bucket),
+    }
+
+
+def _policy(bucket: str) -> dict[str, Any]:
+    statement = {
+        "Sid": "TlsOnly",
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": "s3:*",
+        "Resource": [f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*"],
+        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+    }
+    return {"Version": "2012-10-17", "Statement": [statement]}
+
+
+# The parameter of each setting whose name does not follow from that of its operation.
+_PARAMETERS = {
+    "public_access_block": "PublicAccessBlockConfiguration",
+    "bucket_ownership_controls": "OwnershipControls",
+    "bucket_versioning": "VersioningConfiguration",
+    "bucket_encryption": "ServerSideEncryptionConfiguration",
+    "bucket_lifecycle_configuration": "LifecycleConfiguration",
+    "bucket_policy": "Policy",
+}
+
+
+def _correct_setting(client: AwsClient, store: StateStore, name: str, value: Mapping[str, Any]) -> bool:
+    """Write a setting that is missing or differs; return whether it was written."""
+    bucket = {"Bucket": store.bucket, "ExpectedBucketOwner": store.account}
+    parameter = _PARAMETERS[name]
+    try:
+        reply = client.call("s3", store.region, f"get_{name}", **bucket)
+    except NotThere:
+        reply = {}
+    current = reply.get(parameter, reply)
+    if _contains(json.loads(current) if isinstance(current, str) else current, value):
+        return False
+    written = json.dumps(value) if name == "bucket_policy" else value
+    client.call("s3", store.region, f"put_{name}", **bucket, **{parameter: written})
+    return True
+
+
+def _contains(current: object, value: object) -> bool:
+    """Return whether a setting has a value; AWS may add keys."""
+    if isinstance(value, Mapping):
+        return isinstance(current, Mapping) and all(_contains(current.get(key), item) for key, item in value.items())
+    if isinstance(value, list):
+        return isinstance(current, list) and len(current) == len(value) and all(map(_contains, current, value))
+    return current == value
