@@ -65,7 +65,11 @@ _THROTTLED = (
     "TooManyRequestsException",
 )
 _NOT_THERE = (
+    "404",  # HEAD of a bucket: S3 sends no other code
+    "InvalidVpcEndpointId.NotFound",
+    "NoSuchEntity",
     "NoSuchResourceException",
+    "NotFoundException",
     "ParameterNotFound",
     "ParameterVersionNotFound",
     "ResourceNotFoundException",

@@ -89,7 +89,7 @@ def up(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, yes: Yes = Fals
         show(["no change"])
         return 0
     show(_preview_lines(session, previews))
-    _confirm("deploy?", yes=yes)
+    confirm("deploy?", yes=yes)
     totals = {state.stack: len(state.steps) for state in previews}
     return _finish(_watched(Deployment(session.engine, session.steps, totals)), f"bedplate up {fleet}")
 
@@ -99,7 +99,7 @@ def destroy(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, yes: Yes =
 
     File systems, buckets and keys are protected and kept.
     """
-    plan = _folder_plan(fleet)
+    plan = folder_plan(fleet)
     session = _open(fleet, plan, stack or [], Action.DESTROY)
     live = tuple(tuple(task for task in step if session.resources.get(task[0])) for step in session.steps)
     tasks = tuple(step for step in live if step)
@@ -107,7 +107,7 @@ def destroy(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, yes: Yes =
         show(["nothing is deployed"])
         return 0
     show(f"{name:<24} {counted(session.resources[name], 'resource')}" for step in tasks for name, _ in step)
-    _confirm("destroy?", yes=yes)
+    confirm("destroy?", yes=yes)
     status = _finish(_watched(Deployment(session.engine, tasks)), f"bedplate destroy {fleet}")
     if not status:
         after = session.engine.resource_counts(plan.name)
@@ -115,7 +115,7 @@ def destroy(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, yes: Yes =
     return status
 
 
-def _folder_plan(fleet: Path) -> FleetPlan:
+def folder_plan(fleet: Path) -> FleetPlan:
     """Return the plan of the folder's fleet file. Raises InputError for a file that Pulumi's program ignores."""
     if fleet.name != FLEET_FILE:
         raise InputError(f"a deployment reads {FLEET_FILE} only", where=str(fleet), fix=f"rename it to {FLEET_FILE}")
@@ -124,7 +124,7 @@ def _folder_plan(fleet: Path) -> FleetPlan:
 
 def _deployable(fleet: Path, names: Sequence[str]) -> FleetPlan:
     """Return the plan; raise FleetFaults for what the programs of the stacks would refuse."""
-    plan = _folder_plan(fleet)
+    plan = folder_plan(fleet)
     for part in chosen_parts(plan, names):
         load_fleet(fleet, load_catalog(), part=part)
     return plan
@@ -150,7 +150,7 @@ def _open(fleet: Path, plan: FleetPlan, names: Sequence[str], action: Action) ->
         if pending := engine.pending_operations(stack):
             raise InputError(
                 f"a killed run of {stack} left operations with unknown results: {', '.join(pending)}",
-                fix='see "After a killed run" in docs/aws-operations.md of bedplate',
+                fix="run `bedplate recover`",
             )
     return session
 
@@ -172,7 +172,7 @@ def _recorded(fleet: Path, plan: FleetPlan, *, yes: bool) -> FleetPlan:
         return plan
     if missing:
         notify([f"fleet.lock lacks {counted(len(plan.new_blocks), 'block')} and {len(plan.new_people)} user ids"])
-        _confirm("record them?", yes=yes)
+        confirm("record them?", yes=yes)
         record_plan(lock_path(fleet), load_fleet(fleet, load_catalog()).fleet, load_catalog())
     if images:
         from bedplate.account.facts import newest_images
@@ -191,7 +191,7 @@ def _preview_lines(session: Session, states: Sequence[Progress]) -> Iterator[str
     yield from (f"{stack:<24} new" for stack in session.new_stacks())
 
 
-def _confirm(question: str, *, yes: bool) -> None:
+def confirm(question: str, *, yes: bool) -> None:
     """Ask on a terminal; raise InputError without one, and if the operator declines."""
     if yes:
         return

@@ -4,15 +4,17 @@ Every process of the engine has a session of its own, so that Ctrl-C reaches it 
 would make it forget resources that are being created.
 """
 
+import json
 import os
 import re
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 from pulumi.automation import CommandResult, LocalWorkspace, PulumiCommand, Stack
@@ -20,18 +22,21 @@ from pulumi.automation.errors import CommandError, InvalidVersionError, create_c
 from pulumi.automation.events import EngineEvent
 from semver import VersionInfo
 
+from bedplate.deploy.lock import LockedError, lock_holders
 from bedplate.deploy.progress import Operation
-from bedplate.errors import BedplateError, HeldError, InputError, MachineError, PartialError
+from bedplate.deploy.recovery import unfinished_operations, unread_urns
+from bedplate.errors import BedplateError, InputError, MachineError, PartialError
 
 # The first version that streams events over gRPC is 3.206.
 OLDEST = VersionInfo(3, 206, 0)
 _INSTALL = "install it: https://www.pulumi.com/docs/install/"
 _PASSPHRASE = "set PULUMI_CONFIG_PASSPHRASE or PULUMI_CONFIG_PASSPHRASE_FILE"  # noqa: S105  not a secret
 _HELD = (
-    HeldError,
+    LockedError,
     "another run of Pulumi holds the lock of {stack}",
-    "wait for its end. If no run is alive, a killed one left the lock: run `pulumi cancel -s {stack}`",
+    "wait for its end. If no run is alive, a killed one left the lock: run `bedplate recover`",
 )
+_ENVIRONMENT = {"PULUMI_SKIP_UPDATE_CHECK": "true"}
 # By a part of the text that the command prints.
 _ERRORS: Mapping[str, tuple[type[BedplateError], str, str]] = {
     "incorrect passphrase": (MachineError, "incorrect passphrase for the secrets of the stack", _PASSPHRASE),
@@ -131,13 +136,37 @@ class Engine:
         return {summary.name: summary.resource_count or 0 for summary in summaries}
 
     def pending_operations(self, stack: str) -> tuple[str, ...]:
-        """Return `creating aws:ec2/vpc:Vpc lab` for each operation whose result the engine does not know."""
+        """Return `creating URN` for each operation of a killed run that `bedplate recover` must complete."""
+        state = self.export_state(stack)["deployment"] or {}
+        unfinished = (f"{operation.operation} {operation.urn}" for operation in unfinished_operations(state))
+        return (*unfinished, *(f"reading {urn}" for urn in unread_urns(state)))
+
+    def export_state(self, stack: str) -> dict[str, Any]:
+        """Return the exported state of a stack, its secrets encrypted."""
         with _translated(stack):
-            deployment: Mapping[str, Any] = self._workspace().export_stack(stack).deployment or {}
-        return tuple(
-            f"{operation['type']} {operation['resource']['urn']}"
-            for operation in deployment.get("pending_operations") or ()
-        )
+            state: dict[str, Any] = json.loads(self._call("stack", "export", "--stack", stack))
+        return {"deployment": {}, **state}
+
+    def import_state(self, stack: str, state: Mapping[str, Any]) -> None:
+        """Replace the state of a stack; the engine drops unfinished operations in it."""
+        with _translated(stack), NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump(state, file)
+            file.flush()
+            self._call("stack", "import", "--stack", stack, "--file", file.name)
+
+    def refresh(self, stack: str, urns: Iterable[str]) -> None:
+        """Read resources from AWS into the state. Raises LockedError if another run holds the lock."""
+        targets = [argument for urn in urns for argument in ("--target", urn)]
+        with _translated(stack):
+            self._call("refresh", "--stack", stack, "--yes", "--skip-preview", "--color", "never", *targets)
+
+    def release_lock(self, stack: str) -> None:
+        """Remove the lock of a stack, whoever holds it."""
+        with _translated(stack):
+            self._call("cancel", "--yes", "--stack", stack)
+
+    def _call(self, *arguments: str) -> str:
+        return self.command.run([*arguments], str(self.folder), _ENVIRONMENT).stdout
 
     def run(self, stack: str, operation: Operation, watch: Callable[[EngineEvent], object]) -> None:
         """Run an operation; a failure is in the events too. Raises BedplateError."""
@@ -156,7 +185,7 @@ class Engine:
         return LocalWorkspace(
             work_dir=str(self.folder),
             pulumi_command=self.command,
-            env_vars={"PULUMI_SKIP_UPDATE_CHECK": "true"},
+            env_vars=_ENVIRONMENT,
         )
 
 
@@ -172,7 +201,10 @@ def _translated(stack: str = "STACK") -> Iterator[None]:
 def _translate(text: str, stack: str) -> BedplateError:
     for part, (kind, what, fix) in _ERRORS.items():
         if part in text:
-            return kind(what.format(stack=stack), fix=fix.format(stack=stack))
+            error = kind(what.format(stack=stack), fix=fix.format(stack=stack))
+            if isinstance(error, LockedError):
+                error.holders = lock_holders(text)
+            return error
     errors = re.findall(r"\berror: (.+)", text)
     if errors:
         return PartialError(errors[-1])

@@ -145,7 +145,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("error: incorrect passphrase", MachineError, "PULUMI_CONFIG_PASSPHRASE"),
         ("error: passphrase must be set with ...", MachineError, "PULUMI_CONFIG_PASSPHRASE"),
         ("error: PULUMI_ACCESS_TOKEN must be set for login", MachineError, "pulumi login s3://BUCKET"),
-        ("error: the stack is currently locked by 1 lock(s)", HeldError, "pulumi cancel -s solo.shared"),
+        ("error: the stack is currently locked by 1 lock(s)", HeldError, "bedplate recover"),
         ("error: no such bucket", PartialError, ""),
     ],
 )
