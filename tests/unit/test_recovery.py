@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bedplate.account import objects
 from bedplate.cli import recover, run
 from bedplate.deploy.lock import LockHolder, lock_holders
 from bedplate.deploy.recovery import Repair, known_ids, recovered, unfinished_operations, unread_urns
@@ -161,14 +162,21 @@ def test_the_lock_of_a_live_run_is_kept(folder: Path, live_engine: int, capsys: 
         assert (folder / "locked").exists()
 
 
-def test_an_operation_of_an_unknown_type_changes_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A type that no stack of bedplate declares has no rule. The other operations stay, too."""
-    pending = (("updating", resource(VPC)), ("creating", resource(UNKNOWN)))
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [(UNKNOWN, "bedplate cannot search this type in AWS"), (VPC, "several objects in AWS: vpc-1, vpc-2")],
+)
+def test_an_operation_that_cannot_be_decided_changes_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str, reason: str
+) -> None:
+    """No stack of bedplate declares the type, or two objects fit. The other operations stay, too."""
+    pending = (("updating", resource(SUBNET)), ("creating", resource(kind)))
     (folder / "export.json").write_text(json.dumps({"version": 3, "deployment": state(pending=pending)}))
+    monkeypatch.setattr(objects, "find_ids", lambda _client, _creation: ("vpc-1", "vpc-2"))
 
     assert run(["recover", "--yes"]) == 6
 
     output, errors = capsys.readouterr()
-    assert f"  creating {UNKNOWN} lab: bedplate cannot search this type in AWS\n" in output
+    assert f"  creating {kind} lab: {reason}\n" in output
     assert "solo.shared was not changed" in errors
     assert "stack import" not in (folder / "calls").read_text()
