@@ -1,5 +1,6 @@
 """Stack names, tags, providers and resource options that all components use."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pulumi
@@ -55,6 +56,8 @@ USE = "bedplate:use"
 MEMBER = "bedplate:member"
 PUBLIC = "bedplate:public"
 """The ports of a security group that are open to the internet, such as `udp/1194 tcp/443`."""
+RESOURCE = "bedplate:resource"
+"""The name of a resource in its stack."""
 OWNER = "owner"
 EXPIRES = "expires"
 
@@ -62,6 +65,17 @@ EXPIRES = "expires"
 def stack_tags(plan: FleetPlan, part: str) -> dict[str, str]:
     """Return the default tags of all resources in a stack."""
     return {FLEET: plan.name, STACK: stack_name(plan, part), OWNER: plan.owner}
+
+
+def tag_with_resource_name(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
+    """Add the name of a resource in its stack to its tags, if it has any; `bedplate recover` finds it by them.
+
+    The tags of an Auto Scaling group are a list: its instances would inherit them.
+    """
+    tags = args.props.get("tags")
+    if not isinstance(tags, Mapping):
+        return None
+    return pulumi.ResourceTransformationResult({**args.props, "tags": {**tags, RESOURCE: args.name}}, args.opts)
 
 
 def name_tag(name: str) -> dict[str, str]:

@@ -36,7 +36,7 @@ from stacks.network.transit import (
     region_stacks,
 )
 from stacks.network.vpc import FlowRole
-from stacks.options import child_options, name_tag, part_of, region_options
+from stacks.options import child_options, name_tag, part_of, region_options, tag_with_resource_name
 from stacks.region import declare_region
 from stacks.storage.buckets import ReplicationRole, StoreReplication, replicated_stores
 from stacks.vpn.ends import GatewayPeering, PeeredGateway
@@ -211,6 +211,7 @@ def declare(plan: FleetPlan, part: str) -> None:
     Raises InputError if the fleet has no such part.
     """
     chosen_parts(plan, [part])
+    pulumi.runtime.register_stack_transformation(tag_with_resource_name)
     if part == SHARED:
         declare_shared(plan)
     elif part == LINKS:

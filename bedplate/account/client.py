@@ -75,7 +75,8 @@ _THROTTLED = (
 )
 _NOT_CONNECTED = ("InvalidInstanceId", "TargetNotConnected")
 _NOT_THERE = (
-    "404",
+    "404",  # HEAD of a bucket: S3 sends no other code
+    "InvalidVpcEndpointId.NotFound",
     "InvocationDoesNotExist",
     "NoSuchBucket",
     "NoSuchBucketPolicy",

@@ -62,6 +62,7 @@ COMMANDS = (
     Command("up", "deploy:up", "Deploy the fleet.", "bedplate up --stack shared"),
     Command("refresh", "refresh:refresh", "Adopt the real state of AWS.", "bedplate refresh --check"),
     Command("destroy", "deploy:destroy", "Delete what was deployed, except for data.", "bedplate destroy"),
+    Command("recover", "recover:recover", "Repair the state after a killed run.", "bedplate recover"),
     Command("ssh", "ssh:ssh", "Log in to a machine.", "bedplate ssh box -- nvidia-smi"),
     Command("schema", "plan:schema", "Print the fleet file's JSON Schema.", "bedplate schema > fleet.schema.json"),
     Command(

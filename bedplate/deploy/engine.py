@@ -4,6 +4,7 @@ Every process of the engine has a session of its own, so that Ctrl-C reaches it 
 would make it forget resources that are being created.
 """
 
+import json
 import os
 import re
 import signal
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 from pulumi.automation import CommandResult, LocalWorkspace, PulumiCommand, Stack, StackSummary
@@ -23,9 +25,10 @@ from pulumi.automation.events import EngineEvent
 from semver import VersionInfo
 
 from bedplate.deploy.access import NoBackend, access_error, check_provider
+from bedplate.deploy.lock import LockedError, lock_holders
 from bedplate.deploy.progress import Operation
 from bedplate.deploy.state import StackState
-from bedplate.errors import BedplateError, HeldError, InputError, MachineError, PartialError
+from bedplate.errors import BedplateError, InputError, MachineError, PartialError
 from bedplate.folder.settings import secrets_provider, settings_file, write_settings
 
 # The first version that streams events over gRPC is 3.206.
@@ -33,10 +36,11 @@ OLDEST = VersionInfo(3, 206, 0)
 _INSTALL = "install it: https://www.pulumi.com/docs/install/"
 _PASSPHRASE = "set PULUMI_CONFIG_PASSPHRASE or PULUMI_CONFIG_PASSPHRASE_FILE"  # noqa: S105  not a secret
 _HELD = (
-    HeldError,
+    LockedError,
     "another run of Pulumi holds the lock of {stack}",
-    "wait for its end. If no run is alive, a killed one left the lock: run `pulumi cancel -s {stack}`",
+    "wait for its end. If no run is alive, a killed one left the lock: run `bedplate recover`",
 )
+_ENVIRONMENT = {"PULUMI_SKIP_UPDATE_CHECK": "true"}
 # By a part of the text that the command prints.
 _ERRORS: Mapping[str, tuple[type[BedplateError], str, str]] = {
     "incorrect passphrase": (MachineError, "incorrect passphrase for the secrets of the stack", _PASSPHRASE),
@@ -191,11 +195,37 @@ class Engine:
         write_settings(self.folder, stack, provider)
         return True
 
-    def deployment(self, stack: str) -> Mapping[str, Any]:
-        """Return the state of a stack, as `pulumi stack export` prints it."""
+    def deployment(self, stack: str) -> dict[str, Any]:
+        """Return the resources of a stack, their secrets encrypted; empty for a stack that was never deployed."""
+        deployment: dict[str, Any] = self.export_state(stack)["deployment"] or {}
+        return deployment
+
+    def export_state(self, stack: str) -> dict[str, Any]:
+        """Return the exported state of a stack, its secrets encrypted."""
         with _translated(stack):
-            deployment: Mapping[str, Any] | None = self._workspace().export_stack(stack).deployment
-        return deployment or {}
+            state: dict[str, Any] = json.loads(self._call("stack", "export", "--stack", stack))
+        return {"deployment": {}, **state}
+
+    def import_state(self, stack: str, state: Mapping[str, Any]) -> None:
+        """Replace the state of a stack; the engine drops unfinished operations in it."""
+        with _translated(stack), NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump(state, file)
+            file.flush()
+            self._call("stack", "import", "--stack", stack, "--file", file.name)
+
+    def refresh(self, stack: str, urns: Iterable[str]) -> None:
+        """Read resources from AWS into the state. Raises LockedError if another run holds the lock."""
+        targets = [argument for urn in urns for argument in ("--target", urn)]
+        with _translated(stack):
+            self._call("refresh", "--stack", stack, "--yes", "--skip-preview", "--color", "never", *targets)
+
+    def release_lock(self, stack: str) -> None:
+        """Remove the lock of a stack, whoever holds it."""
+        with _translated(stack):
+            self._call("cancel", "--yes", "--stack", stack)
+
+    def _call(self, *arguments: str) -> str:
+        return self.command.run([*arguments], str(self.folder), _ENVIRONMENT).stdout
 
     def run(self, stack: str, operation: Operation, watch: Callable[[EngineEvent], object]) -> None:
         """Run an operation; a failure is in the events too. Raises BedplateError."""
@@ -222,7 +252,7 @@ class Engine:
             work_dir=str(self.folder),
             secrets_provider=provider or None,
             pulumi_command=self.command,
-            env_vars={"PULUMI_SKIP_UPDATE_CHECK": "true"},
+            env_vars=_ENVIRONMENT,
         )
 
 
@@ -240,7 +270,10 @@ def _translate(text: str, stack: str) -> BedplateError:
         return error
     for part, (kind, what, fix) in _ERRORS.items():
         if part in text:
-            return kind(what.format(stack=stack), fix=fix.format(stack=stack))
+            known = kind(what.format(stack=stack), fix=fix.format(stack=stack))
+            if isinstance(known, LockedError):
+                known.holders = lock_holders(text)
+            return known
     errors = re.findall(r"\berror: (.+)", text)
     if errors:
         return PartialError(errors[-1])

@@ -6,6 +6,7 @@ from typing import Any
 
 from bedplate.catalog import Catalog
 from bedplate.deploy.progress import resource_name
+from bedplate.deploy.recovery import unfinished_operations, unread_urns
 from bedplate.plan.cost import volume_price
 from bedplate.plan.pools import Volume
 from bedplate.plan.stacks import LINKS, PRICE, SHARED, Layout
@@ -21,9 +22,9 @@ class StackState:
 
     @property
     def pending(self) -> tuple[str, ...]:
-        """Return `creating URN` for each operation whose result the engine does not know."""
-        operations = self.deployment.get("pending_operations") or ()
-        return tuple(f"{operation['type']} {operation['resource']['urn']}" for operation in operations)
+        """Return `creating URN` for each operation of a killed run that `bedplate recover` must complete."""
+        unfinished = (f"{operation.operation} {operation.urn}" for operation in unfinished_operations(self.deployment))
+        return (*unfinished, *(f"reading {urn}" for urn in unread_urns(self.deployment)))
 
     @property
     def is_empty(self) -> bool:

@@ -10,7 +10,8 @@ from moto.s3.models import FakeBucket
 
 from bedplate.cli import deploy, run
 from bedplate.rehearsal.simulation import Aws, running
-from tests.engine.test_deploy import ACCOUNT, ANSWERS, bedplate
+from tests.engine.test_deploy import ANSWERS, bedplate
+from tests.testlab.engine.command import ACCOUNT
 from tests.testlab.engine.endpoint import aws_environment
 from tests.testlab.engine.provider import start
 from tests.testlab.run import need_program

@@ -82,6 +82,13 @@ def test_every_taggable_resource_has_a_name(stacks: Declared) -> None:
     assert not unnamed
 
 
+def test_every_resource_with_tags_has_its_name_in_the_stack(stacks: Declared) -> None:
+    """`bedplate recover` finds a resource by it if a killed run created it without recording its id."""
+    taggable = [entry for entry in _resources(stacks) if "tags" in schema.inputs(entry.type) and entry.type != GROUP]
+
+    assert not [entry.urn for entry in taggable if entry.inputs["tags"].get("bedplate:resource") != entry.name]
+
+
 def test_providers_have_default_tags_of_fleet_stack_and_owner(stacks: Declared) -> None:
     """Default tags do not depend on the author of a resource."""
     providers = {name: entry for name, entries in stacks.items() for entry in entries if entry.is_provider}

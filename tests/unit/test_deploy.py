@@ -132,7 +132,7 @@ def test_a_failing_region_stops_later_steps_only(error: BedplateError, code: int
     states = deployed(operation)
 
     assert [state.status for state in states] == [Status.DONE, Status.DONE, Status.FAILED, Status.SKIPPED]
-    assert deploy._status(states) == code  # noqa: SLF001  what every command returns
+    assert deploy.exit_status(states) == code
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("error: incorrect passphrase", MachineError, "PULUMI_CONFIG_PASSPHRASE"),
         ("error: passphrase must be set with ...", MachineError, "PULUMI_CONFIG_PASSPHRASE"),
         ("error: PULUMI_ACCESS_TOKEN must be set for login", NoBackend, "bedplate backend init"),
-        ("error: the stack is currently locked by 1 lock(s)", HeldError, "pulumi cancel -s solo.shared"),
+        ("error: the stack is currently locked by 1 lock(s)", HeldError, "bedplate recover"),
         ("error: no such bucket", PartialError, ""),
     ],
 )

@@ -1,14 +1,22 @@
 """The rehearsal's resource models as an AWS provider of Pulumi's real engine, over gRPC.
 
-`python -m tests.testlab.engine.provider PORT ACCOUNT` serves one simulated AWS until it is killed, and prints its port
-once it is ready; PORT 0 takes a free one. The engine uses it with `PULUMI_DEBUG_PROVIDERS=aws:PORT`. All provider
-instances of all stacks share the process, and requests do not name their instance, so configurations are
+`python -m tests.testlab.engine.provider PORT ACCOUNT [FOLDER]` serves one simulated AWS until it is killed, and prints
+its port once it is ready; PORT 0 takes a free one. The engine uses it with `PULUMI_DEBUG_PROVIDERS=aws:PORT`. All
+provider instances of all stacks share the process, and requests do not name their instance, so configurations are
 kept by gRPC connection.
+
+With FOLDER tests see the same AWS: `client` is a socket for `tests.testlab.engine.client`, `objects.json` holds the
+live objects. If `pause` holds a number n, the engine gets no answer for the n-th new object; `paused` says so.
 """
 
+import json
 import re
 import sys
+import threading
+import time
 from concurrent import futures
+from multiprocessing.connection import Listener
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -54,8 +62,9 @@ def _inputs(checked: Checked) -> dict[str, Any]:
 class Provider(provider_pb2_grpc.ResourceProviderServicer):
     """The provider protocol for one simulated AWS. The server has one thread, because moto is not thread-safe."""
 
-    def __init__(self, simulation: Simulation) -> None:
+    def __init__(self, simulation: Simulation, folder: Path | None = None) -> None:
         self._simulation = simulation
+        self._folder = folder
         self._ledger = Ledger()
         self._providers: dict[str, AwsProvider] = {}
 
@@ -133,7 +142,12 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         if request.preview:
             return provider_pb2.CreateResponse(properties=to_struct(provider.expected(kind, checked.inputs)))
         with _refusals(context):
+            before = self._object_count()
             ident, outputs = provider.create(kind, checked)
+            self._write_objects()
+            # A setting that is set again is no new object: it would be killed for ever.
+            if self._object_count() > before:
+                self._pause(context)
             return provider_pb2.CreateResponse(id=ident, properties=to_struct(outputs))
 
     def Update(self, request: Any, context: Any) -> Any:  # noqa: ANN401, N802
@@ -166,7 +180,29 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         kind = kind_of(parse_urn(request.urn).type)
         with _refusals(context):
             self._provider(context).delete(kind, request.id, from_struct(request.properties))
+        self._write_objects()
         return empty_pb2.Empty()
+
+    def _object_count(self) -> int:
+        return sum(map(len, self._ledger._rows.values()))  # noqa: SLF001  # as below
+
+    def _write_objects(self) -> None:
+        if self._folder:
+            rows = self._ledger._rows  # noqa: SLF001  # nothing else lists all objects
+            objects = [(token, ident) for (token, _), idents in rows.items() for ident in idents]
+            (self._folder / "objects.json").write_text(json.dumps(objects))
+
+    def _pause(self, context: Any) -> None:  # noqa: ANN401
+        """Lose the answer of a create whose turn it is: wait until the engine is dead."""
+        pause = self._folder and self._folder / "pause"
+        if not pause or not pause.exists():
+            return
+        left = int(pause.read_text()) - 1
+        pause.write_text(str(left))
+        if not left:
+            pause.rename(pause.with_name("paused"))
+            while context.is_active():
+                time.sleep(0.02)
 
     def _provider(self, context: Any) -> AwsProvider:  # noqa: ANN401
         return self._providers[context.peer()]
@@ -186,23 +222,41 @@ class _refusals:  # noqa: N801
             self._context.abort(grpc.StatusCode.UNKNOWN, str(error))
 
 
-def start(simulation: Simulation, port: int) -> tuple[grpc.Server, int]:
+def start(simulation: Simulation, port: int, folder: Path | None = None) -> tuple[grpc.Server, int]:
     """Serve a simulated AWS on a port of the loopback device; return the server and its port."""
     server = grpc.server(futures.ThreadPoolExecutor(1), options=[("grpc.so_reuseport", 0)])
-    provider_pb2_grpc.add_ResourceProviderServicer_to_server(Provider(simulation), server)
+    provider_pb2_grpc.add_ResourceProviderServicer_to_server(Provider(simulation, folder), server)
     bound = server.add_insecure_port(f"127.0.0.1:{port}")
     server.start()
     return server, bound
 
 
-def serve(port: int, account: str) -> None:
+def serve(port: int, account: str, folder: Path | None = None) -> None:
     """Serve one simulated AWS on a port of the loopback device; print the port."""
     with running(account) as simulation:
-        server, bound = start(simulation, port)
+        if folder:
+            threading.Thread(target=_serve_clients, args=(simulation, folder), daemon=True).start()
+        server, bound = start(simulation, port, folder)
         sys.stdout.write(f"{bound}\n")
         sys.stdout.flush()
         server.wait_for_termination()
 
 
+def _serve_clients(simulation: Simulation, folder: Path) -> None:
+    """Answer calls of `tests.testlab.engine.client`, one connection each."""
+    with Listener(str(folder / "client")) as listener:
+        while True:
+            with listener.accept() as connection:
+                service, region, operation, params, is_listing = connection.recv()
+                client = simulation.client(service, region)
+                try:
+                    if is_listing:
+                        connection.send(list(client.get_paginator(operation).paginate(**params)))
+                    else:
+                        connection.send(getattr(client, operation)(**params))
+                except Exception as error:  # noqa: BLE001  # the test's process raises it
+                    connection.send(error)
+
+
 if __name__ == "__main__":
-    serve(int(sys.argv[1]), sys.argv[2])
+    serve(int(sys.argv[1]), sys.argv[2], *(Path(name) for name in sys.argv[3:]))

@@ -1,0 +1,39 @@
+"""`bedplate recover` after the real engine was killed in the middle of creations.
+
+Skipped without `pulumi` and `pulumi-language-python` on PATH.
+"""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bedplate.account.objects import REPEATABLE
+from bedplate.cli import run
+from tests.testlab.engine.lab import engine_lab
+
+STACKS = ("mylab.shared", "mylab.us-west-2")
+
+
+@pytest.mark.parametrize(
+    "creations", [pytest.param(14, id="sample"), pytest.param(1, id="every-resource", marks=pytest.mark.nightly)]
+)
+def test_kills_during_creations_neither_lose_nor_double_an_object(
+    creations: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each deployment creates a few resources and is killed; `recover` adds to the state what AWS has, but settings."""
+    with engine_lab(tmp_path, monkeypatch, "minimal") as lab:
+        for number, stack in enumerate(STACKS, 1):
+            subprocess.run(["pulumi", "stack", "init", stack], check=True, capture_output=True)
+            while lab.kill_up(stack, creations):
+                assert run(["recover", "--stack", stack.partition(".")[2], "--yes"]) == 0
+                recorded, objects = lab.recorded(*STACKS[:number]), lab.objects()
+                assert recorded <= objects
+                assert {kind for kind, _ in objects - recorded} <= REPEATABLE
+            assert lab.recorded(*STACKS[:number]) == lab.objects()
+        capsys.readouterr()
+        assert run(["up", "--yes"]) == 0
+        assert capsys.readouterr().out == "no change\n"
+
+        assert run(["destroy", "--yes"]) == 0
+        assert lab.recorded(*STACKS) == lab.objects()
