@@ -34,7 +34,7 @@ def recover(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, yes: Yes =
     """Repair the state after a killed run.
 
     Releases the lock of a dead run, adds to the state the resources that the run created without recording them, and
-    reads from AWS what it was changing. Asks first, and keeps a copy of the old state.
+    reads the resources that it was changing from AWS. Asks first, and keeps a copy of the old state.
     """
     plan = folder_plan(fleet)
     names = [stack_name(plan, part) for part in chosen_parts(plan, stack or [])]
@@ -137,7 +137,7 @@ def _save_copy(engine: Engine, stack: str, state: dict[str, Any]) -> None:
 
 
 def _read(engine: Engine, stack: str, deployment: Deployment, repairs: Sequence[Repair]) -> None:
-    """Read from AWS what was added to the state, and what the killed run was changing."""
+    """Read the added resources from AWS, and those that the killed run was changing."""
     added = unread_urns(deployment)
     urns = _urns(deployment)
     changing = (repair.operation.urn for repair in repairs if repair.operation.urn in urns)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 class Action(StrEnum):
-    """What an operator must do about a finding, the gravest last."""
+    """The action that a finding requires, in ascending order of severity."""
 
     NONE = "none"
     MONITOR = "monitor"
@@ -48,7 +48,7 @@ class Verdict:
 
     @property
     def action(self) -> Action:
-        """The gravest action of all findings."""
+        """The most severe action of all findings."""
         return max((finding.action for finding in self.findings), key=list(Action).index, default=Action.NONE)
 
     def document(self) -> dict[str, object]:
@@ -58,7 +58,7 @@ class Verdict:
         return {**summary, "findings": findings}
 
     def metrics(self) -> str:
-        """Return it as Prometheus metrics; a check has one line, whatever its number of findings."""
+        """Return it as Prometheus metrics; a check has one line, for any number of findings."""
         failed = {finding.check for finding in self.findings if not finding.ok}
         checks = sorted({finding.check for finding in self.findings})
         lines = [f'bedplate_gate_ok{{check="{check}"}} {int(check not in failed)}' for check in checks]
@@ -72,7 +72,7 @@ class Verdict:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Replace a file atomically; anybody may read it."""
+    """Replace a file atomically; world-readable."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.new")
     new.write_text(text, encoding="utf-8")

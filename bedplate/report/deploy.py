@@ -43,7 +43,7 @@ def _seconds(state: Progress) -> str:
 
 
 def change_lines(states: Iterable[Progress]) -> Iterator[str]:
-    """Yield what a preview announces for each stack, and each replacement and deletion by its name."""
+    """Yield the planned changes of each stack, with the names of replaced and deleted resources."""
     for state in states:
         counts = ", ".join(f"{state.changes[kind]} {kind}" for kind in _CHANGES if kind in state.changes)
         later = "previewed after the stacks that it reads" if state.status is Status.LATER else ""
@@ -61,7 +61,7 @@ def removal_lines(stack: str, resources: Iterable[Resource]) -> Iterator[str]:
 
 
 def price_lines(before: float | None, after: float) -> Iterator[str]:
-    """Yield the list price of a month at the minimum of the groups, and its difference; prices are those of an hour."""
+    """Yield the list price of a month at the minimum of the groups, and its difference; prices are per hour."""
     month = after * HOURS_OF_MONTH
     if before is None:
         yield f"list price at minimum: {month:,.2f} USD/month; that of the last deployment is not recorded"
@@ -88,7 +88,7 @@ def kept_lines(kept: Mapping[str, Sequence[Resource]], price: float) -> Iterator
         names = (counted(count, _DATA[kind]) for kind, count in counts.items() if kind in _DATA)
         yield f"{stack:<{_NAME}} kept {counted(len(resources), 'resource')}: {', '.join(names)}"
     if kept:
-        yield f"what is kept costs {price * HOURS_OF_MONTH:,.2f} USD/month, and the data in buckets and file systems"
+        yield f"kept resources cost {price * HOURS_OF_MONTH:,.2f} USD/month, and the data in buckets and file systems"
 
 
 # The protected types that hold data; the others are settings of these.

@@ -1,4 +1,4 @@
-"""Reports of `person invite` and `person remove`: what was written, what is left, and the commands for it."""
+"""Reports of `person invite` and `person remove`: the archive, remaining access, and the next commands."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ _ADMINISTRATORS = "next: `bedplate up --stack shared`: machines that start later
 
 
 def invited_lines(invitation: Invitation, file: Path) -> Iterator[str]:
-    """Yield what the archive has, and how to give it to the person."""
+    """Yield the content of the archive, and how to send it to the person."""
     plan, name = invitation.plan, invitation.person.name
     trusted = sum(bool(plan.record.host_keys.get(node.name)) for node in invitation.machines)
     yield f"wrote {file}: VPN profile, ssh configuration, {counted(trusted, 'host key')}, README.txt"
@@ -57,7 +57,7 @@ def _is_content(line: str) -> bool:
 
 
 def kept_lines(plan: FleetPlan, name: str) -> Iterator[str]:
-    """Yield what no command removes."""
+    """Yield the access that no command removes."""
     uid = plan.record.people.get(name)
     owner = f"{name} (user id {uid})" if uid else name
     yield "not removed by bedplate:"

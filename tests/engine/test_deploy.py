@@ -45,7 +45,7 @@ def test_a_fleet_is_deployed_changed_and_destroyed(
         "mylab.shared destroy done 21",
         "mylab.shared kept 5 resources: 1 key",
         "mylab.us-west-2 kept 14 resources: 2 keys, 1 file system",
-        "what is kept costs 3.00 USD/month, and the data in buckets and file systems",
+        "kept resources cost 3.00 USD/month, and the data in buckets and file systems",
     ]
 
 
