@@ -20,7 +20,7 @@ def test_no_certificate_is_lost_between_writers(tmp_path: Path) -> None:
         subprocess.Popen([*command, str(number), str(ROUNDS)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
         for number in range(PROCESSES)
     ]
-    statuses = {status for child in children for status in child.communicate(timeout=120)[0].split()}
+    statuses = {status for child in children for status in child.communicate(timeout=300)[0].split()}
 
     issued = pki_in(folder).certificates.issued
     assert {certificate.name for certificate in issued.values()} == {

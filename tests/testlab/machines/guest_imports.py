@@ -1,7 +1,8 @@
-"""Run a module with placeholders for missing packages: `python -m tests.testlab.machines.guest_imports MODULE`.
+"""Run a module with placeholders for packages: `python -m tests.testlab.machines.guest_imports MODULE`.
 
 The kernel tests (kernel_pair.py, kernel_site.py) run on a Debian machine with the standard library and Jinja2. Modules
-that they import also need the plan or cryptography, for functions that these tests do not call.
+that they import also need the plan or cryptography, for functions that these tests do not call. Debian's cryptography,
+which cloud-init brings, is too old for them.
 """
 
 import runpy
@@ -12,7 +13,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from unittest.mock import MagicMock
 
-_PACKAGES = ("bedplate", "cryptography", "roles", "segno", "tests.testlab.fleets", "tests.testlab.rehearsal")
+_REPLACED = ("cryptography",)
+_MISSING = ("bedplate", "pydantic", "roles", "segno", "tests.testlab.fleets", "tests.testlab.rehearsal")
 
 
 class _Placeholder(MagicMock):
@@ -33,7 +35,10 @@ class _PlaceholderModule(ModuleType):
 
 
 class _Finder(MetaPathFinder, Loader):
-    """Finds missing modules of the listed packages, after all other finders."""
+    """Finds the modules of these packages."""
+
+    def __init__(self, packages: Sequence[str]) -> None:
+        self._packages = packages
 
     def find_spec(
         self,
@@ -41,8 +46,8 @@ class _Finder(MetaPathFinder, Loader):
         path: Sequence[str] | None = None,  # noqa: ARG002  the import system's signature
         target: ModuleType | None = None,  # noqa: ARG002  as above
     ) -> ModuleSpec | None:
-        """Return a spec for a module of a listed package."""
-        is_listed = any(fullname == package or fullname.startswith(f"{package}.") for package in _PACKAGES)
+        """Return a spec for a module of one of the packages."""
+        is_listed = any(fullname == package or fullname.startswith(f"{package}.") for package in self._packages)
         return ModuleSpec(fullname, self, is_package=True) if is_listed else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
@@ -54,5 +59,6 @@ class _Finder(MetaPathFinder, Loader):
 
 
 if __name__ == "__main__":
-    sys.meta_path.append(_Finder())
+    sys.meta_path.insert(0, _Finder(_REPLACED))
+    sys.meta_path.append(_Finder(_MISSING))
     runpy.run_module(sys.argv[1], run_name="__main__", alter_sys=True)
