@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
+from unittest.mock import patch
 
 import pytest
 from pulumi.automation.events import EngineEvent
@@ -310,6 +311,7 @@ def trio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (tmp_path / name).write_text(text)
     (tmp_path / "pulumi").chmod(0o755)
     (tmp_path / "fleet.yaml").write_text((DATA / "engine/trio.yaml").read_text())
+    monkeypatch.setenv("PULUMI_BACKEND_URL", "file:///unused")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.chdir(tmp_path)
     with simulated_account():
@@ -414,13 +416,11 @@ def test_an_interrupted_preview_changes_nothing(trio: Path, capsys: pytest.Captu
     assert " up " not in (trio / "calls").read_text()
 
 
-def test_credentials_of_another_account_are_refused_first(
-    trio: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_credentials_of_another_account_are_refused_first(trio: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing is recorded, and the engine does not start."""
-    monkeypatch.setenv("MOTO_ACCOUNT_ID", "111122223333")
-
-    assert run(["up", "--yes"]) == 2
+    # monkeypatch would restore the account of `trio` after that fixture has ended.
+    with patch.dict(os.environ, MOTO_ACCOUNT_ID="111122223333"):
+        assert run(["up", "--yes"]) == 2
 
     assert capsys.readouterr().err.count("error") == 1
     assert not (trio / "fleet.lock").exists()

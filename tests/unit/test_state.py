@@ -154,6 +154,7 @@ def stacks(folder: Path, *names: str) -> None:
     """Put stacks with resources into the backend of the stand-in."""
     rows = [{"name": name, "current": False, "resourceCount": 9} for name in names]
     (folder / "stacks.json").write_text(json.dumps(rows))
+    (folder / "export.json").write_text(json.dumps({"version": 3, "deployment": {"resources": [{"urn": "x"}]}}))
 
 
 @pytest.mark.usefixtures("client")
