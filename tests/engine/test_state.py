@@ -8,10 +8,10 @@ import pytest
 from moto.iam.access_control import PermissionResult
 from moto.s3.models import FakeBucket
 
-from bedplate.cli import deploy, run
+from bedplate.cli import run
 from bedplate.rehearsal.simulation import Aws, running
 from tests.engine.test_deploy import ANSWERS, bedplate
-from tests.testlab.engine.command import ACCOUNT
+from tests.testlab.engine.command import ACCOUNT, limited_account
 from tests.testlab.engine.endpoint import aws_environment
 from tests.testlab.engine.provider import start
 from tests.testlab.run import need_program
@@ -26,8 +26,11 @@ def aws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
     need_program("pulumi-language-python")
     # moto ignores the conditions of bucket policies: it would deny requests over TLS too.
     monkeypatch.setattr(FakeBucket, "get_permission", lambda *_: PermissionResult.NEUTRAL)
-    monkeypatch.setattr(deploy, "unrecorded_images", lambda _plan, _catalog: ())
-    with running(ACCOUNT) as simulation, aws_environment(simulation.region(REGION)) as environment:
+    with (
+        limited_account(),
+        running(ACCOUNT) as simulation,
+        aws_environment(simulation.region(REGION)) as environment,
+    ):
         server, port = start(simulation, 0)
         values = {
             "HOME": str(tmp_path),

@@ -24,18 +24,27 @@ ROOT = Path(__file__).parents[3]
 
 
 @contextmanager
-def simulated_account() -> Iterator[None]:
-    """Answer the account's calls of the commands that deploy."""
+def limited_account() -> Iterator[None]:
+    """Ask the account only what moto has."""
     quotas: RegionResults[Any] = RegionResults({}, {})
     with (
-        patch.dict(os.environ, MOTO_ACCOUNT_ID=ACCOUNT, AWS_ACCESS_KEY_ID="x", AWS_SECRET_ACCESS_KEY="x"),  # noqa: S106  moto has no secrets
-        mock_aws(),
         patch.object(deploy, "read_quotas", lambda _account, _needs: quotas),
         patch.object(deploy, "unrecorded_images", lambda _plan, _catalog: ()),
         # moto gives the other service-linked roles names of its own.
         patch.object(
             deploy, "service_roles", lambda _plan: {"AWSServiceRoleForAutoScaling": "autoscaling.amazonaws.com"}
         ),
+    ):
+        yield
+
+
+@contextmanager
+def simulated_account() -> Iterator[None]:
+    """Answer the account's calls of the commands that deploy."""
+    with (
+        patch.dict(os.environ, MOTO_ACCOUNT_ID=ACCOUNT, AWS_ACCESS_KEY_ID="x", AWS_SECRET_ACCESS_KEY="x"),  # noqa: S106  moto has no secrets
+        mock_aws(),
+        limited_account(),
     ):
         yield
 
