@@ -3,7 +3,6 @@
 import fcntl
 import hashlib
 import json
-import os
 import re
 import subprocess
 import xml.etree.ElementTree as ET
@@ -16,7 +15,7 @@ from typing import Any
 from bedplate.graph.audit.document import kind_of
 from bedplate.graph.terraform import plan_document
 from tests.testlab.machines.container import call
-from tests.testlab.machines.layers import APT_GET, mirror_here
+from tests.testlab.machines.layers import APT_GET, CACHE, mirror_here
 from tests.testlab.run import need_program
 
 ROOT = Path(__file__).parents[3]
@@ -196,7 +195,7 @@ class ScanResult:
 
 def scap_content() -> Path:
     """Return OpenSCAP's content for Ubuntu 24.04, downloaded if missing. Raises CommandError."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME", "/var/cache")) / "bedplate" / f"{_PACKAGE}-{_VERSION}"
+    folder = CACHE / f"{_PACKAGE}-{_VERSION}"
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

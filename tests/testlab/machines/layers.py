@@ -20,6 +20,8 @@ from tests.testlab.machines.container import CommandError, call, cgroups, mounte
 
 # Debian 12; `make test-nodes RELEASE=trixie` runs the tests on Debian 13.
 RELEASE = os.environ.get("RELEASE", "bookworm")
+# Read at import: during a test run the variable leads the product to a temporary folder.
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", "/var/cache")) / "bedplate"
 # Retry downloads, and fail if an index is missing; by default `apt-get update` only warns.
 APT_GET = ("apt-get", "--quiet", "-oAcquire::Retries=5", "-oAPT::Update::Error-Mode=any")
 APT_INSTALL = (*APT_GET, "install", "--yes", "--no-install-recommends")
@@ -124,7 +126,7 @@ def baked() -> tuple[Path, ...]:
 
 def cached_layer(name: str, recipe: str, make: Callable[[Path], None]) -> Path:
     """Return the cached folder of a recipe, or create it; the folder gets its name when it is complete."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", "/var/cache")) / "bedplate" / "nodes"
+    cache = CACHE / "nodes"
     root = cache / f"{name}-{RELEASE}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / f"{name}-{RELEASE}.lock").open("w") as lock:
