@@ -1,5 +1,6 @@
 """`bedplate node apply` on booted nodes: its changes, and its behavior on errors."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -228,7 +229,8 @@ def test_apply_is_refused_if_run_is_full(fleet_folder: FleetFolder, node: Node) 
 
     assert checked[WORKBENCH]["changed"] == ["Set the host name"]
     assert (result["status"], result[WORKBENCH]["status"], result[WORKBENCH]["changed"]) == (6, "refused", [])
-    assert "/run has 0 MiB free, 16 MiB required" in result[WORKBENCH]["what"]
+    # The node's own services may remove a file from /run meanwhile.
+    assert re.search(r"/run has [012] MiB free, 16 MiB required", result[WORKBENCH]["what"])
     assert fleet_folder.outcome(WORKBENCH, "--role", "baseline")["status"] == 0
 
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.nightly
 def test_lost_connection_is_reported_and_the_next_apply_completes(fleet_folder: FleetFolder, node: Node) -> None:
     """An apply whose packets are lost ends by itself, and the next one completes the work."""
     with fleet_folder.start_apply(WORKBENCH, *QUICK) as process:
-        wait_for(process, ": looking")
+        wait_for(process, ": reading facts")
         node.cut()
         _, stderr = process.communicate(timeout=120)
     node.heal()
@@ -32,7 +32,7 @@ def test_lost_connection_is_reported_and_the_next_apply_completes(fleet_folder: 
 def test_ctrl_c_stops_between_two_operations(fleet_folder: FleetFolder) -> None:
     """Ctrl-C finishes the current operation, names the node, and the next apply continues."""
     with fleet_folder.start_apply(WORKBENCH) as process:
-        wait_for(process, ": looking")
+        wait_for(process, ": reading facts")
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=120)
     after = fleet_folder.outcome(WORKBENCH, *QUICK)

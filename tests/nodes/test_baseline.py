@@ -37,7 +37,7 @@ HELD = ("libnvidia-sample", "linux-image-sample", "containerd-sample", "rdma-cor
 SERVICES = """
 for unit in kubelet containerd slurmd docker sample; do
   cp /bin/sleep /usr/bin/test-daemon
-  printf '[Service]\\nExecStart=/usr/bin/test-daemon infinity\\n' > /etc/systemd/system/$unit.service
+  printf '[Service]\\nType=exec\\nExecStart=/usr/bin/test-daemon infinity\\n' > /etc/systemd/system/$unit.service
 done
 systemctl daemon-reload; systemctl start kubelet containerd slurmd docker sample
 cp /bin/sleep /usr/bin/test-daemon.new; mv /usr/bin/test-daemon.new /usr/bin/test-daemon

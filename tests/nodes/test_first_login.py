@@ -15,6 +15,7 @@ from bedplate.plan.links import ssh_pools
 from bedplate.rehearsal.simulation import running
 from stacks.compute.template import first_boot
 from stacks.program import administrators
+from tests.testlab.fakes.first_boot import Node as Machine
 from tests.testlab.fakes.first_boot import Place, boot_place
 from tests.testlab.machines.lab import BEDPLATE, FleetFolder, make_fleet_folder
 from tests.testlab.machines.node_lab import Node, NodeLab
@@ -85,8 +86,7 @@ def _booted(node: Node, lab: FleetFolder, place: Place) -> str:
     plan = plan_of(lab.fleet)
     pool = next(pool for pool in ssh_pools(plan) if pool.group == "workbench-cpu")
     place.tell("admins", administrators(plan.accounts))
-    machine = place.machine()
-    machine.facts["local-ipv4"] = ADDRESS
+    machine = _machine_of_group(place, f"{plan.name}-{pool.name}")
     (node.root / "root/first-boot").write_text(first_boot(plan, pool))
     # Cloud images have this folder, and no key of the node lab.
     node.run("mkdir -p /etc/cloud/cloud.cfg.d; rm ~ubuntu/.ssh/authorized_keys")
@@ -94,6 +94,17 @@ def _booted(node: Node, lab: FleetFolder, place: Place) -> str:
     # What cloud-init writes to the console of an EC2 instance.
     place.door.console = f"-----BEGIN SSH HOST KEY KEYS-----\n{node.host_key}\n-----END SSH HOST KEY KEYS-----\n"
     return node.run(f"env {environment} bash /root/first-boot 2>&1")
+
+
+def _machine_of_group(place: Place, group: str) -> Machine:
+    """Start a machine with the address of the node, in an Auto Scaling group."""
+    subnet = place.aws.call("ec2", "create_subnet", VpcId=place.vpc, CidrBlock="10.64.33.0/24")["Subnet"]["SubnetId"]
+    machine = place.machine(SubnetId=subnet, PrivateIpAddress=ADDRESS)
+    instance, name = machine.facts["instance-id"], {"AutoScalingGroupName": group}
+    settings = {"InstanceId": instance, "MinSize": 0, "MaxSize": 1, "VPCZoneIdentifier": subnet}
+    place.aws.call("autoscaling", "create_auto_scaling_group", **name, **settings)
+    place.aws.call("autoscaling", "attach_instances", **name, InstanceIds=[instance])
+    return machine
 
 
 def _seen(url: str) -> str:

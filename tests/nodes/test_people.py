@@ -73,7 +73,7 @@ def test_manual_changes_are_reverted(node: Node, node_lab: NodeLab, accounts: Ac
 
     changed = apply_roles(node_lab, node.name, People(accounts))
 
-    assert changed == ["Write keys of eve", "Update account eve", "Root's password is locked", "eve is not in sudo"]
+    assert changed == ["Write keys of eve", "Update account eve", "Lock the password of root", "Remove eve from sudo"]
     assert "eve:*:" in node.run("grep ^eve: /etc/shadow")
     assert f"root:!{root_hash}:" in node.run("grep ^root: /etc/shadow")
 

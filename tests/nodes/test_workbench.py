@@ -9,6 +9,7 @@ import pytest
 from bedplate.catalog import load_catalog
 from bedplate.plan.nodes import find_node
 from roles.storage.role import Storage
+from roles.workbench.role import uv_version
 from tests.testlab.machines.container import CommandError
 from tests.testlab.machines.defects import Rule, Where, defects_at
 from tests.testlab.machines.lab import VIOLATED, FleetFolder, check_defects, make_fleet_folder
@@ -109,7 +110,7 @@ def test_changed_uv_is_replaced(node: Node, operator: Operator) -> None:
 
     changes = operator.changes(NAME, "--role", "workbench")[NAME]
 
-    assert [change.partition(" ")[0] for change in changes] == ["uv"]
+    assert changes == [f"Install uv {uv_version()}"]
     assert node.run("uv --version") != "uv 0.0.1\n"
 
 

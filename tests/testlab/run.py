@@ -33,6 +33,12 @@ def need_program(name: str) -> None:
         _lack(f"needs {name}")
 
 
+def need_processor_without(flag: str, reason: str) -> None:
+    """Skip the test, also with CI=true, if the processor has a feature: no installation can change that."""
+    if flag in Path("/proc/cpuinfo").read_text().split():
+        pytest.skip(reason)
+
+
 def _lack(reason: str) -> None:
     if os.environ.get("CI") == "true":
         pytest.fail(f"{reason}; with CI=true this is a failure")

@@ -115,8 +115,8 @@ class Place:
 
     def __init__(self, door: AwsEndpoint, root: Path, stack: ExitStack) -> None:
         self.door, self.aws, self._root, self._stack = door, door.aws, root, stack
-        vpc = self.aws.call("ec2", "create_vpc", CidrBlock="10.64.0.0/16")["Vpc"]["VpcId"]
-        about = {"Name": "lab.internal", "VPC": {"VPCRegion": self.aws.region, "VPCId": vpc}}
+        self.vpc = self.aws.call("ec2", "create_vpc", CidrBlock="10.64.0.0/16")["Vpc"]["VpcId"]
+        about = {"Name": "lab.internal", "VPC": {"VPCRegion": self.aws.region, "VPCId": self.vpc}}
         private = {"HostedZoneConfig": {"PrivateZone": True}}
         made = self.aws.call("route53", "create_hosted_zone", CallerReference=str(root), **about, **private)
         self.zone = made["HostedZone"]["Id"].rpartition("/")[2]
@@ -128,11 +128,11 @@ class Place:
         call = {"Name": f"/lab/{name}", "Value": value, "Type": "SecureString", "Overwrite": True}
         self.aws.call("ssm", "put_parameter", **call)
 
-    def machine(self) -> Node:
-        """Start a machine."""
+    def machine(self, **options: str) -> Node:
+        """Start a machine, with more options of RunInstances."""
         image = self.aws.call("ec2", "describe_images", Owners=["099720109477"])["Images"][0]["ImageId"]
         reservation = self.aws.call(
-            "ec2", "run_instances", ImageId=image, MinCount=1, MaxCount=1, InstanceType="m7i.large"
+            "ec2", "run_instances", ImageId=image, MinCount=1, MaxCount=1, InstanceType="m7i.large", **options
         )
         (instance,) = reservation["Instances"]
         folder, address = self._root / instance["InstanceId"], instance["PrivateIpAddress"]

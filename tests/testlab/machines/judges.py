@@ -219,10 +219,10 @@ def parse_scan(results: str) -> ScanResult:
 
 def _package(folder: Path) -> Path:
     """Download the package with an apt whose only source is Debian trixie, and whose lists are in the folder."""
-    state = folder / "apt"
+    state, mirror = folder / "apt", mirror_here()
     for name in ("lists/partial", "cache/archives/partial", "parts"):
         (state / name).mkdir(parents=True, exist_ok=True)
-    (state / "sources.list").write_text(f"deb [signed-by={_KEYRING}] {mirror_here().debian} trixie main\n")
+    (state / "sources.list").write_text(f"deb [signed-by={_KEYRING}] {mirror.debian} trixie main\n")
     options = (
         f"-oDir::Etc::SourceList={state / 'sources.list'}",
         f"-oDir::Etc::SourceParts={state / 'parts'}",
@@ -230,8 +230,9 @@ def _package(folder: Path) -> Path:
         f"-oDir::Cache={state / 'cache'}",
         "-oAPT::Sandbox::User=root",
     )
-    call(*APT_GET, *options, "update", seconds=300)
-    call("env", "--chdir", str(folder), *APT_GET, *options, "download", f"{_PACKAGE}={_VERSION}", seconds=300)
+    download = ("env", "--chdir", str(folder), *APT_GET, *options, "download", f"{_PACKAGE}={_VERSION}")
+    call(*APT_GET, *options, "update", seconds=300, env=mirror.environment)
+    call(*download, seconds=300, env=mirror.environment)
     package = folder / f"{_PACKAGE}_{_VERSION}_all.deb"
     assert hashlib.sha256(package.read_bytes()).hexdigest() == _SHA256, f"{package} has another checksum than expected"
     return package

@@ -55,6 +55,11 @@ class Mirror:
             )
         )
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of programs that download; the one of a test run has a proxy that nothing answers."""
+        return {**_PLAIN, "http_proxy": self.proxy}
+
 
 def mirror_here() -> Mirror:
     """Return the mirror that this machine's apt uses, or Debian's archives if it runs another distribution."""
@@ -141,9 +146,8 @@ def cached_layer(name: str, recipe: str, make: Callable[[Path], None]) -> Path:
 
 
 def _bootstrap(root: Path, mirror: Mirror) -> None:
-    env = {**_PLAIN, "http_proxy": mirror.proxy}
-    packages = f"--include={','.join(_BARE)}"
-    call("debootstrap", "--variant=minbase", packages, RELEASE, str(root), mirror.debian, seconds=_PATIENCE, env=env)
+    packages = ("--variant=minbase", f"--include={','.join(_BARE)}")
+    call("debootstrap", *packages, RELEASE, str(root), mirror.debian, seconds=_PATIENCE, env=mirror.environment)
     (root / "etc/apt/sources.list").write_text(mirror.sources)
     (root / "etc/apt/apt.conf.d/90mirror").write_text(mirror.settings)
     for authority in mirror.authorities:
