@@ -189,7 +189,16 @@ def _check(text: str) -> None:
         file.write_text(text)
         faults = examine(file, load_catalog())
     if error := next((fault for fault in faults if fault.level is Level.ERROR), None):
-        raise InputError(f"{error.code} {error.message}", where=error.key, fix=error.fix)
+        raise InputError(f"{error.code} {error.message}", where=_option_at(error.key), fix=error.fix)
+
+
+def _option_at(key: str) -> str:
+    """Return the option whose value the filled example has at a key, and the key: the operator sees no file."""
+    parts = key.split(".")
+    option = {"email": "owner", "public": "gateway"}.get(parts[-1], parts[-1])
+    if parts[0] == "people":
+        option = "key" if "keys" in parts else "person"
+    return f"--{option} ({key})" if option in _TEXTS else key
 
 
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:

@@ -70,6 +70,17 @@ def test_an_invalid_value_writes_nothing(
     assert not folder.exists()
 
 
+@pytest.mark.parametrize(
+    ("option", "value"), [("--person", "root"), ("--owner", "me"), ("--domain", "foo"), ("--key", "not a key")]
+)
+def test_an_invalid_value_names_its_option(
+    folder: Path, capsys: pytest.CaptureFixture[str], option: str, value: str
+) -> None:
+    """The operator sees no fleet file in which to look up a key such as `budget.email`."""
+    run(["init", str(folder), *VALUES, option, value])
+    assert f"  in   {option} (" in capsys.readouterr().err
+
+
 def test_only_an_empty_folder_or_git_repository_is_filled(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Files of an operator are never overwritten."""
     (folder / ".git").mkdir(parents=True)
