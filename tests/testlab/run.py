@@ -223,5 +223,5 @@ def prose_commands(text: str) -> tuple[str, ...]:
     """Return the complete commands in the prose of a text, except the first words of a command in a code block."""
     in_blocks = tuple(block_commands(text))
     spans = (" ".join(span.split()) for span in re.findall(r"`([^`]+)`", "".join(text.split("```")[::2])))
-    commands = (span for span in spans if span.split()[0] in _PROGRAMS and " " in span)
+    commands = (span for span in spans if span.partition(" ")[0] in _PROGRAMS and " " in span)
     return tuple(dict.fromkeys(span for span in commands if not any(line.startswith(span) for line in in_blocks)))

@@ -13,6 +13,7 @@ from bedplate.plan.fleet import Account
 from bedplate.plan.nodes import Hardware
 from roles.catalog import roles_of
 from roles.files import FileTexts, file_text
+from roles.nvidia.role import Available, GpuState, HeldPackages
 from roles.storage.exports import KernelServes
 from roles.storage.mounts import AwsVersion
 from roles.system import UnitStates
@@ -310,7 +311,13 @@ def test_a_mounted_file_system_is_used() -> None:
 @pytest.mark.parametrize("name", ["workbench-gpu-1.us-west-2", "titan-03.cellar", "nas.cellar", "gate.cellar"])
 def test_an_image_fits_machines_with_other_hardware(name: str) -> None:
     """`install` depends on no disk, kernel or address, so an image of one machine has what another one needs."""
-    builder = WITH_FOLDERS.but({**NO_STORAGE, AwsVersion.name: None, LocalDisks.name: (), KernelServes.name: ("yes",)})
+    builder = WITH_FOLDERS.but(
+        {
+            **NO_STORAGE,
+            **dict.fromkeys((AwsVersion.name, LocalDisks.name, Available.name, GpuState.name, HeldPackages.name)),
+            KernelServes.name: ("yes",),
+        }
+    )
     other = {LocalDisks.name: (MODEL.format(1),), KernelServes.name: (), KernelWithoutQuotas.name: ("6.8.0-1021-aws",)}
 
     first, second = (

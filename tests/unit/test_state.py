@@ -150,11 +150,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+STACK = {"urn": "urn:pulumi:lab.shared::bedplate::pulumi:pulumi:Stack::bedplate", "type": "pulumi:pulumi:Stack"}
+
+
 def stacks(folder: Path, *names: str) -> None:
     """Put stacks with resources into the backend of the stand-in."""
     rows = [{"name": name, "current": False, "resourceCount": 9} for name in names]
     (folder / "stacks.json").write_text(json.dumps(rows))
-    (folder / "export.json").write_text(json.dumps({"version": 3, "deployment": {"resources": [{"urn": "x"}]}}))
+    (folder / "export.json").write_text(json.dumps({"version": 3, "deployment": {"resources": [STACK]}}))
 
 
 @pytest.mark.usefixtures("client")
