@@ -130,8 +130,7 @@ def up(
     order, regions in parallel. Stacks that the fleet file no longer has are destroyed. Without --stack, it then applies
     roles to running machines. The exit status is 6 if a stack or machine failed; the same command continues.
     """
-    status = _up(fleet, stack, yes=yes)
-    if status or stack or no_machines:
+    if (status := _up(fleet, stack, yes=yes)) or stack or no_machines:
         return status
     from bedplate.cli.machines import ready_machines  # slow
 
