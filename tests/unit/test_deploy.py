@@ -310,6 +310,7 @@ def trio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (tmp_path / name).write_text(text)
     (tmp_path / "pulumi").chmod(0o755)
     (tmp_path / "fleet.yaml").write_text((DATA / "engine/trio.yaml").read_text())
+    monkeypatch.setenv("PULUMI_BACKEND_URL", "file:///unused")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.chdir(tmp_path)
     with simulated_account():
