@@ -67,6 +67,7 @@ from bedplate.report.deploy import (
 _LOG_WIDTH = 200
 _STOPPING = "stopping: operations that have begun are completed"
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
+NoMachines = Annotated[bool, typer.Option("--no-machines", help="Do not configure machines after the deployment.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +121,24 @@ def preview(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, json: Json
     return exit_status(states)
 
 
-def up(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, yes: Yes = False) -> int:
+def up(
+    fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, yes: Yes = False, no_machines: NoMachines = False
+) -> int:
     """Deploy the fleet.
 
     Records missing addresses and images, creates a missing backend, shows a preview, asks, then runs every stack in
-    order, regions in parallel. Stacks that the fleet file no longer has are destroyed. The exit status is 6 if a stack
-    failed; the same command continues.
+    order, regions in parallel. Stacks that the fleet file no longer has are destroyed. Without --stack, it then applies
+    roles to running machines. The exit status is 6 if a stack or machine failed; the same command continues.
     """
+    if (status := _up(fleet, stack, yes=yes)) or stack or no_machines:
+        return status
+    from bedplate.cli.machines import ready_machines  # slow
+
+    return ready_machines(fleet, _again("up", fleet, None))
+
+
+def _up(fleet: Path, stack: Sequence[str] | None, *, yes: bool) -> int:
+    """Deploy the stacks."""
     plan = _deployable(fleet, stack or [])
     _ensure_backend(plan, fleet, yes=yes)
     session = _open(fleet, plan, stack or [], Action.UP)

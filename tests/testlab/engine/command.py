@@ -1,7 +1,7 @@
 """`bedplate` with a simulated AWS account: `python -m tests.testlab.engine.command up --yes`, and its settings.
 
 Its calls to STS and IAM are answered by moto, in a new account for each command. Quotas and images, which moto does not
-have, are neither read nor recorded.
+have, are neither read nor recorded; machines are not configured.
 """
 
 import os
@@ -16,7 +16,7 @@ from unittest.mock import patch
 from moto import mock_aws
 
 from bedplate.account.client import RegionResults
-from bedplate.cli import deploy, run
+from bedplate.cli import deploy, machines, run
 from tests.testlab.run import need_program
 
 ACCOUNT = "210987654321"
@@ -30,6 +30,8 @@ def limited_account() -> Iterator[None]:
     with (
         patch.object(deploy, "read_quotas", lambda _account, _needs: quotas),
         patch.object(deploy, "unrecorded_images", lambda _plan, _catalog: ()),
+        # moto's account has no machines.
+        patch.object(machines, "ready_machines", lambda _fleet, _command: 0),
         # moto gives the other service-linked roles names of its own.
         patch.object(
             deploy, "service_roles", lambda _plan: {"AWSServiceRoleForAutoScaling": "autoscaling.amazonaws.com"}

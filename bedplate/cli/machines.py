@@ -1,0 +1,194 @@
+"""The last step of `bedplate up`: running machines get their host keys recorded and their roles applied.
+
+An apply without a difference changes nothing, so a machine that is ready takes seconds.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from bedplate.account.capacity import ScalingGroups
+from bedplate.account.client import AwsClient
+from bedplate.account.machines import Machine, read_claims, read_pool_machines
+from bedplate.account.session import HostKey, find_instance
+from bedplate.catalog import load_catalog
+from bedplate.cli.fleet import open_account, plan_of
+from bedplate.cli.login import IN_SERVICE, SshOptions, is_in_cloud, location_of
+from bedplate.cli.node_apply import INTERRUPTED, apply_machines
+from bedplate.cli.output import notify, show
+from bedplate.cli.trust import aws_host_key, record_aws_key
+from bedplate.errors import BedplateError, MachineError, PartialError
+from bedplate.nodes.connection import answering, check_plugin
+from bedplate.nodes.ssh import NodeLocation
+from bedplate.plan import FleetPlan
+from bedplate.plan.laptops import Transport
+from bedplate.plan.nodes import find_node, permanent_nodes
+from bedplate.plan.pools import PoolPlan
+from bedplate.report.diagnostics import error_lines
+from bedplate.spec.groups import Use
+
+_WAIT, _PAUSE = 600.0, 10.0
+_MAX_THREADS = 8
+_LIST = "`bedplate node list --live` shows its state"
+
+
+def ready_machines(fleet: Path, command: str) -> int:
+    """Configure the machines of SSH groups, the laptop gateways, and machines of sites that answer.
+
+    Waits at most ten minutes until AWS runs them. `command` continues; the exit status is 6 if a machine is not ready.
+    """
+    plan = plan_of(fleet)
+    client = open_account(plan)
+    machines, errors = _wait(fleet, plan, client)
+    # Read again: the lock has new host keys.
+    plan = plan_of(fleet)
+    _show_idle_groups(plan, client)
+    cloud = [location for machine in machines if (location := _location(plan, machine))]
+    reachable, unreachable = _with_path(cloud)
+    errors += unreachable
+    locations = [*reachable, *_of_sites(plan)]
+    if locations:
+        done = apply_machines(plan, locations, SshOptions(fleet))
+        for outcome in done.outcomes:
+            if outcome.is_done:
+                show([f"{outcome.node}: ready, {len(outcome.changed)} changed"])
+            else:
+                error = outcome.trouble
+                errors.append(PartialError(f"{outcome.node}: {error.words if error else 'stopped'}"))
+        if done.interrupted:
+            return INTERRUPTED
+    for error in errors:
+        notify(error_lines(error))
+    if errors:
+        notify([f"the stacks are deployed, but some machines are not ready: run `{command}` again"])
+    return PartialError.exit_code if errors else 0
+
+
+def _wait(fleet: Path, plan: FleetPlan, client: AwsClient) -> tuple[list[Machine], list[BedplateError]]:
+    """Return the machines with a recorded host key, and the errors of the others, once all have a key or time is up."""
+    until = time.monotonic() + _WAIT
+    last = ""
+    while True:
+        results = [*_pool_machines(plan, client), *_gateways(plan, client)]
+        machines, errors = _with_keys(fleet, client, [result for result in results if isinstance(result, Machine)])
+        errors += [result for result in results if isinstance(result, BedplateError)]
+        missing = [error.what for error in errors if isinstance(error, PartialError)]
+        if not missing or time.monotonic() >= until:
+            return machines, errors
+        if (line := f"waiting: {'; '.join(missing)}") != last:
+            notify([last := line])
+        time.sleep(_PAUSE)
+
+
+def _pool_machines(plan: FleetPlan, client: AwsClient) -> Iterator[Machine | BedplateError]:
+    """Yield the machines of SSH groups with a name, and an error for each that is not there yet."""
+    pools = _ssh_pools(plan)
+    if not pools:
+        return
+    desired = _desired(plan, client)
+    answers = read_pool_machines(client, plan, pools, read_claims(client, plan))
+    yield from answers.failures.values()
+    members = [machine for region in answers.given.values() for machine in region if "Terminat" not in machine.state]
+    for machine in members:
+        if machine.state != IN_SERVICE:
+            yield PartialError(f"{machine.instance} of {machine.group} is {machine.state}", fix=_LIST)
+        elif machine.name is None:
+            yield PartialError(f"{machine.instance} of {machine.group} has not registered its name", fix=_LIST)
+        else:
+            yield machine
+    for pool in pools:
+        count = sum((machine.pool, machine.region) == (pool.name, pool.region) for machine in members)
+        if pool.region in answers.given and count < (wanted := desired.get(pool.name, 0)):
+            yield PartialError(f"{pool.name}: {count} of {wanted} machines launched", fix=_LIST)
+
+
+def _ssh_pools(plan: FleetPlan) -> tuple[PoolPlan, ...]:
+    return tuple(pool for pool in plan.pools if pool.use is Use.SSH)
+
+
+def _desired(plan: FleetPlan, client: AwsClient) -> dict[str, int]:
+    """Return the desired number of machines of each SSH pool; a schedule may have set it to 0."""
+    observation = ScalingGroups(client, plan.name, _ssh_pools(plan)).observe(time.time())
+    return {pool.name: pool.desired for pool in observation.pools}
+
+
+def _show_idle_groups(plan: FleetPlan, client: AwsClient) -> None:
+    """Show how to start a machine of each group that has none."""
+    pools = _ssh_pools(plan)
+    desired = _desired(plan, client) if pools else {}
+    busy = {pool.group for pool in pools if desired.get(pool.name)}
+    for group in dict.fromkeys(pool.group for pool in pools):
+        if group not in busy:
+            show([f"{group}: no machine runs; start one: `bedplate node start {group}`"])
+
+
+def _gateways(plan: FleetPlan, client: AwsClient) -> Iterator[Machine | PartialError]:
+    for node in permanent_nodes(plan):
+        if node.laptops and is_in_cloud(NodeLocation(node)):
+            try:
+                yield find_instance(client, plan, node)
+            except PartialError as error:
+                yield error
+
+
+def _with_keys(
+    fleet: Path, client: AwsClient, machines: Sequence[Machine]
+) -> tuple[list[Machine], list[BedplateError]]:
+    """Record missing host keys; return the machines that have one, and the errors of the others."""
+    plan = plan_of(fleet)
+    keys, instances = plan.record.host_keys, plan.record.instances
+
+    def read(machine: Machine) -> HostKey | BedplateError | None:
+        name = machine.name or ""
+        if name in keys and instances.get(name, machine.instance) == machine.instance:
+            return None
+        try:
+            return aws_host_key(plan, client, machine)
+        except BedplateError as error:
+            return error
+
+    with ThreadPoolExecutor(_MAX_THREADS) as pool:
+        results = list(zip(machines, pool.map(read, machines), strict=True))
+    show(record_aws_key(fleet, plan, machine, key) for machine, key in results if isinstance(key, HostKey))
+    errors: list[BedplateError] = [error for _, error in results if isinstance(error, BedplateError)]
+    return [machine for machine, result in results if not isinstance(result, BedplateError)], errors
+
+
+def _location(plan: FleetPlan, machine: Machine) -> NodeLocation | None:
+    """Return where ssh finds a machine; None for a gateway whose addresses `vpn up` has not recorded yet."""
+    if machine.group:
+        return location_of(plan, machine)
+    node = find_node(plan, machine.name or "", load_catalog())
+    gateway = node.laptops
+    if gateway and gateway.public and gateway.name_servers(Transport.UDP):
+        return NodeLocation(node)
+    show([f"{node.name}: runs; set it up: `bedplate vpn up`"])
+    return None
+
+
+def _with_path(locations: Sequence[NodeLocation]) -> tuple[list[NodeLocation], list[BedplateError]]:
+    """Return the machines that ssh can reach, directly or through Session Manager, and an error for the others."""
+    hosts = answering({location.host for location in locations})
+    silent = [location.node.name for location in locations if location.host not in hosts]
+    try:
+        if silent:
+            check_plugin()
+    except MachineError as error:
+        what = f"no path to {', '.join(silent)}: the VPN is not connected, and {error.what}"
+        return [location for location in locations if location.host in hosts], [PartialError(what, fix=error.fix)]
+    return [*locations], []
+
+
+def _of_sites(plan: FleetPlan) -> Iterator[NodeLocation]:
+    """Yield the machines of sites that answer and have a recorded host key; show the command for the others."""
+    machines = [NodeLocation(node) for node in permanent_nodes(plan) if not is_in_cloud(NodeLocation(node))]
+    hosts = answering({machine.host for machine in machines})
+    for machine in machines:
+        name = machine.node.name
+        if machine.host not in hosts:
+            show([f"{name}: does not answer; later: `bedplate node apply {name}`"])
+        elif name not in plan.record.host_keys:
+            show([f"{name}: no recorded host key; record it: `bedplate node trust {name} SHA256:...`"])
+        else:
+            yield machine

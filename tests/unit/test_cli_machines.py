@@ -1,0 +1,89 @@
+"""The last step of `bedplate up`: machines get host keys and roles. AWS answers by stubs, the apply is a fake."""
+
+from pathlib import Path
+
+import pytest
+
+from bedplate.account.machines import Machine
+from bedplate.cli import machines, run
+from bedplate.cli.machines import ready_machines
+from bedplate.errors import BedplateError, MachineError, PartialError
+from bedplate.lock import lock_path, record_host_keys
+from tests.testlab.fakes.apply import FakeApply
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
+NAME, INSTANCE = "workbench-cpu-1.us-west-2", "i-0000000000000000b"
+MACHINE = Machine(
+    INSTANCE,
+    "workbench-cpu",
+    "workbench-cpu-us-west-2",
+    "us-west-2",
+    "us-west-2a",
+    "m7i.large",
+    "InService",
+    None,
+    NAME,
+)
+
+
+@pytest.fixture
+def results(here: Path, monkeypatch: pytest.MonkeyPatch) -> list[Machine | BedplateError]:
+    """Return what AWS reports: one machine in service with a recorded host key, which does not answer directly."""
+    assert run(["plan", str(here), "--write"]) == 0
+    record_host_keys(lock_path(here), "lab", NAME, (KEY,), INSTANCE, replace_known=False)
+    reported: list[Machine | BedplateError] = [MACHINE]
+    for name, value in {
+        "open_account": lambda _plan: None,
+        "_pool_machines": lambda _plan, _client: reported,
+        "_gateways": lambda _plan, _client: (),
+        "_desired": lambda _plan, _client: {"workbench-cpu-us-west-2": 1},
+        "answering": lambda _hosts: frozenset(),
+        "check_plugin": lambda: None,
+        "_WAIT": 0,
+    }.items():
+        monkeypatch.setattr(machines, name, value)
+    monkeypatch.setattr("bedplate.cli.login.answering", lambda _hosts: frozenset())
+    return reported
+
+
+@pytest.mark.usefixtures("results")
+def test_a_running_machine_is_configured(here: Path, applies: FakeApply, capsys: pytest.CaptureFixture[str]) -> None:
+    """A silent machine of a site is listed with its command; a group without machines with `node start`."""
+    assert ready_machines(here, "bedplate up") == 0
+
+    output = capsys.readouterr().out
+    assert applies.machines == [NAME]
+    assert f"{NAME}: ready" in output
+    assert "titan-01.cellar: does not answer; later: `bedplate node apply titan-01.cellar`" in output
+    assert "`bedplate node start workbench-gpu`" in output
+
+
+def test_a_machine_that_does_not_start_does_not_stop_the_others(
+    here: Path, results: list[Machine | BedplateError], applies: FakeApply, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After the limit: status 6, with the command that continues."""
+    results.append(PartialError("i-1 of workbench-cpu is Pending"))
+
+    assert ready_machines(here, "bedplate up") == 6
+
+    assert applies.machines == [NAME]
+    errors = capsys.readouterr().err
+    assert "i-1 of workbench-cpu is Pending" in errors
+    assert "run `bedplate up` again" in errors
+
+
+@pytest.mark.usefixtures("results")
+def test_without_a_path_nothing_is_applied(
+    here: Path, applies: FakeApply, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither VPN nor plugin: status 6 and one sentence."""
+
+    def missing() -> None:
+        raise MachineError("session-manager-plugin is not installed", fix="install it")
+
+    monkeypatch.setattr(machines, "check_plugin", missing)
+
+    assert ready_machines(here, "bedplate up") == 6
+
+    assert not applies.requests
+    assert f"no path to {NAME}: the VPN is not connected, and session-manager-plugin" in capsys.readouterr().err
