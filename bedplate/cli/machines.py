@@ -26,7 +26,7 @@ from bedplate.plan.laptops import Transport
 from bedplate.plan.nodes import find_node, permanent_nodes
 from bedplate.plan.pools import PoolPlan
 from bedplate.report.diagnostics import error_lines
-from bedplate.spec.groups import Use
+from bedplate.spec.sites import Use
 
 _WAIT, _PAUSE = 600.0, 10.0
 _MAX_THREADS = 8
@@ -54,8 +54,9 @@ def ready_machines(fleet: Path, command: str) -> int:
             if outcome.is_done:
                 show([f"{outcome.node}: ready, {len(outcome.changed)} changed"])
             else:
-                error = outcome.trouble
-                errors.append(PartialError(f"{outcome.node}: {error.words if error else 'stopped'}"))
+                trouble = outcome.trouble
+                what, fix = (trouble.words, trouble.fix) if trouble else ("stopped", "")
+                errors.append(PartialError(f"{outcome.node}: {what}", fix=fix))
         if done.interrupted:
             return INTERRUPTED
     for error in errors:
