@@ -59,7 +59,12 @@ def test_people_log_in_with_their_accounts(departure: Departure, lab: Lab) -> No
 @pytest.mark.parametrize(
     ("old", "new", "about"),
     [
-        pytest.param("mount: /data}", "mount: /sets}", r"/data|/sets|sets\.|of mounts$|(of|for) storage$", id="mount"),
+        pytest.param(
+            "mount: /data}",
+            "mount: /sets}",
+            r"/data|/sets|sets\.|of mounts$|(of|for) storage$|must have$|health gate$|^Check the machine$",
+            id="mount",
+        ),
         pytest.param(LAPTOPS, "", r"[Ff]ilter|[Ff]irewall|confirm", id="port"),
     ],
 )

@@ -174,6 +174,26 @@ def test_a_missing_device_fails(machine: Machine, path: str, expected: Mapping[s
     assert failed(machine) == expected
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"), [("ro,relatime", {"root-disk": Action.REPLACE}), ("rw,errors=ro", {})]
+)
+def test_a_read_only_root_fails(machine: Machine, options: str, expected: Mapping[str, Action]) -> None:
+    """Process 1 decides: the gate's own unit sees every disk read-only."""
+    (machine.root / "proc/1").mkdir()
+    (machine.root / "proc/1/mounts").write_text(f"/dev/sda1 /boot ext4 ro 0 0\n/dev/sda2 / ext4 {options} 0 0\n")
+
+    assert failed(machine) == expected
+
+
+def test_a_container_without_nfs_has_no_mounts(machine: Machine) -> None:
+    """The kernel belongs to the host of the container, as does the clock."""
+    program(machine.root, "findmnt", "exit 1")
+    (machine.root / "run/systemd").mkdir(parents=True)
+    (machine.root / "run/systemd/container").write_text("systemd-nspawn")
+
+    assert failed(machine) == {}
+
+
 def test_another_branch_fails(machine: Machine) -> None:
     """A driver of another branch than the plan's needs an apply."""
     assert failed(machine, Expected("595", Gpus("h100", 8))) == {"driver": Action.REPAIR}
