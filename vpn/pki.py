@@ -193,7 +193,7 @@ def _read_twin(file: Path, authority: Authority) -> x509.Certificate:
 
 
 def read_audit_log(folder: PkiFolder, key: ec.EllipticCurvePublicKey) -> AuditLog:
-    """Return the audit log; raise DamagedJournal, with the way to recover, if it is damaged or older than its copy."""
+    """Return the audit log; raise DamagedAuditLog, with the way to recover, if it is damaged or older than its copy."""
     # The copy is written last. Reading it first never finds it newer than a log that is being written.
     copy_text, text = _read_text(folder.copy), _read_text(folder.journal)
     try:
@@ -334,7 +334,7 @@ def create_authority(  # noqa: PLR0913  all that an authority is made of
 
 
 def open_pki(folder: PkiFolder, fleet: str, stores: Stores) -> Pki:
-    """Return the content of the folder; raise NoAuthority, DamagedJournal, or InputError for another fleet's folder."""
+    """Return the folder's content; raise NoAuthority, DamagedAuditLog, or InputError for another fleet's folder."""
     authority = read_authority(folder)
     log = read_audit_log(folder, public_key(authority))
     begun = log.begun

@@ -59,7 +59,7 @@ class SshConnection:
     argv: tuple[str, ...]
 
     def run(self, command: str, stdin: str) -> str:
-        """Run a command on the host; raise PartError if it fails, MachineError if ssh is not installed."""
+        """Run a command on the host; raise PartialError if it fails, MachineError if ssh is not installed."""
         try:
             status, output, errors = _exchange((*self.argv, command), stdin)
         except FileNotFoundError:
@@ -232,7 +232,7 @@ class PushedAccessList:
     no_address: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Raise PartError with all gateways that were not updated, or else with all laptops without an address."""
+        """Raise PartialError with all gateways that were not updated, or else with all laptops without an address."""
         if self.failures:
             errors = "; ".join(f"{place}: {_describe(error)}" for place, error in self.failures.items())
             raise PartialError(
@@ -304,7 +304,7 @@ class PushedTunnels:
     failures: Mapping[str, BedplateError]
 
     def check(self) -> None:
-        """Raise PartError with all gateways that were not updated, and the fix of the first."""
+        """Raise PartialError with all gateways that were not updated, and the fix of the first."""
         if self.failures:
             errors = "; ".join(f"{name}: {error.what}" for name, error in self.failures.items())
             first = next(iter(self.failures.values()))

@@ -136,7 +136,7 @@ STATUS_COMMAND = "sudo -n bedplate-vpn status"
 
 
 def parse_status(text: str) -> Status:
-    """Return the status that a gateway agent printed; raise PartError if it is invalid."""
+    """Return the status that a gateway agent printed; raise PartialError if it is invalid."""
     try:
         return _parse_status(text)
     except (ValueError, KeyError, TypeError, AttributeError):

@@ -27,7 +27,7 @@ class Claim:
 
 
 def read_claims(client: AwsClient, plan: FleetPlan) -> tuple[Claim, ...]:
-    """Return every name that a machine has claimed in the fleet's private zone; raises like `Door.call`."""
+    """Return every name that a machine has claimed in the fleet's private zone; raises like `AwsClient.call`."""
     return tuple(claim for zone in _zones(client, plan) for claim in _of_zone(client, plan, zone))
 
 

@@ -28,7 +28,7 @@ class ParameterKeys:
     fleet: str
 
     def read(self, name: str) -> str | None:
-        """Return a text, or None if there is none; raises like `Door.call`."""
+        """Return a text, or None if there is none; raises like `AwsClient.call`."""
         try:
             reply = self.client.call("ssm", self.region, "get_parameter", Name=self._path(name), WithDecryption=True)
         except NotThere:
@@ -159,7 +159,7 @@ def _shared_keys(keys_by_site: Mapping[str, TunnelKeys]) -> Mapping[str, Bedplat
 def read_tunnel_keys(client: AwsClient, plan: FleetPlan, site: str) -> TunnelKeys:
     """Return AWS's ends of a site's connections to regions, and the connections that do not exist yet.
 
-    Raises PartError for a malformed secret; the message never contains its text.
+    Raises PartialError for a malformed secret; the message never contains its text.
     """
     ends: dict[str, tuple[TunnelKey, TunnelKey]] = {}
     missing: dict[str, ConnectionMissing] = {}

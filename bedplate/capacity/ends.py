@@ -48,9 +48,10 @@ def parse_duration(text: str) -> timedelta:
     match = re.fullmatch(r"([0-9]{1,4})([mhd])", text.strip().lower())
     if match is None:
         number = re.match(r"[0-9]{1,4}", text.strip())
-        fix = f"write {number[0]}h or {number[0]}m" if number else "write a number and m, h or d"
+        fix = f"write {number[0]}h" if number else "write a number and m, h or d"
         raise InputError(f"{text!r} is not a duration", fix=fix)
     duration = int(match[1]) * _UNITS[match[2]]
     if not _SHORTEST <= duration <= _LONGEST:
-        raise InputError(f"--for {text}: must be from 10 minutes to 30 days", fix="write 10m to 30d")
+        nearest = "10m" if duration < _SHORTEST else "30d"
+        raise InputError(f"--for {text}: must be from 10 minutes to 30 days", fix=f"write {nearest}")
     return duration

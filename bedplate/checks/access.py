@@ -1,12 +1,9 @@
 """Access: what a valid fleet needs before people can use it: accounts, a VPN, a started machine, alarms, a cluster."""
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 
 from bedplate.checks.context import Context
 from bedplate.checks.diagnostics import Fault, Rule, about, fault
-from bedplate.plan.planner import group_pools
-from bedplate.plan.pools import PoolPlan
 from bedplate.spec.sites import EfsStore, Use
 
 
@@ -25,8 +22,8 @@ def check_people_and_ways_in(context: Context) -> Iterator[Fault]:
             f"machines of {_listed(groups, 'and')} have private addresses only, and the file has no VPN for laptops"
         )
         fix = (
-            f"add vpn: {{laptops: {{gateways: [{{region: {region}}}]}}}}, or use `aws ssm start-session "
-            f"--region {region} --target INSTANCE`, which requires permissions in the account"
+            f"add vpn: {{laptops: {{gateways: [{{region: {region}}}]}}}}; without a VPN, `bedplate ssh {groups[0]}` "
+            "uses Session Manager and requires AWS credentials of the account"
         )
         yield fault("W630", f"groups.{groups[0]}.use", message, fix)
 
@@ -45,18 +42,8 @@ def check_start(context: Context) -> Iterator[Fault]:
         is_idle = group.use is Use.SSH and group.nodes.min == 0 < group.nodes.max
         if is_idle and all(rung.region in fleet.regions for rung in group.ladder):
             message = f"nothing starts a machine of {name}: its minimum is 0"
-            pools = group_pools(name, group, fleet, context.catalog)
-            fix = "write min: 1" + "".join(
-                f", or start a machine with {_start(fleet.name, pool)}" for pool in islice(pools, 1)
-            )
+            fix = f"write min: 1, or start a machine with `bedplate node start {name}`"
             yield fault("W360", f"groups.{name}.nodes.min", message, fix)
-
-
-def _start(fleet: str, pool: PoolPlan) -> str:
-    """Return the command that starts a machine of a pool."""
-    group = f"{fleet}-{pool.name}"
-    command = f"aws autoscaling set-desired-capacity --region {pool.region} --auto-scaling-group-name {group}"
-    return f"`{command} --desired-capacity 1`"
 
 
 def check_alarms(context: Context) -> Iterator[Fault]:

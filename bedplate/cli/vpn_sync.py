@@ -111,7 +111,7 @@ def _place(name: str) -> str:
 
 
 def _run_all(*steps: Callable[[], None]) -> None:
-    """Run every step, even after one failed. Raises the error, or a PartError with all messages."""
+    """Run every step, even after one failed. Raises the error, or a PartialError with all messages."""
     errors: list[BedplateError] = []
     for step in steps:
         try:
@@ -209,7 +209,7 @@ def locked(fleet: Path) -> AbstractContextManager[None]:
 
 
 def send_tunnels(plan: FleetPlan, gateways: Mapping[str, GatewayTunnels], options: SshOptions) -> None:
-    """Send gateways their tunnels and print what changed. Raises PartError, with the names, if one is incomplete."""
+    """Send gateways their tunnels and print what changed. Raises PartialError, with the names, if one is incomplete."""
     complete = {name: gateway for name, (gateway, _) in gateways.items() if gateway}
     errors = {name: error for name, (_, error) in gateways.items() if error}
     nodes = [node for node in permanent_nodes(plan) if node.name in complete]
@@ -349,7 +349,7 @@ def update_gateways(  # noqa: PLR0913  all that a push consists of
     """Send the access list, the revocation lists and, with `keys`, the certificates to every gateway of laptops.
 
     Gateways end the sessions of the laptops in `cut`. A gateway whose own certificate is unusable gets the rest. The
-    gateway in the place `skip` gets nothing. Raises PartError, with the names, if a gateway was not updated.
+    gateway in the place `skip` gets nothing. Raises PartialError, with the names, if a gateway was not updated.
     """
     gateways = [gateway for gateway in laptop_gateways(plan) if gateway.place != skip]
     if not gateways:

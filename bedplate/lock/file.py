@@ -39,7 +39,7 @@ def lock_path(fleet_file: Path) -> Path:
 def read_lock(path: Path, fleet: str) -> Record:
     """Return the content of the lock; empty if there is no lock yet.
 
-    Raises LockRefused for a file that is not the lock of this fleet.
+    Raises InvalidLock for a file that is not the lock of this fleet.
     """
     if not os.path.lexists(path):
         return Record({})

@@ -25,7 +25,7 @@ def call_parameters(
 ) -> dict[str, Any]:
     """Return the parameters of `call` (service, operation) for `inputs`, without the inputs `apart`.
 
-    `renames` maps an input, or its path, to a parameter of another name. Raises Unsupported for an input, at any
+    `renames` maps an input, or its path, to a parameter of another name. Raises UnsupportedError for an input, at any
     depth, that the operation has no parameter for.
     """
     values = {key: value for key, value in inputs.items() if key not in apart and value is not None}

@@ -184,7 +184,7 @@ def configured(simulation: Simulation, ledger: Ledger, inputs: Mapping[str, Any]
 
 
 def kind_of(token: str) -> ResourceKind:
-    """Return the kind of a type token; raise Unsupported if the rehearsal, or the SDK, has no such type."""
+    """Return the kind of a type token; raise UnsupportedError if the rehearsal, or the SDK, has no such type."""
     if token not in KINDS:
         if token.startswith("aws:"):
             schema.resource_class(token)

@@ -54,7 +54,7 @@ class Registration:
 
 
 def from_request(request: resource_pb2.RegisterResourceRequest) -> Registration:
-    """Return the registration of a request; raise Unsupported for an option that the rehearsal does not model."""
+    """Return the registration of a request; raise UnsupportedError for an option that the rehearsal does not model."""
     _refuse_unmodelled(request)
     return Registration(
         type=request.type,

@@ -42,7 +42,7 @@ def _modules() -> Mapping[str, tuple[str, str]]:
 
 @functools.cache
 def resource_class(token: str) -> type:
-    """Return the SDK's class of a type token; raise Unsupported if the SDK has none."""
+    """Return the SDK's class of a type token; raise UnsupportedError if the SDK has none."""
     if token not in _modules():
         raise UnsupportedError(f"pulumi_aws has no resource type {token}")
     package, name = _modules()[token]

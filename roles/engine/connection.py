@@ -239,7 +239,7 @@ def _rejects_invalid_answers() -> Iterator[None]:
 
 
 class Connection:
-    """An open connection to a node's agent. Its methods raise Trouble after the connection is lost.
+    """An open connection to a node's agent. Its methods raise NodeError after the connection is lost.
 
     `argv` runs a shell command on the node, as `ssh NODE` does. The command starts the agent as root.
     """
@@ -331,7 +331,7 @@ class Connection:
 
     @contextmanager
     def _limit(self, seconds: float) -> Iterator[None]:
-        """Kill the connection if the block takes longer; raises Trouble."""
+        """Kill the connection if the block takes longer; raises NodeError."""
         timer = Timer(seconds, self._give_up)
         timer.daemon = True
         timer.start()

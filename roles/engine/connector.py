@@ -66,7 +66,7 @@ class NodeConnector(BaseConnector):
         self._is_query = False
 
     def connect(self) -> None:
-        """Log in. Raises Trouble."""
+        """Log in. Raises NodeError."""
         self.connection = Connection(self.host.name, self.host.data.argv, self.host.data.options)
 
     def disconnect(self) -> None:
@@ -88,7 +88,7 @@ class NodeConnector(BaseConnector):
             self._is_query = before
 
     def query(self, command: str, timeout: float | None = None) -> Result:
-        """Run a command that changes nothing. Raises Trouble if it exceeds the default timeout."""
+        """Run a command that changes nothing. Raises NodeError if it exceeds the default timeout."""
         result = self.connection.run(command, timeout=timeout or QUERY_SECONDS)
         if result.late and not timeout:
             raise timeout_error(QUERY_SECONDS)

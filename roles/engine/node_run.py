@@ -97,7 +97,7 @@ class NodeRun:
     """The errors of operations that no other operation depends on, by the operation's name."""
 
     def connect(self, is_stopped: Callable[[], bool]) -> None:
-        """Log in. Raises Trouble."""
+        """Log in. Raises NodeError."""
         self._check_stopped(is_stopped)
         self.host.connect()
         self.state.activate_host(self.host)
@@ -110,7 +110,7 @@ class NodeRun:
             self.host.disconnect()
 
     def plan(self, only: frozenset[str] | None) -> None:
-        """Let the roles read the node's state and declare their operations. Raises Trouble."""
+        """Let the roles read the node's state and declare their operations. Raises NodeError."""
         self.only = only
         with ctx_host.use(self.host):
             self._raise_as_node_error("Read the node's state", self._deploy)
@@ -128,7 +128,7 @@ class NodeRun:
         self._report_done(len(changes))
 
     def apply(self, is_stopped: Callable[[], bool]) -> None:
-        """Carry out the operations if there is disk space. Raises Trouble, for deferred errors after the last one."""
+        """Carry out the operations if there is disk space. Raises NodeError, for deferred errors after the last one."""
         changes = self.changes()
         if not changes:
             self._report_done(0)
@@ -145,7 +145,7 @@ class NodeRun:
         self.installs = deploy(self.roles(self.host.data.node), only=self.only)
 
     def _check_disk_space(self, changes: Collection[str]) -> None:
-        """Raise Trouble if the disk lacks the space declared by the roles that have something to install."""
+        """Raise NodeError if the disk lacks the space declared by the roles that have something to install."""
         needs = [role.space for role, keys in self.installs if not keys.isdisjoint(changes)]
         error = disk_space_error(self.host.connector.query(DISK_SPACE).out, needs)
         if error:

@@ -9,7 +9,7 @@ import pytest
 from bedplate.plan.laptops import LaptopGateway, Transport, laptop_gateways
 from tests.testlab.network.gateways import read_unit
 from tests.testlab.network.laptops import NAMED
-from tests.testlab.network.netlab import Lab, LabHost, LabTrouble, until
+from tests.testlab.network.netlab import Lab, LabError, LabHost, until
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 from vpn.laptops.server import device, dns_unit
 
@@ -70,5 +70,5 @@ def _answer(laptop: LabHost, server: str) -> str:
     servers.write_text(f"nameserver {server}\noptions timeout:1 attempts:1\n")
     try:
         return laptop.run("sh", "-c", NAMED, str(servers), "getent", "hosts", NAME).split()[0]
-    except LabTrouble:
+    except LabError:
         return ""

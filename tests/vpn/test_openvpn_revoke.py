@@ -13,7 +13,7 @@ from bedplate.errors import BedplateError, MachineError
 from bedplate.plan.laptops import LaptopGateway, Transport
 from tests.testlab.keys.authority import LabKeys, moment
 from tests.testlab.network.laptops import MACHINE, NODE, PLACES, GatewayHost, LaptopLab
-from tests.testlab.network.netlab import LabTrouble, pinging, until
+from tests.testlab.network.netlab import LabError, pinging, until
 from tests.testlab.run import clock_offset, clock_pace
 from vpn.certificates import Use
 from vpn.push import AccessList, access_list_text, push_access_list
@@ -33,7 +33,7 @@ class LocalConnection:
         """Call the agent with this command."""
         try:
             return self.gateway.keeper(*command.split()[3:], told=told)
-        except LabTrouble as trouble:
+        except LabError as trouble:
             raise MachineError(str(trouble)) from None
 
 
@@ -61,7 +61,7 @@ def _carry(lab: LaptopLab, book: AccessList, *cut: str) -> dict[str, BedplateErr
 
 
 def _refusal(lab: LaptopLab, access_list: AccessList) -> str:
-    with pytest.raises(LabTrouble) as told:
+    with pytest.raises(LabError) as told:
         lab.send(HOME, access_list)
     return str(told.value)
 
@@ -125,7 +125,7 @@ def test_a_gateway_rejects_a_list_without_its_revocations(lab: LaptopLab) -> Non
     assert "not signed by this gateway's authority" in _refusal(lab, AccessList(LabKeys().revocations(), ()))
     assert "openssl crl cannot read" in _refusal(lab, AccessList("nothing", ()))
     text = access_list_text(lab.gateways[HOME].gateway, AccessList(older, stay)).replace(ADA, "../ada")
-    with pytest.raises(LabTrouble, match=r"unexpected value .*\.\./ada"):
+    with pytest.raises(LabError, match=r"unexpected value .*\.\./ada"):
         lab.gateways[HOME].keeper("take", told=text)
 
     assert settings.joinpath("crl.pem").read_text() == before
@@ -207,6 +207,6 @@ def test_a_gateway_loads_a_new_certificate(lab: LaptopLab) -> None:
     until(lambda: gateway.log().count("Initialization Sequence Completed") == before + 1, 20, "it does not start anew")
     _connect(lab, BOB)
     assert bob.host.pings(NODE)
-    with pytest.raises(LabTrouble, match="certificate is not valid"):
+    with pytest.raises(LabError, match="certificate is not valid"):
         lab.identify(HOME, Use.CLIENT, name)
     assert lab.send(HOME)["renewed"] is False

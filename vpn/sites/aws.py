@@ -164,7 +164,7 @@ def _peer_tunnel(near: Peer, far: Peer, proof: Proof) -> Tunnel:
 
 
 def region_gateway(plan: FleetPlan, region: str, proofs: PlaceProofs) -> Gateway:
-    """Return a peered region's gateway; raise PartError if the lock lacks the address of one of the gateways."""
+    """Return a peered region's gateway; raise PartialError if the lock lacks the address of one of the gateways."""
     near, *fars = (
         _region_peer(plan, joint) for joint in (region_gateway_of(plan, region), *region_peers(plan, region))
     )

@@ -14,8 +14,8 @@ LOOKUPS: Mapping[str, Lookup] = find_rows(__name__, __path__, Lookup)
 def look_up(aws: Aws, token: str, args: Props) -> dict[str, Any]:
     """Return the result of a data function: exactly the properties of the SDK's result class.
 
-    Raises Unsupported for a function that is not modelled, and ResourceError for an argument that is not modelled or
-    for an error of the provider.
+    Raises UnsupportedError for a function that is not modelled, and ResourceError for an argument that is not modelled
+    or for an error of the provider.
     """
     if token not in LOOKUPS:
         raise UnsupportedError(f"the rehearsal does not model data function {token}")

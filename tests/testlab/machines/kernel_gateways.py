@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.testlab.network.gateways import LabRouter
-from tests.testlab.network.netlab import LabHost, LabTrouble, checked, until
+from tests.testlab.network.netlab import LabError, LabHost, checked, until
 from tests.testlab.network.sites import bgp_of, connection_of
 from vpn.sites.gateway import MTU, Gateway, Tunnel
 
@@ -110,7 +110,7 @@ def restart_charon() -> bool:
     """Restart the charon of the tunnels; return whether its unit started."""
     try:
         checked(["systemctl", "restart", UNIT], seconds=300)
-    except LabTrouble:
+    except LabError:
         return False
     return True
 

@@ -19,9 +19,9 @@ from tests.testlab.network.netlab import (
     SLOWNESS,
     Answers,
     Lab,
+    LabError,
     LabHost,
     LabProgram,
-    LabTrouble,
     capture,
     packets,
     pinging,
@@ -536,7 +536,7 @@ def forgotten(pair: Pair) -> None:
     pair.internet.cut("a0")
     for tunnel in pair.attic.gateway.tunnels:
         # The notification is lost, so swanctl reports a failure, but the SA is deleted.
-        with suppress(LabTrouble):
+        with suppress(LabError):
             pair.attic.swanctl("--terminate", "--ike", tunnel.name, "--force", "--timeout", "1")
     assert pair.attic.sas == 0
     pair.internet.heal()

@@ -75,7 +75,7 @@ _PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
 _SECONDS = 60
 
 
-class LabTrouble(RuntimeError):
+class LabError(RuntimeError):
     """A command of the laboratory failed."""
 
 
@@ -91,14 +91,14 @@ class LabHost:
     def run(
         self, *command: str, told: str | None = None, env: Mapping[str, str] | None = None, seconds: float = _SECONDS
     ) -> str:
-        """Run a command and return its output; raise LabTrouble if it fails."""
+        """Run a command and return its output; raise LabError if it fails."""
         return checked(["ip", "netns", "exec", self.namespace, *command], told, env, seconds)
 
     def tries(self, *command: str, env: Mapping[str, str] | None = None, seconds: float = _SECONDS) -> bool:
         """Return whether a command succeeds."""
         try:
             self.run(*command, env=env, seconds=seconds)
-        except LabTrouble:
+        except LabError:
             return False
         return True
 
@@ -148,7 +148,7 @@ class LabHost:
         command = ["ping", "-q", "-n", "-c", str(times), "-i", "0.1", "-W", str(seconds), str(address)]
         try:
             return f" {times} received" in self.run(*command)
-        except LabTrouble:
+        except LabError:
             return False
 
 
@@ -202,16 +202,16 @@ class Lab:
 def checked(
     command: list[str], told: str | None = None, env: Mapping[str, str] | None = None, seconds: float = _SECONDS
 ) -> str:
-    """Run a command on this machine and return its output; raise LabTrouble, with its last output, if it fails."""
+    """Run a command on this machine and return its output; raise LabError, with its last output, if it fails."""
     try:
         done = subprocess.run(
             command, input=told, env=_environment(env), text=True, capture_output=True, timeout=seconds, check=False
         )
     except subprocess.TimeoutExpired as late:
-        raise LabTrouble(f"{' '.join(command)}: nothing after {seconds} s") from late
+        raise LabError(f"{' '.join(command)}: nothing after {seconds} s") from late
     if done.returncode:
         last = (done.stderr.strip() or done.stdout.strip())[-800:]
-        raise LabTrouble(f"{' '.join(command)}: status {done.returncode}: {last}")
+        raise LabError(f"{' '.join(command)}: status {done.returncode}: {last}")
     return done.stdout
 
 
@@ -290,7 +290,7 @@ def refusal(host: LabHost, address: IPv4Address | str, seconds: int) -> str:
     """Return the output of a ping without a reply within these seconds; raise AssertionError if there is one."""
     try:
         host.run("ping", "-n", "-c", "1", "-W", str(seconds), str(address))
-    except LabTrouble as told:
+    except LabError as told:
         return str(told)
     raise AssertionError(f"{address} answers {host.name}")
 

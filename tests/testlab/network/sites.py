@@ -26,7 +26,7 @@ from tests.testlab.fleets.variants import (
 )
 from tests.testlab.fleets.variants import REGION as VARIANTS_REGION
 from tests.testlab.network.gateways import LabGateway, LabRouter, tun_device, with_handover
-from tests.testlab.network.netlab import Lab, LabHost, LabProgram, LabTrouble, until
+from tests.testlab.network.netlab import Lab, LabError, LabHost, LabProgram, until
 from vpn.laptops.server import device, guard_rules
 from vpn.sites.gateway import Gateway, PlaceProofs, SharedKey, Tunnel
 
@@ -300,7 +300,7 @@ class LabSite:
         """Return the gateway's route to an address, or an empty text without one."""
         try:
             return self.gateway.host.run("ip", "route", "get", str(address))
-        except LabTrouble:
+        except LabError:
             return ""
 
 
