@@ -16,6 +16,9 @@ class BedplateError(Exception):
         self.what = what
         self.where = where
         self.fix = fix
+        if fix:
+            # Python prints notes after the message, also in the process of a stack's program.
+            self.add_note(f"fix: {fix}")
 
 
 class InputError(BedplateError):

@@ -39,6 +39,8 @@ _COUNTED = frozenset({"create", "update", "delete", "replace", "import"})
 _COLOUR = re.compile(r"<\{%.*?%\}>")
 # What the program of a stack says about an output of another stack (stacks/options.py).
 _MISSING_OUTPUT = re.compile(r"the stack (\S+) has no .* yet")
+# How Python ends the traceback of an error that is not a defect of the program.
+_OWN_ERROR = re.compile(r"^Traceback \(most recent call last\):.*?^bedplate\.[\w.]+: (.*)", re.DOTALL | re.MULTILINE)
 # What the engine says after the error itself.
 _SUMMARY = re.compile(r"(preview|update|destroy) failed$|an unhandled error occurred: program exited")
 
@@ -114,8 +116,10 @@ def _failed(progress: Progress, event: DiagnosticEvent) -> Progress:
 
 
 def _plain(message: str) -> str:
-    """Return an engine's message without its colour marks and empty lines."""
+    """Return an engine's message without its colour marks, empty lines, and the traceback of an own error."""
     text = _COLOUR.sub("", message)
+    own_error = _OWN_ERROR.search(text)
+    text = own_error[1] if own_error else text
     return "\n".join(line for line in text.strip().removeprefix("error: ").splitlines() if line.strip())
 
 

@@ -86,6 +86,20 @@ def test_a_failure_names_each_resource_and_its_error() -> None:
     ]
 
 
+def test_an_own_error_of_a_program_has_no_traceback() -> None:
+    """Its message and fix are all that an operator needs; the traceback of a defect stays."""
+    events = map(json.loads, (DATA / "engine/fail.jsonl").read_text().splitlines())
+    (event,) = (event["event"] for event in events if "Traceback" in json.dumps(event))
+    progress = Progress("trio.eu-north-1", Operation.PREVIEW)
+
+    (error, fix) = cause_lines([advance(progress, EngineEvent.from_json(event))])
+
+    assert error.startswith("error: trio.eu-north-1: the stack trio.shared has no eu-north-1 in its output")
+    assert fix == "  fix: run `pulumi up -s trio.shared` first"
+    event["diagnosticEvent"]["message"] = event["diagnosticEvent"]["message"].replace("bedplate.errors.Input", "Value")
+    assert "Traceback" in " ".join(cause_lines([advance(progress, EngineEvent.from_json(event))]))
+
+
 def test_a_preview_names_what_it_replaces() -> None:
     """Updates and creations are only counted; the steps of a replacement count as one."""
     assert list(change_lines([replayed("preview", Operation.PREVIEW)])) == [
