@@ -263,6 +263,9 @@ def _translated(stack: str = "STACK") -> Iterator[None]:
         yield
     except CommandError as error:
         raise _translate(str(error), stack) from None
+    except json.JSONDecodeError as error:
+        what = f"pulumi printed {error.doc[:40]!r} instead of JSON"
+        raise MachineError(what, fix="run `pulumi whoami --json`, and remove what prints more than JSON") from None
 
 
 def _translate(text: str, stack: str) -> BedplateError:

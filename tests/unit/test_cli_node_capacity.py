@@ -1,6 +1,7 @@
 """`bedplate node start` and `stop` with Auto Scaling groups in moto, which fail as AWS does."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,12 +10,15 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from bedplate.cli import INTERRUPTED, run
+from bedplate.cli import INTERRUPTED, machines, run
+from tests.testlab.fakes.apply import FakeApply
 from tests.testlab.fakes.scaling import ScalingCloud
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
 WEST, EAST = "lab-workbench-gpu-us-west-2", "lab-workbench-gpu-us-east-1"
 NO_CAPACITY = "We currently do not have sufficient g6.4xlarge capacity in the Availability Zone you requested."
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
+CONSOLE = f"-----BEGIN SSH HOST KEY KEYS-----\n{KEY} root@ip\n-----END SSH HOST KEY KEYS-----\n"
 Printed = pytest.CaptureFixture[str]
 
 
@@ -296,3 +300,33 @@ def test_running_machines_show_age_and_price(cloud: ScalingCloud, capsys: Printe
     (row,) = [line.split() for line in capsys.readouterr().out.splitlines() if "workbench-gpu" in line]
     assert row[4:9] == ["InService", "1", "0m", "0.00", "ada"]
     assert len(row) == 11
+
+
+def test_up_waits_for_names_and_records_host_keys(
+    cloud: ScalingCloud, applies: FakeApply, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A machine counts once its first boot has registered its name; AWS reads its host key from its console."""
+    monkeypatch.setattr(
+        machines, "time", SimpleNamespace(monotonic=lambda: cloud.time, sleep=cloud.sleep, time=time.time)
+    )
+    monkeypatch.setattr(machines, "_gateways", lambda _plan, _client: ())
+    monkeypatch.setattr(machines, "answering", lambda _hosts: frozenset())
+    monkeypatch.setattr(machines, "check_plugin", lambda: None)
+    monkeypatch.setattr("bedplate.cli.login.answering", lambda _hosts: frozenset())
+    monkeypatch.setattr("moto.ec2.responses.general.SAMPLE_CONSOLE_OUTPUT", CONSOLE)
+    assert run(["plan", "--write"]) == 0
+    names = iter(["workbench-cpu-1.us-west-2"])
+
+    def boot() -> None:
+        groups = boto3.client("autoscaling", "us-west-2").describe_auto_scaling_groups()["AutoScalingGroups"]
+        (instance,) = [instance["InstanceId"] for group in groups for instance in group["Instances"]]
+        _claim(instance, next(names))
+
+    cloud.before_sleep = boot
+    assert machines.ready_machines(Path("fleet.yaml"), "bedplate up") == 0
+
+    assert applies.machines == ["workbench-cpu-1.us-west-2"]
+    printed = capsys.readouterr()
+    assert "of workbench-cpu has not registered its name" in printed.err
+    assert "workbench-cpu-1.us-west-2: ready" in printed.out
+    assert KEY.split()[1] in Path("fleet.lock").read_text(encoding="utf-8")

@@ -150,6 +150,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_an_answer_that_is_no_json_is_an_error(folder: Path) -> None:
+    """A wrapper of pulumi may print a warning first."""
+    (folder / "login").touch()
+    (folder / "pulumi").write_text(PULUMI.replace('echo \'{"user": "x"}\'', "echo 'new version'"))
+    with pytest.raises(MachineError, match="pulumi printed 'new version"):
+        open_engine(folder).has_login()
+
+
 STACK = {"urn": "urn:pulumi:lab.shared::bedplate::pulumi:pulumi:Stack::bedplate", "type": "pulumi:pulumi:Stack"}
 
 
