@@ -52,28 +52,42 @@ def simulated_account() -> Iterator[None]:
 
 
 @contextmanager
-def simulated_aws(folder: Path, *provider: str) -> Iterator[None]:
-    """Set the environment of Pulumi's real engine: an empty backend in the folder, and an empty AWS account.
+def simulated_provider(folder: Path, *provider: str) -> Iterator[None]:
+    """Set the environment of Pulumi's real engine: an empty backend in the folder, and an AWS provider.
 
-    `provider` is the module that serves it, with its first arguments.
+    `provider` is the module that serves it, with its arguments.
     """
     need_program("pulumi")
     need_program("pulumi-language-python")
     (folder / "state").mkdir()
-    command = [sys.executable, "-m", *(provider or ("tests.testlab.engine.provider",)), "0", ACCOUNT]
+    command = [sys.executable, "-m", *provider]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as server:
         assert server.stdout
-        settings = {
-            "PYTHONPATH": str(ROOT),
-            "HOME": str(folder),
-            "PULUMI_HOME": str(folder / "pulumi"),
-            "PULUMI_BACKEND_URL": f"file://{folder / 'state'}",
-            "PULUMI_CONFIG_PASSPHRASE": "x",
-            "PULUMI_DEBUG_PROVIDERS": f"aws:{server.stdout.readline().strip()}",
-        }
-        with patch.dict(os.environ, settings), simulated_account():
-            yield
-        server.kill()
+        try:
+            settings = {
+                "PYTHONPATH": str(ROOT),
+                "HOME": str(folder),
+                "PULUMI_HOME": str(folder / "pulumi"),
+                "PULUMI_BACKEND_URL": f"file://{folder / 'state'}",
+                "PULUMI_CONFIG_PASSPHRASE": "x",
+                "PULUMI_SKIP_UPDATE_CHECK": "true",
+                "PULUMI_DEBUG_PROVIDERS": f"aws:{server.stdout.readline().strip()}",
+            }
+            with patch.dict(os.environ, settings):
+                yield
+        finally:
+            server.kill()
+
+
+@contextmanager
+def simulated_aws(folder: Path, *provider: str) -> Iterator[None]:
+    """Set the environment of Pulumi's real engine, with an empty AWS account.
+
+    `provider` is the module that serves it, with its first arguments.
+    """
+    module = provider or ("tests.testlab.engine.provider",)
+    with simulated_provider(folder, *module, "0", ACCOUNT), simulated_account():
+        yield
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,12 +14,10 @@ import pytest
 
 from bedplate.cli import deploy, recover, run
 from tests.testlab.engine.client import simulated_client
-from tests.testlab.run import need_program
+from tests.testlab.engine.command import ACCOUNT, simulated_provider
 
-ACCOUNT = "210987654321"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIWf215vwmBI2zNzecqhVbLRbuxkKq4oqpkUVYbswznn"
 ANSWERS = ["--account", ACCOUNT, "--owner", "head@uni.edu", "--person", "bob", "--key", KEY, "--region", "us-west-2"]
-ROOT = Path(__file__).parents[3]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,32 +73,15 @@ def _children(pid: int) -> list[int]:
 @contextmanager
 def engine_lab(path: Path, monkeypatch: pytest.MonkeyPatch, example: str) -> Iterator[EngineLab]:
     """Make a fleet folder of an example with recorded addresses, and run its simulated AWS."""
-    need_program("pulumi")
-    need_program("pulumi-language-python")
     aws = path / "aws"
-    for folder in (path / "state", aws):
-        folder.mkdir()
-    command = [sys.executable, "-m", "tests.testlab.engine.provider", "0", ACCOUNT, str(aws)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as provider:
-        assert provider.stdout
-        try:
-            for name, value in {
-                "HOME": str(path),
-                "PULUMI_HOME": str(path / "pulumi"),
-                "PULUMI_BACKEND_URL": f"file://{path / 'state'}",
-                "PULUMI_CONFIG_PASSPHRASE": "x",
-                "PULUMI_SKIP_UPDATE_CHECK": "true",
-                "PULUMI_DEBUG_PROVIDERS": f"aws:{provider.stdout.readline().strip()}",
-            }.items():
-                monkeypatch.setenv(name, value)
-            for module in (deploy, recover):
-                monkeypatch.setattr(module, "open_account", lambda _plan: simulated_client(aws))
-            monkeypatch.setattr(deploy, "unrecorded_images", lambda _plan, _catalog: ())
-            assert run(["init", str(path / "mylab"), "--example", example, *ANSWERS]) == 0
-            monkeypatch.chdir(path / "mylab")
-            with Path("fleet.yaml").open("a") as fleet:
-                fleet.write("  E418: the zones are the same in this account\n")
-            assert run(["plan", "--write"]) == 0
-            yield EngineLab(path / "mylab", aws)
-        finally:
-            provider.kill()
+    aws.mkdir()
+    with simulated_provider(path, "tests.testlab.engine.provider", "0", ACCOUNT, str(aws)):
+        for module in (deploy, recover):
+            monkeypatch.setattr(module, "open_account", lambda _plan: simulated_client(aws))
+        monkeypatch.setattr(deploy, "unrecorded_images", lambda _plan, _catalog: ())
+        assert run(["init", str(path / "mylab"), "--example", example, *ANSWERS]) == 0
+        monkeypatch.chdir(path / "mylab")
+        with Path("fleet.yaml").open("a") as fleet:
+            fleet.write("  E418: the zones are the same in this account\n")
+        assert run(["plan", "--write"]) == 0
+        yield EngineLab(path / "mylab", aws)
