@@ -29,6 +29,7 @@ from bedplate.report.deploy import cause_lines, change_lines, quota_warning_line
 from tests.conftest import DATA
 from tests.testlab.engine import replay
 from tests.testlab.engine.command import simulated_account
+from tests.testlab.engine.folder import edited, make_folder
 from tests.testlab.rehearsal.programs import EXAMPLES
 
 # The runs of replay.py; `$stack` is the last argument.
@@ -153,28 +154,18 @@ def test_a_failing_region_stops_later_steps_only(error: BedplateError, code: int
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a fleet folder with a stand-in for `pulumi` on PATH, and the stack solo.shared in its backend."""
-    (tmp_path / ".venv/bin").mkdir(parents=True)
-    for name, text in {
-        ".venv/bin/python": "",
-        "Pulumi.yaml": "name: bedplate\nruntime: python\n",
+    fleet = edited(EXAMPLES / "minimal.yaml", VALUES) + "  E418: the zones are the same in this account\n"
+    files = {
         "version": "v3.272.0",
         "stacks.json": json.dumps([{"name": "solo.shared", "current": False, "resourceCount": 9}]),
         "export.json": "{}",
         "Pulumi.solo.shared.yaml": "encryptionsalt: v1\n",
-        "pulumi": PULUMI,
-    }.items():
-        (tmp_path / name).write_text(text)
-    (tmp_path / "pulumi").chmod(0o755)
-    fleet = (EXAMPLES / "minimal.yaml").read_text()
-    for old, new in VALUES.items():
-        fleet = fleet.replace(old, new)
-    (tmp_path / "fleet.yaml").write_text(fleet + "  E418: the zones are the same in this account\n")
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+        "fleet.yaml": fleet,
+    }
     monkeypatch.setenv("PULUMI_BACKEND_URL", "file:///unused")
     monkeypatch.setattr(deploy, "open_account", lambda _plan: None)
     monkeypatch.setattr(deploy, "unrecorded_images", lambda _plan, _catalog: ())
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    return make_folder(tmp_path, monkeypatch, PULUMI, files)
 
 
 @pytest.mark.parametrize(
@@ -299,7 +290,6 @@ VPC, DATA_KEY = "aws:ec2/vpc:Vpc", "aws:kms/key:Key"
 @pytest.fixture
 def trio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Return a fleet folder of three deployed regions, with a `pulumi` that replays the run `run.jsonl`."""
-    (tmp_path / ".venv/bin").mkdir(parents=True)
     prices = {"hourly_price": 0.125, "transit_gateway_id": "tgw-1"}
     states = {
         "shared": resources("trio.shared", "aws:iam/role:Role"),
@@ -320,14 +310,9 @@ def trio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     }
     texts = {name: json.dumps(document) for name, document in files.items()}
     texts |= {f"Pulumi.trio.{part}.yaml": "encryptionsalt: v1\n" for part in states}
-    texts |= {".venv/bin/python": "", "Pulumi.yaml": "name: bedplate\nruntime: python\n", "pulumi": REPLAY}
-    for name, text in texts.items():
-        (tmp_path / name).write_text(text)
-    (tmp_path / "pulumi").chmod(0o755)
-    (tmp_path / "fleet.yaml").write_text((DATA / "engine/trio.yaml").read_text())
+    texts["fleet.yaml"] = (DATA / "engine/trio.yaml").read_text()
     monkeypatch.setenv("PULUMI_BACKEND_URL", "file:///unused")
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.chdir(tmp_path)
+    make_folder(tmp_path, monkeypatch, REPLAY, texts)
     with simulated_account():
         yield tmp_path
 

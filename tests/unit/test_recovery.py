@@ -13,6 +13,7 @@ from bedplate.account import objects
 from bedplate.cli import recover, run
 from bedplate.deploy.lock import LockHolder, lock_holders
 from bedplate.deploy.recovery import Repair, known_ids, recovered, unfinished_operations, unread_urns
+from tests.testlab.engine.folder import edited, make_folder
 from tests.testlab.rehearsal.programs import EXAMPLES
 
 VALUES = {"111122223333": "210987654321", "lab.example": "lab.internal", "IOMqqn": "IOMqqm"}
@@ -119,24 +120,13 @@ esac
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a fleet folder with a stand-in for `pulumi` on PATH, and the stack solo.shared."""
-    fleet = (EXAMPLES / "minimal.yaml").read_text()
-    for old, new in VALUES.items():
-        fleet = fleet.replace(old, new)
-    (tmp_path / ".venv/bin").mkdir(parents=True)
-    for name, text in {
-        ".venv/bin/python": "",
-        "Pulumi.yaml": "name: bedplate\nruntime: python\n",
+    files = {
         "Pulumi.solo.shared.yaml": "encryptionsalt: v1\n",
         "export.json": json.dumps({"version": 3, "deployment": state()}),
-        "pulumi": PULUMI,
-        "fleet.yaml": fleet,
-    }.items():
-        (tmp_path / name).write_text(text)
-    (tmp_path / "pulumi").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+        "fleet.yaml": edited(EXAMPLES / "minimal.yaml", VALUES),
+    }
     monkeypatch.setattr(recover, "open_account", lambda _plan: None)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    return make_folder(tmp_path, monkeypatch, PULUMI, files)
 
 
 def test_the_lock_of_a_dead_run_is_released(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,6 @@
 """The state of deployments: bucket and key in moto, settings files, errors of access; drift from recorded events."""
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from bedplate.deploy.engine import Engine, open_engine
 from bedplate.deploy.progress import Operation
 from bedplate.errors import InputError, MachineError, PartialError
 from tests.conftest import DATA
+from tests.testlab.engine.folder import edited, make_folder
 from tests.testlab.fakes.aws import StubbedSession, door_of
 from tests.testlab.rehearsal.programs import EXAMPLES
 
@@ -130,24 +130,10 @@ esac
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a fleet folder with a stand-in for `pulumi`, which has no backend."""
-    (tmp_path / ".venv/bin").mkdir(parents=True)
-    fleet = (EXAMPLES / "minimal.yaml").read_text()
-    for old, new in {"name: solo": "name: lab", "111122223333": ACCOUNT, "lab.example": "lab.internal"}.items():
-        fleet = fleet.replace(old, new)
-    for name, text in {
-        ".venv/bin/python": "",
-        "Pulumi.yaml": "name: bedplate\nruntime: python\n",
-        "fleet.yaml": fleet,
-        "stacks.json": "[]",
-        "export.json": "{}",
-        "pulumi": PULUMI,
-    }.items():
-        (tmp_path / name).write_text(text)
-    (tmp_path / "pulumi").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    values = {"name: solo": "name: lab", "111122223333": ACCOUNT, "lab.example": "lab.internal"}
+    files = {"fleet.yaml": edited(EXAMPLES / "minimal.yaml", values), "stacks.json": "[]", "export.json": "{}"}
     monkeypatch.delenv("PULUMI_BACKEND_URL", raising=False)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    return make_folder(tmp_path, monkeypatch, PULUMI, files)
 
 
 def test_an_answer_that_is_no_json_is_an_error(folder: Path) -> None:
