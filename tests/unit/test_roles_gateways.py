@@ -291,8 +291,8 @@ def test_unit_states_are_read_in_one_query() -> None:
     [
         (("active", f"multi-user.target.wants/{UNIT}"), []),
         (("failed", f"multi-user.target.wants/{UNIT}"), ["systemctl start"]),
-        (("active",), ["systemctl --no-reload --quiet enable"]),
-        (None, ["systemctl --no-reload --quiet enable", "systemctl start"]),
+        (("active",), ["systemctl --root=/ --quiet enable"]),
+        (None, ["systemctl --root=/ --quiet enable", "systemctl start"]),
     ],
     ids=["runs", "failed", "disabled", "new"],
 )
