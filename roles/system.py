@@ -73,8 +73,9 @@ def start_units(units: Mapping[str, str], *, ends_apply: bool = True) -> None:
 def _start_unit(unit: str, units: Sequence[str]) -> Generator[PyinfraCommand, None, None]:
     states = host.get_fact(UnitStates, units=units).get(unit, frozenset())
     if _ENABLED not in states:
-        # No daemon-reload: `start` does not need the links, and the next boot reads them.
-        yield StringCommand("systemctl --no-reload --quiet enable", QuoteString(unit))
+        # No daemon-reload: `start` does not need the links, and the next boot reads them. With `--no-reload` instead of
+        # `--root` systemd 253 and later would report NeedDaemonReload for all units.
+        yield StringCommand("systemctl --root=/ --quiet enable", QuoteString(unit))
     if _ACTIVE not in states:
         yield StringCommand("systemctl start", QuoteString(unit))
     if {_ENABLED, _ACTIVE} <= states:

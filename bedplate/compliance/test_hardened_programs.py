@@ -103,14 +103,15 @@ def _unknown(host: Host, listing: str, known: set[str]) -> list[str]:
     ]
 
 
-# Prints what root runs without a login: commands of units, jobs and PAM, and the handler of core dumps.
-_ROOT_RUNS = """systemctl show '*.service' --property=User,ExecStart,ExecStartPre,ExecStartPost,ExecReload,ExecStop
+# Prints what root runs without a login: commands of units, jobs and PAM, and the handler of core dumps. Without `-a`
+# the units that do not run now, such as those of timers, are left out.
+_ROOT_RUNS = """systemctl show -a '*.service' --property=User,ExecStart,ExecStartPre,ExecStartPost,ExecReload,ExecStop
 echo; cat /etc/crontab /etc/cron.d/* 2>/dev/null
 find /etc/cron.hourly /etc/cron.daily /etc/cron.weekly /etc/cron.monthly /etc/rc.local -type f 2>/dev/null
 grep -hs pam_exec /etc/pam.d/*; systemd-detect-virt --quiet --container || cat /proc/sys/kernel/core_pattern"""
 _PATHS = re.compile(r"(?<![\w.$}/])(/[\w.+@/-]+)")
-# Files of daemons and kernel interfaces, not programs.
-_NO_PROGRAMS = ("/dev/", "/proc/", "/run/", "/sys/", "/var/run/")
+# Files of daemons, kernel interfaces and metrics, not programs.
+_NO_PROGRAMS = ("/dev/", "/proc/", "/run/", "/sys/", "/var/lib/prometheus/node-exporter/", "/var/run/")
 # Prints owner, group, mode and path of each file, and of the folders above it.
 _STAT_ALL = """while read -r path; do
 [ -f "$path" ] && while [ "$path" ]; do echo "$path"; path=${path%/*}; done; done |

@@ -45,6 +45,7 @@ class _KnownError:
     fix: str
 
 
+LOGIN_DENIED = "login refused for this account"
 _LOGIN = (
     _KnownError(
         "REMOTE HOST IDENTIFICATION HAS CHANGED",
@@ -68,7 +69,7 @@ _LOGIN = (
     _KnownError(
         r"Permission denied \(",
         NodeErrorKind.UNREACHED,
-        "login refused for this account",
+        LOGIN_DENIED,
         "name another account with --user or another key with --identity; "
         "a new cloud machine accepts only administrators, a new machine of a site only `ubuntu`",
     ),

@@ -27,7 +27,7 @@ from bedplate.nodes.apply import ApplyRequest, Event, NodeError, NodeErrorKind, 
 from bedplate.plan.nodes import NodePlan
 from roles.base import DiskSpace, Role, deploy
 from roles.catalog import roles_of
-from roles.engine.connection import BY_HAND, AgentOptions, Connection, operation_error
+from roles.engine.connection import BY_HAND, LOGIN_DENIED, AgentOptions, Connection, operation_error
 from roles.engine.connector import (
     CommandFailed,
     NodeHost,
@@ -210,8 +210,10 @@ class NodeRun:
         while True:
             try:
                 return Connection(self.host.name, self.host.data.argv, options)
-            except NodeError:
-                if monotonic() > deadline:
+            except NodeError as error:
+                # After three denied logins OpenSSH 9.8 and later refuses the operator's address for a while
+                # (PerSourcePenalties).
+                if error.what == LOGIN_DENIED or monotonic() > deadline:
                     raise
                 sleep(LOGIN_RETRIES / 40)
 

@@ -86,6 +86,11 @@ class Guard(Role):
             for file in self._rendered_files()
         )
         unit = ManagedFile(f"Write {SERVICE}", f"/etc/systemd/system/{SERVICE}", file_text("guard/guard.service"))
+        if self.speaks_bgp:
+            # Debian 13's package creates the account with the default shell, /bin/sh.
+            server.user(  # noqa: S604  # the login shell of the account
+                name="Remove the shell of frr", user="frr", system=True, ensure_home=False, shell="/usr/sbin/nologin"
+            )
         daemons = ManagedFile("Write the list of FRR daemons", BGP_DAEMONS, file_text("guard/frr-daemons"))
         profiles = (
             ManagedFile(f"Extend the AppArmor profile of {name}", bounds_of(name), file_text("guard/apparmor"))

@@ -107,9 +107,11 @@ _AT_START = (MAIN, DROP_IN, "/etc/ssh/ssh_host_ed25519_key", "/etc/ssh/ssh_host_
 _LAST_READ = "systemctl show --timestamp=us+utc --property=StateChangeTimestamp --value ssh.service"
 # Prints each file that changed after sshd last read it; nothing if sshd does not run, as with Ubuntu's socket.
 UNREAD = f'! systemctl --quiet is-active ssh.service || find {" ".join(_AT_START)} -newerct "$({_LAST_READ})"'
-# A reload ends a sshd that ssh.socket started; a restart ends no session.
+# A reload ends a sshd that ssh.socket started; a restart ends no session. Without the reset, systemd refuses the sixth
+# start within 10 s and fails ssh.socket too.
 RELOAD = (
-    "if systemctl --quiet is-active ssh.socket; then systemctl try-restart ssh.service; "
+    "if systemctl --quiet is-active ssh.socket; then systemctl reset-failed ssh.service 2>/dev/null; "
+    "systemctl try-restart ssh.service; "
     "elif systemctl --quiet is-active ssh.service; then systemctl reload ssh.service; fi"
 )
 

@@ -1,5 +1,6 @@
 """A VPN profile imported by NetworkManager on a booted desktop, and connected."""
 
+import re
 import shlex
 from collections.abc import Iterator
 from ipaddress import IPv4Network
@@ -53,7 +54,9 @@ def test_profile_is_imported_completely(desktop: Node) -> None:
     )
     assert "remote-cert-tls = server" in data
     assert "verify-x509-name = name-prefix:gateway." in data
-    assert desktop.run("stat -c %a /root/.cert/nm-openvpn/ada-key.pem").strip() == "600"
+    key = re.search(r"(?:^|, )key = ([^,]+)", data)
+    assert key
+    assert desktop.run(f"stat -c %a {key[1]}").strip() == "600"
 
 
 def test_profile_routes_only_the_planned_blocks(desktop: Node, gateways: LaptopGateways) -> None:

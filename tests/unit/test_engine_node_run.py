@@ -270,6 +270,20 @@ def test_a_failed_confirmation_ends_the_apply(tmp_path: Path, monkeypatch: pytes
     assert starts(tmp_path / "node") == 0
 
 
+def test_a_denied_login_is_not_retried(tmp_path: Path) -> None:
+    """A login that the node denies is not retried: more denials block the operator's address."""
+    shell, logins = tmp_path / "shell", tmp_path / "logins"
+    denial = "{ echo >>" + str(logins) + "; echo 'Permission denied (publickey).' >&2; exit 255; }"
+    shell.write_text(f'#!/bin/sh\ntest ! -e {tmp_path}/run/unconfirmed/trial || {denial}\nexec sh -c "$1"\n')
+    shell.chmod(0o755)
+    trial = f"mkdir -p {tmp_path}/run/unconfirmed; touch {tmp_path}/run/unconfirmed/trial"
+
+    events = run_order(order_of(tmp_path, command=(str(shell),)), Notebook(tmp_path / "node", failing=trial))
+
+    assert "no login is possible after this change (login refused for this account)" in events[-1].words
+    assert logins.read_text() == "\n"
+
+
 BUSY = pytest.mark.parametrize(
     "output",
     [

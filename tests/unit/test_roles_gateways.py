@@ -63,6 +63,18 @@ def test_apparmor_allows_the_tunnel_folders(system: Recorded) -> None:
     assert not again.step("Reload AppArmor profiles of strongSwan").commands
 
 
+@pytest.mark.parametrize(
+    ("shell", "commands"),
+    [("/bin/sh", ["usermod -s /usr/sbin/nologin frr"]), ("/usr/sbin/nologin", [])],
+)
+def test_frr_has_no_shell(shell: str, commands: list[str], system: Recorded) -> None:
+    """The account of FRR, which Debian 13's package creates with a shell, gets none."""
+    account = f"frr:x:103:107::/nonexistent:{shell}|frr|frr frrvty||!"
+    played = Recorder(system.but({"server.Users": (account,)})).play(GUARD)
+
+    assert list(map(str, played.step("Remove the shell of frr").commands)) == commands
+
+
 def test_forwarding_is_enabled_after_the_guard(system: Recorded) -> None:
     """The packet filter is loaded before forwarding is enabled."""
     names = list(Recorder(system).play(GUARD).names)
@@ -279,8 +291,8 @@ def test_unit_states_are_read_in_one_query() -> None:
     [
         (("active", f"multi-user.target.wants/{UNIT}"), []),
         (("failed", f"multi-user.target.wants/{UNIT}"), ["systemctl start"]),
-        (("active",), ["systemctl --no-reload --quiet enable"]),
-        (None, ["systemctl --no-reload --quiet enable", "systemctl start"]),
+        (("active",), ["systemctl --root=/ --quiet enable"]),
+        (None, ["systemctl --root=/ --quiet enable", "systemctl start"]),
     ],
     ids=["runs", "failed", "disabled", "new"],
 )

@@ -210,7 +210,12 @@ esac
     ("socket", "after", "restarts", "calls"),
     [
         ("false", "", "true", ["reload ssh.service"]),
-        ("true", "0.0.0.0:22", "true", ["daemon-reload", "try-restart ssh.service"]),
+        (
+            "true",
+            "0.0.0.0:22",
+            "true",
+            ["daemon-reload", "reset-failed ssh.service", "try-restart ssh.service"],
+        ),
         ("true", "0.0.0.0:22 [::]:22", "true", ["daemon-reload", "stop ssh.service", "restart ssh.socket"]),
         (
             "true",

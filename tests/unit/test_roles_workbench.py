@@ -256,7 +256,7 @@ def test_the_scratch_table_lists_disks_and_people() -> None:
 
     assert played.written(SCRATCH_TABLE) == f"disk {A}\ndisk {B}\nperson ada 20000\nperson ben 20001\n"
     assert played.step("Start bedplate-scratch.service").commands == (
-        f"systemctl --no-reload --quiet enable {UNIT}",
+        f"systemctl --root=/ --quiet enable {UNIT}",
         f"systemctl start {UNIT}",
     )
 

@@ -9,12 +9,14 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic, sleep
 
+from tests.testlab.machines import io_flusher
 from tests.testlab.network.netlab import LabProgram, until
 
 # Timeout until a control group is empty.
@@ -122,6 +124,7 @@ class Machine:
         """Start the container, and wait until its services have started."""
         call("ip", "netns", "exec", self.namespace, "sh", "-ec", _RESET)
         command = (
+            *((sys.executable, "-P", io_flusher.__file__) if io_flusher.is_needed() else ()),
             # If this process is killed, the container shuts down cleanly.
             *("setpriv", "--pdeathsig", "TERM", "systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--boot"),
             *("--directory", str(self.root), f"--network-namespace-path=/run/netns/{self.namespace}"),

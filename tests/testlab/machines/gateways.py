@@ -81,7 +81,10 @@ class LaptopGateways:
         """Start OpenVPN on the workstation with a profile, without its routes."""
         words = ("--config", str(profile), "--route-noexec", "--connect-timeout", "2")
         program = self.node_lab.workstation.host.start("openvpn", *words, log=f"{profile.stem}.log")
-        until(lambda: "Initialization Sequence Completed" in program.told, 60, f"{profile.stem} did not connect")
+        try:
+            until(lambda: "Initialization Sequence Completed" in program.told, 60, f"{profile.stem} did not connect")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; end of its log:\n{program.told[-3000:]}") from None
         return program
 
 
