@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 
 from bedplate.catalog import load_catalog
+from bedplate.catalog.catalog import repository_key
 from bedplate.load import load_fleet
 from bedplate.lock import check_plan_recorded, lock_path, read_lock
 from bedplate.nodes.ssh import INITIAL_ACCOUNT
@@ -17,6 +18,7 @@ from roles.guard.role import Guard
 from roles.hardened.role import Hardened
 from roles.keeper.role import Keeper
 from roles.monitoring.role import Monitoring
+from roles.nvidia.dcgm import Tools
 from roles.nvidia.role import Nvidia, driver_of
 from roles.openvpn.role import OpenVpn
 from roles.people.accounts import HOMES
@@ -41,7 +43,8 @@ def _roles(node: NodePlan) -> Iterator[Role]:
         yield Workbench(node.accounts.people, node.gpus, node.scratch)
     if node.gpus and node.driver:
         driver = driver_of(node.driver, node.gpus, load_catalog().chips.get(node.gpus.model))
-        yield Nvidia(driver, node.ground, profiling=NodeRole.WORKBENCH in node.duties)
+        tools = Tools(driver.branch, load_catalog().stack(node.stack), repository_key(), driver.subnets)
+        yield Nvidia(driver, node.ground, NodeRole.WORKBENCH in node.duties, tools)
     yield Monitoring(node.address)
     if node.duties & {NodeRole.WORKBENCH, NodeRole.WORKER}:
         yield Gate(expectations(node, load_catalog()))

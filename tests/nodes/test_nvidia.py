@@ -21,7 +21,7 @@ pack() { # NAME VERSION: packs /srv/pack
   mkdir -p /srv/pack/DEBIAN /srv/archive
   printf '%s\n' "Package: $1" "Version: $2" 'Architecture: all' 'Maintainer: lab' 'Description: -' \
     >/srv/pack/DEBIAN/control
-  dpkg-deb --build /srv/pack "/srv/archive/$1_$2.deb" >/dev/null
+  dpkg-deb --build /srv/pack "/srv/archive/$1_${2#*:}.deb" >/dev/null
   rm -r /srv/pack
 }
 unit() { # NAME COMMAND
@@ -55,6 +55,11 @@ SMI
   pack libnvidia-compute-$branch-server $release
 done
 unit nvidia-fabricmanager '/usr/bin/sleep infinity'; pack nvidia-fabricmanager-580 580.126.20-0ubuntu1
+pack datacenter-gpu-manager-4-cuda13 1:4.7.0-1
+unit nvidia-dcgm '/usr/bin/sleep infinity'
+printf '%s\n' '#!/bin/sh' 'systemctl --quiet is-active nvidia-dcgm && set -- /dev/nvidia? && echo "$# GPUs found."' \
+  >/srv/pack/usr/bin/dcgmi; chmod 755 /srv/pack/usr/bin/dcgmi
+pack datacenter-gpu-manager-4-core 1:4.7.0-1
 cd /srv/archive; apt-ftparchive packages . >Packages
 echo 'deb [trusted=yes] file:/srv/archive ./' >/etc/apt/sources.list.d/archive.list
 printf '%s\n' 'Package: nvidia-fabricmanager-580' 'Pin: version 580.95.*' 'Pin-Priority: 1001' \
