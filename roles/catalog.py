@@ -13,6 +13,7 @@ from bedplate.plan import plan_fleet
 from bedplate.plan.nodes import NodePlan, NodeRole, Platform, permanent_nodes
 from roles.base import Role
 from roles.baseline.role import Baseline
+from roles.efa.role import Efa
 from roles.frameworks.role import Frameworks, has_frameworks
 from roles.gate.role import Gate, expectations
 from roles.guard.role import Guard
@@ -46,6 +47,8 @@ def _roles(node: NodePlan) -> Iterator[Role]:
         driver = driver_of(node.driver, node.gpus, load_catalog().chips.get(node.gpus.model))
         tools = Tools(driver.branch, load_catalog().stack(node.stack), repository_key(), driver.subnets)
         yield Nvidia(driver, node.ground, NodeRole.WORKBENCH in node.duties, tools)
+    if node.fabric:
+        yield Efa(load_catalog().stack(node.stack))
     if has_frameworks(node):
         yield Frameworks()
     yield Monitoring(node.address)

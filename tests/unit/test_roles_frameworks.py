@@ -30,7 +30,7 @@ LOCK = file_text("frameworks/torch.txt")
     ],
 )
 def test_workbenches_with_supported_gpus_have_pytorch(
-    name: str, model: str | None, setting: bool | None, *, expected: bool
+    name: str, model: str | None, *, setting: bool | None, expected: bool
 ) -> None:
     """The file decides; without it GPUs do, unless they are too old. Workers run PyTorch in containers."""
     node = replace(lab_node(name), gpus=Hardware(model, 8) if model else None, frameworks=setting)
