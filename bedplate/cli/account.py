@@ -111,7 +111,7 @@ def refresh_catalog(
         bool, typer.Option("--force", help="Write even if more than a tenth of the known facts disappear.")
     ] = False,
 ) -> int:
-    """Update types, offers and prices from AWS, and checksums of software from its vendors."""
+    """Update types, offers, prices and checksums."""
     catalog, client = load_catalog(), open_client()
     for name in region or []:
         check_region(catalog, name)

@@ -61,7 +61,8 @@ class Efa(Role):
         return put_files(ManagedFile("Write the number of huge pages", SYSCTL, file_text("efa/sysctl.conf")))
 
     def activate(self, changes: Changes) -> None:
-        """Reserve the huge pages."""
+        """Reserve the huge pages, also if other programs have released some."""
+        del changes
         apply_sysctls("Reserve huge pages", SYSCTL, dict([HUGE_PAGES]))
 
 

@@ -4,7 +4,7 @@ Package names: https://docs.nvidia.com/datacenter/dcgm/latest/installation.html 
 images. The repository could not be reached from here, so nothing was compared with it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pyinfra.api.facts import FactBase
@@ -34,15 +34,31 @@ class Tools:
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """The packages to install: DCGM for the CUDA version of the driver, and NVLSM."""
+        """The packages to install: DCGM, and NVLSM."""
+        return (*self._dcgm, NVLSM) if self.switched else self._dcgm
+
+    @property
+    def _dcgm(self) -> tuple[str, ...]:
+        """DCGM for the CUDA version of the driver."""
         cuda = "13" if int(self.branch) >= _CUDA_13 else "12"
-        dcgm = ("datacenter-gpu-manager-4-core", f"datacenter-gpu-manager-4-cuda{cuda}")
-        return (*dcgm, NVLSM) if self.switched else dcgm
+        return ("datacenter-gpu-manager-4-core", f"datacenter-gpu-manager-4-cuda{cuda}")
 
     @property
     def version(self) -> str:
         """The version of DCGM."""
         return self.stack.value("dcgm")
+
+    def is_outdated(self, installed: Mapping[str, Iterable[str]]) -> bool:
+        """Return whether DCGM is installed in another version; `installed` has the versions of packages."""
+        versions = [version for package in self._dcgm for version in installed.get(package, ())]
+        return any(version.removeprefix("1:").partition("-")[0] != self.version for version in versions)
+
+    @property
+    def replacement(self) -> str:
+        """The command that replaces another version of DCGM, although it is held."""
+        options = "--yes --allow-change-held-packages --allow-downgrades"
+        packages = " ".join(f"'{package}=1:{self.version}-*'" for package in self._dcgm)
+        return f"DEBIAN_FRONTEND=noninteractive apt-get {options} install {packages} && systemctl try-restart {DCGM}"
 
     @property
     def is_trusted(self) -> bool:

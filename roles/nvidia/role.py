@@ -196,6 +196,8 @@ class Nvidia(Role):
         if self.tools.is_trusted:
             self.tools.add_repository()
         if self._has_tools():
+            if self.tools.is_outdated(host.get_fact(DebPackages)):
+                server.shell(name=f"Replace DCGM by version {self.tools.version}", commands=[self.tools.replacement])
             _install("Install DCGM", self.tools.packages)
         else:
             host.log(f"no DCGM: the key of its repository is not verified in stack {self.tools.stack.name}")

@@ -172,3 +172,15 @@ def test_imex_starts_once_its_nodes_are_listed(nodes: tuple[str, ...], *, starts
     assert ("Start IMEX" in played.names) is starts
     assert "nvidia-imex-580" in played.step(INSTALL).commands[-1]
     assert "NVreg_CreateImexChannel0=1" in played.written(MODPROBE)
+
+
+@pytest.mark.parametrize(("version", "replaces"), [("1:4.5.3-1", True), ("1:4.7.0-1", False)])
+def test_another_version_of_dcgm_is_replaced(version: str, *, replaces: bool) -> None:
+    """It is held, so only an apply with another stack changes it."""
+    packages = tuple(f"ii  {package} {version} amd64" for package in TOOLS.packages)
+    table = machine(UBUNTU, UNLOADED)
+    table = table.but({"deb.DebPackages": (*(table.answers["deb.DebPackages"] or ()), *packages)})
+
+    played = Recorder(table).play(replace(SITE, tools=TRUSTED))
+
+    assert ("Replace DCGM by version 4.7.0" in played.names) is replaces
