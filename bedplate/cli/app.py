@@ -161,7 +161,7 @@ CATALOG_COMMANDS = (
     Command(
         "refresh",
         "account:refresh_catalog",
-        "Update types, offers and prices from AWS.",
+        "Update types, offers, prices and checksums.",
         "bedplate catalog refresh --region us-west-2",
     ),
 )

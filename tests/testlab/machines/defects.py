@@ -39,6 +39,8 @@ class Where(StrEnum):
     """A workbench with its own kernel, and scratch disks."""
     GPU = "gpu"
     """A workbench with a fake driver."""
+    FABRIC = "fabric"
+    """A cloud workbench with a fake EFA."""
 
 
 @dataclass(frozen=True, slots=True)
