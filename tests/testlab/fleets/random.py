@@ -200,9 +200,10 @@ def _sites(draw: Draw) -> dict[str, Any]:
 
 def _site(name: str, uses: dict[str, Any]) -> dict[str, Any]:
     third, last, number = SITES[name]
+    joins = {"joins": ["cellar"]} if name == "attic" else {}
     return {
         "lan": f"192.168.{third}.0/{22 if name == 'cellar' else 24}",
-        "gateway": {"machine": "gate", "public": f"8.20.30.{last}", "asn": number},
+        "gateway": {"machine": "gate", "public": f"8.20.30.{last}", "asn": number, **joins},
         "machines": {"gate": {"address": f"192.168.{third}.1"}, "titan": {"address": f"192.168.{third}.21", **uses}},
     }
 
