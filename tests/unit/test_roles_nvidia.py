@@ -6,7 +6,8 @@ from bedplate.catalog import load_catalog
 from bedplate.errors import InputError
 from bedplate.plan.nodes import Hardware, Platform
 from roles.catalog import names_of
-from roles.nvidia.role import MODPROBE, Available, Driver, GpuState, HeldPackages, Nvidia, driver_of, kernel_flavour
+from roles.nvidia.role import MODPROBE, Available, Driver, GpuState, Nvidia, driver_of, kernel_flavour
+from roles.system import HeldPackages
 from tests.testlab.fakes.node import Recorded, Recorder, recorded
 from tests.testlab.fleets.variants import lab_node
 

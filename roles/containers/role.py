@@ -1,0 +1,88 @@
+"""The role `containers`: containerd 2 from Docker's repository, GPUs by CDI, and mirrors of registries.
+
+The archives of Debian 12, Debian 13 and Ubuntu 24.04 have containerd 1.6 and 1.7, which kubelet 1.37 refuses.
+Source: https://github.com/containerd/containerd/blob/main/docs/cri/config.md and docs/hosts.md, read 2026-11.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from pyinfra.context import host
+from pyinfra.facts.server import OsRelease
+from pyinfra.operations import server, systemd
+
+from roles.base import Changes, DiskSpace, Role, changed
+from roles.files import ManagedFile, file_text, put_files, render
+from roles.repository import Pin, Repository, add
+from roles.system import hold_packages, install_packages, start_units
+
+CONTAINERD = "containerd.service"
+CONFIG, MIRRORS = "/etc/containerd/config.toml", "/etc/containerd/certs.d"
+PACKAGE, TOOLKIT = "containerd.io", "nvidia-container-toolkit-base"
+# The unit of the toolkit that writes the CDI specification of the GPUs, at boot and after each change of the driver.
+CDI = "nvidia-cdi-refresh.path"
+MAJOR = "2"
+# The image of every pod's first container, which kubelet must never delete. Source: kubeadm 1.36, constants.go.
+PAUSE = "registry.k8s.io/pause:3.10.2"
+# Docker's key, fingerprint 9DC8 5822 9FC7 DD38 854A E2D8 8D81 803C 0EBF CD88; it has no end.
+_KEY_SUM = "1500c1f56fa9e26b9b8f42452a553675796ade0807cdce11975eb98170b3a570"
+# The API of this registry is not at its name.
+_SERVERS = {"docker.io": "https://registry-1.docker.io"}
+
+
+def repository(distribution: str, codename: str) -> Repository:
+    """Return Docker's repository for a release, of which apt takes containerd only."""
+    return Repository(
+        name="docker",
+        uri=f"https://download.docker.com/linux/{distribution}",
+        suites=(codename,),
+        components=("stable",),
+        key=file_text("containers/repository.asc"),
+        key_sum=_KEY_SUM,
+        pins=(Pin((PACKAGE,), f"{MAJOR}.*"),),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Containers(Role):
+    """A machine that runs pods; `mirrors` are the addresses that are asked before each registry."""
+
+    gpus: bool = False
+    mirrors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    name: ClassVar[str] = "containers"
+    space: ClassVar[DiskSpace] = DiskSpace(programs=250, state=80)
+
+    def install(self) -> None:
+        """Install containerd with runc, held at its version."""
+        release = host.get_fact(OsRelease) or {}
+        add((repository(release["id"], release["version_codename"]),))
+        toolkit = (TOOLKIT,) if self.gpus else ()
+        install_packages("Install containerd", (PACKAGE, *toolkit))
+        hold_packages("Hold the version of containerd", (PACKAGE, *toolkit))
+
+    def configure(self) -> Changes:
+        """Write containerd's configuration and its mirrors."""
+        return put_files(*container_files(self.mirrors))
+
+    def activate(self, changes: Changes) -> None:
+        """Start containerd, and restart it after a change; containers keep running. Mirrors need no restart."""
+        start_units({"Start containerd": CONTAINERD})
+        systemd.service(name="Restart containerd", service=CONTAINERD, restarted=True, _if=changed(changes, CONFIG))
+        if self.gpus:
+            start_units({"Keep the list of GPUs for containers up to date": CDI})
+        planned = " ".join(f"! -name {registry}" for registry in self.mirrors)
+        server.shell(
+            name="Remove former mirrors of registries",
+            commands=[f"find {MIRRORS} -mindepth 1 -maxdepth 1 {planned} -exec rm -r {{}} +"],
+            _if=changed(changes, CONFIG),
+        )
+
+
+def container_files(mirrors: Mapping[str, tuple[str, ...]]) -> Iterator[ManagedFile]:
+    """Yield containerd's configuration, and the mirrors of each registry."""
+    yield ManagedFile("Configure containerd", CONFIG, render("containers/config.toml.j2", pause=PAUSE))
+    for registry, addresses in mirrors.items():
+        origin = _SERVERS.get(registry, f"https://{registry}")
+        text = render("containers/hosts.toml.j2", server=origin, mirrors=addresses)
+        yield ManagedFile(f"Write the mirrors of {registry}", f"{MIRRORS}/{registry}/hosts.toml", text)
