@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bedplate.catalog.facts import InstanceFacts, RegionFacts
 from bedplate.catalog.nearest import nearest
+from bedplate.catalog.stacks import StackLock, read_stacks, write_stacks
 from bedplate.catalog.tables import (
     ChipFacts,
     DriverFacts,
@@ -57,7 +58,7 @@ class Catalog:
 
     `offers` has zone letters by instance type and region, also for types that are not in `types`; `accounts` has the
     account that answered, by region. `prices` has USD per hour, on demand, in `price_region`; `rates` has USD per hour
-    of other items. `drivers` is by branch, `chips` by name of the GPU. `releases` has the end of support by minor
+    of other items. `drivers` is by branch, `stacks` by name, `chips` by name of the GPU. `releases` has the end of support by minor
     version of Kubernetes.
     """
 
@@ -75,6 +76,7 @@ class Catalog:
     chips: Mapping[str, ChipFacts] = field(default_factory=dict)
     releases: Mapping[str, dt.date] = field(default_factory=dict)
     time_zones: frozenset[str] = frozenset()
+    stacks: Mapping[str, StackLock] = field(default_factory=lambda: read_stacks(read_data_file("stacks").rows))
 
     def offered(self, type_name: str, region: str) -> tuple[str, ...]:
         """Return the zones of a region that offer the type."""
@@ -87,6 +89,10 @@ class Catalog:
     def regions_offering(self, type_name: str) -> tuple[str, ...]:
         """Return the regions that offer the type in at least one zone, by name."""
         return tuple(sorted(self.offers.get(type_name, {})))
+
+    def stack(self, name: str | None) -> StackLock:
+        """Return the stack lock of a name; the newest for None, and for a name that the catalog does not have."""
+        return self.stacks.get(name or "") or self.stacks[max(self.stacks)]
 
     def price(self, type_name: str) -> float | None:
         """Return the list price in USD per hour; None if it is unknown."""
@@ -130,12 +136,26 @@ def load_catalog() -> Catalog:
     )
 
 
+def repository_key() -> str:
+    """Return the public key of NVIDIA's apt repository; empty until a refresh has read it."""
+    file = FOLDER / _KEY_FILE
+    return file.read_text(encoding="utf-8") if file.exists() else ""
+
+
+def write_stack_files(stacks: Mapping[str, StackLock], key: str, day: date) -> None:
+    """Replace the stack locks, and the key of NVIDIA's apt repository."""
+    heading = {**read_data_file("stacks").heading, "date": day.isoformat()}
+    texts = {"stacks.txt": write_sheet(heading, write_stacks(stacks)), _KEY_FILE: key}
+    write_together({FOLDER / name: text.encode() for name, text in texts.items()})
+
+
 def write_data_files(texts: Mapping[str, str]) -> None:
     """Replace data files by name, all or none."""
     write_together({FOLDER / f"{name}.txt": text.encode() for name, text in texts.items()})
 
 
 REFRESHED = ("instances", "offers", "prices")
+_KEY_FILE = "nvidia.asc"
 _TYPES = "EC2 DescribeInstanceTypes"
 _OFFERS = "EC2 DescribeInstanceTypeOfferings by availability zone"
 _PRICES = "AWS price list, GetProducts: on demand, Linux, shared tenancy"

@@ -286,11 +286,15 @@ OPEN = "open"
 
 @dataclass(frozen=True, slots=True)
 class DriverFacts:
-    """A branch of NVIDIA's driver: its newest supported kernel and end of support, or None if not published."""
+    """A branch of NVIDIA's driver: its newest supported kernel and end of support, or None if not published.
+
+    `packaged` is the branch that Ubuntu 24.04 installs under its package names, empty if it has none.
+    """
 
     branch: int
     kernel: tuple[int, int] | None = None
     ends: date | None = None
+    packaged: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,8 +336,9 @@ def read_drivers(rows: Iterable[str]) -> dict[str, DriverFacts]:
             int(branch),
             None if kernel == ABSENT else read_kernel(kernel),
             None if ends == ABSENT else date.fromisoformat(ends),
+            "" if packaged == ABSENT else packaged,
         )
-        for branch, kernel, ends in cells
+        for branch, kernel, ends, packaged in cells
     }
 
 

@@ -1,13 +1,16 @@
-"""What a live fleet must not have: values of the files in examples/, and zones from offers of another account."""
+"""What a live fleet must not have: values of examples/, zones from offers of another account, unverified checksums."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from bedplate.catalog import Catalog
+from bedplate.catalog.stacks import EFA_SUM, NVIDIA_KEY_SUM
 from bedplate.checks.context import Context
 from bedplate.checks.diagnostics import Fault, Level, Rule, fault
+from bedplate.checks.groups import has_gpus
 from bedplate.spec import Fleet
 
-EXAMPLE_VALUE, OTHER_OFFERS = "E417", "E418"
+EXAMPLE_VALUE, OTHER_OFFERS, UNVERIFIED = "E417", "E418", "E419"
 _ACCOUNT = "111122223333"
 # Each text, and what to write instead.
 _FIXES = {
@@ -32,8 +35,9 @@ def check_examples(context: Context) -> Iterator[Fault]:
         yield from _example_values("", context.fleet.model_dump(mode="json", exclude={"allow"}))
 
 
-def live_faults(fleet: Fleet) -> Iterator[Fault]:
-    """Yield an error for each example value, as a deployment needs it."""
+def live_faults(fleet: Fleet, catalog: Catalog) -> Iterator[Fault]:
+    """Yield an error for each example value, and for each unverified checksum, as a deployment needs them."""
+    yield from _unverified(fleet, catalog)
     for warning in _example_values("", fleet.model_dump(mode="json", exclude={"allow"})):
         yield replace(warning, level=Level.ERROR)
 
@@ -74,6 +78,26 @@ def _regions_with_choice(fleet: Fleet) -> set[str]:
     return regions
 
 
+def _unverified(fleet: Fleet, catalog: Catalog) -> Iterator[Fault]:
+    """Yield an error for each unverified checksum of the stack that machines need."""
+    stack = catalog.stack(fleet.stack)
+    for item, key in _required_checksums(fleet, catalog):
+        if not stack.checksum(item):
+            message = f"{item} of stack {stack.name} was never compared with {stack.items[item].source}"
+            yield fault(UNVERIFIED, key, message)
+
+
+def _required_checksums(fleet: Fleet, catalog: Catalog) -> Iterator[tuple[str, str]]:
+    """Yield each checksum that a machine needs, with the key of the first such machine."""
+    groups, sites = fleet.groups.items(), fleet.sites.items()
+    gpus = [f"groups.{name}.types" for name, group in groups if has_gpus(catalog, group)]
+    for site, machines in ((name, site.machines.items()) for name, site in sites):
+        gpus += [f"sites.{site}.machines.{name}.gpus" for name, machine in machines if machine.gpus]
+    fabrics = [f"groups.{name}.fabric" for name, group in groups if group.fabric]
+    yield from ((NVIDIA_KEY_SUM, key) for key in gpus[:1])
+    yield from ((EFA_SUM, key) for key in fabrics[:1])
+
+
 CHECKS = (check_examples, check_offers)
 RULES = (
     Rule(
@@ -91,5 +115,11 @@ RULES = (
         "AWS Regions and Availability Zones, AZ IDs",
         allowable=True,
         warns=True,
+    ),
+    Rule(
+        UNVERIFIED,
+        "unverified-checksum",
+        "Nodes install software of other vendors only if its checksum was compared with its source.",
+        "run `bedplate catalog refresh`",
     ),
 )

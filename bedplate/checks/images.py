@@ -1,4 +1,4 @@
-"""Images: the driver branch for the GPUs and the kernel, Kubernetes versions, and images recorded in the lock."""
+"""Images and software: driver branches, the stack, frameworks, Kubernetes versions, and images in the lock."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,24 +9,36 @@ from bedplate.checks.context import Context, one_of
 from bedplate.checks.diagnostics import Fault, Rule, about, fault
 from bedplate.checks.groups import known_types
 from bedplate.plan import FleetPlan
+from bedplate.spec import Fleet
+from bedplate.spec.sites import Use
 
 
 def check_driver(context: Context) -> Iterator[Fault]:
     """Yield faults of an unknown, ended or unsuitable driver branch."""
-    image, catalog = context.fleet.image, context.catalog
+    catalog = context.catalog
+    driver = context.fleet.image.driver or catalog.stack(context.fleet.stack).driver
     chips = dict(_nvidia_chips(context))
     if not chips or not catalog.drivers:
         return
-    facts = catalog.drivers.get(image.driver)
+    packaged = [branch for branch in sorted(catalog.drivers) if catalog.drivers[branch].packaged == branch]
+    facts = catalog.drivers.get(driver)
     if facts is None:
-        message = f"NVIDIA has no driver branch {image.driver}"
-        yield fault("E610", "image.driver", message, one_of(catalog.drivers))
+        message = f"NVIDIA has no driver branch {driver}"
+        yield fault("E610", "image.driver", message, one_of(packaged))
     else:
         yield from _check_end_of_support(context, facts)
         yield from _check_kernel(context, facts)
-    suitable = [branch for branch in sorted(catalog.drivers) if all(_supports(branch, chip) for chip in chips.values())]
+        yield from _check_packages(facts)
+    suitable = [branch for branch in packaged if all(_supports(branch, chip) for chip in chips.values())]
     for key, chip in chips.items():
-        yield from _check_chip(key, chip, image.driver, suitable)
+        yield from _check_chip(key, chip, driver, suitable)
+
+
+def check_stack(context: Context) -> Iterator[Fault]:
+    """Yield a fault if the catalog does not have the stack lock."""
+    name, stacks = context.fleet.stack, context.catalog.stacks
+    if name and name not in stacks:
+        yield fault("E621", "stack", f"no stack {name} in the catalog", one_of(f"'{stack}'" for stack in stacks))
 
 
 def _nvidia_chips(context: Context) -> Iterator[tuple[str, ChipFacts]]:
@@ -58,6 +70,40 @@ def _check_kernel(context: Context, facts: DriverFacts) -> Iterator[Fault]:
         drivers = sorted(context.catalog.drivers.values(), key=lambda other: other.branch)
         suitable = [other.branch for other in drivers if other.kernel and other.kernel >= read_kernel(kernel)]
         yield fault("E613", "image.driver", message, f"write '{suitable[0]}', or an older kernel" if suitable else "")
+
+
+def _check_packages(facts: DriverFacts) -> Iterator[Fault]:
+    if facts.packaged != str(facts.branch):
+        other = facts.packaged
+        message = (
+            f"Ubuntu 24.04 installs branch {other} under the package names of {facts.branch}"
+            if other
+            else f"Ubuntu 24.04 has no packages of driver branch {facts.branch}"
+        )
+        yield fault("E622", "image.driver", message, f"write '{other}'" if other else "")
+
+
+def check_frameworks(context: Context) -> Iterator[Fault]:
+    """Yield a fault for each machine on which PyTorch is wanted and cannot be used."""
+    chips = dict(_nvidia_chips(context))
+    for key, use, wanted in _frameworks(context.fleet):
+        chip = next((chip for place, chip in chips.items() if place.startswith(f"{key}.") and not chip.open), None)
+        if wanted and use is not Use.SSH:
+            yield fault("E355", f"{key}.frameworks", "frameworks are for machines with use: ssh", "delete frameworks")
+        elif wanted and chip:
+            message = (
+                f"PyTorch has no code for {chip.name.upper()} ({chip.generation.capitalize()}), only for newer GPUs"
+            )
+            yield fault("E355", f"{key}.frameworks", message, "delete frameworks")
+
+
+def _frameworks(fleet: Fleet) -> Iterator[tuple[str, Use | None, bool | None]]:
+    """Yield the key of each group and of each machine of a site, its use, and its setting of frameworks."""
+    for name, group in fleet.groups.items():
+        yield f"groups.{name}", group.use, group.frameworks
+    for name, site in fleet.sites.items():
+        for label, machine in site.machines.items():
+            yield f"sites.{name}.machines.{label}", machine.use, machine.frameworks
 
 
 def _supports(branch: str, chip: ChipFacts) -> bool:
@@ -143,7 +189,7 @@ def _check_skew(version: str, kubelet: str) -> Iterator[Fault]:
 
 _DRIVERS = "NVIDIA data center drivers"
 
-CHECKS = (check_driver, check_versions)
+CHECKS = (check_driver, check_stack, check_frameworks, check_versions)
 RULES = (
     Rule("E606", "driver-branch", "The image pins a branch of NVIDIA's driver.", "write it as '580'", _DRIVERS),
     Rule(
@@ -192,6 +238,33 @@ RULES = (
         "write a supported branch",
         _DRIVERS,
         allowable=True,
+    ),
+    Rule(
+        "E620",
+        "stack-name",
+        "A stack is a set of versions that were published together.",
+        "write it as '2026-11'",
+    ),
+    Rule(
+        "E621",
+        "unknown-stack",
+        "The catalog has no such set of versions.",
+        "delete it, for the newest set",
+    ),
+    Rule(
+        "E622",
+        "branch-not-packaged",
+        "The packages of a replaced branch only depend on those of its successor, so versions would differ.",
+        "write '580'",
+        "Ubuntu 24.04, noble-updates",
+        allowable=True,
+    ),
+    Rule(
+        "E355",
+        "frameworks-unusable",
+        "PyTorch's packages support Turing and newer GPUs; workers run it in containers.",
+        "delete frameworks",
+        "PyTorch, release compatibility matrix",
     ),
     Rule("E617", "kernel-series", "Drivers are built for a kernel series.", "write it as '6.8'"),
     *about(

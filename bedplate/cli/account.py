@@ -14,6 +14,7 @@ from bedplate.account.client import (
     open_client,
     require_all,
 )
+from bedplate.account.download import download
 from bedplate.account.facts import enabled_regions, list_prices, newest_images, read_quotas, read_region
 from bedplate.catalog import Catalog, load_catalog
 from bedplate.catalog.catalog import (
@@ -25,7 +26,9 @@ from bedplate.catalog.catalog import (
     refreshed,
     refreshed_texts,
     write_data_files,
+    write_stack_files,
 )
+from bedplate.catalog.stacks import CHECKSUMS, EFA_SUM, NVIDIA_KEY_SUM, with_published
 from bedplate.checks.diagnostics import Fault
 from bedplate.cli.fleet import open_account, plan_of
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, notify, show, show_document
@@ -108,7 +111,7 @@ def refresh_catalog(
         bool, typer.Option("--force", help="Write even if more than a tenth of the known facts disappear.")
     ] = False,
 ) -> int:
-    """Update types, offers and prices from AWS."""
+    """Update types, offers and prices from AWS, and checksums of software from its vendors."""
     catalog, client = load_catalog(), open_client()
     for name in region or []:
         check_region(catalog, name)
@@ -122,7 +125,18 @@ def refresh_catalog(
     write_data_files(refreshed_texts({name: read_data_file(name) for name in REFRESHED}, updated, regions, today()))
     show(renewal_lines(differences, () if region else (name for name in catalog.regions if name not in regions)))
     show(fault_lines(_missing_offers(updated)))
+    _refresh_checksums(catalog)
     return 0
+
+
+def _refresh_checksums(catalog: Catalog) -> None:
+    """Compare the checksums of the stack locks with their sources, and record them with NVIDIA's key."""
+    newest = catalog.stack(None)
+    page, key = (download(newest.items[item].source) for item in (EFA_SUM, NVIDIA_KEY_SUM))
+    stacks = with_published(catalog.stacks, page, key)
+    write_stack_files(stacks, key, today())
+    missing = [f"{item} of stack {name}" for name in stacks for item in CHECKSUMS if not stacks[name].checksum(item)]
+    notify([f"not verified: {', '.join(missing)}"] if missing else [])
 
 
 def _missing_offers(catalog: Catalog) -> Iterator[Fault]:

@@ -213,11 +213,11 @@ def load_fleet(path: Path, catalog: Catalog, part: str | None = None) -> Loaded:
     """Return the fleet of a file; raise FleetFaults with all faults if there is an error.
 
     With a `part` of the fleet (`shared`, a region or `links`), for a deployment, expired groups of other parts are not
-    an error, and example values and offers of another account are one.
+    an error; example values, offers of another account and unverified checksums are.
     """
     reading = read_fleet(path, catalog)
     if part is not None:
-        reading = replace(reading, faults=_deployment_faults(reading, part))
+        reading = replace(reading, faults=_deployment_faults(reading, part, catalog))
     if reading.fleet is None or reading.has_errors:
         raise FleetFaults(reading.faults)
     return Loaded(reading.fleet, reading.faults, path, reading)
@@ -235,14 +235,14 @@ def examine(path: Path, catalog: Catalog, record: Record = _NO_RECORD) -> tuple[
     return in_order((*reading.faults, *_plan_faults(reading, reading.fleet, plan, catalog)))
 
 
-def _deployment_faults(reading: Reading, part: str) -> tuple[Fault, ...]:
+def _deployment_faults(reading: Reading, part: str, catalog: Catalog) -> tuple[Fault, ...]:
     """Return the faults for a deployment of one part of the fleet."""
     faults = (
         replace(fault, level=Level.ERROR) if fault.code == OTHER_OFFERS else fault
         for fault in reading.faults
         if fault.code != EXAMPLE_VALUE and _concerns(fault, reading, part)
     )
-    example_faults = map(reading.placed, live_faults(reading.fleet)) if reading.fleet else ()
+    example_faults = map(reading.placed, live_faults(reading.fleet, catalog)) if reading.fleet else ()
     return in_order((*faults, *example_faults))
 
 

@@ -276,7 +276,9 @@ class FleetPlan:
     """The ARN of the permissions boundary of every role."""
     control_plane: ControlPlane | None = None
     image: Image = field(default_factory=Image)
-    """What machine images contain."""
+    """What machine images contain; its driver branch is always set."""
+    stack: str = ""
+    """The name of the stack lock."""
     accounts: Accounts = NO_ACCOUNTS
     site_tunnels: tuple[SiteTunnelPlan, ...] = ()
     """The tunnels between sites; AWS has no end of them."""

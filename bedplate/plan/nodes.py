@@ -132,6 +132,10 @@ class NodePlan:
     gpus: Hardware | None = None
     driver: str | None = None
     """The branch of its NVIDIA driver, for a machine with GPUs."""
+    stack: str = ""
+    """The stack lock with the versions of its software for GPUs and EFA."""
+    frameworks: bool | None = None
+    """Whether it has PyTorch, if the file says so."""
     types: tuple[str, ...] = ()
     """The EC2 types of its group; empty for a machine that is no member of one."""
     fabric: bool = False
@@ -445,6 +449,7 @@ def _site_node(plan: FleetPlan, site: SitePlan, machine: MachinePlan) -> NodePla
         resolvers=plan.record.resolvers.get(resolver_region(plan, site.name), ()),
         gpus=Hardware(gpus.model, gpus.count) if gpus else None,
         driver=plan.image.driver if gpus else None,
+        frameworks=machine.spec.frameworks,
         scratch=machine.spec.scratch,
     )
 
@@ -478,6 +483,7 @@ def pool_node(plan: FleetPlan, pool: PoolPlan, name: str, catalog: Catalog) -> N
         driver=driver,
         types=pool.types,
         fabric=fabric,
+        frameworks=pool.frameworks,
         owner=pool.tenure.owner,
         expires=pool.tenure.expires,
     )
@@ -503,6 +509,7 @@ def _node(
         mounts=_mounts(plan, label, place, ground, duties),
         shares=_shares(plan, label, place) if ground is Platform.METAL else (),
         buckets=_buckets(plan, region, duties),
+        stack=plan.stack,
         laptops=laptop_gateway_at(plan, place) if NodeRole.LAPTOPS in duties else None,
         elsewhere=tuple(_remote_blocks(plan, place, duties)),
     )

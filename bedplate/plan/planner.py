@@ -168,6 +168,7 @@ def group_pools(name: str, group: Group, fleet: Fleet, catalog: Catalog) -> Iter
             tenure=Tenure(group.owner or fleet.owner, group.expires, group.schedule),
             labels=group.labels,
             taints=group.taints,
+            frameworks=group.frameworks,
             rung=position,
         )
 
@@ -223,6 +224,7 @@ Blocks = Mapping[str, IPv4Network]
 
 def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
     """Return the plan of a fleet that has passed the checks; raises PlanFaults."""
+    stack = catalog.stack(fleet.stack)
     blocks = allocate_blocks(fleet, record)
     regions = _regions(fleet, blocks)
     return FleetPlan(
@@ -250,7 +252,8 @@ def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
         endpoints=endpoint_services(fleet),
         boundary=fleet.identity.permissions_boundary,
         control_plane=_control_plane(fleet, regions, record, catalog),
-        image=fleet.image,
+        image=fleet.image.model_copy(update={"driver": fleet.image.driver or stack.driver}),
+        stack=stack.name,
         accounts=number_accounts(fleet, record),
         site_tunnels=_directs(fleet, blocks),
         tunnel_auth=fleet.vpn.tunnels.auth if fleet.vpn else TunnelAuth.PSK,

@@ -73,6 +73,7 @@ class PoolPlan:
     tenure: Tenure
     labels: Mapping[str, str] = field(default_factory=lambda: NO_LABELS)
     taints: tuple[str, ...] = ()
+    frameworks: bool | None = None
     rung: int = 0
     """The index of its rung in the group's ladder, for messages; no name or address depends on it."""
 

@@ -40,6 +40,7 @@ from bedplate.spec.text import (
     RegionName,
     Slug,
     SshKey,
+    StackName,
     UserName,
 )
 
@@ -277,6 +278,14 @@ class Fleet(Spec):
     )
     image: Image = Field(
         default_factory=Image, title="Image", description="The machine image that cloud nodes start from."
+    )
+    stack: StackName | None = Field(
+        default=None,
+        title="Stack",
+        description="Software versions for machines with GPUs or EFA, by the month of the set. Default: the newest.",
+        json_schema_extra=on_edit(
+            free("the driver, DCGM and the EFA software of machines, at their next apply", *EVERY)
+        ),
     )
     allow: Table[str, str] = Field(
         default_factory=dict,

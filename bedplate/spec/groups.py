@@ -130,6 +130,7 @@ _POOL_MAXIMUM = "the maximum of its pool; AWS terminates machines above it"
 _ANOTHER_POOL = "the old pool and its machines; a new pool is created"
 _NEXT_IMAGE = "the next image build; running machines stay"
 _REGISTRATION = "tags; nodes register them at boot"
+_FRAMEWORKS = "the Python environment of its machines, at their next apply"
 
 
 class Market(StrEnum):
@@ -297,6 +298,12 @@ class Group(Spec):
         description="Labels of its Kubernetes nodes, in addition to bedplate's own.",
         json_schema_extra=on_edit(free(_REGISTRATION)),
     )
+    frameworks: bool | None = Field(
+        default=None,
+        title="Frameworks",
+        description="For use ssh: whether PyTorch is installed for all users. Default: on GPUs that it supports.",
+        json_schema_extra=on_edit(free(_FRAMEWORKS, *EVERY)),
+    )
     taints: tuple[Taint, ...] = Field(
         default=(),
         title="Taints",
@@ -334,11 +341,11 @@ class Image(Spec):
         description="Ubuntu release of the image.",
         json_schema_extra=on_edit(free(_NEXT_IMAGE)),
     )
-    driver: DriverBranch = Field(
-        default="580",
+    driver: DriverBranch | None = Field(
+        default=None,
         title="Driver branch",
-        description="NVIDIA driver branch of machines with GPUs, quoted, such as '580'.",
-        json_schema_extra=on_edit(free("machines with GPUs, at their next apply while no program uses a GPU")),
+        description="NVIDIA driver branch of machines with GPUs, quoted, such as '580'. Default: that of the stack.",
+        json_schema_extra=on_edit(free("machines with GPUs, at their next apply while no program uses a GPU", *EVERY)),
     )
     disk: int = Field(
         default=8,

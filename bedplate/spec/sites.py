@@ -85,6 +85,12 @@ class Machine(Spec):
         description="ssh (people log in), kubernetes (a worker), or left out (a server of the site).",
         json_schema_extra=on_edit(free("the machine and the firewalls of its peers, at their next apply", *EVERY)),
     )
+    frameworks: bool | None = Field(
+        default=None,
+        title="Frameworks",
+        description="For use ssh: whether PyTorch is installed for all users. Default: on GPUs that it supports.",
+        json_schema_extra=on_edit(free(_NEXT_APPLY, *EVERY)),
+    )
     scratch: tuple[DiskName, ...] = Field(
         default=(),
         title="Scratch",

@@ -11,6 +11,7 @@ import pytest
 
 from bedplate.cli import run
 from tests.testlab.engine.command import ACCOUNT, simulated_aws
+from tests.testlab.engine.lab import replace_gpus
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIWf215vwmBI2zNzecqhVbLRbuxkKq4oqpkUVYbswznn"
 ANSWERS = ["--account", ACCOUNT, "--owner", "head@uni.edu", "--person", "bob", "--key", KEY, "--region", "us-west-2"]
@@ -29,6 +30,7 @@ def test_a_fleet_is_deployed_changed_and_destroyed(
 ) -> None:
     """From nothing, in the order of the stacks; the second run changes nothing, and protected data is kept."""
     assert run(["init", str(folder), "--example", "minimal", *ANSWERS]) == 0
+    replace_gpus(folder / "fleet.yaml")
     monkeypatch.chdir(folder)
     fleet = Path("fleet.yaml").read_text() + "  E418: the zones are the same in this account\n"
     Path("fleet.yaml").write_text(fleet)

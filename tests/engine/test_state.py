@@ -13,6 +13,7 @@ from bedplate.rehearsal.simulation import Aws, running
 from tests.engine.test_deploy import ANSWERS, bedplate
 from tests.testlab.engine.command import ACCOUNT, limited_account
 from tests.testlab.engine.endpoint import aws_environment
+from tests.testlab.engine.lab import replace_gpus
 from tests.testlab.engine.provider import start
 from tests.testlab.run import need_program
 
@@ -40,6 +41,7 @@ def aws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
         for name, value in {**environment, **values}.items():
             monkeypatch.setenv(name, value)
         assert run(["init", str(tmp_path / "mylab"), "--example", "minimal", *ANSWERS]) == 0
+        replace_gpus(tmp_path / "mylab" / "fleet.yaml")
         monkeypatch.chdir(tmp_path / "mylab")
         with Path("fleet.yaml").open("a") as fleet:
             fleet.write("  E418: the zones are the same in this account\n")

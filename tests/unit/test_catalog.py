@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -29,10 +30,12 @@ from bedplate.catalog.catalog import (
 )
 from bedplate.catalog.facts import AcceleratorFacts, GpuFacts
 from bedplate.catalog.nearest import edits, nearest
+from bedplate.catalog.stacks import EFA_SUM, NVIDIA_KEY_SUM, read_stacks, with_published, write_stacks
 from bedplate.catalog.tables import (
     Sheet,
     read_accounts,
     read_instances,
+    read_kernel,
     read_offers,
     read_prices,
     read_sheet,
@@ -47,7 +50,7 @@ from tests.testlab.run import pace
 
 TYPE_NAME = re.compile(r"[a-z][a-z0-9-]*\.(nano|micro|small|medium|large|\d*xlarge|metal(-\d+xl)?)")
 REGION_NAME = re.compile(r"[a-z]{2}-[a-z]+-\d")
-SHEETS = ("drivers", "gpus", "instances", "kubernetes", "offers", "prices", "regions", "timezones")
+SHEETS = ("drivers", "gpus", "instances", "kubernetes", "offers", "prices", "regions", "stacks", "timezones")
 
 
 @pytest.fixture
@@ -173,6 +176,47 @@ def test_the_newest_branch_supports_every_gpu_with_open_modules(catalog: Catalog
         ("pascal", 580),
         ("volta", 580),
     }
+
+
+def test_every_stack_is_a_possible_set(catalog: Catalog) -> None:
+    """Ubuntu has its driver branch, which builds on its kernel, with a Fabric Manager of the same version."""
+    for stack in catalog.stacks.values():
+        driver = catalog.drivers[stack.driver]
+
+        assert driver.packaged == stack.driver
+        assert driver.kernel
+        assert driver.kernel >= read_kernel(stack.value("kernel"))
+        assert stack.value("fabric-manager") == stack.value("driver")
+        assert all(item.source.startswith("http") for item in stack.items.values())
+
+
+KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----"
+EFA_PAGE = "<p>EFA 1.60.0</p> SHA256: <code>{new}</code> <p>EFA 1.50.0</p> MD5: {old:.32} SHA256: {old}"
+
+
+def test_published_checksums_are_verified(catalog: Catalog) -> None:
+    """Those of the EFA installer on AWS's page, and of the key; both are then written and read unchanged."""
+    efa = catalog.stack(None).value(EFA_SUM)
+
+    stacks = with_published(catalog.stacks, EFA_PAGE.format(new="0" * 64, old=efa), KEY)
+
+    assert {stack.checksum(EFA_SUM) for stack in stacks.values()} == {efa}
+    assert {stack.checksum(NVIDIA_KEY_SUM) for stack in stacks.values()} == {sha256(KEY.encode()).hexdigest()}
+    assert read_stacks(write_stacks(stacks)) == stacks
+
+
+def test_an_unpublished_checksum_stays_unverified(catalog: Catalog) -> None:
+    """The page may lack an installer; the next entry's checksum is not taken for it."""
+    page = f"EFA 1.50.0 EFA 1.49.0 SHA256: {'0' * 64}"
+
+    assert with_published(catalog.stacks, page, KEY)["2026-11"].checksum(EFA_SUM) == ""
+
+
+@pytest.mark.parametrize(("page", "key"), [(f"EFA 1.50.0 SHA256: {'0' * 64}", KEY), ("", "<html>")])
+def test_another_checksum_is_refused(page: str, key: str, catalog: Catalog) -> None:
+    """Either the download or the catalog is wrong, and an operator must decide."""
+    with pytest.raises(ViolationError):
+        with_published(catalog.stacks, page, key)
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Zurich", "America/Argentina/Buenos_Aires", "Etc/GMT+9"])

@@ -25,9 +25,10 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     for code, example in YAML(typ="safe").load(path).items()
 }
 # Rules without an example: unreadable or too large files (test_load_yaml), weak RSA keys (test_spec), faults of the
-# plan (test_plan_faults), a damaged lock (test_cli_check), and a lock without an image (test_checks_rules).
+# plan (test_plan_faults), a damaged lock (test_cli_check), a lock without an image (test_checks_rules), and unverified
+# checksums (test_stacks_program).
 _FILES = {"E001", "E002", "E003", "E004", "E005", "E006", "E012", "E013", "E020"}
-ELSEWHERE = {*_FILES, "E290", "E349", "E510", *PLAN_RULES}
+ELSEWHERE = {*_FILES, "E290", "E349", "E419", "E510", *PLAN_RULES}
 
 
 def edited(edit: Edit) -> str:
@@ -227,7 +228,8 @@ EDITS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
     ),
     "a GPU that needs closed modules": ("model: titan-x", "model: v100", []),
     "a branch without support": (
-        '"580"', "'610'", [("E612", "sites.cellar.machines.titan.gpus.model"), ("W614", "image.driver")],
+        '"580"', "'610'",
+        [("E612", "sites.cellar.machines.titan.gpus.model"), ("E622", "image.driver"), ("W614", "image.driver")],
     ),
     "a kubelet four versions behind": (
         "base: ubuntu-24.04", "base: ubuntu-24.04, kubernetes: '1.32'",

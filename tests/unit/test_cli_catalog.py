@@ -18,6 +18,7 @@ from tests.testlab.fakes.aws import ACCOUNT, StubbedSession, asked_of_the_price_
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
 SMALL = "ap-southeast-5"
+KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----"
 
 
 @pytest.fixture
@@ -61,6 +62,7 @@ def _price(account: StubbedSession) -> None:
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubbedSession]:
     """Return an AWS whose answers a test prepares."""
+    monkeypatch.setattr("bedplate.cli.account.download", lambda url: KEY if url.endswith(".pub") else "no installer")
     with stubbed_account(monkeypatch) as session:
         session.belongs_to(ACCOUNT, "us-east-1")
         yield session
@@ -81,11 +83,15 @@ def test_a_refresh_rewrites_what_aws_tells_anew(
     assert run(["catalog", "refresh", "--region", SMALL]) == 0
 
     after = _contents(data)
-    assert {name for name in before if before[name] != after[name]} == {"instances.txt", "offers.txt", "prices.txt"}
+    changed = {name for name in after if before.get(name) != after[name]}
+    assert changed == {"instances.txt", "nvidia.asc", "offers.txt", "prices.txt", "stacks.txt"}
     assert after["offers.txt"].startswith("# date: 2026-11-21\n")
     assert f"\n# accounts: {SMALL}={ACCOUNT}\n" in after["offers.txt"]
     assert f"asked in {SMALL}; the others as of" in after["instances.txt"]
-    assert "instance types" in capsys.readouterr().out
+    assert after["nvidia.asc"] == KEY
+    output = capsys.readouterr()
+    assert "instance types" in output.out
+    assert "not verified: efa-sha256 of stack 2026-10, efa-sha256 of stack 2026-11" in output.err
 
 
 @pytest.mark.usefixtures("data")

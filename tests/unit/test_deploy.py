@@ -45,7 +45,7 @@ case "$*" in
 esac
 """
 SUMMARY = {"kind": "update", "startTime": "2026-11-22T12:00:00.000Z", "message": "", "environment": {}, "config": {}}
-VALUES = {"111122223333": "210987654321", "lab.example": "lab.internal", "IOMqqn": "IOMqqm"}
+VALUES = {"111122223333": "210987654321", "lab.example": "lab.internal", "IOMqqn": "IOMqqm", "g6.xlarge": "m7i.xlarge"}
 # Answers to the questions about the program, then those in the files beside it.
 PULUMI = """#!/bin/sh
 cd "$(dirname "$0")"

@@ -15,7 +15,7 @@ from bedplate.deploy.lock import LockHolder, lock_holders
 from bedplate.deploy.recovery import Repair, known_ids, recovered, unfinished_operations, unread_urns
 from tests.testlab.rehearsal.programs import EXAMPLES
 
-VALUES = {"111122223333": "210987654321", "lab.example": "lab.internal", "IOMqqn": "IOMqqm"}
+VALUES = {"111122223333": "210987654321", "lab.example": "lab.internal", "IOMqqn": "IOMqqm", "g6.xlarge": "m7i.xlarge"}
 VPC, SUBNET, UNKNOWN = "aws:ec2/vpc:Vpc", "aws:ec2/subnet:Subnet", "aws:lex/bot:Bot"
 PROVIDER = "urn:pulumi:solo.shared::bedplate::pulumi:providers:aws::us-west-2"
 ROOT = {"urn": "urn:pulumi:solo.shared::bedplate::pulumi:pulumi:Stack::bedplate-solo.shared"}

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from bedplate.catalog import load_catalog
+from bedplate.catalog.stacks import NVIDIA_KEY_SUM
 from bedplate.checks.diagnostics import Level
 from bedplate.errors import InputError
 from bedplate.load import FleetFaults, load_fleet
@@ -31,9 +32,14 @@ ROOT = EXAMPLES.parent
 
 @pytest.fixture
 def fleet_file(tmp_path: Path) -> Path:
-    """Return a copy of the minimal example with values of its own, without a lock."""
+    """Return a copy of the minimal example with values of its own, without GPUs and without a lock."""
     text = (EXAMPLES / "minimal.yaml").read_text(encoding="utf-8")
-    for old, new in {"111122223333": "210987654321", "lab.example": "lab.internal", "IOMqqn": "IOMqqm"}.items():
+    for old, new in {
+        "111122223333": "210987654321",
+        "lab.example": "lab.internal",
+        "IOMqqn": "IOMqqm",
+        "g6.xlarge": "m7i.xlarge",
+    }.items():
         text = text.replace(old, new)
     text += "  E418: the zones are the same in this account\n"  # under `allow`
     file = tmp_path / "fleet.yaml"
@@ -110,8 +116,24 @@ def test_example_values_are_refused(part: str, tmp_path: Path) -> None:
         load_stack(file, f"solo.{part}")
 
     assert [(fault.code, fault.key, fault.level) for fault in caught.value.faults] == [
-        ("E417", key, Level.ERROR) for key in ("account", "owner", "people.ada.keys.0")
+        ("E417", "account", Level.ERROR),
+        ("E417", "owner", Level.ERROR),
+        ("E419", "groups.workbench.types", Level.ERROR),
+        ("E417", "people.ada.keys.0", Level.ERROR),
     ]
+
+
+def test_unverified_checksums_are_refused(locked_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Machines with GPUs would get no DCGM: the shipped catalog has no key of its repository."""
+    locked_file.write_text(locked_file.read_text(encoding="utf-8").replace("m7i.xlarge", "g6.xlarge"), encoding="utf-8")
+    with pytest.raises(FleetFaults, match="E419 nvidia-key-sha256 of stack"):
+        load_stack(locked_file, "solo.us-west-2")
+
+    catalog = load_catalog()
+    stacks = {name: stack.with_checksum(NVIDIA_KEY_SUM, "0" * 64) for name, stack in catalog.stacks.items()}
+    monkeypatch.setattr("stacks.program.load_catalog", lambda: replace(catalog, stacks=stacks))
+
+    assert load_stack(locked_file, "solo.us-west-2").plan.stack == max(stacks)
 
 
 def test_offers_of_another_account_are_refused(locked_file: Path) -> None:

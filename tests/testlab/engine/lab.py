@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -73,6 +74,11 @@ def _children(pid: int) -> list[int]:
     return [int(line) for line in subprocess.run(command, check=False, capture_output=True, text=True).stdout.split()]
 
 
+def replace_gpus(fleet: Path) -> None:
+    """Replace types with GPUs: without a refreshed catalog they are not deployed (E419)."""
+    fleet.write_text(re.sub(r"types: \[[gp][^]]*\]", "types: [m7i.xlarge]", fleet.read_text()))
+
+
 @contextmanager
 def engine_lab(path: Path, monkeypatch: pytest.MonkeyPatch, example: str) -> Iterator[EngineLab]:
     """Make a fleet folder of an example with recorded addresses, and run its simulated AWS."""
@@ -99,6 +105,7 @@ def engine_lab(path: Path, monkeypatch: pytest.MonkeyPatch, example: str) -> Ite
             monkeypatch.setattr(deploy, "unrecorded_images", lambda _plan, _catalog: ())
             assert run(["init", str(path / "mylab"), "--example", example, *ANSWERS]) == 0
             monkeypatch.chdir(path / "mylab")
+            replace_gpus(Path("fleet.yaml"))
             with Path("fleet.yaml").open("a") as fleet:
                 fleet.write("  E418: the zones are the same in this account\n")
             assert run(["plan", "--write"]) == 0
