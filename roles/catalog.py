@@ -12,10 +12,13 @@ from bedplate.plan import plan_fleet
 from bedplate.plan.nodes import NodePlan, NodeRole, Platform, permanent_nodes
 from roles.base import Role
 from roles.baseline.role import Baseline
+from roles.containers.role import Containers
+from roles.control.role import Control
 from roles.gate.role import Gate, expectations
 from roles.guard.role import Guard
 from roles.hardened.role import Hardened
 from roles.keeper.role import Keeper
+from roles.kubernetes.role import Kubernetes
 from roles.monitoring.role import Monitoring
 from roles.nvidia.role import Nvidia, driver_of
 from roles.openvpn.role import OpenVpn
@@ -42,6 +45,12 @@ def _roles(node: NodePlan) -> Iterator[Role]:
     if node.gpus and node.driver:
         driver = driver_of(node.driver, node.gpus, load_catalog().chips.get(node.gpus.model))
         yield Nvidia(driver, node.ground, profiling=NodeRole.WORKBENCH in node.duties)
+    if node.cluster:
+        containerd = load_catalog().stack(node.stack).value("containerd")
+        yield Containers(containerd, gpus=node.gpus is not None)
+        yield Kubernetes(node.cluster)
+        if node.cluster.member:
+            yield Control(node.cluster)
     yield Monitoring(node.address)
     if node.duties & {NodeRole.WORKBENCH, NodeRole.WORKER}:
         yield Gate(expectations(node, load_catalog()))

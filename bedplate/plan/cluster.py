@@ -21,6 +21,7 @@ from bedplate.plan.registration import (
 )
 from bedplate.spec.groups import Market
 from bedplate.spec.network import Interconnect
+from bedplate.spec.sites import Use
 
 # The largest packet in a VPC, and between VPCs over transit gateways or peering connections.
 # Source: Amazon EC2 user guide, "Network maximum transmission unit"; AWS Transit Gateway quotas; read 2026-11.
@@ -164,6 +165,20 @@ def pool_node_kinds(cluster: ClusterPlan, pool: PoolPlan, catalog: Catalog) -> C
     kinds = dict(_kinds(pool, catalog))
     grace = _SPOT_GRACE if pool.market is Market.SPOT else _GRACE
     return ClusterNode(cluster, f"{pool.group}-*.{pool.region}", MappingProxyType(kinds), grace)
+
+
+def as_node(plan: FleetPlan, name: str) -> ClusterNode | None:
+    """Return a permanent machine of the cluster as a node, by its name; None for any other machine."""
+    cluster = cluster_plan(plan)
+    if cluster is None:
+        return None
+    for member in cluster.members:
+        if member.name == name:
+            return member_node(plan, cluster, member)
+    host, _, place = name.partition(".")
+    site = plan.sites_by_name.get(place)
+    machine = site.machines.get(host) if site else None
+    return site_node(cluster, site, machine) if site and machine and machine.spec.use is Use.KUBERNETES else None
 
 
 def _kinds(pool: PoolPlan, catalog: Catalog) -> Iterator[tuple[str, NodeKind]]:
