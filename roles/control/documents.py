@@ -119,11 +119,11 @@ AUDIT_POLICY = {
         _rule("None", nonResourceURLs=["/healthz*", "/livez*", "/readyz*", "/version", "/openapi/*"]),
         # Leases and events: most of all requests, and they change nothing.
         _rule("None", resources=_NOISE),
+        # Who reads or changes secrets, never their content.
+        _rule("Metadata", resources=_SECRET),
         # The nodes' and the components' own watching.
         _rule("None", userGroups=["system:nodes"], verbs=["get", "list", "watch"]),
         _rule("None", users=_COMPONENTS, verbs=["get", "list", "watch"]),
-        # Never the content of secrets.
-        _rule("Metadata", resources=_SECRET),
         _rule("Request", verbs=["create", "update", "patch", "delete", "deletecollection"]),
         _rule("Metadata"),
     ],

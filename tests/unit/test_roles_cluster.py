@@ -1,8 +1,12 @@
 """The roles of the cluster: containerd, kubelet with its settings, and members of the control plane."""
 
+import os
 import subprocess
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
@@ -15,10 +19,11 @@ from roles.containers.role import CONFIG, MIRRORS, TOOLKIT, Containers
 from roles.control.documents import AUTHENTICATION_CONFIGURATION, member_documents
 from roles.control.role import Control
 from roles.files import file_text
-from roles.kubernetes.kubelet import kubelet_files
+from roles.kubernetes.kubelet import FOLDER, kubelet_files
 from roles.kubernetes.role import Kubernetes
 from roles.nvidia.role import Available
 from roles.system import HeldPackages
+from tests.testlab.fakes.aws import metadata_service
 from tests.testlab.fakes.node import Recorder, recorded
 from tests.testlab.fleets.variants import lab_node, lab_plan
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
@@ -50,13 +55,13 @@ def test_no_machine_has_the_roles_yet() -> None:
 
 def test_members_and_workers_have_their_roles() -> None:
     """A worker has no part of the control plane; the packet filter remains last."""
-    assert ROLES <= set(names_of(in_cluster(MEMBERS[0])))
+    assert set(names_of(in_cluster(MEMBERS[0]))) >= ROLES
     assert ROLES & set(names_of(in_cluster(TITAN))) == {"containers", "kubernetes"}
     assert roles_of(in_cluster(TITAN))[-1].name == "hardened"
 
 
 def test_kubernetes_comes_from_the_repository_of_its_minor_version() -> None:
-    """apt takes only the packages of the cluster's minor version from there, and holds them."""
+    """Only packages of the cluster's minor version come from there, and apt holds them."""
     played = Recorder(UBUNTU).play(Kubernetes(joined(TITAN)))
 
     assert "https://pkgs.k8s.io/core:/stable:/v1.36/deb/" in played.written(
@@ -83,7 +88,7 @@ def test_kubelet_is_not_started_before_it_has_joined() -> None:
 
 
 def test_containerd_has_the_version_of_the_stack() -> None:
-    """apt takes containerd alone from Docker's repository, in the version of the stack lock."""
+    """Only containerd comes from Docker's repository, in the version of the stack lock."""
     played = Recorder(UBUNTU).play(Containers("2.2.1"))
 
     preferences = played.written("/etc/apt/preferences.d/docker")
@@ -151,35 +156,32 @@ def test_an_apply_of_a_member_starts_nothing_without_authorities() -> None:
 # --- the settings of kubelet, as the program on the node puts them together ---
 
 METADATA = {
-    "meta-data/instance-id": "i-0123456789abcdef0",
-    "meta-data/placement/availability-zone": "us-west-2b",
-    "meta-data/instance-type": "p5.48xlarge",
-    "meta-data/local-ipv4": "10.64.64.21",
-    "api/token": "token",
+    "instance-id": "i-0123456789abcdef0",
+    "placement/availability-zone": "us-west-2b",
+    "instance-type": "p5.48xlarge",
+    "local-ipv4": "10.64.64.21",
 }
-_CURL = "#!/bin/bash\ncase ${*: -1} in\n%s\nesac\n"
 
 
-def run_settings(node: ClusterNode, folder: Path, **metadata: str) -> tuple[dict[str, object], str]:
+def run_settings(
+    node: ClusterNode, folder: Path, facts: Mapping[str, str] = MappingProxyType({})
+) -> tuple[dict[str, Any], str]:
     """Run the program with the node's files; return kubelet's configuration, and its arguments."""
     for file in kubelet_files(node):
-        if file.path.startswith("/etc/bedplate/kubelet/"):
-            path = folder / "etc" / file.path.removeprefix("/etc/bedplate/kubelet/")
+        if file.path.startswith(FOLDER):
+            path = folder / "etc" / file.path.removeprefix(f"{FOLDER}/")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(file.text)
-    answers = METADATA | {key.replace("_", "-"): value for key, value in metadata.items()}
-    curl = folder / "curl"
-    curl.write_text(_CURL % "\n".join(f"*/latest/{path}) echo {value} ;;" for path, value in answers.items()))
-    curl.chmod(0o755)
-    program = folder / "settings"
-    program.write_text(file_text("kubernetes/kubelet-settings"))
-    variables = {
-        "ETC": f"{folder}/etc",
-        "RUN": f"{folder}/run",
-        "RESOLVED": f"{folder}/none",
-        "PATH": f"{folder}:/usr/bin:/bin",
-    }
-    subprocess.run(["bash", program], env=variables, check=True, capture_output=True, text=True)
+    with metadata_service(facts) as url:
+        variables = {"ETC": f"{folder}/etc", "RUN": f"{folder}/run", "RESOLVED": f"{folder}/none"}
+        subprocess.run(
+            ["bash", "-s"],
+            input=file_text("kubernetes/kubelet-settings"),
+            env={**os.environ, **variables, "AWS_EC2_METADATA_SERVICE_ENDPOINT": url},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
     return read_yaml((folder / "run/kubelet.yaml").read_text()), (folder / "run/kubelet.env").read_text()
 
 
@@ -193,10 +195,10 @@ def train(name: str = "lab") -> ClusterNode:
 
 def test_an_instance_registers_its_type_and_zone(tmp_path: Path) -> None:
     """Name, provider id, zone and type are the instance's own; labels and taints those of its type."""
-    configuration, arguments = run_settings(train(), tmp_path)
+    configuration, arguments = run_settings(train(), tmp_path, METADATA)
 
     assert configuration["providerID"] == "aws:///us-west-2b/i-0123456789abcdef0"
-    assert {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"} in configuration["registerWithTaints"]  # type: ignore[operator]
+    assert {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"} in configuration["registerWithTaints"]
     assert "--hostname-override=train-9abcdef0.us-west-2 --node-ip=10.64.64.21" in arguments
     assert "node.kubernetes.io/instance-type=p5.48xlarge,topology.kubernetes.io/zone=us-west-2b" in arguments
     assert "bedplate/group=train" in arguments
@@ -204,25 +206,23 @@ def test_an_instance_registers_its_type_and_zone(tmp_path: Path) -> None:
 
 def test_a_type_that_the_file_does_not_name_gets_the_common_settings(tmp_path: Path) -> None:
     """With `similar: true` AWS may choose another type."""
-    configuration, arguments = run_settings(
-        train("simulators"), tmp_path, **{"meta-data/instance-type": "c5a.24xlarge"}
-    )
+    configuration, arguments = run_settings(train("simulators"), tmp_path, METADATA | {"instance-type": "c5a.24xlarge"})
 
-    assert {"key": "lab.example/spot", "value": "sim", "effect": "NoSchedule"} in configuration["registerWithTaints"]  # type: ignore[operator]
+    assert {"key": "lab.example/spot", "value": "sim", "effect": "NoSchedule"} in configuration["registerWithTaints"]
     assert "node.kubernetes.io/instance-type=c5a.24xlarge" in arguments
 
 
 def test_an_unknown_type_is_refused(tmp_path: Path) -> None:
     """A node with the labels of another type would get the wrong pods."""
     with pytest.raises(subprocess.CalledProcessError) as error:
-        run_settings(train(), tmp_path, **{"meta-data/instance-type": "g6.xlarge"})
+        run_settings(train(), tmp_path, METADATA | {"instance-type": "g6.xlarge"})
 
     assert "no settings for this instance type" in error.value.stderr
 
 
 def test_a_sites_machine_asks_no_metadata_service(tmp_path: Path) -> None:
     """Its name, address and provider id are in the plan."""
-    configuration, arguments = run_settings(joined(TITAN), tmp_path, **{"api/token": "$(exit 1)"})
+    configuration, arguments = run_settings(joined(TITAN), tmp_path)
 
     assert configuration["providerID"] == "bedplate://cellar/titan-01"
     assert "--hostname-override=titan-01.cellar --node-ip=192.168.40.21" in arguments
