@@ -116,9 +116,10 @@ bench: $(READY)  ## Measure speed and memory (docs/benchmarks.md); needs root
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
   --no-annotate --no-header
 
-lock: $(READY)  ## Resolve pyproject.toml into requirements.lock and requirements-judges.lock
+lock: $(READY)  ## Resolve pyproject.toml into requirements.lock and requirements-judges.lock, and nodes' PyTorch
 	$(COMPILE) pyproject.toml --group dev --output-file requirements.lock
 	$(COMPILE) --group pyproject.toml:judges --output-file requirements-judges.lock
+	$(COMPILE) roles/frameworks/torch.in --output-file roles/frameworks/torch.txt
 
 clean:  ## Remove the virtual environments and all caches
 	rm -rf $(VENV) $(JUDGES) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage

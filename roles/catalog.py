@@ -5,6 +5,8 @@ from functools import cache
 from pathlib import Path
 
 from bedplate.catalog import load_catalog
+from bedplate.catalog.stacks import NVIDIA_KEY_SUM
+from bedplate.catalog.catalog import repository_key
 from bedplate.load import load_fleet
 from bedplate.lock import check_plan_recorded, lock_path, read_lock
 from bedplate.nodes.ssh import INITIAL_ACCOUNT
@@ -14,12 +16,15 @@ from roles.base import Role
 from roles.baseline.role import Baseline
 from roles.containers.role import Containers
 from roles.control.role import Control
+from roles.efa.role import Efa
+from roles.frameworks.role import Frameworks, has_frameworks
 from roles.gate.role import Gate, expectations
 from roles.guard.role import Guard
 from roles.hardened.role import Hardened
 from roles.keeper.role import Keeper
 from roles.kubernetes.role import Kubernetes
 from roles.monitoring.role import Monitoring
+from roles.nvidia.dcgm import Tools
 from roles.nvidia.role import Nvidia, driver_of
 from roles.openvpn.role import OpenVpn
 from roles.people.accounts import HOMES
@@ -44,10 +49,15 @@ def _roles(node: NodePlan) -> Iterator[Role]:
         yield Workbench(node.accounts.people, node.gpus, node.scratch)
     if node.gpus and node.driver:
         driver = driver_of(node.driver, node.gpus, load_catalog().chips.get(node.gpus.model))
-        yield Nvidia(driver, node.ground, profiling=NodeRole.WORKBENCH in node.duties)
+        tools = Tools(driver.branch, load_catalog().stack(node.stack), repository_key(), driver.subnets)
+        yield Nvidia(driver, node.ground, NodeRole.WORKBENCH in node.duties, tools)
+    if node.fabric:
+        yield Efa(load_catalog().stack(node.stack))
+    if has_frameworks(node):
+        yield Frameworks()
     if node.cluster:
-        containerd = load_catalog().stack(node.stack).value("containerd")
-        yield Containers(containerd, gpus=node.gpus is not None)
+        stack = load_catalog().stack(node.stack)
+        yield Containers(stack.value("containerd"), gpus=bool(node.driver and stack.checksum(NVIDIA_KEY_SUM)))
         yield Kubernetes(node.cluster)
         if node.cluster.member:
             yield Control(node.cluster)

@@ -1,6 +1,6 @@
 """Additional apt repositories, each with its signing key and a list of pinned packages.
 
-For roles whose packages the distribution lacks; no role needs one yet. apt installs only the pinned packages from such
+For roles whose packages the distribution lacks, such as `nvidia`. apt installs only the pinned packages from such
 a repository, even if it has newer versions of others.
 """
 

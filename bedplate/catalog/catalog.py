@@ -58,8 +58,8 @@ class Catalog:
 
     `offers` has zone letters by instance type and region, also for types that are not in `types`; `accounts` has the
     account that answered, by region. `prices` has USD per hour, on demand, in `price_region`; `rates` has USD per hour
-    of other items. `drivers` is by branch, `stacks` by name, `chips` by name of the GPU. `releases` has the end of support by minor
-    version of Kubernetes.
+    of other items. `drivers` is by branch, `stacks` by name, `chips` by name of the GPU. `releases` has the end of
+    support by minor version of Kubernetes.
     """
 
     regions: Mapping[str, RegionFacts]

@@ -1,4 +1,4 @@
-"""Rules for machines with GPUs: one driver of the planned branch, loaded, held, in persistence mode."""
+"""Rules for machines with GPUs: one driver of the planned branch, loaded, held, in persistence mode; and DCGM."""
 
 import re
 
@@ -6,13 +6,15 @@ import pytest
 from testinfra.host import Host
 
 from bedplate.catalog import load_catalog
+from bedplate.catalog.catalog import repository_key
 from bedplate.compliance.subject import applies_if
 from bedplate.plan.nodes import NodePlan
-from roles.nvidia.role import FABRIC_MANAGER, Available, Driver, driver_of
+from roles.nvidia.dcgm import DCGM, NVLSM, ImexNodes, Tools
+from roles.nvidia.role import FABRIC_MANAGER, IMEX, Available, Driver, driver_of
 
 pytestmark = applies_if(lambda node: node.driver is not None)
 
-_DRIVER_PACKAGE = re.compile(r"(?:lib)?nvidia-|linux-modules-nvidia-")
+_DRIVER_PACKAGE = re.compile(r"(?:lib)?nvidia-|linux-modules-nvidia-|datacenter-gpu-manager-|nvlsm$")
 
 
 @pytest.fixture
@@ -85,11 +87,40 @@ def test_driver_packages_are_held(host: Host, driver: Driver) -> None:
 
 
 def test_fabric_manager_runs(host: Host, driver: Driver) -> None:
-    """The Fabric Manager runs on a machine with NVSwitch: without it no GPU program starts."""
-    if not driver.fabric:
-        pytest.skip("its GPUs are not connected by NVSwitch")
-    assert host.service(FABRIC_MANAGER).is_running
-    assert host.service(FABRIC_MANAGER).is_enabled
+    """The Fabric Manager runs with NVSwitch: without it no GPU program starts. So does IMEX with a list."""
+    has_imex = driver.imex and host.run(ImexNodes().command()).stdout
+    services = [name for name, wanted in ((FABRIC_MANAGER, driver.fabric), (IMEX, has_imex)) if wanted]
+    if not services:
+        pytest.skip("its GPUs are not connected by NVSwitch, or not to listed machines")
+    for service in services:
+        assert host.service(service).is_running
+        assert host.service(service).is_enabled
+
+
+@pytest.fixture
+def tools(host: Host, node: NodePlan, driver: Driver) -> Tools:
+    """Return the planned DCGM; its rules are not judged where nothing provides its packages."""
+    planned = Tools(driver.branch, load_catalog().stack(node.stack), repository_key(), driver.subnets)
+    if not planned.is_trusted and not host.run(Available().command(planned.packages[0])).stdout:
+        pytest.skip(f"the key of its repository is not verified in stack {planned.stack.name}")
+    return planned
+
+
+def test_dcgm_has_the_version_of_the_stack(host: Host, tools: Tools) -> None:
+    """DCGM is that of the stack, for the CUDA version of the driver, and held; with NVLSM where the GPUs need it."""
+    versions, held = _versions(host), set(host.check_output("apt-mark showhold").split())
+    wrong = {package: versions.get(package, "none") for package in tools.packages if package != NVLSM}
+
+    assert {version.partition("-")[0] for version in wrong.values()} == {f"1:{tools.version}"}, f"versions {wrong}"
+    assert {*tools.packages} <= held & versions.keys()
+
+
+@pytest.mark.usefixtures("tools")
+def test_dcgm_sees_every_gpu(host: Host, node: NodePlan) -> None:
+    """The daemon of DCGM runs and manages as many GPUs as the plan has."""
+    assert node.gpus
+    assert host.service(DCGM).is_running
+    assert f"{node.gpus.count} GPUs found." in host.run("dcgmi discovery --list").stdout.splitlines()
 
 
 def _versions(host: Host) -> dict[str, str]:

@@ -10,18 +10,18 @@ from typing import ClassVar
 
 from pyinfra.context import host
 from pyinfra.facts.deb import DebPackages
-from pyinfra.facts.server import OsRelease
+from pyinfra.facts.server import LinuxName, OsRelease
 from pyinfra.operations import systemd
 
 from roles.base import Changes, DiskSpace, Role, changed
 from roles.files import ManagedFile, file_text, put_files, render
-from roles.nvidia.role import Available
+from roles.nvidia.dcgm import TOOLKIT
 from roles.repository import Pin, Repository, add
 from roles.system import hold_packages, install_packages, start_units
 
 CONTAINERD = "containerd.service"
 CONFIG, MIRRORS = "/etc/containerd/config.toml", "/etc/containerd/certs.d"
-PACKAGE, TOOLKIT = "containerd.io", "nvidia-container-toolkit-base"
+PACKAGE = "containerd.io"
 # The unit of the toolkit that writes the CDI specification of the GPUs, at boot and after each change of the driver.
 CDI = "nvidia-cdi-refresh.path"
 # The image of every pod's first container, which kubelet must never delete. Source: kubeadm 1.36, constants.go.
@@ -47,7 +47,10 @@ def repository(distribution: str, codename: str, version: str) -> Repository:
 
 @dataclass(frozen=True, slots=True)
 class Containers(Role):
-    """A machine that runs pods; `version` is containerd's, `mirrors` the addresses that are asked before a registry."""
+    """A machine that runs pods; `version` is containerd's, `mirrors` the addresses that are asked before a registry.
+
+    `gpus`: with NVIDIA's toolkit, from the repository of the role `nvidia`, which is for Ubuntu only.
+    """
 
     version: str
     gpus: bool = False
@@ -60,10 +63,8 @@ class Containers(Role):
         release = host.get_fact(OsRelease) or {}
         add((repository(release["id"], release["version_codename"], self.version),))
         _install(PACKAGE)
-        if self.gpus and host.get_fact(Available, package=TOOLKIT):
+        if self.gpus and host.get_fact(LinuxName) == "Ubuntu":
             _install(TOOLKIT)
-        elif self.gpus:
-            host.log(f"no GPUs in containers: apt has no package {TOOLKIT}")
 
     def configure(self) -> Changes:
         """Write containerd's configuration and its mirrors."""

@@ -20,14 +20,18 @@ from bedplate.errors import InputError
 from bedplate.plan.nodes import Hardware, Platform
 from roles.base import Changes, DiskSpace, Role, changed
 from roles.files import ManagedFile, file_text, put_files
+from roles.nvidia.dcgm import DCGM, ImexNodes, Tools
 from roles.system import hold_packages, install_packages, start_units
 
 MODPROBE = "/etc/modprobe.d/bedplate-nvidia.conf"
 PERSISTENCE = "nvidia-persistenced.service"
 _DROP_IN = f"/etc/systemd/system/{PERSISTENCE}.d/60-bedplate.conf"
-FABRIC_MANAGER = "nvidia-fabricmanager.service"
+FABRIC_MANAGER, IMEX = "nvidia-fabricmanager.service", "nvidia-imex.service"
+_MODULES = "/etc/modules-load.d/bedplate-nvlsm.conf"
 # Profilers such as Nsight need the counters; without the option only root may read them.
 _PROFILING = "# People profile their jobs without root.\noptions nvidia NVreg_RestrictProfilingToAdminUsers=0\n"
+# All users share memory with other machines by this channel.
+_IMEX_CHANNEL = "options nvidia NVreg_CreateImexChannel0=1\n"
 # The kernel series that Ubuntu 24.04 was released with; newer generic kernels come from its hardware enablement stack.
 _FIRST_SERIES = "6.8"
 _HWE = "generic-hwe-24.04"
@@ -38,17 +42,24 @@ _REBOOT = "/run/reboot-required"
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """A driver: its branch, such as 580, with open or closed kernel modules; `fabric`: with the Fabric Manager."""
+    """A driver: its branch, such as 580, with open or closed kernel modules.
+
+    `fabric`: with the Fabric Manager; `subnets`: which needs the subnet manager NVLSM. `imex`: with IMEX, which shares
+    memory between machines.
+    """
 
     branch: str
     open: bool = True
     fabric: bool = False
+    subnets: bool = False
+    imex: bool = False
 
     @property
     def programs(self) -> tuple[str, ...]:
         """The packages that fit any kernel."""
         fabric = (f"nvidia-fabricmanager-{self.branch}",) if self.fabric else ()
-        return (f"nvidia-headless-no-dkms-{self._variant}", f"nvidia-utils-{self.branch}-server", *fabric)
+        imex = (f"nvidia-imex-{self.branch}",) if self.imex else ()
+        return (f"nvidia-headless-no-dkms-{self._variant}", f"nvidia-utils-{self.branch}-server", *fabric, *imex)
 
     def modules(self, flavour: str) -> str:
         """The package with the modules of a kernel flavour, such as `aws`."""
@@ -73,7 +84,9 @@ def driver_of(branch: str, gpus: Hardware, chip: ChipFacts | None) -> Driver:
     """Return the driver for GPUs; one that the catalog does not know is taken for a new one."""
     if chip is None:
         return Driver(branch)
-    return Driver(branch, open=chip.open, fabric=chip.needs_switch(gpus.count))
+    fabric, is_blackwell = chip.needs_switch(gpus.count), chip.generation == "blackwell"
+    # The superchips GB200 and GB300: NVLink connects the GPUs of several machines.
+    return Driver(branch, chip.open, fabric, subnets=fabric and is_blackwell, imex=chip.name.startswith("gb"))
 
 
 def kernel_flavour(release: str) -> str:
@@ -104,7 +117,8 @@ _READ_STATE = (
     "for m in nouveau nvidia; do [ ! -d /sys/module/$m ] || echo $m=; done; "
     f"[ ! -d /sys/module/nvidia ] || {_IS_LOADED} || echo {_OUTDATED}=; "
     "[ ! -e /dev/nvidia0 ] || find /proc/[0-9]*/fd -lname '/dev/nvidia[0-9]*' 2>/dev/null | cut -d/ -f3 | sort -u | "
-    "while read p; do case $(cat /proc/$p/comm 2>/dev/null) in nvidia-persiste*|nv-fabricmanage*) ;; "
+    "while read p; do case $(cat /proc/$p/comm 2>/dev/null) in "
+    "nvidia-persiste*|nv-fabricmanage*|nv-hostengine|nvidia-imex) ;; "
     f"*) echo {_BUSY}=; break;; esac; done"
 )
 
@@ -148,6 +162,7 @@ class Nvidia(Role):
     driver: Driver
     ground: Platform
     profiling: bool
+    tools: Tools
     name: ClassVar[str] = "nvidia"
     space: ClassVar[DiskSpace] = DiskSpace(programs=1700, state=700)
 
@@ -159,15 +174,27 @@ class Nvidia(Role):
             _remove(self.driver)
             aws = (self.driver.modules("aws"),) if self.ground is Platform.CLOUD else ()
             _install("Install the driver of GPUs", (*aws, *self.driver.programs))
+            self._install_tools()
         else:
             host.log(f"no driver: {host.get_fact(LinuxName)} has no package {self.driver.programs[0]}")
+
+    def _install_tools(self) -> None:
+        if self.tools.is_trusted:
+            self.tools.add_repository()
+        if self._has_tools():
+            _install("Install DCGM", self.tools.packages)
+        else:
+            host.log(f"no DCGM: the key of its repository is not verified in stack {self.tools.stack.name}")
 
     def configure(self) -> Changes:
         """Disable nouveau, and enable persistence mode."""
         options = file_text("nvidia/modprobe.conf") + (_PROFILING if self.profiling else "")
+        options += _IMEX_CHANNEL if self.driver.imex else ""
+        module = ManagedFile("Load the module of the subnet manager", _MODULES, "ib_umad\n")
         return put_files(
             ManagedFile("Configure the modules of GPUs", MODPROBE, options),
             ManagedFile("Enable persistence mode of GPUs", _DROP_IN, file_text("nvidia/persistence.conf")),
+            *((module,) if self.driver.subnets else ()),
         )
 
     def activate(self, changes: Changes) -> None:
@@ -189,8 +216,27 @@ class Nvidia(Role):
             _install("Install the kernel modules of GPUs", (modules,))
         if is_missing or _OUTDATED in state or _ALIEN in state or "nvidia" not in state:
             server.shell(name="Load the driver of GPUs", commands=[_LOAD])
-        if self.driver.fabric:
-            start_units({"Start the Fabric Manager": FABRIC_MANAGER})
+        if self.driver.subnets:
+            server.shell(
+                name="Load the module of the subnet manager",
+                commands=["modprobe ib_umad"],
+                _if=changed(changes, _MODULES),
+            )
+        start_units(self._units)
+
+    @property
+    def _units(self) -> Mapping[str, str]:
+        """The units to start, by operation name."""
+        units = {"Start the Fabric Manager": FABRIC_MANAGER} if self.driver.fabric else {}
+        if self.driver.imex and host.get_fact(ImexNodes):
+            units["Start IMEX"] = IMEX
+        if self._has_tools():
+            units["Start DCGM"] = DCGM
+        return units
+
+    def _has_tools(self) -> bool:
+        # A site may have a mirror of the packages.
+        return self.tools.is_trusted or host.get_fact(Available, package=self.tools.packages[0])
 
     def _is_available(self) -> bool:
         # Only Ubuntu has these packages; there a missing one is an error of its archive.
@@ -217,7 +263,7 @@ def _install(name: str, packages: Sequence[str]) -> None:
 
 # Modules in the order in which they can be unloaded. A display or a job may keep one: then a reboot is required.
 _LOAD = (
-    f"systemctl stop {PERSISTENCE} {FABRIC_MANAGER} 2>/dev/null; "
+    f"systemctl stop {DCGM} {IMEX} {PERSISTENCE} {FABRIC_MANAGER} 2>/dev/null; "
     "for m in nouveau nvidia_drm nvidia_modeset nvidia_uvm nvidia_peermem nvidia; do "
     "[ ! -d /sys/module/$m ] || modprobe -r $m || break; done; "
     f"if modprobe nvidia && {_IS_LOADED}; then systemctl start {PERSISTENCE}; else touch {_REBOOT}; fi"

@@ -1,4 +1,4 @@
-"""The role `nvidia` with apt and systemd, on a node with a fake driver.
+"""The roles `nvidia` and `frameworks` with apt and systemd, on a node with a fake driver and a fake PyTorch.
 
 Placeholder packages have the names and versions of Ubuntu's archive. Their nvidia-smi counts files in /dev, and
 `modprobe` and `uname`, first in PATH, pretend that Ubuntu's kernel loads the module. No GPU is involved.
@@ -6,6 +6,7 @@ Placeholder packages have the names and versions of Ubuntu's archive. Their nvid
 
 import pytest
 
+from roles.frameworks.role import DIGEST, FOLDER, torch_version
 from tests.testlab.machines.defects import Rule, Where, defects_at
 from tests.testlab.machines.lab import VIOLATED, WORKBENCH, FleetFolder, check_defects
 from tests.testlab.machines.node_lab import Node, NodeLab
@@ -13,7 +14,7 @@ from tests.testlab.machines.operator import Operator
 
 pytestmark = pytest.mark.nightly
 
-ROLE = ("--role", "nvidia")
+ROLE = ("--role", "nvidia", "--role", "frameworks")
 _DEFECTS = defects_at(Where.GPU)
 FAKE_DRIVER = r"""
 set -e
@@ -21,7 +22,7 @@ pack() { # NAME VERSION: packs /srv/pack
   mkdir -p /srv/pack/DEBIAN /srv/archive
   printf '%s\n' "Package: $1" "Version: $2" 'Architecture: all' 'Maintainer: lab' 'Description: -' \
     >/srv/pack/DEBIAN/control
-  dpkg-deb --build /srv/pack "/srv/archive/$1_$2.deb" >/dev/null
+  dpkg-deb --build /srv/pack "/srv/archive/$1_${2#*:}.deb" >/dev/null
   rm -r /srv/pack
 }
 unit() { # NAME COMMAND
@@ -55,6 +56,11 @@ SMI
   pack libnvidia-compute-$branch-server $release
 done
 unit nvidia-fabricmanager '/usr/bin/sleep infinity'; pack nvidia-fabricmanager-580 580.126.20-0ubuntu1
+pack datacenter-gpu-manager-4-cuda13 1:4.7.0-1
+unit nvidia-dcgm '/usr/bin/sleep infinity'
+printf '%s\n' '#!/bin/sh' 'systemctl --quiet is-active nvidia-dcgm && set -- /dev/nvidia? && echo "$# GPUs found."' \
+  >/srv/pack/usr/bin/dcgmi; chmod 755 /srv/pack/usr/bin/dcgmi
+pack datacenter-gpu-manager-4-core 1:4.7.0-1
 cd /srv/archive; apt-ftparchive packages . >Packages
 echo 'deb [trusted=yes] file:/srv/archive ./' >/etc/apt/sources.list.d/archive.list
 printf '%s\n' 'Package: nvidia-fabricmanager-580' 'Pin: version 580.95.*' 'Pin-Priority: 1001' \
@@ -76,6 +82,14 @@ mkdir /sys/bus/pci/devices/0000:01:00.0
 echo 0x10de >/sys/bus/pci/devices/0000:01:00.0/vendor; echo 0x030200 >/sys/bus/pci/devices/0000:01:00.0/class
 touch /dev/nvidia0 /dev/nvidia1 /dev/nvidia2 /dev/nvidia3 /dev/nvidia4 /dev/nvidia5 /dev/nvidia6 /dev/nvidia7
 """
+FAKE_PYTORCH = rf"""
+mkdir -p {FOLDER}/{DIGEST}/bin; ln -s {DIGEST} {FOLDER}/current; echo {DIGEST} >{FOLDER}/current/complete
+cat >{FOLDER}/current/bin/python <<'PYTHON'
+#!/bin/sh
+case "$2" in *device_count*) set -- /dev/nvidia?; echo $# ;; *) echo {torch_version()}+cu130 ;; esac
+PYTHON
+chmod 755 {FOLDER}/current/bin/python
+"""
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +104,7 @@ def operator(node_lab: NodeLab, fleet_folder: FleetFolder) -> Operator:
 def applied(node: Node, operator: Operator) -> list[str]:
     """Apply the role to a node without a driver; return the changes."""
     node.run(FAKE_DRIVER)
+    node.run(FAKE_PYTORCH)
     return operator.changes(WORKBENCH, *ROLE)[WORKBENCH]
 
 

@@ -15,13 +15,13 @@ from bedplate.catalog import load_catalog
 from bedplate.plan.cluster import ClusterNode, as_node, cluster_plan, pool_node_kinds
 from bedplate.plan.nodes import NodePlan
 from roles.catalog import names_of, roles_of
-from roles.containers.role import CONFIG, MIRRORS, TOOLKIT, Containers
+from roles.containers.role import CONFIG, MIRRORS, Containers
 from roles.control.documents import AUTHENTICATION_CONFIGURATION, member_documents
 from roles.control.role import Control
 from roles.files import file_text
 from roles.kubernetes.kubelet import FOLDER, kubelet_files
 from roles.kubernetes.role import Kubernetes
-from roles.nvidia.role import Available
+from roles.nvidia.dcgm import TOOLKIT
 from roles.system import HeldPackages
 from tests.testlab.fakes.aws import metadata_service
 from tests.testlab.fakes.node import Recorder, recorded
@@ -31,7 +31,7 @@ from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 MEMBERS = tuple(f"control-{number}.us-west-2" for number in (1, 2, 3))
 TITAN = "titan-01.cellar"
 ROLES = {"containers", "kubernetes", "control"}
-UBUNTU = recorded("ubuntu-24.04").but({HeldPackages.name: None, Available.name: None})
+UBUNTU = recorded("ubuntu-24.04").but({HeldPackages.name: None})
 read_yaml = YAML(typ="safe").load
 
 
@@ -107,14 +107,14 @@ def test_a_registry_is_asked_after_its_mirrors() -> None:
     assert "[host.'https://mirror.lab.example']" in text
 
 
-@pytest.mark.parametrize("is_available", [True, False])
-def test_gpus_in_containers_need_the_toolkit(*, is_available: bool) -> None:
-    """Without NVIDIA's repository the toolkit is not installed, and the apply goes on."""
-    answers = {Available.name: (f"Package: {TOOLKIT}",) if is_available else None}
+@pytest.mark.parametrize(("system", "has_toolkit"), [("ubuntu-24.04", True), ("debian-12", False)])
+def test_gpus_in_containers_need_the_toolkit(system: str, *, has_toolkit: bool) -> None:
+    """NVIDIA's repository, and with it the toolkit, is for Ubuntu."""
+    facts = recorded(system).but({HeldPackages.name: None})
 
-    played = Recorder(UBUNTU.but(answers)).play(Containers("2.2.1", gpus=True), stages=["install"])
+    played = Recorder(facts).play(Containers("2.2.1", gpus=True), stages=["install"])
 
-    assert (f"Install {TOOLKIT}" in played.names) is is_available
+    assert (f"Install {TOOLKIT}" in played.names) is has_toolkit
 
 
 def test_members_differ_in_name_and_address_only() -> None:

@@ -1,21 +1,29 @@
 """The role `nvidia`: which packages a machine with GPUs gets, and when its driver is replaced and loaded."""
 
+from dataclasses import replace
+from hashlib import sha256
+
 import pytest
 
 from bedplate.catalog import load_catalog
+from bedplate.catalog.stacks import NVIDIA_KEY_SUM
 from bedplate.errors import InputError
 from bedplate.plan.nodes import Hardware, Platform
 from roles.catalog import names_of
+from roles.nvidia.dcgm import ImexNodes, Tools
 from roles.nvidia.role import MODPROBE, Available, Driver, GpuState, Nvidia, driver_of, kernel_flavour
 from roles.system import HeldPackages
+from tests.conftest import DATA
 from tests.testlab.fakes.node import Recorded, Recorder, recorded
 from tests.testlab.fleets.variants import lab_node
 
 UBUNTU = recorded("ubuntu-24.04")
 DEBIAN = recorded("debian-12")
 OPEN = Driver("580")
-SITE = Nvidia(OPEN, Platform.METAL, profiling=True)
-CLOUD = Nvidia(OPEN, Platform.CLOUD, profiling=False)
+STACK = load_catalog().stack("2026-11")
+TOOLS = Tools("580", STACK, key="")
+SITE = Nvidia(OPEN, Platform.METAL, profiling=True, tools=TOOLS)
+CLOUD = Nvidia(OPEN, Platform.CLOUD, profiling=False, tools=TOOLS)
 NO_GPU = ("kernel=6.17.0-8-generic",)
 UNLOADED = (*NO_GPU, "gpu=")
 LOADED = (*UNLOADED, "nvidia=")
@@ -38,11 +46,13 @@ def machine(table: Recorded, state: tuple[str, ...], *installed: str) -> Recorde
         ("h100", 1, Driver("580")),
         ("l4", 4, Driver("580")),
         ("titan-x", 4, Driver("580", open=False)),
+        ("b200", 8, Driver("580", fabric=True, subnets=True)),
+        ("gb300", 4, Driver("580", imex=True)),
         ("unknown", 1, Driver("580")),
     ],
 )
 def test_the_driver_fits_the_gpus(model: str, count: int, expected: Driver) -> None:
-    """Old GPUs need closed modules, eight GPUs behind NVSwitch the Fabric Manager; an unknown GPU is a new one."""
+    """Old GPUs need closed modules, eight GPUs behind NVSwitch the Fabric Manager, Blackwell NVLSM or IMEX."""
     assert driver_of("580", Hardware(model, count), load_catalog().chips.get(model)) == expected
 
 
@@ -124,3 +134,42 @@ def test_a_kernel_without_modules_is_an_error() -> None:
     """A kernel that is not Ubuntu's has no prebuilt modules; the message names kernels that have."""
     with pytest.raises(InputError, match=r"no NVIDIA modules for the kernel 6\.1\.0-28-amd64"):
         kernel_flavour("6.1.0-28-amd64")
+
+
+KEY = (DATA / "keys" / "one.asc").read_text()
+TRUSTED = Tools("580", STACK.with_checksum(NVIDIA_KEY_SUM, sha256(KEY.encode()).hexdigest()), KEY, switched=True)
+
+
+def test_dcgm_comes_from_nvidias_repository() -> None:
+    """Of that repository apt installs only DCGM in the version of the stack, and NVLSM where NVSwitch needs it."""
+    role = replace(SITE, driver=Driver("580", fabric=True, subnets=True), tools=TRUSTED)
+
+    played = Recorder(machine(UBUNTU, UNLOADED)).play(role)
+
+    install = set(played.step("Install DCGM").commands[-1].split())
+    assert {"datacenter-gpu-manager-4-core", "datacenter-gpu-manager-4-cuda13", "nvlsm"} <= install
+    pins = played.written("/etc/apt/preferences.d/nvidia")
+    assert "Package: datacenter-gpu-manager-4-*\nPin: version 1:4.7.0-*\n" in pins
+    assert "/ubuntu2404/x86_64/" in played.written("/etc/apt/sources.list.d/nvidia.sources")
+    assert played.written("/etc/modules-load.d/bedplate-nvlsm.conf") == "ib_umad\n"
+    assert "Start DCGM" in played.names
+
+
+def test_without_a_verified_key_there_is_no_dcgm() -> None:
+    """Nothing is installed from a repository whose key nobody compared; a driver of CUDA 12 has another package."""
+    played = Recorder(machine(UBUNTU, UNLOADED)).play(SITE)
+
+    assert not {"Install DCGM", "Start DCGM", "Write the key of repository nvidia"} & {*played.names}
+    assert replace(TOOLS, branch="570").packages[1] == "datacenter-gpu-manager-4-cuda12"
+
+
+@pytest.mark.parametrize(("nodes", "starts"), [(("10.0.0.7",), True), ((), False)], ids=["listed", "not listed"])
+def test_imex_starts_once_its_nodes_are_listed(nodes: tuple[str, ...], *, starts: bool) -> None:
+    """All machines of a domain have the same list, which only an administrator or Kubernetes can know."""
+    role = replace(SITE, driver=Driver("580", imex=True))
+
+    played = Recorder(machine(UBUNTU, UNLOADED).but({ImexNodes.name: nodes})).play(role)
+
+    assert ("Start IMEX" in played.names) is starts
+    assert "nvidia-imex-580" in played.step(INSTALL).commands[-1]
+    assert "NVreg_CreateImexChannel0=1" in played.written(MODPROBE)

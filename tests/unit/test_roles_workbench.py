@@ -13,6 +13,7 @@ from bedplate.plan.fleet import Account
 from bedplate.plan.nodes import Hardware
 from roles.catalog import roles_of
 from roles.files import FileTexts, file_text
+from roles.frameworks.role import InstalledLock
 from roles.nvidia.role import Available, GpuState, HeldPackages
 from roles.storage.exports import KernelServes
 from roles.storage.mounts import AwsVersion
@@ -314,7 +315,9 @@ def test_an_image_fits_machines_with_other_hardware(name: str) -> None:
     builder = WITH_FOLDERS.but(
         {
             **NO_STORAGE,
-            **dict.fromkeys((AwsVersion.name, LocalDisks.name, Available.name, GpuState.name, HeldPackages.name)),
+            **dict.fromkeys(
+                (AwsVersion.name, LocalDisks.name, Available.name, GpuState.name, HeldPackages.name, InstalledLock.name)
+            ),
             KernelServes.name: ("yes",),
         }
     )

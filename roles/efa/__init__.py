@@ -1,0 +1,1 @@
+"""The role `efa`: the software of the Elastic Fabric Adapter."""
