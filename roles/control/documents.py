@@ -1,6 +1,7 @@
 """The configuration of a member: kubeadm's documents, and what the API server audits and whom it authenticates."""
 
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any
 
 from bedplate.plan.cluster import ClusterNode, ClusterPlan
@@ -11,7 +12,10 @@ from roles.kubernetes.kubelet import SOCKET
 VOLUME = "/var/lib/etcd"
 PKI, DATA = f"{VOLUME}/pki", f"{VOLUME}/data"
 ENCRYPTION = f"{PKI}/encryption.yaml"
-AUDIT, AUTHENTICATION = "/etc/kubernetes/audit.yaml", "/etc/kubernetes/authentication.yaml"
+# A folder of its own: a container sees a replaced file only in a mounted folder.
+_SETTINGS = "/etc/kubernetes/api"
+AUDIT, AUTHENTICATION = f"{_SETTINGS}/audit.yaml", f"{_SETTINGS}/authentication.yaml"
+PATCHES = "/etc/kubernetes/patches"
 LOGS = "/var/log/kubernetes"
 _KUBEADM = "kubeadm.k8s.io/v1beta4"
 # The largest size that etcd suggests; the volume of 32 GiB also holds snapshots. Source: etcd.io, "System limits".
@@ -28,6 +32,7 @@ def member_documents(node: ClusterNode) -> tuple[Mapping[str, Any], Mapping[str,
         "kind": "InitConfiguration",
         "localAPIEndpoint": {"advertiseAddress": str(node.address), "bindPort": API_PORT},
         "nodeRegistration": {"name": node.name, "criSocket": SOCKET},
+        "patches": {"directory": PATCHES},
     }
     return init, _cluster_configuration(node.cluster)
 
@@ -50,9 +55,8 @@ def _cluster_configuration(cluster: ClusterPlan) -> dict[str, Any]:
             "certSANs": list(cluster.api_names),
             "extraArgs": _arguments(_API_SERVER),
             "extraVolumes": [
-                _volume("audit-policy", AUDIT, "File"),
-                _volume("authentication", AUTHENTICATION, "File"),
-                _volume("audit-log", LOGS, "DirectoryOrCreate"),
+                _volume("settings", _SETTINGS, read_only=True),
+                _volume("audit-log", LOGS, read_only=False),
             ],
         },
         "controllerManager": {"extraArgs": _arguments({"profiling": "false", **_TLS})},
@@ -79,6 +83,7 @@ _API_SERVER = {
     "authentication-config": AUTHENTICATION,
     # The folder of certificates is in the container already.
     "encryption-provider-config": ENCRYPTION,
+    "encryption-provider-config-automatic-reload": "true",
     "kubelet-certificate-authority": f"{PKI}/ca.crt",
     # A cut tunnel must not end a training run: pods of an unreachable node are replaced after an hour.
     "default-unreachable-toleration-seconds": "3600",
@@ -91,8 +96,9 @@ def _arguments(values: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"name": name, "value": value} for name, value in values.items()]
 
 
-def _volume(name: str, path: str, kind: str) -> dict[str, Any]:
-    return {"name": name, "hostPath": path, "mountPath": path, "readOnly": kind == "File", "pathType": kind}
+def _volume(name: str, path: str, *, read_only: bool) -> dict[str, Any]:
+    kind = "Directory" if read_only else "DirectoryOrCreate"
+    return {"name": name, "hostPath": path, "mountPath": path, "readOnly": read_only, "pathType": kind}
 
 
 AUTHENTICATION_CONFIGURATION = {
@@ -128,3 +134,9 @@ AUDIT_POLICY = {
         _rule("Metadata"),
     ],
 }
+
+
+def restart_patch(*texts: str) -> dict[str, Any]:
+    """Return the patch with which kubelet restarts the API server after a change of the files that it reads."""
+    digest = sha256("".join(texts).encode()).hexdigest()
+    return {"metadata": {"annotations": {"bedplate/settings": digest}}}

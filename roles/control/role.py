@@ -11,7 +11,15 @@ from pyinfra.operations import server, systemd
 
 from bedplate.plan.cluster import ClusterNode
 from roles.base import Changes, DiskSpace, Role, changed
-from roles.control.documents import AUDIT, AUDIT_POLICY, AUTHENTICATION, AUTHENTICATION_CONFIGURATION, member_documents
+from roles.control.documents import (
+    AUDIT,
+    AUDIT_POLICY,
+    AUTHENTICATION,
+    AUTHENTICATION_CONFIGURATION,
+    PATCHES,
+    member_documents,
+    restart_patch,
+)
 from roles.files import ManagedFile, file_text, put_files
 from roles.kubernetes.kubelet import yaml_text
 from roles.system import install_packages, start_units
@@ -48,8 +56,11 @@ class Control(Role):
 def control_files(node: ClusterNode) -> Iterator[ManagedFile]:
     """Yield every file of a member; none holds a secret."""
     yield ManagedFile("Write the configuration of kubeadm", KUBEADM, yaml_text(*member_documents(node)))
-    yield ManagedFile("Write the audit policy", AUDIT, yaml_text(AUDIT_POLICY))
-    yield ManagedFile("Write who is authenticated", AUTHENTICATION, yaml_text(AUTHENTICATION_CONFIGURATION))
+    audit, authentication = yaml_text(AUDIT_POLICY), yaml_text(AUTHENTICATION_CONFIGURATION)
+    yield ManagedFile("Write the audit policy", AUDIT, audit)
+    yield ManagedFile("Write who is authenticated", AUTHENTICATION, authentication)
+    patch = yaml_text(restart_patch(audit, authentication))
+    yield ManagedFile("Write the patch of the API server", f"{PATCHES}/kube-apiserver+merge.yaml", patch)
     for program in ("control-member", "etcd-snapshot"):
         path = f"{_PROGRAMS}/{program}"
         yield ManagedFile(f"Write {path}", path, file_text(f"control/{program}"), "755")

@@ -129,6 +129,16 @@ def test_a_second_run_changes_nothing(folder: Path) -> None:
     assert "/etc/kubernetes/manifests/kube-apiserver.yaml" in first
 
 
+def test_a_new_audit_policy_restarts_the_api_server(folder: Path) -> None:
+    """Its static pod names the content of the files that it reads at its start; kubelet restarts a changed pod."""
+    show = "grep bedplate/settings /etc/kubernetes/manifests/kube-apiserver.yaml"
+    change = "sed -i 's/settings: ./settings: x/' /etc/kubernetes/patches/kube-apiserver+merge.yaml"
+
+    first, second = _member(folder).run(f"{MAKE}\n{show}\n{change}\n{MAKE}\n{show}").splitlines()
+
+    assert first != second
+
+
 def test_a_replaced_machine_has_the_identity_of_its_volume(folder: Path) -> None:
     """With an empty root disk and its old volume, a member makes the same certificates and static pods."""
     manifests = "cat /etc/kubernetes/manifests/*; sha256sum /var/lib/etcd/pki/*.crt"

@@ -145,12 +145,13 @@ def test_without_credentials_only_health_is_answered() -> None:
 
 
 def test_an_apply_of_a_member_starts_nothing_without_authorities() -> None:
-    """The unit that makes the member's files has a condition, and kubelet requires it."""
+    """The unit that makes the member's files has a condition, and kubelet starts after it, never without the volume."""
     played = Recorder(UBUNTU).play(Control(joined(MEMBERS[0])), stages=["configure", "activate"])
 
     unit = played.written("/etc/systemd/system/bedplate-member.service")
     assert "ConditionPathExists=/var/lib/etcd/pki/ca.key" in unit
-    assert "Requires=bedplate-member.service" in file_text("control/kubelet.conf")
+    assert "After=bedplate-member.service" in file_text("control/kubelet.conf")
+    assert "RequiresMountsFor=/var/lib/etcd" in file_text("control/kubelet.conf")
 
 
 # --- the settings of kubelet, as the program on the node puts them together ---
