@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bedplate.catalog import load_catalog
 from bedplate.catalog.catalog import repository_key
+from bedplate.catalog.stacks import NVIDIA_KEY_SUM
 from bedplate.load import load_fleet
 from bedplate.lock import check_plan_recorded, lock_path, read_lock
 from bedplate.nodes.ssh import INITIAL_ACCOUNT
@@ -13,12 +14,15 @@ from bedplate.plan import plan_fleet
 from bedplate.plan.nodes import NodePlan, NodeRole, Platform, permanent_nodes
 from roles.base import Role
 from roles.baseline.role import Baseline
+from roles.containers.role import Containers
+from roles.control.role import Control
 from roles.efa.role import Efa
 from roles.frameworks.role import Frameworks, has_frameworks
 from roles.gate.role import Gate, expectations
 from roles.guard.role import Guard
 from roles.hardened.role import Hardened
 from roles.keeper.role import Keeper
+from roles.kubernetes.role import Kubernetes
 from roles.monitoring.role import Monitoring
 from roles.nvidia.dcgm import Tools
 from roles.nvidia.role import Nvidia, driver_of
@@ -51,6 +55,7 @@ def _roles(node: NodePlan) -> Iterator[Role]:
         yield Efa(load_catalog().stack(node.stack))
     if has_frameworks(node):
         yield Frameworks()
+    yield from _cluster_roles(node)
     yield Monitoring(node.address)
     if node.duties & {NodeRole.WORKBENCH, NodeRole.WORKER}:
         yield Gate(expectations(node, load_catalog()))
@@ -62,6 +67,16 @@ def _roles(node: NodePlan) -> Iterator[Role]:
         yield OpenVpn(node.laptops)
     # Last: its change of firewall and sshd is reverted unless a new login confirms it in time.
     yield Hardened(rules=node.doors, node_roles=node.duties, fabric=node.fabric)
+
+
+def _cluster_roles(node: NodePlan) -> Iterator[Role]:
+    if node.cluster is None:
+        return
+    stack = load_catalog().stack(node.stack)
+    yield Containers(stack.value("containerd"), gpus=bool(node.driver and stack.checksum(NVIDIA_KEY_SUM)))
+    yield Kubernetes(node.cluster)
+    if node.cluster.member:
+        yield Control(node.cluster)
 
 
 def names_of(node: NodePlan) -> tuple[str, ...]:

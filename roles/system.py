@@ -30,6 +30,26 @@ def install_packages(name: str, packages: Sequence[str], *, ends_apply: bool = T
     )
 
 
+class HeldPackages(FactBase[frozenset[str]]):
+    """The packages that `apt-mark hold` keeps."""
+
+    default = frozenset
+
+    def command(self) -> str:
+        """Ask apt."""
+        return "apt-mark showhold"
+
+    def process(self, output: Iterable[str]) -> frozenset[str]:
+        """Return the lines."""
+        return frozenset(output)
+
+
+def hold_packages(name: str, packages: Sequence[str]) -> None:
+    """Declare that apt keeps packages at their version."""
+    if not {*packages} <= host.get_fact(HeldPackages):
+        server.shell(name=name, commands=[f"apt-mark hold {' '.join(packages)}"])
+
+
 def purge_packages(name: str, packages: Sequence[str]) -> OperationMeta:
     """Declare that packages and their configuration files are removed."""
     return apt.packages(name=name, packages=list(packages), present=False, purge=True)

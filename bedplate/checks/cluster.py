@@ -1,6 +1,7 @@
 """The cluster and laptop gateways: workers, control plane, and the places of gateways."""
 
 from collections.abc import Iterator
+from itertools import combinations
 
 from bedplate.catalog import Catalog
 from bedplate.catalog.tables import read_kernel
@@ -10,6 +11,9 @@ from bedplate.checks.groups import check_known_type
 from bedplate.checks.ladders import check_declared_region
 from bedplate.checks.storage import check_declared_site
 from bedplate.plan import FleetPlan
+from bedplate.plan.allocation import joined_sites, pods_size
+from bedplate.plan.cluster import NODE_PODS
+from bedplate.spec.network import Interconnect
 from bedplate.spec.sites import Use
 
 LEAST_VCPUS, LEAST_MEMORY_MIB = 2, 2048
@@ -75,6 +79,47 @@ def _check_home_offer(context: Context, key: str, type_name: str) -> Iterator[Fa
         yield fault("E302", key, f"the home region {home} does not offer {type_name}")
 
 
+def check_pods(context: Context) -> Iterator[Fault]:
+    """Yield a fault if the block for pods has fewer parts than the cluster may have nodes."""
+    fleet = context.fleet
+    if fleet.kubernetes is None:
+        return
+    size, widest = pods_size(fleet, fleet.kubernetes), fleet.network.supernet.prefixlen + 1
+    nodes = sum(count for _, count in _node_counts(context))
+    # A block outside these limits has a fault of its own.
+    if not widest <= size <= NODE_PODS or nodes <= 1 << (NODE_PODS - size):
+        return
+    most = ", ".join(f"{count} of {name}" for name, count in _node_counts(context) if count)
+    message = f"a /{size} for pods holds {1 << (NODE_PODS - size)} nodes; the file allows {nodes}: {most}"
+    wider = NODE_PODS - (nodes - 1).bit_length()
+    fix = f"write pods: /{wider}, or lower the maximums" if wider >= widest else ""
+    yield fault("E640", "kubernetes.pods", message, fix)
+
+
+def _node_counts(context: Context) -> Iterator[tuple[str, int]]:
+    """Yield the most nodes of each group, of each site and of the control plane."""
+    fleet = context.fleet
+    for name, group in fleet.groups.items():
+        if group.use is Use.KUBERNETES:
+            yield name, group.nodes.max
+    for name, site in fleet.sites.items():
+        yield name, sum(machine.use is Use.KUBERNETES for machine in site.machines.values())
+    yield "the control plane", fleet.kubernetes.control_plane.count if fleet.kubernetes else 0
+
+
+def check_worker_paths(context: Context) -> Iterator[Fault]:
+    """Yield faults of sites with workers that have no path to the workers of another site."""
+    fleet = context.fleet
+    if fleet.network.interconnect is not Interconnect.NONE:
+        return
+    uses = {name: [machine.use for machine in site.machines.values()] for name, site in fleet.sites.items()}
+    joined = {frozenset(pair) for pair in joined_sites(fleet)}
+    for first, second in combinations([name for name in uses if Use.KUBERNETES in uses[name]], 2):
+        if frozenset((first, second)) not in joined:
+            fix = f"write joins: [{first}] in the gateway of {second}, or `interconnect: transit`"
+            yield fault("E641", f"sites.{second}.gateway", f"workers of {second} have no path to those of {first}", fix)
+
+
 _MEMBER_FIX = (
     "write a type that these zones offer; or, before the first `pulumi up`, "
     "delete these machines from `addresses` in fleet.lock and run `bedplate plan --write`"
@@ -92,7 +137,7 @@ def check_members(plan: FleetPlan, catalog: Catalog) -> Iterator[Fault]:
         yield fault("E302", "kubernetes.control_plane.type", message, _MEMBER_FIX)
 
 
-CHECKS = (check_workers, check_control_plane, check_laptop_gateways)
+CHECKS = (check_workers, check_control_plane, check_laptop_gateways, check_pods, check_worker_paths)
 RULES = (
     Rule("E602", "no-cluster", "Workers need a cluster.", "add the kubernetes section, or write use: ssh"),
     *about(
@@ -110,6 +155,23 @@ RULES = (
             "An API server and etcd need 2 vCPUs and 2 GiB.",
             "write a larger type, such as m7i.xlarge",
             "kubeadm",
+        ),
+        Rule(
+            "E640",
+            "pods-block-too-small",
+            "Each node gets a /24 of the block for pods. A node without one runs no pod.",
+            "write a wider supernet, or lower the maximums",
+            at_key=True,
+        ),
+    ),
+    *about(
+        "sites",
+        Rule(
+            "E641",
+            "workers-not-connected",
+            "Pods of every node must reach each other: services choose endpoints anywhere.",
+            "join the gateways of the sites, or write `interconnect: transit`",
+            allowable=True,
         ),
     ),
     *about(

@@ -15,6 +15,7 @@ from bedplate.plan import space
 from bedplate.plan.record import PlanFault, PlanFaults, Record
 from bedplate.plan.space import ADDRESS_BITS, Space, Span, block_size, is_nested, is_under, leads_to, span_of, subnets
 from bedplate.spec import Fleet
+from bedplate.spec.fleet import Kubernetes
 
 
 def joined_sites(fleet: Fleet) -> tuple[tuple[str, str], ...]:
@@ -90,13 +91,18 @@ def _sites(fleet: Fleet) -> Iterator[BlockRequest]:
         yield BlockRequest(BlockKind.SITE, space.site_path(name), f"sites.{name}.lan", site.lan.prefixlen, site.lan)
 
 
+def pods_size(fleet: Fleet, cluster: Kubernetes) -> int:
+    """Return the prefix length of a new block for pods: the file's, else an eighth of the supernet."""
+    eighth = min(max(fleet.network.supernet.prefixlen + 3, PODS_WIDEST), PODS_NARROWEST)
+    return eighth if cluster.pods is None else cluster.pods
+
+
 def _kubernetes(fleet: Fleet) -> Iterator[BlockRequest]:
     cluster = fleet.kubernetes
     if cluster is None:
         return
-    eighth = min(max(fleet.network.supernet.prefixlen + 3, PODS_WIDEST), PODS_NARROWEST)
-    pods = eighth if cluster.pods is None else cluster.pods
     sized = "services" in cluster.model_fields_set
+    pods = pods_size(fleet, cluster)
     yield BlockRequest(BlockKind.PODS, space.PODS, "kubernetes.pods", pods, sized=cluster.pods is not None)
     yield BlockRequest(BlockKind.SERVICES, space.SERVICES, "kubernetes.services", cluster.services, sized=sized)
 

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from bedplate.catalog.catalog import Catalog
 from bedplate.catalog.nearest import nearest
 from bedplate.errors import InputError
+from bedplate.plan.cluster import ClusterNode
 from bedplate.plan.firewall import (
     ANYWHERE,
     DNS,
@@ -145,6 +146,8 @@ class NodePlan:
     """The laptop gateway that runs on it."""
     elsewhere: tuple[IPv4Network, ...] = ()
     """The remote networks behind its tunnels, for a gateway of a site or of a connected region."""
+    cluster: ClusterNode | None = None
+    """What it is in the Kubernetes cluster. No command sets it yet, so no machine has the roles of the cluster."""
 
     @property
     def host(self) -> str:

@@ -10,10 +10,12 @@ from types import MappingProxyType
 
 from bedplate.catalog import Catalog
 from bedplate.catalog.facts import Arch, InstanceFacts
+from bedplate.plan.fleet import MachinePlan, SitePlan
 from bedplate.plan.pools import Adapter, PoolPlan, interfaces
 
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 ZONE = "topology.kubernetes.io/zone"
+_REGION = "topology.kubernetes.io/region"
 # With this label the cluster-autoscaler expects GPUs on a node that has not started yet.
 ACCELERATOR = "k8s.amazonaws.com/accelerator"
 EFA = "vpc.amazonaws.com/efa"
@@ -68,6 +70,22 @@ def pool_registration(pool: PoolPlan, catalog: Catalog) -> Registration:
     )
 
 
+def machine_registration(site: SitePlan, machine: MachinePlan) -> Registration:
+    """Return the registration of a worker of a site; the site takes the place of region and zone."""
+    labels = {"bedplate/site": site.name, **place_labels(site.name, site.name)}
+    gpus = machine.spec.gpus
+    if gpus is None:
+        return Registration(labels, (), {})
+    resource = _GPUS["nvidia"]
+    accelerator = {ACCELERATOR: f"nvidia-{gpus.model}"}
+    return Registration(labels | accelerator, (f"{resource}=present:NoSchedule",), {resource: str(gpus.count)})
+
+
+def place_labels(region: str, zone: str) -> dict[str, str]:
+    """Return the labels of a node's region and zone."""
+    return {_REGION: region, ZONE: zone}
+
+
 def label_value(name: str) -> str:
     """Return a name as a label value: more than 63 characters are cut and end in a digest."""
     if len(name) <= _LONGEST_VALUE:
@@ -80,7 +98,7 @@ def _labels(pool: PoolPlan, facts: InstanceFacts | None) -> dict[str, str]:
         "bedplate/group": pool.group,
         "bedplate/pool": label_value(pool.name),
         "bedplate/market": pool.market.value,
-        "topology.kubernetes.io/region": pool.region,
+        _REGION: pool.region,
     }
     if facts is None:
         return labels

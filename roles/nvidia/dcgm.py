@@ -16,6 +16,8 @@ from roles.repository import Pin, Repository, add
 
 DCGM = "nvidia-dcgm.service"
 NVLSM = "nvlsm"
+# For GPUs in containers, which the role `containers` installs.
+TOOLKIT = "nvidia-container-toolkit-base"
 _URI = "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404"
 # NVIDIA's names of architectures, by `uname -m`.
 _ARCHITECTURES = {"x86_64": "x86_64", "aarch64": "sbsa"}
@@ -67,7 +69,8 @@ class Tools:
 
     def add_repository(self) -> None:
         """Declare the repository, from which apt installs these packages only; NVLSM's versions are dates."""
-        pins = (Pin(("datacenter-gpu-manager-4-*",), f"1:{self.version}-*"), Pin((NVLSM,), "*"))
+        toolkit = Pin((TOOLKIT,), f"{self.stack.value('toolkit')}-*")
+        pins = (Pin(("datacenter-gpu-manager-4-*",), f"1:{self.version}-*"), Pin((NVLSM,), "*"), toolkit)
         architecture = _ARCHITECTURES[host.get_fact(Arch)]
         key_sum = self.stack.checksum(NVIDIA_KEY_SUM)
         add([Repository("nvidia", f"{_URI}/{architecture}/", ("/",), (), self.key, key_sum, pins)])

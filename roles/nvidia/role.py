@@ -21,7 +21,7 @@ from bedplate.plan.nodes import Hardware, Platform
 from roles.base import Changes, DiskSpace, Role, changed
 from roles.files import ManagedFile, file_text, put_files
 from roles.nvidia.dcgm import DCGM, ImexNodes, Tools
-from roles.system import install_packages, start_units
+from roles.system import hold_packages, install_packages, start_units
 
 MODPROBE = "/etc/modprobe.d/bedplate-nvidia.conf"
 PERSISTENCE = "nvidia-persistenced.service"
@@ -155,20 +155,6 @@ class Available(FactBase[bool]):
         return any(output)
 
 
-class HeldPackages(FactBase[frozenset[str]]):
-    """The packages that `apt-mark hold` keeps."""
-
-    default = frozenset
-
-    def command(self) -> str:
-        """Ask apt."""
-        return "apt-mark showhold"
-
-    def process(self, output: Iterable[str]) -> frozenset[str]:
-        """Return the lines."""
-        return frozenset(output)
-
-
 @dataclass(frozen=True, slots=True)
 class Nvidia(Role):
     """A machine with GPUs; `profiling`: people may read the GPUs' performance counters."""
@@ -274,8 +260,7 @@ def _remove(driver: Driver) -> None:
 def _install(name: str, packages: Sequence[str]) -> None:
     """Declare packages, held at their version."""
     install_packages(name, packages)
-    if not {*packages} <= host.get_fact(HeldPackages):
-        server.shell(name=f"{name}: hold its version", commands=[f"apt-mark hold {' '.join(packages)}"])
+    hold_packages(f"{name}: hold its version", packages)
 
 
 # Modules in the order in which they can be unloaded. A display or a job may keep one: then a reboot is required.

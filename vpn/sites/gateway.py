@@ -6,6 +6,7 @@ from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 
 from bedplate.errors import BedplateError
 from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.links import TUNNEL_MTU
 from bedplate.plan.nodes import LAPTOP_GATEWAY_HOST, SITE_GATEWAY_HOST
 from bedplate.tunnel_key import SHORTEST_KEY
 
@@ -52,8 +53,7 @@ def proof_or_error(proof: Proof | BedplateError) -> Proof:
     return proof
 
 
-# An Ethernet frame of 1,500 bytes minus all headers: AES-GCM, UDP for gateways behind NAT, and 8 bytes of PPPoE.
-MTU = 1400
+MTU = TUNNEL_MTU
 
 
 @dataclass(frozen=True, slots=True)

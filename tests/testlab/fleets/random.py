@@ -153,7 +153,7 @@ def fleets(draw: Draw) -> dict[str, Any]:
         "domain": draw(st.sampled_from(["lab.internal", "ml.lab.example"])),
         "network": network,
         "regions": regions,
-        "sites": _sites(draw),
+        "sites": _sites(draw, network),
         "groups": draw(groups(zones, reach, 40 if size > 18 else 300)),
         "storage": _storage(draw, sorted(regions)),
         "people": _people(draw),
@@ -192,10 +192,12 @@ def _network(draw: Draw, size: int) -> dict[str, Any]:
     return network
 
 
-def _sites(draw: Draw) -> dict[str, Any]:
+def _sites(draw: Draw, network: dict[str, Any]) -> dict[str, Any]:
     names = ["cellar", *draw(st.sampled_from([[], ["attic"]]))]
     uses = draw(st.sampled_from([{}, {"use": "kubernetes"}, {"use": "ssh", "gpus": {"model": "a100", "count": 4}}]))
-    return {name: _site(name, uses) for name in names}
+    # Without a connection of the two sites, only one may have workers.
+    second = {} if network.get("interconnect") == "none" else uses
+    return {name: _site(name, uses if name == "cellar" else second) for name in names}
 
 
 def _site(name: str, uses: dict[str, Any]) -> dict[str, Any]:

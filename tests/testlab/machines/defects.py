@@ -39,6 +39,8 @@ class Where(StrEnum):
     """A workbench with its own kernel, and scratch disks."""
     GPU = "gpu"
     """A workbench with a fake driver."""
+    MEMBER = "member"
+    """A member of the control plane: its files and kubeadm's, in mounts of their own."""
     FABRIC = "fabric"
     """A cloud workbench with a fake EFA."""
 

@@ -1,0 +1,210 @@
+"""The plan of the Kubernetes cluster, one for all regions and sites, and what each machine registers in it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from ipaddress import IPv4Address, IPv4Network
+from types import MappingProxyType
+
+from bedplate.catalog import Catalog
+from bedplate.plan.firewall import has_workers
+from bedplate.plan.fleet import ControlPlaneMember, FleetPlan, MachinePlan, SitePlan, cached_on_plan
+from bedplate.plan.links import API_PORT, TUNNEL_MTU, api_name, place_names
+from bedplate.plan.pools import PoolPlan
+from bedplate.plan.registration import (
+    INSTANCE_TYPE,
+    ZONE,
+    Registration,
+    machine_registration,
+    place_labels,
+    pool_registration,
+    registration,
+)
+from bedplate.spec.groups import Market
+from bedplate.spec.network import Interconnect
+from bedplate.spec.sites import Use
+
+# The largest packet in a VPC, and between VPCs over transit gateways or peering connections.
+# Source: Amazon EC2 user guide, "Network maximum transmission unit"; AWS Transit Gateway quotas; read 2026-11.
+_VPC_MTU, _BETWEEN_VPCS_MTU = 9001, 8500
+# The link-local address of NodeLocal DNSCache on every node. Source: Kubernetes documentation, NodeLocal DNSCache.
+NODE_DNS = IPv4Address("169.254.20.10")
+# kubeadm gives cluster DNS the tenth address of the services.
+_DNS_NUMBER = 10
+_ETCD_PEER_PORT = 2380
+# Each node gets a /24 of the block for pods.
+NODE_PODS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPlan:
+    """The cluster: `version` and `kubelet` are minor versions of the control plane and of workers.
+
+    `api` is the DNS name of the API. `mtu` is the largest packet on every path between nodes; packets of pods are 50
+    bytes smaller.
+    """
+
+    fleet: str
+    domain: str
+    version: str
+    kubelet: str
+    api: str
+    pods: IPv4Network
+    services: IPv4Network
+    members: tuple[ControlPlaneMember, ...]
+    mtu: int
+
+    @property
+    def endpoint(self) -> str:
+        """The name and port of the API."""
+        return f"{self.api}:{API_PORT}"
+
+    @property
+    def dns(self) -> IPv4Address:
+        """The address of the service of cluster DNS."""
+        return self.services[_DNS_NUMBER]
+
+    @property
+    def initial_cluster(self) -> str:
+        """All members of etcd, as its flag wants them: `control-1.us-west-2=https://10.64.32.16:2380,...`."""
+        return ",".join(f"{member.name}=https://{member.address}:{_ETCD_PEER_PORT}" for member in self.members)
+
+    @property
+    def api_names(self) -> tuple[str, ...]:
+        """Every name and address of the API servers, for their certificates."""
+        names = (f"{member.name}.{self.domain}" for member in self.members)
+        return (self.api, *names, *(str(member.address) for member in self.members))
+
+
+@cached_on_plan
+def cluster_plan(plan: FleetPlan) -> ClusterPlan | None:
+    """Return the plan of the cluster; None for a fleet without one."""
+    control = plan.control_plane
+    if control is None or plan.pods is None or plan.services is None:
+        return None
+    return ClusterPlan(
+        fleet=plan.name,
+        domain=plan.domain,
+        version=control.version,
+        kubelet=plan.image.kubernetes or control.version,
+        api=api_name(plan),
+        pods=plan.pods,
+        services=plan.services,
+        members=control.members,
+        mtu=overlay_mtu(plan),
+    )
+
+
+def overlay_mtu(plan: FleetPlan) -> int:
+    """Return the largest packet on every path between nodes: to the home region, to workers of regions and of sites.
+
+    AWS's gateways drop a larger packet of the overlay without an answer that its sender acts on.
+    """
+    places = [place for place in place_names(plan) if has_workers(plan, place) and place != plan.home.name]
+    if not places:
+        return _VPC_MTU
+    has_tunnel = plan.interconnect is Interconnect.NONE or any(place in plan.sites_by_name for place in places)
+    return TUNNEL_MTU if has_tunnel else _BETWEEN_VPCS_MTU
+
+
+@dataclass(frozen=True, slots=True)
+class NodeKind:
+    """What the kubelet of a machine of one EC2 type registers, and the millicores that it keeps from pods."""
+
+    registration: Registration
+    reserved_cpu: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterNode:
+    """A machine as a node of the cluster.
+
+    `name` is its node name; of a pool's machines it is the pattern `GROUP-*.REGION`, in which the machine puts the end
+    of its instance id. `kinds` are by EC2 type, under "" for any other machine. `grace` is how many seconds its pods
+    have to end before the machine stops.
+    """
+
+    cluster: ClusterPlan
+    name: str
+    kinds: Mapping[str, NodeKind]
+    grace: int
+    address: IPv4Address | None = None
+    member: ControlPlaneMember | None = None
+
+    @property
+    def provider(self) -> str:
+        """The provider id of a machine of a site; an EC2 instance reads its own from the metadata service."""
+        host, _, place = self.name.partition(".")
+        return f"bedplate://{place}/{host}"
+
+
+# kubelet registers it, and the cluster removes it after the machine has passed its health gate.
+GATE_TAINT = "bedplate/gate=pending:NoSchedule"
+_CONTROL_TAINT = "node-role.kubernetes.io/control-plane=:NoSchedule"
+# AWS stops a spot instance two minutes after its notice, of which draining takes the first.
+_SPOT_GRACE, _GRACE = 60, 240
+# Of a machine whose number of cores the plan does not know.
+_RESERVED_CPU = 250
+
+
+def member_node(plan: FleetPlan, cluster: ClusterPlan, member: ControlPlaneMember) -> ClusterNode:
+    """Return a control-plane machine as a node."""
+    labels = place_labels(plan.home.name, member.zone)
+    kind = NodeKind(Registration(labels, (_CONTROL_TAINT,), {}), _RESERVED_CPU)
+    return ClusterNode(cluster, member.name, MappingProxyType({"": kind}), _GRACE, member.address, member)
+
+
+def site_node(cluster: ClusterPlan, site: SitePlan, machine: MachinePlan) -> ClusterNode:
+    """Return a worker of a site as a node."""
+    kind = NodeKind(_gated(machine_registration(site, machine)), _RESERVED_CPU)
+    name = f"{machine.label}.{site.name}"
+    return ClusterNode(cluster, name, MappingProxyType({"": kind}), _GRACE, machine.address)
+
+
+def pool_node_kinds(cluster: ClusterPlan, pool: PoolPlan, catalog: Catalog) -> ClusterNode:
+    """Return the machines of a pool as nodes, without the labels of type and zone, which each machine adds."""
+    kinds = dict(_kinds(pool, catalog))
+    grace = _SPOT_GRACE if pool.market is Market.SPOT else _GRACE
+    return ClusterNode(cluster, f"{pool.group}-*.{pool.region}", MappingProxyType(kinds), grace)
+
+
+def as_node(plan: FleetPlan, name: str) -> ClusterNode | None:
+    """Return a permanent machine of the cluster as a node, by its name; None for any other machine."""
+    cluster = cluster_plan(plan)
+    if cluster is None:
+        return None
+    for member in cluster.members:
+        if member.name == name:
+            return member_node(plan, cluster, member)
+    host, _, place = name.partition(".")
+    site = plan.sites_by_name.get(place)
+    machine = site.machines.get(host) if site else None
+    return site_node(cluster, site, machine) if site and machine and machine.spec.use is Use.KUBERNETES else None
+
+
+def _kinds(pool: PoolPlan, catalog: Catalog) -> Iterator[tuple[str, NodeKind]]:
+    for name in pool.types:
+        facts = catalog.types.get(name)
+        reserved = _reserved_cpu(facts.vcpus) if facts else _RESERVED_CPU
+        yield name, NodeKind(_gated(_without_own(registration(pool, name, "", catalog))), reserved)
+    if pool.offer.similar:
+        yield "", NodeKind(_gated(_without_own(pool_registration(pool, catalog))), _RESERVED_CPU)
+
+
+def _gated(common: Registration) -> Registration:
+    return replace(common, taints=(*common.taints, GATE_TAINT))
+
+
+def _without_own(common: Registration) -> Registration:
+    """Return the registration without what a machine reads from the metadata service."""
+    labels = {key: value for key, value in common.labels.items() if key not in {INSTANCE_TYPE, ZONE}}
+    return replace(common, labels=labels)
+
+
+# Millicores that GKE and EKS keep for kubelet and containerd: of the first core, the second, the next two, and of each
+# further one. Source: GKE documentation, "Plan node sizes"; bootstrap.sh of Amazon's EKS images; read 2026-11.
+_FIRST_CORE, _SECOND_CORE, _NEXT_CORES, _FURTHER_CORES = 60, 10, 5, 2.5
+
+
+def _reserved_cpu(cores: int) -> int:
+    shares = [_FIRST_CORE, _SECOND_CORE, _NEXT_CORES, _NEXT_CORES] + [_FURTHER_CORES] * cores
+    return round(sum(shares[:cores]))

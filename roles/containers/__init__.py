@@ -1,0 +1,1 @@
+"""The role `containers`: containerd, and GPUs in containers."""

@@ -1,0 +1,92 @@
+"""The role `containers`: containerd 2 from Docker's repository, GPUs by CDI, and mirrors of registries.
+
+Debian 12 and 13 have containerd 1.6 and 1.7, which kubelet 1.37 refuses; one source serves them and Ubuntu.
+Source: https://github.com/containerd/containerd/blob/main/docs/cri/config.md and docs/hosts.md, read 2026-11.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from pyinfra.context import host
+from pyinfra.facts.deb import DebPackages
+from pyinfra.facts.server import LinuxName, OsRelease
+from pyinfra.operations import systemd
+
+from roles.base import Changes, DiskSpace, Role, changed
+from roles.files import ManagedFile, file_text, put_files, render
+from roles.nvidia.dcgm import TOOLKIT
+from roles.repository import Pin, Repository, add
+from roles.system import hold_packages, install_packages, start_units
+
+CONTAINERD = "containerd.service"
+CONFIG, MIRRORS = "/etc/containerd/config.toml", "/etc/containerd/certs.d"
+PACKAGE = "containerd.io"
+# The unit of the toolkit that writes the CDI specification of the GPUs, at boot and after each change of the driver.
+CDI = "nvidia-cdi-refresh.path"
+# The image of every pod's first container, which kubelet must never delete. Source: kubeadm 1.36, constants.go.
+PAUSE = "registry.k8s.io/pause:3.10.2"
+# Docker's key, fingerprint 9DC8 5822 9FC7 DD38 854A E2D8 8D81 803C 0EBF CD88; it has no end.
+_KEY_SUM = "1500c1f56fa9e26b9b8f42452a553675796ade0807cdce11975eb98170b3a570"
+# The API of this registry is not at its name.
+_SERVERS = {"docker.io": "https://registry-1.docker.io"}
+
+
+def repository(distribution: str, codename: str, version: str) -> Repository:
+    """Return Docker's repository for a release, of which apt takes one version of containerd only."""
+    return Repository(
+        name="docker",
+        uri=f"https://download.docker.com/linux/{distribution}",
+        suites=(codename,),
+        components=("stable",),
+        key=file_text("containers/repository.asc"),
+        key_sum=_KEY_SUM,
+        pins=(Pin((PACKAGE,), f"{version}-*"),),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Containers(Role):
+    """A machine that runs pods; `version` is containerd's, `mirrors` the addresses that are asked before a registry.
+
+    `gpus`: with NVIDIA's toolkit, from the repository of the role `nvidia`, which is for Ubuntu only.
+    """
+
+    version: str
+    gpus: bool = False
+    mirrors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    name: ClassVar[str] = "containers"
+    space: ClassVar[DiskSpace] = DiskSpace(programs=250, state=80)
+
+    def install(self) -> None:
+        """Install containerd with runc, held at its version."""
+        release = host.get_fact(OsRelease) or {}
+        add((repository(release["id"], release["version_codename"], self.version),))
+        _install(PACKAGE)
+        if self.gpus and host.get_fact(LinuxName) == "Ubuntu":
+            _install(TOOLKIT)
+
+    def configure(self) -> Changes:
+        """Write containerd's configuration and its mirrors."""
+        return put_files(*container_files(self.mirrors))
+
+    def activate(self, changes: Changes) -> None:
+        """Start containerd, and restart it after a change; containers keep running. Mirrors need no restart."""
+        start_units({"Start containerd": CONTAINERD})
+        systemd.service(name="Restart containerd", service=CONTAINERD, restarted=True, _if=changed(changes, CONFIG))
+        if self.gpus and TOOLKIT in host.get_fact(DebPackages):
+            start_units({"Keep the list of GPUs for containers up to date": CDI})
+
+
+def _install(package: str) -> None:
+    install_packages(f"Install {package}", (package,))
+    hold_packages(f"Hold the version of {package}", (package,))
+
+
+def container_files(mirrors: Mapping[str, tuple[str, ...]]) -> Iterator[ManagedFile]:
+    """Yield containerd's configuration, and the mirrors of each registry."""
+    yield ManagedFile("Configure containerd", CONFIG, render("containers/config.toml.j2", pause=PAUSE))
+    for registry, addresses in mirrors.items():
+        origin = _SERVERS.get(registry, f"https://{registry}")
+        text = render("containers/hosts.toml.j2", server=origin, mirrors=addresses)
+        yield ManagedFile(f"Write the mirrors of {registry}", f"{MIRRORS}/{registry}/hosts.toml", text)

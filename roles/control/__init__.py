@@ -1,0 +1,1 @@
+"""The role `control`: a member of the control plane."""

@@ -1,0 +1,1 @@
+"""The role `kubernetes`: kubelet with the settings of this machine, and kubeadm."""

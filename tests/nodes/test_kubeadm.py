@@ -1,0 +1,178 @@
+"""The real kubeadm accepts every document of the roles, and makes a member of the control plane from them.
+
+Needs `kubeadm` on PATH, of the version of the examples, and root for mounts. Nothing is booted, and nothing runs.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from bedplate.catalog import load_catalog
+from bedplate.plan import FleetPlan
+from bedplate.plan.cluster import ClusterNode, as_node, cluster_plan, pool_node_kinds
+from bedplate.spec.sites import Use
+from roles.control.documents import member_documents
+from roles.kubernetes.kubelet import common_settings, kind_settings, yaml_text
+from tests.testlab.machines.defects import Rule, Where, defects_at
+from tests.testlab.machines.lab import VIOLATED
+from tests.testlab.machines.member import MAKE, MEMBER, Member, make_authorities
+from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
+
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.skipif(shutil.which("kubeadm") is None, reason="no kubeadm on PATH"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
+]
+_DEFECTS = defects_at(Where.MEMBER)
+LAB = EXAMPLES / "lab.yaml"
+NAME = "control-1.us-west-2"
+
+
+def _nodes(plan: FleetPlan) -> Iterator[ClusterNode]:
+    """Yield every kind of node of a fleet's cluster: members, workers of sites, and machines of pools."""
+    names = [member.name for member in plan.control_plane.members] if plan.control_plane else []
+    names += [f"{label}.{site.name}" for site in plan.sites for label in site.machines]
+    yield from filter(None, (as_node(plan, name) for name in names))
+    cluster = cluster_plan(plan)
+    for pool in plan.pools:
+        if cluster and pool.use is Use.KUBERNETES:
+            yield pool_node_kinds(cluster, pool, load_catalog())
+
+
+def _documents(node: ClusterNode, members: list[ClusterNode]) -> Iterator[str]:
+    """Yield the documents of each type of a node, with those of a member: kubeadm judges kubelet's only with them."""
+    control = yaml_text(*member_documents(node if node.member else members[0]))
+    for kind in node.kinds.values():
+        kubelet = yaml_text(common_settings(node)) + yaml_text(kind_settings(kind))
+        yield f"{control}kubernetesVersion: v1.36.0\n---\n{kubelet}"
+
+
+def _validate(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+    file = folder / "kubeadm.yaml"
+    file.write_text(text)
+    return subprocess.run(
+        ["kubeadm", "config", "validate", "--config", file], capture_output=True, text=True, check=False
+    )
+
+
+_CHOSEN = ('"clusterDNS"', 'clientCAFile"')
+CLUSTERS = [file.stem for file in sorted(EXAMPLES.glob("*.yaml")) if cluster_plan(plan_of(file))]
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_kubeadm_accepts_every_document(name: str, tmp_path: Path) -> None:
+    """No field is misspelt or out of its range, for any machine of the examples.
+
+    kubeadm recommends its own DNS address and the authority at the path of members: workers have others on purpose.
+    """
+    nodes = list(_nodes(plan_of(EXAMPLES / f"{name}.yaml")))
+    members = [node for node in nodes if node.member]
+    texts = {text for node in nodes for text in _documents(node, members)}
+
+    answers = [_validate(tmp_path, text) for text in sorted(texts)]
+
+    assert len(texts) > len(members)
+    warnings = [line for answer in answers for line in answer.stderr.splitlines() if not any(map(line.count, _CHOSEN))]
+    assert (warnings, sum(answer.returncode for answer in answers)) == ([], 0)
+
+
+@pytest.mark.parametrize(("right", "wrong"), [("maxPods", "maxPodz"), ("certSANs", "certSans"), ("/13", "/33")])
+def test_kubeadm_refuses_a_mistake(right: str, wrong: str, tmp_path: Path) -> None:
+    """The documents are judged strictly: otherwise accepting them would mean nothing."""
+    node = as_node(plan_of(LAB), NAME)
+    assert node
+    (text,) = _documents(node, [node])
+
+    assert _validate(tmp_path, text.replace(right, wrong)).returncode != 0
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the authorities of a cluster."""
+    folder = tmp_path_factory.mktemp("members")
+    make_authorities(folder / "authorities")
+    return folder
+
+
+def _member(folder: Path, name: str = NAME) -> Member:
+    node = as_node(plan_of(LAB), name)
+    assert node
+    return Member(LAB, node, folder)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_each_member_makes_itself(number: int, folder: Path) -> None:
+    """Without another member, kubeadm makes certificates and the static pod of etcd, which knows all members."""
+    member = _member(folder, f"control-{number}.us-west-2")
+    output = member.run(f"{MAKE}\ncat /etc/kubernetes/manifests/etcd.yaml")
+
+    pod: dict[str, Any] = YAML(typ="safe").load(output)
+    command = pod["spec"]["containers"][0]["command"]
+    assert f"--name={member.node.name}" in command
+    assert f"--initial-cluster={member.node.cluster.initial_cluster}" in command
+
+
+def test_a_second_run_changes_nothing(folder: Path) -> None:
+    """At the next boot, certificates and static pods stay as they are."""
+    listing = "find /etc/kubernetes /var/lib/etcd -type f -exec sha256sum {} + | sort"
+
+    output = _member(folder).run(f"{MAKE}\n{listing}\necho ---\n{MAKE}\n{listing}")
+
+    first, second = output.split("---\n")
+    assert first == second
+    assert "/etc/kubernetes/manifests/kube-apiserver.yaml" in first
+
+
+def test_a_new_audit_policy_restarts_the_api_server(folder: Path) -> None:
+    """Its static pod names the content of the files that it reads at its start; kubelet restarts a changed pod."""
+    show = "grep bedplate/settings /etc/kubernetes/manifests/kube-apiserver.yaml"
+    change = "sed -i 's/settings: ./settings: x/' /etc/kubernetes/patches/kube-apiserver+merge.yaml"
+
+    first, second = _member(folder).run(f"{MAKE}\n{show}\n{change}\n{MAKE}\n{show}").splitlines()
+
+    assert first != second
+
+
+def test_a_replaced_machine_has_the_identity_of_its_volume(folder: Path) -> None:
+    """With an empty root disk and its old volume, a member makes the same certificates and static pods."""
+    manifests = "cat /etc/kubernetes/manifests/*; sha256sum /var/lib/etcd/pki/*.crt"
+    forget = "rm -r /etc/kubernetes/manifests /etc/kubernetes/*.conf"
+
+    output = _member(folder).run(f"{MAKE}\n{manifests}\necho ======\n{forget}\n{MAKE}\n{manifests}")
+
+    first, second = output.split("======\n")
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        ("umount /var/lib/etcd", "etcd must not write to the root disk"),
+        ("rm /var/lib/etcd/pki/etcd/ca.key", "etcd/ca.crt or its key is missing: run bedplate kube init"),
+        ("rm /var/lib/etcd/pki/encryption.yaml", "encryption.yaml is missing: run bedplate kube init"),
+    ],
+)
+def test_an_incomplete_member_makes_nothing(damage: str, reason: str, folder: Path) -> None:
+    """Without volume, an authority or the key of encryption there is no static pod that kubelet could start."""
+    output = _member(folder).run(f"{damage}\n{MEMBER} 2>&1 || ls -A /etc/kubernetes/manifests 2>&1 || true")
+
+    assert reason in output
+    assert "cannot access '/etc/kubernetes/manifests'" in output
+
+
+@pytest.fixture(scope="module")
+def outcomes(folder: Path) -> dict[Rule, str]:
+    """Return the outcome of each rule of the cluster with its defect."""
+    return _member(folder).check_defects(_DEFECTS)
+
+
+@pytest.mark.parametrize("rule", _DEFECTS, ids="-".join)
+def test_rule_detects_its_defect(rule: Rule, outcomes: dict[Rule, str]) -> None:
+    """The rule is kept on the member, and violated with its defect."""
+    assert outcomes[rule] == VIOLATED

@@ -1,0 +1,145 @@
+"""A member of the control plane in mounts of its own: the roles' files, and what the real kubeadm makes from them.
+
+As a pytest plugin, the module puts the machines of a fleet into the cluster, which no command does yet.
+"""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from bedplate.catalog import Catalog
+from bedplate.nodes.audit import CHECKS
+from bedplate.plan import FleetPlan, nodes
+from bedplate.plan.cluster import ClusterNode, as_node
+from bedplate.plan.nodes import NodePlan
+from roles.containers.role import container_files
+from roles.control.documents import ENCRYPTION, PKI
+from roles.control.role import control_files
+from roles.files import ManagedFile, file_text
+from roles.kubernetes.kubelet import kubelet_files
+from roles.kubernetes.role import MODULES, SYSCTL
+from tests.testlab.machines.defects import Defect, Rule
+from tests.testlab.run import ROOT
+
+# 32 zero bytes; `kube init` makes a random key.
+_KEYS = f"""apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+  - resources: [secrets]
+    providers:
+      - secretbox:
+          keys: [{{name: first, secret: {"A" * 43}=}}]
+      - identity: {{}}
+"""
+# Every folder that roles write to is an overlay in memory, which ends with the process.
+_MOUNTS = """set -e
+mount -t tmpfs tmpfs /mnt
+for folder in etc var/lib usr/local/lib run; do
+  mkdir -p "/mnt/upper/$folder" "/mnt/work/$folder"
+  mount -t overlay overlay -o "lowerdir=/$folder,upperdir=/mnt/upper/$folder,workdir=/mnt/work/$folder" "/$folder"
+done
+mkdir -p /var/lib/etcd && mount -t tmpfs tmpfs /var/lib/etcd
+tar --extract --directory=/ --file="$FILES"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of the plan, and a folder for what its tests write."""
+
+    fleet: Path
+    node: ClusterNode
+    folder: Path
+
+    def run(self, script: str) -> str:
+        """Run a script as root in mounts of its own, which have the member's files; return its output."""
+        archive = self.folder / "files.tar"
+        _pack(archive, _files(self.node), self.folder / "authorities")
+        command = ("unshare", "--mount", "bash", "-c", f"{_MOUNTS}{script}")
+        done = subprocess.run(command, text=True, capture_output=True, check=False, env=_environment(archive))
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def check_defects(self, seeded: dict[Rule, Defect]) -> dict[Rule, str]:
+        """Return the outcome of each rule without and with its defect, after the member has been made."""
+        order, result = self.folder / "order.json", self.folder / "outcomes.json"
+        defects = {"/".join(rule): asdict(defect) for rule, defect in seeded.items()}
+        order.write_text(json.dumps({"console": ["bash", "-ec"], "defects": defects, "outcomes": str(result)}))
+        setting = f"-c {CHECKS}/pytest.ini --rootdir {CHECKS} -p tests.testlab.machines.defects -p {__name__}"
+        host = f"--fleet={self.fleet} --node={self.node.name} --hosts=here://{self.node.name} --defects={order}"
+        files = " ".join(sorted({f"{CHECKS}/test_{role}.py" for role, _ in seeded}))
+        pytest = f"{sys.executable} -m pytest -p testinfra.plugin {setting} {host} {files}"
+        self.run(f"{MAKE}\n{_STARTED}\ncd {ROOT}\n{pytest} >{self.folder}/log 2>&1 || true")
+        assert result.exists(), (self.folder / "log").read_text()
+        outcomes: dict[str, str] = json.loads(result.read_text())
+        return {rule: outcomes.get("/".join(rule), "did not run") for rule in seeded}
+
+
+MEMBER = "/usr/local/lib/bedplate/control-member"
+MAKE = f"{MEMBER} >/dev/null"
+# What etcd and kubelet leave behind when they run.
+_STARTED = f"""mkdir -p /var/lib/etcd/data/member /var/lib/etcd/snapshots /run/bedplate
+echo snapshot >/var/lib/etcd/snapshots/20261123T000000Z.db
+echo KUBELET_ARGS=--hostname-override=control-1.us-west-2 >/run/bedplate/kubelet.env
+chmod -R go= /var/lib/etcd/data {PKI}"""
+
+
+def make_authorities(folder: Path) -> None:
+    """Make the authorities of a cluster with kubeadm, in a folder."""
+    for phase in ("ca", "etcd-ca", "front-proxy-ca", "sa"):
+        command = (
+            "kubeadm",
+            "init",
+            "phase",
+            "certs",
+            phase,
+            "--cert-dir",
+            str(folder),
+            "--kubernetes-version=v1.36.0",
+        )
+        subprocess.run(command, check=True, capture_output=True, text=True)
+
+
+def _files(node: ClusterNode) -> Iterator[ManagedFile]:
+    yield from container_files({})
+    yield from kubelet_files(node)
+    yield from control_files(node)
+    for path, name in ((MODULES, "modules.conf"), (SYSCTL, "sysctl.conf")):
+        yield ManagedFile("", path, file_text(f"kubernetes/{name}"))
+    yield ManagedFile("", ENCRYPTION, _KEYS, "600")
+
+
+def _pack(archive: Path, files: Iterator[ManagedFile], authorities: Path) -> None:
+    """Write the files and the authorities to an archive, as root's."""
+    with tarfile.open(archive, "w") as tar:
+        for file in files:
+            entry, data = tarfile.TarInfo(file.path), file.text.encode()
+            entry.size, entry.mode = len(data), int(file.mode, 8)
+            tar.addfile(entry, io.BytesIO(data))
+        if authorities.exists():
+            tar.add(authorities, PKI)
+
+
+def _environment(archive: Path) -> dict[str, str]:
+    return {**os.environ, "FILES": str(archive), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+
+
+_find_node = nodes.find_node
+
+
+def _find_in_cluster(plan: FleetPlan, name: str, catalog: Catalog) -> NodePlan:
+    return replace(_find_node(plan, name, catalog), cluster=as_node(plan, name))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests() -> None:
+    """Put machines into the cluster, before the rules' conftest.py imports the function."""
+    nodes.find_node = _find_in_cluster

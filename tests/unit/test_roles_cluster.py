@@ -1,0 +1,229 @@
+"""The roles of the cluster: containerd, kubelet with its settings, and members of the control plane."""
+
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from bedplate.catalog import load_catalog
+from bedplate.plan.cluster import ClusterNode, as_node, cluster_plan, pool_node_kinds
+from bedplate.plan.nodes import NodePlan
+from roles.catalog import names_of, roles_of
+from roles.containers.role import CONFIG, MIRRORS, Containers
+from roles.control.documents import AUTHENTICATION_CONFIGURATION, member_documents
+from roles.control.role import Control
+from roles.files import file_text
+from roles.kubernetes.kubelet import FOLDER, kubelet_files
+from roles.kubernetes.role import Kubernetes
+from roles.nvidia.dcgm import TOOLKIT
+from roles.system import HeldPackages
+from tests.testlab.fakes.aws import metadata_service
+from tests.testlab.fakes.node import Recorder, recorded
+from tests.testlab.fleets.variants import lab_node, lab_plan
+from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
+
+MEMBERS = tuple(f"control-{number}.us-west-2" for number in (1, 2, 3))
+TITAN = "titan-01.cellar"
+ROLES = {"containers", "kubernetes", "control"}
+UBUNTU = recorded("ubuntu-24.04").but({HeldPackages.name: None})
+read_yaml = YAML(typ="safe").load
+
+
+def joined(name: str) -> ClusterNode:
+    """Return a machine of the lab as a node of the cluster."""
+    node = as_node(lab_plan(), name)
+    assert node
+    return node
+
+
+def in_cluster(name: str) -> NodePlan:
+    """Return a machine of the lab that is in the cluster."""
+    return replace(lab_node(name), cluster=joined(name))
+
+
+def test_no_machine_has_the_roles_yet() -> None:
+    """Without the authorities of a cluster, machines stay as they are."""
+    assert ROLES.isdisjoint(names_of(lab_node(MEMBERS[0])))
+    assert ROLES.isdisjoint(names_of(lab_node(TITAN)))
+
+
+def test_members_and_workers_have_their_roles() -> None:
+    """A worker has no part of the control plane; the packet filter remains last."""
+    assert set(names_of(in_cluster(MEMBERS[0]))) >= ROLES
+    assert ROLES & set(names_of(in_cluster(TITAN))) == {"containers", "kubernetes"}
+    assert roles_of(in_cluster(TITAN))[-1].name == "hardened"
+
+
+def test_kubernetes_comes_from_the_repository_of_its_minor_version() -> None:
+    """Only packages of the cluster's minor version come from there, and apt holds them."""
+    played = Recorder(UBUNTU).play(Kubernetes(joined(TITAN)))
+
+    assert "https://pkgs.k8s.io/core:/stable:/v1.36/deb/" in played.written(
+        "/etc/apt/sources.list.d/kubernetes.sources"
+    )
+    assert "version 1.36.*" in played.written("/etc/apt/preferences.d/kubernetes")
+    assert "apt-mark hold kubelet kubeadm kubectl" in played.commands
+
+
+def test_a_worker_may_be_older_than_the_control_plane() -> None:
+    """`image.kubernetes` is the version of workers, not of members."""
+    cluster = replace(joined(TITAN).cluster, kubelet="1.35")
+
+    assert Kubernetes(replace(joined(TITAN), cluster=cluster)).version == "1.35"
+    assert Kubernetes(replace(joined(MEMBERS[0]), cluster=cluster)).version == "1.36"
+
+
+def test_kubelet_is_not_started_before_it_has_joined() -> None:
+    """It is enabled, and restarted only if it runs."""
+    played = Recorder(UBUNTU).play(Kubernetes(joined(TITAN)))
+
+    assert "systemctl try-restart kubelet.service" in played.commands
+    assert not any("start kubelet" in command for command in played.commands if "try-restart" not in command)
+
+
+def test_containerd_has_the_version_of_the_stack() -> None:
+    """Only containerd comes from Docker's repository, in the version of the stack lock."""
+    played = Recorder(UBUNTU).play(Containers("2.2.1"))
+
+    preferences = played.written("/etc/apt/preferences.d/docker")
+    assert "Package: containerd.io\nPin: version 2.2.1-*\nPin-Priority: 990" in preferences
+    assert 'Package: *\nPin: origin "download.docker.com"\nPin-Priority: -1' in preferences
+    assert "SystemdCgroup = true" in played.written(CONFIG)
+
+
+def test_a_registry_is_asked_after_its_mirrors() -> None:
+    """Each registry with mirrors has a file, in which docker.io has the address of its API."""
+    mirrors = {"docker.io": ("https://mirror.lab.example",)}
+
+    text = Recorder(UBUNTU).play(Containers("2.2.1", mirrors=mirrors)).written(f"{MIRRORS}/docker.io/hosts.toml")
+
+    assert "server = 'https://registry-1.docker.io'" in text
+    assert "[host.'https://mirror.lab.example']" in text
+
+
+@pytest.mark.parametrize(("system", "has_toolkit"), [("ubuntu-24.04", True), ("debian-12", False)])
+def test_gpus_in_containers_need_the_toolkit(system: str, *, has_toolkit: bool) -> None:
+    """NVIDIA's repository, and with it the toolkit, is for Ubuntu."""
+    facts = recorded(system).but({HeldPackages.name: None})
+
+    played = Recorder(facts).play(Containers("2.2.1", gpus=True), stages=["install"])
+
+    assert (f"Install {TOOLKIT}" in played.names) is has_toolkit
+
+
+def test_members_differ_in_name_and_address_only() -> None:
+    """All members have the same cluster configuration, in which etcd knows all of them."""
+    documents = [member_documents(joined(name)) for name in MEMBERS]
+
+    assert documents[0][1] == documents[1][1] == documents[2][1]
+    arguments = {entry["name"]: entry["value"] for entry in documents[0][1]["etcd"]["local"]["extraArgs"]}
+    assert arguments["initial-cluster"].count("https://") == len(MEMBERS)
+    assert arguments["initial-cluster-state"] == "new"
+    assert {document[0]["nodeRegistration"]["name"] for document in documents} == {*MEMBERS}
+
+
+def test_everything_of_a_member_is_on_its_volume() -> None:
+    """Data, certificates and the key of encryption survive the machine; nothing of them is on the root disk."""
+    configuration = member_documents(joined(MEMBERS[0]))[1]
+    arguments = {entry["name"]: entry["value"] for entry in configuration["apiServer"]["extraArgs"]}
+    paths = (configuration["etcd"]["local"]["dataDir"], configuration["certificatesDir"])
+
+    assert all(path.startswith("/var/lib/etcd/") for path in (*paths, arguments["encryption-provider-config"]))
+
+
+def test_without_credentials_only_health_is_answered() -> None:
+    """Anonymous requests, such as for `cluster-info`, are refused."""
+    conditions = AUTHENTICATION_CONFIGURATION["anonymous"]["conditions"]  # type: ignore[index]
+
+    assert {condition["path"] for condition in conditions} == {"/livez", "/readyz", "/healthz"}
+
+
+def test_an_apply_of_a_member_starts_nothing_without_authorities() -> None:
+    """The unit that makes the member's files has a condition, and kubelet starts after it, never without the volume."""
+    played = Recorder(UBUNTU).play(Control(joined(MEMBERS[0])), stages=["configure", "activate"])
+
+    unit = played.written("/etc/systemd/system/bedplate-member.service")
+    assert "ConditionPathExists=/var/lib/etcd/pki/ca.key" in unit
+    assert "After=bedplate-member.service" in file_text("control/kubelet.conf")
+    assert "RequiresMountsFor=/var/lib/etcd" in file_text("control/kubelet.conf")
+
+
+# --- the settings of kubelet, as the program on the node puts them together ---
+
+METADATA = {
+    "instance-id": "i-0123456789abcdef0",
+    "placement/availability-zone": "us-west-2b",
+    "instance-type": "p5.48xlarge",
+    "local-ipv4": "10.64.64.21",
+}
+
+
+def run_settings(
+    node: ClusterNode, folder: Path, facts: Mapping[str, str] = MappingProxyType({})
+) -> tuple[dict[str, Any], str]:
+    """Run the program with the node's files; return kubelet's configuration, and its arguments."""
+    for file in kubelet_files(node):
+        if file.path.startswith(FOLDER):
+            path = folder / "etc" / file.path.removeprefix(f"{FOLDER}/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(file.text)
+    with metadata_service(facts) as url:
+        variables = {"ETC": f"{folder}/etc", "RUN": f"{folder}/run", "RESOLVED": f"{folder}/none"}
+        subprocess.run(
+            ["bash", "-s"],
+            input=file_text("kubernetes/kubelet-settings"),
+            env={**os.environ, **variables, "AWS_EC2_METADATA_SERVICE_ENDPOINT": url},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+    return read_yaml((folder / "run/kubelet.yaml").read_text()), (folder / "run/kubelet.env").read_text()
+
+
+def train(name: str = "lab") -> ClusterNode:
+    """Return the machines of the first pool of workers of an example."""
+    plan = plan_of(EXAMPLES / f"{name}.yaml")
+    cluster = cluster_plan(plan)
+    assert cluster
+    return pool_node_kinds(cluster, next(pool for pool in plan.pools if pool.use == "kubernetes"), load_catalog())
+
+
+def test_an_instance_registers_its_type_and_zone(tmp_path: Path) -> None:
+    """Name, provider id, zone and type are the instance's own; labels and taints those of its type."""
+    configuration, arguments = run_settings(train(), tmp_path, METADATA)
+
+    assert configuration["providerID"] == "aws:///us-west-2b/i-0123456789abcdef0"
+    assert {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"} in configuration["registerWithTaints"]
+    assert "--hostname-override=train-9abcdef0.us-west-2 --node-ip=10.64.64.21" in arguments
+    assert "node.kubernetes.io/instance-type=p5.48xlarge,topology.kubernetes.io/zone=us-west-2b" in arguments
+    assert "bedplate/group=train" in arguments
+
+
+def test_a_type_that_the_file_does_not_name_gets_the_common_settings(tmp_path: Path) -> None:
+    """With `similar: true` AWS may choose another type."""
+    configuration, arguments = run_settings(train("simulators"), tmp_path, METADATA | {"instance-type": "c5a.24xlarge"})
+
+    assert {"key": "lab.example/spot", "value": "sim", "effect": "NoSchedule"} in configuration["registerWithTaints"]
+    assert "node.kubernetes.io/instance-type=c5a.24xlarge" in arguments
+
+
+def test_an_unknown_type_is_refused(tmp_path: Path) -> None:
+    """A node with the labels of another type would get the wrong pods."""
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        run_settings(train(), tmp_path, METADATA | {"instance-type": "g6.xlarge"})
+
+    assert "no settings for this instance type" in error.value.stderr
+
+
+def test_a_sites_machine_asks_no_metadata_service(tmp_path: Path) -> None:
+    """Its name, address and provider id are in the plan."""
+    configuration, arguments = run_settings(joined(TITAN), tmp_path)
+
+    assert configuration["providerID"] == "bedplate://cellar/titan-01"
+    assert "--hostname-override=titan-01.cellar --node-ip=192.168.40.21" in arguments
