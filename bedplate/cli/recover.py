@@ -40,6 +40,7 @@ def recover(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, yes: Yes =
     names = [stack_name(plan, part) for part in chosen_parts(plan, stack or [])]
     engine = open_engine(fleet.absolute().parent)
     client = open_account(plan)
+    notify(f"deleted {name}, which a killed run left incomplete" for name in engine.remove_damaged_files())
     for name in sorted(engine.resource_counts(plan.name).keys() & set(names)):
         _release_lock(engine, name, yes=yes)
         _repair(engine, client, name, yes=yes)

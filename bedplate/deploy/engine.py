@@ -25,7 +25,7 @@ from pulumi.automation.events import EngineEvent
 from semver import VersionInfo
 
 from bedplate.deploy.access import NoBackend, access_error, check_provider
-from bedplate.deploy.lock import LockedError, lock_holders
+from bedplate.deploy.lock import LockedError, lock_holders, remove_damaged_files
 from bedplate.deploy.progress import Operation
 from bedplate.deploy.state import StackState
 from bedplate.errors import BedplateError, InputError, MachineError, PartialError
@@ -40,6 +40,7 @@ _HELD = (
     "another run of Pulumi holds the lock of {stack}",
     "wait for its end. If no run is alive, a killed one left the lock: run `bedplate recover`",
 )
+_DAMAGED = (PartialError, "a killed run left a damaged file in the folder of Pulumi's state", "run `bedplate recover`")
 _ENVIRONMENT = {"PULUMI_SKIP_UPDATE_CHECK": "true"}
 # By a part of the text that the command prints.
 _ERRORS: Mapping[str, tuple[type[BedplateError], str, str]] = {
@@ -53,6 +54,9 @@ _ERRORS: Mapping[str, tuple[type[BedplateError], str, str]] = {
     # The texts of a file or bucket, and of Pulumi Cloud.
     "the stack is currently locked by": _HELD,
     "Another update is currently in progress": _HELD,
+    "error: EOF": _DAMAGED,
+    "checkpoint: EOF": _DAMAGED,
+    "unexpected EOF": _DAMAGED,
 }
 
 
@@ -160,6 +164,12 @@ class Engine:
         except NoBackend:
             return False
         return True
+
+    def remove_damaged_files(self) -> tuple[str, ...]:
+        """Delete the parts of a file backend that a killed run left damaged; return their names."""
+        with _translated():
+            scheme, _, folder = (self._workspace().who_am_i().url or "").partition("://")
+        return remove_damaged_files(Path(folder)) if scheme == "file" else ()
 
     def is_deployed(self, fleet: str) -> bool:
         """Return whether a stack of a fleet has resources."""

@@ -1,9 +1,11 @@
-"""The lock of a stack in a file or bucket backend: who holds it, from the message of the `pulumi` command."""
+"""What a killed run of Pulumi leaves in its backend: the lock of a stack, and damaged files."""
 
+import json
 import os
 import re
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 
 from bedplate.errors import HeldError
 from bedplate.writer import is_alive
@@ -51,3 +53,23 @@ def lock_holders(text: str) -> tuple[LockHolder, ...]:
     return tuple(
         LockHolder(match["user"], match["host"], int(match["pid"]), match["since"]) for match in _HOLDER.finditer(text)
     )
+
+
+def remove_damaged_files(backend: Path) -> tuple[str, ...]:
+    """Delete each `*.attrs` of a file backend that is no JSON, and return their names.
+
+    Pulumi writes these in place, beside each object, and cannot read an object with an incomplete one: "EOF". They have
+    only metadata, and the object is readable without. Source: gocloud.dev/blob/fileblob, attrs.go.
+    """
+    damaged = [path for path in sorted((backend / ".pulumi").rglob("*.attrs")) if not _is_json(path)]
+    for path in damaged:
+        path.unlink(missing_ok=True)
+    return tuple(path.name for path in damaged)
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        json.loads(path.read_bytes())
+    except ValueError:
+        return False
+    return True

@@ -11,7 +11,7 @@ import pytest
 
 from bedplate.account import objects
 from bedplate.cli import recover, run
-from bedplate.deploy.lock import LockHolder, lock_holders
+from bedplate.deploy.lock import LockHolder, lock_holders, remove_damaged_files
 from bedplate.deploy.recovery import Repair, known_ids, recovered, unfinished_operations, unread_urns
 from tests.testlab.engine.folder import edited, make_folder
 from tests.testlab.rehearsal.programs import EXAMPLES
@@ -104,11 +104,23 @@ def test_a_lock_names_its_holder(live_engine: int) -> None:
     assert not LockHolder("ada", "elsewhere", live_engine, "").lives_here()
 
 
+def test_incomplete_metadata_of_a_file_backend_is_deleted(tmp_path: Path) -> None:
+    """Pulumi writes it in place; with an empty file it cannot read the stack, without the file it can."""
+    stacks = tmp_path / ".pulumi/stacks/bedplate"
+    stacks.mkdir(parents=True)
+    for name, text in {"a.json": "", "a.json.attrs": "", "b.json.attrs": '{"user', "c.json.attrs": "{}"}.items():
+        (stacks / name).write_text(text)
+
+    assert remove_damaged_files(tmp_path) == ("a.json.attrs", "b.json.attrs")
+    assert sorted(path.name for path in stacks.iterdir()) == ["a.json", "c.json.attrs"]
+
+
 PULUMI = """#!/bin/sh
 cd "$(dirname "$0")"
 echo "$*" >> calls
 case "$*" in
   version) echo v3.272.0 ;;
+  *whoami*) echo '{"user": "x", "url": "s3://bucket"}' ;;
   *"stack ls"*) echo '[{"name": "solo.shared", "current": false, "resourceCount": 9}]' ;;
   *"stack export"*) cat export.json ;;
   *cancel*) rm locked ;;

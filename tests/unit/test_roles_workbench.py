@@ -14,10 +14,10 @@ from bedplate.plan.nodes import Hardware
 from roles.catalog import roles_of
 from roles.files import FileTexts, file_text
 from roles.frameworks.role import InstalledLock
-from roles.nvidia.role import Available, GpuState, HeldPackages
+from roles.nvidia.role import Available, GpuState
 from roles.storage.exports import KernelServes
 from roles.storage.mounts import AwsVersion
-from roles.system import UnitStates
+from roles.system import HeldPackages, UnitStates
 from roles.workbench.role import (
     BUILDS,
     CUDA,
