@@ -3,6 +3,7 @@
 Needs `kubeadm` on PATH, of the version of the examples, and root for mounts. Nothing is booted, and nothing runs.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -164,6 +165,33 @@ def test_an_incomplete_member_makes_nothing(damage: str, reason: str, folder: Pa
 
     assert reason in output
     assert "cannot access '/etc/kubernetes/manifests'" in output
+
+
+_ETCD = f"""
+pki=/var/lib/etcd/pki/etcd
+export ETCDCTL_API=3
+put() {{ etcdctl --cacert $pki/ca.crt --cert $pki/server.crt --key $pki/server.key put key value; }}
+{MAKE}
+etcd --data-dir /var/lib/etcd/data --listen-client-urls https://127.0.0.1:2379 --cert-file $pki/server.crt \\
+  --advertise-client-urls https://127.0.0.1:2379 --key-file $pki/server.key --trusted-ca-file $pki/ca.crt \\
+  --client-cert-auth >/dev/null 2>&1 &
+trap 'kill $!' EXIT
+until put >/dev/null 2>&1; do sleep 0.2; done
+for number in 1 2 3 4; do /usr/local/lib/bedplate/etcd-snapshot; sleep 1.1; done
+cd /var/lib/etcd/snapshots; ls; stat --format=%a .
+etcdctl snapshot status --write-out=json "$(ls | tail -1)" 2>/dev/null
+"""
+
+
+@pytest.mark.skipif(shutil.which("etcdctl") is None or shutil.which("etcd") is None, reason="no etcd on PATH")
+def test_the_newest_three_snapshots_are_kept(folder: Path) -> None:
+    """The program connects to etcd with the member's own certificate; only root reads the snapshots."""
+    *snapshots, mode, status = _member(folder).run(_ETCD).splitlines()
+
+    assert len(snapshots) == 3
+    assert all(name.endswith(".db") for name in snapshots)
+    assert mode == "700"
+    assert json.loads(status)["totalKey"] > 0
 
 
 @pytest.fixture(scope="module")

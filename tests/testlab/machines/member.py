@@ -46,6 +46,7 @@ for folder in etc var/lib usr/local/lib run; do
   mkdir -p "/mnt/upper/$folder" "/mnt/work/$folder"
   mount -t overlay overlay -o "lowerdir=/$folder,upperdir=/mnt/upper/$folder,workdir=/mnt/work/$folder" "/$folder"
 done
+ip link set lo up
 mkdir -p /var/lib/etcd && mount -t tmpfs tmpfs /var/lib/etcd
 tar --extract --directory=/ --file="$FILES"
 """
@@ -60,10 +61,10 @@ class Member:
     folder: Path
 
     def run(self, script: str) -> str:
-        """Run a script as root in mounts of its own, which have the member's files; return its output."""
+        """Run a script as root in mounts and a network of its own, with the member's files; return its output."""
         archive = self.folder / "files.tar"
         _pack(archive, _files(self.node), self.folder / "authorities")
-        command = ("unshare", "--mount", "bash", "-c", f"{_MOUNTS}{script}")
+        command = ("unshare", "--mount", "--net", "bash", "-c", f"{_MOUNTS}{script}")
         done = subprocess.run(command, text=True, capture_output=True, check=False, env=_environment(archive))
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
