@@ -29,7 +29,7 @@ from bedplate.plan.fleet import ControlPlaneMember, FleetPlan
 from bedplate.plan.links import highest_number, ssh_name
 from bedplate.plan.planner import architecture, image_parameter
 from bedplate.plan.pools import PLAIN, Adapter, Interface, PoolPlan, Volume
-from bedplate.spec.groups import Market
+from bedplate.spec.groups import Market, Ring
 from bedplate.spec.network import Egress
 from bedplate.spec.sites import Use
 from stacks.options import name_tag, node_tags
@@ -188,7 +188,10 @@ _COMMENT = re.compile(r"^ *#.*\n", re.MULTILINE)
 
 def first_boot(plan: FleetPlan, pool: PoolPlan) -> str:
     """Return the script that instances of a pool run at their first boot."""
-    pool_values = {"SCALING_GROUP": f"{plan.name}-{pool.name}"}
+    pool_values = {
+        "SCALING_GROUP": f"{plan.name}-{pool.name}",
+        **bundle_source(plan, pool.region, pool.name, pool.ring),
+    }
     if pool.use is Use.KUBERNETES:
         return _script(plan, ("take_ec2_name", "let_admins_in", "report_ready"), pool_values)
     domain = ssh_name(plan, pool, 1).partition(".")[2]
@@ -203,8 +206,17 @@ def member_boot(plan: FleetPlan, member: ControlPlaneMember, volume_id: str) -> 
         "SCALING_GROUP": f"{plan.name}-{member.name.partition('.')[0]}",
         "HOST_NAME": f"{member.name}.{plan.domain}",
         "VOLUME": volume_id,
+        **bundle_source(plan, plan.home.name, member.name),
     }
     return _script(plan, ("take_fixed_name", "let_admins_in", "attach_volume", "mount_volume", "report_ready"), values)
+
+
+def bundle_source(plan: FleetPlan, region: str, document: str, ring: Ring = Ring.STABLE) -> dict[str, str]:
+    """Return the constants that name the bucket, the node document and the ring of a machine.
+
+    The hash of the bundle is not among them: a new bundle must not change a launch template.
+    """
+    return {"BUCKET": plan.nodes_bucket(region).name, "DOCUMENT": document, "RING": ring.value}
 
 
 def _script(plan: FleetPlan, steps: tuple[str, ...], values: Mapping[str, str]) -> str:
@@ -212,6 +224,7 @@ def _script(plan: FleetPlan, steps: tuple[str, ...], values: Mapping[str, str]) 
     runnable = steps if plan.egress is not Egress.NONE else tuple(step for step in steps if step in _OFFLINE_STEPS)
     constants = {"STEPS": " ".join(runnable), "FLEET": plan.name, "HOME_REGION": plan.home.name, **values}
     lines = [f"readonly {name}={quote(value)}" for name, value in constants.items()]
+    lines.append("export BUCKET DOCUMENT RING")
     return "\n".join(("#!/bin/bash", *lines, _COMMENT.sub("", _SCRIPT.read_text(encoding="utf-8"))))
 
 

@@ -20,6 +20,7 @@ from bedplate.plan.links import ssh_pools
 from bedplate.plan.planner import architecture
 from bedplate.rehearsal import kind as schema_check
 from bedplate.rehearsal.kinds.launch_template import check_network_cards, interface_error
+from bedplate.spec.groups import Ring
 from bedplate.spec.network import Egress
 from stacks.compute.template import LIMIT_BYTES, first_boot, image_reference, member_boot
 from tests.testlab.fleets.sketch import BOUGHT, pooled, template_of
@@ -223,6 +224,19 @@ def test_every_step_is_a_function() -> None:
     for script in scripts(LAB).values():
         functions = {line.partition("(")[0] for line in script.splitlines() if "() {" in line}
         assert set(steps(script)) <= functions
+
+
+def test_a_script_names_the_bucket_document_and_ring_but_no_bundle() -> None:
+    """A new bundle must not change a launch template, which would replace machines."""
+    pool = replace(ssh_pools(LAB)[0], ring=Ring.CANARY)
+    member = scripts(LAB)["control-1.us-west-2"].splitlines()
+
+    assert {
+        f"readonly BUCKET=lab-nodes-111122223333-{pool.region}",
+        f"readonly DOCUMENT={pool.name}",
+        "readonly RING=canary",
+    } <= {*first_boot(LAB, pool).splitlines()}
+    assert {"readonly DOCUMENT=control-1.us-west-2", "readonly RING=stable"} <= {*member}
 
 
 def test_the_last_step_is_report_ready() -> None:
