@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from bedplate.account.client import AwsClient, NotThere, ask_regions
@@ -23,42 +22,38 @@ from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.images import bake
 from bedplate.images.bake import Observation, Step
 from bedplate.images.recipe import BAKE, COMMIT, FINISHED, Recipe, bake_types, image_parameter_name
+from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.stacks import SHARED
 
 _ROOT_DEVICE = "/dev/sda1"
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a fleet bakes: its home region, the node subnets there by zone, and the role of the instance.
+    """Where a fleet bakes: the VPC and node subnets of its home region, by zone, and the role of the instance."""
 
-    `bucket` is the bucket of the home region with the status objects, `key` the alias of the key in every region.
-    """
-
-    fleet: str
-    owner: str
-    region: str
     vpc: str
     subnets: Mapping[str, str]
     profile: str
     role_id: str
-    bucket: str
-    key: str
 
 
-def find_site(client: AwsClient, fleet: str, owner: str, region: str, profile: str, bucket: str) -> Site:  # noqa: PLR0913
+def find_site(client: AwsClient, plan: FleetPlan, recipe: Recipe) -> Site:
     """Return where the fleet bakes. Raises InputError if the home region is not deployed."""
-    query = filters({f"tag:{FLEET}": fleet, "tag:Name": f"{fleet}-{region}*-nodes"})
+    region, profile = plan.home.name, f"{plan.name}-{recipe.kind.use.value}"
+    query = filters({f"tag:{FLEET}": plan.name, "tag:Name": f"{plan.name}-{region}*-nodes"})
     subnets = client.call("ec2", region, "describe_subnets", Filters=query)["Subnets"]
     try:
         role = client.call("iam", region, "get_role", RoleName=profile)["Role"]["RoleId"]
     except NotThere:
         role = None
     if not subnets or role is None:
-        fix = f"run `bedplate up --stack {region}`"
-        raise InputError(f"a bake needs the subnets and roles of {region}, which is not deployed", fix=fix)
+        raise InputError(
+            f"{region} is not deployed: it has no node subnets, or no role {profile}",
+            fix=f"run `bedplate up --stack {SHARED} --stack {region}`",
+        )
     zones = {subnet["AvailabilityZone"]: subnet["SubnetId"] for subnet in subnets}
-    vpc = subnets[0]["VpcId"]
-    return Site(fleet, owner, region, vpc, dict(sorted(zones.items())), profile, role, bucket, f"alias/{fleet}-data")
+    return Site(subnets[0]["VpcId"], dict(sorted(zones.items())), profile, role)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +61,22 @@ class Bake:
     """One bake: its recipe, the regions of the image, the first boot script of the instance, and the commit."""
 
     client: AwsClient
+    plan: FleetPlan
     site: Site
     recipe: Recipe
     regions: tuple[str, ...]
     script: str
-    gib: int
     commit: str
+
+    @property
+    def home(self) -> str:
+        """The region of the instance."""
+        return self.plan.home.name
+
+    @property
+    def _key(self) -> str:
+        """The alias of the key that encrypts the image, the same in every region."""
+        return f"alias/{self.plan.name}-data"
 
     def observe(self, time: float, recorded: Mapping[str, str]) -> tuple[Observation, Mapping[str, BedplateError]]:
         """Return what exists, with the errors of regions that did not answer; these are not part of it.
@@ -79,7 +84,7 @@ class Bake:
         Raises the error of the home region. Objects of the instance are read until the image is finished and they
         are gone; parameters only of regions with a finished image.
         """
-        home = self.site.region
+        home = self.home
         answers = ask_regions((home, *self.regions), self._of_region)
         if home in answers.failures:
             raise answers.failures[home]
@@ -99,25 +104,24 @@ class Bake:
         )
 
     def _of_region(self, region: str) -> tuple[FleetImage | None, str | None]:
-        image = next(iter(find_images(self.client, self.site.fleet, region, self.recipe.name)), None)
+        image = next(iter(find_images(self.client, self.plan.name, region, self.recipe.name)), None)
         if image is None or not image.finished:
             return image, None
         return image, read_parameter(self.client, region, self._parameter)
 
     @property
     def _parameter(self) -> str:
-        return image_parameter_name(self.site.fleet, self.recipe.kind.name)
+        return image_parameter_name(self.plan.name, self.recipe.kind.name)
 
     def _instance(self) -> bake.Instance | None:
-        query = filters({f"tag:{BAKE}": self.recipe.name, f"tag:{FLEET}": self.site.fleet})
+        query = filters({f"tag:{BAKE}": self.recipe.name, f"tag:{FLEET}": self.plan.name})
         states = filters({"instance-state-name": EXISTING})
         reservations = self._call("describe_instances", Filters=[*query, *states])["Reservations"]
         entries = [entry for reservation in reservations for entry in reservation["Instances"]]
         # One that terminates does not hide its successor.
         entries.sort(key=lambda entry: (entry["State"]["Name"] == "shutting-down", entry["LaunchTime"]))
         for entry in entries:
-            launched: datetime = entry["LaunchTime"]
-            return bake.Instance(entry["InstanceId"], entry["State"]["Name"], launched.timestamp())
+            return bake.Instance(entry["InstanceId"], entry["State"]["Name"], entry["LaunchTime"].timestamp())
         return None
 
     def _group(self) -> str | None:
@@ -127,9 +131,10 @@ class Bake:
 
     def _status(self, instance: bake.Instance) -> bake.Status | None:
         """Return the result of the install stage. The folder is AWS's user id of the instance: role and instance."""
+        bucket = self.plan.nodes_bucket(self.home).name
         key = f"status/{self.site.role_id}:{instance.id}/run.json"
         try:
-            reply = self.client.call("s3", self.site.region, "get_object", Bucket=self.site.bucket, Key=key)
+            reply = self.client.call("s3", self.home, "get_object", Bucket=bucket, Key=key)
             status = json.loads(reply["Body"].read())
             if status["stage"] != "install":
                 return None
@@ -137,7 +142,7 @@ class Bake:
         except NotThere:
             return None
         except (ValueError, KeyError, TypeError):
-            raise PartialError(f"{instance.id} wrote an invalid status: s3://{self.site.bucket}/{key}") from None
+            raise PartialError(f"{instance.id} wrote an invalid status: s3://{bucket}/{key}") from None
 
     def perform(self, step: Step) -> None:
         """Make the calls of one step; raises BedplateError."""
@@ -163,7 +168,7 @@ class Bake:
             case bake.Copy(region, source):
                 self._copy(region, source)
             case bake.Discard(region, image):
-                images = find_images(self.client, self.site.fleet, region, self.recipe.name)
+                images = find_images(self.client, self.plan.name, region, self.recipe.name)
                 for failed in images:
                     if failed.id == image:
                         discard(self.client, failed)
@@ -171,7 +176,7 @@ class Bake:
             case bake.Finish(region, image):
                 self._finish(region, image)
             case bake.Publish(region, image):
-                publish(self.client, self.site.fleet, self.recipe.kind.name, region, image)
+                publish(self.client, self.plan.name, self.recipe.kind.name, region, image)
             case _:
                 raise AssertionError(step)
 
@@ -206,11 +211,11 @@ class Bake:
     def _request(self, group: str, type_name: str, zone: str) -> dict[str, Any]:
         """Return the arguments of RunInstances. botocore adds a client token: a retry launches no second instance."""
         disk = {
-            "VolumeSize": self.gib,
+            "VolumeSize": self.plan.image.disk,
             "VolumeType": "gp3",
             "Encrypted": True,
             # CreateImage encrypts its snapshots as the volume.
-            "KmsKeyId": self.site.key,
+            "KmsKeyId": self._key,
             "DeleteOnTermination": True,
         }
         return {
@@ -228,8 +233,8 @@ class Bake:
         }
 
     def _copy(self, region: str, source: str) -> None:
-        query = {"SourceImageId": source, "SourceRegion": self.site.region, "Name": self.recipe.name}
-        encryption = {"Encrypted": True, "KmsKeyId": self.site.key}
+        query = {"SourceImageId": source, "SourceRegion": self.home, "Name": self.recipe.name}
+        encryption = {"Encrypted": True, "KmsKeyId": self._key}
         self.client.call("ec2", region, "copy_image", **query, **encryption, **self._tags("image", "snapshot"))
 
     def _finish(self, region: str, image: str) -> None:
@@ -239,13 +244,13 @@ class Bake:
         mark(self.client, region, image, FINISHED)
 
     def _call(self, operation: str, **params: Any) -> dict[str, Any]:  # noqa: ANN401  boto3's own
-        return self.client.call("ec2", self.site.region, operation, **params)
+        return self.client.call("ec2", self.home, operation, **params)
 
     def _tags(self, *kinds: str) -> dict[str, Any]:
         """Return the tags of new objects: `sweep` finds what a killed bake leaves by the tags of the creating call."""
         tags = {
-            FLEET: self.site.fleet,
-            "owner": self.site.owner,
+            FLEET: self.plan.name,
+            "owner": self.plan.owner,
             BAKE: self.recipe.name,
             COMMIT: self.commit,
             **self.recipe.tags,

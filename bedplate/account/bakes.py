@@ -80,7 +80,7 @@ def _advance(run: Progress, time: float, record: RecordImages, *, keep: bool) ->
     """Observe a bake, make its next steps, and yield each; nothing if it has to wait."""
     now, errors = run.bake.observe(time, run.recorded)
     run.failures |= errors
-    home = run.bake.site.region
+    home = run.bake.home
     regions = tuple(region for region in run.bake.regions if region not in run.failures)
     decided = next_steps(run.bake.recipe, home, regions, now)
     run.is_complete = not decided
@@ -109,8 +109,8 @@ def _perform(run: Progress, step: Step) -> None:
     try:
         run.bake.perform(step)
     except BedplateError as error:
-        region = getattr(step, "region", run.bake.site.region)
-        if region == run.bake.site.region:
+        region = getattr(step, "region", run.bake.home)
+        if region == run.bake.home:
             raise
         run.failures[region] = error
 
@@ -119,13 +119,13 @@ def _fail(run: Progress, now: Observation, step: Fail, *, keep: bool) -> Iterato
     """Remove an instance that cannot become an image; raise PartialError unless it is of an earlier bake."""
     if now.instance is None:
         raise AssertionError(step)
-    leftovers = Leftovers(run.bake.site.region, (now.instance.id,), (now.group,) if now.group else ())
+    leftovers = Leftovers(run.bake.home, (now.instance.id,), (now.group,) if now.group else ())
     if not run.seen:
         yield Event(run.kind, f"removing {now.instance.id} of an earlier bake: {step.reason}")
         remove_leftovers(run.bake.client, leftovers)
         return
     try:
-        console = console_output(run.bake.client, run.bake.site.region, now.instance.id, _LOG_LINES)
+        console = console_output(run.bake.client, run.bake.home, now.instance.id, _LOG_LINES)
     except BedplateError as error:  # it is only an explanation
         console = (error.what,)
     yield Event(run.kind, step.reason, console)

@@ -142,7 +142,10 @@ def images_in_use(client: AwsClient, fleet: str, region: str, images: Iterable[F
     query = filters({"image-id": sorted(ids), "instance-state-name": EXISTING})
     instances = client.pages("ec2", region, "describe_instances", Filters=query)
     running = {
-        entry["ImageId"] for page in instances for reservation in page["Reservations"] for entry in reservation["Instances"]
+        entry["ImageId"]
+        for page in instances
+        for reservation in page["Reservations"]
+        for entry in reservation["Instances"]
     }
     kinds = {image.kind for image in images if image.kind}
     published = {read_parameter(client, region, image_parameter_name(fleet, kind)) for kind in sorted(kinds)}

@@ -158,8 +158,21 @@ class Fail:
     fix: str = ""
 
 
-Step = CreateGroup | Launch | Stop | CreateImage | Terminate | DeleteGroup
-Step |= Copy | Discard | Finish | Publish | Record | Wait | Fail
+Step = (
+    CreateGroup
+    | Launch
+    | Stop
+    | CreateImage
+    | Terminate
+    | DeleteGroup
+    | Copy
+    | Discard
+    | Finish
+    | Publish
+    | Record
+    | Wait
+    | Fail
+)
 
 
 def next_steps(recipe: Recipe, home: str, regions: tuple[str, ...], now: Observation) -> tuple[Step, ...]:

@@ -148,9 +148,12 @@ def _machine_row(machine: "Machine", keys: HostKeys, facts: LiveFacts) -> tuple[
 
 def age_of(machine: "Machine", now: datetime) -> str:
     """Return the age of a machine: `5m`, `3h`, `12d`; `-` if EC2 does not know it yet."""
-    if machine.launched is None:
-        return "-"
-    minutes = int(_hours(machine.launched, now) * 60)
+    return "-" if machine.launched is None else time_since(machine.launched, now)
+
+
+def time_since(start: datetime, now: datetime) -> str:
+    """Return the time from `start` to `now`: `5m`, `3h`, `12d`."""
+    minutes = int(_hours(start, now) * 60)
     hours = minutes // 60
     return f"{minutes}m" if minutes < _MINUTES else f"{hours}h" if hours < _HOURS else f"{hours // 24}d"
 

@@ -219,6 +219,16 @@ def bundle_source(plan: FleetPlan, region: str, document: str, ring: Ring = Ring
     return {"BUCKET": plan.nodes_bucket(region).name, "DOCUMENT": document, "RING": ring.value}
 
 
+def bake_boot(plan: FleetPlan, document: str) -> str:
+    """Return the script of an instance that becomes an image: it runs only the install stage of its roles."""
+    if plan.egress is Egress.NONE:
+        fix = "write `egress: shared` in `network`, and run `bedplate up`"
+        raise InputError("`network.egress: none`: an instance cannot download packages", fix=fix)
+    values = {"STAGE": "install", **bundle_source(plan, plan.home.name, document)}
+    script = _script(plan, ("start_configuration",), values)
+    return script.replace("readonly STAGE=", "declare -rx STAGE=", 1)
+
+
 def _script(plan: FleetPlan, steps: tuple[str, ...], values: Mapping[str, str]) -> str:
     """Return the script with its constants; without egress, only with the steps that need no AWS API."""
     runnable = steps if plan.egress is not Egress.NONE else tuple(step for step in steps if step in _OFFLINE_STEPS)
