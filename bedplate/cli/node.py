@@ -23,7 +23,8 @@ from bedplate.cli.output import (
     show_document,
 )
 from bedplate.errors import InputError, PartialError
-from bedplate.nodes.choice import bootstrap_script, nodes_by_name
+from bedplate.nodes.bootstrap import site_script
+from bedplate.nodes.choice import nodes_by_name
 from bedplate.nodes.host_keys import known_hosts
 from bedplate.nodes.ssh import FILE_HEADER, NodeLocation, ssh_config
 from bedplate.plan import FleetPlan
@@ -73,7 +74,7 @@ def bootstrap(
 ) -> int:
     """Print a machine's first-boot script."""
     (node,) = nodes_by_name(plan_of(fleet), [name], load_catalog())
-    show(bootstrap_script(node).splitlines())
+    show(site_script(node).splitlines())
     return 0
 
 
