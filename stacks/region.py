@@ -24,6 +24,7 @@ from stacks.network.vpc import NatEgress, Network, ServiceEndpoints
 from stacks.options import output_of, region_options, stack_reference
 from stacks.storage.buckets import StoreBucket
 from stacks.storage.files import FileSystemInputs, SharedFileSystem
+from stacks.storage.nodes import NodesBucket
 
 
 def declare_region(plan: FleetPlan, region: RegionPlan) -> None:
@@ -122,6 +123,7 @@ def _declare_storage(context: RegionContext) -> dict[str, SharedFileSystem]:
         for bucket in plan.buckets
         if bucket.region == context.region.name
     }
+    NodesBucket(plan, plan.nodes_bucket(context.region.name), key.arn, options)
     pulumi.export("data_key_arn", key.arn)
     pulumi.export("files", {store: system.outputs for store, system in sorted(files.items())})
     pulumi.export("buckets", {store: bucket.name for store, bucket in sorted(buckets.items())})

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from bedplate.checks.context import Context, one_of, repeated
 from bedplate.checks.diagnostics import Fault, Rule, about, fault
 from bedplate.checks.ladders import check_declared_region
+from bedplate.plan.fleet import NODES_STORE
 from bedplate.plan.pools import bucket_name
 from bedplate.spec.sites import EfsStore, NfsStore, S3Store
 
@@ -114,6 +115,8 @@ def _check_buckets(context: Context, name: str, store: S3Store) -> Iterator[Faul
         yield fault("E401", f"storage.{name}", message, "shorten the name of the store or of the fleet")
     elif _RESERVED.search(longest):
         yield fault("E401", f"storage.{name}", f"S3 reserves bucket names like {longest}")
+    elif name == NODES_STORE:
+        yield fault("E401", f"storage.{name}", f"the bucket name {longest} belongs to the bundles of nodes")
 
 
 def _check_readers(context: Context, name: str, store: S3Store) -> Iterator[Fault]:
@@ -142,7 +145,7 @@ RULES = about(
     Rule(
         "E401",
         "bucket-name",
-        "S3 would reject the name of the bucket.",
+        "S3 would reject the name of the bucket, or bedplate uses it.",
         "rename the store",
         "Amazon S3, bucket naming rules",
         at_key=True,

@@ -10,10 +10,10 @@ from ipaddress import IPv4Address, IPv4Network
 from types import MappingProxyType
 from typing import TypeVar, cast
 
-from bedplate.plan.pools import PoolPlan
+from bedplate.plan.pools import PoolPlan, bucket_name
 from bedplate.plan.record import NO_NUMBERS, PlanFault, PlanFaults, Record
 from bedplate.spec.fleet import Alarms, Budget, Fleet
-from bedplate.spec.groups import Image
+from bedplate.spec.groups import Image, Ring
 from bedplate.spec.network import Egress, Interconnect, TunnelAuth
 from bedplate.spec.sites import Clients, Dials, Machine, NameServers, Site, Use
 
@@ -214,6 +214,10 @@ class ExportPlan:
     clients: Clients = Clients.MACHINES
 
 
+NODES_STORE = "nodes"
+"""The part of a bucket's name that no store may have: the bucket of node bundles."""
+
+
 @dataclass(frozen=True, slots=True)
 class BucketPlan:
     """One S3 bucket of a store, in one region; `name` is unique over all AWS accounts."""
@@ -299,6 +303,14 @@ class FleetPlan:
     def sites_by_name(self) -> Mapping[str, SitePlan]:
         """The sites by name, in the order of the file."""
         return MappingProxyType({site.name: site for site in self.sites})
+
+    def nodes_bucket(self, region: str) -> BucketPlan:
+        """Return the bucket of a region from which nodes get their bundle, and to which they write their status."""
+        return BucketPlan(NODES_STORE, region, bucket_name(self.name, NODES_STORE, self.account, region), None)
+
+    def ring_parameter(self, ring: Ring) -> str:
+        """Return the SSM parameter of each region that names the bundle of a ring."""
+        return f"/{self.name}/nodes/{ring.value}"
 
     def region(self, name: str) -> RegionPlan:
         """Return the region of that name; KeyError when the fleet has none."""

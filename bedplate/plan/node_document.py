@@ -20,7 +20,10 @@ def pool_document(plan: FleetPlan, pool: PoolPlan, catalog: Catalog) -> str:
 
 def node_document(node: NodePlan) -> str:
     """Return the document of a machine."""
-    return json.dumps({"version": _VERSION, "node": _ADAPTER.dump_python(node, mode="json", fallback=dict)}, indent=1) + "\n"
+    return (
+        json.dumps({"version": _VERSION, "node": _ADAPTER.dump_python(node, mode="json", fallback=dict)}, indent=1)
+        + "\n"
+    )
 
 
 def read_node_document(text: str) -> NodePlan:

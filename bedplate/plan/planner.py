@@ -169,6 +169,7 @@ def group_pools(name: str, group: Group, fleet: Fleet, catalog: Catalog) -> Iter
             labels=group.labels,
             taints=group.taints,
             rung=position,
+            ring=group.ring,
         )
 
 

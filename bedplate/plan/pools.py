@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from bedplate.catalog import Catalog
 from bedplate.catalog.facts import InstanceFacts
-from bedplate.spec.groups import Fabric, Market, Rung, Schedule
+from bedplate.spec.groups import Fabric, Market, Ring, Rung, Schedule
 from bedplate.spec.sites import Use
 from bedplate.spec.text import PERMANENT
 
@@ -75,6 +75,7 @@ class PoolPlan:
     taints: tuple[str, ...] = ()
     rung: int = 0
     """The index of its rung in the group's ladder, for messages; no name or address depends on it."""
+    ring: Ring = Ring.STABLE
 
     @property
     def market(self) -> Market:

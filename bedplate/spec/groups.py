@@ -147,6 +147,13 @@ class Fabric(StrEnum):
     EFA = "efa"
 
 
+class Ring(StrEnum):
+    """The bundle that machines follow: `canary` gets a new one first."""
+
+    STABLE = "stable"
+    CANARY = "canary"
+
+
 class Nodes(Spec):
     """The number of machines of a group, over all rungs."""
 
@@ -289,6 +296,13 @@ class Group(Spec):
             free("the order of the search, and which pool holds the minimum", CHANGED),
             entries("a pool", "its pool and the machines in it"),
         ),
+    )
+    ring: Ring = Field(
+        default=Ring.STABLE,
+        strict=False,
+        title="Ring",
+        description="The node bundle that its machines follow: stable, or canary, which gets a new bundle first.",
+        json_schema_extra=on_edit(new_nodes("the ring that machines follow")),
     )
     labels: Table[LabelKey, LabelValue] = Field(
         default_factory=dict,

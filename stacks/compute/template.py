@@ -26,10 +26,9 @@ from bedplate.errors import InputError
 from bedplate.nodes.bootstrap import user_data_script
 from bedplate.plan.fleet import ControlPlaneMember, FleetPlan
 from bedplate.plan.links import highest_number, ssh_name
-from bedplate.plan.node_document import nodes_bucket
 from bedplate.plan.planner import architecture, image_parameter
 from bedplate.plan.pools import PLAIN, Adapter, Interface, PoolPlan, Volume
-from bedplate.spec.groups import Market
+from bedplate.spec.groups import Market, Ring
 from bedplate.spec.network import Egress
 from bedplate.spec.sites import Use
 from stacks.options import name_tag, node_tags
@@ -190,7 +189,10 @@ _RUN = "start_configuration"
 
 def first_boot(plan: FleetPlan, pool: PoolPlan) -> str:
     """Return the bootstrap script of the instances of a pool."""
-    values = {"SCALING_GROUP": f"{plan.name}-{pool.name}", **_bundle_values(plan, pool.region, pool.name)}
+    values = {
+        "SCALING_GROUP": f"{plan.name}-{pool.name}",
+        **bundle_source(plan, pool.region, pool.name, pool.ring),
+    }
     if pool.use is Use.KUBERNETES:
         return _script(plan, ("take_ec2_name", "let_admins_in", _RUN), values)
     domain = ssh_name(plan, pool, 1).partition(".")[2]
@@ -205,21 +207,26 @@ def member_boot(plan: FleetPlan, member: ControlPlaneMember, volume_id: str) -> 
         "SCALING_GROUP": f"{plan.name}-{member.name.partition('.')[0]}",
         "HOST_NAME": f"{member.name}.{plan.domain}",
         "VOLUME": volume_id,
-        **_bundle_values(plan, plan.home.name, member.name),
+        **bundle_source(plan, plan.home.name, member.name),
     }
     return _script(plan, ("take_fixed_name", "let_admins_in", "attach_volume", "mount_volume", _RUN), values)
 
 
-def _bundle_values(plan: FleetPlan, region: str, document: str) -> Mapping[str, str]:
-    """Return where a machine finds its bundle and its document; neither has a hash, so a new one is no new template."""
-    return {"BUCKET": nodes_bucket(plan, region), "DOCUMENT": document, "RING": "stable"}
+def bundle_source(plan: FleetPlan, region: str, document: str, ring: Ring = Ring.STABLE) -> dict[str, str]:
+    """Return the constants that name the bucket, the node document and the ring of a machine.
+
+    The hash of the bundle is not among them: a new bundle must not change a launch template.
+    """
+    return {"BUCKET": plan.nodes_bucket(region).name, "DOCUMENT": document, "RING": ring.value}
 
 
 def _script(plan: FleetPlan, steps: tuple[str, ...], values: Mapping[str, str]) -> str:
     """Return the script with its constants; without egress, only with the steps that need no AWS API."""
     # First: a wrong clock invalidates certificates and signatures.
-    runnable = ("set_clock", *steps) if plan.egress is not Egress.NONE else tuple(
-        step for step in steps if step in _OFFLINE_STEPS
+    runnable = (
+        ("set_clock", *steps)
+        if plan.egress is not Egress.NONE
+        else tuple(step for step in steps if step in _OFFLINE_STEPS)
     )
     return user_data_script(runnable, {"FLEET": plan.name, "HOME_REGION": plan.home.name, **values})
 

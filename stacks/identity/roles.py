@@ -4,6 +4,7 @@ Permissions are limited to the regions of the fleet, to its resources by name, o
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 import pulumi
@@ -117,6 +118,7 @@ def permissions(plan: FleetPlan, kind: str) -> tuple[Statement, ...]:
     return (
         *_KIND_PERMISSIONS[kind](plan),
         *_parameter_permissions(plan),
+        *_bundle_permissions(plan),
         *_lifecycle_permissions(plan, kind),
         *_session_permissions(plan),
     )
@@ -170,6 +172,33 @@ def _parameter_permissions(plan: FleetPlan) -> Iterator[Statement]:
         ),
     )
     yield allow_key_use(plan, "ssm", (home,), "parameters", ("kms:Decrypt",))
+
+
+def _bundle_permissions(plan: FleetPlan) -> Iterator[Statement]:
+    """Yield the permissions to read bundles, and to write the status of the instance itself."""
+    buckets = tuple(bucket_arn(plan.nodes_bucket(region).name) for region in region_names(plan))
+    folders = ("blobs", "bundles", "nodes")
+    yield Statement(
+        sid="ReadRings",
+        actions=("ssm:GetParameter",),
+        resources=tuple(arn(plan, "ssm", region, f"parameter/{plan.name}/nodes/*") for region in region_names(plan)),
+    )
+    yield Statement(
+        sid="ReadBundles",
+        actions=("s3:GetObject",),
+        resources=tuple(f"{bucket}/{folder}/*" for bucket in buckets for folder in folders),
+    )
+    yield Statement(
+        sid="WriteOwnStatus",
+        actions=("s3:PutObject",),
+        # AWS replaces this variable by the id of the role and of the instance that calls.
+        resources=tuple(f"{bucket}/status/${{aws:userid}}/*" for bucket in buckets),
+    )
+    key_use = allow_key_use(plan, "s3", region_names(plan), "data", ("kms:Decrypt", "kms:GenerateDataKey"))
+    # The bucket's key, not that of the object, so the context is the bucket.
+    context = {"kms:EncryptionContext:aws:s3:arn": buckets}
+    equals = {**key_use.conditions["StringEquals"], **context}
+    yield replace(key_use, sid="UseBundleKey", conditions={**key_use.conditions, "StringEquals": equals})
 
 
 def _lifecycle_permissions(plan: FleetPlan, kind: str) -> Iterator[Statement]:

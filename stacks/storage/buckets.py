@@ -49,7 +49,7 @@ OLD_VERSION_DAYS = 30
 
 def lifecycle_rules(expire_days: int | None) -> list[BucketLifecycleConfigurationRuleArgs]:
     """Return the lifecycle rules of a bucket; objects expire only if the fleet file sets a time."""
-    return [_cleanup_rule()] if expire_days is None else [_cleanup_rule(), _expiry_rule(expire_days)]
+    return [_cleanup_rule()] if expire_days is None else [_cleanup_rule(), expiry_rule("expire", "", expire_days)]
 
 
 def _cleanup_rule() -> BucketLifecycleConfigurationRuleArgs:
@@ -68,11 +68,12 @@ def _cleanup_rule() -> BucketLifecycleConfigurationRuleArgs:
     )
 
 
-def _expiry_rule(days: int) -> BucketLifecycleConfigurationRuleArgs:
+def expiry_rule(name: str, prefix: str, days: int) -> BucketLifecycleConfigurationRuleArgs:
+    """Return the rule that deletes objects with a prefix after some days."""
     return BucketLifecycleConfigurationRuleArgs(
-        id="expire",
+        id=name,
         status="Enabled",
-        filter=_all_objects(),
+        filter=BucketLifecycleConfigurationRuleFilterArgs(prefix=prefix),
         expiration=BucketLifecycleConfigurationRuleExpirationArgs(days=days),
     )
 
@@ -248,20 +249,29 @@ def _deny_others(sid: str, bucket: BucketPlan, actions: tuple[str, ...], roles: 
 class StoreBucket(pulumi.ComponentResource):
     """A private, encrypted, versioned bucket. The bucket and its settings are retained when the stack is destroyed."""
 
+    kind = "bedplate:stacks:StoreBucket"
     name: pulumi.Output[str]
 
     def __init__(
         self, plan: FleetPlan, bucket: BucketPlan, key_arn: pulumi.Output[str], opts: pulumi.ResourceOptions
     ) -> None:
         self._label = f"{plan.name}-{bucket.store}"
-        super().__init__("bedplate:stacks:StoreBucket", self._label, None, opts)
+        super().__init__(self.kind, self._label, None, opts)
         self.name = Bucket(
             self._label, BucketArgs(bucket=bucket.name, tags=name_tag(bucket.name)), retained_options(self)
         ).id
-        self._restrict(bucket_policy(plan, bucket))
+        self._restrict(self.policy(plan, bucket))
         self._encrypt(key_arn)
         self._keep_versions(bucket)
         self.register_outputs({"name": self.name})
+
+    def policy(self, plan: FleetPlan, bucket: BucketPlan) -> str:
+        """Return the JSON text of the bucket's policy."""
+        return bucket_policy(plan, bucket)
+
+    def lifecycle(self, bucket: BucketPlan) -> list[BucketLifecycleConfigurationRuleArgs]:
+        """Return the lifecycle rules of the bucket."""
+        return lifecycle_rules(bucket.expire_days)
 
     def _restrict(self, policy: str) -> None:
         """Block public access and put the policy, one after the other: S3 refuses concurrent changes of these."""
@@ -298,5 +308,5 @@ class StoreBucket(pulumi.ComponentResource):
             BucketVersioningInitArgs(bucket=self.name, versioning_configuration=enabled),
             retained_options(self),
         )
-        expiry = BucketLifecycleConfigurationArgs(bucket=self.name, rules=lifecycle_rules(bucket.expire_days))
+        expiry = BucketLifecycleConfigurationArgs(bucket=self.name, rules=self.lifecycle(bucket))
         BucketLifecycleConfiguration(self._label, expiry, retained_options(self, after=(versioning,)))

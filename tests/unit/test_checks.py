@@ -144,6 +144,7 @@ EDITS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
         "  attic:\n", f"  attic:\n    dns: {{domain: attic.example, servers: {_SEVEN}}}\n",
         [("E107", "sites.attic.dns.servers")],
     ),
+    "a store that is named as the buckets of bundles": ("  data:", "  nodes:", [("E401", "storage.nodes")]),
     "an endpoint of an unsupported service": (
         "egress: shared", "egress: shared, endpoints: [s3]", [("E105", "network.endpoints.0")],
     ),

@@ -39,11 +39,28 @@ def statements(plan: FleetPlan) -> tuple[Statement, ...]:
 
 @pytest.mark.parametrize("kind", [CONTROL, GATEWAY])
 def test_gateways_and_the_control_plane_have_no_access_to_data(kind: str, plan: FleetPlan) -> None:
-    """Their roles have no permissions for buckets, file systems and data keys."""
-    services = {action.partition(":")[0] for statement in permissions(plan, kind) for action in statement.actions}
+    """Their roles have no permissions for file systems, for buckets of stores, and for data keys of those."""
+    statements = permissions(plan, kind)
+    of_s3 = [statement for statement in statements if statement.actions[0].startswith("s3:")]
 
-    assert services.isdisjoint({"s3", "elasticfilesystem"})
-    assert "UseDataKey" not in {statement.sid for statement in permissions(plan, kind)}
+    assert not [statement for statement in statements if statement.actions[0].startswith("elasticfilesystem:")]
+    assert [statement.sid for statement in of_s3] == ["ReadBundles", "WriteOwnStatus"]
+    assert "UseDataKey" not in {statement.sid for statement in statements}
+
+
+@pytest.mark.parametrize("kind", NODE_KINDS)
+def test_nodes_read_bundles_and_write_only_their_own_status(kind: str, plan: FleetPlan) -> None:
+    """A node cannot change a bundle, a ring, or the status of another; it cannot list the bucket."""
+    rights = {statement.sid: statement for statement in permissions(plan, kind)}
+    home = "arn:aws:s3:::lab-nodes-111122223333-us-west-2"
+
+    assert f"{home}/blobs/*" in rights["ReadBundles"].resources
+    assert f"{home}/status/${{aws:userid}}/*" in rights["WriteOwnStatus"].resources
+    assert rights["ReadRings"].actions == ("ssm:GetParameter",)
+    assert "arn:aws:ssm:us-east-1:111122223333:parameter/lab/nodes/*" in rights["ReadRings"].resources
+    context = rights["UseBundleKey"].conditions["StringEquals"]["kms:EncryptionContext:aws:s3:arn"]
+    assert home in context
+    assert len(context) == len(plan.regions)
 
 
 def test_actions_have_no_wildcards(statements: tuple[Statement, ...]) -> None:
@@ -99,7 +116,7 @@ def test_nodes_use_keys_only_through_services(statements: tuple[Statement, ...])
     """S3 and Systems Manager decrypt for a node, which cannot call Decrypt itself."""
     keys = [statement for statement in statements if any(action.startswith("kms:") for action in statement.actions)]
 
-    assert len(keys) == 2
+    assert len(keys) == 3
     assert all("kms:ViaService" in statement.conditions["StringEquals"] for statement in keys)
     assert all("kms:ResourceAliases" in statement.conditions["ForAnyValue:StringEquals"] for statement in keys)
 
