@@ -1,10 +1,10 @@
 """The first boot script, run by bash with fake metadata and AWS endpoints that check requests as AWS does."""
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -392,13 +392,6 @@ def code(machine: Node) -> str:
     return (machine.root / "opt/bedplate/current/code" / _FILE).read_text()
 
 
-def status(place: Place) -> dict[str, Any]:
-    """Return the status of the only machine, from the bucket."""
-    (entry,) = place.aws.call("s3", "list_objects_v2", Bucket=BUCKET, Prefix="status/")["Contents"]
-    body = place.aws.call("s3", "get_object", Bucket=BUCKET, Key=entry["Key"])["Body"].read()
-    return {"key": entry["Key"], **json.loads(body)}
-
-
 def test_a_machine_runs_the_bundle_of_its_ring(ring_place: Place) -> None:
     """The service fetches code, wheels and document, and starts the run as a new machine; the hook is left to it."""
     machine = ring_place.machine()
@@ -439,7 +432,7 @@ def test_a_lower_sequence_is_refused(ring_place: Place) -> None:
 
     assert exit_code == 1
     assert (code(machine), _text(machine, f"{STATE}/document.json")) == ("one", "document one")
-    assert "the ring stable has sequence 6; this machine has accepted 7" in status(ring_place)["sentence"]
+    assert "the ring stable has sequence 6; this machine has accepted 7" in ring_place.status(BUCKET, "run")["sentence"]
     assert [result for _, _, result in ring_place.reports] == ["CONTINUE"]
 
 
@@ -458,7 +451,7 @@ def test_a_wrong_hash_is_refused(ring_place: Place, kind: str) -> None:
     assert "does not have the SHA-256" in log
     assert not (machine.root / "opt/bedplate/current").exists()
     assert (machine.root / KEYS.removeprefix("/")).is_dir()
-    assert not status(ring_place)["ok"]
+    assert not ring_place.status(BUCKET, "run")["ok"]
     assert ring_place.reports[-1][2] == "ABANDON"
 
 
@@ -483,7 +476,7 @@ def test_a_status_belongs_to_its_machine(ring_place: Place) -> None:
     exit_code, log = machine.boot(SCRIPT, "put_status")
 
     assert exit_code == 0, log
-    document = status(ring_place)
+    document = ring_place.status(BUCKET, "run")
     assert document.pop("ok")
     # The session's name in a cloud is the id of the instance.
     assert re.fullmatch(r"status/AROA\w+:node/run.json", document["key"])

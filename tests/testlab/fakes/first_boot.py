@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from bedplate.plan.links import ssh_pools
 from bedplate.rehearsal.simulation import Aws
@@ -202,6 +203,24 @@ class Place:
         (instance,) = reservation["Instances"]
         folder, address = self._root / instance["InstanceId"], instance["PrivateIpAddress"]
         return self._stack.enter_context(node(folder, self.door, instance["InstanceId"], address))
+
+    def machine_of_group(self, group: str, address: str) -> Node:
+        """Start a machine with an address of 10.64.33.0/24, in an Auto Scaling group."""
+        about = {"VpcId": self.vpc, "CidrBlock": "10.64.33.0/24"}
+        subnet = self.aws.call("ec2", "create_subnet", **about)["Subnet"]["SubnetId"]
+        machine = self.machine(SubnetId=subnet, PrivateIpAddress=address)
+        instance, name = machine.facts["instance-id"], {"AutoScalingGroupName": group}
+        settings = {"InstanceId": instance, "MinSize": 0, "MaxSize": 1, "VPCZoneIdentifier": subnet}
+        self.aws.call("autoscaling", "create_auto_scaling_group", **name, **settings)
+        self.aws.call("autoscaling", "attach_instances", **name, InstanceIds=[instance])
+        return machine
+
+    def status(self, bucket: str, name: str) -> dict[str, Any]:
+        """Return the status that the only machine has written last, by name."""
+        listed = self.aws.call("s3", "list_objects_v2", Bucket=bucket, Prefix="status/").get("Contents", ())
+        (key,) = (entry["Key"] for entry in listed if entry["Key"].endswith(f"/{name}.json"))
+        document = json.loads(self.aws.call("s3", "get_object", Bucket=bucket, Key=key)["Body"].read())
+        return {"key": key, **document}
 
     @contextmanager
     def bucket(self, name: str) -> Iterator[None]:
