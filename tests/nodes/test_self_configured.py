@@ -122,7 +122,7 @@ def test_node_is_configured_without_an_operator(booted: SelfConfigured) -> None:
     """It ends with its accounts and a passed gate; its hook is answered after both."""
     run, gate = (booted.place.status(booted.bucket, name) for name in ("run", "gate"))
 
-    assert (run["ok"], run["ready"], run["sequence"]) == (True, True, 1), run
+    assert (run["ok"], run["ready"], run["sequence"]) == (True, True, 1), f"{run['sentence']}\n{booted.log}"
     assert gate["ok"], gate
     assert booted.place.reports == [("lab-workbench-cpu-us-west-2", "ready", "CONTINUE")]
     assert booted.logs_in() == "0"
