@@ -113,6 +113,7 @@ NODE_COMMANDS = (
         "Print a machine's first-boot script.",
         "bedplate node bootstrap titan-01.cellar",
     ),
+    Command("logs", "ssh:show_logs", "Show how a machine configured itself.", "bedplate node logs box-1.us-west-2"),
     Command(
         "ssh-config",
         "node:show_ssh_config",

@@ -25,10 +25,14 @@ _SIZE = struct.Struct(">Q")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A node of an apply: its plan, and the command prefix that runs a program on it, such as `ssh -F FILE NAME`."""
+    """A node of an apply: its plan, and the command prefix that runs a program on it, such as `ssh -F FILE NAME`.
+
+    `confirm` is the prefix that confirms a change of the way to log in; without it, a new login by `argv` confirms.
+    """
 
     node: NodePlan
     argv: tuple[str, ...]
+    confirm: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

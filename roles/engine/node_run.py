@@ -209,7 +209,7 @@ class NodeRun:
         deadline = monotonic() + LOGIN_RETRIES
         while True:
             try:
-                return Connection(self.host.name, self.host.data.argv, options)
+                return Connection(self.host.name, self.host.data.confirm or self.host.data.argv, options)
             except NodeError:
                 if monotonic() > deadline:
                     raise

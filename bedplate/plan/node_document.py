@@ -1,0 +1,58 @@
+"""The node document: the plan of a machine as JSON, from which its configuration run builds the roles.
+
+Facts of the catalog are not in it: the code of a bundle has the catalog.
+"""
+
+import json
+from collections.abc import Mapping
+
+from pydantic import TypeAdapter, ValidationError
+
+from bedplate.catalog.catalog import Catalog
+from bedplate.errors import InputError
+from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.nodes import NodePlan, Platform, permanent_nodes, pool_node
+from bedplate.plan.pools import PoolPlan
+
+_VERSION = 1
+_PUSH = "run `bedplate bundle push` with the bedplate version of the bundle"
+_ADAPTER = TypeAdapter(NodePlan)
+
+
+def pool_document(plan: FleetPlan, pool: PoolPlan, catalog: Catalog) -> str:
+    """Return the document of the machines of a pool; each machine puts its own host name into it."""
+    return node_document(pool_node(plan, pool, f"{pool.group}.{pool.region}", catalog))
+
+
+def node_document(node: NodePlan) -> str:
+    """Return the document of a machine."""
+    # pydantic warns about read-only views, which it writes with `fallback`.
+    fields = _ADAPTER.dump_python(node, mode="json", fallback=dict, warnings=False)
+    fields["duties"] = sorted(fields["duties"])
+    return json.dumps({"version": _VERSION, "node": fields}, indent=1, sort_keys=True) + "\n"
+
+
+def read_node_document(text: str) -> NodePlan:
+    """Return the plan in a document.
+
+    Raises InputError for an unknown version, an unknown or missing key, and a value of another type.
+    """
+    try:
+        document = json.loads(text)
+        version = document["version"]
+        node = _ADAPTER.validate_python(document["node"]) if version == _VERSION else None
+    except (ValueError, TypeError, KeyError, ValidationError) as error:
+        raise InputError(f"invalid node document: {str(error).splitlines()[0]}", fix=_PUSH) from None
+    if node is None:
+        raise InputError(f"node document of version {version}, this bundle reads {_VERSION}", fix=_PUSH)
+    # pydantic ignores unknown keys of a dataclass, and converts values: then the texts differ.
+    if json.loads(node_document(node)) != document:
+        raise InputError("invalid node document: unknown keys, or values of another type", fix=_PUSH)
+    return node
+
+
+def region_documents(plan: FleetPlan, region: str, catalog: Catalog) -> Mapping[str, str]:
+    """Return the documents in the bucket of a region by name: of its pools, and of its permanent EC2 instances."""
+    pools = {pool.name: pool_document(plan, pool, catalog) for pool in plan.pools if pool.region == region}
+    permanent = (node for node in permanent_nodes(plan) if node.ground is Platform.CLOUD and node.place == region)
+    return pools | {node.name: node_document(node) for node in permanent}
