@@ -21,7 +21,7 @@ from bedplate.capacity.failures import FAILURES, failure_code
 from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.images import bake
 from bedplate.images.bake import Observation, Step
-from bedplate.images.recipe import BAKE, COMMIT, FINISHED, Recipe, bake_types, image_parameter_name
+from bedplate.images.recipe import BAKE, COMMIT, FINISHED, Recipe, bake_types, document_name, image_parameter_name
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.stacks import SHARED
 
@@ -66,12 +66,18 @@ class Bake:
     recipe: Recipe
     regions: tuple[str, ...]
     script: str
+    document: str
     commit: str
 
     @property
     def home(self) -> str:
         """The region of the instance."""
         return self.plan.home.name
+
+    @property
+    def document_name(self) -> str:
+        """The name of the temporary node document: the region may have no pool of the kind."""
+        return document_name(self.recipe.kind)
 
     @property
     def _key(self) -> str:
@@ -131,18 +137,17 @@ class Bake:
 
     def _status(self, instance: bake.Instance) -> bake.Status | None:
         """Return the result of the install stage. The folder is AWS's user id of the instance: role and instance."""
-        bucket = self.plan.nodes_bucket(self.home).name
         key = f"status/{self.site.role_id}:{instance.id}/run.json"
         try:
-            reply = self.client.call("s3", self.home, "get_object", Bucket=bucket, Key=key)
+            reply = self._s3("get_object", key)
             status = json.loads(reply["Body"].read())
-            if status["stage"] != "install":
+            if status["ok"] and status["stage"] != "install":
                 return None
-            return bake.Status(bool(status["ok"]), str(status.get("sentence", "")), str(status["bundle"]))
+            return bake.Status(bool(status["ok"]), str(status["sentence"]), str(status.get("bundle", "")))
         except NotThere:
             return None
         except (ValueError, KeyError, TypeError):
-            raise PartialError(f"{instance.id} wrote an invalid status: s3://{bucket}/{key}") from None
+            raise PartialError(f"{instance.id} wrote an invalid status: {key}") from None
 
     def perform(self, step: Step) -> None:
         """Make the calls of one step; raises BedplateError."""
@@ -159,6 +164,7 @@ class Bake:
             case bake.Terminate(instance):
                 self._call("terminate_instances", InstanceIds=[instance])
             case bake.DeleteGroup(group):
+                self._s3("delete_object", f"nodes/{self.document_name}.json")
                 self._call("delete_security_group", GroupId=group)
             case _:
                 self._spread(step)
@@ -188,6 +194,7 @@ class Bake:
 
     def _launch(self, group: str) -> None:
         """Launch on the first type and zone with capacity."""
+        self._s3("put_object", f"nodes/{self.document_name}.json", Body=self.document.encode())
         error: PartialError | None = None
         for type_name, zone in self._places():
             try:
@@ -245,6 +252,10 @@ class Bake:
 
     def _call(self, operation: str, **params: Any) -> dict[str, Any]:  # noqa: ANN401  boto3's own
         return self.client.call("ec2", self.home, operation, **params)
+
+    def _s3(self, operation: str, key: str, **params: Any) -> dict[str, Any]:  # noqa: ANN401  boto3's own
+        bucket = self.plan.nodes_bucket(self.home).name
+        return self.client.call("s3", self.home, operation, Bucket=bucket, Key=key, **params)
 
     def _tags(self, *kinds: str) -> dict[str, Any]:
         """Return the tags of new objects: `sweep` finds what a killed bake leaves by the tags of the creating call."""

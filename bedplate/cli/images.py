@@ -35,10 +35,11 @@ from bedplate.cli.fleet import open_account, plan_of
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, FleetOption, Json, notify, show, show_document
 from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.hold import held
-from bedplate.images.recipe import WITHDRAWN, Recipe, pinned_versions
+from bedplate.images.recipe import WITHDRAWN, Recipe, document_name, pinned_versions
 from bedplate.lock import lock_path, record_baked
 from bedplate.plan import FleetPlan
 from bedplate.plan.images import ImageKind, image_kinds
+from bedplate.plan.node_document import pool_document
 from bedplate.plan.pools import PoolPlan
 from bedplate.report.images import (
     PlannedImage,
@@ -279,10 +280,10 @@ def _runs(client: AwsClient, plan: FleetPlan, due: Iterable[PlannedImage], kinds
     from stacks.compute.template import bake_boot
 
     def progress(image: PlannedImage) -> Progress:
-        pools = kinds[image.recipe.kind]
-        document = next((pool for pool in pools if pool.region == plan.home.name), pools[0]).name
+        document = pool_document(plan, kinds[image.recipe.kind][0], load_catalog())
+        script = bake_boot(plan, document_name(image.recipe.kind))
         site = find_site(client, plan, image.recipe)
-        bake = Bake(client, plan, site, image.recipe, image.regions, bake_boot(plan, document), _commit())
+        bake = Bake(client, plan, site, image.recipe, image.regions, script, document, _commit())
         return Progress(bake, {region: ident for region, ident in image.in_use.items() if ident})
 
     return tuple(progress(image) for image in due)

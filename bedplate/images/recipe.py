@@ -73,6 +73,11 @@ def image_parameter_name(fleet: str, kind: str) -> str:
     return f"/{fleet}/images/{kind}"
 
 
+def document_name(kind: ImageKind) -> str:
+    """Return the name of the node document of an instance that becomes an image."""
+    return f"image-{kind.name}"
+
+
 def base_name(arch: Arch) -> str:
     """Return the beginning of the name of each base image."""
     return _BASE_NAME.format(arch=_CANONICAL[arch])

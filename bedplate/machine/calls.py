@@ -52,9 +52,11 @@ def heartbeats() -> Iterator[None]:
         done.set()
 
 
-def apply_roles(node: NodePlan, only: frozenset[str] | None, *, check: bool = False) -> NodeResult:
+def apply_roles(
+    node: NodePlan, only: frozenset[str] | None, *, check: bool = False, stages: frozenset[str] | None = None
+) -> NodeResult:
     """Apply roles to this machine, or only look for changes. Waits while an operator applies."""
-    request = ApplyRequest((Target(node, _SHELL, _PROBE),), _WHO, check=check, only=only)
+    request = ApplyRequest((Target(node, _SHELL, _PROBE),), _WHO, check=check, only=only, stages=stages)
     deadline = monotonic() + _LOCK_SECONDS
     while (result := _apply(request)).is_held and monotonic() < deadline:
         sleep(_LOCK_PAUSE)

@@ -37,7 +37,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class ApplyRequest:
-    """An apply, or with `check` a dry run; `only` limits it to these roles."""
+    """An apply, or with `check` a dry run; `only` limits it to these roles, `stages` to these stages."""
 
     targets: tuple[Target, ...]
     who: str
@@ -45,6 +45,7 @@ class ApplyRequest:
     only: frozenset[str] | None = None
     folder: str = "/run/bedplate"
     memory: str = "/var/lib/bedplate"
+    stages: frozenset[str] | None = None
 
 
 def write_request(stream: BinaryIO, request: ApplyRequest) -> None:

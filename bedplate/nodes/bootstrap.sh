@@ -563,7 +563,7 @@ END
 configure() {
   local bundle
   bundle=$(readlink -f "$BUNDLES/current")
-  PYTHONPATH=$bundle/code:$bundle/wheels exec python3 -m bedplate.machine "$(is_ready && echo ready || echo new)"
+  PYTHONPATH=$bundle/code:$bundle/wheels exec python3 -m "bedplate.machine${STAGE:+.freeze}" "$(is_ready && echo ready || echo new)"
 }
 
 # --- main ------------------------------------------------------------------------------------------------------------

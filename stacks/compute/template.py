@@ -225,7 +225,7 @@ def bake_boot(plan: FleetPlan, document: str) -> str:
     if plan.egress is Egress.NONE:
         fix = "write `egress: shared` in `network`, and run `bedplate up`"
         raise InputError("`network.egress: none`: an instance cannot download packages", fix=fix)
-    values = {"STAGE": "install", **bundle_source(plan, plan.home.name, document)}
+    values = {"STAGE": "install", "SCALING_GROUP": "", **bundle_source(plan, plan.home.name, document)}
     script = _script(plan, ("start_configuration",), values)
     return script.replace("readonly STAGE=", "declare -rx STAGE=", 1)
 

@@ -88,7 +88,7 @@ def test_a_bake_records_and_publishes_its_copies(aws: BakeLab, here: Path, capsy
 
 def test_an_instance_is_encrypted_closed_and_tagged(open_account: Open) -> None:
     """Its disk has the fleet's key, its group has no inbound rule; instance, disk and group have the tags."""
-    with open_account(2, is_after=True) as aws:
+    with open_account(3, is_after=True) as aws:
         with pytest.raises(Killed):
             run(["image", "bake", KIND])
         instance = aws.client.call("ec2", HOME, "describe_instances")["Reservations"][0]["Instances"][0]
