@@ -58,14 +58,14 @@ def find_site(client: AwsClient, plan: FleetPlan, recipe: Recipe) -> Site:
 
 @dataclass(frozen=True, slots=True)
 class Bake:
-    """One bake: its recipe, the regions of the image, the first boot script of the instance, and the commit."""
+    """One bake: its recipe, the regions of the image, the user data and node document of the instance, and the commit."""
 
     client: AwsClient
     plan: FleetPlan
     site: Site
     recipe: Recipe
     regions: tuple[str, ...]
-    script: str
+    user_data: bytes
     document: str
     commit: str
 
@@ -233,7 +233,7 @@ class Bake:
             "SubnetId": self.site.subnets[zone],
             "SecurityGroupIds": [group],
             "IamInstanceProfile": {"Name": self.site.profile},
-            "UserData": self.script,
+            "UserData": self.user_data,
             "MetadataOptions": {"HttpTokens": "required", "HttpEndpoint": "enabled", "HttpPutResponseHopLimit": 1},
             "BlockDeviceMappings": [{"DeviceName": _ROOT_DEVICE, "Ebs": disk}],
             **self._tags("instance", "volume", "network-interface"),

@@ -281,9 +281,9 @@ def _runs(client: AwsClient, plan: FleetPlan, due: Iterable[PlannedImage], kinds
 
     def progress(image: PlannedImage) -> Progress:
         document = pool_document(plan, kinds[image.recipe.kind][0], load_catalog())
-        script = bake_boot(plan, document_name(image.recipe.kind))
+        user_data = bake_boot(plan, document_name(image.recipe.kind))
         site = find_site(client, plan, image.recipe)
-        bake = Bake(client, plan, site, image.recipe, image.regions, script, document, _commit())
+        bake = Bake(client, plan, site, image.recipe, image.regions, user_data, document, _commit())
         return Progress(bake, {region: ident for region, ident in image.in_use.items() if ident})
 
     return tuple(progress(image) for image in due)

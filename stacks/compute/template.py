@@ -1,7 +1,7 @@
 """The launch template of a pool: image, interfaces, volume, tags, and the bootstrap script as user data."""
 
 import gzip
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -220,14 +220,14 @@ def bundle_source(plan: FleetPlan, region: str, document: str, ring: Ring = Ring
     return {"BUCKET": plan.nodes_bucket(region).name, "DOCUMENT": document, "RING": ring.value}
 
 
-def bake_boot(plan: FleetPlan, document: str) -> str:
-    """Return the script of an instance that becomes an image: it runs only the install stage of its roles."""
+def bake_boot(plan: FleetPlan, document: str) -> bytes:
+    """Return the user data of an instance that becomes an image: it runs only the install stage of its roles."""
     if plan.egress is Egress.NONE:
         fix = "write `egress: shared` in `network`, and run `bedplate up`"
         raise InputError("`network.egress: none`: an instance cannot download packages", fix=fix)
     values = {"STAGE": "install", "SCALING_GROUP": "", **bundle_source(plan, plan.home.name, document)}
     script = _script(plan, ("start_configuration",), values)
-    return script.replace("readonly STAGE=", "declare -rx STAGE=", 1)
+    return b64decode(encode_user_data("the bake", script.replace("readonly STAGE=", "declare -rx STAGE=", 1)))
 
 
 def _script(plan: FleetPlan, steps: tuple[str, ...], values: Mapping[str, str]) -> str:
