@@ -6,6 +6,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import ClassVar
 
 from pyinfra.api.operation import OperationMeta
@@ -33,12 +34,23 @@ class DiskSpace:
     temporary: int = 0
 
 
+class Disruption(StrEnum):
+    """What a change of a role disturbs: nothing, a service, all work on the node, or the node itself."""
+
+    NONE = "none"
+    SERVICE = "service"
+    DRAIN = "drain"
+    REBOOT = "reboot"
+
+
 class Role(ABC):
     """A service on a node. Subclasses are frozen dataclasses of the plan's values for it."""
 
     name: ClassVar[str]
     space: ClassVar[DiskSpace] = DiskSpace()
     """The most space that `install` needs: installed sizes and archives of apt on Debian 12, plus a third."""
+    disruption: ClassVar[Disruption] = Disruption.SERVICE
+    """On a node that is ready, the configuration run makes changes that disturb nothing or a service."""
 
     @abstractmethod
     def install(self) -> None:

@@ -7,6 +7,7 @@ import pulumi
 from bedplate.catalog import load_catalog
 from bedplate.plan.cost import bill
 from bedplate.plan.fleet import FleetPlan, RegionPlan
+from bedplate.plan.images import baked_image
 from bedplate.plan.links import has_inbound_resolver, has_transit
 from bedplate.plan.pools import PoolPlan, pool_interfaces
 from bedplate.plan.stacks import PRICE, SHARED
@@ -16,7 +17,7 @@ from stacks.compute.pool import Pool, PoolInputs
 from stacks.compute.template import NodeBase, Start, first_boot, image_of
 from stacks.dns.resolver import InboundResolver, OutboundResolver, site_name_servers
 from stacks.dns.zone import Addresses, FleetRecords, NodeNameRegistration, PrivateZone, home_records
-from stacks.identity.policy import FleetKey
+from stacks.identity.policy import FleetKey, launch_statements
 from stacks.identity.roles import CONTROL, GATEWAY, profile_arn_of
 from stacks.network.firewall import ControlFirewall, NodeFirewall, StorageFirewall
 from stacks.network.transit import Transit
@@ -116,7 +117,7 @@ def _declare_laptops(context: RegionContext) -> LaptopGateway | None:
 def _declare_storage(context: RegionContext) -> dict[str, SharedFileSystem]:
     """Declare the data key, file systems and buckets of the region; return the file systems."""
     plan, options = context.plan, context.options
-    key = FleetKey(plan, "data", options)
+    key = FleetKey(plan, "data", options, users=launch_statements(plan, context.region.name))
     files = _declare_files(context, key)
     buckets = {
         bucket.store: StoreBucket(plan, bucket, key.arn, options)
@@ -154,6 +155,7 @@ def _declare_pools(context: RegionContext) -> None:
 def _pool_inputs(context: RegionContext, pool: PoolPlan) -> PoolInputs:
     base = NodeBase(profile_arn_of(context.shared, pool.use.value), context.firewall.group_id)
     catalog = load_catalog()
-    image = image_of(context.plan, pool.region, pool.types, catalog)
+    baked = baked_image(context.plan, pool, catalog)
+    image = baked or image_of(context.plan, pool.region, pool.types, catalog)
     start = Start(image, pool_interfaces(pool, catalog), first_boot(context.plan, pool))
     return PoolInputs(start, base, context.network.node_subnet_ids, context.egress, context.topic_arn, catalog)

@@ -1,6 +1,6 @@
 """A creation with an unknown result, and what the search for its object needs."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,8 @@ def is_live(description: Mapping[str, Any]) -> bool:
     return str(state.get("Code", "") if isinstance(state, dict) else state).lower() not in DEAD
 
 
-def filters(values: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return filters of a listing by their names."""
-    return [{"Name": name, "Values": [value]} for name, value in values.items()]
+def filters(values: Mapping[str, str | Sequence[str]]) -> list[dict[str, Any]]:
+    """Return filters of a listing by their names; several values are alternatives."""
+    return [
+        {"Name": name, "Values": [value] if isinstance(value, str) else list(value)} for name, value in values.items()
+    ]

@@ -113,6 +113,7 @@ NODE_COMMANDS = (
         "Print a machine's first-boot script.",
         "bedplate node bootstrap titan-01.cellar",
     ),
+    Command("logs", "ssh:show_logs", "Show how a machine configured itself.", "bedplate node logs box-1.us-west-2"),
     Command(
         "ssh-config",
         "node:show_ssh_config",
@@ -124,6 +125,29 @@ IMAGE_COMMANDS = (
     Command(
         "record", "account:record_image_ids", "Record Ubuntu images in fleet.lock.", "bedplate image record fleet.yaml"
     ),
+    Command("plan", "images:plan", "Show the images that the fleet needs.", "bedplate image plan fleet.yaml"),
+    Command("bake", "images:bake", "Bake images, copy and record them.", "bedplate image bake worker-x86_64"),
+    Command("list", "images:list_images", "Show the fleet's images.", "bedplate image list fleet.yaml"),
+    Command(
+        "promote",
+        "images:promote",
+        "Use a finished image for new machines.",
+        "bedplate image promote lab-worker-x86_64-1f2e3d4c5b6a",
+    ),
+    Command(
+        "rollback",
+        "images:rollback",
+        "Return to the previous image of a kind.",
+        "bedplate image rollback worker-x86_64",
+    ),
+    Command(
+        "diff",
+        "images:diff",
+        "Show in which inputs two images differ.",
+        "bedplate image diff lab-worker-x86_64-1f2e3d4c5b6a lab-worker-x86_64-6a5b4c3d2e1f",
+    ),
+    Command("prune", "images:prune", "Delete old images.", "bedplate image prune fleet.yaml --keep 3"),
+    Command("sweep", "images:sweep", "Remove what killed bakes have left.", "bedplate image sweep fleet.yaml"),
 )
 BACKEND_COMMANDS = (Command("init", "backend:init", "Prepare the state of the deployments.", "bedplate backend init"),)
 VPN_COMMANDS = (

@@ -9,6 +9,7 @@ import typer
 
 from bedplate.account.client import failure_lines
 from bedplate.account.machines import read_machines
+from bedplate.account.node_status import read_node_statuses
 from bedplate.catalog import load_catalog
 from bedplate.cli.fleet import open_account, plan_of
 from bedplate.cli.login import LoginName, interactive_login, is_in_cloud, with_proxy
@@ -23,7 +24,8 @@ from bedplate.cli.output import (
     show_document,
 )
 from bedplate.errors import InputError, PartialError
-from bedplate.nodes.choice import bootstrap_script, nodes_by_name
+from bedplate.nodes.bootstrap import site_script
+from bedplate.nodes.choice import nodes_by_name
 from bedplate.nodes.host_keys import known_hosts
 from bedplate.nodes.ssh import FILE_HEADER, NodeLocation, ssh_config
 from bedplate.plan import FleetPlan
@@ -55,15 +57,24 @@ def _list_planned(plan: FleetPlan, *, json: bool) -> int:
 
 
 def _list_running(plan: FleetPlan, *, json: bool) -> int:
-    answers = read_machines(open_account(plan), plan)
+    client = open_account(plan)
+    answers = read_machines(client, plan)
     running = [machine for region in answers.given.values() for machine in region]
-    facts = LiveFacts(datetime.now(UTC), {pool.name: pool for pool in plan.pools}, load_catalog())
+    owners = {region: {machine.instance for machine in machines} for region, machines in answers.given.items()}
+    status = read_node_statuses(client, plan, {region: owned for region, owned in owners.items() if owned})
+    facts = LiveFacts(
+        datetime.now(UTC),
+        {pool.name: pool for pool in plan.pools},
+        load_catalog(),
+        {instance: found for region in status.given.values() for instance, found in region.items()},
+    )
     if json:
         show_document(machine_document(running, plan.record.host_keys, facts))
     else:
         show(machine_lines(running, plan.record.host_keys, facts))
     notify(f"unknown machines: {line}" for line in failure_lines(answers.failures))
-    return PartialError.exit_code if answers.failures else 0
+    notify(f"unknown status: {line}" for line in failure_lines(status.failures))
+    return PartialError.exit_code if answers.failures or status.failures else 0
 
 
 def bootstrap(
@@ -73,7 +84,7 @@ def bootstrap(
 ) -> int:
     """Print a machine's first-boot script."""
     (node,) = nodes_by_name(plan_of(fleet), [name], load_catalog())
-    show(bootstrap_script(node).splitlines())
+    show(site_script(node).splitlines())
     return 0
 
 

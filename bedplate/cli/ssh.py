@@ -1,4 +1,4 @@
-"""The command that logs in to one machine: bedplate ssh.
+"""The commands that log in to one machine: bedplate ssh, and node logs.
 
 A host key that the lock does not hold is read through AWS and recorded at the first login. `--proxy` is for the
 ProxyCommand of ssh: it carries one connection, and leaves the login and the check of the host key to ssh.
@@ -72,6 +72,24 @@ def ssh(  # noqa: PLR0913  each is an option of the command line
         raise InputError(what, fix=trust_instructions(location.node))
     plugin = instance.session() if instance and not is_direct else None
     return _run_ssh(location, keys, interactive_login(plan, user, identity), plugin, command or ())
+
+
+_UNITS = ("cloud-final", "bedplate-node", "bedplate-gate", "bedplate-end")
+_JOURNAL = ("sudo", "-n", "journalctl", "--no-pager", "--output=short-iso", *(f"--unit={unit}" for unit in _UNITS))
+
+
+def show_logs(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A machine, a group with one, or an instance id.")],
+    *,
+    user: LoginName = None,
+    identity: Identity = None,
+    fleet: FleetOption = DEFAULT_FLEET,
+) -> int:
+    """Show the journal of a machine's bootstrap, configuration runs and gate.
+
+    The login needs sudo. The exit status is that of ssh.
+    """
+    return ssh(name, [*_JOURNAL], user=user, identity=identity, fleet=fleet)
 
 
 @dataclass(frozen=True, slots=True)

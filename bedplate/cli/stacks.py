@@ -65,9 +65,8 @@ def _waves(before: FleetPlan | None, after: FleetPlan | None, names: Sequence[st
 
 def _stack(plan: FleetPlan, part: str) -> Stack:
     zone = plan.domain if part == plan.home.name else ""
-    return Stack(
-        stack_name(plan, part), PROJECT, partial(declare, plan, part), images=plan.record.images, node_zone=zone
-    )
+    images = {**plan.record.images, **plan.record.baked}
+    return Stack(stack_name(plan, part), PROJECT, partial(declare, plan, part), images=images, node_zone=zone)
 
 
 def _with_images(plan: FleetPlan) -> FleetPlan:

@@ -7,6 +7,7 @@ Rules that do not apply to a node (subject.py) are counted, not run. A node that
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from bedplate.compliance.subject import MARKER
 from bedplate.errors import BedplateError, InputError
 from bedplate.load import load_fleet
 from bedplate.plan import FleetPlan
+from bedplate.plan.node_document import read_node_document
 from bedplate.plan.nodes import NodePlan, find_node, pool_node
 from vpn.pki import FolderKeys, NoAuthority, Pki, folder_of, open_pki
 
@@ -32,6 +34,9 @@ _COLLECTOR = pytest.StashKey[ResultCollector]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options that connect nodes with a fleet file."""
     parser.addoption("--fleet", default="fleet.yaml", help="fleet file of the nodes")
+    parser.addoption(
+        "--document", default=None, metavar="FILE", help="node document of this machine, without a fleet file"
+    )
     parser.addoption("--node", default=None, help="name of the node in the plan, if it differs from the host name")
     parser.addoption("--pool", default=None, help="pool of the node, if the fleet file has no name for the node")
     parser.addoption("--findings", default=None, metavar="FILE", help="write the findings to this file, as JSON")
@@ -66,13 +71,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def plan(request: pytest.FixtureRequest) -> FleetPlan:
-    """Return the plan of the fleet."""
+    """Return the plan of the fleet; skip the rule without a fleet file."""
+    _require_fleet(request.config)
     return _fleet_plan(request.config)
 
 
 @pytest.fixture
 def pki(request: pytest.FixtureRequest) -> Pki:
     """Return the VPN's certificates beside the fleet file; skip the rule without them."""
+    _require_fleet(request.config)
     folder = folder_of(Path(request.config.getoption("--fleet")))
     try:
         return open_pki(folder, _fleet_plan(request.config).name, lambda _begun: FolderKeys(folder.keys))
@@ -86,6 +93,11 @@ def node(request: pytest.FixtureRequest, host: Host) -> NodePlan:
     return _node_plan(request.config, host)
 
 
+def _require_fleet(config: pytest.Config) -> None:
+    if config.getoption("--document"):
+        pytest.skip("needs the fleet file, which is not on the machine")
+
+
 def _is_selected(config: pytest.Config, rule: pytest.Function) -> bool:
     host = rule.callspec.params["_testinfra_host"]
     return config.stash[_COLLECTOR].selects(rule, host, _node_plan(config, host))
@@ -96,8 +108,12 @@ def _node_plan(config: pytest.Config, host: Host) -> NodePlan:
     name = config.getoption("--node") or host.backend.hostname
     plans = config.stash.setdefault(_NODES, {})
     if name not in plans:
+        document = config.getoption("--document")
         with _usage_errors():
-            plans[name] = _plan_node(_fleet_plan(config), name, config.getoption("--pool"))
+            if document:
+                plans[name] = replace(read_node_document(Path(document).read_text(encoding="utf-8")), name=name)
+            else:
+                plans[name] = _plan_node(_fleet_plan(config), name, config.getoption("--pool"))
     return plans[name]
 
 

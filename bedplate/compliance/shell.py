@@ -19,7 +19,7 @@ from testinfra.backend.ssh import SshBackend
 # No terminal, agent or display. Unknown host keys are refused.
 _SSH_OPTIONS = "-T -a -x -o BatchMode=yes -o StrictHostKeyChecking=yes -o LogLevel=ERROR -o ControlMaster=no"
 # The rules parse English output, whatever the locale of the operator's terminal is.
-_ENGLISH = "env --unset=LANGUAGE LC_ALL=C.UTF-8"
+_ENGLISH = "env --unset=LANGUAGE --unset=PYTHONPATH LC_ALL=C.UTF-8"
 _UNREACHED = 255
 # Timeout of a command, and of all later commands on a node where one timed out: each access to a failed file server
 # would wait again.

@@ -91,6 +91,13 @@ def renew_images(path: Path, fleet: str, images: Mapping[str, str]) -> Record:
         return _update(path, fleet, record, record.with_images(images))
 
 
+def record_baked(path: Path, fleet: str, images: Mapping[str, str]) -> Record:
+    """Record baked images by region and kind, and return the new record. Raises as `record_images`."""
+    with held(path):
+        record = read_lock(path, fleet)
+        return _update(path, fleet, record, record.with_baked(images))
+
+
 def record_endpoints(
     path: Path, fleet: str, gateways: Mapping[str, IPv4Address], resolvers: Mapping[str, tuple[IPv4Address, ...]]
 ) -> Record:

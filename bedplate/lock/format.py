@@ -25,6 +25,7 @@ _PATHS = (
 _PATH = re.compile("|".join(_PATHS), re.ASCII)
 _MACHINE = re.compile(rf"control-\d\.{_REGION}", re.ASCII)
 _IMAGE_OF = re.compile(rf"{_REGION}/(x86_64|arm64)", re.ASCII)
+_BAKED_FOR = re.compile(rf"{_REGION}/(workbench|worker)-(x86_64|arm64)[a-z0-9-]*", re.ASCII)
 _ACCOUNT = re.compile(r"[a-z_][a-z0-9_-]{0,31}", re.ASCII)
 _NODE = re.compile(r"[a-z0-9][a-z0-9-]*\.[a-z][a-z0-9-]*", re.ASCII)
 _INSTANCE = re.compile(r"i-[0-9a-f]{8,17}", re.ASCII)
@@ -70,6 +71,17 @@ def image_of(place: str, value: object) -> str:
     """Return the image of a region and architecture."""
     if not _IMAGE_OF.fullmatch(place):
         raise NotALockError(f"invalid region and architecture {place!r}")
+    return _image_id(place, value)
+
+
+def baked_of(place: str, value: object) -> str:
+    """Return the baked image of a region and kind."""
+    if not _BAKED_FOR.fullmatch(place):
+        raise NotALockError(f"invalid region and kind of image {place!r}")
+    return _image_id(place, value)
+
+
+def _image_id(place: str, value: object) -> str:
     if not isinstance(value, str) or not IMAGE_ID.fullmatch(value):
         raise NotALockError(f"invalid image id of {place}: {value!r}")
     return value
@@ -129,6 +141,7 @@ _OPTIONAL_KEYS = {
     "bedplate",
     "addresses",
     "images",
+    "baked",
     "people",
     "groups",
     "host_keys",
@@ -150,6 +163,7 @@ def lock_text(fleet: str, record: Record) -> str:
         "blocks": blocks,
         "addresses": addresses,
         "images": images,
+        **({"baked": dict(sorted(record.baked.items()))} if record.baked else {}),
         "people": dict(sorted(record.people.items())),
         "groups": dict(sorted(record.groups.items())),
         "host_keys": {name: list(record.host_keys[name]) for name in sorted(record.host_keys)},
@@ -168,6 +182,7 @@ def parse_lock(text: str, fleet: str) -> Record:
         blocks={path: block_of(path, value) for path, value in _entries(document, "blocks")},
         addresses={name: address_of(name, value) for name, value in _entries(document, "addresses")},
         images={place: image_of(place, value) for place, value in _entries(document, "images")},
+        baked={place: baked_of(place, value) for place, value in _entries(document, "baked")},
         people={name: number_of(name, value, PEOPLE_IDS) for name, value in _entries(document, "people")},
         groups={name: number_of(name, value, GROUP_IDS) for name, value in _entries(document, "groups")},
         host_keys={name: keys_of(name, value) for name, value in _entries(document, "host_keys")},

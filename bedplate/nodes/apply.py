@@ -25,15 +25,19 @@ _SIZE = struct.Struct(">Q")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A node of an apply: its plan, and the command prefix that runs a program on it, such as `ssh -F FILE NAME`."""
+    """A node of an apply: its plan, and the command prefix that runs a program on it, such as `ssh -F FILE NAME`.
+
+    `confirm` is the prefix that confirms a change of the way to log in; without it, a new login by `argv` confirms.
+    """
 
     node: NodePlan
     argv: tuple[str, ...]
+    confirm: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyRequest:
-    """An apply, or with `check` a dry run; `only` limits it to these roles."""
+    """An apply, or with `check` a dry run; `only` limits it to these roles, `stages` to these stages."""
 
     targets: tuple[Target, ...]
     who: str
@@ -41,6 +45,7 @@ class ApplyRequest:
     only: frozenset[str] | None = None
     folder: str = "/run/bedplate"
     memory: str = "/var/lib/bedplate"
+    stages: frozenset[str] | None = None
 
 
 def write_request(stream: BinaryIO, request: ApplyRequest) -> None:

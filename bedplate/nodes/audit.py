@@ -82,14 +82,16 @@ Tell = Callable[[Event], None]
 class AuditRequest:
     """The request for an audit: the fleet file, and an OpenSSH configuration; without one, this machine is checked.
 
-    `only` limits the rules to these roles. `pools` are the pools of machines with an EC2 name.
+    `document` is the node document of this machine, in place of a fleet file. `only` limits the rules to these roles.
+    `pools` are the pools of machines with an EC2 name.
     """
 
-    fleet: Path
+    fleet: Path | None = None
     config: Path | None = None
     login: Login = Login()  # noqa: RUF009  frozen
     only: frozenset[str] | None = None
     pools: Mapping[str, str] = field(default_factory=dict)
+    document: Path | None = None
 
 
 def roles_checked() -> tuple[str, ...]:
@@ -150,7 +152,8 @@ def _run_checks(audit: AuditRequest, node: str, tell: Tell) -> Findings:
 def _command(audit: AuditRequest, node: str) -> tuple[str, ...]:
     pytest = (sys.executable, "-m", "pytest", "-p", "testinfra.plugin", "--quiet", "--tb=line")
     config = ("-c", str(CHECKS / "pytest.ini"), "--rootdir", str(CHECKS))
-    subject = (f"--fleet={audit.fleet.absolute()}", f"--node={node}")
+    source = f"--document={audit.document}" if audit.document else f"--fleet={(audit.fleet or Path()).absolute()}"
+    subject = (source, f"--node={node}")
     pool = (f"--pool={audit.pools[node]}",) if node in audit.pools else ()
     return (*pytest, *config, *subject, *pool, *_connection_options(audit, node), *_files(audit.only))
 

@@ -1,15 +1,12 @@
-"""Selection of machines by name, site or group, and the bootstrap script of a site's machine."""
+"""Selection of machines by name, site or group."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
-from shlex import quote
 
 from bedplate.catalog.catalog import Catalog
 from bedplate.catalog.nearest import nearest
 from bedplate.errors import InputError
-from bedplate.nodes.ssh import INITIAL_ACCOUNT
 from bedplate.plan.fleet import FleetPlan
-from bedplate.plan.nodes import ADMIN_KEYS_HEADER, NodePlan, Platform, admin_keys, find_node, permanent_nodes
+from bedplate.plan.nodes import NodePlan, find_node, permanent_nodes
 
 
 def nodes_by_name(plan: FleetPlan, names: Iterable[str], catalog: Catalog) -> Iterator[NodePlan]:
@@ -50,25 +47,3 @@ def _with_place(plan: FleetPlan, name: str) -> str:
 def _one_of(name: str, known: Sequence[str]) -> str:
     near = nearest(name, known)
     return f"write {near}" if near else f"one of {', '.join(known)}" if known else "the fleet has none"
-
-
-_SCRIPT = Path(__file__).with_name("bootstrap.sh")
-
-
-def bootstrap_script(node: NodePlan) -> str:
-    """Return the bootstrap script of a site's machine; InputError for an EC2 instance, or without an administrator."""
-    if node.ground is Platform.CLOUD:
-        fix = "an EC2 instance needs no script: Auto Scaling starts it, and cloud-init configures it"
-        raise InputError(f"{node.name} is an EC2 instance", fix=fix)
-    keys = admin_keys(node.accounts)
-    if not keys:
-        raise InputError("no administrator in the fleet file", fix="set `admin: true` for one of `people`")
-    variables = {
-        "NAME": node.name,
-        "FULL_NAME": node.full_name,
-        "ACCOUNT": INITIAL_ACCOUNT,
-        "MARK": ADMIN_KEYS_HEADER,
-        "KEYS": "\n".join(keys),
-    }
-    assignments = (f"{name}={quote(value)}" for name, value in variables.items())
-    return "\n".join(("#!/bin/sh", *assignments, _SCRIPT.read_text(encoding="utf-8")))

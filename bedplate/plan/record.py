@@ -23,7 +23,8 @@ class Record:
     """The permanent decisions for today's fleet file and earlier ones.
 
     `blocks` by path (`region/us-west-2/zone/us-west-2a/edge`), fixed `addresses` by machine (`control-1.us-west-2`),
-    `images` by region and architecture (`us-west-2/x86_64`), user ids of `people` and group ids of `groups` by name,
+    `images` by region and architecture (`us-west-2/x86_64`), `baked` images by region and kind
+    (`us-west-2/worker-x86_64`), user ids of `people` and group ids of `groups` by name,
     public `host_keys` by machine (`ssh-ed25519 AAAA...`), the EC2 `instances` with those keys by machine, public
     addresses of laptop `gateways` by region, addresses of the `resolvers` for laptops and sites by region.
     """
@@ -37,6 +38,7 @@ class Record:
     instances: Mapping[str, str] = field(default_factory=lambda: NO_INSTANCES)
     gateways: Mapping[str, IPv4Address] = field(default_factory=lambda: NO_ADDRESSES)
     resolvers: Mapping[str, tuple[IPv4Address, ...]] = field(default_factory=lambda: NO_RESOLVERS)
+    baked: Mapping[str, str] = field(default_factory=lambda: NO_IMAGES)
 
     def without(self, paths: Container[str]) -> "Record":
         """Return the record without the blocks of these paths and the addresses in them."""
@@ -50,6 +52,10 @@ class Record:
     def with_images(self, images: Mapping[str, str]) -> "Record":
         """Return the record with these images added; an image of the same place is replaced."""
         return replace(self, images=MappingProxyType({**self.images, **images}))
+
+    def with_baked(self, images: Mapping[str, str]) -> "Record":
+        """Return the record with these baked images added; an image of the same place is replaced."""
+        return replace(self, baked=MappingProxyType({**self.baked, **images}))
 
     def with_laptop_endpoints(
         self, gateways: Mapping[str, IPv4Address], resolvers: Mapping[str, tuple[IPv4Address, ...]]

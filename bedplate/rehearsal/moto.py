@@ -398,9 +398,10 @@ def load_for_call(account: str, region: str, operation: str, params: Mapping[str
 
 
 def add_images(account: str, images: Mapping[str, str]) -> None:
-    """Add AMIs that belong to an account: their ids by `region/architecture`."""
+    """Add AMIs that belong to an account: their ids by region and a word with the architecture (`us-west-2/arm64`)."""
     for place, ident in images.items():
-        region, _, arch = place.partition("/")
+        region, _, kind = place.partition("/")
+        arch = "arm64" if "arm64" in kind else "x86_64"
         backend = ec2_backends[account][region]
         if ident not in backend.amis:
             image = Ami(backend, ident, owner_id=account, name=ident, architecture=arch, root_device_type="ebs")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import groupby
-from textwrap import wrap
+from textwrap import shorten, wrap
 from typing import TYPE_CHECKING, Any
 
 from bedplate.catalog import Catalog
@@ -16,6 +16,7 @@ from bedplate.report.columns import WIDTH, aligned, counted
 
 if TYPE_CHECKING:
     from bedplate.account.machines import Machine  # it imports boto3, which most commands do not need
+    from bedplate.account.node_status import NodeStatus
 
 
 def node_lines(permanent: Iterable[NodePlan], pooled: Iterable[NodePlan], trusted: Iterable[str]) -> Iterator[str]:
@@ -77,11 +78,15 @@ HostKeys = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class LiveFacts:
-    """What the report of running machines needs besides them: the time, the pools by name, and the prices."""
+    """What the report of running machines needs besides them.
+
+    The time, the pools by name, the prices, and the status by instance.
+    """
 
     now: datetime
     pools: Mapping[str, PoolPlan]
     catalog: Catalog
+    status: "Mapping[str, NodeStatus]"
 
 
 def machine_lines(machines: "Iterable[Machine]", keys: HostKeys, facts: LiveFacts) -> Iterator[str]:
@@ -89,8 +94,20 @@ def machine_lines(machines: "Iterable[Machine]", keys: HostKeys, facts: LiveFact
     running = sorted(
         machines, key=lambda machine: (machine.group, machine.region, machine.name or "", machine.instance)
     )
-    heading = ("  group", "machine", "zone", "type", "state", "rung", "age", "USD", "started by", "until (UTC)")
-    rows = [heading, *(_machine_row(machine, keys, facts) for machine in running)]
+    heading = (
+        "  group",
+        "machine",
+        "zone",
+        "type",
+        "state",
+        "rung",
+        "age",
+        "USD",
+        "started by",
+        "until (UTC)",
+        "status",
+    )
+    rows = [(*heading, "status"), *(_machine_row(machine, keys, facts) for machine in running)]
     yield from aligned(rows if running else [], right=_AMOUNTS, gap=2)
     trusted = sum(is_known(machine, keys) for machine in running)
     yield f"{counted(len(running), 'running machine')}, {trusted} with a recorded host key (*)"
@@ -113,8 +130,9 @@ def machine_document(machines: "Iterable[Machine]", keys: HostKeys, facts: LiveF
 
 
 def _json_fields(machine: "Machine", keys: HostKeys, facts: LiveFacts) -> dict[str, Any]:
-    pool = facts.pools[machine.pool]
+    pool, status = facts.pools[machine.pool], facts.status.get(machine.instance)
     return {
+        "status": asdict(status) if status else None,
         "address": str(machine.address) if machine.address else None,
         "fingerprints": list(machine.fingerprints),
         "trusted": is_known(machine, keys),
@@ -143,14 +161,32 @@ def _machine_row(machine: "Machine", keys: HostKeys, facts: LiveFacts) -> tuple[
         "-" if spent is None else f"{spent:.2f}",
         machine.requested_by or "-",
         f"{machine.until:%m-%d %H:%M}" if machine.until and ends else "-",
+        _status(machine, facts),
     )
+
+
+def _status(machine: "Machine", facts: LiveFacts) -> str:
+    """Return the sentence of the last configuration run; an old one has its age."""
+    status = facts.status.get(machine.instance)
+    if status is None:
+        return "not configured yet"
+    hours = int((facts.now.timestamp() - status.time) / 3600)
+    age = f" ({hours} h ago)" if hours >= _STATUS_HOURS else ""
+    return shorten(status.sentence, _STATUS_WIDTH, placeholder=" ...") + age
+
+
+# The configuration run is repeated within an hour.
+_STATUS_HOURS, _STATUS_WIDTH = 2, 80
 
 
 def age_of(machine: "Machine", now: datetime) -> str:
     """Return the age of a machine: `5m`, `3h`, `12d`; `-` if EC2 does not know it yet."""
-    if machine.launched is None:
-        return "-"
-    minutes = int(_hours(machine.launched, now) * 60)
+    return "-" if machine.launched is None else time_since(machine.launched, now)
+
+
+def time_since(start: datetime, now: datetime) -> str:
+    """Return the time from `start` to `now`: `5m`, `3h`, `12d`."""
+    minutes = int(_hours(start, now) * 60)
     hours = minutes // 60
     return f"{minutes}m" if minutes < _MINUTES else f"{hours}h" if hours < _HOURS else f"{hours // 24}d"
 

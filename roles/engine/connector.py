@@ -246,7 +246,8 @@ class NodeState(State):
 
 def build_state(target: Target, options: AgentOptions) -> NodeState:
     """Return pyinfra's state of a node that is not connected yet."""
-    named = (target.node.name, {"node": target.node, "argv": target.argv, "options": options})
+    data = {"node": target.node, "argv": target.argv, "confirm": target.confirm, "options": options}
+    named = (target.node.name, data)
     state = NodeState(NodeInventory(([named], {})), Config(PARALLEL=1))  # type: ignore[no-untyped-call]
     state.is_executing = False
     return state

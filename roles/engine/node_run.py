@@ -91,6 +91,8 @@ class NodeRun:
     started: float = field(default_factory=monotonic)
     only: frozenset[str] | None = None
     """The names of the selected roles; None for all."""
+    stages: frozenset[str] | None = None
+    """The selected stages; None for all."""
     installs: tuple[tuple[Role, frozenset[str]], ...] = ()
     """Each role with the keys of the operations that its `install` declared."""
     deferred: dict[str, NodeError] = field(default_factory=dict)
@@ -109,9 +111,9 @@ class NodeRun:
         if self.host.connected:
             self.host.disconnect()
 
-    def plan(self, only: frozenset[str] | None) -> None:
+    def plan(self, only: frozenset[str] | None, stages: frozenset[str] | None = None) -> None:
         """Let the roles read the node's state and declare their operations. Raises NodeError."""
-        self.only = only
+        self.only, self.stages = only, stages
         with ctx_host.use(self.host):
             self._raise_as_node_error("Read the node's state", self._deploy)
 
@@ -142,7 +144,7 @@ class NodeRun:
         self._report_done(changed)
 
     def _deploy(self) -> None:
-        self.installs = deploy(self.roles(self.host.data.node), only=self.only)
+        self.installs = deploy(self.roles(self.host.data.node), only=self.only, stages=self.stages)
 
     def _check_disk_space(self, changes: Collection[str]) -> None:
         """Raise NodeError if the disk lacks the space declared by the roles that have something to install."""
@@ -153,7 +155,7 @@ class NodeRun:
 
     def _finished(self) -> tuple[str, ...] | None:
         """Return the names of the operations that are done; None means all, also those of earlier applies."""
-        if self.only is None and not self.deferred:
+        if self.only is None and self.stages is None and not self.deferred:
             return None
         names = (name_of(self.state, self.host, key) for key in self.host.op_hash_order)
         return tuple(name for name in names if name not in self.deferred)
@@ -209,7 +211,7 @@ class NodeRun:
         deadline = monotonic() + LOGIN_RETRIES
         while True:
             try:
-                return Connection(self.host.name, self.host.data.argv, options)
+                return Connection(self.host.name, self.host.data.confirm or self.host.data.argv, options)
             except NodeError as error:
                 # After three denied logins OpenSSH 9.8 and later refuses the operator's address for a while
                 # (PerSourcePenalties).
@@ -300,7 +302,7 @@ class _Run:
             node_run.state.set_stage(StateStage.Prepare)
             with self.logins:
                 node_run.connect(self.stopped.is_set)
-            node_run.plan(self.order.only)
+            node_run.plan(self.order.only, self.order.stages)
         finally:
             self.planning.discard(gevent.getcurrent())
 

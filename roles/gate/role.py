@@ -12,7 +12,7 @@ import bedplate.gate
 from bedplate.catalog import Catalog
 from bedplate.gate.expected import Expected, Gpus
 from bedplate.plan.nodes import Hardware, NodePlan
-from roles.base import Changes, Role, changed
+from roles.base import Changes, Disruption, Role, changed
 from roles.files import ManagedFile, file_text, put_files
 from roles.system import install_packages, start_units
 
@@ -52,6 +52,7 @@ class Gate(Role):
 
     expected: Mapping[str, Expected]
     name: ClassVar[str] = "gate"
+    disruption: ClassVar[Disruption] = Disruption.NONE
 
     def install(self) -> None:
         """Install the interpreter and the programs that the checks run."""

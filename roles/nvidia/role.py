@@ -18,7 +18,7 @@ from pyinfra.operations import server, systemd
 from bedplate.catalog.tables import ChipFacts
 from bedplate.errors import InputError
 from bedplate.plan.nodes import Hardware, Platform
-from roles.base import Changes, DiskSpace, Role, changed
+from roles.base import Changes, DiskSpace, Disruption, Role, changed
 from roles.files import ManagedFile, file_text, put_files
 from roles.nvidia.dcgm import DCGM, ImexNodes, Tools
 from roles.system import hold_packages, install_packages, start_units
@@ -164,6 +164,7 @@ class Nvidia(Role):
     profiling: bool
     tools: Tools
     name: ClassVar[str] = "nvidia"
+    disruption: ClassVar[Disruption] = Disruption.REBOOT
     space: ClassVar[DiskSpace] = DiskSpace(programs=1700, state=700)
 
     def install(self) -> None:

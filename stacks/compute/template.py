@@ -1,11 +1,9 @@
-"""The launch template of a pool: image, interfaces, volume, tags, and the first boot script as user data."""
+"""The launch template of a pool: image, interfaces, volume, tags, and the bootstrap script as user data."""
 
-import re
-from base64 import b64encode
+import gzip
+from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from shlex import quote
 
 import pulumi
 from pulumi_aws.ec2._inputs import (
@@ -25,6 +23,7 @@ from pulumi_aws.ec2.launch_template import LaunchTemplateArgs
 
 from bedplate.catalog import Catalog
 from bedplate.errors import InputError
+from bedplate.nodes.bootstrap import user_data_script
 from bedplate.plan.fleet import ControlPlaneMember, FleetPlan
 from bedplate.plan.links import highest_number, ssh_name
 from bedplate.plan.planner import architecture, image_parameter
@@ -73,18 +72,22 @@ def image_reference(arch: str) -> str:
 
 # Size before base64 encoding. Source: EC2 user guide, "Run commands on your Linux instance at launch".
 LIMIT_BYTES = 16_384
+# Source: RFC 1952, section 2.3.
+_GZIP_SYSTEM, _UNKNOWN_SYSTEM = 9, 255
 
 
 def encode_user_data(machine: str, script: str) -> str:
-    """Return a script as user data, in base64.
+    """Return a script as user data: compressed, which cloud-init accepts, and in base64.
 
     Raises InputError if it is larger than EC2 allows.
     """
-    data = script.encode()
+    data = bytearray(gzip.compress(script.encode(), mtime=0))
+    # The operating system in the header: versions of Python differ.
+    data[_GZIP_SYSTEM] = _UNKNOWN_SYSTEM
     if len(data) > LIMIT_BYTES:
         message = f"the user data of {machine} has {len(data):,} bytes, EC2 allows {LIMIT_BYTES:,}"
         raise InputError(message, fix="shorten names, labels and taints")
-    return b64encode(data).decode()
+    return b64encode(bytes(data)).decode()
 
 
 _TAGGED_TYPES = ("instance", "network-interface", "volume")
@@ -103,7 +106,7 @@ class NodeBase:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The image, interfaces and first boot script of a pool."""
+    """The image, interfaces and bootstrap script of a pool."""
 
     image: str
     interfaces: tuple[Interface, ...] = (PLAIN,)
@@ -181,34 +184,32 @@ def _tag_specifications(plan: FleetPlan, pool: PoolPlan) -> list[LaunchTemplateT
     return [LaunchTemplateTagSpecificationArgs(resource_type=resource_type, tags=tags) for resource_type in types]
 
 
-_SCRIPT = Path(__file__).with_name("first_boot.sh")
-# An edited comment must not make a new version of each launch template.
-_COMMENT = re.compile(r"^ *#.*\n", re.MULTILINE)
+_RUN = "start_configuration"
 
 
 def first_boot(plan: FleetPlan, pool: PoolPlan) -> str:
-    """Return the script that instances of a pool run at their first boot."""
-    pool_values = {
+    """Return the bootstrap script of the instances of a pool."""
+    values = {
         "SCALING_GROUP": f"{plan.name}-{pool.name}",
         **bundle_source(plan, pool.region, pool.name, pool.ring),
     }
     if pool.use is Use.KUBERNETES:
-        return _script(plan, ("take_ec2_name", "let_admins_in", "report_ready"), pool_values)
+        return _script(plan, ("take_ec2_name", "let_admins_in", _RUN), values)
     domain = ssh_name(plan, pool, 1).partition(".")[2]
-    name_values = {"LABEL": pool.group, "DOMAIN": domain, "HIGHEST": str(highest_number(plan, pool))}
-    steps = ("claim_name", "take_claimed_name", "let_admins_in", "watch_for_end", "report_ready")
-    return _script(plan, steps, pool_values | name_values)
+    names = {"LABEL": pool.group, "DOMAIN": domain, "HIGHEST": str(highest_number(plan, pool))}
+    steps = ("claim_name", "take_claimed_name", "let_admins_in", "watch_for_end", _RUN)
+    return _script(plan, steps, values | names)
 
 
 def member_boot(plan: FleetPlan, member: ControlPlaneMember, volume_id: str) -> str:
-    """Return the first boot script of a control plane member; the volume has the data of etcd."""
+    """Return the bootstrap script of a control plane member; the volume has the data of etcd."""
     values = {
         "SCALING_GROUP": f"{plan.name}-{member.name.partition('.')[0]}",
         "HOST_NAME": f"{member.name}.{plan.domain}",
         "VOLUME": volume_id,
         **bundle_source(plan, plan.home.name, member.name),
     }
-    return _script(plan, ("take_fixed_name", "let_admins_in", "attach_volume", "mount_volume", "report_ready"), values)
+    return _script(plan, ("take_fixed_name", "let_admins_in", "attach_volume", "mount_volume", _RUN), values)
 
 
 def bundle_source(plan: FleetPlan, region: str, document: str, ring: Ring = Ring.STABLE) -> dict[str, str]:
@@ -219,13 +220,25 @@ def bundle_source(plan: FleetPlan, region: str, document: str, ring: Ring = Ring
     return {"BUCKET": plan.nodes_bucket(region).name, "DOCUMENT": document, "RING": ring.value}
 
 
+def bake_boot(plan: FleetPlan, document: str) -> bytes:
+    """Return the user data of an instance that becomes an image: it runs only the install stage of its roles."""
+    if plan.egress is Egress.NONE:
+        fix = "write `egress: shared` in `network`, and run `bedplate up`"
+        raise InputError("`network.egress: none`: an instance cannot download packages", fix=fix)
+    values = {"STAGE": "install", "SCALING_GROUP": "", **bundle_source(plan, plan.home.name, document)}
+    script = _script(plan, ("start_configuration",), values)
+    return b64decode(encode_user_data("the bake", script.replace("readonly STAGE=", "declare -rx STAGE=", 1)))
+
+
 def _script(plan: FleetPlan, steps: tuple[str, ...], values: Mapping[str, str]) -> str:
     """Return the script with its constants; without egress, only with the steps that need no AWS API."""
-    runnable = steps if plan.egress is not Egress.NONE else tuple(step for step in steps if step in _OFFLINE_STEPS)
-    constants = {"STEPS": " ".join(runnable), "FLEET": plan.name, "HOME_REGION": plan.home.name, **values}
-    lines = [f"readonly {name}={quote(value)}" for name, value in constants.items()]
-    lines.append("export BUCKET DOCUMENT RING")
-    return "\n".join(("#!/bin/bash", *lines, _COMMENT.sub("", _SCRIPT.read_text(encoding="utf-8"))))
+    # First: a wrong clock invalidates certificates and signatures.
+    runnable = (
+        ("set_clock", *steps)
+        if plan.egress is not Egress.NONE
+        else tuple(step for step in steps if step in _OFFLINE_STEPS)
+    )
+    return user_data_script(runnable, {"FLEET": plan.name, "HOME_REGION": plan.home.name, **values})
 
 
 _OFFLINE_STEPS = ("take_ec2_name", "take_fixed_name")

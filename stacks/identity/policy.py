@@ -103,6 +103,34 @@ def _trust(plan: FleetPlan, role: ServiceRole) -> Statement:
     )
 
 
+_LAUNCH_ACTIONS = ("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*")
+
+
+def launch_statements(plan: FleetPlan, region: str) -> tuple[Statement, ...]:
+    """Return the statements of a key's policy with which Auto Scaling launches from images that the key encrypts.
+
+    Its service-linked role has no policy of its own for keys. Source: EC2 Auto Scaling user guide, "Required AWS KMS
+    key policy for use with encrypted volumes".
+    """
+    role = arn(plan, "iam", "", "role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling")
+    principals, through_ec2 = {"AWS": (role,)}, {"kms:ViaService": (f"ec2.{region}.amazonaws.com",)}
+    use = Statement(
+        sid="LaunchFromImages",
+        principals=principals,
+        actions=_LAUNCH_ACTIONS,
+        resources=("*",),
+        conditions={"StringEquals": through_ec2},
+    )
+    grant = Statement(
+        sid="GrantToVolumes",
+        principals=principals,
+        actions=("kms:CreateGrant",),
+        resources=("*",),
+        conditions={"Bool": {"kms:GrantIsForAWSResource": ("true",)}},
+    )
+    return use, grant
+
+
 # The longest window of AWS to cancel a deletion: data encrypted with a deleted key is lost.
 DELETION_WINDOW_DAYS = 30
 

@@ -15,9 +15,9 @@ from bedplate.plan.links import ssh_pools
 from bedplate.rehearsal.simulation import running
 from stacks.compute.template import first_boot
 from stacks.program import administrators
-from tests.testlab.fakes.first_boot import Node as Machine
 from tests.testlab.fakes.first_boot import Place, boot_place
-from tests.testlab.machines.lab import BEDPLATE, FleetFolder, make_fleet_folder
+from tests.testlab.machines.cloud import HOST_LOOPBACK, seen_by_nodes
+from tests.testlab.machines.lab import BEDPLATE, FleetFolder, folder_of_ada
 from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.rehearsal.programs import plan_of
 
@@ -25,8 +25,6 @@ pytestmark = pytest.mark.nightly
 
 NAME, FULL_NAME = "workbench-cpu-1.us-west-2", "workbench-cpu-1.us-west-2.lab.internal"
 ADDRESS = "10.64.33.7"
-# The address of this machine's loopback interface in slirp4netns.
-_HOST_LOOPBACK = "10.0.2.2"
 _AS_ADA = ("--user", "ada")
 
 
@@ -47,9 +45,9 @@ class Cloud:
             "AWS_ACCESS_KEY_ID": keys.access_key,
             "AWS_SECRET_ACCESS_KEY": keys.secret_key,
             "AWS_SESSION_TOKEN": keys.token,
-            "AWS_ENDPOINT_URL": _seen(self.place.door.url),
-            "NO_PROXY": _HOST_LOOPBACK,
-            "no_proxy": _HOST_LOOPBACK,
+            "AWS_ENDPOINT_URL": seen_by_nodes(self.place.door.url),
+            "NO_PROXY": HOST_LOOPBACK,
+            "no_proxy": HOST_LOOPBACK,
             "TERM": "dumb",
         }
         workstation = self.lab.node_lab.workstation
@@ -66,19 +64,10 @@ def cloud(node_lab: NodeLab, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """Yield a node that has run the first boot of the fleet; no account has a key from elsewhere."""
     with ExitStack() as stack:
         aws = stack.enter_context(running("111122223333")).region("us-west-2")
-        lab = _folder(node_lab, tmp_path_factory.mktemp("lab"))
+        lab = folder_of_ada(node_lab, tmp_path_factory.mktemp("lab"))
         place = stack.enter_context(boot_place(aws, tmp_path_factory.mktemp("place")))
         node = node_lab.boot(NAME, ADDRESS, FULL_NAME)
         yield Cloud(node, lab, place, _booted(node, lab, place))
-
-
-def _folder(node_lab: NodeLab, folder: Path) -> FleetFolder:
-    """Create the operator's folder; its administrator has the operator's key."""
-    lab = make_fleet_folder(node_lab, folder)
-    key = " ".join(node_lab.key.with_name("operator.pub").read_text().split()[:2])
-    lab.edit(r"ada: \{admin: true, keys: \[[^]]*\]", f'ada: {{admin: true, keys: ["{key}"]')
-    lab.record()
-    return lab
 
 
 def _booted(node: Node, lab: FleetFolder, place: Place) -> str:
@@ -86,29 +75,15 @@ def _booted(node: Node, lab: FleetFolder, place: Place) -> str:
     plan = plan_of(lab.fleet)
     pool = next(pool for pool in ssh_pools(plan) if pool.group == "workbench-cpu")
     place.tell("admins", administrators(plan.accounts))
-    machine = _machine_of_group(place, f"{plan.name}-{pool.name}")
+    machine = place.machine_of_group(f"{plan.name}-{pool.name}", ADDRESS)
     (node.root / "root/first-boot").write_text(first_boot(plan, pool))
     # Cloud images have this folder, and no key of the node lab.
     node.run("mkdir -p /etc/cloud/cloud.cfg.d; rm ~ubuntu/.ssh/authorized_keys")
-    environment = f"AWS_ENDPOINT_URL={_seen(place.door.url)} AWS_EC2_METADATA_SERVICE_ENDPOINT={_seen(machine.imds)}"
+    aws, metadata = seen_by_nodes(place.door.url), seen_by_nodes(machine.imds)
+    environment = f"AWS_ENDPOINT_URL={aws} AWS_EC2_METADATA_SERVICE_ENDPOINT={metadata}"
     # What cloud-init writes to the console of an EC2 instance.
     place.door.console = f"-----BEGIN SSH HOST KEY KEYS-----\n{node.host_key}\n-----END SSH HOST KEY KEYS-----\n"
     return node.run(f"env {environment} bash /root/first-boot 2>&1")
-
-
-def _machine_of_group(place: Place, group: str) -> Machine:
-    """Start a machine with the address of the node, in an Auto Scaling group."""
-    subnet = place.aws.call("ec2", "create_subnet", VpcId=place.vpc, CidrBlock="10.64.33.0/24")["Subnet"]["SubnetId"]
-    machine = place.machine(SubnetId=subnet, PrivateIpAddress=ADDRESS)
-    instance, name = machine.facts["instance-id"], {"AutoScalingGroupName": group}
-    settings = {"InstanceId": instance, "MinSize": 0, "MaxSize": 1, "VPCZoneIdentifier": subnet}
-    place.aws.call("autoscaling", "create_auto_scaling_group", **name, **settings)
-    place.aws.call("autoscaling", "attach_instances", **name, InstanceIds=[instance])
-    return machine
-
-
-def _seen(url: str) -> str:
-    return url.replace("127.0.0.1", _HOST_LOOPBACK)
 
 
 def test_unknown_node_is_refused_with_the_next_command(cloud: Cloud) -> None:

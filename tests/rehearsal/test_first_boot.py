@@ -1,5 +1,7 @@
 """The first boot script, run by bash with fake metadata and AWS endpoints that check requests as AWS does."""
 
+import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +16,7 @@ from roles.people.role import SUDOERS
 from stacks.compute.template import first_boot, member_boot
 from stacks.dns.zone import registration_permissions
 from stacks.program import administrators
-from tests.testlab.fakes.first_boot import LAB, POOL, Node, Place, boot_place
+from tests.testlab.fakes.first_boot import DATE, LAB, POOL, Bundle, Node, Place, boot_place
 
 SCRIPT = first_boot(LAB, POOL)
 WORKER = next(pool for pool in LAB.pools if pool.use.value == "kubernetes")
@@ -34,14 +36,14 @@ def record_of(machine: Node) -> tuple[str, ...]:
 
 
 def test_machines_register_the_lowest_unused_names(place: Place) -> None:
-    """The first machine has number 1, the second number 2; both report ready."""
+    """The first machine has number 1, the second number 2; only the configuration run reports them ready."""
     first, second = place.machine(), place.machine()
 
     booted = [machine.boot(SCRIPT) for machine in (first, second)]
 
     assert [status for status, _ in booted] == [0, 0], booted
     assert place.names == {HOST.format(1): record_of(first), HOST.format(2): record_of(second)}
-    assert place.reports == [("lab-workbench-gpu-us-west-2", "ready", "CONTINUE")] * 2
+    assert place.reports == []
 
 
 def test_machines_that_start_together_have_different_names(place: Place) -> None:
@@ -189,13 +191,13 @@ def test_a_service_runs_the_script_at_termination(place: Place) -> None:
     machine.boot(SCRIPT)
 
     unit = (machine.root / "etc/systemd/system/bedplate-end.service").read_text()
-    assert "ExecStart=/usr/local/lib/bedplate/first-boot give_back_name\n" in unit
-    assert (machine.root / "usr/local/lib/bedplate/first-boot").read_text() == SCRIPT
-    assert machine.noted[-1] == "systemctl enable --now --no-block bedplate-end.service"
+    assert "ExecStart=/usr/local/lib/bedplate/bootstrap give_back_name\n" in unit
+    assert (machine.root / "usr/local/lib/bedplate/bootstrap").read_text() == SCRIPT
+    assert "systemctl enable --now --no-block bedplate-end.service" in machine.noted
 
 
 def test_a_worker_keeps_its_ec2_name(place: Place) -> None:
-    """The cloud controller requires it; the worker registers no name, and reports ready."""
+    """The cloud controller requires it; the worker registers no name."""
     machine = place.machine()
 
     status, log = machine.boot(first_boot(LAB, WORKER))
@@ -203,7 +205,7 @@ def test_a_worker_keeps_its_ec2_name(place: Place) -> None:
     assert status == 0, log
     assert machine.noted[0] == f"hostnamectl set-hostname {machine.facts['local-hostname']}"
     assert place.names == {}
-    assert place.reports == [(f"lab-{WORKER.name}", "ready", "CONTINUE")]
+    assert machine.noted[-1] == "systemctl start --no-block bedplate-node.service bedplate-node.timer"
 
 
 @pytest.mark.parametrize(
@@ -226,7 +228,7 @@ def test_a_member_mounts_its_volume(place: Place, blkid_status: int, *, formatte
     assert (status == 0) is ready, log
     assert [call.split()[-1] for call in machine.noted if call.startswith("mkfs")] == [str(device)] * formatted
     assert (f"mount {machine.root}/var/lib/etcd" in machine.noted) is ready
-    assert place.reports == [("lab-control-1", "ready", "CONTINUE" if ready else "ABANDON")]
+    assert place.reports == [("lab-control-1", "ready", "ABANDON")] * (not ready)
     (state,) = place.aws.call("ec2", "describe_volumes", VolumeIds=[volume])["Volumes"]
     assert [attachment["InstanceId"] for attachment in state["Attachments"]] == [machine.facts["instance-id"]]
 
@@ -365,3 +367,161 @@ def test_keys_larger_than_a_parameter_are_refused() -> None:
         administrators(accounts)
 
     assert "Ed25519" in refused.value.fix
+
+
+BUCKET = LAB.nodes_bucket("us-west-2").name
+_FILE = "bedplate/machine/__main__.py"
+STATE = "var/lib/bedplate"
+
+
+def bundle(version: str) -> Bundle:
+    """Return a bundle with one file of code, and the document of the pool."""
+    return Bundle({_FILE: version.encode()}, {POOL.name: f"document {version}"})
+
+
+@pytest.fixture
+def ring_place(place: Place) -> Iterator[Place]:
+    """Return the fleet with a bundle that its ring names, sequence 7."""
+    with place.bucket(BUCKET):
+        place.publish(bundle("one"), 7, BUCKET)
+        yield place
+
+
+def code(machine: Node) -> str:
+    """Return the code that the machine would run."""
+    return (machine.root / "opt/bedplate/current/code" / _FILE).read_text()
+
+
+def test_a_machine_runs_the_bundle_of_its_ring(ring_place: Place) -> None:
+    """The service fetches code, wheels and document, and starts the run as a new machine; the hook is left to it."""
+    machine = ring_place.machine()
+
+    exit_code, log = machine.boot(SCRIPT, "service")
+
+    assert exit_code == 0, log
+    assert code(machine) == "one"
+    assert _text(machine, f"{STATE}/document.json") == "document one"
+    assert json.loads(_text(machine, f"{STATE}/node.json")) == {"bundle": bundle("one").sha256, "sequence": 7}
+    folder = machine.root.resolve() / "opt/bedplate" / bundle("one").sha256
+    assert machine.noted == [f"python3 -m bedplate.machine new PYTHONPATH={folder}/code:{folder}/wheels"]
+    assert ring_place.reports == []
+
+
+def test_a_machine_keeps_the_former_bundle_only(ring_place: Place) -> None:
+    """Older ones are removed; a rollback is a higher sequence, and fetches nothing."""
+    machine = ring_place.machine()
+    for sequence, version in enumerate(("one", "two", "three", "two"), start=8):
+        ring_place.publish(bundle(version), sequence, BUCKET)
+        exit_code, log = machine.boot(SCRIPT, "service")
+        assert exit_code == 0, log
+
+    kept = sorted(path.name for path in (machine.root / "opt/bedplate").iterdir())
+    assert code(machine) == "two"
+    assert kept == sorted([bundle("two").sha256, bundle("three").sha256, "current"])
+    assert len([call for call in ring_place.door.asked if "/blobs/" in call["action"]]) == 2 * 3
+
+
+def test_a_lower_sequence_is_refused(ring_place: Place) -> None:
+    """A ready machine keeps its bundle and its document, answers no hook, and its status has the reason."""
+    machine = ring_place.machine()
+    machine.boot(SCRIPT, "service")
+    machine.boot(SCRIPT, "report_ready")
+    ring_place.publish(bundle("old"), 6, BUCKET)
+
+    exit_code, _ = machine.boot(SCRIPT, "service")
+
+    assert exit_code == 1
+    assert (code(machine), _text(machine, f"{STATE}/document.json")) == ("one", "document one")
+    assert "the ring stable has sequence 6; this machine has accepted 7" in ring_place.status(BUCKET, "run")["sentence"]
+    assert [result for _, _, result in ring_place.reports] == ["CONTINUE"]
+
+
+@pytest.mark.parametrize("kind", ["blobs", "bundles"])
+def test_a_wrong_hash_is_refused(ring_place: Place, kind: str) -> None:
+    """Nothing of it is unpacked, administrators keep their access, and the group starts another machine."""
+    machine, changed = ring_place.machine(), bundle("two")
+    machine.boot(SCRIPT)
+    ring_place.publish(changed, 8, BUCKET)
+    key = next(key for key in changed.objects if key.startswith(kind))
+    ring_place.aws.call("s3", "put_object", Bucket=BUCKET, Key=key, Body=b"changed")
+
+    exit_code, log = machine.boot(SCRIPT, "service")
+
+    assert exit_code == 1
+    assert "does not have the SHA-256" in log
+    assert not (machine.root / "opt/bedplate/current").exists()
+    assert (machine.root / KEYS.removeprefix("/")).is_dir()
+    assert not ring_place.status(BUCKET, "run")["ok"]
+    assert ring_place.reports[-1][2] == "ABANDON"
+
+
+def test_a_ring_without_a_bundle_is_waited_for(place: Place) -> None:
+    """After a bounded time the machine is abandoned, and the console has the reason; no other step waits for it."""
+    machine = place.machine()
+
+    booted, (exit_code, log) = machine.boot(SCRIPT), machine.boot(SCRIPT, "service")
+
+    assert (booted[0], exit_code) == (0, 1)
+    assert "cannot read the ring stable" in log
+    assert place.reports == [("lab-workbench-gpu-us-west-2", "ready", "ABANDON")]
+
+
+def test_a_status_belongs_to_its_machine(ring_place: Place) -> None:
+    """Its key has the user id of the instance, which its permissions require."""
+    machine = ring_place.machine()
+    machine.boot(SCRIPT, "service")
+    (machine.root / STATE / "status").mkdir()
+    (machine.root / STATE / "status/run.json").write_text('{"ok": true}')
+
+    exit_code, log = machine.boot(SCRIPT, "put_status")
+
+    assert exit_code == 0, log
+    document = ring_place.status(BUCKET, "run")
+    assert document.pop("ok")
+    # The session's name in a cloud is the id of the instance.
+    assert re.fullmatch(r"status/AROA\w+:node/run.json", document["key"])
+
+
+@pytest.mark.parametrize(("years", "is_set"), [(-1, True), (0, False), (1, True)])
+def test_a_wrong_clock_is_set_before_any_signature(place: Place, years: int, *, is_set: bool) -> None:
+    """By the date of the metadata service, which needs no certificate."""
+    machine = place.machine()
+    machine.command("date", f"case $1 in +%s) echo $(($(/bin/date +%s) + {years} * 31536000)) ;; *) {DATE} ;; esac")
+
+    machine.boot(SCRIPT, "set_clock")
+
+    assert [call.startswith("date --set=") for call in machine.noted] == [True] * is_set
+    assert SCRIPT.splitlines()[2].startswith("readonly STEPS='set_clock ")
+
+
+_KILLER = "set -o functrace; trap '[[ $LINENO != \"${KILL_AT-}\" ]] || kill -KILL $$' DEBUG\n"
+_LINES = [
+    number
+    for number, line in enumerate(SCRIPT.splitlines(), start=2)
+    if line.startswith("  ") and number > SCRIPT.count("\n", 0, SCRIPT.index("object() {"))
+]
+
+
+@pytest.mark.parametrize("lines", [_LINES[::9], pytest.param(_LINES, marks=pytest.mark.nightly)], ids=["some", "all"])
+def test_a_killed_bootstrap_can_be_repeated(ring_place: Place, lines: list[int]) -> None:
+    """After a kill at a line of the fetch or of the units, the next run completes with the same files."""
+    head, body = SCRIPT.split("\n", 1)
+    script = f"{head}\n{_KILLER}{body}"
+    whole = _files(ring_place.machine(), script)
+    for line in lines:
+        assert _files(ring_place.machine(), script, line) == whole, line
+
+
+def _files(machine: Node, script: str, killed_at: int = 0) -> dict[str, str]:
+    """Run the last step and the service, each again after a kill; return the files that they wrote."""
+    for step in ("start_configuration", "service"):
+        if killed_at:
+            machine.boot(script.replace("${KILL_AT-}", str(killed_at), 1), step)
+        exit_code, log = machine.boot(script, step)
+        assert exit_code == 0, log
+    files = (path for folder in ("etc", STATE, "opt", "usr") for path in (machine.root / folder).rglob("*"))
+    return {
+        str(path.relative_to(machine.root)): path.read_text()
+        for path in files
+        if path.is_file() and "ssh_host" not in path.name and path.name != "bootstrap"
+    }

@@ -5,9 +5,11 @@ import hashlib
 import json
 import subprocess
 import sys
+from io import BytesIO
 from pathlib import Path
 
 import pytest
+from botocore.response import StreamingBody
 
 from bedplate.cli import run
 from bedplate.lock import record_host_keys
@@ -45,8 +47,9 @@ def test_programs_read_every_machine(capsys: pytest.CaptureFixture[str]) -> None
 def test_machines_that_run_are_asked_of_the_account(
     account: StubbedSession, expect: Expect, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By group, with their registered name, address and state; other regions have none."""
+    """By group, with their registered name, address and state, and their status; other regions have none."""
     _answer_groups(account)
+    _answer_status(account, '{"ok": true, "sentence": "up to date", "time": 4102444800}')
 
     assert run(["node", "list", "--live"]) == 0
 
@@ -62,10 +65,12 @@ def test_machines_that_run_are_marked_when_their_own_key_is_known(
         record_host_keys(Path("fleet.lock"), "lab", "workbench-cpu-2.us-west-2", (key,), replace_known=False)
     blob = base64.b64decode(KEY.split()[1])
     _answer_groups(account, hashlib.sha256(blob).hexdigest())
+    _answer_status(account)
 
     assert run(["node", "list", "--live"]) == 0
 
     told = capsys.readouterr().out
+    assert "not configured yet" in told
     assert [line[0] for line in told.splitlines() if "workbench-cpu-2.us-west-2" in line] == [mark]
     assert ("next: `bedplate node trust --group workbench-cpu`" in told) is (mark == " ")
 
@@ -120,6 +125,30 @@ def _answer_groups(account: StubbedSession, sshfp: str = "") -> None:
             )
 
 
+def _answer_status(account: StubbedSession, text: str = "") -> None:
+    """Answer with the status of one of the machines in the home region, and with that of a terminated machine."""
+    bucket = {"Bucket": "lab-nodes-111122223333-us-west-2"}
+    keys = [f"status/AROA1:i-0000000000000000{one}/{file}.json" for one in ("9", "b") for file in ("gate", "run")]
+    listed = {"Contents": [{"Key": key} for key in keys] if text else [], "IsTruncated": False}
+    account.answers("s3", "us-west-2", "list_objects_v2", listed, Prefix="status/", **bucket)
+    if text:
+        body = StreamingBody(BytesIO(text.encode()), len(text))
+        account.answers("s3", "us-west-2", "get_object", {"Body": body}, Key=keys[-1], **bucket)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"ok": 1, "sentence": "x"}'])
+def test_an_invalid_status_is_shown_as_such(
+    text: str, account: StubbedSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A machine writes it, so it may contain anything."""
+    _answer_groups(account)
+    _answer_status(account, text or "\x1b[2J")
+
+    assert run(["node", "list", "--live"]) == 0
+
+    assert "invalid status" in capsys.readouterr().out
+
+
 def _asked(region: str) -> dict[str, list[str]]:
     pools = [pool.name for pool in plan_of(EXAMPLES / "lab.yaml").pools if pool.region == region]
     return {"AutoScalingGroupNames": [f"lab-{name}" for name in pools]}
@@ -152,11 +181,11 @@ def _groups(region: str, members: tuple[str, ...]) -> dict[str, object]:
 
 
 def test_the_first_boot_script_is_whole(expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
-    """Any shell accepts it, and it contains no placeholder."""
+    """It begins with the values of the machine, and bash accepts it."""
     assert run(["node", "bootstrap", "titan-01.cellar"]) == 0
 
     script = capsys.readouterr().out
-    expect("cli/node-bootstrap.txt", script)
+    expect("cli/node-bootstrap.txt", script.partition("# Bootstrap of a machine")[0])
     subprocess.run([SHELLCHECK, "--severity=style", "-"], input=script, text=True, check=True)
 
 

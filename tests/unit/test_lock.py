@@ -182,6 +182,7 @@ RECORD = Record(
     },
     addresses={"control-1.us-west-2": IPv4Address("10.64.32.16")},
     images={"us-west-2/x86_64": "ami-0123456789abcdef0"},
+    baked={"us-west-2/worker-x86_64-580-open": "ami-0123456789abcdef1"},
     people={"ada": 20000, "bob": 20001},
     groups={"vision": 50000},
     host_keys={

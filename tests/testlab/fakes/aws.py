@@ -139,6 +139,7 @@ def _signature(request: Request, names: set[str], scope: Scope, keys: Credential
 
 _SPACE = "{https://route53.amazonaws.com/doc/2013-04-01/}"
 _REFUSED = "<ErrorResponse><Error><Code>{code}</Code><Message>{message}</Message></Error></ErrorResponse>"
+_HOOK_ACTIONS = ("CompleteLifecycleAction", "RecordLifecycleActionHeartbeat")
 _PASSED_ON = ("Content-Type", "X-Amz-Target", "Authorization", "X-Amz-Date", "X-Amz-Security-Token")
 
 
@@ -158,34 +159,35 @@ class AwsEndpoint:
     """The console output of every instance."""
     _lock: Lock = field(default_factory=Lock)
 
-    def answer(self, method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, str]:
+    def answer(self, method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
         """Return status and body of the response to a request."""
         scope = signed_for(Request(method, path, headers, body), self.keys)
         if scope is None:
-            return 403, _REFUSED.format(code="SignatureDoesNotMatch", message="The request signature does not match.")
-        form = dict(parse_qsl(body.decode()))
+            message = "The request signature does not match."
+            return 403, _REFUSED.format(code="SignatureDoesNotMatch", message=message).encode()
+        form = {} if scope.service == "s3" else dict(parse_qsl(body.decode()))
         action = form.get("Action") or headers.get("X-Amz-Target", f"{method} {path.partition('?')[0]}")
         with self._lock:
             self.asked.append({"service": scope.service, "region": scope.region, "action": action, **form})
             return self._answer(f"{scope.service}.{scope.region}", action, (method, path, headers, body))
 
-    def _answer(self, host: str, action: str, request: tuple[str, str, dict[str, str], bytes]) -> tuple[int, str]:
+    def _answer(self, host: str, action: str, request: tuple[str, str, dict[str, str], bytes]) -> tuple[int, bytes]:
         method, path, headers, body = request
         if action in self.deaf:
-            return 400, _REFUSED.format(code="AccessDenied", message=f"{action} is not allowed")
-        if action == "CompleteLifecycleAction":
-            return 200, "<CompleteLifecycleActionResponse/>"
+            return 400, _REFUSED.format(code="AccessDenied", message=f"{action} is not allowed").encode()
+        if action in _HOOK_ACTIONS:
+            return 200, f"<{action}Response/>".encode()
         if action == "GetConsoleOutput":
             output = b64encode(self.console.encode()).decode()
-            return 200, f"<GetConsoleOutputResponse><output>{output}</output></GetConsoleOutputResponse>"
+            return 200, f"<GetConsoleOutputResponse><output>{output}</output></GetConsoleOutputResponse>".encode()
         if host.startswith("route53") and method == "POST" and (message := self._batch_error(path, body)):
-            return 400, _REFUSED.format(code="InvalidChangeBatch", message=message)
+            return 400, _REFUSED.format(code="InvalidChangeBatch", message=message).encode()
         name = "route53" if host.startswith("route53") else host
         passed = {key: value for key, value in headers.items() if key in _PASSED_ON}
         reply = requests.request(method, f"https://{name}.amazonaws.com{path}", headers=passed, data=body, timeout=60)
         if reply.ok:
             self.done(action)
-        return reply.status_code, reply.text
+        return reply.status_code, reply.content
 
     def _batch_error(self, path: str, body: bytes) -> str:
         """Return why Route 53 rejects a batch: a created record exists, or a deleted record differs."""
@@ -218,16 +220,19 @@ def aws_endpoint(aws: Aws) -> Iterator[AwsEndpoint]:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             # In the case of AWS: curl sends some header names in lower case.
             headers = {key.title(): value for key, value in self.headers.items()}
-            status, text = door.answer(self.command, self.path, headers, body)
+            status, content = door.answer(self.command, self.path, headers, body)
             self.send_response(status)
-            self.send_header("Content-Length", str(len(text.encode())))
+            self.send_header("Content-Length", str(len(content)))
             self.end_headers()
-            self.wfile.write(text.encode())
+            self.wfile.write(content)
 
         def do_GET(self) -> None:
             self._serve()
 
         def do_POST(self) -> None:
+            self._serve()
+
+        def do_PUT(self) -> None:
             self._serve()
 
         def log_message(self, *args: object) -> None:

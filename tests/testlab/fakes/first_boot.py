@@ -1,12 +1,19 @@
 """A machine that runs the script of its first boot in a folder; commands that change the system are recorded."""
 
+import gzip
+import io
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+import sys
+import tarfile
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from bedplate.plan.links import ssh_pools
 from bedplate.rehearsal.simulation import Aws
@@ -16,6 +23,12 @@ from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
 # Commands that would change this machine: their fakes record the arguments.
 _RECORDED = ("hostnamectl", "systemctl", "mkfs.ext4", "chattr", "mount", "groupadd", "useradd")
+# The configuration run itself is not part of these tests.
+_PYTHON = """case $* in
+*bedplate.machine*) echo "python3 $* PYTHONPATH=$PYTHONPATH" >>"$ROOT/noted" ;;
+*) exec /usr/bin/env --ignore-environment "PATH=/usr/local/bin:/usr/bin:/bin" python3 "$@" ;;
+esac"""
+DATE = 'case $1 in --set=*) echo "date $*" >>"$ROOT/noted" ;; *) exec /bin/date "$@" ;; esac'
 _FOLDERS = (
     "etc/cloud/cloud.cfg.d",
     "etc/ssh/sshd_config.d",
@@ -101,7 +114,60 @@ def node(root: Path, door: AwsEndpoint, instance: str, address: str) -> Iterator
         machine = Node(root, facts, door, stack.enter_context(metadata_service(facts)))
         for name in _RECORDED:
             machine.command(name, f'echo "{name} $*" >>"$ROOT/noted"')
+        machine.command("python3", _PYTHON)
+        machine.command("date", DATE)
         yield machine
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle as objects of the bucket; `files` are its code by path, `documents` the node documents by name."""
+
+    files: Mapping[str, bytes]
+    documents: Mapping[str, str]
+    wheels: bytes = b""
+    """The archive of the wheels; empty for none."""
+
+    @property
+    def objects(self) -> dict[str, bytes]:
+        """The objects by key."""
+        blobs = {sha256(blob).hexdigest(): blob for blob in (self._code, self._wheels)}
+        documents = {f"nodes/{name}.json": text.encode() for name, text in self.documents.items()}
+        return {
+            **{f"blobs/{name}": blob for name, blob in blobs.items()},
+            f"bundles/{self.sha256}.json": self._manifest,
+            **documents,
+        }
+
+    @property
+    def sha256(self) -> str:
+        """The hash of its manifest, which is its name."""
+        return sha256(self._manifest).hexdigest()
+
+    @property
+    def _manifest(self) -> bytes:
+        tag = f"cp{sys.version_info[0]}{sys.version_info[1]}-{os.uname().machine}"
+        code, wheels = (sha256(blob).hexdigest() for blob in (self._code, self._wheels))
+        return json.dumps({"version": 1, "code": code, "wheels": {tag: wheels}}).encode()
+
+    @cached_property
+    def _code(self) -> bytes:
+        return _archive(self.files)
+
+    @cached_property
+    def _wheels(self) -> bytes:
+        return self.wheels or _archive({})
+
+
+def _archive(files: Mapping[str, bytes]) -> bytes:
+    """Return a tar archive, gzipped."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for name, content in sorted(files.items()):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return gzip.compress(stream.getvalue(), 1, mtime=0)
 
 
 PLAN = plan_of(EXAMPLES / "lab.yaml")
@@ -137,6 +203,42 @@ class Place:
         (instance,) = reservation["Instances"]
         folder, address = self._root / instance["InstanceId"], instance["PrivateIpAddress"]
         return self._stack.enter_context(node(folder, self.door, instance["InstanceId"], address))
+
+    def machine_of_group(self, group: str, address: str) -> Node:
+        """Start a machine with an address of 10.64.33.0/24, in an Auto Scaling group."""
+        about = {"VpcId": self.vpc, "CidrBlock": "10.64.33.0/24"}
+        subnet = self.aws.call("ec2", "create_subnet", **about)["Subnet"]["SubnetId"]
+        machine = self.machine(SubnetId=subnet, PrivateIpAddress=address)
+        instance, name = machine.facts["instance-id"], {"AutoScalingGroupName": group}
+        settings = {"InstanceId": instance, "MinSize": 0, "MaxSize": 1, "VPCZoneIdentifier": subnet}
+        self.aws.call("autoscaling", "create_auto_scaling_group", **name, **settings)
+        self.aws.call("autoscaling", "attach_instances", **name, InstanceIds=[instance])
+        return machine
+
+    def status(self, bucket: str, name: str) -> dict[str, Any]:
+        """Return the status that the only machine has written last, by name."""
+        listed = self.aws.call("s3", "list_objects_v2", Bucket=bucket, Prefix="status/").get("Contents", ())
+        (key,) = (entry["Key"] for entry in listed if entry["Key"].endswith(f"/{name}.json"))
+        document = json.loads(self.aws.call("s3", "get_object", Bucket=bucket, Key=key)["Body"].read())
+        return {"key": key, **document}
+
+    @contextmanager
+    def bucket(self, name: str) -> Iterator[None]:
+        """Create a bucket; at the end, delete it and the parameter of the ring."""
+        self.aws.call(
+            "s3", "create_bucket", Bucket=name, CreateBucketConfiguration={"LocationConstraint": self.aws.region}
+        )
+        yield
+        for entry in self.aws.call("s3", "list_objects_v2", Bucket=name).get("Contents", ()):
+            self.aws.call("s3", "delete_object", Bucket=name, Key=entry["Key"])
+        self.aws.call("s3", "delete_bucket", Bucket=name)
+        self.aws.call("ssm", "delete_parameter", Name="/lab/nodes/stable")
+
+    def publish(self, bundle: Bundle, sequence: int, bucket: str) -> None:
+        """Put a bundle and the document of the pool into the bucket, and point the ring to it."""
+        for key, content in bundle.objects.items():
+            self.aws.call("s3", "put_object", Bucket=bucket, Key=key, Body=content)
+        self.tell("nodes/stable", json.dumps({"bundle": bundle.sha256, "sequence": sequence}))
 
     def end(self, machine: Node) -> None:
         """Terminate a machine without its shutdown script."""

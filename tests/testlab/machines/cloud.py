@@ -16,6 +16,15 @@ from tests.testlab.fakes.buckets import ObjectStore
 from tests.testlab.machines.container import call
 from tests.testlab.machines.node_lab import Node, bind_socket
 
+# The address of this machine's loopback interface in slirp4netns.
+HOST_LOOPBACK = "10.0.2.2"
+
+
+def seen_by_nodes(url: str) -> str:
+    """Return the URL under which test nodes reach a server of this machine."""
+    return url.replace("127.0.0.1", HOST_LOOPBACK)
+
+
 METADATA, _S3 = "169.254.169.254", "198.51.100.3"
 # Headers of the simulation's own connection.
 _HOP_HEADERS = frozenset({"connection", "content-length", "date", "keep-alive", "server", "transfer-encoding"})

@@ -148,6 +148,15 @@ def make_fleet_folder(node_lab: NodeLab, folder: Path) -> FleetFolder:
     return FleetFolder(node_lab, folder)
 
 
+def folder_of_ada(node_lab: NodeLab, folder: Path) -> FleetFolder:
+    """Create an operator's folder whose administrator ada has the operator's key only."""
+    lab = make_fleet_folder(node_lab, folder)
+    key = " ".join(node_lab.key.with_name("operator.pub").read_text().split()[:2])
+    lab.edit(r"ada: \{admin: true, keys: \[[^]]*\]", f'ada: {{admin: true, keys: ["{key}"]')
+    lab.record()
+    return lab
+
+
 def write_recorded_fleet(folder: Path, key: str = "") -> Path:
     """Copy examples/lab.yaml into a folder, add a key to its administrator, and record its plan; return its path."""
     fleet = folder / "fleet.yaml"

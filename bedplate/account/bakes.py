@@ -1,0 +1,173 @@
+"""The run of bakes: observe, decide, act, until all are complete. Several kinds are baked at the same time."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bedplate.account.bake import Bake
+from bedplate.account.capacity import console_output
+from bedplate.account.images import Leftovers, remove_leftovers
+from bedplate.account.start import Clock
+from bedplate.errors import BedplateError, PartialError
+from bedplate.images import bake as steps
+from bedplate.images.bake import Fail, Observation, Record, Step, Wait, next_steps
+
+POLL = 10.0
+"""Seconds between two observations."""
+_MINUTE, _LOG_LINES = 60.0, 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What a bake does now, with the console output of an instance that failed."""
+
+    kind: str
+    text: str
+    console: tuple[str, ...] = ()
+
+
+@dataclass
+class Progress:
+    """A bake and its state: images that this run has recorded, and errors by region; `""` is the bake's own."""
+
+    bake: Bake
+    recorded: dict[str, str]
+    failures: dict[str, BedplateError] = field(default_factory=dict)
+    is_complete: bool = False
+    is_withdrawn: bool = False
+    seen: bool = False
+    """Whether an earlier observation of this run exists: a failure before it is of an earlier bake."""
+    waits: tuple[str, float] = ("", 0.0)
+    """The last reason to wait that was reported, and its time."""
+    steps: dict[Step, float] = field(default_factory=dict)
+    """The steps of this run and their times: EC2 may show what a call has created only after some seconds."""
+
+    @property
+    def kind(self) -> str:
+        """The name of the kind of image."""
+        return self.bake.recipe.kind.name
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.is_complete or "" in self.failures
+
+
+RecordImages = Callable[[Mapping[str, str]], object]
+"""Records images by region and kind in fleet.lock."""
+
+
+def run_bakes(runs: Sequence[Progress], clock: Clock, record: RecordImages, *, keep: bool = False) -> Iterator[Event]:
+    """Yield what happens until each bake is complete or has failed; the results are in `runs`.
+
+    A bake can be killed anywhere: the same call continues it. `keep` leaves the instance of a failed install stage.
+    """
+    while active := [run for run in runs if not run.is_over]:
+        is_waiting = True
+        for run in active:
+            try:
+                for event in _advance(run, clock.now(), record, keep=keep):
+                    is_waiting = False
+                    yield event
+            except BedplateError as error:
+                run.failures[""] = error
+        waiting = [run for run in active if not run.is_over]
+        if is_waiting and waiting:
+            yield from _waits(waiting, clock.now())
+            clock.sleep(POLL)
+
+
+def _advance(run: Progress, time: float, record: RecordImages, *, keep: bool) -> Iterator[Event]:
+    """Observe a bake, make its next steps, and yield each; nothing if it has to wait."""
+    now, errors = run.bake.observe(time, run.recorded)
+    run.failures |= errors
+    home = run.bake.home
+    regions = tuple(region for region in run.bake.regions if region not in run.failures)
+    decided = next_steps(run.bake.recipe, home, regions, now)
+    run.is_complete = not decided
+    run.is_withdrawn = home in now.images and now.images[home].withdrawn
+    for step in decided:
+        match step:
+            case Wait(reason):
+                run.waits = (reason, run.waits[1] if reason == run.waits[0] else 0.0)
+            case Fail():
+                yield from _fail(run, now, step, keep=keep)
+            case Record(images):
+                yield Event(run.kind, _text(step))
+                record({f"{region}/{run.kind}": ident for region, ident in images.items()})
+                run.recorded |= images
+            case _ if time - run.steps.get(step, -_MINUTE) < _MINUTE:
+                run.waits = (f"EC2 does not show yet: {_text(step)}", run.waits[1])
+            case _:
+                yield Event(run.kind, _text(step))
+                _perform(run, step)
+                run.steps[step] = time
+    run.seen = True
+
+
+def _perform(run: Progress, step: Step) -> None:
+    """Make a step. An error in another region does not stop the bake."""
+    try:
+        run.bake.perform(step)
+    except BedplateError as error:
+        region = getattr(step, "region", run.bake.home)
+        if region == run.bake.home:
+            raise
+        run.failures[region] = error
+
+
+def _fail(run: Progress, now: Observation, step: Fail, *, keep: bool) -> Iterator[Event]:
+    """Remove an instance that cannot become an image; raise PartialError unless it is of an earlier bake."""
+    if now.instance is None:
+        raise AssertionError(step)
+    leftovers = Leftovers(run.bake.home, (now.instance.id,), (now.group,) if now.group else ())
+    if not run.seen:
+        yield Event(run.kind, f"removing {now.instance.id} of an earlier bake: {step.reason}")
+        remove_leftovers(run.bake.client, leftovers)
+        return
+    try:
+        console = console_output(run.bake.client, run.bake.home, now.instance.id, _LOG_LINES)
+    except BedplateError as error:  # it is only an explanation
+        console = (error.what,)
+    yield Event(run.kind, step.reason, console)
+    if keep:
+        fix = f"`bedplate image sweep` removes {now.instance.id}, and so does the next bake"
+        raise PartialError(f"{run.kind}: {step.reason}", fix=fix)
+    remove_leftovers(run.bake.client, leftovers)
+    raise PartialError(f"{run.kind}: {step.reason}", fix=step.fix)
+
+
+def _waits(runs: Sequence[Progress], time: float) -> Iterator[Event]:
+    """Yield the reasons of waiting bakes, each once a minute."""
+    for run in runs:
+        reason, reported = run.waits
+        if reason and time - reported >= _MINUTE:
+            run.waits = (reason, time)
+            yield Event(run.kind, reason)
+
+
+def _text(step: Step) -> str:  # noqa: C901  one line for each step
+    match step:
+        case steps.CreateGroup():
+            return "creating a security group without inbound rules"
+        case steps.Launch():
+            return "launching an instance"
+        case steps.Stop(instance):
+            return f"installed; stopping {instance}"
+        case steps.CreateImage(instance):
+            return f"creating the image from {instance}"
+        case steps.Terminate(instance):
+            return f"terminating {instance}"
+        case steps.DeleteGroup(group):
+            return f"deleting {group}"
+        case steps.Copy(region):
+            return f"copying to {region}"
+        case steps.Discard(region, image):
+            return f"removing {image} in {region}, which EC2 could not make"
+        case steps.Finish(region, image):
+            return f"{image} is available in {region}"
+        case steps.Publish(region, image):
+            return f"publishing {image} in {region}"
+        case Record(images):
+            return f"recording {len(images)} in fleet.lock"
+        case _:
+            raise AssertionError(step)

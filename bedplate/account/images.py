@@ -1,0 +1,230 @@
+"""The fleet's own images in every region: what exists, which is in use, and what a killed bake has left."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from time import sleep
+from typing import Any
+
+from bedplate.account.client import AwsClient, NotThere, RegionResults, ask_regions
+from bedplate.account.creation import filters
+from bedplate.account.machines import EXISTING
+from bedplate.catalog.facts import Arch
+from bedplate.errors import InputError, PartialError
+from bedplate.images.bake import Image, ImageState
+from bedplate.images.recipe import BAKE, BASE_OWNER, FINISHED, KIND, WITHDRAWN, base_name, image_parameter_name
+
+FLEET = "bedplate:fleet"
+"""The tag of everything that belongs to a fleet; stacks use the same."""
+Tags = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class FleetImage:
+    """An image of the fleet in one region; `gib` is the size of its volumes."""
+
+    id: str
+    region: str
+    name: str
+    created: str
+    gib: int
+    state: ImageState
+    tags: Tags
+    snapshots: tuple[str, ...] = ()
+    protected: bool = False
+    boot_mode: str = ""
+
+    @property
+    def kind(self) -> str:
+        """The name of its kind."""
+        return self.tags.get(KIND, "")
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has passed its bake or copy."""
+        return FINISHED in self.tags
+
+    @property
+    def withdrawn(self) -> bool:
+        """Whether a rollback has replaced it."""
+        return WITHDRAWN in self.tags
+
+    def as_observed(self) -> Image:
+        """Return what a bake needs to know of it."""
+        return Image(self.id, self.state, finished=self.finished, withdrawn=self.withdrawn)
+
+
+def find_images(client: AwsClient, fleet: str, region: str, name: str | None = None) -> tuple[FleetImage, ...]:
+    """Return the fleet's images in a region, finished or not, of one name or of all; the newest first."""
+    conditions = filters({f"tag:{FLEET}": fleet, "tag-key": KIND, **({f"tag:{BAKE}": name} if name else {})})
+    pages = client.pages("ec2", region, "describe_images", Owners=["self"], Filters=conditions)
+    images = [_image(region, entry) for page in pages for entry in page["Images"]]
+    return tuple(sorted(images, key=lambda image: (image.created, image.id), reverse=True))
+
+
+def _image(region: str, entry: Mapping[str, Any]) -> FleetImage:
+    disks = [mapping["Ebs"] for mapping in entry.get("BlockDeviceMappings", ()) if "Ebs" in mapping]
+    state = entry["State"]
+    return FleetImage(
+        id=entry["ImageId"],
+        region=region,
+        name=entry.get("Name", ""),
+        created=str(entry.get("CreationDate", "")),
+        gib=sum(disk.get("VolumeSize", 0) for disk in disks),
+        state=ImageState(state) if state in tuple(ImageState) else ImageState.FAILED,
+        tags=tags_of(entry),
+        snapshots=tuple(disk["SnapshotId"] for disk in disks if "SnapshotId" in disk),
+        protected=entry.get("DeregistrationProtection", "disabled") != "disabled",
+        boot_mode=entry.get("BootMode", ""),
+    )
+
+
+def tags_of(entry: Mapping[str, Any]) -> Tags:
+    """Return the tags of an object of EC2."""
+    return {tag["Key"]: tag["Value"] for tag in entry.get("Tags", ())}
+
+
+def check_base(client: AwsClient, region: str, arch: Arch, ident: str) -> None:
+    """Raise InputError unless an image exists, is Canonical's Ubuntu 24.04, and has the architecture."""
+    fix = "run `bedplate image record --renew`"
+    reply = client.call("ec2", region, "describe_images", Filters=filters({"image-id": ident}))["Images"]
+    if not reply:
+        raise InputError(f"the base image {ident} does not exist in {region}", fix=fix)
+    owner, name, actual = (reply[0].get(key, "") for key in ("OwnerId", "Name", "Architecture"))
+    if owner != BASE_OWNER:
+        raise InputError(f"the base image {ident} belongs to account {owner}, not to Canonical", fix=fix)
+    if actual != arch:
+        raise InputError(f"the base image {ident} has the architecture {actual}, not {arch}", fix=fix)
+    if not name.startswith(base_name(arch)):
+        raise InputError(f"the base image {ident} is {name}, not {base_name(arch)}*", fix=fix)
+
+
+def read_parameter(client: AwsClient, region: str, name: str) -> str | None:
+    """Return the value of an SSM parameter; None without one."""
+    try:
+        value: str = client.call("ssm", region, "get_parameter", Name=name)["Parameter"]["Value"]
+    except NotThere:
+        return None
+    return value
+
+
+def publish(client: AwsClient, fleet: str, kind: str, region: str, image: str) -> None:
+    """Write the id of the image in use to the parameter of its kind in a region."""
+    name = image_parameter_name(fleet, kind)
+    # SSM refuses tags together with Overwrite.
+    extra: dict[str, Any] = {"Overwrite": True}
+    if read_parameter(client, region, name) is None:
+        extra = {"Tags": [{"Key": FLEET, "Value": fleet}]}
+    client.call("ssm", region, "put_parameter", Name=name, Value=image, Type="String", **extra)
+
+
+def mark(client: AwsClient, region: str, image: str, tag: str) -> None:
+    """Add a tag to an image."""
+    client.call("ec2", region, "create_tags", Resources=[image], Tags=[{"Key": tag, "Value": "true"}])
+
+
+def unmark(client: AwsClient, region: str, image: str, tag: str) -> None:
+    """Remove a tag of an image."""
+    client.call("ec2", region, "delete_tags", Resources=[image], Tags=[{"Key": tag}])
+
+
+def discard(client: AwsClient, image: FleetImage) -> None:
+    """Deregister an image and delete its snapshots."""
+    client.call("ec2", image.region, "deregister_image", ImageId=image.id)
+    for snapshot in image.snapshots:
+        client.call("ec2", image.region, "delete_snapshot", SnapshotId=snapshot)
+
+
+def images_in_use(client: AwsClient, fleet: str, region: str, images: Iterable[FleetImage]) -> frozenset[str]:
+    """Return the ids of images that instances, launch templates or parameters of a region use."""
+    ids = {image.id for image in images}
+    if not ids:
+        return frozenset()
+    query = filters({"image-id": sorted(ids), "instance-state-name": EXISTING})
+    instances = client.pages("ec2", region, "describe_instances", Filters=query)
+    running = {
+        entry["ImageId"]
+        for page in instances
+        for reservation in page["Reservations"]
+        for entry in reservation["Instances"]
+    }
+    kinds = {image.kind for image in images if image.kind}
+    published = {read_parameter(client, region, image_parameter_name(fleet, kind)) for kind in sorted(kinds)}
+    return frozenset(ids & (running | published | set(_template_images(client, fleet, region))))
+
+
+def _template_images(client: AwsClient, fleet: str, region: str) -> Iterator[str]:
+    """Yield the images of the newest version of each launch template of the fleet."""
+    templates = client.pages("ec2", region, "describe_launch_templates", Filters=filters({f"tag:{FLEET}": fleet}))
+    for template in (entry for page in templates for entry in page["LaunchTemplates"]):
+        query = {"LaunchTemplateId": template["LaunchTemplateId"], "Versions": ["$Latest"]}
+        versions = client.call("ec2", region, "describe_launch_template_versions", **query)
+        for version in versions["LaunchTemplateVersions"]:
+            yield version["LaunchTemplateData"].get("ImageId", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """What killed bakes have left in one region."""
+
+    region: str
+    instances: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    images: tuple[FleetImage, ...] = ()
+    snapshots: tuple[str, ...] = field(default=())
+    """Snapshots of deregistered images."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The ids of all objects."""
+        return (*self.instances, *self.groups, *(image.id for image in self.images), *self.snapshots)
+
+
+def find_leftovers(client: AwsClient, fleet: str, regions: Iterable[str]) -> RegionResults[Leftovers]:
+    """Return what killed bakes have left, by region; finished images are none of it."""
+    return ask_regions(regions, lambda region: _leftovers(client, fleet, region))
+
+
+def _leftovers(client: AwsClient, fleet: str, region: str) -> Leftovers:
+    tagged = filters({f"tag:{FLEET}": fleet, "tag-key": BAKE})
+    query = [*tagged, *filters({"instance-state-name": EXISTING})]
+    reservations = client.call("ec2", region, "describe_instances", Filters=query)["Reservations"]
+    groups = client.call("ec2", region, "describe_security_groups", Filters=tagged)["SecurityGroups"]
+    images = find_images(client, fleet, region)
+    known = {snapshot for image in images for snapshot in image.snapshots}
+    pages = client.pages("ec2", region, "describe_snapshots", OwnerIds=["self"], Filters=tagged)
+    snapshots = (entry["SnapshotId"] for page in pages for entry in page["Snapshots"])
+    return Leftovers(
+        region,
+        tuple(entry["InstanceId"] for reservation in reservations for entry in reservation["Instances"]),
+        tuple(group["GroupId"] for group in groups),
+        tuple(image for image in images if not image.finished),
+        tuple(snapshot for snapshot in snapshots if snapshot not in known),
+    )
+
+
+def remove_leftovers(client: AwsClient, leftovers: Leftovers) -> None:
+    """Remove what killed bakes have left in a region. A second call removes what EC2 has kept until now."""
+    region = leftovers.region
+    if leftovers.instances:
+        client.call("ec2", region, "terminate_instances", InstanceIds=list(leftovers.instances))
+    for image in leftovers.images:
+        discard(client, image)
+    for snapshot in leftovers.snapshots:
+        client.call("ec2", region, "delete_snapshot", SnapshotId=snapshot)
+    if leftovers.instances and leftovers.groups:
+        _wait_for_end(client, region, leftovers.instances)
+    for group in leftovers.groups:
+        client.call("ec2", region, "delete_security_group", GroupId=group)
+
+
+def _wait_for_end(client: AwsClient, region: str, instances: tuple[str, ...]) -> None:
+    """Return when instances have terminated: EC2 deletes no security group that one uses."""
+    query = filters({"instance-id": instances, "instance-state-name": EXISTING})
+    for _ in range(_ATTEMPTS):
+        if not client.call("ec2", region, "describe_instances", Filters=query)["Reservations"]:
+            return
+        sleep(_PAUSE)
+    raise PartialError(f"{', '.join(instances)} still terminates", fix="run `bedplate image sweep` again")
+
+
+_ATTEMPTS, _PAUSE = 60, 5.0

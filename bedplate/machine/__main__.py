@@ -1,0 +1,96 @@
+"""`python3 -m bedplate.machine new|ready`: one configuration run of this machine.
+
+A `new` machine gets all roles, and answers its lifecycle hook after the gate. On a `ready` machine, roles whose changes
+need a drain or a reboot wait.
+"""
+
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from bedplate.errors import BedplateError
+from bedplate.machine.calls import apply_roles, audit, heartbeats, run_gate, run_step
+from bedplate.machine.state import State, Status
+from bedplate.plan.nodes import NodePlan
+from roles.base import Disruption
+from roles.catalog import roles_of
+from roles.gate.role import Gate
+
+_AT_ONCE = (Disruption.NONE, Disruption.SERVICE)
+_ATTEMPTS = 3
+"""The failed runs since boot after which a new machine is abandoned."""
+
+
+def main(state: State, *, is_new: bool) -> int:
+    """Configure this machine; return the exit status, 1 if a later run may succeed."""
+    started = time.monotonic()
+    with heartbeats():
+        try:
+            node = state.node()
+            status = _configure(node, is_new=is_new)
+        except BedplateError as error:
+            node, status = None, Status(ok=False, sentence=f"{error.what}; {error.fix}" if error.fix else error.what)
+        exit_status = 0 if status.ok else 1
+        verdict = _gate(state, node, is_new=is_new) if node and status.ok else None
+        if verdict and not verdict["ok"]:
+            status = replace(status, ok=False, sentence=f"gate failed: {_failed_checks(verdict)}")
+        is_ready = not is_new
+        if is_new:
+            is_ready = status.ok and run_step("report_ready")
+    status = replace(status, seconds=round(time.monotonic() - started, 1))
+    state.write_run(status, time.time(), is_ready=is_ready)
+    sys.stdout.write(f"{status.sentence}\n")
+    run_step("put_status")
+    if is_new and not is_ready:
+        _give_up(state, verdict)
+    elif node and status.ok:
+        state.write_status("audit", {"version": 1, "time": int(time.time()), **audit(state, node)})
+        run_step("put_status")
+    return exit_status
+
+
+def _configure(node: NodePlan, *, is_new: bool) -> Status:
+    """Apply the roles that may run now."""
+    roles = roles_of(node)
+    later = frozenset(role.name for role in roles if role.disruption not in _AT_ONCE) if not is_new else frozenset()
+    only = frozenset(role.name for role in roles) - later if later else None
+    result = apply_roles(node, only)
+    if not result.is_done:
+        trouble = result.trouble
+        return Status(ok=False, sentence=trouble.words if trouble else "stopped", changed=tuple(result.changed))
+    waiting = tuple(sorted(later)) if later and apply_roles(node, later, check=True).changed else ()
+    words = f"{len(result.changed)} changed" if result.changed else "up to date"
+    if waiting:
+        words += f"; {', '.join(waiting)}: changes wait for a drain or a reboot"
+    return Status(ok=True, sentence=words, changed=tuple(result.changed), waiting=waiting)
+
+
+def _gate(state: State, node: NodePlan, *, is_new: bool) -> Mapping[str, Any] | None:
+    """Run the gate on a machine that has one; return its verdict."""
+    if not any(isinstance(role, Gate) for role in roles_of(node)):
+        return None
+    verdict = run_gate(is_new=is_new)
+    state.write_status("gate", verdict)
+    return verdict
+
+
+def _failed_checks(verdict: Mapping[str, Any]) -> str:
+    return "; ".join(f"{finding['check']}: {finding['text']}" for finding in verdict["findings"] if not finding["ok"])
+
+
+def _give_up(state: State, verdict: Mapping[str, Any] | None) -> None:
+    """End a new machine that failed: reboot it once if the gate requires it, else let its group replace it."""
+    if verdict is None:
+        if state.count("attempts") >= _ATTEMPTS:
+            run_step("report_failed")
+    elif verdict["action"] == "reboot" and state.count_ever("reboots") == 1:
+        subprocess.run(("systemctl", "reboot"), check=False)  # noqa: S607  on the path of root
+    else:
+        run_step("report_failed")
+
+
+if __name__ == "__main__":
+    sys.exit(main(State(), is_new=sys.argv[1:] != ["ready"]))

@@ -1,0 +1,97 @@
+"""The programs that a configuration run calls on its machine: steps of the bootstrap, the gate, roles and audit."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from threading import Event, Thread
+from time import monotonic, sleep
+from typing import Any
+
+from bedplate.machine.state import State
+from bedplate.nodes.apply import ApplyRequest, NodeResult, Target, run_apply
+from bedplate.nodes.audit import AuditRequest, run_audit
+from bedplate.nodes.bootstrap import PROGRAM
+from bedplate.plan.nodes import NodePlan
+from bedplate.report.compliance import compliance_document
+from bedplate.report.nodes import event_line
+from roles.gate.role import PROGRAM as GATE
+
+_WHO = "the configuration run of this machine"
+# Programs that roles start must not find the packages of the bundle.
+_SHELL = ("env", "--unset=PYTHONPATH", "sh", "-c")
+_PROBE = (sys.executable, "-m", "bedplate.machine.probe")
+_HEARTBEAT = 60.0
+# An operator's apply may install packages.
+_LOCK_SECONDS, _LOCK_PAUSE = 1800.0, 15.0
+# A clock takes a moment to synchronise.
+_GATE_ATTEMPTS, _GATE_PAUSE = 6, 10.0
+_LOWEST_PRIORITY = 19
+
+
+def run_step(name: str) -> bool:
+    """Run a step of the bootstrap, such as `report_ready`; return whether it succeeded."""
+    return subprocess.run((PROGRAM, name), check=False).returncode == 0  # noqa: S603  our own script
+
+
+@contextmanager
+def heartbeats() -> Iterator[None]:
+    """Keep the lifecycle hook waiting while the block runs."""
+    done = Event()
+
+    def beat() -> None:
+        while not done.wait(_HEARTBEAT):
+            run_step("heartbeat")
+
+    Thread(target=beat, daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
+
+
+def apply_roles(
+    node: NodePlan, only: frozenset[str] | None, *, check: bool = False, stages: frozenset[str] | None = None
+) -> NodeResult:
+    """Apply roles to this machine, or only look for changes. Waits while an operator applies."""
+    request = ApplyRequest((Target(node, _SHELL, _PROBE),), _WHO, check=check, only=only, stages=stages)
+    deadline = monotonic() + _LOCK_SECONDS
+    while (result := _apply(request)).is_held and monotonic() < deadline:
+        sleep(_LOCK_PAUSE)
+    return result
+
+
+def _apply(request: ApplyRequest) -> NodeResult:
+    result = NodeResult(request.targets[0].node.name)
+    with run_apply(request) as process:
+        for event in process.events():
+            result.take(event)
+            if line := event_line(event):
+                sys.stdout.write(f"{line}\n")
+                sys.stdout.flush()
+    return result
+
+
+def run_gate(*, is_new: bool) -> Mapping[str, Any]:
+    """Return the verdict of the health gate. A new machine is checked again if time may repair it."""
+    for attempt in range(_GATE_ATTEMPTS if is_new else 1):
+        if attempt:
+            sleep(_GATE_PAUSE)
+        done = subprocess.run((GATE, "--json"), capture_output=True, text=True, check=False)  # noqa: S603
+        try:
+            verdict: Mapping[str, Any] = json.loads(done.stdout)
+        except ValueError:
+            text = (done.stderr.strip().splitlines() or ["no output"])[-1]
+            verdict = {"ok": False, "action": "repair", "findings": [{"check": "gate", "text": text, "ok": False}]}
+        if verdict["action"] != "repair":
+            break
+    return verdict
+
+
+def audit(state: State, node: NodePlan) -> Mapping[str, Any]:
+    """Check this machine against its document, at the lowest priority, which remains; return the findings."""
+    os.nice(_LOWEST_PRIORITY)
+    findings = tuple(run_audit(AuditRequest(document=state.document), [node.name], lambda _event: None))
+    return compliance_document(findings)

@@ -1,0 +1,45 @@
+"""`python3 -m bedplate.machine.probe COMMAND`: run a command if this machine can still be reached.
+
+The command confirms a change of sshd, of the packet filter, or of keys, which is reverted otherwise. An apply over SSH
+confirms it by a new login; here sshd must answer at the machine's address with its own key, and the source of bundles
+must be reachable.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from bedplate.machine.calls import run_step
+
+_KEY = Path("/etc/ssh/ssh_host_ed25519_key.pub")
+_SECONDS = "5"
+_FAILED = 255
+# No packet is sent. Source: RFC 5737, a block for documentation.
+_ELSEWHERE = ("192.0.2.1", 9)
+
+
+def own_address() -> str:
+    """Return the address from which this machine reaches others."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(_ELSEWHERE)
+        return str(probe.getsockname()[0])
+
+
+def answers_with_own_key() -> bool:
+    """Return whether sshd answers with the host key of this machine."""
+    command = ("ssh-keyscan", "-T", _SECONDS, "-t", "ed25519", own_address())
+    scanned = subprocess.run(command, capture_output=True, text=True, check=False).stdout  # noqa: S603
+    keys = [line.split()[1:3] for line in scanned.splitlines() if not line.startswith("#")]
+    return _KEY.read_text(encoding="utf-8").split()[:2] in keys
+
+
+if __name__ == "__main__":
+    if not answers_with_own_key():
+        sys.stderr.write("sshd does not answer with the key of this machine\n")
+        sys.exit(_FAILED)
+    if not run_step("check_source"):
+        sys.stderr.write("the source of bundles cannot be reached\n")
+        sys.exit(_FAILED)
+    os.execvp("env", ("env", "--unset=PYTHONPATH", "sh", "-c", sys.argv[1]))  # noqa: S606, S607  the command of an operation

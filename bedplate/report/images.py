@@ -1,0 +1,128 @@
+"""Reports of the commands under `image`."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from bedplate.images.recipe import BASE, BUNDLE, COMMIT, VERSIONS, Recipe
+from bedplate.report.columns import aligned
+from bedplate.report.nodes import time_since
+
+if TYPE_CHECKING:
+    from bedplate.account.images import FleetImage  # it imports boto3
+
+_SHORT = 12
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedImage:
+    """A kind, its recipe, the regions that need the image, and those that have it finished, with its id."""
+
+    recipe: Recipe
+    regions: tuple[str, ...]
+    present: Mapping[str, str]
+    in_use: Mapping[str, str]
+    """The recorded image of the kind, by region."""
+    withdrawn: bool = False
+
+    @property
+    def state(self) -> str:
+        """What `image bake` would do."""
+        if self.withdrawn:
+            return "withdrawn"
+        if not self.present:
+            return "bake"
+        missing = [region for region in self.regions if region not in self.present]
+        if missing:
+            return f"copy to {', '.join(missing)}"
+        current = all(self.in_use.get(region) == self.present[region] for region in self.regions)
+        return "unchanged" if current else "record"
+
+
+def planned_lines(images: Iterable[PlannedImage]) -> Iterator[str]:
+    """Yield a line for each kind, and below it what its image is made of."""
+    for image in images:
+        recipe = image.recipe
+        yield f"{recipe.kind.name}: {image.state}"
+        yield f"  {recipe.name} in {', '.join(image.regions)}"
+        yield f"  base {recipe.base} · bundle {recipe.bundle[:_SHORT]} · {' '.join(recipe.versions)}"
+
+
+def planned_document(images: Iterable[PlannedImage]) -> dict[str, object]:
+    """Return the same as a document."""
+    return {
+        image.recipe.kind.name: {
+            "name": image.recipe.name,
+            "state": image.state,
+            "regions": list(image.regions),
+            "present": dict(image.present),
+            "base": image.recipe.base,
+            "bundle": image.recipe.bundle,
+            "versions": list(image.recipe.versions),
+        }
+        for image in images
+    }
+
+
+def by_name(images: Iterable["FleetImage"]) -> Mapping[str, tuple["FleetImage", ...]]:
+    """Return the images of all regions by name, the newest name first."""
+    ordered = sorted(images, key=lambda image: image.name)
+    groups = {name: tuple(group) for name, group in groupby(ordered, key=lambda image: image.name)}
+    return dict(sorted(groups.items(), key=lambda item: min(image.created for image in item[1]), reverse=True))
+
+
+def image_lines(images: Iterable["FleetImage"], used: frozenset[str], now: datetime) -> Iterator[str]:
+    """Yield a line for each image: name, age, size, regions and state."""
+    rows = [("NAME", "AGE", "SIZE", "REGIONS", "STATE")]
+    for name, copies in by_name(images).items():
+        created = datetime.fromisoformat(min(copy.created for copy in copies))
+        regions = ", ".join(sorted(copy.region for copy in copies))
+        rows.append((name, time_since(created, now), f"{copies[0].gib} GiB", regions, _state(copies, used)))
+    yield from aligned(rows) if rows[1:] else ("no images",)
+
+
+def _state(copies: Sequence["FleetImage"], used: frozenset[str]) -> str:
+    users = [copy.region for copy in copies if copy.id in used]
+    parts = (
+        f"in use in {', '.join(sorted(users))}" if users else "",
+        "withdrawn" if any(copy.withdrawn for copy in copies) else "",
+        "protected" if any(copy.protected for copy in copies) else "",
+        "" if all(copy.finished for copy in copies) else "unfinished",
+    )
+    return ", ".join(filter(None, parts)) or "-"
+
+
+def image_documents(images: Iterable["FleetImage"], used: frozenset[str]) -> list[dict[str, object]]:
+    """Return the images of all regions as documents."""
+    return [
+        {
+            "name": name,
+            "kind": copies[0].kind,
+            "created": min(copy.created for copy in copies),
+            "gib": copies[0].gib,
+            "regions": {copy.region: copy.id for copy in copies},
+            "in_use": sorted(copy.region for copy in copies if copy.id in used),
+            "withdrawn": any(copy.withdrawn for copy in copies),
+            "finished": all(copy.finished for copy in copies),
+        }
+        for name, copies in by_name(images).items()
+    ]
+
+
+_INPUTS = {"base image": BASE, "bundle": BUNDLE, "commit": COMMIT}
+
+
+def difference_lines(first: "FleetImage", second: "FleetImage") -> Iterator[str]:
+    """Yield the inputs in which two images differ."""
+    rows: list[tuple[str, ...]] = [
+        (name, first.tags.get(tag, "-"), second.tags.get(tag, "-")) for name, tag in _INPUTS.items()
+    ]
+    versions = [dict(word.split("=", 1) for word in image.tags.get(VERSIONS, "").split()) for image in (first, second)]
+    rows += [(name, *(known.get(name, "-") for known in versions)) for name in sorted({*versions[0], *versions[1]})]
+    rows = [row for row in rows if row[1] != row[2]]
+    yield from aligned(rows) if rows else ("same inputs",)
+    bundles = [image.tags.get(BUNDLE, "") for image in (first, second)]
+    if bundles[0] != bundles[1]:
+        yield f"files: `bedplate bundle diff {bundles[0][:_SHORT]} {bundles[1][:_SHORT]}`"

@@ -1,0 +1,185 @@
+"""A cloud node configures itself: the user data of its launch template, a bundle of the working tree, simulated AWS.
+
+The node has no EFS and no buckets. Its roles, packages, sshd and packet filter are real.
+"""
+
+import gzip
+from base64 import b64decode
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from time import monotonic, sleep
+
+import pytest
+
+from bedplate.catalog import load_catalog
+from bedplate.plan.links import ssh_pools
+from bedplate.plan.node_document import node_document
+from bedplate.plan.nodes import pool_node
+from bedplate.rehearsal.simulation import running
+from stacks.compute.template import encode_user_data, first_boot
+from stacks.program import administrators
+from tests.testlab.fakes.first_boot import Place, boot_place
+from tests.testlab.machines.bundle import working_tree
+from tests.testlab.machines.cloud import seen_by_nodes
+from tests.testlab.machines.lab import folder_of_ada
+from tests.testlab.machines.node_lab import Node, NodeLab
+from tests.testlab.rehearsal.programs import plan_of
+
+pytestmark = pytest.mark.nightly
+
+NAME, ADDRESS = "workbench-cpu-1.us-west-2", "10.64.33.7"
+_SECONDS = 1500.0
+_EXPORTER = "prometheus-node-exporter"
+
+
+@dataclass
+class SelfConfigured:
+    """A node that configures itself; `sequence` is the last one of its ring."""
+
+    node: Node
+    place: Place
+    bucket: str
+    document: tuple[str, str]
+    booted: str = ""
+    sequence: int = 0
+
+    def promote(self, code: str = "", sequence: int | None = None) -> str:
+        """Point the ring to a bundle of the working tree with one more file of code; return its hash."""
+        self.sequence = self.sequence + 1 if sequence is None else sequence
+        files = {"bedplate/extra.py": code.encode()} if code else {}
+        bundle = working_tree(dict([self.document]), **files)
+        self.place.publish(bundle, self.sequence, self.bucket)
+        return bundle.sha256
+
+    def run(self, result: str = "success") -> None:
+        """Run the service, without its timer and its restarts."""
+        self.node.run("systemctl stop bedplate-node.timer bedplate-node.service; systemctl reset-failed bedplate-node")
+        self.node.run("systemctl start --no-block bedplate-node.service")
+        self.wait(result)
+
+    def wait(self, result: str = "success") -> None:
+        """Wait until the run has ended with a result of systemd."""
+        deadline = monotonic() + _SECONDS
+        properties, shown = "Result,ActiveState,SubState,ExecMainExitTimestampMonotonic", ""
+        while monotonic() < deadline:
+            shown = self.node.run(f"systemctl show --property={properties} bedplate-node.service")
+            is_over = "ActiveState=inactive" in shown or "SubState=auto-restart" in shown or "=failed" in shown
+            if is_over and "Monotonic=0" not in shown:
+                assert f"Result={result}" in shown, self.log
+                return
+            sleep(2)
+        pytest.fail(f"{shown}\n{self.log}")
+
+    @property
+    def log(self) -> str:
+        """The journal of the service."""
+        return self.node.run("journalctl --no-pager --output=cat --unit=bedplate-node | tail -60")
+
+    def logs_in(self) -> str:
+        """Return the user id of ada under sudo, over SSH."""
+        return self.node.ssh("sudo -n id -u", user="ada").stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def booted(node_lab: NodeLab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SelfConfigured]:
+    """Yield a node after its user data and the first configuration run."""
+    with ExitStack() as stack:
+        aws = stack.enter_context(running("111122223333")).region("us-west-2")
+        plan = plan_of(folder_of_ada(node_lab, tmp_path_factory.mktemp("lab")).fleet)
+        pool = next(pool for pool in ssh_pools(plan) if pool.group == "workbench-cpu")
+        place = stack.enter_context(boot_place(aws, tmp_path_factory.mktemp("place")))
+        place.tell("admins", administrators(plan.accounts))
+        node = node_lab.boot(NAME, ADDRESS)
+        planned = pool_node(plan, pool, f"{pool.group}.{pool.region}", load_catalog())
+        document = node_document(replace(planned, mounts=(), buckets=()))
+        configured = SelfConfigured(node, place, plan.nodes_bucket(pool.region).name, (pool.name, document))
+        stack.enter_context(place.bucket(configured.bucket))
+        configured.promote()
+        machine = place.machine_of_group(f"{plan.name}-{pool.name}", ADDRESS)
+        user_data = gzip.decompress(b64decode(encode_user_data("a pool", first_boot(plan, pool))))
+        (node.root / "root/user-data").write_bytes(user_data)
+        _lead_to_simulation(node, place, machine.imds)
+        configured.booted = node.run("set -a; . /root/environment; bash /root/user-data 2>&1")
+        configured.wait()
+        yield configured
+
+
+def _lead_to_simulation(node: Node, place: Place, imds: str) -> None:
+    """Lead the script and its service to the simulated AWS; remove the key of the node lab, as in a cloud image."""
+    environment = {
+        "AWS_ENDPOINT_URL": seen_by_nodes(place.door.url),
+        "AWS_EC2_METADATA_SERVICE_ENDPOINT": seen_by_nodes(imds),
+        "PAUSE": "0",
+    }
+    (node.root / "root/environment").write_text("".join(f"{name}={value}\n" for name, value in environment.items()))
+    folder = node.root / "run/systemd/system/bedplate-node.service.d"
+    node.run(f"mkdir -p /{folder.relative_to(node.root)} /etc/cloud/cloud.cfg.d; rm ~ubuntu/.ssh/authorized_keys")
+    node.run(f"printf '[Service]\\nEnvironmentFile=/root/environment\\n' >/{folder.relative_to(node.root)}/test.conf")
+
+
+def test_node_is_configured_without_an_operator(booted: SelfConfigured) -> None:
+    """It ends with its accounts and a passed gate; its hook is answered after both."""
+    run, gate = (booted.place.status(booted.bucket, name) for name in ("run", "gate"))
+
+    assert (run["ok"], run["ready"], run["sequence"]) == (True, True, 1), f"{run['sentence']}\n{booted.log}"
+    assert gate["ok"], gate
+    assert booted.place.reports == [("lab-workbench-cpu-us-west-2", "ready", "CONTINUE")]
+    assert booted.logs_in() == "0"
+    assert booted.node.run("id -u grace").strip() == booted.node.run("stat -c %u ~grace").strip()
+
+
+def test_audit_finds_no_violation(booted: SelfConfigured) -> None:
+    """The machine checks itself against its document."""
+    audit = booted.place.status(booted.bucket, "audit")
+
+    (node,) = audit["nodes"]
+    assert not node.get("unreached"), node
+    assert [verdict for verdict in node["verdicts"] if verdict["outcome"] == "violated"] == []
+
+
+def test_second_run_changes_nothing(booted: SelfConfigured) -> None:
+    """It answers no hook again."""
+    booted.run()
+
+    assert booted.place.status(booted.bucket, "run")["changed"] == []
+    assert len(booted.place.reports) == 1
+
+
+def test_killed_run_is_completed(booted: SelfConfigured) -> None:
+    """Systemd starts a killed run again, and it continues."""
+    booted.node.run(f"apt-get purge --yes --quiet {_EXPORTER} >/dev/null 2>&1")
+    booted.node.run("systemctl stop bedplate-node.timer; systemctl reset-failed bedplate-node || true")
+    booted.node.run("systemctl start --no-block bedplate-node")
+    booted.node.run(f"until pgrep -f 'install.*{_EXPORTER}'; do sleep 0.1; done", seconds=600)
+    booted.node.run("systemctl kill --signal=KILL --kill-whom=all bedplate-node")
+    booted.node.run(f"until dpkg --status {_EXPORTER} 2>&1 | grep -q 'ok installed'; do sleep 1; done", seconds=600)
+    booted.wait()
+
+    assert booted.place.status(booted.bucket, "run")["ok"]
+
+
+def test_bundle_with_a_wrong_hash_is_refused(booted: SelfConfigured) -> None:
+    """The former bundle stays, the status has the reason, and administrators can log in."""
+    before = booted.node.run("readlink /opt/bedplate/current").strip()
+    sha256 = booted.promote("changed = 1")
+    booted.place.aws.call("s3", "put_object", Bucket=booted.bucket, Key=f"bundles/{sha256}.json", Body=b"{}")
+
+    booted.run("exit-code")
+
+    assert booted.node.run("readlink /opt/bedplate/current").strip() == before
+    assert "cannot fetch the bundle" in booted.place.status(booted.bucket, "run")["sentence"]
+    assert booted.logs_in() == "0"
+
+
+def test_lower_sequence_is_refused(booted: SelfConfigured) -> None:
+    """A rollback is a new sequence."""
+    booted.promote(sequence=9)
+    booted.run()
+    booted.promote("older = 1", sequence=8)
+
+    booted.run("exit-code")
+
+    assert "sequence 8; this machine has accepted 9" in booted.place.status(booted.bucket, "run")["sentence"]
+    assert booted.logs_in() == "0"
+    assert len(booted.place.reports) == 1

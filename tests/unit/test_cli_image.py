@@ -1,0 +1,286 @@
+"""The commands under `image`, in moto: a bake in two regions, killed at every call, and what follows."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import boto3
+import pytest
+from botocore.client import BaseClient
+
+from bedplate.cli import images, run
+from bedplate.cli.fleet import plan_of
+from bedplate.errors import PartialError
+from bedplate.hold import held
+from bedplate.lock import lock_path, read_lock, record_images
+from tests.testlab.fakes.aws import ACCOUNT
+from tests.testlab.fakes.images import BASE, BakeLab, Killed, KilledClient, add_image, bake_lab
+
+KIND, HOME, AWAY = "worker-x86_64", "us-west-2", "us-east-1"
+SESSION = boto3.session.Session("key", "secret")
+CLIENTS: dict[tuple[str, str], BaseClient] = {}
+NO_CAPACITY = "ec2:RunInstances failed: InsufficientInstanceCapacity: We currently do not have sufficient capacity"
+
+Open = Callable[..., AbstractContextManager[BakeLab]]
+
+
+@pytest.fixture
+def open_account(here: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
+    """Return a function that opens an account in which lab.yaml is deployed, with a client that may die."""
+    here.write_text(here.read_text().replace(ACCOUNT, "123456789012"))
+    record_images(lock_path(here), "lab", {f"{HOME}/x86_64": BASE, f"{AWAY}/x86_64": BASE, "eu-north-1/x86_64": BASE})
+    plan, start = plan_of(here), lock_path(here).read_text()
+
+    @contextmanager
+    def open_(at: int = 0, *, is_after: bool = False) -> Iterator[BakeLab]:
+        lock_path(here).write_text(start)
+        with bake_lab(KilledClient(SESSION, _clients=CLIENTS), plan) as aws:
+            use(KilledClient(SESSION, _clients=CLIENTS, at=at, is_after=is_after), aws)
+            yield aws
+
+    def use(client: KilledClient, lab: BakeLab) -> None:
+        lab.client = client
+        monkeypatch.setattr("bedplate.account.client.open_client", lambda: client)
+        monkeypatch.setattr(images, "Clock", lambda *_: lab)
+        monkeypatch.setattr("bedplate.account.images.sleep", lambda _: None)
+
+    return open_
+
+
+@pytest.fixture
+def aws(open_account: Open) -> Iterator[BakeLab]:
+    """Yield the account."""
+    with open_account() as opened:
+        yield opened
+
+
+def _recorded(fleet: Path) -> dict[str, str]:
+    baked = read_lock(lock_path(fleet), "lab").baked
+    return {place.partition("/")[0]: ident for place, ident in baked.items() if place.endswith(f"/{KIND}")}
+
+
+def _published(aws: BakeLab, region: str) -> str:
+    name = f"/lab/images/{KIND}"
+    return str(aws.client.call("ssm", region, "get_parameter", Name=name)["Parameter"]["Value"])
+
+
+def _plan(capsys: pytest.CaptureFixture[str], kind: str = KIND) -> dict:
+    capsys.readouterr()
+    assert run(["image", "plan", "--json"]) == 0
+    return dict(json.loads(capsys.readouterr().out)[kind])
+
+
+def test_a_bake_records_and_publishes_its_copies(aws: BakeLab, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing else is left, and an unchanged recipe bakes nothing."""
+    assert _plan(capsys)["state"] == "bake"
+
+    assert run(["image", "bake", KIND]) == 0
+
+    assert _recorded(here) == {HOME: aws.image_ids()[HOME], AWAY: aws.image_ids()[AWAY]}
+    assert {region: _published(aws, region) for region in (HOME, AWAY)} == _recorded(here)
+    assert aws.left() == ()
+    assert _plan(capsys)["state"] == "unchanged"
+    before = len(aws.client.calls)
+    assert run(["image", "bake", KIND]) == 0
+    assert len(aws.client.calls) == before
+
+
+def test_an_instance_is_encrypted_closed_and_tagged(open_account: Open) -> None:
+    """Its disk has the fleet's key, its group has no inbound rule; instance, disk and group have the tags."""
+    with open_account(3, is_after=True) as aws:
+        with pytest.raises(Killed):
+            run(["image", "bake", KIND])
+        instance = aws.client.call("ec2", HOME, "describe_instances")["Reservations"][0]["Instances"][0]
+        volume = aws.client.call("ec2", HOME, "describe_volumes")["Volumes"][0]
+        ids = [group["GroupId"] for group in instance["SecurityGroups"]]
+        (group,) = aws.client.call("ec2", HOME, "describe_security_groups", GroupIds=ids)["SecurityGroups"]
+    assert (volume["Encrypted"], volume["KmsKeyId"]) == (True, "alias/lab-data")
+    assert group["IpPermissions"] == []
+    assert instance["MetadataOptions"]["HttpTokens"] == "required"
+    for tags in (instance["Tags"], volume["Tags"], group["Tags"]):
+        assert {"bedplate:fleet", "bedplate:bake", "bedplate:commit", "owner"} <= {tag["Key"] for tag in tags}
+
+
+@pytest.mark.parametrize("is_swept", [True, False])
+def test_a_killed_bake_is_swept_or_continues(open_account: Open, here: Path, *, is_swept: bool) -> None:
+    """At each call that changes something, after the reply and a sweep, or before the request and without one.
+
+    A process that is dead knows no replies, so the state after a call is that before the next one: both cover all.
+    """
+    at = killed = 0
+    while killed == at:
+        at += 1
+        with open_account(at, is_after=is_swept) as aws:
+            try:
+                assert run(["image", "bake", KIND]) == 0
+            except Killed:
+                killed = at
+            calls = list(aws.client.calls)
+            if is_swept:
+                assert run(["image", "sweep"]) == 0
+                assert aws.left() == (), calls
+            assert run(["image", "bake", KIND]) == 0, calls
+            assert aws.left() == (), calls
+            assert _recorded(here).keys() == {HOME, AWAY}, calls
+            assert _published(aws, AWAY) == _recorded(here)[AWAY]
+    assert at > 12
+
+
+def test_a_zone_without_capacity_is_passed(aws: BakeLab, capsys: pytest.CaptureFixture[str]) -> None:
+    """The next zone gets the instance; a quota stops the bake with its own fix."""
+    aws.client.errors[HOME, "run_instances"] = PartialError(NO_CAPACITY)
+    assert run(["image", "bake", KIND]) == 0
+
+    aws.client.errors[HOME, "run_instances"] = PartialError("ec2:RunInstances failed: VcpuLimitExceeded: no")
+    assert run(["image", "bake", "worker-x86_64-580-open"]) == 6
+    assert "`bedplate quotas` shows the quotas" in capsys.readouterr().err
+
+
+def test_a_region_that_refuses_the_copy_gets_it_later(
+    aws: BakeLab, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The other regions are complete: status 6, and the same command completes it."""
+    aws.client.errors[AWAY, "copy_image"] = PartialError("ec2:CopyImage failed: ResourceLimitExceeded: quota")
+
+    assert run(["image", "bake", KIND]) == 6
+
+    assert f"{KIND} {AWAY}: ec2:CopyImage failed: ResourceLimitExceeded" in capsys.readouterr().err
+    assert _recorded(here).keys() == {HOME}
+    assert _plan(capsys)["state"] == f"copy to {AWAY}"
+    assert run(["image", "bake", KIND]) == 0
+    assert _recorded(here).keys() == {HOME, AWAY}
+    assert "run_instances" not in aws.client.calls[aws.client.calls.index("copy_image") :]
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_a_failed_install_stage_shows_why(
+    aws: BakeLab, here: Path, capsys: pytest.CaptureFixture[str], *, is_kept: bool
+) -> None:
+    """Nothing is left, or with --keep the instance, which the next bake replaces."""
+    aws.ok = False
+
+    assert run(["image", "bake", KIND, *(["--keep"] if is_kept else [])]) == 6
+
+    errors = capsys.readouterr().err
+    assert "the install stage failed: apt failed" in errors
+    assert f"bake-{KIND}.log" in errors
+    assert bool(aws.instances()) == is_kept
+    aws.ok = True
+    assert run(["image", "bake", KIND]) == 0
+    assert aws.left() == ()
+
+
+def test_a_bundle_that_was_promoted_meanwhile_is_not_frozen(aws: BakeLab, capsys: pytest.CaptureFixture[str]) -> None:
+    """The name of the image has the hash of the other bundle."""
+    aws.bundle = "c" * 64
+
+    assert run(["image", "bake", KIND]) == 6
+
+    assert "the instance has the bundle cccccccccccc, the recipe bbbbbbbbbbbb" in capsys.readouterr().err
+    assert aws.left() == ()
+
+
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        ({"owner": "210987654321"}, "belongs to account 210987654321, not to Canonical"),
+        ({"arch": "arm64"}, "has the architecture arm64, not x86_64"),
+        ({"name": "ubuntu/images/hvm-ssd/ubuntu-jammy"}, "is ubuntu/images/hvm-ssd/ubuntu-jammy, not"),
+        (None, f"the base image {BASE} does not exist in {HOME}"),
+    ],
+)
+def test_a_wrong_base_image_is_refused(
+    aws: BakeLab, capsys: pytest.CaptureFixture[str], image: dict[str, str] | None, message: str
+) -> None:
+    """Before anything is created."""
+    aws.client.call("ec2", HOME, "deregister_image", ImageId=BASE)
+    if image:
+        add_image(HOME, BASE, **image)
+    before = len(aws.client.calls)
+
+    assert run(["image", "bake", KIND]) == 2
+
+    assert message in capsys.readouterr().err
+    assert len(aws.client.calls) == before
+
+
+def test_a_second_command_is_excluded(aws: BakeLab, here: Path) -> None:
+    """Status 5, as for other locks."""
+    with held(here.with_name("images")):
+        assert run(["image", "bake", KIND]) == 5
+        assert run(["image", "sweep"]) == 5
+
+
+def test_without_a_bundle_or_network_nothing_starts(aws: BakeLab, capsys: pytest.CaptureFixture[str]) -> None:
+    """The messages name the command that is missing."""
+    aws.client.call("ssm", HOME, "delete_parameter", Name="/lab/nodes/stable")
+    assert run(["image", "bake", KIND]) == 2
+    assert "`bedplate bundle promote stable`" in capsys.readouterr().err
+    assert run(["image", "bake", "worker-x86"]) == 2
+    assert "write one of" in capsys.readouterr().err
+
+
+def _bake_another(aws: BakeLab) -> str:
+    """Bake the image of another bundle, and return its name."""
+    aws.bundle = "d" * 64
+    value = json.dumps({"bundle": aws.bundle, "sequence": 2})
+    aws.client.call("ssm", HOME, "put_parameter", Name="/lab/nodes/stable", Value=value, Overwrite=True)
+    assert run(["image", "bake", KIND]) == 0
+    return next(iter(images.by_name(images._images(aws.client, aws.plan))))  # noqa: SLF001
+
+
+def test_a_rolled_back_image_stays_so_until_it_is_promoted(
+    aws: BakeLab, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its recipe would give the same image, so a bake does not use it again."""
+    assert run(["image", "rollback", KIND]) == 2
+    assert run(["image", "bake", KIND]) == 0
+    first = _recorded(here)
+    assert run(["image", "rollback", KIND]) == 2
+    name = _bake_another(aws)
+    second = _recorded(here)
+
+    assert run(["image", "rollback", KIND]) == 0
+    assert _recorded(here) == first
+    assert _published(aws, AWAY) == first[AWAY]
+    assert _plan(capsys)["state"] == "withdrawn"
+    assert run(["image", "bake", KIND]) == 0
+    assert _recorded(here) == first
+
+    assert run(["image", "promote", name]) == 0
+    assert _recorded(here) == second
+    assert _plan(capsys)["state"] == "unchanged"
+
+
+def test_old_images_are_deleted_unless_they_are_in_use(aws: BakeLab, here: Path) -> None:
+    """In use: by the lock, a parameter, an instance or a launch template. Snapshots go with their image."""
+    assert run(["image", "bake", KIND]) == 0
+    first = _recorded(here)
+    name = _bake_another(aws)
+    place = {"MinCount": 1, "MaxCount": 1, "InstanceType": "m7i.large"}
+    instance = aws.client.call("ec2", AWAY, "run_instances", ImageId=first[AWAY], **place)["Instances"][0]["InstanceId"]
+
+    assert run(["image", "prune", "--keep", "1"]) == 0
+    assert aws.client.call("ec2", HOME, "describe_images", ImageIds=[first[HOME]])["Images"]
+
+    aws.client.call("ec2", AWAY, "terminate_instances", InstanceIds=[instance])
+    assert run(["image", "prune", "--keep", "1"]) == 0
+    assert {image.name for image in images._images(aws.client, aws.plan)} == {name}  # noqa: SLF001
+    assert aws.left() == ()
+
+
+def test_images_are_listed_and_compared(aws: BakeLab, capsys: pytest.CaptureFixture[str]) -> None:
+    """With age, size, regions and use; the difference names the bundles."""
+    assert run(["image", "bake", KIND]) == 0
+    second = _bake_another(aws)
+    capsys.readouterr()
+
+    assert run(["image", "list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[:2]] == ["NAME", second]
+    assert "us-east-1, us-west-2" in lines[1]
+    assert "in use in us-east-1, us-west-2" in lines[1]
+    assert run(["image", "diff", lines[2].split()[0], second]) == 0
+    assert "`bedplate bundle diff bbbbbbbbbbbb dddddddddddd`" in capsys.readouterr().out
+    assert run(["image", "diff", "lab-worker", second]) == 2
