@@ -1,6 +1,6 @@
 """A cloud node configures itself: the user data of its launch template, a bundle of the working tree, simulated AWS.
 
-The node has no EFS and no buckets. Its roles, packages, sshd and packet filter are real.
+The node has no EFS, no buckets and no EC2 type. Its roles, packages, sshd and packet filter are real.
 """
 
 import gzip
@@ -92,7 +92,7 @@ def booted(node_lab: NodeLab, tmp_path_factory: pytest.TempPathFactory) -> Itera
         place.tell("admins", administrators(plan.accounts))
         node = node_lab.boot(NAME, ADDRESS)
         planned = pool_node(plan, pool, f"{pool.group}.{pool.region}", load_catalog())
-        document = node_document(replace(planned, mounts=(), buckets=()))
+        document = node_document(replace(planned, mounts=(), buckets=(), types=()))
         configured = SelfConfigured(node, place, plan.nodes_bucket(pool.region).name, (pool.name, document))
         stack.enter_context(place.bucket(configured.bucket))
         configured.promote()
