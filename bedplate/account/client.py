@@ -81,6 +81,7 @@ _NOT_THERE = (
     "NoSuchBucket",
     "NoSuchBucketPolicy",
     "NoSuchEntity",
+    "NoSuchKey",
     "NoSuchLifecycleConfiguration",
     "NoSuchPublicAccessBlockConfiguration",
     "NoSuchResourceException",
