@@ -169,7 +169,7 @@ def _status(machine: "Machine", facts: LiveFacts) -> str:
     """Return the sentence of the last configuration run; an old one has its age."""
     status = facts.status.get(machine.instance)
     if status is None:
-        return "not configured yet"
+        return "no status yet"
     hours = int((facts.now.timestamp() - status.time) / 3600)
     age = f" ({hours} h ago)" if hours >= _STATUS_HOURS else ""
     return shorten(status.sentence, _STATUS_WIDTH, placeholder=" ...") + age

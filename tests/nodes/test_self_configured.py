@@ -47,8 +47,7 @@ class SelfConfigured:
     def promote(self, code: str = "", sequence: int | None = None) -> str:
         """Point the ring to a bundle of the working tree with one more file of code; return its hash."""
         self.sequence = self.sequence + 1 if sequence is None else sequence
-        files = {"bedplate/extra.py": code.encode()} if code else {}
-        bundle = working_tree(dict([self.document]), **files)
+        bundle = working_tree(dict([self.document]), {"bedplate/extra.py": code.encode()} if code else {})
         self.place.publish(bundle, self.sequence, self.bucket)
         return bundle.sha256
 
