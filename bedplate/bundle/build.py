@@ -17,7 +17,7 @@ _VERSION = 1
 _ROOT = Path(__file__).parents[2]
 _PACKAGES = ("bedplate", "roles", "vpn")
 # Packages of the operator's machine that are large, and that nothing on a node imports.
-_OPERATOR = tuple(f"bedplate/{name}/" for name in ("bundle", "deploy", "graph", "picture", "rehearsal"))
+_OPERATOR = tuple(f"bedplate/{name}/" for name in ("bundle", "deploy", "picture", "rehearsal"))
 
 
 @dataclass(frozen=True, slots=True)

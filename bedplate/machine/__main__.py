@@ -4,7 +4,6 @@ A `new` machine gets all roles, and answers its lifecycle hook after the gate. O
 need a drain or a reboot wait.
 """
 
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from bedplate.errors import BedplateError
-from bedplate.machine.calls import apply_roles, audit, heartbeats, run_gate, run_step
+from bedplate.machine.calls import apply_roles, audit, heartbeats, reboot, run_gate, run_step
 from bedplate.machine.state import State, Status
 from bedplate.plan.nodes import NodePlan
 from roles.base import Disruption
@@ -87,7 +86,7 @@ def _give_up(state: State, verdict: Mapping[str, Any] | None) -> None:
         if state.count("attempts") >= _ATTEMPTS:
             run_step("report_failed")
     elif verdict["action"] == "reboot" and state.count_ever("reboots") == 1:
-        subprocess.run(("systemctl", "reboot"), check=False)  # noqa: S607  on the path of root
+        reboot()
     else:
         run_step("report_failed")
 

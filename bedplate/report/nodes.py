@@ -169,7 +169,7 @@ def _status(machine: "Machine", facts: LiveFacts) -> str:
     """Return the sentence of the last configuration run; an old one has its age."""
     status = facts.status.get(machine.instance)
     if status is None:
-        return "not configured yet"
+        return "no status yet"
     hours = int((facts.now.timestamp() - status.time) / 3600)
     age = f" ({hours} h ago)" if hours >= _STATUS_HOURS else ""
     return shorten(status.sentence, _STATUS_WIDTH, placeholder=" ...") + age
@@ -181,12 +181,12 @@ _STATUS_HOURS, _STATUS_WIDTH = 2, 80
 
 def age_of(machine: "Machine", now: datetime) -> str:
     """Return the age of a machine: `5m`, `3h`, `12d`; `-` if EC2 does not know it yet."""
-    return "-" if machine.launched is None else time_since(machine.launched, now)
+    return age_since(machine.launched, now) if machine.launched else "-"
 
 
-def time_since(start: datetime, now: datetime) -> str:
-    """Return the time from `start` to `now`: `5m`, `3h`, `12d`."""
-    minutes = int(_hours(start, now) * 60)
+def age_since(then: datetime, now: datetime) -> str:
+    """Return a time span as `5m`, `3h` or `12d`."""
+    minutes = int(_hours(then, now) * 60)
     hours = minutes // 60
     return f"{minutes}m" if minutes < _MINUTES else f"{hours}h" if hours < _HOURS else f"{hours // 24}d"
 

@@ -1,6 +1,6 @@
 """A cloud node configures itself: the user data of its launch template, a bundle of the working tree, simulated AWS.
 
-The node has no EFS and no buckets. Its roles, packages, sshd and packet filter are real.
+The node has no EFS, no buckets and no EC2 type. Its roles, packages, sshd and packet filter are real.
 """
 
 import gzip
@@ -47,8 +47,7 @@ class SelfConfigured:
     def promote(self, code: str = "", sequence: int | None = None) -> str:
         """Point the ring to a bundle of the working tree with one more file of code; return its hash."""
         self.sequence = self.sequence + 1 if sequence is None else sequence
-        files = {"bedplate/extra.py": code.encode()} if code else {}
-        bundle = working_tree(dict([self.document]), **files)
+        bundle = working_tree(dict([self.document]), {"bedplate/extra.py": code.encode()} if code else {})
         self.place.publish(bundle, self.sequence, self.bucket)
         return bundle.sha256
 
@@ -92,7 +91,7 @@ def booted(node_lab: NodeLab, tmp_path_factory: pytest.TempPathFactory) -> Itera
         place.tell("admins", administrators(plan.accounts))
         node = node_lab.boot(NAME, ADDRESS)
         planned = pool_node(plan, pool, f"{pool.group}.{pool.region}", load_catalog())
-        document = node_document(replace(planned, mounts=(), buckets=()))
+        document = node_document(replace(planned, mounts=(), buckets=(), types=()))
         configured = SelfConfigured(node, place, plan.nodes_bucket(pool.region).name, (pool.name, document))
         stack.enter_context(place.bucket(configured.bucket))
         configured.promote()

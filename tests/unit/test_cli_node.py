@@ -70,7 +70,7 @@ def test_machines_that_run_are_marked_when_their_own_key_is_known(
     assert run(["node", "list", "--live"]) == 0
 
     told = capsys.readouterr().out
-    assert "not configured yet" in told
+    assert "no status yet" in told
     assert [line[0] for line in told.splitlines() if "workbench-cpu-2.us-west-2" in line] == [mark]
     assert ("next: `bedplate node trust --group workbench-cpu`" in told) is (mark == " ")
 
@@ -136,17 +136,15 @@ def _answer_status(account: StubbedSession, text: str = "") -> None:
         account.answers("s3", "us-west-2", "get_object", {"Body": body}, Key=keys[-1], **bucket)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"ok": 1, "sentence": "x"}'])
-def test_an_invalid_status_is_shown_as_such(
-    text: str, account: StubbedSession, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize("text", ["\x1b[2J", "{", "[]", '{"ok": 1, "sentence": "x"}'])
+def test_an_invalid_status_is_ignored(text: str, account: StubbedSession, capsys: pytest.CaptureFixture[str]) -> None:
     """A machine writes it, so it may contain anything."""
     _answer_groups(account)
-    _answer_status(account, text or "\x1b[2J")
+    _answer_status(account, text)
 
     assert run(["node", "list", "--live"]) == 0
 
-    assert "invalid status" in capsys.readouterr().out
+    assert "no status yet" in capsys.readouterr().out
 
 
 def _asked(region: str) -> dict[str, list[str]]:

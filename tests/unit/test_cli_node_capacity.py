@@ -299,7 +299,7 @@ def test_running_machines_show_age_and_price(cloud: ScalingCloud, capsys: Printe
 
     (row,) = [line.split() for line in capsys.readouterr().out.splitlines() if "workbench-gpu" in line]
     assert row[4:9] == ["InService", "1", "0m", "0.00", "ada"]
-    assert row[11:] == ["not", "configured", "yet"]
+    assert row[11:] == ["no", "status", "yet"]
 
 
 def test_up_waits_for_names_and_records_host_keys(

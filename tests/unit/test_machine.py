@@ -57,7 +57,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     for name in ("apply_roles", "run_gate", "run_step"):
         monkeypatch.setattr(machine, name, getattr(fakes, name))
     monkeypatch.setattr(machine, "audit", lambda *_: {"nodes": []})
-    monkeypatch.setattr(machine.subprocess, "run", lambda command, **_: fakes.asked.append(" ".join(command)))
+    monkeypatch.setattr(machine, "reboot", lambda: fakes.asked.append("reboot"))
     return fakes
 
 
@@ -114,7 +114,7 @@ def test_a_failed_run_is_repeated_before_a_new_machine_is_abandoned(calls: Calls
 
 @pytest.mark.parametrize(
     ("verdict", "ends"),
-    [(FAILED, ["report_failed", "report_failed"]), (REBOOT, ["systemctl reboot", "report_failed"])],
+    [(FAILED, ["report_failed", "report_failed"]), (REBOOT, ["reboot", "report_failed"])],
     ids=["replace", "reboot"],
 )
 def test_a_new_machine_that_fails_its_gate_is_replaced(

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from bedplate.catalog import load_catalog
 from bedplate.errors import InputError
 from bedplate.plan.node_document import node_document, pool_document, read_node_document, region_documents
 from bedplate.plan.nodes import NodePlan, permanent_nodes, pool_node
+from bedplate.spec.groups import Ring
 from roles.catalog import roles_of
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
@@ -54,9 +56,13 @@ def test_an_invalid_document_is_refused(old: str, new: str, message: str) -> Non
 
 
 def test_a_bucket_has_the_documents_of_its_region() -> None:
-    """One for each pool, and one for each permanent instance; machines of sites read no bucket."""
-    documents = region_documents(LAB, "us-west-2", CATALOG)
+    """One for each pool of the ring; permanent instances follow `stable`, and machines of sites read no bucket."""
+    plan = replace(LAB, pools=(replace(LAB.pools[0], ring=Ring.CANARY), *LAB.pools[1:]))
+    canary = region_documents(plan, "us-west-2", Ring.CANARY, CATALOG)
+    documents = region_documents(plan, "us-west-2", Ring.STABLE, CATALOG)
 
-    assert {pool.name for pool in LAB.pools if pool.region == "us-west-2"} < {*documents}
+    assert [*canary] == [LAB.pools[0].name]
+    assert {pool.name for pool in LAB.pools[1:] if pool.region == "us-west-2"} < {*documents}
+    assert not canary.keys() & documents.keys()
     assert "control-1.us-west-2" in documents
     assert {json.loads(text)["node"]["ground"] for text in documents.values()} == {"cloud"}

@@ -152,21 +152,21 @@ class Bundle:
 
     @cached_property
     def _code(self) -> bytes:
-        return _archive(self.files)
+        return archive(self.files)
 
     @cached_property
     def _wheels(self) -> bytes:
-        return self.wheels or _archive({})
+        return self.wheels or archive({})
 
 
-def _archive(files: Mapping[str, bytes]) -> bytes:
+def archive(files: Mapping[str, bytes]) -> bytes:
     """Return a tar archive, gzipped."""
     stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w") as archive:
+    with tarfile.open(fileobj=stream, mode="w") as tar:
         for name, content in sorted(files.items()):
             entry = tarfile.TarInfo(name)
             entry.size = len(content)
-            archive.addfile(entry, io.BytesIO(content))
+            tar.addfile(entry, io.BytesIO(content))
     return gzip.compress(stream.getvalue(), 1, mtime=0)
 
 

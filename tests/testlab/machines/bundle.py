@@ -1,11 +1,9 @@
 """A bundle of the working tree for test nodes, with the packages of this interpreter as its wheels.
 
-Test nodes of Debian 12 have the Python of the tests.
+Test nodes of Debian 12 have the Python of the tests, so nothing is downloaded.
 """
 
-import gzip
-import io
-import tarfile
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.metadata import distribution
@@ -13,47 +11,30 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from tests.testlab.fakes.first_boot import Bundle
+from bedplate.bundle.build import code_files
+from bedplate.bundle.wheels import LOCK
+from tests.testlab.fakes.first_boot import Bundle, archive
 from tests.testlab.machines.operator import ROOT
 
-_PACKAGES = ("bedplate", "roles", "vpn")
-# What roles and compliance rules load; their requirements follow.
-_DISTRIBUTIONS = ("pyinfra", "pydantic", "jinja2", "pytest", "pytest-testinfra", "ruamel.yaml", "rich", "typer")
 
-
-def working_tree(documents: Mapping[str, str], **changed: bytes) -> Bundle:
-    """Return the bundle of the working tree; `changed` adds files of code."""
-    files = {
-        str(path.relative_to(ROOT)): path.read_bytes()
-        for package in _PACKAGES
-        for path in (ROOT / package).rglob("*")
-        if path.is_file() and path.suffix != ".pyc"
-    }
-    return Bundle({**files, **changed}, documents, _wheels())
+def working_tree(documents: Mapping[str, str], extra: Mapping[str, bytes]) -> Bundle:
+    """Return the bundle of the working tree, with more files of code."""
+    files = {path: (ROOT / path).read_bytes() for path in code_files(ROOT)}
+    return Bundle({**files, **extra}, documents, _wheels())
 
 
 @cache
 def _wheels() -> bytes:
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w") as archive:
-        for name, path in sorted(_files()):
-            archive.add(path, name, recursive=False)
-    return gzip.compress(stream.getvalue(), 1, mtime=0)
+    return archive({name: path.read_bytes() for name, path in _files()})
 
 
 def _files() -> Iterator[tuple[str, Path]]:
-    """Yield the files of the distributions and of what they require, with their names in the archive."""
-    waiting, names = [*_DISTRIBUTIONS], set[str]()
-    while waiting:
-        name = waiting.pop()
-        if name in names:
+    """Yield the files of the packages in the lock of the nodes, with their names in the archive."""
+    lines = re.findall(r"^([a-z].*?) *\\?$", LOCK.read_text(), re.MULTILINE)
+    for requirement in map(Requirement, lines):
+        if requirement.marker and not requirement.marker.evaluate():
             continue
-        names.add(name)
-        found = distribution(name)
-        requirements = map(Requirement, found.requires or ())
-        waiting += [
-            item.name.lower() for item in requirements if not item.marker or item.marker.evaluate({"extra": ""})
-        ]
+        found = distribution(requirement.name)
         for file in found.files or ():
-            if ".." not in file.parts and file.suffix != ".pyc":
+            if ".." not in file.parts and file.suffix != ".pyc" and "botocore/data" not in str(file):
                 yield str(file), Path(str(found.locate_file(file)))
