@@ -32,7 +32,8 @@ from tests.testlab.run import need_processor_without, need_program, need_root
 
 GATE, HOME = "gate.cellar", "laptops.us-west-2"
 PUBLIC = "8.20.30.40"
-_RECORDED = ("--address", "us-west-2=52.1.2.3", "--resolver", "us-west-2=10.64.32.5,10.64.64.7")
+_CLOUD_PUBLIC = "52.1.2.3"
+_RECORDED = ("--address", f"us-west-2={_CLOUD_PUBLIC}", "--resolver", "us-west-2=10.64.32.5,10.64.64.7")
 _ROLES = ("--role", "keeper", "--role", "openvpn")
 
 
@@ -98,6 +99,8 @@ def laptop_gateways(folder: Path) -> Iterator[LaptopGateways]:
             open_device(node)
         nodes[GATE].run(f"ip address add {PUBLIC}/32 dev lo")
         node_lab.workstation.host.run("ip", "route", "add", f"{PUBLIC}/32", "dev", "n1")
+        # An address of somebody else.
+        node_lab.workstation.host.run("ip", "route", "add", "unreachable", f"{_CLOUD_PUBLIC}/32")
         gateways = LaptopGateways(node_lab, Operator(node_lab, fleet), fleet, nodes, {})
         for words in (("record", *_RECORDED), ("init",), ("add", "ada")):
             gateways.local_vpn(*words)
