@@ -58,7 +58,7 @@ def find_site(client: AwsClient, plan: FleetPlan, recipe: Recipe) -> Site:
 
 @dataclass(frozen=True, slots=True)
 class Bake:
-    """One bake: its recipe, the regions of the image, the user data and node document of the instance, and the commit."""
+    """One bake: its recipe, the regions of the image, user data and node document of the instance, the commit."""
 
     client: AwsClient
     plan: FleetPlan
