@@ -116,8 +116,9 @@ bench: $(READY)  ## Measure speed and memory (docs/benchmarks.md); needs root
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
   --no-annotate --no-header
 
-lock: $(READY)  ## Resolve pyproject.toml into requirements.lock and requirements-judges.lock
+lock: $(READY)  ## Resolve pyproject.toml into requirements.lock, its part for machines, and requirements-judges.lock
 	$(COMPILE) pyproject.toml --group dev --output-file requirements.lock
+	$(COMPILE) --group pyproject.toml:nodes --constraint requirements.lock --output-file requirements-nodes.lock
 	$(COMPILE) --group pyproject.toml:judges --output-file requirements-judges.lock
 
 clean:  ## Remove the virtual environments and all caches

@@ -121,6 +121,15 @@ NODE_COMMANDS = (
         "bedplate node ssh-config --write ~/.ssh/lab",
     ),
 )
+BUNDLE_COMMANDS = (
+    Command("build", "bundle:build", "Build the bundle of this installation.", "bedplate bundle build --python 3.11"),
+    Command("push", "bundle:push", "Build the bundle and upload it to all regions.", "bedplate bundle push fleet.yaml"),
+    Command(
+        "promote", "bundle:promote", "Let the machines of a ring follow a bundle.", "bedplate bundle promote canary"
+    ),
+    Command("list", "bundle:list_bundles", "Show the bundle of each ring.", "bedplate bundle list --json"),
+    Command("diff", "bundle:diff", "Show the files that differ between two bundles.", "bedplate bundle diff stable"),
+)
 IMAGE_COMMANDS = (
     Command(
         "record", "account:record_image_ids", "Record Ubuntu images in fleet.lock.", "bedplate image record fleet.yaml"
@@ -192,6 +201,7 @@ CATALOG_COMMANDS = (
 GROUPS: Mapping[str, tuple[str, tuple[Command, ...]]] = MappingProxyType(
     {
         "node": ("Configure and check machines.", NODE_COMMANDS),
+        "bundle": ("The code that machines run.", BUNDLE_COMMANDS),
         "backend": ("State of the deployments.", BACKEND_COMMANDS),
         "image": ("Machine images.", IMAGE_COMMANDS),
         "vpn": ("VPN certificates and gateways.", VPN_COMMANDS),

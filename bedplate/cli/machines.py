@@ -1,4 +1,4 @@
-"""The last step of `bedplate up`: running machines get their host keys recorded and their roles applied.
+"""The last step of `bedplate up`: the bundle is delivered, machines get their host keys recorded and roles applied.
 
 An apply without a difference changes nothing, so a machine that is ready takes seconds.
 """
@@ -13,6 +13,7 @@ from bedplate.account.client import AwsClient
 from bedplate.account.machines import Machine, read_claims, read_pool_machines
 from bedplate.account.session import HostKey, find_instance
 from bedplate.catalog import load_catalog
+from bedplate.cli.bundle import deliver_bundle
 from bedplate.cli.fleet import open_account, plan_of
 from bedplate.cli.login import IN_SERVICE, SshOptions, is_in_cloud, location_of
 from bedplate.cli.node_apply import INTERRUPTED, apply_machines
@@ -40,7 +41,9 @@ def ready_machines(fleet: Path, command: str) -> int:
     """
     plan = plan_of(fleet)
     client = open_account(plan)
+    undelivered = deliver_bundle(plan, client)
     machines, errors = _wait(fleet, plan, client)
+    errors += undelivered
     # Read again: the lock has new host keys.
     plan = plan_of(fleet)
     _show_idle_groups(plan, client)

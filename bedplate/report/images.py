@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bedplate.images.recipe import BASE, BUNDLE, COMMIT, VERSIONS, Recipe
 from bedplate.report.columns import aligned
-from bedplate.report.nodes import time_since
+from bedplate.report.nodes import age_since
 
 if TYPE_CHECKING:
     from bedplate.account.images import FleetImage  # it imports boto3
@@ -79,7 +79,7 @@ def image_lines(images: Iterable["FleetImage"], used: frozenset[str], now: datet
     for name, copies in by_name(images).items():
         created = datetime.fromisoformat(min(copy.created for copy in copies))
         regions = ", ".join(sorted(copy.region for copy in copies))
-        rows.append((name, time_since(created, now), f"{copies[0].gib} GiB", regions, _state(copies, used)))
+        rows.append((name, age_since(created, now), f"{copies[0].gib} GiB", regions, _state(copies, used)))
     yield from aligned(rows) if rows[1:] else ("no images",)
 
 

@@ -181,12 +181,12 @@ _STATUS_HOURS, _STATUS_WIDTH = 2, 80
 
 def age_of(machine: "Machine", now: datetime) -> str:
     """Return the age of a machine: `5m`, `3h`, `12d`; `-` if EC2 does not know it yet."""
-    return "-" if machine.launched is None else time_since(machine.launched, now)
+    return age_since(machine.launched, now) if machine.launched else "-"
 
 
-def time_since(start: datetime, now: datetime) -> str:
-    """Return the time from `start` to `now`: `5m`, `3h`, `12d`."""
-    minutes = int(_hours(start, now) * 60)
+def age_since(then: datetime, now: datetime) -> str:
+    """Return a time span as `5m`, `3h` or `12d`."""
+    minutes = int(_hours(then, now) * 60)
     hours = minutes // 60
     return f"{minutes}m" if minutes < _MINUTES else f"{hours}h" if hours < _HOURS else f"{hours // 24}d"
 

@@ -34,6 +34,7 @@ def results(here: Path, monkeypatch: pytest.MonkeyPatch) -> list[Machine | Bedpl
     reported: list[Machine | BedplateError] = [MACHINE]
     for name, value in {
         "open_account": lambda _plan: None,
+        "deliver_bundle": lambda _plan, _client: [],
         "_pool_machines": lambda _plan, _client: reported,
         "_gateways": lambda _plan, _client: (),
         "_desired": lambda _plan, _client: {"workbench-cpu-us-west-2": 1},

@@ -1,7 +1,7 @@
 """Node documents: the plan of a machine as JSON and back."""
 
-import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ from bedplate.catalog import load_catalog
 from bedplate.errors import InputError
 from bedplate.plan.node_document import node_document, pool_document, read_node_document, region_documents
 from bedplate.plan.nodes import NodePlan, permanent_nodes, pool_node
+from bedplate.spec.groups import Ring
 from roles.catalog import roles_of
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
@@ -54,9 +55,13 @@ def test_an_invalid_document_is_refused(old: str, new: str, message: str) -> Non
 
 
 def test_a_bucket_has_the_documents_of_its_region() -> None:
-    """One for each pool, and one for each permanent instance; machines of sites read no bucket."""
-    documents = region_documents(LAB, "us-west-2", CATALOG)
+    """One for each pool of the ring; permanent machines follow `stable`, those of sites in the home region."""
+    plan = replace(LAB, pools=(replace(LAB.pools[0], ring=Ring.CANARY), *LAB.pools[1:]))
+    canary = region_documents(plan, "us-west-2", Ring.CANARY, CATALOG)
+    documents = region_documents(plan, "us-west-2", Ring.STABLE, CATALOG)
 
-    assert {pool.name for pool in LAB.pools if pool.region == "us-west-2"} < {*documents}
-    assert "control-1.us-west-2" in documents
-    assert {json.loads(text)["node"]["ground"] for text in documents.values()} == {"cloud"}
+    assert [*canary] == [LAB.pools[0].name]
+    assert {pool.name for pool in LAB.pools[1:] if pool.region == "us-west-2"} < {*documents}
+    assert not canary.keys() & documents.keys()
+    assert {"control-1.us-west-2", "titan-01.cellar"} < {*documents}
+    assert "titan-01.cellar" not in region_documents(plan, "us-east-1", Ring.STABLE, CATALOG)
