@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bedplate.account.bundle import RegionStore
 from bedplate.account.client import AwsClient, NotThere, ask_regions
 from bedplate.account.creation import filters
 from bedplate.account.images import (
@@ -58,7 +59,7 @@ def find_site(client: AwsClient, plan: FleetPlan, recipe: Recipe) -> Site:
 
 @dataclass(frozen=True, slots=True)
 class Bake:
-    """One bake: recipe, regions of the image, user data and node document of the instance, and the commit."""
+    """One bake: its recipe, the regions of the image, user data and node document of the instance, the commit."""
 
     client: AwsClient
     plan: FleetPlan
@@ -75,9 +76,13 @@ class Bake:
         return self.plan.home.name
 
     @property
-    def document_name(self) -> str:
-        """The name of the temporary node document: the region may have no pool of the kind."""
-        return document_name(self.recipe.kind)
+    def _store(self) -> RegionStore:
+        return RegionStore(self.client, self.plan, self.home)
+
+    @property
+    def _document_key(self) -> str:
+        """The temporary node document: the region may have no pool of the kind."""
+        return f"nodes/{document_name(self.recipe.kind)}.json"
 
     @property
     def _key(self) -> str:
@@ -139,8 +144,7 @@ class Bake:
         """Return the result of the install stage. The folder is AWS's user id of the instance: role and instance."""
         key = f"status/{self.site.role_id}:{instance.id}/run.json"
         try:
-            reply = self._s3("get_object", key)
-            status = json.loads(reply["Body"].read())
+            status = json.loads(self._store.get(key))
             if status["ok"] and status["stage"] != "install":
                 return None
             return bake.Status(bool(status["ok"]), str(status["sentence"]), str(status.get("bundle", "")))
@@ -164,7 +168,8 @@ class Bake:
             case bake.Terminate(instance):
                 self._call("terminate_instances", InstanceIds=[instance])
             case bake.DeleteGroup(group):
-                self._s3("delete_object", f"nodes/{self.document_name}.json")
+                store = {"Bucket": self._store.bucket, "Key": self._document_key}
+                self.client.call("s3", self.home, "delete_object", **store)
                 self._call("delete_security_group", GroupId=group)
             case _:
                 self._spread(step)
@@ -194,7 +199,7 @@ class Bake:
 
     def _launch(self, group: str) -> None:
         """Launch on the first type and zone with capacity."""
-        self._s3("put_object", f"nodes/{self.document_name}.json", Body=self.document.encode())
+        self._store.put(self._document_key, self.document.encode())
         error: PartialError | None = None
         for type_name, zone in self._places():
             try:
@@ -252,10 +257,6 @@ class Bake:
 
     def _call(self, operation: str, **params: Any) -> dict[str, Any]:  # noqa: ANN401  boto3's own
         return self.client.call("ec2", self.home, operation, **params)
-
-    def _s3(self, operation: str, key: str, **params: Any) -> dict[str, Any]:  # noqa: ANN401  boto3's own
-        bucket = self.plan.nodes_bucket(self.home).name
-        return self.client.call("s3", self.home, operation, Bucket=bucket, Key=key, **params)
 
     def _tags(self, *kinds: str) -> dict[str, Any]:
         """Return the tags of new objects: `sweep` finds what a killed bake leaves by the tags of the creating call."""

@@ -1,6 +1,5 @@
 """The commands of machine images: plan, bake, list, promote, rollback, diff, prune, sweep."""
 
-import json as json_format
 import os
 import subprocess
 import time
@@ -14,6 +13,7 @@ import typer
 
 from bedplate.account.bake import Bake, find_site
 from bedplate.account.bakes import Event, Progress, run_bakes
+from bedplate.account.bundle import RegionStore
 from bedplate.account.client import AwsClient, RegionResults, ask_regions, failure_lines, require_all
 from bedplate.account.facts import newest_images
 from bedplate.account.images import (
@@ -25,7 +25,6 @@ from bedplate.account.images import (
     images_in_use,
     mark,
     publish,
-    read_parameter,
     remove_leftovers,
     unmark,
 )
@@ -262,13 +261,11 @@ def _planned(client: AwsClient, plan: FleetPlan, kinds: Chosen) -> Iterator[Plan
 
 def _bundle(client: AwsClient, plan: FleetPlan) -> str:
     """Return the hash of the bundle that machines of the stable ring use."""
-    name = plan.ring_parameter(Ring.STABLE)
-    text = read_parameter(client, plan.home.name, name)
-    try:
-        return str(json_format.loads(text or "")["bundle"])
-    except (ValueError, KeyError, TypeError):
-        fix = f"run `bedplate bundle push` and `bedplate bundle promote {Ring.STABLE.value}`"
-        raise InputError(f"no bundle is promoted: {name} in {plan.home.name} names none", fix=fix) from None
+    ring = RegionStore(client, plan, plan.home.name).ring(Ring.STABLE)
+    if ring is None:
+        fix = "run `bedplate bundle push`, then `bedplate bundle promote stable`"
+        raise InputError(f"no bundle is promoted to stable in {plan.home.name}", fix=fix)
+    return ring.bundle
 
 
 def _is_due(image: PlannedImage) -> bool:

@@ -14,6 +14,7 @@ from bedplate.cli.fleet import plan_of
 from bedplate.errors import PartialError
 from bedplate.hold import held
 from bedplate.lock import lock_path, read_lock, record_images
+from bedplate.report.images import by_name
 from tests.testlab.fakes.aws import ACCOUNT
 from tests.testlab.fakes.images import BASE, BakeLab, Killed, KilledClient, add_image, bake_lab
 
@@ -65,7 +66,7 @@ def _published(aws: BakeLab, region: str) -> str:
     return str(aws.client.call("ssm", region, "get_parameter", Name=name)["Parameter"]["Value"])
 
 
-def _plan(capsys: pytest.CaptureFixture[str], kind: str = KIND) -> dict:
+def _plan(capsys: pytest.CaptureFixture[str], kind: str = KIND) -> dict[str, object]:
     capsys.readouterr()
     assert run(["image", "plan", "--json"]) == 0
     return dict(json.loads(capsys.readouterr().out)[kind])
@@ -227,7 +228,7 @@ def _bake_another(aws: BakeLab) -> str:
     value = json.dumps({"bundle": aws.bundle, "sequence": 2})
     aws.client.call("ssm", HOME, "put_parameter", Name="/lab/nodes/stable", Value=value, Overwrite=True)
     assert run(["image", "bake", KIND]) == 0
-    return next(iter(images.by_name(images._images(aws.client, aws.plan))))  # noqa: SLF001
+    return next(iter(by_name(images._images(aws.client, aws.plan))))  # noqa: SLF001
 
 
 def test_a_rolled_back_image_stays_so_until_it_is_promoted(

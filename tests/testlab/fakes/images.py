@@ -60,7 +60,7 @@ class KilledClient(AwsClient):
 class BakeLab:
     """The account of a fleet. `ok` and `bundle` are what its instances report."""
 
-    client: AwsClient
+    client: KilledClient
     plan: FleetPlan
     ok: bool = True
     bundle: str = BUNDLE
@@ -122,8 +122,8 @@ class BakeLab:
         self._call("iam", "create_role", RoleName=role, AssumeRolePolicyDocument="{}")
         self._call("iam", "create_instance_profile", InstanceProfileName=role)
         self._call("iam", "add_role_to_instance_profile", InstanceProfileName=role, RoleName=role)
-        location = {"CreateBucketConfiguration": {"LocationConstraint": home}}
-        self._call("s3", "create_bucket", Bucket=self.plan.nodes_bucket(home).name, **location)
+        bucket, location = self.plan.nodes_bucket(home).name, {"LocationConstraint": home}
+        self._call("s3", "create_bucket", Bucket=bucket, CreateBucketConfiguration=location)
         ring = json.dumps({"bundle": BUNDLE, "sequence": 1})
         self._call("ssm", "put_parameter", Name=self.plan.ring_parameter(Ring.STABLE), Value=ring, Type="String")
         add_image(home, BASE)
@@ -145,7 +145,7 @@ def add_image(region: str, ident: str, *, owner: str = BASE_OWNER, arch: str = "
 
 
 @contextmanager
-def bake_lab(client: AwsClient, plan: FleetPlan) -> Iterator[BakeLab]:
+def bake_lab(client: KilledClient, plan: FleetPlan) -> Iterator[BakeLab]:
     """Yield the account of a fleet whose home region is deployed."""
     with (
         no_preloaded_images(),
