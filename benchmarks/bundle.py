@@ -1,7 +1,7 @@
 """The build of a node bundle: processor time of the first build and of an unchanged one, and the size of the archives.
 
-Targets, on a core at full speed: 20 s, 2 s, and 60 MB for each architecture. pip downloads the wheels, or takes them from
-its cache. The peer is GNU tar with gzip, which packs the same files.
+Targets, on a core at full speed: 20 s, 2 s, and 60 MB for each architecture. pip downloads the wheels, or takes them
+from its cache. The peer is GNU tar with gzip, which packs the same files.
 """
 
 import subprocess
@@ -38,7 +38,8 @@ def packed(blob: bytes, folder: Path) -> tuple[float, float]:
         archive.extractall(folder, filter="data")
     files = tuple(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
     times = [processor()]
-    subprocess.run(["tar", "--sort=name", "--mtime=@0", "-czf", folder / "peer.tar.gz", *files], cwd=folder, check=True)
+    command = ["/usr/bin/tar", "--sort=name", "--mtime=@0", "-czf", str(folder / "peer.tar.gz"), *files]
+    subprocess.run(command, cwd=folder, check=True)
     times.append(processor())
     pack(Source(folder, files))
     times.append(processor())
