@@ -19,11 +19,9 @@ DEFAULT_PYTHON = "3.12"
 # The oldest glibc with these tags, and that of Debian 12; Ubuntu 24.04 has 2.39. Source: PEP 600.
 _GLIBC = range(17, 37)
 _OLDER_TAGS = ("manylinux2014",)
-# Clients of other services, and programs with the path of the Python that unpacked them.
-_SERVICES = ("autoscaling", "ec2", "s3", "ssm", "sts")
+# Tests, and what differs between machines: programs name the Python that unpacked them, and RECORD has their hashes.
 _UNUSED = re.compile(
     r"bin/|include/|.*/__pycache__/|(gevent|greenlet|zope/interface|zope/interface/common)/tests/"
-    rf"|botocore/data/(?!({'|'.join(_SERVICES)})/)[^/]+/"
     r"|[^/]+\.dist-info/(RECORD|INSTALLER|REQUESTED|direct_url\.json)$"
 )
 

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from bedplate.catalog.catalog import Catalog
 from bedplate.errors import InputError
 from bedplate.plan.fleet import FleetPlan
-from bedplate.plan.nodes import NodePlan, Platform, permanent_nodes, pool_node
+from bedplate.plan.nodes import NodePlan, permanent_nodes, pool_node
 from bedplate.plan.pools import PoolPlan
 from bedplate.spec.groups import Ring
 
@@ -53,13 +53,13 @@ def read_node_document(text: str) -> NodePlan:
 
 
 def region_documents(plan: FleetPlan, region: str, ring: Ring, catalog: Catalog) -> Mapping[str, str]:
-    """Return the documents of a ring in the bucket of a region, by name: one for each pool and permanent instance.
+    """Return the documents of a ring in the bucket of a region, by name: one for each pool and permanent machine.
 
-    Permanent instances follow `stable`. Machines of sites read no bucket.
+    Permanent machines follow `stable`; those of sites are in the bucket of the home region.
     """
     pools = (pool for pool in plan.pools if pool.region == region and pool.ring is ring)
     documents = {pool.name: pool_document(plan, pool, catalog) for pool in pools}
     for node in permanent_nodes(plan) if ring is Ring.STABLE else ():
-        if node.ground is Platform.CLOUD and node.place == region:
+        if node.region == region:
             documents[node.name] = node_document(node)
     return documents

@@ -51,12 +51,7 @@ class Wheels:
         self.runs.append(target.name)
         for name in (
             *("demo/__init__.py", "demo-1.0.dist-info/METADATA", "demo-1.0.dist-info/RECORD", "bin/demo"),
-            *(
-                "gevent/tests/a.py",
-                "botocore/data/s3/a.json",
-                "botocore/data/rds/a.json",
-                "botocore/data/endpoints.json",
-            ),
+            *("gevent/tests/a.py", "demo/__pycache__/a.pyc"),
         ):
             file = folder / name
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -94,8 +89,6 @@ def test_wheels_have_no_files_that_differ_between_machines(tmp_path: Path) -> No
     assert {*files} == {
         "demo/__init__.py",
         "demo-1.0.dist-info/METADATA",
-        "botocore/data/s3/a.json",
-        "botocore/data/endpoints.json",
     }
 
 
@@ -122,17 +115,13 @@ def test_the_code_of_a_bundle_is_complete(tmp_path: Path) -> None:
     files = tuple(code_files(ROOT))
     with tarfile.open(fileobj=BytesIO(pack(Source(ROOT, files)))) as archive:
         archive.extractall(tmp_path, filter="data")
-    modules = "roles.engine.node_run, roles.catalog, bedplate.gate, bedplate.compliance.conftest"
-    command = (
-        f"import {modules}, sys; print(*(m.__file__ for n, m in sys.modules.items() if n.startswith('bedplate.')))"
-    )
+    command = "import roles.engine.node_run, roles.catalog, bedplate.gate, bedplate.compliance.conftest"
 
     result = subprocess.run([sys.executable, "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
 
     assert result.returncode == 0, result.stderr
-    assert [file for file in result.stdout.split() if not file.startswith(str(tmp_path))] == []
     assert {"bedplate/catalog/data/gpus.txt", "roles/hardened/sudoers", "bedplate/gate/xid.txt"} <= {*files}
-    assert not [file for file in files if file.endswith(".pyc") or "rehearsal" in file]
+    assert not [file for file in files if file.endswith(".pyc") or file.startswith("bedplate/rehearsal/")]
 
 
 def test_pip_installs_wheels_of_another_platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

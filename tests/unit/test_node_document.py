@@ -1,6 +1,5 @@
 """Node documents: the plan of a machine as JSON and back."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -56,7 +55,7 @@ def test_an_invalid_document_is_refused(old: str, new: str, message: str) -> Non
 
 
 def test_a_bucket_has_the_documents_of_its_region() -> None:
-    """One for each pool of the ring; permanent instances follow `stable`, and machines of sites read no bucket."""
+    """One for each pool of the ring; permanent machines follow `stable`, those of sites in the home region."""
     plan = replace(LAB, pools=(replace(LAB.pools[0], ring=Ring.CANARY), *LAB.pools[1:]))
     canary = region_documents(plan, "us-west-2", Ring.CANARY, CATALOG)
     documents = region_documents(plan, "us-west-2", Ring.STABLE, CATALOG)
@@ -64,5 +63,5 @@ def test_a_bucket_has_the_documents_of_its_region() -> None:
     assert [*canary] == [LAB.pools[0].name]
     assert {pool.name for pool in LAB.pools[1:] if pool.region == "us-west-2"} < {*documents}
     assert not canary.keys() & documents.keys()
-    assert "control-1.us-west-2" in documents
-    assert {json.loads(text)["node"]["ground"] for text in documents.values()} == {"cloud"}
+    assert {"control-1.us-west-2", "titan-01.cellar"} < {*documents}
+    assert "titan-01.cellar" not in region_documents(plan, "us-east-1", Ring.STABLE, CATALOG)
