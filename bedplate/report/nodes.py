@@ -107,7 +107,7 @@ def machine_lines(machines: "Iterable[Machine]", keys: HostKeys, facts: LiveFact
         "until (UTC)",
         "status",
     )
-    rows = [(*heading, "status"), *(_machine_row(machine, keys, facts) for machine in running)]
+    rows = [heading, *(_machine_row(machine, keys, facts) for machine in running)]
     yield from aligned(rows if running else [], right=_AMOUNTS, gap=2)
     trusted = sum(is_known(machine, keys) for machine in running)
     yield f"{counted(len(running), 'running machine')}, {trusted} with a recorded host key (*)"

@@ -112,9 +112,9 @@ def _lead_to_simulation(node: Node, place: Place, imds: str) -> None:
         "PAUSE": "0",
     }
     (node.root / "root/environment").write_text("".join(f"{name}={value}\n" for name, value in environment.items()))
-    folder = node.root / "run/systemd/system/bedplate-node.service.d"
-    node.run(f"mkdir -p /{folder.relative_to(node.root)} /etc/cloud/cloud.cfg.d; rm ~ubuntu/.ssh/authorized_keys")
-    node.run(f"printf '[Service]\\nEnvironmentFile=/root/environment\\n' >/{folder.relative_to(node.root)}/test.conf")
+    # The environment of all services: the audit reports drop-ins.
+    node.run("xargs -a /root/environment systemctl set-environment")
+    node.run("mkdir -p /etc/cloud/cloud.cfg.d; rm ~ubuntu/.ssh/authorized_keys")
 
 
 def test_node_is_configured_without_an_operator(booted: SelfConfigured) -> None:
