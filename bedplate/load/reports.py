@@ -10,8 +10,7 @@ from bedplate.catalog import Catalog
 from bedplate.catalog.nearest import edits, nearest
 from bedplate.checks.catalogue import RULES
 from bedplate.checks.diagnostics import Fault, fault
-from bedplate.load.shapes import default_note, flow, note, number_fix, shape
-from bedplate.load.words import aws_name_fix, region_zones
+from bedplate.load.shapes import aws_name_fix, default_note, flow, note, number_fix, region_zones, shape
 from bedplate.load.yaml import Node, key_below, meaning_in_yaml_1_1, unambiguous
 from bedplate.spec.base import SYNTAXES, shown
 from bedplate.spec.schema import Schema, schema_at

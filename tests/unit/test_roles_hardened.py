@@ -204,6 +204,10 @@ case "$*" in
   restart*) {restarts} ;;
 esac
 """
+# The socket of sshd, whose process ID is what `systemctl show` prints; its inode differs at each call.
+_SS = """#!/bin/sh
+echo "pid=0.0.0.0:22, ino:$(wc --lines <{log})"
+"""
 
 
 @pytest.mark.parametrize(
@@ -230,9 +234,11 @@ def test_ssh_socket_is_restarted_after_a_change_of_ports(
     socket: str, after: str, restarts: str, calls: list[str], tmp_path: Path
 ) -> None:
     """Ubuntu's ssh.socket gets new ports after a daemon-reload; if it cannot listen, sshd is started instead."""
-    log, program = tmp_path / "log", tmp_path / "systemctl"
-    program.write_text(_SYSTEMCTL.format(log=log, socket=socket, after=after, restarts=restarts))
-    program.chmod(0o755)
+    log = tmp_path / "log"
+    systemctl = _SYSTEMCTL.format(log=log, socket=socket, after=after, restarts=restarts)
+    for name, text in (("systemctl", systemctl), ("ss", _SS.format(log=log))):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
     functions = file_text("hardened/bedplate-trial").partition("\ninstall -d -m 755 /run/bedplate ")[0]
 
     subprocess.run(["sh", "-c", f"PATH={tmp_path}:$PATH\n{functions}\nreload"], check=True)

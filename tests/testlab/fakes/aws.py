@@ -8,6 +8,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import IP_TTL, IPPROTO_IP, socket
@@ -262,13 +263,18 @@ class _Strict(Stubber):  # type: ignore[misc]  # botocore has no types
             pytest.fail(str(error))
 
 
+@cache
+def _session() -> boto3.session.Session:
+    """Return the session of all stubbed clients; it keeps the service models that it has read."""
+    return boto3.session.Session("key", "secret")
+
+
 class StubbedSession:
     """A fake boto3 session; each prepared response is returned once, in order."""
 
     region_name: str | None = None
 
     def __init__(self) -> None:
-        self._maker = boto3.session.Session("key", "secret")
         self._stubs: dict[tuple[str, str], tuple[BaseClient, Stubber]] = {}
         self._lock = threading.Lock()
 
@@ -297,7 +303,7 @@ class StubbedSession:
 
     def _stub(self, service: str, region: str) -> tuple[BaseClient, Stubber]:
         if (service, region) not in self._stubs:
-            client = self._maker.client(service, region_name=region)
+            client = _session().client(service, region_name=region)
             stubber = _Strict(client)
             stubber.activate()
             self._stubs[service, region] = client, stubber
