@@ -36,7 +36,10 @@ VALUES = {
 }
 # $1 is the operation with its options. Stacks are created one after another: this selects them, too.
 _STACKS = f"""set -e
-for part in shared {REGIONS} links; do pulumi stack select --create lab.$part >&2; done
+for part in shared {REGIONS} links; do
+  pulumi stack select --create lab.$part >&2
+  pulumi config set bedplate:fleet fleet.yaml
+done
 stack() {{ pulumi $1 --stack lab.$2 --non-interactive >&2; }}
 """
 PARALLEL = f"""{_STACKS}

@@ -5,8 +5,8 @@ from pathlib import Path
 import pulumi
 
 from bedplate.checks.diagnostics import Level
-from bedplate.errors import BedplateError
-from bedplate.folder.files import FLEET_FILE
+from bedplate.errors import BedplateError, InputError
+from bedplate.folder.settings import settings_file
 from bedplate.load import FleetFaults
 from bedplate.report.diagnostics import error_lines, fault_lines
 from stacks.program import declare, load_stack
@@ -15,11 +15,11 @@ from stacks.program import declare, load_stack
 def declare_stack(folder: Path) -> None:
     """Declare the part of the fleet that the stack name selects; raise RunError for errors of the operator's input.
 
-    The fleet file is `fleet.yaml` in the folder, or the file set by `bedplate:fleet`.
+    The fleet file is that of `bedplate:fleet` in the settings of the stack. If their file is missing, Pulumi writes one
+    without it before it runs the program.
     """
-    fleet_file = folder / (pulumi.Config("bedplate").get("fleet") or FLEET_FILE)
     try:
-        stack_run = load_stack(fleet_file, pulumi.get_stack())
+        stack_run = load_stack(folder / _fleet_file(folder), pulumi.get_stack())
         declare(stack_run.plan, stack_run.part)
     except FleetFaults as error:
         errors = [fault for fault in error.faults if fault.level is Level.ERROR]
@@ -27,3 +27,17 @@ def declare_stack(folder: Path) -> None:
     except BedplateError as error:
         # Pulumi adds its own label.
         raise pulumi.RunError("\n".join(error_lines(error)).removeprefix("error: ")) from None
+
+
+def _fleet_file(folder: Path) -> str:
+    """Return the path of the fleet file; raise InputError if the settings of the stack were lost."""
+    if name := pulumi.Config("bedplate").get("fleet"):
+        return name
+    stack = pulumi.get_stack()
+    settings = settings_file(folder, stack).name
+    raise InputError(
+        "`bedplate:fleet` is missing: Pulumi has just made this file, or bedplate did not create the stack",
+        where=settings,
+        fix=f"restore {settings} from git; without a copy, delete it and run `bedplate backend init`. "
+        f"For a stack of your own: `pulumi config set bedplate:fleet fleet.yaml -s {stack}`",
+    )

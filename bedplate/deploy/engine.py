@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-from pulumi.automation import CommandResult, LocalWorkspace, PulumiCommand, Stack, StackSummary
+from pulumi.automation import CommandResult, ConfigValue, LocalWorkspace, PulumiCommand, Stack, StackSummary
 from pulumi.automation.errors import CommandError, InvalidVersionError, create_command_error
 from pulumi.automation.events import EngineEvent
 from semver import VersionInfo
@@ -29,7 +29,8 @@ from bedplate.deploy.lock import LockedError, lock_holders, remove_damaged_files
 from bedplate.deploy.progress import Operation
 from bedplate.deploy.state import StackState
 from bedplate.errors import BedplateError, InputError, MachineError, PartialError
-from bedplate.folder.settings import secrets_provider, settings_file, write_settings
+from bedplate.folder.files import FLEET_FILE
+from bedplate.folder.settings import FLEET_KEY, secrets_provider, settings_file, write_settings
 
 # The first version that streams events over gRPC is 3.206.
 OLDEST = VersionInfo(3, 206, 0)
@@ -117,6 +118,14 @@ class _Command(PulumiCommand):
         return result
 
 
+class _Workspace(LocalWorkspace):
+    """A fleet folder; the settings of new stacks name the fleet file, as the program requires."""
+
+    def create_stack(self, stack_name: str) -> None:
+        super().create_stack(stack_name)
+        self.set_config(stack_name, FLEET_KEY, ConfigValue(FLEET_FILE))
+
+
 @dataclass(frozen=True, slots=True)
 class Engine:
     """The stacks of a fleet folder."""
@@ -200,9 +209,7 @@ class Engine:
             return False
         provider = self.deployment(stack).get("secrets_providers") or {}
         # Pulumi Cloud keeps the key itself.
-        if provider.get("type") not in ("passphrase", "cloud"):
-            return False
-        write_settings(self.folder, stack, provider)
+        write_settings(self.folder, stack, provider if provider.get("type") in ("passphrase", "cloud") else {})
         return True
 
     def deployment(self, stack: str) -> dict[str, Any]:
@@ -258,7 +265,7 @@ class Engine:
                     opened.preview_refresh(**arguments)
 
     def _workspace(self, provider: str = "") -> LocalWorkspace:
-        return LocalWorkspace(
+        return _Workspace(
             work_dir=str(self.folder),
             secrets_provider=provider or None,
             pulumi_command=self.command,

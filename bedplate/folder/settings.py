@@ -1,7 +1,8 @@
 """The settings of Pulumi in a fleet folder: the backend in Pulumi.yaml, and the file of each stack.
 
 Pulumi.<stack>.yaml has what decrypts the secrets of a stack: `encryptionsalt` for a passphrase, or `secretsprovider`
-and `encryptedkey`. If it is missing, Pulumi runs with an empty configuration and writes one with another key.
+and `encryptedkey`. If it is missing, Pulumi runs with an empty configuration and writes one with another key. So
+`bedplate:fleet` in it is required: the program refuses to run without it.
 """
 
 import json
@@ -14,10 +15,12 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from bedplate.errors import InputError
+from bedplate.folder.files import FLEET_FILE
 from bedplate.writer import os_errors_as_machine_errors, write_whole
 
 PROJECT_FILE = "Pulumi.yaml"
 BACKEND_VARIABLE = "PULUMI_BACKEND_URL"
+FLEET_KEY = "bedplate:fleet"
 
 
 def backend_url(folder: Path) -> str:
@@ -47,10 +50,11 @@ def settings_file(folder: Path, stack: str) -> Path:
 
 
 def write_settings(folder: Path, stack: str, provider: Mapping[str, Any]) -> None:
-    """Write the settings of a stack; `provider` is `secrets_providers` of its state."""
+    """Write the settings of a stack; `provider` is `secrets_providers` of its state, empty if it has no key."""
     state = provider.get("state") or {}
     names = {"encryptionsalt": "salt", "secretsprovider": "url", "encryptedkey": "encryptedkey"}
     lines = [f"{name}: {json.dumps(state[key])}\n" for name, key in names.items() if key in state]
+    lines.append(f"config:\n  {FLEET_KEY}: {FLEET_FILE}\n")
     write_whole(settings_file(folder, stack), "".join(lines).encode())
 
 

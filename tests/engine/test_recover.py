@@ -3,7 +3,6 @@
 Skipped without `pulumi` and `pulumi-language-python` on PATH.
 """
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -23,8 +22,8 @@ def test_kills_during_creations_neither_lose_nor_double_an_object(
 ) -> None:
     """Each deployment creates a few resources and is killed; `recover` adds to the state what AWS has, but settings."""
     with engine_lab(tmp_path, monkeypatch, "minimal") as lab:
+        assert run(["backend", "init"]) == 0
         for number, stack in enumerate(STACKS, 1):
-            subprocess.run(["pulumi", "stack", "init", stack], check=True, capture_output=True)
             while lab.kill_up(stack, creations):
                 assert run(["recover", "--stack", stack.partition(".")[2], "--yes"]) == 0
                 recorded, objects = lab.recorded(*STACKS[:number]), lab.objects()

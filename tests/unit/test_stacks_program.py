@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -174,17 +175,30 @@ def test_an_expired_group_blocks_only_its_own_stacks(fleet_file: Path, part: str
 
 def test_input_errors_have_no_traceback(fleet_file: Path) -> None:
     """The program ends with a RunError, whose message Pulumi prints."""
-    program = _RUN_MAIN.replace("FLEET", str(fleet_file))
-    result = subprocess.run([sys.executable, "-"], input=program, cwd=ROOT, capture_output=True, text=True, check=False)
+    output = _run_main({"bedplate:fleet": str(fleet_file)})
 
-    assert result.stdout.startswith("not recorded in fleet.lock: ")
-    assert "  fix  run `bedplate plan --write" in result.stdout
+    assert output.startswith("not recorded in fleet.lock: ")
+    assert "  fix  run `bedplate plan --write" in output
+
+
+def test_lost_settings_of_a_stack_are_an_error() -> None:
+    """Plain `pulumi up` makes a new file, so its program sees an empty configuration."""
+    output = _run_main({})
+
+    assert output.startswith("`bedplate:fleet` is missing")
+    assert "delete it and run `bedplate backend init`" in output
+
+
+def _run_main(config: Mapping[str, str]) -> str:
+    program = _RUN_MAIN.replace("CONFIG", repr(config))
+    command = [sys.executable, "-"]
+    return subprocess.run(command, input=program, cwd=ROOT, capture_output=True, text=True, check=False).stdout
 
 
 # As the runner of Pulumi does: run the file as __main__, and print only the message of a RunError.
 _RUN_MAIN = """
 import runpy, sys, pulumi
-pulumi.runtime.set_all_config({"bedplate:fleet": "FLEET"}, [])
+pulumi.runtime.set_all_config(CONFIG, [])
 from pulumi.runtime.settings import Settings, configure
 configure(Settings(project="bedplate", stack="solo.nowhere"))
 sys.path.insert(0, ".")

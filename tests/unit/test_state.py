@@ -159,7 +159,9 @@ def test_init_records_the_bucket_and_creates_every_stack(folder: Path, capsys: p
     """New stacks get the key by an option: Pulumi ignores `secretsprovider` of a file. A second run does nothing."""
     assert run(["backend", "init"]) == 0
     assert f'url: "{STORE.url}"' in (folder / "Pulumi.yaml").read_text()
-    assert f"stack init lab.us-west-2 --secrets-provider {KEY}" in (folder / "calls").read_text()
+    calls = (folder / "calls").read_text()
+    assert f"stack init lab.us-west-2 --secrets-provider {KEY}" in calls
+    assert "config set bedplate:fleet --plaintext --stack lab.us-west-2 --non-interactive -- fleet.yaml" in calls
 
     stacks(folder, "lab.shared", "lab.us-west-2")
     capsys.readouterr()
@@ -198,6 +200,7 @@ def test_a_deployed_fleet_keeps_the_backend_of_the_login(folder: Path, capsys: p
     ("provider", "settings"),
     [
         ({"type": "passphrase", "state": {"salt": "v1:x"}}, 'encryptionsalt: "v1:x"\n'),
+        ({"type": "service", "state": {}}, ""),
         (
             {"type": "cloud", "state": {"url": KEY, "encryptedkey": "YQ=="}},
             f'secretsprovider: "{KEY}"\nencryptedkey: "YQ=="\n',
@@ -215,7 +218,7 @@ def test_a_lost_settings_file_is_restored_from_the_state(
 
     assert run(["backend", "init"]) == 0
 
-    assert (folder / "Pulumi.lab.shared.yaml").read_text() == settings
+    assert (folder / "Pulumi.lab.shared.yaml").read_text() == f"{settings}config:\n  bedplate:fleet: fleet.yaml\n"
     assert (folder / "Pulumi.lab.us-west-2.yaml").read_text() == "kept: true\n"
     assert "stack init" not in (folder / "calls").read_text()
 
