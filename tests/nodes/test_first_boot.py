@@ -33,7 +33,7 @@ def lab(node_lab: NodeLab, tmp_path_factory: pytest.TempPathFactory) -> FleetFol
 def next_commands(node: Node, lab: FleetFolder) -> Sequence[str]:
     """Return the commands that the bootstrap script prints when root runs it on the console."""
     (node.root / "root" / "first.sh").write_text(lab.bedplate("node", "bootstrap", NAME).stdout)
-    return node.run("sh /root/first.sh", seconds=300).splitlines()
+    return node.run("bash /root/first.sh", seconds=300).splitlines()
 
 
 def test_bootstrap_prints_the_next_commands(node: Node, next_commands: Sequence[str]) -> None:
@@ -63,4 +63,4 @@ def test_printed_commands_configure_the_node(node: Node, lab: FleetFolder, next_
 
 def test_bootstrap_can_be_repeated(node: Node, next_commands: Sequence[str]) -> None:
     """A second run of the bootstrap script prints the same, and changes no host key."""
-    assert node.run("sh /root/first.sh").splitlines() == [*next_commands]
+    assert node.run("bash /root/first.sh").splitlines() == [*next_commands]

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from bedplate.catalog import load_catalog
 from bedplate.errors import InputError
+from bedplate.nodes.bootstrap import site_script
 from bedplate.plan.fleet import NO_ACCOUNTS, Account, Accounts
+from bedplate.plan.nodes import find_node
 from bedplate.rehearsal.simulation import Simulation
 from roles.people.accounts import KEYS
 from roles.people.role import SUDOERS
@@ -372,6 +375,7 @@ def test_keys_larger_than_a_parameter_are_refused() -> None:
 BUCKET = LAB.nodes_bucket("us-west-2").name
 _FILE = "bedplate/machine/__main__.py"
 STATE = "var/lib/bedplate"
+_SERVICE = "bedplate-node.service"
 
 
 def bundle(version: str) -> Bundle:
@@ -492,6 +496,38 @@ def test_a_wrong_clock_is_set_before_any_signature(place: Place, years: int, *, 
 
     assert [call.startswith("date --set=") for call in machine.noted] == [True] * is_set
     assert SCRIPT.splitlines()[2].startswith("readonly STEPS='set_clock ")
+
+
+SITE = site_script(find_node(LAB, "titan-01.cellar", load_catalog()))
+
+
+def test_a_machine_of_a_site_takes_the_bundle_beside_the_script(place: Place) -> None:
+    """It runs once, without a timer; it asks no metadata service and no API."""
+    machine, site = place.machine(), Bundle({_FILE: b"one"}, {"titan-01.cellar": "document"})
+    machine.facts.clear()
+    ring = json.dumps({"bundle": site.sha256, "sequence": 3}).encode()
+    for key, content in {**site.objects, "rings/stable.json": ring}.items():
+        (machine.root / key).parent.mkdir(exist_ok=True)
+        (machine.root / key).write_bytes(content)
+
+    exit_code, log = machine.boot(SITE, "fetch")
+    started, _ = machine.boot(SITE, "start_configuration")
+
+    assert (exit_code, started) == (0, 0), log
+    assert code(machine) == "one"
+    assert "ConditionPathExists=!/var/lib/bedplate/ready\n" in _text(machine, f"etc/systemd/system/{_SERVICE}")
+    assert machine.noted[-1] == f"systemctl start --no-block {_SERVICE} {_SERVICE}"
+    assert place.door.asked == []
+
+
+def test_a_machine_of_a_site_without_a_bundle_waits_for_its_apply(place: Place) -> None:
+    """Nothing is started."""
+    machine = place.machine()
+
+    booted = [machine.boot(SITE, step)[0] for step in ("fetch", "start_configuration")]
+
+    assert booted == [0, 0]
+    assert machine.noted == []
 
 
 _KILLER = "set -o functrace; trap '[[ $LINENO != \"${KILL_AT-}\" ]] || kill -KILL $$' DEBUG\n"
