@@ -52,9 +52,9 @@ def main() -> int:
         cache = Cache(Path(name, "cache"))
         bundle, first, elapsed = build(cache)
         same, unchanged, _ = build(cache)
-        sizes = {target: len(cache.blob(blob) or b"") / 1e6 for target, blob in bundle.wheels.items()}
-        code = len(cache.blob(bundle.code) or b"") / 1e6
-        peer, ours = packed(cache.blob(next(iter(bundle.wheels.values()))) or b"", Path(name, "files"))
+        sizes = {target: len(cache.read(blob)) / 1e6 for target, blob in bundle.wheels.items()}
+        code = len(cache.read(bundle.code)) / 1e6
+        peer, ours = packed(cache.read(next(iter(bundle.wheels.values()))), Path(name, "files"))
     megabytes = max(sizes.values()) + code
     print(f"first build {first:.1f} s of processor, {elapsed:.0f} s elapsed (target: {MAX_BUILD_S} s of processor)")
     print(f"unchanged build {unchanged:.2f} s of processor (target: {MAX_UNCHANGED_S} s)")

@@ -10,7 +10,7 @@ from typing import Any
 
 from bedplate.bundle.archive import Source, hash_of, pack
 from bedplate.bundle.wheels import LOCK, Install, Target, install, pack_wheels, targets, wheels_key
-from bedplate.errors import InputError
+from bedplate.errors import InputError, MachineError
 from bedplate.writer import write_whole
 
 _VERSION = 1
@@ -67,6 +67,13 @@ class Cache:
         file = self.folder / "blobs" / name
         data = file.read_bytes() if file.is_file() else b""
         return data if hash_of(data) == name else None
+
+    def read(self, name: str) -> bytes:
+        """Return an archive. Raises MachineError if it is missing or damaged."""
+        data = self.blob(name)
+        if data is None:
+            raise MachineError(f"the archive {name} is not in the cache", where=str(self.folder), fix="build it again")
+        return data
 
     def store(self, data: bytes) -> str:
         """Keep an archive; return its name."""

@@ -9,7 +9,15 @@ from typing import Annotated
 import typer
 
 from bedplate.account.bundle import RegionStore
-from bedplate.account.client import AwsClient, NotThere, ask_regions, failure_lines
+from bedplate.account.client import (
+    Answer,
+    AwsClient,
+    NotThere,
+    RegionResults,
+    ask_regions,
+    failure_lines,
+    require_all,
+)
 from bedplate.account.machines import read_pool_machines
 from bedplate.bundle.archive import contents
 from bedplate.bundle.build import Bundle, Cache, build_bundle, read_bundle, user_cache
@@ -44,7 +52,7 @@ _PUSH = "push it first: `bedplate bundle push`"
 def build(*, python: Pythons = None, json: Json = False) -> int:
     """Build the bundle of this installation."""
     cache, bundle = _built(python)
-    sizes = {name: len(cache.blob(name) or b"") for name in bundle.blobs}
+    sizes = {name: len(cache.read(name)) for name in bundle.blobs}
     if json:
         show_document(bundle_document(bundle, sizes))
     else:
@@ -87,7 +95,7 @@ def list_bundles(fleet: FleetFile = DEFAULT_FLEET, *, json: Json = False) -> int
     """Show the bundle of each ring."""
     plan = plan_of(fleet)
     client = open_account(plan)
-    answers = ask_regions(plan.regions_by_name, lambda name: _rings(RegionStore(client, plan, name)))
+    answers = _some(ask_regions(plan.regions_by_name, lambda name: _rings(RegionStore(client, plan, name))))
     rings: Rings = {key: state for states in answers.given.values() for key, state in states.items()}
     if json:
         show_document(rings_document(rings))
@@ -110,6 +118,8 @@ def diff(
     cache = user_cache()
     before = _named(store, first)
     after = _named(store, second) if second else build_bundle(cache)
+    if before == after:
+        show(["no differences"])
     old, new = ({"code": bundle.code, **bundle.wheels} for bundle in (before, after))
     for part in (part for part in {**old, **new} if old.get(part) != new.get(part)):
         files = (_files(cache, store, parts.get(part)) for parts in (old, new))
@@ -132,7 +142,7 @@ def push_bundle(plan: FleetPlan, client: AwsClient, cache: Cache, bundle: Bundle
         store = RegionStore(client, plan, region)
         missing = [name for name in bundle.blobs if not store.has(f"blobs/{name}")]
         for name in missing:
-            store.put(f"blobs/{name}", cache.blob(name) or b"")
+            store.put(f"blobs/{name}", cache.read(name))
         # Last: a manifest in the bucket says that all of its archives are there.
         store.put(f"bundles/{bundle.hash}.json", bundle.text.encode())
         for ring in Ring:
@@ -141,7 +151,7 @@ def push_bundle(plan: FleetPlan, client: AwsClient, cache: Cache, bundle: Bundle
                 _write_documents(store, ring)
         return len(missing)
 
-    answers = ask_regions(plan.regions_by_name, upload)
+    answers = _some(ask_regions(plan.regions_by_name, upload))
     short = bundle.hash[:SHORT]
     show(f"{region}: bundle {short}, {count} archives uploaded" for region, count in answers.given.items())
     return _errors(answers.failures)
@@ -170,7 +180,7 @@ def promote_bundle(plan: FleetPlan, client: AwsClient, ring: Ring, name: str) ->
         store = RegionStore(client, plan, region)
         return _RegionState(store.has(f"bundles/{name}.json"), store.ring(ring))
 
-    answers = ask_regions(plan.regions_by_name, read)
+    answers = _some(ask_regions(plan.regions_by_name, read))
     missing = [region for region, state in answers.given.items() if not state.has_bundle]
     if missing:
         raise InputError(f"bundle {name[:SHORT]} is not in {', '.join(missing)}", fix=_PUSH)
@@ -276,6 +286,13 @@ def _files(cache: Cache, store: RegionStore, name: str | None) -> Mapping[str, s
 
 def _rings(store: RegionStore) -> Rings:
     return {(store.region, ring): store.ring(ring) for ring in Ring}
+
+
+def _some(answers: RegionResults[Answer]) -> RegionResults[Answer]:
+    """Return the results of regions. Raises the error of the first region if all of them failed."""
+    if not answers.given:
+        require_all(answers, "no region answered")
+    return answers
 
 
 def _errors(failures: Mapping[str, BedplateError]) -> list[BedplateError]:

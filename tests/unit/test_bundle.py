@@ -269,6 +269,9 @@ def test_promote_list_and_diff(account: Account, monkeypatch: pytest.MonkeyPatch
     assert run(["bundle", "promote", "canary", first[:8]]) == 0
     assert f"canary already follows {first[:12]}: nothing to do" in capsys.readouterr().out
 
+    assert run(["bundle", "diff", "canary"]) == 0
+    assert capsys.readouterr().out == "no differences\n"
+
     change_code(monkeypatch)
     assert run(["bundle", "diff", "canary"]) == 0
     assert capsys.readouterr().out == "removed   roles/base.py\nadded     roles/files.py\n"
@@ -293,6 +296,8 @@ def test_a_region_that_does_not_answer_gets_the_bundle_by_the_same_command(accou
     errors = capsys.readouterr().err
     assert "us-east-1: cannot connect to s3" in errors
     assert "run `bedplate bundle promote canary" in errors
+    account.down.update(REGIONS)
+    assert run(["bundle", "list"]) == 4
     account.down.clear()
     assert run(["bundle", "promote", "canary"]) == 0
     assert {account.ring(region, "canary")["sequence"] for region in REGIONS} == {1}  # type: ignore[index]
