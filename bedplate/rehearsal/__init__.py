@@ -18,7 +18,25 @@ The program uses the unchanged Pulumi SDK. The modules follow the path of a reso
 The rehearsal never accepts more than AWS does. Input that it does not model is an error.
 """
 
-from bedplate.rehearsal.ambient import no_ambient_aws
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_FILES = ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE")
+
+
+@contextmanager
+def no_ambient_aws() -> Iterator[None]:
+    """Hide the AWS credentials, profiles and endpoints of the machine in this context, those in ~/.aws included."""
+    ambient = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("AWS_")}
+    os.environ |= dict.fromkeys(_FILES, os.devnull)
+    try:
+        yield
+    finally:
+        for name in _FILES:
+            os.environ.pop(name, None)
+        os.environ.update(ambient)
+
 
 # moto opens a boto3 session on import. The session fails if AWS_PROFILE names an unknown profile.
 with no_ambient_aws():

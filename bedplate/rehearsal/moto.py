@@ -30,6 +30,7 @@ from moto.ec2.models.transit_gateway_route_tables import TransitGatewayRelations
 from moto.ec2.models.vpn_connections import VPNConnectionBackend
 from moto.iam.aws_managed_policies import aws_managed_policies_data
 from moto.iam.models import AWSManagedPolicy, iam_backends
+from moto.kms import models as kms_models
 from moto.route53resolver.models import ResolverEndpoint
 from moto.route53resolver.responses import Route53ResolverResponse
 
@@ -60,6 +61,16 @@ def wrapped(owner: type | ModuleType, name: str, wrap: Wrap) -> Iterator[None]:
 
 
 @contextmanager
+def in_account(account: str) -> Iterator[None]:
+    """Let moto take all requests in this context for requests of one account, whatever their credentials."""
+    os.environ["MOTO_ACCOUNT_ID"] = account
+    try:
+        yield
+    finally:
+        del os.environ["MOTO_ACCOUNT_ID"]
+
+
+@contextmanager
 def repaired() -> Iterator[None]:
     """Apply all repairs of moto in this context."""
     with ExitStack() as repairs:
@@ -70,6 +81,7 @@ def repaired() -> Iterator[None]:
         repairs.enter_context(wrapped(AutoScalingBackend, "put_scheduled_update_group_action", _key_by_group))
         repairs.enter_context(wrapped(AutoScalingBackend, "delete_scheduled_action", _delete_by_group))
         repairs.enter_context(wrapped(responses, "method_names_from_class", cache))
+        repairs.enter_context(wrapped(kms_models, "generate_private_key", cache))
         repairs.enter_context(replaced(ResolverEndpoint, "MAX_ENDPOINTS_PER_REGION", _MAX_ENDPOINTS))
         repairs.enter_context(replaced(Route53ResolverResponse, "update_resolver_rule", _update_resolver_rule))
         for (owner, name), repair in _TRANSIT_REPAIRS.items():

@@ -91,5 +91,5 @@ def departure(lab: Lab) -> Departure:
 
 def _require_programs() -> None:
     need_root()
-    for program in ("systemd-nspawn", "debootstrap", "slirp4netns", "nft", "ssh"):
+    for program in ("systemd-nspawn", "mmdebstrap", "slirp4netns", "nft", "ssh"):
         need_program(program)

@@ -41,7 +41,7 @@ Results = dict[str, Any]
 def gate() -> Iterator[Node]:
     """Yield the site's gateway with its roles and its own kernel, and with this project's code."""
     need_root()
-    for program in ("systemd-nspawn", "debootstrap", "slirp4netns", "nft", "ssh", "qemu-system-x86_64", "mke2fs"):
+    for program in ("systemd-nspawn", "mmdebstrap", "slirp4netns", "nft", "ssh", "qemu-system-x86_64", "mke2fs"):
         need_program(program)
     with NodeLab(gateway_layers()) as node_lab:
         node = node_lab.boot(NAME, str(SITE.address))

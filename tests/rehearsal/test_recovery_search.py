@@ -14,7 +14,7 @@ from bedplate.account.creation import Creation
 from bedplate.account.objects import FINDERS, REPEATABLE, find_ids
 from bedplate.rehearsal import schema
 from bedplate.rehearsal.kinds import KINDS
-from bedplate.rehearsal.simulation import Simulation
+from bedplate.rehearsal.simulation import client_of
 from stacks.options import RESOURCE, STACK
 from tests.testlab.kinds.network import NETWORK
 from tests.testlab.kinds.storage import SERVICES
@@ -48,9 +48,7 @@ def test_every_declared_type_has_a_rule() -> None:
 
 
 @pytest.mark.parametrize("fixture", FIXTURES.values(), ids=str)
-def test_an_object_is_found_by_the_inputs_of_its_creation(
-    fixture: KindFixture, simulation: Simulation, world: World
-) -> None:
+def test_an_object_is_found_by_the_inputs_of_its_creation(fixture: KindFixture, world: World) -> None:
     """The id is that of the provider; before the creation nothing is found."""
     kind, name = KINDS[fixture.token], f"lab-{fixture.token.rpartition(':')[2].lower()}"
     tags = {STACK: "lab.us-west-2", RESOURCE: name}
@@ -61,7 +59,7 @@ def test_an_object_is_found_by_the_inputs_of_its_creation(
         inputs["name"] = name
     if "tagsAll" in schema.outputs(fixture.token):
         inputs["tags"] = tags
-    session = SimpleNamespace(client=lambda service, *, region_name, **_: simulation.client(service, region_name))
+    session = SimpleNamespace(client=lambda service, *, region_name, **_: client_of(service, region_name))
     client = AwsClient(cast("Session", session))
     creation = Creation(fixture.token, world.aws.region, inputs, tags)
 

@@ -26,7 +26,7 @@ from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
 from bedplate.rehearsal.change import Difference, difference
 from bedplate.rehearsal.lookups import look_up
 from bedplate.rehearsal.provider import AwsProvider, Checked, configured, kind_of
-from bedplate.rehearsal.simulation import Aws, Simulation, running
+from bedplate.rehearsal.simulation import Aws, Simulation, client_of, running
 from bedplate.rehearsal.state import Ledger, ResourceError, parse_urn
 from bedplate.rehearsal.wire import from_struct, to_struct
 
@@ -235,20 +235,20 @@ def serve(port: int, account: str, folder: Path | None = None) -> None:
     """Serve one simulated AWS on a port of the loopback device; print the port."""
     with running(account) as simulation:
         if folder:
-            threading.Thread(target=_serve_clients, args=(simulation, folder), daemon=True).start()
+            threading.Thread(target=_serve_clients, args=(folder,), daemon=True).start()
         server, bound = start(simulation, port, folder)
         sys.stdout.write(f"{bound}\n")
         sys.stdout.flush()
         server.wait_for_termination()
 
 
-def _serve_clients(simulation: Simulation, folder: Path) -> None:
+def _serve_clients(folder: Path) -> None:
     """Answer calls of `tests.testlab.engine.client`, one connection each."""
     with Listener(str(folder / "client")) as listener:
         while True:
             with listener.accept() as connection:
                 service, region, operation, params, is_listing = connection.recv()
-                client = simulation.client(service, region)
+                client = client_of(service, region)
                 try:
                     if is_listing:
                         connection.send(list(client.get_paginator(operation).paginate(**params)))

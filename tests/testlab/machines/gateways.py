@@ -165,7 +165,7 @@ def roles_of(node: NodePlan) -> tuple[People, Storage]:
 def node_lab_with_kernels() -> Iterator[NodeLab]:
     """Yield a node lab whose nodes can switch to their own kernels."""
     need_root()
-    for program in ("systemd-nspawn", "debootstrap", "slirp4netns", "nft", "ssh", "mke2fs"):
+    for program in ("systemd-nspawn", "mmdebstrap", "slirp4netns", "nft", "ssh", "mke2fs"):
         need_program(program)
     # Linux 6.1 copies the processor's state with a buffer that is too small for AMX, and panics when it starts init.
     need_processor_without("amx_tile", "User Mode Linux 6.1 does not run on processors with AMX")

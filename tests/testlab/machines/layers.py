@@ -97,7 +97,7 @@ _BARE = (
     *("systemd", "systemd-sysv", "dbus", "libpam-systemd", "openssh-server", "sudo", "python3", "ca-certificates"),
     *("iproute2", "netbase", "iputils-ping", "procps", "kmod", "curl", "locales", "apt-utils", "whiptail"),
 )
-# As on Ubuntu. debootstrap does not resolve virtual packages, on which cloud-init depends.
+# As on Ubuntu.
 _UBUNTU = ("systemd-resolved", "netplan.io", "cloud-init", "needrestart", "unattended-upgrades")
 _FILES = {
     "etc/needrestart/conf.d/50-automatic.conf": "$nrconf{restart} = 'a';\n",
@@ -117,7 +117,7 @@ _PATIENCE = 1200
 
 
 def bare() -> tuple[Path, ...]:
-    """Return the layers of a fresh node, the uppermost first; creates missing ones (two minutes)."""
+    """Return the layers of a fresh node, the uppermost first; creates missing ones (a minute)."""
     mirror = mirror_here()
     recipe = repr((RELEASE, _BARE, _UBUNTU, _FILES, mirror))
     return (cached_layer("bare", recipe, lambda root: _bootstrap(root, mirror)),)
@@ -146,16 +146,19 @@ def cached_layer(name: str, recipe: str, make: Callable[[Path], None]) -> Path:
 
 
 def _bootstrap(root: Path, mirror: Mirror) -> None:
-    packages = ("--variant=minbase", f"--include={','.join(_BARE)}")
-    call("debootstrap", *packages, RELEASE, str(root), mirror.debian, seconds=_PATIENCE, env=mirror.environment)
-    (root / "etc/apt/sources.list").write_text(mirror.sources)
-    (root / "etc/apt/apt.conf.d/90mirror").write_text(mirror.settings)
+    settings = root.with_suffix(".conf")  # apt's, here and in the root
+    settings.write_text(mirror.settings)
+    # The lists stay for later installations.
+    options = ("--quiet", "--mode=root", "--variant=minbase", "--skip=cleanup/apt/lists", f"--aptopt={settings}")
+    packages = f"--include={','.join((*_BARE, *_UBUNTU))}"
+    sources = mirror.sources.splitlines()
+    call("mmdebstrap", *options, packages, RELEASE, str(root), *sources, seconds=_PATIENCE, env=mirror.environment)
+    settings.unlink()
+    apt = root / "etc/apt/apt.conf.d"
+    (apt / "99mmdebstrap").rename(apt / "90mirror")
     for authority in mirror.authorities:
         shutil.copy(authority, root / "usr/local/share/ca-certificates" / authority.name)
     run_in_root(root, "update-ca-certificates")
-    run_in_root(root, *APT_GET, "update")
-    run_in_root(root, *APT_GET, "upgrade", "--yes")
-    run_in_root(root, *APT_INSTALL, *_UBUNTU)
     run_in_root(root, "systemctl", "disable", "--quiet", "ssh.service")
     run_in_root(root, "systemctl", "enable", "--quiet", "ssh.socket", "systemd-networkd.service")
     for path, text in _FILES.items():
@@ -195,7 +198,7 @@ def forget_identity(root: Path) -> None:
         key.unlink()
     (root / "etc/machine-id").write_text("")
     (root / "etc/hostname").unlink(missing_ok=True)
-    (root / "etc/resolv.conf").unlink()
+    (root / "etc/resolv.conf").unlink(missing_ok=True)
     (root / "etc/resolv.conf").symlink_to("../run/systemd/resolve/stub-resolv.conf")
 
 
