@@ -109,24 +109,26 @@ _LAUNCH_ACTIONS = ("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:Generat
 def launch_statements(plan: FleetPlan, region: str) -> tuple[Statement, ...]:
     """Return the statements of a key's policy with which Auto Scaling launches from images that the key encrypts.
 
-    Its service-linked role has no policy of its own for keys. Source: EC2 Auto Scaling user guide, "Required AWS KMS
-    key policy for use with encrypted volumes".
+    Its service-linked role has no policy of its own for keys. It is a condition, not the principal: KMS refuses a
+    policy with a principal that does not exist yet. Source: EC2 Auto Scaling user guide, "Required AWS KMS key policy
+    for use with encrypted volumes".
     """
     role = arn(plan, "iam", "", "role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling")
-    principals, through_ec2 = {"AWS": (role,)}, {"kms:ViaService": (f"ec2.{region}.amazonaws.com",)}
+    own = {"aws:PrincipalArn": (role,), "kms:CallerAccount": (plan.account,)}
+    principals = {"AWS": ("*",)}
     use = Statement(
         sid="LaunchFromImages",
         principals=principals,
         actions=_LAUNCH_ACTIONS,
         resources=("*",),
-        conditions={"StringEquals": through_ec2},
+        conditions={"StringEquals": {**own, "kms:ViaService": (f"ec2.{region}.amazonaws.com",)}},
     )
     grant = Statement(
         sid="GrantToVolumes",
         principals=principals,
         actions=("kms:CreateGrant",),
         resources=("*",),
-        conditions={"Bool": {"kms:GrantIsForAWSResource": ("true",)}},
+        conditions={"StringEquals": own, "Bool": {"kms:GrantIsForAWSResource": ("true",)}},
     )
     return use, grant
 
