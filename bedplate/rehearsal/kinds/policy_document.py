@@ -148,13 +148,10 @@ def _value_errors(statement: Mapping[str, Any], form: PolicyForm) -> Iterator[st
 
 
 def require_principals(aws: Aws, document: str, code: str) -> None:
-    """Refuse, with `code`, a policy that names a role of this account that does not exist.
-
-    AWS creates service-linked roles: `bedplate up` asks for them before the first stack, and a rehearsal assumes them.
-    """
+    """Refuse, with `code`, a policy that names a role of this account that does not exist."""
     role_prefix = f"arn:aws:iam::{aws.account}:role/"
     for principal in (name for statement in statements(json.loads(document)) for name in principals(statement)):
-        if principal.startswith(role_prefix) and not principal.startswith(f"{role_prefix}aws-service-role/"):
+        if principal.startswith(role_prefix):
             try:
                 aws.call("iam", "get_role", RoleName=principal.rpartition("/")[2])
             except ResourceError:
