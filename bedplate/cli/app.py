@@ -153,7 +153,7 @@ IMAGE_COMMANDS = (
         "diff",
         "images:diff",
         "Show in which inputs two images differ.",
-        "bedplate image diff lab-worker-x86_64-1f2e3d4c5b6a lab-worker-x86_64-6a5b4c3d2e1f",
+        "bedplate image diff lab-worker-x86_64-1f2e lab-worker-x86_64-6a5b",
     ),
     Command("prune", "images:prune", "Delete old images.", "bedplate image prune fleet.yaml --keep 3"),
     Command("sweep", "images:sweep", "Remove what killed bakes have left.", "bedplate image sweep fleet.yaml"),

@@ -85,9 +85,10 @@ def show_logs(
     identity: Identity = None,
     fleet: FleetOption = DEFAULT_FLEET,
 ) -> int:
-    """Show the journal of a machine's bootstrap, configuration runs and gate.
+    """Show how a machine configured itself.
 
-    The login needs sudo. The exit status is that of ssh.
+    Prints the journal of its bootstrap, configuration runs and gate. The login needs sudo. The exit status is that of
+    ssh.
     """
     return ssh(name, [*_JOURNAL], user=user, identity=identity, fleet=fleet)
 

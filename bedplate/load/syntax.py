@@ -104,6 +104,8 @@ class Lines:
 
     def open_bracket(self, start: StringMark, problem: str) -> Slip | None:
         """Find the mistake in a list or mapping in brackets."""
+        if start.line >= len(self._lines):
+            return self._last_bracket()
         line, is_same_line = self._lines[start.line], start.line == self._index
         opener = line[start.column : start.column + 1]
         closer = _CLOSERS.get(opener)
@@ -122,6 +124,16 @@ class Lines:
             return None
         value = f"{line[start.column :].partition(' #')[0].rstrip()}{closer}"
         return Slip(f"{opener} is not closed", f"write {shown_code(value)}", start.line + 1, start.column + 1)
+
+    def _last_bracket(self) -> Slip | None:
+        """Find a bracket at the end of the text: the parser's place is after it."""
+        *before, line = "\n".join(self._lines).rstrip().split("\n")
+        closer = _CLOSERS.get(line[-1:])
+        return (
+            Slip(f"{line[-1]} is not closed", f"write {line[-1]}{closer}", len(before) + 1, len(line))
+            if closer
+            else None
+        )
 
     def missing_space(self) -> Slip | None:
         """Find a key without a space after its colon, or without a colon, at the error or in the line before."""

@@ -167,6 +167,7 @@ def test_destroying_a_fleet_retains_its_data(live: DeployedFleet) -> None:
 
     assert {entry.name for entry in retained if entry.is_in_cloud} == {
         "pair-alarms",
+        "pair-nodes",
         "pair-data",
         "pair-home",
         "pair-parameters",

@@ -1,5 +1,6 @@
 """Auto Scaling groups and templates of pools in each market, and the control plane."""
 
+import gzip
 from base64 import b64decode
 from dataclasses import replace
 from typing import Any
@@ -341,6 +342,6 @@ def test_the_script_of_a_member_has_its_volume_id(home_resources: tuple[Entry, .
     templates = {entry.name: entry for entry in home_resources if entry.type.endswith(":LaunchTemplate")}
 
     for name in MEMBERS:
-        script = b64decode(templates[name].inputs["userData"]).decode()
+        script = gzip.decompress(b64decode(templates[name].inputs["userData"])).decode()
         assert f"readonly VOLUME={volumes[f'{name}-etcd']}\n" in script
         assert f"readonly SCALING_GROUP={name}\n" in script

@@ -225,7 +225,7 @@ def test_every_command_that_reads_a_fleet_has_the_option(words: str, capsys: pyt
     """Four commands read no fleet file."""
     run([*words.split(), "--help"])
 
-    reads_none = {"init", "schema", "audit-graph", "catalog refresh"}
+    reads_none = {"init", "schema", "audit-graph", "catalog refresh", "bundle build"}
     assert ("  --fleet " in capsys.readouterr().out) == (words not in reads_none)
 
 
@@ -233,7 +233,7 @@ def test_every_command_that_reads_a_fleet_has_the_option(words: str, capsys: pyt
     ("line", "completions"),
     [
         ("bedplate che", ["check"]),
-        ("bedplate image r", ["record"]),
+        ("bedplate image r", ["record", "rollback"]),
         ("bedplate plan --w", ["--write"]),
         ("bedplate plan --f", ["--fleet"]),
     ],

@@ -1,6 +1,7 @@
 """The commands under `image`, in moto: a bake in two regions, killed at every call, and what follows."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -224,6 +225,8 @@ def test_without_a_bundle_or_network_nothing_starts(aws: BakeLab, capsys: pytest
 
 def _bake_another(aws: BakeLab) -> str:
     """Bake the image of another bundle, and return its name."""
+    # EC2 gives the time of an image in seconds.
+    time.sleep(1)
     aws.bundle = "d" * 64
     value = json.dumps({"bundle": aws.bundle, "sequence": 2})
     aws.client.call("ssm", HOME, "put_parameter", Name="/lab/nodes/stable", Value=value, Overwrite=True)

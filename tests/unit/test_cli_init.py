@@ -10,6 +10,7 @@ from pulumi.runtime.settings import Settings, configure
 
 from bedplate.cli import run
 from bedplate.folder.example import EXAMPLES, example_names
+from tests.testlab.engine.lab import replace_gpus
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIWf215vwmBI2zNzecqhVbLRbuxkKq4oqpkUVYbswznn"
 VALUES = ["--account", "210987654321", "--owner", "head@uni.edu", "--person", "bob", "--key", KEY]
@@ -104,7 +105,8 @@ def test_committed_files_name_no_path_of_this_machine(folder: Path) -> None:
 def test_pulumi_runs_the_program_of_the_folder(folder: Path) -> None:
     """The stack's name selects the part of the folder's fleet file."""
     run(["init", str(folder), *VALUES])
-    pulumi.runtime.set_all_config({}, [])
+    replace_gpus(folder / "fleet.yaml")
+    pulumi.runtime.set_all_config({"bedplate:fleet": "fleet.yaml"}, [])
     configure(Settings(project="bedplate", stack="mylab.nowhere"))
 
     with pytest.raises(pulumi.RunError, match=r"not recorded in fleet\.lock"):

@@ -312,6 +312,7 @@ def test_up_waits_for_names_and_records_host_keys(
     monkeypatch.setattr(machines, "_gateways", lambda _plan, _client: ())
     monkeypatch.setattr(machines, "answering", lambda _hosts: frozenset())
     monkeypatch.setattr(machines, "check_plugin", lambda: None)
+    monkeypatch.setattr(machines, "deliver_bundle", lambda _plan, _client: [])
     monkeypatch.setattr("bedplate.cli.login.answering", lambda _hosts: frozenset())
     monkeypatch.setattr("moto.ec2.responses.general.SAMPLE_CONSOLE_OUTPUT", CONSOLE)
     assert run(["plan", "--write"]) == 0

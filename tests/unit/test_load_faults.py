@@ -124,7 +124,8 @@ def test_a_message_shows_template_syntax_literally(word: str, faults_of: FaultsO
 
 def test_faults_of_the_plan_have_a_position(faults_of: FaultsOf) -> None:
     """A supernet that is too small is reported at its line."""
-    faults = faults_of(("10.64.0.0/10", "10.64.0.0/16"))
+    few_pods = [(f"max: {count}}}", "max: 1}") for count in (8, 64)]
+    faults = faults_of(("10.64.0.0/10", "10.64.0.0/16"), *few_pods)
 
     assert [fault.code[:3] for fault in faults] == ["E23"]
     assert all(fault.line > 1 for fault in faults)

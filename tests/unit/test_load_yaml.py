@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bedplate.catalog import load_catalog
@@ -204,6 +204,8 @@ def faults_of(data: bytes) -> tuple[Fault, ...]:
 
 @settings(deadline=None, max_examples=200)
 @given(st.binary(max_size=200))
+@example(b"[")
+@example(b"a:\n- [")
 def test_random_bytes_have_an_error(data: bytes) -> None:
     """Reading never raises another exception, and never hangs."""
     assert any(fault.level is Level.ERROR for fault in faults_of(data))
