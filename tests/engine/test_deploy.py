@@ -10,31 +10,20 @@ from pathlib import Path
 import pytest
 
 from bedplate.cli import run
-from tests.testlab.engine.command import ACCOUNT, simulated_aws
-from tests.testlab.engine.lab import replace_gpus
-
-KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIWf215vwmBI2zNzecqhVbLRbuxkKq4oqpkUVYbswznn"
-ANSWERS = ["--account", ACCOUNT, "--owner", "head@uni.edu", "--person", "bob", "--key", KEY, "--region", "us-west-2"]
+from tests.testlab.engine.command import simulated_aws
+from tests.testlab.engine.lab import init_fleet
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Return the path of a new fleet folder; the engine has an empty backend and an empty AWS account."""
-    monkeypatch.chdir(tmp_path)
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Return the fleet file of a new folder; the engine has an empty backend and an empty AWS account."""
     with simulated_aws(tmp_path):
-        yield tmp_path / "mylab"
+        init_fleet(tmp_path / "mylab", "minimal", monkeypatch)
+        yield Path("fleet.yaml").read_text()
 
 
-def test_a_fleet_is_deployed_changed_and_destroyed(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_fleet_is_deployed_changed_and_destroyed(fleet: str, capsys: pytest.CaptureFixture[str]) -> None:
     """From nothing, in the order of the stacks; the second run changes nothing, and protected data is kept."""
-    assert run(["init", str(folder), "--example", "minimal", *ANSWERS]) == 0
-    replace_gpus(folder / "fleet.yaml")
-    monkeypatch.chdir(folder)
-    fleet = Path("fleet.yaml").read_text() + "  E418: the zones are the same in this account\n"
-    Path("fleet.yaml").write_text(fleet)
-
     assert bedplate(capsys, "up", "--yes")[-2:] == ["mylab.shared up done 26", "mylab.us-west-2 up done 73"]
     assert bedplate(capsys, "up") == ["no change"]
 

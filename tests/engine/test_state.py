@@ -5,48 +5,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from moto.iam.access_control import PermissionResult
-from moto.s3.models import FakeBucket
 
 from bedplate.cli import run
-from bedplate.rehearsal.simulation import Aws, running
-from tests.engine.test_deploy import ANSWERS, bedplate
-from tests.testlab.engine.command import ACCOUNT, limited_account
-from tests.testlab.engine.endpoint import aws_environment
-from tests.testlab.engine.lab import replace_gpus
-from tests.testlab.engine.provider import start
-from tests.testlab.run import need_program
-
-REGION = "us-west-2"
+from bedplate.rehearsal.simulation import Aws
+from tests.engine.test_deploy import bedplate
+from tests.testlab.engine.lab import empty_account, init_fleet
 
 
 @pytest.fixture
 def aws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
-    """Return an empty AWS account, which the engine and its provider use; Pulumi has no backend."""
-    need_program("pulumi")
-    need_program("pulumi-language-python")
-    # moto ignores the conditions of bucket policies: it would deny requests over TLS too.
-    monkeypatch.setattr(FakeBucket, "get_permission", lambda *_: PermissionResult.NEUTRAL)
-    with (
-        limited_account(),
-        running(ACCOUNT) as simulation,
-        aws_environment(simulation.region(REGION)) as environment,
-    ):
-        server, port = start(simulation, 0)
-        values = {
-            "HOME": str(tmp_path),
-            "PULUMI_HOME": str(tmp_path / "pulumi"),
-            "PULUMI_DEBUG_PROVIDERS": f"aws:{port}",
-        }
-        for name, value in {**environment, **values}.items():
-            monkeypatch.setenv(name, value)
-        assert run(["init", str(tmp_path / "mylab"), "--example", "minimal", *ANSWERS]) == 0
-        replace_gpus(tmp_path / "mylab" / "fleet.yaml")
-        monkeypatch.chdir(tmp_path / "mylab")
-        with Path("fleet.yaml").open("a") as fleet:
-            fleet.write("  E418: the zones are the same in this account\n")
-        yield simulation.region(REGION)
-        server.stop(None)
+    """Return an empty AWS account; Pulumi has no backend. A new fleet folder is the current folder."""
+    with empty_account(tmp_path, monkeypatch) as account:
+        init_fleet(tmp_path / "mylab", "minimal", monkeypatch)
+        yield account
 
 
 def test_state_lives_in_a_bucket_and_drift_is_found_and_adopted(aws: Aws, capsys: pytest.CaptureFixture[str]) -> None:

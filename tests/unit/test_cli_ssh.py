@@ -1,16 +1,10 @@
 """`bedplate ssh` and its ProxyCommand, with a real sshd on loopback and a fake of AWS's plugin."""
 
-import getpass
 import json
 import os
-import shlex
-import shutil
 import socket
 import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from threading import Thread
@@ -23,8 +17,7 @@ from bedplate.lock import read_lock, record_host_keys
 from bedplate.nodes.connection import relay
 from tests.testlab.fakes.aws import ACCOUNT, StubbedSession, serving
 from tests.testlab.fakes.instances import HOME, INSTANCE, console, group_members, instances, name_zone
-from tests.testlab.machines import session_plugin
-from tests.testlab.run import need_program
+from tests.testlab.machines.sshd import Server, install_plugin, running_server
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 NAME = "control-1.us-west-2"
@@ -32,54 +25,11 @@ NAME = "control-1.us-west-2"
 pytestmark = pytest.mark.usefixtures("here")
 
 
-@dataclass(frozen=True)
-class Server:
-    """A running sshd: its port and host key, and the options of a login by its user."""
-
-    port: int
-    key: str
-    login: tuple[str, ...]
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Run sshd as the user of the tests, on a free port of loopback."""
-    need_program("sshd")
-    folder = tmp_path_factory.mktemp("sshd")
-    for name in ("host", "user"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    settings = {
-        "ListenAddress": f"127.0.0.1:{port}",
-        "HostKey": folder / "host",
-        "AuthorizedKeysFile": folder / "user.pub",
-        "PidFile": "none",
-        "StrictModes": "no",
-        "Subsystem": "sftp internal-sftp",
-    }
-    (folder / "config").write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
-    if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(exist_ok=True)
-    daemon = subprocess.Popen(
-        [str(shutil.which("sshd")), "-D", "-e", "-f", folder / "config"], stderr=subprocess.DEVNULL
-    )
-    _wait_for(port)
-    key = " ".join((folder / "host.pub").read_text().split()[:2])
-    yield Server(port, key, ("--user", getpass.getuser(), "--identity", str(folder / "user")))
-    daemon.terminate()
-    daemon.wait()
-
-
-def _wait_for(port: int) -> None:
-    for _ in range(200):
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-        except ConnectionRefusedError:
-            time.sleep(0.05)
-        else:
-            return
-    pytest.fail("sshd does not listen")
+    with running_server(tmp_path_factory.mktemp("sshd")) as server:
+        yield server
 
 
 @pytest.fixture
@@ -91,11 +41,7 @@ def far(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Install the fake plugin."""
-    program = tmp_path / "bin/session-manager-plugin"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, "-P", session_plugin.__file__])} "$@"\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    install_plugin(tmp_path / "bin", monkeypatch)
 
 
 def _permanent(account: StubbedSession) -> None:
@@ -103,10 +49,9 @@ def _permanent(account: StubbedSession) -> None:
 
 
 def _session(account: StubbedSession, server: Server) -> None:
-    """Prepare a session; the fake plugin reads the port of sshd from the token."""
-    reply = {"SessionId": "ada-1", "StreamUrl": "wss://x", "TokenValue": str(server.port)}
+    """Prepare a session."""
     request = {"Target": INSTANCE, "DocumentName": "AWS-StartSSHSession", "Parameters": {"portNumber": ["22"]}}
-    account.answers("ssm", HOME, "start_session", reply, **request)
+    account.answers("ssm", HOME, "start_session", server.session, **request)
 
 
 @pytest.mark.usefixtures("far", "plugin")
@@ -309,9 +254,8 @@ def test_scp_works_with_the_written_settings(server: Server, tmp_path: Path) -> 
     class Aws(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            session = {"SessionId": "ada-1", "StreamUrl": "wss://x", "TokenValue": str(server.port)}
             is_session = self.headers.get("X-Amz-Target") == "AmazonSSM.StartSession"
-            text = json.dumps(session) if is_session else _STS if "GetCallerIdentity" in body else _EC2
+            text = json.dumps(server.session) if is_session else _STS if "GetCallerIdentity" in body else _EC2
             self.send_response(200)
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()

@@ -45,7 +45,10 @@ case "$*" in
   *--event-log*) exec "{sys.executable}" "{Path(replay.__file__)}" run.jsonl "$@" ;;
 esac
 """
-SUMMARY = {"kind": "update", "startTime": "2026-11-22T12:00:00.000Z", "message": "", "environment": {}, "config": {}}
+HISTORY = [
+    {"kind": "update", "startTime": "2026-11-22T12:00:00.000Z", "message": "", "environment": {}, "config": {}}
+    | {"result": "succeeded", "endTime": "2026-11-22T12:00:00.000Z"}
+]
 VALUES = {"111122223333": "210987654321", "lab.example": "lab.internal", "IOMqqn": "IOMqqm", "g6.xlarge": "m7i.xlarge"}
 # Answers to the questions about the program, then those in the files beside it.
 PULUMI = """#!/bin/sh
@@ -305,10 +308,7 @@ def trio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     stacks: list[object] = [
         {"name": f"trio.{part}", "current": False, "resourceCount": len(states[part])} for part in states
     ]
-    files |= {
-        "stacks.json": stacks,
-        "history.json": [SUMMARY | {"result": "succeeded", "endTime": "2026-11-22T12:00:00.000Z"}],
-    }
+    files |= {"stacks.json": stacks, "history.json": HISTORY}
     texts = {name: json.dumps(document) for name, document in files.items()}
     texts |= {f"Pulumi.trio.{part}.yaml": "encryptionsalt: v1\n" for part in states}
     texts["fleet.yaml"] = (DATA / "engine/trio.yaml").read_text()

@@ -1,4 +1,4 @@
-"""A new fleet folder, Pulumi's real engine with an empty backend, and an empty simulated AWS."""
+"""A new fleet folder, Pulumi's real engine, and an empty simulated AWS, in another process or in this one."""
 
 import json
 import os
@@ -12,13 +12,30 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from moto.iam.access_control import PermissionResult
+from moto.s3.models import FakeBucket
 
 from bedplate.cli import deploy, recover, run
+from bedplate.rehearsal.simulation import Aws, running
 from tests.testlab.engine.client import simulated_client
-from tests.testlab.engine.command import ACCOUNT, simulated_provider
+from tests.testlab.engine.command import ACCOUNT, limited_account, simulated_provider
+from tests.testlab.engine.endpoint import aws_environment
+from tests.testlab.engine.provider import start
+from tests.testlab.run import need_program
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIWf215vwmBI2zNzecqhVbLRbuxkKq4oqpkUVYbswznn"
-ANSWERS = ["--account", ACCOUNT, "--owner", "head@uni.edu", "--person", "bob", "--key", KEY, "--region", "us-west-2"]
+REGION = "us-west-2"
+ANSWERS = ["--account", ACCOUNT, "--owner", "head@uni.edu", "--person", "bob", "--key", KEY, "--region", REGION]
+
+
+def init_fleet(folder: Path, example: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a fleet folder of an example, which becomes the current folder."""
+    assert run(["init", str(folder), "--example", example, *ANSWERS]) == 0
+    monkeypatch.chdir(folder)
+    replace_gpus(Path("fleet.yaml"))
+    text = Path("fleet.yaml").read_text()
+    allowed = "  E418: the zones are the same in this account\n"
+    Path("fleet.yaml").write_text(text + (allowed if "\nallow:" in text else f"allow:\n{allowed}"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +102,26 @@ def engine_lab(path: Path, monkeypatch: pytest.MonkeyPatch, example: str) -> Ite
         for module in (deploy, recover):
             monkeypatch.setattr(module, "open_account", lambda _plan: simulated_client(aws))
         monkeypatch.setattr(deploy, "unrecorded_images", lambda _plan, _catalog: ())
-        assert run(["init", str(path / "mylab"), "--example", example, *ANSWERS]) == 0
-        monkeypatch.chdir(path / "mylab")
-        replace_gpus(Path("fleet.yaml"))
-        with Path("fleet.yaml").open("a") as fleet:
-            fleet.write("  E418: the zones are the same in this account\n")
+        init_fleet(path / "mylab", example, monkeypatch)
         assert run(["plan", "--write"]) == 0
         yield EngineLab(path / "mylab", aws)
+
+
+@contextmanager
+def empty_account(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
+    """Run a simulated AWS in this process, which the engine and its provider use; Pulumi has no backend."""
+    need_program("pulumi")
+    need_program("pulumi-language-python")
+    # moto ignores the conditions of bucket policies: it would deny requests over TLS too.
+    monkeypatch.setattr(FakeBucket, "get_permission", lambda *_: PermissionResult.NEUTRAL)
+    with (
+        limited_account(),
+        running(ACCOUNT) as simulation,
+        aws_environment(simulation.region(REGION)) as environment,
+    ):
+        server, port = start(simulation, 0)
+        values = {"HOME": str(path), "PULUMI_HOME": str(path / "pulumi"), "PULUMI_DEBUG_PROVIDERS": f"aws:{port}"}
+        for name, value in {**environment, **values}.items():
+            monkeypatch.setenv(name, value)
+        yield simulation.region(REGION)
+        server.stop(None)
