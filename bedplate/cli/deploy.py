@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import IO, Annotated, cast
 
 import typer
@@ -385,6 +386,10 @@ def _table(deployment: Deployment) -> Iterator[Watch]:
 def exit_status(states: Sequence[Progress]) -> int:
     """Print the errors; return the exit status, that of the error if nothing was changed."""
     notify(cause_lines(states))
+    if defects := [cause.log for state in states for cause in state.causes if cause.log]:
+        with NamedTemporaryFile("w", prefix="bedplate-", suffix=".log", delete=False) as log:
+            log.write("\n".join(defects))
+        notify([f"  fix  report it, with the traceback in {log.name}"])
     codes = {state.exit_code for state in states if state.status is Status.FAILED}
     if not codes and all(state.status in (Status.DONE, Status.LATER) for state in states):
         return 0

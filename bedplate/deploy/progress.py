@@ -39,18 +39,24 @@ _COUNTED = frozenset({"create", "update", "delete", "replace", "import"})
 _COLOUR = re.compile(r"<\{%.*?%\}>")
 # What the program of a stack says about an output of another stack (stacks/options.py).
 _MISSING_OUTPUT = re.compile(r"the stack (\S+) has no .* yet")
-# How Python ends the traceback of an error that is not a defect of the program.
-_OWN_ERROR = re.compile(r"^Traceback \(most recent call last\):.*?^bedplate\.[\w.]+: (.*)", re.DOTALL | re.MULTILINE)
+# Without the exception itself, which follows.
+_TRACEBACK = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+", re.MULTILINE)
+# An error that is not a defect of the program.
+_OWN_ERROR = re.compile(r"bedplate\.[\w.]+: ")
 # What the engine says after the error itself.
 _SUMMARY = re.compile(r"(preview|update|destroy) failed$|an unhandled error occurred: program exited")
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One error: the resource, empty for an error of the program, and the engine's message."""
+    """One error: the resource, empty for an error of the program, and the engine's message.
+
+    `log` is the whole message of a defect of the program, with its traceback; else empty.
+    """
 
     resource: str
     message: str
+    log: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +116,18 @@ def _kind(step: StepEventMetadata) -> str:
 
 
 def _failed(progress: Progress, event: DiagnosticEvent) -> Progress:
-    cause = Cause(resource_name(event.urn or ""), _plain(event.message))
+    text = _plain(event.message)
+    *before, error = _TRACEBACK.split(text)
+    is_defect = bool(before) and not _OWN_ERROR.match(error)
+    message = _OWN_ERROR.sub("", error, count=1) if before else text
+    cause = Cause(resource_name(event.urn or ""), message, text if is_defect else "")
     is_known = cause in progress.causes or _SUMMARY.match(cause.message)
     return progress if is_known else replace(progress, causes=(*progress.causes, cause))
 
 
 def _plain(message: str) -> str:
-    """Return an engine's message without its colour marks, empty lines, and the traceback of an own error."""
+    """Return an engine's message without its colour marks and empty lines."""
     text = _COLOUR.sub("", message)
-    own_error = _OWN_ERROR.search(text)
-    text = own_error[1] if own_error else text
     return "\n".join(line for line in text.strip().removeprefix("error: ").splitlines() if line.strip())
 
 

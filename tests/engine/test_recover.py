@@ -12,19 +12,25 @@ from bedplate.cli import run
 from tests.testlab.engine.lab import engine_lab
 
 STACKS = ("mylab.shared", "mylab.us-west-2")
+NEVER = 10_000
 
 
 @pytest.mark.parametrize(
-    "creations", [pytest.param(14, id="sample"), pytest.param(1, id="every-resource", marks=pytest.mark.nightly)]
+    "creations",
+    [
+        pytest.param((14, 14), id="sample"),
+        pytest.param((1, NEVER), id="every resource of shared", marks=pytest.mark.nightly),
+        pytest.param((NEVER, 1), id="every resource of a region", marks=pytest.mark.nightly),
+    ],
 )
 def test_kills_during_creations_neither_lose_nor_double_an_object(
-    creations: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    creations: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each deployment creates a few resources and is killed; `recover` adds to the state what AWS has, but settings."""
+    """A deployment is killed after a few resources; `recover` adds to the state what AWS has, but settings."""
     with engine_lab(tmp_path, monkeypatch, "minimal") as lab:
         assert run(["backend", "init"]) == 0
         for number, stack in enumerate(STACKS, 1):
-            while lab.kill_up(stack, creations):
+            while lab.kill_up(stack, creations[number - 1]):
                 assert run(["recover", "--stack", stack.partition(".")[2], "--yes"]) == 0
                 recorded, objects = lab.recorded(*STACKS[:number]), lab.objects()
                 assert recorded <= objects

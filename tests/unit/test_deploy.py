@@ -90,8 +90,8 @@ def test_a_failure_names_each_resource_and_its_error() -> None:
     ]
 
 
-def test_an_own_error_of_a_program_has_no_traceback() -> None:
-    """Its message and fix are all that an operator needs; the traceback of a defect stays."""
+def test_an_error_of_a_program_has_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    """An own error has its message and fix. A defect has type and message, and a log with its traceback."""
     events = map(json.loads, (DATA / "engine/fail.jsonl").read_text().splitlines())
     (event,) = (event["event"] for event in events if "Traceback" in json.dumps(event))
     progress = Progress("trio.eu-north-1", Operation.PREVIEW)
@@ -101,7 +101,12 @@ def test_an_own_error_of_a_program_has_no_traceback() -> None:
     assert error.startswith("error: trio.eu-north-1: the stack trio.shared has no eu-north-1 in its output")
     assert fix == "  fix: run `pulumi up -s trio.shared` first"
     event["diagnosticEvent"]["message"] = event["diagnosticEvent"]["message"].replace("bedplate.errors.Input", "Value")
-    assert "Traceback" in " ".join(cause_lines([advance(progress, EngineEvent.from_json(event))]))
+    deploy.exit_status([advance(progress, EngineEvent.from_json(event))])
+    (error, *_, fix) = capsys.readouterr().err.splitlines()
+    assert error.startswith("error: trio.eu-north-1: ValueError: the stack trio.shared has no eu-north-1")
+    log = Path(fix.rpartition(" ")[2])
+    assert "Traceback (most recent call last)" in log.read_text()
+    log.unlink()
 
 
 def test_a_preview_names_what_it_replaces() -> None:

@@ -98,10 +98,9 @@ def engine_lab(path: Path, monkeypatch: pytest.MonkeyPatch, example: str) -> Ite
     """Make a fleet folder of an example with recorded addresses, and run its simulated AWS."""
     aws = path / "aws"
     aws.mkdir()
-    with simulated_provider(path, "tests.testlab.engine.provider", "0", ACCOUNT, str(aws)):
+    with simulated_provider(path, "tests.testlab.engine.provider", "0", ACCOUNT, str(aws)), limited_account():
         for module in (deploy, recover):
             monkeypatch.setattr(module, "open_account", lambda _plan: simulated_client(aws))
-        monkeypatch.setattr(deploy, "unrecorded_images", lambda _plan, _catalog: ())
         init_fleet(path / "mylab", example, monkeypatch)
         assert run(["plan", "--write"]) == 0
         yield EngineLab(path / "mylab", aws)
