@@ -4,6 +4,7 @@ Skipped without `pulumi` and `pulumi-language-python` on PATH.
 """
 
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,6 +39,31 @@ def test_a_fleet_is_deployed_changed_and_destroyed(fleet: str, capsys: pytest.Ca
         "mylab.us-west-2 kept 14 resources: 2 keys, 1 file system",
         "kept resources cost 3.00 USD/month, and the data in buckets and file systems",
     ]
+
+
+@pytest.mark.usefixtures("fleet")
+def test_plain_pulumi_needs_the_settings_of_a_stack(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without their file it would run with an empty configuration; restored settings are as good as the first."""
+    settings = Path("Pulumi.mylab.shared.yaml")
+    bedplate(capsys, "plan", "--write")
+    bedplate(capsys, "backend", "init")
+    settings.unlink()
+
+    status, output = preview("mylab.shared")
+    assert (status != 0, "`bedplate:fleet` is missing" in output) == (True, True), output
+    assert "Traceback" not in output
+
+    settings.unlink()
+    assert bedplate(capsys, "backend", "init")[0] == f"restored {settings}"
+    status, output = preview("mylab.shared")
+    assert status == 0, output
+
+
+def preview(stack: str) -> tuple[int, str]:
+    """Return exit status and output of a preview by plain `pulumi`."""
+    command = ["pulumi", "preview", "--non-interactive", "--stack", stack]
+    result = subprocess.run(command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return result.returncode, result.stdout
 
 
 def bedplate(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
