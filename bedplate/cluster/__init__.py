@@ -1,0 +1,1 @@
+"""The client of the Kubernetes API: the only package that imports lightkube."""
