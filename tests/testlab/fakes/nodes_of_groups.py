@@ -64,7 +64,7 @@ class NodesOfGroups:
         try:
             self.client.delete(Node, node)
         except ApiError as error:
-            if error.status.code != 404:  # noqa: PLR2004
+            if error.status.code != 404:
                 raise
 
 
