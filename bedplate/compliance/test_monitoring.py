@@ -59,7 +59,7 @@ def test_node_exporter_is_sandboxed(host: Host) -> None:
     """node_exporter cannot gain privileges or write to the system."""
     properties = host.check_output("systemctl show --property NoNewPrivileges --property ProtectSystem %s", _UNIT)
 
-    assert set(properties.splitlines()) == {"NoNewPrivileges=yes", "ProtectSystem=strict"}
+    assert set(properties.splitlines()) == {"NoNewPrivileges=yes", "ProtectSystem=full"}
 
 
 def _listening(host: Host) -> list[str]:

@@ -34,7 +34,7 @@ def _clock(machine: Machine) -> Finding:
 
 def _root_disk(machine: Machine) -> Finding:
     state = os.statvfs(machine.root)
-    # The mounts of process 1: the gate's own unit sees the root read-only.
+    # The mounts of process 1: a unit may see the root read-only.
     mounts = (line.split() for line in machine.read("/proc/1/mounts").splitlines())
     if any(path == "/" and "ro" in options.split(",") for _, path, _, options, *_ in mounts):
         return Finding("root-disk", "read-only: the kernel saw an error of the disk", Action.REPLACE)

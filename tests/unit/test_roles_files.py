@@ -19,6 +19,7 @@ from roles.files import (
     FileSignatures,
     FileTexts,
     ManagedFile,
+    file_text,
     put_files,
     render,
     set_line,
@@ -349,3 +350,13 @@ def test_an_invalid_fleet_file_is_reported_without_a_traceback(  # noqa: PLR0913
 
     assert exit_info.value.code == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "path", ["gate/bedplate-gate.service", "monitoring/exporter.service", "storage/tunnel.service.j2"]
+)
+def test_units_beside_mounts_do_not_open_home(path: str) -> None:
+    """ProtectHome, a strict ProtectSystem and DynamicUser open /home: the unit fails while its file server is down."""
+    settings = file_text(path).splitlines()
+
+    assert not {"ProtectSystem=strict", "ProtectHome=yes", "DynamicUser=yes"} & set(settings)
