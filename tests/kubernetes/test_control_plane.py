@@ -1,52 +1,36 @@
-"""The control plane of the tests behaves as a real one: scheduling, rights, and an outage."""
+"""Three real members from the output of the roles: init, losses, restore, renewal, encryption.
 
-from time import monotonic, sleep
+Containers are replaced by processes: see `tests.testlab.machines.control_plane`. The tests run in this order on one
+control plane, because its start takes most of the time.
+"""
+
+from collections.abc import Iterator
 
 import pytest
-from lightkube import ApiError
-from lightkube.resources.core_v1 import Node, Pod
 
-from tests.testlab.kubernetes.control_plane import ControlPlane
+from bedplate.cli import run
+from tests.testlab.machines.control_plane import NAMES, ControlPlane, control_plane
 
-
-def _pod(name: str, gpus: int) -> Pod:
-    container = {"name": "main", "image": "none", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
-    return Pod.from_dict({"metadata": {"name": name}, "spec": {"containers": [container]}})
+pytestmark = pytest.mark.nightly
+FIRST, SECOND, THIRD = NAMES
 
 
-def _phase(plane: ControlPlane, namespace: str, name: str) -> str:
-    status = plane.client().get(Pod, name, namespace=namespace).status
-    return (status and status.phase) or ""
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """Yield the control plane of this module."""
+    with pytest.MonkeyPatch.context() as patch:
+        yield from control_plane(tmp_path_factory.mktemp("kube"), patch)
 
 
-def test_gpus_are_scheduled_on_fake_nodes(control_plane: ControlPlane, namespace: str) -> None:
-    """A pod runs on a node with enough GPUs; one without a node stays pending."""
-    client = control_plane.client()
-    (node,) = control_plane.add_nodes(1, {"nvidia.com/gpu": "8"}, prefix="gpu")
-    client.create(_pod("fits", 8), namespace=namespace)
-    client.create(_pod("waits", 1), namespace=namespace)
+def test_one_command_starts_the_cluster(plane: ControlPlane, capsys: pytest.CaptureFixture[str]) -> None:
+    """While a member is away, the other two form the cluster (exit 6); the second run completes it."""
+    plane.kill(THIRD)
+    assert run(["kube", "init", str(plane.fleet)]) == 6
+    assert f"{THIRD} not reached" in capsys.readouterr().err
+    assert plane.kubectl(FIRST, "get --raw /readyz") == "ok"
 
-    deadline = monotonic() + 30
-    while _phase(control_plane, namespace, "fits") != "Running" and monotonic() < deadline:
-        sleep(0.1)
+    plane.boot(THIRD)
+    assert run(["kube", "init", str(plane.fleet)]) == 0
 
-    assert _phase(control_plane, namespace, "fits") == "Running"
-    assert _phase(control_plane, namespace, "waits") == "Pending"
-    client.delete(Node, node)
-
-
-def test_a_user_without_a_role_is_refused(control_plane: ControlPlane, namespace: str) -> None:
-    """RBAC is on: a certificate of the cluster gives no right by itself."""
-    with pytest.raises(ApiError, match="forbidden"):
-        list(control_plane.client("nobody").list(Pod, namespace=namespace))
-
-
-def test_objects_survive_an_outage(control_plane: ControlPlane, namespace: str) -> None:
-    """After the API server was killed and started, it has the same objects."""
-    client = control_plane.client()
-    client.create(_pod("stays", 1), namespace=namespace)
-
-    control_plane.stop_server()
-    control_plane.start_server()
-
-    assert control_plane.client().get(Pod, "stays", namespace=namespace)
+    nodes = plane.kubectl(THIRD, "get nodes --output name --selector node-role.kubernetes.io/control-plane").split()
+    assert nodes == [f"node/{name}" for name in NAMES]
