@@ -1,12 +1,10 @@
 """The control plane of the tests behaves as a real one: scheduling, rights, and an outage."""
 
-from time import monotonic, sleep
-
 import pytest
 from lightkube import ApiError
 from lightkube.resources.core_v1 import Node, Pod
 
-from tests.testlab.kubernetes.control_plane import ControlPlane
+from tests.testlab.kubernetes.control_plane import ControlPlane, wait_until
 
 
 def _pod(name: str, gpus: int) -> Pod:
@@ -26,11 +24,7 @@ def test_gpus_are_scheduled_on_fake_nodes(control_plane: ControlPlane, namespace
     client.create(_pod("fits", 8), namespace=namespace)
     client.create(_pod("waits", 1), namespace=namespace)
 
-    deadline = monotonic() + 30
-    while _phase(control_plane, namespace, "fits") != "Running" and monotonic() < deadline:
-        sleep(0.1)
-
-    assert _phase(control_plane, namespace, "fits") == "Running"
+    assert wait_until(lambda: _phase(control_plane, namespace, "fits") == "Running")
     assert _phase(control_plane, namespace, "waits") == "Pending"
     client.delete(Node, node)
 

@@ -14,7 +14,7 @@ import shutil
 import ssl
 import subprocess
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from socket import create_server
@@ -33,7 +33,8 @@ ADMIN = "admin"
 _KWOK = "kwok"
 _SERVER = "kube-apiserver"
 _GROUPS = {ADMIN: ("system:masters",), _KWOK: ("system:masters",)}
-_STARTUP_SECONDS = 120
+# On a busy machine it takes minutes instead of 5 s.
+_STARTUP_SECONDS = 300
 # The limits of Kubernetes' own clients are 20 requests a second, which would slow down every test.
 _LIMITS = ("--kube-api-qps=1000", "--kube-api-burst=2000")
 FAKE = {"kwok.x-k8s.io/node": "fake"}
@@ -243,6 +244,16 @@ class ControlPlane:
         for process in self._processes.values():
             process.wait()
         self._processes.clear()
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 120) -> bool:
+    """Return whether a condition became true in time."""
+    deadline = monotonic() + seconds
+    while not condition():
+        if monotonic() > deadline:
+            return False
+        sleep(0.2)
+    return True
 
 
 def free_ports(count: int) -> list[int]:
