@@ -31,6 +31,11 @@ class Holder:
     since: float
     command: str
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was a process of this machine that has ended."""
+        return self.host == os.uname().nodename and not is_alive(self.pid)
+
     def __str__(self) -> str:
         age = max(0, round(time.time() - self.since))
         return f"{self.user} on {self.host}, process {self.pid}, for {age} s: {self.command}"
@@ -88,15 +93,14 @@ def _held_error(handle: int, path: Path) -> HeldError:
 
 
 def _write_holder(handle: int) -> None:
-    holder = Holder(
-        user=login_name(),
-        host=os.uname().nodename,
-        pid=os.getpid(),
-        since=time.time(),
-        command=" ".join(sys.argv)[:200],
-    )
     os.ftruncate(handle, 0)
-    os.pwrite(handle, json.dumps(asdict(holder)).encode(), 0)
+    os.pwrite(handle, json.dumps(asdict(this_process())).encode(), 0)
+
+
+def this_process() -> Holder:
+    """Return this process as a holder."""
+    command = " ".join(sys.argv)[:200]
+    return Holder(login_name(), os.uname().nodename, os.getpid(), time.time(), command)
 
 
 def login_name() -> str:
@@ -109,14 +113,15 @@ def login_name() -> str:
 
 def _holder(handle: int) -> Holder | None:
     for _ in range(_ATTEMPTS):
-        holder = _parse_holder(os.pread(handle, 4096, 0))
-        if holder is not None and (holder.host != os.uname().nodename or is_alive(holder.pid)):
+        holder = parse_holder(os.pread(handle, 4096, 0))
+        if holder is not None and not holder.has_ended:
             return holder
         time.sleep(_PAUSE)
     return None
 
 
-def _parse_holder(text: bytes) -> Holder | None:
+def parse_holder(text: bytes) -> Holder | None:
+    """Return the holder in a JSON document; None for an invalid one."""
     try:
         holder = json.loads(text)
         return Holder(holder["user"], holder["host"], int(holder["pid"]), float(holder["since"]), holder["command"])

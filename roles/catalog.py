@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 from bedplate.catalog import load_catalog
@@ -80,6 +81,26 @@ def _cluster_roles(node: NodePlan) -> Iterator[Role]:
         yield Control(node.cluster)
         if node.capacity:
             yield Capacity(node.capacity)
+
+
+def install_digest(node: NodePlan) -> str:
+    """Return a digest of what the install stage of a pool's machine depends on, besides the code of the roles.
+
+    An image has the packages of each machine with the same digest.
+    """
+    driver = node.gpus and node.driver and driver_of(node.driver, node.gpus, load_catalog().chips.get(node.gpus.model))
+    inputs = (
+        *names_of(node),
+        node.ground,
+        node.stack,
+        driver,
+        bool(node.gpus),
+        sorted({mount.kind for mount in node.mounts}),
+        bool(node.shares),
+        bool(node.buckets) and NodeRole.WORKBENCH in node.duties,
+        node.cluster and node.cluster.cluster.kubelet,
+    )
+    return sha256(repr(inputs).encode()).hexdigest()
 
 
 def names_of(node: NodePlan) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from bedplate.account.images import (
     publish,
     read_parameter,
 )
+from bedplate.account.inventory import store_bill
 from bedplate.account.machines import EXISTING
 from bedplate.capacity.failures import FAILURES, failure_code
 from bedplate.errors import BedplateError, InputError, PartialError
@@ -141,8 +142,8 @@ class Bake:
         return groups[0]["GroupId"] if groups else None
 
     def _status(self, instance: bake.Instance) -> bake.Status | None:
-        """Return the result of the install stage. The folder is AWS's user id of the instance: role and instance."""
-        key = f"status/{self.site.role_id}:{instance.id}/run.json"
+        """Return the result of the install stage."""
+        key = f"{self._status_folder(instance.id)}/run.json"
         try:
             status = json.loads(self._store.get(key))
             if status["ok"] and status["stage"] != "install":
@@ -152,6 +153,10 @@ class Bake:
             return None
         except (ValueError, KeyError, TypeError):
             raise PartialError(f"{instance.id} wrote an invalid status: {key}") from None
+
+    def _status_folder(self, instance: str) -> str:
+        """Return the folder of an instance: AWS's user id of it, which is its role and its own id."""
+        return f"status/{self.site.role_id}:{instance}"
 
     def perform(self, step: Step) -> None:
         """Make the calls of one step; raises BedplateError."""
@@ -164,15 +169,20 @@ class Bake:
                 self._call("stop_instances", InstanceIds=[instance])
             case bake.CreateImage(instance):
                 name = self.recipe.name
+                # First: an image without a bill of materials would be finished.
+                store_bill(self._store, name, self.recipe.kind.arch, self._status_folder(instance))
                 self._call("create_image", InstanceId=instance, Name=name, **self._tags("image", "snapshot"))
             case bake.Terminate(instance):
                 self._call("terminate_instances", InstanceIds=[instance])
             case bake.DeleteGroup(group):
-                store = {"Bucket": self._store.bucket, "Key": self._document_key}
-                self.client.call("s3", self.home, "delete_object", **store)
+                self.delete_document()
                 self._call("delete_security_group", GroupId=group)
             case _:
                 self._spread(step)
+
+    def delete_document(self) -> None:
+        """Delete the node document of the instance."""
+        self._store.delete(self._document_key)
 
     def _spread(self, step: Step) -> None:
         match step:

@@ -123,6 +123,7 @@ def _fail(run: Progress, now: Observation, step: Fail, *, keep: bool) -> Iterato
     if not run.seen:
         yield Event(run.kind, f"removing {now.instance.id} of an earlier bake: {step.reason}")
         remove_leftovers(run.bake.client, leftovers)
+        run.bake.delete_document()
         return
     try:
         console = console_output(run.bake.client, run.bake.home, now.instance.id, _LOG_LINES)
@@ -133,6 +134,7 @@ def _fail(run: Progress, now: Observation, step: Fail, *, keep: bool) -> Iterato
         fix = f"`bedplate image sweep` removes {now.instance.id}, and so does the next bake"
         raise PartialError(f"{run.kind}: {step.reason}", fix=fix)
     remove_leftovers(run.bake.client, leftovers)
+    run.bake.delete_document()
     raise PartialError(f"{run.kind}: {step.reason}", fix=step.fix)
 
 

@@ -45,6 +45,10 @@ class RegionStore:
             fix = f"deploy it: `bedplate up --stack {self.region}`"
             raise PartialError(f"no bucket {self.bucket}", fix=fix) from None
 
+    def delete(self, key: str) -> None:
+        """Delete an object; one that does not exist is no error."""
+        self.client.call("s3", self.region, "delete_object", Bucket=self.bucket, Key=key)
+
     def get(self, key: str) -> bytes:
         """Return an object. Raises NotThere."""
         reply = self.client.call("s3", self.region, "get_object", Bucket=self.bucket, Key=key)

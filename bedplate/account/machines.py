@@ -95,6 +95,8 @@ class Machine:
     launched: datetime | None = None
     requested_by: str | None = None
     """Who last started machines in its pool with `bedplate node start`."""
+    image: str = ""
+    """The image from which it started."""
     until: datetime | None = None
     """The end of the machines that were started in its pool for a limited time."""
 
@@ -157,6 +159,7 @@ def _of_region(
             fingerprints=claim.fingerprints if claim else (),
             launched=facts.get("LaunchTime"),
             requested_by=tags.get(REQUESTED_BY),
+            image=facts.get("ImageId", ""),
             until=_time(tags.get(UNTIL, "")),
         )
 

@@ -139,24 +139,24 @@ IMAGE_COMMANDS = (
     Command("list", "images:list_images", "Show the fleet's images.", "bedplate image list fleet.yaml"),
     Command(
         "promote",
-        "images:promote",
-        "Use a finished image for new machines.",
+        "image_changes:promote",
+        "Use a finished image, and roll it out to workers.",
         "bedplate image promote lab-worker-x86_64-1f2e3d4c5b6a",
     ),
     Command(
         "rollback",
-        "images:rollback",
+        "image_changes:rollback",
         "Return to the previous image of a kind.",
         "bedplate image rollback worker-x86_64",
     ),
     Command(
         "diff",
         "images:diff",
-        "Show in which inputs two images differ.",
+        "Compare two images.",
         "bedplate image diff lab-worker-x86_64-1f2e lab-worker-x86_64-6a5b",
     ),
-    Command("prune", "images:prune", "Delete old images.", "bedplate image prune fleet.yaml --keep 3"),
-    Command("sweep", "images:sweep", "Remove what killed bakes have left.", "bedplate image sweep fleet.yaml"),
+    Command("prune", "image_changes:prune", "Delete old images.", "bedplate image prune fleet.yaml --keep 3"),
+    Command("sweep", "image_changes:sweep", "Remove what killed bakes have left.", "bedplate image sweep fleet.yaml"),
 )
 BACKEND_COMMANDS = (Command("init", "backend:init", "Prepare the state of the deployments.", "bedplate backend init"),)
 VPN_COMMANDS = (

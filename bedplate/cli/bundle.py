@@ -1,6 +1,6 @@
 """The commands of node bundles: build, push, promote, list, diff; and their delivery as a step of `bedplate up`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -118,13 +118,19 @@ def diff(
     cache = user_cache()
     before = _named(store, first)
     after = _named(store, second) if second else build_bundle(cache)
-    if before == after:
-        show(["no differences"])
+    show(_differences(cache, store, before, after) if before != after else ["no differences"])
+    return 0
+
+
+def bundle_differences(store: RegionStore, first: str, second: str) -> Iterator[str]:
+    """Yield the differences of two pushed bundles. Raises InputError for one that was not pushed."""
+    yield from _differences(user_cache(), store, _named(store, first), _named(store, second))
+
+
+def _differences(cache: Cache, store: RegionStore, before: Bundle, after: Bundle) -> Iterator[str]:
     old, new = ({"code": bundle.code, **bundle.wheels} for bundle in (before, after))
     for part in (part for part in {**old, **new} if old.get(part) != new.get(part)):
-        files = (_files(cache, store, parts.get(part)) for parts in (old, new))
-        show(difference_lines(part, *files))
-    return 0
+        yield from difference_lines(part, *(_files(cache, store, parts.get(part)) for parts in (old, new)))
 
 
 def _built(pythons: Sequence[str] | None) -> tuple[Cache, Bundle]:

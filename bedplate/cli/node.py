@@ -29,6 +29,7 @@ from bedplate.nodes.choice import nodes_by_name
 from bedplate.nodes.host_keys import known_hosts
 from bedplate.nodes.ssh import FILE_HEADER, NodeLocation, ssh_config
 from bedplate.plan import FleetPlan
+from bedplate.plan.images import baked_image
 from bedplate.plan.nodes import NodePlan, permanent_nodes, pool_nodes
 from bedplate.report.nodes import LiveFacts, machine_document, machine_lines, node_document, node_lines
 from bedplate.writer import os_errors_as_machine_errors, write_together
@@ -67,6 +68,7 @@ def _list_running(plan: FleetPlan, *, json: bool) -> int:
         {pool.name: pool for pool in plan.pools},
         load_catalog(),
         {instance: found for region in status.given.values() for instance, found in region.items()},
+        {pool.name: image for pool in plan.pools if (image := baked_image(plan, pool, load_catalog()))},
     )
     if json:
         show_document(machine_document(running, plan.record.host_keys, facts))

@@ -48,6 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
         {backend.NAME: f"{backend.__module__}.{backend.__name__}" for backend in (ShellBackend, LocalBackend)}
     )
     config.addinivalue_line("markers", f"{MARKER}(condition): the rule applies to nodes whose plan meets the condition")
+    config.addinivalue_line("markers", "installed: the install stage alone keeps the rule, so a bake checks it")
     config.stash[_COLLECTOR] = ResultCollector(config.getoption("--findings"))
     config.pluginmanager.register(config.stash[_COLLECTOR])
     events = config.getoption("--events")

@@ -10,6 +10,8 @@ from bedplate.plan.nodes import NodePlan, NodeRole
 from roles.files import ManagedFile
 
 MARKER = "applies_if"
+installed = pytest.mark.installed
+"""Marks a rule that the install stage alone keeps: a bake checks it before it makes an image."""
 
 
 def applies_if(condition: Callable[[NodePlan], bool]) -> pytest.MarkDecorator:

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 import pytest
 from testinfra.host import Host
 
-from bedplate.compliance.subject import applies_if, is_container
+from bedplate.compliance.subject import applies_if, installed, is_container
 from bedplate.plan.nodes import NodePlan, Platform
 from roles.baseline.apt import HELD
 
@@ -38,11 +38,13 @@ _DRIVER_PACKAGES = ("nvidia-driver-595", "nvidia-headless-595-server-open", "lib
 _RELEASE_ARCHIVE = "origin=Ubuntu,archive=${distro_codename}"
 
 
+@installed
 def test_apt_sources_name_their_signing_key(host: Host) -> None:
     """Each apt source names its signing key, so no key is valid for all sources."""
     assert [source for source in _sources(host) if "signed-by" not in source.lower()] == []
 
 
+@installed
 def test_apt_sources_require_signatures(host: Host) -> None:
     """No apt source turns signature checks off (`trusted`, `allow-insecure`)."""
     unsafe = re.compile(r"\b(trusted|allow-insecure|allow-weak|allow-downgrade-to-insecure)\b", re.IGNORECASE)
@@ -50,6 +52,7 @@ def test_apt_sources_require_signatures(host: Host) -> None:
     assert [source for source in _sources(host) if unsafe.search(source)] == []
 
 
+@installed
 @pytest.mark.parametrize(
     "setting",
     [
@@ -77,6 +80,7 @@ def test_nvidia_repository_provides_no_driver(host: Host) -> None:
         assert (first.get("pin"), first.get("pin-priority")) == ("origin developer.download.nvidia.com", "-1")
 
 
+@installed
 def test_security_upgrades_are_automatic(host: Host) -> None:
     """Package lists are updated and security upgrades are installed every day."""
     assert host.package("unattended-upgrades").is_installed
@@ -87,6 +91,7 @@ def test_security_upgrades_are_automatic(host: Host) -> None:
     assert all(host.service(f"{timer}.timer").is_enabled for timer in ("apt-daily", "apt-daily-upgrade"))
 
 
+@installed
 def test_only_security_upgrades_are_automatic(host: Host) -> None:
     """Automatic upgrades use no other archive, and never reboot the node."""
     origins = [*_apt(host, "Unattended-Upgrade::Origins-Pattern"), *_apt(host, "Unattended-Upgrade::Allowed-Origins")]
@@ -97,6 +102,7 @@ def test_only_security_upgrades_are_automatic(host: Host) -> None:
     assert _apt(host, "Unattended-Upgrade::Automatic-Reboot") == ["false"]
 
 
+@installed
 def test_only_planned_packages_are_held_back(host: Host) -> None:
     """Automatic upgrades skip only the packages on which jobs depend, and have no allow list."""
     unplanned = {*_apt(host, "Unattended-Upgrade::Package-Blacklist")} - {*HELD}
@@ -105,6 +111,7 @@ def test_only_planned_packages_are_held_back(host: Host) -> None:
     assert _apt(host, "Unattended-Upgrade::Package-Whitelist") == []
 
 
+@installed
 @pytest.mark.parametrize("package", _JOB_PACKAGES)
 def test_job_packages_are_not_upgraded_automatically(host: Host, package: str) -> None:
     """Drivers, kernels, container runtimes and fabrics change only with the image or by an apply."""
@@ -112,6 +119,7 @@ def test_job_packages_are_not_upgraded_automatically(host: Host, package: str) -
     assert is_held, f"{package} would be upgraded automatically"
 
 
+@installed
 @pytest.mark.parametrize("service", _JOB_SERVICES)
 def test_upgrades_do_not_restart_job_services(host: Host, service: str) -> None:
     """needrestart never restarts the services that run jobs, or the tunnels."""

@@ -7,13 +7,14 @@ from testinfra.host import Host
 
 from bedplate.catalog import load_catalog
 from bedplate.catalog.stacks import EFA_SUM
-from bedplate.compliance.subject import applies_if, is_container
+from bedplate.compliance.subject import applies_if, installed, is_container
 from bedplate.plan.nodes import NodePlan
 from roles.efa.role import FI_INFO, HUGE_PAGES, SYSCTL, EfaVersion
 
 pytestmark = applies_if(lambda node: node.fabric)
 
 
+@installed
 def test_efa_software_is_that_of_the_stack(host: Host, node: NodePlan) -> None:
     """libfabric and the NCCL plugin come from the installer of the stack, whose checksum is verified."""
     stack = load_catalog().stack(node.stack)

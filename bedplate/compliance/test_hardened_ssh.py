@@ -7,6 +7,7 @@ import pytest
 from testinfra.host import Host
 
 from bedplate.compliance.settings import parse_keywords
+from bedplate.compliance.subject import installed
 from bedplate.plan.nodes import NodePlan, NodeRole
 from roles.hardened.logins import README, UNREAD, settings
 
@@ -120,6 +121,7 @@ def test_key_exchange_primes_are_long(host: Host) -> None:
     assert host.check_output("awk '!/^#/ && $5 < 3071' /etc/ssh/moduli | wc -l") == "0"
 
 
+@installed
 def test_sshd_has_no_command_line_settings(host: Host) -> None:
     """No command-line option overrides sshd's configuration files."""
     words = host.check_output("ps -o args= -C sshd | grep -v 'sshd: .*@' || true").split()
@@ -173,6 +175,7 @@ def test_sshd_settings_apply_to_everyone(host: Host, node: NodePlan) -> None:
             assert daemon.get(other, "none") == "none", (name, other)
 
 
+@installed
 def test_openssh_is_recent(host: Host) -> None:
     """OpenSSH is version 9.2 or newer."""
     version = re.match(r"SSH-2\.0-OpenSSH_(\d+)\.(\d+)", _greeting(host))

@@ -3,7 +3,7 @@
 from testinfra.host import Host
 
 from bedplate.compliance.settings import unit_overrides
-from bedplate.compliance.subject import is_container
+from bedplate.compliance.subject import installed, is_container
 from roles.hardened.role import REQUIRED_MODES, required_mode
 
 _FIELDS = 4  # of a line in limits.conf(5): domain, type, item, value
@@ -153,6 +153,7 @@ def test_units_match_their_files(host: Host) -> None:
     assert host.check_output(_UNREAD) == ""
 
 
+@installed
 def test_insecure_services_are_not_installed(host: Host) -> None:
     """No server that uses unencrypted passwords is installed, and no prelink, which changes packaged programs."""
     form = "${db:Status-Status} ${Package}\\n"

@@ -7,7 +7,7 @@ from testinfra.host import Host
 
 from bedplate.catalog import load_catalog
 from bedplate.catalog.catalog import repository_key
-from bedplate.compliance.subject import applies_if
+from bedplate.compliance.subject import applies_if, installed
 from bedplate.plan.nodes import NodePlan
 from roles.nvidia.dcgm import DCGM, NVLSM, ImexNodes, Tools
 from roles.nvidia.role import FABRIC_MANAGER, IMEX, Available, Driver, driver_of
@@ -30,6 +30,7 @@ def driver(host: Host, node: NodePlan) -> Driver:
     return planned
 
 
+@installed
 def test_packages_of_one_driver_are_installed(host: Host, driver: Driver) -> None:
     """The driver's packages have the planned branch and the planned kind of modules."""
     packages = _versions(host)
@@ -40,6 +41,7 @@ def test_packages_of_one_driver_are_installed(host: Host, driver: Driver) -> Non
     assert not driver.others(packages), f"also installed: {', '.join(driver.others(packages))}"
 
 
+@installed
 def test_programs_and_fabric_manager_have_one_version(host: Host, driver: Driver) -> None:
     """All programs of the driver have the same version; with another one the Fabric Manager refuses the GPUs."""
     packages = _versions(host)
@@ -78,6 +80,7 @@ def test_nouveau_is_disabled(host: Host) -> None:
     assert not host.file("/sys/module/nouveau").exists
 
 
+@installed
 def test_driver_packages_are_held(host: Host, driver: Driver) -> None:
     """apt changes the driver only with an apply: an upgrade while it is loaded breaks all GPU programs."""
     held = set(host.check_output("apt-mark showhold").split())
@@ -106,6 +109,7 @@ def tools(host: Host, node: NodePlan, driver: Driver) -> Tools:
     return planned
 
 
+@installed
 def test_dcgm_has_the_version_of_the_stack(host: Host, tools: Tools) -> None:
     """DCGM is that of the stack, for the CUDA version of the driver, and held; with NVLSM where the GPUs need it."""
     versions, held = _versions(host), set(host.check_output("apt-mark showhold").split())

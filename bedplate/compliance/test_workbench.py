@@ -5,7 +5,7 @@ import re
 import pytest
 from testinfra.host import Host
 
-from bedplate.compliance.subject import applies_to
+from bedplate.compliance.subject import applies_to, installed
 from bedplate.plan.nodes import NodePlan, NodeRole
 from roles.workbench.role import (
     BUILDS,
@@ -22,12 +22,14 @@ from roles.workbench.scratch import LABEL, LocalDisks
 pytestmark = applies_to(NodeRole.WORKBENCH)
 
 
+@installed
 @pytest.mark.parametrize("program", ["tmux", "screen", "git", "gcc", "make", "cmake", "htop", "rsync", "python3"])
 def test_common_tools_are_installed(host: Host, program: str) -> None:
     """Common tools are installed, so people need no administrator for them."""
     assert host.exists(program)
 
 
+@installed
 def test_uv_is_the_pinned_version(host: Host) -> None:
     """uv is the pinned version and belongs to root."""
     assert host.check_output("uv --version").split()[1] == uv_version()
@@ -35,6 +37,7 @@ def test_uv_is_the_pinned_version(host: Host) -> None:
     assert host.check_output("find /opt/uv -not -user root -print -quit") == ""
 
 
+@installed
 def test_micromamba_is_the_pinned_version(host: Host) -> None:
     """micromamba is the pinned version, unchanged, so people can create conda environments."""
     build = BUILDS[host.system_info.arch]

@@ -100,6 +100,13 @@ check_logs() {
   done < <(find "$ROOT/var/log" -type f -size +0 2>/dev/null)
 }
 
+# Until the configuration of the next boot, which also confirms the packet filter.
+check_filter() {
+  local unit=bedplate-shut.service
+  [[ -s $ROOT/etc/bedplate/emergency.nft && -L $ROOT/etc/systemd/system/sysinit.target.wants/$unit ]] ||
+    defect "open packet filter: $unit is not enabled"
+}
+
 # What the first boot needs.
 check_boot() {
   local kernels=("$ROOT"/boot/vmlinuz-*) kernel
@@ -124,6 +131,7 @@ case ${1:?clean, check or all} in
     check_identity
     check_keys
     check_logs
+    check_filter
     check_boot
     ;;
 esac

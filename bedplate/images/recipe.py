@@ -17,6 +17,8 @@ KIND, BAKE, BASE, BUNDLE, VERSIONS, COMMIT = (
 """Tags. `BAKE` has the name of the image, also on the objects that only its bake needs."""
 FINISHED, WITHDRAWN = "bedplate:finished", "bedplate:withdrawn"
 """Tags of an image that passed its bake, and of one that `image rollback` has replaced."""
+BAKE_DOCUMENTS = "_image-"
+"""The beginning of the names of node documents that only a bake needs."""
 BASE_OWNER = "099720109477"
 """Canonical. Source: https://documentation.ubuntu.com/aws/aws-how-to/instances/find-ubuntu-images/, read 2026-11."""
 _BASE_NAME = "ubuntu/images/hvm-ssd-gp3/ubuntu-noble-24.04-{arch}-server-"
@@ -60,6 +62,8 @@ def pinned_versions(plan: FleetPlan, kind: ImageKind) -> tuple[str, ...]:
     cluster = plan.control_plane.version if plan.control_plane else None
     is_worker = kind.use is Use.KUBERNETES
     versions = {
+        # The versions of containerd, DCGM and EFA.
+        "stack": plan.stack if is_worker or kind.driver or kind.efa else None,
         "driver": kind.driver or None,
         "kernel": plan.image.kernel,
         "kubernetes": (plan.image.kubernetes or cluster) if is_worker else None,
@@ -74,8 +78,8 @@ def image_parameter_name(fleet: str, kind: str) -> str:
 
 
 def document_name(kind: ImageKind) -> str:
-    """Return the name of the node document of an instance that becomes an image."""
-    return f"image-{kind.name}"
+    """Return the name of the node document of an instance that becomes an image; no pool has such a name."""
+    return f"{BAKE_DOCUMENTS}{kind.name}"
 
 
 def base_name(arch: Arch) -> str:

@@ -1,9 +1,10 @@
 """`python3 -m bedplate.machine new|ready`: one configuration run of this machine.
 
-A `new` machine gets all roles, and answers its lifecycle hook after the gate. On a `ready` machine, roles whose changes
-need a drain or a reboot wait.
+A `new` machine gets all roles, and answers its lifecycle hook after the gate. It skips the install stage if its image
+has its packages. On a `ready` machine, roles whose changes need a drain or a reboot wait.
 """
 
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -12,13 +13,16 @@ from typing import Any
 
 from bedplate.errors import BedplateError
 from bedplate.machine.calls import apply_roles, audit, heartbeats, reboot, run_gate, run_step
+from bedplate.machine.image import is_installed
 from bedplate.machine.state import State, Status
 from bedplate.plan.nodes import NodePlan
 from roles.base import Disruption
 from roles.catalog import roles_of
 from roles.gate.role import Gate
 
+_AFTER_INSTALL = frozenset({"configure", "activate"})
 _AT_ONCE = (Disruption.NONE, Disruption.SERVICE)
+_LOWEST_PRIORITY = 19
 _ATTEMPTS = 3
 """The failed runs since boot after which a new machine is abandoned."""
 
@@ -29,7 +33,7 @@ def main(state: State, *, is_new: bool) -> int:
     with heartbeats():
         try:
             node = state.node()
-            status = _configure(node, is_new=is_new)
+            status = _configure(state, node, is_new=is_new)
         except BedplateError as error:
             node, status = None, Status(ok=False, sentence=f"{error.what}; {error.fix}" if error.fix else error.what)
         exit_status = 0 if status.ok else 1
@@ -46,22 +50,27 @@ def main(state: State, *, is_new: bool) -> int:
     if is_new and not is_ready:
         _give_up(state, verdict)
     elif node and status.ok:
+        # At the lowest priority, which remains.
+        os.nice(_LOWEST_PRIORITY)
         state.write_status("audit", {"version": 1, "time": int(time.time()), **audit(state, node)})
         run_step("put_status")
     return exit_status
 
 
-def _configure(node: NodePlan, *, is_new: bool) -> Status:
+def _configure(state: State, node: NodePlan, *, is_new: bool) -> Status:
     """Apply the roles that may run now."""
     roles = roles_of(node)
     later = frozenset(role.name for role in roles if role.disruption not in _AT_ONCE) if not is_new else frozenset()
     only = frozenset(role.name for role in roles) - later if later else None
-    result = apply_roles(node, only)
+    stages = _AFTER_INSTALL if is_new and is_installed(state, node) else None
+    result = apply_roles(node, only, stages=stages)
     if not result.is_done:
         trouble = result.trouble
         return Status(ok=False, sentence=trouble.words if trouble else "stopped", changed=tuple(result.changed))
     waiting = tuple(sorted(later)) if later and apply_roles(node, later, check=True).changed else ()
     words = f"{len(result.changed)} changed" if result.changed else "up to date"
+    if stages:
+        words += "; installed by its image"
     if waiting:
         words += f"; {', '.join(waiting)}: changes wait for a drain or a reboot"
     return Status(ok=True, sentence=words, changed=tuple(result.changed), waiting=waiting)

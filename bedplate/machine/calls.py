@@ -1,7 +1,6 @@
 """The programs that a configuration run calls on its machine: steps of the bootstrap, the gate, roles and audit."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -28,7 +27,6 @@ _HEARTBEAT = 60.0
 _LOCK_SECONDS, _LOCK_PAUSE = 1800.0, 15.0
 # A clock takes a moment to synchronise.
 _GATE_ATTEMPTS, _GATE_PAUSE = 6, 10.0
-_LOWEST_PRIORITY = 19
 
 
 def run_step(name: str) -> bool:
@@ -95,8 +93,8 @@ def run_gate(*, is_new: bool) -> Mapping[str, Any]:
     return verdict
 
 
-def audit(state: State, node: NodePlan) -> Mapping[str, Any]:
-    """Check this machine against its document, at the lowest priority, which remains; return the findings."""
-    os.nice(_LOWEST_PRIORITY)
-    findings = tuple(run_audit(AuditRequest(document=state.document), [node.name], lambda _event: None))
+def audit(state: State, node: NodePlan, marker: str = "") -> Mapping[str, Any]:
+    """Check this machine against its document, by all rules or those with a marker; return the findings."""
+    request = AuditRequest(document=state.document, marker=marker)
+    findings = tuple(run_audit(request, [node.name], lambda _event: None))
     return compliance_document(findings)

@@ -1,60 +1,103 @@
 """`python3 -m bedplate.machine.freeze`: prepare this machine to become an image.
 
-It runs only the install stage of all roles, removes what belongs to this machine, and writes the status that
-`bedplate image bake` waits for. The status is written last: the bake then stops the machine.
+It runs only the install stage of all roles, checks its compliance rules, closes the packet filter of the next boot,
+removes what belongs to this machine, and writes the status that `bedplate image bake` waits for, next to the packages.
+The status is written last: the bake then stops the machine.
 """
 
-import json
 import os
 import shutil
 import subprocess
 import sys
 import time
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import bedplate.images
 from bedplate.errors import BedplateError
-from bedplate.machine.calls import apply_roles
-from bedplate.machine.state import State, Status
+from bedplate.machine.calls import apply_roles, audit
+from bedplate.machine.image import MARK, write_mark
+from bedplate.machine.state import State, Status, read_json
+from bedplate.nodes.audit import RuleOutcome
 from bedplate.nodes.bootstrap import PROGRAM
+from bedplate.plan.nodes import NodePlan
+from bedplate.writer import write_whole
+from roles.hardened import firewall
 
 SCRIPT = Path(bedplate.images.__file__).with_name("freeze.sh")
+PACKAGES = Path("/var/lib/dpkg/status")
 _ATTEMPTS = 3
 """The failed runs after which the bake is told; systemd starts the unit again."""
 _STAGES = frozenset({"install"})
+_MARKER = "installed"
 _LONGEST = 500
 
 
-def main(state: State, program: Path) -> int:
+def main(state: State, program: Path, root: Path = Path("/")) -> int:
     """Freeze this machine; return the exit status, 1 if a later run may succeed."""
-    status = _install(state)
+    started = time.monotonic()
+    status = _prepare(state, root)
     if not status.ok and state.count("attempts") < _ATTEMPTS:
         sys.stdout.write(f"{status.sentence}\n")
         return 1
     # The script removes both from the disk.
     kept, copy = state.volatile / "frozen", state.volatile / "bootstrap"
-    accepted = _read(state.folder / "node.json")
+    accepted = read_json(state.folder / "node.json")
     kept.mkdir(parents=True, exist_ok=True)
     shutil.copy(program, copy)
     if status.ok:
         status = _clean(status)
+    status = replace(status, seconds=round(time.monotonic() - started, 1))
     document = {"version": 1, "stage": "install", "time": int(time.time()), **accepted, **asdict(status)}
-    State(kept / state.folder.relative_to("/")).write_status("run", document)
+    report = State(kept / state.folder.relative_to("/"))
+    report.write_status("run", document)
+    if status.ok:
+        report.write_status("packages", {"dpkg": _below(root, PACKAGES).read_text(encoding="utf-8")})
     sys.stdout.write(f"{status.sentence}\n")
     # /run may forbid to execute programs.
     subprocess.run(("bash", copy, "put_status"), env={**os.environ, "ROOT": str(kept)}, check=False)  # noqa: S603, S607
     return 0
 
 
-def _install(state: State) -> Status:
+def _prepare(state: State, root: Path) -> Status:
+    """Install, and check what an image must have; return the status."""
     try:
-        result = apply_roles(state.node(), None, stages=_STAGES)
+        node = state.node()
+        result = apply_roles(node, None, stages=_STAGES)
+        if not result.is_done:
+            return Status(ok=False, sentence=result.trouble.words if result.trouble else "stopped")
+        if violations := _violations(audit(state, node, marker=_MARKER)):
+            return Status(ok=False, sentence=violations[:_LONGEST])
+        close_filter(node, root)
+        write_mark(state, node, _below(root, MARK))
     except BedplateError as error:
         return Status(ok=False, sentence=f"{error.what}; {error.fix}" if error.fix else error.what)
-    if not result.is_done:
-        return Status(ok=False, sentence=result.trouble.words if result.trouble else "stopped")
     return Status(ok=True, sentence=f"{len(result.changed)} changed", changed=tuple(result.changed))
+
+
+def _violations(document: Mapping[str, Any]) -> str:
+    """Return what the findings of this machine say against it."""
+    (node,) = document["nodes"]
+    violated = [verdict for verdict in node["verdicts"] if verdict["outcome"] == RuleOutcome.VIOLATED]
+    return node["unreached"] or "; ".join(f"{verdict['rule']}: {verdict['words']}" for verdict in violated)
+
+
+def close_filter(node: NodePlan, root: Path) -> None:
+    """Write the emergency rules, which allow only SSH: they are active from the next boot to its configuration."""
+    for file in firewall.emergency_files(firewall.emergency_ruleset(node.doors)):
+        path = _below(root, Path(file.path))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, file.text.encode(), int(file.mode, 8))
+    link = _below(root, Path(firewall.ENABLED))
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.unlink(missing_ok=True)
+    link.symlink_to(firewall.UNIT_PATH)
+
+
+def _below(root: Path, path: Path) -> Path:
+    return root / path.relative_to("/")
 
 
 def _clean(status: Status) -> Status:
@@ -64,14 +107,6 @@ def _clean(status: Status) -> Status:
         defects = "; ".join((done.stdout or done.stderr).split("\n")).strip("; ")
         return Status(ok=False, sentence=f"the image is not clean: {defects[:_LONGEST]}")
     return status
-
-
-def _read(path: Path) -> dict[str, object]:
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return document if isinstance(document, dict) else {}
 
 
 if __name__ == "__main__":

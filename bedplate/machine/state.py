@@ -53,7 +53,7 @@ class State:
 
     def write_run(self, status: Status, time: float, *, is_ready: bool) -> None:
         """Write the status of a run, with the bundle that it used."""
-        accepted = _read_json(self.folder / "node.json")
+        accepted = read_json(self.folder / "node.json")
         head = {"version": 1, "time": int(time), "ready": is_ready, **accepted}
         self.write_status("run", {**head, **asdict(status)})
 
@@ -67,13 +67,13 @@ class State:
 
 
 def _count(path: Path) -> int:
-    number = int(_read_json(path).get("count", 0)) + 1
+    number = int(read_json(path).get("count", 0)) + 1
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, json.dumps({"count": number}).encode())
     return number
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
     """Return a JSON object, empty for a missing or broken file."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))

@@ -83,7 +83,7 @@ class AuditRequest:
     """The request for an audit: the fleet file, and an OpenSSH configuration; without one, this machine is checked.
 
     `document` is the node document of this machine, in place of a fleet file. `only` limits the rules to these roles.
-    `pools` are the pools of machines with an EC2 name.
+    `pools` are the pools of machines with an EC2 name. `marker` limits the rules to those with this marker of pytest.
     """
 
     fleet: Path | None = None
@@ -92,6 +92,7 @@ class AuditRequest:
     only: frozenset[str] | None = None
     pools: Mapping[str, str] = field(default_factory=dict)
     document: Path | None = None
+    marker: str = ""
 
 
 def roles_checked() -> tuple[str, ...]:
@@ -155,7 +156,8 @@ def _command(audit: AuditRequest, node: str) -> tuple[str, ...]:
     source = f"--document={audit.document}" if audit.document else f"--fleet={(audit.fleet or Path()).absolute()}"
     subject = (source, f"--node={node}")
     pool = (f"--pool={audit.pools[node]}",) if node in audit.pools else ()
-    return (*pytest, *config, *subject, *pool, *_connection_options(audit, node), *_files(audit.only))
+    marked = ("-m", audit.marker) if audit.marker else ()
+    return (*pytest, *config, *subject, *pool, *marked, *_connection_options(audit, node), *_files(audit.only))
 
 
 def _run(command: Sequence[str], tell: Tell) -> str:

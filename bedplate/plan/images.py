@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from bedplate.catalog import Catalog
 from bedplate.catalog.facts import Arch
+from bedplate.catalog.tables import ChipFacts
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.planner import architecture
 from bedplate.plan.pools import PoolPlan
@@ -17,34 +18,50 @@ _ROLES = {Use.SSH: "workbench", Use.KUBERNETES: "worker"}
 class ImageKind:
     """What pools with the same image have in common.
 
-    `driver` is a branch with its modules, such as `580-open`; `-fabric` adds the Fabric Manager. Empty without GPUs.
+    `driver` is a branch with its modules, such as `580-open`; `-fabric` adds the Fabric Manager, `-nvlsm` its subnet
+    manager, `-imex` the sharing of memory between machines. Empty without GPUs. `frameworks`: with PyTorch.
     """
 
     use: Use
     arch: Arch
     driver: str = ""
     efa: bool = False
+    frameworks: bool = False
 
     @property
     def name(self) -> str:
         """The name in commands, tags, parameters and the lock, such as `worker-x86_64-580-open-efa`."""
-        return "-".join(filter(None, (_ROLES[self.use], self.arch, self.driver, "efa" if self.efa else "")))
+        parts = (self.driver, "efa" if self.efa else "", "frameworks" if self.frameworks else "")
+        return "-".join(filter(None, (_ROLES[self.use], self.arch, *parts)))
 
 
 def pool_kind(plan: FleetPlan, pool: PoolPlan, catalog: Catalog) -> ImageKind:
     """Return the kind of a pool's image; the first type decides, as for its roles."""
     arch = architecture(pool.types, catalog)
-    return ImageKind(pool.use, arch, _driver(plan, pool, catalog), efa=pool.fabric is not None)
-
-
-def _driver(plan: FleetPlan, pool: PoolPlan, catalog: Catalog) -> str:
     facts = catalog.types.get(pool.types[0])
-    if facts is None or facts.gpu is None:
-        return ""
-    chip = catalog.chips.get(facts.gpu.name)
-    modules = "open" if chip is None or chip.open else "closed"
-    fabric = "-fabric" if chip and chip.needs_switch(facts.gpu.count) else ""
-    return f"{plan.image.driver}-{modules}{fabric}"
+    gpu = facts.gpu if facts else None
+    chip = catalog.chips.get(gpu.name) if gpu else None
+    default = pool.use is Use.SSH and chip is not None and chip.open
+    return ImageKind(
+        pool.use,
+        arch,
+        _driver(plan.image.driver or "", gpu.count, chip) if gpu else "",
+        efa=pool.fabric is not None,
+        frameworks=default if pool.frameworks is None else pool.use is Use.SSH and pool.frameworks,
+    )
+
+
+def _driver(branch: str, count: int, chip: ChipFacts | None) -> str:
+    if chip is None:
+        return f"{branch}-open"
+    fabric = chip.needs_switch(count)
+    parts = {
+        "open" if chip.open else "closed": True,
+        "fabric": fabric,
+        "nvlsm": fabric and chip.generation == "blackwell",
+        "imex": chip.name.startswith("gb"),
+    }
+    return "-".join((branch, *(part for part, has_part in parts.items() if has_part)))
 
 
 def image_kinds(plan: FleetPlan, catalog: Catalog) -> Mapping[ImageKind, tuple[PoolPlan, ...]]:

@@ -12,6 +12,7 @@ from bedplate.report.nodes import age_since
 
 if TYPE_CHECKING:
     from bedplate.account.images import FleetImage  # it imports boto3
+    from bedplate.account.rollout import Rollout
 
 _SHORT = 12
 
@@ -94,8 +95,19 @@ def _state(copies: Sequence["FleetImage"], used: frozenset[str]) -> str:
     return ", ".join(filter(None, parts)) or "-"
 
 
-def image_documents(images: Iterable["FleetImage"], used: frozenset[str]) -> list[dict[str, object]]:
-    """Return the images of all regions as documents."""
+def rollout_lines(rollouts: Iterable["Rollout"]) -> Iterator[str]:
+    """Yield a line for each roll-out that has not replaced all machines."""
+    for rollout in rollouts:
+        line = f"{rollout.pool}: roll-out {rollout.status}, {rollout.percent} % replaced"
+        reason = f": {rollout.reason}" if rollout.reason else ""
+        if rollout.has_failed:
+            yield f"{line}{reason}; `bedplate image rollback KIND` returns to the previous image"
+        elif not rollout.has_ended:
+            yield f"{line}{reason}"
+
+
+def image_documents(images: Iterable["FleetImage"], used: frozenset[str], bucket: str) -> list[dict[str, object]]:
+    """Return the images of all regions as documents; `bucket` has their bills of materials."""
     return [
         {
             "name": name,
@@ -104,6 +116,7 @@ def image_documents(images: Iterable["FleetImage"], used: frozenset[str]) -> lis
             "gib": copies[0].gib,
             "regions": {copy.region: copy.id for copy in copies},
             "in_use": sorted(copy.region for copy in copies if copy.id in used),
+            "bill_of_materials": f"s3://{bucket}/images/{name}.cdx.json",
             "withdrawn": any(copy.withdrawn for copy in copies),
             "finished": all(copy.finished for copy in copies),
         }
@@ -123,6 +136,13 @@ def difference_lines(first: "FleetImage", second: "FleetImage") -> Iterator[str]
     rows += [(name, *(known.get(name, "-") for known in versions)) for name in sorted({*versions[0], *versions[1]})]
     rows = [row for row in rows if row[1] != row[2]]
     yield from aligned(rows) if rows else ("same inputs",)
-    bundles = [image.tags.get(BUNDLE, "") for image in (first, second)]
-    if bundles[0] != bundles[1]:
-        yield f"files: `bedplate bundle diff {bundles[0][:_SHORT]} {bundles[1][:_SHORT]}`"
+
+
+def package_lines(before: Mapping[str, str] | None, after: Mapping[str, str] | None) -> Iterator[str]:
+    """Yield the packages whose versions differ between two images; None for an image without a bill of materials."""
+    if before is None or after is None:
+        yield "packages: unknown: an image has no bill of materials"
+        return
+    names = sorted(name for name in {**before, **after} if before.get(name) != after.get(name))
+    rows = [(name, before.get(name, "-"), after.get(name, "-")) for name in names]
+    yield from aligned([("PACKAGE", "A", "B"), *rows]) if rows else ("packages: no differences",)

@@ -1,7 +1,7 @@
 """Reports of `node list` and `node apply`."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from itertools import groupby
 from textwrap import shorten, wrap
@@ -80,13 +80,19 @@ HostKeys = Mapping[str, tuple[str, ...]]
 class LiveFacts:
     """What the report of running machines needs besides them.
 
-    The time, the pools by name, the prices, and the status by instance.
+    The time, the pools by name, the prices, and the status by instance. `images` are the baked images by pool.
     """
 
     now: datetime
     pools: Mapping[str, PoolPlan]
     catalog: Catalog
     status: "Mapping[str, NodeStatus]"
+    images: Mapping[str, str] = field(default_factory=dict)
+
+    def is_outdated(self, machine: "Machine") -> bool:
+        """Return whether a machine started from another image than new machines of its pool."""
+        image = self.images.get(machine.pool)
+        return bool(image and machine.image and machine.image != image)
 
 
 def machine_lines(machines: "Iterable[Machine]", keys: HostKeys, facts: LiveFacts) -> Iterator[str]:
@@ -141,6 +147,7 @@ def _json_fields(machine: "Machine", keys: HostKeys, facts: LiveFacts) -> dict[s
         "rung": pool.rung + 1,
         "market": pool.market.value,
         "list_price": _spent(machine, facts),
+        "outdated_image": facts.is_outdated(machine),
     }
 
 
@@ -166,13 +173,14 @@ def _machine_row(machine: "Machine", keys: HostKeys, facts: LiveFacts) -> tuple[
 
 
 def _status(machine: "Machine", facts: LiveFacts) -> str:
-    """Return the sentence of the last configuration run; an old one has its age."""
+    """Return the sentence of the last configuration run, an old one with its age; and whether the image is older."""
     status = facts.status.get(machine.instance)
+    image = "; older image: replace it" if facts.is_outdated(machine) else ""
     if status is None:
-        return "no status yet"
+        return f"no status yet{image}"
     hours = int((facts.now.timestamp() - status.time) / 3600)
     age = f" ({hours} h ago)" if hours >= _STATUS_HOURS else ""
-    return shorten(status.sentence, _STATUS_WIDTH, placeholder=" ...") + age
+    return shorten(status.sentence, _STATUS_WIDTH, placeholder=" ...") + age + image
 
 
 # The configuration run is repeated within an hour.

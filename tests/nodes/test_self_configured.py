@@ -3,118 +3,31 @@
 The node has no EFS, no buckets and no EC2 type. Its roles, packages, sshd and packet filter are real.
 """
 
-import gzip
 from base64 import b64decode
 from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from time import monotonic, sleep
 
 import pytest
 
-from bedplate.catalog import load_catalog
-from bedplate.plan.links import ssh_pools
-from bedplate.plan.node_document import node_document
-from bedplate.plan.nodes import pool_node
-from bedplate.rehearsal.simulation import running
 from stacks.compute.template import encode_user_data, first_boot
-from stacks.program import administrators
-from tests.testlab.fakes.first_boot import Place, boot_place
-from tests.testlab.machines.bundle import working_tree
-from tests.testlab.machines.cloud import seen_by_nodes
-from tests.testlab.machines.lab import folder_of_ada
-from tests.testlab.machines.node_lab import Node, NodeLab
-from tests.testlab.rehearsal.programs import plan_of
+from tests.testlab.machines.node_lab import NodeLab
+from tests.testlab.machines.self_configured import SelfConfigured, cloud
 
 pytestmark = pytest.mark.nightly
 
 NAME, ADDRESS = "workbench-cpu-1.us-west-2", "10.64.33.7"
-_SECONDS = 1500.0
 _EXPORTER = "prometheus-node-exporter"
-
-
-@dataclass
-class SelfConfigured:
-    """A node that configures itself; `sequence` is the last one of its ring."""
-
-    node: Node
-    place: Place
-    bucket: str
-    document: tuple[str, str]
-    booted: str = ""
-    sequence: int = 0
-
-    def promote(self, code: str = "", sequence: int | None = None) -> str:
-        """Point the ring to a bundle of the working tree with one more file of code; return its hash."""
-        self.sequence = self.sequence + 1 if sequence is None else sequence
-        bundle = working_tree(dict([self.document]), {"bedplate/extra.py": code.encode()} if code else {})
-        self.place.publish(bundle, self.sequence, self.bucket)
-        return bundle.sha256
-
-    def run(self, result: str = "success") -> None:
-        """Run the service, without its timer and its restarts."""
-        self.node.run("systemctl stop bedplate-node.timer bedplate-node.service; systemctl reset-failed bedplate-node")
-        self.node.run("systemctl start --no-block bedplate-node.service")
-        self.wait(result)
-
-    def wait(self, result: str = "success") -> None:
-        """Wait until the run has ended with a result of systemd."""
-        deadline = monotonic() + _SECONDS
-        properties, shown = "Result,ActiveState,SubState,ExecMainExitTimestampMonotonic", ""
-        while monotonic() < deadline:
-            shown = self.node.run(f"systemctl show --property={properties} bedplate-node.service")
-            is_over = "ActiveState=inactive" in shown or "SubState=auto-restart" in shown or "=failed" in shown
-            if is_over and "Monotonic=0" not in shown:
-                assert f"Result={result}" in shown, self.log
-                return
-            sleep(2)
-        pytest.fail(f"{shown}\n{self.log}")
-
-    @property
-    def log(self) -> str:
-        """The journal of the service."""
-        return self.node.run("journalctl --no-pager --output=cat --unit=bedplate-node | tail -60")
-
-    def logs_in(self) -> str:
-        """Return the user id of ada under sudo, over SSH."""
-        return self.node.ssh("sudo -n id -u", user="ada").stdout.strip()
 
 
 @pytest.fixture(scope="module")
 def booted(node_lab: NodeLab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SelfConfigured]:
     """Yield a node after its user data and the first configuration run."""
-    with ExitStack() as stack:
-        aws = stack.enter_context(running("111122223333")).region("us-west-2")
-        plan = plan_of(folder_of_ada(node_lab, tmp_path_factory.mktemp("lab")).fleet)
-        pool = next(pool for pool in ssh_pools(plan) if pool.group == "workbench-cpu")
-        place = stack.enter_context(boot_place(aws, tmp_path_factory.mktemp("place")))
-        place.tell("admins", administrators(plan.accounts))
-        node = node_lab.boot(NAME, ADDRESS)
-        planned = pool_node(plan, pool, f"{pool.group}.{pool.region}", load_catalog())
-        document = node_document(replace(planned, mounts=(), buckets=(), types=()))
-        configured = SelfConfigured(node, place, plan.nodes_bucket(pool.region).name, (pool.name, document))
-        stack.enter_context(place.bucket(configured.bucket))
-        configured.promote()
-        machine = place.machine_of_group(f"{plan.name}-{pool.name}", ADDRESS)
-        user_data = gzip.decompress(b64decode(encode_user_data("a pool", first_boot(plan, pool))))
-        (node.root / "root/user-data").write_bytes(user_data)
-        _lead_to_simulation(node, place, machine.imds)
-        configured.booted = node.run("set -a; . /root/environment; bash /root/user-data 2>&1")
+    with cloud(node_lab, tmp_path_factory.mktemp("place")) as aws:
+        machine = aws.place.machine_of_group(aws.group, ADDRESS)
+        user_data = b64decode(encode_user_data("a pool", first_boot(aws.plan, aws.pool)))
+        configured = aws.prepared(node_lab.boot(NAME, ADDRESS), machine, user_data, aws.pool.name)
+        configured.boot()
         configured.wait()
         yield configured
-
-
-def _lead_to_simulation(node: Node, place: Place, imds: str) -> None:
-    """Lead the script and its service to the simulated AWS; remove the key of the node lab, as in a cloud image."""
-    environment = {
-        "AWS_ENDPOINT_URL": seen_by_nodes(place.door.url),
-        "AWS_EC2_METADATA_SERVICE_ENDPOINT": seen_by_nodes(imds),
-        "PAUSE": "0",
-    }
-    (node.root / "root/environment").write_text("".join(f"{name}={value}\n" for name, value in environment.items()))
-    # The environment of all services: the audit reports drop-ins.
-    node.run("xargs -a /root/environment systemctl set-environment")
-    node.run("mkdir -p /etc/cloud/cloud.cfg.d; rm ~ubuntu/.ssh/authorized_keys")
 
 
 def test_node_is_configured_without_an_operator(booted: SelfConfigured) -> None:

@@ -5,16 +5,21 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import boto3
 import pytest
 from botocore.client import BaseClient
 
-from bedplate.cli import images, run
+from bedplate.account.inventory import bill_of_materials
+from bedplate.account.lease import KEY, VALID
+from bedplate.catalog import load_catalog
+from bedplate.cli import image_fleet, run
 from bedplate.cli.fleet import plan_of
 from bedplate.errors import PartialError
 from bedplate.hold import held
 from bedplate.lock import lock_path, read_lock, record_images
+from bedplate.plan.images import image_kinds
 from bedplate.report.images import by_name
 from tests.testlab.fakes.aws import ACCOUNT
 from tests.testlab.fakes.images import BASE, BakeLab, Killed, KilledClient, add_image, bake_lab
@@ -44,7 +49,7 @@ def open_account(here: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     def use(client: KilledClient, lab: BakeLab) -> None:
         lab.client = client
         monkeypatch.setattr("bedplate.account.client.open_client", lambda: client)
-        monkeypatch.setattr(images, "Clock", lambda *_: lab)
+        monkeypatch.setattr(image_fleet, "time", SimpleNamespace(time=lab.now, sleep=lab.sleep))
         monkeypatch.setattr("bedplate.account.images.sleep", lambda _: None)
 
     return open_
@@ -90,9 +95,10 @@ def test_a_bake_records_and_publishes_its_copies(aws: BakeLab, here: Path, capsy
 
 def test_an_instance_is_encrypted_closed_and_tagged(open_account: Open) -> None:
     """Its disk has the fleet's key, its group has no inbound rule; instance, disk and group have the tags."""
-    with open_account(3, is_after=True) as aws:
+    with open_account(4, is_after=True) as aws:
         with pytest.raises(Killed):
             run(["image", "bake", KIND])
+        aws.client.dead.clear()
         instance = aws.client.call("ec2", HOME, "describe_instances")["Reservations"][0]["Instances"][0]
         volume = aws.client.call("ec2", HOME, "describe_volumes")["Volumes"][0]
         ids = [group["GroupId"] for group in instance["SecurityGroups"]]
@@ -118,6 +124,7 @@ def test_a_killed_bake_is_swept_or_continues(open_account: Open, here: Path, *, 
                 assert run(["image", "bake", KIND]) == 0
             except Killed:
                 killed = at
+                aws.client.dead.clear()
             calls = list(aws.client.calls)
             if is_swept:
                 assert run(["image", "sweep"]) == 0
@@ -214,6 +221,92 @@ def test_a_second_command_is_excluded(aws: BakeLab, here: Path) -> None:
         assert run(["image", "sweep"]) == 5
 
 
+def test_a_bake_of_another_operator_is_not_swept(aws: BakeLab, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 5 with the operator's name, until the lease was not renewed for ten minutes."""
+    holder = {"user": "grace", "host": "laptop", "pid": 7, "since": aws.now(), "command": "bedplate image bake"}
+    store = {"Bucket": aws.plan.nodes_bucket(HOME).name, "Key": KEY}
+    body = json.dumps({**holder, "renewed": aws.now()})
+    aws.client.call("s3", HOME, "put_object", **store, Body=body)
+
+    assert run(["image", "sweep"]) == 5
+    assert "images are locked by grace on laptop, process 7" in capsys.readouterr().err
+    assert run(["image", "bake", KIND]) == 5
+
+    aws.time += VALID
+    assert run(["image", "bake", KIND]) == 0
+    assert aws.left() == ()
+
+
+def _deploy_workers(aws: BakeLab, image: str, *, is_mixed: bool) -> str:
+    """Create the group of a pool of the kind in the home region, with two machines; return its name."""
+    pools = next(pools for kind, pools in image_kinds(aws.plan, load_catalog()).items() if kind.name == KIND)
+    group = f"lab-{next(pool.name for pool in pools if pool.region == HOME)}"
+    data = {"ImageId": image, "InstanceType": "m7i.large"}
+    template = {"LaunchTemplateName": group, "LaunchTemplateData": data}
+    ident = aws.client.call("ec2", HOME, "create_launch_template", **template)["LaunchTemplate"]["LaunchTemplateId"]
+    spec = {"LaunchTemplateId": ident, "Version": "1"}
+    policy = {"LaunchTemplate": {"LaunchTemplateSpecification": spec, "Overrides": [{"InstanceType": "m7i.large"}]}}
+    source = {"MixedInstancesPolicy": policy} if is_mixed else {"LaunchTemplate": spec}
+    size = {"MinSize": 0, "MaxSize": 2, "DesiredCapacity": 2, "AvailabilityZones": [f"{HOME}a"]}
+    aws.client.call("autoscaling", HOME, "create_auto_scaling_group", AutoScalingGroupName=group, **size, **source)
+    return group
+
+
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_a_promoted_image_is_rolled_out_to_workers(
+    aws: BakeLab, here: Path, capsys: pytest.CaptureFixture[str], *, is_mixed: bool
+) -> None:
+    """By an instance refresh with checkpoints that can roll back; `rollback` of the kind ends it."""
+    assert run(["image", "bake", KIND]) == 0
+    group = _deploy_workers(aws, aws.image_ids()[HOME], is_mixed=is_mixed)
+    name = _bake_another(aws)
+
+    assert run(["image", "promote", name]) == 0
+
+    assert "replacing 2 of 2 machines, rolls back if a new one fails" in capsys.readouterr().out
+    refresh = aws.client.refreshes[group]
+    assert (refresh["Preferences"]["AutoRollback"], refresh["Preferences"]["CheckpointPercentages"][-1]) == (True, 100)
+    desired = refresh["DesiredConfiguration"]
+    launch = desired["MixedInstancesPolicy"]["LaunchTemplate"] if is_mixed else desired
+    spec = launch["LaunchTemplateSpecification" if is_mixed else "LaunchTemplate"]
+    assert not is_mixed or launch["Overrides"]
+    query = {"LaunchTemplateId": spec["LaunchTemplateId"], "Versions": [spec["Version"]]}
+    (version,) = aws.client.call("ec2", HOME, "describe_launch_template_versions", **query)["LaunchTemplateVersions"]
+    assert version["LaunchTemplateData"]["ImageId"] == _recorded(here)[HOME]
+    assert run(["image", "promote", name]) == 6
+    assert "a roll-out is in progress" in capsys.readouterr().err
+    assert run(["image", "list"]) == 0
+    assert "roll-out InProgress, 0 % replaced" in capsys.readouterr().out
+
+    assert run(["image", "rollback", KIND]) == 0
+    assert refresh["Status"] == "RollbackInProgress"
+
+
+def test_a_failed_roll_out_is_reported(aws: BakeLab, capsys: pytest.CaptureFixture[str]) -> None:
+    """With AWS's reason, and the command that returns to the previous image."""
+    assert run(["image", "bake", KIND]) == 0
+    group = _deploy_workers(aws, BASE, is_mixed=False)
+    reason = "an instance failed its lifecycle hook"
+    status = {"Status": "RollbackSuccessful", "PercentageComplete": 10, "StatusReason": reason}
+    aws.client.refreshes[group] = status
+
+    assert run(["image", "list"]) == 0
+
+    assert f"RollbackSuccessful, 10 % replaced: {reason}; `bedplate image rollback KIND`" in capsys.readouterr().out
+
+
+def test_debsbom_makes_the_bill_of_materials() -> None:
+    """A package of dpkg's database is a component with its version, as Ubuntu's."""
+    fields = {"Package": "jq", "Status": "install ok installed", "Architecture": "arm64", "Version": "1.7-1"}
+    status = "".join(f"{name}: {value}\n" for name, value in {**fields, "Maintainer": "A <a@b.c>"}.items())
+
+    document = json.loads(bill_of_materials("lab-worker", "arm64", status))
+
+    purls = {component["purl"] for component in document["components"]}
+    assert document["bomFormat"] == "CycloneDX"
+    assert "pkg:deb/ubuntu/jq@1.7-1?arch=arm64" in purls
+
+
 def test_without_a_bundle_or_network_nothing_starts(aws: BakeLab, capsys: pytest.CaptureFixture[str]) -> None:
     """The messages name the command that is missing."""
     aws.client.call("ssm", HOME, "delete_parameter", Name="/lab/nodes/stable")
@@ -231,7 +324,7 @@ def _bake_another(aws: BakeLab) -> str:
     value = json.dumps({"bundle": aws.bundle, "sequence": 2})
     aws.client.call("ssm", HOME, "put_parameter", Name="/lab/nodes/stable", Value=value, Overwrite=True)
     assert run(["image", "bake", KIND]) == 0
-    return next(iter(by_name(images._images(aws.client, aws.plan))))  # noqa: SLF001
+    return next(iter(by_name(image_fleet.images_of(aws.client, aws.plan))))
 
 
 def test_a_rolled_back_image_stays_so_until_it_is_promoted(
@@ -270,7 +363,7 @@ def test_old_images_are_deleted_unless_they_are_in_use(aws: BakeLab, here: Path)
 
     aws.client.call("ec2", AWAY, "terminate_instances", InstanceIds=[instance])
     assert run(["image", "prune", "--keep", "1"]) == 0
-    assert {image.name for image in images._images(aws.client, aws.plan)} == {name}  # noqa: SLF001
+    assert {image.name for image in image_fleet.images_of(aws.client, aws.plan)} == {name}
     assert aws.left() == ()
 
 
@@ -286,5 +379,8 @@ def test_images_are_listed_and_compared(aws: BakeLab, capsys: pytest.CaptureFixt
     assert "us-east-1, us-west-2" in lines[1]
     assert "in use in us-east-1, us-west-2" in lines[1]
     assert run(["image", "diff", lines[2].split()[0], second]) == 0
-    assert "`bedplate bundle diff bbbbbbbbbbbb dddddddddddd`" in capsys.readouterr().out
+    differences = capsys.readouterr().out
+    assert "linux    b  d" in differences
+    assert f"bundle  {'b' * 64}  {'d' * 64}" in differences
+    assert "files of roles: unknown: no bundle bbbbbbbbbbbb in us-west-2" in differences
     assert run(["image", "diff", "lab-worker", second]) == 2

@@ -3,18 +3,23 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.machine import freeze
+from bedplate.machine.image import is_installed, write_mark
 from bedplate.machine.state import State
 from bedplate.nodes.apply import Event, NodeErrorKind, NodeResult, Step
+from bedplate.plan.images import image_kinds
 from bedplate.plan.node_document import pool_document
-from bedplate.plan.nodes import NodePlan
+from bedplate.plan.nodes import NodePlan, NodeRole, pool_node
+from roles.catalog import install_digest
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
+FILTER = "etc/systemd/system/sysinit.target.wants/bedplate-shut.service"
 KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\n"
 TRACES = {
     "etc/ssh/ssh_host_ed25519_key": "host key: /etc/ssh/ssh_host_ed25519_key",
@@ -41,6 +46,7 @@ def root(tmp_path: Path) -> Path:
         "boot/vmlinuz-6.8.0-1-aws": "kernel",
         "boot/initrd.img-6.8.0-1-aws": "disk",
         "usr/bin/cloud-init": "#!/bin/sh",
+        "etc/bedplate/emergency.nft": "table inet bedplate",
         "opt/bedplate/abc/code/x.py": "",
         "etc/ssh/sshd_config": "Port 22\n",
         "var/lib/dpkg/status": "",
@@ -52,6 +58,8 @@ def root(tmp_path: Path) -> Path:
         (tmp_path / name).write_text(text)
     (tmp_path / "usr/bin/cloud-init").chmod(0o755)
     (tmp_path / "opt/bedplate/current").symlink_to("abc")
+    (tmp_path / FILTER).parent.mkdir(parents=True)
+    (tmp_path / FILTER).symlink_to("unit")
     return tmp_path
 
 
@@ -88,7 +96,7 @@ def test_the_check_finds_each_trace(root: Path, name: str, line: str) -> None:
 def test_the_check_finds_what_the_boot_lacks_and_private_keys(root: Path) -> None:
     """An image without these cannot boot as a new machine, or is not safe to copy."""
     assert _run(root, "clean") == (0, [])
-    for name in ("boot/initrd.img-6.8.0-1-aws", "usr/bin/cloud-init", "opt/bedplate/current"):
+    for name in ("boot/initrd.img-6.8.0-1-aws", "usr/bin/cloud-init", "opt/bedplate/current", FILTER):
         (root / name).unlink()
     (root / "etc/machine-id").write_text("0123456789abcdef0123456789abcdef\n")
     (root / "root/backup").write_text(KEY)
@@ -98,6 +106,7 @@ def test_the_check_finds_what_the_boot_lacks_and_private_keys(root: Path) -> Non
         [
             "machine id: /etc/machine-id must be an empty file",
             "private key: /root/backup",
+            "open packet filter: bedplate-shut.service is not enabled",
             "no initial ram disk for /boot/vmlinuz-6.8.0-1-aws",
             "cloud-init is not installed",
             "no bundle at /opt/bedplate/current",
@@ -122,11 +131,24 @@ def state(tmp_path: Path) -> State:
     return State(folder, tmp_path / "run")
 
 
-@pytest.mark.parametrize("trouble", ["", "apt failed"])
-def test_the_status_is_written_last(
-    state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: str
+VIOLATED = {"rule": "openssh-is-recent", "words": "found 9.1", "outcome": "violated"}
+
+
+@pytest.mark.parametrize(
+    ("trouble", "verdicts", "sentence"),
+    [("", [], "0 changed"), ("apt failed", [], "apt failed"), ("", [VIOLATED], "openssh-is-recent: found 9.1")],
+)
+def test_the_status_is_written_last(  # noqa: PLR0913, PLR0917  two failures
+    state: State,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    trouble: str,
+    verdicts: list[dict[str, str]],
+    sentence: str,
 ) -> None:
     """Only the install stage runs; a failure is reported after three runs, and the machine is not cleaned then.
+
+    A violated rule of that stage is a failure.
 
     The bootstrap that writes the status is a copy: the cleaning removes the original.
     """
@@ -137,17 +159,48 @@ def test_the_status_is_written_last(
         return NodeResult(node.name, [], trouble=error, is_done=not error)
 
     asked: list[tuple[object, object]] = []
+    is_failed = bool(trouble or verdicts)
     program, cleaner = tmp_path / "bootstrap", tmp_path / "cleaner"
     report = f'cat "$ROOT{state.folder}/status/run.json" >{tmp_path}/sent; ls {tmp_path} >{tmp_path}/left\n'
     program.write_text(f'[ "$1" = put_status ] && {report}')
     cleaner.write_text(f"rm -r {program} {state.folder}\n")
     monkeypatch.setattr(freeze, "apply_roles", apply)
     monkeypatch.setattr(freeze, "SCRIPT", cleaner)
+    monkeypatch.setattr(freeze, "audit", lambda *_, **__: {"nodes": [{"unreached": "", "verdicts": verdicts}]})
+    (tmp_path / "var/lib/dpkg").mkdir()
+    (tmp_path / "var/lib/dpkg/status").write_text("Package: jq\n")
 
-    codes = [freeze.main(state, program) for _ in range(3 if trouble else 1)]
+    codes = [freeze.main(state, program, tmp_path) for _ in range(3 if is_failed else 1)]
 
-    assert codes == ([1, 1, 0] if trouble else [0])
+    assert codes == ([1, 1, 0] if is_failed else [0])
     assert {*asked} == {(None, frozenset({"install"}))}
     sent = json.loads((tmp_path / "sent").read_text())
-    assert (sent["stage"], sent["ok"], sent["bundle"]) == ("install", not trouble, "abc")
-    assert ("bootstrap" in (tmp_path / "left").read_text().split()) == bool(trouble)
+    assert (sent["stage"], sent["ok"], sent["bundle"]) == ("install", not is_failed, "abc")
+    assert sent["sentence"] == sentence
+    assert ("bootstrap" in (tmp_path / "left").read_text().split()) == is_failed
+
+
+def test_an_image_has_the_packages_of_its_bundle_and_kind_only(state: State, tmp_path: Path) -> None:
+    """Not those of a newer bundle or of a machine with another driver, and perhaps not those of a failed run."""
+    node, mark = state.node(), tmp_path / "mark"
+    assert not is_installed(state, node, mark)
+
+    write_mark(state, node, mark)
+
+    assert is_installed(state, replace(node, name="other.us-west-2", expires="2027-01-01"), mark)
+    assert not is_installed(state, replace(node, duties=frozenset({NodeRole.WORKBENCH})), mark)
+    (state.folder / "node.json").write_text('{"bundle": "newer", "sequence": 8}')
+    assert not is_installed(state, node, mark)
+    write_mark(state, node, mark)
+    state.write_status("run", {"ok": False})
+    assert not is_installed(state, node, mark)
+
+
+def test_pools_of_a_kind_have_the_same_install_stage() -> None:
+    """So that a machine of each pool skips it on an image of the kind."""
+    catalog = load_catalog()
+    for name in ("lab", "arm64", "simulators", "training-block"):
+        plan = plan_of(EXAMPLES / f"{name}.yaml")
+        for kind, pools in image_kinds(plan, catalog).items():
+            nodes = [pool_node(plan, pool, f"{pool.group}.{pool.region}", catalog) for pool in pools]
+            assert len({install_digest(node) for node in nodes}) == 1, kind.name

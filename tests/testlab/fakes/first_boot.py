@@ -205,15 +205,26 @@ class Place:
         return self._stack.enter_context(node(folder, self.door, instance["InstanceId"], address))
 
     def machine_of_group(self, group: str, address: str) -> Node:
-        """Start a machine with an address of 10.64.33.0/24, in an Auto Scaling group."""
-        about = {"VpcId": self.vpc, "CidrBlock": "10.64.33.0/24"}
-        subnet = self.aws.call("ec2", "create_subnet", **about)["Subnet"]["SubnetId"]
+        """Start a machine with an address of 10.64.33.0/24, in an Auto Scaling group, which the first one creates."""
+        name, about = {"AutoScalingGroupName": group}, {"VpcId": self.vpc, "CidrBlock": "10.64.33.0/24"}
+        groups = self.aws.call("autoscaling", "describe_auto_scaling_groups", AutoScalingGroupNames=[group])
+        existing = groups["AutoScalingGroups"]
+        subnet = existing[0]["VPCZoneIdentifier"] if existing else self._subnet(about)
         machine = self.machine(SubnetId=subnet, PrivateIpAddress=address)
-        instance, name = machine.facts["instance-id"], {"AutoScalingGroupName": group}
-        settings = {"InstanceId": instance, "MinSize": 0, "MaxSize": 1, "VPCZoneIdentifier": subnet}
-        self.aws.call("autoscaling", "create_auto_scaling_group", **name, **settings)
+        instance = machine.facts["instance-id"]
+        if not existing:
+            settings = {"InstanceId": instance, "MinSize": 0, "MaxSize": 9, "VPCZoneIdentifier": subnet}
+            self.aws.call("autoscaling", "create_auto_scaling_group", **name, **settings)
         self.aws.call("autoscaling", "attach_instances", **name, InstanceIds=[instance])
         return machine
+
+    def _subnet(self, about: Mapping[str, str]) -> str:
+        return str(self.aws.call("ec2", "create_subnet", **about)["Subnet"]["SubnetId"])
+
+    def has_status(self, bucket: str, name: str) -> bool:
+        """Return whether a machine has written a status of this name."""
+        listed = self.aws.call("s3", "list_objects_v2", Bucket=bucket, Prefix="status/").get("Contents", ())
+        return any(entry["Key"].endswith(f"/{name}.json") for entry in listed)
 
     def status(self, bucket: str, name: str) -> dict[str, Any]:
         """Return the status that the only machine has written last, by name."""

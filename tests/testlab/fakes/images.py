@@ -16,7 +16,9 @@ from moto.ec2.models import ec2_backends
 from moto.ec2.models.amis import Ami
 from moto.ec2.responses.amis import AmisResponse
 
+from bedplate.account.bundle import RegionStore
 from bedplate.account.client import AwsClient
+from bedplate.errors import PartialError
 from bedplate.images.recipe import BASE_OWNER, base_name
 from bedplate.plan import FleetPlan
 from bedplate.rehearsal.moto import no_preloaded_images
@@ -32,28 +34,52 @@ class Killed(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class KilledClient(AwsClient):
-    """A client that dies at one of its changing calls: before the request, or when the reply has arrived."""
+    """A client that dies at one of its changing calls: before the request, or when the reply has arrived.
+
+    moto has no instance refreshes: `refreshes` has them by group, with the arguments of their start.
+    """
 
     at: int = 0
     is_after: bool = False
     calls: list[str] = field(default_factory=list)
     errors: dict[tuple[str, str], BaseException] = field(default_factory=dict)
     """Errors to raise, by region and operation."""
+    dead: list[str] = field(default_factory=list)
+    """The operation at which it has died; a dead process makes no more calls."""
+    refreshes: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def call(self, service: str, region: str, operation: str, **params: Any) -> dict[str, Any]:  # noqa: ANN401
         """Make the call unless it is the one to die at."""
+        if self.dead:
+            raise Killed
+        if "instance_refresh" in operation:
+            return self._refresh(operation, params)
         if operation.startswith(READS):
             return AwsClient.call(self, service, region, operation, **params)
         self.calls.append(operation)
         is_last = len(self.calls) == self.at
         if is_last and not self.is_after:
+            self.dead.append(operation)
             raise Killed
         if error := self.errors.pop((region, operation), None):
             raise error
         reply = AwsClient.call(self, service, region, operation, **params)
         if is_last:
+            self.dead.append(operation)
             raise Killed
         return reply
+
+    def _refresh(self, operation: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Start, describe or roll back a refresh, which never replaces a machine."""
+        group = params["AutoScalingGroupName"]
+        refresh = self.refreshes.get(group)
+        if operation == "start_instance_refresh":
+            if refresh and refresh["Status"] == "InProgress":
+                raise PartialError("autoscaling:StartInstanceRefresh failed: InstanceRefreshInProgress: one is active")
+            self.refreshes[group] = {"Status": "InProgress", "PercentageComplete": 0, **params}
+        elif operation == "rollback_instance_refresh" and refresh:
+            refresh["Status"] = "RollbackInProgress"
+        return {"InstanceRefreshes": [refresh] if refresh else []}
 
 
 @dataclass
@@ -78,7 +104,9 @@ class BakeLab:
         bucket = self.plan.nodes_bucket(self.plan.home.name).name
         for instance in self.instances():
             key = f"status/{role}:{instance}/run.json"
-            self._call("s3", "put_object", Bucket=bucket, Key=key, Body=json.dumps(status))
+            packages = json.dumps({"dpkg": f"linux {self.bundle[0]}"})
+            for name, text in (("packages", packages), ("run", json.dumps(status))):
+                self._call("s3", "put_object", Bucket=bucket, Key=key.replace("run", name), Body=text)
 
     def instances(self) -> tuple[str, ...]:
         """Return the instances that have not terminated."""
@@ -98,6 +126,8 @@ class BakeLab:
             rest += [entry["SnapshotId"] for entry in snapshots if entry["SnapshotId"] not in kept | self._own(region)]
             groups = self._call("ec2", "describe_security_groups", region)["SecurityGroups"]
             rest += [group["GroupId"] for group in groups if group["GroupName"] != "default"]
+        store = RegionStore(self.client, self.plan, self.plan.home.name)
+        rest += [*store.keys("nodes/_image-"), *store.keys("images/lease")]
         return tuple(rest)
 
     def image_ids(self) -> dict[str, str]:
@@ -152,10 +182,17 @@ def bake_lab(client: KilledClient, plan: FleetPlan) -> Iterator[BakeLab]:
         mock_aws(),
         patch.object(AmisResponse, "create_image", _tagging(AmisResponse.create_image)),
         patch.object(AmisResponse, "copy_image", _tagging(AmisResponse.copy_image)),
+        patch("bedplate.account.inventory.bill_of_materials", _bill),
     ):
         lab = BakeLab(client, plan)
         lab.deploy()
         yield lab
+
+
+def _bill(_image: str, _arch: str, packages: str) -> bytes:
+    """Return a bill of materials at once: debsbom needs a second."""
+    name, version = packages.split()
+    return json.dumps({"components": [{"name": name, "version": version, "purl": f"pkg:deb/{name}"}]}).encode()
 
 
 def _tagging(create: Callable[[AmisResponse], Any]) -> Callable[[AmisResponse], Any]:

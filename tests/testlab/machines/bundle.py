@@ -19,8 +19,13 @@ from tests.testlab.machines.operator import ROOT
 
 def working_tree(documents: Mapping[str, str], extra: Mapping[str, bytes]) -> Bundle:
     """Return the bundle of the working tree, with more files of code."""
-    files = {path: (ROOT / path).read_bytes() for path in code_files(ROOT)}
-    return Bundle({**files, **extra}, documents, _wheels())
+    return Bundle({**_code(), **extra}, documents, _wheels())
+
+
+@cache
+def _code() -> Mapping[str, bytes]:
+    # Once: an edit during a test run gives no other bundle.
+    return {path: (ROOT / path).read_bytes() for path in code_files(ROOT)}
 
 
 @cache

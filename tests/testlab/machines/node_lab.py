@@ -99,18 +99,25 @@ class NodeLab:
     ) -> None:
         self.close()
 
-    def boot(self, name: str, address: IPv4Address | str, *aliases: str) -> Node:
-        """Boot a fresh node; `aliases` are more names under which the workstation finds it."""
+    def boot(self, name: str, address: IPv4Address | str, *aliases: str, image: tuple[Path, ...] | None = None) -> Node:
+        """Boot a fresh node; `aliases` are more names under which the workstation finds it.
+
+        `image` are the layers of another root: its cloud-init makes the host keys.
+        """
         ip_address = IPv4Address(address)
         host = self.network.host(name)
         self.workstation.wire(host, ip_address)
-        root = self._open.enter_context(mounted(self._layers, host.folder / "disk"))
+        root = self._open.enter_context(mounted(image or self._layers, host.folder / "disk"))
         machine = Machine(root, host.namespace, host.folder / "console.log")
-        host_key = prepare_root(root, self.public, ip_address, self.workstation.address)
-        node = Node(name, ip_address, host_key, machine, self.workstation, self.ssh_config)
-        self._register(node, (name, *aliases))
+        prepare_root(root, self.public, ip_address, self.workstation.address)
+        if image:
+            for key in (root / "etc/ssh").glob("ssh_host_*_key*"):
+                key.unlink()
         self._open.callback(machine.crash)
         machine.boot()
+        host_key = (root / "etc/ssh/ssh_host_ed25519_key.pub").read_text().strip()
+        node = Node(name, ip_address, host_key, machine, self.workstation, self.ssh_config)
+        self._register(node, (name, *aliases))
         self.nodes[name], self.hosts[name] = node, host
         return node
 

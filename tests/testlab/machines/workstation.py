@@ -142,7 +142,10 @@ def _copy_sysctls(root: Path) -> None:
     links.mkdir(parents=True, exist_ok=True)
     unit = root / "etc/systemd/system/own-kernel.service"
     shutil.copy(_KERNEL / unit.name, unit)
+    mask = unit.parent / "systemd-binfmt.service"
+    for link in (links / unit.name, mask):
+        link.unlink(missing_ok=True)  # an image has them
     (links / unit.name).symlink_to(f"/etc/systemd/system/{unit.name}")
     shutil.copy(_KERNEL / "own-kernel", root / "usr/local/sbin/own-kernel")
     # binfmt registrations exist once per kernel, too, but cannot be copied.
-    (unit.parent / "systemd-binfmt.service").symlink_to("/dev/null")
+    mask.symlink_to("/dev/null")

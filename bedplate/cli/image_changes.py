@@ -1,0 +1,172 @@
+"""The commands that change which images the fleet has and uses: promote, rollback, prune, sweep."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bedplate.account.bundle import RegionStore
+from bedplate.account.client import AwsClient, NotThere, failure_lines
+from bedplate.account.images import (
+    FleetImage,
+    discard,
+    find_leftovers,
+    mark,
+    publish,
+    remove_leftovers,
+    unmark,
+)
+from bedplate.account.inventory import bill_key
+from bedplate.account.rollout import PoolRollout
+from bedplate.catalog import load_catalog
+from bedplate.cli.fleet import open_account, plan_of
+from bedplate.cli.image_fleet import chosen_kinds, copies_of, images_of, locked, regions_of, used_images
+from bedplate.cli.output import DEFAULT_FLEET, FleetFile, FleetOption, notify, show
+from bedplate.errors import BedplateError, InputError, PartialError
+from bedplate.images.recipe import BAKE_DOCUMENTS, WITHDRAWN
+from bedplate.lock import lock_path, record_baked
+from bedplate.plan import FleetPlan
+from bedplate.plan.images import image_kinds
+from bedplate.plan.pools import PoolPlan
+from bedplate.report.images import by_name
+from bedplate.spec.sites import Use
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="An image of `image list`.")]
+
+
+def promote(name: Name, *, fleet: FleetOption = DEFAULT_FLEET) -> int:
+    """Use a finished image for new machines, and replace workers on other images.
+
+    Machines with SSH stay on theirs.
+    """
+    fleet_plan = plan_of(fleet)
+    client = open_account(fleet_plan)
+    with locked(fleet, fleet_plan, client):
+        copies = copies_of(images_of(client, fleet_plan), name)
+        for image in copies:
+            if image.withdrawn:
+                unmark(client, image.region, image.id, WITHDRAWN)
+        return _promote(client, fleet_plan, fleet, copies)
+
+
+def rollback(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="A kind of `image plan`.")],
+    *,
+    fleet: FleetOption = DEFAULT_FLEET,
+) -> int:
+    """Return to the previous image of a kind."""
+    fleet_plan = plan_of(fleet)
+    chosen_kinds(fleet_plan, [kind], [])
+    client = open_account(fleet_plan)
+    with locked(fleet, fleet_plan, client):
+        images = [image for image in images_of(client, fleet_plan) if image.kind == kind and image.finished]
+        recorded = {value for place, value in fleet_plan.record.baked.items() if place.endswith(f"/{kind}")}
+        names = list(by_name(images))
+        current = next((image.name for image in images if image.id in recorded), None)
+        if current is None:
+            raise InputError(f"fleet.lock has no image of {kind}", fix="`bedplate image bake` bakes one")
+        withdrawn = {image.name for image in images if image.withdrawn}
+        earlier = [name for name in names[names.index(current) + 1 :] if name not in withdrawn]
+        if not earlier:
+            raise InputError(f"no image of {kind} is older than {current}", fix="`bedplate image list` shows all")
+        for image in copies_of(images, current):
+            mark(client, image.region, image.id, WITHDRAWN)
+        ended = [pool.name for pool in _workers(fleet_plan, kind) if PoolRollout(client, fleet_plan.name, pool).end()]
+        show(f"{pool}: AWS rolls the machines back to the previous image" for pool in ended)
+        return _promote(client, fleet_plan, fleet, copies_of(images, earlier[0]))
+
+
+def prune(
+    fleet: FleetFile = DEFAULT_FLEET,
+    *,
+    keep: Annotated[
+        int, typer.Option("--keep", metavar="N", min=1, help="The newest images of each kind to keep.")
+    ] = 3,
+) -> int:
+    """Delete old images.
+
+    Images that are in use or protected are kept.
+    """
+    fleet_plan = plan_of(fleet)
+    client = open_account(fleet_plan)
+    with locked(fleet, fleet_plan, client):
+        images = [image for image in images_of(client, fleet_plan) if image.finished]
+        used = used_images(client, fleet_plan, images)
+        for copies in _old(images, used, keep):
+            for image in copies:
+                discard(client, image)
+            RegionStore(client, fleet_plan, fleet_plan.home.name).delete(bill_key(copies[0].name))
+            show([f"deleted {copies[0].name} in {', '.join(image.region for image in copies)}"])
+    return 0
+
+
+def sweep(fleet: FleetFile = DEFAULT_FLEET) -> int:
+    """Remove what killed bakes have left.
+
+    Finished images are kept.
+    """
+    fleet_plan = plan_of(fleet)
+    client = open_account(fleet_plan)
+    with locked(fleet, fleet_plan, client):
+        answers = find_leftovers(client, fleet_plan.name, regions_of(fleet_plan))
+        for leftovers in answers.given.values():
+            remove_leftovers(client, leftovers)
+            show(f"{leftovers.region}: removed {name}" for name in leftovers.names)
+        store = RegionStore(client, fleet_plan, fleet_plan.home.name)
+        with suppress(NotThere):  # no bucket
+            for key in tuple(store.keys(f"nodes/{BAKE_DOCUMENTS}")):
+                store.delete(key)
+                show([f"{store.region}: removed {key}"])
+    notify(f"not searched: {line}" for line in failure_lines(answers.failures))
+    return PartialError.exit_code if answers.failures else 0
+
+
+def _promote(client: AwsClient, plan: FleetPlan, fleet: Path, copies: tuple[FleetImage, ...]) -> int:
+    """Publish and record an image in the regions that have it. Raises PartialError if a region lacks it."""
+    kind, ids = copies[0].kind, {image.region: image.id for image in copies}
+    pools = _pools(plan, kind)
+    for region, ident in ids.items():
+        publish(client, plan.name, kind, region, ident)
+    needed = {pool.region for pool in pools}
+    images = {f"{region}/{kind}": ident for region, ident in ids.items() if region in needed}
+    record_baked(lock_path(fleet), plan.name, images)
+    show([f"{kind}: {copies[0].name} in {', '.join(sorted(ids))}: `bedplate up` uses it for new machines"])
+    errors = _roll_out(client, plan, kind, ids)
+    if missing := sorted(needed - ids.keys()):
+        fix = f"run `bedplate image bake {kind}`"
+        raise PartialError(f"{copies[0].name} is not in {', '.join(missing)}", fix=fix)
+    if errors:
+        raise PartialError(f"not rolled out: {'; '.join(error.what for error in errors)}", fix=errors[0].fix)
+    return 0
+
+
+def _roll_out(client: AwsClient, plan: FleetPlan, kind: str, images: Mapping[str, str]) -> list[BedplateError]:
+    """Start the roll-out in each pool of workers; return the errors."""
+    errors = []
+    for pool in (pool for pool in _workers(plan, kind) if pool.region in images):
+        try:
+            show([PoolRollout(client, plan.name, pool).start(images[pool.region])])
+        except BedplateError as error:
+            errors.append(error)
+    return errors
+
+
+def _pools(plan: FleetPlan, kind: str) -> tuple[PoolPlan, ...]:
+    """Return the pools of a kind; none if the fleet does not need it now."""
+    return next((pools for known, pools in image_kinds(plan, load_catalog()).items() if known.name == kind), ())
+
+
+def _workers(plan: FleetPlan, kind: str) -> tuple[PoolPlan, ...]:
+    return tuple(pool for pool in _pools(plan, kind) if pool.use is Use.KUBERNETES)
+
+
+def _old(images: Iterable[FleetImage], used: frozenset[str], keep: int) -> Iterator[tuple[FleetImage, ...]]:
+    """Yield the images of each kind that are neither among the newest, nor in use or protected in any region."""
+    counts: dict[str, int] = {}
+    for copies in by_name(images).values():
+        kind = copies[0].kind
+        counts[kind] = counts.get(kind, 0) + 1
+        if counts[kind] > keep and not any(image.id in used or image.protected for image in copies):
+            yield copies

@@ -1,0 +1,139 @@
+"""A test node that configures itself as an EC2 instance does: from user data, a bundle, and the simulated AWS."""
+
+import gzip
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import monotonic, sleep
+
+import pytest
+
+from bedplate.catalog import load_catalog
+from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.links import ssh_pools
+from bedplate.plan.node_document import node_document
+from bedplate.plan.nodes import pool_node
+from bedplate.plan.pools import PoolPlan
+from bedplate.rehearsal.simulation import running
+from stacks.program import administrators
+from tests.testlab.fakes.first_boot import Node as Instance
+from tests.testlab.fakes.first_boot import Place, boot_place
+from tests.testlab.machines.bundle import working_tree
+from tests.testlab.machines.cloud import seen_by_nodes
+from tests.testlab.machines.lab import folder_of_ada
+from tests.testlab.machines.node_lab import Node, NodeLab
+from tests.testlab.rehearsal.programs import plan_of
+
+_SECONDS = 1500.0
+
+
+@dataclass
+class SelfConfigured:
+    """A node that configures itself; `sequence` is the last one of its ring, `documents` are by name."""
+
+    node: Node
+    place: Place
+    bucket: str
+    documents: Mapping[str, str]
+    instance: Instance
+    booted: str = ""
+    sequence: int = 0
+
+    def promote(self, code: str = "", sequence: int | None = None) -> str:
+        """Point the ring to a bundle of the working tree with one more file of code; return its hash."""
+        self.sequence = self.sequence + 1 if sequence is None else sequence
+        bundle = working_tree(self.documents, {"bedplate/extra.py": code.encode()} if code else {})
+        self.place.publish(bundle, self.sequence, self.bucket)
+        return bundle.sha256
+
+    def boot(self) -> None:
+        """Run the user data, as cloud-init does."""
+        self.booted = self.node.run("set -a; . /root/environment; bash /root/user-data 2>&1")
+
+    def run(self, result: str = "success") -> None:
+        """Run the service, without its timer and its restarts."""
+        self.node.run("systemctl stop bedplate-node.timer bedplate-node.service; systemctl reset-failed bedplate-node")
+        self.node.run("systemctl start --no-block bedplate-node.service")
+        self.wait(result)
+
+    def wait(self, result: str = "success") -> None:
+        """Wait until the run has ended with a result of systemd."""
+        deadline = monotonic() + _SECONDS
+        properties, shown = "Result,ActiveState,SubState,ExecMainExitTimestampMonotonic", ""
+        while monotonic() < deadline:
+            shown = self.node.run(f"systemctl show --property={properties} bedplate-node.service")
+            is_over = "ActiveState=inactive" in shown or "SubState=auto-restart" in shown or "=failed" in shown
+            if is_over and "Monotonic=0" not in shown:
+                assert f"Result={result}" in shown, self.log
+                return
+            sleep(2)
+        pytest.fail(f"{shown}\n{self.log}")
+
+    @property
+    def log(self) -> str:
+        """The journal of the service."""
+        return self.node.run("journalctl --no-pager --output=cat --unit=bedplate-node | tail -60")
+
+    def logs_in(self) -> str:
+        """Return the user id of ada under sudo, over SSH."""
+        return self.node.ssh("sudo -n id -u", user="ada").stdout.strip()
+
+
+def lead_to_simulation(node: Node, place: Place, imds: str) -> None:
+    """Lead the script and its service to the simulated AWS; remove the key of the node lab, as in a cloud image."""
+    environment = {
+        "AWS_ENDPOINT_URL": seen_by_nodes(place.door.url),
+        "AWS_EC2_METADATA_SERVICE_ENDPOINT": seen_by_nodes(imds),
+        "PAUSE": "0",
+    }
+    (node.root / "root/environment").write_text("".join(f"{name}={value}\n" for name, value in environment.items()))
+    # The environment of all services: the audit reports drop-ins.
+    node.run("xargs -a /root/environment systemctl set-environment")
+    node.run("mkdir -p /etc/cloud/cloud.cfg.d; rm ~ubuntu/.ssh/authorized_keys")
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """The simulated AWS of lab.yaml, with the document of a pool of workbenches."""
+
+    lab: NodeLab
+    place: Place
+    plan: FleetPlan
+    pool: PoolPlan
+    document: str
+
+    @property
+    def group(self) -> str:
+        """The name of the pool's Auto Scaling group."""
+        return f"{self.plan.name}-{self.pool.name}"
+
+    @property
+    def bucket(self) -> str:
+        """The bucket of bundles."""
+        return self.plan.nodes_bucket(self.pool.region).name
+
+    def prepared(self, node: Node, instance: Instance, user_data: bytes, *names: str) -> SelfConfigured:
+        """Return a booted node with its user data; documents with these names are published with the bundle."""
+        configured = SelfConfigured(node, self.place, self.bucket, dict.fromkeys(names, self.document), instance)
+        configured.promote()
+        (node.root / "root/user-data").write_bytes(gzip.decompress(user_data))
+        lead_to_simulation(node, self.place, instance.imds)
+        return configured
+
+
+@contextmanager
+def cloud(lab: NodeLab, folder: Path) -> Iterator[Cloud]:
+    """Yield the simulated AWS. Its nodes have no EFS, no buckets and no EC2 type."""
+    with ExitStack() as stack:
+        aws = stack.enter_context(running("111122223333")).region("us-west-2")
+        (folder / "lab").mkdir()
+        plan = plan_of(folder_of_ada(lab, folder / "lab").fleet)
+        pool = next(pool for pool in ssh_pools(plan) if pool.group == "workbench-cpu")
+        place = stack.enter_context(boot_place(aws, folder))
+        place.tell("admins", administrators(plan.accounts))
+        planned = pool_node(plan, pool, f"{pool.group}.{pool.region}", load_catalog())
+        document = node_document(replace(planned, mounts=(), buckets=(), types=()))
+        opened = Cloud(lab, place, plan, pool, document)
+        stack.enter_context(place.bucket(opened.bucket))
+        yield opened
