@@ -113,6 +113,12 @@ NODE_COMMANDS = (
         "Print a machine's first-boot script.",
         "bedplate node bootstrap titan-01.cellar",
     ),
+    Command(
+        "upgrade",
+        "node_upgrade:upgrade",
+        "Drain, update and reboot machines.",
+        "bedplate node upgrade --group workbench-gpu --at-once 2",
+    ),
     Command("logs", "ssh:show_logs", "Show how a machine configured itself.", "bedplate node logs box-1.us-west-2"),
     Command(
         "ssh-config",

@@ -10,7 +10,9 @@ import typer
 from bedplate.account.client import failure_lines
 from bedplate.account.machines import read_machines
 from bedplate.account.node_status import read_node_statuses
+from bedplate.bundle.wheels import targets
 from bedplate.catalog import load_catalog
+from bedplate.cli.bundle import Pythons
 from bedplate.cli.fleet import open_account, plan_of
 from bedplate.cli.login import LoginName, interactive_login, is_in_cloud, with_proxy
 from bedplate.cli.output import (
@@ -23,6 +25,7 @@ from bedplate.cli.output import (
     show,
     show_document,
 )
+from bedplate.cli.site_folder import script_name, site_files, write_folder
 from bedplate.errors import InputError, PartialError
 from bedplate.nodes.bootstrap import site_script
 from bedplate.nodes.choice import nodes_by_name
@@ -82,11 +85,25 @@ def _list_running(plan: FleetPlan, *, json: bool) -> int:
 def bootstrap(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A machine of a site, such as titan-01.cellar.")],
     *,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--folder", metavar="DIR", help="Write the script, a bundle and a cloud-init seed to DIR."),
+    ] = None,
+    python: Pythons = None,
     fleet: FleetOption = DEFAULT_FLEET,
 ) -> int:
-    """Print a machine's first-boot script."""
+    """Print a machine's first-boot script.
+
+    With --folder, the machine configures itself: copy DIR to a USB stick and run its script as root there. A stick with
+    the label CIDATA does so by cloud-init.
+    """
     (node,) = nodes_by_name(plan_of(fleet), [name], load_catalog())
-    show(site_script(node).splitlines())
+    script = site_script(node)
+    if folder is None:
+        show(script.splitlines())
+        return 0
+    write_folder(folder, site_files(node, targets(tuple(python or ()))))
+    show([f"wrote {folder}; on {node.name}, as root: `bash {script_name(node)}`"])
     return 0
 
 

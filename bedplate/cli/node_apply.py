@@ -270,7 +270,7 @@ class Board:
 
 
 @contextmanager
-def _shown(board: Board) -> Iterator[None]:
+def shown(board: Board) -> Iterator[None]:
     """Show the board on a terminal while the block runs."""
     if not is_terminal():
         yield
@@ -313,7 +313,7 @@ def apply_order(order: ApplyRequest, unreachable: Sequence[Event]) -> Done:
     """Carry out the order and show its progress. `unreachable` are errors of machines that ssh cannot reach."""
     progress = ApplyProgress([*(event.node for event in unreachable), *(each.node.name for each in order.targets)])
     done = Done(tuple(progress.outcomes.values()))
-    with _shown(progress.board):
+    with shown(progress.board):
         for event in unreachable:
             progress.take(event)
         if order.targets:
@@ -343,7 +343,7 @@ def _follow(engine: ApplyProcess, progress: ApplyProgress) -> bool:
 def audit_nodes(audit: AuditRequest, names: Sequence[str]) -> tuple[Findings, ...]:
     """Check machines, show the progress, and return the findings in the order of the names."""
     board = Board({name: Row("waiting") for name in names})
-    with _shown(board):
+    with shown(board):
         return tuple(run_audit(audit, names, lambda event: take_audit_event(board.rows[event.node], event)))
 
 

@@ -12,13 +12,20 @@ from dataclasses import replace
 from typing import Any
 
 from bedplate.errors import BedplateError
-from bedplate.machine.calls import apply_roles, audit, heartbeats, reboot, run_gate, run_step
+from bedplate.machine.calls import (
+    apply_roles,
+    audit,
+    check_machine,
+    failed_checks,
+    heartbeats,
+    reboot,
+    run_step,
+)
 from bedplate.machine.image import is_installed
 from bedplate.machine.state import State, Status
 from bedplate.plan.nodes import NodePlan
 from roles.base import Disruption
 from roles.catalog import roles_of
-from roles.gate.role import Gate
 
 _AFTER_INSTALL = frozenset({"configure", "activate"})
 _AT_ONCE = (Disruption.NONE, Disruption.SERVICE)
@@ -37,9 +44,9 @@ def main(state: State, *, is_new: bool) -> int:
         except BedplateError as error:
             node, status = None, Status(ok=False, sentence=f"{error.what}; {error.fix}" if error.fix else error.what)
         exit_status = 0 if status.ok else 1
-        verdict = _gate(state, node, is_new=is_new) if node and status.ok else None
+        verdict = check_machine(state, node, is_new=is_new) if node and status.ok else None
         if verdict and not verdict["ok"]:
-            status = replace(status, ok=False, sentence=f"gate failed: {_failed_checks(verdict)}")
+            status = replace(status, ok=False, sentence=f"gate failed: {failed_checks(verdict)}")
         is_ready = not is_new
         if is_new:
             is_ready = status.ok and run_step("report_ready")
@@ -74,19 +81,6 @@ def _configure(state: State, node: NodePlan, *, is_new: bool) -> Status:
     if waiting:
         words += f"; {', '.join(waiting)}: changes wait for a drain or a reboot"
     return Status(ok=True, sentence=words, changed=tuple(result.changed), waiting=waiting)
-
-
-def _gate(state: State, node: NodePlan, *, is_new: bool) -> Mapping[str, Any] | None:
-    """Run the gate on a machine that has one; return its verdict."""
-    if not any(isinstance(role, Gate) for role in roles_of(node)):
-        return None
-    verdict = run_gate(is_new=is_new)
-    state.write_status("gate", verdict)
-    return verdict
-
-
-def _failed_checks(verdict: Mapping[str, Any]) -> str:
-    return "; ".join(f"{finding['check']}: {finding['text']}" for finding in verdict["findings"] if not finding["ok"])
 
 
 def _give_up(state: State, verdict: Mapping[str, Any] | None) -> None:

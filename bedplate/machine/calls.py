@@ -3,22 +3,24 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from threading import Event, Thread
+from threading import Event as Flag
+from threading import Thread
 from time import monotonic, sleep
 from typing import Any
 
 from bedplate.machine.state import State
-from bedplate.nodes.apply import ApplyRequest, NodeResult, Target, run_apply
+from bedplate.nodes.apply import ApplyRequest, Event, NodeResult, Target, run_apply
 from bedplate.nodes.audit import AuditRequest, run_audit
-from bedplate.nodes.bootstrap import PROGRAM
+from bedplate.nodes.bootstrap import OWN_RUN, PROGRAM
 from bedplate.plan.nodes import NodePlan
 from bedplate.report.compliance import compliance_document
 from bedplate.report.nodes import event_line
+from roles.catalog import roles_of
 from roles.gate.role import PROGRAM as GATE
+from roles.gate.role import Gate
 
-_WHO = "the configuration run of this machine"
 # Programs that roles start must not find the packages of the bundle.
 _SHELL = ("env", "--unset=PYTHONPATH", "sh", "-c")
 _PROBE = (sys.executable, "-m", "bedplate.machine.probe")
@@ -42,7 +44,7 @@ def reboot() -> None:
 @contextmanager
 def heartbeats() -> Iterator[None]:
     """Keep the lifecycle hook waiting while the block runs."""
-    done = Event()
+    done = Flag()
 
     def beat() -> None:
         while not done.wait(_HEARTBEAT):
@@ -55,26 +57,50 @@ def heartbeats() -> Iterator[None]:
         done.set()
 
 
+def print_line(event: Event) -> None:
+    """Print the progress line of an event."""
+    if line := event_line(event):
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+
+
 def apply_roles(
-    node: NodePlan, only: frozenset[str] | None, *, check: bool = False, stages: frozenset[str] | None = None
+    node: NodePlan,
+    only: frozenset[str] | None,
+    *,
+    check: bool = False,
+    stages: frozenset[str] | None = None,
+    report: Callable[[Event], None] = print_line,
 ) -> NodeResult:
     """Apply roles to this machine, or only look for changes. Waits while an operator applies."""
-    request = ApplyRequest((Target(node, _SHELL, _PROBE),), _WHO, check=check, only=only, stages=stages)
+    request = ApplyRequest((Target(node, _SHELL, _PROBE),), OWN_RUN, check=check, only=only, stages=stages)
     deadline = monotonic() + _LOCK_SECONDS
-    while (result := _apply(request)).is_held and monotonic() < deadline:
+    while (result := _apply(request, report)).is_held and monotonic() < deadline:
         sleep(_LOCK_PAUSE)
     return result
 
 
-def _apply(request: ApplyRequest) -> NodeResult:
+def _apply(request: ApplyRequest, report: Callable[[Event], None]) -> NodeResult:
     result = NodeResult(request.targets[0].node.name)
     with run_apply(request) as process:
         for event in process.events():
             result.take(event)
-            if line := event_line(event):
-                sys.stdout.write(f"{line}\n")
-                sys.stdout.flush()
+            report(event)
     return result
+
+
+def check_machine(state: State, node: NodePlan, *, is_new: bool) -> Mapping[str, Any] | None:
+    """Run the gate on a machine that has one, and write its verdict; return the verdict."""
+    if not any(isinstance(role, Gate) for role in roles_of(node)):
+        return None
+    verdict = run_gate(is_new=is_new)
+    state.write_status("gate", verdict)
+    return verdict
+
+
+def failed_checks(verdict: Mapping[str, Any]) -> str:
+    """Return the failed checks of a verdict."""
+    return "; ".join(f"{finding['check']}: {finding['text']}" for finding in verdict["findings"] if not finding["ok"])
 
 
 def run_gate(*, is_new: bool) -> Mapping[str, Any]:

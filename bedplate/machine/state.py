@@ -51,6 +51,10 @@ class State:
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(folder / f"{name}.json", (json.dumps(document, indent=1) + "\n").encode())
 
+    def read_status(self, name: str) -> Mapping[str, Any]:
+        """Return a status file; empty if there is none."""
+        return read_json(self.folder / "status" / f"{name}.json")
+
     def write_run(self, status: Status, time: float, *, is_ready: bool) -> None:
         """Write the status of a run, with the bundle that it used."""
         accepted = read_json(self.folder / "node.json")

@@ -85,6 +85,7 @@ class Step(StrEnum):
     OPERATION = "operation"
     DONE = "done"
     TROUBLE = "trouble"
+    REBOOT = "reboot"
 
 
 class NodeErrorKind(StrEnum):

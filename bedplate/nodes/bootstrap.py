@@ -11,6 +11,8 @@ from bedplate.plan.nodes import NodePlan, Platform, admin_keys, admin_keys_file
 
 PROGRAM = "/usr/local/lib/bedplate/bootstrap"
 """The script on a machine."""
+OWN_RUN = "the configuration run of this machine"
+"""Who locks a machine while it configures itself."""
 _SCRIPT = Path(__file__).with_name("bootstrap.sh")
 _COMMENT = re.compile(r"^ *#.*\n", re.MULTILINE)
 _SITE_STEPS = (

@@ -570,10 +570,17 @@ END
   systemctl start --no-block bedplate-node.service "$enabled"
 }
 
-configure() {
+configure() { start_program "bedplate.machine${STAGE:+.freeze}" "$(is_ready && echo ready || echo new)"; }
+
+# For `bedplate node upgrade`.
+upgrade_wait() { start_program bedplate.machine.upgrade wait; }
+upgrade_now() { start_program bedplate.machine.upgrade now; }
+upgrade_end() { start_program bedplate.machine.upgrade end; }
+
+start_program() {
   local bundle
-  bundle=$(readlink -f "$BUNDLES/current")
-  PYTHONPATH=$bundle/code:$bundle/wheels exec python3 -m "bedplate.machine${STAGE:+.freeze}" "$(is_ready && echo ready || echo new)"
+  bundle=$(readlink -e "$BUNDLES/current") || fail "this machine has no bundle"
+  PYTHONPATH=$bundle/code:$bundle/wheels exec python3 -m "$@"
 }
 
 # --- main ------------------------------------------------------------------------------------------------------------

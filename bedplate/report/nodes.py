@@ -251,6 +251,8 @@ def event_line(event: Event) -> str | None:
             return f"{event.node}: {event.name}"
         case Step.TROUBLE:
             return f"{event.node}: {event.kind}: {event.words}"
+        case Step.REBOOT:
+            return f"{event.node}: reboots"
         case _:
             return None
 

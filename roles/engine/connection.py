@@ -15,6 +15,7 @@ from threading import Event, Lock, Thread, Timer
 from typing import IO, TYPE_CHECKING, cast
 
 from bedplate.nodes.apply import NodeError, NodeErrorKind
+from bedplate.nodes.bootstrap import OWN_RUN
 from roles.engine.agent import READY, receive, send
 
 if TYPE_CHECKING:
@@ -165,6 +166,14 @@ def timeout_error(seconds: float) -> NodeError:
     what = f"no answer to a query within {seconds:.0f} s"
     fix = "look for a hanging process on the node (`ps -ef`), often due to a failed disk or NFS server"
     return NodeError(NodeErrorKind.UNREACHED, what, fix)
+
+
+def held_error(node: str, holder: str) -> NodeError:
+    """Return the error of a node that somebody else has locked."""
+    if holder == OWN_RUN:
+        fix = f"`bedplate node logs {node}` shows its progress; apply again when it has ended"
+        return NodeError(NodeErrorKind.HELD, "it is configuring itself", fix)
+    return NodeError(NodeErrorKind.HELD, f"locked by {holder}", "wait until that apply is done, then apply again")
 
 
 def operation_error(node: str, operation: str, output: str) -> NodeError:
@@ -325,9 +334,7 @@ class Connection:
         if "refused" in header:
             raise operation_error(self.node, "Lock the node", str(header["refused"]))
         if header["held"]:
-            raise NodeError(
-                NodeErrorKind.HELD, f"locked by {header['held']}", "wait until that apply is done, then apply again"
-            )
+            raise held_error(self.node, str(header["held"]))
         return tuple(map(str, cast("list[object]", header["unfinished"])))
 
     @contextmanager

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,8 @@ import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.machine import __main__ as machine
+from bedplate.machine import calls as programs
+from bedplate.machine import upgrade
 from bedplate.machine.state import State
 from bedplate.nodes.apply import Event, NodeErrorKind, NodeResult, Step
 from bedplate.plan.node_document import pool_document
@@ -31,8 +33,11 @@ class Calls:
     changed: tuple[str, ...] = ()
     asked: list[str] = field(default_factory=list)
 
-    def apply_roles(self, node: NodePlan, only: frozenset[str] | None, *, check: bool = False) -> NodeResult:
+    def apply_roles(
+        self, node: NodePlan, only: frozenset[str] | None, *, check: bool = False, report: object = None
+    ) -> NodeResult:
         """Return a prepared result."""
+        del report
         self.asked.append(f"{'check' if check else 'apply'} {'all' if only is None else ','.join(sorted(only))}")
         error = Event(node.name, Step.TROUBLE, words=self.trouble, kind=NodeErrorKind.FAILED) if self.trouble else None
         return NodeResult(node.name, [*self.changed], trouble=error, is_done=not error)
@@ -54,10 +59,12 @@ class Calls:
 def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     """Return the programs, which all succeed."""
     fakes = Calls()
-    for name in ("apply_roles", "run_gate", "run_step"):
-        monkeypatch.setattr(machine, name, getattr(fakes, name))
+    for module in (machine, upgrade):
+        for name in ("apply_roles", "run_step"):
+            monkeypatch.setattr(module, name, getattr(fakes, name))
+        monkeypatch.setattr(module, "reboot", lambda: fakes.asked.append("reboot"))
+    monkeypatch.setattr(programs, "run_gate", fakes.run_gate)
     monkeypatch.setattr(machine, "audit", lambda *_: {"nodes": []})
-    monkeypatch.setattr(machine, "reboot", lambda: fakes.asked.append("reboot"))
     return fakes
 
 
@@ -154,3 +161,86 @@ def test_an_unusable_document_changes_nothing(calls: Calls, state: State, text: 
     assert machine.main(state, is_new=False) == 1
     assert calls.asked == []
     assert sentence in status(state)["sentence"]
+
+
+@dataclass
+class Terminal(upgrade.Operator):
+    """The operator's command, which keeps the events of an upgrade."""
+
+    events: list[Event] = field(default_factory=list)
+
+    def report(self, event: Event) -> None:
+        """Keep an event."""
+        self.events.append(event)
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Terminal:
+    """Return the operator of an upgrade; waiting takes no time, and nobody works on the machine."""
+    for name in ("_PAUSE", "_GRACE", "_WAIT"):
+        monkeypatch.setattr(upgrade, name, 0.0)
+    monkeypatch.setattr(upgrade, "NO_LOGIN", tmp_path / "nologin")
+    monkeypatch.setattr(upgrade, "_REBOOT_REQUIRED", tmp_path / "reboot-required")
+    monkeypatch.setattr(upgrade, "_tell_people", lambda: None)
+    monkeypatch.setattr(upgrade, "running_uids", lambda: iter(()))
+    return Terminal(uid=-1)
+
+
+def test_an_upgrade_applies_what_waits_and_reboots(calls: Calls, state: State, terminal: Terminal) -> None:
+    """A change of the driver drains the machine and reboots it; the command then continues with roles and gate."""
+    calls.changed = ("Install the driver",)
+
+    upgrade.main("wait", state, terminal)
+    before = [*calls.asked]
+    calls.changed = ()
+    upgrade.main("end", state, terminal)
+
+    assert before == ["check nvidia", "apply all", "gate", "reboot"]
+    assert calls.asked[4:] == ["apply all", "gate"]
+    assert [event.step for event in terminal.events if event.step is not Step.NOTE] == [Step.REBOOT, Step.DONE]
+    assert status(state)["sentence"] == "up to date"
+
+
+def test_an_upgrade_without_waiting_changes_disturbs_nobody(calls: Calls, state: State, terminal: Terminal) -> None:
+    """Without a change that waits, people stay logged in."""
+    upgrade.main("now", state, replace(terminal, uid=None))
+
+    assert calls.asked == ["check nvidia", "apply all", "gate"]
+
+
+@pytest.mark.parametrize("operator", ["ada", "grace"])
+def test_an_upgrade_waits_for_people(
+    calls: Calls, state: State, terminal: Terminal, operator: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that somebody but the operator uses is not changed after the wait, and accepts logins again."""
+    calls.changed = ("Install the driver",)
+    uids, end = state.node().accounts.uids, Step.REBOOT if operator == "grace" else Step.TROUBLE
+    terminal.uid = uids[operator]
+    monkeypatch.setattr(upgrade, "running_uids", lambda: iter((0, uids["grace"])))
+
+    upgrade.main("wait", state, terminal)
+
+    assert terminal.events[-1].step is end
+    assert ("apply all" in calls.asked) == (end is Step.REBOOT)
+    assert end is Step.REBOOT or terminal.events[-1].words == "still in use by grace"
+    assert not upgrade.NO_LOGIN.exists()
+
+
+def test_an_upgrade_without_its_operator_does_not_reboot(calls: Calls, state: State, terminal: Terminal) -> None:
+    """The changes are applied; the reboot waits for the next command."""
+    calls.changed = ("Install the driver",)
+    terminal.has_gone.set()
+
+    upgrade.main("wait", state, terminal)
+
+    assert "reboot" not in calls.asked
+    assert terminal.events[-1].kind is NodeErrorKind.STOPPED
+
+
+def test_an_upgrade_with_a_failed_gate_is_an_error(calls: Calls, state: State, terminal: Terminal) -> None:
+    """The machine stays; the status and the operator get the failed checks."""
+    calls.verdict = FAILED
+
+    upgrade.main("wait", state, terminal)
+
+    assert terminal.events[-1].words == status(state)["sentence"] == "gate failed: gpus: 7, planned 8"

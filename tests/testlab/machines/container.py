@@ -120,7 +120,7 @@ class Machine:
         """Whether the container is running."""
         return self._program is not None and self._program.runs
 
-    def boot(self) -> None:
+    def boot(self, *, waits: bool = True) -> None:
         """Start the container, and wait until its services have started."""
         call("ip", "netns", "exec", self.namespace, "sh", "-ec", _RESET)
         command = (
@@ -140,7 +140,8 @@ class Machine:
                 in_cgroup(self.namespace, *command), stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, env=_CGROUP_2
             )
         self._program = LabProgram(popen, self.log)
-        self.wait()
+        if waits:
+            self.wait()
 
     def wait(self) -> None:
         """Wait until all services have started."""
