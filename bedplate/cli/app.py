@@ -196,7 +196,9 @@ KUBE_COMMANDS = (
         "member", "kube:member", "Replace a member's lost volume.", "bedplate kube member replace control-2.us-west-2"
     ),
     Command("restore", "kube:restore", "Restore the cluster from a snapshot.", "bedplate kube restore"),
-    Command("upgrade", "kube:upgrade", "Upgrade the cluster by a minor version.", "bedplate kube upgrade --check"),
+    Command(
+        "upgrade", "kube_upgrade:upgrade", "Upgrade the cluster by a minor version.", "bedplate kube upgrade --check"
+    ),
 )
 PERSON_COMMANDS = (
     Command(

@@ -70,6 +70,11 @@ class ControlPlane:
         """Return the folder of a member's volume."""
         return self.lab.folder / name / "volume"
 
+    @property
+    def config(self) -> Path:
+        """The operator's kubeconfig."""
+        return self.fleet.with_name("fleet.pki") / "keys" / "admin.kubeconfig"
+
     def boot(self, name: str) -> None:
         """Boot a machine with an empty root disk and the member's volume."""
         node, host = self._node(name), self.hosts[name]
@@ -98,9 +103,8 @@ class ControlPlane:
 
     def kubectl(self, name: str, command: str) -> str:
         """Run kubectl against the API server of a member, with the operator's kubeconfig."""
-        config = self.fleet.with_name("fleet.pki") / "keys" / "admin.kubeconfig"
         return self.shell(
-            name, f"kubectl --kubeconfig {config} --server https://{self._node(name).address}:6443 {command}"
+            name, f"kubectl --kubeconfig {self.config} --server https://{self._node(name).address}:6443 {command}"
         )
 
     def answers(self, name: str) -> bool:
