@@ -31,6 +31,7 @@ from bedplate.lock import lock_path, record_baked
 from bedplate.plan import FleetPlan
 from bedplate.plan.images import image_kinds
 from bedplate.plan.node_document import pool_document
+from bedplate.report.bundle import SHORT
 from bedplate.report.images import (
     PlannedImage,
     difference_lines,
@@ -135,7 +136,11 @@ def _file_lines(store: RegionStore, first: str, second: str) -> Iterator[str]:
     lines: list[str] = []
     try:
         if first != second:
-            lines = [line for line in bundle_differences(store, first, second) if line.split()[-1].startswith("roles/")]
+            lines = [
+                line
+                for line in bundle_differences(store, first[:SHORT], second[:SHORT])
+                if line.split()[-1].startswith("roles/")
+            ]
     except BedplateError as error:
         lines = [f"files of roles: unknown: {error.what}"]
     yield from lines or ("files of roles: no differences",)

@@ -3,7 +3,7 @@
 # left. The checks print a line for each defect; the exit status is then 1. ROOT is the root folder of the machine.
 # Usage: freeze.sh clean|check|all
 set -euo pipefail
-shopt -s nullglob dotglob
+shopt -s nullglob dotglob extglob
 
 readonly ROOT=${ROOT:-}
 readonly HOMES=("$ROOT"/root "$ROOT"/home/* "$ROOT"/var/lib/*)
@@ -12,10 +12,11 @@ defects=0
 # --- clean -----------------------------------------------------------------------------------------------------------
 
 # What the next machine makes again: host keys, its identity, the state of cloud-init, of bedplate and of the network.
+# A note about a program that could not be downloaded stays: the machine tries it again a day later.
 remove_identity() {
   rm -rf "$ROOT"/etc/ssh/ssh_host_*_key{,.pub} "$ROOT"/etc/netplan/50-cloud-init.yaml \
     "$ROOT"/var/lib/cloud/* "$ROOT"/var/lib/dhcp/* "$ROOT"/var/lib/systemd/{random-seed,credential.secret} \
-    "$ROOT"/var/lib/bedplate/*
+    "$ROOT"/var/lib/bedplate/!(*.unreached)
   : >"$ROOT/etc/machine-id"
   rm -f "$ROOT/var/lib/dbus/machine-id"
   [[ ! -e $ROOT/etc/hostname ]] || : >"$ROOT/etc/hostname"
@@ -75,7 +76,7 @@ absent() {
 check_identity() {
   absent 'host key' "$ROOT"/etc/ssh/ssh_host_*
   absent 'state of cloud-init' "$ROOT"/var/lib/cloud/*
-  absent 'state of this machine' "$ROOT"/var/lib/bedplate/*
+  absent 'state of this machine' "$ROOT"/var/lib/bedplate/!(*.unreached)
   absent 'bootstrap of the bake' "$ROOT"/usr/local/lib/bedplate/bootstrap "$ROOT"/etc/systemd/system/bedplate-node.*
   [[ -e $ROOT/etc/machine-id && ! -s $ROOT/etc/machine-id ]] || defect 'machine id: /etc/machine-id must be an empty file'
 }

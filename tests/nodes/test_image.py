@@ -97,10 +97,14 @@ def _boot(aws: Cloud, name: str, address: str, image: tuple[Path, ...] | None) -
     node = aws.lab.boot(name, address, image=image)
     user_data = b64decode(encode_user_data("a pool", first_boot(aws.plan, aws.pool)))
     machine = aws.prepared(node, aws.place.machine_of_group(aws.group, address), user_data, aws.pool.name)
-    start = monotonic()
+    start, before = monotonic(), len(aws.place.reports)
     machine.boot()
-    machine.wait()
-    return machine, monotonic() - start
+    while len(aws.place.reports) == before:
+        assert monotonic() < start + _SECONDS, machine.log
+        sleep(0.5)
+    seconds = monotonic() - start
+    machine.wait()  # for the audit
+    return machine, seconds
 
 
 def _identity(node: Node) -> set[str]:

@@ -15,7 +15,7 @@ from bedplate.machine.state import State
 from bedplate.nodes.apply import Event, NodeErrorKind, NodeResult, Step
 from bedplate.plan.images import image_kinds
 from bedplate.plan.node_document import pool_document
-from bedplate.plan.nodes import NodePlan, NodeRole, pool_node
+from bedplate.plan.nodes import NodePlan, pool_node
 from roles.catalog import install_digest
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
@@ -46,6 +46,7 @@ def root(tmp_path: Path) -> Path:
         "boot/vmlinuz-6.8.0-1-aws": "kernel",
         "boot/initrd.img-6.8.0-1-aws": "disk",
         "usr/bin/cloud-init": "#!/bin/sh",
+        "var/lib/bedplate/micromamba.unreached": "https://example.org",
         "etc/bedplate/emergency.nft": "table inet bedplate",
         "opt/bedplate/abc/code/x.py": "",
         "etc/ssh/sshd_config": "Port 22\n",
@@ -76,6 +77,7 @@ def test_a_cleaned_machine_passes_the_check(root: Path) -> None:
     assert _run(root, "all") == (0, [])
 
     assert not [name for name in (*TRACES, *OTHERS) if (root / name).exists() and name != "var/log/syslog"]
+    assert (root / "var/lib/bedplate/micromamba.unreached").exists()
     assert (root / "etc/machine-id").read_text() == ""
     assert (root / "etc/hosts").read_text() == "127.0.0.1 localhost\n"
     assert (root / "opt/bedplate/current/code/x.py").exists()
@@ -188,7 +190,7 @@ def test_an_image_has_the_packages_of_its_bundle_and_kind_only(state: State, tmp
     write_mark(state, node, mark)
 
     assert is_installed(state, replace(node, name="other.us-west-2", expires="2027-01-01"), mark)
-    assert not is_installed(state, replace(node, duties=frozenset({NodeRole.WORKBENCH})), mark)
+    assert not is_installed(state, replace(node, driver="595"), mark)
     (state.folder / "node.json").write_text('{"bundle": "newer", "sequence": 8}')
     assert not is_installed(state, node, mark)
     write_mark(state, node, mark)
