@@ -59,8 +59,7 @@ def check_cluster(context: Context) -> Iterator[Fault]:
     """Yield a warning about the parts of the cluster that bedplate does not create."""
     if context.fleet.kubernetes:
         message = (
-            "bedplate creates the cluster's machines, etcd volumes and API name, but does not install Kubernetes: "
-            "no API answers, and no worker joins"
+            "bedplate starts the control plane, but installs no network for pods, and workers do not join by themselves"
         )
         yield fault("W631", "kubernetes", message)
 
@@ -126,8 +125,8 @@ RULES = (
         Rule(
             "W631",
             "cluster-not-installed",
-            "bedplate does not install Kubernetes yet.",
-            "use the machines with a cluster of your own, or write use: ssh",
+            "bedplate starts the control plane only.",
+            "install a network for pods and let workers join by hand, or write use: ssh",
             allowable=True,
         ),
     ),

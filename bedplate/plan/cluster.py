@@ -39,7 +39,8 @@ NODE_PODS = 24
 class ClusterPlan:
     """The cluster: `version` and `kubelet` are minor versions of the control plane and of workers.
 
-    `api` is the DNS name of the API. `mtu` is the largest packet on every path between nodes; packets of pods are 50
+    `api` is the DNS name of the API. `authority` is the certificate of the cluster's authority in PEM, empty before
+    `bedplate kube init`. `mtu` is the largest packet on every path between nodes; packets of pods are 50
     bytes smaller.
     """
 
@@ -52,6 +53,7 @@ class ClusterPlan:
     services: IPv4Network
     members: tuple[ControlPlaneMember, ...]
     mtu: int
+    authority: str = ""
 
     @property
     def endpoint(self) -> str:
@@ -91,6 +93,7 @@ def cluster_plan(plan: FleetPlan) -> ClusterPlan | None:
         services=plan.services,
         members=control.members,
         mtu=overlay_mtu(plan),
+        authority=plan.record.authority,
     )
 
 

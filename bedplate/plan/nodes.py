@@ -13,7 +13,7 @@ from types import MappingProxyType
 from bedplate.catalog.catalog import Catalog
 from bedplate.catalog.nearest import nearest
 from bedplate.errors import InputError
-from bedplate.plan.cluster import ClusterNode
+from bedplate.plan.cluster import ClusterNode, as_node, cluster_plan, pool_node_kinds
 from bedplate.plan.firewall import (
     ANYWHERE,
     DNS,
@@ -147,7 +147,7 @@ class NodePlan:
     elsewhere: tuple[IPv4Network, ...] = ()
     """The remote networks behind its tunnels, for a gateway of a site or of a connected region."""
     cluster: ClusterNode | None = None
-    """What it is in the Kubernetes cluster. No command sets it yet, so no machine has the roles of the cluster."""
+    """What it is in the Kubernetes cluster; None for a machine that is no part of it."""
 
     @property
     def host(self) -> str:
@@ -476,7 +476,7 @@ def pool_node(plan: FleetPlan, pool: PoolPlan, name: str, catalog: Catalog) -> N
     gpus = Hardware(facts.gpu.name, facts.gpu.count) if facts and facts.gpu else None
     node = _node(plan, name, Platform.CLOUD, frozenset({_ROLE_OF_USE[pool.use]}), None)
     fabric = pool.fabric is not None
-    driver = plan.image.driver if gpus else None
+    driver, cluster = plan.image.driver if gpus else None, cluster_plan(plan)
     return replace(
         node,
         gpus=gpus,
@@ -486,6 +486,7 @@ def pool_node(plan: FleetPlan, pool: PoolPlan, name: str, catalog: Catalog) -> N
         frameworks=pool.frameworks,
         owner=pool.tenure.owner,
         expires=pool.tenure.expires,
+        cluster=pool_node_kinds(cluster, pool, catalog) if cluster and pool.use is Use.KUBERNETES else None,
     )
 
 
@@ -512,6 +513,7 @@ def _node(
         stack=plan.stack,
         laptops=laptop_gateway_at(plan, place) if NodeRole.LAPTOPS in duties else None,
         elsewhere=tuple(_remote_blocks(plan, place, duties)),
+        cluster=as_node(plan, name),
     )
 
 

@@ -1,7 +1,4 @@
-"""A member of the control plane in mounts of its own: the roles' files, and what the real kubeadm makes from them.
-
-As a pytest plugin, the module puts the machines of a fleet into the cluster, which no command does yet.
-"""
+"""A member of the control plane in mounts of its own: the roles' files, and what the real kubeadm makes from them."""
 
 import io
 import json
@@ -10,16 +7,11 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import pytest
-
-from bedplate.catalog import Catalog
 from bedplate.nodes.audit import CHECKS
-from bedplate.plan import FleetPlan, nodes
-from bedplate.plan.cluster import ClusterNode, as_node
-from bedplate.plan.nodes import NodePlan
+from bedplate.plan.cluster import ClusterNode
 from roles.containers.role import container_files
 from roles.control.documents import ENCRYPTION, PKI
 from roles.control.role import control_files
@@ -40,14 +32,14 @@ resources:
       - identity: {{}}
 """
 # Every folder that roles write to is an overlay in memory, which ends with the process.
-_MOUNTS = """set -e
+MOUNTS = """set -e
 mount -t tmpfs tmpfs /mnt
-for folder in etc var/lib usr/local/lib run; do
+for folder in etc var/lib var/log usr/local/lib usr/local/sbin run; do
   mkdir -p "/mnt/upper/$folder" "/mnt/work/$folder"
   mount -t overlay overlay -o "lowerdir=/$folder,upperdir=/mnt/upper/$folder,workdir=/mnt/work/$folder" "/$folder"
 done
 ip link set lo up
-mkdir -p /var/lib/etcd && mount -t tmpfs tmpfs /var/lib/etcd
+mkdir -p /var/lib/etcd && mount ${VOLUME:+--bind} ${VOLUME:-"-ttmpfs" tmpfs} /var/lib/etcd
 tar --extract --directory=/ --file="$FILES"
 """
 
@@ -63,8 +55,8 @@ class Member:
     def run(self, script: str) -> str:
         """Run a script as root in mounts and a network of its own, with the member's files; return its output."""
         archive = self.folder / "files.tar"
-        _pack(archive, _files(self.node), self.folder / "authorities")
-        command = ("unshare", "--mount", "--net", "bash", "-c", f"{_MOUNTS}{script}")
+        pack(archive, _files(self.node), self.folder / "authorities")
+        command = ("unshare", "--mount", "--net", "bash", "-c", f"{MOUNTS}{script}")
         done = subprocess.run(command, text=True, capture_output=True, check=False, env=_environment(archive))
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -74,7 +66,7 @@ class Member:
         order, result = self.folder / "order.json", self.folder / "outcomes.json"
         defects = {"/".join(rule): asdict(defect) for rule, defect in seeded.items()}
         order.write_text(json.dumps({"console": ["bash", "-ec"], "defects": defects, "outcomes": str(result)}))
-        setting = f"-c {CHECKS}/pytest.ini --rootdir {CHECKS} -p tests.testlab.machines.defects -p {__name__}"
+        setting = f"-c {CHECKS}/pytest.ini --rootdir {CHECKS} -p tests.testlab.machines.defects"
         host = f"--fleet={self.fleet} --node={self.node.name} --hosts=here://{self.node.name} --defects={order}"
         files = " ".join(sorted({f"{CHECKS}/test_{role}.py" for role, _ in seeded}))
         pytest = f"{sys.executable} -m pytest -p testinfra.plugin {setting} {host} {files}"
@@ -118,7 +110,7 @@ def _files(node: ClusterNode) -> Iterator[ManagedFile]:
     yield ManagedFile("", ENCRYPTION, _KEYS, "600")
 
 
-def _pack(archive: Path, files: Iterator[ManagedFile], authorities: Path) -> None:
+def pack(archive: Path, files: Iterator[ManagedFile], authorities: Path) -> None:
     """Write the files and the authorities to an archive, as root's."""
     with tarfile.open(archive, "w") as tar:
         for file in files:
@@ -131,16 +123,3 @@ def _pack(archive: Path, files: Iterator[ManagedFile], authorities: Path) -> Non
 
 def _environment(archive: Path) -> dict[str, str]:
     return {**os.environ, "FILES": str(archive), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-
-
-_find_node = nodes.find_node
-
-
-def _find_in_cluster(plan: FleetPlan, name: str, catalog: Catalog) -> NodePlan:
-    return replace(_find_node(plan, name, catalog), cluster=as_node(plan, name))
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_load_initial_conftests() -> None:
-    """Put machines into the cluster, before the rules' conftest.py imports the function."""
-    nodes.find_node = _find_in_cluster
