@@ -4,12 +4,21 @@ Containers are replaced by processes: see `tests.testlab.machines.control_plane`
 control plane, because its start takes most of the time.
 """
 
+import json
+import shutil
+import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from bedplate.cli import run
 from tests.testlab.machines.control_plane import NAMES, ControlPlane, control_plane
+from tests.testlab.network.netlab import until
 
 pytestmark = pytest.mark.nightly
 FIRST, SECOND, THIRD = NAMES
@@ -62,7 +71,7 @@ def test_two_operators_exclude_each_other(plane: ControlPlane, capsys: pytest.Ca
 
 
 def test_secrets_are_encrypted_in_etcd(plane: ControlPlane) -> None:
-    """etcd holds a Secret only encrypted, other objects as they are."""
+    """A Secret is encrypted there, other objects are not."""
     plane.kubectl(FIRST, "create secret generic token --from-literal word=parsnip")
     plane.kubectl(FIRST, "create configmap plain --from-literal word=parsnip")
 
