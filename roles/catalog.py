@@ -14,6 +14,7 @@ from bedplate.plan import plan_fleet
 from bedplate.plan.nodes import NodePlan, NodeRole, Platform, permanent_nodes
 from roles.base import Role
 from roles.baseline.role import Baseline
+from roles.capacity.role import Capacity
 from roles.containers.role import Containers
 from roles.control.role import Control
 from roles.efa.role import Efa
@@ -77,6 +78,8 @@ def _cluster_roles(node: NodePlan) -> Iterator[Role]:
     yield Kubernetes(node.cluster)
     if node.cluster.member:
         yield Control(node.cluster)
+        if node.capacity:
+            yield Capacity(node.capacity)
 
 
 def names_of(node: NodePlan) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import pulumi
 from pulumi_aws._inputs import ProviderDefaultTagsArgs, ProviderIgnoreTagsArgs
 from pulumi_aws.provider import Provider, ProviderArgs
 
-from bedplate.capacity.ends import REQUESTED_BY, UNTIL
+from bedplate.capacity.ends import PAUSED, REQUESTED_BY, UNTIL
 from bedplate.errors import InputError
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.pools import PoolPlan
@@ -104,7 +104,7 @@ def region_provider(plan: FleetPlan, part: str, region: str) -> Provider:
         region=region,
         allowed_account_ids=[plan.account],
         default_tags=ProviderDefaultTagsArgs(tags=stack_tags(plan, part)),
-        ignore_tags=ProviderIgnoreTagsArgs(keys=[REQUESTED_BY, UNTIL]),
+        ignore_tags=ProviderIgnoreTagsArgs(keys=[REQUESTED_BY, UNTIL, PAUSED]),
     )
     return Provider(region, args)
 

@@ -156,13 +156,13 @@ def _launches(pool: PoolPlan, activities: Sequence[Mapping[str, Any]]) -> Iterat
             time=activity["StartTime"].timestamp(),
             ok=not failed,
             code=failure_code(text) if failed else None,
-            zone=_zone(activity.get("Details", "")),
+            zone=launch_zone(activity.get("Details", "")),
             machine=instance[0] if instance else None,
             text=activity.get("StatusMessage", "") if failed else "",
         )
 
 
-def _zone(details: str) -> str | None:
+def launch_zone(details: str) -> str | None:
     """Return the zone of an activity, from details such as {"Availability Zone": "us-west-2a"}."""
     with suppress(ValueError, AttributeError):
         zone = json.loads(details).get("Availability Zone")

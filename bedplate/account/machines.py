@@ -69,7 +69,7 @@ def _zones(client: AwsClient, plan: FleetPlan) -> Iterator[str]:
 
 
 # The most names in one call of DescribeAutoScalingGroups and of DescribeInstances. Source: their API pages.
-_GROUPS, _INSTANCES = 50, 100
+GROUPS_PER_CALL, _INSTANCES = 50, 100
 # Source: the API page of InstanceState.
 EXISTING = ("pending", "running", "shutting-down", "stopping", "stopped")
 """The EC2 states of an instance that has not terminated."""
@@ -138,7 +138,7 @@ def _of_region(
     client: AwsClient, region: str, pools: Mapping[str, PoolPlan], claims: Mapping[tuple[str, str, str], Claim]
 ) -> Iterator[Machine]:
     members = {member["InstanceId"]: (group, member) for group, member in _members(client, region, list(pools))}
-    instances = dict(_instances(client, region, list(members)))
+    instances = dict(describe_instances(client, region, list(members)))
     for instance, (group, member) in members.items():
         pool = pools[group["AutoScalingGroupName"]]
         claim = claims.get((instance, pool.group, region))
@@ -170,14 +170,15 @@ def _time(text: str) -> datetime | None:
 
 
 def _members(client: AwsClient, region: str, groups: list[str]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    for start in range(0, len(groups), _GROUPS):
-        query = {"AutoScalingGroupNames": groups[start : start + _GROUPS]}
+    for start in range(0, len(groups), GROUPS_PER_CALL):
+        query = {"AutoScalingGroupNames": groups[start : start + GROUPS_PER_CALL]}
         for page in client.pages("autoscaling", region, "describe_auto_scaling_groups", **query):
             for group in page["AutoScalingGroups"]:
                 yield from ((group, member) for member in group["Instances"])
 
 
-def _instances(client: AwsClient, region: str, instances: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+def describe_instances(client: AwsClient, region: str, instances: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each existing instance of these ids with EC2's description."""
     for start in range(0, len(instances), _INSTANCES):
         # A filter ignores unknown ids; a list of ids with an unknown one is rejected.
         filters = [{"Name": "instance-id", "Values": instances[start : start + _INSTANCES]}]

@@ -9,8 +9,11 @@ from datetime import datetime, timedelta
 
 from bedplate.errors import InputError
 
-REQUESTED_BY, UNTIL = "bedplate:requested-by", "bedplate:until"
-"""Tags of an Auto Scaling group: who last started machines in it, and until when. The stacks ignore them."""
+REQUESTED_BY, UNTIL, PAUSED = "bedplate:requested-by", "bedplate:until", "bedplate:paused"
+"""Tags of an Auto Scaling group: who last started machines in it, and until when; who has paused its controller.
+
+The stacks ignore them.
+"""
 
 _UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 _SHORTEST, _LONGEST = timedelta(minutes=10), timedelta(days=30)

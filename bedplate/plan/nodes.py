@@ -13,6 +13,7 @@ from types import MappingProxyType
 from bedplate.catalog.catalog import Catalog
 from bedplate.catalog.nearest import nearest
 from bedplate.errors import InputError
+from bedplate.plan.capacity import CapacityPlan, worker_capacity
 from bedplate.plan.cluster import ClusterNode
 from bedplate.plan.firewall import (
     ANYWHERE,
@@ -148,6 +149,8 @@ class NodePlan:
     """The remote networks behind its tunnels, for a gateway of a site or of a connected region."""
     cluster: ClusterNode | None = None
     """What it is in the Kubernetes cluster. No command sets it yet, so no machine has the roles of the cluster."""
+    capacity: CapacityPlan | None = None
+    """What the controller of capacity on a member of the control plane works with."""
 
     @property
     def host(self) -> str:
@@ -512,6 +515,7 @@ def _node(
         stack=plan.stack,
         laptops=laptop_gateway_at(plan, place) if NodeRole.LAPTOPS in duties else None,
         elsewhere=tuple(_remote_blocks(plan, place, duties)),
+        capacity=worker_capacity(plan) if NodeRole.CONTROL in duties else None,
     )
 
 

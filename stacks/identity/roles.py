@@ -58,7 +58,7 @@ _CLOUD_CONTROLLER_ACTIONS = (
     "ec2:DescribeVolumes",
     "ec2:DescribeVpcs",
 )
-# Actions of cluster-autoscaler, which must know a group before it has an instance.
+# Actions of the controller of capacity, and of cluster-autoscaler, which must know a group before it has an instance.
 # Source: https://github.com/kubernetes/autoscaler, cluster-autoscaler/cloudprovider/aws/README.md, read 2026-11.
 _AUTOSCALER_ACTIONS = (
     "autoscaling:DescribeAutoScalingGroups",
@@ -68,6 +68,7 @@ _AUTOSCALER_ACTIONS = (
     "ec2:DescribeImages",
     "ec2:DescribeInstanceTypes",
     "ec2:DescribeLaunchTemplateVersions",
+    "ec2:DescribeSpotInstanceRequests",
     "ec2:GetInstanceTypesFromInstanceRequirements",
 )
 
@@ -86,7 +87,11 @@ def control_permissions(plan: FleetPlan) -> Iterator[Statement]:
     )
     yield Statement(
         sid="ScaleWorkers",
-        actions=("autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup"),
+        actions=(
+            "autoscaling:SetDesiredCapacity",
+            "autoscaling:SetInstanceProtection",
+            "autoscaling:TerminateInstanceInAutoScalingGroup",
+        ),
         resources=scaling_group_arns(plan),
         conditions={**fleet_tag_condition(plan), "Null": {f"aws:ResourceTag/{ENABLED}": ("false",)}},
     )

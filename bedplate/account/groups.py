@@ -1,0 +1,288 @@
+"""All Auto Scaling groups of a capacity plan: one observation of every region, and conditional changes of their size.
+
+Every change is absolute or names its machine, and is made only if the group is still as it was observed. So a lost
+reply, a repeated call or a second controller cannot start a machine twice.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from bedplate.account.capacity import launch_zone
+from bedplate.account.client import AwsClient, ask_regions, require_all
+from bedplate.account.machines import GROUPS_PER_CALL, describe_instances
+from bedplate.capacity.actions import SetDesired, Terminate
+from bedplate.capacity.ends import PAUSED
+from bedplate.capacity.failures import failure_code
+from bedplate.capacity.observation import Activity, Machine, Observation, Pool, Settings, Size
+from bedplate.errors import InputError, PartialError
+from bedplate.plan.capacity import CapacityPlan, CapacityPool
+
+_ACTIVITIES, _SUBNETS = 100, 200
+_HISTORY = timedelta(hours=6).total_seconds()
+_FAILED, _PENDING = ("Failed", "Cancelled"), ("Terminat", "Detach")
+_INSTANCE = re.compile(r"\bi-[0-9a-f]{8,17}\b")
+_CAUSE = re.compile(r"increasing the capacity from (\d+) to (\d+)")
+_NOT_IN_TAGS = re.compile(r"[^\w .:/=+\-@]")
+# The states of a spot request whose instance AWS takes, and the time between the notice and that.
+_MARKED, _NOTICE = ("marked-for-termination", "marked-for-stop"), 120.0
+
+
+class Changed(PartialError):
+    """A group is not as it was observed: the next round decides again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Region:
+    """What AWS reports about a region: groups and activities by pool, notices by instance, free addresses by subnet."""
+
+    groups: Mapping[str, dict[str, Any]]
+    activities: Mapping[str, Sequence[Mapping[str, Any]]]
+    launched: Mapping[str, float]
+    notices: Mapping[str, float]
+    addresses: Mapping[str, int]
+
+
+@dataclass
+class FleetGroups:
+    """The groups of a plan. The launch times of instances are read once.
+
+    `paused` says who has paused each paused group, as last observed.
+    """
+
+    client: AwsClient
+    plan: CapacityPlan
+    paused: Mapping[str, str] = field(default_factory=dict)
+    _launched: dict[str, float] = field(default_factory=dict)
+
+    def observe(self, time: float) -> Observation:
+        """Return pools, machines and launches of all regions; raise the error of a region that does not answer.
+
+        Without an answer, machines in that region would be unknown, and launched again elsewhere.
+        """
+        answers = ask_regions((pool.region for pool in self.plan.pools), lambda region: self._region(region, time))
+        regions = require_all(answers, "cannot read the Auto Scaling groups")
+        deployed = [pool for pool in self.plan.pools if pool.name in regions[pool.region].groups]
+        self.paused = {pool.group: who for pool in deployed if (who := _pause(regions[pool.region].groups[pool.name]))}
+        launches = [launch for pool in deployed for launch in self._activities(pool, regions[pool.region], time)]
+        return Observation(
+            time=time,
+            pools=tuple(self._pools(deployed, regions)),
+            machines=tuple(
+                machine for pool in deployed for machine in self._machines(pool, regions[pool.region], time)
+            ),
+            activities=tuple(sorted(launches, key=lambda launch: launch.time, reverse=True)),
+            settings=Settings(idle=self.plan.idle, cap=self.plan.cap, spare=self.plan.spare),
+        )
+
+    def _region(self, region: str, time: float) -> _Region:
+        names = {self._name(pool): pool.name for pool in self.plan.pools if pool.region == region}
+        groups = {names[group["AutoScalingGroupName"]]: group for group in self._describe(region, list(names))}
+        members = [member["InstanceId"] for group in groups.values() for member in group["Instances"]]
+        unknown = [instance for instance in members if instance not in self._launched]
+        for instance, facts in describe_instances(self.client, region, unknown):
+            self._launched[instance] = facts["LaunchTime"].timestamp()
+        has_spot = any(pool.region == region and pool.market == "spot" for pool in self.plan.pools)
+        subnets = {subnet for group in groups.values() for subnet in _subnets(group)}
+        return _Region(
+            groups=groups,
+            activities={name: self._scaling(region, group) for name, group in groups.items()},
+            launched={instance: self._launched.get(instance, time) for instance in members},
+            notices=dict(self._notices(region)) if has_spot else {},
+            addresses=dict(self._addresses(region, sorted(subnets))) if subnets else {},
+        )
+
+    def _describe(self, region: str, names: list[str]) -> Iterator[dict[str, Any]]:
+        for start in range(0, len(names), GROUPS_PER_CALL):
+            query = {"AutoScalingGroupNames": names[start : start + GROUPS_PER_CALL]}
+            for page in self.client.pages("autoscaling", region, "describe_auto_scaling_groups", **query):
+                yield from page["AutoScalingGroups"]
+
+    def _scaling(self, region: str, group: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+        query = {"AutoScalingGroupName": group["AutoScalingGroupName"], "MaxRecords": _ACTIVITIES}
+        activities: Sequence[Mapping[str, Any]] = self.client.call(
+            "autoscaling", region, "describe_scaling_activities", **query
+        )["Activities"]
+        return activities
+
+    def _notices(self, region: str) -> Iterator[tuple[str, float]]:
+        """Yield the spot instances that AWS will take, and when."""
+        filters = [{"Name": "status-code", "Values": list(_MARKED)}]
+        for page in self.client.pages("ec2", region, "describe_spot_instance_requests", Filters=filters):
+            for request in page["SpotInstanceRequests"]:
+                status = request["Status"]
+                if status["Code"] in _MARKED and request.get("InstanceId"):
+                    yield request["InstanceId"], status["UpdateTime"].timestamp() + _NOTICE
+
+    def _addresses(self, region: str, subnets: list[str]) -> Iterator[tuple[str, int]]:
+        for start in range(0, len(subnets), _SUBNETS):
+            query = {"SubnetIds": subnets[start : start + _SUBNETS]}
+            for page in self.client.pages("ec2", region, "describe_subnets", **query):
+                yield from ((subnet["SubnetId"], subnet["AvailableIpAddressCount"]) for subnet in page["Subnets"])
+
+    def _pools(self, deployed: Sequence[CapacityPool], regions: Mapping[str, _Region]) -> Iterator[Pool]:
+        desired = {pool.name: regions[pool.region].groups[pool.name]["DesiredCapacity"] for pool in deployed}
+        for pool in deployed:
+            region = regions[pool.region]
+            group = region.groups[pool.name]
+            of_group = sum(desired[other.name] for other in deployed if other.group == pool.group)
+            subnets = _subnets(group)
+            has_address = not subnets or any(region.addresses.get(subnet, 0) for subnet in subnets)
+            yield Pool(
+                name=pool.name,
+                group=pool.group,
+                rung=pool.rung,
+                region=pool.region,
+                zones=tuple(sorted(pool.zones)),
+                minimum=group["MinSize"],
+                # The pools of a group share its maximum.
+                maximum=min(group["MaxSize"], desired[pool.name] + max(0, pool.most - of_group)),
+                desired=desired[pool.name],
+                type=pool.type,
+                market=pool.market,
+                size=Size(pool.gpus, pool.cpus, pool.memory, pool.efa, pool.ephemeral),
+                price=pool.price,
+                labels=pool.labels,
+                taints=frozenset(pool.taints),
+                eligible=has_address and not pool.barred,
+            )
+
+    def _machines(self, pool: CapacityPool, region: _Region, time: float) -> Iterator[Machine]:
+        for member in region.groups[pool.name]["Instances"]:
+            state, instance = member["LifecycleState"], member["InstanceId"]
+            if not state.startswith(_PENDING):
+                yield Machine(
+                    id=instance,
+                    pool=pool.name,
+                    zone=member["AvailabilityZone"],
+                    launched=region.launched.get(instance, time),
+                    notice=region.notices.get(instance),
+                    ready=state == "InService",
+                )
+
+    def _activities(self, pool: CapacityPool, region: _Region, time: float) -> Iterator[Activity]:
+        """Yield the launches of the last hours that have failed, or have an instance."""
+        for activity in region.activities[pool.name]:
+            description, text = activity.get("Description", ""), activity.get("StatusMessage", "")
+            has_failed = activity["StatusCode"] in _FAILED
+            instance = _INSTANCE.search(description)
+            started = activity["StartTime"].timestamp()
+            is_launch = description.startswith("Launching") and (has_failed or instance)
+            if not is_launch or time - started > _HISTORY:
+                continue
+            cause = _CAUSE.search(activity.get("Cause", ""))
+            before, after = (int(cause[1]), int(cause[2])) if cause else (0, 0)
+            yield Activity(
+                id=activity["ActivityId"],
+                pool=pool.name,
+                time=started,
+                ok=not has_failed,
+                zone=launch_zone(activity.get("Details", "")),
+                code=failure_code(f"{text} {description}") if has_failed else None,
+                count=max(1, after - before) if has_failed else 1,
+                before=before,
+                after=after,
+                machine=instance[0] if instance else None,
+                text=text if has_failed else "",
+            )
+
+    def set_desired(self, action: SetDesired, observed: Observation) -> None:
+        """Set the desired capacity of a pool. Raises Changed if the group is not as observed."""
+        pool, before = self._pool(action.pool), _observed(observed, action.pool)
+        group = self._read(pool)
+        if group["DesiredCapacity"] == action.count:
+            return  # an earlier call whose reply was lost, or another controller
+        if group["DesiredCapacity"] != before.desired:
+            what = f"{action.pool}: desired is {group['DesiredCapacity']}, {before.desired} was observed"
+            raise Changed(what)
+        members = sum(not member["LifecycleState"].startswith(_PENDING) for member in group["Instances"])
+        if action.count < min(members, group["DesiredCapacity"]):
+            raise Changed(f"{action.pool}: {members} machines run, desired {action.count} would end some")
+        if not group["MinSize"] <= action.count <= group["MaxSize"]:
+            limits = f"{group['MinSize']} to {group['MaxSize']}"
+            raise Changed(f"{action.pool}: desired {action.count} is not within {limits}")
+        name = self._name(pool)
+        if action.count < group["DesiredCapacity"]:
+            self._protect(pool, group)
+        params = {"DesiredCapacity": action.count, "HonorCooldown": False}
+        self.client.call("autoscaling", pool.region, "set_desired_capacity", AutoScalingGroupName=name, **params)
+
+    def _protect(self, pool: CapacityPool, group: Mapping[str, Any]) -> None:
+        """Protect machines from scale-in: if AWS launches one more at this moment, it ends that one."""
+        members = [member["InstanceId"] for member in group["Instances"] if not member.get("ProtectedFromScaleIn")]
+        for start in range(0, len(members), GROUPS_PER_CALL):
+            ids = members[start : start + GROUPS_PER_CALL]
+            query = {"AutoScalingGroupName": self._name(pool), "InstanceIds": ids, "ProtectedFromScaleIn": True}
+            self.client.call("autoscaling", pool.region, "set_instance_protection", **query)
+
+    def terminate(self, action: Terminate, observed: Observation) -> None:
+        """Terminate a machine through its group. Raises Changed if the group is not as observed.
+
+        A repeated call could lower desired once more than needed, never raise it: machines that run stay.
+        """
+        machine = next((machine for machine in observed.machines if machine.id == action.machine), None)
+        if machine is None:
+            raise Changed(f"{action.machine} was not observed")
+        pool = self._pool(machine.pool)
+        group = self._read(pool)
+        states = {member["InstanceId"]: member["LifecycleState"] for member in group["Instances"]}
+        if states.get(machine.id, "Terminated").startswith(_PENDING):
+            return
+        if action.decrement and group["DesiredCapacity"] <= group["MinSize"]:
+            raise Changed(f"{pool.name} is at its minimum of {group['MinSize']}")
+        params = {"InstanceId": machine.id, "ShouldDecrementDesiredCapacity": action.decrement}
+        self.client.call("autoscaling", pool.region, "terminate_instance_in_auto_scaling_group", **params)
+
+    def pause(self, group: str | None, person: str) -> tuple[str, ...]:
+        """Write on the pools of a group, or of all, that the controller leaves them alone; return their groups."""
+        value = _NOT_IN_TAGS.sub("_", person)[:100]
+        return self._tag(group, "create_or_update_tags", {"Value": value, "PropagateAtLaunch": False})
+
+    def resume(self, group: str | None) -> tuple[str, ...]:
+        """Remove what `pause` wrote; return the groups."""
+        return self._tag(group, "delete_tags", {})
+
+    def _tag(self, group: str | None, operation: str, values: Mapping[str, Any]) -> tuple[str, ...]:
+        pools = [pool for pool in self.plan.pools if group in (None, pool.group)]
+
+        def write(region: str) -> None:
+            names = [self._name(pool) for pool in pools if pool.region == region]
+            deployed = [entry["AutoScalingGroupName"] for entry in self._describe(region, names)]
+            owners = [{"ResourceId": name, "ResourceType": "auto-scaling-group"} for name in deployed]
+            if owners:
+                tags = [{**owner, "Key": PAUSED, **values} for owner in owners]
+                self.client.call("autoscaling", region, operation, Tags=tags)
+
+        require_all(ask_regions((pool.region for pool in pools), write), "not all groups are changed")
+        return tuple(dict.fromkeys(pool.group for pool in pools))
+
+    def _pool(self, name: str) -> CapacityPool:
+        pool = next((pool for pool in self.plan.pools if pool.name == name), None)
+        if pool is None:
+            raise InputError(f"no pool named {name} in the plan")
+        return pool
+
+    def _read(self, pool: CapacityPool) -> dict[str, Any]:
+        for group in self._describe(pool.region, [self._name(pool)]):
+            return group
+        raise Changed(f"{pool.name} is not deployed")
+
+    def _name(self, pool: CapacityPool) -> str:
+        return f"{self.plan.fleet}-{pool.name}"
+
+
+def _pause(group: Mapping[str, Any]) -> str:
+    return next((str(tag["Value"]) for tag in group.get("Tags", ()) if tag["Key"] == PAUSED), "")
+
+
+def _subnets(group: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(filter(None, group.get("VPCZoneIdentifier", "").split(",")))
+
+
+def _observed(observation: Observation, name: str) -> Pool:
+    pool = next((pool for pool in observation.pools if pool.name == name), None)
+    if pool is None:
+        raise Changed(f"{name} was not observed")
+    return pool

@@ -1,0 +1,205 @@
+"""The controller: observe, decide, act, in rounds. It knows AWS and the cluster as interfaces only.
+
+It can be killed between any two steps: it keeps nothing that an observation does not show again, except memory that
+shortens waits.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Generic, Protocol, TypeVar
+
+from bedplate.capacity.actions import (
+    Action,
+    CordonNode,
+    Decision,
+    DrainNode,
+    EvictPod,
+    SetDesired,
+    Terminate,
+    UncordonNode,
+)
+from bedplate.capacity.observation import Observation
+from bedplate.errors import BedplateError
+
+
+class Cloud(Protocol):
+    """AWS: pools, machines and launches."""
+
+    def observe(self, time: float) -> Observation:
+        """Return the state of all regions, or raise."""
+
+    def set_desired(self, action: SetDesired, observed: Observation) -> None:
+        """Set a desired capacity if the pool is as observed."""
+
+    def terminate(self, action: Terminate, observed: Observation) -> None:
+        """Terminate a machine if its pool is as observed."""
+
+
+class Workloads(Protocol):
+    """The cluster: pods and nodes."""
+
+    def observe(self, cloud: Observation) -> Observation:
+        """Return an observation of AWS with pods and nodes, or raise."""
+
+    def apply(self, action: Action) -> None:
+        """Apply an action on a node or pod if that is as observed."""
+
+    def check_empty(self, name: str) -> None:
+        """Raise unless a node is cordoned by the controller and has no work."""
+
+    def report(self, action: Action, *, failure: str = "") -> None:
+        """Explain an action to the people who look at the object."""
+
+    def report_unplaced(self, pod: str, reason: str) -> None:
+        """Explain to the owner of a pod why it waits."""
+
+
+class Leader(Protocol):
+    """The election of one of several controllers."""
+
+    def hold(self) -> bool:
+        """Return whether this controller may act now."""
+
+
+MemoryT = TypeVar("MemoryT")
+Decide = Callable[[Observation, MemoryT], tuple[Decision, MemoryT]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """An action, and why it was not done; empty if it was. In a dry run nothing is done, without a failure."""
+
+    action: Action
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round: what was observed and decided, and the outcome of each action that was tried."""
+
+    observation: Observation
+    decision: Decision
+    outcomes: tuple[Outcome, ...] = ()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing was to be done."""
+        return not self.decision.actions
+
+
+_VERBS: Mapping[type, str] = {
+    SetDesired: "set-desired",
+    CordonNode: "cordon",
+    UncordonNode: "uncordon",
+    DrainNode: "drain",
+    EvictPod: "evict",
+    Terminate: "terminate",
+}
+
+
+def verb_of(action: Action) -> str:
+    """Return the name of an action in the protocol of `capacity decide`."""
+    return _VERBS[type(action)]
+
+
+def subject_of(action: Action) -> str:
+    """Return the pool, node, pod or machine that an action changes."""
+    match action:
+        case SetDesired():
+            return action.pool
+        case Terminate():
+            return action.machine
+        case EvictPod():
+            return action.pod
+        case _:
+            return action.node
+
+
+def log_entry(outcome: Outcome, time: float) -> Mapping[str, object]:
+    """Return one structured line of the log."""
+    result = {"failure": outcome.failure} if outcome.failure else {}
+    return {"time": round(time, 1), "do": verb_of(outcome.action), **asdict(outcome.action), **result}
+
+
+def without_paused(decision: Decision, observation: Observation, paused: Collection[str]) -> Decision:
+    """Return a decision without the actions on pools of paused groups, their machines and nodes."""
+    pools = {pool.name for pool in observation.pools if pool.group in paused}
+    machines = [machine for machine in observation.machines if machine.pool in pools]
+    nodes = {machine.node for machine in machines if machine.node}
+    subjects = pools | {machine.id for machine in machines} | nodes
+    subjects |= {pod.id for pod in observation.pods if pod.node in nodes}
+    actions = tuple(action for action in decision.actions if subject_of(action) not in subjects)
+    return replace(decision, actions=actions)
+
+
+@dataclass
+class Controller(Generic[MemoryT]):
+    """One controller. `memory` is what the planner keeps between rounds.
+
+    `paused` returns who has paused each paused group: nothing is done about its pools and their nodes.
+    """
+
+    cloud: Cloud
+    decide: Decide[MemoryT]
+    memory: MemoryT
+    workloads: Workloads | None = None
+    leader: Leader | None = None
+    is_dry: bool = False
+    paused: Callable[[], Mapping[str, str]] = field(default=dict)
+
+    def observe(self, time: float) -> Observation:
+        """Return the observation of AWS and the cluster, or raise."""
+        observation = self.cloud.observe(time)
+        return self.workloads.observe(observation) if self.workloads else observation
+
+    def round(self, time: float) -> Round | None:
+        """Observe, decide and act; None if another controller is the leader. Raises if it cannot observe."""
+        if self.leader and not self.leader.hold():
+            return None
+        observation = self.observe(time)
+        decision, self.memory = self.decide(observation, self.memory)
+        decision = without_paused(decision, observation, self.paused())
+        if self.is_dry:
+            return Round(observation, decision)
+        outcomes = tuple(self._act(decision, observation))
+        if self.workloads:
+            for unplaced in decision.unplaced:
+                self.workloads.report_unplaced(unplaced.pod, unplaced.reason)
+        return Round(observation, decision, outcomes)
+
+    def _act(self, decision: Decision, observation: Observation) -> Iterator[Outcome]:
+        """Apply the actions in order. After a failure, later actions on the same machine or pool wait for a round."""
+        node_of = {machine.id: machine.node for machine in observation.machines}
+        failed: set[str] = set()
+        for action in decision.actions:
+            if self.leader and not self.leader.hold():
+                yield Outcome(action, "another controller is the leader")
+                return
+            subject = subject_of(action)
+            subject = node_of.get(subject) or subject
+            if subject in failed:
+                continue
+            failure = self._apply(action, observation, node_of)
+            if failure:
+                failed.add(subject)
+            if self.workloads:
+                self.workloads.report(action, failure=failure)
+            yield Outcome(action, failure)
+
+    def _apply(self, action: Action, observation: Observation, node_of: Mapping[str, str | None]) -> str:
+        try:
+            match action:
+                case SetDesired():
+                    self.cloud.set_desired(action, observation)
+                case Terminate():
+                    node = node_of.get(action.machine)
+                    if node and self.workloads:
+                        self.workloads.check_empty(node)
+                    self.cloud.terminate(action, observation)
+                case _ if self.workloads:
+                    self.workloads.apply(action)
+                case _:
+                    return "there is no cluster"
+        except BedplateError as error:
+            return error.what
+        return ""

@@ -1,0 +1,172 @@
+"""The client of one cluster: lightkube with bounded retries, and its exceptions translated into errors with a fix."""
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import httpx2
+from lightkube import ApiError, Client, KubeConfig, SingleConfig
+from lightkube.core.exceptions import ConfigError
+from lightkube.core.generic_client import WatchDriver
+from lightkube.core.resource import NamespacedResource
+
+from bedplate.errors import BedplateError, InputError, MachineError, PartialError
+
+MANAGER = "bedplate-capacity"
+"""The field manager of changes, and the reporter of events."""
+_LONGEST = 200
+_CONNECT = 5.0
+_TIMEOUT = httpx2.Timeout(20.0, connect=_CONNECT)
+# Attempts of one call, and the longest first pause in seconds; each further pause may be twice as long.
+_ATTEMPTS, _PAUSE = 5, 0.2
+_UNAUTHORIZED, _FORBIDDEN, _MISSING, _CONFLICT, _GONE, _TOO_MANY = 401, 403, 404, 409, 410, 429
+_SERVER_FAULT = 500
+
+
+class Missing(PartialError):
+    """The object does not exist."""
+
+
+class Conflict(PartialError):
+    """The object has changed since it was read, or exists already."""
+
+
+class NotNow(PartialError):
+    """A disruption budget does not permit the eviction now."""
+
+
+class Expired(PartialError):
+    """The version from which a watch was to continue is too old."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """Full jitter: a pause before attempt N is random, up to a limit that doubles; tests replace `sleep`."""
+
+    sleep: Callable[[float], None] = time.sleep
+    random: Callable[[], float] = random.random
+
+    def before(self, attempt: int) -> None:
+        """Wait before a repeated attempt; the first repeat is attempt 1."""
+        self.sleep(self.random() * _PAUSE * 2**attempt)
+
+
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterClient:
+    """A client of one cluster. Every call may be repeated: writes are absolute, or conditional on a version."""
+
+    api: Client
+    pauses: Pauses = field(default_factory=Pauses)
+
+    def call(self, operation: str, function: Callable[[Client], ResultT], *, attempts: int = _ATTEMPTS) -> ResultT:
+        """Return the result of a call; retry after 429, 5xx and lost connections. Raises BedplateError."""
+        for attempt in range(1, attempts + 1):
+            try:
+                return function(self.api)
+            except (httpx2.HTTPError, ConfigError) as error:
+                if attempt == attempts or not is_transient(error):
+                    raise translate_error(error, operation) from None
+            self.pauses.before(attempt)
+        raise AssertionError
+
+    def objects(self, kind: type[Any], **query: Any) -> tuple[tuple[Any, ...], str]:  # noqa: ANN401  lightkube's own
+        """Return the objects of a kind in all namespaces, and the version of the list."""
+
+        def read(api: Client) -> tuple[tuple[Any, ...], str]:
+            listing = cast("Any", api).list(kind, chunk_size=_PAGE, **_scope(kind), **query)
+            items = tuple(listing)
+            return items, listing.resourceVersion
+
+        return self.call(f"list {kind.__name__}", read)
+
+    def events(self, kind: type[Any], version: str, seconds: int) -> Iterator[tuple[str, Any]]:
+        """Yield changes and bookmarks since a version, for a limited time; raise Expired if the version is too old.
+
+        lightkube's own watch opens the next request itself, waits for ever on a dead connection, and has no bookmarks.
+        """
+        generic: Any = self.api._client  # noqa: SLF001
+        params = {"timeoutSeconds": seconds, "resourceVersion": version, "allowWatchBookmarks": "true"}
+        request = generic.prepare_request("list", res=kind, watch=True, params=params, **_scope(kind))
+        driver: Any = cast("Any", WatchDriver)(request, generic._client.build_request)  # noqa: SLF001
+        try:
+            reply = generic.send(driver.get_request(httpx2.Timeout(_CONNECT, read=seconds + _GRACE)), stream=True)
+            try:
+                reply.raise_for_status()
+                yield from map(driver.process_one_line, reply.iter_lines())
+            finally:
+                reply.close()
+        except httpx2.HTTPError as error:
+            raise translate_error(error, f"watch {kind.__name__}") from None
+
+
+_PAGE, _GRACE = 1000, 30.0
+
+
+def _scope(kind: type[Any]) -> dict[str, str]:
+    return {"namespace": "*"} if issubclass(kind, NamespacedResource) else {}
+
+
+def open_cluster(kubeconfig: Path | None = None, context: str | None = None) -> ClusterClient:
+    """Return a client by a kubeconfig: a given one, that of KUBECONFIG, or the user's; makes no call yet."""
+    try:
+        config = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_env()
+        chosen = config.get(context)
+    except (ConfigError, OSError, ValueError, KeyError) as error:
+        where = str(kubeconfig) if kubeconfig else ""
+        raise InputError(
+            f"cannot read the kubeconfig: {error}", where=where, fix="set KUBECONFIG, or name a file by --kubeconfig"
+        ) from None
+    if chosen is None:
+        raise InputError("no kubeconfig found", fix="set KUBECONFIG, or name a file by --kubeconfig")
+    return connect(chosen)
+
+
+def connect(config: SingleConfig) -> ClusterClient:
+    """Return a client by a configuration in memory."""
+    return ClusterClient(Client(config, namespace="default", timeout=_TIMEOUT, field_manager=MANAGER))
+
+
+def is_transient(error: Exception) -> bool:
+    """Return whether the same call may succeed later: throttled, a fault of the server, or no reply."""
+    code = status_code(error)
+    if code is not None:
+        return code == _TOO_MANY or code >= _SERVER_FAULT
+    return isinstance(error, httpx2.TransportError)
+
+
+def status_code(error: Exception) -> int | None:
+    """Return the HTTP status of a failed call; None if there was no reply."""
+    if isinstance(error, ApiError) and error.status is not None:
+        return error.status.code
+    return error.response.status_code if isinstance(error, httpx2.HTTPStatusError) else None
+
+
+def translate_error(error: Exception, operation: str) -> BedplateError:
+    """Return the operator's error for a failed call."""
+    text = f"Kubernetes: {operation}: {str(error)[:_LONGEST]}"
+    match status_code(error):
+        case None:
+            return PartialError(
+                f"cannot connect to the Kubernetes API: {str(error)[:_LONGEST]}",
+                fix="check the VPN and the address in the kubeconfig",
+            )
+        case code if code == _UNAUTHORIZED:
+            return MachineError("the Kubernetes API rejected the credentials", fix="renew the kubeconfig")
+        case code if code == _FORBIDDEN:
+            return MachineError(text, fix="bind a role that permits it to the user of the kubeconfig")
+        case code if code == _MISSING:
+            return Missing(text)
+        case code if code == _CONFLICT:
+            return Conflict(text)
+        case code if code == _GONE:
+            return Expired(text)
+        case code if code == _TOO_MANY:
+            return NotNow(text, fix="try again in a minute")
+        case _:
+            return PartialError(text, fix="try again; the logs of the API server say more")

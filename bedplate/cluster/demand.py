@@ -1,0 +1,254 @@
+"""Pods and nodes of a cluster, joined with the machines that AWS reports: one observation for the planner."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from lightkube.models.core_v1 import NodeCondition
+from lightkube.resources.core_v1 import Node as ClusterNode
+from lightkube.resources.core_v1 import Pod as ClusterPod
+
+from bedplate.capacity.observation import Cordon, Machine, Node, Observation, Pod, Pool, Size
+from bedplate.cluster.pods import (
+    Placement,
+    add,
+    blocking_taints,
+    gang_of,
+    has_ended,
+    is_daemon,
+    is_movable,
+    placement_of,
+    pod_size,
+    seconds,
+    size_of,
+    smallest,
+    spread_of,
+    subtract,
+    tolerated,
+    waits_for_machine,
+)
+
+CORDONED = "bedplate/cordoned-by"
+"""Annotation of a node that the controller has cordoned; a person's cordon has none."""
+GATE = "bedplate/gate"
+# Taints that the cluster derives from what an observation says already: a cordon, and the condition `Ready`.
+_UNSCHEDULABLE, _NOT_READY = "node.kubernetes.io/unschedulable", "node.kubernetes.io/not-ready"
+_INSTANCE = re.compile(r"aws:///[^/]*/(i-[0-9a-f]+)")
+# A node registers as not ready and is ready within this time, or it never was. An empty node that is not ready for
+# longer than `_LOST` has failed: its machine counts as one that never joined.
+_REGISTERING, _LOST = 60.0, 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What the API server reports, at one time; `ends` is when the last pod of a node ended or was deleted.
+
+    `since` is when the reports began: an earlier end is unknown, so that no node has been idle for longer.
+    """
+
+    pods: Sequence[ClusterPod]
+    nodes: Sequence[ClusterNode]
+    ends: Mapping[str, float]
+    since: float
+
+
+def instance_of(node: ClusterNode) -> str | None:
+    """Return the EC2 instance of a node; None for a physical machine."""
+    match = _INSTANCE.fullmatch((node.spec.providerID if node.spec else None) or "")
+    return match[1] if match else None
+
+
+def cordon_of(node: ClusterNode) -> Cordon | None:
+    """Return who has cordoned a node."""
+    if not (node.spec and node.spec.unschedulable):
+        return None
+    return Cordon.PLANNER if is_annotated(node) else Cordon.HUMAN
+
+
+def is_annotated(node: ClusterNode) -> bool:
+    """Return whether a node has the controller's annotation."""
+    return CORDONED in ((node.metadata.annotations if node.metadata else None) or {})
+
+
+def join(cluster: Cluster, cloud: Observation) -> Observation:
+    """Return the observation of AWS with the pods and nodes of the cluster.
+
+    A node joins when it has passed its gate. Nodes whose instance AWS is ending, and their pods, are left out.
+    """
+    by_node = _placed(cluster.pods)
+    machines = {machine.id: machine for machine in cloud.machines}
+    live = [node for node in cluster.nodes if _takes_part(node, machines, by_node, cloud.time)]
+    sizes = {_name(node): _sizes(node, by_node[_name(node)]) for node in live}
+    universe = frozenset().union(*(pool.taints for pool in cloud.pools), *map(_taints, live))
+    reader = _PodReader(universe)
+    names = frozenset(sizes)
+    pods = tuple(reader.read(pod) for pod in cluster.pods if _counts(pod, names))
+    marks = reader.marks
+    nodes = tuple(_node(node, sizes[_name(node)], by_node[_name(node)], cluster, marks) for node in live)
+    node_of = {node.machine: node.name for node in nodes if node.machine}
+    return replace(
+        cloud,
+        pods=_with_gang_sizes(pods),
+        nodes=nodes,
+        machines=tuple(replace(machine, node=node_of.get(machine.id)) for machine in cloud.machines),
+        pools=tuple(_measured(pool, cloud.machines, node_of, sizes, marks) for pool in cloud.pools),
+    )
+
+
+def _name(node: ClusterNode) -> str:
+    return str(node.metadata.name) if node.metadata else ""
+
+
+def _placed(pods: Iterable[ClusterPod]) -> Mapping[str, list[ClusterPod]]:
+    """Return the pods of each node that use its resources."""
+    by_node: defaultdict[str, list[ClusterPod]] = defaultdict(list)
+    for pod in pods:
+        if pod.spec and pod.spec.nodeName and not has_ended(pod):
+            by_node[pod.spec.nodeName].append(pod)
+    return by_node
+
+
+def _takes_part(
+    node: ClusterNode, machines: Mapping[str, Machine], by_node: Mapping[str, list[ClusterPod]], now: float
+) -> bool:
+    instance = instance_of(node)
+    if instance is not None and instance not in machines:
+        return False
+    has_work = any(not is_daemon(pod) for pod in by_node.get(_name(node), ()))
+    return not _is_starting(node, now, has_work=has_work)
+
+
+def _is_starting(node: ClusterNode, now: float, *, has_work: bool) -> bool:
+    """Return whether a node is not in service yet, or has failed without work."""
+    if any(taint.key == GATE for taint in (node.spec.taints if node.spec else None) or ()):
+        return True
+    ready = _readiness(node)
+    if ready is None or ready.status == "True":
+        return ready is None
+    changed = seconds(ready.lastTransitionTime)
+    created = seconds(node.metadata.creationTimestamp if node.metadata else None)
+    return changed - created < _REGISTERING or (now - changed > _LOST and not has_work)
+
+
+def _readiness(node: ClusterNode) -> NodeCondition | None:
+    conditions = (node.status.conditions if node.status else None) or ()
+    return next((condition for condition in conditions if condition.type == "Ready"), None)
+
+
+def _taints(node: ClusterNode) -> frozenset[str]:
+    ready = _readiness(node)
+    # The cluster removes the taint a moment after the node has become ready.
+    derived = {_UNSCHEDULABLE, _NOT_READY} if ready and ready.status == "True" else {_UNSCHEDULABLE}
+    return blocking_taints(
+        taint for taint in (node.spec.taints if node.spec else None) or () if taint.key not in derived
+    )
+
+
+def _sizes(node: ClusterNode, pods: Iterable[ClusterPod]) -> tuple[Size, Size]:
+    """Return what a node has for work, without the pods that belong to it, and what of that is free."""
+    allocatable = size_of(node.status.allocatable if node.status else None)
+    own = [pod_size(pod) for pod in pods if is_daemon(pod)]
+    size = subtract(allocatable, add(*own, Size()))
+    work = [pod_size(pod) for pod in pods if not is_daemon(pod)]
+    return size, subtract(size, add(*work, Size()))
+
+
+def _node(
+    node: ClusterNode,
+    sizes: tuple[Size, Size],
+    pods: Iterable[ClusterPod],
+    cluster: Cluster,
+    marks: Iterable[Placement],
+) -> Node:
+    name = _name(node)
+    work = tuple(pod_id(pod) for pod in pods if not is_daemon(pod))
+    joined = seconds(node.metadata.creationTimestamp if node.metadata else None)
+    return Node(
+        name=name,
+        machine=instance_of(node),
+        labels=_marked((node.metadata.labels if node.metadata else None) or {}, marks),
+        taints=_taints(node),
+        size=sizes[0],
+        free=sizes[1],
+        pods=work,
+        joined=joined,
+        idle_since=None if work else max(joined, cluster.ends.get(name, cluster.since)),
+        cordoned=cordon_of(node),
+    )
+
+
+def _measured(
+    pool: Pool,
+    machines: Iterable[Machine],
+    node_of: Mapping[str, str],
+    sizes: Mapping[str, tuple[Size, Size]],
+    marks: Iterable[Placement],
+) -> Pool:
+    """Return a pool with the size that its nodes really have: what pods of the system need is not in the plan."""
+    joined = [
+        sizes[node_of[machine.id]][0] for machine in machines if machine.pool == pool.name and machine.id in node_of
+    ]
+    return replace(pool, size=smallest(*joined) if joined else pool.size, labels=_marked(pool.labels, marks))
+
+
+def _marked(labels: Mapping[str, str], marks: Iterable[Placement]) -> Mapping[str, str]:
+    """Return labels with one for each affinity that they satisfy, which pods with that affinity select."""
+    return {**labels, **{mark.marker: "true" for mark in marks if mark.admits(labels)}}
+
+
+def _counts(pod: ClusterPod, names: frozenset[str]) -> bool:
+    if is_daemon(pod) or has_ended(pod):
+        return False
+    return waits_for_machine(pod) or bool(pod.spec and pod.spec.nodeName in names)
+
+
+def pod_id(pod: ClusterPod) -> str:
+    """Return `namespace/name`."""
+    return f"{pod.metadata.namespace}/{pod.metadata.name}" if pod.metadata else ""
+
+
+class _PodReader:
+    """Reads pods, and collects the affinities that stand as labels; equal tolerations are compared once."""
+
+    def __init__(self, universe: frozenset[str]) -> None:
+        self._universe = universe
+        self._tolerated: dict[str, frozenset[str]] = {}
+        self._marks: dict[str, Placement] = {}
+
+    @property
+    def marks(self) -> tuple[Placement, ...]:
+        return tuple(self._marks.values())
+
+    def read(self, pod: ClusterPod) -> Pod:
+        placement = placement_of(pod)
+        if placement.marker:
+            self._marks[placement.marker] = placement
+        marker = {placement.marker: "true"} if placement.marker else {}
+        return Pod(
+            id=pod_id(pod),
+            arrival=seconds(pod.metadata.creationTimestamp if pod.metadata else None),
+            size=pod_size(pod),
+            selector={**placement.labels, **marker},
+            tolerations=self._tolerations(pod),
+            gang=gang_of(pod),
+            movable=is_movable(pod),
+            spread=spread_of(pod),
+            node=pod.spec.nodeName if pod.spec else None,
+            since=seconds(pod.status.startTime if pod.status else None),
+        )
+
+    def _tolerations(self, pod: ClusterPod) -> frozenset[str]:
+        rules = (pod.spec.tolerations if pod.spec else None) or ()
+        key = repr(rules)
+        if key not in self._tolerated:
+            self._tolerated[key] = tolerated(self._universe, rules)
+        return self._tolerated[key]
+
+
+def _with_gang_sizes(pods: Sequence[Pod]) -> tuple[Pod, ...]:
+    counts: defaultdict[str, int] = defaultdict(int)
+    for pod in pods:
+        if pod.gang:
+            counts[pod.gang] += 1
+    return tuple(replace(pod, gang_size=counts[pod.gang]) if pod.gang else pod for pod in pods)

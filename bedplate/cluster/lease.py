@@ -1,0 +1,89 @@
+"""Leader election by a Lease: of several controllers one acts."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from lightkube.models.coordination_v1 import LeaseSpec
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.coordination_v1 import Lease
+
+from bedplate.cluster.client import ClusterClient, Conflict, Missing
+from bedplate.errors import BedplateError
+
+NAME, NAMESPACE = "bedplate-capacity", "kube-system"
+DURATION = 60
+"""Seconds after which another controller may take a Lease that was not renewed."""
+_RENEW = 10.0
+# The holder stops before others may take over: clocks run differently fast, and a call takes time.
+_HOLD = DURATION * 2 / 3
+
+
+@dataclass
+class Leadership:
+    """The claim of one controller, `identity`, to be the leader."""
+
+    client: ClusterClient
+    identity: str
+    monotonic: Callable[[], float] = time.monotonic
+    _renewed: float | None = field(default=None, init=False)
+    _version: str | None = field(default=None, init=False)
+    """The version of the Lease as it was last seen, and since when: others' clocks are not compared with ours."""
+    _seen: float = field(default=0.0, init=False)
+    holder: str = field(default="", init=False)
+
+    def hold(self) -> bool:
+        """Return whether this controller is the leader now; acquires or renews the Lease when that is due."""
+        now = self.monotonic()
+        if self._renewed is not None and now - self._renewed < _RENEW:
+            return True
+        try:
+            is_ours = self._claim(now)
+        except Conflict:
+            is_ours = False
+        except BedplateError:
+            # Without an answer the claim stays valid until its time is over.
+            return self._renewed is not None and now - self._renewed < _HOLD
+        # The time before the call: the Lease is renewed not earlier.
+        self._renewed = now if is_ours else None
+        return is_ours
+
+    def release(self) -> None:
+        """Let another controller take over at once, if this one is the leader."""
+        if self._renewed is None or self._version is None:
+            return
+        self._renewed = None
+        lease = self._lease("", self._version)
+        try:
+            self.client.call("replace Lease", lambda api: api.replace(lease), attempts=1)
+        except BedplateError:
+            return  # it ends by itself
+
+    def _claim(self, now: float) -> bool:
+        try:
+            lease = self.client.call("get Lease", lambda api: api.get(Lease, NAME, namespace=NAMESPACE), attempts=2)
+        except Missing:
+            self._write(self._lease(self.identity, None), is_new=True)
+            return True
+        version = str(lease.metadata.resourceVersion) if lease.metadata else ""
+        holder = (lease.spec.holderIdentity if lease.spec else None) or ""
+        if version != self._version:
+            self._version, self._seen = version, now
+        self.holder = holder
+        is_free = not holder or holder == self.identity or now - self._seen > DURATION
+        if is_free:
+            self._write(self._lease(self.identity, version), is_new=False)
+        return is_free
+
+    def _write(self, lease: Lease, *, is_new: bool) -> None:
+        written = self.client.call(
+            "write Lease", lambda api: api.create(lease) if is_new else api.replace(lease), attempts=1
+        )
+        self._version = str(written.metadata.resourceVersion) if written.metadata else None
+        self._seen, self.holder = self.monotonic(), self.identity
+
+    def _lease(self, holder: str, version: str | None) -> Lease:
+        meta = ObjectMeta(name=NAME, namespace=NAMESPACE, resourceVersion=version)
+        spec = LeaseSpec(holderIdentity=holder, leaseDurationSeconds=DURATION, renewTime=datetime.now(UTC))
+        return Lease(metadata=meta, spec=spec)

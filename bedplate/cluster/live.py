@@ -1,0 +1,215 @@
+"""Changes of nodes and pods, each conditional on what was observed, and Events that explain them."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from secrets import token_hex
+from typing import Any
+
+from lightkube.models.core_v1 import EventSource, ObjectReference
+from lightkube.models.meta_v1 import DeleteOptions, ObjectMeta, Preconditions
+from lightkube.resources.core_v1 import Event, Node, Pod, PodEviction
+from lightkube.types import PatchType
+
+from bedplate.capacity.actions import Action, CordonNode, DrainNode, EvictPod, Terminate, UncordonNode
+from bedplate.capacity.observation import Cordon, Observation
+from bedplate.cluster.client import MANAGER, ClusterClient, Conflict, Missing, NotNow
+from bedplate.cluster.demand import CORDONED, Cluster, cordon_of, instance_of, is_annotated, join, pod_id
+from bedplate.cluster.pods import has_ended, is_daemon, is_movable, seconds
+from bedplate.cluster.watch import ObjectCache
+from bedplate.errors import BedplateError
+
+# Of the message of an Event. Source: Kubernetes API reference, Event v1.
+_LONGEST = 1000
+
+
+@dataclass
+class LiveCluster:
+    """A cluster that a controller observes by watches, and acts on."""
+
+    client: ClusterClient
+    since: float
+    now: Callable[[], float]
+    _ends: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.pods = ObjectCache(self.client, Pod, self._on_pod)
+        self.nodes = ObjectCache(self.client, Node)
+
+    def start(self) -> None:
+        """List pods and nodes, and watch them. Raises BedplateError."""
+        # Nodes first: a pod on an unknown node would be left out.
+        self.nodes.start()
+        self.pods.start()
+
+    def stop(self) -> None:
+        """End the watches."""
+        self.nodes.stop()
+        self.pods.stop()
+
+    def observe(self, cloud: Observation) -> Observation:
+        """Return an observation of AWS with pods and nodes. Raises PartialError if a watch has no answer."""
+        nodes, pods = self.nodes.objects(), self.pods.objects()
+        for name in self._ends.keys() - nodes.keys():
+            self._ends.pop(name, None)
+        return join(Cluster(tuple(pods.values()), tuple(nodes.values()), dict(self._ends), self.since), cloud)
+
+    def _on_pod(self, event: str, pod: Pod) -> None:
+        """Keep the time at which a node's last pod ended: the pods of the system do not count."""
+        node = pod.spec.nodeName if pod.spec else None
+        if node and not is_daemon(pod) and (event == "DELETED" or has_ended(pod)):
+            self._ends[node] = max(self._ends.get(node, 0.0), min(_end(pod) or self.now(), self.now()))
+
+    def apply(self, action: Action) -> None:
+        """Apply an action on a node or a pod. Raises Conflict if it has changed, NotNow for a disruption budget."""
+        match action:
+            case CordonNode():
+                self._cordon(action.node, action.reason)
+            case UncordonNode():
+                self._uncordon(action.node)
+            case DrainNode():
+                self._drain(action.node, action.reason)
+            case EvictPod():
+                self._evict(self._pod(action.pod))
+            case _:
+                raise AssertionError(action)
+
+    def check_empty(self, name: str) -> None:
+        """Raise Conflict unless a node is cordoned by the controller and has no work: asks the API server itself."""
+        try:
+            node = self.client.call(f"get Node {name}", lambda api: api.get(Node, name))
+        except Missing:
+            return
+        if cordon_of(node) is not Cordon.PLANNER:
+            raise Conflict(f"{name} is not cordoned by the controller")
+        pods, _ = self.client.objects(Pod, fields={"spec.nodeName": name})
+        work = [pod_id(pod) for pod in pods if not is_daemon(pod) and not has_ended(pod)]
+        if work:
+            raise Conflict(f"{name} has work: {', '.join(work[:3])}")
+
+    def forget_stale_cordons(self) -> None:
+        """Remove the controller's annotation from nodes that somebody else has uncordoned."""
+        for node in self.nodes.objects().values():
+            if is_annotated(node) and cordon_of(node) is None:
+                self._patch(node, None, unschedulable=None)
+
+    def report(self, action: Action, *, failure: str = "") -> None:
+        """Write an Event about an action on the object that it concerns."""
+        target = self._target(action)
+        words = f"{action.reason}: {failure}" if failure else action.reason
+        self._write_event(target, type(action).__name__, words, is_warning=bool(failure))
+
+    def report_unplaced(self, pod: str, reason: str) -> None:
+        """Write an Event about a pod that fits no pool."""
+        self._write_event(_reference(self.pods.objects().get(pod), "Pod"), "NoCapacity", reason, is_warning=True)
+
+    def _write_event(self, target: ObjectReference | None, reason: str, words: str, *, is_warning: bool) -> None:
+        """Write an Event; it only explains, so a failure is not an error."""
+        if target is None:
+            return
+        now = datetime.now(UTC)
+        event = Event(
+            metadata=ObjectMeta(name=f"{target.name}.{token_hex(8)}", namespace=target.namespace or "default"),
+            involvedObject=target,
+            reason=reason,
+            message=words[:_LONGEST],
+            type="Warning" if is_warning else "Normal",
+            firstTimestamp=now,
+            lastTimestamp=now,
+            count=1,
+            source=EventSource(component=MANAGER),
+        )
+        with suppress(BedplateError):
+            self.client.call("create Event", lambda api: api.create(event), attempts=1)
+
+    def _target(self, action: Action) -> ObjectReference | None:
+        match action:
+            case CordonNode() | UncordonNode() | DrainNode():
+                return _reference(self.nodes.objects().get(action.node), "Node")
+            case EvictPod():
+                return _reference(self.pods.objects().get(action.pod), "Pod")
+            case Terminate():
+                nodes = self.nodes.objects().values()
+                return _reference(next((node for node in nodes if instance_of(node) == action.machine), None), "Node")
+            case _:
+                return None
+
+    def _node(self, name: str) -> Node:
+        node: Node | None = self.nodes.objects().get(name)
+        if node is None:
+            raise Conflict(f"{name} has left the cluster")
+        return node
+
+    def _pod(self, name: str) -> Pod:
+        pod: Pod | None = self.pods.objects().get(name)
+        if pod is None:
+            raise Conflict(f"{name} has ended")
+        return pod
+
+    def _cordon(self, name: str, reason: str) -> None:
+        node = self._node(name)
+        if cordon_of(node) is None:
+            self._patch(node, reason, unschedulable=True)
+
+    def _uncordon(self, name: str) -> None:
+        node = self._node(name)
+        if cordon_of(node) is Cordon.HUMAN:
+            raise Conflict(f"{name} was cordoned by a person")
+        if cordon_of(node) is Cordon.PLANNER:
+            self._patch(node, None, unschedulable=None)
+
+    def _patch(self, node: Node, reason: str | None, *, unschedulable: bool | None) -> None:
+        """Cordon or uncordon a node if it is still as it was observed."""
+        meta = node.metadata or ObjectMeta()
+        name = str(meta.name)
+        annotation = None if reason is None else f"{MANAGER}: {reason}"
+        observed = {"resourceVersion": meta.resourceVersion, "annotations": {CORDONED: annotation}}
+        patch = {"metadata": observed, "spec": {"unschedulable": unschedulable}}
+        self.client.call(f"patch Node {name}", lambda api: api.patch(Node, name, patch, patch_type=PatchType.MERGE))
+
+    def _drain(self, name: str, reason: str) -> None:
+        self._cordon(name, reason)
+        refused = []
+        for pod in tuple(self.pods.objects().values()):
+            on_node = pod.spec is not None and pod.spec.nodeName == name
+            if on_node and is_movable(pod) and not (is_daemon(pod) or has_ended(pod) or _is_ending(pod)):
+                try:
+                    self._evict(pod)
+                except (NotNow, Missing):
+                    refused.append(pod_id(pod))
+        if refused:
+            raise NotNow(f"{name}: disruption budgets keep {', '.join(refused[:3])}")
+
+    def _evict(self, pod: Pod) -> None:
+        meta = pod.metadata or ObjectMeta()
+        name = str(meta.name)
+        # The pod with this name may be another one now.
+        options = DeleteOptions(preconditions=Preconditions(uid=meta.uid))
+        eviction = PodEviction(metadata=ObjectMeta(name=name, namespace=meta.namespace), deleteOptions=options)
+        try:
+            self.client.call(f"evict {pod_id(pod)}", lambda api: api.create(eviction, name), attempts=1)
+        except Missing:
+            return
+
+
+def _reference(item: Any, kind: str) -> ObjectReference | None:  # noqa: ANN401  any kind
+    if item is None or item.metadata is None:
+        return None
+    meta = item.metadata
+    # Events about nodes have the node's name as id, as kubelet writes them.
+    uid = meta.name if kind == "Node" else meta.uid
+    return ObjectReference(apiVersion="v1", kind=kind, name=meta.name, namespace=meta.namespace, uid=uid)
+
+
+def _is_ending(pod: Pod) -> bool:
+    return bool(pod.metadata and pod.metadata.deletionTimestamp)
+
+
+def _end(pod: Pod) -> float | None:
+    """Return when the last container of an ended pod ended; None if that is unknown."""
+    statuses = (pod.status.containerStatuses if pod.status else None) or ()
+    ended = [
+        seconds(status.state.terminated.finishedAt) for status in statuses if status.state and status.state.terminated
+    ]
+    return max(filter(None, ended), default=None)

@@ -1,0 +1,265 @@
+"""What a pod needs, as the planner reads it: its size, where it may run, its gang, and whether it may move."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from lightkube.models.core_v1 import Affinity, Container, NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration
+from lightkube.resources.core_v1 import Pod
+
+from bedplate.capacity.observation import Size
+
+GPUS = ("nvidia.com/gpu", "amd.com/gpu", "aws.amazon.com/neuron")
+EFA = "vpc.amazonaws.com/efa"
+MOVABLE = "bedplate/movable"
+"""Annotation: `true` if a pod has a checkpoint and may be evicted, `false` if not."""
+_SAFE_TO_EVICT, _DO_NOT_DISRUPT = "cluster-autoscaler.kubernetes.io/safe-to-evict", "karpenter.sh/do-not-disrupt"
+GANG = "bedplate/gang"
+"""Label: the pods of a namespace with the same value start together or not at all."""
+_GANG_LABELS = (
+    GANG,
+    "jobset.sigs.k8s.io/jobset-name",
+    "scheduling.x-k8s.io/pod-group",
+    "pod-group.scheduling.sigs.k8s.io",
+)
+# Controllers that create a pod again elsewhere, and whose work survives that. A Job's pod begins again.
+_MOVABLE_OWNERS = ("ReplicaSet", "StatefulSet", "ReplicationController")
+_MIRROR = "kubernetes.io/config.mirror"
+_HOSTNAME, _ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+_ENDED = ("Succeeded", "Failed")
+_GIB = 1024.0**3
+
+# Source: k8s.io/apimachinery, resource.Quantity.
+_QUANTITY = re.compile(r"([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
+_UNITS = {
+    **{unit: 10.0 ** (3 * power) for unit, power in zip("numkMGTPE", (-3, -2, -1, 1, 2, 3, 4, 5, 6), strict=True)},
+    **{f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTPE", 1)},
+}
+
+
+def quantity(text: str | None) -> float:
+    """Return a Kubernetes quantity such as 500m or 16Gi as a number; 0 for none."""
+    match = _QUANTITY.fullmatch(str(text or "0"))
+    return float(match[1]) * _UNITS.get(match[2] or "", 1.0) if match else 0.0
+
+
+def size_of(resources: Mapping[str, object] | None) -> Size:
+    """Return requests or allocatable resources as a size."""
+    amounts = {name: quantity(str(text)) for name, text in (resources or {}).items()}
+    return Size(
+        gpus=round(sum(amounts.get(name, 0.0) for name in GPUS)),
+        cpus=amounts.get("cpu", 0.0),
+        memory=amounts.get("memory", 0.0) / _GIB,
+        efa=round(amounts.get(EFA, 0.0)),
+        ephemeral=amounts.get("ephemeral-storage", 0.0) / _GIB,
+    )
+
+
+def add(*sizes: Size) -> Size:
+    """Return the sum of sizes."""
+    return _combine(sizes, sum)
+
+
+def subtract(size: Size, part: Size) -> Size:
+    """Return what remains of a size, never less than nothing."""
+    return _combine((size, part), lambda values: max(0, values[0] - values[1]))
+
+
+def largest(*sizes: Size) -> Size:
+    """Return the largest value of each resource."""
+    return _combine(sizes, max)
+
+
+def smallest(*sizes: Size) -> Size:
+    """Return the smallest value of each resource."""
+    return _combine(sizes, min)
+
+
+def _combine(sizes: Sequence[Size], function) -> Size:  # type: ignore[no-untyped-def]  # noqa: ANN001
+    names = ("gpus", "cpus", "memory", "efa", "ephemeral")
+    return Size(**{name: function([getattr(size, name) for size in sizes]) for name in names})
+
+
+def pod_size(pod: Pod) -> Size:
+    """Return the request of a pod as the scheduler counts it: containers, sidecars, init containers and overhead."""
+    spec = pod.spec
+    if spec is None:
+        return Size()
+    running = add(*map(_request, spec.containers), Size())
+    peak, sidecars = Size(), Size()
+    for container in spec.initContainers or ():
+        if container.restartPolicy == "Always":
+            sidecars = add(sidecars, _request(container))
+            peak = largest(peak, sidecars)
+        else:
+            peak = largest(peak, add(sidecars, _request(container)))
+    return add(largest(add(running, sidecars), peak), size_of(spec.overhead))
+
+
+def _request(container: Container) -> Size:
+    resources = container.resources
+    # Without a request the limit is the request.
+    return size_of({**(resources.limits or {}), **(resources.requests or {})}) if resources else Size()
+
+
+def has_ended(pod: Pod) -> bool:
+    """Return whether a pod has ended; its resources are free."""
+    return pod.status is not None and pod.status.phase in _ENDED
+
+
+def is_daemon(pod: Pod) -> bool:
+    """Return whether a pod belongs to its node: one of a DaemonSet, or a static one."""
+    owners = _owner_kinds(pod)
+    annotations = (pod.metadata.annotations if pod.metadata else None) or {}
+    return "DaemonSet" in owners or "Node" in owners or _MIRROR in annotations
+
+
+def waits_for_machine(pod: Pod) -> bool:
+    """Return whether a pending pod waits for the scheduler: gated and deleted ones do not."""
+    return bool(
+        pod.spec
+        and not pod.spec.nodeName
+        and not pod.spec.schedulingGates
+        and not has_ended(pod)
+        and not (pod.metadata and pod.metadata.deletionTimestamp)
+    )
+
+
+def is_movable(pod: Pod) -> bool:
+    """Return whether a pod may be evicted: by its annotation, else by its owner; bare pods and jobs may not."""
+    annotations = (pod.metadata.annotations if pod.metadata else None) or {}
+    if annotations.get(_DO_NOT_DISRUPT) == "true":
+        return False
+    for name in (MOVABLE, _SAFE_TO_EVICT):
+        if name in annotations:
+            return bool(annotations[name] == "true")
+    return any(kind in _MOVABLE_OWNERS for kind in _owner_kinds(pod))
+
+
+def _owner_kinds(pod: Pod) -> tuple[str, ...]:
+    owners = (pod.metadata.ownerReferences if pod.metadata else None) or ()
+    return tuple(owner.kind for owner in owners)
+
+
+def gang_of(pod: Pod) -> str | None:
+    """Return the gang of a pod: its JobSet, the group label of its Job, or its pod group."""
+    labels = (pod.metadata.labels if pod.metadata else None) or {}
+    namespace = pod.metadata.namespace if pod.metadata else ""
+    group = pod.spec.schedulingGroup if pod.spec else None
+    names = [labels[name] for name in _GANG_LABELS if labels.get(name)]
+    if group is not None and getattr(group, "podGroupName", None):
+        names.append(str(group.podGroupName))
+    return f"{namespace}/{names[0]}" if names else None
+
+
+def spread_of(pod: Pod) -> str | None:
+    """Return `hostname` or `zone` if the pods of a kind must not share one; None without such a rule."""
+    return next((word for key, word in ((_HOSTNAME, "hostname"), (_ZONE, "zone")) if key in _spread_keys(pod)), None)
+
+
+def _spread_keys(pod: Pod) -> frozenset[str]:
+    spec = pod.spec
+    if spec is None:
+        return frozenset()
+    required = [rule for rule in spec.topologySpreadConstraints or () if rule.whenUnsatisfiable == "DoNotSchedule"]
+    anti = spec.affinity.podAntiAffinity if spec.affinity else None
+    terms = (anti.requiredDuringSchedulingIgnoredDuringExecution if anti else None) or ()
+    return frozenset(rule.topologyKey for rule in (*required, *terms))
+
+
+def taint_text(taint: Taint) -> str:
+    """Return a taint as `key=value:effect`, as the plan writes it."""
+    return f"{taint.key}={taint.value or ''}:{taint.effect}"
+
+
+def blocking_taints(taints: Iterable[Taint] | None) -> frozenset[str]:
+    """Return the taints that keep pods away; a preference does not."""
+    return frozenset(taint_text(taint) for taint in taints or () if taint.effect != "PreferNoSchedule")
+
+
+def tolerated(taints: Iterable[str], tolerations: Sequence[Toleration] | None) -> frozenset[str]:
+    """Return the taints, as `key=value:effect`, that tolerations accept."""
+    return frozenset(taint for taint in taints if any(_accepts(rule, taint) for rule in tolerations or ()))
+
+
+def _accepts(rule: Toleration, taint: str) -> bool:
+    name, _, effect = taint.rpartition(":")
+    key, _, value = name.partition("=")
+    if rule.effect and rule.effect != effect:
+        return False
+    if rule.operator == "Exists":
+        return not rule.key or rule.key == key
+    return rule.key == key and (rule.value or "") == value
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a pod may run: labels that a node must have, and alternatives that no set of labels can express."""
+
+    labels: Mapping[str, str]
+    terms: tuple[NodeSelectorTerm, ...] = ()
+
+    @property
+    def marker(self) -> str:
+        """The name of a label that stands for the terms; empty without terms."""
+        if not self.terms:
+            return ""
+        words = " or ".join(" and ".join(_words(term)) for term in self.terms)
+        return f"affinity: {words}"
+
+    def admits(self, labels: Mapping[str, str]) -> bool:
+        """Return whether a node with these labels satisfies one of the terms."""
+        return any(
+            not term.matchFields and all(_matches(rule, labels) for rule in term.matchExpressions or ())
+            for term in self.terms
+        )
+
+
+def placement_of(pod: Pod) -> Placement:
+    """Return the node selector of a pod joined with its required affinity; a single value becomes a label."""
+    labels = dict((pod.spec.nodeSelector if pod.spec else None) or {})
+    terms = _required_terms(pod.spec.affinity if pod.spec else None)
+    if len(terms) == 1:
+        rules = terms[0].matchExpressions or ()
+        single = {rule.key: rule.values[0] for rule in rules if _is_single(rule) and rule.values}
+        if len(single) == len(rules) and not single.keys() & labels.keys():
+            return Placement(labels | single)
+    return Placement(labels, terms)
+
+
+def _required_terms(affinity: Affinity | None) -> tuple[NodeSelectorTerm, ...]:
+    node = affinity.nodeAffinity if affinity else None
+    required = node.requiredDuringSchedulingIgnoredDuringExecution if node else None
+    return tuple(required.nodeSelectorTerms) if required else ()
+
+
+def _is_single(rule: NodeSelectorRequirement) -> bool:
+    return rule.operator == "In" and len(rule.values or ()) == 1
+
+
+def _matches(rule: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
+    value, values = labels.get(rule.key), rule.values or ()
+    match rule.operator:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt" if value is not None and value.isdecimal() and values:
+            return int(value) > int(values[0]) if rule.operator == "Gt" else int(value) < int(values[0])
+        case _:
+            return False
+
+
+def _words(term: NodeSelectorTerm) -> Iterator[str]:
+    for rule in term.matchExpressions or ():
+        yield f"{rule.key} {rule.operator} {','.join(rule.values or ())}".rstrip()
+
+
+def seconds(time: datetime | None) -> float:
+    """Return a time as seconds since 1970; 0 for none."""
+    return time.timestamp() if time else 0.0
