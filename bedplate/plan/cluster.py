@@ -39,7 +39,8 @@ NODE_PODS = 24
 class ClusterPlan:
     """The cluster: `version` and `kubelet` are minor versions of the control plane and of workers.
 
-    `api` is the DNS name of the API. `mtu` is the largest packet on every path between nodes; packets of pods are 50
+    `api` is the DNS name of the API. `authority` is the certificate of the cluster's authority in PEM, empty before
+    `bedplate kube init`. `mtu` is the largest packet on every path between nodes; packets of pods are 50
     bytes smaller.
     """
 
@@ -52,6 +53,7 @@ class ClusterPlan:
     services: IPv4Network
     members: tuple[ControlPlaneMember, ...]
     mtu: int
+    authority: str = ""
 
     @property
     def endpoint(self) -> str:
@@ -91,6 +93,7 @@ def cluster_plan(plan: FleetPlan) -> ClusterPlan | None:
         services=plan.services,
         members=control.members,
         mtu=overlay_mtu(plan),
+        authority=plan.record.authority,
     )
 
 
@@ -136,12 +139,19 @@ class ClusterNode:
         host, _, place = self.name.partition(".")
         return f"bedplate://{place}/{host}"
 
+    @property
+    def drain(self) -> int:
+        """How many seconds its pods have to leave before those that remain get `grace`."""
+        return self.grace if self.grace == _SPOT_GRACE else _DRAIN
+
 
 # kubelet registers it, and the cluster removes it after the machine has passed its health gate.
 GATE_TAINT = "bedplate/gate=pending:NoSchedule"
 _CONTROL_TAINT = "node-role.kubernetes.io/control-plane=:NoSchedule"
 # AWS stops a spot instance two minutes after its notice, of which draining takes the first.
 _SPOT_GRACE, _GRACE = 60, 240
+# The lifecycle hook of other workers waits 900 s.
+_DRAIN = 600
 # Of a machine whose number of cores the plan does not know.
 _RESERVED_CPU = 250
 

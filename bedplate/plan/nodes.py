@@ -14,7 +14,7 @@ from bedplate.catalog.catalog import Catalog
 from bedplate.catalog.nearest import nearest
 from bedplate.errors import InputError
 from bedplate.plan.capacity import CapacityPlan, worker_capacity
-from bedplate.plan.cluster import ClusterNode
+from bedplate.plan.cluster import ClusterNode, as_node, cluster_plan, pool_node_kinds
 from bedplate.plan.firewall import (
     ANYWHERE,
     DNS,
@@ -27,6 +27,7 @@ from bedplate.plan.firewall import (
     has_workers,
 )
 from bedplate.plan.fleet import Accounts, BucketPlan, ExportPlan, FleetPlan, MachinePlan, SitePlan, cached_on_plan
+from bedplate.plan.joining import JoiningPlan, joining_plan
 from bedplate.plan.laptops import LaptopGateway, Transport, laptop_gateway_at, resolver_region
 from bedplate.plan.links import (
     API_PORT,
@@ -148,9 +149,11 @@ class NodePlan:
     elsewhere: tuple[IPv4Network, ...] = ()
     """The remote networks behind its tunnels, for a gateway of a site or of a connected region."""
     cluster: ClusterNode | None = None
-    """What it is in the Kubernetes cluster. No command sets it yet, so no machine has the roles of the cluster."""
+    """What it is in the Kubernetes cluster; None for a machine that is no part of it."""
     capacity: CapacityPlan | None = None
     """What the controller of capacity on a member of the control plane works with."""
+    joining: JoiningPlan | None = None
+    """What the approver of nodes on a member of the control plane works with."""
 
     @property
     def host(self) -> str:
@@ -479,7 +482,7 @@ def pool_node(plan: FleetPlan, pool: PoolPlan, name: str, catalog: Catalog) -> N
     gpus = Hardware(facts.gpu.name, facts.gpu.count) if facts and facts.gpu else None
     node = _node(plan, name, Platform.CLOUD, frozenset({_ROLE_OF_USE[pool.use]}), None)
     fabric = pool.fabric is not None
-    driver = plan.image.driver if gpus else None
+    driver, cluster = plan.image.driver if gpus else None, cluster_plan(plan)
     return replace(
         node,
         gpus=gpus,
@@ -489,6 +492,7 @@ def pool_node(plan: FleetPlan, pool: PoolPlan, name: str, catalog: Catalog) -> N
         frameworks=pool.frameworks,
         owner=pool.tenure.owner,
         expires=pool.tenure.expires,
+        cluster=pool_node_kinds(cluster, pool, catalog) if cluster and pool.use is Use.KUBERNETES else None,
     )
 
 
@@ -515,7 +519,9 @@ def _node(
         stack=plan.stack,
         laptops=laptop_gateway_at(plan, place) if NodeRole.LAPTOPS in duties else None,
         elsewhere=tuple(_remote_blocks(plan, place, duties)),
+        cluster=as_node(plan, name),
         capacity=worker_capacity(plan) if NodeRole.CONTROL in duties else None,
+        joining=joining_plan(plan) if NodeRole.CONTROL in duties else None,
     )
 
 

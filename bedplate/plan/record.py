@@ -39,6 +39,8 @@ class Record:
     gateways: Mapping[str, IPv4Address] = field(default_factory=lambda: NO_ADDRESSES)
     resolvers: Mapping[str, tuple[IPv4Address, ...]] = field(default_factory=lambda: NO_RESOLVERS)
     baked: Mapping[str, str] = field(default_factory=lambda: NO_IMAGES)
+    authority: str = ""
+    """The certificate of the Kubernetes cluster's authority in PEM; empty before `bedplate kube init`."""
 
     def without(self, paths: Container[str]) -> "Record":
         """Return the record without the blocks of these paths and the addresses in them."""

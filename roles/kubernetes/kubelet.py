@@ -30,6 +30,8 @@ def kubelet_files(node: ClusterNode) -> Iterator[ManagedFile]:
         about = f"for {name}" if name else "for any type"
         yield ManagedFile(f"Write the settings of kubelet {about}", f"{path}.yaml", yaml_text(kind_settings(kind)))
         yield ManagedFile(f"Write the labels of the node {about}", f"{path}.labels", labels_text(kind))
+    if node.cluster.authority and not node.member:
+        yield ManagedFile("Write the certificate of the cluster's authority", CLUSTER_CA, node.cluster.authority)
     yield ManagedFile("Write the name of the node", f"{FOLDER}/node.conf", _identity(node))
     yield ManagedFile(f"Write {PROGRAM}", PROGRAM, file_text("kubernetes/kubelet-settings"), "755")
     yield ManagedFile("Write the drop-in of kubelet", DROP_IN, file_text("kubernetes/kubelet.conf"))
