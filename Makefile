@@ -9,7 +9,7 @@ JUDGES_READY := $(JUDGES)/.ready
 # Two at a time: a test that runs a whole rehearsal uses most of a core.
 TEST_WORKERS ?= 2
 
-.PHONY: help setup demo test test-unit test-faults cover labs test-nodes test-nfs test-esp test-vpn test-rekeys nightly \
+.PHONY: help setup demo test test-unit test-faults cover labs test-nodes test-nfs test-esp test-kubernetes test-vpn test-rekeys nightly \
   fuzz judge check lint types format docs bench lock clean
 
 help:  ## List the targets
@@ -65,6 +65,10 @@ test-nfs: $(READY)  ## Share files between two machines with kernels of their ow
 
 test-esp: $(READY)  ## Run tunnels that the kernel encrypts, on an emulated machine; needs root and QEMU
 	$(BIN)/pytest tests/nodes/test_esp.py --durations=5
+
+test-kubernetes: $(READY)  ## Build Kubernetes and etcd, and run the tests on a real API server; needs Go
+	$(BIN)/python -m tests.testlab.kubernetes
+	$(BIN)/pytest tests/kubernetes -n0 --durations=5
 
 # Three at a time, because the daemons mostly wait. Tests that count lost packets run alone (test-rekeys).
 test-vpn: $(READY)  ## Run the VPN daemons in networks of their own: access, refusal, revocation, faults, leaks; needs root

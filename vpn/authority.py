@@ -55,9 +55,9 @@ class Authority:
         return certificate_text(self.twin or self.certificate)
 
 
-def new_authority(fleet: str, now: datetime) -> Issuer:
+def new_authority(fleet: str, now: datetime, purpose: str = "VPN") -> Issuer:
     """Return a self-signed authority with a new key."""
-    return _sign_authority(f"{fleet} VPN authority", now, LIFE)
+    return _sign_authority(f"{fleet} {purpose} authority", now, LIFE)
 
 
 def new_root(fleet: str, now: datetime) -> Issuer:

@@ -125,9 +125,11 @@ class PkiFolder:
         write_together({path: text.encode() for path, text in texts.items()})
 
     def create(self) -> None:
-        """Create the folder if it does not exist."""
+        """Create the folder, with the list of files that are not committed, if they do not exist."""
         with os_errors_as_machine_errors(self.path):
             self.path.mkdir(exist_ok=True)
+        if not os.path.lexists(ignored := self.path / ".gitignore"):
+            write_whole(ignored, _IGNORED.encode())
 
     def check_unused(self) -> None:
         """Raise InputError if the folder has an authority already."""

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from bedplate.account.client import AwsClient, NotThere
@@ -11,6 +12,8 @@ from bedplate.bundle.rings import RingState, read_ring_state
 from bedplate.errors import PartialError
 from bedplate.plan.fleet import FleetPlan
 from bedplate.spec.groups import Ring
+
+_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,13 @@ class RegionStore:
         reply = self.client.call("s3", self.region, "get_object", Bucket=self.bucket, Key=key)
         body: bytes = reply["Body"].read()
         return body
+
+    def save(self, key: str, file: Path) -> None:
+        """Write an object to a file. Raises NotThere."""
+        reply = self.client.call("s3", self.region, "get_object", Bucket=self.bucket, Key=key)
+        with file.open("wb") as stream:
+            for chunk in reply["Body"].iter_chunks(_CHUNK):
+                stream.write(chunk)
 
     def blob(self, name: str) -> bytes:
         """Return an archive. Raises PartialError if it is not what its name says."""

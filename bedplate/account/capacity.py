@@ -114,14 +114,14 @@ class ScalingGroups:
         return self.client.call("autoscaling", plan.region, operation, AutoScalingGroupName=self._name(plan), **params)
 
 
-def terminate_machine(client: AwsClient, region: str, instance: str) -> None:
-    """Terminate an instance through its group, which does not replace it."""
+def terminate_machine(client: AwsClient, region: str, instance: str, *, replaced: bool = False) -> None:
+    """Terminate an instance through its group, which starts another one only if it is to be replaced."""
     client.call(
         "autoscaling",
         region,
         "terminate_instance_in_auto_scaling_group",
         InstanceId=instance,
-        ShouldDecrementDesiredCapacity=True,
+        ShouldDecrementDesiredCapacity=not replaced,
     )
 
 

@@ -55,16 +55,6 @@ def check_alarms(context: Context) -> Iterator[Fault]:
         yield fault("W632", "alarms", message, f"add alarms: {{email: {address}}}")
 
 
-def check_cluster(context: Context) -> Iterator[Fault]:
-    """Yield a warning about the parts of the cluster that bedplate does not create."""
-    if context.fleet.kubernetes:
-        message = (
-            "bedplate creates the cluster's machines, etcd volumes and API name, but does not install Kubernetes: "
-            "no API answers, and no worker joins"
-        )
-        yield fault("W631", "kubernetes", message)
-
-
 # Areas of AWS region names that are not continents of their own.
 _CONTINENTS = {"ca": "us", "mx": "us"}
 
@@ -90,7 +80,7 @@ def _continent(region: str) -> str:
     return _CONTINENTS.get(area, area)
 
 
-CHECKS = (check_people_and_ways_in, check_start, check_alarms, check_cluster, check_distance)
+CHECKS = (check_people_and_ways_in, check_start, check_alarms, check_distance)
 RULES = (
     Rule("W530", "no-people", "Only declared people can log in.", "add people: {USER: {admin: true, keys: [KEY]}}"),
     *about(
@@ -118,16 +108,6 @@ RULES = (
             "distant-mount",
             "Every file operation takes a round trip over the ocean, about 100 ms.",
             "keep the machines on the continent of the file system",
-            allowable=True,
-        ),
-    ),
-    *about(
-        "kubernetes",
-        Rule(
-            "W631",
-            "cluster-not-installed",
-            "bedplate does not install Kubernetes yet.",
-            "use the machines with a cluster of your own, or write use: ssh",
             allowable=True,
         ),
     ),

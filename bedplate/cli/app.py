@@ -184,6 +184,14 @@ VPN_COMMANDS = (
     Command("record", "vpn:record_addresses", "Record public gateway addresses.", "bedplate vpn record"),
     Command("guard", "vpn:guard", "Print nftables rules for Linux laptops.", "bedplate vpn guard > lab.nft"),
 )
+KUBE_COMMANDS = (
+    Command("init", "kube:init", "Make the cluster's authorities and start it.", "bedplate kube init"),
+    Command(
+        "member", "kube:member", "Replace a member's lost volume.", "bedplate kube member replace control-2.us-west-2"
+    ),
+    Command("restore", "kube:restore", "Restore the cluster from a snapshot.", "bedplate kube restore"),
+    Command("upgrade", "kube:upgrade", "Upgrade the cluster by a minor version.", "bedplate kube upgrade --check"),
+)
 PERSON_COMMANDS = (
     Command(
         "invite", "person:invite", "Write an archive with a person's access.", "bedplate person invite ada --apply"
@@ -205,6 +213,7 @@ GROUPS: Mapping[str, tuple[str, tuple[Command, ...]]] = MappingProxyType(
         "backend": ("State of the deployments.", BACKEND_COMMANDS),
         "image": ("Machine images.", IMAGE_COMMANDS),
         "vpn": ("VPN certificates and gateways.", VPN_COMMANDS),
+        "kube": ("The Kubernetes cluster.", KUBE_COMMANDS),
         "person": ("Access of people.", PERSON_COMMANDS),
         "catalog": ("Facts about AWS.", CATALOG_COMMANDS),
     }

@@ -123,6 +123,19 @@ def record_host_keys(  # noqa: PLR0913  all facts about one machine
         return _update(path, fleet, record, record.with_host_keys(machine, keys, instance))
 
 
+def record_authority(path: Path, fleet: str, certificate: str) -> Record:
+    """Record the certificate of the cluster's authority, and return the new record. Raises as `record_images`.
+
+    Raises InputError if another one is recorded: every machine of the cluster trusts it.
+    """
+    with held(path):
+        record = read_lock(path, fleet)
+        if record.authority not in ("", certificate):
+            fix = "use the key store of the recorded one, or restore fleet.lock from the last commit"
+            raise InputError("the lock has the certificate of another cluster authority", where=str(path), fix=fix)
+        return _update(path, fleet, record, replace(record, authority=certificate))
+
+
 def _update(path: Path, fleet: str, old: Record, new: Record) -> Record:
     """Write the lock if the record differs; only under the lock of `held`."""
     if new != old:

@@ -30,6 +30,9 @@ _ACCOUNT = re.compile(r"[a-z_][a-z0-9_-]{0,31}", re.ASCII)
 _NODE = re.compile(r"[a-z0-9][a-z0-9-]*\.[a-z][a-z0-9-]*", re.ASCII)
 _INSTANCE = re.compile(r"i-[0-9a-f]{8,17}", re.ASCII)
 HOST_KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)) [A-Za-z0-9+/]{40,1400}={0,2}", re.ASCII)
+_CERTIFICATE = re.compile(
+    r"-----BEGIN CERTIFICATE-----\n([A-Za-z0-9+/]{1,64}={0,2}\n){4,40}-----END CERTIFICATE-----\n", re.ASCII
+)
 _RESTORE = "restore it: `git checkout -- fleet.lock`"
 
 
@@ -133,6 +136,15 @@ def resolvers_of(region: str, value: object) -> tuple[IPv4Address, ...]:
     return tuple(gateway_of(region, address) for address in value)
 
 
+def authority_of(value: object) -> str:
+    """Return the certificate of the cluster's authority from its lines; empty without one."""
+    lines = value if isinstance(value, list) and all(isinstance(line, str) for line in value) else [""]
+    text = "".join(f"{line}\n" for line in lines)
+    if text and not _CERTIFICATE.fullmatch(text):
+        raise NotALockError("authority must hold the lines of one certificate in PEM")
+    return text
+
+
 VERSION = 1
 _RELEASE = re.compile(r"\d{1,4}\.\d{1,4}\.\d{1,4}")
 _KEYS = {"version", "fleet", "blocks"}
@@ -148,6 +160,7 @@ _OPTIONAL_KEYS = {
     "instances",
     "gateways",
     "resolvers",
+    "authority",
 }
 
 
@@ -170,6 +183,7 @@ def lock_text(fleet: str, record: Record) -> str:
         "instances": dict(sorted(record.instances.items())),
         "gateways": {region: str(record.gateways[region]) for region in sorted(record.gateways)},
         "resolvers": {region: list(map(str, record.resolvers[region])) for region in sorted(record.resolvers)},
+        **({"authority": record.authority.splitlines()} if record.authority else {}),
     }
     return json.dumps(document, indent=1) + "\n"
 
@@ -189,6 +203,7 @@ def parse_lock(text: str, fleet: str) -> Record:
         instances={name: instance_of(name, value) for name, value in _entries(document, "instances")},
         gateways={region: gateway_of(region, value) for region, value in _entries(document, "gateways")},
         resolvers={region: resolvers_of(region, value) for region, value in _entries(document, "resolvers")},
+        authority=authority_of(document.get("authority", [])),
     )
     _check_overlaps((path, block) for path, block in record.blocks.items() if not is_nested(path))
     _check_overlaps((path, block) for path, block in record.blocks.items() if is_nested(path))

@@ -519,8 +519,8 @@ def _node(
         stack=plan.stack,
         laptops=laptop_gateway_at(plan, place) if NodeRole.LAPTOPS in duties else None,
         elsewhere=tuple(_remote_blocks(plan, place, duties)),
-        cluster=as_node(plan, name),
         capacity=worker_capacity(plan) if NodeRole.CONTROL in duties else None,
+        cluster=as_node(plan, name),
         joining=joining_plan(plan) if NodeRole.CONTROL in duties else None,
     )
 

@@ -25,8 +25,11 @@ from roles.kubernetes.kubelet import yaml_text
 from roles.system import install_packages, start_units
 
 KUBEADM = "/etc/kubernetes/kubeadm.yaml"
-MEMBER, SNAPSHOT, TIMER = "bedplate-member.service", "bedplate-etcd-snapshot.service", "bedplate-etcd-snapshot.timer"
+MEMBER, RENEWAL = "bedplate-member.service", "bedplate-member.timer"
+SNAPSHOT, TIMER = "bedplate-etcd-snapshot.service", "bedplate-etcd-snapshot.timer"
 _PROGRAMS = "/usr/local/lib/bedplate"
+# The program of operators is on the path of sudo.
+PROGRAM = "/usr/local/sbin/bedplate-member"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class Control(Role):
         systemd.daemon_reload(name="Reload systemd for the control plane", _if=changed(changes))
         systemd.service(name="Enable the member at boot", service=MEMBER, running=None, enabled=True)
         server.shell(name="Make the member's files", commands=[f"systemctl restart {MEMBER}"], _if=changed(changes))
-        start_units({"Take snapshots of etcd": TIMER})
+        start_units({"Take snapshots of etcd": TIMER, "Renew certificates": RENEWAL})
 
 
 def control_files(node: ClusterNode) -> Iterator[ManagedFile]:
@@ -64,7 +67,8 @@ def control_files(node: ClusterNode) -> Iterator[ManagedFile]:
     for program in ("control-member", "etcd-snapshot"):
         path = f"{_PROGRAMS}/{program}"
         yield ManagedFile(f"Write {path}", path, file_text(f"control/{program}"), "755")
-    for unit in (MEMBER, SNAPSHOT, TIMER):
+    yield ManagedFile("Write the program of operators", PROGRAM, file_text("control/bedplate-member"), "755")
+    for unit in (MEMBER, RENEWAL, SNAPSHOT, TIMER):
         yield ManagedFile(f"Write {unit}", f"/etc/systemd/system/{unit}", file_text(f"control/{unit}"))
     drop_in = "/etc/systemd/system/kubelet.service.d/80-bedplate-member.conf"
     yield ManagedFile("Let kubelet wait for the member's files", drop_in, file_text("control/kubelet.conf"))

@@ -96,6 +96,12 @@ def control_permissions(plan: FleetPlan) -> Iterator[Statement]:
         resources=scaling_group_arns(plan),
         conditions={**fleet_tag_condition(plan), "Null": {f"aws:ResourceTag/{ENABLED}": ("false",)}},
     )
+    yield Statement(
+        sid="WriteSnapshots",
+        # Neither read nor delete: the bucket keeps versions, so a stolen member destroys no snapshot.
+        actions=("s3:PutObject",),
+        resources=(f"{bucket_arn(plan.nodes_bucket(home).name)}/etcd/*",),
+    )
     yield from _approver_permissions(plan)
     yield allow_in_regions(plan, "SeeMachines", _CLOUD_CONTROLLER_ACTIONS)
     yield allow_in_regions(plan, "SeeGroups", _AUTOSCALER_ACTIONS)

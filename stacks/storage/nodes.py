@@ -1,4 +1,4 @@
-"""The bucket of a region for its nodes: they read bundles and node documents there, and write their status."""
+"""The bucket of a region for its nodes: bundles, node documents, status of nodes, snapshots of etcd."""
 
 from pulumi_aws.s3._inputs import BucketLifecycleConfigurationRuleArgs
 
@@ -7,7 +7,7 @@ from stacks.identity.policy import policy
 from stacks.storage.buckets import StoreBucket, expiry_rule, lifecycle_rules
 from stacks.storage.files import require_tls
 
-STATUS_DAYS = 30
+STATUS_DAYS, SNAPSHOT_DAYS = 30, 30
 
 
 class NodesBucket(StoreBucket):
@@ -20,5 +20,9 @@ class NodesBucket(StoreBucket):
         return policy(*require_tls(bucket.name))
 
     def lifecycle(self, bucket: BucketPlan) -> list[BucketLifecycleConfigurationRuleArgs]:
-        """Return the lifecycle rules: the status of an instance is deleted some weeks after its last run."""
-        return [*lifecycle_rules(bucket.expire_days), expiry_rule("status", "status/", STATUS_DAYS)]
+        """Return the lifecycle rules: status and snapshots of etcd are deleted after some weeks."""
+        return [
+            *lifecycle_rules(bucket.expire_days),
+            expiry_rule("status", "status/", STATUS_DAYS),
+            expiry_rule("snapshots", "etcd/", SNAPSHOT_DAYS),
+        ]

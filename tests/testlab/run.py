@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter, process_time
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -24,13 +24,13 @@ import pytest
 def need_root() -> None:
     """Skip the test if it does not run as root."""
     if os.geteuid() != 0:
-        _lack("needs root")
+        lack("needs root")
 
 
 def need_program(name: str) -> None:
     """Skip the test if a program is not installed."""
     if shutil.which(name) is None:
-        _lack(f"needs {name}")
+        lack(f"needs {name}")
 
 
 def need_processor_without(flag: str, reason: str) -> None:
@@ -39,7 +39,8 @@ def need_processor_without(flag: str, reason: str) -> None:
         pytest.skip(reason)
 
 
-def _lack(reason: str) -> None:
+def lack(reason: str) -> NoReturn:
+    """Skip the test for a reason; with CI=true it fails."""
     if os.environ.get("CI") == "true":
         pytest.fail(f"{reason}; with CI=true this is a failure")
     pytest.skip(reason)

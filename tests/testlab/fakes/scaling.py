@@ -36,9 +36,9 @@ class ScalingCloud:
     _activities: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     _ids: Iterator[int] = field(default_factory=count)
 
-    def deploy(self) -> None:
-        """Create the Auto Scaling groups of machines with SSH, at their minimum."""
-        for pool in (pool for pool in self.plan.pools if pool.use is Use.SSH):
+    def deploy(self, use: Use = Use.SSH) -> None:
+        """Create the Auto Scaling groups of machines with a use, at their minimum."""
+        for pool in (pool for pool in self.plan.pools if pool.use is use):
             client, name = boto3.client("autoscaling", pool.region), f"{self.plan.name}-{pool.name}"
             client.create_launch_configuration(
                 LaunchConfigurationName=name, ImageId="ami-12c6146b", InstanceType=pool.types[0]

@@ -40,14 +40,14 @@ resources:
       - identity: {{}}
 """
 # Every folder that roles write to is an overlay in memory, which ends with the process.
-_MOUNTS = """set -e
+MOUNTS = """set -e
 mount -t tmpfs tmpfs /mnt
-for folder in etc var/lib usr/local/lib run; do
+for folder in etc var/lib var/log usr/local/lib usr/local/sbin run; do
   mkdir -p "/mnt/upper/$folder" "/mnt/work/$folder"
   mount -t overlay overlay -o "lowerdir=/$folder,upperdir=/mnt/upper/$folder,workdir=/mnt/work/$folder" "/$folder"
 done
 ip link set lo up
-mkdir -p /var/lib/etcd && mount -t tmpfs tmpfs /var/lib/etcd
+mkdir -p /var/lib/etcd && mount ${VOLUME:+--bind} ${VOLUME:-"-ttmpfs" tmpfs} /var/lib/etcd
 tar --extract --directory=/ --file="$FILES"
 """
 
@@ -63,8 +63,8 @@ class Member:
     def run(self, script: str) -> str:
         """Run a script as root in mounts and a network of its own, with the member's files; return its output."""
         archive = self.folder / "files.tar"
-        _pack(archive, _files(self.node), self.folder / "authorities")
-        command = ("unshare", "--mount", "--net", "bash", "-c", f"{_MOUNTS}{script}")
+        pack(archive, _files(self.node), self.folder / "authorities")
+        command = ("unshare", "--mount", "--net", "bash", "-c", f"{MOUNTS}{script}")
         done = subprocess.run(command, text=True, capture_output=True, check=False, env=_environment(archive))
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -118,7 +118,7 @@ def _files(node: ClusterNode) -> Iterator[ManagedFile]:
     yield ManagedFile("", ENCRYPTION, _KEYS, "600")
 
 
-def _pack(archive: Path, files: Iterator[ManagedFile], authorities: Path) -> None:
+def pack(archive: Path, files: Iterator[ManagedFile], authorities: Path) -> None:
     """Write the files and the authorities to an archive, as root's."""
     with tarfile.open(archive, "w") as tar:
         for file in files:

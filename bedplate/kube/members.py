@@ -1,0 +1,170 @@
+"""Control-plane members over SSH: what they report, and the commands of their program `bedplate-member`."""
+
+import base64
+import io
+import json
+import subprocess
+import tarfile
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bedplate.errors import BedplateError, HeldError, InputError, PartialError
+from bedplate.kube.authorities import Authorities
+
+Result = TypeVar("Result")
+_SSH_FAILED, _HELD = 255, 5
+_LONGEST_ERROR = 300
+# kubeadm takes seconds; an upgrade downloads packages, and etcd's image is pulled for a restore.
+_SECONDS, LONG = 180, 1800
+
+
+@dataclass(frozen=True, slots=True)
+class EtcdMember:
+    """A member in etcd's own list; one that has never started `has_started` false."""
+
+    name: str
+    has_started: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MemberStatus:
+    """What a member reports: the SHA-256 of its authority ("" without one), its state, and etcd's list of members."""
+
+    authority: str
+    has_data: bool
+    is_restoring: bool
+    is_ready: bool
+    version: str
+    etcd: tuple[EtcdMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A member over SSH: `argv` is ssh with its options and the name of the member."""
+
+    name: str
+    argv: tuple[str, ...]
+
+    def run(self, command: str, data: bytes = b"", seconds: float = _SECONDS) -> str:
+        """Run a command of the member's program and return its output. `data` is its standard input.
+
+        Raises PartialError if it fails, and HeldError while another operator changes the member.
+        """
+        return self._run(command, seconds, input=data)
+
+    def send(self, command: str, file: Path) -> str:
+        """Run a command with a file as its standard input. Raises as `run`."""
+        with file.open("rb") as stream:
+            return self._run(command, LONG, stdin=stream)
+
+    def shell(self, command: str, seconds: float = LONG) -> str:
+        """Run a command of the shell as root. Raises as `run`."""
+        return self._call(f"sudo -n sh -c '{command}'", seconds, input=b"")
+
+    def _run(self, command: str, seconds: float, **stdin: Any) -> str:  # noqa: ANN401  as subprocess takes it
+        return self._call(f"sudo -n bedplate-member {command}", seconds, **stdin)
+
+    def _call(self, command: str, seconds: float, **stdin: Any) -> str:  # noqa: ANN401  as subprocess takes it
+        try:
+            done = subprocess.run(  # noqa: S603  the machines of the plan
+                (*self.argv, command), capture_output=True, check=False, timeout=seconds, **stdin
+            )
+        except subprocess.TimeoutExpired:
+            raise PartialError(f"{self.name}: no answer within {seconds:g} s", fix="run the command again") from None
+        if done.returncode:
+            raise _failure(self.name, done.returncode, done.stderr.decode(errors="replace"))
+        return done.stdout.decode(errors="replace")
+
+
+def _failure(name: str, status: int, errors: str) -> BedplateError:
+    what = (errors.strip().splitlines() or ["failed with no error output"])[-1][:_LONGEST_ERROR]
+    if status == _HELD:
+        return HeldError(f"{name}: {what}", fix="wait until that command has ended, then run yours again")
+    if status == _SSH_FAILED:
+        return PartialError(f"{name} not reached: {what}", fix="check the VPN, then run the command again")
+    if "command not found" in what:
+        return PartialError(f"{name} lacks the role control", fix=f"run `bedplate node apply {name}`")
+    return PartialError(f"{name}: {what}", fix=f"`bedplate node logs {name}` shows more; then run the command again")
+
+
+def read_status(connection: Connection) -> MemberStatus:
+    """Return what a member reports. Raises PartialError for an invalid answer."""
+    try:
+        answer = json.loads(connection.run("status", seconds=60))
+        return parse_status(answer)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        fix = f"run `bedplate node apply {connection.name}`"
+        raise PartialError(f"invalid answer from {connection.name}", fix=fix) from None
+
+
+def parse_status(answer: Mapping[str, Any]) -> MemberStatus:
+    """Return the status in an answer of `bedplate-member status`."""
+    listed = (answer["etcd"] or {}).get("members", ())
+    return MemberStatus(
+        authority=str(answer["authority"]),
+        has_data=answer["has_data"] is True,
+        is_restoring=answer["is_restoring"] is True,
+        is_ready=answer["is_ready"] is True,
+        version=str(answer["version"]),
+        etcd=tuple(EtcdMember(str(entry.get("name", "")), bool(entry.get("clientURLs"))) for entry in listed),
+    )
+
+
+def archive(authorities: Authorities) -> bytes:
+    """Return the files of the authorities as `bedplate-member take` reads them."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for path, text in authorities.files().items():
+            entry, data = tarfile.TarInfo(path), text.encode()
+            entry.size, entry.mode = len(data), 0o600
+            tar.addfile(entry, io.BytesIO(data))
+    return base64.b64encode(buffer.getvalue())
+
+
+def lost_members(statuses: Mapping[str, MemberStatus]) -> tuple[str, ...]:
+    """Return the members that etcd has seen running, and that have no data now: their volumes are new."""
+    started = {member.name for status in statuses.values() for member in status.etcd if member.has_started}
+    return tuple(name for name, status in statuses.items() if name in started and not status.has_data)
+
+
+def check_authority(statuses: Mapping[str, MemberStatus], digest: str) -> None:
+    """Raise InputError if a member has another authority than the operator."""
+    for name, status in statuses.items():
+        if status.authority not in ("", digest):
+            fix = "use the key store of the operator who made the cluster; `fleet.lock` has its certificate"
+            raise InputError(f"{name} has another cluster authority", fix=fix)
+
+
+def ask_all(
+    connections: Iterable[Connection], act: Callable[[Connection], Result]
+) -> tuple[dict[str, Result], dict[str, BedplateError]]:
+    """Call a function for every member at once; return the results and the errors by name."""
+
+    def call(connection: Connection) -> Result | BedplateError:
+        try:
+            return act(connection)
+        except BedplateError as error:
+            return error
+
+    members = tuple(connections)
+    with ThreadPoolExecutor(max(1, len(members))) as pool:
+        results = dict(zip((member.name for member in members), pool.map(call, members), strict=True))
+    errors = {name: result for name, result in results.items() if isinstance(result, BedplateError)}
+    return {name: result for name, result in results.items() if not isinstance(result, BedplateError)}, errors
+
+
+def on_all(connections: Iterable[Connection], act: Callable[[Connection], Result]) -> dict[str, Result]:
+    """Call a function for every member at once; return the results by name.
+
+    Raises HeldError if a member is changed by another operator, else PartialError with the messages of all failures.
+    """
+    results, errors = ask_all(connections, act)
+    for error in errors.values():
+        if isinstance(error, HeldError) or len(errors) == 1:
+            raise error
+    if errors:
+        raise PartialError("; ".join(error.what for error in errors.values()), fix=next(iter(errors.values())).fix)
+    return results

@@ -1,0 +1,87 @@
+"""The programs of a real control plane: etcd, Kubernetes and kwok, built from the Go module proxy.
+
+`python -m tests.testlab.kubernetes` builds them (about 15 minutes of CPU time at first, 30 s with Go's caches warm) and
+keeps them outside the tree, under the hash of the three modules.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+HERE = Path(__file__).parent
+# Read at import: during a test run the variable leads the product to a temporary folder.
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", "/var/cache")) / "bedplate" / "kubernetes"
+_LINKS = (
+    *("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy"),
+    *("kubelet", "kubeadm", "kubectl"),
+)
+PROGRAMS = ("etcd", "kwok", *_LINKS)
+# The package of each module that is built.
+_PACKAGES = {"kube": ".", "etcd": "go.etcd.io/etcd/server/v3", "kwok": "sigs.k8s.io/kwok/cmd/kwok"}
+
+
+class BuildError(Exception):
+    """The programs cannot be built here."""
+
+
+def find_programs() -> Path | None:
+    """Return a folder with all programs: $BEDPLATE_KUBERNETES, the cache, or a folder on PATH; None without one."""
+    return next((folder for folder in _folders() if all((folder / name).exists() for name in PROGRAMS)), None)
+
+
+def _folders() -> Iterator[Path]:
+    if "BEDPLATE_KUBERNETES" in os.environ:
+        yield Path(os.environ["BEDPLATE_KUBERNETES"])
+        return
+    yield cache_folder()
+    server = shutil.which("kube-apiserver")
+    if server:
+        yield Path(server).parent
+
+
+def cache_folder() -> Path:
+    """Return where these versions of the programs are kept."""
+    names = sorted((*HERE.glob("*/go.mod"), *HERE.glob("*/go.sum"), *HERE.glob("*/*.go")))
+    return CACHE / hashlib.sha256(b"".join(name.read_bytes() for name in names)).hexdigest()[:16]
+
+
+def build() -> Path:
+    """Build the programs unless they are in the cache, and return their folder. Raises BuildError."""
+    target = cache_folder()
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if target.exists():
+            return target
+        if shutil.which("go") is None:
+            raise BuildError("needs Go 1.26 or newer on PATH")
+        with TemporaryDirectory(dir=CACHE) as name:
+            folder = Path(name) / "bin"
+            folder.mkdir()
+            for module, package in _PACKAGES.items():
+                _go_build(module, package, folder / module)
+            for link in _LINKS:
+                (folder / link).symlink_to("kube")
+            folder.rename(target)
+    return target
+
+
+def _go_build(module: str, package: str, output: Path) -> None:
+    flags = f"-s -w {_version_flags()}" if module == "kube" else "-s -w"
+    command = ("go", "build", "-trimpath", "-ldflags", flags, "-o", str(output), package)
+    if subprocess.run(command, cwd=HERE / module, env={**os.environ, "CGO_ENABLED": "0"}, check=False).returncode:
+        raise BuildError(f"go build failed in {HERE / module}")
+
+
+def _version_flags() -> str:
+    """Return the flags by which the programs know their version, as upstream's build sets them."""
+    text = (HERE / "kube" / "go.mod").read_text()
+    major, minor, patch = re.search(r"k8s\.io/kubernetes v(\d+)\.(\d+)\.(\d+)", text).groups()  # type: ignore[union-attr]
+    values = {"gitVersion": f"v{major}.{minor}.{patch}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+    return " ".join(f"-X k8s.io/component-base/version.{key}={value}" for key, value in values.items())

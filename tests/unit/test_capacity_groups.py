@@ -1,0 +1,134 @@
+"""Auto Scaling groups as the controller observes and changes them, in moto, which fails and loses replies."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from bedplate.account.client import AwsClient
+from bedplate.account.groups import Changed, FleetGroups
+from bedplate.capacity.actions import SetDesired, Terminate
+from bedplate.catalog import load_catalog
+from bedplate.errors import PartialError
+from bedplate.plan.capacity import capacity_document, capacity_plan, read_capacity_document
+from bedplate.spec.sites import Use
+from tests.testlab.fakes.scaling import ScalingCloud
+from tests.testlab.fleets.variants import lab_plan
+
+WEST, EAST = "sim-us-west-2-spot", "sim-us-east-1-spot"
+
+
+@pytest.fixture
+def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScalingCloud]:
+    """Yield the deployed groups of the lab's workers."""
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")
+    with mock_aws():
+        cloud = ScalingCloud(replace(lab_plan(), pools=tuple(p for p in lab_plan().pools if p.group == "sim")))
+        cloud.deploy(Use.KUBERNETES)
+        yield cloud
+
+
+@pytest.fixture
+def groups(cloud: ScalingCloud) -> FleetGroups:
+    """Return the groups of the plan as members of the control plane have it."""
+    capacity = capacity_plan(cloud.plan, load_catalog())
+    return FleetGroups(AwsClient(cloud), read_capacity_document(capacity_document(capacity), "capacity.json"))
+
+
+def _described(pool: str) -> dict[str, Any]:
+    region = "us-west-2" if "us-west-2" in pool else "us-east-1"
+    client = boto3.client("autoscaling", region)
+    (group,) = client.describe_auto_scaling_groups(AutoScalingGroupNames=[f"lab-{pool}"])["AutoScalingGroups"]
+    return dict(group)
+
+
+def test_all_regions_are_observed(cloud: ScalingCloud, groups: FleetGroups) -> None:
+    """Pools in ladder order with the sizes of the plan, machines with their launch time, failures with a code."""
+    groups.set_desired(SetDesired(WEST, 2, ""), groups.observe(cloud.time))
+    cloud.report(f"lab-{EAST}", "There is no Spot capacity available that matches your request.", "us-east-1a")
+    seen = groups.observe(cloud.time)
+
+    assert [(pool.name, pool.desired, pool.maximum) for pool in seen.pools] == [
+        (WEST, 2, 300),
+        (EAST, 0, 298),
+        ("sim-us-west-2", 0, 298),
+    ]
+    assert [(machine.pool, machine.ready) for machine in seen.machines] == [(WEST, True)] * 2
+    assert all(abs(machine.launched - cloud.time) < 60 for machine in seen.machines)
+    (failure,) = seen.activities
+    assert (failure.pool, failure.code, failure.zone) == (EAST, "InsufficientInstanceCapacity", "us-east-1a")
+
+
+def test_a_region_without_an_answer_stops_the_round(cloud: ScalingCloud, groups: FleetGroups) -> None:
+    """Its machines would be unknown, and launched again elsewhere."""
+
+    def fail(service: str, region: str, operation: str, **_: Any) -> Iterator[Any]:  # noqa: ANN401
+        raise PartialError(f"{service} {operation}") if region == "us-east-1" else AssertionError
+
+    client = AwsClient(cloud)
+    broken = FleetGroups(client, groups.plan)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AwsClient, "pages", lambda _self, *args, **params: fail(*args, **params))
+        with pytest.raises((PartialError, AssertionError)):
+            broken.observe(cloud.time)
+
+
+def test_a_lost_reply_starts_nothing_twice(cloud: ScalingCloud, groups: FleetGroups) -> None:
+    """The number is absolute: the same action, repeated by this or another controller, finds it done."""
+    before = groups.observe(cloud.time)
+    cloud.lost.add("set_desired_capacity")
+    with pytest.raises(Exception, match="cannot connect"):
+        groups.set_desired(SetDesired(WEST, 3, ""), before)
+
+    groups.set_desired(SetDesired(WEST, 3, ""), before)
+
+    assert len(groups.observe(cloud.time).machines) == 3
+    assert cloud.asked == [(f"lab-{WEST}", 3)]
+
+
+def test_a_group_that_has_changed_is_left_alone(cloud: ScalingCloud, groups: FleetGroups) -> None:
+    """The decision followed from another number."""
+    before = groups.observe(cloud.time)
+    groups.set_desired(SetDesired(WEST, 3, ""), before)
+
+    with pytest.raises(Changed, match="desired is 3, 0 was observed"):
+        groups.set_desired(SetDesired(WEST, 5, ""), before)
+
+
+def test_lowering_ends_no_machine(cloud: ScalingCloud, groups: FleetGroups) -> None:
+    """Below the machines that run it is refused; above, they are protected first."""
+    groups.set_desired(SetDesired(WEST, 2, ""), groups.observe(cloud.time))
+    with pytest.raises(Changed, match="2 machines run"):
+        groups.set_desired(SetDesired(WEST, 1, ""), groups.observe(cloud.time))
+    cloud.empty[f"lab-{WEST}"] = ""
+    groups.set_desired(SetDesired(WEST, 9, ""), groups.observe(cloud.time))
+    cloud.empty.clear()
+
+    groups.set_desired(SetDesired(WEST, 2, ""), groups.observe(cloud.time))
+
+    assert [member["ProtectedFromScaleIn"] for member in _described(WEST)["Instances"]] == [True, True]
+
+
+def test_a_machine_is_terminated_once(cloud: ScalingCloud, groups: FleetGroups) -> None:
+    """With decrement its group does not replace it; a repeated call changes nothing."""
+    groups.set_desired(SetDesired(WEST, 2, ""), groups.observe(cloud.time))
+    seen = groups.observe(cloud.time)
+    action = Terminate(seen.machines[0].id, decrement=True, reason="")
+    groups.terminate(action, seen)
+    groups.terminate(action, seen)
+
+    assert _described(WEST)["DesiredCapacity"] == len(groups.observe(cloud.time).machines) == 1
+
+
+def test_a_pause_is_a_tag_of_the_groups(cloud: ScalingCloud, groups: FleetGroups) -> None:
+    """Controllers on other machines read it; `resume` removes it."""
+    assert groups.pause("sim", "ada") == ("sim",)
+    groups.observe(cloud.time)
+    assert groups.paused == {"sim": "ada"}
+
+    groups.resume(None)
+    groups.observe(cloud.time)
+    assert groups.paused == {}

@@ -1,0 +1,223 @@
+"""Pods and nodes as the planner reads them: requests, placement, gangs, cordons, idle times."""
+
+from typing import Any
+
+import pytest
+from lightkube.resources.core_v1 import Node, Pod
+
+from bedplate.capacity.observation import Cordon, Machine, Observation, Pool, Size
+from bedplate.cluster.demand import CORDONED, Cluster, join
+from bedplate.cluster.pods import gang_of, is_movable, pod_size, quantity, spread_of
+
+NOW = 1_800_000_000.0
+READY = [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-23T05:00:00Z"}]
+GPU_TAINT = "nvidia.com/gpu=present:NoSchedule"
+
+
+def pod(name: str = "p", node: str | None = None, meta: dict[str, Any] | None = None, **spec: Any) -> Pod:  # noqa: ANN401
+    """Return a pod that asks for a GPU."""
+    container = {"name": "c", "resources": {"requests": {"nvidia.com/gpu": "1", "cpu": "500m", "memory": "1Gi"}}}
+    metadata = {"name": name, "namespace": "ada", "creationTimestamp": "2026-11-23T05:00:00Z", **(meta or {})}
+    return Pod.from_dict({"metadata": metadata, "spec": {"containers": [container], "nodeName": node, **spec}})
+
+
+def node(
+    name: str,
+    instance: str = "",
+    meta: dict[str, Any] | None = None,
+    conditions: object = READY,
+    **spec: Any,  # noqa: ANN401
+) -> Node:
+    """Return a node with eight GPUs, of an instance or physical."""
+    resources = {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": "8"}
+    provider = f"aws:///us-west-2a/{instance}" if instance else f"bedplate://cellar/{name}"
+    metadata = {"name": name, "creationTimestamp": "2026-11-23T04:00:00Z", "labels": {"disk": "ssd"}, **(meta or {})}
+    return Node.from_dict(
+        {
+            "metadata": metadata,
+            "spec": {"providerID": provider, **spec},
+            "status": {"allocatable": resources, "conditions": conditions},
+        }
+    )
+
+
+def observe(pods: list[Pod], nodes: list[Node], machines: tuple[Machine, ...] = (), **ends: float) -> Observation:
+    """Return the observation of a cluster with one pool."""
+    pool = Pool("p", "train", 0, "us-west-2", ("us-west-2a",), 0, 9, 0, labels={"disk": "ssd"})
+    pool_with_taint = Pool("t", "burst", 0, "us-west-2", ("us-west-2a",), 0, 9, 0, taints=frozenset({GPU_TAINT}))
+    cloud = Observation(NOW, machines=machines, pools=(pool, pool_with_taint))
+    return join(Cluster(pods, nodes, ends, since=NOW - 50), cloud)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("500m", 0.5), ("16Gi", 16 * 1024**3), ("2", 2), ("1e3", 1000), (None, 0), ("3M", 3e6)]
+)
+def test_quantities_are_those_of_kubernetes(text: str | None, number: float) -> None:
+    """Suffixes are decimal or binary."""
+    assert quantity(text) == pytest.approx(number)
+
+
+def test_a_pod_needs_what_the_scheduler_counts() -> None:
+    """Containers and sidecars together, or the largest init container with the sidecars before it; and overhead."""
+
+    def container(cpu: str, **more: str) -> dict[str, Any]:
+        return {"name": cpu, "resources": {"requests": {"cpu": cpu}}, **more}
+
+    sidecar = container("1", restartPolicy="Always")
+    needs = pod(containers=[container("2")], initContainers=[sidecar, container("5")], overhead={"cpu": "250m"})
+
+    assert pod_size(needs).cpus == pytest.approx(6.25)
+    limits = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": "4", "vpc.amazonaws.com/efa": "2"}}}
+    assert pod_size(pod(containers=[limits])) == Size(gpus=4, efa=2)
+
+
+@pytest.mark.parametrize(
+    ("meta", "expected"),
+    [
+        ({}, False),
+        ({"ownerReferences": [{"kind": "Job", "name": "j", "apiVersion": "batch/v1", "uid": "1"}]}, False),
+        ({"ownerReferences": [{"kind": "ReplicaSet", "name": "r", "apiVersion": "apps/v1", "uid": "1"}]}, True),
+        ({"annotations": {"bedplate/movable": "true"}}, True),
+        ({"annotations": {"karpenter.sh/do-not-disrupt": "true", "bedplate/movable": "true"}}, False),
+        ({"annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}}, False),
+    ],
+    ids=["bare", "job", "replicas", "checkpoint", "do not disrupt", "not safe"],
+)
+def test_only_pods_that_are_created_again_may_move(meta: dict[str, Any], *, expected: bool) -> None:
+    """An annotation decides before the owner; bare pods and those of jobs stay."""
+    assert is_movable(pod(meta=meta)) is expected
+
+
+@pytest.mark.parametrize(
+    ("labels", "gang"),
+    [
+        ({"jobset.sigs.k8s.io/jobset-name": "llm"}, "ada/llm"),
+        ({"bedplate/gang": "g", "batch.kubernetes.io/job-name": "j"}, "ada/g"),
+        ({"scheduling.x-k8s.io/pod-group": "pg"}, "ada/pg"),
+        ({"batch.kubernetes.io/job-name": "j"}, None),
+    ],
+)
+def test_gangs_are_named_by_labels(labels: dict[str, str], gang: str | None) -> None:
+    """A JobSet, a group label on the pods of a Job, or a pod group, in a namespace; a plain Job is no gang."""
+    assert gang_of(pod(meta={"labels": labels})) == gang
+
+
+def test_required_spread_is_observed() -> None:
+    """Required anti-affinity and topology spread name a node or a zone; a preference does not count."""
+    term = {"topologyKey": "kubernetes.io/hostname"}
+    anti = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    rule = {"topologyKey": "topology.kubernetes.io/zone", "maxSkew": 1}
+
+    assert spread_of(pod(affinity=anti)) == "hostname"
+    assert spread_of(pod(topologySpreadConstraints=[rule | {"whenUnsatisfiable": "DoNotSchedule"}])) == "zone"
+    assert spread_of(pod(topologySpreadConstraints=[rule | {"whenUnsatisfiable": "ScheduleAnyway"}])) is None
+
+
+def test_tolerations_name_the_taints_that_they_accept() -> None:
+    """A toleration with a value accepts that value only, one without a key all taints; effects must agree."""
+    taint = {"key": "team", "value": "vision", "effect": "NoSchedule"}
+    tainted = node("n", taints=[taint])
+
+    def accepted(*tolerations: dict[str, str]) -> frozenset[str]:
+        return observe([pod(tolerations=list(tolerations))], [tainted]).pods[0].tolerations
+
+    both = {"team=vision:NoSchedule", GPU_TAINT}
+    assert accepted({"operator": "Exists"}) == both
+    assert accepted({"key": "team", "value": "vision"}) == {"team=vision:NoSchedule"}
+    assert accepted({"key": "team", "value": "speech"}) == frozenset()
+    assert accepted({"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoExecute"}) == frozenset()
+
+
+def test_an_affinity_with_alternatives_becomes_a_label() -> None:
+    """Nodes and pools that satisfy it have the label, so that the planner compares labels only."""
+    rules = [{"key": "disk", "operator": "NotIn", "values": ["hdd"]}, {"key": "disk", "operator": "Exists"}]
+    required = {"nodeSelectorTerms": [{"matchExpressions": rules}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    hdd = node("hdd", meta={"labels": {"disk": "hdd"}})
+
+    seen = observe([pod(affinity=affinity)], [node("ssd"), hdd])
+
+    (label,) = seen.pods[0].selector
+    assert [label in other.labels for other in (*seen.nodes, *seen.pools)] == [True, False, True, False]
+
+
+def test_pods_that_do_not_wait_for_a_machine_are_left_out() -> None:
+    """Ended and gated pods, pods of a DaemonSet, and pods that are being deleted."""
+    daemon = {"ownerReferences": [{"kind": "DaemonSet", "name": "d", "apiVersion": "apps/v1", "uid": "1"}]}
+    ended = pod("ended", node="n")
+    ended.status = Pod.from_dict({"status": {"phase": "Succeeded"}}).status
+    pods = [
+        ended,
+        pod("gated", schedulingGates=[{"name": "kueue"}]),
+        pod("daemon", meta=daemon),
+        pod("deleted", meta={"deletionTimestamp": "2026-11-23T05:00:00Z"}),
+        pod("waits"),
+    ]
+
+    assert [seen.id for seen in observe(pods, [node("n")]).pods] == ["ada/waits"]
+
+
+def test_a_node_offers_what_its_own_pods_leave() -> None:
+    """Pods of a DaemonSet reduce the size of the node and of its pool, other pods what is free."""
+    daemon = {"ownerReferences": [{"kind": "DaemonSet", "name": "d", "apiVersion": "apps/v1", "uid": "1"}]}
+    own = pod("daemon", node="n", meta=daemon, containers=[{"name": "c", "resources": {"requests": {"cpu": "1"}}}])
+    machine = Machine("i-0000000a", "p", "us-west-2a", 0)
+
+    seen = observe([own, pod("work", node="n")], [node("n", "i-0000000a")], (machine,))
+
+    assert (seen.nodes[0].size, seen.nodes[0].free) == (Size(8, 7, 32), Size(7, 6.5, 31))
+    assert seen.pools[0].size == Size(8, 7, 32)
+    assert (seen.machines[0].node, seen.nodes[0].pods, seen.nodes[0].idle_since) == ("n", ("ada/work",), None)
+
+
+def test_idle_counts_from_the_end_of_the_last_pod() -> None:
+    """Without a known end it counts from the start of the controller, not from the launch."""
+    ends = {"a": NOW - 20}
+
+    first, second = observe([], [node("a"), node("b")], **ends).nodes
+
+    assert (first.idle_since, second.idle_since) == (NOW - 20, NOW - 50)
+
+
+def test_only_the_controllers_cordon_has_its_annotation() -> None:
+    """Any other cordon is a person's; an annotation that was left on a schedulable node is none."""
+    ours = {"annotations": {CORDONED: "bedplate-capacity: idle"}}
+    nodes = [node("a", unschedulable=True, meta=ours), node("b", unschedulable=True), node("c", meta=ours)]
+
+    assert [seen.cordoned for seen in observe([], nodes).nodes] == [Cordon.PLANNER, Cordon.HUMAN, None]
+
+
+@pytest.mark.parametrize(
+    ("change", "joins"),
+    [
+        ({}, True),
+        ({"taints": [{"key": "bedplate/gate", "value": "pending", "effect": "NoSchedule"}]}, False),
+        ({"conditions": []}, False),
+        ({"conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": "2026-11-23T04:00:05Z"}]}, False),
+    ],
+    ids=["ready", "gate", "no condition", "never ready"],
+)
+def test_a_machine_joins_after_its_gate(change: dict[str, Any], *, joins: bool) -> None:
+    """Before that it is on its way: its node is not a place for pods."""
+    machine = Machine("i-0000000a", "p", "us-west-2a", 0)
+
+    seen = observe([], [node("n", "i-0000000a", **change)], (machine,))
+
+    assert (seen.machines[0].node, len(seen.nodes)) == (("n", 1) if joins else (None, 0))
+
+
+def test_a_node_that_fails_with_work_keeps_it() -> None:
+    """Only without work it counts as a machine that never joined, after a quarter of an hour."""
+    machine = Machine("i-0000000a", "p", "us-west-2a", 0)
+    failed = [{"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-11-23T05:00:00Z"}]
+    lost = node("n", "i-0000000a", conditions=failed)
+
+    assert observe([pod(node="n")], [lost], (machine,)).machines[0].node == "n"
+    assert observe([], [lost], (machine,)).machines[0].node is None
+
+
+def test_a_node_of_an_ending_machine_is_left_out_with_its_pods() -> None:
+    """AWS no longer reports the instance: no pod fits there, and nothing is to be moved."""
+    seen = observe([pod(node="n")], [node("n", "i-0000000b")])
+
+    assert (seen.nodes, seen.pods) == ((), ())
