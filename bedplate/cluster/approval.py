@@ -26,7 +26,7 @@ _USER, _GROUP, _TOKEN_USER = "system:node:", "system:nodes", "system:bootstrap:"
 _USAGES = MappingProxyType({CLIENT: "client auth", SERVING: "server auth"})
 _COMMON_USAGES = frozenset({"digital signature", "key encipherment"})
 # EC2 may list a new instance late, and a machine publishes its key in the same seconds.
-PATIENCE = 120.0
+PATIENCE = 90.0
 """Seconds after which a request of an unknown machine is denied."""
 
 

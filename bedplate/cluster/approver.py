@@ -51,7 +51,8 @@ class Approver:
 
     client: ClusterClient
     log: Log
-    _absences: Mapping[str, float] = field(default_factory=dict)
+    absences: Mapping[str, float] = field(default_factory=dict)
+    """Since when the instance of a node has been missing, by node."""
     _waiting: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -107,8 +108,8 @@ class Approver:
     def delete_ended(self, inventory: Inventory, now: float) -> None:
         """Delete the nodes whose instances have ended."""
         nodes = self._nodes.objects()
-        self._absences = track_absences(nodes, inventory, self._absences, now)
-        for name in ended_nodes(self._absences, now):
+        self.absences = track_absences(nodes, inventory, self.absences, now)
+        for name in ended_nodes(self.absences, now):
             # No other instance ever gets the name.
             if self._try(f"delete Node {name}", lambda api, n=name: api.delete(Node, n)):
                 self.log(f"{name}: its instance has ended, deleted")

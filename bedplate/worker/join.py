@@ -22,7 +22,7 @@ _PKI, _STATUS = Path("var/lib/kubelet/pki"), Path("var/lib/bedplate/status/join.
 _CURRENT = _PKI / "kubelet-client-current.pem"
 _KEY = _PKI / "bedplate-join.key"
 _REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
-_WAIT, _PAUSE = 600.0, 0.5
+_WAIT, _PAUSE = 120.0, 0.5
 _UNAUTHORIZED = 401
 # kubelet renews its certificate long before.
 _LEAST_SECONDS = "3600"
