@@ -13,6 +13,7 @@ from bedplate.lock import check_plan_recorded, lock_path, read_lock
 from bedplate.nodes.ssh import INITIAL_ACCOUNT
 from bedplate.plan import plan_fleet
 from bedplate.plan.nodes import NodePlan, NodeRole, Platform, permanent_nodes
+from roles.approver.role import Approver
 from roles.base import Role
 from roles.baseline.role import Baseline
 from roles.capacity.role import Capacity
@@ -33,6 +34,7 @@ from roles.people.accounts import HOMES
 from roles.people.role import People
 from roles.storage.role import Storage
 from roles.workbench.role import Workbench
+from roles.worker.role import Worker
 
 
 def roles_of(node: NodePlan) -> tuple[Role, ...]:
@@ -79,8 +81,11 @@ def _cluster_roles(node: NodePlan) -> Iterator[Role]:
     yield Kubernetes(node.cluster)
     if node.cluster.member:
         yield Control(node.cluster)
+        yield Approver()
         if node.capacity:
             yield Capacity(node.capacity)
+    elif node.cluster.cluster.authority:
+        yield Worker(node.cluster, node.ground is Platform.CLOUD)
 
 
 def install_digest(node: NodePlan) -> str:

@@ -27,6 +27,7 @@ class Leadership:
     client: ClusterClient
     identity: str
     monotonic: Callable[[], float] = time.monotonic
+    name: str = NAME
     _renewed: float | None = field(default=None, init=False)
     _version: str | None = field(default=None, init=False)
     """The version of the Lease as it was last seen, and since when: others' clocks are not compared with ours."""
@@ -62,7 +63,9 @@ class Leadership:
 
     def _claim(self, now: float) -> bool:
         try:
-            lease = self.client.call("get Lease", lambda api: api.get(Lease, NAME, namespace=NAMESPACE), attempts=2)
+            lease = self.client.call(
+                "get Lease", lambda api: api.get(Lease, self.name, namespace=NAMESPACE), attempts=2
+            )
         except Missing:
             self._write(self._lease(self.identity, None), is_new=True)
             return True
@@ -84,7 +87,7 @@ class Leadership:
         self._seen, self.holder = self.monotonic(), self.identity
 
     def _lease(self, holder: str, version: str | None) -> Lease:
-        meta = ObjectMeta(name=NAME, namespace=NAMESPACE, resourceVersion=version)
+        meta = ObjectMeta(name=self.name, namespace=NAMESPACE, resourceVersion=version)
         spec = LeaseSpec(holderIdentity=holder, leaseDurationSeconds=DURATION, renewTime=datetime.now(UTC))
         return Lease(metadata=meta, spec=spec)
 

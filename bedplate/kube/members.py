@@ -60,9 +60,9 @@ class Connection:
         with file.open("rb") as stream:
             return self._run(command, LONG, stdin=stream)
 
-    def shell(self, command: str, seconds: float = LONG) -> str:
-        """Run a command of the shell as root. Raises as `run`."""
-        return self._call(f"sudo -n sh -c '{command}'", seconds, input=b"")
+    def shell(self, command: str, seconds: float = LONG, data: bytes = b"") -> str:
+        """Run a command of the shell as root; `data` is its standard input. Raises as `run`."""
+        return self._call(f"sudo -n sh -c '{command}'", seconds, input=data)
 
     def _run(self, command: str, seconds: float, **stdin: Any) -> str:  # noqa: ANN401  as subprocess takes it
         return self._call(f"sudo -n bedplate-member {command}", seconds, **stdin)

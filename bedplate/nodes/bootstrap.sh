@@ -83,11 +83,11 @@ query() {
   signed "$service" "$region" "$service.$region.amazonaws.com" / "${fields[@]}"
 }
 
-# parameter_reply NAME REGION
+# parameter_reply NAME REGION [PATH]
 parameter_reply() {
   signed ssm "$2" "ssm.$2.amazonaws.com" / \
     --header 'X-Amz-Target: AmazonSSM.GetParameter' --header 'Content-Type: application/x-amz-json-1.1' \
-    --data "{\"Name\":\"/$FLEET/$1\",\"WithDecryption\":true}"
+    --data "{\"Name\":\"${3-/$FLEET}/$1\",\"WithDecryption\":true}"
 }
 
 parameter() {
@@ -110,6 +110,15 @@ report() {
 report_ready() {
   ! is_cloud || report ready CONTINUE
   replace "$STATE/ready" <<<"$instance"
+}
+
+report_drained() { report drained CONTINUE; }
+
+# The token of Kubernetes workers, which other nodes may not read.
+print_join_token() {
+  local reply
+  reply=$(parameter_reply join "$HOME_REGION" "/$FLEET.workers") || return
+  json_value Value "$reply"
 }
 
 report_failed() { ! is_cloud || report ready ABANDON; }

@@ -139,12 +139,19 @@ class ClusterNode:
         host, _, place = self.name.partition(".")
         return f"bedplate://{place}/{host}"
 
+    @property
+    def drain(self) -> int:
+        """How many seconds its pods have to leave before those that remain get `grace`."""
+        return self.grace if self.grace == _SPOT_GRACE else _DRAIN
+
 
 # kubelet registers it, and the cluster removes it after the machine has passed its health gate.
 GATE_TAINT = "bedplate/gate=pending:NoSchedule"
 _CONTROL_TAINT = "node-role.kubernetes.io/control-plane=:NoSchedule"
 # AWS stops a spot instance two minutes after its notice, of which draining takes the first.
 _SPOT_GRACE, _GRACE = 60, 240
+# The lifecycle hook of other workers waits 900 s.
+_DRAIN = 600
 # Of a machine whose number of cores the plan does not know.
 _RESERVED_CPU = 250
 

@@ -27,6 +27,7 @@ from bedplate.plan.firewall import (
     has_workers,
 )
 from bedplate.plan.fleet import Accounts, BucketPlan, ExportPlan, FleetPlan, MachinePlan, SitePlan, cached_on_plan
+from bedplate.plan.joining import JoiningPlan, joining_plan
 from bedplate.plan.laptops import LaptopGateway, Transport, laptop_gateway_at, resolver_region
 from bedplate.plan.links import (
     API_PORT,
@@ -151,6 +152,8 @@ class NodePlan:
     """What it is in the Kubernetes cluster; None for a machine that is no part of it."""
     capacity: CapacityPlan | None = None
     """What the controller of capacity on a member of the control plane works with."""
+    joining: JoiningPlan | None = None
+    """What the approver of nodes on a member of the control plane works with."""
 
     @property
     def host(self) -> str:
@@ -518,6 +521,7 @@ def _node(
         elsewhere=tuple(_remote_blocks(plan, place, duties)),
         capacity=worker_capacity(plan) if NodeRole.CONTROL in duties else None,
         cluster=as_node(plan, name),
+        joining=joining_plan(plan) if NodeRole.CONTROL in duties else None,
     )
 
 

@@ -13,6 +13,7 @@ from pulumi_aws.iam.role import Role, RoleArgs
 from pulumi_aws.iam.role_policy import RolePolicy, RolePolicyArgs
 
 from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.joining import join_parameter
 from bedplate.plan.registration import ENABLED
 from bedplate.spec.sites import Use
 from stacks.identity.policy import Conditions, Statement, alias_name, arn, bucket_arn, policy
@@ -101,8 +102,36 @@ def control_permissions(plan: FleetPlan) -> Iterator[Statement]:
         actions=("s3:PutObject",),
         resources=(f"{bucket_arn(plan.nodes_bucket(home).name)}/etcd/*",),
     )
+    yield from _approver_permissions(plan)
     yield allow_in_regions(plan, "SeeMachines", _CLOUD_CONTROLLER_ACTIONS)
     yield allow_in_regions(plan, "SeeGroups", _AUTOSCALER_ACTIONS)
+
+
+def _approver_permissions(plan: FleetPlan) -> Iterator[Statement]:
+    """Yield the permissions to write the token of workers, and to read the keys that they publish in their status."""
+    home = plan.home.name
+    yield Statement(sid="WriteJoinToken", actions=("ssm:PutParameter",), resources=(_join_parameter(plan),))
+    yield replace(allow_key_use(plan, "ssm", (home,), "parameters", ("kms:Encrypt",)), sid="EncryptJoinToken")
+    buckets = tuple(bucket_arn(plan.nodes_bucket(region).name) for region in region_names(plan))
+    yield Statement(
+        sid="ListStatus",
+        actions=("s3:ListBucket",),
+        resources=buckets,
+        conditions={"StringLike": {"s3:prefix": ("status/*",)}},
+    )
+    yield Statement(
+        sid="ReadStatus", actions=("s3:GetObject",), resources=tuple(f"{bucket}/status/*" for bucket in buckets)
+    )
+
+
+def _worker_permissions(plan: FleetPlan) -> Iterator[Statement]:
+    """Yield the permissions of Kubernetes workers: buckets, and the token that other kinds of nodes may not read."""
+    yield from _bucket_permissions(plan)
+    yield Statement(sid="ReadJoinToken", actions=("ssm:GetParameter",), resources=(_join_parameter(plan),))
+
+
+def _join_parameter(plan: FleetPlan) -> str:
+    return arn(plan, "ssm", plan.home.name, f"parameter{join_parameter(plan.name)}")
 
 
 # Actions of Session Manager and Run Command. The managed policy AmazonSSMManagedInstanceCore would also allow nodes to
@@ -242,7 +271,7 @@ def _no_permissions(plan: FleetPlan) -> Iterator[Statement]:  # noqa: ARG001  # 
 _KIND_PERMISSIONS: Mapping[str, Callable[[FleetPlan], Iterator[Statement]]] = MappingProxyType(
     {
         Use.SSH.value: _ssh_permissions,
-        Use.KUBERNETES.value: _bucket_permissions,
+        Use.KUBERNETES.value: _worker_permissions,
         CONTROL: control_permissions,
         GATEWAY: _no_permissions,
     }

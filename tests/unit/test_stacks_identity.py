@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
@@ -44,10 +45,8 @@ def test_gateways_and_the_control_plane_have_no_access_to_data(kind: str, plan: 
     of_s3 = [statement for statement in statements if statement.actions[0].startswith("s3:")]
 
     assert not [statement for statement in statements if statement.actions[0].startswith("elasticfilesystem:")]
-    assert [statement.sid for statement in of_s3 if statement.sid != "WriteSnapshots"] == [
-        "ReadBundles",
-        "WriteOwnStatus",
-    ]
+    own = ["WriteSnapshots", "ListStatus", "ReadStatus"] if kind == CONTROL else []
+    assert {statement.sid for statement in of_s3} == {*own, "ReadBundles", "WriteOwnStatus"}
     assert "UseDataKey" not in {statement.sid for statement in statements}
 
 
@@ -75,6 +74,22 @@ def test_nodes_read_bundles_and_write_only_their_own_status(kind: str, plan: Fle
     context = rights["UseBundleKey"].conditions["StringEquals"]["kms:EncryptionContext:aws:s3:arn"]
     assert home in context
     assert len(context) == len(plan.regions)
+
+
+def test_only_kubernetes_workers_read_the_join_token(plan: FleetPlan) -> None:
+    """With the token a machine may ask to be a node; people on workbenches have the rights of their machine."""
+    token = "arn:aws:ssm:us-west-2:111122223333:parameter/lab.workers/join"
+    actions = {
+        kind: [
+            action
+            for statement in permissions(plan, kind)
+            for action in statement.actions
+            if any(fnmatchcase(token, resource) for resource in statement.resources) and action.startswith("ssm:")
+        ]
+        for kind in NODE_KINDS
+    }
+
+    assert actions == {"ssh": [], "kubernetes": ["ssm:GetParameter"], CONTROL: ["ssm:PutParameter"], GATEWAY: []}
 
 
 def test_actions_have_no_wildcards(statements: tuple[Statement, ...]) -> None:
@@ -130,7 +145,7 @@ def test_nodes_use_keys_only_through_services(statements: tuple[Statement, ...])
     """S3 and Systems Manager decrypt for a node, which cannot call Decrypt itself."""
     keys = [statement for statement in statements if any(action.startswith("kms:") for action in statement.actions)]
 
-    assert len(keys) == 3
+    assert len(keys) == 4
     assert all("kms:ViaService" in statement.conditions["StringEquals"] for statement in keys)
     assert all("kms:ResourceAliases" in statement.conditions["ForAnyValue:StringEquals"] for statement in keys)
 

@@ -1,0 +1,176 @@
+"""The part of the approver that talks to the cluster: requests, Node objects and bootstrap tokens."""
+
+import string
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from secrets import choice
+from time import time
+from typing import Any
+
+from lightkube.models.certificates_v1 import CertificateSigningRequestCondition, CertificateSigningRequestStatus
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestApproval
+from lightkube.resources.core_v1 import Node, Secret
+from lightkube.types import PatchType
+
+from bedplate.cluster.approval import (
+    CLIENT,
+    GATE,
+    SERVING,
+    Answer,
+    CertificateRequest,
+    Decision,
+    Inventory,
+    decide,
+    ended_nodes,
+    requested_name,
+    track_absences,
+    waits_for_gate,
+)
+from bedplate.cluster.client import ClusterClient, Conflict, Missing
+from bedplate.cluster.watch import ObjectCache
+from bedplate.plan.joining import BOOTSTRAPPERS, WORKERS
+
+LEASE = "bedplate-approver"
+_SIGNERS = (CLIENT, SERVING)
+_NAMESPACE = "kube-system"
+TOKEN_LIFE = timedelta(hours=1)
+_ALPHABET = string.ascii_lowercase + string.digits
+# Source: Kubernetes documentation, "Authenticating with bootstrap tokens".
+_ID_LENGTH, _SECRET_LENGTH = 6, 16
+
+# Writes one line about what was done.
+Log = Callable[[str], None]
+
+
+@dataclass
+class Approver:
+    """The requests and nodes of a cluster, by watches, and what the approver does about them."""
+
+    client: ClusterClient
+    log: Log
+    absences: Mapping[str, float] = field(default_factory=dict)
+    """Since when the instance of a node has been missing, by node."""
+    _waiting: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._requests = ObjectCache(self.client, CertificateSigningRequest)
+        self._nodes = ObjectCache(self.client, Node)
+
+    def start(self) -> None:
+        """List requests and nodes, and watch them. Raises BedplateError."""
+        self._requests.start()
+        self._nodes.start()
+
+    def stop(self) -> None:
+        """End the watches."""
+        self._requests.stop()
+        self._nodes.stop()
+
+    def requested(self) -> frozenset[str]:
+        """Return the node names in the pending requests. Raises PartialError if the watch has no answer."""
+        return frozenset(requested_name(b64decode(request.spec.request)) for request in self._pending())
+
+    def _pending(self) -> tuple[CertificateSigningRequest, ...]:
+        requests = self._requests.objects().values()
+        return tuple(request for request in requests if request.spec.signerName in _SIGNERS and _is_pending(request))
+
+    def answer(self, inventory: Inventory) -> None:
+        """Approve or deny the pending requests; those of machines that are not known yet wait."""
+        waiting: dict[str, str] = {}
+        for request in self._pending():
+            decision, name = decide(_request(request), inventory), _name(request)
+            if decision.answer is Answer.WAIT:
+                waiting[name] = decision.reason
+                if self._waiting.get(name) != decision.reason:
+                    self.log(f"{name}: waits: {decision.reason}")
+            elif self._write(request, decision):
+                self.log(f"{name}: {decision.answer}: {decision.reason}")
+        self._waiting = waiting
+
+    def release(self) -> None:
+        """Remove the taint of the gate from nodes that have passed it."""
+        for node in self._nodes.objects().values():
+            taints = node.spec.taints or []
+            if not waits_for_gate(node.metadata.annotations or {}, [taint.key for taint in taints]):
+                continue
+            kept = [taint.to_dict() for taint in taints if taint.key != GATE]
+            # The whole list is replaced, so only if the node is still as it was seen.
+            patch = {"metadata": {"resourceVersion": node.metadata.resourceVersion}, "spec": {"taints": kept}}
+            name = str(node.metadata.name)
+            if self._try(
+                f"patch Node {name}", lambda api, n=name, p=patch: api.patch(Node, n, p, patch_type=PatchType.MERGE)
+            ):
+                self.log(f"{name}: passed its gate")
+
+    def delete_ended(self, inventory: Inventory, now: float) -> None:
+        """Delete the nodes whose instances have ended."""
+        nodes = self._nodes.objects()
+        self.absences = track_absences(nodes, inventory, self.absences, now)
+        for name in ended_nodes(self.absences, now):
+            # No other instance ever gets the name.
+            if self._try(f"delete Node {name}", lambda api, n=name: api.delete(Node, n)):
+                self.log(f"{name}: its instance has ended, deleted")
+
+    def make_token(self) -> str:
+        """Create a token for workers in the cloud, and return it."""
+        identity, secret = (_random(length) for length in (_ID_LENGTH, _SECRET_LENGTH))
+        expiration = (datetime.now(UTC) + TOKEN_LIFE).strftime("%Y-%m-%dT%H:%M:%SZ")
+        content = {
+            "token-id": identity,
+            "token-secret": secret,
+            "expiration": expiration,
+            "usage-bootstrap-authentication": "true",
+            "auth-extra-groups": f"{BOOTSTRAPPERS},{WORKERS}",
+        }
+        meta = ObjectMeta(name=f"bootstrap-token-{identity}", namespace=_NAMESPACE)
+        stored = Secret(metadata=meta, type="bootstrap.kubernetes.io/token", stringData=content)
+        self.client.call("create Secret", lambda api: api.create(stored))
+        return f"{identity}.{secret}"
+
+    def _patch(self, name: str, patch: Mapping[str, object]) -> bool:
+        return self._try(f"patch Node {name}", lambda api: api.patch(Node, name, patch, patch_type=PatchType.MERGE))
+
+    def _write(self, request: CertificateSigningRequest, decision: Decision) -> bool:
+        """Write the condition; return whether this approver decided."""
+        is_approved = decision.answer is Answer.APPROVE
+        condition = CertificateSigningRequestCondition(
+            type="Approved" if is_approved else "Denied", status="True", reason="Bedplate", message=decision.reason
+        )
+        status = CertificateSigningRequestStatus(conditions=[condition])
+        decided = CertificateSigningRequestApproval(spec=request.spec, metadata=request.metadata, status=status)
+        return self._try(f"answer {_name(request)}", lambda api: api.replace(decided, _name(request)))
+
+    def _try(self, operation: str, function: Callable[..., object]) -> bool:
+        """Make a change; return False if the object has changed or is gone: the next pass sees it anew."""
+        try:
+            self.client.call(operation, function)
+        except (Conflict, Missing):
+            return False
+        return True
+
+
+def _name(item: Any) -> str:  # noqa: ANN401  a request or a node
+    return str(item.metadata.name)
+
+
+def _random(length: int) -> str:
+    return "".join(choice(_ALPHABET) for _ in range(length))
+
+
+def _is_pending(request: CertificateSigningRequest) -> bool:
+    return not (request.status and (request.status.conditions or request.status.certificate))
+
+
+def _request(request: CertificateSigningRequest) -> CertificateRequest:
+    spec, created = request.spec, request.metadata.creationTimestamp if request.metadata else None
+    return CertificateRequest(
+        signer=spec.signerName,
+        user=spec.username or "",
+        groups=frozenset(spec.groups or ()),
+        usages=frozenset(spec.usages or ()),
+        pem=b64decode(spec.request),
+        age=time() - created.timestamp() if created else 0.0,
+    )

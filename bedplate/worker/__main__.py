@@ -1,0 +1,141 @@
+"""`bedplate-worker join|watch|stop`: the worker agent.
+
+join: request a certificate; the token of a machine of a site is the first line of stdin.
+watch: report the gate, and leave when AWS announces the end of the machine.
+stop: leave, if the system is shutting down.
+"""
+
+import json
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .join import join
+from .leaving import Departure, answer_hook, cordon, decide, drain, read_notices, return_to_work
+from .machine import ROOT, AgentError, Metadata, Settings, kubectl, node_name, output, read_settings
+
+_VERDICT, _BOOT = Path("var/lib/bedplate/gate.json"), Path("proc/sys/kernel/random/boot_id")
+_GATE, _PASSED = "bedplate/gate", "passed"
+_PAUSE, _RETRY = 1.0, 5.0
+_UNITS = ("kubelet.service", "bedplate-worker.service")
+
+
+def log(line: str) -> None:
+    """Write a line to the journal."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+@dataclass
+class Agent:
+    """The agent of a machine; it repeats what failed."""
+
+    settings: Settings
+    node: str
+    root: Path = ROOT
+    has_returned: bool = False
+    gate: str = ""
+    """The result of the gate that the node's annotation has."""
+    departure: Departure | None = None
+    has_answered: bool = False
+    _retry: float = 0.0
+    _metadata: Metadata | None = field(default=None)
+
+    def __post_init__(self) -> None:
+        self._metadata = Metadata(self.settings.metadata) if self.settings.cloud else None
+
+    def step(self) -> None:
+        """Look once, and do what is due."""
+        if self._metadata and not self.has_answered:
+            self._leave(decide(read_notices(self._metadata), self.settings.drain, time.time()))
+        if time.monotonic() >= self._retry:
+            try:
+                self._report()
+            except AgentError as error:
+                self._retry = time.monotonic() + _RETRY
+                log(str(error))
+
+    def _leave(self, departure: Departure | None) -> None:
+        if departure is None or departure == self.departure:
+            return
+        log(departure.reason)
+        if departure.seconds is None:
+            try:
+                cordon(self.node, departure.reason)
+                self.departure = departure
+            except AgentError as error:
+                log(str(error))
+            return
+        is_empty = drain(self.node, departure, log)
+        log("drained" if is_empty else "the time is over: kubelet ends the remaining pods")
+        try:
+            answer_hook(self.settings)
+        except AgentError as error:
+            log(str(error))
+        else:
+            self.has_answered = True
+
+    def _report(self) -> None:
+        """Take pods again after a reboot, and write the result of the gate to the node. Raises AgentError."""
+        if not self.has_returned:
+            if return_to_work(self.node):
+                log("takes pods again")
+            self.has_returned = True
+        gate = gate_result(self.root)
+        if gate and gate != self.gate:
+            kubectl("annotate", "node", self.node, f"{_GATE}={gate}", "--overwrite")
+            self.gate = gate
+            log(f"gate {gate}")
+
+
+def gate_result(root: Path) -> str:
+    """Return `passed` or `failed` for the gate's verdict since the last boot; empty without one."""
+    try:
+        verdict = json.loads((root / _VERDICT).read_text(encoding="utf-8"))
+        boot = (root / _BOOT).read_text(encoding="utf-8").strip()
+        return "" if verdict["boot"] != boot else _PASSED if verdict["ok"] is True else "failed"
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def watch(settings: Settings) -> None:
+    """Run until the machine ends."""
+    agent = Agent(settings, node_name())
+    while True:
+        agent.step()
+        time.sleep(_PAUSE)
+
+
+def stop(settings: Settings) -> None:
+    """Leave if the system is shutting down: kubelet ends the pods at the same time, in their grace period."""
+    try:
+        output("systemctl", "is-system-running")
+    except AgentError as error:
+        if str(error).endswith("stopping"):
+            drain(node_name(), Departure("this machine shuts down", settings.drain), log)
+
+
+def main(command: str) -> int:
+    """Run a command; return the exit status."""
+    try:
+        settings = read_settings()
+        if command == "watch":
+            watch(settings)
+        elif command == "stop":
+            stop(settings)
+        else:
+            is_new = join(settings, "" if settings.cloud else sys.stdin.readline().strip())
+            log("joined the cluster" if is_new else "is in the cluster already")
+            if is_new:
+                output("systemctl", "restart", "--no-block", *_UNITS)
+    except AgentError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] not in (["join"], ["watch"], ["stop"]):
+        sys.exit("usage: bedplate-worker join|watch|stop")
+    sys.exit(main(sys.argv[1]))

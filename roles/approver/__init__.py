@@ -1,0 +1,1 @@
+"""The role `approver`: approves the certificates of nodes on a member of the control plane."""

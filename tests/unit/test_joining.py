@@ -1,0 +1,210 @@
+"""Joining and leaving without a cluster: the approver's decisions, AWS's side of it, and the worker agent."""
+
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import bedplate.worker
+from bedplate.cluster.approval import (
+    ABSENCE,
+    CLIENT,
+    PATIENCE,
+    SERVING,
+    Answer,
+    CertificateRequest,
+    Inventory,
+    KnownMachine,
+    decide,
+    ended_nodes,
+    track_absences,
+    waits_for_gate,
+)
+from bedplate.plan.joining import BOOTSTRAPPERS, WORKERS, joining_plan, machine_group
+from bedplate.worker.leaving import Departure, Notices, drain
+from bedplate.worker.leaving import decide as decide_departure
+from bedplate.worker.machine import AgentError
+from tests.testlab.fleets.variants import lab_plan
+from tests.testlab.kubernetes.requests import NodeKey
+
+TRAIN, OTHER, TITAN = "train-9f3c21aa.us-west-2", "train-0000ffff.us-west-2", "titan-01.cellar"
+KEY, STRANGER = NodeKey(), NodeKey()
+INVENTORY = Inventory(
+    {
+        TRAIN: KnownMachine(frozenset({"10.64.1.5"}), "i-01234569f3c21aa", KEY.hash),
+        OTHER: KnownMachine(frozenset({"10.64.1.6"}), "i-01234560000ffff"),
+        TITAN: KnownMachine(frozenset({"192.168.40.21"})),
+    },
+    frozenset({"us-west-2"}),
+    frozenset({"us-east-1"}),
+)
+WITH_TOKEN = frozenset({"system:bootstrappers", BOOTSTRAPPERS, WORKERS, "system:authenticated"})
+FOR_TITAN = frozenset({"system:bootstrappers", BOOTSTRAPPERS, machine_group(TITAN), "system:authenticated"})
+NODES = frozenset({"system:nodes", "system:authenticated"})
+
+
+def bootstrap(name: str, key: NodeKey = KEY, groups: frozenset[str] = WITH_TOKEN) -> CertificateRequest:
+    """Return a first request with a token."""
+    usages = frozenset({"digital signature", "client auth"})
+    return CertificateRequest(CLIENT, "system:bootstrap:abcdef", groups, usages, key.request(name), 0.0)
+
+
+def renewal(name: str, user: str) -> CertificateRequest:
+    """Return a request that a node makes with its certificate."""
+    return replace(bootstrap(name, STRANGER), user=f"system:node:{user}", groups=NODES)
+
+
+def serving(name: str, *names: str, user: str = "") -> CertificateRequest:
+    """Return a request for a serving certificate."""
+    usages = frozenset({"digital signature", "server auth"})
+    pem = STRANGER.request(name, names=names)
+    return CertificateRequest(SERVING, f"system:node:{user or name}", NODES, usages, pem, 0.0)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        bootstrap(TRAIN),
+        bootstrap(TITAN, STRANGER, FOR_TITAN),
+        renewal(TRAIN, TRAIN),
+        serving(TRAIN, "10.64.1.5", TRAIN),
+        serving(TITAN, "192.168.40.21"),
+    ],
+    ids=["instance", "site", "renewal", "serving", "serving at a site"],
+)
+def test_a_machine_gets_a_certificate_of_its_own_name(request_: CertificateRequest) -> None:
+    """Its key, its token or its certificate shows which machine it is."""
+    assert decide(request_, INVENTORY).answer is Answer.APPROVE
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason"),
+    [
+        (bootstrap(TRAIN, STRANGER), "not the key that i-01234569f3c21aa has published"),
+        (bootstrap(TITAN), f"the token is not for {TITAN}"),
+        (bootstrap(TRAIN, groups=FOR_TITAN), f"the token is not for {TRAIN}"),
+        (bootstrap(TRAIN, groups=NODES), "cannot request"),
+        (renewal(TRAIN, OTHER), f"system:node:{OTHER} cannot request"),
+        (replace(renewal(TRAIN, TRAIN), groups=frozenset()), "cannot request"),
+        (serving(TRAIN, "10.64.1.5", "10.64.1.6"), f"10.64.1.6: not of {TRAIN}"),
+        (serving(TRAIN, "10.64.1.5", "kubernetes.lab.internal"), "kubernetes.lab.internal: not of"),
+        (serving(TRAIN), f"no address: not of {TRAIN}"),
+        (serving(TRAIN, "10.64.1.5", user=OTHER), f"system:node:{OTHER} cannot request"),
+        (replace(bootstrap(TRAIN), pem=KEY.request(TRAIN, names=["10.64.1.5"])), "no other names"),
+        (replace(bootstrap(TRAIN), pem=KEY.request(TRAIN, group="system:masters")), "the subject must be"),
+        (replace(bootstrap(TRAIN), pem=KEY.request("admin", user="")), "the subject must be"),
+        (replace(bootstrap(TRAIN), pem=b"no request"), "not a signing request"),
+        (replace(bootstrap(TRAIN), usages=frozenset({"client auth", "server auth"})), "the usages must be"),
+        (replace(bootstrap(OTHER), age=PATIENCE + 1), "has not published a key"),
+        (replace(bootstrap("train-12345678.us-west-2"), age=PATIENCE + 1), "no machine of the fleet has the name"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_no_machine_gets_a_certificate_of_another_name(request_: CertificateRequest, reason: str) -> None:
+    """A stolen token, another node's name or address, and another group are refused with a reason."""
+    decision = decide(request_, INVENTORY)
+
+    assert (decision.answer, reason in decision.reason) == (Answer.DENY, True), decision
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason"),
+    [
+        (bootstrap(OTHER), "has not published a key"),
+        (bootstrap("train-12345678.us-west-2"), "no machine of the fleet has the name"),
+        (replace(bootstrap("train-12345678.us-east-1"), age=PATIENCE * 10), "EC2 has not answered for us-east-1"),
+    ],
+)
+def test_a_new_machine_waits_until_aws_knows_it(request_: CertificateRequest, reason: str) -> None:
+    """EC2 lists an instance some seconds late; without an answer of a region nothing is refused."""
+    decision = decide(request_, INVENTORY)
+
+    assert (decision.answer, reason in decision.reason) == (Answer.WAIT, True)
+
+
+def test_only_a_passed_gate_removes_the_taint() -> None:
+    """Without the annotation, or with a failed gate, the taint stays."""
+    assert waits_for_gate({"bedplate/gate": "passed"}, ["other", "bedplate/gate"])
+    assert not waits_for_gate({"bedplate/gate": "failed"}, ["bedplate/gate"])
+    assert not waits_for_gate({}, ["bedplate/gate"])
+    assert not waits_for_gate({"bedplate/gate": "passed"}, ["other"])
+
+
+def test_nodes_of_ended_instances_are_deleted_after_two_answers() -> None:
+    """Nodes of sites, of silent regions and of foreign names stay; a late instance of EC2's list comes back in time."""
+    gone = "train-12345678.us-west-2"
+    names = [TRAIN, TITAN, gone, "train-12345678.us-east-1", "kwok-node-1", "control-1.us-west-2"]
+
+    first = track_absences(names, INVENTORY, {}, 10.0)
+    second = track_absences(names, INVENTORY, first, 10.0 + ABSENCE)
+
+    assert dict(first) == {gone: 10.0}
+    assert ended_nodes(first, 10.0) == ()
+    assert ended_nodes(second, 10.0 + ABSENCE) == (gone,)
+
+
+def test_members_know_all_permanent_nodes() -> None:
+    """The approver reads names and addresses of members and site workers from the node document of its member."""
+    plan = lab_plan()
+
+    joining = joining_plan(plan)
+
+    assert joining.parameter == "/lab.workers/join"
+    assert str(joining.fixed[TITAN]) == "192.168.40.21"
+    assert {name for name in joining.fixed if name.startswith("control-")} == {
+        member.name for member in (plan.control_plane.members if plan.control_plane else ())
+    }
+    assert "titan-03.cellar" not in joining.fixed
+
+
+NOW = 1_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("notices", "departure"),
+    [
+        (Notices(), None),
+        (Notices(stop=NOW + 120), Departure("AWS stops this spot instance", 60)),
+        (Notices(stop=NOW + 40, terminating=True), Departure("AWS stops this spot instance", 25)),
+        (Notices(stop=NOW - 5), Departure("AWS stops this spot instance", 1)),
+        (Notices(terminating=True, rebalance=True), Departure("Auto Scaling ends this machine", 60)),
+        (Notices(rebalance=True), Departure("AWS may stop this spot instance soon")),
+    ],
+)
+def test_a_notice_decides_how_a_worker_leaves(notices: Notices, departure: Departure | None) -> None:
+    """The stop of a spot instance limits the time; a recommendation to rebalance only cordons."""
+    assert decide_departure(notices, 60, NOW) == departure
+
+
+def test_a_drain_ends_in_time_when_the_api_does_not_answer() -> None:
+    """Kubectl is asked again until the time is over."""
+    calls: list[str] = []
+
+    def fail(*arguments: str, seconds: float = 0.0) -> str:
+        calls.append(arguments[0])
+        raise AgentError("connection refused")
+
+    started = time.monotonic()
+
+    assert not drain(TRAIN, Departure("test", 2.5), calls.append, fail)
+    assert 2.0 < time.monotonic() - started < 4.0
+    assert calls.count("annotate") >= 2
+
+
+def test_the_agent_needs_the_standard_library_only(tmp_path: Path) -> None:
+    """The files of the role run without bedplate."""
+    folder = tmp_path / "worker"
+    shutil.copytree(Path(bedplate.worker.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    code = f"import runpy, sys; sys.path.insert(0, {str(tmp_path)!r}); sys.argv = ['x', 'join']; "
+    done = subprocess.run(
+        (sys.executable, "-ISc", f"{code}runpy.run_module('worker', run_name='__main__')"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert "cannot read /etc/bedplate/worker.json" in done.stderr, done.stderr
