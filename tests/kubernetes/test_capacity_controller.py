@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from lightkube import Client
+from lightkube.resources.coordination_v1 import Lease
 from lightkube.resources.core_v1 import Event, Node, Pod
 from lightkube.resources.policy_v1 import PodDisruptionBudget
 from moto import mock_aws
@@ -23,7 +24,7 @@ from bedplate.capacity.observation import Node as PlannerNode
 from bedplate.catalog import load_catalog
 from bedplate.cli import run
 from bedplate.cluster.client import ClusterClient, Conflict, Expired, NotNow, open_cluster
-from bedplate.cluster.lease import Leadership, read_holder
+from bedplate.cluster.lease import NAMESPACE, Leadership, read_holder
 from bedplate.cluster.live import LiveCluster
 from bedplate.cluster.store import StateStore
 from bedplate.plan.capacity import CapacityPlan, capacity_document, capacity_plan
@@ -69,7 +70,7 @@ class Lab:
         spec = {"containers": [{"name": "c", "image": "train", "resources": resources}], "tolerations": [GPU]}
         for number in range(count):
             metadata = {"name": f"{prefix}-{number}", "namespace": self.namespace, **meta}
-            self.client.create(Pod.from_dict({"metadata": metadata, "spec": spec}))
+            self.client.create(cast("Pod", Pod.from_dict({"metadata": metadata, "spec": spec})))
 
     def pods(self) -> list[Pod]:
         """Return the pods of the test."""
@@ -140,6 +141,7 @@ def lab(control_plane: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyP
         plan = replace(capacity_plan(cloud.plan, load_catalog()), idle=120.0)
         yield Lab(control_plane, cloud, plan, client, NodesOfGroups(client, plan), namespace)
     client.deletecollection(Pod, namespace=namespace, grace_period=0)
+    client.deletecollection(Lease, namespace=NAMESPACE)
     for node in list(client.list(Node)):
         client.delete(Node, str(node.metadata.name if node.metadata else ""))
 
@@ -202,13 +204,14 @@ def test_of_two_controllers_one_acts(lab: Lab) -> None:
 def test_two_controllers_without_an_election_double_nothing(lab: Lab) -> None:
     """Both act on the same observation; numbers are absolute, and a changed group is left alone."""
     lab.add_pods(3, 8)
-    first, second = lab.controller(), lab.controller()
-    seen = [control.controller.observe(lab.now()) for control in (first, second)]
-    for control, observation in zip((first, second), seen, strict=True):
-        control.controller.observe = lambda _time, observation=observation: observation  # type: ignore[method-assign]
-        control.controller.round(lab.now())
-        del control.controller.observe
+    runs = lab.controller(), lab.controller()
+    seen = [control.controller.observe(lab.now()) for control in runs]
+    for control, observation in zip(runs, seen, strict=True):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(control.controller, "observe", {0.0: observation}.__getitem__)
+            control.controller.round(0.0)
 
+    first = runs[0]
     first.until(lambda: lab.running() == 3)
     assert lab.machines.launched == 3
 
@@ -243,7 +246,8 @@ def test_a_disruption_budget_delays_a_drain(lab: Lab) -> None:
     name = str(next(pod.spec.nodeName for pod in lab.pods() if pod.spec))
     budget = {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}
     meta = {"name": "b", "namespace": lab.namespace}
-    lab.client.create(PodDisruptionBudget.from_dict({"metadata": meta, "spec": budget}))
+    document = {"metadata": meta, "spec": budget}
+    lab.client.create(cast("PodDisruptionBudget", PodDisruptionBudget.from_dict(document)))
     time.sleep(1)
 
     with pytest.raises(NotNow, match="disruption budgets keep"):
