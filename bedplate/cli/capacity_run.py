@@ -189,7 +189,11 @@ def run(  # noqa: PLR0913  each is an option of the command line
     live.start()
     loop = Loop(controller, live, StateStore(cluster), Outputs(record, metrics))
     try:
-        return loop.run_once() if once else loop.run()
+        if not once:
+            return loop.run()
+        if loop.run_once() is None:
+            notify([f"nothing is done: the controller {leader.holder} acts"])
+        return 0
     finally:
         live.stop()
         leader.release()
@@ -257,8 +261,8 @@ class Loop:
             if self._leads and self.controller.leader:
                 self.controller.leader.hold()
 
-    def run_once(self) -> int:
-        """Run one round and write its results."""
+    def run_once(self) -> Round | None:
+        """Run one round and write its results; return None if another controller is the leader."""
         begun = time.monotonic()
         is_leader = not self.controller.leader or self.controller.leader.hold()
         if is_leader and not self._leads:
@@ -269,7 +273,7 @@ class Loop:
         if result:
             self._report(result)
         self._write_metrics()
-        return 0
+        return result
 
     def _report(self, result: Round) -> None:
         now = result.observation.time

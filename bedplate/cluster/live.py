@@ -21,6 +21,8 @@ from bedplate.cluster.pods import has_ended, is_daemon, is_movable, seconds
 from bedplate.cluster.watch import ObjectCache
 from bedplate.errors import BedplateError
 
+# Seconds for which what a controller has left is used.
+_RECENT = 300.0
 # Of the message of an Event. Source: Kubernetes API reference, Event v1.
 _LONGEST = 1000
 
@@ -65,12 +67,18 @@ class LiveCluster:
     def state(self) -> str:
         """Return what a successor must know: when the last pods of nodes ended."""
         idle = {name: round(max(self._ends.get(name, 0.0), self.since)) for name in self.nodes.objects()}
-        return json.dumps({"idle": idle}, sort_keys=True)
+        return json.dumps({"time": round(self.now()), "idle": idle}, sort_keys=True)
 
     def restore(self, text: str) -> None:
-        """Take over what a predecessor has left; text that cannot be read is ignored."""
+        """Take over what a predecessor has just left: while none ran, pods may have ended.
+
+        Text that cannot be read is ignored.
+        """
         with suppress(ValueError, TypeError, KeyError, AttributeError):
-            for name, end in json.loads(text)["idle"].items():
+            state = json.loads(text)
+            if self.now() - state["time"] > _RECENT:
+                return
+            for name, end in state["idle"].items():
                 # A later end that this controller has seen itself counts.
                 self._ends.setdefault(str(name), float(end))
 

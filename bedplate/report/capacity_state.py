@@ -188,7 +188,8 @@ def _short_state(state: CapacityState, pool: Pool) -> str:
     if not pool.eligible:
         return "not usable"
     if failure:
-        return FAILURES[failure.code].cause if failure.code in FAILURES else "launch failed"
+        known = FAILURES.get(failure.code or "")
+        return known.cause if known else "launch failed"
     if pool.desired > len(state.machines(pool)):
         return "launching"
     return "full" if pool.desired >= pool.maximum else "open"

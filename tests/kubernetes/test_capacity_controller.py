@@ -1,12 +1,16 @@
 """The controller of capacity on a real control plane with fake nodes, and Auto Scaling groups in moto."""
 
+import json
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from lightkube import Client
+from lightkube.resources.coordination_v1 import Lease
 from lightkube.resources.core_v1 import Event, Node, Pod
 from lightkube.resources.policy_v1 import PodDisruptionBudget
 from moto import mock_aws
@@ -18,11 +22,12 @@ from bedplate.capacity.controller import Controller, Round
 from bedplate.capacity.observation import Cordon, Observation
 from bedplate.capacity.observation import Node as PlannerNode
 from bedplate.catalog import load_catalog
+from bedplate.cli import run
 from bedplate.cluster.client import ClusterClient, Conflict, Expired, NotNow, open_cluster
-from bedplate.cluster.lease import Leadership
+from bedplate.cluster.lease import NAMESPACE, Leadership, read_holder
 from bedplate.cluster.live import LiveCluster
 from bedplate.cluster.store import StateStore
-from bedplate.plan.capacity import CapacityPlan, capacity_plan
+from bedplate.plan.capacity import CapacityPlan, capacity_document, capacity_plan
 from bedplate.spec.sites import Use
 from roles.files import file_text
 from tests.testlab.fakes import planner
@@ -65,7 +70,7 @@ class Lab:
         spec = {"containers": [{"name": "c", "image": "train", "resources": resources}], "tolerations": [GPU]}
         for number in range(count):
             metadata = {"name": f"{prefix}-{number}", "namespace": self.namespace, **meta}
-            self.client.create(Pod.from_dict({"metadata": metadata, "spec": spec}))
+            self.client.create(cast("Pod", Pod.from_dict({"metadata": metadata, "spec": spec})))
 
     def pods(self) -> list[Pod]:
         """Return the pods of the test."""
@@ -136,6 +141,7 @@ def lab(control_plane: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyP
         plan = replace(capacity_plan(cloud.plan, load_catalog()), idle=120.0)
         yield Lab(control_plane, cloud, plan, client, NodesOfGroups(client, plan), namespace)
     client.deletecollection(Pod, namespace=namespace, grace_period=0)
+    client.deletecollection(Lease, namespace=NAMESPACE)
     for node in list(client.list(Node)):
         client.delete(Node, str(node.metadata.name if node.metadata else ""))
 
@@ -143,18 +149,18 @@ def lab(control_plane: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyP
 def test_a_burst_spills_over_three_regions_and_ends(lab: Lab) -> None:
     """The first region has no capacity: every pod runs in the others, in ladder order, and nothing remains after it."""
     lab.cloud.empty["lab-gpu-us-west-2"] = NO_CAPACITY
-    run = lab.controller()
+    control = lab.controller()
     lab.add_pods(COUNT, 8, annotations={"bedplate/movable": "false"})
 
-    run.until(lambda: lab.running() == COUNT)
+    control.until(lambda: lab.running() == COUNT)
 
     assert lab.machines.launched == COUNT
-    desired = {pool.name: pool.desired for pool in run.controller.observe(lab.now()).pools}
+    desired = {pool.name: pool.desired for pool in control.controller.observe(lab.now()).pools}
     assert desired == {"gpu-us-west-2": 0, "gpu-us-east-1": 120, "gpu-eu-north-1": COUNT - 120}
     assert [name for name, _ in lab.cloud.asked][:2] == ["lab-gpu-us-west-2", "lab-gpu-us-west-2"]
 
     lab.client.deletecollection(Pod, namespace=lab.namespace, grace_period=0)
-    run.until(lambda: not run.controller.observe(lab.now()).machines, rounds=200)
+    control.until(lambda: not control.controller.observe(lab.now()).machines, rounds=200)
     assert lab.machines.launched == COUNT
 
 
@@ -198,26 +204,27 @@ def test_of_two_controllers_one_acts(lab: Lab) -> None:
 def test_two_controllers_without_an_election_double_nothing(lab: Lab) -> None:
     """Both act on the same observation; numbers are absolute, and a changed group is left alone."""
     lab.add_pods(3, 8)
-    first, second = lab.controller(), lab.controller()
-    seen = [run.controller.observe(lab.now()) for run in (first, second)]
-    for run, observation in zip((first, second), seen, strict=True):
-        run.controller.observe = lambda _time, observation=observation: observation  # type: ignore[method-assign]
-        run.controller.round(lab.now())
-        del run.controller.observe
+    runs = lab.controller(), lab.controller()
+    seen = [control.controller.observe(lab.now()) for control in runs]
+    for control, observation in zip(runs, seen, strict=True):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(control.controller, "observe", {0.0: observation}.__getitem__)
+            control.controller.round(0.0)
 
+    first = runs[0]
     first.until(lambda: lab.running() == 3)
     assert lab.machines.launched == 3
 
 
 def test_a_cut_watch_is_continued(lab: Lab) -> None:
     """While the API server is away nothing is decided on old copies for ever; after it, changes are seen again."""
-    run = lab.controller()
+    control = lab.controller()
     lab.plane.stop_server()
     time.sleep(1)
     lab.plane.start_server()
     lab.add_pods(1, 8)
 
-    run.until(lambda: lab.running() == 1)
+    control.until(lambda: lab.running() == 1)
 
 
 def test_an_expired_version_is_answered_by_a_new_list(lab: Lab) -> None:
@@ -232,73 +239,118 @@ def test_an_expired_version_is_answered_by_a_new_list(lab: Lab) -> None:
 
 def test_a_disruption_budget_delays_a_drain(lab: Lab) -> None:
     """The pod stays until the budget permits its eviction; a pod that may not move stays in any case."""
-    run = lab.controller()
+    control = lab.controller()
     lab.add_pods(1, 4, labels={"app": "x"}, annotations={"bedplate/movable": "true"})
     lab.add_pods(1, 4, prefix="fixed")
-    run.until(lambda: lab.running() == 2)
+    control.until(lambda: lab.running() == 2)
     name = str(next(pod.spec.nodeName for pod in lab.pods() if pod.spec))
     budget = {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}
     meta = {"name": "b", "namespace": lab.namespace}
-    lab.client.create(PodDisruptionBudget.from_dict({"metadata": meta, "spec": budget}))
+    document = {"metadata": meta, "spec": budget}
+    lab.client.create(cast("PodDisruptionBudget", PodDisruptionBudget.from_dict(document)))
     time.sleep(1)
 
     with pytest.raises(NotNow, match="disruption budgets keep"):
-        run.live.apply(DrainNode(name, "spot notice"))
+        control.live.apply(DrainNode(name, "spot notice"))
     assert lab.running() == 2
     lab.client.delete(PodDisruptionBudget, "b", namespace=lab.namespace)
-    run.wait(lambda: run.node(name).cordoned is Cordon.PLANNER)
-    run.live.apply(DrainNode(name, "spot notice"))
-    run.wait(lambda: [pod.metadata.name for pod in lab.pods() if pod.metadata] == ["fixed-0"])
+    control.wait(lambda: control.node(name).cordoned is Cordon.PLANNER)
+    control.live.apply(DrainNode(name, "spot notice"))
+    control.wait(lambda: [pod.metadata.name for pod in lab.pods() if pod.metadata] == ["fixed-0"])
     with pytest.raises(Conflict, match="has work"):
-        run.live.check_empty(name)
+        control.live.check_empty(name)
 
 
 def test_a_cordon_of_a_person_stays(lab: Lab) -> None:
     """It is neither undone nor is its machine ended; an own cordon that a person undid is forgotten."""
-    run = lab.controller()
+    control = lab.controller()
     lab.add_pods(1, 8)
-    run.until(lambda: lab.running() == 1)
-    (node,) = run.live.nodes.objects()
-    run.live.apply(CordonNode(node, "idle"))
-    run.wait(lambda: run.node(node).cordoned is Cordon.PLANNER)
+    control.until(lambda: lab.running() == 1)
+    (node,) = control.live.nodes.objects()
+    control.live.apply(CordonNode(node, "idle"))
+    control.wait(lambda: control.node(node).cordoned is Cordon.PLANNER)
     lab.plane.kubectl("uncordon", node)
-    run.wait(lambda: run.node(node).cordoned is None)
-    run.live.forget_stale_cordons()
+    control.wait(lambda: control.node(node).cordoned is None)
+    control.live.forget_stale_cordons()
     lab.plane.kubectl("cordon", node)
-    run.wait(lambda: run.node(node).cordoned is Cordon.HUMAN)
+    control.wait(lambda: control.node(node).cordoned is Cordon.HUMAN)
 
     with pytest.raises(Conflict, match="cordoned by a person"):
-        run.live.apply(UncordonNode(node, "pending pods"))
+        control.live.apply(UncordonNode(node, "pending pods"))
     with pytest.raises(Conflict, match="not cordoned by the controller"):
-        run.live.check_empty(node)
+        control.live.check_empty(node)
 
 
 def test_a_stale_observation_changes_no_node(lab: Lab) -> None:
     """A cordon is conditional on the version of the node that was observed."""
-    run = lab.controller()
+    control = lab.controller()
     lab.add_pods(1, 8)
-    run.until(lambda: lab.running() == 1)
-    ((name, stale),) = run.live.nodes.objects().items()
+    control.until(lambda: lab.running() == 1)
+    ((name, stale),) = control.live.nodes.objects().items()
     lab.plane.kubectl("label", "node", name, "seen=no")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run.live.nodes, "objects", lambda: {name: stale})
+        patch.setattr(control.live.nodes, "objects", lambda: {name: stale})
         with pytest.raises(Conflict):
-            run.live.apply(CordonNode(name, "idle"))
+            control.live.apply(CordonNode(name, "idle"))
 
 
 def test_the_role_gives_the_rights_that_the_controller_needs(lab: Lab) -> None:
     """And no others: the user of a member's controller reads no Secret and deletes no node."""
     rights = file_text("capacity/rights.yaml")
     lab.plane.kubectl("apply", "-f", "-", text=rights)
-    run = lab.controller(identity="a", client=open_cluster(lab.plane.kubeconfig("bedplate:capacity")))
+    control = lab.controller(identity="a", client=open_cluster(lab.plane.kubeconfig("bedplate:capacity")))
     lab.add_pods(1, 8)
-    run.until(lambda: lab.running() == 1)
-    (node,) = run.live.nodes.objects()
-    run.live.apply(CordonNode(node, "idle"))
-    run.live.report(CordonNode(node, "idle"))
-    StateStore(run.live.client).write(run.live.state())
+    control.until(lambda: lab.running() == 1)
+    (node,) = control.live.nodes.objects()
+    control.live.apply(CordonNode(node, "idle"))
+    control.live.report(CordonNode(node, "idle"))
+    StateStore(control.live.client).write(control.live.state())
 
     events = [event.message for event in lab.client.list(Event, namespace="default")]
     assert "idle" in events
     for words in (("get", "secrets"), ("delete", "node", node), ("get", "configmaps", "-n", "kube-system")):
         assert "forbidden" in lab.plane.try_kubectl(*words, user="bedplate:capacity").stderr
+
+
+def test_the_command_runs_rounds_and_explains(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From a member's plan: one line for each action, metrics, the recorded observation; a dry run changes nothing."""
+    monkeypatch.setattr("bedplate.account.client.open_session", lambda: lab.cloud)
+    monkeypatch.setitem(sys.modules, "bedplate.capacity.planner", planner)
+    plan, metrics, record = (tmp_path / name for name in ("capacity.json", "capacity.prom", "record.jsonl"))
+    plan.write_text(capacity_document(lab.plan), encoding="utf-8")
+    common = ["--plan", str(plan), "--kubeconfig", str(lab.plane.kubeconfig()), "--once"]
+    lab.add_pods(2, 8)
+
+    assert run(["capacity", "run", *common, "--dry-run"]) == 0
+    assert lab.cloud.asked == []
+    assert run(["capacity", "run", *common, "--metrics", str(metrics), "--record", str(record)]) == 0
+
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(line["do"], line["pool"], line["count"], line.get("dry_run")) for line in lines] == [
+        ("set-desired", "gpu-us-west-2", 2, True),
+        ("set-desired", "gpu-us-west-2", 2, None),
+    ]
+    assert "bedplate_capacity_pending_pods 2\n" in metrics.read_text()
+    assert len(json.loads(record.read_text())["pods"]) == 2
+    assert read_holder(open_cluster(lab.plane.kubeconfig())) == ""
+
+
+def test_a_successor_knows_since_when_nodes_are_idle(lab: Lab) -> None:
+    """The leader writes it, and the next one reads it; after a longer gap idle times begin anew."""
+    first = lab.controller()
+    lab.add_pods(1, 8)
+    first.until(lambda: lab.running() == 1)
+    lab.client.deletecollection(Pod, namespace=lab.namespace, grace_period=0)
+    (name,) = first.live.nodes.objects()
+    first.wait(lambda: first.node(name).idle_since is not None)
+    state, since = first.live.state(), first.node(name).idle_since
+    lab.ahead += 200
+    second, third = lab.controller(), lab.controller()
+    second.live.restore(state)
+    lab.ahead += 200
+    third.live.restore(state)
+
+    assert second.node(name).idle_since == pytest.approx(since, abs=1)
+    assert third.node(name).idle_since == pytest.approx(third.live.since)

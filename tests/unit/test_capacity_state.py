@@ -128,11 +128,11 @@ class _World:
         self.done.append(word)
 
     def set_desired(self, action: SetDesired, observed: Observation) -> None:
-        assert observed
+        assert observed.pools
         self._do(action.pool)
 
     def terminate(self, action: Terminate, observed: Observation) -> None:
-        assert observed
+        assert observed.pools
         self._do(action.machine)
 
     def apply(self, action: Action) -> None:
