@@ -51,7 +51,8 @@ pid=$(cat "$CONTROL_PLANE/$host/pid" 2>/dev/null) && kill -0 "$pid" 2>/dev/null 
   echo "ssh: connect to host $host port 22: Connection timed out" >&2
   exit 255
 }
-exec nsenter --target "$pid" --mount --net -- env --ignore-environment HOME=/run PATH="/usr/local/sbin:$PATH" bash -c "$command"
+place=(nsenter --target "$pid" --mount --net --)
+exec "${place[@]}" env --ignore-environment HOME=/run PATH="/usr/local/sbin:$PATH" bash -c "$command"
 """
 # Tests run with a proxy that refuses connections, which kubeadm would write into the static pods.
 _CLEAN = ("env", "--ignore-environment", "HOME=/run")
