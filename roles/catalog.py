@@ -31,6 +31,7 @@ from roles.openvpn.role import OpenVpn
 from roles.people.accounts import HOMES
 from roles.people.role import People
 from roles.storage.role import Storage
+from roles.tokens.role import Tokens
 from roles.workbench.role import Workbench
 
 
@@ -78,6 +79,7 @@ def _cluster_roles(node: NodePlan) -> Iterator[Role]:
     yield Kubernetes(node.cluster)
     if node.cluster.member:
         yield Control(node.cluster)
+        yield Tokens(node.cluster.member.address)
         if node.capacity:
             yield Capacity(node.capacity)
 
