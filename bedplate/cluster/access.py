@@ -9,7 +9,8 @@ from bedplate.cluster.people import person_name
 from bedplate.errors import InputError
 from bedplate.plan.cluster import ClusterPlan
 
-_TOKENS = "kube-token"  # noqa: S105  the program on members of the control plane
+# The program on members of the control plane.
+_TOKENS = "kube-token"
 _KEY_TYPE = "ssh-ed25519"
 # Seconds until ssh asks the next member.
 _PATIENCE = 5

@@ -90,21 +90,22 @@ def _scope(key: Key) -> Mapping[str, str]:
     return {"namespace": key.namespace} if issubclass(_resource(key), NamespacedResource) else {}
 
 
-def _version(cluster: ClusterClient, key: Key) -> str:
-    """Return the version of an object; empty if it does not exist."""
-    try:
-        found: Any = cluster.call(f"read {key}", lambda api: api.get(_resource(key), key.name, **_scope(key)))
-    except Missing:
-        return ""
-    return str(found.metadata.resourceVersion)
+def _state(item: Any) -> tuple[object, ...]:  # noqa: ANN401  lightkube's own types
+    """Return what a change of the declared content changes: controllers change versions by writing the status."""
+    metadata = item.metadata
+    return metadata.uid, metadata.generation or metadata.resourceVersion, metadata.labels, metadata.annotations
 
 
 def _apply(cluster: ClusterClient, key: Key, item: Object) -> bool:
     """Apply an object, and return whether it has changed."""
-    before = _version(cluster, key)
+    try:
+        found: Any = cluster.call(f"read {key}", lambda api: api.get(_resource(key), key.name, **_scope(key)))
+        before = _state(found)
+    except Missing:
+        before = ()
     typed: Any = codecs.from_dict(item)
     after: Any = cluster.call(f"apply {key}", lambda api: api.apply(typed, field_manager=MANAGER, force=True))
-    return bool(after.metadata.resourceVersion != before)
+    return _state(after) != before
 
 
 def _delete(cluster: ClusterClient, key: Key) -> bool:

@@ -4,7 +4,7 @@ from testinfra.host import Host
 
 from bedplate.compliance.subject import applies_if, differing_files
 from bedplate.plan.nodes import NodePlan
-from roles.tokens.role import SOCKET, token_files
+from roles.tokens.role import token_files
 
 pytestmark = applies_if(lambda node: node.cluster is not None and node.cluster.member is not None)
 
@@ -16,8 +16,3 @@ def test_people_get_their_own_token_only(host: Host, node: NodePlan) -> None:
     changed = differing_files(host, token_files(node.cluster.member.address))
 
     assert not changed, f"changed: {', '.join(changed)}"
-
-
-def test_people_can_ask_for_tokens(host: Host) -> None:
-    """The socket listens: without it, nobody's access to the cluster lasts longer than an hour."""
-    assert host.service(SOCKET).is_running, f"{SOCKET} is not active"

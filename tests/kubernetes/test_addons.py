@@ -66,7 +66,7 @@ def _as_person(plane: ControlPlane, token: str, *words: str, text: str = "") -> 
     """Run kubectl with a token alone."""
     options = (f"--server={plane.server}", f"--certificate-authority={plane.authority.certificate}")
     done = plane.try_kubectl("--kubeconfig=/dev/null", *options, f"--token={token}", *words, text=text)
-    return done.returncode, done.stdout + done.stderr
+    return done.returncode, done.stderr + done.stdout
 
 
 def test_a_second_apply_changes_nothing(cluster: ClusterClient, objects: tuple[Object, ...]) -> None:
