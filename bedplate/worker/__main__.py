@@ -9,6 +9,7 @@ import json
 import sys
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from .join import join
@@ -44,6 +45,7 @@ class Agent:
 
     def __post_init__(self) -> None:
         self._metadata = Metadata(self.settings.metadata) if self.settings.cloud else None
+        self.kubectl = partial(kubectl, root=self.root)
 
     def step(self) -> None:
         """Look once, and do what is due."""
@@ -62,12 +64,12 @@ class Agent:
         log(departure.reason)
         if departure.seconds is None:
             try:
-                cordon(self.node, departure.reason)
+                cordon(self.node, departure.reason, self.kubectl)
                 self.departure = departure
             except AgentError as error:
                 log(str(error))
             return
-        is_empty = drain(self.node, departure, log)
+        is_empty = drain(self.node, departure, log, self.kubectl)
         log("drained" if is_empty else "the time is over: kubelet ends the remaining pods")
         try:
             answer_hook(self.settings)
@@ -79,12 +81,12 @@ class Agent:
     def _report(self) -> None:
         """Take pods again after a reboot, and write the result of the gate to the node. Raises AgentError."""
         if not self.has_returned:
-            if return_to_work(self.node):
+            if return_to_work(self.node, self.kubectl):
                 log("takes pods again")
             self.has_returned = True
         gate = gate_result(self.root)
         if gate and gate != self.gate:
-            kubectl("annotate", "node", self.node, f"{_GATE}={gate}", "--overwrite")
+            self.kubectl("annotate", "node", self.node, f"{_GATE}={gate}", "--overwrite")
             self.gate = gate
             log(f"gate {gate}")
 

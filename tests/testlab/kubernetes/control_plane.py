@@ -163,6 +163,13 @@ class ControlPlane:
         command = (str(self.programs / "kubectl"), f"--kubeconfig={self.kubeconfig(user)}", *words)
         return subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=120)
 
+    def kubeadm(self, *words: str) -> str:
+        """Return the output of kubeadm as an administrator. Raises AssertionError if it fails."""
+        command = (str(self.programs / "kubeadm"), *words, f"--kubeconfig={self.kubeconfig()}")
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     def wait_for_namespace(self, name: str) -> None:
         """Wait until pods are accepted in a namespace: the controller manager gives it a service account."""
         self._wait(f"{self.server}/api/v1/namespaces/{name}/serviceaccounts/default")
