@@ -12,11 +12,12 @@ import pytest
 from botocore.response import StreamingBody
 
 from bedplate.cli import run
-from bedplate.lock import record_host_keys
+from bedplate.lock import record_baked, record_host_keys
 from tests.conftest import Expect
 from tests.testlab.fakes.aws import StubbedSession
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
+OLD, NEW = "ami-00000000000000001", "ami-00000000000000002"
 SHELLCHECK = str(Path(sys.executable).parent / "shellcheck")
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 OTHER = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJp0bDmcH2ZKkXlPGrRCxKqFZbZ2G6jvYlUFfEyH0Bqw"
@@ -75,6 +76,21 @@ def test_machines_that_run_are_marked_when_their_own_key_is_known(
     assert ("next: `bedplate node trust --group workbench-cpu`" in told) is (mark == " ")
 
 
+@pytest.mark.parametrize("recorded", [OLD, NEW])
+def test_machines_on_an_older_image_are_marked(
+    recorded: str, account: StubbedSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """That is, on another one than fleet.lock has for their kind and region."""
+    record_baked(Path("fleet.lock"), "lab", {"us-west-2/workbench-x86_64": recorded})
+    _answer_groups(account)
+    _answer_status(account)
+
+    assert run(["node", "list", "--live"]) == 0
+
+    lines = [line for line in capsys.readouterr().out.splitlines() if "older image" in line]
+    assert [line.split()[1] for line in lines] == ["workbench-cpu-2.us-west-2"] * (recorded == NEW)
+
+
 def test_machines_of_a_group_are_those_that_serve_in_it_now(
     account: StubbedSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -119,7 +135,7 @@ def _answer_groups(account: StubbedSession, sshfp: str = "") -> None:
         )
         if members:
             wanted = [{"Name": "instance-id", "Values": [f"i-0000000000000000{one}" for one in members]}]
-            booked = [{"InstanceId": "i-0000000000000000b", "PrivateIpAddress": "10.64.33.7"}]
+            booked = [{"InstanceId": "i-0000000000000000b", "PrivateIpAddress": "10.64.33.7", "ImageId": OLD}]
             account.answers(
                 "ec2", region, "describe_instances", {"Reservations": [{"Instances": booked}]}, Filters=wanted
             )

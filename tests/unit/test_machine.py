@@ -34,11 +34,22 @@ class Calls:
     asked: list[str] = field(default_factory=list)
 
     def apply_roles(
-        self, node: NodePlan, only: frozenset[str] | None, *, check: bool = False, report: object = None
+        self,
+        node: NodePlan,
+        only: frozenset[str] | None,
+        *,
+        check: bool = False,
+        stages: frozenset[str] | None = None,
+        report: object = None,
     ) -> NodeResult:
         """Return a prepared result."""
         del report
-        self.asked.append(f"{'check' if check else 'apply'} {'all' if only is None else ','.join(sorted(only))}")
+        words = (
+            "check" if check else "apply",
+            "all" if only is None else ",".join(sorted(only)),
+            *sorted(stages or ()),
+        )
+        self.asked.append(" ".join(words))
         error = Event(node.name, Step.TROUBLE, words=self.trouble, kind=NodeErrorKind.FAILED) if self.trouble else None
         return NodeResult(node.name, [*self.changed], trouble=error, is_done=not error)
 
@@ -94,6 +105,21 @@ def test_a_new_machine_reports_ready_after_the_gate(calls: Calls, state: State) 
         state
     ).items()
     assert (state.folder / "status/audit.json").exists()
+
+
+def test_a_new_machine_skips_the_install_stage_of_its_image(
+    calls: Calls, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ready machine runs it, so drift and newer versions are corrected."""
+    monkeypatch.setattr(machine, "is_installed", lambda *_: True)
+
+    machine.main(state, is_new=True)
+
+    assert calls.asked[0] == "apply all activate configure"
+    assert status(state)["sentence"].endswith("installed by its image")
+    calls.asked.clear()
+    machine.main(state, is_new=False)
+    assert calls.asked[0].split()[-1] not in {"activate", "configure"}
 
 
 def test_changes_that_need_a_reboot_wait_on_a_ready_machine(calls: Calls, state: State) -> None:
