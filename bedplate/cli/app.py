@@ -119,6 +119,7 @@ NODE_COMMANDS = (
         "Drain, update and reboot machines.",
         "bedplate node upgrade --group workbench-gpu --at-once 2",
     ),
+    Command("burn-in", "ssh:burn_in", "Test a machine's GPUs for minutes.", "bedplate node burn-in box-1.us-west-2"),
     Command("logs", "ssh:show_logs", "Show how a machine configured itself.", "bedplate node logs box-1.us-west-2"),
     Command(
         "ssh-config",

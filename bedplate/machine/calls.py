@@ -33,9 +33,9 @@ _GATE_ATTEMPTS, _GATE_PAUSE = 6, 10.0
 _LOWEST_PRIORITY = 19
 
 
-def run_step(name: str) -> bool:
+def run_step(name: str, **environment: str) -> bool:
     """Run a step of the bootstrap, such as `report_ready`; return whether it succeeded."""
-    return subprocess.run((PROGRAM, name), check=False).returncode == 0  # noqa: S603  our own script
+    return subprocess.run((PROGRAM, name), env={**os.environ, **environment}, check=False).returncode == 0  # noqa: S603
 
 
 def reboot() -> None:

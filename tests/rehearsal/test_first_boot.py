@@ -459,6 +459,20 @@ def test_a_wrong_hash_is_refused(ring_place: Place, kind: str) -> None:
     assert ring_place.reports[-1][2] == "ABANDON"
 
 
+def test_a_failed_machine_is_counted_for_the_alarm(place: Place) -> None:
+    """The metric has the group, which its alarm watches, and once more with the reason."""
+    place.machine().boot(SCRIPT, "report_failed")
+
+    group = {"Name": "AutoScalingGroupName", "Value": "lab-workbench-gpu-us-west-2"}
+    listed = place.aws.call("cloudwatch", "list_metrics", Namespace="lab/nodes")["Metrics"]
+    assert {metric["MetricName"] for metric in listed} == {"GateFailures"}
+    assert sorted((metric["Dimensions"] for metric in listed), key=len) == [
+        [group],
+        [group, {"Name": "Check", "Value": "roles"}],
+    ]
+    assert place.reports[-1][2] == "ABANDON"
+
+
 def test_a_ring_without_a_bundle_is_waited_for(place: Place) -> None:
     """After a bounded time the machine is abandoned, and the console has the reason; no other step waits for it."""
     machine = place.machine()

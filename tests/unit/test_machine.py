@@ -48,10 +48,10 @@ class Calls:
         self.asked.append("gate")
         return self.verdict
 
-    def run_step(self, name: str) -> bool:
+    def run_step(self, name: str, **environment: str) -> bool:
         """Record a step of the bootstrap."""
         if name != "put_status":
-            self.asked.append(name)
+            self.asked.append(" ".join((name, *environment.values())))
         return True
 
 
@@ -121,7 +121,7 @@ def test_a_failed_run_is_repeated_before_a_new_machine_is_abandoned(calls: Calls
 
 @pytest.mark.parametrize(
     ("verdict", "ends"),
-    [(FAILED, ["report_failed", "report_failed"]), (REBOOT, ["reboot", "report_failed"])],
+    [(FAILED, ["report_failed gpus", "report_failed gpus"]), (REBOOT, ["reboot", "report_failed gpus"])],
     ids=["replace", "reboot"],
 )
 def test_a_new_machine_that_fails_its_gate_is_replaced(
@@ -142,7 +142,7 @@ def test_a_ready_machine_is_never_abandoned(calls: Calls, state: State) -> None:
     calls.verdict = FAILED
 
     assert machine.main(state, is_new=False) == 0
-    assert "report_failed" not in calls.asked
+    assert calls.asked[-1] == "gate"
     assert not status(state)["ok"]
 
 
