@@ -180,6 +180,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Terminal:
     for name in ("_PAUSE", "_GRACE", "_WAIT"):
         monkeypatch.setattr(upgrade, name, 0.0)
     monkeypatch.setattr(upgrade, "NO_LOGIN", tmp_path / "nologin")
+    monkeypatch.setattr(upgrade, "REBOOTING", tmp_path / "reboots")
     monkeypatch.setattr(upgrade, "_REBOOT_REQUIRED", tmp_path / "reboot-required")
     monkeypatch.setattr(upgrade, "_tell_people", lambda: None)
     monkeypatch.setattr(upgrade, "running_uids", lambda: iter(()))
