@@ -302,7 +302,8 @@ class ChipFacts:
     """A GPU by its name in EC2 or at a site.
 
     `first` and `last` are the oldest and the newest branch that support it; `last` is None if new branches still do.
-    `open`: the open kernel modules support it. `switched`: how many of them in one machine need NVSwitch.
+    `open`: the open kernel modules support it. `switched`: how many of them in one machine need NVSwitch; `bandwidth`:
+    the least GB/s of an all-reduce over these in a burn-in, 0 if unknown.
     """
 
     name: str
@@ -311,6 +312,7 @@ class ChipFacts:
     last: int | None
     open: bool
     switched: int = 0
+    bandwidth: int = 0
 
     def needs_switch(self, count: int) -> bool:
         """Return whether NVSwitch connects this number of GPUs in a machine."""
@@ -347,9 +349,10 @@ def read_chips(rows: Iterable[str]) -> dict[str, ChipFacts]:
     cells = (row.split("\t") for row in rows)
     return {
         name: ChipFacts(
-            name, generation, int(first), int(last) if last != ABSENT else None, modules == OPEN, _read_number(switched)
+            *(name, generation, int(first), int(last) if last != ABSENT else None, modules == OPEN),
+            *map(_read_number, numbers),
         )
-        for name, generation, first, last, modules, switched in cells
+        for name, generation, first, last, modules, *numbers in cells
     }
 
 

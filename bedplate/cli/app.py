@@ -119,6 +119,7 @@ NODE_COMMANDS = (
         "Drain, update and reboot machines.",
         "bedplate node upgrade --group workbench-gpu --at-once 2",
     ),
+    Command("burn-in", "ssh:burn_in", "Test a machine's GPUs for minutes.", "bedplate node burn-in box-1.us-west-2"),
     Command("logs", "ssh:show_logs", "Show how a machine configured itself.", "bedplate node logs box-1.us-west-2"),
     Command(
         "ssh-config",
@@ -195,9 +196,7 @@ KUBE_COMMANDS = (
     Command(
         "member", "kube:member", "Replace a member's lost volume.", "bedplate kube member replace control-2.us-west-2"
     ),
-    Command(
-        "join", "kube_join:join", "Add a machine of a site.", "bedplate kube join titan-01.cellar"
-    ),
+    Command("join", "kube_join:join", "Add a machine of a site.", "bedplate kube join titan-01.cellar"),
     Command("restore", "kube:restore", "Restore the cluster from a snapshot.", "bedplate kube restore"),
     Command("addons", "kube_cluster:addons", "Apply the cluster's add-ons, or pin them.", "bedplate kube addons apply"),
     Command(

@@ -1,4 +1,4 @@
-"""The commands that log in to one machine: bedplate ssh, and node logs.
+"""The commands that log in to one machine: bedplate ssh, node logs, and node burn-in.
 
 A host key that the lock does not hold is read through AWS and recorded at the first login. `--proxy` is for the
 ProxyCommand of ssh: it carries one connection, and leaves the login and the check of the host key to ssh.
@@ -91,6 +91,24 @@ def show_logs(
     ssh.
     """
     return ssh(name, [*_JOURNAL], user=user, identity=identity, fleet=fleet)
+
+
+_BURN_IN = ("sudo", "-n", "/usr/local/sbin/bedplate-gate", "--burn-in")
+
+
+def burn_in(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A machine, a group with one, or an instance id.")],
+    *,
+    user: LoginName = None,
+    identity: Identity = None,
+    fleet: FleetOption = DEFAULT_FLEET,
+) -> int:
+    """Test a machine's GPUs for minutes.
+
+    Runs DCGM's diagnostics of level 3, and NCCL's all-reduce if nccl-tests is installed, whose bandwidth is compared
+    with the catalogue. Refuses GPUs in use. The exit status is 3 if a test failed, else that of ssh.
+    """
+    return ssh(name, [*_BURN_IN], user=user, identity=identity, fleet=fleet)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,23 @@
-"""`bedplate-gate [--json]`: run all checks, write the verdict, and exit with 0 if the machine may work, else 3."""
+"""`bedplate-gate [--json]`: run all checks, write the verdict, and exit with 0 if the machine may work, else 3.
+
+`--burn-in` runs the long tests of the GPUs instead, and writes nothing.
+"""
 
 import argparse
 import json
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from .burn_in import burn_in
 from .expected import Expected, read_expected
 from .gpus import check_gpus
 from .machine import Machine
 from .system import check_system
 from .verdict import Action, Finding, Verdict, write_file
+
+Checks = Callable[[Machine, Expected], Iterator[Finding]]
 
 EXPECTED = Path("/etc/bedplate/gate.json")
 VERDICT = Path("/var/lib/bedplate/gate.json")
@@ -18,18 +25,24 @@ METRICS = Path("/var/lib/prometheus/node-exporter/bedplate-gate.prom")
 _FAILED = 3
 
 
-def judge(machine: Machine, expected: Expected) -> Verdict:
+def check_all(machine: Machine, expected: Expected) -> Iterator[Finding]:
+    """Yield the findings of all checks of the gate."""
+    yield from check_system(machine, expected)
+    yield from check_gpus(machine, expected)
+
+
+def judge(machine: Machine, expected: Expected, checks: Checks = check_all) -> Verdict:
     """Return the verdict on a machine."""
-    findings = (*check_system(machine, expected), *check_gpus(machine, expected))
+    findings = tuple(checks(machine, expected))
     return Verdict(int(time.time()), machine.read("/proc/sys/kernel/random/boot_id"), findings)
 
 
-def read_verdict(machine: Machine, file: Path) -> Verdict:
+def read_verdict(machine: Machine, file: Path, checks: Checks = check_all) -> Verdict:
     """Return the verdict; a plan that does not fit the machine is a failed one."""
     # On EC2 the name of the product is the instance type. Source: EC2 user guide, "Identify EC2 instances".
     product = machine.read("/sys/class/dmi/id/product_name")
     try:
-        return judge(machine, read_expected(file, product))
+        return judge(machine, read_expected(file, product), checks)
     except KeyError:
         text = f"{product or 'this machine'} is no type of its group"
         return Verdict(int(time.time()), "", (Finding("type", text, Action.REPLACE),))
@@ -41,9 +54,13 @@ def main() -> int:
     """Run the checks."""
     parser = argparse.ArgumentParser(prog="bedplate-gate", description="Check that this machine works as planned.")
     parser.add_argument("--json", action="store_true", help="print the verdict as JSON")
+    parser.add_argument("--burn-in", action="store_true", help="run the long tests of the GPUs instead")
     arguments = parser.parse_args()
-    verdict = read_verdict(Machine(), EXPECTED)
+    verdict = read_verdict(Machine(), EXPECTED, burn_in if arguments.burn_in else check_all)
     text = json.dumps(verdict.document(), indent=1)
+    if arguments.burn_in:
+        sys.stdout.write(f"{text}\n" if arguments.json else "".join(f"{line}\n" for line in verdict.report()))
+        return 0 if verdict.ok else _FAILED
     write_file(VERDICT, f"{text}\n")
     if METRICS.parent.is_dir():
         write_file(METRICS, verdict.metrics())

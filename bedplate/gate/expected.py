@@ -9,12 +9,16 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Gpus:
-    """The GPUs of a machine; `memory` is MiB of one GPU, 0 if unknown. `switched`: NVSwitch connects them."""
+    """The GPUs of a machine; `memory` is MiB of one GPU, 0 if unknown. `switched`: NVSwitch connects them.
+
+    `bandwidth` is the least GB/s of an all-reduce in a burn-in, 0 if unknown.
+    """
 
     model: str
     count: int
     memory: int = 0
     switched: bool = False
+    bandwidth: int = 0
 
 
 @dataclass(frozen=True)

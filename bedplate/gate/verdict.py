@@ -70,6 +70,11 @@ class Verdict:
         words = "passed" if self.ok else f"failed: {self.action}"
         return [*(f"{finding.check}: {finding.text} ({finding.action})" for finding in failed), f"gate {words}"]
 
+    def report(self) -> Sequence[str]:
+        """Return all findings, then the result of a burn-in."""
+        words = "passed" if self.ok else f"failed: {self.action}"
+        return [*(f"{finding.check}: {finding.text}" for finding in self.findings), f"burn-in {words}"]
+
 
 def write_file(path: Path, text: str) -> None:
     """Replace a file atomically; world-readable."""

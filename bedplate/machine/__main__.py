@@ -91,7 +91,8 @@ def _give_up(state: State, verdict: Mapping[str, Any] | None) -> None:
     elif verdict["action"] == "reboot" and state.count_ever("reboots") == 1:
         reboot()
     else:
-        run_step("report_failed")
+        checks = dict.fromkeys(finding["check"] for finding in verdict["findings"] if not finding["ok"])
+        run_step("report_failed", CHECKS=" ".join(checks))
 
 
 if __name__ == "__main__":

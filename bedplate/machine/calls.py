@@ -31,9 +31,9 @@ _LOCK_SECONDS, _LOCK_PAUSE = 1800.0, 15.0
 _GATE_ATTEMPTS, _GATE_PAUSE = 6, 10.0
 
 
-def run_step(name: str) -> bool:
+def run_step(name: str, **environment: str) -> bool:
     """Run a step of the bootstrap, such as `report_ready`; return whether it succeeded."""
-    return subprocess.run((PROGRAM, name), check=False).returncode == 0  # noqa: S603  our own script
+    return subprocess.run((PROGRAM, name), env={**os.environ, **environment}, check=False).returncode == 0  # noqa: S603
 
 
 def reboot() -> None:

@@ -19,16 +19,14 @@ from bedplate.errors import BedplateError
 from bedplate.machine.calls import apply_roles, check_machine, failed_checks, reboot, run_step
 from bedplate.machine.state import State, Status
 from bedplate.nodes.apply import Event, NodeError, NodeErrorKind, NodeResult, Step, error_event
+from bedplate.nodes.upgrade import NO_LOGIN, REBOOTING
 from bedplate.plan.fleet import Accounts
 from bedplate.plan.nodes import NodePlan
 from roles.base import Disruption
 from roles.catalog import roles_of
 
-# Source: pam_nologin(8). The folder is cleared at boot, and the unit of the upgrade removes the file.
-NO_LOGIN = Path("/run/nologin")
 # Source: Debian policy of update-notifier and unattended-upgrades.
 _REBOOT_REQUIRED = Path("/run/reboot-required")
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
 _WAIT, _PAUSE, _GRACE = 3600.0, 5.0, 30.0
 _MESSAGE = "bedplate upgrades this machine, and may reboot it. Save your work and log out.\n"
 _AGAIN = "run `bedplate node upgrade` again"
@@ -196,7 +194,8 @@ def main(mode: str, state: State, operator: Operator) -> int:
         return 0
     seconds = round(time.monotonic() - started, 1)
     if status is None:
-        operator.report(Event(name, Step.REBOOT, name="reboots", words=_BOOT.read_text(encoding="ascii").strip()))
+        REBOOTING.touch()
+        operator.report(Event(name, Step.REBOOT, words="reboots"))
         reboot()
         return 0
     state.write_run(replace(status, seconds=seconds), time.time(), is_ready=True)

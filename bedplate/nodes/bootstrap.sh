@@ -121,7 +121,24 @@ print_join_token() {
   json_value Value "$reply"
 }
 
-report_failed() { ! is_cloud || report ready ABANDON; }
+report_failed() {
+  is_cloud || return 0
+  count_failure || say "cannot count the failure"
+  report ready ABANDON
+}
+
+# Count a failed gate, for the alarm of the group, and each check in CHECKS, which name the reason.
+count_failure() {
+  local check number=0 dimension data=()
+  for check in '' ${CHECKS:-roles}; do
+    dimension=MetricData.member.$((++number))
+    data+=("$dimension.MetricName=GateFailures" "$dimension.Value=1")
+    dimension+=.Dimensions.member
+    data+=("$dimension.1.Name=AutoScalingGroupName" "$dimension.1.Value=$SCALING_GROUP")
+    [[ -z $check ]] || data+=("$dimension.2.Name=Check" "$dimension.2.Value=$check")
+  done
+  query monitoring 2010-08-01 PutMetricData "Namespace=$FLEET/nodes" "${data[@]}" >/dev/null
+}
 
 # The hook waits longer for a machine that sends heartbeats.
 heartbeat() {

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from threading import Event as Flag
 from threading import Lock
 
@@ -17,8 +18,10 @@ from bedplate.nodes.apply import Event, NodeError, NodeErrorKind, Step, Target, 
 from bedplate.nodes.bootstrap import PROGRAM
 
 UNIT = "bedplate-upgrade"
-_NO_LOGIN = "/run/nologin"
-_BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
+# Source: pam_nologin(8). The folder is cleared at boot, and the unit of the upgrade removes the file.
+NO_LOGIN = Path("/run/nologin")
+REBOOTING = Path("/run/bedplate-reboots")
+"""Exists from the reboot to the next boot."""
 # A server with much memory takes minutes until it starts its operating system.
 _BOOT_SECONDS, _PAUSE, _LOGIN_SECONDS = 1200.0, 5.0, 30.0
 _ENDS = frozenset({Step.DONE, Step.TROUBLE, Step.REBOOT})
@@ -31,7 +34,7 @@ def upgrade_command(mode: str, script: str = PROGRAM, *steps: str) -> str:
     `script` is its bootstrap; `steps` come before the upgrade.
     """
     unit = ("--quiet", "--collect", "--wait", "--pipe", f"--unit={UNIT}", "--setenv=SUDO_UID")
-    clean = f"--property=ExecStopPost=-/bin/rm --force {_NO_LOGIN}"
+    clean = f"--property=ExecStopPost=-/bin/rm --force {NO_LOGIN}"
     return shlex.join(("sudo", "-n", "systemd-run", *unit, clean, "bash", script, *steps, f"upgrade_{mode}"))
 
 
@@ -57,7 +60,7 @@ class Upgrades:
         event = self._run(target, upgrade_command(mode, script, *steps))
         if event.step is Step.REBOOT:
             try:
-                self._wait_for_boot(target, event.words)
+                self._wait_for_boot(target)
                 # Without `fetch`: it continues with the same bundle.
                 event = self._run(target, upgrade_command("end", script))
             except NodeError as error:
@@ -100,11 +103,11 @@ class Upgrades:
             with self._lock:
                 self._running.discard(process)
 
-    def _wait_for_boot(self, target: Target, boot_id: str) -> None:
+    def _wait_for_boot(self, target: Target) -> None:
         """Wait until a machine has booted again. Raises NodeError."""
         deadline = time.monotonic() + _BOOT_SECONDS
         self.report(Event(target.node.name, Step.NOTE, words="waits for its boot"))
-        while _ask(target, _BOOT_ID) in {"", boot_id}:
+        while not _succeeds(target, f"test ! -e {REBOOTING}"):
             is_stopped = self._stopped.is_set()
             if is_stopped or time.monotonic() > deadline:
                 what = "interrupted during its reboot" if is_stopped else "did not come back from its reboot"
@@ -113,20 +116,19 @@ class Upgrades:
             time.sleep(_PAUSE)
 
 
-def _ask(target: Target, command: str) -> str:
-    """Return what a machine prints; empty if it does not answer."""
+def _succeeds(target: Target, command: str) -> bool:
+    """Return whether a machine answers, and a command on it succeeds."""
     try:
         done = subprocess.run(  # noqa: S603  the command of an operator's ssh
             (*target.argv, command),
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            text=True,
             timeout=_LOGIN_SECONDS,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+        return False
+    return done.returncode == 0
 
 
 def _error(output: str) -> NodeError:

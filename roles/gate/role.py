@@ -43,7 +43,10 @@ def _gpus(gpus: Hardware | None, catalog: Catalog, memory: int = 0) -> Gpus | No
     if gpus is None:
         return None
     chip = catalog.chips.get(gpus.model)
-    return Gpus(gpus.model, gpus.count, memory, switched=chip is not None and chip.needs_switch(gpus.count))
+    if chip is None or not chip.needs_switch(gpus.count):
+        return Gpus(gpus.model, gpus.count, memory)
+    # The pass mark is that of GPUs that NVSwitch connects.
+    return Gpus(gpus.model, gpus.count, memory, switched=True, bandwidth=chip.bandwidth)
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,56 @@ def alarm_on_missing_instances(
     MetricAlarm(alarm_name, args, child_options(parent))
 
 
+# A group with a broken type, image or bundle replaces its machines without end.
+_HOUR_SECONDS, _GATE_FAILURES = 3600, 3
+GATE_FAILURES = "GateFailures"
+
+
+def gate_namespace(plan: FleetPlan) -> str:
+    """Return the namespace of the metrics that nodes write."""
+    return f"{plan.name}/nodes"
+
+
+def alarm_on_failed_gates(
+    plan: FleetPlan, group: tuple[str, str], topic_arn: pulumi.Output[str], parent: pulumi.Resource, price: float
+) -> None:
+    """Declare an alarm for three failed health gates within an hour, in a group given by name and region.
+
+    Machines count a failure with its check. The text has the price of an instance an hour, and the commands that name
+    the check and stop launches.
+    """
+    name, region = group
+    alarm_name = f"{name}-gate"
+    dimension = f"Name=AutoScalingGroupName,Value={name}"
+    checks = (
+        f"aws cloudwatch list-metrics --region {region} --namespace {gate_namespace(plan)} --recently-active PT3H"
+        f" --dimensions {dimension}"
+    )
+    stop = (
+        f"aws autoscaling update-auto-scaling-group --region {region} --auto-scaling-group-name {name}"
+        " --min-size 0 --desired-capacity 0"
+    )
+    args = MetricAlarmArgs(
+        name=alarm_name,
+        alarm_description=(
+            f"{_GATE_FAILURES} new machines of {name} failed their health gate within an hour, at up to {price:.2f} USD"
+            f" an hour each. Failed checks: `{checks}`. Stop launches: `{stop}`"
+        ),
+        namespace=gate_namespace(plan),
+        metric_name=GATE_FAILURES,
+        dimensions={"AutoScalingGroupName": name},
+        statistic="Sum",
+        comparison_operator="GreaterThanOrEqualToThreshold",
+        threshold=_GATE_FAILURES,
+        period=_HOUR_SECONDS,
+        evaluation_periods=1,
+        treat_missing_data="notBreaching",
+        alarm_actions=[topic_arn],
+        tags=name_tag(alarm_name),
+    )
+    MetricAlarm(alarm_name, args, child_options(parent))
+
+
 def _metric_query(query_id: str, group: pulumi.Output[str]) -> MetricAlarmMetricQueryArgs:
     metric, statistic = _METRICS[query_id]
     return MetricAlarmMetricQueryArgs(

@@ -43,7 +43,7 @@ from bedplate.plan.registration import from_zero_tags, pool_registration
 from bedplate.spec.groups import Fabric, Market
 from bedplate.spec.network import Egress
 from bedplate.spec.sites import Use
-from stacks.alarms.alarms import alarm_on_missing_instances
+from stacks.alarms.alarms import alarm_on_failed_gates, alarm_on_missing_instances
 from stacks.compute.template import NodeBase, Start, template_args
 from stacks.options import child_options, name_tag, node_tags, scaling_group_options
 
@@ -357,4 +357,5 @@ class Pool(pulumi.ComponentResource):
         declare_schedules(name, group.name, scheduled_actions(pool), self)
         price = max((inputs.catalog.price(type_name) or 0.0 for type_name in pool.types), default=0.0)
         alarm_on_missing_instances(name, group.name, inputs.topic_arn, self, price)
+        alarm_on_failed_gates(plan, (name, pool.region), inputs.topic_arn, self, price)
         self.register_outputs({"group_name": self.group_name})

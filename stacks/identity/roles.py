@@ -16,6 +16,7 @@ from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.joining import join_parameter
 from bedplate.plan.registration import ENABLED
 from bedplate.spec.sites import Use
+from stacks.alarms.alarms import gate_namespace
 from stacks.identity.policy import Conditions, Statement, alias_name, arn, bucket_arn, policy
 from stacks.options import FLEET, MEMBER, USE, child_options, name_tag, output_of
 
@@ -160,6 +161,7 @@ def permissions(plan: FleetPlan, kind: str) -> tuple[Statement, ...]:
         *_parameter_permissions(plan),
         *_bundle_permissions(plan),
         *_lifecycle_permissions(plan, kind),
+        *_metric_permissions(plan, kind),
         *_session_permissions(plan),
     )
 
@@ -251,6 +253,14 @@ def _lifecycle_permissions(plan: FleetPlan, kind: str) -> Iterator[Statement]:
             resources=scaling_group_arns(plan),
             conditions={**fleet_tag_condition(plan), "StringLike": {f"aws:ResourceTag/{own_tag[0]}": (own_tag[1],)}},
         )
+
+
+def _metric_permissions(plan: FleetPlan, kind: str) -> Iterator[Statement]:
+    """Yield the permission to count failed health gates; nodes without users or workloads have no gate."""
+    if kind in {*Use}:
+        statement = allow_in_regions(plan, "CountGateFailures", ("cloudwatch:PutMetricData",))
+        equals = {**statement.conditions["StringEquals"], "cloudwatch:namespace": (gate_namespace(plan),)}
+        yield replace(statement, conditions={"StringEquals": equals})
 
 
 def _session_permissions(plan: FleetPlan) -> Iterator[Statement]:

@@ -14,6 +14,7 @@ from bedplate.nodes.bootstrap import site_script
 from bedplate.plan.fleet import NO_ACCOUNTS, Account, Accounts
 from bedplate.plan.nodes import find_node
 from bedplate.rehearsal.simulation import Simulation
+from bedplate.spec.groups import Ring
 from roles.people.accounts import KEYS
 from roles.people.role import SUDOERS
 from stacks.compute.template import first_boot, member_boot
@@ -425,6 +426,25 @@ def test_a_machine_keeps_the_former_bundle_only(ring_place: Place) -> None:
     assert len([call for call in ring_place.door.asked if "/blobs/" in call["action"]]) == 2 * 3
 
 
+def test_ten_machines_follow_their_rings(ring_place: Place) -> None:
+    """A new bundle reaches the two canary machines in their next run, and the others after its promotion to stable."""
+    canary = first_boot(LAB, replace(POOL, ring=Ring.CANARY))
+    fleet = [(ring_place.machine(), canary if number < 2 else SCRIPT) for number in range(10)]
+
+    def next_run() -> list[str]:
+        for process in [machine.start(script, "service") for machine, script in fleet]:
+            process.communicate(timeout=120)
+        return [code(machine) for machine, _ in fleet]
+
+    ring_place.publish(bundle("one"), 7, BUCKET, "canary")
+    assert next_run() == ["one"] * 10
+    ring_place.publish(bundle("two"), 8, BUCKET, "canary")
+    assert next_run() == ["two"] * 2 + ["one"] * 8
+    ring_place.publish(bundle("two"), 8, BUCKET)
+    assert next_run() == ["two"] * 10
+    ring_place.aws.call("ssm", "delete_parameter", Name="/lab/nodes/canary")
+
+
 def test_a_lower_sequence_is_refused(ring_place: Place) -> None:
     """A ready machine keeps its bundle and its document, answers no hook, and its status has the reason."""
     machine = ring_place.machine()
@@ -457,6 +477,20 @@ def test_a_wrong_hash_is_refused(ring_place: Place, kind: str) -> None:
     assert (machine.root / KEYS.removeprefix("/")).is_dir()
     assert not ring_place.status(BUCKET, "run")["ok"]
     assert ring_place.reports[-1][2] == "ABANDON"
+
+
+def test_a_failed_machine_is_counted_for_the_alarm(place: Place) -> None:
+    """The metric has the group, which its alarm watches, and once more with the reason."""
+    place.machine().boot(SCRIPT, "report_failed")
+
+    group = {"Name": "AutoScalingGroupName", "Value": "lab-workbench-gpu-us-west-2"}
+    listed = place.aws.call("cloudwatch", "list_metrics", Namespace="lab/nodes")["Metrics"]
+    assert {metric["MetricName"] for metric in listed} == {"GateFailures"}
+    assert sorted((metric["Dimensions"] for metric in listed), key=len) == [
+        [group],
+        [group, {"Name": "Check", "Value": "roles"}],
+    ]
+    assert place.reports[-1][2] == "ABANDON"
 
 
 def test_a_ring_without_a_bundle_is_waited_for(place: Place) -> None:

@@ -187,6 +187,17 @@ def test_the_alarm_triggers_after_the_ready_hook_expires(name: str, created: Map
     assert alarm["datapointsToAlarm"] < alarm["evaluationPeriods"]
 
 
+@pytest.mark.parametrize("name", POOLS)
+def test_the_alarm_on_failed_gates_names_the_commands(name: str, created: Mapping[str, Inputs]) -> None:
+    """Three failures within an hour trigger it; its text has the price, and commands for the checks and the stop."""
+    alarm = created[f"MetricAlarm {POOLS[name]}-gate"]
+
+    assert (alarm["threshold"], alarm["period"], alarm["evaluationPeriods"]) == (3, 3600, 1)
+    assert alarm["dimensions"] == {"AutoScalingGroupName": POOLS[name]}
+    assert "USD an hour" in alarm["alarmDescription"]
+    assert f"--auto-scaling-group-name {POOLS[name]} --min-size 0 --desired-capacity 0" in alarm["alarmDescription"]
+
+
 def test_a_new_template_replaces_no_running_instance(created: Mapping[str, Inputs]) -> None:
     """Nothing drains a node yet, so an instance refresh would end its jobs."""
     assert not [name for name in POOLS if "instanceRefresh" in _group(created, name)]

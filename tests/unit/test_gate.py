@@ -14,6 +14,7 @@ import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.gate.__main__ import judge, read_verdict
+from bedplate.gate.burn_in import burn_in
 from bedplate.gate.expected import Expected, Gpus
 from bedplate.gate.machine import Machine
 from bedplate.gate.verdict import Action
@@ -258,3 +259,45 @@ print(read_expected(Path(sys.argv[2]), "other").gpus.count)
 
     assert (done.stdout, done.stderr) == ("8\n", "")
     assert json.loads(plan.read_text())["version"] == 1
+
+
+DIAGNOSTICS = """{"DCGM Diagnostic": {"test_categories": [{"category": "Hardware", "tests": [
+ {"name": "memory", "results": [{"entity_id": 0, "status": "Pass"}], "test_summary": {"status": "Pass"}},
+ {"name": "pcie", "results": [{"entity_id": 0, "status": "Pass"}, {"entity_id": 1, "status": "Pass"}]}]}]}}"""
+MARKED = Expected("580", Gpus("h100", 8, 81920, switched=True, bandwidth=370))
+LONG_TESTS = {
+    "nvidia-smi": "true",
+    "dcgmi": f"echo '{DIAGNOSTICS}'",
+    "all_reduce_perf": "echo '# Avg bus bandwidth    : 471.2'",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "script", "expected"),
+    [
+        ("nvidia-smi", "true", {}),
+        ("nvidia-smi", "echo 4711", {"in-use": Action.REPAIR}),
+        (
+            "dcgmi",
+            f'echo \'{DIAGNOSTICS}\' | sed \'s/1, "status": "Pass/1, "status": "Fail/\'',
+            {"dcgm": Action.REPLACE},
+        ),
+        ("dcgmi", None, {"dcgm": Action.REPAIR}),
+        ("all_reduce_perf", "echo '# Avg bus bandwidth    : 301.2'", {"all-reduce": Action.REPLACE}),
+        ("all_reduce_perf", None, {}),
+    ],
+)
+def test_a_burn_in_finds_its_defect(
+    machine: Machine, name: str, script: str | None, expected: Mapping[str, Action]
+) -> None:
+    """A failed or missing diagnosis and a slow all-reduce fail it; without nccl-tests the bandwidth is not measured."""
+    for known, text in LONG_TESTS.items():
+        program(machine.root, known, text)
+    if script is None:
+        (machine.root / "bin" / name).unlink()
+    else:
+        program(machine.root, name, script)
+
+    verdict = judge(machine, MARKED, burn_in)
+
+    assert {finding.check: finding.action for finding in verdict.findings if not finding.ok} == expected

@@ -59,10 +59,10 @@ class Calls:
         self.asked.append("gate")
         return self.verdict
 
-    def run_step(self, name: str) -> bool:
+    def run_step(self, name: str, **environment: str) -> bool:
         """Record a step of the bootstrap."""
         if name != "put_status":
-            self.asked.append(name)
+            self.asked.append(" ".join((name, *environment.values())))
         return True
 
 
@@ -147,7 +147,7 @@ def test_a_failed_run_is_repeated_before_a_new_machine_is_abandoned(calls: Calls
 
 @pytest.mark.parametrize(
     ("verdict", "ends"),
-    [(FAILED, ["report_failed", "report_failed"]), (REBOOT, ["reboot", "report_failed"])],
+    [(FAILED, ["report_failed gpus", "report_failed gpus"]), (REBOOT, ["reboot", "report_failed gpus"])],
     ids=["replace", "reboot"],
 )
 def test_a_new_machine_that_fails_its_gate_is_replaced(
@@ -168,7 +168,7 @@ def test_a_ready_machine_is_never_abandoned(calls: Calls, state: State) -> None:
     calls.verdict = FAILED
 
     assert machine.main(state, is_new=False) == 0
-    assert "report_failed" not in calls.asked
+    assert calls.asked[-1] == "gate"
     assert not status(state)["ok"]
 
 
@@ -206,6 +206,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Terminal:
     for name in ("_PAUSE", "_GRACE", "_WAIT"):
         monkeypatch.setattr(upgrade, name, 0.0)
     monkeypatch.setattr(upgrade, "NO_LOGIN", tmp_path / "nologin")
+    monkeypatch.setattr(upgrade, "REBOOTING", tmp_path / "reboots")
     monkeypatch.setattr(upgrade, "_REBOOT_REQUIRED", tmp_path / "reboot-required")
     monkeypatch.setattr(upgrade, "_tell_people", lambda: None)
     monkeypatch.setattr(upgrade, "running_uids", lambda: iter(()))

@@ -247,11 +247,11 @@ class Place:
         self.aws.call("s3", "delete_bucket", Bucket=name)
         self.aws.call("ssm", "delete_parameter", Name="/lab/nodes/stable")
 
-    def publish(self, bundle: Bundle, sequence: int, bucket: str) -> None:
-        """Put a bundle and the document of the pool into the bucket, and point the ring to it."""
+    def publish(self, bundle: Bundle, sequence: int, bucket: str, ring: str = "stable") -> None:
+        """Put a bundle and the document of the pool into the bucket, and point a ring to it."""
         for key, content in bundle.objects.items():
             self.aws.call("s3", "put_object", Bucket=bucket, Key=key, Body=content)
-        self.tell("nodes/stable", json.dumps({"bundle": bundle.sha256, "sequence": sequence}))
+        self.tell(f"nodes/{ring}", json.dumps({"bundle": bundle.sha256, "sequence": sequence}))
 
     def end(self, machine: Node) -> None:
         """Terminate a machine without its shutdown script."""
