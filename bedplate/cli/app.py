@@ -147,7 +147,7 @@ IMAGE_COMMANDS = (
     Command(
         "promote",
         "image_changes:promote",
-        "Use a finished image, and roll it out to workers.",
+        "Use a finished image for new machines, and replace workers on other images.",
         "bedplate image promote lab-worker-x86_64-1f2e3d4c5b6a",
     ),
     Command(
@@ -159,7 +159,7 @@ IMAGE_COMMANDS = (
     Command(
         "diff",
         "images:diff",
-        "Compare two images.",
+        "Compare two images: inputs, packages, and files of roles.",
         "bedplate image diff lab-worker-x86_64-1f2e lab-worker-x86_64-6a5b",
     ),
     Command("prune", "image_changes:prune", "Delete old images.", "bedplate image prune fleet.yaml --keep 3"),
@@ -196,7 +196,9 @@ KUBE_COMMANDS = (
     Command(
         "member", "kube:member", "Replace a member's lost volume.", "bedplate kube member replace control-2.us-west-2"
     ),
-    Command("join", "kube_join:join", "Add a machine of a site.", "bedplate kube join titan-01.cellar"),
+    Command(
+        "join", "kube_join:join", "Let a machine of a site join the cluster.", "bedplate kube join titan-01.cellar"
+    ),
     Command("restore", "kube:restore", "Restore the cluster from a snapshot.", "bedplate kube restore"),
     Command("addons", "kube_cluster:addons", "Apply the cluster's add-ons, or pin them.", "bedplate kube addons apply"),
     Command(
@@ -217,21 +219,36 @@ PERSON_COMMANDS = (
     Command("remove", "person:remove", "Remove a person's access.", "bedplate person remove ada"),
 )
 CAPACITY_COMMANDS = (
-    Command("status", "capacity_run:status", "Show the machines of each rung.", "bedplate capacity status fleet.yaml"),
+    Command(
+        "status",
+        "capacity_run:status",
+        "Show the machines of each rung, and whether it can have more.",
+        "bedplate capacity status fleet.yaml",
+    ),
     Command(
         "explain",
         "capacity_run:explain",
-        "Explain what each rung does, what happens next, and why.",
+        "Explain in sentences what each rung does, what happens next, and why.",
         "bedplate capacity explain train --fleet fleet.yaml",
     ),
     Command(
         "run",
         "capacity_run:run",
-        "Run the controller.",
-        "bedplate capacity run fleet.yaml --once --dry-run --kubeconfig lab.kubeconfig",
+        "Run the controller: start and end machines as pods need them.",
+        "bedplate capacity run --once --dry-run",
     ),
-    Command("pause", "capacity_run:pause", "Let the controller leave a group alone.", "bedplate capacity pause train"),
-    Command("resume", "capacity_run:resume", "Let the controller continue.", "bedplate capacity resume train"),
+    Command(
+        "pause",
+        "capacity_run:pause",
+        "Let the controller leave a group alone: it starts and ends nothing there.",
+        "bedplate capacity pause train",
+    ),
+    Command(
+        "resume",
+        "capacity_run:resume",
+        "Let the controller continue after `capacity pause`.",
+        "bedplate capacity resume train",
+    ),
 )
 CATALOG_COMMANDS = (
     Command(

@@ -1,6 +1,7 @@
 """The programs that a configuration run calls on its machine: steps of the bootstrap, the gate, roles and audit."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping

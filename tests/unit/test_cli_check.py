@@ -40,7 +40,7 @@ def test_warnings_do_not_change_the_status(tmp_path: Path, capsys: pytest.Captur
 
     out = capsys.readouterr().out
     assert [code for code in ("W330", "W325", "E3") if f" {code}" in out] == ["W330"]
-    assert out.splitlines()[-1].startswith(f"2 warnings in {file} (")
+    assert out.splitlines()[-1].startswith(f"1 warning in {file} (")
 
 
 def test_a_fleet_file_can_come_from_stdin() -> None:

@@ -210,7 +210,6 @@ def test_an_edit_of_the_lab(later: str, expect: Expect, capsys: pytest.CaptureFi
     assert first == f"from {LAB} to {later}"
     expect("cli/diff-lab.txt", rest)
     assert "E231 renumbers-block" in err
-    assert f"in {LAB}: `bedplate check` shows them" in err
 
 
 def test_equivalent_fleet_files_have_no_edits(capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,8 +32,8 @@ def pools(name: str) -> tuple[PoolPlan, ...]:
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
 def test_an_example_has_no_faults(file: Path) -> None:
-    """Except that of every cluster. A warning that is meant is allowed in the file, with its reason."""
-    assert {fault.code for fault in examine(file, load_catalog())} <= {"W631"}
+    """A warning that is meant is allowed in the file, with its reason."""
+    assert not examine(file, load_catalog())
 
 
 def test_the_gpu_box_is_one_machine_with_a_schedule() -> None:
