@@ -45,14 +45,19 @@ class Ladder:
             name = rung.pool.name
             if pool not in (None, name) or set(rung.pool.zones) <= set(full_zones):
                 continue
-            if is_probe_due(rung, self.observation.time) and not self.limit(rung.pool):
-                self.probes.add(name)
+            if pool is None:
+                self.probe(rung)
             if rung.room > self.opened[name] and not self.limit(rung.pool):
                 zones = [zone for zone in rung.pool.zones if zone not in full_zones]
                 zone = min(zones, key=lambda zone: self._zones[rung.pool.name, zone])
                 self._add(rung.pool, zone, 1)
                 return machine_place(rung.pool, name, zone, Source.NEW)
         return None
+
+    def probe(self, rung: Rung) -> None:
+        """Launch one machine of a failed rung, if its probe is due."""
+        if is_probe_due(rung, self.observation.time) and not self.limit(rung.pool):
+            self.probes.add(rung.pool.name)
 
     def has_room(self, rung: Rung) -> bool:
         """Return whether a rung can launch one more machine, or its probe is due."""
@@ -295,6 +300,9 @@ def _place_gang(growth: Growth, packer: Packer, observation: Observation, pods: 
         for pod, place in zip(pods, places, strict=True):
             _report(growth, pod, place, growth.ladder)
         return
+    # One machine says little about a whole gang: failed rungs are probed for it only if no other has room.
+    for rung in growth.ladder.suited(shape_of(pods[0])):
+        growth.ladder.probe(rung)
     reason = f"no zone has room for all {len(pods)} pods of {pods[0].gang}: {_gang_refusals(growth.ladder, pods)}"
     growth.waiting.extend(Waiting(pod.id, is_coming=False, reason=reason) for pod in pods if pod.node is None)
 

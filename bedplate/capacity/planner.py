@@ -12,7 +12,7 @@ from bedplate.capacity.breaker import Breaker
 from bedplate.capacity.growth import Growth, grow
 from bedplate.capacity.observation import Observation
 from bedplate.capacity.rungs import Memory, Rung, RungStatus, next_boots, read_rungs
-from bedplate.capacity.shrink import Removal, shrink
+from bedplate.capacity.shrink import Removal, end_useless, shrink
 
 __all__ = ["Memory", "decide"]
 
@@ -24,37 +24,41 @@ def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
     growth = grow(observation, rungs)
     removals, removal = shrink(observation, rungs, growth)
     actions: list[Action] = [UncordonNode(name, "pending pods fit on it") for name in growth.uncordoned]
-    sizes = list(_set_desired(rungs, growth, removal))
+    useless = list(end_useless(rungs, growth, observation.time))
+    lower, higher = list(_lower(rungs, growth)), list(_raise(rungs, growth, removal))
     pending = {pod.id for pod in observation.pods if pod.node is None}
     unplaced = tuple(report for report in growth.unplaced if report.pod not in memory.reported)
-    decision = Decision((*actions, *sizes, *removals), unplaced, tuple(growth.waiting))
+    decision = Decision((*actions, *lower, *useless, *higher, *removals), unplaced, tuple(growth.waiting))
     reported = frozenset(report.pod for report in growth.unplaced) | (memory.reported & pending)
     return decision, replace(
         memory,
         breakers=dict(_breakers(rungs, growth, observation.time)),
-        short=dict(_short(rungs, sizes, memory, observation.time)),
+        short=dict(_short(rungs, [*lower, *higher], memory, observation.time)),
         reported=reported,
     )
 
 
-def _set_desired(rungs: Sequence[Rung], growth: Growth, removal: Removal) -> Iterator[SetDesired]:
-    """Yield the new desired capacities, as absolute numbers: lower ones first, which only stop launches."""
-    raised: list[SetDesired] = []
+def _lower(rungs: Sequence[Rung], growth: Growth) -> Iterator[SetDesired]:
+    """Yield lower desired capacities: they end nothing, but AWS launches no more."""
+    for rung in rungs:
+        name = rung.pool.name
+        is_raised = growth.ladder.opened[name] or name in growth.ladder.probes
+        count = _floor(rung)
+        if count < rung.pool.desired and not is_raised and rung.status is not RungStatus.PAUSED:
+            yield SetDesired(name, count, rung.reason or "AWS takes machines that are not to be replaced here")
+
+
+def _raise(rungs: Sequence[Rung], growth: Growth, removal: Removal) -> Iterator[SetDesired]:
+    """Yield higher desired capacities, as absolute numbers."""
     passed: list[str] = []
     for rung in rungs:
         name = rung.pool.name
         new = growth.ladder.opened[name] + (name in growth.ladder.probes)
-        if rung.status is RungStatus.PAUSED:
-            continue
-        if new:
-            count = rung.expected + new - removal.replaced[name]
-            if count > rung.pool.desired:
-                raised.append(SetDesired(name, min(count, rung.pool.maximum), _raise_reason(rung, new, growth, passed)))
-        elif (count := _floor(rung)) < rung.pool.desired:
-            yield SetDesired(name, count, rung.reason or "AWS takes machines that are not to be replaced here")
+        count = min(rung.expected + new - removal.replaced[name], rung.pool.maximum)
+        if new and count > rung.pool.desired:
+            yield SetDesired(name, count, _raise_reason(rung, new, growth, passed))
         if rung.reason:
             passed.append(f"{name}: {rung.reason}")
-    yield from raised
 
 
 def _floor(rung: Rung) -> int:

@@ -9,7 +9,7 @@ from bedplate.capacity.breaker import Breaker, PoolFacts, next_breaker
 from bedplate.capacity.observation import Activity, Machine, Observation, Pool
 
 _RESERVED = ("reservation", "capacity-block")
-_BOOT_FACTOR, _BOOT_MARGIN = 1.5, 120.0
+_BOOT_FACTOR, _BOOT_MARGIN = 1.3, 60.0
 
 
 class RungStatus(StrEnum):

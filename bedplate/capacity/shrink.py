@@ -15,6 +15,7 @@ from bedplate.capacity.packing import Packer, Place, Source, node_place
 from bedplate.capacity.rungs import Rung, RungStatus
 
 _WARNING = 30.0  # a node is cordoned this long before its idle time is over
+_YOUNG = 120.0
 _SETTLED = 1800.0  # a pod runs this long before it is moved
 _HALF, _CHEAPER, _TRIED = 0.5, 0.8, 20
 _RESERVED = ("reservation", "capacity-block")
@@ -70,6 +71,22 @@ def shrink(observation: Observation, rungs: Sequence[Rung], growth: Growth) -> t
     actions += _cordon_idle(fleet, removal)
     actions += _move(fleet, removal)
     return actions, removal
+
+
+def end_useless(rungs: Sequence[Rung], growth: Growth, now: float) -> Iterator[Terminate]:
+    """Yield the end of machines that a failed rung launched last, if no pending pod needs them any more.
+
+    Such pods need more machines than the rung has, and go to another one. The cap does not count these machines: they
+    are too young to be nodes.
+    """
+    used = growth.used
+    for rung in rungs:
+        left = rung.machines - rung.pool.minimum
+        if rung.status is not RungStatus.FAILED or rung.facts is None or rung.breaker is None or rung.breaker.probe:
+            continue
+        young = [m for m in rung.facts.machines if m.node is None and now - m.launched <= _YOUNG and m.id not in used]
+        for machine in young[: max(0, left)]:
+            yield Terminate(machine.id, decrement=rung.floor > rung.pool.minimum, reason="its pods go to another rung")
 
 
 def _end_late(fleet: Fleet, removal: Removal) -> Iterator[Action]:
