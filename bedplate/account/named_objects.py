@@ -14,6 +14,12 @@ def find_scaling_group(client: AwsClient, creation: Creation) -> Iterator[str]:
     return (group["AutoScalingGroupName"] for group in reply["AutoScalingGroups"] if is_live(group))
 
 
+def find_alarm(client: AwsClient, creation: Creation) -> Iterator[str]:
+    """Yield the alarm with the name."""
+    alarms = client.call("cloudwatch", creation.region, "describe_alarms", AlarmNames=[creation.inputs["name"]])
+    return (alarm["AlarmName"] for alarm in alarms["MetricAlarms"])
+
+
 def find_log_group(client: AwsClient, creation: Creation) -> Iterator[str]:
     """Yield the log group with the name."""
     name = creation.inputs["name"]

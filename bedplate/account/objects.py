@@ -134,6 +134,7 @@ FINDERS: Mapping[str, Finder] = MappingProxyType(
         "aws:budgets/budget:Budget": named.find_budget,
         "aws:cloudwatch/logGroup:LogGroup": named.find_log_group,
         "aws:ebs/volume:Volume": tagged("describe_volumes", "VolumeId"),
+        "aws:cloudwatch/metricAlarm:MetricAlarm": named.find_alarm,
         "aws:ec2/customerGateway:CustomerGateway": tagged("describe_customer_gateways", "CustomerGatewayId"),
         "aws:ec2/eip:Eip": tagged("describe_addresses", "AllocationId"),
         "aws:ec2/flowLog:FlowLog": tagged("describe_flow_logs", "FlowLogId", "Filter"),
@@ -206,7 +207,6 @@ REPEATABLE = frozenset(
     {
         "aws:autoscaling/lifecycleHook:LifecycleHook",
         "aws:autoscaling/schedule:Schedule",
-        "aws:cloudwatch/metricAlarm:MetricAlarm",
         "aws:ec2/defaultRouteTable:DefaultRouteTable",
         "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup",
         "aws:ec2/peeringConnectionOptions:PeeringConnectionOptions",

@@ -65,8 +65,18 @@ class Unplaced:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """A pending pod that a pool could run: a place `is_coming`, or not yet; the reason says which place or why not."""
+
+    pod: str
+    is_coming: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
-    """The result of one decision."""
+    """The result of one decision. Every pending pod is `waiting`, or fits no pool and was reported as `unplaced`."""
 
     actions: tuple[Action, ...]
     unplaced: tuple[Unplaced, ...] = ()
+    waiting: tuple[Waiting, ...] = ()

@@ -18,13 +18,17 @@ class Cordon(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What a pod asks for, or what a node or a machine of a pool has."""
+    """What a pod asks for, or what a node or a machine of a pool has.
+
+    `pods` is the number of pods that a node can still take; only nodes and pools have it, 0 if there is no limit.
+    """
 
     gpus: int = 0
     cpus: float = 0.0
     memory: float = 0.0
     efa: int = 0
     ephemeral: float = 0.0
+    pods: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,7 @@ class Pod:
     """A pod that has not ended; `node` is None while it is pending.
 
     Pods of one `gang` start together in one zone, or not at all; the gang has `gang_size` pods. A `movable`
-    pod may be evicted.
+    pod may be evicted. Equal pods with the `spread` hostname or zone cannot share one.
     """
 
     id: str
@@ -121,11 +125,21 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Seconds before an `idle` node goes; `cap`: the share of nodes removed at once; `spare` machines by group."""
+    """Seconds before an `idle` node goes; `cap`: the share of nodes removed at once; `spare` machines by group.
+
+    A machine that is no node after `join` seconds is late, until the pool's own machines show how long it takes.
+    `most` limits the machines of all pools of a group, `ceilings` their price in USD per hour, and `ceiling` that of all
+    groups. In `paused` groups nothing is changed.
+    """
 
     idle: float = 600.0
     cap: float = 0.1
     spare: Mapping[str, int] = field(default_factory=dict)
+    join: float = 900.0
+    most: Mapping[str, int] = field(default_factory=dict)
+    ceilings: Mapping[str, float] = field(default_factory=dict)
+    ceiling: float | None = None
+    paused: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,3 +153,7 @@ class Observation:
     pools: tuple[Pool, ...] = ()
     activities: tuple[Activity, ...] = ()
     settings: Settings = field(default_factory=Settings)
+
+    def machines_of(self, pool: str) -> tuple[Machine, ...]:
+        """Return the machines of a pool."""
+        return tuple(machine for machine in self.machines if machine.pool == pool)

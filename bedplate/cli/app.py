@@ -215,6 +215,15 @@ CATALOG_COMMANDS = (
         "bedplate catalog refresh --region us-west-2",
     ),
 )
+CAPACITY_COMMANDS = (
+    Command(
+        "decide",
+        "capacity:decide",
+        "Decide on observations from stdin.",
+        "bedplate capacity decide < observations.jsonl",
+    ),
+    Command("simulate", "capacity:simulate", "Simulate a scenario.", "bedplate capacity simulate burst-1600"),
+)
 GROUPS: Mapping[str, tuple[str, tuple[Command, ...]]] = MappingProxyType(
     {
         "node": ("Configure and check machines.", NODE_COMMANDS),
@@ -225,6 +234,7 @@ GROUPS: Mapping[str, tuple[str, tuple[Command, ...]]] = MappingProxyType(
         "vpn": ("VPN certificates and gateways.", VPN_COMMANDS),
         "person": ("Access of people.", PERSON_COMMANDS),
         "catalog": ("Facts about AWS.", CATALOG_COMMANDS),
+        "capacity": ("The number of machines.", CAPACITY_COMMANDS),
     }
 )
 

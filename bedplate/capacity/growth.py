@@ -1,0 +1,331 @@
+"""The growth of pools: which pending pods have a place, and which machines are launched for the others."""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bedplate.capacity.actions import Unplaced, Waiting
+from bedplate.capacity.observation import Cordon, Node, Observation, Pod, Pool
+from bedplate.capacity.packing import (
+    Packer,
+    Place,
+    Shape,
+    Source,
+    machine_place,
+    node_place,
+    shape_of,
+    shortfalls,
+)
+from bedplate.capacity.rungs import Rung, RungStatus
+
+_HOSTNAME = "kubernetes.io/hostname"
+
+
+@dataclass
+class Ladder:
+    """The machines that one decision launches, within the limits of pools, groups and prices; and its probes."""
+
+    rungs: Sequence[Rung]
+    observation: Observation
+    opened: Counter[str] = field(default_factory=Counter)
+    probes: set[str] = field(default_factory=set)
+    _machines: Counter[str] = field(default_factory=Counter)
+    _prices: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    _suited: dict[Shape, list[Rung]] = field(default_factory=dict)
+    _zones: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        for rung in self.rungs:
+            self._count(rung.pool, rung.expected)
+        self._zones.update((machine.pool, machine.zone) for machine in self.observation.machines)
+
+    def open(self, shape: Shape, pool: str | None, full_zones: Collection[str]) -> Place | None:
+        """Return a machine of the first rung with room. A pool whose probe is due launches one machine besides."""
+        for rung in self.suited(shape):
+            name = rung.pool.name
+            if pool not in (None, name) or set(rung.pool.zones) <= set(full_zones):
+                continue
+            if is_probe_due(rung, self.observation.time) and not self.limit(rung.pool):
+                self.probes.add(name)
+            if rung.room > self.opened[name] and not self.limit(rung.pool):
+                zones = [zone for zone in rung.pool.zones if zone not in full_zones]
+                zone = min(zones, key=lambda zone: self._zones[rung.pool.name, zone])
+                self._add(rung.pool, zone, 1)
+                return machine_place(rung.pool, name, zone, Source.NEW)
+        return None
+
+    def has_room(self, rung: Rung) -> bool:
+        """Return whether a rung can launch one more machine, or its probe is due."""
+        has_room = rung.room > self.opened[rung.pool.name] or is_probe_due(rung, self.observation.time)
+        return has_room and not self.limit(rung.pool)
+
+    def add(self, rung: Rung) -> None:
+        """Launch one more machine of a rung that no pending pod needs."""
+        if rung.status is RungStatus.FAILED:
+            self.probes.add(rung.pool.name)
+        else:
+            self._add(rung.pool, rung.pool.zones[0], 1)
+
+    def close(self, place: Place) -> None:
+        """Take a new machine back."""
+        pool = next(rung.pool for rung in self.rungs if rung.pool.name == place.name)
+        self._add(pool, place.zone, -1)
+
+    def suited(self, shape: Shape) -> list[Rung]:
+        """Return the rungs on which an empty machine can run a pod of a shape."""
+        if shape not in self._suited:
+            self._suited[shape] = [rung for rung in self.rungs if _suits(rung.pool, shape)]
+        return self._suited[shape]
+
+    def limit(self, pool: Pool) -> str:
+        """Return the limit that forbids one more machine of a pool; empty if none does."""
+        settings, group = self.observation.settings, pool.group
+        most, ceiling = settings.most.get(group), settings.ceilings.get(group)
+        if most is not None and self._machines[group] >= most:
+            return f"{group} is at its maximum of {most}"
+        if ceiling is not None and self._prices[group] + pool.price > ceiling:
+            return f"one more machine of {group} exceeds its ceiling of {ceiling:g} USD per hour"
+        if settings.ceiling is not None and sum(self._prices.values()) + pool.price > settings.ceiling:
+            return f"one more machine exceeds the ceiling of {settings.ceiling:g} USD per hour"
+        return ""
+
+    def refusals(self, shape: Shape) -> str:
+        """Return why no rung launches a machine for pods of a shape."""
+        reasons = []
+        for rung in self.suited(shape):
+            pool = rung.pool
+            full = f"at its maximum of {pool.maximum}" if rung.room <= self.opened[pool.name] else ""
+            reasons.append(f"{pool.name}: {rung.reason or self.limit(pool) or full}")
+        return "; ".join(reasons)
+
+    def _add(self, pool: Pool, zone: str, count: int) -> None:
+        self.opened[pool.name] += count
+        self._zones[pool.name, zone] += count
+        self._count(pool, count)
+
+    def _count(self, pool: Pool, count: int) -> None:
+        self._machines[pool.group] += count
+        self._prices[pool.group] += count * pool.price
+
+
+@dataclass
+class Growth:
+    """The places of pending pods: `used` nodes and machines stay, `uncordoned` nodes become schedulable again."""
+
+    ladder: Ladder
+    places: Sequence[Place]
+    waiting: list[Waiting] = field(default_factory=list)
+    unplaced: list[Unplaced] = field(default_factory=list)
+
+    @property
+    def used(self) -> frozenset[str]:
+        """The nodes and machines that pending pods, or spares, need."""
+        return frozenset(place.name for place in self.places if place.taken and place.source is not Source.NEW)
+
+    @property
+    def uncordoned(self) -> tuple[str, ...]:
+        """The nodes to uncordon."""
+        return tuple(place.name for place in self.places if place.taken and place.source is Source.CORDONED)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no pod waits, and nothing is launched."""
+        return not self.waiting and not self.ladder.opened.total() and not self.ladder.probes
+
+
+def grow(observation: Observation, rungs: Sequence[Rung]) -> Growth:
+    """Return where the pending pods go: to live nodes, to own cordoned ones, to machines on their way, to new ones."""
+    ladder = Ladder(rungs, observation)
+    places = list(_places(observation, rungs))
+    packer = Packer(places, ladder)
+    growth = Growth(ladder, places)
+    homes = _empty_places(observation, rungs)
+    singles, gangs = _demand(observation, homes, growth)
+    for pod in singles:
+        _report(growth, pod, packer.place(pod), ladder)
+    for pods in gangs:
+        _place_gang(growth, packer, observation, pods)
+    _add_spares(growth, observation)
+    return growth
+
+
+def _places(observation: Observation, rungs: Sequence[Rung]) -> Iterator[Place]:
+    """Yield all places that can take a pod, in the order in which pods should use them."""
+    machines = {machine.id: machine for machine in observation.machines}
+    shapes = _spread_shapes(observation)
+    own: list[Place] = []
+    for node in observation.nodes:
+        machine = machines.get(node.machine or "")
+        if node.cordoned is Cordon.HUMAN or node.free.cpus <= 0 or (machine and machine.notice is not None):
+            continue
+        source = Source.CORDONED if node.cordoned else Source.LIVE
+        place = node_place(node, source, machine.pool if machine else None, shapes.get(node.name, ()))
+        if node.cordoned:
+            own.append(place)
+        else:
+            yield place
+    yield from own
+    for rung in rungs:
+        yield from _coming(rung)
+
+
+def _coming(rung: Rung) -> Iterator[Place]:
+    """Yield the machines of a pool that boot, and those that it was asked for but has not launched yet."""
+    facts, pool = rung.facts, rung.pool
+    late = {machine.id for machine in facts.late} if facts else set()
+    zones = Counter(machine.zone for machine in facts.machines) if facts else Counter()
+    for machine in facts.machines if facts else ():
+        if machine.node is None and machine.notice is None and machine.id not in late:
+            yield machine_place(pool, machine.id, machine.zone, Source.COMING)
+    for _ in range(0 if rung.status is RungStatus.FAILED else rung.expected - rung.machines):
+        zone = min(pool.zones, key=lambda zone: zones[zone])
+        zones[zone] += 1
+        yield machine_place(pool, pool.name, zone, Source.COMING)
+
+
+def _spread_shapes(observation: Observation) -> Mapping[str, list[Shape]]:
+    """Return the shapes of running pods that must not share a node or zone, by node."""
+    shapes: dict[str, list[Shape]] = defaultdict(list)
+    for pod in observation.pods:
+        if pod.node and pod.spread:
+            shapes[pod.node].append(shape_of(pod))
+    return shapes
+
+
+def _demand(
+    observation: Observation, homes: Sequence[Place], growth: Growth
+) -> tuple[list[Pod], list[list[Pod]]]:
+    """Return the pods that need a place, by arrival, and the gangs; add those that fit nothing to the report.
+
+    The pods of machines that AWS takes need one too.
+    """
+    taken = {machine.node for machine in observation.machines if machine.notice is not None and machine.node}
+    needy = sorted(
+        (pod for pod in observation.pods if pod.node is None or pod.node in taken), key=lambda pod: pod.arrival
+    )
+    singles: list[Pod] = []
+    gangs: dict[str, list[Pod]] = defaultdict(list)
+    misfits: dict[Shape, str] = {}
+    for pod in needy:
+        shape = shape_of(pod)
+        if shape not in misfits:
+            misfits[shape] = _misfit(shape, homes)
+        if misfits[shape]:
+            if pod.node is None:
+                growth.unplaced.append(Unplaced(pod.id, misfits[shape]))
+        elif pod.gang:
+            gangs[pod.gang].append(pod)
+        else:
+            singles.append(pod)
+    return singles, list(gangs.values())
+
+
+def _empty_places(observation: Observation, rungs: Sequence[Rung]) -> list[Place]:
+    """Return an empty machine of every pool, and an empty node of every kind of nodes."""
+    empty = [machine_place(rung.pool, rung.pool.name, _only(rung.pool.zones), Source.NEW) for rung in rungs]
+    for node in {_kind(node): node for node in observation.nodes}.values():
+        place = node_place(node, Source.LIVE, None)
+        size = node.size
+        place.gpus, place.cpus, place.memory = size.gpus, size.cpus, size.memory
+        place.efa, place.ephemeral, place.pods = size.efa, size.ephemeral, 1
+        empty.append(place)
+    return empty
+
+
+def _kind(node: Node) -> tuple[object, ...]:
+    labels = frozenset(item for item in node.labels.items() if item[0] != _HOSTNAME)
+    return node.size, labels, node.taints
+
+
+def _only(zones: Sequence[str]) -> str:
+    return zones[0] if len(zones) == 1 else ""
+
+
+def _suits(pool: Pool, shape: Shape) -> bool:
+    place = machine_place(pool, pool.name, _only(pool.zones), Source.NEW)
+    return place.admits(shape) and place.has_room(shape)
+
+
+def _misfit(shape: Shape, homes: Sequence[Place]) -> str:
+    """Return why pods of a shape fit nothing, by the place to which they are closest; empty if they fit somewhere."""
+    reasons = [(place, list(shortfalls(shape, place))) for place in homes]
+    if any(not missing for _, missing in reasons):
+        return ""
+    if not reasons:
+        return "there is no pool and no node"
+    place, missing = min(reasons, key=lambda reason: len(reason[1]))
+    return f"no pool fits; {place.name} is closest: {', '.join(missing)}"
+
+
+def _report(growth: Growth, pod: Pod, place: Place | None, ladder: Ladder) -> None:
+    if pod.node is not None:
+        return
+    if place is None:
+        growth.waiting.append(Waiting(pod.id, is_coming=False, reason=ladder.refusals(shape_of(pod))))
+    else:
+        growth.waiting.append(Waiting(pod.id, is_coming=True, reason=_arrival(place)))
+
+
+def _arrival(place: Place) -> str:
+    match place.source:
+        case Source.LIVE:
+            return f"{place.name} has room"
+        case Source.CORDONED:
+            return f"{place.name} is uncordoned"
+        case Source.COMING if place.name == place.pool:
+            return f"{place.pool} is launching a machine"
+        case Source.COMING:
+            return f"{place.name} of {place.pool} is booting"
+        case _:
+            return f"a machine of {place.pool} is launched"
+
+
+def _place_gang(growth: Growth, packer: Packer, observation: Observation, pods: Sequence[Pod]) -> None:
+    """Place a gang as a whole, in the zone of its running pods if it has any."""
+    needy = {pod.id for pod in pods}
+    nodes = {pod.node for pod in observation.pods if pod.gang == pods[0].gang and pod.node and pod.id not in needy}
+    zones = list(dict.fromkeys(place.zone for place in packer.places))
+    pools: Iterable[Pool] = [rung.pool for rung in growth.ladder.suited(shape_of(pods[0]))]
+    if nodes:
+        home = {place.zone for place in packer.places if place.name in nodes}
+        zones = [zone for zone in zones if zone in home]
+        pools = [pool for pool in pools if set(pool.zones) & home]
+    places = packer.place_gang(pods, zones, pools)
+    if places:
+        for pod, place in zip(pods, places, strict=True):
+            _report(growth, pod, place, growth.ladder)
+        return
+    reason = f"no zone has room for all {len(pods)} pods of {pods[0].gang}: {_gang_refusals(growth.ladder, pods)}"
+    growth.waiting.extend(Waiting(pod.id, is_coming=False, reason=reason) for pod in pods if pod.node is None)
+
+
+def _gang_refusals(ladder: Ladder, pods: Sequence[Pod]) -> str:
+    reasons = []
+    for rung in ladder.suited(shape_of(pods[0])):
+        pool = rung.pool
+        room = max(0, rung.room - ladder.opened[pool.name])
+        spans = f"it spans {len(pool.zones)} zones, and AWS chooses between them" if len(pool.zones) > 1 else ""
+        reasons.append(f"{pool.name}: {rung.reason or spans or ladder.limit(pool) or f'room for {room} machines'}")
+    return "; ".join(reasons)
+
+
+def is_probe_due(rung: Rung, now: float) -> bool:
+    """Return whether a failed pool may launch one machine."""
+    if rung.status is not RungStatus.FAILED or not rung.pool.eligible or rung.machines >= rung.pool.maximum:
+        return False
+    return rung.breaker is not None and rung.breaker.is_probe_due(now)
+
+
+def _add_spares(growth: Growth, observation: Observation) -> None:
+    """Keep the spare machines of each group: unused ones first, then own cordoned ones, then new ones."""
+    busy = {node.name for node in observation.nodes if node.pods}
+    groups = {rung.pool.name: rung.pool.group for rung in growth.ladder.rungs}
+    for group, spare in observation.settings.spare.items():
+        own = [place for place in growth.places if groups.get(place.pool or "") == group]
+        free = [place for place in own if not place.taken and place.name not in busy]
+        for place in sorted(free, key=lambda place: place.source is Source.CORDONED)[:spare]:
+            place.taken += 1
+        for _ in range(spare - len(free)):
+            rungs = [rung for rung in growth.ladder.rungs if rung.pool.group == group]
+            if rung := next((rung for rung in rungs if growth.ladder.has_room(rung)), None):
+                growth.ladder.add(rung)

@@ -1,0 +1,91 @@
+"""The planner of capacity: one decision from one observation and the memory of the last decision.
+
+It reads no clock and calls nothing: the same values give the same decision. The order of its actions is the order in
+which they are applied.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from bedplate.capacity.actions import Action, Decision, SetDesired, UncordonNode
+from bedplate.capacity.breaker import Breaker
+from bedplate.capacity.growth import Growth, grow
+from bedplate.capacity.observation import Observation
+from bedplate.capacity.rungs import Memory, Rung, RungStatus, next_boots, read_rungs
+from bedplate.capacity.shrink import Removal, shrink
+
+__all__ = ["Memory", "decide"]
+
+
+def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
+    """Return the actions that follow from an observation, and what the next decision needs to know of this one."""
+    memory = replace(memory, boots=next_boots(observation, memory))
+    rungs = read_rungs(observation, memory)
+    growth = grow(observation, rungs)
+    removals, removal = shrink(observation, rungs, growth)
+    actions: list[Action] = [UncordonNode(name, "pending pods fit on it") for name in growth.uncordoned]
+    sizes = list(_set_desired(rungs, growth, removal))
+    pending = {pod.id for pod in observation.pods if pod.node is None}
+    unplaced = tuple(report for report in growth.unplaced if report.pod not in memory.reported)
+    decision = Decision((*actions, *sizes, *removals), unplaced, tuple(growth.waiting))
+    reported = frozenset(report.pod for report in growth.unplaced) | (memory.reported & pending)
+    return decision, replace(
+        memory,
+        breakers=dict(_breakers(rungs, growth, observation.time)),
+        short=dict(_short(rungs, sizes, memory, observation.time)),
+        reported=reported,
+    )
+
+
+def _set_desired(rungs: Sequence[Rung], growth: Growth, removal: Removal) -> Iterator[SetDesired]:
+    """Yield the new desired capacities, as absolute numbers: lower ones first, which only stop launches."""
+    raised: list[SetDesired] = []
+    passed: list[str] = []
+    for rung in rungs:
+        name = rung.pool.name
+        new = growth.ladder.opened[name] + (name in growth.ladder.probes)
+        if rung.status is RungStatus.PAUSED:
+            continue
+        if new:
+            count = rung.expected + new - removal.replaced[name]
+            if count > rung.pool.desired:
+                raised.append(SetDesired(name, min(count, rung.pool.maximum), _raise_reason(rung, new, growth, passed)))
+        elif (count := _floor(rung)) < rung.pool.desired:
+            yield SetDesired(name, count, rung.reason or "AWS takes machines that are not to be replaced here")
+        if rung.reason:
+            passed.append(f"{name}: {rung.reason}")
+    yield from raised
+
+
+def _floor(rung: Rung) -> int:
+    """Return the desired capacity of a pool that launches nothing more than it has begun."""
+    noticed = len(rung.facts.noticed) if rung.facts else 0
+    return max(rung.pool.minimum, rung.machines - noticed) + rung.expected - rung.machines
+
+
+def _raise_reason(rung: Rung, new: int, growth: Growth, passed: Sequence[str]) -> str:
+    if rung.pool.name in growth.ladder.probes:
+        return f"probe after: {rung.breaker.cause if rung.breaker else rung.reason}"
+    need = f"{new} more for {len(growth.waiting)} pending pods" if growth.waiting else f"{new} more"
+    return "; ".join((need, *passed))
+
+
+def _breakers(rungs: Sequence[Rung], growth: Growth, now: float) -> Iterator[tuple[str, Breaker]]:
+    for rung in rungs:
+        name = rung.pool.name
+        if rung.breaker:
+            yield name, replace(rung.breaker, probe=now) if name in growth.ladder.probes else rung.breaker
+
+
+def _short(
+    rungs: Sequence[Rung], sizes: Sequence[SetDesired], memory: Memory, now: float
+) -> Iterator[tuple[str, float]]:
+    """Yield the pools that have fewer machines than desired, with the time since which AWS launches none."""
+    counts: Mapping[str, int] = {size.pool: size.count for size in sizes}
+    for rung in rungs:
+        name = rung.pool.name
+        desired = counts.get(name, rung.pool.desired)
+        if desired > rung.machines and rung.status is not RungStatus.FAILED:
+            launches = [launch.time for launch in rung.facts.launches if launch.ok] if rung.facts else []
+            since = now if desired > rung.pool.desired else memory.short.get(name, now)
+            yield name, max(since, *launches) if launches else since

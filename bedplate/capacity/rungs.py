@@ -1,0 +1,125 @@
+"""The rungs of ladders: pools, what the planner remembers of them, and whether they can take more machines."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from bedplate.capacity.breaker import Breaker, PoolFacts, next_breaker
+from bedplate.capacity.observation import Activity, Machine, Observation, Pool
+
+_RESERVED = ("reservation", "capacity-block")
+_BOOT_FACTOR, _BOOT_MARGIN = 1.5, 120.0
+
+
+class RungStatus(StrEnum):
+    """Whether a rung can take more machines."""
+
+    OPEN = "open"
+    FULL = "full"
+    FAILED = "failed"
+    PAUSED = "paused"
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """A pool, its machines, and whether it can take more; `reason` explains a rung that is not open."""
+
+    pool: Pool
+    machines: int
+    status: RungStatus
+    reason: str = ""
+    code: str | None = None
+    facts: PoolFacts | None = None
+    breaker: Breaker | None = None
+
+    @property
+    def floor(self) -> int:
+        """The desired capacity that ends no machine and starts none."""
+        return max(self.pool.minimum, self.machines)
+
+    @property
+    def expected(self) -> int:
+        """The machines that the pool has or will have: a failed pool gets no more than its probe."""
+        is_probed = self.breaker is not None and self.breaker.probe is not None
+        is_stopped = self.status is RungStatus.FAILED and not is_probed
+        return self.machines if is_stopped else max(self.pool.desired, self.machines)
+
+    @property
+    def room(self) -> int:
+        """The number of machines that the pool can still launch."""
+        return max(0, self.pool.maximum - self.expected) if self.status is RungStatus.OPEN else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What one decision leaves for the next; without it, a decision only waits longer or probes once more.
+
+    `short` has the time since which a pool launches less than desired, `boots` the longest time that a machine of a
+    pool took to become a node, `reported` the pods whose owners know that they fit nothing.
+    """
+
+    breakers: Mapping[str, Breaker] = field(default_factory=dict)
+    short: Mapping[str, float] = field(default_factory=dict)
+    boots: Mapping[str, float] = field(default_factory=dict)
+    reported: frozenset[str] = frozenset()
+
+
+def read_rungs(observation: Observation, memory: Memory) -> tuple[Rung, ...]:
+    """Return all pools in ladder order, reservations first, each with its breaker after this observation."""
+    machines: dict[str, list[Machine]] = defaultdict(list)
+    for machine in observation.machines:
+        machines[machine.pool].append(machine)
+    launches: dict[str, list[Activity]] = defaultdict(list)
+    for launch in observation.activities:
+        launches[launch.pool].append(launch)
+    rungs = []
+    for pool in sorted(observation.pools, key=lambda pool: pool.market not in _RESERVED):
+        own = tuple(machines[pool.name])
+        late = tuple(_late(own, observation, memory.boots.get(pool.name)))
+        facts = PoolFacts(pool, own, tuple(launches[pool.name]), late, memory.short.get(pool.name))
+        rungs.append(_rung(facts, memory, observation))
+    return tuple(rungs)
+
+
+def _rung(facts: PoolFacts, memory: Memory, observation: Observation) -> Rung:
+    pool, now = facts.pool, observation.time
+    machines = len(facts.machines)
+    breaker = next_breaker(memory.breakers.get(pool.name), facts, now)
+    if pool.group in observation.settings.paused:
+        return Rung(pool, machines, RungStatus.PAUSED, f"{pool.group} is paused", None, facts, breaker)
+    if not pool.eligible:
+        reason = "the region has no image, no link or no free addresses"
+        return Rung(pool, machines, RungStatus.FAILED, reason, None, facts, breaker)
+    if breaker and breaker.is_open:
+        return Rung(pool, machines, RungStatus.FAILED, breaker_reason(breaker, now), breaker.code, facts, breaker)
+    if max(machines, pool.desired) >= pool.maximum:
+        reason = f"at its maximum of {pool.maximum}"
+        return Rung(pool, machines, RungStatus.FULL, reason, None, facts, breaker)
+    return Rung(pool, machines, RungStatus.OPEN, "", None, facts, breaker)
+
+
+def breaker_reason(breaker: Breaker, now: float) -> str:
+    """Return why a pool launches nothing, and what happens next."""
+    if breaker.probe is not None:
+        return f"{breaker.cause}; a probe is under way"
+    minutes = (breaker.until - now) / 60
+    return f"{breaker.cause}; " + (f"next probe in {minutes:.0f} min" if minutes > 0 else "a probe is due")
+
+
+def _late(machines: Iterable[Machine], observation: Observation, boot: float | None) -> Iterable[Machine]:
+    """Return the machines that should be nodes by now, in the order of their launch."""
+    limit = observation.settings.join if boot is None else _BOOT_FACTOR * boot + _BOOT_MARGIN
+    booting = (machine for machine in machines if machine.node is None and machine.notice is None)
+    late = (machine for machine in booting if observation.time - machine.launched >= limit)
+    return sorted(late, key=lambda machine: machine.launched)
+
+
+def next_boots(observation: Observation, memory: Memory) -> Mapping[str, float]:
+    """Return the longest time that a machine of each pool took to become a node."""
+    joined = {node.machine: node.joined for node in observation.nodes if node.machine}
+    boots = dict(memory.boots)
+    for machine in observation.machines:
+        if machine.id in joined:
+            boots[machine.pool] = max(boots.get(machine.pool, 0.0), joined[machine.id] - machine.launched)
+    return boots

@@ -1,0 +1,215 @@
+"""The end of machines: late ones, idle ones, and nodes whose work can move to a better place.
+
+A node that a person has cordoned is left alone. A node is cordoned first, and ends in a later
+decision if it is still empty.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bedplate.capacity.actions import Action, CordonNode, DrainNode, Terminate, UncordonNode
+from bedplate.capacity.growth import Growth
+from bedplate.capacity.observation import Cordon, Machine, Node, Observation, Pod
+from bedplate.capacity.packing import Packer, Place, Source, node_place
+from bedplate.capacity.rungs import Rung, RungStatus
+
+_WARNING = 30.0  # a node is cordoned this long before its idle time is over
+_SETTLED = 1800.0  # a pod runs this long before it is moved
+_HALF, _CHEAPER, _TRIED = 0.5, 0.8, 20
+_RESERVED = ("reservation", "capacity-block")
+
+
+@dataclass
+class Removal:
+    """What one decision may still remove: `left` machines, and in each pool those above its minimum."""
+
+    left: int
+    above: dict[str, int]
+    replaced: Counter[str] = field(default_factory=Counter)
+    kept: int = 0
+    """Machines that would be removed without the cap."""
+
+    def take(self, pool: str) -> bool:
+        """Return whether one more machine of a pool may be removed, and count it."""
+        if self.above[pool] <= 0:
+            return False
+        if self.left <= 0:
+            self.kept += 1
+            return False
+        self.left -= 1
+        self.above[pool] -= 1
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """An observation with its machines by node, its rungs by pool, and the places of pending pods."""
+
+    observation: Observation
+    rungs: Mapping[str, Rung]
+    growth: Growth
+    machines: Mapping[str, Machine]
+    used: frozenset[str]
+
+    def rung_of(self, node: Node) -> Rung | None:
+        """Return the rung of a node that the planner may remove: not a physical one, nor one of a paused group."""
+        machine = self.machines.get(node.name)
+        rung = self.rungs.get(machine.pool) if machine else None
+        return None if rung is None or rung.status is RungStatus.PAUSED else rung
+
+
+def shrink(observation: Observation, rungs: Sequence[Rung], growth: Growth) -> tuple[list[Action], Removal]:
+    """Return the actions that remove machines, at most the share `cap` of all nodes, and what is left of that."""
+    machines = {machine.node: machine for machine in observation.machines if machine.node}
+    fleet = Fleet(observation, {rung.pool.name: rung for rung in rungs}, growth, machines, growth.used)
+    above = {rung.pool.name: max(rung.pool.desired, rung.machines) - rung.pool.minimum for rung in rungs}
+    removal = Removal(max(1, int(observation.settings.cap * len(observation.nodes))), above)
+    actions: list[Action] = list(_end_late(fleet, removal))
+    actions += _end_empty(fleet, removal)
+    actions += _cordon_idle(fleet, removal)
+    actions += _move(fleet, removal)
+    return actions, removal
+
+
+def _end_late(fleet: Fleet, removal: Removal) -> Iterator[Action]:
+    """End machines that did not become nodes; AWS replaces those that pending pods or the minimum need."""
+    for name, rung in fleet.rungs.items():
+        new = fleet.growth.ladder.opened[name]
+        for machine in rung.facts.late if rung.facts and rung.status is not RungStatus.PAUSED else ():
+            age = (fleet.observation.time - machine.launched) / 60
+            reason = f"not a node {age:.0f} minutes after its launch"
+            if removal.left <= 0:
+                removal.kept += 1
+            elif removal.replaced[name] < new or removal.above[name] <= 0:
+                removal.left -= 1
+                removal.replaced[name] += 1
+                yield Terminate(machine.id, decrement=False, reason=f"{reason}: to be replaced")
+            elif removal.take(name):
+                yield Terminate(machine.id, decrement=True, reason=reason)
+
+
+def _end_empty(fleet: Fleet, removal: Removal) -> Iterator[Action]:
+    """End own cordoned nodes that are empty; at the minimum of their pool they become schedulable again."""
+    for node in fleet.observation.nodes:
+        rung = fleet.rung_of(node)
+        if node.cordoned is not Cordon.PLANNER or rung is None or node.name in fleet.used:
+            continue
+        machine = fleet.machines[node.name]
+        if node.pods or machine.notice is not None:
+            continue
+        if removal.above[rung.pool.name] <= 0:
+            yield UncordonNode(node.name, f"{rung.pool.name} is at its minimum of {rung.pool.minimum}")
+        elif removal.take(rung.pool.name):
+            yield Terminate(machine.id, decrement=True, reason=f"{node.name} is empty and cordoned")
+
+
+def _cordon_idle(fleet: Fleet, removal: Removal) -> Iterator[Action]:
+    """Cordon idle nodes, the worst rungs first, but for the spare ones and those that pending pods need."""
+    observation = fleet.observation
+    order = {name: at for at, name in enumerate(fleet.rungs)}
+    idle: list[tuple[int, float, Node, Rung]] = []
+    for node in observation.nodes:
+        rung = fleet.rung_of(node)
+        if rung is None or node.cordoned or node.pods or node.idle_since is None or node.name in fleet.used:
+            continue
+        since = observation.time - node.idle_since
+        if since >= observation.settings.idle - _WARNING and fleet.machines[node.name].notice is None:
+            idle.append((-order[rung.pool.name], -since, node, rung))
+    for _, since, node, rung in sorted(idle, key=lambda entry: entry[:2]):
+        if removal.take(rung.pool.name):
+            yield CordonNode(node.name, f"idle for {-since / 60:.0f} minutes")
+
+
+def _move(fleet: Fleet, removal: Removal) -> Iterator[Action]:
+    """Drain nodes whose pods all may move, and fit on a better rung or on other nodes that are in use.
+
+    If a better rung is cheaper and has room, it launches a machine first. Nothing moves while pods wait.
+    """
+    if fleet.growth.waiting:
+        return
+    pods = {pod.id: pod for pod in fleet.observation.pods if pod.node}
+    order = {name: at for at, name in enumerate(fleet.rungs)}
+    tried: Counter[str] = Counter()
+    done: set[str] = set()
+    nodes = [(rung, node) for node in fleet.observation.nodes if (rung := fleet.rung_of(node)) and node.pods]
+    for rung, node in sorted(nodes, key=lambda entry: (-order[entry[0].pool.name], len(entry[1].pods))):
+        group = rung.pool.group
+        if group in done or tried[group] >= _TRIED or not _may_move(fleet, node, pods):
+            continue
+        tried[group] += 1
+        if removal.above[rung.pool.name] <= 0 or removal.left <= 0:
+            continue
+        work = [pods[name] for name in node.pods]
+        if target := _target(fleet, rung, node, work):
+            done.add(group)
+            removal.take(rung.pool.name)
+            yield DrainNode(node.name, f"its pods may move and fit on {target}")
+        elif better := _better_rung(fleet, rung):
+            done.add(group)
+            fleet.growth.ladder.add(better)
+
+
+def _may_move(fleet: Fleet, node: Node, pods: Mapping[str, Pod]) -> bool:
+    """Return whether all pods of a node may be evicted now."""
+    if node.cordoned or fleet.machines[node.name].notice is not None:
+        return False
+    work = [pods.get(name) for name in node.pods]
+    settled = fleet.observation.time - _SETTLED
+    return all(pod and pod.movable and not pod.gang and not pod.spread and pod.since <= settled for pod in work)
+
+
+def _target(fleet: Fleet, rung: Rung, node: Node, work: Sequence[Pod]) -> str:
+    """Return the nodes that have room for the pods of a node: those of better rungs, or busy ones of its own."""
+    is_light = node.size.cpus - node.free.cpus <= _HALF * node.size.cpus and (
+        node.size.gpus - node.free.gpus <= _HALF * node.size.gpus
+    )
+    places = [
+        node_place(other, Source.LIVE, None)
+        for other in fleet.observation.nodes
+        if other.name != node.name and _is_better(fleet, rung, other, is_light=is_light)
+    ]
+    packer = Packer(places, _NoLaunch())
+    targets = [packer.place(pod) for pod in sorted(work, key=lambda pod: pod.arrival)]
+    names = dict.fromkeys(target.name for target in targets if target)
+    return ", ".join(names) if all(targets) else ""
+
+
+def _is_better(fleet: Fleet, rung: Rung, other: Node, *, is_light: bool) -> bool:
+    machine = fleet.machines.get(other.name)
+    if other.cordoned or (machine and machine.notice is not None):
+        return False
+    if machine is None:
+        return True
+    order = list(fleet.rungs)
+    own, theirs = order.index(rung.pool.name), order.index(machine.pool)
+    is_group = fleet.rungs[machine.pool].pool.group == rung.pool.group
+    return is_group and (theirs < own or (theirs == own and is_light and bool(other.pods)))
+
+
+def _better_rung(fleet: Fleet, rung: Rung) -> Rung | None:
+    """Return a cheaper rung above that has room, or whose probe is due, unless its next machine is on its way."""
+    for better in fleet.rungs.values():
+        if better is rung:
+            return None
+        if better.pool.group != rung.pool.group:
+            continue
+        is_cheaper = better.pool.price <= _CHEAPER * rung.pool.price or better.pool.market in _RESERVED
+        if is_cheaper and _launches_nothing(better) and fleet.growth.ladder.has_room(better):
+            return better
+    return None
+
+
+def _launches_nothing(rung: Rung) -> bool:
+    machines = rung.facts.machines if rung.facts else ()
+    return rung.expected == rung.machines and all(machine.node for machine in machines)
+
+
+class _NoLaunch:
+    """A ladder that launches nothing."""
+
+    def open(self, *_: object) -> Place | None:
+        """Return no machine."""
+
+    def close(self, place: Place) -> None:
+        """Do nothing."""

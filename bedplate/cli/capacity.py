@@ -1,0 +1,51 @@
+"""The planner of capacity without a fleet: capacity decide, capacity simulate."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bedplate.capacity.planner import Memory
+from bedplate.capacity.planner import decide as decide_once
+from bedplate.capacity.protocol import decision_document, memory_document, parse_observation, read_memory
+from bedplate.cli.output import show
+from bedplate.errors import InputError
+from bedplate.writer import write_whole
+
+
+def decide(
+    *,
+    state: Annotated[
+        Path | None, typer.Option("--state", metavar="FILE", help="Keep the planner's memory in this file.")
+    ] = None,
+) -> int:
+    """Decide on observations from stdin.
+
+    Reads one observation a line and writes one decision a line, both JSON (docs/capacity.md).
+    """
+    memory = _memory(state)
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        try:
+            observation = parse_observation(line.decode())
+        except UnicodeDecodeError:
+            raise InputError("is not UTF-8", where=f"stdin, line {number}", fix="write UTF-8") from None
+        except InputError as error:
+            raise InputError(error.what, where=f"stdin, line {number}", fix=error.fix) from None
+        decision, memory = decide_once(observation, memory)
+        if state:
+            write_whole(state, memory_document(memory).encode())
+        show([json.dumps(decision_document(decision))])
+    return 0
+
+
+def _memory(state: Path | None) -> Memory:
+    if state is None or not state.exists():
+        return Memory()
+    try:
+        return read_memory(state.read_text())
+    except InputError as error:
+        raise InputError(error.what, where=str(state), fix=error.fix) from None
+    except (OSError, UnicodeDecodeError):
+        raise InputError("cannot be read", where=str(state), fix="name a readable file") from None
