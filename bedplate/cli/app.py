@@ -206,6 +206,13 @@ CAPACITY_COMMANDS = (
     ),
     Command("pause", "capacity_run:pause", "Let the controller leave a group alone.", "bedplate capacity pause train"),
     Command("resume", "capacity_run:resume", "Let the controller continue.", "bedplate capacity resume train"),
+    Command(
+        "decide",
+        "capacity:decide",
+        "Decide on observations from stdin.",
+        "bedplate capacity decide < observations.jsonl",
+    ),
+    Command("simulate", "capacity:simulate", "Simulate a scenario.", "bedplate capacity simulate burst-1600"),
 )
 CATALOG_COMMANDS = (
     Command(
@@ -214,15 +221,6 @@ CATALOG_COMMANDS = (
         "Update types, offers, prices and checksums.",
         "bedplate catalog refresh --region us-west-2",
     ),
-)
-CAPACITY_COMMANDS = (
-    Command(
-        "decide",
-        "capacity:decide",
-        "Decide on observations from stdin.",
-        "bedplate capacity decide < observations.jsonl",
-    ),
-    Command("simulate", "capacity:simulate", "Simulate a scenario.", "bedplate capacity simulate burst-1600"),
 )
 GROUPS: Mapping[str, tuple[str, tuple[Command, ...]]] = MappingProxyType(
     {
@@ -234,7 +232,6 @@ GROUPS: Mapping[str, tuple[str, tuple[Command, ...]]] = MappingProxyType(
         "vpn": ("VPN certificates and gateways.", VPN_COMMANDS),
         "person": ("Access of people.", PERSON_COMMANDS),
         "catalog": ("Facts about AWS.", CATALOG_COMMANDS),
-        "capacity": ("The number of machines.", CAPACITY_COMMANDS),
     }
 )
 
