@@ -74,7 +74,13 @@ class FleetGroups:
                 machine for pool in deployed for machine in self._machines(pool, regions[pool.region], time)
             ),
             activities=tuple(sorted(launches, key=lambda launch: launch.time, reverse=True)),
-            settings=Settings(idle=self.plan.idle, cap=self.plan.cap, spare=self.plan.spare),
+            settings=Settings(
+                idle=self.plan.idle,
+                cap=self.plan.cap,
+                spare=self.plan.spare,
+                most={pool.group: pool.most for pool in deployed},
+                paused=frozenset(self.paused),
+            ),
         )
 
     def _region(self, region: str, time: float) -> _Region:

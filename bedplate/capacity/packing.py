@@ -40,9 +40,7 @@ def shape_of(pod: Pod) -> Shape:
     """Return the shape of a pod."""
     size = pod.size
     selector = frozenset(pod.selector.items())
-    return Shape(
-        size.gpus, size.cpus, size.memory, size.efa, size.ephemeral, selector, pod.tolerations, pod.spread
-    )
+    return Shape(size.gpus, size.cpus, size.memory, size.efa, size.ephemeral, selector, pod.tolerations, pod.spread)
 
 
 @dataclass(slots=True, eq=False)

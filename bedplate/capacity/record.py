@@ -19,7 +19,13 @@ def observation_document(observation: Observation) -> Mapping[str, Any]:
         "machines": [asdict(machine) for machine in observation.machines],
         "pools": [_pool(pool) for pool in observation.pools],
         "activities": [asdict(activity) for activity in observation.activities],
-        "settings": {"idle": settings.idle, "cap": settings.cap, "spare": dict(settings.spare)},
+        "settings": {
+            **asdict(settings),
+            "spare": dict(settings.spare),
+            "most": dict(settings.most),
+            "ceilings": dict(settings.ceilings),
+            "paused": sorted(settings.paused),
+        },
     }
 
 

@@ -167,4 +167,3 @@ def _figures(world: World, spills: int, seconds: Sequence[float]) -> Figures:
 
 def _percentile(ordered: Sequence[float], share: float) -> float:
     return ordered[int(len(ordered) * share)]
-

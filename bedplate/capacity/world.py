@@ -412,7 +412,11 @@ class World:
             raise AssertionError
         size = pod.job.pod.size
         place = node.place
-        place.gpus, place.cpus, place.memory = place.gpus + size.gpus, place.cpus + size.cpus, place.memory + size.memory
+        place.gpus, place.cpus, place.memory = (
+            place.gpus + size.gpus,
+            place.cpus + size.cpus,
+            place.memory + size.memory,
+        )
         place.pods += 1
         del node.pods[pod.job.pod.id]
         node.idle_since = node.idle_since if node.pods else self.now

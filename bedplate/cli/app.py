@@ -249,6 +249,13 @@ CAPACITY_COMMANDS = (
         "Let the controller continue after `capacity pause`.",
         "bedplate capacity resume train",
     ),
+    Command(
+        "decide",
+        "capacity:decide",
+        "Decide on observations from stdin.",
+        "bedplate capacity decide < observations.jsonl",
+    ),
+    Command("simulate", "capacity:simulate", "Simulate a scenario.", "bedplate capacity simulate burst-1600"),
 )
 CATALOG_COMMANDS = (
     Command(
@@ -257,15 +264,6 @@ CATALOG_COMMANDS = (
         "Update types, offers, prices and checksums.",
         "bedplate catalog refresh --region us-west-2",
     ),
-)
-CAPACITY_COMMANDS = (
-    Command(
-        "decide",
-        "capacity:decide",
-        "Decide on observations from stdin.",
-        "bedplate capacity decide < observations.jsonl",
-    ),
-    Command("simulate", "capacity:simulate", "Simulate a scenario.", "bedplate capacity simulate burst-1600"),
 )
 GROUPS: Mapping[str, tuple[str, tuple[Command, ...]]] = MappingProxyType(
     {
@@ -278,7 +276,6 @@ GROUPS: Mapping[str, tuple[str, tuple[Command, ...]]] = MappingProxyType(
         "kube": ("The Kubernetes cluster.", KUBE_COMMANDS),
         "person": ("Access of people.", PERSON_COMMANDS),
         "catalog": ("Facts about AWS.", CATALOG_COMMANDS),
-        "capacity": ("The number of machines.", CAPACITY_COMMANDS),
     }
 )
 

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +20,7 @@ from bedplate.capacity.actions import Decision
 from bedplate.capacity.controller import Controller, Outcome, Round, log_entry, without_paused
 from bedplate.capacity.metrics import Metrics
 from bedplate.capacity.observation import Observation
+from bedplate.capacity.planner import Memory, decide
 from bedplate.capacity.record import observation_document
 from bedplate.catalog import load_catalog
 from bedplate.cli.fleet import open_account, plan_of
@@ -130,10 +130,11 @@ def _read_state(plan: FleetPlan, kubeconfig: Path | None) -> CapacityState:
     live.restore(store.read())
     observation = live.observe_once(observation)
     workers = frozenset(pool.name for pool in plan.pools if pool.use is Use.KUBERNETES)
-    planner = _planner()
-    decision, _ = planner.decide(_of_pools(observation, workers), planner.Memory())
+    decision, _ = decide(_of_pools(observation, workers), Memory())
     decision = without_paused(decision, observation, groups.paused)
-    return CapacityState(observation, decision, groups.paused, read_holder(client), workers=workers)
+    leader = read_holder(client)
+    live.stop()
+    return CapacityState(observation, decision, groups.paused, leader, workers=workers)
 
 
 def _of_pools(observation: Observation, names: Collection[str]) -> Observation:
@@ -142,11 +143,6 @@ def _of_pools(observation: Observation, names: Collection[str]) -> Observation:
     machines = tuple(machine for machine in observation.machines if machine.pool in names)
     activities = tuple(launch for launch in observation.activities if launch.pool in names)
     return replace(observation, pools=pools, machines=machines, activities=activities)
-
-
-def _planner() -> Any:  # noqa: ANN401
-    """Return the module of the planner: its import is slow, and `pause` needs none."""
-    return import_module("bedplate.capacity.planner")
 
 
 def run(  # noqa: PLR0913  each is an option of the command line
@@ -175,12 +171,11 @@ def run(  # noqa: PLR0913  each is an option of the command line
     cluster = open_cluster(kubeconfig)
     live = LiveCluster(cluster, time.time(), time.time)
     leader = Leadership(cluster, f"{socket.gethostname()}-{os.getpid()}")
-    planner = _planner()
     groups = FleetGroups(client, capacity)
-    controller: Controller[Any] = Controller(
+    controller = Controller(
         cloud=groups,
-        decide=planner.decide,
-        memory=planner.Memory(),
+        decide=decide,
+        memory=Memory(),
         workloads=live,
         leader=None if dry_run else leader,
         is_dry=dry_run,
@@ -195,8 +190,8 @@ def run(  # noqa: PLR0913  each is an option of the command line
             notify([f"nothing is done: the controller {leader.holder} acts"])
         return 0
     finally:
-        live.stop()
         leader.release()
+        live.stop()
 
 
 def _plan_and_account(plan_file: Path | None, fleet: Path) -> tuple[CapacityPlan, Any]:
@@ -226,7 +221,7 @@ class Outputs:
 class Loop:
     """Rounds until a signal."""
 
-    controller: Controller[Any]
+    controller: Controller[Memory]
     live: LiveCluster
     store: StateStore
     outputs: Outputs

@@ -47,9 +47,10 @@ class LiveCluster:
         self.pods.start()
 
     def stop(self) -> None:
-        """End the watches."""
+        """End the watches, and close their connections."""
         self.nodes.stop()
         self.pods.stop()
+        self.client.api.close()
 
     def observe(self, cloud: Observation) -> Observation:
         """Return an observation of AWS with pods and nodes. Raises PartialError if a watch has no answer."""

@@ -73,6 +73,10 @@ class ObjectCache:
             except BedplateError as error:
                 self._error, self._failures = error, self._failures + 1
                 self._client.pauses.before(min(self._failures, 7))
+            except Exception:
+                if self._stopped.is_set():
+                    return  # its connection was closed
+                raise
 
     def _watch(self, version: str) -> str:
         for event, item in self._client.events(self._kind, version, _WATCH):

@@ -1,7 +1,6 @@
 """The controller of capacity on a real control plane with fake nodes, and Auto Scaling groups in moto."""
 
 import json
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from moto import mock_aws
 
 from bedplate.account.client import AwsClient
 from bedplate.account.groups import FleetGroups
+from bedplate.capacity import planner
 from bedplate.capacity.actions import Action, CordonNode, DrainNode, SetDesired, UncordonNode
 from bedplate.capacity.controller import Controller, Round
 from bedplate.capacity.observation import Cordon, Observation
@@ -30,7 +30,6 @@ from bedplate.cluster.store import StateStore
 from bedplate.plan.capacity import CapacityPlan, capacity_document, capacity_plan
 from bedplate.spec.sites import Use
 from roles.files import file_text
-from tests.testlab.fakes import planner
 from tests.testlab.fakes.nodes_of_groups import NodesOfGroups
 from tests.testlab.fakes.scaling import ScalingCloud
 from tests.testlab.fleets.variants import lab_plan
@@ -317,7 +316,6 @@ def test_the_command_runs_rounds_and_explains(
 ) -> None:
     """From a member's plan: one line for each action, metrics, the recorded observation; a dry run changes nothing."""
     monkeypatch.setattr("bedplate.account.client.open_session", lambda: lab.cloud)
-    monkeypatch.setitem(sys.modules, "bedplate.capacity.planner", planner)
     plan, metrics, record = (tmp_path / name for name in ("capacity.json", "capacity.prom", "record.jsonl"))
     plan.write_text(capacity_document(lab.plan), encoding="utf-8")
     common = ["--plan", str(plan), "--kubeconfig", str(lab.plane.kubeconfig()), "--once"]
