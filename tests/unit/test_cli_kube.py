@@ -12,6 +12,7 @@ from bedplate.cli.kube_session import make_authorities
 from bedplate.errors import InputError
 from bedplate.hold import held
 from bedplate.lock import lock_path, read_lock
+from tests.testlab.fakes.apply import FakeApply
 from tests.testlab.rehearsal.programs import EXAMPLES
 from vpn.pki import folder_of
 
@@ -23,7 +24,7 @@ folder={folder}/$host
 echo "$command" >>"$folder/calls"
 cat >"$folder/stdin"
 case $command in
-*status) cat "$folder/status" ;;
+*status | *nodes) cat "$folder/${{command##* }}" ;;
 esac
 exit "$(cat "$folder/exit" 2>/dev/null || echo 0)"
 """
@@ -180,6 +181,34 @@ def test_all_members_check_a_snapshot_before_any_stops(members: Path, lab: Path,
     (members / NAMES[1] / "calls").unlink()
     assert run(["kube", "restore", str(snapshot), "--yes", "--fleet", str(lab)]) == 6
     assert calls(members, NAMES[1]) == []
+
+
+def test_an_upgrade_goes_from_member_to_member(
+    members: Path, lab: Path, applies: FakeApply, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A member is ready again before the next one; a worker of a site is drained, upgraded and uncordoned."""
+    worker = "titan-01.cellar"
+    (members / worker).mkdir()
+    (members / NAMES[0] / "nodes").write_text(f"{worker} v1.35.2 bedplate://cellar/titan-01\n")
+    for name in NAMES:
+        report(members, name, version="v1.36.3" if name == NAMES[1] else "v1.35.2", is_ready=True)
+    (config := lab.with_name("ssh_config")).write_text("")
+    options = [str(lab), "--ssh-config", str(config)]
+    assert run(["kube", "upgrade", "--check", *options]) == 0
+    assert f"{NAMES[2]}: upgrade the member" in capsys.readouterr().out
+    assert "upgrade 1.36" not in calls(members, NAMES[0])
+
+    assert run(["kube", "upgrade", "--yes", *options]) == 0
+
+    member = ["upgrade 1.36", "ready", "finish"]
+    assert calls(members, NAMES[0])[2:] == ["snapshot", *member, f"drain {worker}", f"uncordon {worker}"]
+    assert (calls(members, NAMES[1]), calls(members, NAMES[2])) == ([], member)
+    assert "kubelet=1.36.*" in calls(members, worker)[0]
+    assert [(request.targets[0].node.name, request.only) for request in applies.requests] == [
+        (NAMES[0], {"kubernetes", "control"}),
+        (NAMES[2], {"kubernetes", "control"}),
+        (worker, {"kubernetes"}),
+    ]
 
 
 def test_a_fleet_without_a_cluster_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
