@@ -198,7 +198,9 @@ KUBE_COMMANDS = (
         "bedplate kube status",
     ),
     Command("access", "kube_cluster:access", "Write the kubeconfig of a person.", "bedplate kube access ada"),
-    Command("upgrade", "kube:upgrade", "Upgrade the cluster by a minor version.", "bedplate kube upgrade --check"),
+    Command(
+        "upgrade", "kube_upgrade:upgrade", "Upgrade the cluster by a minor version.", "bedplate kube upgrade --check"
+    ),
 )
 PERSON_COMMANDS = (
     Command(
