@@ -6,7 +6,7 @@ A ConfigMap lists what was applied. It is extended before the first change, so t
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from lightkube import codecs
 from lightkube.core.resource import NamespacedResource
@@ -110,7 +110,7 @@ def _apply(cluster: ClusterClient, key: Key, item: Object) -> bool:
 
 def _delete(cluster: ClusterClient, key: Key) -> bool:
     try:
-        cluster.call(f"delete {key}", lambda api: api.delete(_resource(key), key.name, **_scope(key)))
+        cluster.call(f"delete {key}", lambda api: cast("Any", api).delete(_resource(key), key.name, **_scope(key)))
     except Missing:
         return False
     return True

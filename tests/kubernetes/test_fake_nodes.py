@@ -1,5 +1,7 @@
 """The control plane of the tests behaves as a real one: scheduling, rights, and an outage."""
 
+from typing import cast
+
 import pytest
 from lightkube import ApiError
 from lightkube.resources.core_v1 import Node, Pod
@@ -9,7 +11,7 @@ from tests.testlab.kubernetes.control_plane import ControlPlane, wait_until
 
 def _pod(name: str, gpus: int) -> Pod:
     container = {"name": "main", "image": "none", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
-    return Pod.from_dict({"metadata": {"name": name}, "spec": {"containers": [container]}})
+    return cast("Pod", Pod.from_dict({"metadata": {"name": name}, "spec": {"containers": [container]}}))
 
 
 def _phase(plane: ControlPlane, namespace: str, name: str) -> str:
@@ -43,4 +45,4 @@ def test_objects_survive_an_outage(control_plane: ControlPlane, namespace: str) 
     control_plane.stop_server()
     control_plane.start_server()
 
-    assert control_plane.client().get(Pod, "stays", namespace=namespace)
+    assert control_plane.client().get(Pod, "stays", namespace=namespace).metadata

@@ -21,7 +21,7 @@ from socket import create_server
 from tempfile import mkdtemp
 from time import monotonic, sleep
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from lightkube import Client, KubeConfig
 from lightkube.models.meta_v1 import ObjectMeta
@@ -203,7 +203,7 @@ class ControlPlane:
                 name=name, annotations=FAKE, labels={"kubernetes.io/hostname": name, **(labels or {})}
             )
             status = {"capacity": everything, "allocatable": everything}
-            client.create(Node.from_dict({"metadata": metadata.to_dict(), "status": status}))
+            client.create(cast("Node", Node.from_dict({"metadata": metadata.to_dict(), "status": status})))
         return names
 
     def _spawn(self, name: str, *arguments: str) -> None:
@@ -287,14 +287,15 @@ def _stage(kind: str, delay: int, conditions: Sequence[Mapping[str, Any]], then:
     }
 
 
+Expressions = Sequence[Mapping[str, Any]]
 _DELETION = ".metadata.deletionTimestamp"
 _READY = '.status.conditions.[] | select( .type == "Ready" ) | .status'
-_NOT_READY = [{"key": _READY, "operator": "NotIn", "values": ["True"]}]
-_PENDING = [
+_NOT_READY: Expressions = [{"key": _READY, "operator": "NotIn", "values": ["True"]}]
+_PENDING: Expressions = [
     {"key": _DELETION, "operator": "DoesNotExist"},
     {"key": ".status.phase", "operator": "In", "values": ["Pending"]},
 ]
-_DELETED = [{"key": _DELETION, "operator": "Exists"}]
+_DELETED: Expressions = [{"key": _DELETION, "operator": "Exists"}]
 _READY_NODE = """\
 phase: Running
 conditions:
