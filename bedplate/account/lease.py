@@ -81,7 +81,7 @@ class Lease:
             if "PreconditionFailed" not in error.what and "ConditionalRequestConflict" not in error.what:
                 raise
             fix = "run the command again: it continues"
-            raise HeldError("another command has taken the lock of images", where=place["Key"], fix=fix) from None
+            raise HeldError("another command has taken the lock of images", where=KEY, fix=fix) from None
         self._renewed, self._tag = time, reply["ETag"]
 
 
