@@ -55,6 +55,15 @@ def check_alarms(context: Context) -> Iterator[Fault]:
         yield fault("W632", "alarms", message, f"add alarms: {{email: {address}}}")
 
 
+def check_cluster(context: Context) -> Iterator[Fault]:
+    """Yield a warning about the parts of the cluster that bedplate does not create."""
+    if context.fleet.kubernetes:
+        message = (
+            "bedplate starts the control plane, but installs no network for pods, and workers do not join by themselves"
+        )
+        yield fault("W631", "kubernetes", message)
+
+
 # Areas of AWS region names that are not continents of their own.
 _CONTINENTS = {"ca": "us", "mx": "us"}
 
@@ -80,7 +89,7 @@ def _continent(region: str) -> str:
     return _CONTINENTS.get(area, area)
 
 
-CHECKS = (check_people_and_ways_in, check_start, check_alarms, check_distance)
+CHECKS = (check_people_and_ways_in, check_start, check_alarms, check_cluster, check_distance)
 RULES = (
     Rule("W530", "no-people", "Only declared people can log in.", "add people: {USER: {admin: true, keys: [KEY]}}"),
     *about(
@@ -108,6 +117,16 @@ RULES = (
             "distant-mount",
             "Every file operation takes a round trip over the ocean, about 100 ms.",
             "keep the machines on the continent of the file system",
+            allowable=True,
+        ),
+    ),
+    *about(
+        "kubernetes",
+        Rule(
+            "W631",
+            "cluster-not-installed",
+            "bedplate starts the control plane only.",
+            "install a network for pods and let workers join by hand, or write use: ssh",
             allowable=True,
         ),
     ),

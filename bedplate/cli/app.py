@@ -189,11 +189,11 @@ KUBE_COMMANDS = (
     Command(
         "member", "kube:member", "Replace a member's lost volume.", "bedplate kube member replace control-2.us-west-2"
     ),
-    Command(
-        "join", "kube_join:join", "Add a machine of a site.", "bedplate kube join titan-01.cellar"
-    ),
+    Command("join", "kube_join:join", "Add a machine of a site.", "bedplate kube join titan-01.cellar"),
     Command("restore", "kube:restore", "Restore the cluster from a snapshot.", "bedplate kube restore"),
-    Command("upgrade", "kube:upgrade", "Upgrade the cluster by a minor version.", "bedplate kube upgrade --check"),
+    Command(
+        "upgrade", "kube_upgrade:upgrade", "Upgrade the cluster by a minor version.", "bedplate kube upgrade --check"
+    ),
 )
 PERSON_COMMANDS = (
     Command(

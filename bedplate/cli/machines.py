@@ -15,6 +15,8 @@ from bedplate.account.session import HostKey, find_instance
 from bedplate.catalog import load_catalog
 from bedplate.cli.bundle import deliver_bundle
 from bedplate.cli.fleet import open_account, plan_of
+from bedplate.cli.kube import start_cluster
+from bedplate.cli.kube_session import locked, make_authorities, member_nodes
 from bedplate.cli.login import IN_SERVICE, SshOptions, is_in_cloud, location_of
 from bedplate.cli.node_apply import INTERRUPTED, apply_machines
 from bedplate.cli.output import notify, show
@@ -24,7 +26,7 @@ from bedplate.nodes.connection import answering, check_plugin
 from bedplate.nodes.ssh import NodeLocation
 from bedplate.plan import FleetPlan
 from bedplate.plan.laptops import Transport
-from bedplate.plan.nodes import find_node, permanent_nodes
+from bedplate.plan.nodes import NodeRole, find_node, permanent_nodes
 from bedplate.plan.pools import PoolPlan
 from bedplate.report.diagnostics import error_lines
 from bedplate.spec.sites import Use
@@ -35,12 +37,17 @@ _LIST = "`bedplate node list --live` shows its state"
 
 
 def ready_machines(fleet: Path, command: str) -> int:
-    """Configure the machines of SSH groups, the laptop gateways, and machines of sites that answer.
+    """Configure the machines of SSH groups, laptop gateways, the control plane, and machines of sites that answer.
 
     Waits at most ten minutes until AWS runs them. `command` continues; the exit status is 6 if a machine is not ready.
     """
     plan = plan_of(fleet)
     client = open_account(plan)
+    if member_nodes(plan) and not plan.record.authority:
+        # Before the node documents are delivered: workers trust the cluster by its certificate in them.
+        with locked(fleet):
+            make_authorities(fleet, plan, None)
+        plan = plan_of(fleet)
     undelivered = deliver_bundle(plan, client)
     machines, errors = _wait(fleet, plan, client)
     errors += undelivered
@@ -62,11 +69,18 @@ def ready_machines(fleet: Path, command: str) -> int:
                 errors.append(PartialError(f"{outcome.node}: {what}", fix=fix))
         if done.interrupted:
             return INTERRUPTED
+    status = _start_cluster(fleet, [location.node.name for location in reachable])
     for error in errors:
         notify(error_lines(error))
     if errors:
         notify([f"the stacks are deployed, but some machines are not ready: run `{command}` again"])
-    return PartialError.exit_code if errors else 0
+    return PartialError.exit_code if errors else status
+
+
+def _start_cluster(fleet: Path, reachable: Sequence[str]) -> int:
+    """Start the members of the control plane, if there is a path to one; return the exit status."""
+    members = {node.name for node in member_nodes(plan_of(fleet))}
+    return start_cluster(fleet, SshOptions(fleet)) if members & {*reachable} else 0
 
 
 def _wait(fleet: Path, plan: FleetPlan, client: AwsClient) -> tuple[list[Machine], list[BedplateError]]:
@@ -129,7 +143,7 @@ def _show_idle_groups(plan: FleetPlan, client: AwsClient) -> None:
 
 def _gateways(plan: FleetPlan, client: AwsClient) -> Iterator[Machine | PartialError]:
     for node in permanent_nodes(plan):
-        if node.laptops and is_in_cloud(NodeLocation(node)):
+        if (node.laptops or NodeRole.CONTROL in node.duties) and is_in_cloud(NodeLocation(node)):
             try:
                 yield find_instance(client, plan, node)
             except PartialError as error:
@@ -164,6 +178,8 @@ def _location(plan: FleetPlan, machine: Machine) -> NodeLocation | None:
     if machine.group:
         return location_of(plan, machine)
     node = find_node(plan, machine.name or "", load_catalog())
+    if NodeRole.CONTROL in node.duties:
+        return NodeLocation(node)
     gateway = node.laptops
     if gateway and gateway.public and gateway.name_servers(Transport.UDP):
         return NodeLocation(node)

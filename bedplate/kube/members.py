@@ -76,7 +76,8 @@ class Connection:
             raise PartialError(f"{self.name}: no answer within {seconds:g} s", fix="run the command again") from None
         if done.returncode:
             raise _failure(self.name, done.returncode, done.stderr.decode(errors="replace"))
-        return done.stdout.decode(errors="replace")
+        output: bytes = done.stdout
+        return output.decode(errors="replace")
 
 
 def _failure(name: str, status: int, errors: str) -> BedplateError:

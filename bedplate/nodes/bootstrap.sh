@@ -526,7 +526,7 @@ put_status() {
 put_snapshot() {
   local file sum
   is_cloud || return 0
-  file=$(find /var/lib/etcd/snapshots -name '*.db' | sort | tail -n 1)
+  file=$(find "$ROOT/var/lib/etcd/snapshots" -name '*.db' | sort | tail -n 1)
   sum=$(sha256sum <"$file")
   s3 "etcd/$DOCUMENT/${file##*/}" --max-time 900 --request PUT --upload-file "$file" \
     --header "X-Amz-Content-Sha256: ${sum%% *}" >/dev/null

@@ -486,6 +486,23 @@ def test_a_status_belongs_to_its_machine(ring_place: Place) -> None:
     assert re.fullmatch(r"status/AROA\w+:node/run.json", document["key"])
 
 
+def test_a_member_uploads_its_newest_snapshot(ring_place: Place) -> None:
+    """Its key has the name of the member and the time, so that no snapshot replaces another."""
+    assert LAB.control_plane
+    machine = ring_place.machine()
+    folder = machine.root / "var/lib/etcd/snapshots"
+    folder.mkdir(parents=True)
+    for hour in ("04", "05"):
+        (folder / f"20261123T{hour}0000Z.db").write_text(f"snapshot {hour}")
+
+    exit_code, log = machine.boot(member_boot(LAB, LAB.control_plane.members[0], "vol-1"), "put_snapshot")
+
+    assert exit_code == 0, log
+    (item,) = ring_place.aws.call("s3", "list_objects_v2", Bucket=BUCKET, Prefix="etcd/")["Contents"]
+    assert item["Key"] == "etcd/control-1.us-west-2/20261123T050000Z.db"
+    assert ring_place.aws.call("s3", "get_object", Bucket=BUCKET, Key=item["Key"])["Body"].read() == b"snapshot 05"
+
+
 @pytest.mark.parametrize(("years", "is_set"), [(-1, True), (0, False), (1, True)])
 def test_a_wrong_clock_is_set_before_any_signature(place: Place, years: int, *, is_set: bool) -> None:
     """By the date of the metadata service, which needs no certificate."""

@@ -10,6 +10,7 @@ from bedplate.cli.machines import ready_machines
 from bedplate.errors import BedplateError, MachineError, PartialError
 from bedplate.lock import lock_path, record_host_keys
 from tests.testlab.fakes.apply import FakeApply
+from tests.testlab.fleets.variants import HOME
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 NAME, INSTANCE = "workbench-cpu-1.us-west-2", "i-0000000000000000b"
@@ -71,6 +72,26 @@ def test_a_machine_that_does_not_start_does_not_stop_the_others(
     errors = capsys.readouterr().err
     assert "i-1 of workbench-cpu is Pending" in errors
     assert "run `bedplate up` again" in errors
+
+
+def test_the_control_plane_is_started_after_its_roles(
+    here: Path, results: list[Machine | BedplateError], applies: FakeApply, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its authority is recorded before node documents are delivered; the status is that of `kube init`."""
+    results[:] = []
+    member = Machine(
+        "i-0000000000000000c", "", "", HOME, f"{HOME}a", "m7i.xlarge", "running", None, f"control-1.{HOME}"
+    )
+    record_host_keys(lock_path(here), "lab", f"control-1.{HOME}", (KEY,), member.instance, replace_known=False)
+    monkeypatch.setattr(machines, "_gateways", lambda _plan, _client: [member])
+    delivered: list[str] = []
+    monkeypatch.setattr(machines, "deliver_bundle", lambda plan, _client: delivered.append(plan.record.authority) or [])
+    monkeypatch.setattr(machines, "start_cluster", lambda _fleet, _options: 6 if applies.machines else 0)
+
+    assert ready_machines(here, "bedplate up") == 6
+
+    assert applies.machines == [f"control-1.{HOME}"]
+    assert delivered[0].startswith("-----BEGIN CERTIFICATE-----")
 
 
 @pytest.mark.usefixtures("results")

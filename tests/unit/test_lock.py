@@ -14,7 +14,7 @@ import pytest
 
 from bedplate import __version__
 from bedplate.errors import HeldError, InputError, MachineError
-from bedplate.lock import held, lock_path, read_lock, record_images, record_plan, renew_images
+from bedplate.lock import held, lock_path, read_lock, record_authority, record_images, record_plan, renew_images
 from bedplate.lock.file import _LARGEST, check_recorded
 from bedplate.lock.format import NotALockError, lock_text, parse_lock
 from bedplate.plan import PlanFaults, Record, allocate_blocks
@@ -438,3 +438,19 @@ def test_a_lock_in_a_missing_folder_is_a_machine_error(tmp_path: Path) -> None:
         held(tmp_path / "gone" / "fleet.lock"),
     ):
         pass
+
+
+def test_the_authority_of_the_cluster_is_recorded_once(lock: Path) -> None:
+    """Other writers keep it, and no second one replaces it: every machine of the cluster trusts the first."""
+    first, second = (
+        f"-----BEGIN CERTIFICATE-----\n{(letter * 64 + chr(10)) * 8}-----END CERTIFICATE-----\n" for letter in "AB"
+    )
+    record_authority(lock, "lab", first)
+    record_plan(lock, WEST, catalog())
+
+    assert read_lock(lock, "lab").authority == first
+    with pytest.raises(InputError, match="another cluster authority"):
+        record_authority(lock, "lab", second)
+    lock.write_text(lock.read_text().replace("AAAA", "A;AA", 1))
+    with pytest.raises(InputError, match="lines of one certificate"):
+        read_lock(lock, "lab")

@@ -13,13 +13,12 @@ from ruamel.yaml import YAML
 
 from bedplate.catalog import load_catalog
 from bedplate.plan.cluster import ClusterNode, as_node, cluster_plan, pool_node_kinds
-from bedplate.plan.nodes import NodePlan
 from roles.catalog import names_of, roles_of
 from roles.containers.role import CONFIG, MIRRORS, Containers
 from roles.control.documents import AUTHENTICATION_CONFIGURATION, member_documents
 from roles.control.role import Control
 from roles.files import file_text
-from roles.kubernetes.kubelet import FOLDER, kubelet_files
+from roles.kubernetes.kubelet import CLUSTER_CA, FOLDER, kubelet_files
 from roles.kubernetes.role import Kubernetes
 from roles.nvidia.dcgm import TOOLKIT
 from roles.system import HeldPackages
@@ -42,22 +41,23 @@ def joined(name: str) -> ClusterNode:
     return node
 
 
-def in_cluster(name: str) -> NodePlan:
-    """Return a machine of the lab that is in the cluster."""
-    return replace(lab_node(name), cluster=joined(name))
-
-
-def test_no_machine_has_the_roles_yet() -> None:
-    """Without the authorities of a cluster, machines stay as they are."""
-    assert ROLES.isdisjoint(names_of(lab_node(MEMBERS[0])))
-    assert ROLES.isdisjoint(names_of(lab_node(TITAN)))
-
-
 def test_members_and_workers_have_their_roles() -> None:
-    """A worker has no part of the control plane; the packet filter remains last."""
-    assert set(names_of(in_cluster(MEMBERS[0]))) >= ROLES
-    assert ROLES & set(names_of(in_cluster(TITAN))) == {"containers", "kubernetes"}
-    assert roles_of(in_cluster(TITAN))[-1].name == "hardened"
+    """A worker has no part of the control plane, a workbench none of the cluster; the packet filter remains last."""
+    assert set(names_of(lab_node(MEMBERS[0]))) >= ROLES
+    assert ROLES & set(names_of(lab_node(TITAN))) == {"containers", "kubernetes"}
+    assert ROLES.isdisjoint(names_of(lab_node("titan-03.cellar")))
+    assert roles_of(lab_node(TITAN))[-1].name == "hardened"
+
+
+def test_workers_trust_the_recorded_authority() -> None:
+    """Members have it on their volume; without a record no file is written."""
+    cluster = replace(joined(TITAN).cluster, authority="certificate\n")
+
+    texts = {file.path: file.text for file in kubelet_files(replace(joined(TITAN), cluster=cluster))}
+
+    assert texts[CLUSTER_CA] == "certificate\n"
+    assert CLUSTER_CA not in {file.path for file in kubelet_files(joined(TITAN))}
+    assert CLUSTER_CA not in {file.path for file in kubelet_files(replace(joined(MEMBERS[0]), cluster=cluster))}
 
 
 def test_kubernetes_comes_from_the_repository_of_its_minor_version() -> None:

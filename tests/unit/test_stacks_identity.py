@@ -45,9 +45,20 @@ def test_gateways_and_the_control_plane_have_no_access_to_data(kind: str, plan: 
     of_s3 = [statement for statement in statements if statement.actions[0].startswith("s3:")]
 
     assert not [statement for statement in statements if statement.actions[0].startswith("elasticfilesystem:")]
-    status = ["ListStatus", "ReadStatus"] if kind == CONTROL else []
-    assert [statement.sid for statement in of_s3] == [*status, "ReadBundles", "WriteOwnStatus"]
+    of_control = ["WriteSnapshots", "ListStatus", "ReadStatus"] if kind == CONTROL else []
+    assert [statement.sid for statement in of_s3] == [*of_control, "ReadBundles", "WriteOwnStatus"]
     assert "UseDataKey" not in {statement.sid for statement in statements}
+
+
+def test_members_write_snapshots_and_read_none(plan: FleetPlan) -> None:
+    """A stolen member can neither read nor delete what others have uploaded; no other node has any right there."""
+    rights = {statement.sid: statement for statement in permissions(plan, CONTROL)}
+    folder = "arn:aws:s3:::lab-nodes-111122223333-us-west-2/etcd/*"
+
+    assert (rights["WriteSnapshots"].actions, rights["WriteSnapshots"].resources) == (("s3:PutObject",), (folder,))
+    for kind in NODE_KINDS:
+        resources = [resource for statement in permissions(plan, kind) for resource in statement.resources]
+        assert resources.count(folder) == (kind == CONTROL)
 
 
 @pytest.mark.parametrize("kind", NODE_KINDS)

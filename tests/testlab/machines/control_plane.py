@@ -51,10 +51,11 @@ pid=$(cat "$CONTROL_PLANE/$host/pid" 2>/dev/null) && kill -0 "$pid" 2>/dev/null 
   echo "ssh: connect to host $host port 22: Connection timed out" >&2
   exit 255
 }
-exec nsenter --target "$pid" --mount --net -- env --ignore-environment PATH="/usr/local/sbin:$PATH" bash -c "$command"
+place=(nsenter --target "$pid" --mount --net --)
+exec "${place[@]}" env --ignore-environment HOME=/run PATH="/usr/local/sbin:$PATH" bash -c "$command"
 """
 # Tests run with a proxy that refuses connections, which kubeadm would write into the static pods.
-_CLEAN = ("env", "--ignore-environment")
+_CLEAN = ("env", "--ignore-environment", "HOME=/run")
 
 
 @dataclass
@@ -69,6 +70,11 @@ class ControlPlane:
     def volume(self, name: str) -> Path:
         """Return the folder of a member's volume."""
         return self.lab.folder / name / "volume"
+
+    @property
+    def config(self) -> Path:
+        """The operator's kubeconfig."""
+        return self.fleet.with_name("fleet.pki") / "keys" / "admin.kubeconfig"
 
     def boot(self, name: str) -> None:
         """Boot a machine with an empty root disk and the member's volume."""
@@ -98,9 +104,8 @@ class ControlPlane:
 
     def kubectl(self, name: str, command: str) -> str:
         """Run kubectl against the API server of a member, with the operator's kubeconfig."""
-        config = self.fleet.with_name("fleet.pki") / "keys" / "admin.kubeconfig"
         return self.shell(
-            name, f"kubectl --kubeconfig {config} --server https://{self._node(name).address}:6443 {command}"
+            name, f"kubectl --kubeconfig {self.config} --server https://{self._node(name).address}:6443 {command}"
         )
 
     def answers(self, name: str) -> bool:
@@ -163,17 +168,17 @@ def control_plane(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[ControlPl
 
 def _kubelet(address: str) -> None:
     """Run static pods until the end of the process."""
-    manifests, pods, is_registered = Path("/etc/kubernetes/manifests"), {}, False
+    manifests, is_registered = Path("/etc/kubernetes/manifests"), False
+    pods: dict[str, tuple[str, subprocess.Popen[bytes]]] = {}
     while True:
         time.sleep(0.5)
         if not Path("/run/kubelet").exists():
             continue
         texts = {file.stem: file.read_text() for file in manifests.glob("*.yaml")}
-        for name, (text, process) in [*pods.items()]:
-            if texts.get(name) != text or process.poll() is not None:
-                process.terminate()
-                process.wait()
-                del pods[name]
+        ended = [
+            name for name, (text, process) in pods.items() if texts.get(name) != text or process.poll() is not None
+        ]
+        _end([pods.pop(name)[1] for name in ended])
         for name in texts.keys() - pods.keys():
             pod: Any = YAML(typ="safe").load(texts[name])
             for volume in pod["spec"]["volumes"]:
@@ -181,6 +186,19 @@ def _kubelet(address: str) -> None:
                     Path(volume["hostPath"]["path"]).mkdir(parents=True, exist_ok=True)
             pods[name] = (texts[name], subprocess.Popen(pod["spec"]["containers"][0]["command"]))
         is_registered = is_registered or _register(address)
+
+
+def _end(processes: list[subprocess.Popen[bytes]]) -> None:
+    """End processes as kubelet does: after 30 seconds they are killed."""
+    for process in processes:
+        process.terminate()
+    deadline = time.monotonic() + 30
+    for process in processes:
+        try:
+            process.wait(max(0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def _register(address: str) -> bool:

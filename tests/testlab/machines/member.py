@@ -1,7 +1,4 @@
-"""A member of the control plane in mounts of its own: the roles' files, and what the real kubeadm makes from them.
-
-As a pytest plugin, the module puts the machines of a fleet into the cluster, which no command does yet.
-"""
+"""A member of the control plane in mounts of its own: the roles' files, and what the real kubeadm makes from them."""
 
 import io
 import json
@@ -10,16 +7,11 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import pytest
-
-from bedplate.catalog import Catalog
 from bedplate.nodes.audit import CHECKS
-from bedplate.plan import FleetPlan, nodes
-from bedplate.plan.cluster import ClusterNode, as_node
-from bedplate.plan.nodes import NodePlan
+from bedplate.plan.cluster import ClusterNode
 from roles.containers.role import container_files
 from roles.control.documents import ENCRYPTION, PKI
 from roles.control.role import control_files
@@ -74,7 +66,7 @@ class Member:
         order, result = self.folder / "order.json", self.folder / "outcomes.json"
         defects = {"/".join(rule): asdict(defect) for rule, defect in seeded.items()}
         order.write_text(json.dumps({"console": ["bash", "-ec"], "defects": defects, "outcomes": str(result)}))
-        setting = f"-c {CHECKS}/pytest.ini --rootdir {CHECKS} -p tests.testlab.machines.defects -p {__name__}"
+        setting = f"-c {CHECKS}/pytest.ini --rootdir {CHECKS} -p tests.testlab.machines.defects"
         host = f"--fleet={self.fleet} --node={self.node.name} --hosts=here://{self.node.name} --defects={order}"
         files = " ".join(sorted({f"{CHECKS}/test_{role}.py" for role, _ in seeded}))
         pytest = f"{sys.executable} -m pytest -p testinfra.plugin {setting} {host} {files}"
@@ -131,16 +123,3 @@ def pack(archive: Path, files: Iterator[ManagedFile], authorities: Path) -> None
 
 def _environment(archive: Path) -> dict[str, str]:
     return {**os.environ, "FILES": str(archive), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-
-
-_find_node = nodes.find_node
-
-
-def _find_in_cluster(plan: FleetPlan, name: str, catalog: Catalog) -> NodePlan:
-    return replace(_find_node(plan, name, catalog), cluster=as_node(plan, name))
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_load_initial_conftests() -> None:
-    """Put machines into the cluster, before the rules' conftest.py imports the function."""
-    nodes.find_node = _find_in_cluster

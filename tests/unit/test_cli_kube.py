@@ -1,0 +1,188 @@
+"""The commands of the control plane with members that answer by a fake ssh. Real members: tests/kubernetes."""
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from bedplate.cli import run
+from bedplate.cli.fleet import plan_of
+from bedplate.cli.kube_session import make_authorities
+from bedplate.errors import InputError
+from bedplate.hold import held
+from bedplate.lock import lock_path, read_lock
+from tests.testlab.rehearsal.programs import EXAMPLES
+from vpn.pki import folder_of
+
+NAMES = tuple(f"control-{number}.us-west-2" for number in (1, 2, 3))
+_SSH = """#!/bin/bash
+host=${{@: -2:1}} command=${{@: -1}}
+folder={folder}/$host
+[[ -d $folder ]] || {{ echo "ssh: connect to host $host port 22: Connection timed out" >&2; exit 255; }}
+echo "$command" >>"$folder/calls"
+cat >"$folder/stdin"
+case $command in
+*status) cat "$folder/status" ;;
+esac
+exit "$(cat "$folder/exit" 2>/dev/null || echo 0)"
+"""
+BLANK = {
+    "authority": "",
+    "has_data": False,
+    "is_restoring": False,
+    "is_ready": False,
+    "version": "v1.36.3",
+    "etcd": None,
+}
+STARTED = {"members": [{"name": name, "clientURLs": ["https://10.0.0.1:2379"]} for name in NAMES]}
+
+
+@pytest.fixture
+def members(lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of three blank members; the plan of the fleet is recorded."""
+    assert run(["plan", str(lab), "--write"]) == 0
+    folder, tools = tmp_path / "members", tmp_path / "tools"
+    for name in NAMES:
+        (folder / name).mkdir(parents=True)
+        report(folder, name)
+    tools.mkdir()
+    (tools / "ssh").write_text(_SSH.format(folder=folder))
+    (tools / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
+    return folder
+
+
+def report(folder: Path, name: str, **changes: object) -> None:
+    """Set what a member reports."""
+    (folder / name / "status").write_text(json.dumps(BLANK | changes))
+
+
+def calls(folder: Path, name: str) -> list[str]:
+    """Return the commands that a member got, without questions about its status."""
+    file = folder / name / "calls"
+    lines = file.read_text().splitlines() if file.exists() else []
+    return [line.removeprefix("sudo -n bedplate-member ") for line in lines if not line.endswith("status")]
+
+
+def test_init_gives_every_member_the_authorities(members: Path, lab: Path) -> None:
+    """The lock has the certificate, which node documents repeat; only the operator can read keys and kubeconfig."""
+    assert run(["kube", "init", str(lab)]) == 0
+
+    assert all(calls(members, name) == ["take", "ready", "finish"] for name in NAMES)
+    assert len({(members / name / "calls").read_text() for name in NAMES}) == 1
+    assert read_lock(lock_path(lab), "lab").authority.startswith("-----BEGIN CERTIFICATE-----\n")
+    keys = folder_of(lab).keys
+    assert {stat.S_IMODE(file.stat().st_mode) for file in keys.iterdir()} == {0o600}
+    assert (keys / "admin.kubeconfig").exists()
+    assert "keys/" in (folder_of(lab).path / ".gitignore").read_text()
+
+
+def test_init_after_init_changes_nothing(members: Path, lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Members that run with the recorded authority get no command."""
+    plan = plan_of(lab)
+    authority = make_authorities(lab, plan, None).digest
+    for name in NAMES:
+        report(members, name, authority=authority, is_ready=True, has_data=True, etcd=STARTED)
+
+    assert run(["kube", "init", str(lab)]) == 0
+
+    assert not any(calls(members, name) for name in NAMES)
+    assert "control plane: runs" in capsys.readouterr().out
+
+
+def test_init_continues_without_a_member(members: Path, lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two of three form the cluster; one of three is started, but cannot be ready yet."""
+    (members / NAMES[2]).rename(members / "away")
+    assert run(["kube", "init", str(lab)]) == 6
+    assert "control-3.us-west-2 not reached" in capsys.readouterr().err
+    assert calls(members, NAMES[0]) == ["take", "ready", "finish"]
+
+    (members / NAMES[1]).rename(members / "away too")
+    (members / NAMES[0] / "calls").unlink()
+    assert run(["kube", "init", str(lab)]) == 6
+    assert calls(members, NAMES[0]) == ["take"]
+
+
+def test_a_member_with_a_new_volume_is_not_started(
+    members: Path, lab: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Etcd has seen it running: only `member replace` may start it, through a member that runs."""
+    authority = make_authorities(lab, plan_of(lab), None).digest
+    for name in NAMES[:2]:
+        report(members, name, authority=authority, is_ready=True, has_data=True, etcd=STARTED)
+
+    assert run(["kube", "init", str(lab)]) == 6
+    assert f"run `bedplate kube member replace {NAMES[2]}`" in capsys.readouterr().err
+    assert calls(members, NAMES[2]) == []
+    (members / NAMES[0] / "calls").unlink()
+
+    assert run(["kube", "member", "replace", NAMES[2], "--fleet", str(lab)]) == 0
+    assert calls(members, NAMES[0]) == [f"forget {NAMES[2]} https://10.64.96.16:2380"]
+    assert calls(members, NAMES[2]) == ["take joining", "ready", "finish"]
+
+
+def test_a_member_is_not_replaced_without_the_others(
+    members: Path, lab: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Etcd accepts no change without a majority; data is never given up."""
+    authority = make_authorities(lab, plan_of(lab), None).digest
+    report(members, NAMES[0], authority=authority, is_ready=True, has_data=True, etcd=STARTED)
+    report(members, NAMES[1], authority=authority, has_data=True)
+
+    assert run(["kube", "member", "replace", NAMES[2], "--fleet", str(lab)]) == 6
+    assert "only 1 of 3 members run" in capsys.readouterr().err
+    assert run(["kube", "member", "replace", NAMES[1], "--fleet", str(lab)]) == 2
+    assert "has the data of etcd" in capsys.readouterr().err
+
+
+def test_a_member_of_another_cluster_is_left_alone(
+    members: Path, lab: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two operators with stores of their own: the second is refused."""
+    report(members, NAMES[1], authority="0" * 64)
+
+    assert run(["kube", "init", str(lab)]) == 2
+
+    assert "has another cluster authority" in capsys.readouterr().err
+    assert not any(calls(members, name) for name in NAMES)
+
+
+def test_lost_keys_are_not_made_again(lab: Path, members: Path) -> None:
+    """With a recorded certificate, new authorities would divide the cluster."""
+    del members
+    make_authorities(lab, plan_of(lab), None)
+    (folder_of(lab).keys / "kubernetes.pem").unlink()
+
+    with pytest.raises(InputError, match="the key store lacks the cluster's authorities"):
+        make_authorities(lab, plan_of(lab), None)
+
+
+def test_one_operator_at_a_time(members: Path, lab: Path) -> None:
+    """On one machine by the lock of the folder, and on a member by its own: exit status 5."""
+    with held(lab.with_suffix(".kubernetes")):
+        assert run(["kube", "init", str(lab)]) == 5
+    (members / NAMES[0] / "exit").write_text("5")
+    assert run(["kube", "init", str(lab)]) == 5
+
+
+def test_all_members_check_a_snapshot_before_any_stops(members: Path, lab: Path, tmp_path: Path) -> None:
+    """Each step begins when all members have done the one before."""
+    snapshot = tmp_path / "snapshot.db"
+    snapshot.write_bytes(b"data")
+    assert run(["kube", "restore", str(snapshot), "--yes", "--fleet", str(lab)]) == 0
+    commands = calls(members, NAMES[1])
+    assert commands[:3] == ["receive", "stop", "take"]
+    assert commands[3].startswith("restore lab-")
+    assert commands[4:] == ["ready", "finish"]
+
+    (members / NAMES[0]).rename(members / "away")
+    (members / NAMES[1] / "calls").unlink()
+    assert run(["kube", "restore", str(snapshot), "--yes", "--fleet", str(lab)]) == 6
+    assert calls(members, NAMES[1]) == []
+
+
+def test_a_fleet_without_a_cluster_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 2, with what to add."""
+    assert run(["kube", "init", str(EXAMPLES / "minimal.yaml")]) == 2
+    assert "add the `kubernetes` section" in capsys.readouterr().err
