@@ -1,12 +1,13 @@
 """The catalog: all facts as one value, read from the data files, and refreshed from answers of AWS."""
 
 import datetime as dt
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cache
 from pathlib import Path
 
+from bedplate.catalog.addons import AddonPins, read_addons, write_addons
 from bedplate.catalog.facts import InstanceFacts, RegionFacts
 from bedplate.catalog.nearest import nearest
 from bedplate.catalog.stacks import StackLock, read_stacks, write_stacks
@@ -147,6 +148,17 @@ def write_stack_files(stacks: Mapping[str, StackLock], key: str, day: date) -> N
     heading = {**read_data_file("stacks").heading, "date": day.isoformat()}
     texts = {"stacks.txt": write_sheet(heading, write_stacks(stacks)), _KEY_FILE: key}
     write_together({FOLDER / name: text.encode() for name, text in texts.items()})
+
+
+def load_addons() -> tuple[AddonPins, ...]:
+    """Return the pins of the cluster's add-ons."""
+    return read_addons(read_data_file("addons").rows)
+
+
+def write_addon_file(addons: Iterable[AddonPins], day: date) -> None:
+    """Replace the pins of the cluster's add-ons."""
+    heading = {**read_data_file("addons").heading, "date": day.isoformat()}
+    write_data_files({"addons": write_sheet(heading, write_addons(addons))})
 
 
 def write_data_files(texts: Mapping[str, str]) -> None:

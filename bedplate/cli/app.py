@@ -191,6 +191,14 @@ KUBE_COMMANDS = (
     ),
     Command("join", "kube_join:join", "Add a machine of a site.", "bedplate kube join titan-01.cellar"),
     Command("restore", "kube:restore", "Restore the cluster from a snapshot.", "bedplate kube restore"),
+    Command("addons", "kube_cluster:addons", "Apply the cluster's add-ons, or pin them.", "bedplate kube addons apply"),
+    Command(
+        "status",
+        "kube_cluster:status",
+        "Show members, versions, certificates, nodes by pool, and add-ons.",
+        "bedplate kube status",
+    ),
+    Command("access", "kube_cluster:access", "Write the kubeconfig of a person.", "bedplate kube access ada"),
     Command(
         "upgrade", "kube_upgrade:upgrade", "Upgrade the cluster by a minor version.", "bedplate kube upgrade --check"
     ),

@@ -140,6 +140,11 @@ def remove(  # noqa: PLR0913  one parameter an option
     if laptops:
         passphrase = cache(known_passphrase(passphrase_file))
         failures += _errors(lambda: revoke_laptops(fleet, laptops, Reason.LEFT, ssh_config, passphrase))
+    if plan.record.authority:
+        # Slow: it imports the client of Kubernetes.
+        from bedplate.cli.kube_cluster import remove_person
+
+        failures += _errors(lambda: remove_person(fleet, plan, name, passphrase_file))
     if name in plan.accounts.uids:
         failures.append(_still_declared(loaded, name))
     elif name in plan.accounts.departed:

@@ -5,12 +5,14 @@ import sys
 
 from tests.testlab.kubernetes.binaries import BuildError, build, find_programs
 from tests.testlab.kubernetes.control_plane import ControlPlane
+from tests.testlab.kubernetes.upstream import fetch_manifests
 
 
 def main() -> None:
     """Print the folder of the programs, or run a control plane with fake nodes until Ctrl-C."""
     try:
         folder = find_programs() or build()
+        fetch_manifests()
     except BuildError as error:
         sys.exit(f"error: {error}")
     sys.stdout.write(f"{folder}\n")

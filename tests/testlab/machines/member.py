@@ -18,6 +18,7 @@ from roles.control.role import control_files
 from roles.files import ManagedFile, file_text
 from roles.kubernetes.kubelet import kubelet_files
 from roles.kubernetes.role import MODULES, SYSCTL
+from roles.tokens.role import token_files
 from tests.testlab.machines.defects import Defect, Rule
 from tests.testlab.run import ROOT
 
@@ -34,7 +35,7 @@ resources:
 # Every folder that roles write to is an overlay in memory, which ends with the process.
 MOUNTS = """set -e
 mount -t tmpfs tmpfs /mnt
-for folder in etc var/lib var/log usr/local/lib usr/local/sbin run; do
+for folder in etc var/lib var/log usr/local/lib usr/local/sbin usr/local/bin run; do
   mkdir -p "/mnt/upper/$folder" "/mnt/work/$folder"
   mount -t overlay overlay -o "lowerdir=/$folder,upperdir=/mnt/upper/$folder,workdir=/mnt/work/$folder" "/$folder"
 done
@@ -105,6 +106,8 @@ def _files(node: ClusterNode) -> Iterator[ManagedFile]:
     yield from container_files({})
     yield from kubelet_files(node)
     yield from control_files(node)
+    assert node.member
+    yield from token_files(node.member.address)
     for path, name in ((MODULES, "modules.conf"), (SYSCTL, "sysctl.conf")):
         yield ManagedFile("", path, file_text(f"kubernetes/{name}"))
     yield ManagedFile("", ENCRYPTION, _KEYS, "600")

@@ -1,0 +1,188 @@
+"""The commands on what runs in the cluster: kube addons, status, access; and the end of a person's access."""
+
+import json
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, TypeVar
+from urllib.parse import urlsplit
+
+import typer
+
+from bedplate.account.download import download
+from bedplate.catalog.addons import AddonPins
+from bedplate.catalog.catalog import load_addons, write_addon_file
+from bedplate.catalog.nearest import nearest
+from bedplate.cli.fleet import plan_of
+from bedplate.cli.kube_session import admin_kubeconfig, cluster_of
+from bedplate.cli.output import (
+    DEFAULT_FLEET,
+    FleetFile,
+    FleetOption,
+    Json,
+    PassphraseFile,
+    Person,
+    notify,
+    show,
+    show_document,
+)
+from bedplate.cluster.access import person_kubeconfig
+from bedplate.cluster.apply import Key, apply_objects, delete_objects
+from bedplate.cluster.client import ClusterClient, open_cluster
+from bedplate.cluster.desired import desired_objects
+from bedplate.cluster.people import PEOPLE, person_name
+from bedplate.cluster.registry import image_digest
+from bedplate.cluster.status import read_status
+from bedplate.errors import BedplateError, InputError, PartialError, ViolationError
+from bedplate.load.source import today
+from bedplate.plan import FleetPlan
+from bedplate.report.diagnostics import error_lines
+from bedplate.report.kube import applied_lines, status_document, status_lines
+from bedplate.writer import write_whole
+
+
+class Action(StrEnum):
+    """What to do with the add-ons."""
+
+    APPLY = "apply"
+    PIN = "pin"
+
+
+Kubeconfig = Annotated[
+    Path | None, typer.Option("--kubeconfig", metavar="FILE", help="Default: the operator's own, of `kube init`.")
+]
+
+
+def addons(
+    action: Annotated[Action, typer.Argument(metavar="ACTION", help="apply, or pin.")],
+    fleet: FleetFile = DEFAULT_FLEET,
+    *,
+    mirror: Annotated[
+        Path | None, typer.Option("--mirror", metavar="FOLDER", help="Read files from FOLDER/host/path.")
+    ] = None,
+    kubeconfig: Kubeconfig = None,
+    passphrase_file: PassphraseFile = None,
+) -> int:
+    """Apply the cluster's add-ons, or pin them.
+
+    `apply` verifies upstream's files, applies them with people, rights and volumes, and deletes what an earlier apply
+    created and the fleet has no more. `pin` compares checksums with their sources and records digests of images.
+    """
+    read = _reader(mirror)
+    if action is Action.PIN:
+        return _pin(read)
+    plan = plan_of(fleet)
+    cluster = cluster_of(plan)
+    objects = desired_objects(plan, cluster, load_addons(), read)
+    client = _client(fleet, plan, kubeconfig, passphrase_file)
+    show(applied_lines(apply_objects(client, objects, lambda key: show([f"applied {key}"]))))
+    return 0
+
+
+def _reader(mirror: Path | None) -> Callable[[str], bytes]:
+    """Return the function that reads an address, from a mirror folder if there is one."""
+
+    def read(address: str) -> bytes:
+        if mirror is None:
+            return download(address).encode()
+        parts = urlsplit(address)
+        file = mirror / parts.netloc / parts.path.lstrip("/")
+        try:
+            return file.read_bytes()
+        except OSError as error:
+            fix = f"copy {address} there"
+            raise InputError(f"cannot read the mirror: {error.strerror}", where=str(file), fix=fix) from None
+
+    return read
+
+
+def _pin(read: Callable[[str], bytes]) -> int:
+    """Compare and record all checksums and digests; the exit status is 6 while one cannot be read."""
+    errors: list[BedplateError] = []
+    pins = tuple(_pinned(addon, read, errors) for addon in load_addons())
+    write_addon_file(pins, today())
+    show(
+        f"{addon.name} {addon.version}: {sum(file.verified for file in addon.files)} of {len(addon.files)} files, "
+        f"{sum(map(bool, addon.images.values()))} of {len(addon.images)} images"
+        for addon in pins
+    )
+    notify(line for error in errors for line in error_lines(error))
+    return PartialError.exit_code if errors else 0
+
+
+def _pinned(addon: AddonPins, read: Callable[[str], bytes], errors: list[BedplateError]) -> AddonPins:
+    texts = _collected((file.address for file in addon.files), read, errors)
+    return addon.pinned(texts, _collected(addon.images, image_digest, errors))
+
+
+ValueT = TypeVar("ValueT")
+
+
+def _collected(names: Iterable[str], read: Callable[[str], ValueT], errors: list[BedplateError]) -> dict[str, ValueT]:
+    values = {}
+    for name in names:
+        try:
+            values[name] = read(name)
+        except PartialError as error:
+            errors.append(error)
+    return values
+
+
+def _client(fleet: Path, plan: FleetPlan, kubeconfig: Path | None, passphrase_file: Path | None) -> ClusterClient:
+    return open_cluster(kubeconfig or admin_kubeconfig(fleet, plan, passphrase_file))
+
+
+def status(
+    fleet: FleetFile = DEFAULT_FLEET,
+    *,
+    as_json: Json = False,
+    kubeconfig: Kubeconfig = None,
+    passphrase_file: PassphraseFile = None,
+) -> int:
+    """Show members, versions, certificates, nodes by pool, and add-ons.
+
+    The exit status is 3 if something is wrong.
+    """
+    plan = plan_of(fleet)
+    cluster = cluster_of(plan)
+    state = read_status(_client(fleet, plan, kubeconfig, passphrase_file), cluster, datetime.now(UTC))
+    if as_json:
+        show_document(status_document(state))
+    else:
+        show(status_lines(state))
+    return ViolationError.exit_code if state.faults else 0
+
+
+def access(
+    name: Person,
+    fleet: FleetOption = DEFAULT_FLEET,
+    *,
+    write: Annotated[
+        Path | None, typer.Option("--write", metavar="FILE", help="The kubeconfig. Default: USER.kubeconfig.")
+    ] = None,
+) -> int:
+    """Write the kubeconfig of a person.
+
+    It holds no secret: kubectl gets a token of one hour from the control plane with the person's SSH key.
+    """
+    plan = plan_of(fleet)
+    people = plan.accounts.uids
+    if name not in people:
+        closest = nearest(name, sorted(people)) or ", ".join(sorted(people))
+        raise InputError(f"no person named {name} in the fleet file", fix=f"write {closest}")
+    file = write or Path(f"{name}.kubeconfig")
+    document = person_kubeconfig(cluster_of(plan), name, plan.record.host_keys)
+    write_whole(file, f"{json.dumps(document, indent=1)}\n".encode(), 0o600)
+    show([f"wrote {file}: give it to {name}", f"next: export KUBECONFIG={file}; kubectl get pods"])
+    return 0
+
+
+def remove_person(fleet: Path, plan: FleetPlan, name: str, passphrase_file: Path | None) -> None:
+    """Delete a person's account in the cluster, which refuses all their tokens."""
+    client, label = _client(fleet, plan, None, passphrase_file), person_name(name)
+    account = Key("v1", "ServiceAccount", PEOPLE, label)
+    owner = Key("rbac.authorization.k8s.io/v1", "RoleBinding", label, "bedplate:owner")
+    for key in delete_objects(client, (account, owner)):
+        show([f"deleted {key}: the cluster refuses the tokens of {name}"])
+    notify([f"pods of {name} go on: `kubectl delete namespace {label}` ends them"])

@@ -1,0 +1,228 @@
+"""The add-ons of the cluster: upstream's manifests with the fleet's values and small patches, and own manifests.
+
+Pure: texts and the plan in, objects of the Kubernetes API out.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from bedplate.catalog.addons import AddonPins
+from bedplate.errors import InputError
+from bedplate.plan.cluster import NODE_DNS, ClusterPlan
+from bedplate.plan.registration import ACCELERATOR, INSTANCE_TYPE
+
+Object = dict[str, Any]
+"""An object of the Kubernetes API, as its JSON."""
+ADDON_LABEL = "bedplate/addon"
+_MANIFESTS = Path(__file__).parent / "manifests"
+_DOMAIN = "cluster.local"
+# Members take pods of the control plane only; before the first worker exists, DNS and metrics run there.
+_ON_MEMBERS = {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}
+_EVERYWHERE = [{"operator": "Exists", "effect": "NoSchedule"}]
+_VXLAN_PORT = 8472
+_AUTHORITY = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What add-ons take from the fleet: its cluster, and the EC2 types with EFA interfaces."""
+
+    cluster: ClusterPlan
+    efa_types: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Addon:
+    """An add-on: the words that its text has for values of the fleet, and the patches of its objects."""
+
+    name: str
+    words: Callable[[ClusterPlan], Mapping[str, str]] = lambda _: {}
+    patch: Callable[[Object, Setting], None] = lambda _object, _setting: None
+
+
+def render_addon(addon: Addon, pins: AddonPins, texts: Sequence[str], setting: Setting) -> tuple[Object, ...]:
+    """Return the objects of an add-on from the texts of its files; one without files has a manifest here."""
+    values = {**addon.words(setting.cluster), "__VERSION__": pins.version}
+    sources = texts or (own_manifest(addon.name),)
+    objects = tuple(document for text in sources for document in load_objects(text, values))
+    for document in objects:
+        addon.patch(document, setting)
+        for container in _containers(document):
+            digest = pins.images.get(container["image"])
+            container["image"] += f"@{digest}" if digest else ""
+    return labelled(objects, addon.name)
+
+
+def own_manifest(name: str) -> str:
+    """Return a manifest of this package."""
+    return (_MANIFESTS / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def load_objects(text: str, words: Mapping[str, str]) -> Iterator[Object]:
+    """Yield the objects of a manifest whose words are replaced."""
+    for word, value in words.items():
+        text = text.replace(word, value)
+    yield from filter(None, YAML(typ="safe", pure=True).load_all(text))
+
+
+def labelled(objects: Iterable[Object], name: str) -> tuple[Object, ...]:
+    """Return the objects with the label of their add-on."""
+    return tuple(
+        {**item, "metadata": {**item["metadata"], "labels": {**item["metadata"].get("labels", {}), ADDON_LABEL: name}}}
+        for item in objects
+    )
+
+
+def choose_pins(pins: Iterable[AddonPins], cluster: ClusterPlan) -> Mapping[str, AddonPins]:
+    """Return the version of each add-on by name; kube-proxy has the minor version of the control plane.
+
+    Raises InputError for a version of Kubernetes without a kube-proxy.
+    """
+    chosen: dict[str, AddonPins] = {}
+    versions = []
+    for addon in pins:
+        if addon.name != _PROXY:
+            chosen[addon.name] = addon
+        elif addon.minor == cluster.version:
+            chosen[_PROXY] = addon
+        else:
+            versions.append(addon.minor)
+    if _PROXY not in chosen:
+        nearest = max(versions, key=lambda minor: -abs(int(minor.split(".")[1]) - int(cluster.version.split(".")[1])))
+        raise InputError(
+            f"kubernetes.version: no pinned kube-proxy for {cluster.version}",
+            fix=f"write {nearest}, or add kube-proxy {cluster.version} to bedplate/catalog/data/addons.txt",
+        )
+    return chosen
+
+
+def _pod(document: Object) -> Object | None:
+    """Return the pod's spec of a DaemonSet or Deployment."""
+    is_workload = document["kind"] in {"DaemonSet", "Deployment"}
+    return document["spec"]["template"]["spec"] if is_workload else None
+
+
+def _containers(document: Object) -> list[Object]:
+    pod = _pod(document) or {}
+    return [*pod.get("initContainers", ()), *pod.get("containers", ())]
+
+
+def _patch_flannel(document: Object, setting: Setting) -> None:
+    """Set the block of pods, and the size of packets: flannel takes 50 bytes from it."""
+    if document["kind"] == "ConfigMap":
+        cluster = setting.cluster
+        backend = {"Type": "vxlan", "Port": _VXLAN_PORT, "MTU": cluster.mtu}
+        network = {"Network": str(cluster.pods), "EnableNFTables": True, "Backend": backend}
+        document["data"]["net-conf.json"] = json.dumps(network, indent=2)
+
+
+def _patch_coredns(document: Object, _setting: Setting) -> None:
+    """Two servers on different nodes; NodeLocal DNSCache answers most questions on each node."""
+    pod = _pod(document)
+    if pod:
+        document["spec"]["replicas"] = 2
+        pod["tolerations"].append(_ON_MEMBERS)
+
+
+def _patch_node_dns(document: Object, _setting: Setting) -> None:
+    """Listen on the link-local address only: with nftables, kube-proxy owns the address of the service."""
+    if document["metadata"]["name"] == "node-local-dns" and document["kind"] == "DaemonSet":
+        arguments = document["spec"]["template"]["spec"]["containers"][0]["args"]
+        arguments[1] = str(NODE_DNS)
+
+
+_METRICS = {"k8s-app": "metrics-server"}
+
+
+def _patch_metrics(document: Object, _setting: Setting) -> None:
+    """Select by a label, as upstream's kustomization does, and verify kubelets' certificates."""
+    if document["kind"] == "Service":
+        document["spec"]["selector"] = _METRICS
+    pod = _pod(document)
+    if pod:
+        document["spec"]["selector"] = {"matchLabels": _METRICS}
+        document["spec"]["template"]["metadata"] = {"labels": dict(_METRICS)}
+        pod["tolerations"] = [_ON_MEMBERS]
+        (container,) = pod["containers"]
+        container["image"] = "registry.k8s.io/metrics-server/metrics-server:v0.9.0"
+        container["args"].append(f"--kubelet-certificate-authority={_AUTHORITY}")
+
+
+def _patch_gpus(document: Object, _setting: Setting) -> None:
+    """Run on nodes with GPUs, with the host's driver, and pass devices by CDI; there is no runtime of NVIDIA."""
+    pod = _pod(document)
+    if pod:
+        _only_with_gpus(pod)
+        (container,) = pod["containers"]
+        values = {"DEVICE_LIST_STRATEGY": "cdi-cri", "NVIDIA_DRIVER_ROOT": "/", "NVIDIA_CDI_HOOK_PATH": _CDI_HOOK}
+        container["env"] = [{"name": name, "value": value} for name, value in values.items()]
+        container["securityContext"] = {"privileged": True}
+        for name, path, mount in (("driver-root", "/", "/driver-root"), ("cdi-root", "/var/run/cdi", "/var/run/cdi")):
+            container["volumeMounts"].append({"name": name, "mountPath": mount})
+            pod["volumes"].append({"name": name, "hostPath": {"path": path}})
+
+
+_CDI_HOOK = "/usr/bin/nvidia-cdi-hook"
+
+
+def _patch_dcgm(document: Object, _setting: Setting) -> None:
+    """Ask the host's DCGM, which the role `nvidia` installs: a second one would need the driver and more rights."""
+    document["metadata"]["namespace"] = "kube-system"
+    pod = _pod(document)
+    if pod:
+        _only_with_gpus(pod)
+        pod["hostNetwork"] = True
+        (container,) = pod["containers"]
+        container["env"].append({"name": "DCGM_REMOTE_HOSTENGINE_INFO", "value": "localhost:5555"})
+        container["securityContext"] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
+def _only_with_gpus(pod: Object) -> None:
+    pod["tolerations"] = _EVERYWHERE
+    expression = {"key": ACCELERATOR, "operator": "Exists"}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    pod["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+def _patch_efa(document: Object, setting: Setting) -> None:
+    """Run on the types with EFA interfaces."""
+    term = {"key": INSTANCE_TYPE, "operator": "In", "values": list(setting.efa_types)}
+    pod = _pod(document) or {}
+    affinity = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    affinity["nodeSelectorTerms"] = [{"matchExpressions": [term]}]
+
+
+_PROXY = "kube-proxy"
+EFA_ADDON = "efa-device-plugin"
+# In the order in which a new cluster needs them.
+ADDONS = (
+    Addon("flannel", patch=_patch_flannel),
+    Addon(_PROXY, lambda cluster: {"__PODS__": str(cluster.pods), "__ENDPOINT__": cluster.endpoint}),
+    Addon(
+        "coredns",
+        lambda cluster: {
+            "__DNS__SERVER__": str(cluster.dns),
+            "__DNS__DOMAIN__": _DOMAIN,
+            "__DNS__MEMORY__LIMIT__": "170Mi",
+        },
+        _patch_coredns,
+    ),
+    Addon(
+        "node-local-dns",
+        lambda _: {
+            "__PILLAR__LOCAL__DNS__ __PILLAR__DNS__SERVER__": str(NODE_DNS),
+            "__PILLAR__LOCAL__DNS__": str(NODE_DNS),
+            "__PILLAR__DNS__DOMAIN__": _DOMAIN,
+        },
+        _patch_node_dns,
+    ),
+    Addon("metrics-server", patch=_patch_metrics),
+    Addon("nvidia-device-plugin", patch=_patch_gpus),
+    Addon("dcgm-exporter", patch=_patch_dcgm),
+    Addon(EFA_ADDON, patch=_patch_efa),
+)

@@ -1,0 +1,177 @@
+"""The state of the cluster: members, versions, nodes by pool, and add-ons. Observation in, status and faults out."""
+
+import ssl
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cryptography import x509
+from lightkube.resources.apps_v1 import DaemonSet, Deployment
+from lightkube.resources.core_v1 import Node
+
+from bedplate.cluster.addons import ADDON_LABEL
+from bedplate.cluster.client import ClusterClient
+from bedplate.cluster.demand import GATE
+from bedplate.plan.cluster import ClusterPlan
+from bedplate.plan.links import API_PORT
+
+_SECONDS = 3
+_EXPIRES_SOON = timedelta(days=14)
+# Kubernetes supports kubelets of the last three minor versions. Source: kubernetes.io/releases/version-skew-policy.
+_OLDEST = 3
+_POOL, _SITE, _CONTROL = "bedplate/pool", "bedplate/site", "node-role.kubernetes.io/control-plane"
+
+
+@dataclass(frozen=True, slots=True)
+class MemberState:
+    """A member of the control plane; `until` is the end of its API server's certificate, None if it is unreachable."""
+
+    name: str
+    until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCount:
+    """The nodes of a pool, a site or the control plane."""
+
+    group: str
+    nodes: int
+    ready: int
+    gated: int
+    cordoned: int
+    versions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AddonState:
+    """The pods of an add-on that are ready, and that it should have."""
+
+    name: str
+    ready: int
+    desired: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """The state of the cluster, and what is wrong with it."""
+
+    version: str
+    members: tuple[MemberState, ...]
+    groups: tuple[NodeCount, ...]
+    addons: tuple[AddonState, ...]
+    faults: tuple[str, ...]
+
+
+def read_status(cluster: ClusterClient, plan: ClusterPlan, now: datetime, port: int = API_PORT) -> ClusterStatus:
+    """Ask the API server and each member, and return the state."""
+    version = str(cluster.call("read the version", lambda api: _get_json(api, "/version"))["gitVersion"])
+    nodes, _ = cluster.objects(Node)
+    workloads = [item for kind in (DaemonSet, Deployment) for item in cluster.objects(kind, labels=_ADDONS)[0]]
+    return assess(version, member_states(plan, port), nodes, workloads, now)
+
+
+_ADDONS = {ADDON_LABEL: None}
+
+
+def _get_json(api: Any, path: str) -> Mapping[str, Any]:  # noqa: ANN401  lightkube's own client
+    reply = api._client._client.get(path)  # noqa: SLF001  lightkube has no call for it
+    reply.raise_for_status()
+    answer: Mapping[str, Any] = reply.json()
+    return answer
+
+
+def member_states(plan: ClusterPlan, port: int) -> tuple[MemberState, ...]:
+    """Read the certificate of each member's API server, all at the same time."""
+    with ThreadPoolExecutor(max(len(plan.members), 1)) as pool:
+        ends = pool.map(lambda member: _certificate_end(str(member.address), port), plan.members)
+        return tuple(MemberState(member.name, end) for member, end in zip(plan.members, ends, strict=True))
+
+
+def _certificate_end(address: str, port: int) -> datetime | None:
+    try:
+        text = ssl.get_server_certificate((address, port), timeout=_SECONDS)
+    except OSError:
+        return None
+    return x509.load_pem_x509_certificate(text.encode()).not_valid_after_utc
+
+
+def assess(
+    version: str, members: Sequence[MemberState], nodes: Sequence[Any], workloads: Iterable[Any], now: datetime
+) -> ClusterStatus:
+    """Return the status of an observed cluster. Pure."""
+    groups: dict[str, list[Any]] = {}
+    for node in nodes:
+        groups.setdefault(_group(node), []).append(node)
+    counts = tuple(_count(name, groups[name]) for name in sorted(groups))
+    addons = _addon_states(workloads)
+    faults = (*_member_faults(members, now), *_skew_faults(version, counts), *_addon_faults(addons))
+    return ClusterStatus(version, tuple(members), counts, addons, faults)
+
+
+def _group(node: Any) -> str:  # noqa: ANN401  lightkube's own types, whose every field is optional
+    labels = node.metadata.labels or {}
+    if _CONTROL in {taint.key for taint in node.spec.taints or ()} or _CONTROL in labels:
+        return "control plane"
+    return labels.get(_POOL) or labels.get(_SITE) or "other"
+
+
+def _count(group: str, nodes: Sequence[Any]) -> NodeCount:
+    return NodeCount(
+        group=group,
+        nodes=len(nodes),
+        ready=sum(map(_is_ready, nodes)),
+        gated=sum(GATE in {taint.key for taint in node.spec.taints or ()} for node in nodes),
+        cordoned=sum(bool(node.spec.unschedulable) for node in nodes),
+        versions=tuple(sorted({_kubelet(node) for node in nodes} - {""})),
+    )
+
+
+def _is_ready(node: Any) -> bool:  # noqa: ANN401
+    conditions = (node.status and node.status.conditions) or ()
+    return any(condition.type == "Ready" and condition.status == "True" for condition in conditions)
+
+
+def _kubelet(node: Any) -> str:  # noqa: ANN401
+    info = node.status and node.status.nodeInfo
+    return (info and info.kubeletVersion) or ""
+
+
+def _addon_states(workloads: Iterable[Any]) -> tuple[AddonState, ...]:
+    ready: Counter[str] = Counter()
+    desired: Counter[str] = Counter()
+    for item in workloads:
+        name, status = item.metadata.labels[ADDON_LABEL], item.status
+        is_daemon = item.kind == "DaemonSet" or hasattr(status, "desiredNumberScheduled")
+        ready[name] += (status.numberReady if is_daemon else status.readyReplicas) or 0
+        desired[name] += (status.desiredNumberScheduled if is_daemon else item.spec.replicas) or 0
+    return tuple(AddonState(name, ready[name], desired[name]) for name in sorted(desired))
+
+
+def _member_faults(members: Iterable[MemberState], now: datetime) -> Iterator[str]:
+    for member in members:
+        if member.until is None:
+            yield f"{member.name}: the API server does not answer"
+        elif member.until < now + _EXPIRES_SOON:
+            yield f"{member.name}: the certificate of the API server ends on {member.until.astimezone(UTC):%Y-%m-%d}"
+
+
+def _skew_faults(version: str, groups: Iterable[NodeCount]) -> Iterator[str]:
+    server = _minor(version)
+    for group in groups:
+        for kubelet in group.versions:
+            if not server - _OLDEST <= _minor(kubelet) <= server:
+                yield f"{group.group}: kubelet {kubelet} does not work with the API server's {version}"
+
+
+def _addon_faults(addons: Iterable[AddonState]) -> Iterator[str]:
+    for addon in addons:
+        if addon.ready < addon.desired:
+            yield f"{addon.name}: {addon.desired - addon.ready} of {addon.desired} pods are not ready"
+
+
+def _minor(version: str) -> int:
+    """Return 36 of v1.36.3."""
+    return int(version.split(".")[1])

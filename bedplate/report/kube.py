@@ -1,0 +1,66 @@
+"""Reports of the cluster: its status, and what an apply of the add-ons has changed."""
+
+from collections.abc import Iterator
+from datetime import UTC
+
+from bedplate.cluster.apply import Applied
+from bedplate.cluster.status import ClusterStatus
+from bedplate.report.columns import aligned, counted
+
+
+def status_lines(status: ClusterStatus) -> Iterator[str]:
+    """Yield members, nodes by pool, add-ons, and what is wrong."""
+    yield f"Kubernetes {status.version}"
+    yield from aligned(
+        [("member", "certificate until")]
+        + [
+            (member.name, f"{member.until.astimezone(UTC):%Y-%m-%d}" if member.until else "no answer")
+            for member in status.members
+        ]
+    )
+    rows = [
+        (group.group, *map(str, (group.nodes, group.ready, group.gated, group.cordoned)), _list(group.versions))
+        for group in status.groups
+    ]
+    yield from aligned([("nodes", "all", "ready", "gated", "cordoned", "kubelet"), *rows], right=(1, 2, 3, 4))
+    addons = [(addon.name, f"{addon.ready} of {addon.desired} pods ready") for addon in status.addons]
+    yield from aligned(addons) or ("no add-ons: run `bedplate kube addons apply`",)
+    yield from (f"fault: {fault}" for fault in status.faults)
+
+
+def _list(versions: tuple[str, ...]) -> str:
+    return ", ".join(versions) or "-"
+
+
+def status_document(status: ClusterStatus) -> dict[str, object]:
+    """Return the status as one JSON document."""
+    return {
+        "version": status.version,
+        "members": [
+            {"name": member.name, "certificate": member.until.isoformat() if member.until else None}
+            for member in status.members
+        ],
+        "nodes": [
+            {
+                "group": group.group,
+                "all": group.nodes,
+                "ready": group.ready,
+                "gated": group.gated,
+                "cordoned": group.cordoned,
+                "kubelets": list(group.versions),
+            }
+            for group in status.groups
+        ],
+        "addons": [{"name": addon.name, "ready": addon.ready, "desired": addon.desired} for addon in status.addons],
+        "faults": list(status.faults),
+    }
+
+
+def applied_lines(applied: Applied) -> Iterator[str]:
+    """Yield what an apply has changed."""
+    yield from (f"deleted {key}" for key in applied.deleted)
+    for key in applied.kept:
+        command = f"kubectl delete {key.kind.lower()} {key.name}"
+        yield f"kept {key}, which is not declared: `{command}` deletes it with all it has"
+    changed = f"{counted(len(applied.changed), 'object')} changed" if applied.changed else "no changes"
+    yield f"{changed}, {applied.total} in all"

@@ -1,0 +1,1 @@
+"""Tokens of the cluster for people who log in to a member of the control plane."""

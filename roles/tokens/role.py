@@ -1,0 +1,49 @@
+"""The role `tokens`: people who log in to a member get tokens of one hour for the cluster.
+
+A socket answers with the token of the account that connects: nobody needs sudo, and nobody can ask for another person.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from typing import ClassVar
+
+from pyinfra.operations import systemd
+
+from bedplate.plan.fleet import PEOPLE_IDS
+from bedplate.plan.links import API_PORT
+from roles.base import Changes, Role, changed
+from roles.files import ManagedFile, file_text, put_files, render
+
+SOCKET = "bedplate-token.socket"
+PROGRAM, CLIENT = "/usr/local/sbin/bedplate-token", "/usr/local/bin/kube-token"
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens(Role):
+    """A member of the control plane with this address."""
+
+    address: IPv4Address
+    name: ClassVar[str] = "tokens"
+
+    def install(self) -> None:
+        """Install nothing: kubectl is there."""
+
+    def configure(self) -> Changes:
+        """Write the programs and their units."""
+        return put_files(*token_files(self.address))
+
+    def activate(self, changes: Changes) -> None:
+        """Listen for people."""
+        systemd.daemon_reload(name="Reload systemd for tokens of the cluster", _if=changed(changes))
+        systemd.service(name="Listen for requests of tokens", service=SOCKET, running=True, enabled=True)
+
+
+def token_files(address: IPv4Address) -> Iterator[ManagedFile]:
+    """Yield the programs and units."""
+    ids = {"first": PEOPLE_IDS.start, "last": PEOPLE_IDS.stop}
+    server = render("tokens/bedplate-token", server=f"https://{address}:{API_PORT}", **ids)
+    yield ManagedFile(f"Write {PROGRAM}", PROGRAM, server, "755")
+    yield ManagedFile(f"Write {CLIENT}", CLIENT, file_text("tokens/kube-token"), "755")
+    for unit in (SOCKET, "bedplate-token@.service"):
+        yield ManagedFile(f"Write {unit}", f"/etc/systemd/system/{unit}", file_text(f"tokens/{unit}"))

@@ -1,0 +1,92 @@
+"""A mirror of upstream's manifests, from the zips of the Go module proxy; it has those that the proxy has.
+
+NVIDIA's repositories are no Go modules of the proxy: their manifests have short stand-ins of the same shape.
+"""
+
+import json
+import subprocess
+import zipfile
+from collections.abc import Iterable
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from bedplate.catalog.addons import AddonPins, ManifestPin
+from bedplate.catalog.catalog import load_addons
+from tests.testlab.kubernetes.binaries import CACHE
+
+MIRROR = CACHE / "mirror"
+_MODULES = {
+    "flannel-io/flannel": "github.com/flannel-io/flannel",
+    "kubernetes/kubernetes": "k8s.io/kubernetes",
+    "kubernetes-sigs/metrics-server": "sigs.k8s.io/metrics-server",
+}
+_DAEMONS = """\
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {{name: {name}{namespace}}}
+spec:
+  selector: {{matchLabels: {{name: {name}}}}}
+  template:
+    metadata: {{labels: {{name: {name}}}}}
+    spec:
+      containers:
+      - name: main
+        image: {image}
+        env: []
+        volumeMounts: [{{name: kubelet, mountPath: /var/lib/kubelet/device-plugins}}]
+      volumes: [{{name: kubelet, hostPath: {{path: /var/lib/kubelet/device-plugins}}}}]
+"""
+
+
+def fetch_manifests() -> None:
+    """Write the manifests that are missing in the mirror."""
+    for address in (file.address for addon in load_addons() for file in addon.files):
+        path = mirrored(address)
+        owner, name, version, *rest = urlsplit(address).path.strip("/").split("/")
+        module = _MODULES.get(f"{owner}/{name}")
+        if module and not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(_from_module(module, version, "/".join(rest)))
+
+
+def mirrored(address: str) -> Path:
+    """Return the file of an address in the mirror."""
+    parts = urlsplit(address)
+    return MIRROR / parts.netloc / parts.path.strip("/")
+
+
+def _from_module(module: str, version: str, path: str) -> bytes:
+    command = ("go", "mod", "download", "-json", f"{module}@{version}")
+    reply = json.loads(subprocess.run(command, cwd="/", capture_output=True, check=True).stdout)
+    with zipfile.ZipFile(reply["Zip"]) as archive:
+        return archive.read(f"{module}@{version}/{path}")
+
+
+def stand_in(addon: AddonPins) -> bytes:
+    """Return a manifest for an add-on whose own one is not available."""
+    (image,) = addon.images
+    namespace = ", namespace: kube-system" if addon.name == "nvidia-device-plugin" else ""
+    return _DAEMONS.format(name=addon.name, image=image, namespace=namespace).encode()
+
+
+def available_pins(pins: Iterable[AddonPins]) -> tuple[AddonPins, ...]:
+    """Return the pins with the checksums of the stand-ins."""
+    return tuple(replace(addon, files=tuple(_available(addon))) for addon in pins)
+
+
+def _available(addon: AddonPins) -> Iterable[ManifestPin]:
+    for file in addon.files:
+        if file.verified:
+            yield file
+        else:
+            yield replace(file, checksum=sha256(stand_in(addon)).hexdigest(), verified=True)
+
+
+def read_upstream(address: str) -> bytes:
+    """Return the file of an address: from the mirror, or its stand-in."""
+    path = mirrored(address)
+    if path.exists():
+        return path.read_bytes()
+    return next(stand_in(addon) for addon in load_addons() if address in {file.address for file in addon.files})

@@ -1,0 +1,234 @@
+"""Add-ons without a cluster: pins, patches, the kubeconfig of a person, faults of the status, digests of images."""
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from subprocess import run as run_program
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bedplate.catalog.addons import AddonPins, ManifestPin, read_addons, write_addons
+from bedplate.catalog.catalog import load_addons, read_data_file
+from bedplate.cli import run
+from bedplate.cluster.access import person_kubeconfig
+from bedplate.cluster.addons import ADDONS, Object, Setting, choose_pins, render_addon
+from bedplate.cluster.people import people_objects, person_name, volume_objects
+from bedplate.cluster.registry import image_digest
+from bedplate.cluster.status import MemberState, assess
+from bedplate.errors import InputError, ViolationError
+from bedplate.plan.cluster import ClusterPlan, cluster_plan
+from roles.tokens.role import Tokens
+from tests.testlab.fakes.node import Recorder, recorded
+from tests.testlab.fleets.variants import lab_plan
+
+TEXT = b"kind: ConfigMap"
+SUM = sha256(TEXT).hexdigest()
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
+NOW = datetime(2026, 11, 23, tzinfo=UTC)
+
+
+def lab_cluster() -> ClusterPlan:
+    """Return the plan of the lab's cluster after `kube init`."""
+    cluster = cluster_plan(lab_plan())
+    assert cluster
+    return replace(cluster, authority="-----BEGIN CERTIFICATE-----")
+
+
+def rendered(name: str, text: str = "") -> tuple[Object, ...]:
+    """Return the objects of an add-on from a text, or from its own manifest."""
+    addon = next(addon for addon in ADDONS if addon.name == name)
+    texts = [text] if text else []
+    return render_addon(addon, AddonPins(name, "1.36.3"), texts, Setting(lab_cluster(), ("p5.48xlarge",)))
+
+
+def test_pins_are_read_as_they_are_written() -> None:
+    """The file of pins is what its own reader and writer make of it."""
+    rows = read_data_file("addons").rows
+
+    assert write_addons(read_addons(rows)) == tuple(rows)
+
+
+@pytest.mark.parametrize(
+    ("pin", "text", "message"),
+    [
+        pytest.param(ManifestPin("https://a", SUM, verified=True), b"kind: Secret", "another checksum", id="changed"),
+        pytest.param(ManifestPin("https://a", SUM, verified=False), TEXT, "is not verified", id="unverified"),
+    ],
+)
+def test_an_unexpected_file_is_refused(pin: ManifestPin, text: bytes, message: str) -> None:
+    """Nothing is applied whose checksum differs, or was never compared with its source."""
+    with pytest.raises(ViolationError, match=message):
+        pin.check(text)
+
+
+def test_pinning_records_what_the_source_has_and_refuses_a_moved_tag() -> None:
+    """A matching file becomes verified; an image whose digest changed is an error."""
+    addon = AddonPins("a", "1", (ManifestPin("https://a", SUM, verified=False),), {"r/a:1": "sha256:1"})
+
+    assert addon.pinned({"https://a": TEXT}, {}).files[0].verified
+    with pytest.raises(ViolationError, match="another digest"):
+        addon.pinned({}, {"r/a:1": "sha256:2"})
+
+
+def test_kube_proxy_has_the_version_of_the_cluster() -> None:
+    """A newer kube-proxy than the API server does not work; without a pinned one the message names the nearest."""
+    cluster = lab_cluster()
+
+    assert choose_pins(load_addons(), replace(cluster, version="1.35"))["kube-proxy"].minor == "1.35"
+    with pytest.raises(InputError) as refused:
+        choose_pins(load_addons(), replace(cluster, version="1.34"))
+    assert "write 1.35" in refused.value.fix
+
+
+def test_flannel_has_the_block_and_the_packets_of_the_plan() -> None:
+    """The lab has workers at a site, so packets between nodes have 1,400 bytes at most."""
+    (item,) = rendered("flannel", "{kind: ConfigMap, metadata: {name: a}, data: {net-conf.json: '{}'}}")
+
+    network = json.loads(item["data"]["net-conf.json"])
+    assert (network["Network"], network["Backend"]["MTU"]) == (str(lab_cluster().pods), 1400)
+
+
+def test_images_have_their_digest() -> None:
+    """A known digest is part of the image's name."""
+    image = "registry.k8s.io/kube-proxy:v1.36.3"
+    addon = next(addon for addon in ADDONS if addon.name == "kube-proxy")
+    objects = render_addon(
+        addon, AddonPins("kube-proxy", "1.36.3", (), {image: "sha256:1"}), (), Setting(lab_cluster())
+    )
+
+    (daemons,) = (item for item in objects if item["kind"] == "DaemonSet")
+    assert daemons["spec"]["template"]["spec"]["containers"][0]["image"] == f"{image}@sha256:1"
+
+
+def test_names_that_kubernetes_needs_are_refused() -> None:
+    """A person named like a namespace of the system would own it."""
+    assert person_name("ada_l") == "ada-l"
+    with pytest.raises(InputError):
+        person_name("kube-system")
+
+
+def test_each_person_has_a_namespace_and_stores_at_the_usual_paths() -> None:
+    """A home is the person's own folder; other stores have the path that they have on machines."""
+    plan = lab_plan()
+    kinds = {(item["kind"], item["metadata"]["name"]) for item in people_objects(plan.accounts, lab_cluster().pods)}
+    volumes = {
+        item["metadata"]["name"]: item["spec"]["local"]["path"]
+        for item in volume_objects(plan)
+        if item["kind"] == "PersistentVolume"
+    }
+
+    assert {("Namespace", "grace"), ("ServiceAccount", "grace"), ("ServiceAccount", "ada")} <= kinds
+    assert volumes["grace.home"] == "/home/grace"
+    assert volumes["grace.cellar-data"] == "/data"
+
+
+def test_a_kubeconfig_has_no_secret_and_trusts_recorded_keys_only(tmp_path: Path) -> None:
+    """It runs ssh to each member in turn, with the host key of the lock; ssh accepts the options."""
+    document = person_kubeconfig(lab_cluster(), "grace", {"control-2.us-west-2": (KEY,)})
+
+    (user,) = document["users"]
+    script = user["user"]["exec"]["args"][1]
+    assert set(user["user"]) == {"exec"}
+    assert "grace@control-2.us-west-2.lab.internal kube-token" in script
+    assert "control-1" not in script
+    done = run_program(["sh", "-c", script.replace("ssh -T", "ssh -G")], capture_output=True, text=True, check=False)
+    assert "stricthostkeychecking true" in done.stdout
+    assert f"control-2.us-west-2.lab.internal {KEY}" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("cluster", "keys", "fix"),
+    [
+        pytest.param(replace(lab_cluster(), authority=""), {"control-1.us-west-2": (KEY,)}, "kube init", id="init"),
+        pytest.param(lab_cluster(), {}, "node trust control-1.us-west-2", id="host key"),
+    ],
+)
+def test_no_kubeconfig_without_a_cluster(cluster: ClusterPlan, keys: dict[str, tuple[str, ...]], fix: str) -> None:
+    """Before the authority and a host key are known, no kubeconfig could be trusted."""
+    with pytest.raises(InputError) as refused:
+        person_kubeconfig(cluster, "grace", keys)
+
+    assert fix in refused.value.fix
+
+
+def test_faults_of_a_status() -> None:
+    """A certificate that ends soon, a kubelet that is too old, and pods that are not ready."""
+    members = [MemberState("control-1", NOW + timedelta(days=3)), MemberState("control-2", NOW + timedelta(days=300))]
+    info = SimpleNamespace(kubeletVersion="v1.32.1")
+    node: Any = SimpleNamespace(
+        metadata=SimpleNamespace(labels={"bedplate/pool": "train"}),
+        spec=SimpleNamespace(taints=None, unschedulable=None),
+        status=SimpleNamespace(conditions=None, nodeInfo=info),
+    )
+    daemons: Any = SimpleNamespace(
+        metadata=SimpleNamespace(labels={"bedplate/addon": "flannel"}),
+        status=SimpleNamespace(numberReady=3, desiredNumberScheduled=4),
+    )
+    daemons.kind = "DaemonSet"
+
+    assert assess("v1.36.3", members, [node], [daemons], NOW).faults == (
+        "control-1: the certificate of the API server ends on 2026-11-26",
+        "train: kubelet v1.32.1 does not work with the API server's v1.36.3",
+        "flannel: 1 of 4 pods are not ready",
+    )
+
+
+@pytest.fixture
+def registry() -> Iterator[str]:
+    """Yield the address of a registry that wants an anonymous token first, as public ones do."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            is_known = self.headers.get("Authorization") == "Bearer t"
+            self.send_response(200 if is_known else 401)
+            host = self.headers["Host"]
+            challenge = f'Bearer realm="http://{host}/token",service="r",scope="repository:a/b:pull"'
+            self.send_header("WWW-Authenticate", challenge)
+            self.send_header("Docker-Content-Digest", f"sha256:{'1' * 64}")
+            self.end_headers()
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"token": "t"}' if "scope=repository" in self.path else b"{}")
+
+        def log_message(self, *_: object) -> None:
+            """Print nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_digest_is_read_with_an_anonymous_token(registry: str) -> None:
+    """The registry's challenge names where to get the token."""
+    assert image_digest(f"{registry}/a/b:1", scheme="http") == f"sha256:{'1' * 64}"
+
+
+def test_people_on_a_member_can_ask_for_tokens() -> None:
+    """The socket listens on members; its program knows the ids of people and the member's own API server."""
+    member = lab_cluster().members[0]
+    played = Recorder(recorded("ubuntu-24.04")).play(Tokens(member.address))
+
+    program = played.written("/usr/local/sbin/bedplate-token")
+    assert f'range(20000, 50000), "https://{member.address}:6443"' in program
+    assert '"token": "{{.status.token}}"' in program
+    assert any("bedplate-token.socket" in command for command in played.commands)
+
+
+def test_a_mirror_without_a_file_is_an_input_error(
+    begun: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The message names the file that is missing, and where it comes from."""
+    assert run(["kube", "addons", "apply", str(begun), "--mirror", str(tmp_path)]) == 2
+
+    assert "copy https://raw.githubusercontent.com/flannel-io/" in capsys.readouterr().err
