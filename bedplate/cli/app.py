@@ -209,6 +209,23 @@ PERSON_COMMANDS = (
     ),
     Command("remove", "person:remove", "Remove a person's access.", "bedplate person remove ada"),
 )
+CAPACITY_COMMANDS = (
+    Command("status", "capacity_run:status", "Show the machines of each rung.", "bedplate capacity status fleet.yaml"),
+    Command(
+        "explain",
+        "capacity_run:explain",
+        "Explain what each rung does, what happens next, and why.",
+        "bedplate capacity explain train --fleet fleet.yaml",
+    ),
+    Command(
+        "run",
+        "capacity_run:run",
+        "Run the controller.",
+        "bedplate capacity run fleet.yaml --once --dry-run --kubeconfig lab.kubeconfig",
+    ),
+    Command("pause", "capacity_run:pause", "Let the controller leave a group alone.", "bedplate capacity pause train"),
+    Command("resume", "capacity_run:resume", "Let the controller continue.", "bedplate capacity resume train"),
+)
 CATALOG_COMMANDS = (
     Command(
         "refresh",
@@ -223,6 +240,7 @@ GROUPS: Mapping[str, tuple[str, tuple[Command, ...]]] = MappingProxyType(
         "bundle": ("The code that machines run.", BUNDLE_COMMANDS),
         "backend": ("State of the deployments.", BACKEND_COMMANDS),
         "image": ("Machine images.", IMAGE_COMMANDS),
+        "capacity": ("Machines as pods need them.", CAPACITY_COMMANDS),
         "vpn": ("VPN certificates and gateways.", VPN_COMMANDS),
         "kube": ("The Kubernetes cluster.", KUBE_COMMANDS),
         "person": ("Access of people.", PERSON_COMMANDS),

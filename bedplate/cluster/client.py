@@ -1,5 +1,6 @@
 """The client of one cluster: lightkube with bounded retries, and its exceptions translated into errors with a fix."""
 
+import json
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from lightkube import ApiError, Client, KubeConfig, SingleConfig
 from lightkube.core.exceptions import ConfigError
 from lightkube.core.generic_client import WatchDriver
 from lightkube.core.resource import NamespacedResource
+from lightkube.resources.core_v1 import Namespace
 
 from bedplate.errors import BedplateError, InputError, MachineError, PartialError
 
@@ -98,18 +100,28 @@ class ClusterClient:
             reply = generic.send(driver.get_request(httpx2.Timeout(_CONNECT, read=seconds + _GRACE)), stream=True)
             try:
                 reply.raise_for_status()
-                yield from map(driver.process_one_line, reply.iter_lines())
+                yield from (_bookmark(line) or driver.process_one_line(line) for line in reply.iter_lines())
             finally:
                 reply.close()
         except httpx2.HTTPError as error:
             raise translate_error(error, f"watch {kind.__name__}") from None
 
 
-_PAGE, _GRACE = 1000, 30.0
+BOOKMARK = "BOOKMARK"
+"""The type of an event that says only how far a watch has come."""
+_PAGE, _GRACE, _HEAD = 1000, 30.0, 40
 
 
 def _scope(kind: type[Any]) -> dict[str, str]:
     return {"namespace": "*"} if issubclass(kind, NamespacedResource) else {}
+
+
+def _bookmark(line: str) -> tuple[str, Any] | None:
+    """Return a bookmark, which has nothing but a version: it is no valid object of its kind."""
+    event = json.loads(line) if '"BOOKMARK"' in line[:_HEAD] else {}
+    if event.get("type") != BOOKMARK:
+        return None
+    return BOOKMARK, Namespace.from_dict({"metadata": event["object"]["metadata"]})
 
 
 def open_cluster(kubeconfig: Path | None = None, context: str | None = None) -> ClusterClient:

@@ -90,3 +90,12 @@ class Leadership:
         meta = ObjectMeta(name=self.name, namespace=NAMESPACE, resourceVersion=version)
         spec = LeaseSpec(holderIdentity=holder, leaseDurationSeconds=DURATION, renewTime=datetime.now(UTC))
         return Lease(metadata=meta, spec=spec)
+
+
+def read_holder(client: ClusterClient) -> str:
+    """Return which controller is the leader; empty for none."""
+    try:
+        lease = client.call("get Lease", lambda api: api.get(Lease, NAME, namespace=NAMESPACE))
+    except Missing:
+        return ""
+    return (lease.spec.holderIdentity if lease.spec else None) or ""

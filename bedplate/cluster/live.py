@@ -1,5 +1,6 @@
 """Changes of nodes and pods, each conditional on what was observed, and Events that explain them."""
 
+import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ from bedplate.cluster.pods import has_ended, is_daemon, is_movable, seconds
 from bedplate.cluster.watch import ObjectCache
 from bedplate.errors import BedplateError
 
+# Seconds for which what a controller has left is used.
+_RECENT = 300.0
 # Of the message of an Event. Source: Kubernetes API reference, Event v1.
 _LONGEST = 1000
 
@@ -54,6 +57,30 @@ class LiveCluster:
         for name in self._ends.keys() - nodes.keys():
             self._ends.pop(name, None)
         return join(Cluster(tuple(pods.values()), tuple(nodes.values()), dict(self._ends), self.since), cloud)
+
+    def observe_once(self, cloud: Observation) -> Observation:
+        """Return the same by two lists, for a command that ends."""
+        pods, _ = self.client.objects(Pod)
+        nodes, _ = self.client.objects(Node)
+        return join(Cluster(pods, nodes, dict(self._ends), self.since), cloud)
+
+    def state(self) -> str:
+        """Return what a successor must know: when the last pods of nodes ended."""
+        idle = {name: round(max(self._ends.get(name, 0.0), self.since)) for name in self.nodes.objects()}
+        return json.dumps({"time": round(self.now()), "idle": idle}, sort_keys=True)
+
+    def restore(self, text: str) -> None:
+        """Take over what a predecessor has just left: while none ran, pods may have ended.
+
+        Text that cannot be read is ignored.
+        """
+        with suppress(ValueError, TypeError, KeyError, AttributeError):
+            state = json.loads(text)
+            if self.now() - state["time"] > _RECENT:
+                return
+            for name, end in state["idle"].items():
+                # A later end that this controller has seen itself counts.
+                self._ends.setdefault(str(name), float(end))
 
     def _on_pod(self, event: str, pod: Pod) -> None:
         """Keep the time at which a node's last pod ended: the pods of the system do not count."""

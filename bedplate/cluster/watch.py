@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from bedplate.cluster.client import ClusterClient, Expired
+from bedplate.cluster.client import BOOKMARK, ClusterClient, Expired
 from bedplate.errors import BedplateError, PartialError
 
 _WATCH = 60
@@ -79,7 +79,7 @@ class ObjectCache:
             if self._stopped.is_set():
                 break
             version = item.metadata.resourceVersion
-            if event != "BOOKMARK":
+            if event != BOOKMARK:
                 self._apply(event, item)
         with self._lock:
             self._confirmed = time.monotonic()

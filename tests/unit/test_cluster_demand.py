@@ -1,8 +1,11 @@
 """Pods and nodes as the planner reads them: requests, placement, gangs, cordons, idle times."""
 
-from typing import Any
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, cast
 
 import pytest
+from lightkube.models.core_v1 import PodStatus
 from lightkube.resources.core_v1 import Node, Pod
 
 from bedplate.capacity.observation import Cordon, Machine, Observation, Pool, Size
@@ -18,7 +21,8 @@ def pod(name: str = "p", node: str | None = None, meta: dict[str, Any] | None = 
     """Return a pod that asks for a GPU."""
     container = {"name": "c", "resources": {"requests": {"nvidia.com/gpu": "1", "cpu": "500m", "memory": "1Gi"}}}
     metadata = {"name": name, "namespace": "ada", "creationTimestamp": "2026-11-23T05:00:00Z", **(meta or {})}
-    return Pod.from_dict({"metadata": metadata, "spec": {"containers": [container], "nodeName": node, **spec}})
+    pod = Pod.from_dict({"metadata": metadata, "spec": {"containers": [container], "nodeName": node, **spec}})
+    return cast("Pod", pod)
 
 
 def node(
@@ -32,16 +36,24 @@ def node(
     resources = {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": "8"}
     provider = f"aws:///us-west-2a/{instance}" if instance else f"bedplate://cellar/{name}"
     metadata = {"name": name, "creationTimestamp": "2026-11-23T04:00:00Z", "labels": {"disk": "ssd"}, **(meta or {})}
-    return Node.from_dict(
-        {
-            "metadata": metadata,
-            "spec": {"providerID": provider, **spec},
-            "status": {"allocatable": resources, "conditions": conditions},
-        }
+    return cast(
+        "Node",
+        Node.from_dict(
+            {
+                "metadata": metadata,
+                "spec": {"providerID": provider, **spec},
+                "status": {"allocatable": resources, "conditions": conditions},
+            }
+        ),
     )
 
 
-def observe(pods: list[Pod], nodes: list[Node], machines: tuple[Machine, ...] = (), **ends: float) -> Observation:
+def observe(
+    pods: list[Pod],
+    nodes: list[Node],
+    machines: tuple[Machine, ...] = (),
+    ends: Mapping[str, float] = MappingProxyType({}),
+) -> Observation:
     """Return the observation of a cluster with one pool."""
     pool = Pool("p", "train", 0, "us-west-2", ("us-west-2a",), 0, 9, 0, labels={"disk": "ssd"})
     pool_with_taint = Pool("t", "burst", 0, "us-west-2", ("us-west-2a",), 0, 9, 0, taints=frozenset({GPU_TAINT}))
@@ -138,14 +150,15 @@ def test_an_affinity_with_alternatives_becomes_a_label() -> None:
     seen = observe([pod(affinity=affinity)], [node("ssd"), hdd])
 
     (label,) = seen.pods[0].selector
-    assert [label in other.labels for other in (*seen.nodes, *seen.pools)] == [True, False, True, False]
+    assert [label in node.labels for node in seen.nodes] == [True, False]
+    assert [label in pool.labels for pool in seen.pools] == [True, False]
 
 
 def test_pods_that_do_not_wait_for_a_machine_are_left_out() -> None:
     """Ended and gated pods, pods of a DaemonSet, and pods that are being deleted."""
     daemon = {"ownerReferences": [{"kind": "DaemonSet", "name": "d", "apiVersion": "apps/v1", "uid": "1"}]}
     ended = pod("ended", node="n")
-    ended.status = Pod.from_dict({"status": {"phase": "Succeeded"}}).status
+    ended.status = PodStatus(phase="Succeeded")
     pods = [
         ended,
         pod("gated", schedulingGates=[{"name": "kueue"}]),
@@ -172,9 +185,7 @@ def test_a_node_offers_what_its_own_pods_leave() -> None:
 
 def test_idle_counts_from_the_end_of_the_last_pod() -> None:
     """Without a known end it counts from the start of the controller, not from the launch."""
-    ends = {"a": NOW - 20}
-
-    first, second = observe([], [node("a"), node("b")], **ends).nodes
+    first, second = observe([], [node("a"), node("b")], ends={"a": NOW - 20}).nodes
 
     assert (first.idle_since, second.idle_since) == (NOW - 20, NOW - 50)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 import boto3
 from lightkube import ApiError, Client
@@ -57,7 +58,7 @@ class NodesOfGroups:
         taints = [_taint(text) for text in pool.taints]
         spec = {"providerID": f"aws:///{pool.zones[0]}/{instance}", "taints": taints}
         status = {"capacity": resources, "allocatable": resources}
-        self.client.create(Node.from_dict({"metadata": metadata, "spec": spec, "status": status}))
+        self.client.create(cast("Node", Node.from_dict({"metadata": metadata, "spec": spec, "status": status})))
         self._nodes[instance] = node
 
     def _leave(self, node: str) -> None:

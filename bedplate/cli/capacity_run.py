@@ -1,0 +1,299 @@
+"""The commands around the controller of capacity: status, explain, run, pause, resume."""
+
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bedplate.account.client import open_client
+from bedplate.account.groups import FleetGroups
+from bedplate.capacity.actions import Decision
+from bedplate.capacity.controller import Controller, Outcome, Round, log_entry, without_paused
+from bedplate.capacity.metrics import Metrics
+from bedplate.capacity.observation import Observation
+from bedplate.capacity.record import observation_document
+from bedplate.catalog import load_catalog
+from bedplate.cli.fleet import open_account, plan_of
+from bedplate.cli.output import DEFAULT_FLEET, FleetFile, FleetOption, Json, notify, show, show_document
+from bedplate.cluster.client import open_cluster
+from bedplate.cluster.lease import Leadership, read_holder
+from bedplate.cluster.live import LiveCluster
+from bedplate.cluster.store import StateStore
+from bedplate.errors import BedplateError, InputError, MachineError
+from bedplate.hold import login_name
+from bedplate.plan import FleetPlan
+from bedplate.plan.capacity import CapacityPlan, capacity_plan, read_capacity_document
+from bedplate.report.capacity_state import (
+    CapacityState,
+    explain_group,
+    explain_pod,
+    status_document,
+    status_lines,
+)
+from bedplate.spec.sites import Use
+from bedplate.writer import write_whole
+
+PERIOD = 30.0
+"""Seconds between two rounds."""
+_TICK = 10.0
+
+Kubeconfig = Annotated[
+    Path | None,
+    typer.Option("--kubeconfig", metavar="FILE", envvar="KUBECONFIG", help="How to reach the cluster's API."),
+]
+Group = Annotated[str | None, typer.Argument(metavar="[GROUP]", help="A group of the fleet file. Default: all.")]
+
+
+def status(fleet: FleetFile = DEFAULT_FLEET, *, kubeconfig: Kubeconfig = None, as_json: Json = False) -> int:
+    """Show the machines of each rung, and whether it can have more.
+
+    Without a kubeconfig, pods and nodes are not read.
+    """
+    state = _read_state(plan_of(fleet), kubeconfig)
+    if as_json:
+        show_document(status_document(state))
+    else:
+        show(status_lines(state))
+    return 0
+
+
+def explain(
+    name: Annotated[str | None, typer.Argument(metavar="[GROUP|POD]", help="A group, or NAMESPACE/POD.")] = None,
+    *,
+    kubeconfig: Kubeconfig = None,
+    fleet: FleetOption = DEFAULT_FLEET,
+) -> int:
+    """Explain in sentences what each rung does, what happens next, and why."""
+    state = _read_state(plan_of(fleet), kubeconfig)
+    pods = {pod.id: pod for pod in state.observation.pods}
+    if name is None:
+        for number, group in enumerate(state.groups):
+            show([*([""] if number else []), *explain_group(state, group)])
+    elif name in state.groups:
+        show(explain_group(state, name))
+    elif name in pods:
+        show(explain_pod(state, pods[name]))
+    else:
+        raise _unknown_name(name, (*state.groups, *pods), has_cluster=state.has_cluster)
+    return 0
+
+
+def _unknown_name(name: str, names: tuple[str, ...], *, has_cluster: bool) -> InputError:
+    near = get_close_matches(name, names, 1)
+    if "/" in name and not has_cluster:
+        return InputError(f"{name}: pods are not known without a kubeconfig", fix="set KUBECONFIG, or add --kubeconfig")
+    return InputError(
+        f"no group or pod named {name}", fix=f"write {near[0]}" if near else "`capacity status` shows all"
+    )
+
+
+def pause(group: Group = None, *, fleet: FleetOption = DEFAULT_FLEET) -> int:
+    """Let the controller leave a group alone: it starts and ends nothing there."""
+    show(f"paused {name}" for name in _groups_of(fleet, group).pause(group, login_name()))
+    return 0
+
+
+def resume(group: Group = None, *, fleet: FleetOption = DEFAULT_FLEET) -> int:
+    """Let the controller continue after `capacity pause`."""
+    show(f"resumed {name}" for name in _groups_of(fleet, group).resume(group))
+    return 0
+
+
+def _groups_of(fleet: Path, group: str | None) -> FleetGroups:
+    plan = plan_of(fleet)
+    capacity = capacity_plan(plan, load_catalog())
+    names = tuple(dict.fromkeys(pool.group for pool in capacity.pools))
+    if group is not None and group not in names:
+        raise InputError(f"no group of Kubernetes workers named {group}", fix=f"write one of {', '.join(names)}")
+    return FleetGroups(open_account(plan), capacity)
+
+
+def _read_state(plan: FleetPlan, kubeconfig: Path | None) -> CapacityState:
+    """Read AWS, and the cluster if there is a kubeconfig, and let the planner decide without acting."""
+    groups = FleetGroups(open_account(plan), capacity_plan(plan, load_catalog(), *Use))
+    observation = groups.observe(time.time())
+    if kubeconfig is None:
+        return CapacityState(observation, Decision(()), groups.paused, has_cluster=False)
+    client = open_cluster(kubeconfig)
+    store = StateStore(client)
+    live = LiveCluster(client, time.time(), time.time)
+    live.restore(store.read())
+    observation = live.observe_once(observation)
+    workers = frozenset(pool.name for pool in plan.pools if pool.use is Use.KUBERNETES)
+    planner = _planner()
+    decision, _ = planner.decide(_of_pools(observation, workers), planner.Memory())
+    decision = without_paused(decision, observation, groups.paused)
+    return CapacityState(observation, decision, groups.paused, read_holder(client), workers=workers)
+
+
+def _of_pools(observation: Observation, names: Collection[str]) -> Observation:
+    """Return an observation without other pools: pods run on workers only."""
+    pools = tuple(pool for pool in observation.pools if pool.name in names)
+    machines = tuple(machine for machine in observation.machines if machine.pool in names)
+    activities = tuple(launch for launch in observation.activities if launch.pool in names)
+    return replace(observation, pools=pools, machines=machines, activities=activities)
+
+
+def _planner() -> Any:  # noqa: ANN401
+    """Return the module of the planner: its import is slow, and `pause` needs none."""
+    return import_module("bedplate.capacity.planner")
+
+
+def run(  # noqa: PLR0913  each is an option of the command line
+    fleet: FleetFile = DEFAULT_FLEET,
+    *,
+    once: Annotated[bool, typer.Option("--once", help="One round, then end.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide and print, change nothing.")] = False,
+    record: Annotated[
+        Path | None, typer.Option("--record", metavar="FILE", help="Append each observation as a JSON line.")
+    ] = None,
+    kubeconfig: Kubeconfig = None,
+    plan_file: Annotated[
+        Path | None, typer.Option("--plan", metavar="FILE", help="The plan on a member, instead of FLEET.")
+    ] = None,
+    metrics: Annotated[
+        Path | None, typer.Option("--metrics", metavar="FILE", help="File of metrics for the node exporter.")
+    ] = None,
+) -> int:
+    """Run the controller: start and end machines as pods need them.
+
+    Prints one JSON line for each action, with its reason. Of several controllers one acts.
+    """
+    capacity, client = _plan_and_account(plan_file, fleet)
+    if kubeconfig is None:
+        raise InputError("the controller needs the cluster's API", fix="set KUBECONFIG, or add --kubeconfig FILE")
+    cluster = open_cluster(kubeconfig)
+    live = LiveCluster(cluster, time.time(), time.time)
+    leader = Leadership(cluster, f"{socket.gethostname()}-{os.getpid()}")
+    planner = _planner()
+    groups = FleetGroups(client, capacity)
+    controller: Controller[Any] = Controller(
+        cloud=groups,
+        decide=planner.decide,
+        memory=planner.Memory(),
+        workloads=live,
+        leader=None if dry_run else leader,
+        is_dry=dry_run,
+        paused=lambda: groups.paused,
+    )
+    live.start()
+    loop = Loop(controller, live, StateStore(cluster), Outputs(record, metrics))
+    try:
+        if not once:
+            return loop.run()
+        if loop.run_once() is None:
+            notify([f"nothing is done: the controller {leader.holder} acts"])
+        return 0
+    finally:
+        live.stop()
+        leader.release()
+
+
+def _plan_and_account(plan_file: Path | None, fleet: Path) -> tuple[CapacityPlan, Any]:
+    if plan_file:
+        try:
+            text = plan_file.read_text(encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"cannot read the plan: {error.strerror}", where=str(plan_file)) from None
+        return read_capacity_document(text, str(plan_file)), open_client()
+    plan = plan_of(fleet)
+    capacity = capacity_plan(plan, load_catalog())
+    if not capacity.pools:
+        fix = "`bedplate node start GROUP` starts machines for SSH"
+        raise InputError("no group of the fleet file has `use: kubernetes`", fix=fix)
+    return capacity, open_account(plan)
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """Where rounds are written: observations, and metrics."""
+
+    record: Path | None
+    metrics: Path | None
+
+
+@dataclass
+class Loop:
+    """Rounds until a signal."""
+
+    controller: Controller[Any]
+    live: LiveCluster
+    store: StateStore
+    outputs: Outputs
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        self.counts = Metrics()
+        self._stopped = threading.Event()
+        self._leads = False
+
+    def run(self) -> int:
+        """Run rounds until SIGTERM or SIGINT; a round that cannot observe is reported and tried again."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._stopped.set())
+        while not self._stopped.is_set():
+            try:
+                self.run_once()
+            except MachineError:
+                raise
+            except BedplateError as error:
+                self.counts.errors += 1
+                show([json.dumps({"time": round(self.clock(), 1), "error": error.what})])
+                self._write_metrics()
+            self._wait()
+        return 0
+
+    def _wait(self) -> None:
+        """Wait for the next round, and keep the Lease meanwhile."""
+        for _ in range(round(PERIOD / _TICK)):
+            if self._stopped.wait(_TICK):
+                return
+            if self._leads and self.controller.leader:
+                self.controller.leader.hold()
+
+    def run_once(self) -> Round | None:
+        """Run one round and write its results; return None if another controller is the leader."""
+        begun = time.monotonic()
+        is_leader = not self.controller.leader or self.controller.leader.hold()
+        if is_leader and not self._leads:
+            self.live.restore(self.store.read())
+        self._leads = is_leader
+        result = self.controller.round(self.clock()) if is_leader else None
+        self.counts.add(result, time.monotonic() - begun)
+        if result:
+            self._report(result)
+        self._write_metrics()
+        return result
+
+    def _report(self, result: Round) -> None:
+        now = result.observation.time
+        if self.controller.is_dry:
+            show(json.dumps({**log_entry(Outcome(action), now), "dry_run": True}) for action in result.decision.actions)
+        else:
+            show(json.dumps(log_entry(outcome, now)) for outcome in result.outcomes)
+            self.live.forget_stale_cordons()
+            self.store.write(self.live.state())
+        if self.outputs.record:
+            _append(self.outputs.record, json.dumps(observation_document(result.observation)))
+
+    def _write_metrics(self) -> None:
+        if self.outputs.metrics:
+            write_whole(self.outputs.metrics, self.counts.text().encode())
+
+
+def _append(path: Path, line: str) -> None:
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+    except OSError as error:
+        notify([f"warning: cannot write to {path}: {error.strerror}"])

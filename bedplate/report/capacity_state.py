@@ -1,0 +1,309 @@
+"""Reports of `capacity status` and `capacity explain`: what each rung does, what happens next, and why."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from bedplate.capacity.actions import Action, Decision, SetDesired
+from bedplate.capacity.controller import subject_of
+from bedplate.capacity.failures import FAILURES
+from bedplate.capacity.observation import Activity, Cordon, Machine, Node, Observation, Pod, Pool, Size
+from bedplate.report.columns import aligned, counted
+
+_SHOWN = 5
+# A failure that is older says nothing about now.
+_RECENT = 3600.0
+_MINUTE, _HOUR = 60.0, 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityState:
+    """An observation and what the planner decides on it. `has_cluster` is false if only AWS was read.
+
+    Machines of the pools in `workers` work as nodes, those for SSH once they are in service.
+    """
+
+    observation: Observation
+    decision: Decision
+    paused: Mapping[str, str] = field(default_factory=dict)
+    leader: str = ""
+    has_cluster: bool = True
+    workers: frozenset[str] = frozenset()
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The groups, in the order of the pools."""
+        return tuple(dict.fromkeys(pool.group for pool in self.observation.pools))
+
+    @property
+    def worker_pools(self) -> tuple[Pool, ...]:
+        """The pools of Kubernetes workers."""
+        return tuple(pool for pool in self.observation.pools if pool.name in self.workers)
+
+    def pools(self, group: str) -> tuple[Pool, ...]:
+        """The pools of a group, in ladder order."""
+        return tuple(pool for pool in self.observation.pools if pool.group == group)
+
+    def machines(self, pool: Pool) -> tuple[Machine, ...]:
+        """The machines of a pool."""
+        return tuple(machine for machine in self.observation.machines if machine.pool == pool.name)
+
+
+def status_lines(state: CapacityState) -> Iterator[str]:
+    """Yield a table with a line for each rung."""
+    head = ("GROUP", "RUNG", "MACHINES", "JOINED", "DESIRED", "MAX", "USD/H", "STATE")
+    rows = [head]
+    for pool in state.observation.pools:
+        machines = state.machines(pool)
+        joined = str(sum(_has_joined(state, machine) for machine in machines))
+        price = f"{len(machines) * pool.price:,.2f}"
+        counts = (str(len(machines)), joined, str(pool.desired), str(pool.maximum), price)
+        rows.append((pool.group, rung_name(pool), *counts, _short_state(state, pool)))
+    yield from aligned(rows, right=(2, 3, 4, 5, 6))
+    waiting = sum(pod.node is None for pod in state.observation.pods)
+    if state.has_cluster:
+        yield f"{counted(waiting, 'pod')} without a node"
+    if state.leader:
+        yield f"the controller on {state.leader} acts"
+    yield from (f"{group}: paused by {who}" for group, who in state.paused.items())
+
+
+def status_document(state: CapacityState) -> Mapping[str, Any]:
+    """Return what `capacity status --json` prints."""
+    rungs = [
+        {
+            "group": pool.group,
+            "pool": pool.name,
+            "rung": pool.rung,
+            "region": pool.region,
+            "market": pool.market,
+            "machines": len(state.machines(pool)),
+            "joined": sum(_has_joined(state, machine) for machine in state.machines(pool)),
+            "desired": pool.desired,
+            "maximum": pool.maximum,
+            "usd_per_hour": round(len(state.machines(pool)) * pool.price, 2),
+            "state": _short_state(state, pool),
+        }
+        for pool in state.observation.pools
+    ]
+    waiting = sum(pod.node is None for pod in state.observation.pods)
+    paused, leader = dict(state.paused), state.leader or None
+    return {"rungs": rungs, "pending": waiting if state.has_cluster else None, "paused": paused, "leader": leader}
+
+
+def rung_name(pool: Pool) -> str:
+    """Return `2 us-east-1 spot`: ladders count from 1."""
+    place = pool.zones[0] if len(pool.zones) == 1 else pool.region
+    return f"{pool.rung + 1} {place} {pool.market}"
+
+
+def explain_group(state: CapacityState, group: str) -> Iterator[str]:
+    """Yield sentences about a group: its machines, each rung, the pods that wait for it, and what happens next."""
+    pools = state.pools(group)
+    machines = [machine for pool in pools for machine in state.machines(pool)]
+    joined = sum(_has_joined(state, machine) for machine in machines)
+    usd = sum(len(state.machines(pool)) * pool.price for pool in pools)
+    booting = f", {len(machines) - joined} of them booting" if joined < len(machines) else ""
+    yield f"{group} has {counted(len(machines), 'machine')}{booting}, for {usd:,.2f} USD per hour at list prices."
+    if group in state.paused:
+        fix = f"`bedplate capacity resume {group}` continues"
+        yield f"{state.paused[group]} has paused it: the controller starts and ends nothing here. {fix}."
+    for pool in pools:
+        yield f"Rung {rung_name(pool)}: {_rung_sentence(state, pool)}"
+    yield from _node_lines(state, {pool.name for pool in pools})
+    if not state.has_cluster:
+        yield "Pods are not known without a kubeconfig, so what happens next is not known either."
+        return
+    yield from _waiting_lines(state, pools)
+    yield from _next_lines(state, pools)
+
+
+def explain_pod(state: CapacityState, pod: Pod) -> Iterator[str]:
+    """Yield sentences about a pod: where it runs, or what each rung has for it."""
+    moves = "it may be moved" if pod.movable else "it is not moved"
+    if pod.node:
+        yield f"{pod.id} runs on {pod.node} for {_age(state.observation.time - pod.since)}; {moves}."
+        return
+    waited = _age(state.observation.time - pod.arrival)
+    gang = f" with the {pod.gang_size} pods of {pod.gang}" if pod.gang else ""
+    yield f"{pod.id} waits{gang} for {waited}. It asks for {_size_words(pod.size)}."
+    for pool in state.worker_pools:
+        reason = misfit(pod, pool)
+        sentence = f"does not suit it: {reason}." if reason else _rung_sentence(state, pool)
+        yield f"{pool.group}, rung {rung_name(pool)}: {sentence}"
+    reasons = [unplaced.reason for unplaced in state.decision.unplaced if unplaced.pod == pod.id]
+    yield from (f"No machine is started for it: {reason}." for reason in reasons)
+    suitable = [pool for pool in state.worker_pools if not misfit(pod, pool)]
+    yield from () if reasons else _next_lines(state, suitable)
+
+
+def misfit(pod: Pod, pool: Pool) -> str:
+    """Return why a machine of a pool cannot run a pod; empty if it can."""
+    for key, value in pod.selector.items():
+        if pool.labels.get(key) != value and not (len(pool.zones) > 1 and value in pool.zones):
+            return f"its machines do not have the label {key}={value}"
+    taints = sorted(pool.taints - pod.tolerations)
+    if taints:
+        return f"the pod does not tolerate the taint {taints[0]}"
+    for name, unit in _UNITS.items():
+        needed, size = getattr(pod.size, name), getattr(pool.size, name)
+        if needed > size:
+            return f"the pod asks for {needed:g} {unit}, a machine has {size:g}"
+    return ""
+
+
+_UNITS = {
+    "gpus": "GPUs",
+    "cpus": "CPUs",
+    "memory": "GiB of memory",
+    "efa": "EFA interfaces",
+    "ephemeral": "GiB of ephemeral storage",
+}
+
+
+def _size_words(size: Size) -> str:
+    words = [f"{getattr(size, name):g} {unit}" for name, unit in _UNITS.items() if getattr(size, name)]
+    return ", ".join(words) or "nothing"
+
+
+def _has_joined(state: CapacityState, machine: Machine) -> bool:
+    """Return whether a machine works: as a node if the cluster is known, else by its lifecycle hook."""
+    return machine.node is not None or (machine.ready and not (state.has_cluster and machine.pool in state.workers))
+
+
+def _last_failure(state: CapacityState, pool: Pool) -> Activity | None:
+    """Return the newest launch of a pool if it has failed within the last hour."""
+    launches = [launch for launch in state.observation.activities if launch.pool == pool.name]
+    newest = max(launches, key=lambda launch: launch.time, default=None)
+    is_recent = newest is not None and state.observation.time - newest.time < _RECENT
+    return newest if newest is not None and is_recent and not newest.ok else None
+
+
+def _short_state(state: CapacityState, pool: Pool) -> str:
+    failure = _last_failure(state, pool)
+    if pool.group in state.paused:
+        return "paused"
+    if not pool.eligible:
+        return "not usable"
+    if failure:
+        known = FAILURES.get(failure.code or "")
+        return known.cause if known else "launch failed"
+    if pool.desired > len(state.machines(pool)):
+        return "launching"
+    return "full" if pool.desired >= pool.maximum else "open"
+
+
+def _rung_sentence(state: CapacityState, pool: Pool) -> str:
+    """Return one sentence about a rung, or two."""
+    machines = state.machines(pool)
+    failure = _last_failure(state, pool)
+    count = f"{len(machines)} of at most {counted(pool.maximum, 'machine')}"
+    if not pool.eligible:
+        return "no machine can start: it has no free addresses in its subnets, or no path to the home region."
+    if failure:
+        known = FAILURES.get(failure.code or "")
+        cause = f"{known.cause} ({failure.code})" if known else failure.text or "AWS gave no reason"
+        fix = f" To change that: {known.fix}." if known else ""
+        return f"{count}; the last launch failed at {_clock(failure.time)}: {cause}. The next rungs are used.{fix}"
+    missing = pool.desired - len(machines)
+    if missing > 0:
+        return f"{count}; AWS is launching {missing} more."
+    booting = [machine for machine in machines if not _has_joined(state, machine)]
+    if booting:
+        first = min(machine.launched for machine in booting)
+        return f"{count}; {len(booting)} of them booting, the first since {_clock(first)}."
+    if pool.desired >= pool.maximum:
+        return f"{count}: it is full."
+    return f"{count}; more can start."
+
+
+def _node_lines(state: CapacityState, pools: set[str]) -> Iterator[str]:
+    """Yield sentences about nodes that are cordoned or idle."""
+    machines = {machine.id: machine for machine in state.observation.machines if machine.pool in pools}
+    nodes = [node for node in state.observation.nodes if node.machine in machines]
+    sentences = [_node_sentence(state, node, machines[str(node.machine)]) for node in nodes]
+    lines = [sentence for sentence in sentences if sentence]
+    yield from lines[:_SHOWN]
+    if len(lines) > _SHOWN:
+        yield f"{counted(len(lines) - _SHOWN, 'more node')} cordoned or idle."
+
+
+def _node_sentence(state: CapacityState, node: Node, machine: Machine) -> str:
+    now, idle = state.observation.time, state.observation.settings.idle
+    if machine.notice:
+        return f"{node.name}: AWS takes this spot instance at {_clock(machine.notice)}."
+    if node.cordoned is Cordon.HUMAN:
+        return f"{node.name}: a person has cordoned it, so it is neither used nor ended. `kubectl uncordon` returns it."
+    if node.cordoned is Cordon.PLANNER:
+        return f"{node.name}: cordoned by the controller; it is used again if pods need it, else it ends."
+    if node.idle_since is not None:
+        left = node.idle_since + idle - now
+        what = f"may end in {_age(left)}" if left > 0 else "may end now"
+        return f"{node.name}: idle for {_age(now - node.idle_since)}; it {what}."
+    return ""
+
+
+def _waiting_lines(state: CapacityState, pools: Sequence[Pool]) -> Iterator[str]:
+    waiting = [pod for pod in state.observation.pods if pod.node is None]
+    workers = [pool for pool in pools if pool in state.worker_pools]
+    suited = [pod for pod in waiting if any(not misfit(pod, pool) for pool in workers)]
+    if not suited:
+        yield "No pod waits for this group."
+        return
+    oldest = min(pod.arrival for pod in suited)
+    names = ", ".join(pod.id for pod in suited[:_SHOWN]) + (" ..." if len(suited) > _SHOWN else "")
+    waited = _age(state.observation.time - oldest)
+    verb = "waits" if len(suited) == 1 else "wait"
+    yield f"{counted(len(suited), 'pod')} {verb} that could run here, the oldest for {waited}: {names}."
+
+
+def _next_lines(state: CapacityState, pools: Sequence[Pool]) -> Iterator[str]:
+    """Yield what the planner does next with these pools, their machines and nodes."""
+    names = {pool.name for pool in pools}
+    machines = [machine for machine in state.observation.machines if machine.pool in names]
+    nodes = {machine.node for machine in machines if machine.node}
+    subjects = names | nodes | {machine.id for machine in machines}
+    subjects |= {pod.id for pod in state.observation.pods if pod.node in nodes}
+    actions = [action for action in state.decision.actions if subject_of(action) in subjects]
+    desired = {pool.name: pool.desired for pool in pools}
+    yield from (f"Next: {_action_sentence(action, desired)}" for action in actions[:_SHOWN])
+    if len(actions) > _SHOWN:
+        rest = Counter(type(action).__name__ for action in actions[_SHOWN:])
+        yield f"Next, as well: {', '.join(f'{count} x {name}' for name, count in rest.items())}."
+    if not actions:
+        yield "Next: nothing changes until pods, machines or AWS do."
+
+
+def _action_sentence(action: Action, desired: Mapping[str, int]) -> str:
+    match action:
+        case SetDesired():
+            verb = "raise" if action.count > desired.get(action.pool, 0) else "lower"
+            before = desired.get(action.pool, 0)
+            words = f"{verb} the desired number of {action.pool} from {before} to {action.count}"
+        case _:
+            verb = _VERBS[type(action).__name__]
+            words = f"{verb} {subject_of(action)}"
+    return f"{words}: {action.reason}."
+
+
+_VERBS = {
+    "CordonNode": "cordon",
+    "UncordonNode": "uncordon",
+    "DrainNode": "drain",
+    "EvictPod": "evict",
+    "Terminate": "end the machine",
+}
+
+
+def _clock(time: float) -> str:
+    return f"{datetime.fromtimestamp(time, UTC):%H:%M} UTC"
+
+
+def _age(seconds: float) -> str:
+    if seconds < _MINUTE:
+        return f"{max(0, seconds):.0f} s"
+    if seconds < _HOUR:
+        return f"{seconds / _MINUTE:.0f} min"
+    return f"{seconds / _HOUR:.1f} h"

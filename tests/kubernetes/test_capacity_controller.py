@@ -1,0 +1,356 @@
+"""The controller of capacity on a real control plane with fake nodes, and Auto Scaling groups in moto."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from lightkube import Client
+from lightkube.resources.coordination_v1 import Lease
+from lightkube.resources.core_v1 import Event, Node, Pod
+from lightkube.resources.policy_v1 import PodDisruptionBudget
+from moto import mock_aws
+
+from bedplate.account.client import AwsClient
+from bedplate.account.groups import FleetGroups
+from bedplate.capacity.actions import Action, CordonNode, DrainNode, SetDesired, UncordonNode
+from bedplate.capacity.controller import Controller, Round
+from bedplate.capacity.observation import Cordon, Observation
+from bedplate.capacity.observation import Node as PlannerNode
+from bedplate.catalog import load_catalog
+from bedplate.cli import run
+from bedplate.cluster.client import ClusterClient, Conflict, Expired, NotNow, open_cluster
+from bedplate.cluster.lease import NAMESPACE, Leadership, read_holder
+from bedplate.cluster.live import LiveCluster
+from bedplate.cluster.store import StateStore
+from bedplate.plan.capacity import CapacityPlan, capacity_document, capacity_plan
+from bedplate.spec.sites import Use
+from roles.files import file_text
+from tests.testlab.fakes import planner
+from tests.testlab.fakes.nodes_of_groups import NodesOfGroups
+from tests.testlab.fakes.scaling import ScalingCloud
+from tests.testlab.fleets.variants import lab_plan
+from tests.testlab.kubernetes.control_plane import ControlPlane
+
+pytestmark = pytest.mark.nightly
+
+REGIONS = ("us-west-2", "us-east-1", "eu-north-1")
+NO_CAPACITY = "We currently do not have sufficient p5.48xlarge capacity in the Availability Zone you requested."
+GPU = {"key": "nvidia.com/gpu", "operator": "Exists"}
+COUNT = 200
+
+
+@dataclass
+class Lab:
+    """A fleet with one group of workers in three regions, its cluster, and a clock that a test moves."""
+
+    plane: ControlPlane
+    cloud: ScalingCloud
+    plan: CapacityPlan
+    client: Client
+    machines: NodesOfGroups
+    namespace: str
+    ahead: float = 0.0
+
+    def now(self) -> float:
+        """Return the time of the controllers."""
+        return time.time() + self.ahead
+
+    def controller(self, decide: Any = None, **options: Any) -> "Run":  # noqa: ANN401
+        """Return a new controller, as after a restart."""
+        return Run(self, decide, **options)
+
+    def add_pods(self, count: int, gpus: int, *, prefix: str = "job", **meta: object) -> None:
+        """Create pods that ask for GPUs."""
+        resources = {"requests": {"cpu": "1", "nvidia.com/gpu": str(gpus)}, "limits": {"nvidia.com/gpu": str(gpus)}}
+        spec = {"containers": [{"name": "c", "image": "train", "resources": resources}], "tolerations": [GPU]}
+        for number in range(count):
+            metadata = {"name": f"{prefix}-{number}", "namespace": self.namespace, **meta}
+            self.client.create(cast("Pod", Pod.from_dict({"metadata": metadata, "spec": spec})))
+
+    def pods(self) -> list[Pod]:
+        """Return the pods of the test."""
+        return list(self.client.list(Pod, namespace=self.namespace))
+
+    def running(self) -> int:
+        """Return the number of running pods."""
+        return sum(pod.status is not None and pod.status.phase == "Running" for pod in self.pods())
+
+
+class Run:
+    """A controller of the lab, round after round."""
+
+    def __init__(self, lab: Lab, decide: Any = None, identity: str = "", client: ClusterClient | None = None) -> None:  # noqa: ANN401
+        self.lab = lab
+        self.live = LiveCluster(client or open_cluster(lab.plane.kubeconfig()), lab.now(), lab.now)
+        self.live.start()
+        self.groups = cloud = FleetGroups(AwsClient(lab.cloud), lab.plan)
+        leader = Leadership(self.live.client, identity) if identity else None
+        self.controller: Controller[Any] = Controller(
+            cloud, decide or planner.decide, planner.Memory(), self.live, leader, paused=lambda: cloud.paused
+        )
+
+    def step(self, seconds: float = 30.0) -> Round | None:
+        """Run a round, then let machines join and time pass."""
+        result = self.controller.round(self.lab.now())
+        self.lab.machines.step()
+        self.lab.ahead += seconds
+        return result
+
+    def node(self, name: str) -> PlannerNode:
+        """Return a node as the planner sees it."""
+        return next(node for node in self.controller.observe(self.lab.now()).nodes if node.name == name)
+
+    def wait(self, is_done: Callable[[], bool]) -> None:
+        """Wait until something is true, without a round."""
+        deadline = time.monotonic() + 60
+        while not is_done():
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+    def until(self, is_done: Callable[[], bool], rounds: int = 60) -> None:
+        """Run rounds until something is true."""
+        for _ in range(rounds):
+            if is_done():
+                return
+            self.step()
+            time.sleep(0.3)  # the scheduler and kwok
+        raise AssertionError("not reached")
+
+
+@pytest.fixture
+def lab(control_plane: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+    """Yield the lab with no machines."""
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")
+    template = next(pool for pool in lab_plan().pools if pool.group == "train" and pool.market == "on-demand")
+    pools = tuple(
+        replace(
+            template, name=f"gpu-{region}", group="gpu", region=region, zones=(f"{region}a",), rung=rung, fabric=None,
+            min=0, max=most, most=200,
+        )
+        for rung, (region, most) in enumerate(zip(REGIONS, (200, 120, 200), strict=True))
+    )  # fmt: skip
+    client = control_plane.client()
+    with mock_aws():
+        cloud = ScalingCloud(replace(lab_plan(), pools=pools))
+        cloud.deploy(Use.KUBERNETES)
+        plan = replace(capacity_plan(cloud.plan, load_catalog()), idle=120.0)
+        yield Lab(control_plane, cloud, plan, client, NodesOfGroups(client, plan), namespace)
+    client.deletecollection(Pod, namespace=namespace, grace_period=0)
+    client.deletecollection(Lease, namespace=NAMESPACE)
+    for node in list(client.list(Node)):
+        client.delete(Node, str(node.metadata.name if node.metadata else ""))
+
+
+def test_a_burst_spills_over_three_regions_and_ends(lab: Lab) -> None:
+    """The first region has no capacity: every pod runs in the others, in ladder order, and nothing remains after it."""
+    lab.cloud.empty["lab-gpu-us-west-2"] = NO_CAPACITY
+    control = lab.controller()
+    lab.add_pods(COUNT, 8, annotations={"bedplate/movable": "false"})
+
+    control.until(lambda: lab.running() == COUNT)
+
+    assert lab.machines.launched == COUNT
+    desired = {pool.name: pool.desired for pool in control.controller.observe(lab.now()).pools}
+    assert desired == {"gpu-us-west-2": 0, "gpu-us-east-1": 120, "gpu-eu-north-1": COUNT - 120}
+    assert [name for name, _ in lab.cloud.asked][:2] == ["lab-gpu-us-west-2", "lab-gpu-us-west-2"]
+
+    lab.client.deletecollection(Pod, namespace=lab.namespace, grace_period=0)
+    control.until(lambda: not control.controller.observe(lab.now()).machines, rounds=200)
+    assert lab.machines.launched == COUNT
+
+
+def test_a_controller_that_is_killed_between_actions_is_continued(lab: Lab) -> None:
+    """Its successor sees what was done: no machine is started twice."""
+    lab.add_pods(4, 8)
+    first = lab.controller()
+    done: list[Action] = []
+
+    def killed(action: SetDesired, observed: Observation) -> None:
+        FleetGroups.set_desired(first.groups, action, observed)
+        done.append(action)
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(first.groups, "set_desired", killed)
+        with pytest.raises(KeyboardInterrupt):
+            first.controller.round(lab.now())
+
+    second = lab.controller()
+    second.until(lambda: lab.running() == 4)
+    assert (len(done), lab.machines.launched) == (1, 4)
+
+
+def test_of_two_controllers_one_acts(lab: Lab) -> None:
+    """The other takes over when the Lease is released, and starts nothing a second time."""
+    first, second = lab.controller(identity="a"), lab.controller(identity="b")
+    lab.add_pods(2, 8)
+
+    assert first.controller.round(lab.now()) is not None
+    assert second.controller.round(lab.now()) is None
+    leader = first.controller.leader
+    assert isinstance(leader, Leadership)
+    leader.release()
+    second.until(lambda: lab.running() == 2)
+
+    assert first.step() is None
+    assert lab.machines.launched == 2
+
+
+def test_two_controllers_without_an_election_double_nothing(lab: Lab) -> None:
+    """Both act on the same observation; numbers are absolute, and a changed group is left alone."""
+    lab.add_pods(3, 8)
+    runs = lab.controller(), lab.controller()
+    seen = [control.controller.observe(lab.now()) for control in runs]
+    for control, observation in zip(runs, seen, strict=True):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(control.controller, "observe", {0.0: observation}.__getitem__)
+            control.controller.round(0.0)
+
+    first = runs[0]
+    first.until(lambda: lab.running() == 3)
+    assert lab.machines.launched == 3
+
+
+def test_a_cut_watch_is_continued(lab: Lab) -> None:
+    """While the API server is away nothing is decided on old copies for ever; after it, changes are seen again."""
+    control = lab.controller()
+    lab.plane.stop_server()
+    time.sleep(1)
+    lab.plane.start_server()
+    lab.add_pods(1, 8)
+
+    control.until(lambda: lab.running() == 1)
+
+
+def test_an_expired_version_is_answered_by_a_new_list(lab: Lab) -> None:
+    """A watch from a version that the API server no longer has raises Expired."""
+    client = open_cluster(lab.plane.kubeconfig())
+    lab.plane.stop_server()
+    lab.plane.start_server()
+
+    with pytest.raises(Expired):
+        list(client.events(Node, "1", 1))
+
+
+def test_a_disruption_budget_delays_a_drain(lab: Lab) -> None:
+    """The pod stays until the budget permits its eviction; a pod that may not move stays in any case."""
+    control = lab.controller()
+    lab.add_pods(1, 4, labels={"app": "x"}, annotations={"bedplate/movable": "true"})
+    lab.add_pods(1, 4, prefix="fixed")
+    control.until(lambda: lab.running() == 2)
+    name = str(next(pod.spec.nodeName for pod in lab.pods() if pod.spec))
+    budget = {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}
+    meta = {"name": "b", "namespace": lab.namespace}
+    document = {"metadata": meta, "spec": budget}
+    lab.client.create(cast("PodDisruptionBudget", PodDisruptionBudget.from_dict(document)))
+    time.sleep(1)
+
+    with pytest.raises(NotNow, match="disruption budgets keep"):
+        control.live.apply(DrainNode(name, "spot notice"))
+    assert lab.running() == 2
+    lab.client.delete(PodDisruptionBudget, "b", namespace=lab.namespace)
+    control.wait(lambda: control.node(name).cordoned is Cordon.PLANNER)
+    control.live.apply(DrainNode(name, "spot notice"))
+    control.wait(lambda: [pod.metadata.name for pod in lab.pods() if pod.metadata] == ["fixed-0"])
+    with pytest.raises(Conflict, match="has work"):
+        control.live.check_empty(name)
+
+
+def test_a_cordon_of_a_person_stays(lab: Lab) -> None:
+    """It is neither undone nor is its machine ended; an own cordon that a person undid is forgotten."""
+    control = lab.controller()
+    lab.add_pods(1, 8)
+    control.until(lambda: lab.running() == 1)
+    (node,) = control.live.nodes.objects()
+    control.live.apply(CordonNode(node, "idle"))
+    control.wait(lambda: control.node(node).cordoned is Cordon.PLANNER)
+    lab.plane.kubectl("uncordon", node)
+    control.wait(lambda: control.node(node).cordoned is None)
+    control.live.forget_stale_cordons()
+    lab.plane.kubectl("cordon", node)
+    control.wait(lambda: control.node(node).cordoned is Cordon.HUMAN)
+
+    with pytest.raises(Conflict, match="cordoned by a person"):
+        control.live.apply(UncordonNode(node, "pending pods"))
+    with pytest.raises(Conflict, match="not cordoned by the controller"):
+        control.live.check_empty(node)
+
+
+def test_a_stale_observation_changes_no_node(lab: Lab) -> None:
+    """A cordon is conditional on the version of the node that was observed."""
+    control = lab.controller()
+    lab.add_pods(1, 8)
+    control.until(lambda: lab.running() == 1)
+    ((name, stale),) = control.live.nodes.objects().items()
+    lab.plane.kubectl("label", "node", name, "seen=no")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(control.live.nodes, "objects", lambda: {name: stale})
+        with pytest.raises(Conflict):
+            control.live.apply(CordonNode(name, "idle"))
+
+
+def test_the_role_gives_the_rights_that_the_controller_needs(lab: Lab) -> None:
+    """And no others: the user of a member's controller reads no Secret and deletes no node."""
+    rights = file_text("capacity/rights.yaml")
+    lab.plane.kubectl("apply", "-f", "-", text=rights)
+    control = lab.controller(identity="a", client=open_cluster(lab.plane.kubeconfig("bedplate:capacity")))
+    lab.add_pods(1, 8)
+    control.until(lambda: lab.running() == 1)
+    (node,) = control.live.nodes.objects()
+    control.live.apply(CordonNode(node, "idle"))
+    control.live.report(CordonNode(node, "idle"))
+    StateStore(control.live.client).write(control.live.state())
+
+    events = [event.message for event in lab.client.list(Event, namespace="default")]
+    assert "idle" in events
+    for words in (("get", "secrets"), ("delete", "node", node), ("get", "configmaps", "-n", "kube-system")):
+        assert "forbidden" in lab.plane.try_kubectl(*words, user="bedplate:capacity").stderr
+
+
+def test_the_command_runs_rounds_and_explains(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From a member's plan: one line for each action, metrics, the recorded observation; a dry run changes nothing."""
+    monkeypatch.setattr("bedplate.account.client.open_session", lambda: lab.cloud)
+    monkeypatch.setitem(sys.modules, "bedplate.capacity.planner", planner)
+    plan, metrics, record = (tmp_path / name for name in ("capacity.json", "capacity.prom", "record.jsonl"))
+    plan.write_text(capacity_document(lab.plan), encoding="utf-8")
+    common = ["--plan", str(plan), "--kubeconfig", str(lab.plane.kubeconfig()), "--once"]
+    lab.add_pods(2, 8)
+
+    assert run(["capacity", "run", *common, "--dry-run"]) == 0
+    assert lab.cloud.asked == []
+    assert run(["capacity", "run", *common, "--metrics", str(metrics), "--record", str(record)]) == 0
+
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(line["do"], line["pool"], line["count"], line.get("dry_run")) for line in lines] == [
+        ("set-desired", "gpu-us-west-2", 2, True),
+        ("set-desired", "gpu-us-west-2", 2, None),
+    ]
+    assert "bedplate_capacity_pending_pods 2\n" in metrics.read_text()
+    assert len(json.loads(record.read_text())["pods"]) == 2
+    assert read_holder(open_cluster(lab.plane.kubeconfig())) == ""
+
+
+def test_a_successor_knows_since_when_nodes_are_idle(lab: Lab) -> None:
+    """The leader writes it, and the next one reads it; after a longer gap idle times begin anew."""
+    first = lab.controller()
+    lab.add_pods(1, 8)
+    first.until(lambda: lab.running() == 1)
+    lab.client.deletecollection(Pod, namespace=lab.namespace, grace_period=0)
+    (name,) = first.live.nodes.objects()
+    first.wait(lambda: first.node(name).idle_since is not None)
+    state, since = first.live.state(), first.node(name).idle_since
+    lab.ahead += 200
+    second, third = lab.controller(), lab.controller()
+    second.live.restore(state)
+    lab.ahead += 200
+    third.live.restore(state)
+
+    assert second.node(name).idle_since == pytest.approx(since, abs=1)
+    assert third.node(name).idle_since == pytest.approx(third.live.since)

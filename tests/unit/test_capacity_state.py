@@ -1,0 +1,234 @@
+"""Sentences of `capacity explain`, the log and metrics, recorded observations, and rounds of the controller."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import httpx2
+import pytest
+from lightkube import ApiError, Client
+
+from bedplate.capacity.actions import Action, CordonNode, Decision, SetDesired, Terminate, Unplaced
+from bedplate.capacity.controller import Controller, Outcome, Round, log_entry
+from bedplate.capacity.metrics import Metrics
+from bedplate.capacity.observation import Activity, Cordon, Machine, Node, Observation, Pod, Pool, Size
+from bedplate.capacity.record import observation_document
+from bedplate.cluster.client import ClusterClient, NotNow, Pauses
+from bedplate.errors import BedplateError, MachineError, PartialError
+from bedplate.report.capacity_state import CapacityState, explain_group, explain_pod, status_lines
+
+NOW = 1_795_410_000.0
+EIGHT = Size(gpus=8, cpus=100, memory=1000)
+WEST = Pool("west", "train", 0, "us-west-2", ("us-west-2a",), 0, 4, 2, size=EIGHT, price=50.0)
+EAST = Pool("east", "train", 1, "us-east-1", ("us-east-1a",), 0, 8, 3, size=EIGHT, price=50.0, market="spot")
+POD = Pod("ada/llm-0", NOW - 240, Size(gpus=8, cpus=4))
+
+
+def state(**changes: Any) -> CapacityState:  # noqa: ANN401
+    """Return a state with a failed first rung and a second one that boots."""
+    failed = Activity("1", "west", NOW - 120, ok=False, code="InsufficientInstanceCapacity")
+    machines = (
+        Machine("i-1", "east", "us-east-1a", NOW - 900, node="n1"),
+        Machine("i-2", "east", "us-east-1a", NOW - 120),
+    )
+    node = Node("n1", "i-1", {}, frozenset(), EIGHT, EIGHT, idle_since=NOW - 60)
+    seen = Observation(NOW, (POD,), (node,), machines, (replace(WEST, desired=0), EAST), (failed,))
+    decision = Decision((SetDesired("east", 4, "1 pod fits nowhere"),))
+    fields = {"leader": "control-1", "workers": frozenset({"west", "east"}), **changes}
+    return CapacityState(seen, decision, **fields)
+
+
+def test_a_group_is_explained_in_sentences() -> None:
+    """Machines, each rung with its reason, nodes, waiting pods, and the next action."""
+    failed = (
+        "Rung 1 us-west-2a on-demand: 0 of at most 4 machines; the last launch failed at 04:58 UTC: no capacity "
+        "(InsufficientInstanceCapacity). The next rungs are used. To change that: try again later, or add a rung to "
+        "the ladder: another zone, type, market or region."
+    )
+    assert list(explain_group(state(), "train")) == [
+        "train has 2 machines, 1 of them booting, for 100.00 USD per hour at list prices.",
+        failed,
+        "Rung 2 us-east-1a spot: 2 of at most 8 machines; AWS is launching 1 more.",
+        "n1: idle for 1 min; it may end in 9 min.",
+        "1 pod waits that could run here, the oldest for 4 min: ada/llm-0.",
+        "Next: raise the desired number of east from 3 to 4: 1 pod fits nowhere.",
+    ]
+
+
+def test_a_paused_group_says_who_has_paused_it() -> None:
+    """With the command that continues."""
+    lines = list(explain_group(state(paused={"train": "ada"}), "train"))
+
+    assert "ada has paused it" in lines[1]
+    assert "capacity resume train" in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"selector": {"disk": "ssd"}}, "its machines do not have the label disk=ssd"),
+        ({"size": Size(gpus=16)}, "the pod asks for 16 GPUs, a machine has 8"),
+        ({"size": Size(memory=2000)}, "the pod asks for 2000 GiB of memory, a machine has 1000"),
+    ],
+)
+def test_a_pod_that_fits_no_rung_has_a_reason(change: Mapping[str, Any], words: str) -> None:
+    """For each rung, and the planner's own."""
+    pod = replace(POD, **change)
+    unplaced = replace(state(), decision=Decision((), (Unplaced(pod.id, "no pool suits it"),)))
+    lines = list(explain_pod(unplaced, pod))
+
+    assert lines[1] == f"train, rung 1 us-west-2a on-demand: does not suit it: {words}."
+    assert lines[-1] == "No machine is started for it: no pool suits it."
+
+
+def test_cordons_say_whose_they_are() -> None:
+    """A person's cordon is never undone; the controller's own may be."""
+
+    def sentence(cordon: Cordon) -> str:
+        seen = state().observation
+        cordoned = replace(seen, nodes=(replace(seen.nodes[0], cordoned=cordon),))
+        return next(line for line in explain_group(replace(state(), observation=cordoned), "train") if "n1" in line)
+
+    assert "a person has cordoned it, so it is neither used nor ended" in sentence(Cordon.HUMAN)
+    assert "cordoned by the controller" in sentence(Cordon.PLANNER)
+
+
+def test_the_status_has_a_line_for_each_rung() -> None:
+    """With machines, price and state; the leader and pods are below."""
+    lines = list(status_lines(state()))
+
+    assert [line.split()[-1] for line in lines[1:3]] == ["capacity", "launching"]
+    assert lines[3:] == ["1 pod without a node", "the controller on control-1 acts"]
+
+
+def test_a_recorded_observation_has_the_keys_of_the_protocol() -> None:
+    """JSON with plain lists and numbers; sizes are flat."""
+    document = json.loads(json.dumps(observation_document(state().observation)))
+
+    assert {"id", "arrival", "gpus", "cpus", "memory", "selector", "tolerations", "gang", "movable"} <= set(
+        document["pods"][0]
+    )
+    assert document["nodes"][0]["free_gpus"] == document["pools"][1]["gpus"] == 8
+    assert document["pools"][1]["taints"] == []
+
+
+class _World:
+    """AWS and a cluster that refuse some actions."""
+
+    def __init__(self, *refused: str) -> None:
+        self.refused, self.done, self.reported = refused, [], []  # type: tuple[str, ...], list[str], list[str]
+
+    def observe(self, _: Any) -> Observation:  # noqa: ANN401
+        return state().observation
+
+    def _do(self, word: str) -> None:
+        if word in self.refused:
+            raise PartialError(f"{word} refused")
+        self.done.append(word)
+
+    def set_desired(self, action: SetDesired, observed: Observation) -> None:
+        assert observed.pools
+        self._do(action.pool)
+
+    def terminate(self, action: Terminate, observed: Observation) -> None:
+        assert observed.pools
+        self._do(action.machine)
+
+    def apply(self, action: Action) -> None:
+        self._do(type(action).__name__)
+
+    def check_empty(self, name: str) -> None:
+        self._do(f"check {name}")
+
+    def report(self, action: Action, *, failure: str = "") -> None:
+        self.reported.append(f"{type(action).__name__} {failure}".strip())
+
+    def report_unplaced(self, pod: str, reason: str) -> None:
+        self.reported.append(f"{pod}: {reason}")
+
+
+def _round(world: _World, *actions: Action, **options: Any) -> Round:  # noqa: ANN401
+    decision = Decision(actions, (Unplaced("ada/x", "too large"),))
+    result = Controller(world, lambda _seen, memory: (decision, memory), None, world, **options).round(NOW)
+    assert result
+    return result
+
+
+END = Terminate("i-1", decrement=True, reason="idle")
+
+
+def test_a_machine_is_ended_only_after_its_node_was_found_empty() -> None:
+    """The check asks the API server itself."""
+    world = _World("check n1")
+    result = _round(world, END, SetDesired("east", 4, "pods"))
+
+    assert world.done == ["east"]
+    assert result.outcomes[0].failure == "check n1 refused"
+    assert world.reported == ["Terminate check n1 refused", "SetDesired", "ada/x: too large"]
+
+
+def test_after_a_failure_the_same_machine_waits_for_the_next_round() -> None:
+    """A machine whose cordon failed is not ended."""
+    world = _World("CordonNode")
+    _round(world, CordonNode("n1", "idle"), END)
+
+    assert world.done == []
+
+
+def test_a_dry_run_and_a_paused_group_change_nothing() -> None:
+    """Decisions about a paused group are dropped, with its machines and nodes."""
+    dry, paused = _World(), _World()
+
+    assert _round(dry, END, is_dry=True).decision.actions == (END,)
+    assert _round(paused, END, CordonNode("n1", ""), paused=lambda: {"train": "ada"}).decision.actions == ()
+    assert dry.done == dry.reported == paused.done == []
+
+
+def test_the_log_and_metrics_have_each_action() -> None:
+    """One entry an action with its reason; counters by result, gauges by pool."""
+    result = Round(state().observation, Decision((END,)), (Outcome(END), Outcome(SetDesired("east", 4, "pods"), "no")))
+    metrics = Metrics()
+    metrics.add(result, 0.5)
+    text = metrics.text()
+
+    assert log_entry(result.outcomes[1], NOW) == {
+        "time": NOW, "do": "set-desired", "pool": "east", "count": 4, "reason": "pods", "failure": "no",
+    }  # fmt: skip
+    assert 'bedplate_capacity_actions_total{do="terminate",result="done"} 1\n' in text
+    assert 'bedplate_capacity_usd_per_hour{group="train",pool="east"} 100\n' in text
+    assert f"bedplate_capacity_round_timestamp_seconds {NOW:.0f}\n" in text
+    assert text.count("# TYPE bedplate_capacity_desired ") == 1
+
+
+def _error(code: int) -> ApiError:
+    response = httpx2.Response(code, json={"code": code, "message": "m"}, request=httpx2.Request("GET", "https://k"))
+    return ApiError(request=response.request, response=response)
+
+
+@pytest.mark.parametrize(
+    ("errors", "expected"),
+    [
+        ([_error(429), _error(500), _error(503)], None),
+        ([httpx2.ConnectError("refused")], None),
+        ([_error(429)] * 5, NotNow),
+        ([_error(403)], MachineError),
+    ],
+    ids=["throttled and faults", "no connection", "too many", "no rights"],
+)
+def test_calls_are_repeated_with_pauses(errors: list[Exception], expected: type[BedplateError] | None) -> None:
+    """After 429, 5xx and lost connections, at most five times; other errors are final."""
+    left, pauses = list(errors), list[float]()
+
+    def answer(_: Client) -> str:
+        if left:
+            raise left.pop(0)
+        return "ok"
+
+    client = ClusterClient(None, Pauses(pauses.append, lambda: 1.0))  # type: ignore[arg-type]
+    if expected:
+        with pytest.raises(expected):
+            client.call("list Pod", answer)
+    else:
+        assert client.call("list Pod", answer) == "ok"
+        assert pauses == [0.4, 0.8, 1.6][: len(errors)]

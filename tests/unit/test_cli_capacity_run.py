@@ -1,0 +1,83 @@
+"""`bedplate capacity status`, `explain`, `pause`, `resume` and `run` without a cluster, with groups in moto."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from moto import mock_aws
+
+from bedplate.cli import run
+from bedplate.spec.sites import Use
+from tests.testlab.fakes.scaling import ScalingCloud
+from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
+
+Printed = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScalingCloud]:
+    """Yield the deployed lab; its fleet file is in the current folder."""
+    text = (EXAMPLES / "lab.yaml").read_text(encoding="utf-8").replace("111122223333", "123456789012")
+    (tmp_path / "fleet.yaml").write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("LOGNAME", "ada")
+    with mock_aws():
+        cloud = ScalingCloud(plan_of(tmp_path / "fleet.yaml"))
+        monkeypatch.setattr("bedplate.account.client.open_session", lambda: cloud)
+        cloud.deploy()
+        cloud.deploy(Use.KUBERNETES)
+        yield cloud
+
+
+def test_the_status_has_all_groups(cloud: ScalingCloud, capsys: Printed) -> None:
+    """Those for SSH too; without a kubeconfig the number of waiting pods is null."""
+    assert not cloud.asked
+    assert run(["capacity", "status", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+
+    rungs = {rung["pool"]: rung for rung in document["rungs"]}
+    assert rungs["workbench-gpu-us-west-2"]["machines"] == rungs["workbench-gpu-us-west-2"]["joined"] == 1
+    assert rungs["sim-us-east-1-spot"]["state"] == "open"
+    assert document["pending"] is None
+
+
+def test_a_failed_rung_is_explained(cloud: ScalingCloud, capsys: Printed) -> None:
+    """With AWS's reason and what can be changed; pods are unknown."""
+    cloud.report("lab-burst-us-west-2-spot", "Max spot instance count exceeded", "us-west-2a")
+
+    assert run(["capacity", "explain", "burst"]) == 0
+    printed = capsys.readouterr().out
+    assert "the spot quota is used up (MaxSpotInstanceCountExceeded)" in printed
+    assert "Pods are not known without a kubeconfig" in printed
+
+
+def test_a_pause_is_seen_until_it_is_resumed(cloud: ScalingCloud, capsys: Printed) -> None:
+    """By name; the status says who has paused."""
+    assert not cloud.asked
+    assert run(["capacity", "pause", "burst"]) == 0
+    assert run(["capacity", "status"]) == 0
+    assert "burst: paused by ada" in capsys.readouterr().out
+    assert run(["capacity", "resume"]) == 0
+    capsys.readouterr()
+    assert run(["capacity", "status"]) == 0
+    assert "paused" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["explain", "brust"], "no group or pod named brust"),
+        (["explain", "ada/llm-0"], "pods are not known without a kubeconfig"),
+        (["pause", "workbench-gpu"], "no group of Kubernetes workers named workbench-gpu"),
+        (["run"], "the controller needs the cluster's API"),
+        (["run", "--plan", "missing.json"], "cannot read the plan: No such file or directory"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_wrong_arguments_are_refused(cloud: ScalingCloud, words: list[str], message: str, capsys: Printed) -> None:
+    """With exit status 2, before anything is changed."""
+    assert not cloud.asked
+    assert run(["capacity", *words]) == 2
+    assert message in capsys.readouterr().err
