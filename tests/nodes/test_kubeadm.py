@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from bedplate.catalog import load_catalog
+from bedplate.lock import lock_path
+from bedplate.lock.format import lock_text
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import ClusterNode, as_node, cluster_plan, pool_node_kinds
 from bedplate.spec.sites import Use
@@ -30,7 +33,7 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("kubeadm") is None, reason="no kubeadm on PATH"),
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
 ]
-_DEFECTS = defects_at(Where.MEMBER)
+_DEFECTS, _JOINED = defects_at(Where.MEMBER), defects_at(Where.JOINED)
 LAB = EXAMPLES / "lab.yaml"
 NAME = "control-1.us-west-2"
 
@@ -194,13 +197,24 @@ def test_the_newest_three_snapshots_are_kept(folder: Path) -> None:
     assert json.loads(status)["totalKey"] > 0
 
 
+def _worker(folder: Path) -> Member:
+    """Return a worker of a site, in a fleet whose lock has the authority."""
+    fleet = folder / LAB.name
+    shutil.copy(LAB, folder)
+    record = replace(plan_of(LAB).recorded(), authority=(folder / "authorities/ca.crt").read_text())
+    lock_path(fleet).write_text(lock_text("lab", record))
+    node = as_node(plan_of(fleet), "titan-01.cellar")
+    assert node
+    return Member(fleet, node, folder)
+
+
 @pytest.fixture(scope="module")
 def outcomes(folder: Path) -> dict[Rule, str]:
     """Return the outcome of each rule of the cluster with its defect."""
-    return _member(folder).check_defects(_DEFECTS)
+    return _member(folder).check_defects(_DEFECTS) | _worker(folder).check_defects(_JOINED)
 
 
-@pytest.mark.parametrize("rule", _DEFECTS, ids="-".join)
+@pytest.mark.parametrize("rule", [*_DEFECTS, *_JOINED], ids="-".join)
 def test_rule_detects_its_defect(rule: Rule, outcomes: dict[Rule, str]) -> None:
-    """The rule is kept on the member, and violated with its defect."""
+    """The rule is kept on the machine, and violated with its defect."""
     assert outcomes[rule] == VIOLATED

@@ -41,6 +41,8 @@ class Where(StrEnum):
     """A workbench with a fake driver."""
     MEMBER = "member"
     """A member of the control plane: its files and kubeadm's, in mounts of their own."""
+    JOINED = "joined"
+    """A worker of a site that has joined: its files, in mounts of their own."""
     FABRIC = "fabric"
     """A cloud workbench with a fake EFA."""
 

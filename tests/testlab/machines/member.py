@@ -1,4 +1,4 @@
-"""A member of the control plane in mounts of its own: the roles' files, and what the real kubeadm makes from them."""
+"""A machine of the cluster in mounts of its own: the roles' files, and what the real kubeadm makes from them."""
 
 import io
 import json
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bedplate.nodes.audit import CHECKS
 from bedplate.plan.cluster import ClusterNode
+from roles.approver.role import approver_files
 from roles.containers.role import container_files
 from roles.control.documents import ENCRYPTION, PKI
 from roles.control.role import control_files
@@ -19,6 +20,7 @@ from roles.files import ManagedFile, file_text
 from roles.kubernetes.kubelet import kubelet_files
 from roles.kubernetes.role import MODULES, SYSCTL
 from roles.tokens.role import token_files
+from roles.worker.role import worker_files
 from tests.testlab.machines.defects import Defect, Rule
 from tests.testlab.run import ROOT
 
@@ -71,7 +73,8 @@ class Member:
         host = f"--fleet={self.fleet} --node={self.node.name} --hosts=here://{self.node.name} --defects={order}"
         files = " ".join(sorted({f"{CHECKS}/test_{role}.py" for role, _ in seeded}))
         pytest = f"{sys.executable} -m pytest -p testinfra.plugin {setting} {host} {files}"
-        self.run(f"{MAKE}\n{_STARTED}\ncd {ROOT}\n{pytest} >{self.folder}/log 2>&1 || true")
+        start = f"{MAKE}\n{_STARTED}" if self.node.member else _JOINED
+        self.run(f"{start}\ncd {ROOT}\n{pytest} >{self.folder}/log 2>&1 || true")
         assert result.exists(), (self.folder / "log").read_text()
         outcomes: dict[str, str] = json.loads(result.read_text())
         return {rule: outcomes.get("/".join(rule), "did not run") for rule in seeded}
@@ -84,6 +87,11 @@ _STARTED = f"""mkdir -p /var/lib/etcd/data/member /var/lib/etcd/snapshots /run/b
 echo snapshot >/var/lib/etcd/snapshots/20261123T000000Z.db
 echo KUBELET_ARGS=--hostname-override=control-1.us-west-2 >/run/bedplate/kubelet.env
 chmod -R go= /var/lib/etcd/data {PKI}"""
+
+# What the agent leaves behind.
+_JOINED = """mkdir -p /var/lib/kubelet/pki
+install -m 600 /dev/null /var/lib/kubelet/pki/kubelet-client-2026.pem
+install -m 600 /dev/null /etc/kubernetes/kubelet.conf"""
 
 
 def make_authorities(folder: Path) -> None:
@@ -105,7 +113,11 @@ def make_authorities(folder: Path) -> None:
 def _files(node: ClusterNode) -> Iterator[ManagedFile]:
     yield from container_files({})
     yield from kubelet_files(node)
+    if node.member is None:
+        yield from worker_files(node, cloud=False)
+        return
     yield from control_files(node)
+    yield from approver_files()
     assert node.member
     yield from token_files(node.member.address)
     for path, name in ((MODULES, "modules.conf"), (SYSCTL, "sysctl.conf")):
