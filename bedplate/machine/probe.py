@@ -35,11 +35,16 @@ def answers_with_own_key() -> bool:
     return _KEY.read_text(encoding="utf-8").split()[:2] in keys
 
 
-if __name__ == "__main__":
+def main(command: str) -> None:
+    """Become the command; exit with the status of a failed login if the machine cannot be reached."""
     if not answers_with_own_key():
         sys.stderr.write("sshd does not answer with the key of this machine\n")
         sys.exit(_FAILED)
     if not run_step("check_source"):
         sys.stderr.write("the source of bundles cannot be reached\n")
         sys.exit(_FAILED)
-    os.execvp("env", ("env", "--unset=PYTHONPATH", "sh", "-c", sys.argv[1]))  # noqa: S606, S607  the command of an operation
+    os.execvp("env", ("env", "--unset=PYTHONPATH", "sh", "-c", command))  # noqa: S606, S607  the command of an operation
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -389,3 +389,48 @@ def test_without_canary_groups_up_promotes_to_both_rings(account: Account) -> No
 
     assert deliver_bundle(plan, AwsClient(account)) == []
     assert account.ring("eu-north-1", "stable") == account.ring("eu-north-1", "canary")
+
+
+def test_a_machine_of_a_site_fetches_from_its_folder(account: Account, tmp_path: Path, capsys: Printed) -> None:
+    """`--folder` writes what the bootstrap script needs to configure a machine without a network path to AWS."""
+    python = "{}.{}".format(*sys.version_info)
+    build_bundle(user_cache(), targets((python,)), unpack=Wheels())
+    words = [
+        "node",
+        "bootstrap",
+        "titan-01.cellar",
+        "--folder",
+        "stick",
+        "--python",
+        python,
+        "--fleet",
+        str(account.file),
+    ]
+
+    assert run(words) == 0
+    assert "as root: `bash titan-01.sh`" in capsys.readouterr().out
+    fetched = subprocess.run(
+        ["bash", "stick/titan-01.sh", "fetch"], env={**os.environ, "ROOT": str(tmp_path / "root")}, check=False
+    )
+
+    assert fetched.returncode == 0
+    document = json.loads((tmp_path / "root/var/lib/bedplate/document.json").read_text())
+    assert document["node"]["name"] == "titan-01.cellar"
+    assert (tmp_path / "root/opt/bedplate/current/code/roles/base.py").exists()
+    assert (tmp_path / "root/opt/bedplate/current/wheels/demo/__init__.py").exists()
+    assert run(words) == 2
+    assert "is not an empty folder" in capsys.readouterr().err
+
+
+def test_user_data_of_a_folder_runs_the_script_of_its_seed(account: Account, tmp_path: Path) -> None:
+    """cloud-init runs it from another folder; without a disk of the label, the seed of the image has the script."""
+    assert run(["node", "bootstrap", "titan-01.cellar", "--folder", "stick", "--fleet", str(account.file)]) == 0
+    text = (tmp_path / "stick/user-data").read_text().replace("/var/lib/cloud/seed/nocloud", str(tmp_path / "stick"))
+    (tmp_path / "stick/titan-01.sh").write_text("echo ran")
+    (tmp_path / "blkid").write_text("#!/bin/sh\nexit 2\n")
+    (tmp_path / "blkid").chmod(0o755)
+
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", text], env=path, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr

@@ -300,3 +300,20 @@ def test_an_apply_uses_the_same_path(
 
     assert (f"bedplate ssh --proxy {NAME} --fleet {Path.cwd()}/fleet.yaml" in settings[0]) is is_installed
     assert ("session-manager-plugin is not installed" in capsys.readouterr().err) is not is_installed
+
+
+@pytest.mark.parametrize(("command", "program"), [("logs", "journalctl"), ("burn-in", "bedplate-gate --burn-in")])
+def test_a_command_runs_a_program_of_the_machine(command: str, program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As root, by sudo without a password; its exit status is that of the command."""
+    ran: list[str] = []
+
+    def ssh(name: str, words: list[str], **_options: object) -> int:
+        ran.extend((name, " ".join(words)))
+        return 3
+
+    monkeypatch.setattr("bedplate.cli.ssh.ssh", ssh)
+
+    assert run(["node", command, NAME]) == 3
+    assert ran[0] == NAME
+    assert ran[1].startswith("sudo -n ")
+    assert program in ran[1]

@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from bedplate.nodes.apply import NodeError, NodeErrorKind
+from bedplate.nodes.bootstrap import OWN_RUN
 from roles.engine import connection as engine_connection
 from roles.engine.agent import READY, receive, send
-from roles.engine.connection import Connection, agent_program
+from roles.engine.connection import Connection, agent_program, held_error
 from tests.testlab.fakes.agent import agent_options, connect
 
 
@@ -389,3 +390,11 @@ def test_unfinished_operations_are_recorded(tmp_path: Path) -> None:
 
 def _age(path: Path, seconds: float) -> None:
     subprocess.run(["touch", "-d", f"{seconds} seconds ago", str(path)], check=True)
+
+
+def test_a_machine_that_configures_itself_is_named_so() -> None:
+    """Its lock is no apply of another operator: the fix shows its progress."""
+    own, other = held_error("box-1.us-west-2", OWN_RUN), held_error("box-1.us-west-2", "ada on desk")
+
+    assert (own.what, other.what) == ("it is configuring itself", "locked by ada on desk")
+    assert "bedplate node logs box-1.us-west-2" in own.fix

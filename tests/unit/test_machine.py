@@ -1,7 +1,9 @@
 """The configuration run: what follows from the result of roles and gate. The programs of the machine are fakes."""
 
 import json
+import os
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import pytest
 from bedplate.catalog import load_catalog
 from bedplate.machine import __main__ as machine
 from bedplate.machine import calls as programs
-from bedplate.machine import upgrade
+from bedplate.machine import probe, upgrade
 from bedplate.machine.state import State
 from bedplate.nodes.apply import Event, NodeErrorKind, NodeResult, Step
 from bedplate.plan.node_document import pool_document
@@ -271,3 +273,27 @@ def test_an_upgrade_with_a_failed_gate_is_an_error(calls: Calls, state: State, t
     upgrade.main("wait", state, terminal)
 
     assert terminal.events[-1].words == status(state)["sentence"] == "gate failed: gpus: 7, planned 8"
+
+
+KEY, OTHER_KEY = ("ssh-ed25519 AAAA", "ssh-ed25519 BBBB")
+
+
+@pytest.mark.parametrize(("key", "has_source"), [(OTHER_KEY, True), ("", True), (KEY, False), (KEY, True)])
+def test_a_change_is_confirmed_only_on_a_reachable_machine(
+    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_source: bool
+) -> None:
+    """Sshd must answer with the key of the machine, and the source of bundles must answer; else it is reverted."""
+    keyscan, ran = tmp_path / "ssh-keyscan", list[tuple[str, ...]]()
+    keyscan.write_text(f"#!/bin/sh\necho '# 10.0.0.1:22'\necho '10.0.0.1 {key}'\n")
+    keyscan.chmod(0o755)
+    (tmp_path / "key.pub").write_text(f"{KEY} root@host\n")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(probe, "_KEY", tmp_path / "key.pub")
+    monkeypatch.setattr(probe, "own_address", lambda: "10.0.0.1")
+    monkeypatch.setattr(probe, "run_step", lambda _name: has_source)
+    monkeypatch.setattr("os.execvp", lambda _program, argv: ran.append(argv))
+
+    with nullcontext() if key == KEY and has_source else pytest.raises(SystemExit, match="255"):
+        probe.main("confirm")
+
+    assert bool(ran) == (key == KEY and has_source)
