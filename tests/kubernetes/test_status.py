@@ -104,8 +104,8 @@ def token_socket(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Path]:
             with connection:
                 subprocess.run(
                     ["/usr/bin/python3", str(program)],
-                    stdin=connection,
-                    stdout=connection,
+                    stdin=connection.fileno(),
+                    stdout=connection.fileno(),
                     check=False,
                     env={"PATH": f"{control_plane.programs}:{os.environ['PATH']}"},
                 )

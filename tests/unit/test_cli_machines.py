@@ -9,6 +9,7 @@ from bedplate.cli import machines, run
 from bedplate.cli.machines import ready_machines
 from bedplate.errors import BedplateError, MachineError, PartialError
 from bedplate.lock import lock_path, record_host_keys
+from bedplate.plan.fleet import FleetPlan
 from tests.testlab.fakes.apply import FakeApply
 from tests.testlab.fleets.variants import HOME
 
@@ -85,7 +86,12 @@ def test_the_control_plane_is_started_after_its_roles(
     record_host_keys(lock_path(here), "lab", f"control-1.{HOME}", (KEY,), member.instance, replace_known=False)
     monkeypatch.setattr(machines, "_gateways", lambda _plan, _client: [member])
     delivered: list[str] = []
-    monkeypatch.setattr(machines, "deliver_bundle", lambda plan, _client: delivered.append(plan.record.authority) or [])
+
+    def deliver(plan: FleetPlan, _client: object) -> list[str]:
+        delivered.append(plan.record.authority)
+        return []
+
+    monkeypatch.setattr(machines, "deliver_bundle", deliver)
     monkeypatch.setattr(machines, "start_cluster", lambda _fleet, _options: 6 if applies.machines else 0)
 
     assert ready_machines(here, "bedplate up") == 6

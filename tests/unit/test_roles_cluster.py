@@ -14,7 +14,6 @@ from ruamel.yaml import YAML
 from bedplate.catalog import load_catalog
 from bedplate.plan.capacity import read_capacity_document
 from bedplate.plan.cluster import ClusterNode, as_node, cluster_plan, pool_node_kinds
-from bedplate.plan.nodes import NodePlan
 from roles.capacity.role import PLAN, Capacity
 from roles.catalog import names_of, roles_of
 from roles.containers.role import CONFIG, MIRRORS, Containers
@@ -233,12 +232,12 @@ def test_a_sites_machine_asks_no_metadata_service(tmp_path: Path) -> None:
 
 
 def test_members_run_the_controller_of_capacity() -> None:
-    """With the plan of all workers; machines without a cluster, and workers, do not run it."""
-    member = in_cluster(MEMBERS[0])
+    """With the plan of all workers; workers do not run it."""
+    member = lab_node(MEMBERS[0])
     (role,) = (role for role in roles_of(member) if isinstance(role, Capacity))
     played = Recorder(UBUNTU).play(role)
 
     plan = read_capacity_document(played.written(PLAN), PLAN)
     assert plan == member.capacity
     assert {pool.group for pool in plan.pools} == {"train", "burst", "sim"}
-    assert "capacity" not in (*names_of(in_cluster(TITAN)), *names_of(lab_node(MEMBERS[0])))
+    assert "capacity" not in names_of(lab_node(TITAN))

@@ -81,13 +81,13 @@ def test_nodes_read_bundles_and_write_only_their_own_status(kind: str, plan: Fle
 
 def test_only_kubernetes_workers_read_the_join_token(plan: FleetPlan) -> None:
     """With the token a machine may ask to be a node; people on workbenches have the rights of their machine."""
-    secret = "arn:aws:ssm:us-west-2:111122223333:parameter/lab.workers/join"
+    parameter = "arn:aws:ssm:us-west-2:111122223333:parameter/lab.workers/join"
     actions = {
         kind: [
             action
             for statement in permissions(plan, kind)
             for action in statement.actions
-            if any(fnmatchcase(secret, resource) for resource in statement.resources) and action.startswith("ssm:")
+            if any(fnmatchcase(parameter, resource) for resource in statement.resources) and action.startswith("ssm:")
         ]
         for kind in NODE_KINDS
     }

@@ -106,10 +106,11 @@ class VirtualMachine:
         """Start the machine, without waiting for the boot."""
         self._program = self.host.start(*self._command(), log="console.log")
 
-    def boot(self) -> None:
+    def boot(self, *, waits: bool = True) -> None:
         """Start the machine, and wait until its services have started."""
         self.start()
-        self.wait()
+        if waits:
+            self.wait()
 
     def wait(self) -> None:
         """Wait until all services have started; longer if this machine is busy."""
