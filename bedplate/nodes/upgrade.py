@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event as Flag
 from threading import Lock
+from typing import IO
 
 from bedplate.nodes.apply import Event, NodeError, NodeErrorKind, Step, Target, error_event, parse_event
 from bedplate.nodes.bootstrap import PROGRAM
@@ -82,13 +83,13 @@ class Upgrades:
         self.report(trouble)
         return trouble
 
-    def _events(self, target: Target, command: str, errors: object) -> Iterator[Event]:
+    def _events(self, target: Target, command: str, errors: IO[str]) -> Iterator[Event]:
         # Ctrl-C in the terminal must reach only this process.
         with subprocess.Popen(  # noqa: S603  the command of an operator's ssh
             (*target.argv, command),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=errors,  # type: ignore[arg-type]
+            stderr=errors,
             text=True,
             errors="replace",
             start_new_session=True,
