@@ -45,14 +45,14 @@ def site_files(node: NodePlan, parts: tuple[Part, ...]) -> Mapping[str, bytes]:
         f"bundles/{bundle.hash}.json": bundle.text,
         f"nodes/{node.name}.json": node_document(node),
         "meta-data": f"instance-id: {node.name}\nlocal-hostname: {node.host}\n",
-        "user-data": _user_data(node),
+        "user-data": user_data(node),
     }
     return {name: text.encode() for name, text in texts.items()} | {
         f"blobs/{name}": cache.read(name) for name in bundle.blobs
     }
 
 
-def _user_data(node: NodePlan) -> str:
+def user_data(node: NodePlan) -> str:
     """Return user data that runs the bootstrap of the disk or seed from which cloud-init has it."""
     script = shlex.quote(script_name(node))
     return f"""#!/bin/bash

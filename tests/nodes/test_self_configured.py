@@ -24,7 +24,7 @@ from stacks.program import administrators
 from tests.testlab.fakes.first_boot import Place, boot_place
 from tests.testlab.machines.bundle import working_tree
 from tests.testlab.machines.cloud import seen_by_nodes
-from tests.testlab.machines.container import CommandError
+from tests.testlab.machines.container import CommandError, Machine
 from tests.testlab.machines.lab import FleetFolder, folder_of_ada
 from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.network.netlab import until
@@ -140,11 +140,13 @@ def restart_with_user_data(node: Node, user_data: bytes) -> None:
     (seed / "meta-data").write_text("instance-id: i-new\n")
     (seed / "user-data").write_bytes(user_data)
     # The configuration run is a part of the boot.
+    assert isinstance(node.machine, Machine)
     node.machine.boot(waits=False)
-    until(lambda: "bedplate-node" in _console(node, "systemctl list-jobs"), 300, "the user data did not run")
+    until(lambda: "bedplate-node" in console_output(node, "systemctl list-jobs"), 300, "the user data did not run")
 
 
-def _console(node: Node, command: str) -> str:
+def console_output(node: Node, command: str) -> str:
+    """Return what a command prints on the console; empty if it fails, as during the boot."""
     with suppress(CommandError):
         return node.run(command)
     return ""

@@ -252,7 +252,7 @@ def test_an_upgrade_waits_for_people(
     assert terminal.events[-1].step is end
     assert ("apply all" in calls.asked) == (end is Step.REBOOT)
     assert end is Step.REBOOT or terminal.events[-1].words == "still in use by grace"
-    assert not upgrade.NO_LOGIN.exists()
+    assert not (state.folder.parent / "nologin").exists()
 
 
 def test_an_upgrade_without_its_operator_does_not_reboot(calls: Calls, state: State, terminal: Terminal) -> None:
