@@ -178,9 +178,9 @@ def _may_move(fleet: Fleet, node: Node, pods: Mapping[str, Pod]) -> bool:
 
 def _target(fleet: Fleet, rung: Rung, node: Node, work: Sequence[Pod]) -> str:
     """Return the nodes that have room for the pods of a node: those of better rungs, or busy ones of its own."""
-    is_light = node.size.cpus - node.free.cpus <= _HALF * node.size.cpus and (
-        node.size.gpus - node.free.gpus <= _HALF * node.size.gpus
-    )
+    size, free = node.size, node.free
+    is_half_empty = size.cpus <= free.cpus / _HALF and size.gpus <= free.gpus / _HALF
+    is_light = is_half_empty and not _has_launched(rung, fleet.observation.time)
     places = [
         node_place(other, Source.LIVE, None)
         for other in fleet.observation.nodes
@@ -190,6 +190,12 @@ def _target(fleet: Fleet, rung: Rung, node: Node, work: Sequence[Pod]) -> str:
     targets = [packer.place(pod) for pod in sorted(work, key=lambda pod: pod.arrival)]
     names = dict.fromkeys(target.name for target in targets if target)
     return ", ".join(names) if all(targets) else ""
+
+
+def _has_launched(rung: Rung, now: float) -> bool:
+    """Return whether a rung launched machines lately: what is packed closely now would be launched again."""
+    launches = rung.facts.launches if rung.facts else ()
+    return any(launch.ok and now - launch.time < _SETTLED for launch in launches)
 
 
 def _is_better(fleet: Fleet, rung: Rung, other: Node, *, is_light: bool) -> bool:
