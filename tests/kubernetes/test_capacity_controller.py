@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -54,6 +54,7 @@ class Lab:
     machines: NodesOfGroups
     namespace: str
     ahead: float = 0.0
+    runs: list["Run"] = field(default_factory=list)
 
     def now(self) -> float:
         """Return the time of the controllers."""
@@ -87,6 +88,7 @@ class Run:
         self.lab = lab
         self.live = LiveCluster(client or open_cluster(lab.plane.kubeconfig()), lab.now(), lab.now)
         self.live.start()
+        lab.runs.append(self)
         self.groups = cloud = FleetGroups(AwsClient(lab.cloud), lab.plan)
         leader = Leadership(self.live.client, identity) if identity else None
         self.controller: Controller[Any] = Controller(
@@ -138,7 +140,10 @@ def lab(control_plane: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyP
         cloud = ScalingCloud(replace(lab_plan(), pools=pools))
         cloud.deploy(Use.KUBERNETES)
         plan = replace(capacity_plan(cloud.plan, load_catalog()), idle=120.0)
-        yield Lab(control_plane, cloud, plan, client, NodesOfGroups(client, plan), namespace)
+        lab = Lab(control_plane, cloud, plan, client, NodesOfGroups(client, plan), namespace)
+        yield lab
+    for control in lab.runs:
+        control.live.stop()
     client.deletecollection(Pod, namespace=namespace, grace_period=0)
     client.deletecollection(Lease, namespace=NAMESPACE)
     for node in list(client.list(Node)):
@@ -228,7 +233,7 @@ def test_a_cut_watch_is_continued(lab: Lab) -> None:
 
 def test_an_expired_version_is_answered_by_a_new_list(lab: Lab) -> None:
     """A watch from a version that the API server no longer has raises Expired."""
-    client = open_cluster(lab.plane.kubeconfig())
+    client = ClusterClient(lab.client)
     lab.plane.stop_server()
     lab.plane.start_server()
 
@@ -332,7 +337,7 @@ def test_the_command_runs_rounds_and_explains(
     ]
     assert "bedplate_capacity_pending_pods 2\n" in metrics.read_text()
     assert len(json.loads(record.read_text())["pods"]) == 2
-    assert read_holder(open_cluster(lab.plane.kubeconfig())) == ""
+    assert read_holder(ClusterClient(lab.client)) == ""
 
 
 def test_a_successor_knows_since_when_nodes_are_idle(lab: Lab) -> None:
