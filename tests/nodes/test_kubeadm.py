@@ -144,8 +144,11 @@ def test_a_new_audit_policy_restarts_the_api_server(folder: Path) -> None:
 
 
 def test_a_replaced_machine_has_the_identity_of_its_volume(folder: Path) -> None:
-    """With an empty root disk and its old volume, a member makes the same certificates and static pods."""
-    manifests = "cat /etc/kubernetes/manifests/*; sha256sum /var/lib/etcd/pki/*.crt"
+    """With an empty root disk and its old volume, a member makes the same certificates and static pods.
+
+    Kubeconfigs are on the root disk: the pods that read them are named by their new certificates.
+    """
+    manifests = "cd /etc/kubernetes/manifests; cat etcd.yaml kube-apiserver.yaml; sha256sum /var/lib/etcd/pki/*.crt"
     forget = "rm -r /etc/kubernetes/manifests /etc/kubernetes/*.conf"
 
     output = _member(folder).run(f"{MAKE}\n{manifests}\necho ======\n{forget}\n{MAKE}\n{manifests}")
@@ -182,7 +185,7 @@ trap 'kill $!' EXIT
 until put >/dev/null 2>&1; do sleep 0.2; done
 for number in 1 2 3 4; do /usr/local/lib/bedplate/etcd-snapshot; sleep 1.1; done
 cd /var/lib/etcd/snapshots; ls; stat --format=%a .
-etcdctl snapshot status --write-out=json "$(ls | tail -1)" 2>/dev/null
+"$(command -v etcdutl || command -v etcdctl)" snapshot status --write-out=json "$(ls | tail -1)" 2>/dev/null
 """
 
 
