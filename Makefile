@@ -67,8 +67,7 @@ test-esp: $(READY)  ## Run tunnels that the kernel encrypts, on an emulated mach
 	$(BIN)/pytest tests/nodes/test_esp.py --durations=5
 
 test-kubernetes: $(READY)  ## Build Kubernetes and etcd, and run the tests on a real API server; needs Go
-	$(BIN)/python -m tests.testlab.kubernetes
-	$(BIN)/pytest tests/kubernetes -n0 --durations=5
+	programs=$$($(BIN)/python -m tests.testlab.kubernetes) && PATH="$$programs:$$PATH" $(BIN)/pytest tests/kubernetes -n0 --durations=5
 
 # Three at a time, because the daemons mostly wait. Tests that count lost packets run alone (test-rekeys).
 test-vpn: $(READY)  ## Run the VPN daemons in networks of their own: access, refusal, revocation, faults, leaks; needs root

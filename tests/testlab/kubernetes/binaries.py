@@ -22,8 +22,14 @@ _LINKS = (
     *("kubelet", "kubeadm", "kubectl"),
 )
 PROGRAMS = ("etcd", "kwok", *_LINKS)
-# The package of each module that is built.
-_PACKAGES = {"kube": ".", "etcd": "go.etcd.io/etcd/server/v3", "kwok": "sigs.k8s.io/kwok/cmd/kwok"}
+# The module and the package of each program that is built.
+_PACKAGES = {
+    "kube": ("kube", "."),
+    "etcd": ("etcd", "go.etcd.io/etcd/server/v3"),
+    "etcdctl": ("etcd", "go.etcd.io/etcd/etcdctl/v3"),
+    "etcdutl": ("etcd", "go.etcd.io/etcd/etcdutl/v3"),
+    "kwok": ("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
+}
 
 
 class BuildError(Exception):
@@ -61,11 +67,11 @@ def build() -> Path:
             return target
         if shutil.which("go") is None:
             raise BuildError("needs Go 1.26 or newer on PATH")
-        with TemporaryDirectory(dir=CACHE) as name:
-            folder = Path(name) / "bin"
+        with TemporaryDirectory(dir=CACHE) as temporary:
+            folder = Path(temporary) / "bin"
             folder.mkdir()
-            for module, package in _PACKAGES.items():
-                _go_build(module, package, folder / module)
+            for name, (module, package) in _PACKAGES.items():
+                _go_build(module, package, folder / name)
             for link in _LINKS:
                 (folder / link).symlink_to("kube")
             folder.rename(target)
