@@ -29,7 +29,7 @@ def test_credentials_of_a_node_are_its_own(host: Host) -> None:
     if not host.file(f"/{KUBECONFIG}").exists:
         pytest.skip("this machine has not joined the cluster")
     remaining = [path for path in _LEFT if host.file(path).exists]
-    readable = host.check_output("find /%s %s -type f -name '*.pem' -perm /077", KUBECONFIG, _PKI).split()
+    readable = host.check_output("find %s %s -type f -perm /077 -not -name '*.crt'", f"/{KUBECONFIG}", _PKI).split()
 
     assert not remaining, f"remains: {', '.join(remaining)}"
     assert not readable, f"readable by others: {', '.join(readable)}"

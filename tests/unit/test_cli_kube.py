@@ -25,6 +25,8 @@ echo "$command" >>"$folder/calls"
 cat >"$folder/stdin"
 case $command in
 *status | *nodes) cat "$folder/${{command##* }}" ;;
+*"token create"*) cat "$folder/token" ;;
+*bedplate-worker*) echo joined the cluster ;;
 esac
 exit "$(cat "$folder/exit" 2>/dev/null || echo 0)"
 """
@@ -215,3 +217,59 @@ def test_a_fleet_without_a_cluster_is_refused(capsys: pytest.CaptureFixture[str]
     """Status 2, with what to add."""
     assert run(["kube", "init", str(EXAMPLES / "minimal.yaml")]) == 2
     assert "add the `kubernetes` section" in capsys.readouterr().err
+
+
+TITAN, TOKEN = "titan-01.cellar", "abcdef.0123456789abcdef"
+
+
+@pytest.fixture
+def site(members: Path, lab: Path) -> Path:
+    """Return the folder of the members and of a machine of the site; the cluster has its authorities."""
+    make_authorities(lab, plan_of(lab), None)
+    (members / TITAN).mkdir()
+    for name in NAMES:
+        (members / name / "token").write_text(f"{TOKEN}\n")
+    return members
+
+
+def test_join_carries_the_token_on_stdin(site: Path, lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A member that answers makes it, for 15 minutes and this machine; it is in no argument list and no output."""
+    (site / NAMES[0]).rename(site / "away")
+
+    assert run(["kube", "join", "titan-01", "--fleet", str(lab)]) == 0
+
+    (made,), (joined,) = calls(site, NAMES[1]), calls(site, TITAN)
+    assert "--ttl 15m" in made
+    assert "--groups system:bootstrappers:bedplate:machine:cellar:titan-01" in made
+    assert (site / TITAN / "stdin").read_text() == f"{TOKEN}\n"
+    output = capsys.readouterr()
+    assert f"{TITAN}: joined the cluster" in output.out
+    assert TOKEN not in joined + output.out + output.err
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("control-1.us-west-2", "control-1.us-west-2 is an EC2 instance"),
+        ("titan-03", "titan-03.cellar is no worker of the cluster"),
+        ("titan-9", "no machine named titan-9"),
+    ],
+)
+def test_join_is_for_workers_of_sites(
+    name: str, reason: str, site: Path, lab: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Machines in the cloud join by themselves, workbenches not at all; nobody makes a token."""
+    assert run(["kube", "join", name, "--fleet", str(lab)]) == 2
+
+    assert reason in capsys.readouterr().err
+    assert not any(calls(site, member) for member in NAMES)
+
+
+def test_join_needs_a_member_and_the_role(site: Path, lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The agent's reason is shown; without any member the command says which is not reached."""
+    (site / TITAN / "exit").write_text("1")
+    assert run(["kube", "join", TITAN, "--fleet", str(lab)]) == 6
+    for name in NAMES:
+        (site / name).rename(site / f"{name}-away")
+    assert run(["kube", "join", TITAN, "--fleet", str(lab)]) == 6
+    assert "control-3.us-west-2 not reached" in capsys.readouterr().err

@@ -89,7 +89,7 @@ echo KUBELET_ARGS=--hostname-override=control-1.us-west-2 >/run/bedplate/kubelet
 chmod -R go= /var/lib/etcd/data {PKI}"""
 
 # What the agent leaves behind.
-_JOINED = """mkdir -p /var/lib/kubelet/pki
+_JOINED = """mkdir -p /var/lib/kubelet/pki /etc/kubernetes
 install -m 600 /dev/null /var/lib/kubelet/pki/kubelet-client-2026.pem
 install -m 600 /dev/null /etc/kubernetes/kubelet.conf"""
 
