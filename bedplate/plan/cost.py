@@ -153,14 +153,16 @@ def _attachments(plan: FleetPlan) -> int:
 
 
 def _alarm_metrics(plan: FleetPlan, region: RegionPlan) -> int:
-    """Return the number of metrics in a region's alarms, which are billed by metric: two in the alarm of a group.
+    """Return the number of metrics in a region's alarms, which are billed by metric.
 
+    The alarm on missing instances of a group has two, that on failed gates of a pool one.
     Source: Amazon CloudWatch pricing, metric math alarms.
     """
-    groups = sum(pool.region == region.name for pool in plan.pools) + laptop_gateway_count(plan, region)
+    pools = sum(pool.region == region.name for pool in plan.pools)
+    groups = pools + laptop_gateway_count(plan, region)
     if region.home and plan.control_plane:
         groups += len(plan.control_plane.members)
-    return 2 * groups + nat_gateway_count(plan, region) + len(plan.sites) + _copies(plan, region)
+    return 2 * groups + pools + nat_gateway_count(plan, region) + len(plan.sites) + _copies(plan, region)
 
 
 def _copies(plan: FleetPlan, region: RegionPlan) -> int:

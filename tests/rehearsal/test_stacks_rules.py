@@ -386,7 +386,9 @@ def test_every_alarm_uses_the_topic_of_its_region() -> None:
 
     entries = [entry for stack in report.stacks for entry in stack.runs[Phase.CREATE].snapshot.entries.values()]
     actions = {
-        entry.name: entry.inputs["alarmActions"] + entry.inputs["okActions"] for entry in entries if entry.type == ALARM
+        entry.name: entry.inputs["alarmActions"] + entry.inputs.get("okActions", [])
+        for entry in entries
+        if entry.type == ALARM
     }
     topics = {entry.outputs["arn"].split(":")[3]: entry.outputs["arn"] for entry in entries if entry.type == TOPIC}
     assert len(topics) == 2

@@ -222,10 +222,11 @@ def test_the_fleet_file_can_be_an_option_or_an_argument(capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize("words", EVERY_COMMAND)
 def test_every_command_that_reads_a_fleet_has_the_option(words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Four commands read no fleet file."""
+    """But those that have another input."""
     run([*words.split(), "--help"])
 
-    reads_none = {"init", "schema", "audit-graph", "catalog refresh", "bundle build"}
+    reads_none = {"init", "schema", "audit-graph", "catalog refresh", "bundle build", "capacity decide"}
+    reads_none |= {"capacity simulate"}
     assert ("  --fleet " in capsys.readouterr().out) == (words not in reads_none)
 
 
