@@ -83,7 +83,9 @@ def launch_failure(pool: Pool, launches: Sequence[Activity], since: float) -> tu
     """
     success = max((launch.time for launch in launches if launch.ok), default=since)
     known = [
-        launch for launch in launches if not launch.ok and launch.time >= max(success, since) and launch.code in FAILURES
+        launch
+        for launch in launches
+        if not launch.ok and launch.time >= max(success, since) and launch.code in FAILURES
     ]
     failed_zones = {launch.zone for launch in known}
     for launch in known:

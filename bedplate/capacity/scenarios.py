@@ -25,7 +25,12 @@ _TRAIN, _BURST = Work("train"), Work("burst", (1, 1, 2, 4), (1.0, 3.0), 1.0)
 
 
 def _pool(name: str, group: str, rung: int, region: str, zones: str, **more: object) -> Pool:
-    labels = {"group": group, "region": region, "type": str(more["type"]), "market": str(more.get("market", "on-demand"))}
+    labels = {
+        "group": group,
+        "region": region,
+        "type": str(more["type"]),
+        "market": str(more.get("market", "on-demand")),
+    }
     places = tuple(region + letter for letter in zones)
     return Pool(name, group, rung, region, places, 0, 100, 0, labels=labels, **more)  # type: ignore[arg-type]
 
@@ -92,16 +97,20 @@ def steady_day() -> Scenario:
     """Jobs arrive all day; 200 GPUs are at work on average."""
     work = Work("train", (1, 1, 2, 2, 4, 8), (0.5, 4.5))
     jobs = gpu_stream(work, "job", 200, 0, 24 * HOUR)
-    return Scenario("steady-day", "a day of steady work", 24 * HOUR, (_train(WEST, 0, 60), _train(EAST, 1, 60)), tuple(jobs))
+    return Scenario(
+        "steady-day", "a day of steady work", 24 * HOUR, (_train(WEST, 0, 60), _train(EAST, 1, 60)), tuple(jobs)
+    )
 
 
 def dry_region() -> Scenario:
     """The first region has no more machines for hours, then some again."""
-    zones = {zone: ((0.0, 10), (2 * HOUR, 0), (5 * HOUR, 20)) for zone in (f"{WEST}a", f"{WEST}b")}
-    capacity = {(zone, _P5, "on-demand"): steps for zone, steps in zones.items()}
+    places = [(f"{WEST}{zone}", _P5, "on-demand") for zone in "ab"]
+    capacity = dict.fromkeys(places, ((0.0, 10), (2 * HOUR, 0), (5 * HOUR, 20)))
     jobs = gpu_stream(replace(_TRAIN, hours=(0.5, 2.0)), "job", 120, 600, 8 * HOUR)
     pools = (_train(WEST, 0), _train(EAST, 1))
-    return Scenario("dry-region", "a region without capacity for hours", 11 * HOUR, pools, tuple(jobs), capacity=capacity)
+    return Scenario(
+        "dry-region", "a region without capacity for hours", 11 * HOUR, pools, tuple(jobs), capacity=capacity
+    )
 
 
 def quotas() -> Scenario:
@@ -139,7 +148,9 @@ def idle_night() -> Scenario:
     """A day of work, a night without, and a morning."""
     work = replace(_TRAIN, hours=(0.5, 3.0))
     jobs = gpu_stream(work, "day", 150, 0, 8 * HOUR) + gpu_stream(work, "morning", 150, 18 * HOUR, 22 * HOUR)
-    return Scenario("idle-night", "a night without work", 24 * HOUR, (_train(WEST, 0, 60), _train(EAST, 1, 60)), tuple(jobs))
+    return Scenario(
+        "idle-night", "a night without work", 24 * HOUR, (_train(WEST, 0, 60), _train(EAST, 1, 60)), tuple(jobs)
+    )
 
 
 def human_cordons() -> Scenario:
