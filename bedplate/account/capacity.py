@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bedplate.account.client import AwsClient, ask_regions, require_all
-from bedplate.capacity.climb import Activity, Machine, Observation, Pool
 from bedplate.capacity.ends import REQUESTED_BY, UNTIL, End
 from bedplate.capacity.failures import failure_code
+from bedplate.capacity.observation import Activity, Machine, Observation, Pool
 from bedplate.errors import InputError
 from bedplate.plan.pools import PoolPlan
 
@@ -132,14 +132,17 @@ def console_output(client: AwsClient, region: str, instance: str, lines: int) ->
 
 
 def _pool(pool: PoolPlan, group: Mapping[str, Any]) -> Pool:
-    return Pool(pool.name, tuple(sorted(pool.zones)), group["MinSize"], group["MaxSize"], group["DesiredCapacity"])
+    sizes = (group["MinSize"], group["MaxSize"], group["DesiredCapacity"])
+    return Pool(pool.name, pool.group, pool.rung, pool.region, tuple(sorted(pool.zones)), *sizes)
 
 
 def _machines(pool: PoolPlan, group: Mapping[str, Any]) -> Iterator[Machine]:
     for member in group["Instances"]:
         state = member["LifecycleState"]
         if not state.startswith(("Terminat", "Detach")):
-            yield Machine(member["InstanceId"], pool.name, member["AvailabilityZone"], state == "InService")
+            # A climb does not read when a machine was launched.
+            zone, is_ready = member["AvailabilityZone"], state == "InService"
+            yield Machine(member["InstanceId"], pool.name, zone, launched=0.0, ready=is_ready)
 
 
 def _launches(pool: PoolPlan, activities: Sequence[Mapping[str, Any]]) -> Iterator[Activity]:
@@ -152,6 +155,7 @@ def _launches(pool: PoolPlan, activities: Sequence[Mapping[str, Any]]) -> Iterat
             continue
         text = f"{activity.get('StatusMessage', '')} {description}"
         yield Activity(
+            id=activity["ActivityId"],
             pool=pool.name,
             time=activity["StartTime"].timestamp(),
             ok=not failed,

@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from bedplate.account.capacity import ScalingGroups
-from bedplate.capacity.climb import Climb, Observation, SetDesired, climb
+from bedplate.capacity.actions import SetDesired
+from bedplate.capacity.climb import Climb, climb
 from bedplate.capacity.ends import End, next_end
+from bedplate.capacity.observation import Observation
 
 POLL = 5.0
 """Seconds between two observations."""
@@ -69,7 +71,7 @@ def start_machines(groups: ScalingGroups, request: Request, clock: Clock) -> Ite
         if final:
             return
         for action in decision.actions:
-            if action.raises:
+            if decision.is_raise(action):
                 ends.schedule(observation, action)
                 tried[action.pool] = clock.now()
                 deadline = clock.now() + WAIT

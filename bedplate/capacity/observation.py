@@ -128,8 +128,8 @@ class Settings:
     """Seconds before an `idle` node goes; `cap`: the share of nodes removed at once; `spare` machines by group.
 
     A machine that is no node after `join` seconds is late, until the pool's own machines show how long it takes.
-    `most` limits the machines of all pools of a group, `ceilings` their price in USD per hour, and `ceiling` that of all
-    groups. In `paused` groups nothing is changed.
+    `most` limits the machines of all pools of a group, `ceilings` their price in USD per hour, and `ceiling` that of
+    all groups. In `paused` groups nothing is changed.
     """
 
     idle: float = 600.0

@@ -127,10 +127,10 @@ def _place(
 class Launcher(Protocol):
     """Adds empty machines, within all limits."""
 
-    def open(self, shape: Shape, pool: str | None, full_zones: Collection[str]) -> Place | None:
+    def open(self, shape: Shape, pool: str | None, full_zones: Collection[str], /) -> Place | None:
         """Return a new machine for a pod of a shape, of one pool if one is named; None if none is possible."""
 
-    def close(self, place: Place) -> None:
+    def close(self, place: Place, /) -> None:
         """Take a new machine back."""
 
 

@@ -61,7 +61,7 @@ Place = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`capacity` is the number of machines by zone from a time on, `quota` that by region; both without an entry endless.
+    """`capacity` is the number of machines by zone from a time on, `quota` that by region; endless without an entry.
 
     The burst that is measured begins at `mark`.
     """

@@ -104,8 +104,8 @@ def steady_day() -> Scenario:
 
 def dry_region() -> Scenario:
     """The first region has no more machines for hours, then some again."""
-    zones = {zone: ((0.0, 10), (2 * HOUR, 0), (5 * HOUR, 20)) for zone in (f"{WEST}a", f"{WEST}b")}
-    capacity = {(zone, _P5, "on-demand"): steps for zone, steps in zones.items()}
+    places = [(f"{WEST}{zone}", _P5, "on-demand") for zone in "ab"]
+    capacity = dict.fromkeys(places, ((0.0, 10), (2 * HOUR, 0), (5 * HOUR, 20)))
     jobs = gpu_stream(replace(_TRAIN, hours=(0.5, 2.0)), "job", 120, 600, 8 * HOUR)
     pools = (_train(WEST, 0), _train(EAST, 1))
     return Scenario(

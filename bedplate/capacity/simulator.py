@@ -34,9 +34,9 @@ class Frame:
 class Figures:
     """The measures of a simulation; times in seconds, of pods that fit somewhere.
 
-    `all_running` counts from the burst until the last pod has started, None if one never did. `again` is the time from a
-    stop until the pod runs again. `doubled` machines were launched although free places and machines on their way had
-    room for all pending pods; `never_used` ones ran no pod; `flips` are reversals within half an hour.
+    `all_running` counts from the burst until the last pod has started, None if one never did. `again` is the time from
+    a stop until the pod runs again. `doubled` machines were launched although free places and machines on their way
+    had room for all pending pods; `never_used` ones ran no pod; `flips` are reversals within half an hour.
     """
 
     pods: int

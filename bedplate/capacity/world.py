@@ -22,7 +22,7 @@ from bedplate.capacity.actions import (
     UncordonNode,
 )
 from bedplate.capacity.observation import Activity, Cordon, Machine, Node, Observation, Pod, Pool, Size
-from bedplate.capacity.packing import ZONES, Packer, Place, Source, machine_place, node_place, zone_of
+from bedplate.capacity.packing import Packer, Place, Shape, Source, machine_place, node_place, zone_of
 from bedplate.capacity.scenario import HOUR, HumanCordon, Interruption, Job, Scenario
 
 _NOTICE, _RETRY, _LONGEST_RETRY, _HISTORY = 120.0, 60.0, 900.0, 6 * HOUR
@@ -258,7 +258,7 @@ class World:
         return free, "InsufficientInstanceCapacity"
 
     def _needed(self, group: SimGroup) -> int:
-        """Return how many machines pending pods need besides all free room of the group and its machines on their way."""
+        """Return how many machines pending pods need besides free nodes of the group and its machines on their way."""
         places = [
             replace(node.place)
             for node in self.nodes.values()
@@ -444,15 +444,15 @@ class _Launches:
     pool: Pool | None
     count: int = 0
 
-    def open(self, shape: object, pool: object, full_zones: object) -> Place | None:
+    def open(self, shape: Shape, *_: object) -> Place | None:
         """Return one more machine if the pod fits."""
         place = machine_place(self.pool, "", "", Source.NEW) if self.pool else None
-        if place is None or not (place.admits(shape) and place.has_room(shape)):  # type: ignore[arg-type]
+        if place is None or not (place.admits(shape) and place.has_room(shape)):
             return None
         self.count += 1
         return place
 
-    def close(self, place: Place) -> None:
+    def close(self, _: Place) -> None:
         """Take a machine back."""
         self.count -= 1
 

@@ -10,6 +10,7 @@ from bedplate.picture.svg import COLOURS, SANS
 _WIDTH, _PANEL, _LEFT, _TOP, _GAP = 880, 190, 64, 64, 74
 _PLOT = _WIDTH - _LEFT - 24
 _SERIES = ("blue", "orange", "green", "purple", "vermilion", "muted")
+_LABELS = 12
 _MINUTES = (10, 20, 30, 60, 120, 180, 240, 360)
 
 
@@ -60,9 +61,10 @@ def timeline(simulation: Simulation) -> str:
     )
     height = _TOP + 2 * _PANEL + _GAP + 40
     title = f"{scenario.name}: {scenario.about}"
+    size = f'width="{_WIDTH}" height="{height}"'
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}"'
-        f' role="img" aria-label="{escape(title)}">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" {size} role="img">',
+        f"<title>{escape(title)}</title>",
         f"<style>{_style()}</style>",
         f'<rect width="{_WIDTH}" height="{height}" class="page"/>',
         f'<text x="{_LEFT}" y="28" class="title">{escape(title)}</text>',
@@ -105,7 +107,7 @@ def _panel(panel: _Panel, times: Sequence[float]) -> Iterator[str]:
         y = bottom - _PANEL * value / panel.most
         yield f'<line x1="{_LEFT - 4}" y1="{y:.1f}" x2="{_LEFT}" y2="{y:.1f}" class="axis"/>'
         yield f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{value:,.0f}</text>'
-    step = next((step for step in _MINUTES if end / 60 / step <= 12), _MINUTES[-1])
+    step = next((step for step in _MINUTES if end / 60 / step <= _LABELS), _MINUTES[-1])
     for minute in range(0, int(end / 60) + 1, step):
         hour = f"{minute // 60}:{minute % 60:02}"
         x = _LEFT + _PLOT * minute * 60 / end

@@ -4,8 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from bedplate.capacity.climb import Activity, Climb, Machine, Observation, RungStatus, SetDesired
+from bedplate.capacity.actions import SetDesired
+from bedplate.capacity.climb import Climb
 from bedplate.capacity.failures import FAILURES
+from bedplate.capacity.observation import Activity, Machine, Observation
+from bedplate.capacity.rungs import RungStatus
 from bedplate.plan.pools import PoolPlan
 from bedplate.report.columns import counted
 from bedplate.spec.sites import Use
@@ -58,7 +61,7 @@ def _machine_lines(before: Sequence[Machine], now: Sequence[Machine]) -> Iterato
 
 def _action_line(action: SetDesired, decision: Climb, pools: Pools) -> str:
     name = rung_name(pools[action.pool])
-    if not action.raises:
+    if not decision.is_raise(action):
         return f"{name}: {action.reason}: no further attempts"
     (rung,) = (rung for rung in decision.rungs if rung.pool.name == action.pool)
     return f"{name}: launching {counted(action.count - rung.expected, 'machine')} ({action.reason})"

@@ -8,13 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bedplate.capacity.climb import HOLD, PATIENCE, Activity, Climb, Machine, Observation, Pool, climb
+from bedplate.capacity.breaker import HOLD, PATIENCE
+from bedplate.capacity.climb import Climb, climb
 from bedplate.capacity.ends import End, after_stop, next_end, parse_duration
 from bedplate.capacity.failures import NOT_READY, failure_code
+from bedplate.capacity.observation import Activity, Machine, Observation, Pool
 from bedplate.errors import InputError
 
-WEST = Pool("west", ("west-a", "west-b"), 0, 4, 0)
-EAST = Pool("east", ("east-a",), 0, 4, 0)
+WEST = Pool("west", "box", 0, "west", ("west-a", "west-b"), 0, 4, 0)
+EAST = Pool("east", "box", 1, "east", ("east-a",), 0, 4, 0)
 NOW = 10_000.0
 
 
@@ -23,12 +25,12 @@ def _steps(decision: Climb) -> list[tuple[str, int]]:
 
 
 def _failed(pool: str, code: str | None, zone: str | None = None, ago: float = 10) -> Activity:
-    return Activity(pool, NOW - ago, ok=False, code=code, zone=zone)
+    return Activity("", pool, NOW - ago, ok=False, code=code, zone=zone)
 
 
 def _climb(pools: Sequence[Pool], *activities: Activity, count: int = 1, tried: float | None = None) -> Climb:
     times = {} if tried is None else {pools[0].name: NOW - tried}
-    return climb(Observation(NOW, tuple(pools), (), activities), count, times)
+    return climb(Observation(NOW, pools=tuple(pools), activities=activities), count, times)
 
 
 def test_the_first_rung_with_room_is_raised() -> None:
@@ -42,10 +44,10 @@ def test_the_first_rung_with_room_is_raised() -> None:
 def test_machines_on_their_way_count() -> None:
     """Desired capacity that AWS has not reached yet is not asked for again."""
     on_way = replace(WEST, desired=1)
-    booting = Machine("i-1", "west", "west-a", ready=False)
+    booting = Machine("i-1", "west", "west-a", 0.0, ready=False)
 
     assert _climb((on_way, EAST)).actions == ()
-    assert climb(Observation(NOW, (on_way, EAST), (booting,)), 1, {}).actions == ()
+    assert climb(Observation(NOW, machines=(booting,), pools=(on_way, EAST)), 1, {}).actions == ()
     assert _climb((replace(WEST, desired=3), EAST)).actions == ()
 
 
@@ -59,7 +61,7 @@ def test_machines_on_their_way_count() -> None:
         ([_failed("west", "MaxSpotInstanceCountExceeded")], True),
         ([_failed("west", "ReservationCapacityExceeded", "west-a")], True),
         ([_failed("west", "VcpuLimitExceeded", ago=HOLD + 1)], False),
-        ([_failed("west", "VcpuLimitExceeded", ago=60), Activity("west", NOW - 30, ok=True)], False),
+        ([_failed("west", "VcpuLimitExceeded", ago=60), Activity("", "west", NOW - 30, ok=True)], False),
         ([_failed("west", None, "west-a")], False),
     ],
     ids=["one zone", "all zones", "no zone", "quota", "spot", "reservation", "old", "before a success", "unknown"],
@@ -69,12 +71,17 @@ def test_a_typed_failure_fails_a_rung(failures: list[Activity], *, is_failed: bo
     assert _steps(_climb((replace(WEST, desired=1), EAST), *failures)) == ([("west", 0)] if is_failed else [])
 
 
+def _seen(desired: int, machine: Machine, failure: Activity) -> Observation:
+    pools = (replace(WEST, desired=desired), EAST)
+    return Observation(NOW, machines=(machine,), pools=pools, activities=(failure,))
+
+
 def test_a_failed_rung_is_lowered_before_the_next_is_raised() -> None:
     """The next decision raises the next rung, with the reason; machines that the failed rung has stay."""
     failure = _failed("west", "VcpuLimitExceeded")
-    running = Machine("i-1", "west", "west-a", ready=True)
-    first = climb(Observation(NOW, (replace(WEST, desired=3), EAST), (running,), (failure,)), 3, {})
-    second = climb(Observation(NOW, (replace(WEST, desired=1), EAST), (running,), (failure,)), 3, {})
+    running = Machine("i-1", "west", "west-a", 0.0, ready=True)
+    first = climb(_seen(3, running, failure), 3, {})
+    second = climb(_seen(1, running, failure), 3, {})
 
     assert _steps(first) == [("west", 1)]
     assert _steps(second) == [("east", 2)]
@@ -118,7 +125,7 @@ class _World:
 
     def observe(self) -> Observation:
         pools = tuple(replace(pool, desired=self.desired.get(pool.name, 0)) for pool in (WEST, EAST))
-        return Observation(self.time, pools, tuple(self.machines), tuple(self.activities))
+        return Observation(self.time, (), (), tuple(self.machines), pools, tuple(self.activities))
 
     def advance(self, launching: bool) -> None:  # noqa: FBT001  drawn by hypothesis
         self.time += 10
@@ -127,12 +134,12 @@ class _World:
             if short <= 0 or not launching:
                 continue
             if pool.name in self.fails:
-                self.activities.append(Activity(pool.name, self.time, ok=False, code=self.fails[pool.name]))
+                self.activities.append(Activity("", pool.name, self.time, ok=False, code=self.fails[pool.name]))
             else:
                 self.launches += short
-                self.activities.append(Activity(pool.name, self.time, ok=True))
-                new = (Machine(f"i-{self.launches}-{n}", pool.name, pool.zones[0], ready=True) for n in range(short))
-                self.machines.extend(new)
+                self.activities.append(Activity("", pool.name, self.time, ok=True))
+                ids = (f"i-{self.launches}-{n}" for n in range(short))
+                self.machines += [Machine(name, pool.name, pool.zones[0], 0.0, ready=True) for name in ids]
 
 
 @given(
@@ -147,9 +154,10 @@ def test_no_machine_is_launched_twice(
     world = _World(fails)
     tried: dict[str, float] = {}
     for reply, launching in rounds:
-        for action in climb(world.observe(), count, tried).actions:
+        decision = climb(world.observe(), count, tried)
+        for action in decision.actions:
             world.desired[action.pool] = action.count
-            if reply and action.raises:
+            if reply and decision.is_raise(action):
                 tried[action.pool] = world.time
             if not reply:  # the command ends with an error, and is repeated
                 tried = {}

@@ -1,0 +1,325 @@
+"""Decisions of the capacity planner: growth, spill, gangs, limits, and the end of machines."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from bedplate.capacity.actions import (
+    Action,
+    CordonNode,
+    Decision,
+    DrainNode,
+    SetDesired,
+    Terminate,
+    UncordonNode,
+)
+from bedplate.capacity.breaker import HOLD, LONGEST_HOLD, PATIENCE
+from bedplate.capacity.failures import NOT_READY
+from bedplate.capacity.observation import (
+    Activity,
+    Cordon,
+    Machine,
+    Node,
+    Observation,
+    Pod,
+    Pool,
+    Settings,
+    Size,
+)
+from bedplate.capacity.planner import Memory, decide
+
+NOW, DAY = 1_000_000.0, 86_400.0
+UNIT, GPU = Size(8, 96.0, 500.0), frozenset({"nvidia.com/gpu"})
+WEST = Pool(
+    "west", "train", 0, "us-west-2", ("us-west-2a",), 0, 4, 0, size=UNIT, price=50.0, labels={"group": "train"}, taints=GPU
+)
+EAST = replace(WEST, name="east", rung=1, region="us-east-1", zones=("us-east-1a",))
+POD = Pod("pod", NOW - 60, Size(8, 10.0, 50.0), {"group": "train"}, GPU)
+
+
+def _pods(count: int, pod: Pod = POD) -> tuple[Pod, ...]:
+    return tuple(replace(pod, id=f"{pod.id}-{number}") for number in range(count))
+
+
+def _machine(name: str, pool: Pool = WEST, age: float = 3600.0, node: bool = True) -> Machine:  # noqa: FBT001, FBT002
+    return Machine(name, pool.name, pool.zones[0], NOW - age, f"node-{name}" if node else None)
+
+
+def _node(name: str, *pods: Pod, pool: Pool = WEST, idle: float | None = None, cordoned: Cordon | None = None) -> Node:
+    """Return the node of a machine, with pods of 8 GPUs or less on it."""
+    free = Size(
+        8 - sum(p.size.gpus for p in pods), 96 - sum(p.size.cpus for p in pods), 500 - sum(p.size.memory for p in pods)
+    )
+    labels = {**pool.labels, "zone": pool.zones[0]}
+    ids = tuple(pod.id for pod in pods)
+    since = None if idle is None else NOW - idle
+    return Node(f"node-{name}", name, labels, GPU, UNIT, free, ids, NOW - 3000, since, cordoned)
+
+
+def _decide(observation: Observation, memory: Memory | None = None) -> Decision:
+    return decide(observation, memory or Memory())[0]
+
+
+def _sizes(actions: Sequence[Action]) -> dict[str, int]:
+    return {action.pool: action.count for action in actions if isinstance(action, SetDesired)}
+
+
+def _failed(pool: Pool, code: str | None, ago: float = 10) -> Activity:
+    return Activity("", pool.name, NOW - ago, ok=False, code=code)
+
+
+def _fleet(nodes: Sequence[Node], pods: Sequence[Pod] = (), **more: object) -> Observation:
+    """Return nodes of the first pool with their machines."""
+    machines = tuple(_machine(str(node.machine)) for node in nodes)
+    pools = (replace(WEST, desired=len(nodes), maximum=100), EAST)
+    return replace(Observation(NOW, tuple(pods), tuple(nodes), machines, pools), **more)  # type: ignore[arg-type]
+
+
+def test_pending_pods_fill_the_ladder_in_order() -> None:
+    """The second rung gets what the maximum of the first leaves; the same observation gives the same decision."""
+    observation = Observation(NOW, pods=_pods(6), pools=(WEST, EAST))
+    decision = _decide(observation)
+    assert _sizes(decision.actions) == {"west": 4, "east": 2}
+    assert all(waiting.is_coming for waiting in decision.waiting)
+    assert _decide(observation) == decision
+
+
+def test_reservations_come_first() -> None:
+    """A reservation is used before the rungs above it: it is paid for."""
+    reserved = replace(EAST, market="reservation")
+    assert _sizes(_decide(Observation(NOW, pods=_pods(1), pools=(WEST, reserved))).actions) == {"east": 1}
+
+
+def test_machines_on_their_way_serve_pending_pods() -> None:
+    """Neither booting machines nor those that AWS has not launched yet are asked for again."""
+    booting = _machine("i-1", age=100, node=False)
+    pools = (replace(WEST, desired=2), EAST)
+    assert _decide(Observation(NOW, pods=_pods(2), machines=(booting,), pools=pools)).actions == ()
+
+
+@pytest.mark.parametrize(
+    "code", ["InsufficientInstanceCapacity", "VcpuLimitExceeded", "MaxSpotInstanceCountExceeded", NOT_READY]
+)
+def test_a_typed_failure_spills_at_once(code: str) -> None:
+    """The failed rung is lowered, so that AWS cannot launch there later, and the next one raised, in this order."""
+    pools = (replace(WEST, desired=2), EAST)
+    decision = _decide(Observation(NOW, pods=_pods(2), pools=pools, activities=(_failed(WEST, code),)))
+    first, second = decision.actions
+    assert (first.pool, first.count, second.pool, second.count) == ("west", 0, "east", 2)  # type: ignore[union-attr]
+    assert "west:" in second.reason
+
+
+def test_defect_an_unknown_failure_does_not_clear_the_time_out() -> None:
+    """An unknown text neither spills nor resets the wait: after five minutes without a machine the next rung is used."""
+    pools = (replace(WEST, desired=1), EAST)
+    observation = Observation(NOW, pods=_pods(1), pools=pools, activities=(_failed(WEST, None),))
+    decision, memory = decide(observation, Memory())
+    assert decision.actions == ()
+    late = NOW + PATIENCE
+    again = replace(observation, time=late, activities=(Activity("", "west", late - 1, ok=False),))
+    assert _sizes(_decide(again, memory).actions) == {"west": 0, "east": 1}
+
+
+def test_defect_back_off_has_a_ceiling() -> None:
+    """Each failed probe doubles the wait, up to an hour; a probe is one machine, and no pod waits for it."""
+    memory, now, holds = Memory(), NOW, []
+    pools = (WEST, EAST)
+    for _ in range(8):
+        failure = Activity("", "west", now, ok=False, code="VcpuLimitExceeded")
+        _, memory = decide(Observation(now, pools=pools, activities=(failure,)), memory)
+        holds.append(memory.breakers["west"].until - now)
+        now = memory.breakers["west"].until
+        decision, memory = decide(Observation(now, pods=_pods(3), pools=pools), memory)
+        assert _sizes(decision.actions) == {"west": 1, "east": 3}
+        now += 30
+    assert holds[0] == HOLD
+    assert holds[-1] == max(holds) == LONGEST_HOLD
+
+
+def test_a_successful_probe_closes_the_breaker() -> None:
+    """After a launch the rung gets all pods again."""
+    pools = (WEST, EAST)
+    _, memory = decide(Observation(NOW, pools=pools, activities=(_failed(WEST, "VcpuLimitExceeded"),)), Memory())
+    probed = NOW + HOLD
+    _, memory = decide(Observation(probed, pods=_pods(1), pools=pools), memory)
+    launch = Activity("", "west", probed, ok=True)
+    observation = Observation(probed + 30, pods=_pods(3), pools=pools, activities=(launch,))
+    assert _sizes(_decide(observation, memory).actions) == {"west": 3}
+
+
+def test_failed_first_boots_need_a_probe_that_becomes_a_node() -> None:
+    """A launch alone does not prove that an image works."""
+    pools = (WEST, EAST)
+    failures = tuple(_failed(WEST, NOT_READY, ago) for ago in (10, 20, 30))
+    _, memory = decide(Observation(NOW, pools=pools, activities=failures), Memory())
+    time = NOW + HOLD
+    _, memory = decide(Observation(time, pods=_pods(1), pools=pools), memory)
+    probe = Machine("i-1", "west", "us-west-2a", time)
+    launched = Observation(time + 60, pods=_pods(2), machines=(probe,), pools=(replace(WEST, desired=1), EAST))
+    assert _sizes(_decide(launched, memory).actions) == {"east": 1}, "one pod has a place on the probe"
+    joined = replace(launched, machines=(replace(probe, node="node-i-1"),), nodes=(_node("i-1", POD),))
+    assert _sizes(_decide(joined, memory).actions) == {"west": 3}
+
+
+def test_a_gang_is_placed_whole_or_not_at_all() -> None:
+    """A gang goes to the first rung that has room for all of it, in one zone; else it waits with a reason."""
+    gang = _pods(6, replace(POD, gang="gang"))
+    wide = replace(EAST, maximum=8)
+    assert _sizes(_decide(Observation(NOW, pods=gang, pools=(WEST, wide))).actions) == {"east": 6}
+    decision = _decide(Observation(NOW, pods=gang, pools=(WEST, EAST)))
+    assert decision.actions == ()
+    assert "no zone has room for all 6 pods" in decision.waiting[0].reason
+
+
+def test_a_pod_that_fits_nothing_is_reported_once() -> None:
+    """The reason names the closest pool and what it lacks."""
+    observation = Observation(NOW, pods=(replace(POD, size=Size(16, 10.0, 50.0)),), pools=(WEST,))
+    decision, memory = decide(observation, Memory())
+    assert decision.unplaced[0].reason == "no pool fits; west is closest: it has 8 GPUs, not 16"
+    assert decide(observation, memory)[0].unplaced == ()
+
+
+@pytest.mark.parametrize(
+    ("pod", "pool", "machines"),
+    [
+        (replace(POD, size=Size(1, 1.0, 1.0)), replace(WEST, size=replace(UNIT, pods=2)), 2),
+        (replace(POD, size=Size(0, 1.0, 1.0, efa=1)), replace(WEST, size=replace(UNIT, efa=2)), 2),
+        (replace(POD, size=Size(0, 1.0, 1.0, ephemeral=60.0)), replace(WEST, size=replace(UNIT, ephemeral=100.0)), 3),
+        (replace(POD, size=Size(1, 1.0, 1.0), spread="hostname"), WEST, 3),
+        (replace(POD, size=Size(1, 1.0, 1.0), spread="zone"), WEST, 1),
+    ],
+    ids=["pods per node", "EFA", "ephemeral storage", "a node each", "a zone each"],
+)
+def test_every_resource_and_spread_counts(pod: Pod, pool: Pool, machines: int) -> None:
+    """Three small pods need as many machines as their rules say; one zone takes one of those that need a zone each."""
+    assert _sizes(_decide(Observation(NOW, pods=_pods(3, pod), pools=(pool,))).actions) == {"west": machines}
+
+
+def test_pools_without_image_link_or_addresses_are_passed() -> None:
+    """Pods wait with this reason if there is no other rung."""
+    barred = replace(WEST, eligible=False)
+    assert _sizes(_decide(Observation(NOW, pods=_pods(1), pools=(barred, EAST))).actions) == {"east": 1}
+    assert "no image" in _decide(Observation(NOW, pods=_pods(1), pools=(barred,))).waiting[0].reason
+
+
+@pytest.mark.parametrize(
+    ("settings", "sizes"),
+    [
+        (Settings(ceilings={"train": 120.0}), {"west": 2}),
+        (Settings(ceiling=60.0), {"west": 1}),
+        (Settings(most={"train": 3}), {"west": 3}),
+        (Settings(paused=frozenset({"train"})), {}),
+    ],
+    ids=["group ceiling", "fleet ceiling", "group maximum", "paused"],
+)
+def test_limits_of_groups_and_of_the_fleet(settings: Settings, sizes: dict[str, int]) -> None:
+    """No limit is exceeded, and pods that it stops have it as their reason."""
+    decision = _decide(Observation(NOW, pods=_pods(6), pools=(WEST, EAST), settings=settings))
+    assert _sizes(decision.actions) == sizes
+    assert all(waiting.reason for waiting in decision.waiting)
+
+
+def test_machines_are_bought_at_the_notice() -> None:
+    """Pods of a machine that AWS takes count as pending; a pool that loses many machines is not used for them."""
+    spot = replace(WEST, market="spot", desired=2)
+    machines = tuple(replace(_machine(name), notice=NOW + 120) for name in ("i-1", "i-2"))
+    pods = tuple(replace(pod, node=f"node-i-{at}") for at, pod in enumerate(_pods(2), 1))
+    nodes = (_node("i-1", pods[0]), _node("i-2", pods[1]))
+    decision = _decide(Observation(NOW, pods, nodes, machines, (spot, EAST)))
+    assert _sizes(decision.actions) == {"west": 0, "east": 2}
+
+
+def test_defect_idle_counts_from_the_last_pods_end() -> None:
+    """Neither the age of a machine nor a change of day matters: an old node that was busy a minute ago stays."""
+    busy_lately, idle = _node("i-1", idle=60), _node("i-2", idle=10 * DAY + 5)
+    actions = _decide(_fleet((busy_lately, idle))).actions
+    assert actions == (CordonNode("node-i-2", "idle for 14400 minutes"),)
+
+
+def test_an_idle_node_is_cordoned_first_and_ended_if_it_stays_empty() -> None:
+    """A pod that was bound meanwhile keeps its node; at the minimum of the pool the node becomes schedulable again."""
+    cordoned = _node("i-1", idle=700, cordoned=Cordon.PLANNER)
+    busy = _node("i-2", POD, cordoned=Cordon.PLANNER)
+    actions = _decide(_fleet((cordoned, busy), [replace(POD, node="node-i-2")])).actions
+    assert [(type(a), getattr(a, "machine", "")) for a in actions] == [(Terminate, "i-1")]
+    at_minimum = (replace(WEST, minimum=1, desired=1), EAST)
+    assert [type(a) for a in _decide(_fleet((cordoned,), pools=at_minimum)).actions] == [UncordonNode]
+
+
+def test_defect_uncordoned_nodes_are_not_launched_again() -> None:
+    """An own cordoned node serves a pending pod, and no machine is launched for the same pod."""
+    actions = _decide(_fleet((_node("i-1", idle=700, cordoned=Cordon.PLANNER),), _pods(1))).actions
+    assert [(type(action), getattr(action, "node", "")) for action in actions] == [(UncordonNode, "node-i-1")]
+
+
+def test_defect_spares_are_not_added_in_each_loop() -> None:
+    """The spare machines of a group are launched once, counted while they boot, and kept when they are idle."""
+    settings = Settings(spare={"train": 2})
+    assert _sizes(_decide(Observation(NOW, pools=(WEST, EAST), settings=settings)).actions) == {"west": 2}
+    ordered = Observation(NOW, pools=(replace(WEST, desired=2), EAST), settings=settings)
+    assert _decide(ordered).actions == ()
+    nodes = [_node(f"i-{number}", idle=5000) for number in range(3)]
+    assert len(_decide(_fleet(nodes, settings=settings)).actions) == 1
+
+
+def test_defect_equal_tolerations_count() -> None:
+    """A pod needs a toleration of every taint, whatever its operator was."""
+    tainted = replace(WEST, taints=GPU | {"team"})
+    tolerant = replace(POD, tolerations=GPU | {"team", "other"})
+    assert _sizes(_decide(Observation(NOW, pods=(tolerant,), pools=(tainted, EAST))).actions) == {"west": 1}
+    assert _sizes(_decide(Observation(NOW, pods=(POD,), pools=(tainted, EAST))).actions) == {"east": 1}
+
+
+def test_defect_more_than_fifty_pools_and_several_labels() -> None:
+    """All labels of a selector must match, in a ladder of any length."""
+    pools = [replace(WEST, name=f"pool-{n}", labels={"group": "train", "kind": str(n)}) for n in range(120)]
+    pod = replace(POD, selector={"group": "train", "kind": "117"})
+    assert _sizes(_decide(Observation(NOW, pods=(pod,), pools=tuple(pools))).actions) == {"pool-117": 1}
+
+
+def test_defect_a_node_that_a_person_cordoned_is_left_alone() -> None:
+    """It is neither ended when idle, nor uncordoned for pending pods, which get another machine."""
+    node = _node("i-1", idle=DAY, cordoned=Cordon.HUMAN)
+    assert _decide(_fleet((node,))).actions == ()
+    assert _sizes(_decide(_fleet((node,), _pods(1))).actions) == {"west": 2}
+
+
+def test_defect_machines_that_never_joined_are_ended_within_the_cap() -> None:
+    """Of many late machines a share goes at once, pending pods get others, and the rung is passed after three."""
+    late = tuple(_machine(f"i-{number}", age=1000, node=False) for number in range(4))
+    nodes = tuple(_node(f"n-{number}", POD, pool=EAST) for number in range(20))
+    machines = late + tuple(_machine(f"n-{number}", EAST) for number in range(20))
+    pools = (replace(WEST, desired=4), replace(EAST, maximum=50, desired=20))
+    decision = _decide(Observation(NOW, _pods(4), nodes, machines, pools))
+    assert sum(isinstance(action, Terminate) for action in decision.actions) == 2
+    assert _sizes(decision.actions) == {"east": 24}
+
+
+def test_defect_the_cap_removes_some_and_not_none() -> None:
+    """Of 20 idle nodes two are removed at once, then the next two: a large idle fleet shrinks."""
+    nodes = [_node(f"i-{number}", idle=5000) for number in range(20)]
+    cordons = [action for action in _decide(_fleet(nodes)).actions if isinstance(action, CordonNode)]
+    assert len(cordons) == 2
+
+
+def test_work_returns_to_a_better_rung() -> None:
+    """Pods that may move leave a worse rung for free nodes; those that may not keep their node."""
+    pod = replace(POD, size=Size(2, 4.0, 8.0), movable=True, node="node-i-2", since=NOW - 7200)
+    better = (replace(WEST, desired=1), replace(EAST, desired=1))
+    machines = (_machine("i-1"), _machine("i-2", EAST))
+    nodes = (_node("i-1", idle=60), _node("i-2", pod, pool=EAST))
+    observation = Observation(NOW, (pod,), nodes, machines, better)
+    assert [type(action) for action in _decide(observation).actions] == [DrainNode]
+    fixed = replace(observation, pods=(replace(pod, movable=False),))
+    assert _decide(fixed).actions == ()
+
+
+def test_a_cheaper_rung_gets_a_machine_before_work_returns() -> None:
+    """One machine is launched on the cheaper rung; nothing is drained before it is a node."""
+    pod = replace(POD, movable=True, node="node-i-2", since=NOW - 7200)
+    pools = (replace(WEST, price=10.0), replace(EAST, desired=1))
+    observation = Observation(NOW, (pod,), (_node("i-2", pod, pool=EAST),), (_machine("i-2", EAST),), pools)
+    assert _sizes(_decide(observation).actions) == {"west": 1}
+    ordered = replace(observation, pools=(replace(pools[0], desired=1), pools[1]))
+    assert _decide(ordered).actions == ()
