@@ -118,7 +118,6 @@ def _files(node: ClusterNode) -> Iterator[ManagedFile]:
         return
     yield from control_files(node)
     yield from approver_files()
-    assert node.member
     yield from token_files(node.member.address)
     for path, name in ((MODULES, "modules.conf"), (SYSCTL, "sysctl.conf")):
         yield ManagedFile("", path, file_text(f"kubernetes/{name}"))
