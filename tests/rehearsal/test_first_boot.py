@@ -212,6 +212,20 @@ def test_a_worker_keeps_its_ec2_name(place: Place) -> None:
     assert machine.noted[-1] == "systemctl start --no-block bedplate-node.service bedplate-node.timer"
 
 
+def test_a_worker_reads_its_token_and_answers_its_hook(place: Place) -> None:
+    """The agent of workers calls these steps: the token is outside the folder that all nodes may read."""
+    token = {"Name": "/lab.workers/join", "Value": "abcdef.0123456789abcdef", "Type": "SecureString"}
+    place.aws.call("ssm", "put_parameter", **token)
+    machine = place.machine()
+
+    status, output = machine.boot(first_boot(LAB, WORKER), "print_join_token")
+    assert (status, token["Value"] in output.splitlines()) == (0, True), output
+    status, output = machine.boot(first_boot(LAB, WORKER), "report_drained")
+
+    assert status == 0, output
+    assert place.reports[-1] == (f"lab-{WORKER.name}", "drained", "CONTINUE")
+
+
 @pytest.mark.parametrize(
     ("blkid_status", "formatted", "ready"),
     [(0, False, True), (2, True, True), (8, False, False)],
