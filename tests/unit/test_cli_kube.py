@@ -205,9 +205,9 @@ def test_an_upgrade_goes_from_member_to_member(
     assert (calls(members, NAMES[1]), calls(members, NAMES[2])) == ([], member)
     assert "kubelet=1.36.*" in calls(members, worker)[0]
     assert [(request.targets[0].node.name, request.only) for request in applies.requests] == [
-        (NAMES[0], {"kubernetes", "control"}),
-        (NAMES[2], {"kubernetes", "control"}),
-        (worker, {"kubernetes"}),
+        (NAMES[0], frozenset({"kubernetes", "control"})),
+        (NAMES[2], frozenset({"kubernetes", "control"})),
+        (worker, frozenset({"kubernetes"})),
     ]
 
 
