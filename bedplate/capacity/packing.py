@@ -120,8 +120,8 @@ def _place(
     taints: frozenset[str],
     free: Size,
 ) -> Place:
-    room = (free.gpus, free.cpus, free.memory, free.efa, free.ephemeral)
-    return Place(source, *identity, labels, taints, *room, free.pods or _UNLIMITED)
+    pods = free.pods or _UNLIMITED
+    return Place(source, *identity, labels, taints, free.gpus, free.cpus, free.memory, free.efa, free.ephemeral, pods)
 
 
 class Launcher(Protocol):

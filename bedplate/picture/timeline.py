@@ -36,7 +36,8 @@ class _Panel:
     def most(self) -> float:
         """The highest value."""
         columns = zip(*(series.values for series in self.series), strict=True)
-        return max(1.0, *((sum if self.is_stacked else max)(column) for column in columns))
+        heights: Iterator[float] = (sum(column) if self.is_stacked else max(column) for column in columns)
+        return max(1.0, *heights)
 
 
 def timeline(simulation: Simulation) -> str:
