@@ -1,6 +1,8 @@
 """AWS's side of joining, simulated by moto: the instances of a fleet, the keys that they publish, and the token."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from ipaddress import IPv4Address
 
 import boto3
 import pytest
@@ -8,6 +10,7 @@ from moto import mock_aws
 
 from bedplate.account.client import AwsClient
 from bedplate.account.workers import PublishedKeys, put_token, read_workers
+from bedplate.machine.approver import Cloud
 from bedplate.plan.joining import JoiningPlan
 from bedplate.rehearsal.moto import no_preloaded_images
 
@@ -83,3 +86,17 @@ def test_the_token_is_stored_encrypted_and_replaced(client: AwsClient) -> None:
     stored = client.call("ssm", REGION, "get_parameter", Name="/lab.workers/join", WithDecryption=True)["Parameter"]
 
     assert (stored["Type"], stored["Value"]) == ("SecureString", "second.token")
+
+
+def test_the_approver_knows_keys_of_waiting_machines_and_addresses_of_permanent_ones(client: AwsClient) -> None:
+    """AWS is asked anew after 30 s, and after 5 s while a request waits."""
+    cloud = Cloud(client, replace(PLAN, fixed={"titan-01.cellar": IPv4Address("192.168.40.21")}))
+    empty = cloud.inventory(0.0, frozenset())
+    worker = run_instance(client)
+    name = f"train-{worker[-8:]}.us-west-2"
+    publish(client, worker, f'{{"key": "{KEY}"}}')
+
+    assert set(empty.machines) == {"titan-01.cellar"}
+    assert name not in cloud.inventory(4.0, {name}).machines
+    assert cloud.inventory(6.0, {name}).machines[name].key == KEY
+    assert cloud.inventory(40.0, frozenset()).machines[name].key is None
