@@ -23,6 +23,7 @@ from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, Self, cast
 
+import httpx2
 from lightkube import Client, KubeConfig
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Node
@@ -35,6 +36,7 @@ _SERVER = "kube-apiserver"
 _GROUPS = {ADMIN: ("system:masters",), _KWOK: ("system:masters",)}
 # On a busy machine it takes minutes instead of 5 s.
 _STARTUP_SECONDS = 300
+_PATIENCE = 120
 # The limits of Kubernetes' own clients are 20 requests a second, which would slow down every test.
 _LIMITS = ("--kube-api-qps=1000", "--kube-api-burst=2000")
 FAKE = {"kwok.x-k8s.io/node": "fake"}
@@ -149,7 +151,7 @@ class ControlPlane:
         """Return lightkube's client of a user; it is closed with the control plane."""
         if user not in self._clients:
             config = KubeConfig.from_file(self.kubeconfig(user, groups))
-            self._clients[user] = Client(config, trust_env=False)
+            self._clients[user] = Client(config, timeout=httpx2.Timeout(_PATIENCE), trust_env=False)
         return self._clients[user]
 
     def kubectl(self, *words: str, user: str = ADMIN, text: str = "") -> str:
