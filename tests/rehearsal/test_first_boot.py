@@ -440,22 +440,22 @@ def test_a_machine_keeps_the_former_bundle_only(ring_place: Place) -> None:
     assert len([call for call in ring_place.door.asked if "/blobs/" in call["action"]]) == 2 * 3
 
 
-def test_ten_machines_follow_their_rings(ring_place: Place) -> None:
+def test_machines_follow_their_rings(ring_place: Place) -> None:
     """A new bundle reaches the two canary machines in their next run, and the others after its promotion to stable."""
     canary = first_boot(LAB, replace(POOL, ring=Ring.CANARY))
-    fleet = [(ring_place.machine(), canary if number < 2 else SCRIPT) for number in range(10)]
+    fleet = [(ring_place.machine(), canary if number < 2 else SCRIPT) for number in range(4)]
 
     def next_run() -> list[str]:
-        for process in [machine.start(script, "service") for machine, script in fleet]:
-            process.communicate(timeout=120)
+        for machine, script in fleet:
+            machine.boot(script, "service")
         return [code(machine) for machine, _ in fleet]
 
     ring_place.publish(bundle("one"), 7, BUCKET, "canary")
-    assert next_run() == ["one"] * 10
+    assert next_run() == ["one"] * 4
     ring_place.publish(bundle("two"), 8, BUCKET, "canary")
-    assert next_run() == ["two"] * 2 + ["one"] * 8
+    assert next_run() == ["two"] * 2 + ["one"] * 2
     ring_place.publish(bundle("two"), 8, BUCKET)
-    assert next_run() == ["two"] * 10
+    assert next_run() == ["two"] * 4
     ring_place.aws.call("ssm", "delete_parameter", Name="/lab/nodes/canary")
 
 
