@@ -120,8 +120,18 @@ def _place(
     taints: frozenset[str],
     free: Size,
 ) -> Place:
-    room = (free.gpus, free.cpus, free.memory, free.efa, free.ephemeral)
-    return Place(source, *identity, labels, taints, *room, free.pods or _UNLIMITED)
+    return Place(
+        source,
+        *identity,
+        labels,
+        taints,
+        gpus=free.gpus,
+        cpus=free.cpus,
+        memory=free.memory,
+        efa=free.efa,
+        ephemeral=free.ephemeral,
+        pods=free.pods or _UNLIMITED,
+    )
 
 
 class Launcher(Protocol):

@@ -104,7 +104,8 @@ def gpu_job(dice: random.Random, work: Work, name: str, arrival: float, gpus: in
 
 def gpu_burst(work: Work, name: str, gpus: int, start: float, seconds: float) -> list[Job]:
     """Return jobs of random sizes with `gpus` in total, which arrive evenly."""
-    dice, jobs = random.Random(name), []  # noqa: S311  a simulation repeats
+    dice = random.Random(name)  # noqa: S311  a simulation repeats
+    jobs: list[Job] = []
     while gpus:
         size = min(dice.choice(work.sizes), gpus)
         gpus -= size
@@ -114,7 +115,8 @@ def gpu_burst(work: Work, name: str, gpus: int, start: float, seconds: float) ->
 
 def gpu_stream(work: Work, name: str, gpus: float, start: float, end: float) -> list[Job]:
     """Return jobs that arrive at random, so that on average `gpus` are at work."""
-    dice, jobs, now = random.Random(name), [], start  # noqa: S311  a simulation repeats
+    dice, now = random.Random(name), start  # noqa: S311  a simulation repeats
+    jobs: list[Job] = []
     load = sum(work.sizes) / len(work.sizes) * sum(work.hours) / 2 * HOUR
     while (now := now + dice.expovariate(gpus / load)) < end:
         jobs.append(gpu_job(dice, work, f"{name}-{len(jobs)}", now, dice.choice(work.sizes)))

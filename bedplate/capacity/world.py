@@ -11,6 +11,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from bedplate.capacity.actions import (
     Action,
@@ -118,11 +119,11 @@ class World:
         self._numbers = itertools.count(1)
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         for job in scenario.jobs:
-            self.at(job.pod.arrival, lambda job=job: self._arrive(job))
+            self.at(job.pod.arrival, partial(self._arrive, job))
         for cut in scenario.interruptions:
-            self.at(cut.time, lambda cut=cut: self._interrupt(cut))
+            self.at(cut.time, partial(self._interrupt, cut))
         for cordon in scenario.cordons:
-            self.at(cordon.time, lambda cordon=cordon: self._cordon_by_person(cordon))
+            self.at(cordon.time, partial(self._cordon_by_person, cordon))
 
     def at(self, time: float, event: Callable[[], None]) -> None:
         """Let something happen at a time."""
@@ -331,7 +332,7 @@ class World:
         ]
         for machine in self._dice.sample(spot, round(len(spot) * cut.share)):
             machine.notice = self.now + _NOTICE
-            self.at(machine.notice, lambda machine=machine: self._take(machine))
+            self.at(machine.notice, partial(self._take, machine))
 
     def _take(self, machine: SimMachine) -> None:
         if machine.id not in self.machines:
@@ -350,7 +351,7 @@ class World:
         nodes.sort(key=lambda node: bool(node.pods) != cordon.busy)
         for node in nodes[: cordon.count]:
             node.cordoned = Cordon.HUMAN
-            self.at(cordon.until, lambda node=node: self._uncordon_by_person(node))
+            self.at(cordon.until, partial(self._uncordon_by_person, node))
 
     def _uncordon_by_person(self, node: SimNode) -> None:
         if node.cordoned is Cordon.HUMAN:

@@ -35,8 +35,8 @@ class _Panel:
     @property
     def most(self) -> float:
         """The highest value."""
-        columns = zip(*(series.values for series in self.series), strict=True)
-        return max(1.0, *((sum if self.is_stacked else max)(column) for column in columns))
+        columns = list(zip(*(series.values for series in self.series), strict=True))
+        return max(1.0, *map(sum, columns)) if self.is_stacked else max(1.0, *map(max, columns))
 
 
 def timeline(simulation: Simulation) -> str:

@@ -32,7 +32,18 @@ from bedplate.capacity.planner import Memory, decide
 NOW, DAY = 1_000_000.0, 86_400.0
 UNIT, GPU = Size(8, 96.0, 500.0), frozenset({"nvidia.com/gpu"})
 WEST = Pool(
-    "west", "train", 0, "us-west-2", ("us-west-2a",), 0, 4, 0, size=UNIT, price=50.0, labels={"group": "train"}, taints=GPU
+    "west",
+    "train",
+    0,
+    "us-west-2",
+    ("us-west-2a",),
+    0,
+    4,
+    0,
+    size=UNIT,
+    price=50.0,
+    labels={"group": "train"},
+    taints=GPU,
 )
 EAST = replace(WEST, name="east", rung=1, region="us-east-1", zones=("us-east-1a",))
 POD = Pod("pod", NOW - 60, Size(8, 10.0, 50.0), {"group": "train"}, GPU)
@@ -111,7 +122,7 @@ def test_a_typed_failure_spills_at_once(code: str) -> None:
 
 
 def test_defect_an_unknown_failure_does_not_clear_the_time_out() -> None:
-    """An unknown text neither spills nor resets the wait: after five minutes without a machine the next rung is used."""
+    """An unknown text neither spills nor resets the wait: five minutes without a machine, then the next rung."""
     pools = (replace(WEST, desired=1), EAST)
     observation = Observation(NOW, pods=_pods(1), pools=pools, activities=(_failed(WEST, None),))
     decision, memory = decide(observation, Memory())
