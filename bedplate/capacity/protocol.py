@@ -139,6 +139,7 @@ _OBSERVATION: Keys = {
 def parse_observation(line: str) -> Observation:
     """Return the observation in a line. Raises InputError with the place of the first invalid value."""
     values = _values(_loaded(line), _OBSERVATION, "")
+    _check_names(values)
     return Observation(
         time=values["time"],
         pods=tuple(_entries(values["pods"], "pods", _POD, _pod)),
@@ -148,6 +149,14 @@ def parse_observation(line: str) -> Observation:
         activities=tuple(_entries(values["activities"], "activities", _ACTIVITY, _activity)),
         settings=_settings(_values(values["settings"], _SETTINGS, "settings")),
     )
+
+
+def _check_names(values: Entry) -> None:
+    """Raise InputError for a machine of an unknown pool."""
+    pools = {pool.get("name") for pool in values["pools"] if type(pool) is dict}
+    for number, entry in enumerate(values["machines"]):
+        if type(entry) is dict and type(entry.get("pool")) is str and entry["pool"] not in pools:
+            raise InputError(f"machines[{number}].pool: no pool named {entry['pool']}", fix="add the pool, or omit it")
 
 
 def _loaded(line: str) -> Entry:
@@ -183,7 +192,7 @@ def _values(entry: Entry, keys: Keys, where: str) -> Entry:
         # `type() in`, because a boolean is an integer for isinstance.
         if value is not default and type(value) not in types:
             place = f"{where}.{key}" if where else key
-            expected = " or ".join(_NAMES.get(kind, "null") for kind in types if kind is not int or float not in types)
+            expected = " or ".join(_NAMES.get(kind, "null") for kind in types if kind is float or types != _NUMBER)
             raise InputError(f"{place} must be {expected}", fix=f"write {expected} instead of {json.dumps(value)[:40]}")
         if value is _REQUIRED:
             place = f"{where}.{key}" if where else key

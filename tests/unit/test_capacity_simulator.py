@@ -1,0 +1,189 @@
+"""The planner in simulated scenarios: its figures, and what holds in any fleet with any failure."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bedplate.capacity.actions import Decision, SetDesired, Terminate, UncordonNode
+from bedplate.capacity.observation import Cordon, Observation, Pod, Pool, Settings, Size
+from bedplate.capacity.planner import Memory, decide
+from bedplate.capacity.scenario import HOUR, Broken, HumanCordon, Interruption, Job, Launchable, Scenario
+from bedplate.capacity.scenarios import SCENARIOS
+from bedplate.capacity.simulator import Figures, simulate
+from bedplate.cli import run
+
+Printed = pytest.CaptureFixture[str]
+LIMITS: dict[str, Callable[[Figures], bool]] = {
+    "never-join": lambda f: f.wait_p50 <= 1500 and f.wait_max <= 3000,
+    "gangs": lambda f: f.wait_max <= 560,
+    "dry-region": lambda f: f.wait_max <= 540,
+    "quotas": lambda f: f.wait_max <= 350,
+    "spot-storm": lambda f: f.again_p95 <= 200,
+    "human-cordons": lambda f: f.wait_max <= 540,
+}
+SLOW_LIMITS: dict[str, Callable[[Figures], bool]] = {
+    "burst-1600": lambda f: f.all_running is not None and f.all_running <= 660 and f.gpu_hours <= 6700,
+    "steady-day": lambda f: f.gpu_hours <= 4780,
+    "tiny-pods": lambda f: f.wait_max <= 200 and f.usd <= 200,
+    "idle-night": lambda f: f.gpu_hours <= 2231,
+}
+
+
+def _check(name: str, is_reached: Callable[[Figures], bool]) -> None:
+    figures = simulate(SCENARIOS[name]()).figures
+    assert is_reached(figures), figures
+    assert (figures.unstarted, figures.killed, figures.broken_cordons, figures.refused) == (0, 0, 0, 0), figures
+    # Machines bought at the notice of spot have no pending pod yet.
+    assert figures.doubled <= 0.05 * figures.launches or figures.interrupted, figures
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_a_scenario_reaches_its_figures(name: str) -> None:
+    """All pods start in time, none is killed, people's cordons stay, and under 5 % of launches are doubled."""
+    _check(name, LIMITS[name])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", SLOW_LIMITS)
+def test_a_long_scenario_reaches_its_figures(name: str) -> None:
+    """The same for the scenarios of many pods or hours."""
+    _check(name, SLOW_LIMITS[name])
+
+
+GPU = frozenset({"nvidia.com/gpu"})
+END = 6 * HOUR
+
+
+@st.composite
+def fleets(draw: st.DrawFn) -> Scenario:
+    """Draw pools of one group, demand in the first hour, and failures that end after two."""
+    pools: list[Launchable] = []
+    for rung in range(draw(st.integers(1, 3))):
+        minimum = draw(st.integers(0, 2))
+        pool = Pool(
+            name=f"pool-{rung}",
+            group="train",
+            rung=rung,
+            region=f"region-{rung}",
+            zones=tuple(f"region-{rung}{zone}" for zone in "ab"[: draw(st.integers(1, 2))]),
+            minimum=minimum,
+            maximum=minimum + draw(st.integers(0, 4)),
+            desired=minimum,
+            type="p5",
+            market=draw(st.sampled_from(["on-demand", "spot"])),
+            size=Size(8, 96.0, 500.0),
+            price=draw(st.sampled_from([10.0, 50.0])),
+            labels={"group": "train"},
+            taints=GPU,
+        )
+        pools.append(Launchable(pool, draw(st.sampled_from([60.0, 400.0]))))
+    zones = [zone for item in pools for zone in item.pool.zones]
+    capacity = {
+        (zone, "p5", market): ((0.0, draw(st.integers(0, 3))), (2 * HOUR, 9))
+        for zone in draw(st.sets(st.sampled_from(zones)))
+        for market in ("on-demand", "spot")
+    }
+    names = [item.pool.name for item in pools]
+    return Scenario(
+        "random",
+        "",
+        END,
+        tuple(pools),
+        tuple(_job(draw, number) for number in range(draw(st.integers(0, 12)))),
+        capacity=capacity,
+        interruptions=tuple(
+            Interruption(draw(st.floats(0, HOUR)), draw(st.sampled_from(zones)), draw(st.sampled_from([0.5, 1.0])))
+            for _ in range(draw(st.integers(0, 2)))
+        ),
+        broken=tuple(Broken(name, 0, 2 * HOUR, 0.5) for name in draw(st.sets(st.sampled_from(names)))),
+        cordons=tuple(
+            HumanCordon(draw(st.floats(0, HOUR)), draw(st.sampled_from(names)), 1, END, busy=draw(st.booleans()))
+            for _ in range(draw(st.integers(0, 2)))
+        ),
+        settings=Settings(cap=draw(st.sampled_from([0.1, 0.5])), spare={"train": draw(st.integers(0, 1))}),
+    )
+
+
+def _job(draw: st.DrawFn, number: int) -> Job:
+    pod = Pod(
+        id=f"pod-{number}",
+        arrival=draw(st.floats(0, HOUR)),
+        size=Size(draw(st.sampled_from([1, 4, 8, 16])), 1.0, 1.0),
+        selector={"group": "train"},
+        tolerations=GPU,
+        gang=draw(st.sampled_from([None, None, "gang"])),
+        movable=draw(st.booleans()),
+    )
+    return Job(pod, draw(st.floats(60, HOUR)))
+
+
+@dataclass
+class _Checked:
+    """The planner, with a check of every decision."""
+
+    reported: set[str] = field(default_factory=set)
+
+    def __call__(self, observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
+        decision, after = decide(observation, memory)
+        self._check_sizes(observation, decision)
+        self._check_removals(observation, decision)
+        self.reported |= {report.pod for report in decision.unplaced}
+        pending = {pod.id for pod in observation.pods if pod.node is None}
+        assert pending <= self.reported | {waiting.pod for waiting in decision.waiting if waiting.reason}
+        if observation.time > END - HOUR and not observation.pods:
+            assert decision.actions == (), "no oscillation in a steady state"
+        return decision, after
+
+    def _check_sizes(self, observation: Observation, decision: Decision) -> None:
+        pools = {pool.name: pool for pool in observation.pools}
+        for action in decision.actions:
+            if isinstance(action, SetDesired):
+                assert pools[action.pool].minimum <= action.count <= pools[action.pool].maximum
+
+    def _check_removals(self, observation: Observation, decision: Decision) -> None:
+        machines = {machine.id: machine for machine in observation.machines}
+        nodes = {node.name: node for node in observation.nodes}
+        ended = [machines[action.machine] for action in decision.actions if isinstance(action, Terminate)]
+        cap = max(1, observation.settings.cap * len(nodes))
+        assert len([machine for machine in ended if observation.time - machine.launched > 120]) <= cap
+        for machine in ended:
+            assert machine.node is None or not nodes[machine.node].pods, "only empty nodes end"
+        touched = {machine.node for machine in ended} | {
+            action.node for action in decision.actions if isinstance(action, UncordonNode)
+        }
+        assert not [name for name in touched if name and nodes[name].cordoned is Cordon.HUMAN]
+
+
+@settings(max_examples=20, deadline=None)
+@given(fleet=fleets())
+def test_limits_hold_in_any_fleet(fleet: Scenario) -> None:
+    """Sizes stay within limits, removals within the cap, people's cordons stay, and no pod waits without a reason."""
+    figures = simulate(fleet, _Checked()).figures
+    assert (figures.killed, figures.broken_cordons, figures.refused) == (0, 0, 0)
+
+
+def test_the_same_scenario_gives_the_same_figures() -> None:
+    """Only processor times differ."""
+    first, second = (replace(simulate(SCENARIOS["quotas"]()).figures, cpu_per_decision=0, cpu_longest=0) for _ in "12")
+    assert first == second
+
+
+def test_simulate_prints_a_table_a_document_and_a_plot(tmp_path: Path, capsys: Printed) -> None:
+    """A misspelt scenario is refused with the nearest name."""
+    plot = tmp_path / "plot.svg"
+    assert run(["capacity", "simulate", "gangs", "--svg", str(plot)]) == 0
+    assert "spills" in capsys.readouterr().out
+    names = {node.text for node in ET.parse(plot).iter("{http://www.w3.org/2000/svg}text")}  # noqa: S314  our own file
+    assert {"gangs: two gangs of 16 machines", "train-us-east-1", "waiting"} <= names
+    assert run(["capacity", "simulate", "gangs", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["figures"]["unstarted"] == 0
+    assert document["frames"]
+    assert run(["capacity", "simulate", "gang"]) == 2
+    assert "write gangs" in capsys.readouterr().err
