@@ -14,6 +14,7 @@ from ruamel.yaml import YAML
 from bedplate.catalog import load_catalog
 from bedplate.plan.capacity import read_capacity_document
 from bedplate.plan.cluster import ClusterNode, as_node, cluster_plan, pool_node_kinds
+from bedplate.plan.nodes import NodePlan
 from roles.capacity.role import PLAN, Capacity
 from roles.catalog import names_of, roles_of
 from roles.containers.role import CONFIG, MIRRORS, Containers
@@ -43,12 +44,21 @@ def joined(name: str) -> ClusterNode:
     return node
 
 
+def worker() -> NodePlan:
+    """Return a site's machine after `kube init`."""
+    node = lab_node(TITAN)
+    assert node.cluster
+    cluster = replace(node.cluster, cluster=replace(node.cluster.cluster, authority="certificate"))
+    return replace(node, cluster=cluster)
+
+
 def test_members_and_workers_have_their_roles() -> None:
     """A worker has no part of the control plane, a workbench none of the cluster; the packet filter remains last."""
     assert set(names_of(lab_node(MEMBERS[0]))) >= ROLES
-    assert ROLES & set(names_of(lab_node(TITAN))) == {"containers", "kubernetes"}
+    assert ROLES & set(names_of(worker())) == {"containers", "kubernetes"}
+    assert ROLES.isdisjoint(names_of(lab_node(TITAN))), "before `kube init`"
     assert ROLES.isdisjoint(names_of(lab_node("titan-03.cellar")))
-    assert roles_of(lab_node(TITAN))[-1].name == "hardened"
+    assert roles_of(worker())[-1].name == "hardened"
 
 
 def test_workers_trust_the_recorded_authority() -> None:
@@ -240,4 +250,4 @@ def test_members_run_the_controller_of_capacity() -> None:
     plan = read_capacity_document(played.written(PLAN), PLAN)
     assert plan == member.capacity
     assert {pool.group for pool in plan.pools} == {"train", "burst", "sim"}
-    assert "capacity" not in names_of(lab_node(TITAN))
+    assert "capacity" not in names_of(worker())

@@ -93,8 +93,8 @@ _RAISED = ",".join(f"+{each.removeprefix('CAP_').lower()}" for each in CAPABILIT
 _START = (
     'mount --bind "$1" /dev/net/tun && exec setpriv --reuid=65534 --regid=65534 --clear-groups --no-new-privs '
     f"--inh-caps=-all,{_RAISED} --ambient-caps=-all,{_RAISED} --bounding-set=-all,{_RAISED} "
-    # Variables such as a false clock are for the daemon only.
-    'env $FOR_THE_DAEMON openvpn --suppress-timestamps --config "$0"'
+    # Variables such as a false clock are for the daemon only. Its unit has a private /tmp.
+    'env TMPDIR="${0%/*}" $FOR_THE_DAEMON openvpn --suppress-timestamps --config "$0"'
 )
 # The system's Python in isolated mode: it can import the agent and nothing else of the project.
 _KEEPER = """
@@ -133,7 +133,10 @@ class GatewayHost:
             "sh", "-c", _START, conf, str(self.host.folder / "tun"), log=log, env={"FOR_THE_DAEMON": own}
         )
         self.daemons[transport] = program
-        until(lambda: "Initialization Sequence Completed" in program.told, 20, f"{conf} does not serve")
+        try:
+            until(lambda: "Initialization Sequence Completed" in program.told, 20, f"{conf} does not serve")
+        except AssertionError as missing:
+            raise AssertionError(f"{missing}\n{program.told}") from None
 
     def keeper(self, *command: str, told: str | None = None) -> str:
         """Call the gateway agent, as an operator does over SSH."""
