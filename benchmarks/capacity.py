@@ -70,7 +70,7 @@ def naive(line: str) -> int:
             need = [pod["gpus"], pod["cpus"], pod["memory"]]
             place = next((p for p in places if all(a >= b for a, b in zip(p, need, strict=True))), None)
             if place is None:
-                places.append(place := [8, 192, 2000])
+                places.append(place := [8.0, 192.0, 2000.0])
             place[:] = [a - b for a, b in zip(place, need, strict=True)]
     return len(places)
 
