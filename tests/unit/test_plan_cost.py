@@ -108,9 +108,9 @@ FIXED = (
     2 * 0.50 / 730,  # the fleet's zone, one reverse zone
     7 * 1.00 / 730,  # keys: data and alarms in each region, parameters at home
     3 * 0.40 / 730,  # secrets: the keys of each connection
-    # alarm metrics: two of 21 pools, of 3 control-plane machines and of the laptop gateway; one of 3 NAT gateways, of 3
-    # connections and of 2 copies
-    (2 * 25 + 8) * 0.10 / 730,
+    # alarm metrics: two of 21 pools, of 3 control-plane machines and of the laptop gateway; one of the gate of each
+    # pool, of 3 NAT gateways, of 3 connections and of 2 copies
+    (2 * 25 + 21 + 8) * 0.10 / 730,
 )
 
 
