@@ -110,7 +110,8 @@ def test_an_instance_is_encrypted_closed_and_tagged(open_account: Open) -> None:
         assert {"bedplate:fleet", "bedplate:bake", "bedplate:commit", "owner"} <= {tag["Key"] for tag in tags}
 
 
-@pytest.mark.parametrize("is_swept", [True, pytest.param(False, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("is_swept", [True, False])
 def test_a_killed_bake_is_swept_or_continues(open_account: Open, here: Path, *, is_swept: bool) -> None:
     """At each call that changes something, after the reply and a sweep, or before the request and without one.
 
