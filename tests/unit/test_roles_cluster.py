@@ -46,10 +46,7 @@ def joined(name: str) -> ClusterNode:
 
 def worker() -> NodePlan:
     """Return a site's machine after `kube init`."""
-    node = lab_node(TITAN)
-    assert node.cluster
-    cluster = replace(node.cluster, cluster=replace(node.cluster.cluster, authority="certificate"))
-    return replace(node, cluster=cluster)
+    return replace(lab_node(TITAN), cluster=joined(TITAN))
 
 
 def test_members_and_workers_have_their_roles() -> None:
