@@ -196,7 +196,7 @@ def test_the_idle_time_is_explained(cloud: ScalingCloud, report: Callable[..., N
     assert re.search(rf"{first} in eu-north-1[ab]: idle for 1 h 20 min; it ends in 40 min\.", capsys.readouterr().out)
     assert run(["capacity", "explain", "box"]) == 0
     printed = capsys.readouterr().out
-    assert re.search(rf"{second} in eu-north-1[ab]: not ended: it has never reported its use\.", printed)
+    assert re.search(rf"{second} in eu-north-1[ab]: not ended: it has not reported its use\.", printed)
     assert "Next" not in printed
 
     report(first, 3)
