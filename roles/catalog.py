@@ -51,7 +51,8 @@ def _roles(node: NodePlan) -> Iterator[Role]:
     buckets = node.buckets if NodeRole.WORKBENCH in node.duties else ()
     yield Storage(node.mounts, node.shares, buckets, node.region, node.ground is Platform.CLOUD)
     if NodeRole.WORKBENCH in node.duties:
-        yield Workbench(node.accounts.people, node.gpus, node.scratch)
+        in_cloud = node.ground is Platform.CLOUD
+        yield Workbench(node.accounts.people, node.gpus, node.scratch, reports_use=in_cloud)
     if node.gpus and node.driver:
         driver = driver_of(node.driver, node.gpus, load_catalog().chips.get(node.gpus.model))
         tools = Tools(driver.branch, load_catalog().stack(node.stack), repository_key(), driver.subnets)

@@ -12,10 +12,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bedplate.account.client import AwsClient, ask_regions, require_all
-from bedplate.capacity.ends import REQUESTED_BY, UNTIL, End
+from bedplate.capacity.ends import REQUESTED_BY, UNTIL, End, after_stop
 from bedplate.capacity.failures import failure_code
 from bedplate.capacity.observation import Activity, Machine, Observation, Pool
 from bedplate.errors import InputError
+from bedplate.plan.capacity import CapacityPool
 from bedplate.plan.pools import PoolPlan
 
 # Launches in the past, of which the climb uses the last ten minutes. 100 is the most in one page.
@@ -32,7 +33,7 @@ class ScalingGroups:
 
     client: AwsClient
     fleet: str
-    pools: tuple[PoolPlan, ...]
+    pools: tuple[PoolPlan | CapacityPool, ...]
 
     def observe(self, time: float) -> Observation:
         """Return the state of all pools that are deployed; raise the error of a region that does not answer.
@@ -92,6 +93,12 @@ class ScalingGroups:
         elif self.read_end(pool):
             self._call(pool, "delete_scheduled_action", **name)
 
+    def forget_end(self, pool: str, desired: int) -> None:
+        """Cancel the end of a pool that now has a lower desired capacity, if it would raise that again."""
+        end = self.read_end(pool)
+        if end and after_stop(end, desired) is None:
+            self.write_end(pool, None)
+
     def write_request(self, pool: str, person: str, end: End | None) -> None:
         """Record on a pool who asked for machines, and until when."""
         until = f"{end.until:%Y-%m-%dT%H:%MZ}" if end else "-"
@@ -100,10 +107,10 @@ class ScalingGroups:
         tags = [{**owner, "Key": key, "Value": value, "PropagateAtLaunch": False} for key, value in values.items()]
         self.client.call("autoscaling", self._plan(pool).region, "create_or_update_tags", Tags=tags)
 
-    def _plan(self, pool: str) -> PoolPlan:
+    def _plan(self, pool: str) -> PoolPlan | CapacityPool:
         return next(plan for plan in self.pools if plan.name == pool)
 
-    def _name(self, pool: PoolPlan) -> str:
+    def _name(self, pool: PoolPlan | CapacityPool) -> str:
         return f"{self.fleet}-{pool.name}"
 
     def _end_name(self, pool: str) -> str:
@@ -131,12 +138,12 @@ def console_output(client: AwsClient, region: str, instance: str, lines: int) ->
     return tuple(line.rstrip() for line in reply.get("Output", "").splitlines() if line.strip())[-lines:]
 
 
-def _pool(pool: PoolPlan, group: Mapping[str, Any]) -> Pool:
+def _pool(pool: PoolPlan | CapacityPool, group: Mapping[str, Any]) -> Pool:
     sizes = (group["MinSize"], group["MaxSize"], group["DesiredCapacity"])
     return Pool(pool.name, pool.group, pool.rung, pool.region, tuple(sorted(pool.zones)), *sizes)
 
 
-def _machines(pool: PoolPlan, group: Mapping[str, Any]) -> Iterator[Machine]:
+def _machines(pool: PoolPlan | CapacityPool, group: Mapping[str, Any]) -> Iterator[Machine]:
     for member in group["Instances"]:
         state = member["LifecycleState"]
         if not state.startswith(("Terminat", "Detach")):
@@ -145,7 +152,7 @@ def _machines(pool: PoolPlan, group: Mapping[str, Any]) -> Iterator[Machine]:
             yield Machine(member["InstanceId"], pool.name, zone, launched=0.0, ready=is_ready)
 
 
-def _launches(pool: PoolPlan, activities: Sequence[Mapping[str, Any]]) -> Iterator[Activity]:
+def _launches(pool: PoolPlan | CapacityPool, activities: Sequence[Mapping[str, Any]]) -> Iterator[Activity]:
     """Yield the launches that have failed, and those that have an instance."""
     for activity in activities:
         description = activity.get("Description", "")

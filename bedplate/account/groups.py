@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from bedplate.account.capacity import launch_zone
+from bedplate.account.capacity import ScalingGroups, launch_zone
 from bedplate.account.client import AwsClient, ask_regions, require_all
-from bedplate.account.machines import GROUPS_PER_CALL, describe_instances
+from bedplate.account.machines import GROUPS_PER_CALL, describe_instances, time_of_tag
+from bedplate.account.use import UseReport, UseReports
 from bedplate.capacity.actions import SetDesired, Terminate
-from bedplate.capacity.ends import PAUSED
+from bedplate.capacity.ends import PAUSED, UNTIL
 from bedplate.capacity.failures import failure_code
 from bedplate.capacity.observation import Activity, Machine, Observation, Pool, Settings, Size
 from bedplate.errors import InputError, PartialError
@@ -36,13 +37,17 @@ class Changed(PartialError):
 
 @dataclass(frozen=True, slots=True)
 class _Region:
-    """What AWS reports about a region: groups and activities by pool, notices by instance, free addresses by subnet."""
+    """What AWS reports about a region: groups and activities by pool, notices by instance, free addresses by subnet.
+
+    `uses` has the last report of machines for SSH.
+    """
 
     groups: Mapping[str, dict[str, Any]]
     activities: Mapping[str, Sequence[Mapping[str, Any]]]
     launched: Mapping[str, float]
     notices: Mapping[str, float]
     addresses: Mapping[str, int]
+    uses: Mapping[str, UseReport]
 
 
 @dataclass
@@ -56,6 +61,9 @@ class FleetGroups:
     plan: CapacityPlan
     paused: Mapping[str, str] = field(default_factory=dict)
     _launched: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._uses = UseReports(self.client, self.plan.buckets)
 
     def observe(self, time: float) -> Observation:
         """Return pools, machines and launches of all regions; raise the error of a region that does not answer.
@@ -92,12 +100,15 @@ class FleetGroups:
             self._launched[instance] = facts["LaunchTime"].timestamp()
         has_spot = any(pool.region == region and pool.market == "spot" for pool in self.plan.pools)
         subnets = {subnet for group in groups.values() for subnet in _subnets(group)}
+        idle = {pool.name for pool in self.plan.pools if pool.is_ssh and pool.idle}
+        people = [member["InstanceId"] for name in groups.keys() & idle for member in groups[name]["Instances"]]
         return _Region(
             groups=groups,
             activities={name: self._scaling(region, group) for name, group in groups.items()},
             launched={instance: self._launched.get(instance, time) for instance in members},
             notices=dict(self._notices(region)) if has_spot else {},
             addresses=dict(self._addresses(region, sorted(subnets))) if subnets else {},
+            uses=self._uses.read(region, people, time) if people else {},
         )
 
     def _describe(self, region: str, names: list[str]) -> Iterator[dict[str, Any]]:
@@ -153,11 +164,15 @@ class FleetGroups:
                 labels=pool.labels,
                 taints=frozenset(pool.taints),
                 eligible=has_address and not pool.barred,
+                is_ssh=pool.is_ssh,
+                idle=pool.idle,
+                until=_until(group),
             )
 
     def _machines(self, pool: CapacityPool, region: _Region, time: float) -> Iterator[Machine]:
         for member in region.groups[pool.name]["Instances"]:
             state, instance = member["LifecycleState"], member["InstanceId"]
+            use = region.uses.get(instance)
             if not state.startswith(_PENDING):
                 yield Machine(
                     id=instance,
@@ -166,6 +181,8 @@ class FleetGroups:
                     launched=region.launched.get(instance, time),
                     notice=region.notices.get(instance),
                     ready=state == "InService",
+                    idle_since=use.idle_since if use else None,
+                    reported=use.time if use else None,
                 )
 
     def _activities(self, pool: CapacityPool, region: _Region, time: float) -> Iterator[Activity]:
@@ -226,7 +243,8 @@ class FleetGroups:
     def terminate(self, action: Terminate, observed: Observation) -> None:
         """Terminate a machine through its group. Raises Changed if the group is not as observed.
 
-        A repeated call could lower desired once more than needed, never raise it: machines that run stay.
+        A repeated call could lower desired once more than needed, never raise it: machines that run stay. A machine for
+        SSH must still be unused.
         """
         machine = next((machine for machine in observed.machines if machine.id == action.machine), None)
         if machine is None:
@@ -238,8 +256,13 @@ class FleetGroups:
             return
         if action.decrement and group["DesiredCapacity"] <= group["MinSize"]:
             raise Changed(f"{pool.name} is at its minimum of {group['MinSize']}")
+        use = self._uses.read(pool.region, [machine.id], observed.time).get(machine.id) if pool.is_ssh else None
+        if pool.is_ssh and (use is None or use.idle_since is None):
+            raise Changed(f"{machine.id} is in use again")
         params = {"InstanceId": machine.id, "ShouldDecrementDesiredCapacity": action.decrement}
         self.client.call("autoscaling", pool.region, "terminate_instance_in_auto_scaling_group", **params)
+        if pool.is_ssh:
+            ScalingGroups(self.client, self.plan.fleet, (pool,)).forget_end(pool.name, group["DesiredCapacity"] - 1)
 
     def pause(self, group: str | None, person: str) -> tuple[str, ...]:
         """Write on the pools of a group, or of all, that the controller leaves them alone; return their groups."""
@@ -281,6 +304,12 @@ class FleetGroups:
 
 def _pause(group: Mapping[str, Any]) -> str:
     return next((str(tag["Value"]) for tag in group.get("Tags", ()) if tag["Key"] == PAUSED), "")
+
+
+def _until(group: Mapping[str, Any]) -> float | None:
+    """Return the end of machines that somebody has started for a limited time."""
+    until = next((time_of_tag(str(tag["Value"])) for tag in group.get("Tags", ()) if tag["Key"] == UNTIL), None)
+    return until.timestamp() if until else None
 
 
 def _subnets(group: Mapping[str, Any]) -> tuple[str, ...]:

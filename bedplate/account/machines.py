@@ -160,11 +160,11 @@ def _of_region(
             launched=facts.get("LaunchTime"),
             requested_by=tags.get(REQUESTED_BY),
             image=facts.get("ImageId", ""),
-            until=_time(tags.get(UNTIL, "")),
+            until=time_of_tag(tags.get(UNTIL, "")),
         )
 
 
-def _time(text: str) -> datetime | None:
+def time_of_tag(text: str) -> datetime | None:
     """Return the time of a tag; None without one, or if somebody edited the tag."""
     try:
         return datetime.fromisoformat(text)

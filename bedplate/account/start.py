@@ -101,8 +101,8 @@ class _Ends:
         for pool in observation.pools:
             share = min(pool.desired, left)
             left -= share
-            if pool.desired:
-                self._move(pool.name, pool.desired, share)
+            if pool.desired and self._move(pool.name, pool.desired, share):
+                self._groups.write_request(pool.name, self._request.person, self.scheduled.get(pool.name))
 
     def schedule(self, observation: Observation, action: SetDesired) -> None:
         """Schedule the end of machines before they are launched, and record who asked for them."""
@@ -110,9 +110,10 @@ class _Ends:
         self._move(pool.name, pool.desired, action.count)
         self._groups.write_request(pool.name, self._request.person, self.scheduled.get(pool.name))
 
-    def _move(self, pool: str, desired: int, count: int) -> None:
+    def _move(self, pool: str, desired: int, count: int) -> bool:
+        """Schedule the end of a pool after a start; return whether it has changed."""
         if pool not in self._request.until:
-            return
+            return False
         current = self._groups.read_end(pool)
         end = next_end(current, desired, count, self._request.until[pool])
         if end != current:
@@ -121,3 +122,4 @@ class _Ends:
             self.scheduled[pool] = end
         elif current:
             self.cancelled[pool] = current
+        return end != current

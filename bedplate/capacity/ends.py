@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from bedplate.errors import InputError
+from bedplate.spec.text import seconds_of
 
 REQUESTED_BY, UNTIL, PAUSED = "bedplate:requested-by", "bedplate:until", "bedplate:paused"
 """Tags of an Auto Scaling group: who last started machines in it, and until when; who has paused its controller.
@@ -15,7 +16,6 @@ REQUESTED_BY, UNTIL, PAUSED = "bedplate:requested-by", "bedplate:until", "bedpla
 The stacks ignore them.
 """
 
-_UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 _SHORTEST, _LONGEST = timedelta(minutes=10), timedelta(days=30)
 
 
@@ -48,12 +48,12 @@ def after_stop(current: End | None, desired: int) -> End | None:
 
 def parse_duration(text: str) -> timedelta:
     """Return a duration such as 30m, 8h or 2d; InputError for any other text, and for less than 10 minutes."""
-    match = re.fullmatch(r"([0-9]{1,4})([mhd])", text.strip().lower())
+    match = re.fullmatch(r"[0-9]{1,4}[mhd]", text.strip().lower())
     if match is None:
         number = re.match(r"[0-9]{1,4}", text.strip())
         fix = f"write {number[0]}h" if number else "write a number and m, h or d"
         raise InputError(f"{text!r} is not a duration", fix=fix)
-    duration = int(match[1]) * _UNITS[match[2]]
+    duration = timedelta(seconds=seconds_of(match[0]))
     if not _SHORTEST <= duration <= _LONGEST:
         nearest = "10m" if duration < _SHORTEST else "30d"
         raise InputError(f"--for {text}: must be from 10 minutes to 30 days", fix=f"write {nearest}")

@@ -73,7 +73,8 @@ class Node:
 class Machine:
     """An instance that is paid for; without a `node` it is booting, or will never join.
 
-    `notice` is the time at which AWS takes a spot instance. A machine for SSH is `ready` when it is in service.
+    `notice` is the time at which AWS takes a spot instance. A machine for SSH is `ready` when it is in service. At the
+    time `reported` it was unused since `idle_since`, or in use if that is None.
     """
 
     id: str
@@ -83,11 +84,17 @@ class Machine:
     node: str | None = None
     notice: float | None = None
     ready: bool = False
+    idle_since: float | None = None
+    reported: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """An Auto Scaling group, a rung of a ladder; not `eligible` without an image, a link or free addresses."""
+    """An Auto Scaling group, a rung of a ladder; not `eligible` without an image, a link or free addresses.
+
+    Machines of a pool that `is_ssh` have people instead of pods. They end after `idle` seconds without use, but not
+    before `until`, for which somebody has started them.
+    """
 
     name: str
     group: str
@@ -104,6 +111,9 @@ class Pool:
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: frozenset[str] = frozenset()
     eligible: bool = True
+    is_ssh: bool = False
+    idle: float | None = None
+    until: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

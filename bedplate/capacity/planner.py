@@ -10,6 +10,7 @@ from dataclasses import replace
 from bedplate.capacity.actions import Action, Decision, SetDesired, UncordonNode
 from bedplate.capacity.breaker import Breaker
 from bedplate.capacity.growth import Growth, grow
+from bedplate.capacity.idle import end_unused, split_people
 from bedplate.capacity.observation import Observation
 from bedplate.capacity.rungs import Memory, Rung, RungStatus, next_boots, read_rungs
 from bedplate.capacity.shrink import Removal, end_useless, shrink
@@ -19,6 +20,7 @@ __all__ = ["Memory", "decide"]
 
 def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
     """Return the actions that follow from an observation, and what the next decision needs to know of this one."""
+    people, observation = split_people(observation)
     memory = replace(memory, boots=next_boots(observation, memory))
     rungs = read_rungs(observation, memory)
     growth = grow(observation, rungs)
@@ -28,7 +30,8 @@ def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
     lower, higher = list(_lower(rungs, growth)), list(_raise(rungs, growth, removal))
     pending = {pod.id for pod in observation.pods if pod.node is None}
     unplaced = tuple(report for report in growth.unplaced if report.pod not in memory.reported)
-    decision = Decision((*actions, *lower, *useless, *higher, *removals), unplaced, tuple(growth.waiting))
+    unused = end_unused(people)
+    decision = Decision((*actions, *lower, *useless, *higher, *removals, *unused), unplaced, tuple(growth.waiting))
     reported = frozenset(report.pod for report in growth.unplaced) | (memory.reported & pending)
     return decision, replace(
         memory,

@@ -88,6 +88,9 @@ _MACHINE: Keys = {
     "launched": (_NUMBER, _REQUIRED),
     "node": ((str, _NONE), None),
     "notice": ((float, int, _NONE), None),
+    "ready": (_FLAG, False),
+    "idle_since": ((float, int, _NONE), None),
+    "reported": ((float, int, _NONE), None),
 }
 _POOL: Keys = {
     **_SIZE,
@@ -106,6 +109,9 @@ _POOL: Keys = {
     "labels": (_OBJECT, {}),
     "taints": (_LIST, ()),
     "eligible": (_FLAG, True),
+    "is_ssh": (_FLAG, False),
+    "idle": ((float, int, _NONE), None),
+    "until": ((float, int, _NONE), None),
 }
 _ACTIVITY: Keys = {
     "id": ((str, int), _REQUIRED),

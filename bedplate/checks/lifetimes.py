@@ -164,6 +164,12 @@ RULES = (
             "Kubernetes workers and groups with a fabric cannot have a schedule: it would terminate running jobs.",
             "delete the schedule",
         ),
+        Rule(
+            "E356",
+            "duration-syntax",
+            "A duration is a number with one unit: minutes, hours or days.",
+            "write it as 90m, 2h or 1d",
+        ),
         Rule("E332", "empty-schedule", "The machines would never run.", "write another time"),
         Rule(
             "E333",

@@ -6,8 +6,8 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,8 +18,8 @@ from bedplate.account.client import open_client
 from bedplate.account.groups import FleetGroups
 from bedplate.capacity.actions import Decision
 from bedplate.capacity.controller import Controller, Outcome, Round, log_entry, without_paused
+from bedplate.capacity.idle import end_unused, split_people
 from bedplate.capacity.metrics import Metrics
-from bedplate.capacity.observation import Observation
 from bedplate.capacity.planner import Memory, decide
 from bedplate.capacity.record import observation_document
 from bedplate.catalog import load_catalog
@@ -113,8 +113,11 @@ def _groups_of(fleet: Path, group: str | None) -> FleetGroups:
     plan = plan_of(fleet)
     capacity = capacity_plan(plan, load_catalog())
     names = tuple(dict.fromkeys(pool.group for pool in capacity.pools))
+    if not names:
+        raise _no_groups()
     if group is not None and group not in names:
-        raise InputError(f"no group of Kubernetes workers named {group}", fix=f"write one of {', '.join(names)}")
+        what = f"the controller does not manage {group}: no group of this name has `use: kubernetes` or `idle`"
+        raise InputError(what, fix=f"write one of {', '.join(names)}")
     return FleetGroups(open_account(plan), capacity)
 
 
@@ -123,26 +126,19 @@ def _read_state(plan: FleetPlan, kubeconfig: Path | None) -> CapacityState:
     groups = FleetGroups(open_account(plan), capacity_plan(plan, load_catalog(), *Use))
     observation = groups.observe(time.time())
     if kubeconfig is None:
-        return CapacityState(observation, Decision(()), groups.paused, has_cluster=False)
+        people, _ = split_people(observation)
+        return CapacityState(observation, Decision(tuple(end_unused(people))), groups.paused, has_cluster=False)
     client = open_cluster(kubeconfig)
     store = StateStore(client)
     live = LiveCluster(client, time.time(), time.time)
     live.restore(store.read())
     observation = live.observe_once(observation)
     workers = frozenset(pool.name for pool in plan.pools if pool.use is Use.KUBERNETES)
-    decision, _ = decide(_of_pools(observation, workers), Memory())
+    decision, _ = decide(observation, Memory())
     decision = without_paused(decision, observation, groups.paused)
     leader = read_holder(client)
     live.stop()
     return CapacityState(observation, decision, groups.paused, leader, workers=workers)
-
-
-def _of_pools(observation: Observation, names: Collection[str]) -> Observation:
-    """Return an observation without other pools: pods run on workers only."""
-    pools = tuple(pool for pool in observation.pools if pool.name in names)
-    machines = tuple(machine for machine in observation.machines if machine.pool in names)
-    activities = tuple(launch for launch in observation.activities if launch.pool in names)
-    return replace(observation, pools=pools, machines=machines, activities=activities)
 
 
 def run(  # noqa: PLR0913  each is an option of the command line
@@ -163,11 +159,13 @@ def run(  # noqa: PLR0913  each is an option of the command line
 ) -> int:
     """Run the controller: start and end machines as pods need them.
 
-    Prints one JSON line for each action, with its reason. Of several controllers one acts.
+    It also ends machines for SSH that nobody uses. Prints one JSON line for each action, with its reason. Of several
+    controllers one acts.
     """
     capacity, client = _plan_and_account(plan_file, fleet)
+    outputs = Outputs(record, metrics)
     if kubeconfig is None:
-        raise InputError("the controller needs the cluster's API", fix="set KUBECONFIG, or add --kubeconfig FILE")
+        return _run_without_cluster(FleetGroups(client, capacity), outputs, once=once, is_dry=dry_run)
     cluster = open_cluster(kubeconfig)
     live = LiveCluster(cluster, time.time(), time.time)
     leader = Leadership(cluster, f"{socket.gethostname()}-{os.getpid()}")
@@ -182,7 +180,7 @@ def run(  # noqa: PLR0913  each is an option of the command line
         paused=lambda: groups.paused,
     )
     live.start()
-    loop = Loop(controller, live, StateStore(cluster), Outputs(record, metrics))
+    loop = Loop(controller, outputs, live, StateStore(cluster))
     try:
         if not once:
             return loop.run()
@@ -192,6 +190,23 @@ def run(  # noqa: PLR0913  each is an option of the command line
     finally:
         leader.release()
         live.stop()
+
+
+def _run_without_cluster(groups: FleetGroups, outputs: "Outputs", *, once: bool, is_dry: bool) -> int:
+    """Run the controller of a fleet that has no Kubernetes workers."""
+    if any(not pool.is_ssh for pool in groups.plan.pools):
+        raise InputError("the controller needs the cluster's API", fix="set KUBECONFIG, or add --kubeconfig FILE")
+    controller = Controller(groups, decide, Memory(), is_dry=is_dry, paused=lambda: groups.paused)
+    loop = Loop(controller, outputs)
+    if not once:
+        return loop.run()
+    loop.run_once()
+    return 0
+
+
+def _no_groups() -> InputError:
+    fix = "add `idle: 2h` to a group with `use: ssh`, to end machines that nobody uses"
+    return InputError("no group of the fleet file has `use: kubernetes` or `idle`", fix=fix)
 
 
 def _plan_and_account(plan_file: Path | None, fleet: Path) -> tuple[CapacityPlan, Any]:
@@ -204,8 +219,7 @@ def _plan_and_account(plan_file: Path | None, fleet: Path) -> tuple[CapacityPlan
     plan = plan_of(fleet)
     capacity = capacity_plan(plan, load_catalog())
     if not capacity.pools:
-        fix = "`bedplate node start GROUP` starts machines for SSH"
-        raise InputError("no group of the fleet file has `use: kubernetes`", fix=fix)
+        raise _no_groups()
     return capacity, open_account(plan)
 
 
@@ -219,12 +233,12 @@ class Outputs:
 
 @dataclass
 class Loop:
-    """Rounds until a signal."""
+    """Rounds until a signal; `live` and `store` are those of the cluster, if the fleet has one."""
 
     controller: Controller[Memory]
-    live: LiveCluster
-    store: StateStore
     outputs: Outputs
+    live: LiveCluster | None = None
+    store: StateStore | None = None
     clock: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
@@ -260,7 +274,7 @@ class Loop:
         """Run one round and write its results; return None if another controller is the leader."""
         begun = time.monotonic()
         is_leader = not self.controller.leader or self.controller.leader.hold()
-        if is_leader and not self._leads:
+        if self.live and self.store and is_leader and not self._leads:
             self.live.restore(self.store.read())
         self._leads = is_leader
         result = self.controller.round(self.clock()) if is_leader else None
@@ -276,8 +290,9 @@ class Loop:
             show(json.dumps({**log_entry(Outcome(action), now), "dry_run": True}) for action in result.decision.actions)
         else:
             show(json.dumps(log_entry(outcome, now)) for outcome in result.outcomes)
-            self.live.forget_stale_cordons()
-            self.store.write(self.live.state())
+            if self.live and self.store:
+                self.live.forget_stale_cordons()
+                self.store.write(self.live.state())
         if self.outputs.record:
             _append(self.outputs.record, json.dumps(observation_document(result.observation)))
 

@@ -14,7 +14,7 @@ from bedplate.account.capacity import ScalingGroups, console_output, terminate_m
 from bedplate.account.client import AwsClient, failure_lines
 from bedplate.account.machines import Machine, read_claims, read_machines, read_pool_machines
 from bedplate.account.start import WAIT, Clock, Progress, Request, start_machines
-from bedplate.capacity.ends import after_stop, parse_duration
+from bedplate.capacity.ends import parse_duration
 from bedplate.capacity.failures import NOT_READY
 from bedplate.catalog import load_catalog
 from bedplate.cli.fleet import open_account, plan_of
@@ -183,9 +183,7 @@ def stop(
     show(stop_lines(machine, f"up {age_of(machine, datetime.now(UTC))}", _people_on(plan, machine)))
     _confirm(yes=yes)
     terminate_machine(client, machine.region, machine.instance)
-    end = groups.read_end(pool.name)
-    if end and after_stop(end, desired - 1) is None:
-        groups.write_end(pool.name, None)
+    groups.forget_end(pool.name, desired - 1)
     show([f"terminating {name}"])
     return 0
 

@@ -527,12 +527,12 @@ fetch() {
   [[ $former == "$bundle" ]] || remove_others "$bundle" "$former"
 }
 
-# Each machine writes below its own id only.
+# Each machine writes below its own id only. STATUS is the name of one file.
 put_status() {
   local id file sum
   is_cloud || return 0
   id=$(xml_value UserId "$(query sts 2011-06-15 GetCallerIdentity | tr -d '\n')")
-  for file in "$STATE"/status/*.json; do
+  for file in "$STATE"/status/${STATUS-*}.json; do
     sum=$(sha256sum <"$file")
     s3 "status/${id/:/%3A}/${file##*/}" --request PUT --data-binary "@$file" --header 'Content-Type: application/json' \
       --header "X-Amz-Content-Sha256: ${sum%% *}" >/dev/null

@@ -1,4 +1,6 @@
-"""What the controller of capacity knows of the plan: the pools of Kubernetes groups in ladder order, and its settings.
+"""What the controller of capacity knows of the plan: the pools that it manages, in ladder order, and its settings.
+
+It manages the pools of Kubernetes groups, and those for SSH whose machines end when nobody uses them.
 
 Members of the control plane have it in their node document, so that the controller needs no fleet file.
 """
@@ -17,6 +19,7 @@ from bedplate.plan.links import is_connected
 from bedplate.plan.pools import PoolPlan
 from bedplate.plan.registration import EFA, devices, pool_registration
 from bedplate.spec.sites import Use
+from bedplate.spec.text import seconds_of
 
 # What kubelet and the system keep from pods, until a node of the pool has reported what it has: cores of a machine, the
 # share of its memory that firmware and kernel keep, and GiB of kubelet, the system and the pods of add-ons.
@@ -29,6 +32,7 @@ class CapacityPool:
     """A pool as the controller reads it: sizes in GPUs, cores and GiB for pods, price in USD per hour.
 
     `most` is the maximum of its group over all pools. `barred` is the reason for which it must not grow, or empty.
+    `idle` is the time in seconds after which an unused machine ends, if the file says so; `is_ssh`: people log in.
     """
 
     name: str
@@ -50,13 +54,16 @@ class CapacityPool:
     labels: Mapping[str, str]
     taints: tuple[str, ...]
     barred: str = ""
+    idle: float | None = None
+    is_ssh: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CapacityPlan:
-    """The pools of a fleet's workers in ladder order. A node idles `idle` seconds; `cap` is the share removed at once.
+    """The pools of a fleet in ladder order. A node idles `idle` seconds; `cap` is the share removed at once.
 
-    `spare` has the machines of a group that stay free.
+    `spare` has the machines of a group that stay free, `buckets` the bucket by region in which machines for SSH report
+    whether they are used.
     """
 
     fleet: str
@@ -65,11 +72,12 @@ class CapacityPlan:
     idle: float = 600.0
     cap: float = 0.1
     spare: Mapping[str, int] = field(default_factory=dict)
+    buckets: Mapping[str, str] = field(default_factory=dict)
 
 
 @cached_on_plan
 def worker_capacity(plan: FleetPlan) -> CapacityPlan | None:
-    """Return what members of the control plane have in their document; None without groups of workers."""
+    """Return what members of the control plane have in their document; None without a pool to manage."""
     capacity = capacity_plan(plan, load_catalog())
     return capacity if capacity.pools else None
 
@@ -96,10 +104,23 @@ def read_capacity_document(text: str, where: str) -> CapacityPlan:
 
 
 def capacity_plan(plan: FleetPlan, catalog: Catalog, *uses: Use) -> CapacityPlan:
-    """Return the pools of groups with these uses; by default those of Kubernetes."""
-    chosen = uses or (Use.KUBERNETES,)
-    pools = sorted((pool for pool in plan.pools if pool.use in chosen), key=lambda pool: (pool.group, pool.rung))
-    return CapacityPlan(plan.name, plan.home.name, tuple(_pool(plan, pool, catalog) for pool in pools))
+    """Return the pools of groups with these uses; by default those that the controller manages."""
+    pools = sorted(
+        (pool for pool in plan.pools if (pool.use in uses if uses else is_managed(pool))),
+        key=lambda pool: (pool.group, pool.rung),
+    )
+    regions = sorted({pool.region for pool in pools if pool.use is Use.SSH and pool.tenure.idle})
+    return CapacityPlan(
+        plan.name,
+        plan.home.name,
+        tuple(_pool(plan, pool, catalog) for pool in pools),
+        buckets={region: plan.nodes_bucket(region).name for region in regions},
+    )
+
+
+def is_managed(pool: PoolPlan) -> bool:
+    """Return whether the controller starts or ends machines of a pool."""
+    return pool.use is Use.KUBERNETES or pool.tenure.idle is not None
 
 
 def _pool(plan: FleetPlan, pool: PoolPlan, catalog: Catalog) -> CapacityPool:
@@ -126,6 +147,8 @@ def _pool(plan: FleetPlan, pool: PoolPlan, catalog: Catalog) -> CapacityPool:
         labels={**registration.labels, "kubernetes.io/os": "linux"},
         taints=registration.taints,
         barred=_barred(plan, pool),
+        idle=seconds_of(pool.tenure.idle) if pool.tenure.idle else None,
+        is_ssh=pool.use is Use.SSH,
     )
 
 

@@ -165,7 +165,7 @@ def group_pools(name: str, group: Group, fleet: Fleet, catalog: Catalog) -> Iter
             most=group.nodes.max,
             volume=Volume(group.disk, group.disk_throughput, group.disk_iops),
             fabric=group.fabric,
-            tenure=Tenure(group.owner or fleet.owner, group.expires, group.schedule),
+            tenure=Tenure(group.owner or fleet.owner, group.expires, group.schedule, group.idle),
             labels=group.labels,
             taints=group.taints,
             frameworks=group.frameworks,

@@ -44,11 +44,15 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Tenure:
-    """The owner of machines, their expiry (an ISO date, `permanent`, or None), and their working hours."""
+    """The owner of machines, their expiry (an ISO date, `permanent`, or None), and their working hours.
+
+    `idle` is how long a machine may be unused, such as 2h; None is without a limit.
+    """
 
     owner: str
     expires: str | None = None
     schedule: Schedule | None = None
+    idle: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

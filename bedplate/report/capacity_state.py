@@ -9,6 +9,7 @@ from typing import Any
 from bedplate.capacity.actions import Action, Decision, SetDesired
 from bedplate.capacity.controller import subject_of
 from bedplate.capacity.failures import FAILURES
+from bedplate.capacity.idle import idle_end, keep_reason
 from bedplate.capacity.observation import Activity, Cordon, Machine, Node, Observation, Pod, Pool, Size
 from bedplate.report.columns import aligned, counted
 
@@ -65,6 +66,7 @@ def status_lines(state: CapacityState) -> Iterator[str]:
     waiting = sum(pod.node is None for pod in state.observation.pods)
     if state.has_cluster:
         yield f"{counted(waiting, 'pod')} without a node"
+    yield from _people_lines(state, {pool.name for pool in state.observation.pools})
     if state.leader:
         yield f"the controller on {state.leader} acts"
     yield from (f"{group}: paused by {who}" for group, who in state.paused.items())
@@ -90,7 +92,9 @@ def status_document(state: CapacityState) -> Mapping[str, Any]:
     ]
     waiting = sum(pod.node is None for pod in state.observation.pods)
     paused, leader = dict(state.paused), state.leader or None
-    return {"rungs": rungs, "pending": waiting if state.has_cluster else None, "paused": paused, "leader": leader}
+    idle = {machine.id: machine.idle_since for machine in state.observation.machines if machine.idle_since is not None}
+    pending = waiting if state.has_cluster else None
+    return {"rungs": rungs, "pending": pending, "paused": paused, "leader": leader, "idle_since": idle}
 
 
 def rung_name(pool: Pool) -> str:
@@ -113,6 +117,10 @@ def explain_group(state: CapacityState, group: str) -> Iterator[str]:
     for pool in pools:
         yield f"Rung {rung_name(pool)}: {_rung_sentence(state, pool)}"
     yield from _node_lines(state, {pool.name for pool in pools})
+    yield from _people_lines(state, {pool.name for pool in pools}, is_brief=False)
+    if all(pool.is_ssh for pool in pools):
+        yield from _next_lines(state, pools)
+        return
     if not state.has_cluster:
         yield "Pods are not known without a kubeconfig, so what happens next is not known either."
         return
@@ -245,6 +253,26 @@ def _node_sentence(state: CapacityState, node: Node, machine: Machine) -> str:
     return ""
 
 
+def _people_lines(state: CapacityState, pools: set[str], *, is_brief: bool = True) -> Iterator[str]:
+    """Yield sentences about machines for people that end after an idle time; in brief, only about unused ones."""
+    by_name = {pool.name: pool for pool in state.observation.pools if pool.name in pools and pool.is_ssh and pool.idle}
+    machines = [machine for machine in state.observation.machines if machine.pool in by_name]
+    for machine in machines:
+        if machine.idle_since is not None or not is_brief:
+            yield f"{machine.id} in {machine.zone}: {_use_sentence(state.observation, machine, by_name[machine.pool])}"
+
+
+def _use_sentence(observation: Observation, machine: Machine, pool: Pool) -> str:
+    now, reason = observation.time, keep_reason(machine, pool, observation)
+    end = idle_end(machine, pool)
+    if end is None or pool.idle is None:
+        return f"not ended: {reason}." if reason else "in use."
+    unused = f"idle for {_age(now - end + pool.idle)}"
+    if reason:
+        return f"{unused}; not ended: {reason}."
+    return f"{unused}; it ends in {_age(end - now)}." if end > now else f"{unused}; it ends now."
+
+
 def _waiting_lines(state: CapacityState, pools: Sequence[Pool]) -> Iterator[str]:
     waiting = [pod for pod in state.observation.pods if pod.node is None]
     workers = [pool for pool in pools if pool in state.worker_pools]
@@ -306,4 +334,5 @@ def _age(seconds: float) -> str:
         return f"{max(0, seconds):.0f} s"
     if seconds < _HOUR:
         return f"{seconds / _MINUTE:.0f} min"
-    return f"{seconds / _HOUR:.1f} h"
+    hours, minutes = divmod(round(seconds / _MINUTE), 60)
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"

@@ -25,6 +25,7 @@ from bedplate.spec.policy import (
 from bedplate.spec.sites import Use
 from bedplate.spec.text import (
     DriverBranch,
+    Duration,
     Expiry,
     InstanceType,
     KernelSeries,
@@ -337,6 +338,12 @@ class Group(Spec):
         json_schema_extra=on_edit(
             new_nodes("tags and end of machines; after that day run `pulumi up --refresh`", *EVERY)
         ),
+    )
+    idle: Duration | None = Field(
+        default=None,
+        title="Idle time",
+        description="Time after which an unused machine is ended, but never below the minimum. Default: none is ended.",
+        json_schema_extra=on_edit(free("when the controller of capacity ends machines that nobody uses", *EVERY)),
     )
     schedule: Schedule | None = Field(
         default=None,

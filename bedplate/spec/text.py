@@ -6,6 +6,7 @@ its identifiers.
 
 import re
 from calendar import monthrange
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from typing import Annotated
@@ -132,6 +133,34 @@ Moment = Annotated[
 ]
 
 
+_SECONDS = {"m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+def seconds_of(duration: str) -> float:
+    """Return the seconds of a duration such as 30m, 2h or 1d."""
+    return int(duration[:-1]) * _SECONDS[duration[-1]]
+
+
+def _similar_durations(word: str) -> Iterator[str]:
+    """Yield a duration such as `90 min` or 2 in the right form; 10m for a shorter one, 9d for a longer one."""
+    if match := re.fullmatch(r"([0-9]+) *([mhd]?)[a-z]*", word.lower()):
+        yield f"{int(match[1])}{match[2] or ('m' if int(match[1]) > 24 else 'h')}"  # noqa: PLR2004  hours
+        yield "10m" if len(match[1]) == 1 else "9d"
+
+
+# From 10 minutes to 9 days.
+Duration = Annotated[
+    str,
+    Syntax(
+        "E356",
+        "duration",
+        r"([1-9][0-9]{1,2}m|[1-9][0-9]?h|[1-9]d)",
+        "a number and m, h or d, from 10m to 9d",
+        "2h",
+        40,
+        similar=_similar_durations,
+    ),
+]
 _KUBERNETES_NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _LABEL_KEY = rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_KUBERNETES_NAME}"
 _LABEL_FORM = "letters, digits and inner -_. (at most 63), optionally after a domain and a slash"

@@ -1,4 +1,4 @@
-"""The role `workbench`: tools for users, uv, micromamba, the environment of shells, and /scratch."""
+"""The role `workbench`: tools for users, uv, micromamba, the environment of shells, /scratch, and reports of use."""
 
 import re
 from collections.abc import Iterable
@@ -10,13 +10,13 @@ from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 from pyinfra.facts.files import Sha256File
 from pyinfra.facts.server import Arch, LinuxName
-from pyinfra.operations import files, server
+from pyinfra.operations import files, server, systemd
 
 from bedplate.plan.fleet import Account
 from bedplate.plan.nodes import Hardware
 from roles.base import Changes, DiskSpace, Role, changed
 from roles.files import Edit, ManagedFile, edit_files, file_text, put_files
-from roles.system import install_packages, venv_commands
+from roles.system import install_packages, start_units, venv_commands
 from roles.workbench.scratch import Scratch
 
 MICROMAMBA = "/usr/local/bin/micromamba"
@@ -159,14 +159,24 @@ _CUDA = ManagedFile(
     "Write the linker path of CUDA", "/etc/ld.so.conf.d/60-bedplate-cuda.conf", file_text("workbench/cuda.conf")
 )
 
+IDLE_TIMER = "bedplate-idle.timer"
+IDLE_UNITS = tuple(
+    ManagedFile(f"Write {unit}", f"/etc/systemd/system/{unit}", file_text(f"workbench/{unit}"))
+    for unit in (IDLE_TIMER, "bedplate-idle.service")
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Workbench(Role):
-    """A machine on which people work; `disks` are the disks of the plan for /scratch."""
+    """A machine on which people work; `disks` are the disks of the plan for /scratch.
+
+    A machine of a group `reports_use`: it writes to its bucket whether somebody uses it.
+    """
 
     people: tuple[Account, ...]
     gpus: Hardware | None
     disks: tuple[str, ...] = ()
+    reports_use: bool = False
     name: ClassVar[str] = "workbench"
     space: ClassVar[DiskSpace] = DiskSpace(programs=860, state=180, temporary=24)
 
@@ -179,15 +189,22 @@ class Workbench(Role):
         install_micromamba()
 
     def configure(self) -> Changes:
-        """Write the environment of shells and the files of /scratch."""
-        changes = put_files(_SHELL, _CUDA, *self._scratch.files)
+        """Write the environment of shells, the files of /scratch, and the units that report the use of the machine."""
+        changes = put_files(_SHELL, _CUDA, *self._scratch.files, *self._idle_units)
         edit_files(EDIT)
         return changes
 
     def activate(self, changes: Changes) -> None:
-        """Update the linker cache and create /scratch; shells read their environment at the next login."""
+        """Update the linker cache, create /scratch, start the timer. Shells read the environment at login."""
         server.shell(name="Update the linker cache", commands=["ldconfig"], _if=changed(changes, _CUDA.path))
         self._scratch.share()
+        if units := [unit.path for unit in self._idle_units]:
+            systemd.daemon_reload(name="Reload systemd for the reports of use", _if=changed(changes, *units))
+            start_units({"Start the timer of the reports of use": IDLE_TIMER})
+
+    @property
+    def _idle_units(self) -> tuple[ManagedFile, ...]:
+        return IDLE_UNITS if self.reports_use else ()
 
     @property
     def _scratch(self) -> Scratch:

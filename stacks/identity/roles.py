@@ -18,7 +18,7 @@ from bedplate.plan.registration import ENABLED
 from bedplate.spec.sites import Use
 from stacks.alarms.alarms import gate_namespace
 from stacks.identity.policy import Conditions, Statement, alias_name, arn, bucket_arn, policy
-from stacks.options import FLEET, MEMBER, USE, child_options, name_tag, output_of
+from stacks.options import FLEET, GROUP, MEMBER, USE, child_options, name_tag, output_of
 
 
 def region_names(plan: FleetPlan) -> tuple[str, ...]:
@@ -97,6 +97,7 @@ def control_permissions(plan: FleetPlan) -> Iterator[Statement]:
         resources=scaling_group_arns(plan),
         conditions={**fleet_tag_condition(plan), "Null": {f"aws:ResourceTag/{ENABLED}": ("false",)}},
     )
+    yield from _idle_permissions(plan)
     yield Statement(
         sid="WriteSnapshots",
         # Neither read nor delete: the bucket keeps versions, so a stolen member destroys no snapshot.
@@ -106,6 +107,25 @@ def control_permissions(plan: FleetPlan) -> Iterator[Statement]:
     yield from _approver_permissions(plan)
     yield allow_in_regions(plan, "SeeMachines", _CLOUD_CONTROLLER_ACTIONS)
     yield allow_in_regions(plan, "SeeGroups", _AUTOSCALER_ACTIONS)
+
+
+def _idle_permissions(plan: FleetPlan) -> Iterator[Statement]:
+    """Yield the permissions to end machines that nobody uses, in the groups whose idle time the file limits.
+
+    A machine's report is read like the keys of workers.
+    """
+    groups = sorted({pool.group for pool in plan.pools if pool.use is Use.SSH and pool.tenure.idle})
+    if not groups:
+        return
+    tags = {**fleet_tag_condition(plan)["StringEquals"], f"aws:ResourceTag/{GROUP}": tuple(groups)}
+    yield Statement(
+        sid="EndUnusedMachines",
+        # With its last machine, the end of a start for a limited time is cancelled.
+        actions=("autoscaling:DeleteScheduledAction", "autoscaling:TerminateInstanceInAutoScalingGroup"),
+        resources=scaling_group_arns(plan),
+        conditions={"StringEquals": tags},
+    )
+    yield allow_in_regions(plan, "SeeEnds", ("autoscaling:DescribeScheduledActions",))
 
 
 def _approver_permissions(plan: FleetPlan) -> Iterator[Statement]:

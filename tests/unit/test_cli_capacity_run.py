@@ -70,7 +70,7 @@ def test_a_pause_is_seen_until_it_is_resumed(cloud: ScalingCloud, capsys: Printe
     [
         (["explain", "brust"], "no group or pod named brust"),
         (["explain", "ada/llm-0"], "pods are not known without a kubeconfig"),
-        (["pause", "workbench-gpu"], "no group of Kubernetes workers named workbench-gpu"),
+        (["pause", "workbench-cpu"], "the controller does not manage workbench-cpu"),
         (["run"], "the controller needs the cluster's API"),
         (["run", "--plan", "missing.json"], "cannot read the plan: No such file or directory"),
     ],
