@@ -365,7 +365,9 @@ RULES = about(
     Rule(
         "E338", "unused-label", "Only Kubernetes nodes have labels and taints.", "delete them, or write use: kubernetes"
     ),
-    Rule("E357", "unused-limit", "Only Kubernetes nodes have pods to start for.", "delete it, or write use: kubernetes"),
+    Rule(
+        "E357", "unused-limit", "Only Kubernetes nodes have pods to start for.", "delete it, or write use: kubernetes"
+    ),
     Rule("E358", "spare-above-max", "A group cannot keep more machines free than it may have.", "lower spare"),
     Rule("E359", "ceiling-below-a-machine", "No machine could start.", "raise max_cost"),
     Rule(
