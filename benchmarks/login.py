@@ -36,7 +36,7 @@ def start_sshd(folder: Path) -> "subprocess.Popen[bytes]":
 
 
 def cpu_seconds(command: list[str], folder: Path) -> float:
-    """Run a login and return its processor seconds, without those of sshd."""
+    """Run a login and return its processor seconds without sshd."""
     variables = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": str(folder / "code")}
     before = getrusage(RUSAGE_CHILDREN)
     subprocess.run(command, check=True, env=variables, capture_output=True)
@@ -45,7 +45,7 @@ def cpu_seconds(command: list[str], folder: Path) -> float:
 
 
 def measure(folder: Path) -> tuple[float, float]:
-    """Return the processor seconds of plain ssh, and those that `bedplate ssh` adds, the minimum of each."""
+    """Return the processor seconds of plain ssh, and the additional ones of `bedplate ssh`, the minimum of each."""
     fleet = shutil.copy(ROOT / "examples/lab.yaml", folder / "fleet.yaml")
     key = " ".join((folder / "host.pub").read_text().split()[:2])
     record_host_keys(folder / "fleet.lock", "lab", NAME, (key,), replace_known=False)

@@ -76,9 +76,7 @@ def _roles(node: NodePlan) -> Iterator[Role]:
 
 
 def _cluster_roles(node: NodePlan) -> Iterator[Role]:
-    """Yield what members and workers run. Before `kube init` no worker of a site is changed."""
-    on_site = node.ground is Platform.METAL
-    if node.cluster is None or (on_site and not node.cluster.member and not node.cluster.cluster.authority):
+    if node.cluster is None:
         return
     stack = load_catalog().stack(node.stack)
     yield Containers(stack.value("containerd"), gpus=bool(node.driver and stack.checksum(NVIDIA_KEY_SUM)))

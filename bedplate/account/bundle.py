@@ -46,7 +46,7 @@ class RegionStore:
             raise PartialError(f"no bucket {self.bucket}", fix=fix) from None
 
     def delete(self, key: str) -> None:
-        """Delete an object; one that does not exist is no error."""
+        """Delete an object; a missing object is ignored."""
         self.client.call("s3", self.region, "delete_object", Bucket=self.bucket, Key=key)
 
     def get(self, key: str) -> bytes:
@@ -84,7 +84,7 @@ class RegionStore:
         return read_ring_state(parameter["Value"], parameter["LastModifiedDate"], parameter["Version"])
 
     def promote(self, ring: Ring, state: RingState, before: RingState | None) -> None:
-        """Write the state of a ring. Raises PartialError if somebody else changed it since `before` was read."""
+        """Write the state of a ring. Raises PartialError if it was changed since `before` was read."""
         values = {"Name": self.plan.ring_parameter(ring), "Value": state.text, "Type": "String", "Overwrite": True}
         reply = self.client.call("ssm", self.region, "put_parameter", **values)
         if reply["Version"] != (before.revision if before else 0) + 1:
@@ -92,12 +92,12 @@ class RegionStore:
             raise PartialError(f"somebody else promoted a bundle to {ring.value} at the same time", fix=fix)
 
     def statuses(self, instances: Collection[str]) -> Mapping[str, Mapping[str, Any] | None]:
-        """Return the status of the last configuration run of instances; None for one that has written none."""
+        """Return the status of the last configuration run of instances; None without a status."""
         keys = {key.split("/")[1].rpartition(":")[2]: key for key in self.keys("status/") if key.endswith("/run.json")}
         return {name: self._status(keys[name]) if name in keys else None for name in instances}
 
     def _status(self, key: str) -> Mapping[str, Any] | None:
-        """Return the status in an object; None if it is no JSON object: any node may write any text there."""
+        """Return the status in an object; None without a JSON object: a node may write any text there."""
         try:
             status = json.loads(self.get(key))
         except ValueError:

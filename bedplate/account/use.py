@@ -43,6 +43,7 @@ class UseReports:
             report = self._reports.get(instance)
             if report and report.idle_since is None and now - report.time < _FRESH:
                 continue
+            self._reports.pop(instance, None)
             if latest := self._read(region, instance):
                 self._reports[instance] = latest
         return {instance: self._reports[instance] for instance in instances if instance in self._reports}

@@ -67,7 +67,7 @@ def keep_reason(machine: Machine, pool: Pool, observation: Observation) -> str:
     if pool.group in observation.settings.paused:
         return f"{pool.group} is paused"
     if machine.reported is None:
-        return "it has never reported its use"
+        return "it has not reported its use"
     if not -_CLOCKS <= now - machine.reported < STALE:
         return f"its last report is {abs(now - machine.reported) / 60:.0f} minutes old"
     if not machine.ready:

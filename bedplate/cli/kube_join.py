@@ -1,4 +1,4 @@
-"""The command that lets a machine of a site join the cluster: kube join. Machines in the cloud join by themselves."""
+"""The command that joins a machine of a site to the cluster: kube join. Machines in the cloud join by themselves."""
 
 import re
 from collections.abc import Iterable
@@ -36,7 +36,7 @@ def join(
     """Let a machine of a site join the cluster.
 
     Makes a token on a control-plane member, which is valid for 15 minutes and for this machine only, and sends it to
-    the machine over SSH. A machine that is in the cluster stays as it is.
+    the machine over SSH. A machine that is in the cluster is not changed.
     """
     plan = plan_of(fleet)
     (node,) = nodes_by_name(plan, [name], load_catalog())
@@ -81,6 +81,6 @@ def _make_token(members: Iterable[Connection], name: str) -> str:
 
 
 def _send(machine: Connection, token: str) -> str:
-    """Write the token to the agent's standard input; return what the agent says. Raises PartialError."""
+    """Write the token to the agent's standard input; return its answer. Raises PartialError."""
     missing = f"{{ echo the role worker is missing: run bedplate node apply {machine.name} >&2; exit 1; }}"
     return machine.shell(f"test -x {_AGENT} || {missing}; exec {_AGENT} join", _SECONDS, f"{token}\n".encode()).strip()

@@ -1,6 +1,6 @@
-"""Server-side apply of objects, and deletion of what an earlier apply created and the present one has no more.
+"""Server-side apply of objects, and deletion of objects that only an earlier apply declared.
 
-A ConfigMap lists what was applied. It is extended before the first change, so that an interrupted run forgets nothing.
+A ConfigMap lists the applied objects. It is extended before the first change, so an interrupted run loses none.
 """
 
 import json
@@ -50,7 +50,7 @@ class Applied:
 def apply_objects(
     cluster: ClusterClient, objects: Iterable[Object], notify: Callable[[Key], None] = lambda _: None
 ) -> Applied:
-    """Apply the objects, delete what is no longer declared, and return the changes."""
+    """Apply the objects, delete those no longer declared, and return the changes."""
     declared = {key_of(item): item for item in sorted(objects, key=_rank)}
     before = read_inventory(cluster)
     _write_inventory(cluster, {*before, *declared})
@@ -66,7 +66,7 @@ def apply_objects(
 
 
 def delete_objects(cluster: ClusterClient, keys: Sequence[Key]) -> tuple[Key, ...]:
-    """Delete objects, and return those that existed."""
+    """Delete objects, and return the existing ones."""
     return tuple(key for key in keys if _delete(cluster, key))
 
 
@@ -91,7 +91,7 @@ def _scope(key: Key) -> Mapping[str, str]:
 
 
 def _state(item: Any) -> tuple[object, ...]:  # noqa: ANN401  lightkube's own types
-    """Return what a change of the declared content changes: controllers change versions by writing the status."""
+    """Return the declared part of an object: controllers change versions by writing the status."""
     metadata = item.metadata
     return metadata.uid, metadata.generation or metadata.resourceVersion, metadata.labels, metadata.annotations
 

@@ -41,13 +41,13 @@ _ALPHABET = string.ascii_lowercase + string.digits
 # Source: Kubernetes documentation, "Authenticating with bootstrap tokens".
 _ID_LENGTH, _SECRET_LENGTH = 6, 16
 
-# Writes one line about what was done.
+# Writes one line about an action.
 Log = Callable[[str], None]
 
 
 @dataclass
 class Approver:
-    """The requests and nodes of a cluster, by watches, and what the approver does about them."""
+    """The requests and nodes of a cluster, by watches, and the answers of the approver."""
 
     client: ClusterClient
     log: Log
@@ -78,7 +78,7 @@ class Approver:
         return tuple(request for request in requests if request.spec.signerName in _SIGNERS and _is_pending(request))
 
     def answer(self, inventory: Inventory) -> None:
-        """Approve or deny the pending requests; those of machines that are not known yet wait."""
+        """Approve or deny the pending requests; requests of unknown machines wait."""
         waiting: dict[str, str] = {}
         for request in self._pending():
             decision, name = decide(_request(request), inventory), _name(request)
@@ -144,7 +144,7 @@ class Approver:
         return self._try(f"answer {_name(request)}", lambda api: api.replace(decided, _name(request)))
 
     def _try(self, operation: str, function: Callable[..., object]) -> bool:
-        """Make a change; return False if the object has changed or is gone: the next pass sees it anew."""
+        """Make a change; return False if the object has changed or was deleted: the next pass reads it again."""
         try:
             self.client.call(operation, function)
         except (Conflict, Missing):

@@ -1,4 +1,4 @@
-"""Rules for workbenches with PyTorch: everybody can import it, nobody but root changes it, and it sees the GPUs."""
+"""Rules for workbenches with PyTorch: every person can import it, only root can change it, and it sees the GPUs."""
 
 import pytest
 from testinfra.host import Host
@@ -9,7 +9,7 @@ from roles.frameworks.role import CURRENT, FOLDER, PROGRAMS, has_frameworks, tor
 
 pytestmark = applies_if(has_frameworks)
 
-# Without rights, home and environment of anybody.
+# Without the rights, home and environment of a person.
 _AS_NOBODY = "setpriv --reuid nobody --regid nogroup --clear-groups env --ignore-environment sh -c %s"
 
 

@@ -5,12 +5,14 @@ import re
 import pytest
 from testinfra.host import Host
 
-from bedplate.compliance.subject import applies_to, installed
-from bedplate.plan.nodes import NodePlan, NodeRole
+from bedplate.compliance.subject import applies_if, applies_to, differing_files, installed
+from bedplate.plan.nodes import NodePlan, NodeRole, Platform
 from roles.workbench.role import (
     BUILDS,
     CUDA,
     ENVIRONMENT,
+    IDLE_TIMER,
+    IDLE_UNITS,
     MICROMAMBA,
     MICROMAMBA_NOTE,
     MICROMAMBA_VERSION,
@@ -110,3 +112,13 @@ def test_path_finds_cuda(host: Host, node: NodePlan) -> None:
     assert re.search(
         r"^session\s+\w+\s+pam_env\.so\b(?!.*\breadenv=0)", host.file("/etc/pam.d/sshd").content_string, re.MULTILINE
     )
+
+
+@applies_if(lambda node: node.ground is Platform.CLOUD)
+def test_machine_reports_its_use(host: Host) -> None:
+    """The timer that reports whether somebody uses the machine is active: without reports it is never ended."""
+    timer = host.service(IDLE_TIMER)
+
+    assert timer.is_enabled
+    assert timer.is_running
+    assert not differing_files(host, IDLE_UNITS)

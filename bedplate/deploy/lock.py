@@ -1,4 +1,4 @@
-"""What a killed run of Pulumi leaves in its backend: the lock of a stack, and damaged files."""
+"""The remains of a killed run of Pulumi in its backend: the lock of a stack, and damaged files."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What a machine must have, as the plan says: the file that the role `gate` writes."""
+"""The expected parts of a machine: the file that the role `gate` writes."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ class Gpus:
 
 @dataclass(frozen=True)
 class Expected:
-    """What a machine must have. `driver` is the branch, None without GPUs; `efa` the number of EFA devices."""
+    """The expected parts of a machine. `driver` is the branch, None without GPUs; `efa` the number of EFA devices."""
 
     driver: str | None = None
     gpus: Gpus | None = None
@@ -32,7 +32,7 @@ class Expected:
 
 
 def read_expected(file: Path, machine_type: str) -> Expected:
-    """Return what a machine of an EC2 type must have; a machine of a site has one entry, without a type.
+    """Return the expected parts of an EC2 type; a machine of a site has one entry, without a type.
 
     Raises KeyError if the file does not have the type, OSError and ValueError for an unreadable file.
     """

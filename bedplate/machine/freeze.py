@@ -29,7 +29,7 @@ from roles.hardened import firewall
 SCRIPT = Path(bedplate.images.__file__).with_name("freeze.sh")
 PACKAGES = Path("/var/lib/dpkg/status")
 _ATTEMPTS = 3
-"""The failed runs after which the bake is told; systemd starts the unit again."""
+"""The failed runs after which the bake gets an error; systemd starts the unit again."""
 _STAGES = frozenset({"install"})
 _MARKER = "installed"
 _LONGEST = 500
@@ -62,7 +62,7 @@ def main(state: State, program: Path, root: Path = Path("/")) -> int:
 
 
 def _prepare(state: State, root: Path) -> Status:
-    """Install, and check what an image must have; return the status."""
+    """Install, and check the parts of an image; return the status."""
     try:
         node = state.node()
         result = apply_roles(node, None, stages=_STAGES)
@@ -78,7 +78,7 @@ def _prepare(state: State, root: Path) -> Status:
 
 
 def _violations(document: Mapping[str, Any]) -> str:
-    """Return what the findings of this machine say against it."""
+    """Return the findings on this machine that refuse an image."""
     (node,) = document["nodes"]
     violated = [verdict for verdict in node["verdicts"] if verdict["outcome"] == RuleOutcome.VIOLATED]
     return node["unreached"] or "; ".join(f"{verdict['rule']}: {verdict['words']}" for verdict in violated)

@@ -520,7 +520,8 @@ def _node(
         laptops=laptop_gateway_at(plan, place) if NodeRole.LAPTOPS in duties else None,
         elsewhere=tuple(_remote_blocks(plan, place, duties)),
         capacity=worker_capacity(plan) if NodeRole.CONTROL in duties else None,
-        cluster=as_node(plan, name),
+        # No machine of a site is changed before the cluster exists.
+        cluster=as_node(plan, name) if ground is Platform.CLOUD or plan.record.authority else None,
         joining=joining_plan(plan) if NodeRole.CONTROL in duties else None,
     )
 

@@ -389,7 +389,8 @@ def _next_lines(state: CapacityState, pools: Sequence[Pool]) -> Iterator[str]:
     if len(actions) > _SHOWN:
         rest = Counter(verb_of(action) for action in actions[_SHOWN:])
         yield f"Next, as well: {', '.join(f'{count} x {name}' for name, count in rest.items())}."
-    if not actions:
+    has_people = bool(pools) and all(pool.is_ssh for pool in pools)
+    if not (actions or has_people):
         yield "Next: nothing changes until pods, machines or AWS do."
 
 

@@ -1,4 +1,4 @@
-"""The configuration of a member: kubeadm's documents, and what the API server audits and whom it authenticates."""
+"""The configuration of a member: kubeadm's documents, the audit policy, and the accepted credentials."""
 
 from collections.abc import Mapping
 from hashlib import sha256
@@ -12,7 +12,7 @@ from roles.kubernetes.kubelet import SOCKET
 VOLUME = "/var/lib/etcd"
 PKI, DATA = f"{VOLUME}/pki", f"{VOLUME}/data"
 ENCRYPTION = f"{PKI}/encryption.yaml"
-# A folder of its own: a container sees a replaced file only in a mounted folder.
+# In a separate folder: a container sees a replaced file only in a mounted folder.
 _SETTINGS = "/etc/kubernetes/api"
 AUDIT, AUTHENTICATION = f"{_SETTINGS}/audit.yaml", f"{_SETTINGS}/authentication.yaml"
 PATCHES = "/etc/kubernetes/patches"
@@ -104,7 +104,7 @@ def _volume(name: str, path: str, *, read_only: bool) -> dict[str, Any]:
 AUTHENTICATION_CONFIGURATION = {
     "apiVersion": "apiserver.config.k8s.io/v1",
     "kind": "AuthenticationConfiguration",
-    # Without credentials only what the probes of static pods ask.
+    # Without credentials: only the probes of static pods.
     "anonymous": {"enabled": True, "conditions": [{"path": path} for path in ("/livez", "/readyz", "/healthz")]},
 }
 

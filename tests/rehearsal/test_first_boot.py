@@ -534,6 +534,21 @@ def test_a_status_belongs_to_its_machine(ring_place: Place) -> None:
     assert re.fullmatch(r"status/AROA\w+:node/run.json", document["key"])
 
 
+def test_the_report_of_use_is_written_alone(ring_place: Place) -> None:
+    """Every five minutes, so the other statuses are left out."""
+    machine = ring_place.machine()
+    machine.boot(SCRIPT, "service")
+    (machine.root / STATE / "status").mkdir()
+    for name in ("gate", "idle"):
+        (machine.root / STATE / f"status/{name}.json").write_text('{"idle_since": 1}')
+
+    exit_code, log = machine.boot(f"STATUS=idle\n{SCRIPT}", "put_status")
+
+    assert exit_code == 0, log
+    assert ring_place.status(BUCKET, "idle")["idle_since"] == 1
+    assert not ring_place.has_status(BUCKET, "gate")
+
+
 def test_a_member_uploads_its_newest_snapshot(ring_place: Place) -> None:
     """Its key has the name of the member and the time, so that no snapshot replaces another."""
     assert LAB.control_plane

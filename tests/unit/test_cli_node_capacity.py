@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -210,7 +211,7 @@ def test_machines_end_at_the_time_that_somebody_asked_for(cloud: ScalingCloud, c
     assert "workbench-gpu-us-west-2 has no end" in capsys.readouterr().err
     assert first["DesiredCapacity"] == second["DesiredCapacity"] == 0
     assert second["StartTime"] > first["StartTime"]  # type: ignore[operator]
-    assert machine["until"] is not None
+    assert datetime.fromisoformat(str(machine["until"])) == second["StartTime"].replace(second=0, microsecond=0)  # type: ignore[attr-defined]
     assert _ends("us-west-2") == []
     assert cloud.asked == [(WEST, 1)]
 

@@ -46,10 +46,7 @@ def joined(name: str) -> ClusterNode:
 
 def worker() -> NodePlan:
     """Return a site's machine after `kube init`."""
-    node = lab_node(TITAN)
-    assert node.cluster
-    cluster = replace(node.cluster, cluster=replace(node.cluster.cluster, authority="certificate"))
-    return replace(node, cluster=cluster)
+    return replace(lab_node(TITAN), cluster=joined(TITAN))
 
 
 def test_members_and_workers_have_their_roles() -> None:
@@ -242,12 +239,13 @@ def test_a_sites_machine_asks_no_metadata_service(tmp_path: Path) -> None:
 
 
 def test_members_run_the_controller_of_capacity() -> None:
-    """With the plan of all workers; workers do not run it."""
+    """With the plan of all workers, and of groups with an idle time; workers do not run it."""
     member = lab_node(MEMBERS[0])
     (role,) = (role for role in roles_of(member) if isinstance(role, Capacity))
     played = Recorder(UBUNTU).play(role)
 
     plan = read_capacity_document(played.written(PLAN), PLAN)
     assert plan == member.capacity
-    assert {pool.group for pool in plan.pools} == {"train", "burst", "sim"}
+    assert {pool.group for pool in plan.pools} == {"train", "burst", "sim", "workbench-gpu"}
+    assert {pool.region for pool in plan.pools if pool.is_ssh} == plan.buckets.keys() == {"us-west-2", "us-east-1"}
     assert "capacity" not in names_of(worker())

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -217,6 +218,15 @@ def test_cuda_is_last_in_the_path_of_a_login_shell(tmp_path: Path) -> None:
 
     assert before == f"/usr/bin:/bin:{tmp_path}/cuda/bin none"
     assert run_shell() == f"/usr/bin:/bin:{tmp_path}/cuda/bin {tmp_path}/cuda"
+
+
+def test_a_machine_of_a_group_reports_its_use() -> None:
+    """By a timer, from its bundle; a machine of a site has no bucket for reports."""
+    played = Recorder(DEBIAN).play(replace(BENCH, reports_use=True))
+
+    assert "-m bedplate.machine.idle" in played.written("/etc/systemd/system/bedplate-idle.service")
+    assert "Start the timer of the reports of use" in played.names
+    assert "Start the timer of the reports of use" not in Recorder(DEBIAN).play(BENCH).names
 
 
 def test_a_second_run_changes_nothing() -> None:

@@ -171,6 +171,23 @@ def test_only_the_control_plane_scales_groups(plan: FleetPlan) -> None:
     assert statement.conditions["Null"] == {"aws:ResourceTag/k8s.io/cluster-autoscaler/enabled": ("false",)}
 
 
+def test_the_control_plane_ends_machines_of_groups_with_an_idle_time(plan: FleetPlan) -> None:
+    """Only members may, only in these groups of the fleet, and without such a group not at all."""
+    action = "autoscaling:DeleteScheduledAction"
+    assert [kind for kind in NODE_KINDS if _with_action(permissions(plan, kind), action)] == [CONTROL]
+    (statement,) = _with_action(permissions(plan, CONTROL), action)
+    assert statement.actions == (action, "autoscaling:TerminateInstanceInAutoScalingGroup")
+    assert statement.conditions == {
+        "StringEquals": {
+            "aws:ResourceTag/bedplate:fleet": ("lab",),
+            "aws:ResourceTag/bedplate:group": ("workbench-gpu",),
+        }
+    }
+
+    permanent = replace(plan, pools=tuple(pool for pool in plan.pools if pool.tenure.idle is None))
+    assert not _with_action(permissions(permanent, CONTROL), action)
+
+
 def test_the_control_plane_attaches_only_its_own_volumes(plan: FleetPlan) -> None:
     """Instance and volume must have the tag of a member."""
     by_kind = {kind: _with_action(permissions(plan, kind), "ec2:AttachVolume") for kind in NODE_KINDS}

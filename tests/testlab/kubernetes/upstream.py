@@ -1,6 +1,6 @@
-"""A mirror of upstream's manifests, from the zips of the Go module proxy; it has those that the proxy has.
+"""A mirror of upstream's manifests, from the zips of the Go module proxy; it has only the proxy's files.
 
-NVIDIA's repositories are no Go modules of the proxy: their manifests have short stand-ins of the same shape.
+NVIDIA's repositories are not on the proxy: their manifests have short stand-ins of the same shape.
 """
 
 import json
