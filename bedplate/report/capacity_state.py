@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from bedplate.capacity.actions import Action, Decision, SetDesired, verb_of
+from bedplate.capacity.actions import Action, Decision, SetDesired, Terminate, verb_of
 from bedplate.capacity.breaker import Breaker
 from bedplate.capacity.controller import subject_of
 from bedplate.capacity.failures import FAILURES, NOT_READY
@@ -400,6 +400,8 @@ def _action_sentence(action: Action, desired: Mapping[str, int]) -> str:
             verb = "raise" if action.count > desired.get(action.pool, 0) else "lower"
             before = desired.get(action.pool, 0)
             words = f"{verb} the desired number of {action.pool} from {before} to {action.count}"
+        case Terminate():
+            words = f"end the machine {action.machine}"
         case _:
             words = f"{verb_of(action)} {subject_of(action)}"
     return f"{words}: {action.reason}."

@@ -343,7 +343,7 @@ class Group(Spec):
     idle: Duration | None = Field(
         default=None,
         title="Idle time",
-        description="Time after which an unused machine is ended, but never below the minimum. Default: none is ended.",
+        description="Time after which an idle machine above the minimum ends. Default: 10m for workers, none for ssh.",
         json_schema_extra=on_edit(free("when the controller of capacity ends machines that nobody uses", *EVERY)),
     )
     spare: int = Field(

@@ -74,6 +74,16 @@ def test_a_failed_first_boot_opens_the_breaker_of_its_pool(cloud: ScalingCloud, 
     assert {name: breaker.code for name, breaker in memory.breakers.items()} == {WEST: NOT_READY}
 
 
+def test_limits_of_the_fleet_file_reach_the_planner(cloud: ScalingCloud) -> None:
+    """Spare machines and ceilings, through the plan of a member."""
+    capacity = capacity_plan(replace(lab_plan(), max_cost=900.0), load_catalog())
+    member = read_capacity_document(capacity_document(capacity), "capacity.json")
+    settings = FleetGroups(AwsClient(cloud), member).observe(cloud.time).settings
+
+    assert (settings.spare, settings.ceilings, settings.ceiling) == ({"burst": 1}, {"burst": 400.0}, 900.0)
+    assert {pool.idle for pool in member.pools if pool.group == "burst"} == {1200.0}
+
+
 def test_a_region_without_an_answer_stops_the_round(cloud: ScalingCloud, groups: FleetGroups) -> None:
     """Its machines would be unknown, and launched again elsewhere."""
 

@@ -245,6 +245,21 @@ def test_limits_of_groups_and_of_the_fleet(settings: Settings, sizes: dict[str, 
     assert all(waiting.reason for waiting in decision.waiting)
 
 
+def test_a_ceiling_ends_no_machine() -> None:
+    """Machines that run cost more than the ceiling: they stay, and none is added."""
+    above = _fleet((_node("i-1", POD), _node("i-2", POD)), _pods(1), settings=Settings(ceilings={"train": 60.0}))
+    assert _decide(above).actions == ()
+
+
+def test_a_group_has_its_own_idle_time() -> None:
+    """It counts in place of that of the settings."""
+    pools = (replace(WEST, desired=1, idle=1200.0), EAST)
+    assert _decide(_fleet((_node("i-1", idle=700),), pools=pools)).actions == ()
+    assert _decide(_fleet((_node("i-1", idle=1200),), pools=pools)).actions == (
+        CordonNode("node-i-1", "idle for 20 minutes"),
+    )
+
+
 def test_nothing_changes_in_a_paused_group() -> None:
     """Idle, late and own cordoned machines stay as they are, and pending pods have the pause as their reason."""
     nodes = (_node("i-1", idle=DAY), _node("i-2", idle=DAY, cordoned=Cordon.PLANNER))
