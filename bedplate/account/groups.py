@@ -86,6 +86,8 @@ class FleetGroups:
                 idle=self.plan.idle,
                 cap=self.plan.cap,
                 spare=self.plan.spare,
+                ceilings=self.plan.ceilings,
+                ceiling=self.plan.ceiling,
                 most={pool.group: pool.most for pool in deployed},
                 paused=frozenset(self.paused),
             ),

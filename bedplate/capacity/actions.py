@@ -1,5 +1,6 @@
 """What the planner of capacity decides: actions in the order in which they are applied, each with its reason."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -54,6 +55,19 @@ class Terminate:
 
 
 Action = SetDesired | CordonNode | UncordonNode | DrainNode | EvictPod | Terminate
+_VERBS: Mapping[type[Action], str] = {
+    SetDesired: "set-desired",
+    CordonNode: "cordon",
+    UncordonNode: "uncordon",
+    DrainNode: "drain",
+    EvictPod: "evict",
+    Terminate: "terminate",
+}
+
+
+def verb_of(action: Action) -> str:
+    """Return the name of an action in the protocol of `capacity decide`."""
+    return _VERBS[type(action)]
 
 
 @dataclass(frozen=True, slots=True)

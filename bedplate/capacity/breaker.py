@@ -3,8 +3,8 @@
 A breaker is closed by a success after it opened: a launch, or for machines that fail at their first boot, a new node.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from bedplate.capacity.failures import FAILURES, NOT_READY
 from bedplate.capacity.observation import Activity, Machine, Pool
@@ -18,7 +18,7 @@ PATIENCE = 300.0
 RECLAIMED = "SpotInterruption"
 """The code of a spot pool of which AWS takes many machines. It is bedplate's own, not EC2's."""
 
-_PROBED = "; the probe launched nothing"
+_PROBED = ", also for a probe"
 _LATE, _RECLAIMED_SHARE, _RECLAIMED_LEAST = 3, 0.2, 2
 
 
@@ -49,13 +49,17 @@ class Breaker:
 
 @dataclass(frozen=True, slots=True)
 class PoolFacts:
-    """What one observation says about a pool; `late` machines should be nodes, `short_since` it launches nothing."""
+    """What one observation says about a pool; `late` machines should be nodes, `short_since` it launches nothing.
+
+    `unready` has the launch times of the machines that were late within the last hour, with those that have ended.
+    """
 
     pool: Pool
     machines: tuple[Machine, ...] = ()
     launches: tuple[Activity, ...] = ()
     late: tuple[Machine, ...] = ()
     short_since: float | None = None
+    unready: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def noticed(self) -> tuple[Machine, ...]:
@@ -126,8 +130,8 @@ def _failure(breaker: Breaker | None, facts: PoolFacts, now: float) -> tuple[str
         return failure
     if breaker and breaker.probe is not None:
         return _failed_probe(breaker, facts, now)
-    if late := _never_joined(facts):
-        return NOT_READY, f"{late} machines did not become nodes"
+    if len(facts.unready) >= _LATE:
+        return NOT_READY, f"{len(facts.unready)} machines did not become nodes"
     if taken := _reclaimed(facts):
         return RECLAIMED, f"AWS takes {taken} of its machines"
     if facts.short_since is not None and now - facts.short_since >= PATIENCE:
@@ -142,14 +146,6 @@ def _failed_probe(breaker: Breaker, facts: PoolFacts, now: float) -> tuple[str |
     if not is_launched and breaker.probe is not None and now - breaker.probe >= PATIENCE:
         return breaker.code, f"{breaker.cause.removesuffix(_PROBED)}{_PROBED}"
     return None
-
-
-def _never_joined(facts: PoolFacts) -> int:
-    """Return how many machines of a pool are late, if they are many and none of the later ones has become a node."""
-    if len(facts.late) < _LATE:
-        return 0
-    first = min(machine.launched for machine in facts.late)
-    return 0 if any(m.node and m.launched >= first for m in facts.machines) else len(facts.late)
 
 
 def _reclaimed(facts: PoolFacts) -> int:

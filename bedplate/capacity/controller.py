@@ -4,19 +4,17 @@ It can be killed between any two steps: it keeps nothing that an observation doe
 shortens waits.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from typing import Generic, Protocol, TypeVar
 
 from bedplate.capacity.actions import (
     Action,
-    CordonNode,
     Decision,
-    DrainNode,
     EvictPod,
     SetDesired,
     Terminate,
-    UncordonNode,
+    verb_of,
 )
 from bedplate.capacity.observation import Observation
 from bedplate.errors import BedplateError
@@ -87,21 +85,6 @@ class Round:
         return not self.decision.actions
 
 
-_VERBS: Mapping[type, str] = {
-    SetDesired: "set-desired",
-    CordonNode: "cordon",
-    UncordonNode: "uncordon",
-    DrainNode: "drain",
-    EvictPod: "evict",
-    Terminate: "terminate",
-}
-
-
-def verb_of(action: Action) -> str:
-    """Return the name of an action in the protocol of `capacity decide`."""
-    return _VERBS[type(action)]
-
-
 def subject_of(action: Action) -> str:
     """Return the pool, node, pod or machine that an action changes."""
     match action:
@@ -121,23 +104,9 @@ def log_entry(outcome: Outcome, time: float) -> Mapping[str, object]:
     return {"time": round(time, 1), "do": verb_of(outcome.action), **asdict(outcome.action), **result}
 
 
-def without_paused(decision: Decision, observation: Observation, paused: Collection[str]) -> Decision:
-    """Return a decision without the actions on pools of paused groups, their machines and nodes."""
-    pools = {pool.name for pool in observation.pools if pool.group in paused}
-    machines = [machine for machine in observation.machines if machine.pool in pools]
-    nodes = {machine.node for machine in machines if machine.node}
-    subjects = pools | {machine.id for machine in machines} | nodes
-    subjects |= {pod.id for pod in observation.pods if pod.node in nodes}
-    actions = tuple(action for action in decision.actions if subject_of(action) not in subjects)
-    return replace(decision, actions=actions)
-
-
 @dataclass
 class Controller(Generic[MemoryT]):
-    """One controller. `memory` is what the planner keeps between rounds.
-
-    `paused` returns who has paused each paused group: nothing is done about its pools and their nodes.
-    """
+    """One controller. `memory` is what the planner keeps between rounds."""
 
     cloud: Cloud
     decide: Decide[MemoryT]
@@ -145,7 +114,6 @@ class Controller(Generic[MemoryT]):
     workloads: Workloads | None = None
     leader: Leader | None = None
     is_dry: bool = False
-    paused: Callable[[], Mapping[str, str]] = field(default=dict)
 
     def observe(self, time: float) -> Observation:
         """Return the observation of AWS and the cluster, or raise."""
@@ -158,7 +126,6 @@ class Controller(Generic[MemoryT]):
             return None
         observation = self.observe(time)
         decision, self.memory = self.decide(observation, self.memory)
-        decision = without_paused(decision, observation, self.paused())
         if self.is_dry:
             return Round(observation, decision)
         outcomes = tuple(self._act(decision, observation))

@@ -158,10 +158,13 @@ def _places(observation: Observation, rungs: Sequence[Rung]) -> Iterator[Place]:
     """Yield all places that can take a pod, in the order in which pods should use them."""
     machines = {machine.id: machine for machine in observation.machines}
     shapes = _spread_shapes(observation)
+    paused = {rung.pool.name for rung in rungs if rung.status is RungStatus.PAUSED}
     own: list[Place] = []
     for node in observation.nodes:
         machine = machines.get(node.machine or "")
         if node.cordoned is Cordon.HUMAN or node.free.cpus <= 0 or (machine and machine.notice is not None):
+            continue
+        if node.cordoned and machine and machine.pool in paused:
             continue
         source = Source.CORDONED if node.cordoned else Source.LIVE
         place = node_place(node, source, machine.pool if machine else None, shapes.get(node.name, ()))
@@ -272,15 +275,15 @@ def _report(growth: Growth, pod: Pod, place: Place | None, ladder: Ladder) -> No
 def _arrival(place: Place) -> str:
     match place.source:
         case Source.LIVE:
-            return f"{place.name} has room"
+            return f"{place.name} has room now"
         case Source.CORDONED:
-            return f"{place.name} is uncordoned"
+            return f"{place.name} is uncordoned next"
         case Source.COMING if place.name == place.pool:
-            return f"{place.pool} is launching a machine"
+            return f"AWS is launching a machine of {place.pool}"
         case Source.COMING:
             return f"{place.name} of {place.pool} is booting"
         case _:
-            return f"a machine of {place.pool} is launched"
+            return f"a machine of {place.pool} is launched next"
 
 
 def _place_gang(growth: Growth, packer: Packer, observation: Observation, pods: Sequence[Pod]) -> None:

@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from bedplate.capacity.controller import Round, verb_of
+from bedplate.capacity.actions import verb_of
+from bedplate.capacity.controller import Round
 
 _PREFIX = "bedplate_capacity"
 _HELP = {

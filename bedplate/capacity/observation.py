@@ -92,8 +92,8 @@ class Machine:
 class Pool:
     """An Auto Scaling group, a rung of a ladder; not `eligible` without an image, a link or free addresses.
 
-    Machines of a pool that `is_ssh` have people instead of pods. They end after `idle` seconds without use, but not
-    before `until`, for which somebody has started them.
+    A machine ends after `idle` seconds without use; by default a node after those of the settings. Machines of a pool
+    that `is_ssh` have people instead of pods. They do not end before `until`, for which somebody has started them.
     """
 
     name: str

@@ -36,6 +36,7 @@ def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
     return decision, replace(
         memory,
         breakers=dict(_breakers(rungs, growth, observation.time)),
+        unready={rung.pool.name: rung.facts.unready for rung in rungs if rung.facts and rung.facts.unready},
         short=dict(_short(rungs, [*lower, *higher], memory, observation.time)),
         reported=reported,
     )

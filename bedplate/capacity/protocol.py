@@ -8,17 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
-from bedplate.capacity.actions import (
-    Action,
-    CordonNode,
-    Decision,
-    DrainNode,
-    EvictPod,
-    SetDesired,
-    Terminate,
-    UncordonNode,
-)
-from bedplate.capacity.breaker import Breaker
+from pydantic import TypeAdapter, ValidationError
+
+from bedplate.capacity.actions import Decision, verb_of
 from bedplate.capacity.observation import (
     Activity,
     Cordon,
@@ -32,15 +24,6 @@ from bedplate.capacity.observation import (
 )
 from bedplate.capacity.rungs import Memory
 from bedplate.errors import InputError
-
-VERBS: Mapping[type[Action], str] = {
-    SetDesired: "set-desired",
-    CordonNode: "cordon",
-    UncordonNode: "uncordon",
-    DrainNode: "drain",
-    EvictPod: "evict",
-    Terminate: "terminate",
-}
 
 T = TypeVar("T")
 Entry = dict[str, Any]
@@ -261,7 +244,7 @@ def _settings(values: Entry) -> Settings:
 def decision_document(decision: Decision) -> Entry:
     """Return the JSON of a decision."""
     return {
-        "actions": [{"do": VERBS[type(action)], **_flat(action)} for action in decision.actions],
+        "actions": [{"do": verb_of(action), **_flat(action)} for action in decision.actions],
         "unplaced": [_flat(report) for report in decision.unplaced],
     }
 
@@ -270,16 +253,17 @@ def _flat(value: object) -> Entry:
     return {field.name: getattr(value, field.name) for field in fields(value)}  # type: ignore[arg-type]
 
 
+_MEMORY = TypeAdapter(Memory)
+
+
 def memory_document(memory: Memory) -> str:
-    """Return the text of the file that `--state` names."""
+    """Return the text of the file that `--state` names, and of what a controller leaves to its successor."""
     return json.dumps(asdict(memory) | {"reported": sorted(memory.reported)}, sort_keys=True) + "\n"
 
 
 def read_memory(text: str) -> Memory:
     """Return the memory in a text that `memory_document` wrote. Raises InputError for any other text."""
     try:
-        document = json.loads(text)
-        breakers = {name: Breaker(**breaker) for name, breaker in document.pop("breakers").items()}
-        return Memory(breakers=breakers, reported=frozenset(document.pop("reported")), **document)
-    except (ValueError, TypeError, AttributeError, KeyError):
+        return _MEMORY.validate_json(text, extra="forbid")
+    except ValidationError:
         raise InputError("is not a state of `bedplate capacity decide`", fix="delete the file") from None

@@ -1,11 +1,11 @@
 """The rungs of ladders: pools, what the planner remembers of them, and whether they can take more machines."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from bedplate.capacity.breaker import Breaker, PoolFacts, next_breaker
+from bedplate.capacity.breaker import LONGEST_HOLD, Breaker, PoolFacts, next_breaker
 from bedplate.capacity.observation import Activity, Machine, Observation, Pool
 
 _RESERVED = ("reservation", "capacity-block")
@@ -56,12 +56,14 @@ class Memory:
     """What one decision leaves for the next; without it, a decision only waits longer or probes once more.
 
     `short` has the time since which a pool launches less than desired, `boots` the longest time that a machine of a
-    pool took to become a node, `reported` the pods whose owners know that they fit nothing.
+    pool took to become a node, `unready` the launch times of machines that became none within the last hour, and
+    `reported` the pods whose owners know that they fit nothing.
     """
 
     breakers: Mapping[str, Breaker] = field(default_factory=dict)
     short: Mapping[str, float] = field(default_factory=dict)
     boots: Mapping[str, float] = field(default_factory=dict)
+    unready: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     reported: frozenset[str] = frozenset()
 
 
@@ -77,7 +79,10 @@ def read_rungs(observation: Observation, memory: Memory) -> tuple[Rung, ...]:
     for pool in sorted(observation.pools, key=lambda pool: pool.market not in _RESERVED):
         own = tuple(machines[pool.name])
         late = tuple(_late(own, observation, memory.boots.get(pool.name)))
-        facts = PoolFacts(pool, own, tuple(launches[pool.name]), late, memory.short.get(pool.name))
+        # A successor may know of a shortage that is over.
+        short_since = memory.short.get(pool.name) if len(own) < pool.desired else None
+        unready = _unready(own, late, memory.unready.get(pool.name, {}), observation)
+        facts = PoolFacts(pool, own, tuple(launches[pool.name]), late, short_since, unready)
         rungs.append(_rung(facts, memory, observation))
     return tuple(rungs)
 
@@ -102,9 +107,9 @@ def _rung(facts: PoolFacts, memory: Memory, observation: Observation) -> Rung:
 def breaker_reason(breaker: Breaker, now: float) -> str:
     """Return why a pool launches nothing, and what happens next."""
     if breaker.probe is not None:
-        return f"{breaker.cause}; a probe is under way"
+        return f"{breaker.cause} (a probe is under way)"
     minutes = (breaker.until - now) / 60
-    return f"{breaker.cause}; " + (f"next probe in {minutes:.0f} min" if minutes > 0 else "a probe is due")
+    return f"{breaker.cause} " + (f"(next probe in {minutes:.0f} min)" if minutes > 0 else "(a probe is due)")
 
 
 def _late(machines: Iterable[Machine], observation: Observation, boot: float | None) -> Iterable[Machine]:
@@ -113,6 +118,17 @@ def _late(machines: Iterable[Machine], observation: Observation, boot: float | N
     booting = (machine for machine in machines if machine.node is None and machine.notice is None)
     late = (machine for machine in booting if observation.time - machine.launched >= limit)
     return sorted(late, key=lambda machine: machine.launched)
+
+
+def _unready(
+    machines: Sequence[Machine], late: Sequence[Machine], known: Mapping[str, float], observation: Observation
+) -> Mapping[str, float]:
+    """Return the launch times of machines that were late within the last hour, unless a later one became a node."""
+    since = observation.time - observation.settings.join - LONGEST_HOLD
+    launched = {**known, **{machine.id: machine.launched for machine in late}}
+    launched = {name: time for name, time in launched.items() if time >= since}
+    first = min(launched.values(), default=0.0)
+    return {} if any(machine.node and machine.launched >= first for machine in machines) else launched
 
 
 def next_boots(observation: Observation, memory: Memory) -> Mapping[str, float]:

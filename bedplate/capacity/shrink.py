@@ -131,7 +131,10 @@ def _cordon_idle(fleet: Fleet, removal: Removal) -> Iterator[Action]:
         if rung is None or node.cordoned or node.pods or node.idle_since is None or node.name in fleet.used:
             continue
         since = observation.time - node.idle_since
-        if since >= observation.settings.idle - _WARNING and fleet.machines[node.name].notice is None:
+        if (
+            since >= (rung.pool.idle or observation.settings.idle) - _WARNING
+            and fleet.machines[node.name].notice is None
+        ):
             idle.append((-order[rung.pool.name], -since, node, rung))
     for _, since, node, rung in sorted(idle, key=lambda entry: entry[:2]):
         if removal.take(rung.pool.name):

@@ -1,5 +1,6 @@
 """Groups: instance types, numbers of machines, labels and taints, root volumes, and tags."""
 
+import math
 from collections.abc import Iterator
 
 from bedplate.catalog import Catalog, GpuFacts, InstanceFacts
@@ -48,6 +49,26 @@ def known_types(catalog: Catalog, group: Group) -> tuple[tuple[int, InstanceFact
 def has_gpus(catalog: Catalog, group: Group) -> bool:
     """Return whether any known type of a group has GPUs."""
     return any(facts.gpu for _, facts in known_types(catalog, group))
+
+
+def check_limits(context: Context) -> Iterator[Fault]:
+    """Yield faults of spare machines and ceilings that can have no effect."""
+    for name, group in context.fleet.groups.items():
+        key = f"groups.{name}"
+        if group.use is not Use.KUBERNETES:
+            for field, value in (("spare", group.spare), ("max_cost", group.max_cost)):
+                if value:
+                    yield fault("E357", f"{key}.{field}", f"a group with use: {group.use} cannot have {field}")
+            continue
+        if group.spare > group.nodes.max:
+            message = f"`spare` ({group.spare}) is larger than the group's maximum of {group.nodes.max}"
+            yield fault("E358", f"{key}.spare", message, f"write spare: {group.nodes.max} or less, or raise nodes.max")
+        prices = [context.catalog.price(facts.name) for _, facts in known_types(context.catalog, group)]
+        price = max((price for price in prices if price), default=0.0)
+        for place, ceiling in ((f"{key}.max_cost", group.max_cost), ("max_cost", context.fleet.max_cost)):
+            if ceiling is not None and ceiling < price:
+                message = f"{ceiling:g} USD per hour permit no machine of {name}, which costs {price:,.2f}"
+                yield fault("E359", place, message, f"write {math.ceil(price)} or more, or delete max_cost")
 
 
 def _check_numbers(key: str, group: Group) -> Iterator[Fault]:
@@ -247,7 +268,7 @@ def tag_count(fleet: str, pool: PoolPlan, catalog: Catalog) -> int:
 
 _EBS = "Amazon EBS user guide, General Purpose SSD volumes"
 
-CHECKS = (check_groups, check_types, check_volumes, check_labels, check_tags)
+CHECKS = (check_groups, check_types, check_volumes, check_labels, check_tags, check_limits)
 RULES = about(
     "groups",
     Rule(
@@ -344,6 +365,11 @@ RULES = about(
     Rule(
         "E338", "unused-label", "Only Kubernetes nodes have labels and taints.", "delete them, or write use: kubernetes"
     ),
+    Rule(
+        "E357", "unused-limit", "Only Kubernetes nodes have pods to start for.", "delete it, or write use: kubernetes"
+    ),
+    Rule("E358", "spare-above-max", "A group cannot keep more machines free than it may have.", "lower spare"),
+    Rule("E359", "ceiling-below-a-machine", "No machine could start.", "raise max_cost"),
     Rule(
         "E339",
         "too-many-tags",

@@ -6,8 +6,9 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,10 +18,11 @@ import typer
 from bedplate.account.client import open_client
 from bedplate.account.groups import FleetGroups
 from bedplate.capacity.actions import Decision
-from bedplate.capacity.controller import Controller, Outcome, Round, log_entry, without_paused
+from bedplate.capacity.controller import Controller, Outcome, Round, log_entry
 from bedplate.capacity.idle import end_unused, split_people
 from bedplate.capacity.metrics import Metrics
 from bedplate.capacity.planner import Memory, decide
+from bedplate.capacity.protocol import memory_document, read_memory
 from bedplate.capacity.record import observation_document
 from bedplate.catalog import load_catalog
 from bedplate.cli.fleet import open_account, plan_of
@@ -28,7 +30,7 @@ from bedplate.cli.output import DEFAULT_FLEET, FleetFile, FleetOption, Json, not
 from bedplate.cluster.client import open_cluster
 from bedplate.cluster.lease import Leadership, read_holder
 from bedplate.cluster.live import LiveCluster
-from bedplate.cluster.store import StateStore
+from bedplate.cluster.store import IDLE, MEMORY, StateStore
 from bedplate.errors import BedplateError, InputError, MachineError
 from bedplate.hold import login_name
 from bedplate.plan import FleetPlan
@@ -129,16 +131,23 @@ def _read_state(plan: FleetPlan, kubeconfig: Path | None) -> CapacityState:
         people, _ = split_people(observation)
         return CapacityState(observation, Decision(tuple(end_unused(people))), groups.paused, has_cluster=False)
     client = open_cluster(kubeconfig)
-    store = StateStore(client)
     live = LiveCluster(client, time.time(), time.time)
-    live.restore(store.read())
+    texts = StateStore(client).read()
+    live.restore(texts.get(IDLE, ""))
     observation = live.observe_once(observation)
     workers = frozenset(pool.name for pool in plan.pools if pool.use is Use.KUBERNETES)
-    decision, _ = decide(observation, Memory())
-    decision = without_paused(decision, observation, groups.paused)
+    # A pod that the controller has reported is explained again.
+    decision, memory = decide(observation, replace(_memory(texts), reported=frozenset()))
     leader = read_holder(client)
     live.stop()
-    return CapacityState(observation, decision, groups.paused, leader, workers=workers)
+    return CapacityState(observation, decision, groups.paused, leader, workers=workers, breakers=memory.breakers)
+
+
+def _memory(texts: Mapping[str, str]) -> Memory:
+    """Return what the last leader has left; without it, or from another version, a new memory."""
+    with suppress(InputError):
+        return read_memory(texts.get(MEMORY, ""))
+    return Memory()
 
 
 def run(  # noqa: PLR0913  each is an option of the command line
@@ -177,7 +186,6 @@ def run(  # noqa: PLR0913  each is an option of the command line
         workloads=live,
         leader=None if dry_run else leader,
         is_dry=dry_run,
-        paused=lambda: groups.paused,
     )
     live.start()
     loop = Loop(controller, outputs, live, StateStore(cluster))
@@ -196,7 +204,7 @@ def _run_without_cluster(groups: FleetGroups, outputs: "Outputs", *, once: bool,
     """Run the controller of a fleet that has no Kubernetes workers."""
     if any(not pool.is_ssh for pool in groups.plan.pools):
         raise InputError("the controller needs the cluster's API", fix="set KUBECONFIG, or add --kubeconfig FILE")
-    controller = Controller(groups, decide, Memory(), is_dry=is_dry, paused=lambda: groups.paused)
+    controller = Controller(groups, decide, Memory(), is_dry=is_dry)
     loop = Loop(controller, outputs)
     if not once:
         return loop.run()
@@ -275,7 +283,9 @@ class Loop:
         begun = time.monotonic()
         is_leader = not self.controller.leader or self.controller.leader.hold()
         if self.live and self.store and is_leader and not self._leads:
-            self.live.restore(self.store.read())
+            texts = self.store.read()
+            self.live.restore(texts.get(IDLE, ""))
+            self.controller.memory = _memory(texts)
         self._leads = is_leader
         result = self.controller.round(self.clock()) if is_leader else None
         self.counts.add(result, time.monotonic() - begun)
@@ -292,7 +302,7 @@ class Loop:
             show(json.dumps(log_entry(outcome, now)) for outcome in result.outcomes)
             if self.live and self.store:
                 self.live.forget_stale_cordons()
-                self.store.write(self.live.state())
+                self.store.write({IDLE: self.live.state(), MEMORY: memory_document(self.controller.memory)})
         if self.outputs.record:
             _append(self.outputs.record, json.dumps(observation_document(result.observation)))
 

@@ -1,6 +1,7 @@
-"""What a controller keeps for its successor: one text in a ConfigMap."""
+"""What a controller keeps for its successor: texts in a ConfigMap."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import ConfigMap
@@ -8,33 +9,34 @@ from lightkube.resources.core_v1 import ConfigMap
 from bedplate.cluster.client import ClusterClient, Missing
 from bedplate.cluster.lease import NAME, NAMESPACE
 
-_KEY = "state.json"
+IDLE, MEMORY = "state.json", "memory.json"
+"""The texts: since when nodes are idle, and what the planner remembers."""
 
 
 @dataclass
 class StateStore:
-    """The text; only the leader writes it, and only if it has changed."""
+    """The texts by name; only the leader writes them, and only if one has changed."""
 
     client: ClusterClient
-    _last: str = ""
+    _last: Mapping[str, str] = field(default_factory=dict)
 
-    def read(self) -> str:
-        """Return the text; empty if nobody has written it."""
+    def read(self) -> Mapping[str, str]:
+        """Return the texts; none if nobody has written them."""
         try:
             stored = self.client.call("get ConfigMap", lambda api: api.get(ConfigMap, NAME, namespace=NAMESPACE))
         except Missing:
-            return ""
-        self._last = (stored.data or {}).get(_KEY, "")
+            return {}
+        self._last = dict(stored.data or {})
         return self._last
 
-    def write(self, text: str) -> None:
-        """Write the text."""
-        if text == self._last:
+    def write(self, texts: Mapping[str, str]) -> None:
+        """Write the texts, in place of all others."""
+        if texts == self._last:
             return
         meta = ObjectMeta(name=NAME, namespace=NAMESPACE)
-        stored = ConfigMap(metadata=meta, data={_KEY: text})
+        stored = ConfigMap(metadata=meta, data=dict(texts))
         try:
             self.client.call("replace ConfigMap", lambda api: api.replace(stored))
         except Missing:
             self.client.call("create ConfigMap", lambda api: api.create(stored))
-        self._last = text
+        self._last = texts

@@ -62,7 +62,8 @@ class CapacityPool:
 class CapacityPlan:
     """The pools of a fleet in ladder order. A node idles `idle` seconds; `cap` is the share removed at once.
 
-    `spare` has the machines of a group that stay free, `buckets` the bucket by region in which machines for SSH report
+    `spare` has the machines of a group that stay free, `ceilings` its most USD per hour, and `ceiling` that of all
+    groups of workers. `buckets` has the bucket by region in which machines for SSH report
     whether they are used.
     """
 
@@ -72,6 +73,8 @@ class CapacityPlan:
     idle: float = 600.0
     cap: float = 0.1
     spare: Mapping[str, int] = field(default_factory=dict)
+    ceilings: Mapping[str, float] = field(default_factory=dict)
+    ceiling: float | None = None
     buckets: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -114,6 +117,9 @@ def capacity_plan(plan: FleetPlan, catalog: Catalog, *uses: Use) -> CapacityPlan
         plan.name,
         plan.home.name,
         tuple(_pool(plan, pool, catalog) for pool in pools),
+        spare={pool.group: pool.tenure.spare for pool in pools if pool.tenure.spare},
+        ceilings={pool.group: pool.tenure.max_cost for pool in pools if pool.tenure.max_cost is not None},
+        ceiling=plan.max_cost,
         buckets={region: plan.nodes_bucket(region).name for region in regions},
     )
 

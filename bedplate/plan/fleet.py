@@ -272,6 +272,7 @@ class FleetPlan:
     record: Record
     blocks: Mapping[str, IPv4Network]
     budget: Budget | None = None
+    max_cost: float | None = None
     alarms: Alarms | None = None
     exports: tuple[ExportPlan, ...] = ()
     endpoints: tuple[str, ...] = ()

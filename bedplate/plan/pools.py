@@ -46,13 +46,16 @@ class Offer:
 class Tenure:
     """The owner of machines, their expiry (an ISO date, `permanent`, or None), and their working hours.
 
-    `idle` is how long a machine may be unused, such as 2h; None is without a limit.
+    `idle` is how long a machine may be unused, such as 2h; None is without a limit. The controller of capacity keeps
+    `spare` machines free, and starts none above `max_cost` in USD per hour.
     """
 
     owner: str
     expires: str | None = None
     schedule: Schedule | None = None
     idle: str | None = None
+    spare: int = 0
+    max_cost: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

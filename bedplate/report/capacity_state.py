@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from bedplate.capacity.actions import Action, Decision, SetDesired
+from bedplate.capacity.actions import Action, Decision, SetDesired, Terminate, verb_of
+from bedplate.capacity.breaker import Breaker
 from bedplate.capacity.controller import subject_of
-from bedplate.capacity.failures import FAILURES
+from bedplate.capacity.failures import FAILURES, NOT_READY
 from bedplate.capacity.idle import idle_end, keep_reason
 from bedplate.capacity.observation import Activity, Cordon, Machine, Node, Observation, Pod, Pool, Size
 from bedplate.report.columns import aligned, counted
@@ -21,7 +22,7 @@ _MINUTE, _HOUR = 60.0, 3600.0
 
 @dataclass(frozen=True, slots=True)
 class CapacityState:
-    """An observation and what the planner decides on it. `has_cluster` is false if only AWS was read.
+    """An observation, what the planner decides on it, and its breakers. `has_cluster` is false if only AWS was read.
 
     Machines of the pools in `workers` work as nodes, those for SSH once they are in service.
     """
@@ -32,6 +33,7 @@ class CapacityState:
     leader: str = ""
     has_cluster: bool = True
     workers: frozenset[str] = frozenset()
+    breakers: Mapping[str, Breaker] = field(default_factory=dict)
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -114,6 +116,7 @@ def explain_group(state: CapacityState, group: str) -> Iterator[str]:
     if group in state.paused:
         fix = f"`bedplate capacity resume {group}` continues"
         yield f"{state.paused[group]} has paused it: the controller starts and ends nothing here. {fix}."
+    yield from _ceiling_lines(state, group)
     for pool in pools:
         yield f"Rung {rung_name(pool)}: {_rung_sentence(state, pool)}"
     yield from _node_lines(state, {pool.name for pool in pools})
@@ -126,6 +129,21 @@ def explain_group(state: CapacityState, group: str) -> Iterator[str]:
         return
     yield from _waiting_lines(state, pools)
     yield from _next_lines(state, pools)
+
+
+def _ceiling_lines(state: CapacityState, group: str) -> Iterator[str]:
+    """Yield which ceilings leave no room for one more machine of a group."""
+    settings = state.observation.settings
+    price = min((pool.price for pool in state.pools(group) if pool in state.worker_pools), default=None)
+    ceilings = (
+        (f"`groups.{group}.max_cost`", settings.ceilings.get(group), state.pools(group)),
+        ("`max_cost` of the fleet", settings.ceiling, state.worker_pools),
+    )
+    for key, ceiling, pools in ceilings:
+        usd = sum(max(pool.desired, len(state.machines(pool))) * pool.price for pool in pools)
+        if price is not None and ceiling is not None and usd + price > ceiling:
+            more = f"{usd:,.2f} USD per hour are in use, and one more machine costs {price:,.2f}"
+            yield f"{key} ({ceiling:g}) permits no more machines: {more}. Machines that run stay."
 
 
 def explain_pod(state: CapacityState, pod: Pod) -> Iterator[str]:
@@ -141,10 +159,23 @@ def explain_pod(state: CapacityState, pod: Pod) -> Iterator[str]:
         reason = misfit(pod, pool)
         sentence = f"does not suit it: {reason}." if reason else _rung_sentence(state, pool)
         yield f"{pool.group}, rung {rung_name(pool)}: {sentence}"
+    yield from _place_lines(state, {pod.id: "It"})
     reasons = [unplaced.reason for unplaced in state.decision.unplaced if unplaced.pod == pod.id]
     yield from (f"No machine is started for it: {reason}." for reason in reasons)
     suitable = [pool for pool in state.worker_pools if not misfit(pod, pool)]
     yield from () if reasons else _next_lines(state, suitable)
+
+
+def _place_lines(state: CapacityState, pods: Mapping[str, str]) -> Iterator[str]:
+    """Yield where pending pods get a place, or why they have none; `pods` has the word for each."""
+    by_reason: dict[tuple[bool, str], list[str]] = {}
+    for waiting in state.decision.waiting:
+        if waiting.pod in pods:
+            by_reason.setdefault((waiting.is_coming, waiting.reason), []).append(pods[waiting.pod])
+    for (is_coming, reason), words in list(by_reason.items())[:_SHOWN]:
+        who = words[0] if len(words) == 1 else f"{words[0]} and {len(words) - 1} more"
+        verb = "has" if len(words) == 1 else "have"
+        yield f"{who} {verb} {'a place' if is_coming else 'no place yet'}: {reason}."
 
 
 def misfit(pod: Pod, pool: Pool) -> str:
@@ -182,7 +213,9 @@ def _has_joined(state: CapacityState, machine: Machine) -> bool:
 
 
 def _last_failure(state: CapacityState, pool: Pool) -> Activity | None:
-    """Return the newest launch of a pool if it has failed within the last hour."""
+    """Return the newest launch of a pool if it has failed within the last hour; None if a breaker says more."""
+    if state.has_cluster and pool.name in state.workers:
+        return None
     launches = [launch for launch in state.observation.activities if launch.pool == pool.name]
     newest = max(launches, key=lambda launch: launch.time, default=None)
     is_recent = newest is not None and state.observation.time - newest.time < _RECENT
@@ -190,11 +223,15 @@ def _last_failure(state: CapacityState, pool: Pool) -> Activity | None:
 
 
 def _short_state(state: CapacityState, pool: Pool) -> str:
+    breaker = _open_breaker(state, pool)
     failure = _last_failure(state, pool)
     if pool.group in state.paused:
         return "paused"
     if not pool.eligible:
         return "not usable"
+    if breaker:
+        known = FAILURES.get(breaker.code or "")
+        return known.cause if known else breaker.cause
     if failure:
         known = FAILURES.get(failure.code or "")
         return known.cause if known else "launch failed"
@@ -210,6 +247,10 @@ def _rung_sentence(state: CapacityState, pool: Pool) -> str:
     count = f"{len(machines)} of at most {counted(pool.maximum, 'machine')}"
     if not pool.eligible:
         return "no machine can start: it has no free addresses in its subnets, or no path to the home region."
+    if pool.group in state.paused:
+        return f"{count}; paused."
+    if breaker := _open_breaker(state, pool):
+        return f"{count}; {_breaker_sentences(breaker, state.observation.time)}"
     if failure:
         known = FAILURES.get(failure.code or "")
         cause = f"{known.cause} ({failure.code})" if known else failure.text or "AWS gave no reason"
@@ -227,6 +268,27 @@ def _rung_sentence(state: CapacityState, pool: Pool) -> str:
     return f"{count}; more can start."
 
 
+def _open_breaker(state: CapacityState, pool: Pool) -> Breaker | None:
+    """Return why the planner launches nothing in a pool."""
+    breaker = state.breakers.get(pool.name)
+    return breaker if breaker and breaker.is_open else None
+
+
+def _breaker_sentences(breaker: Breaker, now: float) -> str:
+    """Return why a rung launches nothing, when one machine probes it, and what an operator can change."""
+    code = f" ({breaker.code})" if breaker.code else ""
+    known = FAILURES.get(breaker.code or "")
+    fix = f" To change that: {known.fix}." if known else ""
+    result = "when its machine is a node" if breaker.code == NOT_READY else "when AWS launches its machine"
+    if breaker.probe is not None:
+        probe = f"One machine was asked for at {_clock(breaker.probe)} as a probe; the rung is open {result}."
+    elif breaker.until > now:
+        probe = f"From {_clock(breaker.until)} a pending pod can start one machine as a probe."
+    else:
+        probe = "The next pending pod starts one machine as a probe."
+    return f"closed at {_clock(breaker.opened)}: {breaker.cause}{code}. Pods use the next rungs. {probe}{fix}"
+
+
 def _node_lines(state: CapacityState, pools: set[str]) -> Iterator[str]:
     """Yield sentences about nodes that are cordoned or idle."""
     machines = {machine.id: machine for machine in state.observation.machines if machine.pool in pools}
@@ -239,17 +301,43 @@ def _node_lines(state: CapacityState, pools: set[str]) -> Iterator[str]:
 
 
 def _node_sentence(state: CapacityState, node: Node, machine: Machine) -> str:
-    now, idle = state.observation.time, state.observation.settings.idle
+    now = state.observation.time
     if machine.notice:
         return f"{node.name}: AWS takes this spot instance at {_clock(machine.notice)}."
     if node.cordoned is Cordon.HUMAN:
         return f"{node.name}: a person has cordoned it, so it is neither used nor ended. `kubectl uncordon` returns it."
     if node.cordoned is Cordon.PLANNER:
+        if node.pods:
+            left = f"{counted(len(node.pods), 'pod')} left"
+            return f"{node.name}: drained by the controller, {left}; it ends when it is empty."
         return f"{node.name}: cordoned by the controller; it is used again if pods need it, else it ends."
-    if node.idle_since is not None:
-        left = node.idle_since + idle - now
-        what = f"may end in {_age(left)}" if left > 0 else "may end now"
-        return f"{node.name}: idle for {_age(now - node.idle_since)}; it {what}."
+    if node.idle_since is not None and not node.pods:
+        idle_for = f"{node.name}: idle for {_age(now - node.idle_since)}"
+        if reason := _keep_reason(state, machine):
+            return f"{idle_for}; it stays: {reason}."
+        left_time = node.idle_since + _idle_limit(state, machine) - now
+        end = f"it ends in {_age(left_time)}" if left_time > 0 else "it ends next"
+        return f"{idle_for}; {end} unless a pod needs it."
+    return ""
+
+
+def _idle_limit(state: CapacityState, machine: Machine) -> float:
+    pool = next(pool for pool in state.observation.pools if pool.name == machine.pool)
+    return pool.idle or state.observation.settings.idle
+
+
+def _keep_reason(state: CapacityState, machine: Machine) -> str:
+    """Return why an idle node of a machine is not ended; empty if it is."""
+    settings = state.observation.settings
+    pool = next(pool for pool in state.observation.pools if pool.name == machine.pool)
+    if pool.group in state.paused:
+        return f"{pool.group} is paused"
+    if max(pool.desired, len(state.machines(pool))) <= pool.minimum:
+        return f"{pool.name} is at its minimum of {pool.minimum}"
+    group = {own.id for other in state.pools(pool.group) for own in state.machines(other)}
+    free = [node for node in state.observation.nodes if node.machine in group and not node.pods and not node.cordoned]
+    if len(free) <= settings.spare.get(pool.group, 0):
+        return f"{pool.group} keeps {counted(settings.spare[pool.group], 'spare machine')}"
     return ""
 
 
@@ -285,6 +373,7 @@ def _waiting_lines(state: CapacityState, pools: Sequence[Pool]) -> Iterator[str]
     waited = _age(state.observation.time - oldest)
     verb = "waits" if len(suited) == 1 else "wait"
     yield f"{counted(len(suited), 'pod')} {verb} that could run here, the oldest for {waited}: {names}."
+    yield from _place_lines(state, {pod.id: pod.id for pod in suited})
 
 
 def _next_lines(state: CapacityState, pools: Sequence[Pool]) -> Iterator[str]:
@@ -298,7 +387,7 @@ def _next_lines(state: CapacityState, pools: Sequence[Pool]) -> Iterator[str]:
     desired = {pool.name: pool.desired for pool in pools}
     yield from (f"Next: {_action_sentence(action, desired)}" for action in actions[:_SHOWN])
     if len(actions) > _SHOWN:
-        rest = Counter(type(action).__name__ for action in actions[_SHOWN:])
+        rest = Counter(verb_of(action) for action in actions[_SHOWN:])
         yield f"Next, as well: {', '.join(f'{count} x {name}' for name, count in rest.items())}."
     has_people = bool(pools) and all(pool.is_ssh for pool in pools)
     if not (actions or has_people):
@@ -311,19 +400,11 @@ def _action_sentence(action: Action, desired: Mapping[str, int]) -> str:
             verb = "raise" if action.count > desired.get(action.pool, 0) else "lower"
             before = desired.get(action.pool, 0)
             words = f"{verb} the desired number of {action.pool} from {before} to {action.count}"
+        case Terminate():
+            words = f"end the machine {action.machine}"
         case _:
-            verb = _VERBS[type(action).__name__]
-            words = f"{verb} {subject_of(action)}"
+            words = f"{verb_of(action)} {subject_of(action)}"
     return f"{words}: {action.reason}."
-
-
-_VERBS = {
-    "CordonNode": "cordon",
-    "UncordonNode": "uncordon",
-    "DrainNode": "drain",
-    "EvictPod": "evict",
-    "Terminate": "end the machine",
-}
 
 
 def _clock(time: float) -> str:

@@ -267,6 +267,15 @@ class Fleet(Spec):
         description="A monthly limit, and the recipient of its notifications.",
         json_schema_extra=on_edit(free("the budget and its notifications", *BOTH)),
     )
+    max_cost: float | None = Field(
+        default=None,
+        gt=0,
+        le=10_000_000,
+        strict=False,
+        title="Maximum cost",
+        description="Of all Kubernetes workers: US dollars per hour at list prices, above which no machine starts.",
+        json_schema_extra=on_edit(free("which machines the controller of capacity starts", *EVERY)),
+    )
     alarms: Alarms | None = Field(
         default=None,
         title="Alarms",

@@ -131,6 +131,7 @@ _POOL_MAXIMUM = "the maximum of its pool; AWS terminates machines above it"
 _ANOTHER_POOL = "the old pool and its machines; a new pool is created"
 _NEXT_IMAGE = "the next image build; running machines stay"
 _REGISTRATION = "tags; nodes register them at boot"
+_CONTROLLER = "which machines the controller of capacity starts and ends"
 _FRAMEWORKS = "the Python environment of its machines, at their next apply"
 
 
@@ -342,8 +343,25 @@ class Group(Spec):
     idle: Duration | None = Field(
         default=None,
         title="Idle time",
-        description="Time after which an unused machine is ended, but never below the minimum. Default: none is ended.",
+        description="Time after which an idle machine above the minimum ends. Default: 10m for workers, none for ssh.",
         json_schema_extra=on_edit(free("when the controller of capacity ends machines that nobody uses", *EVERY)),
+    )
+    spare: int = Field(
+        default=0,
+        ge=0,
+        le=5000,
+        title="Spare machines",
+        description="For use kubernetes: machines kept without pods, so that new pods start at once.",
+        json_schema_extra=on_edit(free(_CONTROLLER)),
+    )
+    max_cost: float | None = Field(
+        default=None,
+        gt=0,
+        le=1_000_000,
+        strict=False,
+        title="Maximum cost",
+        description="For use kubernetes: US dollars per hour at list prices, above which no machine starts.",
+        json_schema_extra=on_edit(free(_CONTROLLER, *EVERY)),
     )
     schedule: Schedule | None = Field(
         default=None,

@@ -13,6 +13,7 @@ from roles.system import start_units
 
 UNIT = "bedplate-capacity.service"
 PLAN, RIGHTS = "/etc/bedplate/capacity.json", "/etc/bedplate/capacity-rights.yaml"
+METRICS = "/var/lib/prometheus/node-exporter/bedplate-capacity.prom"
 _PROGRAM = "/usr/local/lib/bedplate/capacity"
 
 

@@ -23,10 +23,11 @@ from bedplate.capacity.observation import Cordon, Observation
 from bedplate.capacity.observation import Node as PlannerNode
 from bedplate.catalog import load_catalog
 from bedplate.cli import run
+from bedplate.cli.capacity_run import Loop, Outputs
 from bedplate.cluster.client import ClusterClient, Conflict, Expired, NotNow, open_cluster
 from bedplate.cluster.lease import NAMESPACE, Leadership, read_holder
 from bedplate.cluster.live import LiveCluster
-from bedplate.cluster.store import StateStore
+from bedplate.cluster.store import IDLE, StateStore
 from bedplate.plan.capacity import CapacityPlan, capacity_document, capacity_plan
 from bedplate.spec.sites import Use
 from roles.files import file_text
@@ -92,8 +93,9 @@ class Run:
         self.groups = cloud = FleetGroups(AwsClient(lab.cloud), lab.plan)
         leader = Leadership(self.live.client, identity) if identity else None
         self.controller: Controller[Any] = Controller(
-            cloud, decide or planner.decide, planner.Memory(), self.live, leader, paused=lambda: cloud.paused
+            cloud, decide or planner.decide, planner.Memory(), self.live, leader
         )
+        self.loop = Loop(self.controller, Outputs(None, None), self.live, StateStore(self.live.client), lab.now)
 
     def step(self, seconds: float = 30.0) -> Round | None:
         """Run a round, then let machines join and time pass."""
@@ -308,7 +310,7 @@ def test_the_role_gives_the_rights_that_the_controller_needs(lab: Lab) -> None:
     (node,) = control.live.nodes.objects()
     control.live.apply(CordonNode(node, "idle"))
     control.live.report(CordonNode(node, "idle"))
-    StateStore(control.live.client).write(control.live.state())
+    StateStore(control.live.client).write({IDLE: control.live.state()})
 
     events = [event.message for event in lab.client.list(Event, namespace="default")]
     assert "idle" in events
@@ -357,3 +359,22 @@ def test_a_successor_knows_since_when_nodes_are_idle(lab: Lab) -> None:
 
     assert second.node(name).idle_since == pytest.approx(since, abs=1)
     assert third.node(name).idle_since == pytest.approx(third.live.since)
+
+
+def test_a_successor_knows_which_rungs_have_failed(lab: Lab) -> None:
+    """A rung whose breaker the last leader opened gets no machine, also when AWS's failure is too old to be read."""
+    lab.cloud.empty["lab-gpu-us-west-2"] = NO_CAPACITY
+    lab.add_pods(1, 8)
+    first, second = lab.controller(identity="a"), lab.controller(identity="b")
+    first.loop.run_once()
+    lab.ahead += 200
+    first.loop.run_once()
+    assert [name for name, _ in lab.cloud.asked] == [f"lab-gpu-{region}" for region in REGIONS[:1] * 2 + REGIONS[1:2]]
+    assert isinstance(first.controller.leader, Leadership)
+    first.controller.leader.release()
+
+    lab.ahead += 200
+    lab.add_pods(2, 8, prefix="later")
+    second.wait(lambda: len(second.live.pods.objects()) == 3)
+    second.loop.run_once()
+    assert {name for name, _ in lab.cloud.asked[3:]} == {"lab-gpu-us-east-1"}

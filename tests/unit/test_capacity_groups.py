@@ -11,6 +11,8 @@ from moto import mock_aws
 from bedplate.account.client import AwsClient
 from bedplate.account.groups import Changed, FleetGroups
 from bedplate.capacity.actions import SetDesired, Terminate
+from bedplate.capacity.failures import NOT_READY
+from bedplate.capacity.planner import Memory, decide
 from bedplate.catalog import load_catalog
 from bedplate.errors import PartialError
 from bedplate.plan.capacity import capacity_document, capacity_plan, read_capacity_document
@@ -60,6 +62,26 @@ def test_all_regions_are_observed(cloud: ScalingCloud, groups: FleetGroups) -> N
     assert all(abs(machine.launched - cloud.time) < 60 for machine in seen.machines)
     (failure,) = seen.activities
     assert (failure.pool, failure.code, failure.zone) == (EAST, "InsufficientInstanceCapacity", "us-east-1a")
+
+
+def test_a_failed_first_boot_opens_the_breaker_of_its_pool(cloud: ScalingCloud, groups: FleetGroups) -> None:
+    """The machine itself abandons its lifecycle hook; AWS reports the launch as failed, and a probe is needed."""
+    abandoned = "Lifecycle Action with token 4c1a7e0b was abandoned: Lifecycle Action Completed with ABANDON Result"
+    text = f"Instance failed to complete user's Lifecycle Action: {abandoned}"
+    cloud.report(f"lab-{WEST}", text, "us-west-2a", "i-0123456789abcdef0")
+
+    _, memory = decide(groups.observe(cloud.time), Memory())
+    assert {name: breaker.code for name, breaker in memory.breakers.items()} == {WEST: NOT_READY}
+
+
+def test_limits_of_the_fleet_file_reach_the_planner(cloud: ScalingCloud) -> None:
+    """Spare machines and ceilings, through the plan of a member."""
+    capacity = capacity_plan(replace(lab_plan(), max_cost=900.0), load_catalog())
+    member = read_capacity_document(capacity_document(capacity), "capacity.json")
+    settings = FleetGroups(AwsClient(cloud), member).observe(cloud.time).settings
+
+    assert (settings.spare, settings.ceilings, settings.ceiling) == ({"burst": 1}, {"burst": 400.0}, 900.0)
+    assert {pool.idle for pool in member.pools if pool.group == "burst"} == {1200.0}
 
 
 def test_a_region_without_an_answer_stops_the_round(cloud: ScalingCloud, groups: FleetGroups) -> None:

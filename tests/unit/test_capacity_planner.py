@@ -173,6 +173,20 @@ def test_failed_first_boots_need_a_probe_that_becomes_a_node() -> None:
     assert _sizes(_decide(joined, memory).actions) == {"west": 3}
 
 
+def test_a_rung_whose_machines_failed_three_times_in_an_hour_is_passed() -> None:
+    """Also if they failed one after the other, each replaced by the next; then only a probe is launched there."""
+    memory, pools = Memory(), (replace(WEST, desired=1), EAST)
+    for number in range(3):
+        now = NOW + 1200 * number
+        late = Machine(f"i-{number}", "west", "us-west-2a", now - 1000)
+        decision, memory = decide(Observation(now, pods=_pods(1), machines=(late,), pools=pools), memory)
+        assert _sizes(decision.actions) == ({"east": 1} if number == 2 else {})
+    assert memory.breakers["west"].code == NOT_READY
+
+    probed, _ = decide(Observation(now + HOLD, pods=_pods(4), pools=(WEST, EAST)), memory)
+    assert _sizes(probed.actions) == {"west": 1, "east": 4}
+
+
 def test_a_gang_is_placed_whole_or_not_at_all() -> None:
     """A gang goes to the first rung that has room for all of it, in one zone; else it waits with a reason."""
     gang = _pods(6, replace(POD, gang="gang"))
@@ -229,6 +243,33 @@ def test_limits_of_groups_and_of_the_fleet(settings: Settings, sizes: dict[str, 
     decision = _decide(Observation(NOW, pods=_pods(6), pools=(WEST, EAST), settings=settings))
     assert _sizes(decision.actions) == sizes
     assert all(waiting.reason for waiting in decision.waiting)
+
+
+def test_a_ceiling_ends_no_machine() -> None:
+    """Machines that run cost more than the ceiling: they stay, and none is added."""
+    above = _fleet((_node("i-1", POD), _node("i-2", POD)), _pods(1), settings=Settings(ceilings={"train": 60.0}))
+    assert _decide(above).actions == ()
+
+
+def test_a_group_has_its_own_idle_time() -> None:
+    """It counts in place of that of the settings."""
+    pools = (replace(WEST, desired=1, idle=1200.0), EAST)
+    assert _decide(_fleet((_node("i-1", idle=700),), pools=pools)).actions == ()
+    assert _decide(_fleet((_node("i-1", idle=1200),), pools=pools)).actions == (
+        CordonNode("node-i-1", "idle for 20 minutes"),
+    )
+
+
+def test_nothing_changes_in_a_paused_group() -> None:
+    """Idle, late and own cordoned machines stay as they are, and pending pods have the pause as their reason."""
+    nodes = (_node("i-1", idle=DAY), _node("i-2", idle=DAY, cordoned=Cordon.PLANNER))
+    machines = (_machine("i-1"), _machine("i-2"), _machine("i-3", age=DAY, node=False))
+    large = replace(POD, size=Size(8, 96.0, 500.0))
+    paused = _fleet(nodes, _pods(3, large), machines=machines, settings=Settings(paused=frozenset({"train"})))
+    decision = _decide(paused)
+    assert decision.actions == ()
+    assert [waiting.is_coming for waiting in decision.waiting] == [True, False, False]
+    assert decision.waiting[-1].reason == "west: train is paused; east: train is paused"
 
 
 def test_machines_are_bought_at_the_notice() -> None:

@@ -104,7 +104,7 @@ def fleets(draw: st.DrawFn) -> Scenario:
         ),
         broken=tuple(Broken(name, 0, 2 * HOUR, 0.5) for name in draw(st.sets(st.sampled_from(names)))),
         cordons=tuple(
-            HumanCordon(draw(st.floats(0, HOUR)), draw(st.sampled_from(names)), 1, END, busy=draw(st.booleans()))
+            HumanCordon(draw(st.floats(0, HOUR)), draw(st.sampled_from(names)), 1, 2 * END, busy=draw(st.booleans()))
             for _ in range(draw(st.integers(0, 2)))
         ),
         settings=Settings(cap=draw(st.sampled_from([0.1, 0.5])), spare={"train": draw(st.integers(0, 1))}),

@@ -10,9 +10,11 @@ import pytest
 from lightkube import ApiError, Client
 
 from bedplate.capacity.actions import Action, CordonNode, Decision, SetDesired, Terminate, Unplaced
+from bedplate.capacity.breaker import Breaker
 from bedplate.capacity.controller import Controller, Outcome, Round, log_entry
 from bedplate.capacity.metrics import Metrics
-from bedplate.capacity.observation import Activity, Cordon, Machine, Node, Observation, Pod, Pool, Size
+from bedplate.capacity.observation import Activity, Cordon, Machine, Node, Observation, Pod, Pool, Settings, Size
+from bedplate.capacity.planner import Memory, decide
 from bedplate.capacity.record import observation_document
 from bedplate.cluster.client import ClusterClient, NotNow, Pauses
 from bedplate.errors import BedplateError, MachineError, PartialError
@@ -25,43 +27,102 @@ EAST = Pool("east", "train", 1, "us-east-1", ("us-east-1a",), 0, 8, 3, size=EIGH
 POD = Pod("ada/llm-0", NOW - 240, Size(gpus=8, cpus=4))
 
 
-def state(**changes: Any) -> CapacityState:  # noqa: ANN401
-    """Return a state with a failed first rung and a second one that boots."""
-    failed = Activity("1", "west", NOW - 120, ok=False, code="InsufficientInstanceCapacity")
+def observation(count: int = 4, /, **changes: Any) -> Observation:  # noqa: ANN401
+    """Return a failed first rung and a second one with an idle node, a booting machine and one not launched yet."""
+    failed = Activity("1", "west", NOW - 120, ok=False, zone="us-west-2a", code="InsufficientInstanceCapacity")
     machines = (
         Machine("i-1", "east", "us-east-1a", NOW - 900, node="n1"),
         Machine("i-2", "east", "us-east-1a", NOW - 120),
     )
-    node = Node("n1", "i-1", {}, frozenset(), EIGHT, EIGHT, idle_since=NOW - 60)
-    seen = Observation(NOW, (POD,), (node,), machines, (replace(WEST, desired=0), EAST), (failed,))
-    decision = Decision((SetDesired("east", 4, "1 pod fits nowhere"),))
-    fields = {"leader": "control-1", "workers": frozenset({"west", "east"}), **changes}
-    return CapacityState(seen, decision, **fields)
+    node = Node("n1", "i-1", {}, frozenset(), EIGHT, EIGHT, joined=NOW - 700, idle_since=NOW - 60)
+    waiting = tuple(replace(POD, id=f"ada/llm-{number}") for number in range(count))
+    return replace(Observation(NOW, waiting, (node,), machines, (replace(WEST, desired=0), EAST), (failed,)), **changes)
+
+
+def state(seen: Observation | None = None, memory: Memory | None = None, **changes: Any) -> CapacityState:  # noqa: ANN401
+    """Return an observation with the planner's decision on it."""
+    seen = seen or observation()
+    decision, left = decide(seen, memory or Memory())
+    fields = {"leader": "control-1", "workers": frozenset({"west", "east"}), "breakers": left.breakers, **changes}
+    return CapacityState(seen, **{"decision": decision, **fields})
 
 
 def test_a_group_is_explained_in_sentences() -> None:
-    """Machines, each rung with its reason, nodes, waiting pods, and the next action."""
-    failed = (
-        "Rung 1 us-west-2a on-demand: 0 of at most 4 machines; the last launch failed at 04:58 UTC: no capacity "
-        "(InsufficientInstanceCapacity). The next rungs are used. To change that: try again later, or add a rung to "
-        "the ladder: another zone, type, market or region."
+    """Machines, each rung with its reason, nodes, the place of each waiting pod, and the next action."""
+    assert list(explain_group(state(), "train")) == EXPLAINED.splitlines()
+
+
+EXPLAINED = """\
+train has 2 machines, 1 of them booting, for 100.00 USD per hour at list prices.
+Rung 1 us-west-2a on-demand: 0 of at most 4 machines; closed at 05:00 UTC: no capacity in us-west-2a \
+(InsufficientInstanceCapacity). Pods use the next rungs. From 05:05 UTC a pending pod can start one machine as a \
+probe. To change that: try again later, or add a rung to the ladder: another zone, type, market or region.
+Rung 2 us-east-1a spot: 2 of at most 8 machines; AWS is launching 1 more.
+n1: idle for 1 min; it ends in 9 min unless a pod needs it.
+4 pods wait that could run here, the oldest for 4 min: ada/llm-0, ada/llm-1, ada/llm-2, ada/llm-3.
+ada/llm-0 has a place: n1 has room now.
+ada/llm-1 has a place: i-2 of east is booting.
+ada/llm-2 has a place: AWS is launching a machine of east.
+ada/llm-3 has a place: a machine of east is launched next.
+Next: raise the desired number of east from 3 to 4: 1 more for 4 pending pods; west: no capacity in us-west-2a \
+(next probe in 5 min).
+"""
+PROBED = Breaker("InstanceNotReady", "3 machines did not become nodes", NOW - 600, NOW - 60, probe=NOW - 30)
+DUE = Breaker(None, "no machine after 5 minutes", NOW - 600, NOW - 60)
+STATES: Mapping[str, tuple[Observation, Breaker | None]] = {
+    "as a probe; the rung is open when its machine is a node. To change that: read its": (
+        observation(0, activities=()),
+        PROBED,
+    ),
+    "no machine after 5 minutes. Pods use the next rungs. The next pending pod starts one": (
+        observation(0, activities=()),
+        DUE,
+    ),
+    "ada/llm-3 and 2 more have no place yet: east: at its maximum of 3.": (
+        observation(6, pools=(replace(EAST, maximum=3),)),
+        None,
+    ),
+    "`groups.train.max_cost` (160) permits no more machines: 150.00 USD per hour are in use, and one more machine": (
+        observation(6, settings=Settings(ceilings={"train": 160.0})),
+        None,
+    ),
+    "ada/llm-3 has no place yet: west: no capacity in us-west-2a (next probe in 5 min); east: one more machine exceeds "
+    "the ceiling of 160 USD per hour.": (observation(4, settings=Settings(ceiling=160.0)), None),
+    "it stays: train keeps 1 spare machine.": (observation(0, settings=Settings(spare={"train": 1})), None),
+    "it stays: east is at its minimum of 3.": (observation(0, pools=(replace(EAST, minimum=3),)), None),
+}
+
+
+@pytest.mark.parametrize("sentence", STATES)
+def test_each_state_of_a_group_has_a_sentence(sentence: str) -> None:
+    """What happens, why, and what changes it."""
+    seen, breaker = STATES[sentence]
+    memory = Memory(breakers={"west": breaker} if breaker else {})
+
+    assert sentence in "\n".join(explain_group(state(seen, memory), "train"))
+
+
+def test_a_gang_without_room_says_what_each_rung_lacks() -> None:
+    """The pod waits with its whole gang."""
+    gang = tuple(replace(POD, id=f"ada/g-{at}", gang="ada/g", gang_size=9) for at in range(9))
+    lines = list(explain_pod(state(observation(pods=gang)), gang[0]))
+
+    assert lines[0] == "ada/g-0 waits with the 9 pods of ada/g for 4 min. It asks for 8 GPUs, 4 CPUs."
+    assert lines[3] == (
+        "It has no place yet: no zone has room for all 9 pods of ada/g: west: no capacity in us-west-2a (next probe in "
+        "5 min); east: room for 5 machines."
     )
-    assert list(explain_group(state(), "train")) == [
-        "train has 2 machines, 1 of them booting, for 100.00 USD per hour at list prices.",
-        failed,
-        "Rung 2 us-east-1a spot: 2 of at most 8 machines; AWS is launching 1 more.",
-        "n1: idle for 1 min; it may end in 9 min.",
-        "1 pod waits that could run here, the oldest for 4 min: ada/llm-0.",
-        "Next: raise the desired number of east from 3 to 4: 1 pod fits nowhere.",
-    ]
 
 
 def test_a_paused_group_says_who_has_paused_it() -> None:
     """With the command that continues."""
-    lines = list(explain_group(state(paused={"train": "ada"}), "train"))
+    paused = observation(settings=Settings(paused=frozenset({"train"})))
+    lines = list(explain_group(state(paused, paused={"train": "ada"}), "train"))
 
     assert "ada has paused it" in lines[1]
     assert "capacity resume train" in lines[1]
+    assert lines[4] == "n1: idle for 1 min; it stays: train is paused."
+    assert lines[-1] == "Next: nothing changes until pods, machines or AWS do."
 
 
 @pytest.mark.parametrize(
@@ -75,23 +136,23 @@ def test_a_paused_group_says_who_has_paused_it() -> None:
 def test_a_pod_that_fits_no_rung_has_a_reason(change: Mapping[str, Any], words: str) -> None:
     """For each rung, and the planner's own."""
     pod = replace(POD, **change)
-    unplaced = replace(state(), decision=Decision((), (Unplaced(pod.id, "no pool suits it"),)))
-    lines = list(explain_pod(unplaced, pod))
+    lines = list(explain_pod(state(observation(pods=(pod,))), pod))
 
     assert lines[1] == f"train, rung 1 us-west-2a on-demand: does not suit it: {words}."
-    assert lines[-1] == "No machine is started for it: no pool suits it."
+    assert lines[-1].startswith("No machine is started for it: no pool fits; ")
 
 
 def test_cordons_say_whose_they_are() -> None:
     """A person's cordon is never undone; the controller's own may be."""
 
-    def sentence(cordon: Cordon) -> str:
-        seen = state().observation
-        cordoned = replace(seen, nodes=(replace(seen.nodes[0], cordoned=cordon),))
-        return next(line for line in explain_group(replace(state(), observation=cordoned), "train") if "n1" in line)
+    def sentence(cordon: Cordon, *pods: str) -> str:
+        seen = observation(0)
+        cordoned = replace(seen, nodes=(replace(seen.nodes[0], cordoned=cordon, pods=pods),))
+        return next(line for line in explain_group(state(cordoned), "train") if "n1" in line)
 
     assert "a person has cordoned it, so it is neither used nor ended" in sentence(Cordon.HUMAN)
-    assert "cordoned by the controller" in sentence(Cordon.PLANNER)
+    assert "cordoned by the controller; it is used again if pods need it, else it ends" in sentence(Cordon.PLANNER)
+    assert "drained by the controller, 1 pod left; it ends when it is empty" in sentence(Cordon.PLANNER, "ada/x")
 
 
 def test_the_status_has_a_line_for_each_rung() -> None:
@@ -99,12 +160,12 @@ def test_the_status_has_a_line_for_each_rung() -> None:
     lines = list(status_lines(state()))
 
     assert [line.split()[-1] for line in lines[1:3]] == ["capacity", "launching"]
-    assert lines[3:] == ["1 pod without a node", "the controller on control-1 acts"]
+    assert lines[3:] == ["4 pods without a node", "the controller on control-1 acts"]
 
 
 def test_a_recorded_observation_has_the_keys_of_the_protocol() -> None:
     """JSON with plain lists and numbers; sizes are flat."""
-    document = json.loads(json.dumps(observation_document(state().observation)))
+    document = json.loads(json.dumps(observation_document(observation())))
 
     assert {"id", "arrival", "gpus", "cpus", "memory", "selector", "tolerations", "gang", "movable"} <= set(
         document["pods"][0]
@@ -120,7 +181,7 @@ class _World:
         self.refused, self.done, self.reported = refused, [], []  # type: tuple[str, ...], list[str], list[str]
 
     def observe(self, _: Any) -> Observation:  # noqa: ANN401
-        return state().observation
+        return observation()
 
     def _do(self, word: str) -> None:
         if word in self.refused:
@@ -176,18 +237,17 @@ def test_after_a_failure_the_same_machine_waits_for_the_next_round() -> None:
     assert world.done == []
 
 
-def test_a_dry_run_and_a_paused_group_change_nothing() -> None:
-    """Decisions about a paused group are dropped, with its machines and nodes."""
-    dry, paused = _World(), _World()
+def test_a_dry_run_changes_nothing() -> None:
+    """It has the same decision, and reports nothing either."""
+    dry = _World()
 
     assert _round(dry, END, is_dry=True).decision.actions == (END,)
-    assert _round(paused, END, CordonNode("n1", ""), paused=lambda: {"train": "ada"}).decision.actions == ()
-    assert dry.done == dry.reported == paused.done == []
+    assert dry.done == dry.reported == []
 
 
 def test_the_log_and_metrics_have_each_action() -> None:
     """One entry an action with its reason; counters by result, gauges by pool."""
-    result = Round(state().observation, Decision((END,)), (Outcome(END), Outcome(SetDesired("east", 4, "pods"), "no")))
+    result = Round(observation(), Decision((END,)), (Outcome(END), Outcome(SetDesired("east", 4, "pods"), "no")))
     metrics = Metrics()
     metrics.add(result, 0.5)
     text = metrics.text()

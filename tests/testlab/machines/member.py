@@ -11,8 +11,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bedplate.nodes.audit import CHECKS
+from bedplate.plan.capacity import CapacityPlan, worker_capacity
 from bedplate.plan.cluster import ClusterNode
 from roles.approver.role import approver_files
+from roles.capacity.role import METRICS, capacity_files
 from roles.containers.role import container_files
 from roles.control.documents import ENCRYPTION, PKI
 from roles.control.role import control_files
@@ -22,6 +24,7 @@ from roles.kubernetes.role import MODULES, SYSCTL
 from roles.tokens.role import token_files
 from roles.worker.role import worker_files
 from tests.testlab.machines.defects import Defect, Rule
+from tests.testlab.rehearsal.programs import plan_of
 from tests.testlab.run import ROOT
 
 # 32 zero bytes; `kube init` makes a random key.
@@ -58,7 +61,8 @@ class Member:
     def run(self, script: str) -> str:
         """Run a script as root in mounts and a network of its own, with the member's files; return its output."""
         archive = self.folder / "files.tar"
-        pack(archive, _files(self.node), self.folder / "authorities")
+        capacity = worker_capacity(plan_of(self.fleet))
+        pack(archive, _files(self.node, capacity), self.folder / "authorities")
         command = ("unshare", "--mount", "--net", "bash", "-c", f"{MOUNTS}{script}")
         done = subprocess.run(command, text=True, capture_output=True, check=False, env=_environment(archive))
         assert done.returncode == 0, done.stdout + done.stderr
@@ -82,8 +86,9 @@ class Member:
 
 MEMBER = "/usr/local/lib/bedplate/control-member"
 MAKE = f"{MEMBER} >/dev/null"
-# What etcd and kubelet leave behind when they run.
-_STARTED = f"""mkdir -p /var/lib/etcd/data/member /var/lib/etcd/snapshots /run/bedplate
+# What etcd, kubelet and the controller of capacity leave behind when they run.
+_STARTED = f"""mkdir -p /var/lib/etcd/data/member /var/lib/etcd/snapshots /run/bedplate {Path(METRICS).parent}
+touch {METRICS}
 echo snapshot >/var/lib/etcd/snapshots/20261123T000000Z.db
 echo KUBELET_ARGS=--hostname-override=control-1.us-west-2 >/run/bedplate/kubelet.env
 chmod -R go= /var/lib/etcd/data {PKI}"""
@@ -110,7 +115,7 @@ def make_authorities(folder: Path) -> None:
         subprocess.run(command, check=True, capture_output=True, text=True)
 
 
-def _files(node: ClusterNode) -> Iterator[ManagedFile]:
+def _files(node: ClusterNode, capacity: CapacityPlan | None) -> Iterator[ManagedFile]:
     yield from container_files({})
     yield from kubelet_files(node)
     if node.member is None:
@@ -118,6 +123,7 @@ def _files(node: ClusterNode) -> Iterator[ManagedFile]:
         return
     yield from control_files(node)
     yield from approver_files()
+    yield from capacity_files(capacity) if capacity else ()
     yield from token_files(node.member.address)
     for path, name in ((MODULES, "modules.conf"), (SYSCTL, "sysctl.conf")):
         yield ManagedFile("", path, file_text(f"kubernetes/{name}"))
