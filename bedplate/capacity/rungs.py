@@ -10,6 +10,8 @@ from bedplate.capacity.observation import Activity, Machine, Observation, Pool
 
 _RESERVED = ("reservation", "capacity-block")
 _BOOT_FACTOR, _BOOT_MARGIN = 1.3, 60.0
+# No machine boots in less: it was a node from the start of the scenario, or clocks differ.
+_SHORTEST_BOOT = 30.0
 
 
 class RungStatus(StrEnum):
@@ -136,6 +138,7 @@ def next_boots(observation: Observation, memory: Memory) -> Mapping[str, float]:
     joined = {node.machine: node.joined for node in observation.nodes if node.machine}
     boots = dict(memory.boots)
     for machine in observation.machines:
-        if machine.id in joined:
-            boots[machine.pool] = max(boots.get(machine.pool, 0.0), joined[machine.id] - machine.launched)
+        boot = joined.get(machine.id, 0.0) - machine.launched
+        if boot >= _SHORTEST_BOOT:
+            boots[machine.pool] = max(boots.get(machine.pool, 0.0), boot)
     return boots

@@ -84,7 +84,9 @@ def end_useless(rungs: Sequence[Rung], growth: Growth, now: float) -> Iterator[T
         left = rung.machines - rung.pool.minimum
         if rung.status is not RungStatus.FAILED or rung.facts is None or rung.breaker is None or rung.breaker.probe:
             continue
-        young = [m for m in rung.facts.machines if m.node is None and now - m.launched <= _YOUNG and m.id not in used]
+        # AWS ends a machine with a notice, which desired no longer counts.
+        booting = (machine for machine in rung.facts.machines if machine.node is None and machine.notice is None)
+        young = [machine for machine in booting if now - machine.launched <= _YOUNG and machine.id not in used]
         for machine in young[: max(0, left)]:
             yield Terminate(machine.id, decrement=rung.floor > rung.pool.minimum, reason="its pods go to another rung")
 

@@ -33,7 +33,7 @@ def test_a_fleet_is_deployed_changed_and_destroyed(fleet: str, capsys: pytest.Ca
     assert bedplate(capsys, "up", "--yes")[-1] == "mylab.us-west-2 up done 2"
 
     assert bedplate(capsys, "destroy", "--yes")[-5:] == [
-        "mylab.us-west-2 destroy done 68",
+        "mylab.us-west-2 destroy done 60",
         "mylab.shared destroy done 21",
         "mylab.shared kept 5 resources: 1 key",
         "mylab.us-west-2 kept 14 resources: 2 keys, 1 file system",
