@@ -21,11 +21,11 @@ from bedplate.account.inventory import store_bill
 from bedplate.account.machines import EXISTING
 from bedplate.capacity.failures import FAILURES, failure_code
 from bedplate.errors import BedplateError, InputError, PartialError
-from bedplate.images import bake
-from bedplate.images.bake import Observation, Step
-from bedplate.images.recipe import BAKE, COMMIT, FINISHED, Recipe, bake_types, document_name, image_parameter_name
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.stacks import SHARED
+from images import bake
+from images.bake import Observation, Step
+from images.recipe import BAKE, COMMIT, FINISHED, Recipe, bake_types, document_name, image_parameter_name
 
 _ROOT_DEVICE = "/dev/sda1"
 

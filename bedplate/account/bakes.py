@@ -8,8 +8,8 @@ from bedplate.account.capacity import console_output
 from bedplate.account.images import Leftovers, remove_leftovers
 from bedplate.account.start import Clock
 from bedplate.errors import BedplateError, PartialError
-from bedplate.images import bake as steps
-from bedplate.images.bake import Fail, Observation, Record, Step, Wait, next_steps
+from images import bake as steps
+from images.bake import Fail, Observation, Record, Step, Wait, next_steps
 
 POLL = 10.0
 """Seconds between two observations."""

@@ -10,8 +10,8 @@ from bedplate.account.creation import filters
 from bedplate.account.machines import EXISTING
 from bedplate.catalog.facts import Arch
 from bedplate.errors import InputError, PartialError
-from bedplate.images.bake import Image, ImageState
-from bedplate.images.recipe import BAKE, BASE_OWNER, FINISHED, KIND, WITHDRAWN, base_name, image_parameter_name
+from images.bake import Image, ImageState
+from images.recipe import BAKE, BASE_OWNER, FINISHED, KIND, WITHDRAWN, base_name, image_parameter_name
 
 FLEET = "bedplate:fleet"
 """The tag of everything that belongs to a fleet; stacks use the same."""

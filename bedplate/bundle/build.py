@@ -15,7 +15,7 @@ from bedplate.writer import write_whole
 
 _VERSION = 1
 _ROOT = Path(__file__).parents[2]
-_PACKAGES = ("bedplate", "roles", "vpn")
+_PACKAGES = ("bedplate", "images", "roles", "vpn")
 # Packages of the operator's machine that are large, and that nothing on a node imports.
 _OPERATOR = tuple(f"bedplate/{name}/" for name in ("bundle", "deploy", "picture", "rehearsal"))
 

@@ -18,7 +18,7 @@ def observation_document(observation: Observation) -> Mapping[str, Any]:
         "nodes": [_node(node) for node in observation.nodes],
         "machines": [asdict(machine) for machine in observation.machines],
         "pools": [_pool(pool) for pool in observation.pools],
-        "activities": [asdict(activity) for activity in observation.activities],
+        "activities": [asdict(launch) | {"zonal": launch.zone is not None} for launch in observation.activities],
         "settings": {
             **asdict(settings),
             "spare": dict(settings.spare),
@@ -45,8 +45,8 @@ def _pod(pod: Pod) -> Mapping[str, Any]:
 
 def _node(node: Node) -> Mapping[str, Any]:
     sizes = {**_size(node.size), **_size(node.free, "free_")}
-    return {**_fields(node, "size", "free"), "labels": dict(node.labels), **sizes}
+    return {**_fields(node, "size", "free"), "labels": dict(node.labels), "max_pods": node.size.pods, **sizes}
 
 
 def _pool(pool: Pool) -> Mapping[str, Any]:
-    return {**_fields(pool, "size"), "labels": dict(pool.labels), **_size(pool.size)}
+    return {**_fields(pool, "size"), "labels": dict(pool.labels), "max_pods": pool.size.pods, **_size(pool.size)}

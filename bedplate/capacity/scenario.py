@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from bedplate.capacity.observation import Node, Pod, Pool, Settings, Size
 
 HOUR = 3600.0
+ENDLESS = 1_000_000
+"""A number of machines that no scenario reaches."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,10 +93,10 @@ def simulate(scenario: Scenario, plan: Decide = decide) -> Simulation:
         begin = time.process_time()
         decision, memory = plan(observation, memory)
         seconds.append(time.process_time() - begin)
+        frames.append(frame_of(observation))
         spills.update(_spilled(observation, decision))
         for action in decision.actions:
             world.apply(action)
-        frames.append(_frame(world))
         world.at(world.now + scenario.interval, call)
 
     world.at(0.0, call)
@@ -116,17 +116,19 @@ def _spilled(observation: Observation, decision: Decision) -> Iterable[str]:
             yield action.pool
 
 
-def _frame(world: World) -> Frame:
-    machines = {name: len(group.machines) for name, group in world.groups.items()}
-    running = [pod for pod in world.pods.values() if pod.node]
+def frame_of(observation: Observation) -> Frame:
+    """Return the state that an observation shows."""
+    machines = Counter(machine.pool for machine in observation.machines)
+    pending = [pod for pod in observation.pods if pod.node is None]
+    running = [pod for pod in observation.pods if pod.node]
     return Frame(
-        time=world.now,
-        machines=machines,
-        booting=sum(machine.node is None for machine in world.machines.values()),
-        pending=len(world.pending),
+        time=observation.time,
+        machines={pool.name: machines[pool.name] for pool in observation.pools},
+        booting=sum(machine.node is None for machine in observation.machines),
+        pending=len(pending),
         running=len(running),
-        pending_gpus=sum(pod.job.pod.size.gpus for pod in world.pending.values()),
-        running_gpus=sum(pod.job.pod.size.gpus for pod in running),
+        pending_gpus=sum(pod.size.gpus for pod in pending),
+        running_gpus=sum(pod.size.gpus for pod in running),
     )
 
 

@@ -1,7 +1,8 @@
 """A simulated cloud and cluster in event time: Auto Scaling groups, boots, failures, a first-fit scheduler.
 
 A group launches up to desired at once, in the zone where it has the fewest machines; what fails is one failed activity,
-tried again after a minute, then after twice as long, up to 15 minutes, or at once when desired is set.
+tried again after a minute, then after twice as long, up to 15 minutes, or at once when desired is set. At the begin,
+the desired machines of all groups are nodes.
 """
 
 import heapq
@@ -24,11 +25,10 @@ from bedplate.capacity.actions import (
 )
 from bedplate.capacity.observation import Activity, Cordon, Machine, Node, Observation, Pod, Pool, Size
 from bedplate.capacity.packing import Packer, Place, Shape, Source, machine_place, node_place, zone_of
-from bedplate.capacity.scenario import HOUR, HumanCordon, Interruption, Job, Scenario
+from bedplate.capacity.scenario import ENDLESS, HOUR, HumanCordon, Interruption, Job, Scenario
 
 _NOTICE, _RETRY, _LONGEST_RETRY, _HISTORY = 120.0, 60.0, 900.0, 6 * HOUR
 _FLIP, _LATE, _SPREAD = 1800.0, 900.0, 0.2
-_ENDLESS = 1_000_000
 
 
 @dataclass(slots=True, eq=False)
@@ -124,6 +124,10 @@ class World:
             self.at(cut.time, partial(self._interrupt, cut))
         for cordon in scenario.cordons:
             self.at(cordon.time, partial(self._cordon_by_person, cordon))
+        for group in self.groups.values():
+            self._fill(group)
+        for machine in self.machines.values():
+            self._join(machine)
 
     def at(self, time: float, event: Callable[[], None]) -> None:
         """Let something happen at a time."""
@@ -250,9 +254,9 @@ class World:
         """Return how many more machines AWS launches in a zone, and the code of what stops it then."""
         scenario, key = self.scenario, (pool.type, pool.market)
         alike = [m for m in self.machines.values() if (m.group.pool.type, m.group.pool.market) == key]
-        steps = scenario.capacity.get((zone, *key), ((0.0, _ENDLESS),))
+        steps = scenario.capacity.get((zone, *key), ((0.0, ENDLESS),))
         free = [count for time, count in steps if time <= self.now][-1] - sum(m.zone == zone for m in alike)
-        quota = scenario.quota.get((pool.region, *key), _ENDLESS)
+        quota = scenario.quota.get((pool.region, *key), ENDLESS)
         allowed = quota - sum(machine.group.pool.region == pool.region for machine in alike)
         if allowed < free:
             return allowed, "MaxSpotInstanceCountExceeded" if pool.market == "spot" else "VcpuLimitExceeded"
@@ -296,7 +300,7 @@ class World:
             self.at(self.now + boot, lambda: self._join(machine))
 
     def _join(self, machine: SimMachine) -> None:
-        if machine.id not in self.machines:
+        if machine.id not in self.machines or machine.node or not machine.joins:
             return
         pool = machine.group.pool
         place = machine_place(pool, f"node-{machine.id}", machine.zone, Source.LIVE)

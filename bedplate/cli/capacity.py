@@ -2,18 +2,23 @@
 
 import json
 import sys
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bedplate.capacity.observation import Observation
 from bedplate.capacity.planner import Memory
 from bedplate.capacity.planner import decide as decide_once
 from bedplate.capacity.protocol import decision_document, memory_document, parse_observation, read_memory
 from bedplate.cli.output import Json, show, show_document
 from bedplate.errors import InputError
 from bedplate.writer import write_whole
+
+if TYPE_CHECKING:
+    from bedplate.capacity.scenario import Scenario
 
 
 def decide(
@@ -27,13 +32,7 @@ def decide(
     Reads one observation a line and writes one decision a line, both JSON (docs/capacity.md).
     """
     memory = _memory(state)
-    for number, line in enumerate(sys.stdin.buffer, 1):
-        try:
-            observation = parse_observation(line.decode())
-        except UnicodeDecodeError:
-            raise InputError("is not UTF-8", where=f"stdin, line {number}", fix="write UTF-8") from None
-        except InputError as error:
-            raise InputError(error.what, where=f"stdin, line {number}", fix=error.fix) from None
+    for observation in _observations(sys.stdin.buffer, "stdin"):
         decision, memory = decide_once(observation, memory)
         if state:
             write_whole(state, memory_document(memory).encode())
@@ -42,8 +41,13 @@ def decide(
 
 
 def simulate(
-    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A shipped scenario, such as burst-1600.")],
+    name: Annotated[
+        str | None, typer.Argument(metavar="[SCENARIO]", help="A shipped scenario, such as burst-1600.")
+    ] = None,
     *,
+    replay: Annotated[
+        Path | None, typer.Option("--replay", metavar="FILE", help="What `capacity run --record` wrote, instead.")
+    ] = None,
     svg: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Write a plot to this file.")] = None,
     as_json: Json = False,
 ) -> int:
@@ -51,23 +55,56 @@ def simulate(
 
     Runs the planner against a simulated cloud in event time: waiting times, cost, spills, unused machines.
     """
-    from bedplate.capacity.scenarios import SCENARIOS
     from bedplate.capacity.simulator import simulate as simulate_scenario
     from bedplate.report.simulation import simulation_lines
 
-    if scenario not in SCENARIOS:
-        nearest = get_close_matches(scenario, SCENARIOS, 1, 0)
-        raise InputError(f"no scenario named {scenario}", fix=f"write {nearest[0]}, or one of {', '.join(SCENARIOS)}")
-    simulation = simulate_scenario(SCENARIOS[scenario]())
+    scenario = _shipped(name) if replay is None else _recorded(replay, name)
+    simulation = simulate_scenario(scenario)
     if svg:
         from bedplate.picture.timeline import timeline
 
-        write_whole(svg, timeline(simulation).encode())
+        write_whole(svg, timeline(f"{scenario.name}: {scenario.about}", simulation.frames).encode())
     if as_json:
         show_document(simulation.document())
     else:
         show(simulation_lines(simulation))
     return 0
+
+
+def _shipped(name: str | None) -> "Scenario":
+    from bedplate.capacity.scenarios import SCENARIOS
+
+    if name is None:
+        raise InputError("no scenario", fix=f"write one of {', '.join(SCENARIOS)}, or --replay FILE")
+    if name not in SCENARIOS:
+        nearest = get_close_matches(name, SCENARIOS, 1, 0)
+        raise InputError(f"no scenario named {name}", fix=f"write {nearest[0]}, or one of {', '.join(SCENARIOS)}")
+    return SCENARIOS[name]()
+
+
+def _recorded(path: Path, name: str | None) -> "Scenario":
+    from bedplate.capacity.replay import recorded_scenario
+
+    if name is not None:
+        raise InputError("a scenario and --replay exclude each other", fix=f"omit {name}")
+    try:
+        with path.open("rb") as file:
+            return recorded_scenario(path.stem, _observations(file, str(path)))
+    except InputError as error:
+        raise InputError(error.what, where=error.where or str(path), fix=error.fix) from None
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path), fix="name a readable file") from None
+
+
+def _observations(lines: Iterable[bytes], where: str) -> Iterator[Observation]:
+    """Yield the observation of each line. Raises InputError with the number of a line that has none."""
+    for number, line in enumerate(lines, 1):
+        try:
+            yield parse_observation(line.decode())
+        except UnicodeDecodeError:
+            raise InputError("is not UTF-8", where=f"{where}, line {number}", fix="write UTF-8") from None
+        except InputError as error:
+            raise InputError(error.what, where=f"{where}, line {number}", fix=error.fix) from None
 
 
 def _memory(state: Path | None) -> Memory:

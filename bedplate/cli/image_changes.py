@@ -25,13 +25,13 @@ from bedplate.cli.fleet import open_account, plan_of
 from bedplate.cli.image_fleet import chosen_kinds, copies_of, images_of, locked, regions_of, used_images
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, FleetOption, notify, show
 from bedplate.errors import BedplateError, InputError, PartialError
-from bedplate.images.recipe import BAKE_DOCUMENTS, WITHDRAWN
 from bedplate.lock import lock_path, record_baked
 from bedplate.plan import FleetPlan
 from bedplate.plan.images import image_kinds
 from bedplate.plan.pools import PoolPlan
 from bedplate.report.images import by_name
 from bedplate.spec.sites import Use
+from images.recipe import BAKE_DOCUMENTS, WITHDRAWN
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="An image of `image list`.")]
 

@@ -26,7 +26,6 @@ from bedplate.cli.fleet import open_account, plan_of
 from bedplate.cli.image_fleet import ChosenKinds, all_images, chosen_kinds, copies_of, images_of, locked, used_images
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, FleetOption, Json, notify, show, show_document
 from bedplate.errors import BedplateError, InputError, PartialError
-from bedplate.images.recipe import BUNDLE, Recipe, document_name, pinned_versions
 from bedplate.lock import lock_path, record_baked
 from bedplate.plan import FleetPlan
 from bedplate.plan.images import image_kinds
@@ -44,6 +43,7 @@ from bedplate.report.images import (
 )
 from bedplate.spec.groups import Ring
 from bedplate.spec.sites import Use
+from images.recipe import BUNDLE, Recipe, document_name, pinned_versions
 
 _EXCERPT = 15
 

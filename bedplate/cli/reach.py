@@ -119,7 +119,7 @@ def graph(
     return 0 if is_complete else InputError.exit_code
 
 
-_CODE = ("bedplate", "roles", "stacks", "vpn", "requirements.lock")
+_CODE = ("bedplate", "images", "roles", "stacks", "vpn", "requirements.lock")
 _MAX_CACHED = 20
 
 

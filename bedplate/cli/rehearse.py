@@ -29,6 +29,7 @@ from bedplate.cli.output import (
 )
 from bedplate.cli.stacks import Later, Waves, audit_report, later_fleet, program_stack, teardown_waves, waves
 from bedplate.errors import InputError, PartialError, ViolationError
+from bedplate.graph.audit.exposure import PUBLIC_PORTS
 from bedplate.graph.audit.rules import Severity, StackFault
 from bedplate.plan import FleetPlan, bill
 from bedplate.plan.document import Origin, unknown_origin
@@ -122,10 +123,12 @@ def _rehearse_program(file: Path, region: str, faults: tuple[Fault, ...], *, jso
     stacks = ((program_stack(file, region),),)
     with _progress() as watch:
         report = run_rehearsal(ACCOUNT_OF_PROGRAMS, stacks, Course(), watch, faults)
-    _print_report(report, unknown_origin, json=json)
+    # The other rules are those of bedplate's own stacks.
+    exposures = tuple(fault for fault in audit_report(report) if fault.code in PUBLIC_PORTS)
+    _print_report(report, unknown_origin, exposures or None, json=json)
     if not json:
         show(line for stack in report.stacks for line in export_lines(stack))
-    return _status(report, ())
+    return _status(report, exposures)
 
 
 def _rehearse_fleet(

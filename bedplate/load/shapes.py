@@ -4,6 +4,7 @@ It also finds the name of AWS that a misspelt region, zone or instance type stan
 """
 
 import re
+from collections.abc import Collection
 
 from bedplate.catalog import Catalog
 from bedplate.catalog.nearest import nearest
@@ -132,18 +133,29 @@ def aws_name_fix(noun: str, word: str, path: tuple[str | int, ...], tree: Node, 
         parts = re.split(r"[;\s]+", word.strip("; "))
         if parts[1:] and set(parts) <= set(zones):
             return f"write [{', '.join(parts)}]"
-        letter = [zone for zone in zones if zone.endswith(word.lower()) and len(word) == 1]
+        letter = [zone for zone in zones if word.lower() == zone[-1] or _letters(word) == _letters(zone)]
         return f"write {letter[0]}" if letter else one_of(zones)
     return _type_fix(word.lower(), catalog) if noun == "instance type" else ""
 
 
 def _region_fix(word: str, path: tuple[str | int, ...], tree: Node, catalog: Catalog) -> str:
-    key = re.sub(r"[ _]", "-", word.lower())
     regions = tree.child("regions")
-    declared = [name for name in regions.names if isinstance(name, str)] if regions and path[0] != "regions" else []
-    names = declared or [name for name, facts in catalog.regions.items() if not facts.opt_in]
-    near = next((name for name in names if key.startswith(name)), None) or nearest(key, [*names, *catalog.regions])
+    declared = regions.names if regions and path[0] != "regions" else ()
+    known = [str(name) for name in declared if name in catalog.regions]
+    names = known or [name for name, facts in catalog.regions.items() if not facts.opt_in]
+    near = _nearest_region(word, names, catalog)
     return f"write {near}" if near else one_of(names)
+
+
+def _nearest_region(word: str, names: Collection[str], catalog: Catalog) -> str | None:
+    """Return the one of `names` with which a word begins, or the nearest region of AWS."""
+    key = re.sub(r"[ _]", "-", word.lower())
+    return next((name for name in names if key.startswith(name)), None) or nearest(key, [*names, *catalog.regions])
+
+
+def _letters(word: str) -> str:
+    """Return a word without hyphens, blanks and underscores, in lower case."""
+    return re.sub(r"[-_ ]", "", word.lower())
 
 
 def region_zones(path: tuple[str | int, ...], tree: Node, catalog: Catalog) -> tuple[str, ...]:
@@ -156,7 +168,7 @@ def region_zones(path: tuple[str | int, ...], tree: Node, catalog: Catalog) -> t
             rung = rung.child(part) or rung
         node = rung.child("region")
         region = node.value if node else ""
-    facts = catalog.regions.get(str(region))
+    facts = catalog.regions.get(_nearest_region(str(region), (), catalog) or "")
     return tuple(sorted(facts.zones)) if facts else ()
 
 

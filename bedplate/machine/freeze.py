@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import bedplate.images
+import images
 from bedplate.errors import BedplateError
 from bedplate.machine.calls import apply_roles, audit
 from bedplate.machine.image import MARK, write_mark
@@ -26,7 +26,7 @@ from bedplate.plan.nodes import NodePlan
 from bedplate.writer import write_whole
 from roles.hardened import firewall
 
-SCRIPT = Path(bedplate.images.__file__).with_name("freeze.sh")
+SCRIPT = Path(images.__file__).with_name("freeze.sh")
 PACKAGES = Path("/var/lib/dpkg/status")
 _ATTEMPTS = 3
 """The failed runs after which the bake gets an error; systemd starts the unit again."""

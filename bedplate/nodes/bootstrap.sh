@@ -324,7 +324,7 @@ set_host_name() {
 take_claimed_name() { set_host_name "${claimed%%.*}" "$claimed"; }
 take_fixed_name() { set_host_name "${HOST_NAME%%.*}" "$HOST_NAME"; }
 
-# The AWS cloud controller finds a node by its EC2 name.
+# A worker claims no name: kubelet names the node after its group and the id of its instance.
 take_ec2_name() {
   local name
   name=$(metadata local-hostname)

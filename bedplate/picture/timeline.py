@@ -1,10 +1,10 @@
-"""The plot of a simulation as SVG: machines by pool, and pods that wait and run, over time."""
+"""The plot of a simulation or of observations as SVG: machines by pool, and pods that wait and run, over time."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from bedplate.capacity.simulator import Simulation
+from bedplate.capacity.simulator import Frame
 from bedplate.picture.svg import COLOURS, SANS
 
 _WIDTH, _PANEL, _LEFT, _TOP, _GAP = 880, 190, 64, 64, 74
@@ -40,9 +40,8 @@ class _Panel:
         return max(1.0, *heights)
 
 
-def timeline(simulation: Simulation) -> str:
+def timeline(title: str, frames: Sequence[Frame]) -> str:
     """Return a self-contained SVG document."""
-    frames, scenario = simulation.frames, simulation.scenario
     # Frames after the last machine say nothing.
     last = max((at for at, frame in enumerate(frames) if any(frame.machines.values()) or frame.running), default=0)
     frames = frames[: last + 2] if last + 2 <= len(frames) else frames
@@ -61,7 +60,6 @@ def timeline(simulation: Simulation) -> str:
         _Panel("GPUs of pods" if has_gpus else "pods", work, is_stacked=False, top=_TOP + _PANEL + _GAP),
     )
     height = _TOP + 2 * _PANEL + _GAP + 40
-    title = f"{scenario.name}: {scenario.about}"
     size = f'width="{_WIDTH}" height="{height}"'
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" {size} role="img">',

@@ -167,7 +167,7 @@ class NodePlan:
 
     @property
     def is_named_by_ec2(self) -> bool:
-        """Whether its host name is EC2's: Kubernetes knows an EC2 worker only by that name."""
+        """Whether its host name is EC2's: a worker claims no name, and kubelet names its node (ADR 23)."""
         return self.ground is Platform.CLOUD and NodeRole.WORKER in self.duties
 
     @property

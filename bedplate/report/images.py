@@ -6,9 +6,9 @@ from datetime import datetime
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from bedplate.images.recipe import BASE, BUNDLE, COMMIT, VERSIONS, Recipe
 from bedplate.report.columns import aligned
 from bedplate.report.nodes import age_since
+from images.recipe import BASE, BUNDLE, COMMIT, VERSIONS, Recipe
 
 if TYPE_CHECKING:
     from bedplate.account.images import FleetImage  # it imports boto3

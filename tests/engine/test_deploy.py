@@ -25,7 +25,7 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def test_a_fleet_is_deployed_changed_and_destroyed(fleet: str, capsys: pytest.CaptureFixture[str]) -> None:
     """From nothing, in the order of the stacks; the second run changes nothing, and protected data is kept."""
-    assert bedplate(capsys, "up", "--yes")[-2:] == ["mylab.shared up done 26", "mylab.us-west-2 up done 73"]
+    assert bedplate(capsys, "up", "--yes")[-2:] == ["mylab.shared up done 26", "mylab.us-west-2 up done 82"]
     assert bedplate(capsys, "up") == ["no change"]
 
     Path("fleet.yaml").write_text(fleet.replace("head@uni.edu", "other@uni.edu"))
@@ -33,7 +33,7 @@ def test_a_fleet_is_deployed_changed_and_destroyed(fleet: str, capsys: pytest.Ca
     assert bedplate(capsys, "up", "--yes")[-1] == "mylab.us-west-2 up done 2"
 
     assert bedplate(capsys, "destroy", "--yes")[-5:] == [
-        "mylab.us-west-2 destroy done 59",
+        "mylab.us-west-2 destroy done 68",
         "mylab.shared destroy done 21",
         "mylab.shared kept 5 resources: 1 key",
         "mylab.us-west-2 kept 14 resources: 2 keys, 1 file system",

@@ -24,7 +24,7 @@ def test_state_lives_in_a_bucket_and_drift_is_found_and_adopted(aws: Aws, capsys
     """`up` makes the bucket, the key and the settings; a lost settings file is restored, and no drift is reported."""
     lines = bedplate(capsys, "up", "--yes")
     assert "created the bucket mylab-pulumi-210987654321" in lines
-    assert lines[-2:] == ["mylab.shared up done 26", "mylab.us-west-2 up done 73"]
+    assert lines[-2:] == ["mylab.shared up done 26", "mylab.us-west-2 up done 82"]
     assert bedplate(capsys, "backend", "init") == ["nothing to do"]
 
     settings = Path("Pulumi.mylab.us-west-2.yaml")

@@ -201,7 +201,7 @@ def test_a_service_runs_the_script_at_termination(place: Place) -> None:
 
 
 def test_a_worker_keeps_its_ec2_name(place: Place) -> None:
-    """The cloud controller requires it; the worker registers no name."""
+    """The worker registers no name; kubelet names its node after its group and its instance."""
     machine = place.machine()
 
     status, log = machine.boot(first_boot(LAB, WORKER))

@@ -199,7 +199,7 @@ def test_the_alarm_on_failed_gates_names_the_commands(name: str, created: Mappin
 
 
 def test_a_new_template_replaces_no_running_instance(created: Mapping[str, Inputs]) -> None:
-    """Nothing drains a node yet, so an instance refresh would end its jobs."""
+    """A deployment ends no jobs: an instance refresh takes machines without a drain."""
     assert not [name for name in POOLS if "instanceRefresh" in _group(created, name)]
 
 

@@ -238,6 +238,28 @@ def test_a_program_may_name_images_that_the_rehearsal_cannot_know(
     assert document["assumed_images"] == [{"region": "us-east-1", "image": "ami-0123456789abcdef0"}]
 
 
+@pytest.mark.parametrize(
+    ("port", "named", "result"),
+    [(22, "", (3, ["S101"])), (6443, "", (0, ["S109"])), (6443, "tcp/6443", (0, []))],
+    ids=["SSH", "unknown service", "named"],
+)
+def test_a_program_that_opens_a_port_to_the_internet_is_reported(
+    port: int, named: str, result: tuple[int, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Unless the group's tag names the port. Rules of bedplate's own stacks, such as owner tags, do not count."""
+    (tmp_path / "main.py").write_text(
+        "from pulumi_aws.ec2 import SecurityGroup, Vpc\n"
+        f"rule = dict(protocol='tcp', from_port={port}, to_port={port}, cidr_blocks=['0.0.0.0/0'])\n"
+        "vpc = Vpc('lab', cidr_block='10.0.0.0/16').id\n"
+        f"SecurityGroup('web', vpc_id=vpc, ingress=[rule], tags={{'bedplate:public': '{named}'}})\n"
+    )
+
+    status = run(["rehearse", "--program", str(tmp_path / "main.py"), "--json"])
+
+    faults = json.loads(capsys.readouterr().out)["faults"]
+    assert (status, [fault["code"] for fault in faults]) == result
+
+
 def test_the_supported_types_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     """One line for each type, with the missing parts of its simulation."""
     assert run(["rehearse", "--types"]) == 0

@@ -10,12 +10,12 @@ import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.errors import InputError
-from bedplate.images import bake
-from bedplate.images.bake import LIMIT, Fail, Image, ImageState, Instance, Observation, Status, Wait, next_steps
-from bedplate.images.recipe import Recipe, pinned_versions
 from bedplate.plan.images import ImageKind, baked_image, image_kinds
 from bedplate.spec.network import Egress
 from bedplate.spec.sites import Use
+from images import bake
+from images.bake import LIMIT, Fail, Image, ImageState, Instance, Observation, Status, Wait, next_steps
+from images.recipe import Recipe, pinned_versions
 from stacks.compute.template import bake_boot
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 

@@ -192,6 +192,9 @@ SERVICES = (
     Service("S102", "the kubelet", "tcp", 10250),
 )
 
+PUBLIC_PORTS = frozenset({"S101", "S102", "S103", "S108", "S109"})
+"""The codes of faults about ports that are open to the internet."""
+
 Rules = tuple[Ingress, ...]
 Port = tuple[str, int]
 """A protocol and a port: `("udp", 1194)`."""

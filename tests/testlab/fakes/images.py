@@ -19,10 +19,10 @@ from moto.ec2.responses.amis import AmisResponse
 from bedplate.account.bundle import RegionStore
 from bedplate.account.client import AwsClient
 from bedplate.errors import PartialError
-from bedplate.images.recipe import BASE_OWNER, base_name
 from bedplate.plan import FleetPlan
 from bedplate.rehearsal.moto import no_preloaded_images
 from bedplate.spec.groups import Ring
+from images.recipe import BASE_OWNER, base_name
 
 BASE, BUNDLE = "ami-0000000000000ba5e", "b" * 64
 READS = ("describe_", "get_", "head_", "list_")

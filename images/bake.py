@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from bedplate.images.recipe import Recipe
+from images.recipe import Recipe
 
 LIMIT = 45 * 60.0
 """Seconds from the launch until the instance must have written its status."""
