@@ -324,7 +324,11 @@ def _waiting_lines(state: CapacityState, pools: Sequence[Pool]) -> Iterator[str]
     waited = age(state.observation.time - oldest)
     verb = "waits" if len(suited) == 1 else "wait"
     yield f"{counted(len(suited), 'pod')} {verb} that could run here, the oldest for {waited}: {names}."
-    yield from _place_lines(state, {pod.id: pod.id for pod in suited})
+    coming = {waiting.pod for waiting in state.decision.waiting if waiting.is_coming}
+    if count := sum(pod.id in coming for pod in suited):
+        verb = "has" if count == 1 else "have"
+        yield f"{count} of them {verb} a place on a machine that runs, boots or is launched next."
+    yield from _place_lines(state, {pod.id: pod.id for pod in suited if pod.id not in coming})
 
 
 def _next_lines(state: CapacityState, pools: Sequence[Pool]) -> Iterator[str]:
