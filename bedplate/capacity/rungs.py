@@ -111,7 +111,7 @@ def breaker_reason(breaker: Breaker, now: float) -> str:
     if breaker.probe is not None:
         return f"{breaker.cause} (a probe is under way)"
     minutes = (breaker.until - now) / 60
-    return f"{breaker.cause} " + (f"(next probe in {minutes:.0f} min)" if minutes > 0 else "(a probe is due)")
+    return f"{breaker.cause} " + (f"(next probe in {max(1, minutes):.0f} min)" if minutes > 0 else "(a probe is due)")
 
 
 def _late(machines: Iterable[Machine], observation: Observation, boot: float | None) -> Iterable[Machine]:

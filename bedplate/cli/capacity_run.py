@@ -231,6 +231,10 @@ def _plan_and_account(plan_file: Path | None, fleet: Path) -> tuple[CapacityPlan
     return capacity, open_account(plan)
 
 
+def _now() -> float:
+    return time.time()
+
+
 @dataclass(frozen=True, slots=True)
 class Outputs:
     """Where rounds are written: observations, and metrics."""
@@ -247,7 +251,7 @@ class Loop:
     outputs: Outputs
     live: LiveCluster | None = None
     store: StateStore | None = None
-    clock: Callable[[], float] = time.time
+    clock: Callable[[], float] = _now
 
     def __post_init__(self) -> None:
         self.counts = Metrics()

@@ -3,21 +3,27 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
-from bedplate.capacity.actions import Action, Decision, SetDesired, Terminate, verb_of
+from bedplate.capacity.actions import Decision, verb_of
 from bedplate.capacity.breaker import Breaker
 from bedplate.capacity.controller import subject_of
-from bedplate.capacity.failures import FAILURES, NOT_READY
-from bedplate.capacity.idle import idle_end, keep_reason
-from bedplate.capacity.observation import Activity, Cordon, Machine, Node, Observation, Pod, Pool, Size
+from bedplate.capacity.failures import FAILURES
+from bedplate.capacity.observation import Activity, Cordon, Machine, Node, Observation, Pod, Pool
+from bedplate.report.capacity_words import (
+    action_sentence,
+    age,
+    breaker_sentences,
+    clock,
+    misfit,
+    size_words,
+    use_sentence,
+)
 from bedplate.report.columns import aligned, counted
 
 _SHOWN = 5
 # A failure that is older says nothing about now.
 _RECENT = 3600.0
-_MINUTE, _HOUR = 60.0, 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +156,11 @@ def explain_pod(state: CapacityState, pod: Pod) -> Iterator[str]:
     """Yield sentences about a pod: where it runs, or what each rung has for it."""
     moves = "it may be moved" if pod.movable else "it is not moved"
     if pod.node:
-        yield f"{pod.id} runs on {pod.node} for {_age(state.observation.time - pod.since)}; {moves}."
+        yield f"{pod.id} runs on {pod.node} for {age(state.observation.time - pod.since)}; {moves}."
         return
-    waited = _age(state.observation.time - pod.arrival)
+    waited = age(state.observation.time - pod.arrival)
     gang = f" with the {pod.gang_size} pods of {pod.gang}" if pod.gang else ""
-    yield f"{pod.id} waits{gang} for {waited}. It asks for {_size_words(pod.size)}."
+    yield f"{pod.id} waits{gang} for {waited}. It asks for {size_words(pod.size)}."
     for pool in state.worker_pools:
         reason = misfit(pod, pool)
         sentence = f"does not suit it: {reason}." if reason else _rung_sentence(state, pool)
@@ -176,35 +182,6 @@ def _place_lines(state: CapacityState, pods: Mapping[str, str]) -> Iterator[str]
         who = words[0] if len(words) == 1 else f"{words[0]} and {len(words) - 1} more"
         verb = "has" if len(words) == 1 else "have"
         yield f"{who} {verb} {'a place' if is_coming else 'no place yet'}: {reason}."
-
-
-def misfit(pod: Pod, pool: Pool) -> str:
-    """Return why a machine of a pool cannot run a pod; empty if it can."""
-    for key, value in pod.selector.items():
-        if pool.labels.get(key) != value and not (len(pool.zones) > 1 and value in pool.zones):
-            return f"its machines do not have the label {key}={value}"
-    taints = sorted(pool.taints - pod.tolerations)
-    if taints:
-        return f"the pod does not tolerate the taint {taints[0]}"
-    for name, unit in _UNITS.items():
-        needed, size = getattr(pod.size, name), getattr(pool.size, name)
-        if needed > size:
-            return f"the pod asks for {needed:g} {unit}, a machine has {size:g}"
-    return ""
-
-
-_UNITS = {
-    "gpus": "GPUs",
-    "cpus": "CPUs",
-    "memory": "GiB of memory",
-    "efa": "EFA interfaces",
-    "ephemeral": "GiB of ephemeral storage",
-}
-
-
-def _size_words(size: Size) -> str:
-    words = [f"{getattr(size, name):g} {unit}" for name, unit in _UNITS.items() if getattr(size, name)]
-    return ", ".join(words) or "nothing"
 
 
 def _has_joined(state: CapacityState, machine: Machine) -> bool:
@@ -250,19 +227,19 @@ def _rung_sentence(state: CapacityState, pool: Pool) -> str:
     if pool.group in state.paused:
         return f"{count}; paused."
     if breaker := _open_breaker(state, pool):
-        return f"{count}; {_breaker_sentences(breaker, state.observation.time)}"
+        return f"{count}; {breaker_sentences(breaker, state.observation.time)}"
     if failure:
         known = FAILURES.get(failure.code or "")
         cause = f"{known.cause} ({failure.code})" if known else failure.text or "AWS gave no reason"
         fix = f" To change that: {known.fix}." if known else ""
-        return f"{count}; the last launch failed at {_clock(failure.time)}: {cause}. The next rungs are used.{fix}"
+        return f"{count}; the last launch failed at {clock(failure.time)}: {cause}. The next rungs are used.{fix}"
     missing = pool.desired - len(machines)
     if missing > 0:
         return f"{count}; AWS is launching {missing} more."
     booting = [machine for machine in machines if not _has_joined(state, machine)]
     if booting:
         first = min(machine.launched for machine in booting)
-        return f"{count}; {len(booting)} of them booting, the first since {_clock(first)}."
+        return f"{count}; {len(booting)} of them booting, the first since {clock(first)}."
     if pool.desired >= pool.maximum:
         return f"{count}: it is full."
     return f"{count}; more can start."
@@ -272,21 +249,6 @@ def _open_breaker(state: CapacityState, pool: Pool) -> Breaker | None:
     """Return why the planner launches nothing in a pool."""
     breaker = state.breakers.get(pool.name)
     return breaker if breaker and breaker.is_open else None
-
-
-def _breaker_sentences(breaker: Breaker, now: float) -> str:
-    """Return why a rung launches nothing, when one machine probes it, and what an operator can change."""
-    code = f" ({breaker.code})" if breaker.code else ""
-    known = FAILURES.get(breaker.code or "")
-    fix = f" To change that: {known.fix}." if known else ""
-    result = "when its machine is a node" if breaker.code == NOT_READY else "when AWS launches its machine"
-    if breaker.probe is not None:
-        probe = f"One machine was asked for at {_clock(breaker.probe)} as a probe; the rung is open {result}."
-    elif breaker.until > now:
-        probe = f"From {_clock(breaker.until)} a pending pod can start one machine as a probe."
-    else:
-        probe = "The next pending pod starts one machine as a probe."
-    return f"closed at {_clock(breaker.opened)}: {breaker.cause}{code}. Pods use the next rungs. {probe}{fix}"
 
 
 def _node_lines(state: CapacityState, pools: set[str]) -> Iterator[str]:
@@ -303,7 +265,7 @@ def _node_lines(state: CapacityState, pools: set[str]) -> Iterator[str]:
 def _node_sentence(state: CapacityState, node: Node, machine: Machine) -> str:
     now = state.observation.time
     if machine.notice:
-        return f"{node.name}: AWS takes this spot instance at {_clock(machine.notice)}."
+        return f"{node.name}: AWS takes this spot instance at {clock(machine.notice)}."
     if node.cordoned is Cordon.HUMAN:
         return f"{node.name}: a person has cordoned it, so it is neither used nor ended. `kubectl uncordon` returns it."
     if node.cordoned is Cordon.PLANNER:
@@ -312,11 +274,11 @@ def _node_sentence(state: CapacityState, node: Node, machine: Machine) -> str:
             return f"{node.name}: drained by the controller, {left}; it ends when it is empty."
         return f"{node.name}: cordoned by the controller; it is used again if pods need it, else it ends."
     if node.idle_since is not None and not node.pods:
-        idle_for = f"{node.name}: idle for {_age(now - node.idle_since)}"
+        idle_for = f"{node.name}: idle for {age(now - node.idle_since)}"
         if reason := _keep_reason(state, machine):
             return f"{idle_for}; it stays: {reason}."
         left_time = node.idle_since + _idle_limit(state, machine) - now
-        end = f"it ends in {_age(left_time)}" if left_time > 0 else "it ends next"
+        end = f"it ends in {age(left_time)}" if left_time > 0 else "it ends next"
         return f"{idle_for}; {end} unless a pod needs it."
     return ""
 
@@ -347,18 +309,7 @@ def _people_lines(state: CapacityState, pools: set[str], *, is_brief: bool = Tru
     machines = [machine for machine in state.observation.machines if machine.pool in by_name]
     for machine in machines:
         if machine.idle_since is not None or not is_brief:
-            yield f"{machine.id} in {machine.zone}: {_use_sentence(state.observation, machine, by_name[machine.pool])}"
-
-
-def _use_sentence(observation: Observation, machine: Machine, pool: Pool) -> str:
-    now, reason = observation.time, keep_reason(machine, pool, observation)
-    end = idle_end(machine, pool)
-    if end is None or pool.idle is None:
-        return f"not ended: {reason}." if reason else "in use."
-    unused = f"idle for {_age(now - end + pool.idle)}"
-    if reason:
-        return f"{unused}; not ended: {reason}."
-    return f"{unused}; it ends in {_age(end - now)}." if end > now else f"{unused}; it ends now."
+            yield f"{machine.id} in {machine.zone}: {use_sentence(state.observation, machine, by_name[machine.pool])}"
 
 
 def _waiting_lines(state: CapacityState, pools: Sequence[Pool]) -> Iterator[str]:
@@ -370,10 +321,14 @@ def _waiting_lines(state: CapacityState, pools: Sequence[Pool]) -> Iterator[str]
         return
     oldest = min(pod.arrival for pod in suited)
     names = ", ".join(pod.id for pod in suited[:_SHOWN]) + (" ..." if len(suited) > _SHOWN else "")
-    waited = _age(state.observation.time - oldest)
+    waited = age(state.observation.time - oldest)
     verb = "waits" if len(suited) == 1 else "wait"
     yield f"{counted(len(suited), 'pod')} {verb} that could run here, the oldest for {waited}: {names}."
-    yield from _place_lines(state, {pod.id: pod.id for pod in suited})
+    coming = {waiting.pod for waiting in state.decision.waiting if waiting.is_coming}
+    if count := sum(pod.id in coming for pod in suited):
+        verb = "has" if count == 1 else "have"
+        yield f"{count} of them {verb} a place on a machine that runs, boots or is launched next."
+    yield from _place_lines(state, {pod.id: pod.id for pod in suited if pod.id not in coming})
 
 
 def _next_lines(state: CapacityState, pools: Sequence[Pool]) -> Iterator[str]:
@@ -385,36 +340,10 @@ def _next_lines(state: CapacityState, pools: Sequence[Pool]) -> Iterator[str]:
     subjects |= {pod.id for pod in state.observation.pods if pod.node in nodes}
     actions = [action for action in state.decision.actions if subject_of(action) in subjects]
     desired = {pool.name: pool.desired for pool in pools}
-    yield from (f"Next: {_action_sentence(action, desired)}" for action in actions[:_SHOWN])
+    yield from (f"Next: {action_sentence(action, desired)}" for action in actions[:_SHOWN])
     if len(actions) > _SHOWN:
         rest = Counter(verb_of(action) for action in actions[_SHOWN:])
         yield f"Next, as well: {', '.join(f'{count} x {name}' for name, count in rest.items())}."
     has_people = bool(pools) and all(pool.is_ssh for pool in pools)
     if not (actions or has_people):
         yield "Next: nothing changes until pods, machines or AWS do."
-
-
-def _action_sentence(action: Action, desired: Mapping[str, int]) -> str:
-    match action:
-        case SetDesired():
-            verb = "raise" if action.count > desired.get(action.pool, 0) else "lower"
-            before = desired.get(action.pool, 0)
-            words = f"{verb} the desired number of {action.pool} from {before} to {action.count}"
-        case Terminate():
-            words = f"end the machine {action.machine}"
-        case _:
-            words = f"{verb_of(action)} {subject_of(action)}"
-    return f"{words}: {action.reason}."
-
-
-def _clock(time: float) -> str:
-    return f"{datetime.fromtimestamp(time, UTC):%H:%M} UTC"
-
-
-def _age(seconds: float) -> str:
-    if seconds < _MINUTE:
-        return f"{max(0, seconds):.0f} s"
-    if seconds < _HOUR:
-        return f"{seconds / _MINUTE:.0f} min"
-    hours, minutes = divmod(round(seconds / _MINUTE), 60)
-    return f"{hours} h {minutes} min" if minutes else f"{hours} h"

@@ -56,7 +56,7 @@ def _on_page(name: str, page: str) -> tuple[Simulation, str]:
         decision, after = decide(observation, memory)
         if observation.time == moment:
             workers = frozenset(pool.name for pool in observation.pools)
-            state = CapacityState(observation, decision, workers=workers)
+            state = CapacityState(observation, decision, workers=workers, breakers=after.breakers)
             texts.append("\n".join(explain_group(state, observation.pools[0].group)))
         return decision, after
 

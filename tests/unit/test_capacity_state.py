@@ -60,10 +60,7 @@ probe. To change that: try again later, or add a rung to the ladder: another zon
 Rung 2 us-east-1a spot: 2 of at most 8 machines; AWS is launching 1 more.
 n1: idle for 1 min; it ends in 9 min unless a pod needs it.
 4 pods wait that could run here, the oldest for 4 min: ada/llm-0, ada/llm-1, ada/llm-2, ada/llm-3.
-ada/llm-0 has a place: n1 has room now.
-ada/llm-1 has a place: i-2 of east is booting.
-ada/llm-2 has a place: AWS is launching a machine of east.
-ada/llm-3 has a place: a machine of east is launched next.
+4 of them have a place on a machine that runs, boots or is launched next.
 Next: raise the desired number of east from 3 to 4: 1 more for 4 pending pods; west: no capacity in us-west-2a \
 (next probe in 5 min).
 """
@@ -100,6 +97,13 @@ def test_each_state_of_a_group_has_a_sentence(sentence: str) -> None:
     memory = Memory(breakers={"west": breaker} if breaker else {})
 
     assert sentence in "\n".join(explain_group(state(seen, memory), "train"))
+
+
+def test_a_pod_says_where_its_place_is() -> None:
+    """Each of the four kinds of places."""
+    places = ("n1 has room now", "i-2 of east is booting", "AWS is launching a machine of east")
+    for pod, place in zip(observation().pods, (*places, "a machine of east is launched next"), strict=True):
+        assert f"It has a place: {place}." in list(explain_pod(state(), pod))
 
 
 def test_a_gang_without_room_says_what_each_rung_lacks() -> None:
