@@ -162,7 +162,9 @@ class ControlPlane:
 
     def try_kubectl(self, *words: str, user: str = ADMIN, text: str = "") -> subprocess.CompletedProcess[str]:
         """Run kubectl as a user, and return what it did."""
-        command = (str(self.programs / "kubectl"), f"--kubeconfig={self.kubeconfig(user)}", *words)
+        config = self.kubeconfig(user)
+        options = (f"--kubeconfig={config}", f"--cache-dir={config.parent / 'cache'}")
+        command = (str(self.programs / "kubectl"), *options, *words)
         return subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=120)
 
     def kubeadm(self, *words: str) -> str:
