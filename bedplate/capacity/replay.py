@@ -74,7 +74,7 @@ class _Recording:
                 self.nodes[node.name] = replace(node, free=node.size, pods=(), idle_since=0.0, joined=0.0)
 
     def _add_capacity(self, observation: Observation) -> None:
-        """A failed launch shows that AWS had no more than the machines that run; more of them show that it has again."""
+        """A failed launch shows that AWS has no more than the machines that run; more machines end that."""
         counts = Counter(self._place(machine.pool, machine.zone) for machine in observation.machines)
         since = self.time - self.start
         for place, steps in self.capacity.items():

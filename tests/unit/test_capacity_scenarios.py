@@ -59,8 +59,8 @@ def _on_page(name: str, page: str) -> tuple[Simulation, str]:
     cells = _cells(simulation.figures)
     page = re.sub(rf"^(\| `{name}` \|[^|]*\|[^|]*\| ).*$", lambda row: row[1] + cells, page, flags=re.MULTILINE)
     for text in texts:
-        block = rf"(^`{name}` at [^\n]*\n\n```\n).*?^```$"
-        page = re.sub(block, lambda sample, text=text: f"{sample[1]}{text}\n```", page, flags=re.DOTALL | re.MULTILINE)
+        start = page.index("```\n", page.index(f"\n`{name}` at ")) + 4
+        page = f"{page[:start]}{text}\n{page[page.index('```', start) :]}"
     return simulation, page
 
 
