@@ -81,14 +81,13 @@ def end_useless(rungs: Sequence[Rung], growth: Growth, now: float) -> Iterator[T
     """
     used = growth.used
     for rung in rungs:
-        left = rung.machines - rung.pool.minimum
         if rung.status is not RungStatus.FAILED or rung.facts is None or rung.breaker is None or rung.breaker.probe:
             continue
-        # AWS ends a machine with a notice, which desired no longer counts.
-        booting = (machine for machine in rung.facts.machines if machine.node is None and machine.notice is None)
-        young = [machine for machine in booting if now - machine.launched <= _YOUNG and machine.id not in used]
-        for machine in young[: max(0, left)]:
-            yield Terminate(machine.id, decrement=rung.floor > rung.pool.minimum, reason="its pods go to another rung")
+        young = [m for m in rung.facts.machines if m.node is None and now - m.launched <= _YOUNG and m.id not in used]
+        # The desired capacity is lowered first: AWS refuses to go below the minimum.
+        desired = min(rung.pool.desired, rung.machines - len(rung.facts.noticed))
+        for machine in young[: max(0, desired - rung.pool.minimum)]:
+            yield Terminate(machine.id, decrement=True, reason="its pods go to another rung")
 
 
 def _end_late(fleet: Fleet, removal: Removal) -> Iterator[Action]:

@@ -127,6 +127,7 @@ class World:
         for group in self.groups.values():
             self._fill(group)
         for machine in self.machines.values():
+            machine.launched = -machine.group.boot
             self._join(machine)
 
     def at(self, time: float, event: Callable[[], None]) -> None:

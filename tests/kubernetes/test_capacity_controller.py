@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from bedplate.capacity.actions import Action, CordonNode, DrainNode, SetDesired,
 from bedplate.capacity.controller import Controller, Round
 from bedplate.capacity.observation import Cordon, Observation
 from bedplate.capacity.observation import Node as PlannerNode
+from bedplate.capacity.simulator import Frame, frame_of
 from bedplate.catalog import load_catalog
 from bedplate.cli import run
 from bedplate.cli.capacity_run import Loop, Outputs
@@ -28,6 +30,7 @@ from bedplate.cluster.client import ClusterClient, Conflict, Expired, NotNow, op
 from bedplate.cluster.lease import NAMESPACE, Leadership, read_holder
 from bedplate.cluster.live import LiveCluster
 from bedplate.cluster.store import IDLE, StateStore
+from bedplate.picture.timeline import timeline
 from bedplate.plan.capacity import CapacityPlan, capacity_document, capacity_plan
 from bedplate.spec.sites import Use
 from roles.files import file_text
@@ -40,8 +43,9 @@ pytestmark = pytest.mark.nightly
 
 REGIONS = ("us-west-2", "us-east-1", "eu-north-1")
 NO_CAPACITY = "We currently do not have sufficient p5.48xlarge capacity in the Availability Zone you requested."
+PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "capacity-real.svg"
 GPU = {"key": "nvidia.com/gpu", "operator": "Exists"}
-COUNT = 200
+COUNT, STAY = 200, 50
 
 
 @dataclass
@@ -87,6 +91,7 @@ class Run:
 
     def __init__(self, lab: Lab, decide: Any = None, identity: str = "", client: ClusterClient | None = None) -> None:  # noqa: ANN401
         self.lab = lab
+        self.frames: list[Frame] = []
         self.live = LiveCluster(client or open_cluster(lab.plane.kubeconfig()), lab.now(), lab.now)
         self.live.start()
         lab.runs.append(self)
@@ -100,6 +105,8 @@ class Run:
     def step(self, seconds: float = 30.0) -> Round | None:
         """Run a round, then let machines join and time pass."""
         result = self.controller.round(self.lab.now())
+        if result:
+            self.frames.append(frame_of(result.observation))
         self.lab.machines.step()
         self.lab.ahead += seconds
         return result
@@ -152,10 +159,14 @@ def lab(control_plane: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyP
         client.delete(Node, str(node.metadata.name if node.metadata else ""))
 
 
-def test_a_burst_spills_over_three_regions_and_ends(lab: Lab) -> None:
-    """The first region has no capacity: every pod runs in the others, in ladder order, and nothing remains after it."""
+def test_a_burst_spills_over_three_regions_and_ends(lab: Lab, request: pytest.FixtureRequest) -> None:
+    """The first region has no capacity: every pod runs in the others, in ladder order; later only work stays.
+
+    With `--rewrite` the timeline becomes the plot of docs/capacity.md.
+    """
     lab.cloud.empty["lab-gpu-us-west-2"] = NO_CAPACITY
     control = lab.controller()
+    control.step()
     lab.add_pods(COUNT, 8, annotations={"bedplate/movable": "false"})
 
     control.until(lambda: lab.running() == COUNT)
@@ -165,9 +176,62 @@ def test_a_burst_spills_over_three_regions_and_ends(lab: Lab) -> None:
     assert desired == {"gpu-us-west-2": 0, "gpu-us-east-1": 120, "gpu-eu-north-1": COUNT - 120}
     assert [name for name, _ in lab.cloud.asked][:2] == ["lab-gpu-us-west-2", "lab-gpu-us-west-2"]
 
+    def uids() -> set[str]:
+        return {str(pod.metadata.uid) for pod in lab.pods() if pod.metadata}
+
+    for number in range(STAY, COUNT):
+        lab.client.delete(Pod, f"job-{number}", namespace=lab.namespace, grace_period=0)
+    stay = uids()
+    control.until(lambda: len(control.controller.observe(lab.now()).machines) == STAY, rounds=200)
+    assert (uids(), lab.running()) == (stay, STAY), "work is not ended"
+
     lab.client.deletecollection(Pod, namespace=lab.namespace, grace_period=0)
     control.until(lambda: not control.controller.observe(lab.now()).machines, rounds=200)
     assert lab.machines.launched == COUNT
+    if request.config.getoption("--rewrite"):
+        begin = control.frames[0].time
+        frames = [replace(frame, time=frame.time - begin) for frame in control.frames]
+        title = "1,600 GPUs over three regions, the first without capacity: a real control plane"
+        PICTURE.write_text(timeline(title, frames), encoding="utf-8")
+
+
+def test_a_quiet_round_makes_as_many_calls_with_many_pods(lab: Lab) -> None:
+    """Pods and nodes come from watches: a round asks neither AWS nor the API server more often."""
+    control = lab.controller()
+    counts: list[Counter[str]] = []
+    pods = 0
+    for more in (2, 90):
+        lab.add_pods(more, 0, prefix=f"of-{more}")
+        pods += more
+        control.until(lambda: lab.running() == pods)  # noqa: B023  called before the next turn
+        control.step()
+        with pytest.MonkeyPatch.context() as patch:
+            counts.append(_counted(patch))
+            result = control.step()
+        assert result
+        assert result.is_quiet
+        assert len(result.observation.pods) == pods
+
+    assert counts[0] == counts[1]
+    assert counts[0]["AwsClient.pages"] > 0
+
+
+def _counted(patch: pytest.MonkeyPatch) -> Counter[str]:
+    """Count the calls of the clients from now on."""
+    calls: Counter[str] = Counter()
+
+    def count(owner: type, name: str) -> None:
+        real = getattr(owner, name)
+
+        def wrapper(*args: Any, **options: Any) -> Any:  # noqa: ANN401
+            calls[f"{owner.__name__}.{name}"] += 1
+            return real(*args, **options)
+
+        patch.setattr(owner, name, wrapper)
+
+    for owner, name in ((ClusterClient, "call"), (AwsClient, "call"), (AwsClient, "pages")):
+        count(owner, name)
+    return calls
 
 
 def test_a_controller_that_is_killed_between_actions_is_continued(lab: Lab) -> None:

@@ -84,6 +84,17 @@ def test_limits_of_the_fleet_file_reach_the_planner(cloud: ScalingCloud) -> None
     assert {pool.idle for pool in member.pools if pool.group == "burst"} == {1200.0}
 
 
+def test_defect_more_than_fifty_groups_are_read() -> None:
+    """AWS describes 50 at once; each of 60 groups has its size."""
+    template = next(pool for pool in lab_plan().pools if pool.name == WEST)
+    pools = tuple(replace(template, name=f"pool-{number}", min=number % 3) for number in range(60))
+    with mock_aws():
+        cloud = ScalingCloud(replace(lab_plan(), pools=pools))
+        cloud.deploy(Use.KUBERNETES)
+        seen = FleetGroups(AwsClient(cloud), capacity_plan(cloud.plan, load_catalog())).observe(cloud.time)
+    assert {pool.name: pool.minimum for pool in seen.pools} == {pool.name: pool.min for pool in pools}
+
+
 def test_a_region_without_an_answer_stops_the_round(cloud: ScalingCloud, groups: FleetGroups) -> None:
     """Its machines would be unknown, and launched again elsewhere."""
 

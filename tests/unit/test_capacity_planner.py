@@ -123,13 +123,17 @@ def test_a_typed_failure_spills_at_once(code: str) -> None:
 
 def test_defect_an_unknown_failure_does_not_clear_the_time_out() -> None:
     """An unknown text neither spills nor resets the wait; after five minutes the next rung is used."""
-    pools = (replace(WEST, desired=1), EAST)
-    observation = Observation(NOW, pods=_pods(1), pools=pools, activities=(_failed(WEST, None),))
-    decision, memory = decide(observation, Memory())
-    assert decision.actions == ()
-    late = NOW + PATIENCE
-    again = replace(observation, time=late, activities=(Activity("", "west", late - 1, ok=False),))
-    assert _sizes(_decide(again, memory).actions) == {"west": 0, "east": 1}
+    pools, memory = (replace(WEST, desired=1), EAST), Memory()
+
+    def sizes(time: float) -> dict[str, int]:
+        nonlocal memory
+        failure = Activity("", "west", time - 1, ok=False)
+        observation = Observation(time, pods=_pods(1), pools=pools, activities=(failure,))
+        decision, memory = decide(observation, memory)
+        return _sizes(decision.actions)
+
+    assert [sizes(NOW + seconds) for seconds in range(0, int(PATIENCE), 60)] == [{}] * 5
+    assert sizes(NOW + PATIENCE) == {"west": 0, "east": 1}
 
 
 def test_defect_back_off_has_a_ceiling() -> None:
@@ -280,6 +284,16 @@ def test_machines_are_bought_at_the_notice() -> None:
     nodes = (_node("i-1", pods[0]), _node("i-2", pods[1]))
     decision = _decide(Observation(NOW, pods, nodes, machines, (spot, EAST)))
     assert _sizes(decision.actions) == {"west": 0, "east": 2}
+
+
+def test_a_reclaimed_pool_stays_at_its_minimum() -> None:
+    """Of its machines AWS takes, none that the minimum needs is ended."""
+    spot = replace(WEST, market="spot", minimum=2, desired=4)
+    machines = [replace(_machine(f"i-{number}"), notice=NOW + 120) for number in range(3)]
+    nodes = tuple(_node(f"i-{number}", idle=60) for number in range(3))
+    young = _machine("i-3", age=60, node=False)
+    decision = _decide(Observation(NOW, (), nodes, (*machines, young), (spot,)))
+    assert decision.actions == (SetDesired("west", 2, decision.actions[0].reason),)
 
 
 def test_defect_idle_counts_from_the_last_pods_end() -> None:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -42,10 +41,6 @@ def _cells(figures: Figures) -> str:
     return f"{waits} | {paid} | {figures.usd:,.0f} | {launches} |"
 
 
-def _filled(text: str, sample: re.Match[str]) -> str:
-    return f"{sample[1]}{text}\n```"
-
-
 def _on_page(name: str, page: str) -> tuple[Simulation, str]:
     """Return a simulation, and the page with its figures, and with `explain` at the time that the page names."""
     clock = re.search(rf"^`{name}` at (\d+):(\d\d)", page, re.MULTILINE)
@@ -64,9 +59,8 @@ def _on_page(name: str, page: str) -> tuple[Simulation, str]:
     cells = _cells(simulation.figures)
     page = re.sub(rf"^(\| `{name}` \|[^|]*\|[^|]*\| ).*$", lambda row: row[1] + cells, page, flags=re.MULTILINE)
     for text in texts:
-        block = rf"(^`{name}` at [^\n]*\n\n```\n).*?^```$"
-        # A function, because a text may have backslashes.
-        page = re.sub(block, partial(_filled, text), page, flags=re.DOTALL | re.MULTILINE)
+        start = page.index("```\n", page.index(f"\n`{name}` at ")) + 4
+        page = f"{page[:start]}{text}\n{page[page.index('```', start) :]}"
     return simulation, page
 
 

@@ -1,8 +1,10 @@
 """Sentences of `capacity explain`, the log and metrics, recorded observations, and rounds of the controller."""
 
 import json
+import signal
 from collections.abc import Mapping
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
@@ -16,6 +18,7 @@ from bedplate.capacity.metrics import Metrics
 from bedplate.capacity.observation import Activity, Cordon, Machine, Node, Observation, Pod, Pool, Settings, Size
 from bedplate.capacity.planner import Memory, decide
 from bedplate.capacity.record import observation_document
+from bedplate.cli.capacity_run import PERIOD, Loop, Outputs
 from bedplate.cluster.client import ClusterClient, NotNow, Pauses
 from bedplate.errors import BedplateError, MachineError, PartialError
 from bedplate.report.capacity_state import CapacityState, explain_group, explain_pod, status_lines
@@ -247,6 +250,28 @@ def test_a_dry_run_changes_nothing() -> None:
 
     assert _round(dry, END, is_dry=True).decision.actions == (END,)
     assert dry.done == dry.reported == []
+
+
+def test_defect_failed_rounds_do_not_lengthen_the_pause(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The round after many failures comes as soon as after one, and each failure is a line of the log."""
+
+    def fail(_: float) -> Observation:
+        raise PartialError("no answer")
+
+    world = _World()
+    monkeypatch.setattr(world, "observe", fail)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    nothing: Any = SimpleNamespace(restore=lambda _: None, read=dict)
+    loop = Loop(Controller(world, decide, Memory()), Outputs(None, None), nothing, nothing)
+    pauses: list[float] = []
+    stop: Any = SimpleNamespace(is_set=lambda: loop.counts.errors >= 8, wait=pauses.append)
+    monkeypatch.setattr(loop, "_stopped", stop)
+    loop.run()
+
+    assert sum(pauses) == 8 * PERIOD
+    assert capsys.readouterr().out.count("no answer") == 8
 
 
 def test_the_log_and_metrics_have_each_action() -> None:

@@ -125,7 +125,7 @@ def test_required_spread_is_observed() -> None:
     assert spread_of(pod(topologySpreadConstraints=[rule | {"whenUnsatisfiable": "ScheduleAnyway"}])) is None
 
 
-def test_tolerations_name_the_taints_that_they_accept() -> None:
+def test_defect_tolerations_with_a_value_are_read() -> None:
     """A toleration with a value accepts that value only, one without a key all taints; effects must agree."""
     taint = {"key": "team", "value": "vision", "effect": "NoSchedule"}
     tainted = node("n", taints=[taint])
