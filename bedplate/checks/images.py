@@ -1,6 +1,7 @@
 """Images and software: driver branches, the stack, frameworks, Kubernetes versions, and images in the lock."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from bedplate.catalog import Catalog
 from bedplate.catalog.facts import Arch
@@ -10,28 +11,46 @@ from bedplate.checks.diagnostics import Fault, Rule, about, fault
 from bedplate.checks.groups import known_types
 from bedplate.plan import FleetPlan
 from bedplate.spec import Fleet
-from bedplate.spec.sites import Use
+from bedplate.spec.groups import Group
+from bedplate.spec.sites import Machine, Use
+
+
+class _Gpu(NamedTuple):
+    """A known NVIDIA GPU: the keys of its group or machine, of its model, and of its driver branch."""
+
+    place: str
+    key: str
+    chip: ChipFacts
+    driver_key: str
+    branch: str
 
 
 def check_driver(context: Context) -> Iterator[Fault]:
-    """Yield faults of an unknown, ended or unsuitable driver branch."""
-    catalog = context.catalog
-    driver = context.fleet.image.driver or catalog.stack(context.fleet.stack).driver
-    chips = dict(_nvidia_chips(context))
-    if not chips or not catalog.drivers:
+    """Yield faults of an unknown, ended, unsuitable or useless driver branch."""
+    drivers = context.catalog.drivers
+    if not drivers:
         return
-    packaged = [branch for branch in sorted(catalog.drivers) if catalog.drivers[branch].packaged == branch]
-    facts = catalog.drivers.get(driver)
-    if facts is None:
-        message = f"NVIDIA has no driver branch {driver}"
-        yield fault("E610", "image.driver", message, one_of(packaged))
-    else:
-        yield from _check_end_of_support(context, facts)
-        yield from _check_kernel(context, facts)
-        yield from _check_packages(facts)
-    suitable = [branch for branch in packaged if all(_supports(branch, chip) for chip in chips.values())]
-    for key, chip in chips.items():
-        yield from _check_chip(key, chip, driver, suitable)
+    gpus = tuple(_nvidia_gpus(context))
+    packaged = [branch for branch in sorted(drivers) if drivers[branch].packaged == branch]
+    for key, branch in {gpu.driver_key: gpu.branch for gpu in gpus}.items():
+        if branch in drivers:
+            yield from _check_branch(context, key, drivers[branch])
+        else:
+            yield fault("E610", key, f"NVIDIA has no driver branch {branch}", one_of(packaged))
+    for gpu in gpus:
+        together = [other.chip for other in gpus if other.driver_key == gpu.driver_key]
+        suitable = [branch for branch in packaged if all(_supports(branch, chip) for chip in together)]
+        yield from _check_chip(gpu, suitable)
+    places = {gpu.place for gpu in gpus}
+    for place, machine in _machines(context.fleet):
+        if machine.driver and place not in places:
+            yield fault("W623", f"{place}.driver", "no known NVIDIA GPU here needs a driver", "delete driver")
+
+
+def _check_branch(context: Context, key: str, facts: DriverFacts) -> Iterator[Fault]:
+    yield from _check_end_of_support(context, key, facts)
+    yield from _check_kernel(context, key, facts)
+    yield from _check_packages(key, facts)
 
 
 def check_stack(context: Context) -> Iterator[Fault]:
@@ -41,38 +60,44 @@ def check_stack(context: Context) -> Iterator[Fault]:
         yield fault("E621", "stack", f"no stack {name} in the catalog", one_of(f"'{stack}'" for stack in stacks))
 
 
-def _nvidia_chips(context: Context) -> Iterator[tuple[str, ChipFacts]]:
-    """Yield the key of every type and every machine of a site with a known NVIDIA GPU, and the GPU."""
-    chips = context.catalog.chips
-    for name, group in context.fleet.groups.items():
+def _nvidia_gpus(context: Context) -> Iterator[_Gpu]:
+    """Yield the known NVIDIA GPU of every type of a group and of every machine of a site."""
+    fleet, chips = context.fleet, context.catalog.chips
+    default = fleet.image.driver or context.catalog.stack(fleet.stack).driver
+    for name, group in fleet.groups.items():
         for index, facts in known_types(context.catalog, group):
             if facts.gpu and facts.gpu.name in chips:
-                yield f"groups.{name}.types.{index}", chips[facts.gpu.name]
-    for name, site in context.fleet.sites.items():
+                place = f"groups.{name}"
+                driver_key = f"{place}.driver" if group.driver else "image.driver"
+                yield _Gpu(place, f"{place}.types.{index}", chips[facts.gpu.name], driver_key, group.driver or default)
+    for name, site in fleet.sites.items():
         for label, machine in site.machines.items():
             if machine.gpus and machine.gpus.model in chips:
-                yield f"sites.{name}.machines.{label}.gpus.model", chips[machine.gpus.model]
+                place = f"sites.{name}.machines.{label}"
+                driver_key = f"{place}.driver" if machine.driver else "image.driver"
+                chip = chips[machine.gpus.model]
+                yield _Gpu(place, f"{place}.gpus.model", chip, driver_key, machine.driver or default)
 
 
-def _check_end_of_support(context: Context, facts: DriverFacts) -> Iterator[Fault]:
+def _check_end_of_support(context: Context, key: str, facts: DriverFacts) -> Iterator[Fault]:
     if facts.ends and facts.ends < context.today:
         ends, branch = max((other.ends, other.branch) for other in context.catalog.drivers.values() if other.ends)
         fix = f"write '{branch}', supported until {ends}" if ends >= context.today else ""
         message = f"NVIDIA's support of driver branch {facts.branch} ended on {facts.ends}"
-        yield fault("W614", "image.driver", message, fix)
+        yield fault("W614", key, message, fix)
 
 
-def _check_kernel(context: Context, facts: DriverFacts) -> Iterator[Fault]:
+def _check_kernel(context: Context, key: str, facts: DriverFacts) -> Iterator[Fault]:
     kernel = context.fleet.image.kernel
     if kernel and facts.kernel and read_kernel(kernel) > facts.kernel:
         newest = write_kernel(facts.kernel)
         message = f"driver branch {facts.branch} builds on kernels up to {newest}, not on {kernel}"
         drivers = sorted(context.catalog.drivers.values(), key=lambda other: other.branch)
         suitable = [other.branch for other in drivers if other.kernel and other.kernel >= read_kernel(kernel)]
-        yield fault("E613", "image.driver", message, f"write '{suitable[0]}', or an older kernel" if suitable else "")
+        yield fault("E613", key, message, f"write '{suitable[0]}', or an older kernel" if suitable else "")
 
 
-def _check_packages(facts: DriverFacts) -> Iterator[Fault]:
+def _check_packages(key: str, facts: DriverFacts) -> Iterator[Fault]:
     if facts.packaged != str(facts.branch):
         other = facts.packaged
         message = (
@@ -80,44 +105,48 @@ def _check_packages(facts: DriverFacts) -> Iterator[Fault]:
             if other
             else f"Ubuntu 24.04 has no packages of driver branch {facts.branch}"
         )
-        yield fault("E622", "image.driver", message, f"write '{other}'" if other else "")
+        yield fault("E622", key, message, f"write '{other}'" if other else "")
 
 
 def check_frameworks(context: Context) -> Iterator[Fault]:
     """Yield a fault for each machine on which PyTorch is wanted and cannot be used."""
-    chips = dict(_nvidia_chips(context))
-    for key, use, wanted in _frameworks(context.fleet):
-        chip = next((chip for place, chip in chips.items() if place.startswith(f"{key}.") and not chip.open), None)
-        if wanted and use is not Use.SSH:
-            yield fault("E355", f"{key}.frameworks", "frameworks are for machines with use: ssh", "delete frameworks")
-        elif wanted and chip:
+    old = {gpu.place: gpu.chip for gpu in _nvidia_gpus(context) if not gpu.chip.open}
+    for place, machine in _machines(context.fleet):
+        key, chip = f"{place}.frameworks", old.get(place)
+        if machine.frameworks and machine.use is not Use.SSH:
+            yield fault("E355", key, "frameworks are for machines with use: ssh", "delete frameworks")
+        elif machine.frameworks and chip:
             message = (
                 f"PyTorch has no code for {chip.name.upper()} ({chip.generation.capitalize()}), only for newer GPUs"
             )
-            yield fault("E355", f"{key}.frameworks", message, "delete frameworks")
+            yield fault("E355", key, message, "delete frameworks")
 
 
-def _frameworks(fleet: Fleet) -> Iterator[tuple[str, Use | None, bool | None]]:
-    """Yield the key of each group and of each machine of a site, its use, and its setting of frameworks."""
+def _machines(fleet: Fleet) -> Iterator[tuple[str, Group | Machine]]:
+    """Yield each group and each machine of a site, with its key."""
     for name, group in fleet.groups.items():
-        yield f"groups.{name}", group.use, group.frameworks
+        yield f"groups.{name}", group
     for name, site in fleet.sites.items():
         for label, machine in site.machines.items():
-            yield f"sites.{name}.machines.{label}", machine.use, machine.frameworks
+            yield f"sites.{name}.machines.{label}", machine
 
 
 def _supports(branch: str, chip: ChipFacts) -> bool:
     return chip.first <= int(branch) <= (chip.last or int(branch))
 
 
-def _check_chip(key: str, chip: ChipFacts, branch: str, suitable: Sequence[str]) -> Iterator[Fault]:
+def _check_chip(gpu: _Gpu, suitable: Sequence[str]) -> Iterator[Fault]:
+    """Yield a fault of a branch that does not support a GPU; `suitable` support all GPUs with the same driver key."""
+    chip, branch = gpu.chip, gpu.branch
     name = f"{chip.name.upper()} ({chip.generation.capitalize()})"
+    # Without a branch for all, this group or machine needs one of its own.
+    key, fitting = (gpu.driver_key, suitable[0]) if suitable else (f"{gpu.place}.driver", str(chip.last or chip.first))
     if chip.last and int(branch) > chip.last:
         message = f"driver branch {branch} does not support {name}: {chip.last} is the last that does"
-        yield fault("E612", key, message, f"write image.driver: '{chip.last}'")
+        yield fault("E612", gpu.key, message, f"write {key}: '{fitting}'")
     elif int(branch) < chip.first:
         message = f"driver branch {branch} does not support {name}: it needs {chip.first} or newer"
-        yield fault("E611", key, message, f"write image.driver: '{suitable[0]}'" if suitable else "")
+        yield fault("E611", gpu.key, message, f"write {key}: '{fitting}'")
 
 
 def check_images(plan: FleetPlan, catalog: Catalog) -> Iterator[Fault]:
@@ -258,6 +287,12 @@ RULES = (
         "write '580'",
         "Ubuntu 24.04, noble-updates",
         allowable=True,
+    ),
+    Rule(
+        "W623",
+        "driver-unused",
+        "A driver branch is for NVIDIA GPUs.",
+        "delete it",
     ),
     Rule(
         "E355",

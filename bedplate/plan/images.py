@@ -45,7 +45,7 @@ def pool_kind(plan: FleetPlan, pool: PoolPlan, catalog: Catalog) -> ImageKind:
     return ImageKind(
         pool.use,
         arch,
-        _driver(plan.image.driver or "", gpu.count, chip) if gpu else "",
+        _driver(pool.driver or plan.image.driver or "", gpu.count, chip) if gpu else "",
         efa=pool.fabric is not None,
         frameworks=default if pool.frameworks is None else pool.use is Use.SSH and pool.frameworks,
     )

@@ -454,7 +454,7 @@ def _site_node(plan: FleetPlan, site: SitePlan, machine: MachinePlan) -> NodePla
         node,
         resolvers=plan.record.resolvers.get(resolver_region(plan, site.name), ()),
         gpus=Hardware(gpus.model, gpus.count) if gpus else None,
-        driver=plan.image.driver if gpus else None,
+        driver=(machine.spec.driver or plan.image.driver) if gpus else None,
         frameworks=machine.spec.frameworks,
         scratch=machine.spec.scratch,
     )
@@ -482,7 +482,7 @@ def pool_node(plan: FleetPlan, pool: PoolPlan, name: str, catalog: Catalog) -> N
     gpus = Hardware(facts.gpu.name, facts.gpu.count) if facts and facts.gpu else None
     node = _node(plan, name, Platform.CLOUD, frozenset({_ROLE_OF_USE[pool.use]}), None)
     fabric = pool.fabric is not None
-    driver, cluster = plan.image.driver if gpus else None, cluster_plan(plan)
+    driver, cluster = (pool.driver or plan.image.driver) if gpus else None, cluster_plan(plan)
     return replace(
         node,
         gpus=gpus,

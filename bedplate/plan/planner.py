@@ -175,6 +175,7 @@ def group_pools(name: str, group: Group, fleet: Fleet, catalog: Catalog) -> Iter
             ),
             labels=group.labels,
             taints=group.taints,
+            driver=group.driver,
             frameworks=group.frameworks,
             rung=position,
             ring=group.ring,

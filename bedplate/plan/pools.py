@@ -63,7 +63,8 @@ class PoolPlan:
     """One Auto Scaling group: a rung of a group's ladder, in one zone where the fabric requires it.
 
     `max` is the pool's maximum, `most` the maximum of its group over all pools. `labels` and `taints`
-    (`key=value:effect`) are those of the file; a node also registers those of its type.
+    (`key=value:effect`) are those of the file; a node also registers those of its type. `driver` is a branch, None for
+    that of the fleet.
     """
 
     name: str
@@ -80,6 +81,7 @@ class PoolPlan:
     tenure: Tenure
     labels: Mapping[str, str] = field(default_factory=lambda: NO_LABELS)
     taints: tuple[str, ...] = ()
+    driver: str | None = None
     frameworks: bool | None = None
     rung: int = 0
     """The index of its rung in the group's ladder, for messages; no name or address depends on it."""

@@ -132,6 +132,7 @@ _ANOTHER_POOL = "the old pool and its machines; a new pool is created"
 _NEXT_IMAGE = "the next image build; running machines stay"
 _REGISTRATION = "tags; nodes register them at boot"
 _CONTROLLER = "which machines the controller of capacity starts and ends"
+_DRIVER = "its machines with GPUs, at their next apply while no program uses a GPU"
 _FRAMEWORKS = "the Python environment of its machines, at their next apply"
 
 
@@ -313,6 +314,12 @@ class Group(Spec):
         title="Labels",
         description="Labels of its Kubernetes nodes, in addition to bedplate's own.",
         json_schema_extra=on_edit(free(_REGISTRATION)),
+    )
+    driver: DriverBranch | None = Field(
+        default=None,
+        title="Driver branch",
+        description="NVIDIA driver branch of its machines, quoted, such as '580'. Default: that of the fleet's image.",
+        json_schema_extra=on_edit(free(_DRIVER, *EVERY)),
     )
     frameworks: bool | None = Field(
         default=None,

@@ -21,7 +21,7 @@ from bedplate.spec.policy import (
     refused,
     replaces,
 )
-from bedplate.spec.text import DiskName, DomainName, HostLabel, MountPath, RegionName, RoleArn, Slug
+from bedplate.spec.text import DiskName, DomainName, DriverBranch, HostLabel, MountPath, RegionName, RoleArn, Slug
 
 # Route 53 quotas, targets per resolver rule, 2026-11.
 MOST_SERVERS = 6
@@ -84,6 +84,12 @@ class Machine(Spec):
         title="Use",
         description="ssh (people log in), kubernetes (a worker), or left out (a server of the site).",
         json_schema_extra=on_edit(free("the machine and the firewalls of its peers, at their next apply", *EVERY)),
+    )
+    driver: DriverBranch | None = Field(
+        default=None,
+        title="Driver branch",
+        description="NVIDIA driver branch, quoted, such as '580'. Default: that of the fleet's image.",
+        json_schema_extra=on_edit(free("the machine, at its next apply while no program uses a GPU", *EVERY)),
     )
     frameworks: bool | None = Field(
         default=None,

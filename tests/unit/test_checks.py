@@ -227,6 +227,10 @@ EDITS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
     "a newer driver branch": (
         'driver: "580"', "driver: '595'", [("E612", "sites.cellar.machines.titan.gpus.model")],
     ),
+    "a machine with a driver of its own": (
+        "model: titan-x, count: 4}", "model: titan-x, count: 4}, driver: '570'",
+        [(code, "sites.cellar.machines.titan.driver") for code in ("E622", "W614")],
+    ),
     "a GPU that needs closed modules": ("model: titan-x", "model: v100", []),
     "a branch without support": (
         '"580"', "'610'",

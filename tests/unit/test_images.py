@@ -79,6 +79,7 @@ def test_a_pool_gets_the_baked_image_of_its_kind_and_region() -> None:
     assert baked_image(plan, replace(pool, region=AWAY), load_catalog()) is None
     newer = replace(plan, image=plan.image.model_copy(update={"driver": "595"}))
     assert baked_image(newer, pool, load_catalog()) is None
+    assert baked_image(newer, replace(pool, driver="580"), load_catalog()) == "ami-1"
 
 
 def test_the_instance_runs_only_the_install_stage(tmp_path: Path) -> None:

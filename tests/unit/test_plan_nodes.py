@@ -37,7 +37,7 @@ from bedplate.spec.text import RESERVED_USERS
 from tests.testlab.fleets.random import ADA as KEY
 from tests.testlab.fleets.random import fleets
 from tests.testlab.fleets.sketch import catalog, cluster, group, laptops, sketch
-from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
+from tests.testlab.rehearsal.programs import EXAMPLES, plan_of, plan_of_text
 
 LAB = plan_of(EXAMPLES / "lab.yaml")
 LAN = LAB.sites[0].lan
@@ -165,6 +165,21 @@ def test_an_unknown_machine_is_refused(name: str, fix: str) -> None:
         _node(name)
 
     assert fix in caught.value.fix
+
+
+def test_a_machine_may_have_a_driver_branch_of_its_own() -> None:
+    """`driver` of a group or of a site's machine replaces that of the fleet, on machines with GPUs only."""
+    text = (EXAMPLES / "lab.yaml").read_text()
+    for old, new in {
+        'driver: "580"': "driver: '595'",
+        "count: 4}, use: ": "count: 4}, driver: '580', use: ",
+        "idle: 2h": "driver: '580'",
+    }.items():
+        text = text.replace(old, new)
+    plan = plan_of_text(text)
+
+    names = ("titan-01.cellar", "workbench-gpu-1.us-west-2", "nas.cellar")
+    assert [find_node(plan, name, load_catalog()).driver for name in names] == ["580", "580", None]
 
 
 def test_machines_of_a_site_mount_its_exports() -> None:
