@@ -1,7 +1,6 @@
-"""The end of machines for people that nobody uses.
+"""The end of unused machines for people.
 
-Such a machine reports whether somebody is logged in, and whether its CPUs or GPUs work. Without a recent report it is
-never ended.
+Such a machine reports logins, and whether its CPUs or GPUs work. Without a recent report it never ends.
 """
 
 from collections.abc import Iterator
@@ -62,7 +61,7 @@ def idle_end(machine: Machine, pool: Pool) -> float | None:
 
 
 def keep_reason(machine: Machine, pool: Pool, observation: Observation) -> str:
-    """Return why a machine is not ended, however long nobody uses it; empty if only its idle time counts."""
+    """Return why a machine is not ended, however long it is unused; empty if only its idle time counts."""
     now = observation.time
     if pool.group in observation.settings.paused:
         return f"{pool.group} is paused"

@@ -1,6 +1,6 @@
 """A scenario from recorded observations: the same pods, the same failures of AWS, and the boot times of its machines.
 
-Today's planner may decide otherwise than the one that ran then. What it would have met in places that the other one
+Today's planner may decide otherwise than the recorded one. What it would have met in places that the other one
 did not ask for is unknown: there the capacity is endless. Spot notices and cordons of people are not replayed.
 """
 

@@ -246,7 +246,7 @@ CAPACITY_COMMANDS = (
     Command(
         "resume",
         "capacity_run:resume",
-        "Let the controller continue after `capacity pause`.",
+        "Continue the controller's work after `capacity pause`.",
         "bedplate capacity resume train",
     ),
     Command(

@@ -106,7 +106,7 @@ def pause(group: Group = None, *, fleet: FleetOption = DEFAULT_FLEET) -> int:
 
 
 def resume(group: Group = None, *, fleet: FleetOption = DEFAULT_FLEET) -> int:
-    """Let the controller continue after `capacity pause`."""
+    """Continue the controller's work after `capacity pause`."""
     show(f"resumed {name}" for name in _groups_of(fleet, group).resume(group))
     return 0
 
@@ -124,7 +124,7 @@ def _groups_of(fleet: Path, group: str | None) -> FleetGroups:
 
 
 def _read_state(plan: FleetPlan, kubeconfig: Path | None) -> CapacityState:
-    """Read AWS, and the cluster if there is a kubeconfig, and let the planner decide without acting."""
+    """Read AWS, and the cluster if there is a kubeconfig, and print decisions without acting."""
     groups = FleetGroups(open_account(plan), capacity_plan(plan, load_catalog(), *Use))
     observation = groups.observe(time.time())
     if kubeconfig is None:
@@ -144,7 +144,7 @@ def _read_state(plan: FleetPlan, kubeconfig: Path | None) -> CapacityState:
 
 
 def _memory(texts: Mapping[str, str]) -> Memory:
-    """Return what the last leader has left; without it, or from another version, a new memory."""
+    """Return the memory of the last leader; without it, or from another version, a new memory."""
     with suppress(InputError):
         return read_memory(texts.get(MEMORY, ""))
     return Memory()
@@ -245,7 +245,7 @@ class Outputs:
 
 @dataclass
 class Loop:
-    """Rounds until a signal; `live` and `store` are those of the cluster, if the fleet has one."""
+    """Rounds until a signal; `live` and `store` belong to the cluster, if the fleet has one."""
 
     controller: Controller[Memory]
     outputs: Outputs

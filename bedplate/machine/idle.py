@@ -1,7 +1,7 @@
-"""`python3 -m bedplate.machine.idle`: see whether somebody uses this machine, and report it to its bucket.
+"""`python3 -m bedplate.machine.idle`: see whether this machine is in use, and report it to its bucket.
 
-A timer runs it every minute, with the standard library only. Whatever cannot be read counts as use: the report of an
-unused machine ends it. A reboot or a missed quarter of an hour begins the idle time again.
+A timer runs it every minute, with the standard library only. A value that cannot be read counts as use: the report of
+an unused machine ends it. A reboot or a missed quarter of an hour begins the idle time again.
 """
 
 import json
@@ -16,7 +16,7 @@ from typing import Any
 from bedplate.writer import write_whole
 
 LOAD = 0.5
-"""The load average of five minutes from which CPUs work: half a thread, whatever the number of CPUs."""
+"""The load average of five minutes from which CPUs work: half a thread, for any number of CPUs."""
 OWN_LOAD = 1.0
 """What the machine's own configuration run may add to the load of an unused machine."""
 _PERIOD, _GAP = 300, 900
@@ -28,7 +28,7 @@ _PATIENCE = 60
 
 
 class UnknownError(Exception):
-    """A program that tells about use has failed."""
+    """A program that reports use has failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Machine:
     root: Path = Path("/")
 
     def output(self, *command: str) -> str:
-        """Return what a program prints. Raises UnknownError."""
+        """Return the output of a program. Raises UnknownError."""
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE, check=True)  # noqa: S603
         except (OSError, subprocess.SubprocessError) as error:
@@ -64,7 +64,7 @@ def use_of(machine: Machine, *, was_idle: bool) -> str:
 
 
 def _sessions(machine: Machine) -> str:
-    """Return who is logged in. A session that is closing has programs left, but nobody: their load counts."""
+    """Return who is logged in. A session that is closing has programs left, but no person: their load counts."""
     ids = [line.split()[0] for line in machine.output("loginctl", "list-sessions", "--no-legend").splitlines() if line]
     if not ids:
         return ""
@@ -111,7 +111,7 @@ def is_due(published: Mapping[str, Any], report: Mapping[str, Any]) -> bool:
 
 
 def main(machine: Machine, now: int) -> None:
-    """Look at the machine, and write what is due."""
+    """Look at the machine, and write the report."""
     looks, published = machine.root / "run/bedplate/idle.json", machine.root / "var/lib/bedplate/status/idle.json"
     last = _read_json(looks)
     report = next_report(last, use_of(machine, was_idle=bool(last.get("idle_since"))), now)

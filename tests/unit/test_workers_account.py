@@ -63,7 +63,7 @@ def test_workers_are_the_running_instances_of_the_fleets_pools(client: AwsClient
 
 
 def test_a_key_is_read_below_the_id_of_its_instance_only(client: AwsClient) -> None:
-    """Keys of others, invalid texts and other objects are no keys; a role that was made anew is found."""
+    """Keys of others, invalid texts and other objects are no keys; a new role of the same name is found."""
     keys = PublishedKeys(client, PLAN)
     publish(client, "i-other", f'{{"key": "{"b" * 64}"}}')
     assert keys.read(REGION, {"i-mine"}) == {}
@@ -89,7 +89,7 @@ def test_the_token_is_stored_encrypted_and_replaced(client: AwsClient) -> None:
 
 
 def test_the_approver_knows_keys_of_waiting_machines_and_addresses_of_permanent_ones(client: AwsClient) -> None:
-    """AWS is asked anew after 30 s, and after 5 s while a request waits."""
+    """AWS is asked again after 30 s, and after 5 s while a request waits."""
     cloud = Cloud(client, replace(PLAN, fixed={"titan-01.cellar": IPv4Address("192.168.40.21")}))
     empty = cloud.inventory(0.0, frozenset())
     worker = run_instance(client)

@@ -1,4 +1,4 @@
-"""The first hour of the example gpu-box: the commands of its owner, whatever runs behind `pulumi` and AWS.
+"""The first hour of the example gpu-box: the commands of its owner, for any `pulumi` and AWS.
 
 The machines of the fleet are one sshd on loopback, which the fake of AWS's session-manager-plugin reaches.
 """
@@ -87,7 +87,7 @@ def finished(lines: list[str]) -> list[str]:
 
 
 def output(printed: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
-    """Return what a command prints on stdout."""
+    """Return the stdout of a command."""
     printed.readouterr()
     status = run(arguments)
     lines, errors = printed.readouterr()

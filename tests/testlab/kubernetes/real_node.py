@@ -1,6 +1,6 @@
 """A real kubelet with containerd and runc, in a network namespace of its own, with the settings of the role.
 
-It replaces only what the machine of the test lacks: control groups of version 2 and systemd's, and a part of memory.
+It replaces only missing parts of the test's machine: control groups of version 2 and systemd's, and a part of memory.
 Its pods run an image that is built here, without a registry.
 """
 
@@ -144,7 +144,7 @@ class RealNode:
         }
 
     def log(self, name: str) -> str:
-        """Return the end of what a program has printed."""
+        """Return the end of a program's output."""
         return (self.folder / f"{name}.log").read_text(errors="replace")[-4000:]
 
     def _spawn(self, *command: str, log: str = "") -> None:
@@ -153,7 +153,7 @@ class RealNode:
             self._processes.append(subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream))
 
     def stop(self) -> None:
-        """End kubelet, the containers, then containerd, and unmount what they leave behind."""
+        """End kubelet, the containers, then containerd, and unmount their leftovers."""
         socket = f"{self.folder}/containerd.sock"
         for process in reversed(self._processes[1:]):
             process.kill()
