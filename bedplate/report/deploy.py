@@ -85,7 +85,7 @@ def kept_lines(kept: Mapping[str, Sequence[Resource]], price: float) -> Iterator
     """Yield the protected resources that each stack kept, and their list price in USD an hour."""
     for stack, resources in kept.items():
         counts = Counter(_kind(resource["type"]) for resource in resources if resource.get("protect"))
-        names = (counted(count, _DATA[kind]) for kind, count in counts.items() if kind in _DATA)
+        names = (counted(counts[kind], noun) for kind, noun in _DATA.items() if counts[kind])
         yield f"{stack:<{_NAME}} kept {counted(len(resources), 'resource')}: {', '.join(names)}"
     if kept:
         yield f"kept resources cost {price * HOURS_OF_MONTH:,.2f} USD/month, and the data in buckets and file systems"
