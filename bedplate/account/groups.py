@@ -20,6 +20,7 @@ from bedplate.capacity.failures import failure_code
 from bedplate.capacity.observation import Activity, Machine, Observation, Pool, Settings, Size
 from bedplate.errors import InputError, PartialError
 from bedplate.plan.capacity import CapacityPlan, CapacityPool
+from bedplate.plan.registration import MAX_PODS
 
 _ACTIVITIES, _SUBNETS = 100, 200
 _HISTORY = timedelta(hours=6).total_seconds()
@@ -161,7 +162,7 @@ class FleetGroups:
                 desired=desired[pool.name],
                 type=pool.type,
                 market=pool.market,
-                size=Size(pool.gpus, pool.cpus, pool.memory, pool.efa, pool.ephemeral),
+                size=Size(pool.gpus, pool.cpus, pool.memory, pool.efa, pool.ephemeral, 0 if pool.is_ssh else MAX_PODS),
                 price=pool.price,
                 labels=pool.labels,
                 taints=frozenset(pool.taints),

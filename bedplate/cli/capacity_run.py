@@ -76,7 +76,13 @@ def explain(
     fleet: FleetOption = DEFAULT_FLEET,
 ) -> int:
     """Explain in sentences what each rung does, what happens next, and why."""
-    state = _read_state(plan_of(fleet), kubeconfig)
+    plan = plan_of(fleet)
+    groups = tuple(dict.fromkeys(pool.group for pool in plan.pools))
+    if name is not None and "/" in name and kubeconfig is None:
+        raise InputError(f"{name}: pods are not known without a kubeconfig", fix="set KUBECONFIG, or add --kubeconfig")
+    if name is not None and "/" not in name and name not in groups:
+        raise _unknown_name(name, groups)
+    state = _read_state(plan, kubeconfig)
     pods = {pod.id: pod for pod in state.observation.pods}
     if name is None:
         for number, group in enumerate(state.groups):
@@ -86,14 +92,12 @@ def explain(
     elif name in pods:
         show(explain_pod(state, pods[name]))
     else:
-        raise _unknown_name(name, (*state.groups, *pods), has_cluster=state.has_cluster)
+        raise _unknown_name(name, tuple(pods))
     return 0
 
 
-def _unknown_name(name: str, names: tuple[str, ...], *, has_cluster: bool) -> InputError:
+def _unknown_name(name: str, names: tuple[str, ...]) -> InputError:
     near = get_close_matches(name, names, 1)
-    if "/" in name and not has_cluster:
-        return InputError(f"{name}: pods are not known without a kubeconfig", fix="set KUBECONFIG, or add --kubeconfig")
     return InputError(
         f"no group or pod named {name}", fix=f"write {near[0]}" if near else "`capacity status` shows all"
     )

@@ -32,7 +32,7 @@ from bedplate.cluster.pods import (
 CORDONED = "bedplate/cordoned-by"
 """Annotation of a node that the controller has cordoned; a person's cordon has none."""
 GATE = "bedplate/gate"
-# Taints that the cluster derives from what an observation says already: a cordon, and the condition `Ready`.
+# Taints that the cluster derives from other parts of an observation: a cordon, and the condition `Ready`.
 _UNSCHEDULABLE, _NOT_READY = "node.kubernetes.io/unschedulable", "node.kubernetes.io/not-ready"
 _INSTANCE = re.compile(r"aws:///[^/]*/(i-[0-9a-f]+)")
 # A node registers as not ready and is ready within this time, or it never was. An empty node that is not ready for
@@ -42,7 +42,7 @@ _REGISTERING, _LOST = 60.0, 900.0
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What the API server reports, at one time; `ends` is when the last pod of a node ended or was deleted.
+    """The reports of the API server at one time; `ends` is when the last pod of a node ended or was deleted.
 
     `since` is when the reports began: an earlier end is unknown, so that no node has been idle for longer.
     """
@@ -122,7 +122,8 @@ def _takes_part(
 def _is_starting(node: ClusterNode, now: float, *, has_work: bool) -> bool:
     """Return whether a node is not in service yet, or has failed without work."""
     if any(taint.key == GATE for taint in (node.spec.taints if node.spec else None) or ()):
-        return True
+        # A node with work has been in service: somebody has set the taint again.
+        return not has_work
     ready = _readiness(node)
     if ready is None or ready.status == "True":
         return ready is None
@@ -146,7 +147,7 @@ def _taints(node: ClusterNode) -> frozenset[str]:
 
 
 def _sizes(node: ClusterNode, pods: Iterable[ClusterPod]) -> tuple[Size, Size]:
-    """Return what a node has for work, without the pods that belong to it, and what of that is free."""
+    """Return the resources of a node for work, without those of its DaemonSets, and the free part of them."""
     allocatable = size_of(node.status.allocatable if node.status else None)
     own = [pod_size(pod) for pod in pods if is_daemon(pod)]
     size = subtract(allocatable, add(*own, Size()))
@@ -185,7 +186,7 @@ def _measured(
     sizes: Mapping[str, tuple[Size, Size]],
     marks: Iterable[Placement],
 ) -> Pool:
-    """Return a pool with the size that its nodes really have: what pods of the system need is not in the plan."""
+    """Return a pool with the size of its real nodes: the plan does not know the needs of DaemonSets."""
     joined = [
         sizes[node_of[machine.id]][0] for machine in machines if machine.pool == pool.name and machine.id in node_of
     ]
@@ -209,7 +210,7 @@ def pod_id(pod: ClusterPod) -> str:
 
 
 class _PodReader:
-    """Reads pods, and collects the affinities that stand as labels; equal tolerations are compared once."""
+    """Reads pods, and collects the affinities that become labels; equal tolerations are compared once."""
 
     def __init__(self, universe: frozenset[str]) -> None:
         self._universe = universe

@@ -19,6 +19,8 @@ _REGION = "topology.kubernetes.io/region"
 # With this label the cluster-autoscaler expects GPUs on a node that has not started yet.
 ACCELERATOR = "k8s.amazonaws.com/accelerator"
 EFA = "vpc.amazonaws.com/efa"
+MAX_PODS = 110
+"""The most pods of a node, Kubernetes' default: memory is reserved for as many."""
 _ARCH: Mapping[Arch, str] = MappingProxyType({"x86_64": "amd64", "arm64": "arm64"})
 # The resource name of each manufacturer's device plugin.
 _GPUS = MappingProxyType({"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"})

@@ -7,6 +7,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from bedplate.plan.cluster import NODE_DNS, ClusterNode, NodeKind
+from bedplate.plan.registration import MAX_PODS
 from roles.files import ManagedFile, file_text
 
 FOLDER = "/etc/bedplate/kubelet"
@@ -16,8 +17,8 @@ MANIFESTS = "/etc/kubernetes/manifests"
 CLUSTER_CA, MEMBER_CA = "/etc/kubernetes/pki/ca.crt", "/var/lib/etcd/pki/ca.crt"
 SOCKET = "unix:///run/containerd/containerd.sock"
 _OTHER = "other"
-# With 110 pods a node. Source: bootstrap.sh of Amazon's EKS images: 255 MiB, and 11 MiB a pod; read 2026-11.
-_PODS, _RESERVED_MIB = 110, 255 + 11 * 110
+# Source: bootstrap.sh of Amazon's EKS images: 255 MiB, and 11 MiB a pod; read 2026-11.
+_RESERVED_MIB = 255 + 11 * MAX_PODS
 # The share of the time before a stop that is left to the pods of the system.
 _CRITICAL_SHARE = 3
 
@@ -58,7 +59,7 @@ def common_settings(node: ClusterNode) -> dict[str, Any]:
         "containerRuntimeEndpoint": SOCKET,
         "clusterDomain": "cluster.local",
         "clusterDNS": [str(NODE_DNS)],
-        "maxPods": _PODS,
+        "maxPods": MAX_PODS,
         "podPidsLimit": 16384,
         "seccompDefault": True,
         "systemReserved": {"cpu": "100m", "memory": "1Gi"},

@@ -217,6 +217,20 @@ def test_a_machine_joins_after_its_gate(change: dict[str, Any], *, joins: bool) 
     assert (seen.machines[0].node, len(seen.nodes)) == (("n", 1) if joins else (None, 0))
 
 
+def test_a_node_with_work_stays_when_its_gate_closes_again() -> None:
+    """A person may set the taint of the gate; its work counts, and the machine is not replaced."""
+    machine = Machine("i-0000000a", "p", "us-west-2a", 0)
+    gated = node("n", "i-0000000a", taints=[{"key": "bedplate/gate", "value": "failed", "effect": "NoSchedule"}])
+
+    seen = observe([pod(node="n")], [gated], (machine,))
+
+    assert (seen.machines[0].node, len(seen.pods), seen.nodes[0].taints) == (
+        "n",
+        1,
+        {"bedplate/gate=failed:NoSchedule"},
+    )
+
+
 def test_a_node_that_fails_with_work_keeps_it() -> None:
     """Only without work it counts as a machine that never joined, after a quarter of an hour."""
     machine = Machine("i-0000000a", "p", "us-west-2a", 0)
