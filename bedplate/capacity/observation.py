@@ -1,6 +1,6 @@
-"""What the planner of capacity reads: demand, nodes, machines, pools and launches at one time.
+"""The input of the capacity planner: demand, nodes, machines, pools and launches at one time.
 
-The names and units are those of the protocol of `bedplate capacity decide` (docs/capacity.md): times in seconds, memory
+Names and units follow the protocol of `bedplate capacity decide` (docs/capacity.md): times in seconds, memory
 and ephemeral storage in GiB, prices in USD per hour.
 """
 
@@ -18,9 +18,9 @@ class Cordon(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What a pod asks for, or what a node or a machine of a pool has.
+    """Resources: requested by a pod, or offered by a node or a machine of a pool.
 
-    `pods` is the number of pods that a node can still take; only nodes and pools have it, 0 if there is no limit.
+    `pods` is the number of pods that a node can still take; only nodes and pools have it, 0 means unlimited.
     """
 
     gpus: int = 0
@@ -92,8 +92,8 @@ class Machine:
 class Pool:
     """An Auto Scaling group, a rung of a ladder; not `eligible` without an image, a link or free addresses.
 
-    A machine ends after `idle` seconds without use; by default a node after those of the settings. Machines of a pool
-    that `is_ssh` have people instead of pods. They do not end before `until`, for which somebody has started them.
+    A machine ends after `idle` seconds without use; for nodes the settings have a default. Machines of a pool that
+    `is_ssh` have people instead of pods. They do not end before `until`, the time of a person's `node start --for`.
     """
 
     name: str
@@ -137,7 +137,7 @@ class Activity:
 class Settings:
     """Seconds before an `idle` node goes; `cap`: the share of nodes removed at once; `spare` machines by group.
 
-    A machine that is no node after `join` seconds is late, until the pool's own machines show how long it takes.
+    A machine without a node after `join` seconds is late, until the pool's own machines show how long it takes.
     `most` limits the machines of all pools of a group, `ceilings` their price in USD per hour, and `ceiling` that of
     all groups. In `paused` groups nothing is changed.
     """

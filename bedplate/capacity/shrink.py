@@ -91,7 +91,7 @@ def end_useless(rungs: Sequence[Rung], growth: Growth, now: float) -> Iterator[T
 
 
 def _end_late(fleet: Fleet, removal: Removal) -> Iterator[Action]:
-    """End machines that did not become nodes; AWS replaces those that pending pods or the minimum need."""
+    """End machines that did not become nodes; AWS replaces them if pending pods or the minimum need them."""
     for name, rung in fleet.rungs.items():
         new = fleet.growth.ladder.opened[name]
         for machine in rung.facts.late if rung.facts and rung.status is not RungStatus.PAUSED else ():
@@ -123,7 +123,7 @@ def _end_empty(fleet: Fleet, removal: Removal) -> Iterator[Action]:
 
 
 def _cordon_idle(fleet: Fleet, removal: Removal) -> Iterator[Action]:
-    """Cordon idle nodes, the worst rungs first, but for the spare ones and those that pending pods need."""
+    """Cordon idle nodes, the worst rungs first, except spare nodes and nodes that pending pods need."""
     observation = fleet.observation
     order = {name: at for at, name in enumerate(fleet.rungs)}
     idle: list[tuple[int, float, Node, Rung]] = []
@@ -181,7 +181,7 @@ def _may_move(fleet: Fleet, node: Node, pods: Mapping[str, Pod]) -> bool:
 
 
 def _target(fleet: Fleet, rung: Rung, node: Node, work: Sequence[Pod]) -> str:
-    """Return the nodes that have room for the pods of a node: those of better rungs, or busy ones of its own."""
+    """Return nodes that can take the pods of a node: nodes of better rungs, or busy nodes of the same rung."""
     size, free = node.size, node.free
     is_half_empty = size.cpus <= free.cpus / _HALF and size.gpus <= free.gpus / _HALF
     is_light = is_half_empty and not _has_launched(rung, fleet.observation.time)
@@ -197,7 +197,7 @@ def _target(fleet: Fleet, rung: Rung, node: Node, work: Sequence[Pod]) -> str:
 
 
 def _has_launched(rung: Rung, now: float) -> bool:
-    """Return whether a rung launched machines lately: what is packed closely now would be launched again."""
+    """Return whether a rung launched machines lately: nodes that are freed now would be launched again."""
     launches = rung.facts.launches if rung.facts else ()
     return any(launch.ok and now - launch.time < _SETTLED for launch in launches)
 

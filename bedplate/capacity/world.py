@@ -33,7 +33,7 @@ _FLIP, _LATE, _SPREAD = 1800.0, 900.0, 0.2
 
 @dataclass(slots=True, eq=False)
 class SimPod:
-    """A pod of a scenario: where it runs, since when, and what it has done."""
+    """A pod of a scenario: where it runs, since when, and its progress."""
 
     job: Job
     node: "SimNode | None" = None
@@ -51,7 +51,7 @@ class SimPod:
 
 @dataclass(slots=True, eq=False)
 class SimMachine:
-    """A machine that is paid for; one that never `joins` looks like one that boots."""
+    """A machine that is paid for; without `joins` it never becomes a node."""
 
     id: str
     group: "SimGroup"
@@ -131,11 +131,11 @@ class World:
             self._join(machine)
 
     def at(self, time: float, event: Callable[[], None]) -> None:
-        """Let something happen at a time."""
+        """Add an event at a time."""
         heapq.heappush(self._events, (time, next(self._numbers), event))
 
     def advance(self) -> bool:
-        """Let all events of the next time happen; return whether there were any within the horizon."""
+        """Run all events of the next time; return whether there were any within the horizon."""
         if not self._events or self._events[0][0] > self.scenario.horizon:
             self.now = self.scenario.horizon
             return False
@@ -146,7 +146,7 @@ class World:
         return True
 
     def observe(self) -> Observation:
-        """Return what a planner sees now."""
+        """Return the observation of this moment."""
         recent = [launch for launch in reversed(self.activities[-500:]) if self.now - launch.time <= _HISTORY]
         return Observation(
             time=self.now,

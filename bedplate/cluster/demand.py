@@ -122,7 +122,7 @@ def _takes_part(
 def _is_starting(node: ClusterNode, now: float, *, has_work: bool) -> bool:
     """Return whether a node is not in service yet, or has failed without work."""
     if any(taint.key == GATE for taint in (node.spec.taints if node.spec else None) or ()):
-        # A node with work has been in service: somebody has set the taint again.
+        # A node with work has been in service: the taint was set again by hand.
         return not has_work
     ready = _readiness(node)
     if ready is None or ready.status == "True":

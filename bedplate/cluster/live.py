@@ -1,4 +1,4 @@
-"""Changes of nodes and pods, each conditional on what was observed, and Events that explain them."""
+"""Changes of nodes and pods, each conditional on the observation, and Events that explain them."""
 
 import json
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from bedplate.cluster.pods import has_ended, is_daemon, is_movable, seconds
 from bedplate.cluster.watch import ObjectCache
 from bedplate.errors import BedplateError
 
-# Seconds for which what a controller has left is used.
+# Seconds for which the memory of a predecessor is used.
 _RECENT = 300.0
 # Of the message of an Event. Source: Kubernetes API reference, Event v1.
 _LONGEST = 1000
@@ -66,12 +66,12 @@ class LiveCluster:
         return join(Cluster(pods, nodes, dict(self._ends), self.since), cloud)
 
     def state(self) -> str:
-        """Return what a successor must know: when the last pods of nodes ended."""
+        """Return the memory for a successor: when the last pods of nodes ended."""
         idle = {name: round(max(self._ends.get(name, 0.0), self.since)) for name in self.nodes.objects()}
         return json.dumps({"time": round(self.now()), "idle": idle}, sort_keys=True)
 
     def restore(self, text: str) -> None:
-        """Take over what a predecessor has just left: while none ran, pods may have ended.
+        """Take over the memory of a predecessor: while none ran, pods may have ended.
 
         Text that cannot be read is ignored.
         """
@@ -117,7 +117,7 @@ class LiveCluster:
             raise Conflict(f"{name} has work: {', '.join(work[:3])}")
 
     def forget_stale_cordons(self) -> None:
-        """Remove the controller's annotation from nodes that somebody else has uncordoned."""
+        """Remove the controller's annotation from nodes that another client has uncordoned."""
         for node in self.nodes.objects().values():
             if is_annotated(node) and cordon_of(node) is None:
                 self._patch(node, None, unschedulable=None)

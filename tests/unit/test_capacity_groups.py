@@ -58,6 +58,7 @@ def test_all_regions_are_observed(cloud: ScalingCloud, groups: FleetGroups) -> N
         (EAST, 0, 298),
         ("sim-us-west-2", 0, 298),
     ]
+    assert {pool.size.pods for pool in seen.pools} == {110}
     assert [(machine.pool, machine.ready) for machine in seen.machines] == [(WEST, True)] * 2
     assert all(abs(machine.launched - cloud.time) < 60 for machine in seen.machines)
     (failure,) = seen.activities
