@@ -3,137 +3,41 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from lightkube import Client
 from lightkube.resources.coordination_v1 import Lease
 from lightkube.resources.core_v1 import Event, Node, Pod
 from lightkube.resources.policy_v1 import PodDisruptionBudget
-from moto import mock_aws
 
 from bedplate.account.client import AwsClient
 from bedplate.account.groups import FleetGroups
-from bedplate.capacity import planner
 from bedplate.capacity.actions import Action, CordonNode, DrainNode, SetDesired, UncordonNode
-from bedplate.capacity.controller import Controller, Round
 from bedplate.capacity.observation import Cordon, Observation
-from bedplate.capacity.observation import Node as PlannerNode
-from bedplate.capacity.simulator import Frame, frame_of
-from bedplate.catalog import load_catalog
 from bedplate.cli import run
-from bedplate.cli.capacity_run import Loop, Outputs
 from bedplate.cluster.client import ClusterClient, Conflict, Expired, NotNow, open_cluster
 from bedplate.cluster.lease import NAMESPACE, Leadership, read_holder
-from bedplate.cluster.live import LiveCluster
 from bedplate.cluster.store import IDLE, StateStore
 from bedplate.picture.timeline import timeline
-from bedplate.plan.capacity import CapacityPlan, capacity_document, capacity_plan
-from bedplate.spec.sites import Use
+from bedplate.plan.capacity import capacity_document
 from roles.files import file_text
-from tests.testlab.fakes.nodes_of_groups import NodesOfGroups
-from tests.testlab.fakes.scaling import ScalingCloud
 from tests.testlab.fleets.variants import lab_plan
-from tests.testlab.kubernetes.control_plane import ControlPlane
+from tests.testlab.kubernetes.capacity import CapacityLab, capacity_lab, wait_for
+from tests.testlab.kubernetes.control_plane import ControlPlane, wait_until
 
 pytestmark = pytest.mark.nightly
 
 REGIONS = ("us-west-2", "us-east-1", "eu-north-1")
 NO_CAPACITY = "We currently do not have sufficient p5.48xlarge capacity in the Availability Zone you requested."
 PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "capacity-real.svg"
-GPU = {"key": "nvidia.com/gpu", "operator": "Exists"}
 COUNT, STAY = 200, 50
 
 
-@dataclass
-class Lab:
-    """A fleet with one group of workers in three regions, its cluster, and a clock that a test moves."""
-
-    plane: ControlPlane
-    cloud: ScalingCloud
-    plan: CapacityPlan
-    client: Client
-    machines: NodesOfGroups
-    namespace: str
-    ahead: float = 0.0
-    runs: list["Run"] = field(default_factory=list)
-
-    def now(self) -> float:
-        """Return the time of the controllers."""
-        return time.time() + self.ahead
-
-    def controller(self, decide: Any = None, **options: Any) -> "Run":  # noqa: ANN401
-        """Return a new controller, as after a restart."""
-        return Run(self, decide, **options)
-
-    def add_pods(self, count: int, gpus: int, *, prefix: str = "job", **meta: object) -> None:
-        """Create pods that ask for GPUs."""
-        resources = {"requests": {"cpu": "1", "nvidia.com/gpu": str(gpus)}, "limits": {"nvidia.com/gpu": str(gpus)}}
-        spec = {"containers": [{"name": "c", "image": "train", "resources": resources}], "tolerations": [GPU]}
-        for number in range(count):
-            metadata = {"name": f"{prefix}-{number}", "namespace": self.namespace, **meta}
-            self.client.create(cast("Pod", Pod.from_dict({"metadata": metadata, "spec": spec})))
-
-    def pods(self) -> list[Pod]:
-        """Return the pods of the test."""
-        return list(self.client.list(Pod, namespace=self.namespace))
-
-    def running(self) -> int:
-        """Return the number of running pods."""
-        return sum(pod.status is not None and pod.status.phase == "Running" for pod in self.pods())
-
-
-class Run:
-    """A controller of the lab, round after round."""
-
-    def __init__(self, lab: Lab, decide: Any = None, identity: str = "", client: ClusterClient | None = None) -> None:  # noqa: ANN401
-        self.lab = lab
-        self.frames: list[Frame] = []
-        self.live = LiveCluster(client or open_cluster(lab.plane.kubeconfig()), lab.now(), lab.now)
-        self.live.start()
-        lab.runs.append(self)
-        self.groups = cloud = FleetGroups(AwsClient(lab.cloud), lab.plan)
-        leader = Leadership(self.live.client, identity) if identity else None
-        self.controller: Controller[Any] = Controller(
-            cloud, decide or planner.decide, planner.Memory(), self.live, leader
-        )
-        self.loop = Loop(self.controller, Outputs(None, None), self.live, StateStore(self.live.client), lab.now)
-
-    def step(self, seconds: float = 30.0) -> Round | None:
-        """Run a round, then let machines join and time pass."""
-        result = self.controller.round(self.lab.now())
-        if result:
-            self.frames.append(frame_of(result.observation))
-        self.lab.machines.step()
-        self.lab.ahead += seconds
-        return result
-
-    def node(self, name: str) -> PlannerNode:
-        """Return a node as the planner sees it."""
-        return next(node for node in self.controller.observe(self.lab.now()).nodes if node.name == name)
-
-    def wait(self, is_done: Callable[[], bool]) -> None:
-        """Wait until something is true, without a round."""
-        deadline = time.monotonic() + 60
-        while not is_done():
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-
-    def until(self, is_done: Callable[[], bool], rounds: int = 60) -> None:
-        """Run rounds until something is true."""
-        for _ in range(rounds):
-            if is_done():
-                return
-            self.step()
-            time.sleep(0.3)  # the scheduler and kwok
-        raise AssertionError("not reached")
-
-
 @pytest.fixture
-def lab(control_plane: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+def lab(control_plane: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[CapacityLab]:
     """Yield the lab with no machines."""
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")
     template = next(pool for pool in lab_plan().pools if pool.group == "train" and pool.market == "on-demand")
@@ -144,22 +48,17 @@ def lab(control_plane: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyP
         )
         for rung, (region, most) in enumerate(zip(REGIONS, (200, 120, 200), strict=True))
     )  # fmt: skip
-    client = control_plane.client()
-    with mock_aws():
-        cloud = ScalingCloud(replace(lab_plan(), pools=pools))
-        cloud.deploy(Use.KUBERNETES)
-        plan = replace(capacity_plan(cloud.plan, load_catalog()), idle=120.0)
-        lab = Lab(control_plane, cloud, plan, client, NodesOfGroups(client, plan), namespace)
+    with capacity_lab(control_plane, namespace, replace(lab_plan(), pools=pools)) as lab:
         yield lab
-    for control in lab.runs:
-        control.live.stop()
-    client.deletecollection(Pod, namespace=namespace, grace_period=0)
+    client = control_plane.client()
     client.deletecollection(Lease, namespace=NAMESPACE)
     for node in list(client.list(Node)):
         client.delete(Node, str(node.metadata.name if node.metadata else ""))
+    # The next test must not see them: on a busy machine deletions take a while.
+    assert wait_until(lambda: not list(client.list(Node)))
 
 
-def test_a_burst_spills_over_three_regions_and_ends(lab: Lab, request: pytest.FixtureRequest) -> None:
+def test_a_burst_spills_over_three_regions_and_ends(lab: CapacityLab, request: pytest.FixtureRequest) -> None:
     """The first region has no capacity: every pod runs in the others, in ladder order; later only work stays.
 
     With `--rewrite` the timeline becomes the plot of docs/capacity.md.
@@ -195,7 +94,7 @@ def test_a_burst_spills_over_three_regions_and_ends(lab: Lab, request: pytest.Fi
         PICTURE.write_text(timeline(title, frames), encoding="utf-8")
 
 
-def test_a_quiet_round_makes_as_many_calls_with_many_pods(lab: Lab) -> None:
+def test_a_quiet_round_makes_as_many_calls_with_many_pods(lab: CapacityLab) -> None:
     """Pods and nodes come from watches: a round asks neither AWS nor the API server more often."""
     control = lab.controller()
     counts: list[Counter[str]] = []
@@ -234,7 +133,7 @@ def _counted(patch: pytest.MonkeyPatch) -> Counter[str]:
     return calls
 
 
-def test_a_controller_that_is_killed_between_actions_is_continued(lab: Lab) -> None:
+def test_a_controller_that_is_killed_between_actions_is_continued(lab: CapacityLab) -> None:
     """Its successor sees what was done: no machine is started twice."""
     lab.add_pods(4, 8)
     first = lab.controller()
@@ -255,7 +154,7 @@ def test_a_controller_that_is_killed_between_actions_is_continued(lab: Lab) -> N
     assert (len(done), lab.machines.launched) == (1, 4)
 
 
-def test_of_two_controllers_one_acts(lab: Lab) -> None:
+def test_of_two_controllers_one_acts(lab: CapacityLab) -> None:
     """The other takes over when the Lease is released, and starts nothing a second time."""
     first, second = lab.controller(identity="a"), lab.controller(identity="b")
     lab.add_pods(2, 8)
@@ -271,7 +170,7 @@ def test_of_two_controllers_one_acts(lab: Lab) -> None:
     assert lab.machines.launched == 2
 
 
-def test_two_controllers_without_an_election_double_nothing(lab: Lab) -> None:
+def test_two_controllers_without_an_election_double_nothing(lab: CapacityLab) -> None:
     """Both act on the same observation; numbers are absolute, and a changed group is left alone."""
     lab.add_pods(3, 8)
     runs = lab.controller(), lab.controller()
@@ -286,7 +185,7 @@ def test_two_controllers_without_an_election_double_nothing(lab: Lab) -> None:
     assert lab.machines.launched == 3
 
 
-def test_a_cut_watch_is_continued(lab: Lab) -> None:
+def test_a_cut_watch_is_continued(lab: CapacityLab) -> None:
     """While the API server is away nothing is decided on old copies for ever; after it, changes are seen again."""
     control = lab.controller()
     lab.plane.stop_server()
@@ -297,7 +196,7 @@ def test_a_cut_watch_is_continued(lab: Lab) -> None:
     control.until(lambda: lab.running() == 1)
 
 
-def test_an_expired_version_is_answered_by_a_new_list(lab: Lab) -> None:
+def test_an_expired_version_is_answered_by_a_new_list(lab: CapacityLab) -> None:
     """A watch from a version that the API server no longer has raises Expired."""
     client = ClusterClient(lab.client)
     lab.plane.stop_server()
@@ -307,7 +206,7 @@ def test_an_expired_version_is_answered_by_a_new_list(lab: Lab) -> None:
         list(client.events(Node, "1", 1))
 
 
-def test_a_disruption_budget_delays_a_drain(lab: Lab) -> None:
+def test_a_disruption_budget_delays_a_drain(lab: CapacityLab) -> None:
     """The pod stays until the budget permits its eviction; a pod that may not move stays in any case."""
     control = lab.controller()
     lab.add_pods(1, 4, labels={"app": "x"}, annotations={"bedplate/movable": "true"})
@@ -324,26 +223,26 @@ def test_a_disruption_budget_delays_a_drain(lab: Lab) -> None:
         control.live.apply(DrainNode(name, "spot notice"))
     assert lab.running() == 2
     lab.client.delete(PodDisruptionBudget, "b", namespace=lab.namespace)
-    control.wait(lambda: control.node(name).cordoned is Cordon.PLANNER)
+    wait_for(lambda: control.node(name).cordoned is Cordon.PLANNER)
     control.live.apply(DrainNode(name, "spot notice"))
-    control.wait(lambda: [pod.metadata.name for pod in lab.pods() if pod.metadata] == ["fixed-0"])
+    wait_for(lambda: [pod.metadata.name for pod in lab.pods() if pod.metadata] == ["fixed-0"])
     with pytest.raises(Conflict, match="has work"):
         control.live.check_empty(name)
 
 
-def test_a_cordon_of_a_person_stays(lab: Lab) -> None:
+def test_a_cordon_of_a_person_stays(lab: CapacityLab) -> None:
     """It is neither undone nor is its machine ended; an own cordon that a person undid is forgotten."""
     control = lab.controller()
     lab.add_pods(1, 8)
     control.until(lambda: lab.running() == 1)
     (node,) = control.live.nodes.objects()
     control.live.apply(CordonNode(node, "idle"))
-    control.wait(lambda: control.node(node).cordoned is Cordon.PLANNER)
+    wait_for(lambda: control.node(node).cordoned is Cordon.PLANNER)
     lab.plane.kubectl("uncordon", node)
-    control.wait(lambda: control.node(node).cordoned is None)
+    wait_for(lambda: control.node(node).cordoned is None)
     control.live.forget_stale_cordons()
     lab.plane.kubectl("cordon", node)
-    control.wait(lambda: control.node(node).cordoned is Cordon.HUMAN)
+    wait_for(lambda: control.node(node).cordoned is Cordon.HUMAN)
 
     with pytest.raises(Conflict, match="cordoned by a person"):
         control.live.apply(UncordonNode(node, "pending pods"))
@@ -351,7 +250,7 @@ def test_a_cordon_of_a_person_stays(lab: Lab) -> None:
         control.live.check_empty(node)
 
 
-def test_a_stale_observation_changes_no_node(lab: Lab) -> None:
+def test_a_stale_observation_changes_no_node(lab: CapacityLab) -> None:
     """A cordon is conditional on the version of the node that was observed."""
     control = lab.controller()
     lab.add_pods(1, 8)
@@ -364,7 +263,7 @@ def test_a_stale_observation_changes_no_node(lab: Lab) -> None:
             control.live.apply(CordonNode(name, "idle"))
 
 
-def test_the_role_gives_the_rights_that_the_controller_needs(lab: Lab) -> None:
+def test_the_role_gives_the_rights_that_the_controller_needs(lab: CapacityLab) -> None:
     """And no others: the user of a member's controller reads no Secret and deletes no node."""
     rights = file_text("capacity/rights.yaml")
     lab.plane.kubectl("apply", "-f", "-", text=rights)
@@ -383,7 +282,7 @@ def test_the_role_gives_the_rights_that_the_controller_needs(lab: Lab) -> None:
 
 
 def test_the_command_runs_rounds_and_explains(
-    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    lab: CapacityLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """From a member's plan: one line for each action, metrics, the recorded observation; a dry run changes nothing."""
     monkeypatch.setattr("bedplate.account.client.open_session", lambda: lab.cloud)
@@ -406,14 +305,14 @@ def test_the_command_runs_rounds_and_explains(
     assert read_holder(ClusterClient(lab.client)) == ""
 
 
-def test_a_successor_knows_since_when_nodes_are_idle(lab: Lab) -> None:
+def test_a_successor_knows_since_when_nodes_are_idle(lab: CapacityLab) -> None:
     """The leader writes it, and the next one reads it; after a longer gap idle times begin anew."""
     first = lab.controller()
     lab.add_pods(1, 8)
     first.until(lambda: lab.running() == 1)
     lab.client.deletecollection(Pod, namespace=lab.namespace, grace_period=0)
     (name,) = first.live.nodes.objects()
-    first.wait(lambda: first.node(name).idle_since is not None)
+    wait_for(lambda: first.node(name).idle_since is not None)
     state, since = first.live.state(), first.node(name).idle_since
     lab.ahead += 200
     second, third = lab.controller(), lab.controller()
@@ -425,7 +324,7 @@ def test_a_successor_knows_since_when_nodes_are_idle(lab: Lab) -> None:
     assert third.node(name).idle_since == pytest.approx(third.live.since)
 
 
-def test_a_successor_knows_which_rungs_have_failed(lab: Lab) -> None:
+def test_a_successor_knows_which_rungs_have_failed(lab: CapacityLab) -> None:
     """A rung whose breaker the last leader opened gets no machine, also when AWS's failure is too old to be read."""
     lab.cloud.empty["lab-gpu-us-west-2"] = NO_CAPACITY
     lab.add_pods(1, 8)
@@ -439,6 +338,6 @@ def test_a_successor_knows_which_rungs_have_failed(lab: Lab) -> None:
 
     lab.ahead += 200
     lab.add_pods(2, 8, prefix="later")
-    second.wait(lambda: len(second.live.pods.objects()) == 3)
+    wait_for(lambda: len(second.live.pods.objects()) == 3)
     second.loop.run_once()
     assert {name for name, _ in lab.cloud.asked[3:]} == {"lab-gpu-us-east-1"}

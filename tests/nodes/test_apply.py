@@ -139,6 +139,7 @@ def test_unreachable_node_does_not_stop_others(fleet_folder: FleetFolder, node_l
     assert result["titan-02.cellar"]["what"] == "no response on the SSH port"
 
 
+@pytest.mark.nightly
 def test_account_without_sudo_is_reported(fleet_folder: FleetFolder, node: Node, node_lab: NodeLab) -> None:
     """An account without sudo is reported with sudo's reason."""
     node.run(
@@ -153,6 +154,7 @@ def test_account_without_sudo_is_reported(fleet_folder: FleetFolder, node: Node,
 
 
 @pytest.mark.usefixtures("drifted")
+@pytest.mark.nightly
 def test_busy_package_manager_is_awaited(fleet_folder: FleetFolder, node: Node) -> None:
     """An apply waits for another program that installs packages."""
     holder = (
@@ -169,6 +171,7 @@ def test_busy_package_manager_is_awaited(fleet_folder: FleetFolder, node: Node) 
 
 
 @pytest.mark.usefixtures("drifted")
+@pytest.mark.nightly
 def test_interrupted_package_manager_is_repaired(fleet_folder: FleetFolder, node: Node) -> None:
     """If dpkg is killed between unpacking and configuring, the apply reports it, and the next one continues."""
     # Packages call this script before they start a service; here it kills dpkg.
@@ -188,6 +191,7 @@ def test_interrupted_package_manager_is_repaired(fleet_folder: FleetFolder, node
 
 
 @pytest.mark.usefixtures("drifted")
+@pytest.mark.nightly
 def test_unreachable_archive_is_reported(fleet_folder: FleetFolder, node: Node) -> None:
     """An unreachable package archive is reported, and a later apply completes the work."""
     node.run("apt-get clean; cp /etc/resolv.conf /root/; echo nameserver 127.0.0.9 > /etc/resolv.conf")
@@ -203,6 +207,7 @@ def test_unreachable_archive_is_reported(fleet_folder: FleetFolder, node: Node) 
 
 
 @pytest.mark.usefixtures("first")
+@pytest.mark.nightly
 def test_full_disk_is_reported(fleet_folder: FleetFolder, node: Node) -> None:
     """On a full disk no file is written partially, and the message says what to do."""
     folder = "/etc/bedplate/wanted"
@@ -219,6 +224,7 @@ def test_full_disk_is_reported(fleet_folder: FleetFolder, node: Node) -> None:
 
 
 @pytest.mark.usefixtures("first")
+@pytest.mark.nightly
 def test_apply_is_refused_if_run_is_full(fleet_folder: FleetFolder, node: Node) -> None:
     """An apply is refused if /run is full: systemd could not reload units, and packages would install partially."""
     node.run("hostname drifted; dd if=/dev/zero of=/run/fill bs=64k 2>/dev/null || true")
@@ -269,6 +275,7 @@ def test_filter_that_locks_the_operator_out_is_reverted(fleet_folder: FleetFolde
 
 
 @pytest.mark.usefixtures("first")
+@pytest.mark.nightly
 def test_wrong_key_of_the_operator_is_reverted(fleet_folder: FleetFolder, node: Node, node_lab: NodeLab) -> None:
     """A wrong key of the operator is not confirmed, so the node restores the previous key."""
     before = fleet_folder.fleet.read_text()

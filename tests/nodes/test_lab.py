@@ -65,7 +65,7 @@ def test_people_log_in_with_their_accounts(departure: Departure, lab: Lab) -> No
             r"/data|/sets|sets\.|of mounts$|(of|for) storage$|must have$|health gate$|^Check the machine$",
             id="mount",
         ),
-        pytest.param(LAPTOPS, "", r"[Ff]ilter|[Ff]irewall|confirm", id="port"),
+        pytest.param(LAPTOPS, "", r"[Ff]ilter|[Ff]irewall|confirm", id="port", marks=pytest.mark.nightly),
     ],
 )
 def test_change_is_checked_applied_and_audited(old: str, new: str, about: str, lab: Lab, departure: Departure) -> None:

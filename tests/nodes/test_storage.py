@@ -78,6 +78,7 @@ def test_first_account_works_while_homes_are_mounted(workbench: Node) -> None:
     assert done.stdout.split() == ["/var/lib/bedplate/home/ubuntu", "0"]
 
 
+@pytest.mark.nightly
 def test_boot_does_not_wait_for_a_lost_server(nas: Node, workbench: Node) -> None:
     """A node shuts down, boots and accepts logins without its file server."""
     nas.cut()
@@ -95,6 +96,7 @@ def test_boot_does_not_wait_for_a_lost_server(nas: Node, workbench: Node) -> Non
     assert login < LOGIN_SECONDS
 
 
+@pytest.mark.nightly
 def test_use_of_a_lost_server_fails_each_time(nas: Node, workbench: Node) -> None:
     """Each use of a mount fails soon while the server is lost, and the automount stays active."""
     nas.cut()
@@ -109,6 +111,7 @@ def test_use_of_a_lost_server_fails_each_time(nas: Node, workbench: Node) -> Non
     assert workbench.run("/usr/local/sbin/bedplate-storage-guard answers cellar-data && echo yes").strip() == "yes"
 
 
+@pytest.mark.nightly
 def test_renamed_mount_replaces_the_old_one(node_lab: NodeLab, workbench: Node) -> None:
     """A renamed mount replaces the old one, which stays while a process uses it; the apply names the process."""
     plan = lab_node(WORKBENCH)

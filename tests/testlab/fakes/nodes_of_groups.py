@@ -29,7 +29,7 @@ class NodesOfGroups:
 
     def step(self) -> None:
         """Let machines join and leave once."""
-        alive = dict(self._instances())
+        alive = dict(self.instances())
         for instance, pool in alive.items():
             self._steps[instance] = self._steps.get(instance, -1) + 1
             if instance not in self._nodes and pool not in self.broken and self._steps[instance] >= self.boot:
@@ -42,7 +42,8 @@ class NodesOfGroups:
         """The number of machines that have ever been launched."""
         return len(self._steps)
 
-    def _instances(self) -> Iterator[tuple[str, str]]:
+    def instances(self) -> Iterator[tuple[str, str]]:
+        """Yield the running instances, each with its pool."""
         names = {f"{self.plan.fleet}-{pool.name}": pool.name for pool in self.plan.pools}
         for region in dict.fromkeys(pool.region for pool in self.plan.pools):
             for group in boto3.client("autoscaling", region).describe_auto_scaling_groups()["AutoScalingGroups"]:
