@@ -167,7 +167,13 @@ HOSTILE: dict[str, tuple[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+# The others take some seconds each.
+_QUICK = ("alias bomb", "5,000 levels", "a number of 1 MiB")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in _QUICK else pytest.mark.nightly) for name in HOSTILE]
+)
 def test_a_hostile_file_costs_little(name: str, tmp_path: Path) -> None:
     """Python and the check take less than 1 s of a fast core and 200 MB, and report the reason."""
     code, text = HOSTILE[name]
@@ -202,6 +208,7 @@ def faults_of(data: bytes) -> tuple[Fault, ...]:
         return examine(path, load_catalog())
 
 
+@pytest.mark.nightly
 @settings(deadline=None, max_examples=200)
 @given(st.binary(max_size=200))
 @example(b"[")

@@ -30,7 +30,7 @@ from tests.testlab.kubernetes.joining import Approvers, JoiningMachine
 from tests.testlab.kubernetes.real_node import HOST, NODE, PROGRAMS, RealNode, real_node
 from tests.testlab.run import lack
 
-TITAN, WORKER = "titan-01.cellar", "prep-0000000a.us-west-2"
+TITAN = "titan-01.cellar"
 FACTS = {
     "instance-id": "i-00000000a",
     "placement/availability-zone": "us-west-2b",
