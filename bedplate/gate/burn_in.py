@@ -1,14 +1,13 @@
-"""The burn-in of a machine with GPUs: DCGM's long diagnostics, and the bandwidth of an all-reduce over all its GPUs.
+"""The burn-in of a machine with GPUs: DCGM's long diagnostics and the bandwidth of an all-reduce over all its GPUs.
 
-Both use the GPUs for minutes, so a machine with a program on a GPU is refused. The gate runs none of this.
+Both use the GPUs for minutes, so a machine with a program on a GPU is refused.
 """
 
-import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
+from .dcgm import diagnose
 from .expected import Expected
 from .machine import FailedProgramError, Machine, MissingProgramError
 from .verdict import Action, Finding
@@ -18,7 +17,6 @@ _SECONDS = 3600.0
 # One large message: small ones measure latency. Source: README of nccl-tests.
 _ALL_REDUCE = ("all_reduce_perf", "-b", "8G", "-e", "8G", "-g")
 _BANDWIDTH = re.compile(r"^# Avg bus bandwidth *: *([0-9.]+)", re.MULTILINE)
-_FAILED = re.compile("fail", re.IGNORECASE)
 
 
 def burn_in(machine: Machine, expected: Expected) -> Iterator[Finding]:
@@ -35,34 +33,8 @@ def burn_in(machine: Machine, expected: Expected) -> Iterator[Finding]:
         yield Finding("in-use", f"processes on the GPUs: {', '.join(sorted(set(users)))}", Action.REPAIR)
         return
     patient = replace(machine, patience=_SECONDS)
-    yield from _diagnostics(patient)
+    yield from diagnose(patient, 3)
     yield _all_reduce(patient, expected.gpus.count, expected.gpus.bandwidth)
-
-
-def _diagnostics(machine: Machine) -> Iterator[Finding]:
-    """Yield a finding for each failed test of DCGM, or one for all of them."""
-    try:
-        report = json.loads(machine.output("dcgmi", "diag", "--run", "3", "--json"))
-    except MissingProgramError as error:
-        yield Finding("dcgm", str(error), Action.REPAIR)
-        return
-    except (FailedProgramError, ValueError) as error:
-        # DCGM exits with an error if a test fails.
-        yield Finding("dcgm", str(error), Action.REPLACE)
-        return
-    failed = [name for name, is_failed in _tests(report) if is_failed]
-    yield from (Finding("dcgm", f"{name} failed", Action.REPLACE) for name in failed)
-    if not failed:
-        yield Finding("dcgm", f"{len(list(_tests(report)))} tests of level 3 passed")
-
-
-def _tests(report: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
-    """Yield the name of each test, and whether a result of it is a failure."""
-    root = report.get("DCGM Diagnostic") or report.get("DCGM GPU Diagnostic") or {}
-    for category in root.get("test_categories", ()):
-        for test in category.get("tests", ()):
-            results = [*test.get("results", ()), test.get("test_summary") or {}]
-            yield str(test.get("name")), any(_FAILED.search(str(result.get("status", ""))) for result in results)
 
 
 def _all_reduce(machine: Machine, count: int, least: int) -> Finding:

@@ -1,8 +1,9 @@
 """`python3 -m bedplate.machine.freeze`: prepare this machine to become an image.
 
-It runs only the install stage of all roles, checks its compliance rules, closes the packet filter of the next boot,
-removes what belongs to this machine, and writes the status that `bedplate image bake` waits for, next to the packages.
-The status is written last: the bake then stops the machine.
+It runs only the install stage of all roles, checks its compliance rules, and closes the packet filter of the next boot.
+Then it reboots and does the same again: what was installed must boot. After that it removes what belongs to this
+machine, and writes the status that `bedplate image bake` waits for, next to the packages. The status is written last:
+the bake then stops the machine.
 """
 
 import os
@@ -17,7 +18,7 @@ from typing import Any
 
 import images
 from bedplate.errors import BedplateError
-from bedplate.machine.calls import apply_roles, audit
+from bedplate.machine.calls import apply_roles, audit, reboot
 from bedplate.machine.image import MARK, write_mark
 from bedplate.machine.state import State, Status, read_json
 from bedplate.nodes.audit import RuleOutcome
@@ -42,6 +43,10 @@ def main(state: State, program: Path, root: Path = Path("/")) -> int:
     if not status.ok and state.count("attempts") < _ATTEMPTS:
         sys.stdout.write(f"{status.sentence}\n")
         return 1
+    if status.ok and not _has_rebooted(state):
+        sys.stdout.write("rebooting\n")
+        reboot()
+        return 0
     # The script removes both from the disk.
     kept, copy = state.volatile / "frozen", state.volatile / "bootstrap"
     accepted = read_json(state.folder / "node.json")
@@ -59,6 +64,17 @@ def main(state: State, program: Path, root: Path = Path("/")) -> int:
     # /run may forbid to execute programs.
     subprocess.run(("bash", copy, "put_status"), env={**os.environ, "ROOT": str(kept)}, check=False)  # noqa: S603, S607
     return 0
+
+
+def _has_rebooted(state: State) -> bool:
+    """Return whether the machine has booted since this was asked for the first time."""
+    asked, asked_now = state.folder / "reboot", state.volatile / "reboot"
+    if asked.exists() and not asked_now.exists():
+        return True
+    for path in (asked, asked_now):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    return False
 
 
 def _prepare(state: State, root: Path) -> Status:

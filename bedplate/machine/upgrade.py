@@ -1,6 +1,6 @@
 """`python3 -m bedplate.machine.upgrade wait|now|end`: drain this machine, apply all roles, and reboot it if required.
 
-`wait` lets people finish, `now` ends their sessions, and `end` continues after the reboot. Events are lines of JSON on
+`wait` lets people and pods finish, `now` ends them, and `end` continues after the reboot. Events are lines of JSON on
 stdout, as in an apply. End of file on stdin means that the operator's command has ended: nothing more is begun.
 """
 
@@ -21,7 +21,9 @@ from bedplate.machine.state import State, Status
 from bedplate.nodes.apply import Event, NodeError, NodeErrorKind, NodeResult, Step, error_event
 from bedplate.nodes.upgrade import NO_LOGIN, REBOOTING
 from bedplate.plan.fleet import Accounts
-from bedplate.plan.nodes import NodePlan
+from bedplate.plan.nodes import NodePlan, NodeRole
+from bedplate.worker.leaving import Departure, drain, return_to_work
+from bedplate.worker.machine import AgentError, node_name
 from roles.base import Disruption
 from roles.catalog import roles_of
 
@@ -71,14 +73,48 @@ class Upgrade:
         needs_reboot = self._requires_reboot() or bool(self._waiting(Disruption.REBOOT))
         if not needs_reboot and not self._waiting(Disruption.DRAIN):
             return self._checked(self._apply())
-        with no_logins():
+        with no_logins(), self._without_pods(is_patient=mode != "now"):
             self._drain(ends_sessions=mode == "now")
-            result = self._apply()
-            status = self._checked(result)
+            status = self._checked(self._apply())
             if needs_reboot or self._requires_reboot():
                 self._check_operator()
+                # After the boot the worker agent takes pods again.
                 return None
+        if self._is_worker:
+            return_to_work(node_name())
         return status
+
+    @property
+    def _is_worker(self) -> bool:
+        return NodeRole.WORKER in self.node.duties
+
+    @contextmanager
+    def _without_pods(self, *, is_patient: bool) -> Iterator[None]:
+        """Evict the pods of a worker; after a failure it takes pods again."""
+        if not self._is_worker:
+            yield
+            return
+        try:
+            name = node_name()
+            try:
+                self._evict(name, is_patient=is_patient)
+                yield
+            except NodeError:
+                return_to_work(name)
+                raise
+        except AgentError as error:
+            raise NodeError(NodeErrorKind.FAILED, str(error), _AGAIN) from None
+
+    def _evict(self, name: str, *, is_patient: bool) -> None:
+        """Evict pods as their disruption budgets permit; without patience the remaining ones end with the reboot."""
+        self._note("evicts its pods")
+        deadline = time.monotonic() + (_WAIT if is_patient else _GRACE)
+        while not drain(name, Departure("bedplate upgrades this machine", _GRACE), self._note):
+            self._check_operator()
+            if time.monotonic() > deadline and is_patient:
+                raise NodeError(NodeErrorKind.REFUSED, "disruption budgets keep its pods", f"{_AGAIN}, or pass --now")
+            if time.monotonic() > deadline:
+                return
 
     def _waiting(self, disruption: Disruption) -> tuple[str, ...]:
         """Return the changes of roles that wait for a drain, or for a reboot."""

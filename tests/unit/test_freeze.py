@@ -1,6 +1,7 @@
 """The preparation of a machine that becomes an image: its cleaning script on a folder, and its order of steps."""
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -148,9 +149,9 @@ def test_the_status_is_written_last(  # noqa: PLR0913, PLR0917  two failures
     verdicts: list[dict[str, str]],
     sentence: str,
 ) -> None:
-    """Only the install stage runs; a failure is reported after three runs, and the machine is not cleaned then.
+    """Only the install stage runs, before and after a reboot.
 
-    A violated rule of that stage is a failure.
+    A failure is reported after three runs, and the machine is not cleaned then. A violated rule is a failure.
 
     The bootstrap that writes the status is a copy: the cleaning removes the original.
     """
@@ -172,9 +173,12 @@ def test_the_status_is_written_last(  # noqa: PLR0913, PLR0917  two failures
     (tmp_path / "var/lib/dpkg").mkdir()
     (tmp_path / "var/lib/dpkg/status").write_text("Package: jq\n")
 
-    codes = [freeze.main(state, program, tmp_path) for _ in range(3 if is_failed else 1)]
+    monkeypatch.setattr(freeze, "reboot", lambda: shutil.rmtree(state.volatile))
 
-    assert codes == ([1, 1, 0] if is_failed else [0])
+    codes = [freeze.main(state, program, tmp_path) for _ in range(3 if is_failed else 2)]
+
+    assert codes == ([1, 1, 0] if is_failed else [0, 0])
+    assert len(asked) == len(codes)
     assert {*asked} == {(None, frozenset({"install"}))}
     sent = json.loads((tmp_path / "sent").read_text())
     assert (sent["stage"], sent["ok"], sent["bundle"]) == ("install", not is_failed, "abc")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bedplate.catalog import load_catalog
-from bedplate.gate.__main__ import judge, read_verdict
+from bedplate.gate.__main__ import check_new_boot, has_passed, judge, read_verdict
 from bedplate.gate.burn_in import burn_in
 from bedplate.gate.expected import Expected, Gpus
 from bedplate.gate.machine import Machine
@@ -270,6 +270,28 @@ LONG_TESTS = {
     "dcgmi": f"echo '{DIAGNOSTICS}'",
     "all_reduce_perf": "echo '# Avg bus bandwidth    : 471.2'",
 }
+
+
+@pytest.mark.parametrize(
+    ("script", "action"),
+    [
+        (f"echo '{DIAGNOSTICS}'", Action.NONE),
+        ("echo unable to connect to the host engine >&2; exit 1", Action.REPLACE),
+        (None, Action.MONITOR),
+    ],
+)
+def test_the_first_gate_of_a_boot_runs_dcgm(machine: Machine, script: str | None, action: Action) -> None:
+    """Level 1; without DCGM it is reported as not run. Later gates of the same boot leave DCGM to others."""
+    if script:
+        program(machine.root, "dcgmi", script)
+    first = judge(machine, MARKED, check_new_boot)
+    assert [finding.action for finding in first.findings if finding.check == "dcgm"] == [action]
+
+    file = machine.root / "verdict.json"
+    file.write_text(json.dumps({"ok": True, "boot": machine.read("/proc/sys/kernel/random/boot_id")}))
+    assert has_passed(machine, file)
+    file.write_text(json.dumps({"ok": True, "boot": "another"}))
+    assert not has_passed(machine, file)
 
 
 @pytest.mark.parametrize(

@@ -213,7 +213,7 @@ class Place:
         machine = self.machine(SubnetId=subnet, PrivateIpAddress=address)
         instance = machine.facts["instance-id"]
         if not existing:
-            settings = {"InstanceId": instance, "MinSize": 0, "MaxSize": 9, "VPCZoneIdentifier": subnet}
+            settings = {"InstanceId": instance, "MinSize": 0, "MaxSize": 20, "VPCZoneIdentifier": subnet}
             self.aws.call("autoscaling", "create_auto_scaling_group", **name, **settings)
         self.aws.call("autoscaling", "attach_instances", **name, InstanceIds=[instance])
         return machine
@@ -245,7 +245,7 @@ class Place:
         for entry in self.aws.call("s3", "list_objects_v2", Bucket=name).get("Contents", ()):
             self.aws.call("s3", "delete_object", Bucket=name, Key=entry["Key"])
         self.aws.call("s3", "delete_bucket", Bucket=name)
-        self.aws.call("ssm", "delete_parameter", Name="/lab/nodes/stable")
+        self.aws.call("ssm", "delete_parameters", Names=["/lab/nodes/stable", "/lab/nodes/canary"])
 
     def publish(self, bundle: Bundle, sequence: int, bucket: str, ring: str = "stable") -> None:
         """Put a bundle and the document of the pool into the bucket, and point a ring to it."""

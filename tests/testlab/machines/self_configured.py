@@ -1,6 +1,7 @@
 """A test node that configures itself as an EC2 instance does: from user data, a bundle, and the simulated AWS."""
 
 import gzip
+from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -16,6 +17,8 @@ from bedplate.plan.node_document import node_document
 from bedplate.plan.nodes import pool_node
 from bedplate.plan.pools import PoolPlan
 from bedplate.rehearsal.simulation import running
+from bedplate.spec.groups import Ring
+from stacks.compute.template import encode_user_data, first_boot
 from stacks.program import administrators
 from tests.testlab.fakes.first_boot import Node as Instance
 from tests.testlab.fakes.first_boot import Place, boot_place
@@ -121,19 +124,38 @@ class Cloud:
         lead_to_simulation(node, self.place, instance.imds)
         return configured
 
+    def start(self, node: Node, ring: Ring = Ring.STABLE) -> SelfConfigured:
+        """Run the user data of the pool on a node; its service then runs."""
+        user_data = b64decode(encode_user_data("a pool", first_boot(self.plan, replace(self.pool, ring=ring))))
+        instance = self.place.machine_of_group(self.group, str(node.address))
+        machine = self.prepared(node, instance, user_data, self.pool.name)
+        machine.boot()
+        return machine
+
+    def first_boot(self, node: Node) -> tuple[SelfConfigured, float]:
+        """Start a machine of the pool on a node; return it with the seconds from its user data to its report."""
+        start, before = monotonic(), len(self.place.reports)
+        machine = self.start(node)
+        while len(self.place.reports) == before:
+            assert monotonic() < start + _SECONDS, machine.log
+            sleep(0.5)
+        seconds = monotonic() - start
+        machine.wait()  # for the audit
+        return machine, seconds
+
 
 @contextmanager
-def cloud(lab: NodeLab, folder: Path) -> Iterator[Cloud]:
-    """Yield the simulated AWS. Its nodes have no EFS, no buckets and no EC2 type."""
+def cloud(lab: NodeLab, folder: Path, group: str = "workbench-cpu") -> Iterator[Cloud]:
+    """Yield the simulated AWS for a group. Its nodes have no EFS, no buckets, no PyTorch and no EC2 type."""
     with ExitStack() as stack:
         aws = stack.enter_context(running("111122223333")).region("us-west-2")
         (folder / "lab").mkdir()
         plan = plan_of(folder_of_ada(lab, folder / "lab").fleet)
-        pool = next(pool for pool in ssh_pools(plan) if pool.group == "workbench-cpu")
+        pool = next(pool for pool in ssh_pools(plan) if pool.group == group)
         place = stack.enter_context(boot_place(aws, folder))
         place.tell("admins", administrators(plan.accounts))
         planned = pool_node(plan, pool, f"{pool.group}.{pool.region}", load_catalog())
-        document = node_document(replace(planned, mounts=(), buckets=(), types=()))
+        document = node_document(replace(planned, mounts=(), buckets=(), types=(), frameworks=False))
         opened = Cloud(lab, place, plan, pool, document)
         stack.enter_context(place.bucket(opened.bucket))
         yield opened

@@ -1,0 +1,79 @@
+"""A changed role reaches ten booted machines by their timers: first two on `canary`, then the others."""
+
+import sys
+from collections.abc import Iterator
+from time import monotonic, sleep
+
+import pytest
+
+from bedplate.spec.groups import Ring
+from tests.testlab.machines.bundle import working_tree
+from tests.testlab.machines.node_lab import Node, NodeLab
+from tests.testlab.machines.self_configured import Cloud, SelfConfigured, cloud
+
+pytestmark = pytest.mark.nightly
+
+CANARIES, MACHINES, SECONDS = 2, 10, 900
+# Eight runs at the same time on two cores.
+SECONDS_OF_RUNS = 120
+# As shipped, but once a minute without a random delay.
+TIMER = "[Timer]\nOnUnitInactiveSec=\nOnUnitInactiveSec=1min\nRandomizedDelaySec=0\n"
+DROP_IN = "/etc/systemd/system/bedplate-node.timer.d/minute.conf"
+MOTD = "roles/baseline/motd.j2"
+
+
+@pytest.fixture(scope="module")
+def aws(node_lab: NodeLab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    """Yield the simulated AWS, in which both rings name one bundle."""
+    with cloud(node_lab, tmp_path_factory.mktemp("place")) as opened:
+        publish(opened, 1, "", *Ring)
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def machines(aws: Cloud) -> list[SelfConfigured]:
+    """Return machines that have configured themselves; the first are on `canary`."""
+    started = []
+    for number in range(1, MACHINES + 1):
+        node = aws.lab.boot(f"workbench-cpu-{number}.us-west-2", f"10.64.33.{10 + number}")
+        node.run(f"mkdir -p /etc/systemd/system/bedplate-node.timer.d; printf '{TIMER}' >{DROP_IN}")
+        started.append(aws.start(node, Ring.CANARY if number <= CANARIES else Ring.STABLE))
+    for machine in started:
+        machine.wait()
+    return started
+
+
+def publish(aws: Cloud, sequence: int, line: str, *rings: Ring) -> None:
+    """Publish the working tree, with one more line in the message of the day, and point rings to it."""
+    documents = {aws.pool.name: aws.document}
+    changed = {MOTD: (working_tree({}, {}).files[MOTD].decode() + line).encode()} if line else {}
+    for ring in rings:
+        aws.place.publish(working_tree(documents, changed), sequence, aws.bucket, ring)
+
+
+def reached(node: Node) -> bool:
+    """Return whether a machine has the changed role."""
+    return "a new line" in (node.root / "etc/motd").read_text()
+
+
+def seconds_until_reached(machines: list[SelfConfigured]) -> float:
+    """Return after how long all machines have the changed role."""
+    start = monotonic()
+    while not all(reached(machine.node) for machine in machines):
+        assert monotonic() < start + SECONDS, machines[0].log
+        sleep(1)
+    return monotonic() - start
+
+
+def test_a_changed_role_reaches_canaries_then_all(aws: Cloud, machines: list[SelfConfigured]) -> None:
+    """The two on `canary` in their next period, the others only after the promotion, in one period and one run."""
+    canaries, others = machines[:CANARIES], machines[CANARIES:]
+    publish(aws, 2, "a new line\n", Ring.CANARY)
+    first = seconds_until_reached(canaries)
+    sleep(75)
+    assert not any(reached(machine.node) for machine in others)
+
+    publish(aws, 2, "a new line\n", Ring.STABLE)
+    second = seconds_until_reached(others)
+    sys.stdout.write(f"canary after {first:.0f} s, all others after {second:.0f} s\n")
+    assert second < 60 + SECONDS_OF_RUNS

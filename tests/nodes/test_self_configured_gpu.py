@@ -1,0 +1,47 @@
+"""A GPU workbench configures itself: from the user data of its launch template to a passed gate, with a fake driver.
+
+The driver is that of tests/testlab/machines/fake_driver.py: no GPU is involved.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.testlab.machines.fake_driver import fake_driver
+from tests.testlab.machines.node_lab import NodeLab
+from tests.testlab.machines.self_configured import SelfConfigured, cloud
+
+pytestmark = pytest.mark.nightly
+
+
+@pytest.fixture(scope="module")
+def machine(node_lab: NodeLab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SelfConfigured]:
+    """Yield a workbench with one L4 after its first boot."""
+    with cloud(node_lab, tmp_path_factory.mktemp("place"), "workbench-gpu") as aws:
+        node = node_lab.boot("workbench-gpu-1.us-west-2", "10.64.33.9")
+        node.run(fake_driver("L4", 1))
+        yield aws.first_boot(node)[0]
+
+
+def test_it_is_ready_with_its_driver(machine: SelfConfigured) -> None:
+    """The driver of the plan is installed and loaded, the gate has seen the GPU, and no rule is violated."""
+    run, gate, audit = (machine.place.status(machine.bucket, name) for name in ("run", "gate", "audit"))
+
+    assert (run["ok"], run["ready"]) == (True, True), f"{run['sentence']}\n{machine.log}"
+    findings = {finding["check"]: finding["text"] for finding in gate["findings"]}
+    assert (gate["ok"], findings["driver"], findings["gpus"]) == (True, "version 580.95.05", "1 l4, planned 1")
+    (node,) = audit["nodes"]
+    assert [verdict for verdict in node["verdicts"] if verdict["outcome"] == "violated"] == []
+    kept = {verdict["rule"] for verdict in node["verdicts"] if verdict["outcome"] == "kept"}
+    assert {rule for rule in kept if "driver" in rule}
+    assert machine.logs_in() == "0"
+
+
+def test_a_gpu_that_is_lost_is_reported(machine: SelfConfigured) -> None:
+    """The next run of the gate fails, and the status names the missing GPU."""
+    machine.node.run("rm /dev/nvidia0")
+    machine.node.run("systemctl start bedplate-gate.service || true")
+
+    gate = machine.place.status(machine.bucket, "gate")
+    assert not gate["ok"]
+    assert "planned 1" in str(gate["findings"])

@@ -1,0 +1,84 @@
+"""A fake driver of NVIDIA GPUs for a test node.
+
+Placeholder packages have the names and versions of Ubuntu's archive. Their nvidia-smi counts files in /dev, and
+`modprobe` and `uname`, first in PATH, pretend that Ubuntu's kernel loads the module.
+"""
+
+_SCRIPT = r"""
+set -e
+pack() { # NAME VERSION: packs /srv/pack
+  mkdir -p /srv/pack/DEBIAN /srv/archive
+  printf '%s\n' "Package: $1" "Version: $2" 'Architecture: all' 'Maintainer: lab' 'Description: -' \
+    >/srv/pack/DEBIAN/control
+  dpkg-deb --build /srv/pack "/srv/archive/$1_${2#*:}.deb" >/dev/null
+  rm -r /srv/pack
+}
+unit() { # NAME COMMAND
+  mkdir -p /srv/pack/usr/lib/systemd/system /srv/pack/usr/bin
+  printf '%s\n' '[Service]' "ExecStart=$2" '[Install]' WantedBy=multi-user.target \
+    >"/srv/pack/usr/lib/systemd/system/$1.service"
+}
+for version in 580.95.05 595.71.05; do
+  branch=${version%%.*} release=$version-0ubuntu1
+  mkdir -p /srv/pack/usr/bin
+  cat >/srv/pack/usr/bin/nvidia-smi <<'SMI'
+#!/bin/bash
+for gpu in /dev/nvidia?; do
+  case $1 in
+  *driver_version) cat /sys/module/nvidia/version ;;
+  *name) echo "NVIDIA $(cat /etc/fake-gpu)" ;;
+  -q) xml+="<gpu id='$gpu'><product_name>NVIDIA $(cat /etc/fake-gpu)</product_name></gpu>" ;;
+  *persistence_mode) if systemctl --quiet is-active nvidia-persistenced; then echo Enabled; else echo Disabled; fi ;;
+  esac
+done
+[[ -z ${xml-} ]] ||
+  echo "<nvidia_smi_log><driver_version>$(cat /sys/module/nvidia/version)</driver_version>$xml</nvidia_smi_log>"
+SMI
+  chmod 755 /srv/pack/usr/bin/nvidia-smi
+  pack nvidia-utils-$branch-server $release
+  unit nvidia-persistenced '/usr/bin/nvidia-persistenced --no-persistence-mode'
+  printf '#!/bin/sh\n[ "$3" = --persistence-mode ] && exec sleep infinity\n' >/srv/pack/usr/bin/nvidia-persistenced
+  chmod 755 /srv/pack/usr/bin/nvidia-persistenced
+  pack nvidia-headless-no-dkms-$branch-server-open $release
+  unit nvidia-fabricmanager '/usr/bin/sleep infinity'
+  pack nvidia-fabricmanager-$branch $release
+  mkdir -p /srv/pack/usr/share/nvidia-module; echo $version >/srv/pack/usr/share/nvidia-module/version
+  cp -r /srv/pack /srv/module
+  pack linux-modules-nvidia-$branch-server-open-generic-hwe-24.04 $release
+  mv /srv/module /srv/pack
+  pack linux-modules-nvidia-$branch-server-open-aws $release
+  pack libnvidia-compute-$branch-server $release
+done
+unit nvidia-fabricmanager '/usr/bin/sleep infinity'; pack nvidia-fabricmanager-580 580.126.20-0ubuntu1
+pack datacenter-gpu-manager-4-cuda13 1:4.7.0-1
+unit nvidia-dcgm '/usr/bin/sleep infinity'
+printf '%s\n' '#!/bin/sh' '[ "$1" != diag ] || exec echo "{}"' \
+  'systemctl --quiet is-active nvidia-dcgm && set -- /dev/nvidia? && echo "$# GPUs found."' \
+  >/srv/pack/usr/bin/dcgmi; chmod 755 /srv/pack/usr/bin/dcgmi
+pack datacenter-gpu-manager-4-core 1:4.7.0-1
+cd /srv/archive; apt-ftparchive packages . >Packages; apt-ftparchive release . >../Release; mv ../Release .
+echo 'deb [trusted=yes] file:/srv/archive ./' >/etc/apt/sources.list.d/archive.list
+printf '%s\n' 'Package: nvidia-fabricmanager-580' 'Pin: version 580.95.*' 'Pin-Priority: 1001' \
+  >/etc/apt/preferences.d/archive
+apt-get --quiet update >/dev/null
+printf '%s\n' '#!/bin/sh' '[ "$*" = -r ] && echo 6.17.0-8-generic || exec /usr/bin/uname "$@"' >/usr/local/sbin/uname
+printf '%s\n' '#!/bin/sh' 'cat /usr/share/nvidia-module/version' >/usr/local/sbin/modinfo
+cat >/usr/local/sbin/modprobe <<'MODPROBE'
+#!/bin/sh
+case "$*" in
+nvidia) mkdir -p /sys/module/nvidia && cp /usr/share/nvidia-module/version /sys/module/nvidia/ ;;
+"-r nvidia") rm -r /sys/module/nvidia ;;
+*) exec /usr/sbin/modprobe "$@" ;;
+esac
+MODPROBE
+chmod 755 /usr/local/sbin/uname /usr/local/sbin/modinfo /usr/local/sbin/modprobe
+for folder in /sys/module /sys/bus/pci/devices; do mount -t tmpfs tmpfs $folder; done
+mkdir /sys/bus/pci/devices/0000:01:00.0
+echo 0x10de >/sys/bus/pci/devices/0000:01:00.0/vendor; echo 0x030200 >/sys/bus/pci/devices/0000:01:00.0/class
+"""
+
+
+def fake_driver(model: str, count: int) -> str:
+    """Return a shell script that gives a node GPUs, and an archive of driver packages; it lasts until a reboot."""
+    devices = " ".join(f"/dev/nvidia{number}" for number in range(count))
+    return f"{_SCRIPT}touch {devices}\necho {model} >/etc/fake-gpu\n"
