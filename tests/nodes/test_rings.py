@@ -1,11 +1,12 @@
 """A changed role reaches ten booted machines by their timers: first two on `canary`, then the others."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from time import monotonic, sleep
 
 import pytest
 
+from bedplate.machine.state import read_json
 from bedplate.spec.groups import Ring
 from tests.testlab.machines.bundle import working_tree
 from tests.testlab.machines.node_lab import Node, NodeLab
@@ -38,8 +39,7 @@ def machines(aws: Cloud) -> list[SelfConfigured]:
         node = aws.lab.boot(f"workbench-cpu-{number}.us-west-2", f"10.64.33.{10 + number}")
         node.run(f"mkdir -p /etc/systemd/system/bedplate-node.timer.d; printf '{TIMER}' >{DROP_IN}")
         started.append(aws.start(node, Ring.CANARY if number <= CANARIES else Ring.STABLE))
-    for machine in started:
-        machine.wait()
+    wait_until(lambda: all(is_ready(machine.node) for machine in started), started)
     return started
 
 
@@ -56,13 +56,23 @@ def reached(node: Node) -> bool:
     return "a new line" in (node.root / "etc/motd").read_text()
 
 
-def seconds_until_reached(machines: list[SelfConfigured]) -> float:
-    """Return after how long all machines have the changed role."""
+def is_ready(node: Node) -> bool:
+    """Return whether a machine has passed its gate."""
+    return bool(read_json(node.root / "var/lib/bedplate/status/run.json").get("ready"))
+
+
+def wait_until(is_done: Callable[[], bool], machines: list[SelfConfigured]) -> float:
+    """Wait until something is true; return the seconds."""
     start = monotonic()
-    while not all(reached(machine.node) for machine in machines):
+    while not is_done():
         assert monotonic() < start + SECONDS, machines[0].log
         sleep(1)
     return monotonic() - start
+
+
+def seconds_until_reached(machines: list[SelfConfigured]) -> float:
+    """Return after how long all machines have the changed role."""
+    return wait_until(lambda: all(reached(machine.node) for machine in machines), machines)
 
 
 def test_a_changed_role_reaches_canaries_then_all(aws: Cloud, machines: list[SelfConfigured]) -> None:

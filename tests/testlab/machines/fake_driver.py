@@ -57,7 +57,11 @@ printf '%s\n' '#!/bin/sh' '[ "$1" != diag ] || exec echo "{}"' \
   >/srv/pack/usr/bin/dcgmi; chmod 755 /srv/pack/usr/bin/dcgmi
 pack datacenter-gpu-manager-4-core 1:4.7.0-1
 cd /srv/archive; apt-ftparchive packages . >Packages; apt-ftparchive release . >../Release; mv ../Release .
-echo 'deb [trusted=yes] file:/srv/archive ./' >/etc/apt/sources.list.d/archive.list
+export GNUPGHOME=/srv/keys; install -d -m 0700 $GNUPGHOME
+gpg --batch --quiet --passphrase '' --quick-generate-key drivers@lab.example ed25519 sign never
+gpg --export >/usr/share/keyrings/drivers.gpg
+gpg --batch --clearsign --output InRelease Release
+echo 'deb [signed-by=/usr/share/keyrings/drivers.gpg] file:/srv/archive ./' >/etc/apt/sources.list.d/archive.list
 printf '%s\n' 'Package: nvidia-fabricmanager-580' 'Pin: version 580.95.*' 'Pin-Priority: 1001' \
   >/etc/apt/preferences.d/archive
 apt-get --quiet update >/dev/null
