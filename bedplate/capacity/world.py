@@ -431,6 +431,8 @@ class World:
 
     def _stop(self, pod: SimPod, how: str) -> None:
         """Stop a pod, with its whole gang. A movable one keeps its work, others begin again."""
+        if pod.node is None:
+            return  # it was stopped with its gang
         gang = pod.job.pod.gang
         members = [other for other in self.pods.values() if gang and other.job.pod.gang == gang and other.node] or [pod]
         for member in members:

@@ -130,6 +130,19 @@ def test_limits_hold_in_any_fleet(fleet: Scenario) -> None:
     assert (figures.killed, figures.broken_cordons, figures.refused) == (0, 0, 0)
 
 
+def test_an_interrupted_machine_stops_its_gang_once() -> None:
+    """Two pods of a gang share a machine that AWS takes: the gang stops as a whole, and runs again on another one."""
+    size, zone = Size(8, 96.0, 500.0), "region-0a"
+    pool = Pool("pool-0", "train", 0, "region-0", (zone,), 0, 4, 0, "p5", "spot", size, 10.0, {"group": "train"}, GPU)
+    pod = Pod("a", 0.0, Size(4, 1.0, 1.0), {"group": "train"}, GPU, gang="gang")
+    jobs = tuple(Job(replace(pod, id=name), HOUR) for name in "ab")
+    fleet = Scenario("gang", "", END, (Launchable(pool, 60.0),), jobs, interruptions=(Interruption(600, zone, 1.0),))
+
+    figures = simulate(fleet, decide).figures
+
+    assert (figures.unstarted, figures.interrupted, figures.useful_gpu_hours) == (0, 2, pytest.approx(8))
+
+
 def test_the_same_scenario_gives_the_same_figures() -> None:
     """Only processor times differ."""
     first, second = (replace(simulate(SCENARIOS["quotas"]()).figures, cpu_per_decision=0, cpu_longest=0) for _ in "12")
