@@ -23,6 +23,7 @@ for version in 580.95.05 595.71.05; do
   mkdir -p /srv/pack/usr/bin
   cat >/srv/pack/usr/bin/nvidia-smi <<'SMI'
 #!/bin/bash
+shopt -s nullglob
 for gpu in /dev/nvidia?; do
   case $1 in
   *driver_version) cat /sys/module/nvidia/version ;;
@@ -31,8 +32,8 @@ for gpu in /dev/nvidia?; do
   *persistence_mode) if systemctl --quiet is-active nvidia-persistenced; then echo Enabled; else echo Disabled; fi ;;
   esac
 done
-[[ -z ${xml-} ]] ||
-  echo "<nvidia_smi_log><driver_version>$(cat /sys/module/nvidia/version)</driver_version>$xml</nvidia_smi_log>"
+[[ $1 != -q ]] ||
+  echo "<nvidia_smi_log><driver_version>$(cat /sys/module/nvidia/version)</driver_version>${xml-}</nvidia_smi_log>"
 SMI
   chmod 755 /srv/pack/usr/bin/nvidia-smi
   pack nvidia-utils-$branch-server $release
