@@ -142,7 +142,10 @@ def _read_text(path: Path, text: str, catalog: Catalog) -> Reading:
     modelling = model(tree, composer.faults, catalog)
     reading = Reading(path, (), dict(current_keys(modelling.tree)), modelling.fleet)
     checked = map(reading.placed, islice(_check(modelling, catalog), MOST_FAULTS + 1))
-    return replace(reading, faults=tuple(_reported(path, text, tree, (*modelling.faults, *checked))))
+    # What follows from a wrong value, or from the word in its place, is no second fault.
+    wrong = {fault.key for fault in modelling.faults}
+    faults = (*modelling.faults, *(fault for fault in checked if fault.key not in wrong))
+    return replace(reading, faults=tuple(_reported(path, text, tree, faults)))
 
 
 def _check(modelling: Modelling, catalog: Catalog) -> Iterator[Fault]:
@@ -152,7 +155,8 @@ def _check(modelling: Modelling, catalog: Catalog) -> Iterator[Fault]:
         context = Context(modelling.fleet, catalog, declared, today(), modelling.lost)
         placeholders = modelling.placeholders
         faults = (fault for fault in check_fleet(context) if fault.key.partition(".")[0] not in placeholders)
-        yield from without_allowed(faults, modelling.fleet.allow, RULES, is_whole=not modelling.lost)
+        # An exception may be needed again when the wrong values are corrected.
+        yield from without_allowed(faults, modelling.fleet.allow, RULES, is_whole=not modelling.faults)
 
 
 def _reported(path: Path, text: str, tree: Node | None, faults: Iterable[Fault]) -> Iterator[Fault]:
