@@ -19,7 +19,7 @@ CANARIES, MACHINES, SECONDS = 2, 10, 900
 SECONDS_OF_RUNS = 120
 # As shipped, but once a minute without a random delay; the unit's limit of starts is for an hourly timer.
 DROP_INS = """
-cd /etc/systemd/system; mkdir bedplate-node.{timer,service}.d; cd bedplate-node.timer.d
+cd /etc/systemd/system; mkdir bedplate-node.timer.d bedplate-node.service.d; cd bedplate-node.timer.d
 printf '[Timer]\\nOnUnitInactiveSec=\\nOnUnitInactiveSec=1min\\nRandomizedDelaySec=0\\n' >minute.conf
 printf '[Unit]\\nStartLimitIntervalSec=0\\n' >../bedplate-node.service.d/minute.conf
 """
