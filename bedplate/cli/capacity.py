@@ -78,7 +78,8 @@ def _shipped(name: str | None) -> "Scenario":
         raise InputError("no scenario", fix=f"write one of {', '.join(SCENARIOS)}, or --replay FILE")
     if name not in SCENARIOS:
         nearest = get_close_matches(name, SCENARIOS, 1, 0)
-        raise InputError(f"no scenario named {name}", fix=f"write {nearest[0]}, or one of {', '.join(SCENARIOS)}")
+        others = ", ".join(other for other in SCENARIOS if other not in nearest)
+        raise InputError(f"no scenario named {name}", fix=f"write {nearest[0]}, or one of {others}")
     return SCENARIOS[name]()
 
 
@@ -93,7 +94,9 @@ def _recorded(path: Path, name: str | None) -> "Scenario":
     except InputError as error:
         raise InputError(error.what, where=error.where or str(path), fix=error.fix) from None
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=str(path), fix="name a readable file") from None
+        raise InputError(
+            f"the recording cannot be read: {error.strerror}", where=str(path), fix="name a readable file"
+        ) from None
 
 
 def _observations(lines: Iterable[bytes], where: str) -> Iterator[Observation]:

@@ -98,9 +98,8 @@ def explain(
 
 def _unknown_name(name: str, names: tuple[str, ...]) -> InputError:
     near = get_close_matches(name, names, 1)
-    return InputError(
-        f"no group or pod named {name}", fix=f"write {near[0]}" if near else "`capacity status` shows all"
-    )
+    others = "`kubectl get pods -A` lists all" if "/" in name else f"write one of {', '.join(names)}"
+    return InputError(f"no group or pod named {name}", fix=f"write {near[0]}" if near else others)
 
 
 def pause(group: Group = None, *, fleet: FleetOption = DEFAULT_FLEET) -> int:

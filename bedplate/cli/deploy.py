@@ -182,7 +182,7 @@ def destroy(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, yes: Yes =
 
 def folder_plan(fleet: Path) -> FleetPlan:
     """Return the plan of the folder's fleet file. Raises InputError for a file that Pulumi's program ignores."""
-    if fleet.name != FLEET_FILE:
+    if fleet.name != FLEET_FILE and fleet.exists():
         raise InputError(f"a deployment reads {FLEET_FILE} only", where=str(fleet), fix=f"rename it to {FLEET_FILE}")
     return plan_of(fleet)
 

@@ -4,6 +4,7 @@ import json
 import random
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -159,13 +160,21 @@ def status_code(error: Exception) -> int | None:
     return error.response.status_code if isinstance(error, httpx2.HTTPStatusError) else None
 
 
+def _address(error: Exception) -> str:
+    """Return the server that a failed request was for."""
+    with suppress(RuntimeError):  # httpx has no request for an error before it
+        if isinstance(error, httpx2.RequestError):
+            return f" at {error.request.url.host}"
+    return ""
+
+
 def translate_error(error: Exception, operation: str) -> BedplateError:
     """Return the operator's error for a failed call."""
     text = f"Kubernetes: {operation}: {str(error)[:_LONGEST]}"
     match status_code(error):
         case None:
             return PartialError(
-                f"cannot connect to the Kubernetes API: {str(error)[:_LONGEST]}",
+                f"cannot connect to the Kubernetes API{_address(error)}: {str(error)[:_LONGEST]}",
                 fix="check the VPN and the address in the kubeconfig",
             )
         case code if code == _UNAUTHORIZED:

@@ -4,19 +4,16 @@ The node has no kernel: files in /boot stand for it. EC2 would copy its disk; he
 """
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic, sleep
 
 import pytest
 
-from stacks.compute.template import bake_boot
 from tests.testlab.machines.layers import bare
 from tests.testlab.machines.node_lab import Node, NodeLab
-from tests.testlab.machines.self_configured import Cloud, SelfConfigured, cloud
+from tests.testlab.machines.self_configured import SelfConfigured, cloud
 
 pytestmark = pytest.mark.nightly
 
@@ -59,10 +56,9 @@ def node_lab() -> Iterator[NodeLab]:
 def baked(node_lab: NodeLab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Baked]:
     """Bake on a node; boot a machine from a plain root, then one from the image."""
     with cloud(node_lab, tmp_path_factory.mktemp("place")) as aws:
-        bake, status, identity = _bake(aws)
-        image = node_lab.folder / "image"
-        # Hard links: no layer is written to.
-        subprocess.run(["cp", "-al", node_lab.hosts[bake.name].folder / "disk/upper", image], check=True)
+        bake = node_lab.boot("bake", "10.64.33.6")
+        identity = _identity(bake)
+        status, image = aws.bake(bake)
         plain, seconds = aws.first_boot(node_lab.boot("plain.us-west-2", "10.64.33.7"))
         aws.place.end(plain.instance)
         plain.node.stop()
@@ -70,31 +66,6 @@ def baked(node_lab: NodeLab, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         machine, faster = aws.first_boot(new)
         packages = str(aws.place.status(aws.bucket, "packages")["dpkg"])
         yield Baked(bake, status, packages, image, identity, machine, {"plain": seconds, "image": faster})
-
-
-def _bake(aws: Cloud) -> tuple[Node, dict[str, object], set[str]]:
-    """Run the user data of a bake until it reports, after its reboot; then stop the node."""
-    node, instance = aws.lab.boot("bake", "10.64.33.6"), aws.place.machine()
-    for name in ("vmlinuz-6.8.0-1-aws", "initrd.img-6.8.0-1-aws"):
-        (node.root / "boot" / name).write_text("a kernel")
-    bake = aws.prepared(node, instance, bake_boot(aws.plan, "image-workbench"), "image-workbench")
-    identity = _identity(node)
-    bake.boot()
-    end, boots = monotonic() + _SECONDS, 1
-    while not aws.place.has_status(aws.bucket, "run"):
-        assert monotonic() < end, bake.log
-        if not node.machine.runs:
-            node.restart()
-            boots += 1
-            node.run("xargs -a /root/environment systemctl set-environment")
-        sleep(2)
-    status = aws.place.status(aws.bucket, "run")
-    assert boots == 2
-    assert (status["ok"], status["stage"]) == (True, "install"), f"{status['sentence']}\n{bake.log}"
-    # The settings of the test.
-    node.run("rm /root/user-data /root/environment /etc/cloud/cloud.cfg.d/99-*.cfg 2>/dev/null || true")
-    node.stop()
-    return node, status, identity
 
 
 def _identity(node: Node) -> set[str]:

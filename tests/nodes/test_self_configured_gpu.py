@@ -1,6 +1,7 @@
 """A GPU workbench configures itself: from the user data of its launch template to a passed gate, with a fake driver.
 
-The driver is that of tests/testlab/machines/fake_driver.py: no GPU is involved.
+It boots from an image that was baked on a machine without a GPU. The driver is that of
+tests/testlab/machines/fake_driver.py.
 """
 
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ import pytest
 
 from bedplate.machine.state import read_json
 from tests.testlab.machines.fake_driver import fake_driver
+from tests.testlab.machines.layers import baked
 from tests.testlab.machines.node_lab import NodeLab
 from tests.testlab.machines.self_configured import SelfConfigured, cloud
 
@@ -19,7 +21,10 @@ pytestmark = pytest.mark.nightly
 def machine(node_lab: NodeLab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SelfConfigured]:
     """Yield a workbench with one L4 after its first boot."""
     with cloud(node_lab, tmp_path_factory.mktemp("place"), "workbench-gpu") as aws:
-        node = node_lab.boot("workbench-gpu-1.us-west-2", "10.64.33.9")
+        bake = node_lab.boot("bake", "10.64.33.6")
+        bake.run(fake_driver("L4", 0))
+        _, image = aws.bake(bake)
+        node = node_lab.boot("workbench-gpu-1.us-west-2", "10.64.33.9", image=(image, *baked()))
         node.run(fake_driver("L4", 1))
         yield aws.first_boot(node)[0]
 
@@ -29,6 +34,7 @@ def test_it_is_ready_with_its_driver(machine: SelfConfigured) -> None:
     run, gate, audit = (machine.place.status(machine.bucket, name) for name in ("run", "gate", "audit"))
 
     assert (run["ok"], run["ready"]) == (True, True), f"{run['sentence']}\n{machine.log}"
+    assert run["sentence"].endswith("installed by its image"), machine.log
     findings = {finding["check"]: finding["text"] for finding in gate["findings"]}
     assert (gate["ok"], findings["driver"], findings["gpus"]) == (True, "version 580.95.05", "1 l4, planned 1")
     (node,) = audit["nodes"]

@@ -85,5 +85,5 @@ echo 0x10de >/sys/bus/pci/devices/0000:01:00.0/vendor; echo 0x030200 >/sys/bus/p
 
 def fake_driver(model: str, count: int) -> str:
     """Return a shell script that gives a node GPUs, and an archive of driver packages; it lasts until a reboot."""
-    devices = " ".join(f"/dev/nvidia{number}" for number in range(count))
-    return f"{_SCRIPT}touch {devices}\necho {model} >/etc/fake-gpu\n"
+    devices = "".join(f"touch /dev/nvidia{number}\n" for number in range(count))
+    return f"{_SCRIPT}{devices}echo {model} >/etc/fake-gpu\n"

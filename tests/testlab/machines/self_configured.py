@@ -1,12 +1,14 @@
 """A test node that configures itself as an EC2 instance does: from user data, a bundle, and the simulated AWS."""
 
 import gzip
+import subprocess
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic, sleep
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,7 @@ from bedplate.plan.nodes import pool_node
 from bedplate.plan.pools import PoolPlan
 from bedplate.rehearsal.simulation import running
 from bedplate.spec.groups import Ring
-from stacks.compute.template import encode_user_data, first_boot
+from stacks.compute.template import bake_boot, encode_user_data, first_boot
 from stacks.program import administrators
 from tests.testlab.fakes.first_boot import Node as Instance
 from tests.testlab.fakes.first_boot import Place, boot_place
@@ -123,6 +125,31 @@ class Cloud:
         (node.root / "root/user-data").write_bytes(gzip.decompress(user_data))
         lead_to_simulation(node, self.place, instance.imds)
         return configured
+
+    def bake(self, node: Node) -> tuple[dict[str, Any], Path]:
+        """Run the user data of a bake until it reports, after its reboot; return its status, and the image: a layer."""
+        for name in ("vmlinuz-6.8.0-1-aws", "initrd.img-6.8.0-1-aws"):
+            (node.root / "boot" / name).write_text("a kernel")
+        document = "image-workbench"
+        bake = self.prepared(node, self.place.machine(), bake_boot(self.plan, document), document)
+        bake.boot()
+        end, boots = monotonic() + _SECONDS, 1
+        while not self.place.has_status(self.bucket, "run"):
+            assert monotonic() < end, bake.log
+            if not node.machine.runs:
+                node.restart()
+                boots += 1
+                node.run("xargs -a /root/environment systemctl set-environment")
+            sleep(2)
+        status = self.place.status(self.bucket, "run")
+        assert (status["ok"], status["stage"], boots) == (True, "install", 2), f"{status['sentence']}\n{bake.log}"
+        # The settings of the test.
+        node.run("rm /root/user-data /root/environment /etc/cloud/cloud.cfg.d/99-*.cfg 2>/dev/null || true")
+        node.stop()
+        image = self.lab.folder / "image"
+        # Hard links: no layer is written to.
+        subprocess.run(["cp", "-al", self.lab.hosts[node.name].folder / "disk/upper", image], check=True)
+        return status, image
 
     def start(self, node: Node, ring: Ring = Ring.STABLE) -> SelfConfigured:
         """Run the user data of the pool on a node; its service then runs."""
