@@ -25,7 +25,7 @@ class Failure:
     in_zone: bool = False
 
 
-_LATER = "try again later, or add a rung to the ladder: another zone, type, market or region"
+_LATER = "wait, or add a rung to the ladder: another zone, type, market or region"
 _QUOTA = "`bedplate quotas` shows the quotas and how to raise them"
 
 FAILURES: Mapping[str, Failure] = MappingProxyType(
@@ -65,7 +65,7 @@ FAILURES: Mapping[str, Failure] = MappingProxyType(
         NOT_READY: Failure(
             "the machine failed at its first boot",
             ("failed to complete user's Lifecycle Action",),
-            "read its console output; correct the image, the user data or the network",
+            "`bedplate node logs NAME`, or its console output, shows why; correct image, user data or network",
         ),
     }
 )

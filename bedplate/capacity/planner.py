@@ -49,7 +49,8 @@ def _lower(rungs: Sequence[Rung], growth: Growth) -> Iterator[SetDesired]:
         is_raised = growth.ladder.opened[name] or name in growth.ladder.probes
         count = _floor(rung)
         if count < rung.pool.desired and not is_raised and rung.status is not RungStatus.PAUSED:
-            yield SetDesired(name, count, rung.reason or "AWS takes machines that are not to be replaced here")
+            reason = rung.reason or "AWS takes machines, which are replaced elsewhere"
+            yield SetDesired(name, count, f"so that AWS launches no more here: {reason}")
 
 
 def _raise(rungs: Sequence[Rung], growth: Growth, removal: Removal) -> Iterator[SetDesired]:
@@ -74,8 +75,9 @@ def _floor(rung: Rung) -> int:
 def _raise_reason(rung: Rung, new: int, growth: Growth, passed: Sequence[str]) -> str:
     if rung.pool.name in growth.ladder.probes:
         return f"probe after: {rung.breaker.cause if rung.breaker else rung.reason}"
-    need = f"{new} more for {len(growth.waiting)} pending pods" if growth.waiting else f"{new} more"
-    return "; ".join((need, *passed))
+    pods = len(growth.waiting)
+    need = f"{new} more because {pods} {'pod waits' if pods == 1 else 'pods wait'}" if pods else f"{new} more"
+    return f"{need}; not used: {', '.join(passed)}" if passed else need
 
 
 def _breakers(rungs: Sequence[Rung], growth: Growth, now: float) -> Iterator[tuple[str, Breaker]]:

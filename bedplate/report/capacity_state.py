@@ -259,7 +259,7 @@ def _node_lines(state: CapacityState, pools: set[str]) -> Iterator[str]:
     lines = [sentence for sentence in sentences if sentence]
     yield from lines[:_SHOWN]
     if len(lines) > _SHOWN:
-        yield f"{counted(len(lines) - _SHOWN, 'more node')} cordoned or idle."
+        yield f"{counted(len(lines) - _SHOWN, 'more node')} like these."
 
 
 def _node_sentence(state: CapacityState, node: Node, machine: Machine) -> str:
@@ -320,14 +320,15 @@ def _waiting_lines(state: CapacityState, pools: Sequence[Pool]) -> Iterator[str]
         yield "No pod waits for this group."
         return
     oldest = min(pod.arrival for pod in suited)
-    names = ", ".join(pod.id for pod in suited[:_SHOWN]) + (" ..." if len(suited) > _SHOWN else "")
+    more = len(suited) - _SHOWN
+    names = ", ".join(pod.id for pod in suited[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
     waited = age(state.observation.time - oldest)
     verb = "waits" if len(suited) == 1 else "wait"
     yield f"{counted(len(suited), 'pod')} {verb} that could run here, the oldest for {waited}: {names}."
     coming = {waiting.pod for waiting in state.decision.waiting if waiting.is_coming}
     if count := sum(pod.id in coming for pod in suited):
         verb = "has" if count == 1 else "have"
-        yield f"{count} of them {verb} a place on a machine that runs, boots or is launched next."
+        yield f"{count} of them {verb} a place: on a machine that runs or boots, or that AWS is asked for next."
     yield from _place_lines(state, {pod.id: pod.id for pod in suited if pod.id not in coming})
 
 
@@ -346,4 +347,4 @@ def _next_lines(state: CapacityState, pools: Sequence[Pool]) -> Iterator[str]:
         yield f"Next, as well: {', '.join(f'{count} x {name}' for name, count in rest.items())}."
     has_people = bool(pools) and all(pool.is_ssh for pool in pools)
     if not (actions or has_people):
-        yield "Next: nothing changes until pods, machines or AWS do."
+        yield "Next: no action until pods, machines or AWS change, or an idle time ends."

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from bedplate.machine.state import read_json
-from tests.testlab.machines.fake_driver import fake_driver
+from tests.testlab.machines.fake_driver import fake_driver, fake_gpus
 from tests.testlab.machines.layers import baked
 from tests.testlab.machines.node_lab import NodeLab
 from tests.testlab.machines.self_configured import SelfConfigured, cloud
@@ -25,7 +25,7 @@ def machine(node_lab: NodeLab, tmp_path_factory: pytest.TempPathFactory) -> Iter
         bake.run(fake_driver("L4", 0))
         _, image = aws.bake(bake)
         node = node_lab.boot("workbench-gpu-1.us-west-2", "10.64.33.9", image=(image, *baked()))
-        node.run(fake_driver("L4", 1))
+        node.run(fake_gpus("L4", 1))
         yield aws.first_boot(node)[0]
 
 

@@ -59,18 +59,18 @@ EXPLAINED = """\
 train has 2 machines, 1 of them booting, for 100.00 USD per hour at list prices.
 Rung 1 us-west-2a on-demand: 0 of at most 4 machines; closed at 05:00 UTC: no capacity in us-west-2a \
 (InsufficientInstanceCapacity). Pods use the next rungs. From 05:05 UTC a pending pod can start one machine as a \
-probe. To change that: try again later, or add a rung to the ladder: another zone, type, market or region.
+probe. To change that: wait, or add a rung to the ladder: another zone, type, market or region.
 Rung 2 us-east-1a spot: 2 of at most 8 machines; AWS is launching 1 more.
 n1: idle for 1 min; it ends in 9 min unless a pod needs it.
 4 pods wait that could run here, the oldest for 4 min: ada/llm-0, ada/llm-1, ada/llm-2, ada/llm-3.
-4 of them have a place on a machine that runs, boots or is launched next.
-Next: raise the desired number of east from 3 to 4: 1 more for 4 pending pods; west: no capacity in us-west-2a \
-(next probe in 5 min).
+4 of them have a place: on a machine that runs or boots, or that AWS is asked for next.
+Next: raise the desired number of east from 3 to 4: 1 more because 4 pods wait; not used: west: no capacity in \
+us-west-2a (next probe in 5 min).
 """
 PROBED = Breaker("InstanceNotReady", "3 machines did not become nodes", NOW - 600, NOW - 60, probe=NOW - 30)
 DUE = Breaker(None, "no machine after 5 minutes", NOW - 600, NOW - 60)
 STATES: Mapping[str, tuple[Observation, Breaker | None]] = {
-    "as a probe; the rung is open when its machine is a node. To change that: read its": (
+    "as a probe; the rung is open when its machine is a node. To change that: `bedplate node logs": (
         observation(0, activities=()),
         PROBED,
     ),
@@ -129,7 +129,7 @@ def test_a_paused_group_says_who_has_paused_it() -> None:
     assert "ada has paused it" in lines[1]
     assert "capacity resume train" in lines[1]
     assert lines[4] == "n1: idle for 1 min; it stays: train is paused."
-    assert lines[-1] == "Next: nothing changes until pods, machines or AWS do."
+    assert lines[-1] == "Next: no action until pods, machines or AWS change, or an idle time ends."
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,8 @@ nvidia) mkdir -p /sys/module/nvidia && cp /usr/share/nvidia-module/version /sys/
 esac
 MODPROBE
 chmod 755 /usr/local/sbin/uname /usr/local/sbin/modinfo /usr/local/sbin/modprobe
+"""
+_HARDWARE = r"""
 for folder in /sys/module /sys/bus/pci/devices; do mount -t tmpfs tmpfs $folder; done
 mkdir /sys/bus/pci/devices/0000:01:00.0
 echo 0x10de >/sys/bus/pci/devices/0000:01:00.0/vendor; echo 0x030200 >/sys/bus/pci/devices/0000:01:00.0/class
@@ -84,6 +86,11 @@ echo 0x10de >/sys/bus/pci/devices/0000:01:00.0/vendor; echo 0x030200 >/sys/bus/p
 
 
 def fake_driver(model: str, count: int) -> str:
-    """Return a shell script that gives a node GPUs, and an archive of driver packages; it lasts until a reboot."""
+    """Return a shell script that gives a node an archive of driver packages, and GPUs."""
+    return _SCRIPT + fake_gpus(model, count)
+
+
+def fake_gpus(model: str, count: int) -> str:
+    """Return a shell script that gives a node with that archive GPUs, until a reboot."""
     devices = "".join(f"touch /dev/nvidia{number}\n" for number in range(count))
-    return f"{_SCRIPT}{devices}echo {model} >/etc/fake-gpu\n"
+    return f"{_HARDWARE}{devices}echo {model} >/etc/fake-gpu\n"
