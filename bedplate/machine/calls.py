@@ -42,6 +42,12 @@ def reboot() -> None:
     subprocess.run(("systemctl", "reboot"), check=False)  # noqa: S607  on the path of root
 
 
+def reboot_and_run() -> None:
+    """Reboot this machine; its service starts with the boot: the timer would wait for minutes."""
+    subprocess.run(("systemctl", "enable", "--quiet", "bedplate-node.service"), check=False)  # noqa: S607
+    reboot()
+
+
 @contextmanager
 def heartbeats() -> Iterator[None]:
     """Keep the lifecycle hook waiting while the block runs."""

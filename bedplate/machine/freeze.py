@@ -18,7 +18,7 @@ from typing import Any
 
 import images
 from bedplate.errors import BedplateError
-from bedplate.machine.calls import apply_roles, audit, reboot
+from bedplate.machine.calls import apply_roles, audit, reboot_and_run
 from bedplate.machine.image import MARK, write_mark
 from bedplate.machine.state import State, Status, read_json
 from bedplate.nodes.audit import RuleOutcome
@@ -45,7 +45,7 @@ def main(state: State, program: Path, root: Path = Path("/")) -> int:
         return 1
     if status.ok and not _has_rebooted(state):
         sys.stdout.write("rebooting\n")
-        reboot()
+        reboot_and_run()
         return 0
     # The script removes both from the disk.
     kept, copy = state.volatile / "frozen", state.volatile / "bootstrap"

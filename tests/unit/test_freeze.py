@@ -173,7 +173,7 @@ def test_the_status_is_written_last(  # noqa: PLR0913, PLR0917  two failures
     (tmp_path / "var/lib/dpkg").mkdir()
     (tmp_path / "var/lib/dpkg/status").write_text("Package: jq\n")
 
-    monkeypatch.setattr(freeze, "reboot", lambda: shutil.rmtree(state.volatile))
+    monkeypatch.setattr(freeze, "reboot_and_run", lambda: shutil.rmtree(state.volatile))
 
     codes = [freeze.main(state, program, tmp_path) for _ in range(3 if is_failed else 2)]
 
