@@ -15,6 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from bedplate.bundle.wheels import Target
 from bedplate.plan.links import ssh_pools
 from bedplate.rehearsal.simulation import Aws
 from stacks.program import administrators
@@ -127,6 +128,8 @@ class Bundle:
     documents: Mapping[str, str]
     wheels: bytes = b""
     """The archive of the wheels; empty for none."""
+    python: str = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    """The Python of the wheels."""
 
     @property
     def objects(self) -> dict[str, bytes]:
@@ -146,7 +149,7 @@ class Bundle:
 
     @property
     def _manifest(self) -> bytes:
-        tag = f"cp{sys.version_info[0]}{sys.version_info[1]}-{os.uname().machine}"
+        tag = Target(self.python, os.uname().machine).name
         code, wheels = (sha256(blob).hexdigest() for blob in (self._code, self._wheels))
         return json.dumps({"version": 1, "code": code, "wheels": {tag: wheels}}).encode()
 

@@ -1,8 +1,10 @@
-"""A bundle of the working tree for test nodes, with the packages of this interpreter as its wheels.
+"""A bundle of the working tree for test nodes.
 
-Test nodes of Debian 12 have the Python of the tests, so nothing is downloaded.
+Nodes of Debian 12 have the Python of the tests, so the packages of this interpreter are the wheels. Those for Debian 13
+are downloaded from the package index, as `bedplate bundle build --python 3.13` does.
 """
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -12,14 +14,17 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from bedplate.bundle.build import code_files
-from bedplate.bundle.wheels import LOCK
+from bedplate.bundle.wheels import LOCK, Target, install, pack_wheels
 from tests.testlab.fakes.first_boot import Bundle, archive
+from tests.testlab.machines.layers import RELEASE
 from tests.testlab.machines.operator import ROOT
+
+_PYTHONS = {"bookworm": "3.11", "trixie": "3.13"}
 
 
 def working_tree(documents: Mapping[str, str], extra: Mapping[str, bytes]) -> Bundle:
     """Return the bundle of the working tree, with more files of code."""
-    return Bundle({**_code(), **extra}, documents, _wheels())
+    return Bundle({**_code(), **extra}, documents, _wheels(), _PYTHONS[RELEASE])
 
 
 @cache
@@ -30,6 +35,8 @@ def _code() -> Mapping[str, bytes]:
 
 @cache
 def _wheels() -> bytes:
+    if RELEASE != "bookworm":
+        return pack_wheels(Target(_PYTHONS[RELEASE], os.uname().machine), LOCK, install)
     return archive({name: path.read_bytes() for name, path in _files()})
 
 
