@@ -140,7 +140,8 @@ def test_an_interrupted_machine_stops_its_gang_once() -> None:
 
     figures = simulate(fleet, decide).figures
 
-    assert (figures.unstarted, figures.interrupted, figures.useful_gpu_hours) == (0, 2, pytest.approx(8))
+    assert (figures.unstarted, figures.interrupted) == (0, 2)
+    assert figures.useful_gpu_hours == pytest.approx(8)
 
 
 def test_the_same_scenario_gives_the_same_figures() -> None:
