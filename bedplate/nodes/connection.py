@@ -21,11 +21,18 @@ _CHUNK = 1 << 18
 
 
 def connect(host: str) -> socket.socket | None:
-    """Return a connection to the SSH port of a host name or address; None if it does not answer within two seconds."""
+    """Return a connection to the SSH port of a host name or address; None if no SSH server answers within two seconds.
+
+    A server speaks first (RFC 4253, section 4.2). Some firewalls and proxies accept a connection to any address.
+    """
     try:
-        return socket.create_connection((host, PORT), _SECONDS)
+        connection = socket.create_connection((host, PORT), _SECONDS)
     except OSError:
         return None
+    if _receive(connection, socket.MSG_PEEK).startswith(b"SSH-"):
+        return connection
+    connection.close()
+    return None
 
 
 def answering(hosts: Collection[str]) -> frozenset[str]:
@@ -63,9 +70,9 @@ def _send(connection: socket.socket, reader: int) -> None:
         pass  # the other direction ends as well
 
 
-def _receive(connection: socket.socket) -> bytes:
+def _receive(connection: socket.socket, flags: int = 0) -> bytes:
     try:
-        return connection.recv(_CHUNK)
+        return connection.recv(_CHUNK, flags)
     except OSError:
         return b""
 

@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+import time
 import subprocess
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
@@ -14,7 +15,7 @@ from botocore.stub import ANY
 
 from bedplate.cli import run
 from bedplate.lock import read_lock, record_host_keys
-from bedplate.nodes.connection import relay
+from bedplate.nodes.connection import connect, relay
 from tests.testlab.fakes.aws import ACCOUNT, StubbedSession, serving
 from tests.testlab.fakes.instances import HOME, INSTANCE, console, group_members, instances, name_zone
 from tests.testlab.machines.sshd import Server, install_plugin, running_server
@@ -203,6 +204,32 @@ def test_a_machine_that_answers_is_reached_directly(tmp_path: Path, monkeypatch:
     assert "ProxyCommand" not in config
     assert KEY in config
     assert config.endswith(f"{NAME} uptime\n")
+
+
+@pytest.mark.parametrize(
+    ("greeting", "answers"), [(b"SSH-2.0-OpenSSH_9.6\r\n", True), (b"HTTP/1.1 400 \r\n", False), (b"", False)]
+)
+def test_only_an_ssh_server_answers(greeting: bytes, monkeypatch: pytest.MonkeyPatch, *, answers: bool) -> None:
+    """A proxy that accepts any connection is no machine: it says nothing, or speaks another protocol."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        monkeypatch.setattr("bedplate.nodes.connection.PORT", listener.getsockname()[1])
+        monkeypatch.setattr("bedplate.nodes.connection._SECONDS", 0.2)
+
+        def greet() -> None:
+            peer, _ = listener.accept()
+            peer.sendall(greeting)
+            time.sleep(0.4)
+            peer.close()
+
+        thread = Thread(target=greet)
+        thread.start()
+        connection = connect("127.0.0.1")
+        thread.join()
+
+    assert (connection is not None) is answers
+    if connection:
+        assert connection.recv(100) == greeting
+        connection.close()
 
 
 def test_bytes_are_carried_in_both_directions_until_both_ends_close() -> None:
