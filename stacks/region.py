@@ -8,18 +8,18 @@ from bedplate.catalog import load_catalog
 from bedplate.plan.cost import bill
 from bedplate.plan.fleet import FleetPlan, RegionPlan
 from bedplate.plan.images import baked_image
-from bedplate.plan.links import has_inbound_resolver, has_transit
+from bedplate.plan.links import has_inbound_resolver, has_outbound_resolver, has_transit, pods_router
 from bedplate.plan.pools import PoolPlan, pool_interfaces
 from bedplate.plan.stacks import PRICE, SHARED
 from stacks.alarms.alarms import AlarmTopic
 from stacks.compute.machines import ControlInputs, ControlMachines, LaptopGateway, gateway_inputs
 from stacks.compute.pool import Pool, PoolInputs
 from stacks.compute.template import NodeBase, Start, first_boot, image_of
-from stacks.dns.resolver import InboundResolver, OutboundResolver, site_name_servers
+from stacks.dns.resolver import InboundResolver, OutboundResolver
 from stacks.dns.zone import Addresses, FleetRecords, NodeNameRegistration, PrivateZone, home_records
 from stacks.identity.policy import FleetKey, launch_statements
 from stacks.identity.roles import CONTROL, GATEWAY, profile_arn_of
-from stacks.network.firewall import ControlFirewall, NodeFirewall, StorageFirewall
+from stacks.network.firewall import ControlFirewall, NodeFirewall, PodsFirewall, StorageFirewall
 from stacks.network.transit import Transit
 from stacks.network.vpc import NatEgress, Network, ServiceEndpoints
 from stacks.options import output_of, region_options, stack_reference
@@ -48,7 +48,7 @@ def declare_region(plan: FleetPlan, region: RegionPlan) -> None:
         pulumi.export("resolver_addresses", InboundResolver(plan, region, network, options).addresses)
     if plan.endpoints:
         ServiceEndpoints(plan, region, network, options)
-    if site_name_servers(plan):
+    if has_outbound_resolver(plan, region):
         OutboundResolver(plan, region, network, options)
     pulumi.export(PRICE, bill(plan, load_catalog()).regions[region.name].min)
     context = RegionContext(plan, region, network, egress, firewall, alarms.arn, shared, options)
@@ -96,7 +96,11 @@ def _declare_home(context: RegionContext) -> PrivateZone:
     if plan.control_plane:
         firewall = ControlFirewall(plan, network.vpc_id, context.firewall, options)
         profile = profile_arn_of(context.shared, CONTROL)
-        inputs = ControlInputs(network.node_subnet_ids, firewall, context.egress, profile, context.topic_arn)
+        pods = PodsFirewall(plan, network.vpc_id, options).group_id if pods_router(plan) else None
+        tables = network.table_ids
+        inputs = ControlInputs(
+            network.node_subnet_ids, tables, firewall, pods, context.egress, profile, context.topic_arn
+        )
         machines = ControlMachines(plan, plan.control_plane, inputs, options)
         pulumi.export("control_plane", machines.group_names)
     return zone

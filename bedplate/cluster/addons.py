@@ -121,8 +121,26 @@ def _patch_flannel(document: Object, setting: Setting) -> None:
         document["data"]["net-conf.json"] = json.dumps(network, indent=2)
 
 
-def _patch_coredns(document: Object, _setting: Setting) -> None:
-    """Two servers on different nodes; NodeLocal DNSCache answers most questions on each node."""
+# A service has a short name for laptops, `board.grace.pods.lab.internal`, and a long one in the cluster.
+_SHORT_NAMES = """\
+{short}:53 {{
+    errors
+    rewrite name suffix .{short}. .svc.{inside}. answer auto
+    kubernetes {inside} {{
+        ttl 30
+    }}
+    cache 30
+}}
+"""
+
+
+def _patch_coredns(document: Object, setting: Setting) -> None:
+    """Two servers on different nodes; NodeLocal DNSCache answers most questions on each node.
+
+    Laptops ask for services in the fleet's own domain.
+    """
+    if document["kind"] == "ConfigMap":
+        document["data"]["Corefile"] += _SHORT_NAMES.format(short=setting.cluster.short_domain, inside=_DOMAIN)
     pod = _pod(document)
     if pod:
         document["spec"]["replicas"] = 2

@@ -71,6 +71,11 @@ class ClusterPlan:
         return ",".join(f"{member.name}=https://{member.address}:{_ETCD_PEER_PORT}" for member in self.members)
 
     @property
+    def short_domain(self) -> str:
+        """The domain of services for laptops and sites: `<service>.<namespace>.pods.<domain>`."""
+        return f"pods.{self.domain}"
+
+    @property
     def api_names(self) -> tuple[str, ...]:
         """Every name and address of the API servers, for their certificates."""
         names = (f"{member.name}.{self.domain}" for member in self.members)

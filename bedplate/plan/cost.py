@@ -8,7 +8,7 @@ from types import MappingProxyType
 from bedplate.catalog import Catalog
 from bedplate.catalog.tables import HOURS_OF_MONTH
 from bedplate.plan.fleet import FleetPlan, RegionPlan, cached_on_plan
-from bedplate.plan.links import has_inbound_resolver, has_transit
+from bedplate.plan.links import has_inbound_resolver, has_outbound_resolver, has_transit
 from bedplate.plan.pools import PoolPlan, Volume, combined_max, share_of_week
 from bedplate.spec.network import Egress
 
@@ -135,8 +135,8 @@ def _reverse_zones(plan: FleetPlan) -> frozenset[str]:
 
 
 def resolver_count(plan: FleetPlan, region: RegionPlan) -> int:
-    """Return the number of resolver endpoints in a region: an inbound one, and an outbound one for sites' domains."""
-    return has_inbound_resolver(plan, region) + any(site.dns for site in plan.sites)
+    """Return the number of resolver endpoints in a region: an inbound one, and an outbound one for other domains."""
+    return has_inbound_resolver(plan, region) + has_outbound_resolver(plan, region)
 
 
 def laptop_gateway_count(plan: FleetPlan, region: RegionPlan) -> int:

@@ -22,7 +22,8 @@ WORKER_PORTS = (("Overlay", UDP, 8472), ("Kubelet", TCP, 10250))
 class FirewallRule:
     """Connections from or to a block, of one protocol and port; without both, all traffic.
 
-    `name` identifies the rule and never changes; `about` is its description in the AWS console.
+    `name` identifies the rule and never changes; `about` is its description in the AWS console. `last` is the last port
+    of a range.
     """
 
     name: str
@@ -30,6 +31,7 @@ class FirewallRule:
     block: IPv4Network
     protocol: str | None = None
     port: int | None = None
+    last: int | None = None
 
 
 ANYWHERE = FirewallRule("to-anywhere", "To anywhere", IPv4Network("0.0.0.0/0"))
@@ -51,6 +53,30 @@ def control_rules(plan: FleetPlan) -> tuple[FirewallRule, ...]:
     """
     api = _from_nodes(_connected_regions(plan, plan.home), "API", TCP, API)
     return (*_from_people(plan, "SSH", SSH), *_from_people(plan, "API", API), *api, *_from_remote_workers(plan))
+
+
+# TCP ports of pods and services for laptops and sites. None of them is a port of the control plane besides the API,
+# because security groups cannot tell a pod from the router that forwards its packets.
+POD_PORTS = (range(80, 81), range(HTTPS, HTTPS + 1), range(3000, 9100))
+
+
+def pod_rules(plan: FleetPlan) -> tuple[FirewallRule, ...]:
+    """Return the rules of the pods router: ports of pods for laptops and sites, cluster DNS for resolvers at home."""
+    return (*_pages(plan), *_cluster_dns(plan))
+
+
+def _pages(plan: FleetPlan) -> Iterator[FirewallRule]:
+    laptops = ((f"laptops-{pool.place}", f"the laptops of {pool.place}", pool.block) for pool in plan.laptops)
+    sites = ((f"site-{site.name}", f"the site {site.name}", site.lan) for site in plan.sites)
+    for name, people, block in (*laptops, *sites):
+        for ports in POD_PORTS:
+            rule_name, about = f"pods-{ports.start}-from-{name}", f"Pods from {people}"
+            yield FirewallRule(rule_name, about, block, TCP, ports.start, ports.stop - 1)
+
+
+def _cluster_dns(plan: FleetPlan) -> Iterator[FirewallRule]:
+    for protocol in DNS_PROTOCOLS:
+        yield FirewallRule(f"dns-{protocol}", "Names of services", plan.home.block, protocol, DNS)
 
 
 def storage_rules(plan: FleetPlan, region: RegionPlan) -> tuple[FirewallRule, ...]:

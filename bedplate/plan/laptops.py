@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network
 
+from bedplate.plan.cluster import cluster_plan
 from bedplate.plan.fleet import FleetPlan, LaptopPool, cached_on_plan
-from bedplate.plan.links import forwards_dns, has_inbound_resolver
+from bedplate.plan.links import cluster_blocks, forwards_dns, has_inbound_resolver
 from bedplate.plan.reachability import Endpoint, EndpointKind, endpoints, is_routed
 from bedplate.spec.address import laptop_capacity
 
@@ -34,7 +35,8 @@ class LaptopGateway:
 
     `met` are the pools whose laptops reach each other, the gateway's pool first; empty unless the file enables it.
     `public` is None and `resolvers` are empty until the record holds them. `upstream` is the resolver of the VPC if the
-    gateway forwards DNS itself. `domains` are the domains that laptops resolve there, the fleet's domain first.
+    gateway forwards DNS itself; `services` are then the domain and the name server of the cluster, if laptops reach
+    pods. `domains` are the domains that laptops resolve there, the fleet's domain first.
     """
 
     fleet: str
@@ -46,6 +48,7 @@ class LaptopGateway:
     public: IPv4Address | None
     resolvers: tuple[IPv4Address, ...]
     upstream: IPv4Address | None = None
+    services: tuple[str, IPv4Address] | None = None
 
     @property
     def name(self) -> str:
@@ -108,7 +111,7 @@ def resolver_region(plan: FleetPlan, place: str) -> str:
 
 
 def _gateway(plan: FleetPlan, pool: LaptopPool) -> LaptopGateway:
-    site = plan.sites_by_name.get(pool.place)
+    site, forwards, cluster = plan.sites_by_name.get(pool.place), forwards_dns(plan), cluster_plan(plan)
     return LaptopGateway(
         fleet=plan.name,
         place=pool.place,
@@ -119,17 +122,19 @@ def _gateway(plan: FleetPlan, pool: LaptopPool) -> LaptopGateway:
         public=site.public if site else plan.record.gateways.get(pool.place),
         resolvers=plan.record.resolvers.get(resolver_region(plan, pool.place), ()),
         # The resolver of a VPC has the third address of its block. Source: Amazon VPC user guide, "Amazon DNS server".
-        upstream=plan.home.block[2] if forwards_dns(plan) else None,
+        upstream=plan.home.block[2] if forwards else None,
+        services=(cluster.short_domain, cluster.dns) if forwards and cluster and cluster_blocks(plan) else None,
     )
 
 
 def _routes(plan: FleetPlan, pool: LaptopPool) -> tuple[IPv4Network, ...]:
-    """Return the blocks of the regions and sites that the network connects to a pool; never another pool."""
+    """Return the blocks of the regions, the sites and the cluster that a pool has a path to; never another pool."""
     laptop = _pool_endpoints(plan)[pool.place]
     targets = (endpoint for endpoint in endpoints(plan) if endpoint.kind is not EndpointKind.LAPTOPS)
     reached = {endpoint.place for endpoint in targets if _is_routed(plan, laptop, endpoint)}
     regions = (region.block for region in plan.regions if region.name in reached)
-    return (*regions, *(site.lan for site in plan.sites if site.name in reached))
+    cluster = cluster_blocks(plan).values() if plan.home.name in reached else ()
+    return (*regions, *(site.lan for site in plan.sites if site.name in reached), *cluster)
 
 
 def _pool_endpoints(plan: FleetPlan) -> dict[str, Endpoint]:

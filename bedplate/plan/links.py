@@ -1,6 +1,7 @@
 """The network between regions, sites and laptop pools: remote blocks, transit gateways, peered gateways, names.
 
-A place is a region or a site. Pods and services have no place: their packets travel encapsulated between nodes.
+A place is a region or a site. Packets between pods travel encapsulated between nodes. To everybody else, the blocks of
+pods and services are networks of the home region, behind the pods router (ADR 22).
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,12 +37,14 @@ class RemoteNetwork:
 
 @cached_on_plan
 def _networks(plan: FleetPlan) -> Mapping[str, tuple[RemoteNetwork, ...]]:
-    """Return the networks of each place: its block, then its laptop pool; regions first, in the order of the file."""
+    """Return the networks of each place; regions first, in the order of the file."""
     blocks = [
         *((region.name, RemoteNetwork(region.name, region.name, region.block)) for region in plan.regions),
         *((site.name, RemoteNetwork(f"site-{site.name}", site.name, site.lan)) for site in plan.sites),
     ]
-    return MappingProxyType({place: (network, *_laptop_networks(plan, place)) for place, network in blocks})
+    return MappingProxyType(
+        {place: (network, *_laptop_networks(plan, place), *_cluster_networks(plan, place)) for place, network in blocks}
+    )
 
 
 def _laptop_networks(plan: FleetPlan, place: str) -> Iterator[RemoteNetwork]:
@@ -50,18 +53,34 @@ def _laptop_networks(plan: FleetPlan, place: str) -> Iterator[RemoteNetwork]:
             yield RemoteNetwork(f"laptops-{place}", place, pool.block)
 
 
+def _cluster_networks(plan: FleetPlan, place: str) -> Iterator[RemoteNetwork]:
+    if place == plan.home.name:
+        for name, block in cluster_blocks(plan).items():
+            yield RemoteNetwork(name, place, block)
+
+
 def place_names(plan: FleetPlan) -> tuple[str, ...]:
     """Return the names of the regions, then of the sites, each in the order of the file."""
     return tuple(_networks(plan))
 
 
 def remote_networks(plan: FleetPlan, region: str) -> tuple[RemoteNetwork, ...]:
-    """Return the networks of all other places."""
-    return tuple(network for place, networks in _networks(plan).items() if place != region for network in networks)
+    """Return the networks of all other places.
+
+    A site's gateway that is a worker reaches pods and services by itself.
+    """
+    own = cluster_blocks(plan).values() if _is_gateway_a_worker(plan, region) else ()
+    others = (network for place, networks in _networks(plan).items() if place != region for network in networks)
+    return tuple(network for network in others if network.block not in own)
+
+
+def _is_gateway_a_worker(plan: FleetPlan, place: str) -> bool:
+    site = plan.sites_by_name.get(place)
+    return site is not None and site.machines[site.gateway].spec.use is Use.KUBERNETES
 
 
 def networks_of_place(plan: FleetPlan, place: str) -> tuple[RemoteNetwork, ...]:
-    """Return the networks of a region or a site: its block, and its laptop pool."""
+    """Return the networks of a region or a site: its block, its laptop pool, and at home those of the cluster."""
     return _networks(plan).get(place, ())
 
 
@@ -73,6 +92,24 @@ def is_linked(plan: FleetPlan) -> bool:
 def has_transit(plan: FleetPlan) -> bool:
     """Return whether the fleet has transit gateways: the file says so, and there is more than one place."""
     return plan.interconnect is Interconnect.TRANSIT and is_linked(plan)
+
+
+def pods_router(plan: FleetPlan) -> ControlPlaneMember | None:
+    """Return the machine that routes packets of laptops and sites to pods: the first member of the control plane.
+
+    None if nobody needs it, and in a fleet of several places without transit gateways: AWS's other connections carry
+    the blocks of VPCs only.
+    """
+    has_people = bool(plan.laptops or plan.sites)
+    has_path = has_transit(plan) or not is_linked(plan)
+    return plan.control_plane.members[0] if plan.control_plane and has_people and has_path else None
+
+
+def cluster_blocks(plan: FleetPlan) -> Mapping[str, IPv4Network]:
+    """Return the blocks behind the pods router by name; none without a router."""
+    if pods_router(plan) is None or plan.pods is None or plan.services is None:
+        return {}
+    return {"pods": plan.pods, "services": plan.services}
 
 
 def forwards_dns(plan: FleetPlan) -> bool:
@@ -92,6 +129,16 @@ def has_inbound_resolver(plan: FleetPlan, region: RegionPlan) -> bool:
         return region.home and bool(plan.sites or plan.laptops)
     has_gateway = any(pool.place == region.name for pool in plan.laptops)
     return has_gateway or (region.home and bool(plan.sites))
+
+
+def forwards_to_cluster(plan: FleetPlan, region: RegionPlan) -> bool:
+    """Return whether a region's resolver asks the cluster for names of services: the one that laptops and sites ask."""
+    return region.home and bool(cluster_blocks(plan)) and has_inbound_resolver(plan, region)
+
+
+def has_outbound_resolver(plan: FleetPlan, region: RegionPlan) -> bool:
+    """Return whether a region needs an outbound resolver endpoint, for the domains of sites or of the cluster."""
+    return any(site.dns for site in plan.sites) or forwards_to_cluster(plan, region)
 
 
 def transit_asn(region: RegionPlan) -> int:

@@ -15,7 +15,7 @@ from bedplate.plan.cost import (
     nat_gateway_count,
     resolver_count,
 )
-from bedplate.plan.firewall import WORKER_PORTS, control_rules, has_workers, node_rules, storage_rules
+from bedplate.plan.firewall import WORKER_PORTS, control_rules, has_workers, node_rules, pod_rules, storage_rules
 from bedplate.plan.fleet import FleetPlan, RegionPlan
 from bedplate.plan.links import has_transit
 from bedplate.plan.pools import PoolPlan, combined_max
@@ -113,7 +113,7 @@ def _rules(plan: FleetPlan, region: RegionPlan) -> int:
     if not (region.home and plan.control_plane):
         return max(nodes, storage)
     to_control = 1 + (len(WORKER_PORTS) if has_workers(plan, region.name) else 0)
-    return max(nodes + 1, len(control_rules(plan)) + 1 + to_control, storage)
+    return max(nodes + 1, len(control_rules(plan)) + 1 + to_control, len(pod_rules(plan)), storage)
 
 
 def _counts(plan: FleetPlan, region: RegionPlan, groups: int) -> dict[str, tuple[int, int]]:

@@ -10,9 +10,9 @@ from ipaddress import AddressValueError, IPv4Address, IPv4Network
 
 from bedplate.catalog.nearest import nearest
 from bedplate.errors import InputError
-from bedplate.plan.firewall import WORKER_PORTS, has_workers
+from bedplate.plan.firewall import DNS, DNS_PROTOCOLS, POD_PORTS, TCP, WORKER_PORTS, has_workers
 from bedplate.plan.fleet import FleetPlan, cached_on_plan
-from bedplate.plan.links import API_PORT, connected_regions, is_connected
+from bedplate.plan.links import API_PORT, cluster_blocks, connected_regions, is_connected, pods_router
 from bedplate.plan.space import region_path
 from bedplate.spec.network import Egress, Interconnect
 
@@ -25,6 +25,7 @@ class EndpointKind(StrEnum):
     LAN = "lan"
     CONTROL = "control plane"
     LAPTOPS = "laptops"
+    PODS = "pods"
     INTERNET = "internet"
 
 
@@ -67,6 +68,15 @@ def endpoints(plan: FleetPlan) -> tuple[Endpoint, ...]:
     return (*_members(plan), *_subnets(plan), *_lans(plan), *_laptops(plan))
 
 
+@cached_on_plan
+def pod_endpoints(plan: FleetPlan) -> tuple[Endpoint, ...]:
+    """Return the endpoints behind the pods router. They are targets only: pods leave with the address of their node."""
+    return tuple(
+        Endpoint(name, EndpointKind.PODS, plan.home.name, block, _sample_address(block))
+        for name, block in cluster_blocks(plan).items()
+    )
+
+
 def is_routed(plan: FleetPlan, source: Endpoint, target: Endpoint) -> bool:
     """Return whether the network must route packets from one endpoint to another."""
     if EndpointKind.INTERNET in (source.kind, target.kind):
@@ -91,6 +101,8 @@ def is_reachable(plan: FleetPlan, source: Endpoint, target: Endpoint, flow: Flow
     """
     if not is_routed(plan, source, target) or source.kind is EndpointKind.EDGE:
         return False
+    if target.kind is EndpointKind.PODS:
+        return _is_forwarded_to_pods(plan, source, flow) or is_reachable(plan, source, next(_members(plan)), flow)
     if target.kind is EndpointKind.NODES:
         return source.kind in (EndpointKind.NODES, EndpointKind.CONTROL) or (source.kind in _PEOPLE and flow == SSH)
     if target.kind is EndpointKind.CONTROL:
@@ -103,12 +115,24 @@ def is_reachable(plan: FleetPlan, source: Endpoint, target: Endpoint, flow: Flow
     return target.kind in (EndpointKind.LAN, EndpointKind.INTERNET)
 
 
-def is_refused_by_gateway(plan: FleetPlan, source: Endpoint, target: Endpoint) -> bool:
+def _is_forwarded_to_pods(plan: FleetPlan, source: Endpoint, flow: Flow) -> bool:
+    """Return whether the security group for pods accepts a packet."""
+    is_page = source.kind in _PEOPLE and flow.protocol == TCP and any(flow.port in ports for ports in POD_PORTS)
+    is_question = flow.port == DNS and flow.protocol in DNS_PROTOCOLS and source.place == plan.home.name
+    return is_page or (is_question and source.kind in (EndpointKind.NODES, EndpointKind.CONTROL))
+
+
+def is_refused_by_gateway(plan: FleetPlan, source: Endpoint, target: Endpoint, flow: Flow = SSH) -> bool:
     """Return whether AWS delivers a packet to a gateway whose packet filter must reject it.
 
     The gateway of a connected region accepts all that its region's nodes send through it, and a security group cannot
-    match the target. So packets for a laptop reach the gateway, and so do packets out of a tunnel.
+    match the target. So packets for a laptop reach the gateway, and so do packets out of a tunnel. In the same way
+    packets to ports of pods reach the pods router itself.
     """
+    router = pods_router(plan)
+    if router and target.name == router.name:
+        is_admitted = is_routed(plan, source, target) and _is_forwarded_to_pods(plan, source, flow)
+        return is_admitted and not is_reachable(plan, source, target, flow)
     is_via_gateway = target.kind is EndpointKind.LAPTOPS and target.place in connected_regions(plan)
     if _are_laptops_connected(plan, source, target):
         return False
@@ -215,7 +239,7 @@ def parse_flow(protocol: str, port: int | None = None) -> Flow:
 def _by_name(plan: FleetPlan) -> dict[str, Endpoint]:
     """Return every endpoint by each of its names and its path; a zone or a region means its nodes."""
     by_name = {endpoint.name: endpoint for endpoint in endpoints(plan)}
-    names = {INTERNET.name: INTERNET, **by_name}
+    names = {INTERNET.name: INTERNET, **by_name, **{endpoint.name: endpoint for endpoint in pod_endpoints(plan)}}
     for endpoint in by_name.values():
         if endpoint.kind is EndpointKind.NODES:
             names.setdefault(endpoint.name.removesuffix("/nodes"), endpoint)
@@ -235,7 +259,7 @@ def _parse_address(name: str) -> IPv4Address | None:
 
 def _at(plan: FleetPlan, address: IPv4Address, name: str) -> Endpoint:
     """Return the endpoint of an address: in the block that contains it, else on the internet."""
-    for endpoint in endpoints(plan):
+    for endpoint in (*endpoints(plan), *pod_endpoints(plan)):
         if address in endpoint.block:
             return replace(endpoint, name=name, address=address)
     return replace(INTERNET, name=name, address=address, block=IPv4Network(address))

@@ -1,4 +1,4 @@
-"""Single instances: members of the control plane, and the VPN gateway for laptops.
+"""Single instances: members of the control plane, one of which routes to pods, and the VPN gateway for laptops.
 
 Each is an Auto Scaling group of one, which replaces a failed instance. The address belongs to a network interface
 that stays when the instance is replaced.
@@ -27,7 +27,7 @@ from bedplate.plan.cost import CONTROL_VOLUME, ETCD_VOLUME, GATEWAY_TYPE, GATEWA
 from bedplate.plan.firewall import ANYWHERE, FirewallRule, laptop_peer_rules
 from bedplate.plan.fleet import ControlPlane, ControlPlaneMember, FleetPlan, LaptopPool, RegionPlan
 from bedplate.plan.laptops import Transport, connected_pools
-from bedplate.plan.links import has_transit, short_name
+from bedplate.plan.links import cluster_blocks, has_transit, pods_router, short_name
 from bedplate.plan.planner import gateway_zone
 from bedplate.plan.pools import Volume as PoolsVolume
 from stacks.alarms.alarms import alarm_on_missing_instances
@@ -115,10 +115,15 @@ def _group(machine: SingleInstance, template: Template) -> GroupArgs:
 
 @dataclass(frozen=True, slots=True)
 class ControlInputs:
-    """The resources that the control plane depends on; instances start after `egress`, to reach the internet."""
+    """The resources that the control plane depends on; instances start after `egress`, to reach the internet.
+
+    `pods_group_id` is the second security group of the pods router; None in a fleet without one.
+    """
 
     subnet_ids: Mapping[str, pulumi.Output[str]]
+    table_ids: Mapping[str, pulumi.Output[str]]
     firewall: ControlFirewall
+    pods_group_id: pulumi.Output[str] | None
     egress: pulumi.Resource
     profile_arn: pulumi.Output[str]
     topic_arn: pulumi.Output[str]
@@ -131,7 +136,7 @@ class ControlMachines(pulumi.ComponentResource):
         self, plan: FleetPlan, control: ControlPlane, inputs: ControlInputs, opts: pulumi.ResourceOptions
     ) -> None:
         super().__init__("bedplate:stacks:ControlMachines", f"{plan.name}-control", None, opts)
-        self._plan, self._type, self._inputs = plan, control.type, inputs
+        self._plan, self._type, self._inputs, self._router = plan, control.type, inputs, pods_router(plan)
         self.group_names = {member.name: self._machine(member) for member in control.members}
         self.register_outputs({})
 
@@ -156,14 +161,29 @@ class ControlMachines(pulumi.ComponentResource):
         return flow_log_group
 
     def _interface(self, member: ControlPlaneMember, name: str) -> pulumi.Output[str]:
+        """Declare the interface; that of the pods router forwards packets: no source and destination check."""
+        pods_group_id = self._inputs.pods_group_id if member == self._router else None
+        groups = [self._inputs.firewall.group_id]
         args = NetworkInterfaceArgs(
             subnet_id=self._inputs.subnet_ids[member.zone],
             private_ips=[str(member.address)],
-            security_groups=[self._inputs.firewall.group_id],
+            security_groups=[*groups, pods_group_id] if pods_group_id else groups,
+            source_dest_check=False if pods_group_id else None,
             description=f"{member.name} of the control plane",
             tags=name_tag(name),
         )
-        return NetworkInterface(name, args, child_options(self)).id
+        interface_id = NetworkInterface(name, args, child_options(self)).id
+        if pods_group_id:
+            self._route_pods(interface_id)
+        return interface_id
+
+    def _route_pods(self, interface_id: pulumi.Output[str]) -> None:
+        for network, block in cluster_blocks(self._plan).items():
+            for table, table_id in self._inputs.table_ids.items():
+                args = RouteArgs(
+                    route_table_id=table_id, destination_cidr_block=str(block), network_interface_id=interface_id
+                )
+                Route(f"{self._plan.name}-{network}-from-{table}", args, child_options(self))
 
     def _volume(self, member: ControlPlaneMember, name: str) -> pulumi.Output[str]:
         """Declare the etcd volume of a member, which Pulumi never deletes."""
@@ -204,12 +224,11 @@ def gateway_inputs(
 ) -> GatewayInputs:
     """Return the inputs of the gateway of a region, with all route tables of the region."""
     zone = gateway_zone(region, load_catalog())
-    tables = {f"{zone}-nodes": network.zones[zone].nodes_table_id for zone in sorted(network.zones)}
     return GatewayInputs(
         zone=zone,
         vpc_id=network.vpc_id,
         subnet_id=network.zones[zone].edge_id,
-        table_ids={"edge": network.edge_table_id, **tables},
+        table_ids=network.table_ids,
         internet=network.internet_gateway,
         profile_arn=profile_arn,
         topic_arn=topic_arn,

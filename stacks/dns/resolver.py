@@ -1,7 +1,8 @@
-"""Route 53 Resolver endpoints: inbound for laptops and sites, outbound for the domains of sites."""
+"""Route 53 Resolver endpoints: inbound for laptops and sites, outbound for the domains of sites and of the cluster."""
 
-from collections.abc import Iterator
-from ipaddress import IPv4Network
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
 
 import pulumi
 from pulumi_aws.route53._inputs import ResolverEndpointIpAddressArgs, ResolverRuleTargetIpArgs
@@ -9,9 +10,10 @@ from pulumi_aws.route53.resolver_endpoint import ResolverEndpoint, ResolverEndpo
 from pulumi_aws.route53.resolver_rule import ResolverRule, ResolverRuleArgs
 from pulumi_aws.route53.resolver_rule_association import ResolverRuleAssociation, ResolverRuleAssociationArgs
 
+from bedplate.plan.cluster import cluster_plan
 from bedplate.plan.firewall import DNS, DNS_PROTOCOLS, FirewallRule
 from bedplate.plan.fleet import FleetPlan, RegionPlan
-from bedplate.spec.sites import NameServers
+from bedplate.plan.links import forwards_to_cluster
 from stacks.network.firewall import RuleGroup
 from stacks.network.vpc import Network
 from stacks.options import child_options, name_tag
@@ -60,29 +62,45 @@ def resolver_subnets(region: RegionPlan, network: Network) -> Iterator[pulumi.Ou
     yield network.zones[others[0].name].nodes_id if others else network.zones[first.name].edge_id
 
 
-def site_name_servers(plan: FleetPlan) -> dict[str, NameServers]:
-    """Return the name servers of each site that has a DNS domain."""
-    return {site.name: site.dns for site in plan.sites if site.dns}
+@dataclass(frozen=True, slots=True)
+class ForwardedDomain:
+    """A domain that others answer: `name` is that of its rule, `owner` is for people."""
+
+    name: str
+    owner: str
+    domain: str
+    servers: tuple[IPv4Address, ...]
 
 
-def outbound_rules(plan: FleetPlan) -> Iterator[FirewallRule]:
-    """Yield the firewall rules that allow DNS to the name servers of sites."""
-    for site, dns in site_name_servers(plan).items():
-        for server in dns.servers:
+def forwarded_domains(plan: FleetPlan, region: RegionPlan) -> Iterator[ForwardedDomain]:
+    """Yield the domains of sites, and in the home region that of the cluster if laptops and sites reach pods."""
+    for site in plan.sites:
+        if site.dns:
+            yield ForwardedDomain(site.name, f"the site {site.name}", site.dns.domain, tuple(site.dns.servers))
+    cluster = cluster_plan(plan)
+    if cluster and forwards_to_cluster(plan, region):
+        # No site can have a name with an underscore.
+        yield ForwardedDomain("cluster_pods", "the cluster", cluster.short_domain, (cluster.dns,))
+
+
+def outbound_rules(domains: Iterable[ForwardedDomain]) -> Iterator[FirewallRule]:
+    """Yield the firewall rules that allow DNS to the name servers of forwarded domains."""
+    for domain in domains:
+        for server in domain.servers:
             for protocol in DNS_PROTOCOLS:
-                yield FirewallRule(
-                    f"{protocol}-to-{site}-{server}", f"DNS to the site {site}", IPv4Network(server), protocol, DNS
-                )
+                name, about = f"{protocol}-to-{domain.name}-{server}", f"DNS to {domain.owner}"
+                yield FirewallRule(name, about, IPv4Network(server), protocol, DNS)
 
 
 class OutboundResolver(pulumi.ComponentResource):
-    """An outbound endpoint with two addresses, and a forwarding rule for the domain of each site."""
+    """An outbound endpoint with two addresses, and a forwarding rule for each domain that others answer."""
 
     def __init__(self, plan: FleetPlan, region: RegionPlan, network: Network, opts: pulumi.ResourceOptions) -> None:
         self._name = f"{plan.name}-forward"
         super().__init__("bedplate:stacks:OutboundResolver", self._name, None, opts)
+        domains = tuple(forwarded_domains(plan, region))
         group = RuleGroup(self._name, "Questions for names of the sites", network.vpc_id, self)
-        group.allow_out(*outbound_rules(plan))
+        group.allow_out(*outbound_rules(domains))
         args = ResolverEndpointArgs(
             name=self._name,
             direction="OUTBOUND",
@@ -94,19 +112,19 @@ class OutboundResolver(pulumi.ComponentResource):
             tags=name_tag(self._name),
         )
         endpoint_id = ResolverEndpoint(self._name, args, child_options(self)).id
-        for site, dns in site_name_servers(plan).items():
-            self._declare_rule(f"{plan.name}-{site}-names", dns, endpoint_id, network.vpc_id)
+        for domain in domains:
+            self._declare_rule(f"{plan.name}-{domain.name}-names", domain, endpoint_id, network.vpc_id)
         self.register_outputs({})
 
     def _declare_rule(
-        self, name: str, dns: NameServers, endpoint_id: pulumi.Output[str], vpc_id: pulumi.Output[str]
+        self, name: str, forwarded: ForwardedDomain, endpoint_id: pulumi.Output[str], vpc_id: pulumi.Output[str]
     ) -> None:
         args = ResolverRuleArgs(
             name=name,
-            domain_name=dns.domain,
+            domain_name=forwarded.domain,
             rule_type="FORWARD",
             resolver_endpoint_id=endpoint_id,
-            target_ips=[ResolverRuleTargetIpArgs(ip=str(server), port=DNS) for server in dns.servers],
+            target_ips=[ResolverRuleTargetIpArgs(ip=str(server), port=DNS) for server in forwarded.servers],
             tags=name_tag(name),
         )
         rule = ResolverRule(name, args, child_options(self))

@@ -17,6 +17,7 @@ from bedplate.plan.firewall import (
     control_rules,
     has_workers,
     node_rules,
+    pod_rules,
     storage_rules,
 )
 from bedplate.plan.fleet import FleetPlan, RegionPlan
@@ -93,7 +94,7 @@ class RuleGroup:
                 security_group_id=self.group_id,
                 ip_protocol=rule.protocol or _ALL_PROTOCOLS,
                 from_port=rule.port,
-                to_port=rule.port,
+                to_port=rule.last or rule.port,
                 cidr_ipv4=str(rule.block),
                 description=rule.about,
                 tags=name_tag(rule_name),
@@ -158,5 +159,18 @@ class ControlFirewall(pulumi.ComponentResource):
             group.allow_from_group(nodes.group, f"{service} from nodes", port, protocol)
         # The API server connects to kubelets and webhooks, on any port.
         nodes.group.allow_from_group(group, "All from control")
+        self.group_id = group.group_id
+        self.register_outputs({"group_id": self.group_id})
+
+
+class PodsFirewall(pulumi.ComponentResource):
+    """A second security group of the pods router: pages of pods for laptops and sites, names of services."""
+
+    group_id: pulumi.Output[str]
+
+    def __init__(self, plan: FleetPlan, vpc_id: pulumi.Output[str], opts: pulumi.ResourceOptions) -> None:
+        super().__init__("bedplate:stacks:PodsFirewall", plan.name, None, opts)
+        group = RuleGroup(f"{plan.name}-pods", "Pods, behind their router", vpc_id, self)
+        group.allow_in(*pod_rules(plan))
         self.group_id = group.group_id
         self.register_outputs({"group_id": self.group_id})

@@ -6,7 +6,7 @@ sites, twelve regions, and the larger example.
 
 import re
 from dataclasses import replace
-from itertools import islice, permutations
+from itertools import islice, permutations, product
 
 import pytest
 
@@ -23,6 +23,7 @@ from bedplate.plan.reachability import (
     is_reachable,
     is_refused_by_gateway,
     is_routed,
+    pod_endpoints,
 )
 from bedplate.plan.stacks import parts, stack_name
 from bedplate.rehearsal.kind import Support
@@ -105,10 +106,13 @@ def unused_address(spot: Endpoint, fabric: Fabric) -> Endpoint:
 
 
 def pairs_over_aws(plan: FleetPlan, fabric: Fabric) -> list[tuple[Endpoint, Endpoint]]:
-    """Return all ordered pairs of spots, except pairs of one site: those connect on its LAN."""
+    """Return all ordered pairs of spots, and each spot with each block of the cluster as target.
+
+    Without pairs of one site: those connect on its LAN.
+    """
     all_spots = (*(unused_address(spot, fabric) for spot in endpoints(plan)), INTERNET)
     sites = {site.name for site in plan.sites}
-    pairs = permutations(all_spots, 2)
+    pairs = (*permutations(all_spots, 2), *product(all_spots, pod_endpoints(plan)))
     return [
         (source, target) for source, target in pairs if not (source.place == target.place and source.place in sites)
     ]
@@ -119,7 +123,9 @@ def packet(source: Endpoint, target: Endpoint, flow: Flow) -> Packet:
     return Packet(int(source.address), int(target.address), flow.protocol, flow.port)
 
 
-@pytest.mark.parametrize("flow", [SSH, Flow("tcp", 6443), Flow("udp", 53), Flow("udp", 8472), Flow("icmp", 0)], ids=str)
+@pytest.mark.parametrize(
+    "flow", [SSH, Flow("tcp", 6006), Flow("tcp", 6443), Flow("udp", 53), Flow("udp", 8472), Flow("icmp", 0)], ids=str
+)
 def test_reachability_is_that_of_the_policy(flow: Flow, network: Network) -> None:
     """A connection and its answer pass exactly where the policy allows it.
 
@@ -130,7 +136,9 @@ def test_reachability_is_that_of_the_policy(flow: Flow, network: Network) -> Non
     wrong = []
     for source, target in pairs_over_aws(plan, fabric):
         walk = trip(fabric, packet(source, target, flow))
-        if walk.answered != (is_reachable(plan, source, target, flow) or is_refused_by_gateway(plan, source, target)):
+        if walk.answered != (
+            is_reachable(plan, source, target, flow) or is_refused_by_gateway(plan, source, target, flow)
+        ):
             wrong.append(f"{source.name} to {target.name}: {(walk.back or walk.out).end}")
     assert not wrong
 

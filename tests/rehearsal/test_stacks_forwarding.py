@@ -15,7 +15,7 @@ from bedplate.rehearsal.stack import SharedState, graph, run
 from bedplate.rehearsal.state import Entry, Op
 from bedplate.spec.network import Interconnect
 from bedplate.spec.sites import NameServers
-from stacks.dns.resolver import site_name_servers
+from stacks.dns.resolver import forwarded_domains
 from tests.conftest import DATA
 from tests.testlab.fleets.variants import with_settings
 from tests.testlab.rehearsal.programs import plan_of
@@ -147,4 +147,5 @@ def test_only_sites_with_a_domain_need_an_endpoint() -> None:
         "without": replace(PLAN, sites=(with_settings(cellar, dns=None),)),
     }
 
-    assert {name: list(site_name_servers(plan)) for name, plan in plans.items()} == {"with": ["cellar"], "without": []}
+    domains = {name: [item.name for item in forwarded_domains(plan, plan.home)] for name, plan in plans.items()}
+    assert domains == {"with": ["cellar"], "without": []}

@@ -178,7 +178,9 @@ def test_site_machines_have_reverse_records(stacks: Declared) -> None:
 
 def test_sites_and_laptops_use_the_resolver_at_home(stacks: Declared) -> None:
     """With transit gateways one inbound endpoint in two zones accepts DNS from sites and laptops only."""
-    (endpoint,) = _resources(stacks, "us-west-2", "ResolverEndpoint")
+    (endpoint,) = (
+        entry for entry in _resources(stacks, "us-west-2", "ResolverEndpoint") if entry.inputs["direction"] == "INBOUND"
+    )
     rules = [
         entry.inputs
         for entry in _resources(stacks, "us-west-2", "SecurityGroupIngressRule")

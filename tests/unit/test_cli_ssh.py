@@ -3,8 +3,8 @@
 import json
 import os
 import socket
-import time
 import subprocess
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path

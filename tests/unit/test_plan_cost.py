@@ -104,7 +104,7 @@ FIXED = (
     (4 + 3 * 2) * 0.005,  # public addresses: NAT gateways, laptop gateway, two tunnels a connection
     3 * (1 + 2 + 1) * 0.05,  # transit: each region's VPC, two other regions, one site
     3 * 1 * 0.05,  # VPN connections: one site with three regions
-    2 * 0.125,  # resolver endpoint: two addresses in the home region
+    2 * 2 * 0.125,  # resolver endpoints in the home region, in and out: two addresses each
     2 * 0.50 / 730,  # the fleet's zone, one reverse zone
     7 * 1.00 / 730,  # keys: data and alarms in each region, parameters at home
     3 * 0.40 / 730,  # secrets: the keys of each connection

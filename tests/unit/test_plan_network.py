@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from bedplate.plan.links import (
     is_connected,
     region_gateway_of,
     region_peers,
+    remote_networks,
     ssh_patterns,
     tunnel_pairs,
 )
@@ -38,6 +40,7 @@ from bedplate.plan.reachability import (
 )
 from bedplate.report.cost import price_lines
 from bedplate.report.plan import plan_lines
+from bedplate.spec.sites import Use
 from stacks.compute.template import first_boot
 from stacks.identity.policy import policy
 from stacks.network.vpc import endpoint_statements
@@ -373,11 +376,30 @@ def test_an_unknown_name_is_refused() -> None:
     assert caught.value.fix == "write us-east-1a"
 
 
-@pytest.mark.parametrize("path", ["pods", "services", "tunnel/cellar/us-east-1/1"])
-def test_blocks_without_hosts_are_no_endpoints(path: str) -> None:
-    """Pods, services and tunnel insides cannot be sources or targets."""
-    with pytest.raises(InputError, match=f"no endpoint named {path}"):
-        find_endpoint(LAB, path)
+def test_a_block_without_hosts_is_no_endpoint() -> None:
+    """The inside of a tunnel cannot be a source or a target."""
+    with pytest.raises(InputError, match="no endpoint named tunnel/cellar/us-east-1/1"):
+        find_endpoint(LAB, "tunnel/cellar/us-east-1/1")
+
+
+def test_laptops_reach_a_pod_by_its_address() -> None:
+    """Each address of the block is behind the pods router in the home region."""
+    laptops, pod = find_endpoint(LAB, "laptops.cellar"), find_endpoint(LAB, "10.112.7.9")
+
+    assert (pod.kind, pod.place) == (EndpointKind.PODS, "us-west-2")
+    assert is_reachable(LAB, laptops, pod, Flow("tcp", 6006))
+    assert not is_reachable(LAB, laptops, pod, Flow("tcp", 10250))
+
+
+def test_a_gateway_that_is_a_worker_reaches_pods_by_itself() -> None:
+    """Its guard would drop packets that leave by flannel's device."""
+    (cellar,) = LAB.sites
+    machines = {**cellar.spec.machines, "gate": cellar.spec.machines["gate"].model_copy(update={"use": Use.KUBERNETES})}
+    worker = replace(LAB, sites=(replace(cellar, spec=cellar.spec.model_copy(update={"machines": machines})),))
+
+    for plan, has_pods in ((LAB, True), (worker, False)):
+        names = {network.name for network in remote_networks(plan, "cellar")}
+        assert ({"pods", "services"} <= names) is has_pods
 
 
 def test_an_address_needs_no_fleet() -> None:

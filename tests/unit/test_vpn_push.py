@@ -191,11 +191,12 @@ def test_a_site_needs_the_tunnels_of_its_config_bundle() -> None:
     assert expected.number == 7
 
 
-def test_a_transit_gateway_announces_its_region_and_its_laptops() -> None:
-    """A tunnel to a region without a gateway of laptops announces only the region."""
+def test_a_transit_gateway_announces_all_networks_of_its_region() -> None:
+    """Its block and its laptops; pods and services are in the home region only."""
     routes = {tunnel.name: [*map(str, tunnel.routes)] for tunnel in expected_gateway(LAB_PLAN, GATE, 7).tunnels}
 
-    assert routes["us-west-2-1"] == routes["us-west-2-2"] == ["10.64.0.0/16", "10.121.0.0/22"]
+    home = ["10.64.0.0/16", "10.121.0.0/22", "10.112.0.0/13", "10.120.0.0/20"]
+    assert routes["us-west-2-1"] == routes["us-west-2-2"] == home
     assert routes["us-east-1-1"] == ["10.65.0.0/16"]
 
 
