@@ -37,6 +37,7 @@ from bedplate.plan.links import (
     highest_number,
     is_connected,
     place_names,
+    pods_router,
     region_peers,
     remote_networks,
     ssh_pools,
@@ -59,6 +60,7 @@ class NodeRole(StrEnum):
     WORKBENCH = "workbench"
     WORKER = "worker"
     CONTROL = "control plane"
+    ROUTER = "pods router"
     LAPTOPS = "gateway of laptops"
     TUNNELS = "gateway of the site"
     JOINT = "gateway to other regions"
@@ -429,9 +431,10 @@ def _permanent(plan: FleetPlan) -> Iterator[_NamedPlanner]:
         for machine in site.machines.values():
             yield f"{machine.label}.{site.name}", partial(_site_node, plan, site, machine)
     for member in plan.control_plane.members if plan.control_plane else ():
+        roles = {NodeRole.CONTROL, NodeRole.ROUTER} if member == pods_router(plan) else {NodeRole.CONTROL}
         yield (
             member.name,
-            partial(_node, plan, member.name, Platform.CLOUD, frozenset({NodeRole.CONTROL}), member.address),
+            partial(_node, plan, member.name, Platform.CLOUD, frozenset(roles), member.address),
         )
     for pool in plan.laptops:
         if pool.place in plan.regions_by_name:

@@ -1,5 +1,7 @@
 """The nftables rules of a node: inbound packets that no firewall rule of the plan allows are dropped.
 
+The pods router also translates the senders of packets to pods to its own address.
+
 It has one table, `inet bedplate`, and never changes tables of kube-proxy, Docker or the gateways.
 """
 
@@ -72,6 +74,7 @@ def ruleset(rules: Iterable[FirewallRule], node_roles: frozenset[NodeRole]) -> s
         mounters=MOUNTERS,
         carries_pods=bool(node_roles & PODS),
         pods=pods_of(all_rules),
+        routes_pods=NodeRole.ROUTER in node_roles,
         forwards=bool(node_roles & FORWARDERS),
         bridges=_BRIDGES if node_roles & HOSTS else (),
     )

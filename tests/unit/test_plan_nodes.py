@@ -129,6 +129,7 @@ def _assert_unique(names: list[str]) -> None:
         ("nas.cellar", {NodeRole.FILES}),
         ("titan-01.cellar", {NodeRole.WORKER}),
         ("titan-03.cellar", {NodeRole.WORKBENCH}),
+        ("control-1.us-west-2", {NodeRole.CONTROL, NodeRole.ROUTER}),
         ("control-2.us-west-2", {NodeRole.CONTROL}),
         ("laptops.us-west-2", {NodeRole.LAPTOPS}),
         ("workbench-gpu-8.us-east-1", {NodeRole.WORKBENCH}),

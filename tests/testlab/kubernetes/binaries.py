@@ -1,7 +1,7 @@
-"""The programs of a real control plane: etcd, Kubernetes and kwok, built from the Go module proxy.
+"""The programs of a real cluster: etcd, Kubernetes, kwok, flannel and CoreDNS, built from the Go module proxy.
 
 `python -m tests.testlab.kubernetes` builds them (about 15 minutes of CPU time at first, 30 s with Go's caches warm) and
-keeps them outside the tree, under the hash of the three modules.
+keeps them outside the tree, under the hash of the modules.
 """
 
 import fcntl
@@ -21,7 +21,7 @@ _LINKS = (
     *("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy"),
     *("kubelet", "kubeadm", "kubectl"),
 )
-PROGRAMS = ("etcd", "kwok", *_LINKS)
+PROGRAMS = ("etcd", "kwok", "flanneld", "coredns", *_LINKS)
 # The module and the package of each program that is built.
 _PACKAGES = {
     "kube": ("kube", "."),
@@ -29,6 +29,8 @@ _PACKAGES = {
     "etcdctl": ("etcd", "go.etcd.io/etcd/etcdctl/v3"),
     "etcdutl": ("etcd", "go.etcd.io/etcd/etcdutl/v3"),
     "kwok": ("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
+    "flanneld": ("network", "github.com/flannel-io/flannel"),
+    "coredns": ("network", "github.com/coredns/coredns"),
 }
 
 
@@ -81,7 +83,9 @@ def build() -> Path:
 def _go_build(module: str, package: str, output: Path) -> None:
     flags = f"-s -w {_version_flags()}" if module == "kube" else "-s -w"
     command = ("go", "build", "-trimpath", "-ldflags", flags, "-o", str(output), package)
-    if subprocess.run(command, cwd=HERE / module, env={**os.environ, "CGO_ENABLED": "0"}, check=False).returncode:
+    # One of flannel's backends is in C.
+    environment = {**os.environ, "CGO_ENABLED": "1" if output.name == "flanneld" else "0"}
+    if subprocess.run(command, cwd=HERE / module, env=environment, check=False).returncode:
         raise BuildError(f"go build failed in {HERE / module}")
 
 

@@ -120,7 +120,7 @@ def blank(case: Case, root: Path) -> Iterator[Running]:
         lack(f"needs root, the programs of Kubernetes, and {', '.join(PROGRAMS)}")
     facts = dict(FACTS)
     with (
-        _local(HOST) as patch,
+        local_address(HOST) as patch,
         real_node(case.node, root) as machine,
         metadata_service(facts) as metadata,
         ControlPlane(programs, address=HOST) as plane,
@@ -134,7 +134,7 @@ def blank(case: Case, root: Path) -> Iterator[Running]:
 
 
 @contextmanager
-def _local(address: str) -> Iterator[pytest.MonkeyPatch]:
+def local_address(address: str) -> Iterator[pytest.MonkeyPatch]:
     """Treat an address of this machine as loopback: no proxy, and no failure of the test."""
     is_loopback = run._is_loopback  # noqa: SLF001
     with pytest.MonkeyPatch.context() as patch:

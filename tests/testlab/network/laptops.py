@@ -237,12 +237,12 @@ class LaptopLab:
             Path(gateway.folders.settings / file).write_text(text)
         gateway.start(Transport.UDP)
 
-    def answer_names(self) -> None:
-        """Start DNS on the resolvers' addresses."""
+    def answer_names(self, *more: str) -> None:
+        """Start DNS on the resolvers' addresses, with more options of dnsmasq."""
         listening = [f"--listen-address={address}" for address in RESOLVERS]
         names = [f"--host-record={MACHINE_NAME},{MACHINE}", f"--host-record={NODE_NAME},{NODE}"]
         quiet = ["--no-daemon", "--no-resolv", "--no-hosts", "--bind-interfaces", "--user=root", "--pid-file="]
-        program = self.node.start("dnsmasq", *quiet, *listening, *names, log="names.log")
+        program = self.node.start("dnsmasq", *quiet, *listening, *names, *more, log="names.log")
         until(lambda: "started" in program.told, 10, "dnsmasq does not answer")
 
     def named(self, host: LabHost, *command: str) -> str:
