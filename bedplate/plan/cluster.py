@@ -139,6 +139,11 @@ class ClusterNode:
     member: ControlPlaneMember | None = None
 
     @property
+    def is_instance(self) -> bool:
+        """Whether it is an EC2 instance."""
+        return self.member is not None or self.address is None
+
+    @property
     def provider(self) -> str:
         """The provider id of a machine of a site; an EC2 instance reads its own from the metadata service."""
         host, _, place = self.name.partition(".")

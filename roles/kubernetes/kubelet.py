@@ -13,6 +13,8 @@ from roles.files import ManagedFile, file_text
 FOLDER = "/etc/bedplate/kubelet"
 PROGRAM = "/usr/local/lib/bedplate/kubelet-settings"
 DROP_IN = "/etc/systemd/system/kubelet.service.d/70-bedplate.conf"
+# kubelet runs the programs of this folder by their names.
+PROVIDERS = "/usr/local/lib/bedplate/credentials"
 MANIFESTS = "/etc/kubernetes/manifests"
 CLUSTER_CA, MEMBER_CA = "/etc/kubernetes/pki/ca.crt", "/var/lib/etcd/pki/ca.crt"
 SOCKET = "unix:///run/containerd/containerd.sock"
@@ -35,6 +37,12 @@ def kubelet_files(node: ClusterNode) -> Iterator[ManagedFile]:
         yield ManagedFile("Write the certificate of the cluster's authority", CLUSTER_CA, node.cluster.authority)
     yield ManagedFile("Write the name of the node", f"{FOLDER}/node.conf", _identity(node))
     yield ManagedFile(f"Write {PROGRAM}", PROGRAM, file_text("kubernetes/kubelet-settings"), "755")
+    if node.is_instance:
+        yield ManagedFile(
+            "Write the credential providers of kubelet", f"{FOLDER}/credentials.yaml", yaml_text(credential_providers())
+        )
+        program = file_text("kubernetes/ecr-credentials")
+        yield ManagedFile("Write the credential provider for ECR", f"{PROVIDERS}/ecr", program, "755")
     yield ManagedFile("Write the drop-in of kubelet", DROP_IN, file_text("kubernetes/kubelet.conf"))
 
 
@@ -77,6 +85,17 @@ def common_settings(node: ClusterNode) -> dict[str, Any]:
 _DEVICE_SETTINGS = {"topologyManagerPolicy": "best-effort", "cpuManagerPolicy": "static"}
 
 
+def credential_providers() -> dict[str, Any]:
+    """Return the CredentialProviderConfig of an EC2 instance, which may pull images of ECR."""
+    ecr = {
+        "name": "ecr",
+        "matchImages": ["*.dkr.ecr.*.amazonaws.com", "*.dkr.ecr-fips.*.amazonaws.com"],
+        "defaultCacheDuration": "6h",
+        "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
+    }
+    return {"apiVersion": "kubelet.config.k8s.io/v1", "kind": "CredentialProviderConfig", "providers": [ecr]}
+
+
 def kind_settings(kind: NodeKind) -> dict[str, Any]:
     """Return the part of the KubeletConfiguration that depends on the type."""
     reserved = {"cpu": f"{kind.reserved_cpu}m", "memory": f"{_RESERVED_MIB}Mi"}
@@ -96,10 +115,9 @@ def labels_text(kind: NodeKind) -> str:
 
 def _identity(node: ClusterNode) -> str:
     """Return the variables of the program; an empty provider id is that of an EC2 instance."""
-    is_instance = node.member is not None or node.address is None
     values = {
         "NAME": node.name,
-        "PROVIDER": "" if is_instance else node.provider,
+        "PROVIDER": "" if node.is_instance else node.provider,
         "ADDRESS": node.address or "",
     }
     return "".join(f"{key}='{value}'\n" for key, value in values.items())

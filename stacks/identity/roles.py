@@ -146,9 +146,31 @@ def _approver_permissions(plan: FleetPlan) -> Iterator[Statement]:
 
 
 def _worker_permissions(plan: FleetPlan) -> Iterator[Statement]:
-    """Yield the permissions of Kubernetes workers: buckets, and the token that other kinds of nodes may not read."""
+    """Yield the permissions of Kubernetes workers: buckets, images, and a token that other kinds may not read."""
     yield from _bucket_permissions(plan)
     yield Statement(sid="ReadJoinToken", actions=("ssm:GetParameter",), resources=(_join_parameter(plan),))
+    yield from _registry_permissions(plan)
+
+
+# The account of AWS's own images for Kubernetes, such as the EFA device plugin.
+# Source: Amazon EKS user guide, "View Amazon container image registries for Amazon EKS add-ons", read 2026-11.
+_IMAGES_OF_AWS, _IMAGES_REGION = "602401143452", "us-west-2"
+
+
+def _registry_permissions(plan: FleetPlan) -> Iterator[Statement]:
+    """Yield the permissions to pull images from ECR: those of this account and of AWS."""
+    regions = tuple(sorted({*region_names(plan), _IMAGES_REGION}))
+    yield Statement(
+        sid="LogInToRegistry",
+        actions=("ecr:GetAuthorizationToken",),
+        resources=("*",),
+        conditions={"StringEquals": {"aws:RequestedRegion": regions}},
+    )
+    yield Statement(
+        sid="PullImages",
+        actions=("ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"),
+        resources=tuple(f"arn:aws:ecr:*:{account}:repository/*" for account in (plan.account, _IMAGES_OF_AWS)),
+    )
 
 
 def _join_parameter(plan: FleetPlan) -> str:

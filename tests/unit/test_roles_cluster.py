@@ -212,6 +212,7 @@ def test_an_instance_registers_its_type_and_zone(tmp_path: Path) -> None:
     assert "--hostname-override=train-9abcdef0.us-west-2 --node-ip=10.64.64.21" in arguments
     assert "node.kubernetes.io/instance-type=p5.48xlarge,topology.kubernetes.io/zone=us-west-2b" in arguments
     assert "bedplate/group=train" in arguments
+    assert f"--image-credential-provider-config={tmp_path}/etc/credentials.yaml" in arguments
 
 
 def test_a_type_that_the_file_does_not_name_gets_the_common_settings(tmp_path: Path) -> None:

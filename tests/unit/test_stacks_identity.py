@@ -24,7 +24,7 @@ from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 # Actions without resource-level permissions, whose resource must be `*`.
 WITHOUT_RESOURCE = (
     *("ssmmessages:", "ec2:Describe", "ec2:GetInstanceTypes", "autoscaling:Describe"),
-    "cloudwatch:PutMetricData",
+    *("cloudwatch:PutMetricData", "ecr:GetAuthorizationToken"),
 )
 IAM_LIMIT = 10_240  # characters of the inline policies of a role, without white space: IAM and STS quotas
 

@@ -22,7 +22,7 @@ from ruamel.yaml import YAML
 from bedplate.plan.cluster import ClusterNode
 from bedplate.worker.machine import KUBECONFIG
 from roles.files import file_text
-from roles.kubernetes.kubelet import FOLDER, kubelet_files
+from roles.kubernetes.kubelet import FOLDER, PROVIDERS, kubelet_files
 
 IMAGE = "localhost/waits:1"
 PROGRAMS = ("containerd", "runc", "go", "nsenter", "ip")
@@ -91,7 +91,12 @@ class RealNode:
             path = self.root / file.path.lstrip("/")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(file.text)
-        places = {"ETC": f"{self.root}{FOLDER}", "RUN": f"{self.root}/run/bedplate"}
+            path.chmod(int(file.mode, 8))
+        places = {
+            "ETC": f"{self.root}{FOLDER}",
+            "RUN": f"{self.root}/run/bedplate",
+            "PROVIDERS": f"{self.root}{PROVIDERS}",
+        }
         environment = {**os.environ, **places, "AWS_EC2_METADATA_SERVICE_ENDPOINT": metadata}
         _run("bash", "-s", text=file_text("kubernetes/kubelet-settings"), environment=environment)
 
