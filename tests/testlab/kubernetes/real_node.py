@@ -166,7 +166,7 @@ class RealNode:
             "cgroupDriver": "cgroupfs",
             # Two kubelets on one machine would delete the groups of each other's pods.
             "cgroupRoot": f"/{self.folder.name}",
-            # NodeLocal DNS needs a kind of network device that the machine may lack: pods ask CoreDNS.
+            # NodeLocal DNS cannot be built from the Go module proxy: pods ask CoreDNS.
             "clusterDNS": [str(self.node.cluster.dns)],
             "failCgroupV1": False,
             "failSwapOn": False,
