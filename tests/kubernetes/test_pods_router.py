@@ -143,7 +143,7 @@ def _start(overlay: Overlay, pod: LabHost) -> None:
         (host.folder / "net-conf.json").write_text(settings["net-conf.json"])
         (host.folder / "proxy.yaml").write_text(settings["config.conf"])
         host.start(
-            *(str(programs / "flanneld"), "--ip-masq", "--kube-subnet-mgr", f"--subnet-file={host.folder}/subnet.env"),
+            *(str(programs / "flannel"), "--ip-masq", "--kube-subnet-mgr", f"--subnet-file={host.folder}/subnet.env"),
             *("--iface=ens5", f"--kubeconfig-file={plane.kubeconfig()}"),
             f"--net-config-path={host.folder}/net-conf.json",
             log="flannel.log",

@@ -1,4 +1,4 @@
-"""The programs of a real cluster: etcd, Kubernetes, kwok, flannel and CoreDNS, built from the Go module proxy.
+"""The programs of a real cluster: etcd, Kubernetes, kwok, CoreDNS and flannel, built from the Go module proxy.
 
 `python -m tests.testlab.kubernetes` builds them (about 15 minutes of CPU time at first, 30 s with Go's caches warm) and
 keeps them outside the tree, under the hash of the modules.
@@ -19,9 +19,9 @@ HERE = Path(__file__).parent
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", "/var/cache")) / "bedplate" / "kubernetes"
 _LINKS = (
     *("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy"),
-    *("kubelet", "kubeadm", "kubectl"),
+    *("kubelet", "kubeadm", "kubectl", "fake-gpus"),
 )
-PROGRAMS = ("etcd", "kwok", "flanneld", "coredns", *_LINKS)
+PROGRAMS = ("etcd", "kwok", "coredns", "flannel", *_LINKS)
 # The module and the package of each program that is built.
 _PACKAGES = {
     "kube": ("kube", "."),
@@ -29,8 +29,8 @@ _PACKAGES = {
     "etcdctl": ("etcd", "go.etcd.io/etcd/etcdctl/v3"),
     "etcdutl": ("etcd", "go.etcd.io/etcd/etcdutl/v3"),
     "kwok": ("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
-    "flanneld": ("network", "github.com/flannel-io/flannel"),
-    "coredns": ("network", "github.com/coredns/coredns"),
+    "coredns": ("coredns", "."),
+    "flannel": ("flannel", "github.com/flannel-io/flannel"),
 }
 
 
@@ -67,8 +67,8 @@ def build() -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if target.exists():
             return target
-        if shutil.which("go") is None:
-            raise BuildError("needs Go 1.26 or newer on PATH")
+        if shutil.which("go") is None or shutil.which("gcc") is None:
+            raise BuildError("needs Go 1.26 or newer, and gcc, on PATH")
         with TemporaryDirectory(dir=CACHE) as temporary:
             folder = Path(temporary) / "bin"
             folder.mkdir()
@@ -81,11 +81,10 @@ def build() -> Path:
 
 
 def _go_build(module: str, package: str, output: Path) -> None:
-    flags = f"-s -w {_version_flags()}" if module == "kube" else "-s -w"
-    command = ("go", "build", "-trimpath", "-ldflags", flags, "-o", str(output), package)
-    # One of flannel's backends is in C.
-    environment = {**os.environ, "CGO_ENABLED": "1" if output.name == "flanneld" else "0"}
-    if subprocess.run(command, cwd=HERE / module, env=environment, check=False).returncode:
+    # flannel has a backend in C, of which nothing is used here.
+    linked, has_c = {"kube": (_version_flags(), "0"), "flannel": ("-extldflags=-static", "1")}.get(module, ("", "0"))
+    command = ("go", "build", "-trimpath", "-ldflags", f"-s -w {linked}", "-o", str(output), package)
+    if subprocess.run(command, cwd=HERE / module, env={**os.environ, "CGO_ENABLED": has_c}, check=False).returncode:
         raise BuildError(f"go build failed in {HERE / module}")
 
 

@@ -16,7 +16,9 @@ import subprocess
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
+from secrets import randbelow
 from socket import create_server
 from tempfile import mkdtemp
 from time import monotonic, sleep
@@ -28,6 +30,7 @@ from lightkube import Client, KubeConfig
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Node
 
+from bedplate.plan.links import API_PORT
 from tests.testlab.kubernetes.authority import ClusterAuthority
 
 ADMIN = "admin"
@@ -45,18 +48,23 @@ FAKE = {"kwok.x-k8s.io/node": "fake"}
 class ControlPlane:
     """A control plane with a state in memory.
 
-    `address` is where the API server listens; another one than loopback lets machines in other network namespaces join.
-    `services` is the block of service addresses.
+    `address` is where the API server listens; another one than loopback lets machines in other network namespaces join,
+    and pods reach it, at the port of real clusters. `services` is the block of service addresses. Each node gets a /24
+    of the block of `pods`.
     """
 
-    def __init__(self, programs: Path, address: str = "127.0.0.1", services: str = "10.96.0.0/16") -> None:
+    def __init__(
+        self, programs: Path, address: str = "127.0.0.1", services: str = "10.96.0.0/16", pods: str = ""
+    ) -> None:
         self.programs = programs.resolve()
-        self.address, self.services = address, services
+        self.address, self.services, self.pods = address, services, pods
         memory = Path("/dev/shm")  # noqa: S108  etcd syncs every write to disk: memory is faster
         self.folder = Path(mkdtemp(prefix="bedplate-kube-", dir=memory if os.access(memory, os.W_OK) else None))
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._clients: dict[str, Client] = {}
-        self._etcd, self._peer, self._port, self._manager, self._scheduler = free_ports(5)
+        self._is_local = IPv4Address(address).is_loopback
+        self._etcd, self._peer, port, self._manager, self._scheduler = free_ports(5)
+        self._port = port if self._is_local else API_PORT
 
     @property
     def server(self) -> str:
@@ -65,7 +73,8 @@ class ControlPlane:
 
     def __enter__(self) -> Self:
         """Start the control plane, within some 5 s."""
-        hosts = ("localhost", "kubernetes", "kubernetes.default.svc", *{"127.0.0.1", self.address})
+        first = str(IPv4Network(self.services)[1])
+        hosts = ("localhost", "kubernetes", "kubernetes.default.svc", first, *{"127.0.0.1", self.address})
         self.authority = ClusterAuthority.create(self.folder)
         self.authority.issue("serving", hosts=hosts)
         try:
@@ -98,6 +107,7 @@ class ControlPlane:
             *("--controllers=*,bootstrap-signer-controller,token-cleaner-controller", "--root-ca-file=ca.crt"),
             *("--cluster-signing-cert-file=ca.crt", "--cluster-signing-key-file=ca.key"),
             "--service-account-private-key-file=sa.key",
+            *(("--allocate-node-cidrs", f"--cluster-cidr={self.pods}") if self.pods else ()),
         )
         self._spawn(
             "kube-scheduler",
@@ -110,11 +120,12 @@ class ControlPlane:
 
     def start_server(self) -> None:
         """Start the API server, also after `stop_server`."""
+        reconciler = "none" if self._is_local else "lease"
         self._spawn(
             _SERVER,
             *(f"--etcd-servers=http://127.0.0.1:{self._etcd}", f"--service-cluster-ip-range={self.services}"),
             *(f"--bind-address={self.address}", f"--secure-port={self._port}", "--profiling=false"),
-            *(f"--advertise-address={self.address}", "--endpoint-reconciler-type=none", "--allow-privileged"),
+            *(f"--advertise-address={self.address}", f"--endpoint-reconciler-type={reconciler}", "--allow-privileged"),
             *("--tls-cert-file=serving.crt", "--tls-private-key-file=serving.key", "--client-ca-file=ca.crt"),
             *("--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction"),
             *("--enable-bootstrap-token-auth", "--service-account-issuer=https://kubernetes.default.svc"),
@@ -268,12 +279,13 @@ def wait_until(condition: Callable[[], object], seconds: float = 120) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports on loopback that no process uses now."""
-    servers = [create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [server.getsockname()[1] for server in servers]
-    for server in servers:
-        server.close()
-    return ports
+    """Return ports on loopback that no process uses now, below those that the kernel gives to connections."""
+    ports: set[int] = set()
+    while len(ports) < count:
+        port = 20000 + randbelow(12000)
+        with suppress(OSError), create_server(("127.0.0.1", port)):
+            ports.add(port)
+    return list(ports)
 
 
 def _stage(kind: str, delay: int, conditions: Sequence[Mapping[str, Any]], then: Mapping[str, Any]) -> dict[str, Any]:

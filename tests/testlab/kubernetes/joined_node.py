@@ -6,7 +6,7 @@ AWS is a fake metadata service and a table of the test.
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,8 +26,9 @@ from tests.testlab.fakes.aws import metadata_service
 from tests.testlab.fleets.variants import lab_plan
 from tests.testlab.kubernetes.binaries import find_programs
 from tests.testlab.kubernetes.control_plane import ControlPlane, wait_until
+from tests.testlab.kubernetes.images import pod_image
 from tests.testlab.kubernetes.joining import Approvers, JoiningMachine
-from tests.testlab.kubernetes.real_node import HOST, NODE, PROGRAMS, RealNode, real_node
+from tests.testlab.kubernetes.real_node import HOST, NODE, PLUGINS, PODS, PROGRAMS, RealNode, real_node, segment
 from tests.testlab.run import lack
 
 TITAN = "titan-01.cellar"
@@ -35,7 +36,6 @@ FACTS = {
     "instance-id": "i-00000000a",
     "placement/availability-zone": "us-west-2b",
     "instance-type": "c7i.24xlarge",
-    "local-ipv4": NODE,
 }
 
 
@@ -79,13 +79,13 @@ class Running:
 
     def join(self) -> None:
         """Join the cluster by the path of the roles."""
-        case, approvers, root = self.case, self.approvers, self.machine.root
-        approvers.machines[case.name] = KnownMachine(frozenset({NODE, str(case.node.address)}), case.instance)
+        case, approvers, root, address = self.case, self.approvers, self.machine.root, self.machine.address
+        approvers.machines[case.name] = KnownMachine(frozenset({address, str(case.node.address)}), case.instance)
         approvers.folder[case.name] = root
         joining = JoiningMachine(root, approvers.plane, case.name, cloud=case.instance is not None)
         self.machine.write_settings(self.metadata)
         if not case.instance:
-            _give_address(root, str(case.node.address))
+            _give_address(root, str(case.node.address), address)
         joining.join(_token(approvers, case))
         self.machine.start_kubelet(approvers.plane.programs)
         self.agent = _agent(joining, self.metadata, case.name, root)
@@ -115,22 +115,41 @@ class Running:
 @contextmanager
 def blank(case: Case, root: Path) -> Iterator[Running]:
     """Yield a machine that has not joined, with its control plane, approver and metadata service."""
-    programs = find_programs()
-    if programs is None or os.geteuid() or not all(map(shutil.which, PROGRAMS)):
-        lack(f"needs root, the programs of Kubernetes, and {', '.join(PROGRAMS)}")
-    facts = dict(FACTS)
+    with cluster() as approvers, machine(approvers, case, root) as running:
+        yield running
+
+
+@contextmanager
+def cluster() -> Iterator[Approvers]:
+    """Yield the approver of a control plane with the blocks of the plan, which nodes of the segment reach."""
+    programs, plan = find_programs(), cluster_plan(lab_plan())
+    if programs is None or os.geteuid() or not all(map(shutil.which, PROGRAMS)) or not PLUGINS.exists():
+        lack(f"needs root, the programs of Kubernetes, {', '.join(PROGRAMS)}, and Debian's CNI plugins")
+    assert plan
     with (
         local_address(HOST) as patch,
-        real_node(case.node, root) as machine,
-        metadata_service(facts) as metadata,
-        ControlPlane(programs, address=HOST) as plane,
+        segment(),
+        ControlPlane(programs, HOST, str(plan.services), str(plan.pods)) as plane,
     ):
         patch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
         patch.setattr(agent_join, "SETTINGS_PROGRAM", "true")
         approvers = Approvers(plane)
-        machine.start_containerd()
         with approvers.running("control-1"):
-            yield Running(case, approvers, machine, metadata, facts)
+            yield approvers
+
+
+@contextmanager
+def machine(
+    approvers: Approvers, case: Case, root: Path, address: str = NODE, addons: Sequence[Path] = ()
+) -> Iterator[Running]:
+    """Yield a machine that has not joined, with its metadata service.
+
+    With the images of add-ons, one of them sets up the network of pods.
+    """
+    facts = {**FACTS, "local-ipv4": address}
+    with real_node(case.node, root, address) as node, metadata_service(facts) as metadata:
+        node.start_containerd([pod_image(node.folder), *addons], None if addons else PODS)
+        yield Running(case, approvers, node, metadata, facts)
 
 
 @contextmanager
@@ -144,10 +163,10 @@ def local_address(address: str) -> Iterator[pytest.MonkeyPatch]:
         yield patch
 
 
-def _give_address(root: Path, planned: str) -> None:
+def _give_address(root: Path, planned: str, address: str) -> None:
     """Let the site's machine have the address of the namespace instead of the planned one."""
     file = root / "run/bedplate/kubelet.env"
-    file.write_text(file.read_text().replace(planned, NODE))
+    file.write_text(file.read_text().replace(planned, address))
 
 
 def _token(approvers: Approvers, case: Case) -> str:

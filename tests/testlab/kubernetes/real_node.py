@@ -1,15 +1,13 @@
-"""A real kubelet with containerd and runc, in a network namespace of its own, with the settings of the role.
+"""A real kubelet with containerd and runc, in namespaces of network and mounts, with the settings of the role.
 
 It replaces only missing parts of the test's machine: control groups of version 2 and systemd's, and a part of memory.
-Its pods run an image that is built here, without a registry.
+Its pods run images that are built here, without a registry.
 """
 
-import hashlib
-import io
 import json
 import os
+import shutil
 import subprocess
-import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,16 +21,17 @@ from bedplate.plan.cluster import ClusterNode
 from bedplate.worker.machine import KUBECONFIG
 from roles.files import file_text
 from roles.kubernetes.kubelet import FOLDER, PROVIDERS, kubelet_files
+from tests.testlab.kubernetes.images import IMAGE
 
-IMAGE = "localhost/waits:1"
-PROGRAMS = ("containerd", "runc", "go", "nsenter", "ip")
+PROGRAMS = ("containerd", "runc", "busybox", "nsenter", "ip", "nft", "iptables")
+PLUGINS = Path("/usr/lib/cni")
 # A number that differs between test runs on one machine.
 _NUMBER = os.getpid() % 250
-HOST, NODE = f"10.88.{_NUMBER}.1", f"10.88.{_NUMBER}.2"
-_WAITS = """package main
-import ("os"; "os/signal"; "syscall")
-func main() { c := make(chan os.Signal, 1); signal.Notify(c, syscall.SIGINT, syscall.SIGTERM); <-c }
-"""
+HOST, NODE, OTHER = (f"10.88.{_NUMBER}.{end}" for end in (1, 2, 3))
+_BRIDGE = f"jh{_NUMBER}"
+_DIES = ("setpriv", "--pdeathsig", "KILL", "--")
+# Two nodes share the machine's files: each has its own changes of these folders.
+_OWN = ("etc", "home", "opt", "run", "var/lib")
 _CONTAINERD = """version = 2
 root = "{folder}/containerd"
 state = "{folder}/run"
@@ -42,10 +41,10 @@ state = "{folder}/run"
   sandbox_image = "{image}"
   restrict_oom_score_adj = true
   [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "/usr/lib/cni"
-    conf_dir = "{folder}/cni"
+    bin_dir = "/opt/cni/bin"
+    conf_dir = "/etc/cni/net.d"
 """
-_PODS = {
+PODS: Mapping[str, Any] = {
     "cniVersion": "0.4.0",
     "name": "pods",
     "type": "bridge",
@@ -56,31 +55,43 @@ _PODS = {
 
 
 @contextmanager
-def namespace() -> Iterator[str]:
-    """Yield a network namespace with the address NODE, which reaches HOST."""
-    name, inside, outside = f"join{_NUMBER}", f"jn{_NUMBER}", f"jh{_NUMBER}"
-    run = _run
-    run("ip", "netns", "add", name)
+def segment() -> Iterator[None]:
+    """Create the network of the nodes, in which this machine has the address HOST."""
+    _run("ip", "link", "add", _BRIDGE, "type", "bridge")
     try:
-        run("ip", "link", "add", outside, "type", "veth", "peer", "name", inside, "netns", name)
-        run("ip", "address", "add", f"{HOST}/30", "dev", outside)
-        run("ip", "link", "set", outside, "up")
-        for words in (f"address add {NODE}/30 dev {inside}", f"link set {inside} up", "link set lo up"):
-            run("ip", "-n", name, *words.split())
-        run("ip", "-n", name, "route", "add", "default", "via", HOST)
+        _run("ip", "address", "add", f"{HOST}/24", "dev", _BRIDGE)
+        _run("ip", "link", "set", _BRIDGE, "up")
+        yield
+    finally:
+        _run("ip", "link", "delete", _BRIDGE)
+
+
+@contextmanager
+def namespace(address: str) -> Iterator[str]:
+    """Yield a network namespace with an address of the segment."""
+    number = address.rpartition(".")[2]
+    name, inside, outside = f"join{_NUMBER}-{number}", f"jn{_NUMBER}-{number}", f"jo{_NUMBER}-{number}"
+    _run("ip", "netns", "add", name)
+    try:
+        _run("ip", "link", "add", outside, "type", "veth", "peer", "name", inside, "netns", name)
+        _run("ip", "link", "set", outside, "master", _BRIDGE, "up")
+        for words in (f"address add {address}/24 dev {inside}", f"link set {inside} up", "link set lo up"):
+            _run("ip", "-n", name, *words.split())
+        _run("ip", "-n", name, "route", "add", "default", "via", HOST)
         yield name
     finally:
         # A namespace lives as long as its last process.
-        run("ip", "link", "delete", outside)
-        run("ip", "netns", "delete", name)
+        _run("ip", "link", "delete", outside)
+        _run("ip", "netns", "delete", name)
 
 
 @dataclass
 class RealNode:
-    """A node in a namespace; `root` has the files of the role, `folder` those of containerd and kubelet."""
+    """A node in its namespaces; `root` has the files of the role, `folder` those of containerd and kubelet."""
 
     node: ClusterNode
     root: Path
+    address: str
     namespace: str
     folder: Path
     _processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
@@ -100,17 +111,35 @@ class RealNode:
         environment = {**os.environ, **places, "AWS_EC2_METADATA_SERVICE_ENDPOINT": metadata}
         _run("bash", "-s", text=file_text("kubernetes/kubelet-settings"), environment=environment)
 
-    def start_containerd(self) -> None:
-        """Start containerd with the image."""
-        (self.folder / "cni").mkdir()
-        (self.folder / "cni/10-pods.conf").write_text(json.dumps(_PODS))
+    def start_containerd(self, images: Sequence[Path], network: Mapping[str, Any] | None) -> None:
+        """Start containerd with images; without a network, an add-on must set it up before pods run."""
+        for name in ("etc/cni/net.d", "home", "opt/cni/bin", "run", "var/lib/kubelet"):
+            (self.changes / name).mkdir(parents=True)
+        for plugin in PLUGINS.iterdir():
+            shutil.copy(plugin, self.changes / "opt/cni/bin")
+        if network:
+            (self.changes / "etc/cni/net.d/10-pods.conf").write_text(json.dumps(network))
         (self.folder / "containerd.toml").write_text(_CONTAINERD.format(folder=self.folder, image=IMAGE))
-        self._spawn("containerd", "--config", f"{self.folder}/containerd.toml")
-        _write_image(self.folder)
-        importing = (
-            f"ctr --address {self.folder}/containerd.sock --namespace k8s.io images import {self.folder}/image.tar"
-        )
-        _run("timeout", "60", "sh", "-c", f"until {importing}; do sleep 1; done")
+        self._hold_mounts()
+        self.spawn("containerd", "--config", f"{self.folder}/containerd.toml")
+        for image in images:
+            self._ctr(f"until ctr images import {image}; do sleep 1; done")
+
+    @property
+    def changes(self) -> Path:
+        """The node's own files, by their paths."""
+        return self.folder / "changes"
+
+    def _hold_mounts(self) -> None:
+        """Start a process that keeps the namespace of mounts, in which the node's own files are above the machine's."""
+        lines = ["set -e"]
+        for name in _OWN:
+            (self.folder / "work" / name).mkdir(parents=True)
+            layers = f"lowerdir=/{name},upperdir={self.changes}/{name},workdir={self.folder}/work/{name}"
+            lines.append(f"mount -t overlay -o {layers} overlay /{name}")
+        script = "\n".join([*lines, f"touch {self.folder}/mounted", "exec sleep infinity"])
+        self._start("mounts", "unshare", "--mount", *_DIES, "sh", "-c", script)
+        _run("timeout", "10", "sh", "-c", f"until test -e {self.folder}/mounted; do sleep 0.1; done")
 
     def start_kubelet(self, programs: Path) -> None:
         """Start kubelet with the options of the role's unit."""
@@ -118,15 +147,13 @@ class RealNode:
         (self.folder / "kubelet.yaml").write_text(json.dumps(self._adapted(settings)))
         words = (self.root / "run/bedplate/kubelet.env").read_text().partition("=")[2].split()
         places = (f"--root-dir={self.folder}/kubelet", f"--cert-dir={self.root}/var/lib/kubelet/pki")
-        kubeconfig = f"--kubeconfig={self.root / KUBECONFIG}"
-        self._spawn(
-            str(programs / "kubelet"),
-            f"--config={self.folder}/kubelet.yaml",
-            kubeconfig,
-            *places,
-            *words,
-            log="kubelet",
-        )
+        files = (f"--config={self.folder}/kubelet.yaml", f"--kubeconfig={self.root / KUBECONFIG}")
+        for group in self._control_groups():
+            group.mkdir(exist_ok=True)
+            for name in ("cpuset.mems", "cpuset.cpus"):
+                if (group / name).exists():
+                    (group / name).write_text((group.parent / name).read_text())
+        self.spawn(str(programs / "kubelet"), *files, *places, *words)
 
     def _adapted(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         authority = f"{self.root}/etc/kubernetes/pki/ca.crt"
@@ -142,73 +169,73 @@ class RealNode:
             "authentication": authentication,
             "containerRuntimeEndpoint": f"unix://{self.folder}/containerd.sock",
             "cgroupDriver": "cgroupfs",
+            # Two kubelets on one machine would delete the groups of each other's pods.
+            "cgroupRoot": f"/{self.folder.name}",
+            # NodeLocal DNS cannot be built from the Go module proxy: pods ask CoreDNS.
+            "clusterDNS": [str(self.node.cluster.dns)],
             "failCgroupV1": False,
             "failSwapOn": False,
             "makeIPTablesUtilChains": False,
             "podLogsDir": f"{self.folder}/logs",
         }
 
+    def _control_groups(self) -> list[Path]:
+        """Return the node's control group in each hierarchy."""
+        return [file.parent / self.folder.name for file in Path("/sys/fs/cgroup").glob("*/cgroup.procs")]
+
     def log(self, name: str) -> str:
         """Return the end of a program's output."""
         return (self.folder / f"{name}.log").read_text(errors="replace")[-4000:]
 
-    def _spawn(self, *command: str, log: str = "") -> None:
-        words = ("nsenter", f"--net=/run/netns/{self.namespace}", "setpriv", "--pdeathsig", "KILL", "--", *command)
-        with (self.folder / f"{log or command[0]}.log").open("ab") as stream:
-            self._processes.append(subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream))
+    def spawn(self, program: str, *arguments: str) -> None:
+        """Start a program on the node; it ends with the node."""
+        self._start(Path(program).name, *self._enter(), *_DIES, program, *arguments)
+
+    def shell(self, script: str) -> str:
+        """Return the output of a shell script on the node."""
+        return _run(*self._enter(), "sh", "-c", script)
+
+    def _enter(self) -> Sequence[str]:
+        return ("nsenter", f"--net=/run/netns/{self.namespace}", f"--mount=/proc/{self._processes[0].pid}/ns/mnt", "--")
+
+    def _start(self, log: str, *command: str) -> None:
+        with (self.folder / f"{log}.log").open("ab") as stream:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream)
+        self._processes.append(process)
+
+    def _ctr(self, script: str) -> None:
+        """Run a shell script in which `ctr` asks the node's containerd."""
+        asking = f'ctr() {{ command ctr --address {self.folder}/containerd.sock --namespace k8s.io "$@"; }}'
+        _run("timeout", "60", "sh", "-c", f"{asking}\n{script}")
 
     def stop(self) -> None:
-        """End kubelet, the containers, then containerd, and unmount their leftovers."""
-        socket = f"{self.folder}/containerd.sock"
-        for process in reversed(self._processes[1:]):
+        """End kubelet, the containers, then containerd, and last the namespace with all mounts."""
+        self._kill(self._processes[2:])
+        if len(self._processes) > 1:
+            self._ctr("for task in $(ctr tasks list --quiet); do ctr tasks remove --force $task; done || true")
+        self._kill(self._processes)
+        self._processes.clear()
+        for group in self._control_groups():
+            for folder in sorted(group.glob("**/"), reverse=True):
+                folder.rmdir()
+
+    @staticmethod
+    def _kill(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+        for process in reversed(processes):
             process.kill()
             process.wait()
-        ctr = f"ctr --address {socket} --namespace k8s.io tasks"
-        remove = f"for task in $({ctr} list --quiet); do {ctr} remove --force $task; done || true"
-        _run("timeout", "60", "sh", "-c", remove)
-        for process in self._processes[:1]:
-            process.kill()
-            process.wait()
-        mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
-        for mount in sorted((path for path in mounts if path.startswith(str(self.folder))), reverse=True):
-            _run("umount", "--lazy", mount)
 
 
 @contextmanager
-def real_node(node: ClusterNode, root: Path) -> Iterator[RealNode]:
-    """Yield a node whose programs have not started yet."""
+def real_node(node: ClusterNode, root: Path, address: str = NODE) -> Iterator[RealNode]:
+    """Yield a node of the segment whose programs have not started yet."""
     # Sockets have short paths, and overlayfs needs a file system other than overlayfs.
-    with TemporaryDirectory(prefix="bp-", dir="/dev/shm") as folder, namespace() as name:
-        machine = RealNode(node, root, name, Path(folder))
+    with TemporaryDirectory(prefix="bp-", dir="/dev/shm") as folder, namespace(address) as name:
+        machine = RealNode(node, root, address, name, Path(folder))
         try:
             yield machine
         finally:
             machine.stop()
-
-
-def _write_image(folder: Path) -> None:
-    """Write an archive with an image of one static program that waits for its end."""
-    (folder / "waits.go").write_text(_WAITS)
-    build = ("go", "build", "-ldflags=-s -w", "-o", str(folder / "waits"), str(folder / "waits.go"))
-    _run(*build, environment={**os.environ, "CGO_ENABLED": "0"})
-    layer = _tar({"app": (folder / "waits").read_bytes()})
-    digest = hashlib.sha256(layer).hexdigest()
-    start = {"Entrypoint": ["/app"], "User": "65535:65535"}
-    layers = {"type": "layers", "diff_ids": [f"sha256:{digest}"]}
-    config = json.dumps({"architecture": "amd64", "os": "linux", "config": start, "rootfs": layers}).encode()
-    name = f"{hashlib.sha256(config).hexdigest()}.json"
-    manifest = json.dumps([{"Config": name, "RepoTags": [IMAGE], "Layers": ["layer.tar"]}]).encode()
-    (folder / "image.tar").write_bytes(_tar({name: config, "layer.tar": layer, "manifest.json": manifest}))
-
-
-def _tar(files: Mapping[str, bytes]) -> bytes:
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w") as archive:
-        for name, data in files.items():
-            entry = tarfile.TarInfo(name)
-            entry.size, entry.mode = len(data), 0o755
-            archive.addfile(entry, io.BytesIO(data))
-    return stream.getvalue()
 
 
 def _run(*command: str, text: str = "", environment: Mapping[str, str] | None = None) -> str:
@@ -217,15 +244,16 @@ def _run(*command: str, text: str = "", environment: Mapping[str, str] | None = 
     return done.stdout
 
 
-def pod(name: str, tolerated: Sequence[str] = (), labels: Mapping[str, str] | None = None) -> str:
-    """Return a pod of the image that tolerates some taints."""
-    container = {"name": "app", "image": IMAGE, "imagePullPolicy": "Never"}
+def pod(
+    name: str,
+    tolerated: Sequence[str] = (),
+    labels: Mapping[str, str] | None = None,
+    spec: Mapping[str, Any] | None = None,
+    **container: Any,  # noqa: ANN401
+) -> str:
+    """Return a pod of the image that tolerates some taints, with more of its spec and of its container."""
+    containers = [{"name": "app", "image": IMAGE, "imagePullPolicy": "Never", **container}]
     tolerations = [{"key": key, "operator": "Exists"} for key in tolerated]
-    spec = {
-        "containers": [container],
-        "tolerations": tolerations,
-        "terminationGracePeriodSeconds": 5,
-        "dnsPolicy": "Default",
-    }
+    common = {"containers": containers, "tolerations": tolerations, "terminationGracePeriodSeconds": 5}
     metadata = {"name": name, "labels": dict(labels or {})}
-    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**common, **(spec or {})}})

@@ -42,8 +42,9 @@ func command(name string) *cobra.Command {
 
 func main() {
 	name := filepath.Base(os.Args[0])
-	if name == "kubeadm" { // has no command of cobra that other packages can call
-		if err := kubeadm.Run(); err != nil {
+	// Programs without a command of cobra that other packages can call.
+	if run, ok := map[string]func() error{"kubeadm": kubeadm.Run, "fake-gpus": runGPUs}[name]; ok {
+		if err := run(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

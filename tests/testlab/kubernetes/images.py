@@ -1,0 +1,111 @@
+"""Images of pods without a registry: busybox, and the add-ons' own programs under the names of their images."""
+
+import hashlib
+import io
+import json
+import re
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bedplate.catalog.catalog import load_addons
+from bedplate.cluster.addons import choose_pins
+from bedplate.plan.cluster import ClusterPlan
+
+IMAGE = "localhost/waits:1"
+# A container's first process ignores signals without a handler.
+_WAIT = ("sh", "-c", "trap 'exit 0' TERM INT; sleep infinity & wait")
+# flannel's CNI plugin is not on the Go module proxy: this one asks Debian's bridge for the same, without a cache.
+_FLANNEL_CNI = """#!/usr/bin/python3
+import ipaddress, json, subprocess, sys
+conf = json.load(sys.stdin)
+with open("/run/flannel/subnet.env") as stream:
+    values = dict(line.strip().split("=") for line in stream)
+subnet = str(ipaddress.ip_interface(values["FLANNEL_SUBNET"]).network)
+ipam = {"type": "host-local", "ranges": [[{"subnet": subnet}]], "routes": [{"dst": values["FLANNEL_NETWORK"]}]}
+bridge = {**conf["delegate"], "cniVersion": conf["cniVersion"], "name": conf["name"], "type": "bridge", "ipam": ipam,
+          "isGateway": True, "ipMasq": values["FLANNEL_IPMASQ"] != "true", "mtu": int(values["FLANNEL_MTU"])}
+sys.exit(subprocess.run(["/opt/cni/bin/bridge"], input=json.dumps(bridge).encode()).returncode)
+"""
+_COPY = '#!/bin/sh\ncp -f "$@"\n'
+Files = Mapping[str, Path | str]
+
+
+def pod_image(folder: Path) -> Path:
+    """Write an archive with the image of tests' pods: it waits for its end."""
+    return _write(folder / "pod.tar", IMAGE, {}, {"Entrypoint": [*_WAIT], "User": "65535:65535"})
+
+
+def addon_images(programs: Path, cluster: ClusterPlan, folder: Path) -> list[Path]:
+    """Write archives with the images of the add-ons that can run: flannel, kube-proxy and CoreDNS."""
+    nft = _with_libraries("nft")
+    # flannel removes rules of iptables, too.
+    iptables = {**_with_libraries("iptables"), **_with_libraries("ip6tables"), **_extensions()}
+    contents: Mapping[str, Files] = {
+        "flannel-cni-plugin": {"flannel": _FLANNEL_CNI},
+        "flannel": {"opt/bin/flanneld": programs / "flannel", "opt/bin/install-conf": _COPY, **nft, **iptables},
+        "kube-proxy": {"bin/kube-proxy": programs / "kube", **nft},
+        "coredns": {"coredns": programs / "coredns"},
+    }
+    images = [image for addon in choose_pins(load_addons(), cluster).values() for image in addon.images]
+    names = {image.rpartition("/")[2].partition(":")[0]: image for image in images}
+    return [
+        _write(folder / f"{name}.tar", names[name], files, {"Entrypoint": [f"/{name}"]})
+        for name, files in contents.items()
+    ]
+
+
+def _extensions() -> Files:
+    """Return the matches and targets of iptables, by their paths in an image."""
+    (folder,) = Path("/usr/lib").glob("*/xtables")
+    return {str(path).lstrip("/"): path for path in folder.iterdir()}
+
+
+def _with_libraries(program: str) -> Files:
+    """Return a program and the libraries that it loads, by their paths in an image.
+
+    busybox must have some: without glibc's libraries the package busybox-static cannot resolve names.
+    """
+    path = shutil.which(program) or program
+    libraries = re.findall(r"/\S+", subprocess.run(("ldd", path), capture_output=True, text=True, check=True).stdout)
+    return {f"bin/{program}": Path(path), **{library.lstrip("/"): Path(library) for library in libraries}}
+
+
+def _write(archive: Path, image: str, files: Files, start: Mapping[str, object]) -> Path:
+    """Write an image of one layer, in the format of `docker save`."""
+    layer = _tar({**_with_libraries("busybox"), **files}, _applets())
+    digest = hashlib.sha256(layer).hexdigest()
+    config = json.dumps(
+        {
+            "architecture": "amd64",
+            "os": "linux",
+            "config": {"Env": ["PATH=/bin"], **start},
+            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
+        }
+    )
+    manifest = json.dumps([{"Config": "config.json", "RepoTags": [image], "Layers": ["layer.tar"]}])
+    archive.write_bytes(_tar({"config.json": config, "manifest.json": manifest, "layer.tar": layer}))
+    return archive
+
+
+def _applets() -> list[str]:
+    listed = subprocess.run(("busybox", "--list"), capture_output=True, text=True, check=True).stdout.split()
+    return [f"bin/{name}" for name in listed if name != "busybox"]
+
+
+def _tar(files: Mapping[str, Path | str | bytes], links: Sequence[str] = ()) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            data = content.read_bytes() if isinstance(content, Path) else content
+            data = data.encode() if isinstance(data, str) else data
+            entry.size, entry.mode = len(data), 0o755
+            archive.addfile(entry, io.BytesIO(data))
+        for name in links:
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.linkname = tarfile.SYMTYPE, "/bin/busybox"
+            archive.addfile(entry)
+    return stream.getvalue()
