@@ -157,13 +157,10 @@ def _apt(host: Host, setting: str) -> list[str]:
 
 
 def test_hostname_matches_the_plan(host: Host, node: NodePlan) -> None:
-    """The host name is the one in the plan; a cloud worker keeps the name that EC2 gave it."""
-    name = host.check_output("hostname")
-
-    assert (name.partition(".")[0] if node.is_named_by_ec2 else name) == node.host
+    """The host name is the one in the plan; a cloud worker has that of its group and its instance."""
+    assert host.check_output("hostname") == node.host
 
 
-@applies_if(lambda node: not node.is_named_by_ec2)
 def test_hostname_survives_a_reboot(host: Host, node: NodePlan) -> None:
     """/etc/hostname contains the name in the plan."""
     assert host.file("/etc/hostname").content_string.split() == [node.host]
