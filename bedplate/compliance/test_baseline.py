@@ -202,7 +202,7 @@ def test_services_run_what_is_installed(host: Host) -> None:
     lines = host.check_output("needrestart -b -l").splitlines()
 
     stale = [line.partition(": ")[2] for line in lines if line.startswith("NEEDRESTART-SVC: ")]
-    assert not stale, f"replaced on disk, not in memory; restart when no job needs it: {', '.join(stale)}"
+    assert not stale, f"replaced on disk, not in memory; run `bedplate node upgrade`: {', '.join(stale)}"
 
 
 def test_motd_shows_name_owner_and_expiry(host: Host, node: NodePlan) -> None:

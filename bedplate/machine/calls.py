@@ -48,6 +48,16 @@ def reboot_and_run() -> None:
     reboot()
 
 
+def stale_services() -> tuple[str, ...]:
+    """Return the services that run a program or library that an upgrade has replaced."""
+    try:
+        done = subprocess.run(("needrestart", "-b", "-l"), capture_output=True, text=True, check=False)  # noqa: S607
+    except FileNotFoundError:
+        return ()
+    lines = done.stdout.splitlines()
+    return tuple(line.partition(": ")[2] for line in lines if line.startswith("NEEDRESTART-SVC: "))
+
+
 @contextmanager
 def heartbeats() -> Iterator[None]:
     """Keep the lifecycle hook waiting while the block runs."""
