@@ -9,7 +9,7 @@ from testinfra.host import Host
 
 from bedplate.compliance.subject import applies_if, installed, is_container
 from bedplate.plan.nodes import NodePlan, Platform
-from roles.baseline.apt import HELD
+from roles.baseline.apt import HELD, stale_services
 
 # needrestart's configuration is Perl code. Prints the units that needrestart may restart.
 _NEEDRESTART = """perl -e 'our %nrconf; do "/etc/needrestart/needrestart.conf"; die $@ if $@;
@@ -26,6 +26,7 @@ _JOB_SERVICES = (
     "systemd-networkd",
     "systemd-resolved",
     "cloud-final",
+    "bedplate-node",
 )
 _JOB_PACKAGES = (
     "nvidia-headless-595-server-open",
@@ -122,7 +123,7 @@ def test_job_packages_are_not_upgraded_automatically(host: Host, package: str) -
 @installed
 @pytest.mark.parametrize("service", _JOB_SERVICES)
 def test_upgrades_do_not_restart_job_services(host: Host, service: str) -> None:
-    """needrestart never restarts the services that run jobs, or the tunnels."""
+    """needrestart never restarts services that run jobs, the tunnels, or a configuration run."""
     assert host.check_output(f"{_NEEDRESTART} {service}.service") == ""
 
 
@@ -199,9 +200,8 @@ def test_fleet_names_resolve_at_sites(host: Host, node: NodePlan) -> None:
 
 def test_services_run_what_is_installed(host: Host) -> None:
     """No service runs a program or library that an upgrade has replaced: upgrades do not restart services of jobs."""
-    lines = host.check_output("needrestart -b -l").splitlines()
+    stale = stale_services(host.check_output("needrestart -b -l"))
 
-    stale = [line.partition(": ")[2] for line in lines if line.startswith("NEEDRESTART-SVC: ")]
     assert not stale, f"replaced on disk, not in memory; run `bedplate node upgrade`: {', '.join(stale)}"
 
 

@@ -242,7 +242,7 @@ def test_an_upgrade_reboots_a_machine_with_replaced_programs(
     calls: Calls, state: State, terminal: Terminal, tmp_path: Path
 ) -> None:
     """Package upgrades do not restart services of jobs and tunnels."""
-    _write_needrestart(tmp_path, "NEEDRESTART-SVC: openvpn@udp.service\\n")
+    _write_needrestart(tmp_path, "NEEDRESTART-SVC: bedplate-upgrade.service\\nNEEDRESTART-SVC: openvpn@udp.service\\n")
 
     upgrade.main("wait", state, terminal)
 

@@ -84,6 +84,19 @@ def test_apt_is_secured_before_packages_are_installed() -> None:
     ]
 
 
+@pytest.mark.parametrize("unit", ["bedplate-node", "bedplate-upgrade", "cloud-final", "kubelet"])
+def test_a_configuration_run_is_not_restarted(unit: str) -> None:
+    """Its packages may replace libraries of the run itself, which a restart would kill."""
+    need_program("perl")
+    played = Recorder(UBUNTU).play(Baseline(METAL))
+    text = played.written("/etc/needrestart/conf.d/bedplate.conf")
+    ask = "our %nrconf; eval join '', <STDIN>; exit !grep { $ARGV[0] =~ /$_/ } keys %{$nrconf{override_rc}}"
+
+    for name, status in ((unit, 0), ("ssh", 1)):
+        done = subprocess.run(["perl", "-e", ask, f"{name}.service"], input=text, text=True, check=False)
+        assert done.returncode == status
+
+
 def test_packages_are_installed_in_one_call() -> None:
     """The role calls apt once, because each call takes seconds."""
     played = Recorder(DEBIAN).play(Baseline(METAL))
