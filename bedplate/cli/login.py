@@ -30,6 +30,7 @@ from bedplate.nodes.ssh import (
     write_ssh_config,
 )
 from bedplate.plan import FleetPlan
+from bedplate.plan.joining import pool_node_name
 from bedplate.plan.nodes import Platform, pool_node
 
 if TYPE_CHECKING:
@@ -133,8 +134,8 @@ def running_machines(plan: FleetPlan, groups: Sequence[str]) -> Iterator[NodeLoc
 
 
 def location_of(plan: FleetPlan, machine: "Machine") -> NodeLocation:
-    """Return a machine of a pool; without a registered name it has the host name that EC2 gives it."""
-    name = machine.name or f"ip-{str(machine.address).replace('.', '-')}.{machine.region}"
+    """Return a machine of a pool; without a registered name it has that of its group and its instance."""
+    name = machine.name or pool_node_name(machine.group, machine.instance, machine.region)
     pool = next(pool for pool in plan.pools if (pool.name, pool.region) == (machine.pool, machine.region))
     node = pool_node(plan, pool, name, load_catalog())
     return NodeLocation(node, machine.address, None if machine.name else machine.pool)

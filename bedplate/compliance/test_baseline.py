@@ -9,7 +9,7 @@ from testinfra.host import Host
 
 from bedplate.compliance.subject import applies_if, installed, is_container
 from bedplate.plan.nodes import NodePlan, Platform
-from roles.baseline.apt import HELD
+from roles.baseline.apt import HELD, stale_services
 
 # needrestart's configuration is Perl code. Prints the units that needrestart may restart.
 _NEEDRESTART = """perl -e 'our %nrconf; do "/etc/needrestart/needrestart.conf"; die $@ if $@;
@@ -26,6 +26,7 @@ _JOB_SERVICES = (
     "systemd-networkd",
     "systemd-resolved",
     "cloud-final",
+    "bedplate-node",
 )
 _JOB_PACKAGES = (
     "nvidia-headless-595-server-open",
@@ -122,7 +123,7 @@ def test_job_packages_are_not_upgraded_automatically(host: Host, package: str) -
 @installed
 @pytest.mark.parametrize("service", _JOB_SERVICES)
 def test_upgrades_do_not_restart_job_services(host: Host, service: str) -> None:
-    """needrestart never restarts the services that run jobs, or the tunnels."""
+    """needrestart never restarts services that run jobs, the tunnels, or a configuration run."""
     assert host.check_output(f"{_NEEDRESTART} {service}.service") == ""
 
 
@@ -157,13 +158,10 @@ def _apt(host: Host, setting: str) -> list[str]:
 
 
 def test_hostname_matches_the_plan(host: Host, node: NodePlan) -> None:
-    """The host name is the one in the plan; a cloud worker keeps the name that EC2 gave it."""
-    name = host.check_output("hostname")
-
-    assert (name.partition(".")[0] if node.is_named_by_ec2 else name) == node.host
+    """The host name is the one in the plan; a cloud worker has that of its group and its instance."""
+    assert host.check_output("hostname") == node.host
 
 
-@applies_if(lambda node: not node.is_named_by_ec2)
 def test_hostname_survives_a_reboot(host: Host, node: NodePlan) -> None:
     """/etc/hostname contains the name in the plan."""
     assert host.file("/etc/hostname").content_string.split() == [node.host]
@@ -202,10 +200,9 @@ def test_fleet_names_resolve_at_sites(host: Host, node: NodePlan) -> None:
 
 def test_services_run_what_is_installed(host: Host) -> None:
     """No service runs a program or library that an upgrade has replaced: upgrades do not restart services of jobs."""
-    lines = host.check_output("needrestart -b -l").splitlines()
+    stale = stale_services(host.check_output("needrestart -b -l"))
 
-    stale = [line.partition(": ")[2] for line in lines if line.startswith("NEEDRESTART-SVC: ")]
-    assert not stale, f"replaced on disk, not in memory; restart when no job needs it: {', '.join(stale)}"
+    assert not stale, f"replaced on disk, not in memory; run `bedplate node upgrade`: {', '.join(stale)}"
 
 
 def test_motd_shows_name_owner_and_expiry(host: Host, node: NodePlan) -> None:

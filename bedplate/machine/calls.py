@@ -18,6 +18,7 @@ from bedplate.nodes.bootstrap import OWN_RUN, PROGRAM
 from bedplate.plan.nodes import NodePlan
 from bedplate.report.compliance import compliance_document
 from bedplate.report.nodes import event_line
+from roles.baseline.apt import stale_services
 from roles.catalog import roles_of
 from roles.gate.role import PROGRAM as GATE
 from roles.gate.role import Gate
@@ -46,6 +47,15 @@ def reboot_and_run() -> None:
     """Reboot this machine; its service starts with the boot: the timer would wait for minutes."""
     subprocess.run(("systemctl", "enable", "--quiet", "bedplate-node.service"), check=False)  # noqa: S607
     reboot()
+
+
+def find_stale_services() -> tuple[str, ...]:
+    """Return the services that run a program or library that an upgrade has replaced."""
+    try:
+        done = subprocess.run(("needrestart", "-b", "-l"), capture_output=True, text=True, check=False)  # noqa: S607
+    except FileNotFoundError:
+        return ()
+    return stale_services(done.stdout)
 
 
 @contextmanager

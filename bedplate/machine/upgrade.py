@@ -16,7 +16,7 @@ from threading import Event as Flag
 from threading import Thread
 
 from bedplate.errors import BedplateError
-from bedplate.machine.calls import apply_roles, check_machine, failed_checks, reboot, run_step
+from bedplate.machine.calls import apply_roles, check_machine, failed_checks, find_stale_services, reboot, run_step
 from bedplate.machine.state import State, Status
 from bedplate.nodes.apply import Event, NodeError, NodeErrorKind, NodeResult, Step, error_event
 from bedplate.nodes.upgrade import NO_LOGIN, REBOOTING
@@ -164,7 +164,10 @@ class Upgrade:
         )
 
     def _requires_reboot(self) -> bool:
-        """Return whether an installed package, or the last verdict of the gate, requires a reboot."""
+        """Return whether a package, a service with a replaced program, or the gate's last verdict requires a reboot."""
+        if services := find_stale_services():
+            self._note(f"runs replaced programs: {', '.join(services)}")
+            return True
         return _REBOOT_REQUIRED.exists() or self.state.read_status("gate").get("action") == "reboot"
 
     def _check_operator(self) -> None:

@@ -83,7 +83,7 @@ class AuditRequest:
     """The request for an audit: the fleet file, and an OpenSSH configuration; without one, this machine is checked.
 
     `document` is the node document of this machine, in place of a fleet file. `only` limits the rules to these roles.
-    `pools` are the pools of machines with an EC2 name. `marker` limits the rules to those with this marker of pytest.
+    `pools` are the pools of machines without a registered name. `marker` limits the rules to a marker of pytest.
     """
 
     fleet: Path | None = None

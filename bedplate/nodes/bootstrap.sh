@@ -324,11 +324,10 @@ set_host_name() {
 take_claimed_name() { set_host_name "${claimed%%.*}" "$claimed"; }
 take_fixed_name() { set_host_name "${HOST_NAME%%.*}" "$HOST_NAME"; }
 
-# A worker claims no name: kubelet names the node after its group and the id of its instance.
-take_ec2_name() {
-  local name
-  name=$(metadata local-hostname)
-  set_host_name "${name%% *}" "${name%% *}"
+# A worker claims no name: it has that of its node, of its group and the end of its instance's id (ADR 23).
+take_worker_name() {
+  claimed=$LABEL-${instance: -8}.$DOMAIN
+  take_claimed_name
 }
 
 watch_for_end() {

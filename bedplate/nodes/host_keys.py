@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bedplate.errors import InputError, MachineError, PartialError, ViolationError
-from bedplate.plan.nodes import NodePlan, Platform
+from bedplate.plan.nodes import NodePlan, NodeRole, Platform
 
 _SSHFP = re.compile(r"4 2 ([0-9a-f]{64})", re.ASCII | re.IGNORECASE)
 FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}", re.ASCII)
@@ -131,7 +131,7 @@ def verified_host_key(name: str, offered: Iterable[str], wanted: Collection[str]
 
 def trust_instructions(node: NodePlan) -> str:
     """Return how to record a machine's host key in the lock."""
-    if node.is_named_by_ec2:
+    if node.ground is Platform.CLOUD and NodeRole.WORKER in node.duties:
         return "the lock records no keys of workers: use an ssh configuration with its key, --ssh-config"
     if node.ground is Platform.CLOUD:
         return f"run `bedplate node trust {node.name}`: AWS reads the key from the instance"

@@ -46,7 +46,7 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class NodeLocation:
-    """A machine and its address; None resolves its name by DNS. `pool` is the pool of a machine with an EC2 name.
+    """A machine and its address; None resolves its name by DNS. `pool` is that of a machine without a registered name.
 
     `proxy` is the ProxyCommand of ssh, for a machine without a network path to it.
     """

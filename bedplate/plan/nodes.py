@@ -168,11 +168,6 @@ class NodePlan:
         return self.name.partition(".")[2]
 
     @property
-    def is_named_by_ec2(self) -> bool:
-        """Whether its host name is EC2's: a worker claims no name, and kubelet names its node (ADR 23)."""
-        return self.ground is Platform.CLOUD and NodeRole.WORKER in self.duties
-
-    @property
     def full_name(self) -> str:
         """Its name with the fleet's domain."""
         return f"{self.name}.{self.domain}"
@@ -418,7 +413,7 @@ def _suggestion(plan: FleetPlan, name: str, names: Iterable[str]) -> str:
     if here:
         return f"{group} has 1 to {max(highest_number(plan, pool) for pool in here)} in {region}"
     if pools and pools[0].use is Use.KUBERNETES:
-        return f"machines of {group} have EC2's names: use --group {group}"
+        return f"machines of {group} are named after their instances: use --group {group}"
     if pools:
         regions = sorted({pool.region for pool in pools})
         return f"{group} has machines in {', '.join(regions)}, with names such as {group}-1.{regions[0]}"

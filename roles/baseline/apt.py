@@ -235,6 +235,20 @@ FABRICS = (
 HELD = (*DRIVERS, *KERNELS, *CONTAINERS, *FABRICS)
 
 
+# Source: README.batch.md of needrestart.
+_STALE = "NEEDRESTART-SVC: "
+_RUNS = frozenset({"bedplate-node.service", "bedplate-upgrade.service"})
+
+
+def stale_services(output: str) -> tuple[str, ...]:
+    """Return the services that run a replaced program or library, from the output of `needrestart -b -l`.
+
+    Configuration runs do not count: they end by themselves.
+    """
+    services = (line.removeprefix(_STALE) for line in output.splitlines() if line.startswith(_STALE))
+    return tuple(service for service in services if service not in _RUNS)
+
+
 def upgrade_files() -> tuple[ManagedFile, ...]:
     """Return the configuration of apt, its pins, and needrestart."""
     return (

@@ -8,7 +8,7 @@ from typing import ClassVar
 from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 from pyinfra.facts.files import Directory, FindInFile
-from pyinfra.facts.server import Hostname, LinuxName
+from pyinfra.facts.server import LinuxName
 from pyinfra.operations import files, server, systemd
 
 from bedplate.plan.nodes import NodePlan, NodeRole, Platform
@@ -61,15 +61,14 @@ def motd_files(node: NodePlan) -> tuple[ManagedFile, ...]:
 _LOCAL = IPv4Address("127.0.1.1")
 
 
-def hosts_file(node: NodePlan, own_name: str) -> ManagedFile:
-    """Return /etc/hosts of a node whose host name is `own_name`."""
-    return ManagedFile("Write /etc/hosts", "/etc/hosts", "".join(f"{line}\n" for line in _host_lines(node, own_name)))
+def hosts_file(node: NodePlan) -> ManagedFile:
+    """Return /etc/hosts of a node."""
+    return ManagedFile("Write /etc/hosts", "/etc/hosts", "".join(f"{line}\n" for line in _host_lines(node)))
 
 
-def _host_lines(node: NodePlan, own_name: str) -> Iterator[str]:
+def _host_lines(node: NodePlan) -> Iterator[str]:
     yield "127.0.0.1 localhost"
-    names = dict.fromkeys((node.full_name, node.name, node.host, own_name))
-    yield f"{node.address or _LOCAL} {' '.join(names)}"
+    yield f"{node.address or _LOCAL} {node.full_name} {node.name} {node.host}"
     yield "::1 localhost ip6-localhost ip6-loopback"
     for name, addresses in sorted(node.hosts.items()):
         if name != node.full_name:
@@ -226,12 +225,6 @@ class Baseline(Role):
         runs_work = self.node.duties & {NodeRole.WORKBENCH, NodeRole.WORKER}
         return (*EVERYWHERE, *AT_WORK) if runs_work else EVERYWHERE
 
-    @property
-    def _own_name(self) -> str:
-        """The host name: on a worker the longer name that EC2 set, otherwise the name in the plan."""
-        name: str = host.get_fact(Hostname) if self.node.is_named_by_ec2 else ""
-        return name if name.startswith(f"{self.node.host}.") else self.node.host
-
     def install(self) -> None:
         """Secure the apt sources and configure upgrades, then install packages."""
         sign_sources()
@@ -243,17 +236,15 @@ class Baseline(Role):
         set_locale()
         keep_names()
         disable_swap_at_boot()
-        put_files(hosts_file(self.node, self._own_name), *motd_files(self.node), LIMITS)
-        if not self.node.is_named_by_ec2:
-            put_files(ManagedFile("Write /etc/hostname", "/etc/hostname", f"{self.node.host}\n"))
+        host_name = ManagedFile("Write /etc/hostname", "/etc/hostname", f"{self.node.host}\n")
+        put_files(hosts_file(self.node), *motd_files(self.node), LIMITS, host_name)
         clock = chrony_file(self.node.ground, host.get_fact(LinuxName))
         resolved = (resolved_file(self.node),) if self.node.ground is Platform.METAL else ()
         return put_files(clock, JOURNAL, kernel_file(self.settings), MANAGER, NETWORKD, *resolved)
 
     def activate(self, changes: Changes) -> None:
         """Set the host name, and restart or reload daemons whose configuration has changed."""
-        if not self.node.is_named_by_ec2:
-            server.hostname(name="Set the host name", hostname=self.node.host)
+        server.hostname(name="Set the host name", hostname=self.node.host)
         run_chrony(changes)
         systemd.service(
             name="Restart systemd-journald", service=JOURNALD, restarted=True, _if=changed(changes, JOURNAL.path)

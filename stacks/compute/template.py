@@ -25,7 +25,7 @@ from bedplate.catalog import Catalog
 from bedplate.errors import InputError
 from bedplate.nodes.bootstrap import user_data_script
 from bedplate.plan.fleet import ControlPlaneMember, FleetPlan
-from bedplate.plan.links import highest_number, ssh_name
+from bedplate.plan.links import highest_number
 from bedplate.plan.planner import architecture, image_parameter
 from bedplate.plan.pools import PLAIN, Adapter, Interface, PoolPlan, Volume
 from bedplate.spec.groups import Market, Ring
@@ -191,14 +191,14 @@ def first_boot(plan: FleetPlan, pool: PoolPlan) -> str:
     """Return the bootstrap script of the instances of a pool."""
     values = {
         "SCALING_GROUP": f"{plan.name}-{pool.name}",
+        "LABEL": pool.group,
+        "DOMAIN": f"{pool.region}.{plan.domain}",
         **bundle_source(plan, pool.region, pool.name, pool.ring),
     }
     if pool.use is Use.KUBERNETES:
-        return _script(plan, ("take_ec2_name", "let_admins_in", _RUN), values)
-    domain = ssh_name(plan, pool, 1).partition(".")[2]
-    names = {"LABEL": pool.group, "DOMAIN": domain, "HIGHEST": str(highest_number(plan, pool))}
+        return _script(plan, ("take_worker_name", "let_admins_in", _RUN), values)
     steps = ("claim_name", "take_claimed_name", "let_admins_in", "watch_for_end", _RUN)
-    return _script(plan, steps, values | names)
+    return _script(plan, steps, values | {"HIGHEST": str(highest_number(plan, pool))})
 
 
 def member_boot(plan: FleetPlan, member: ControlPlaneMember, volume_id: str) -> str:
@@ -241,4 +241,4 @@ def _script(plan: FleetPlan, steps: tuple[str, ...], values: Mapping[str, str]) 
     return user_data_script(runnable, {"FLEET": plan.name, "HOME_REGION": plan.home.name, **values})
 
 
-_OFFLINE_STEPS = ("take_ec2_name", "take_fixed_name")
+_OFFLINE_STEPS = ("take_fixed_name", "take_worker_name")

@@ -47,19 +47,6 @@ def allow_in_regions(plan: FleetPlan, sid: str, actions: tuple[str, ...]) -> Sta
     )
 
 
-# Actions of the AWS cloud controller for nodes; it manages no load balancers and no pod routes here.
-# Source: https://cloud-provider-aws.sigs.k8s.io/prerequisites/, read 2026-11.
-_CLOUD_CONTROLLER_ACTIONS = (
-    "ec2:DescribeAvailabilityZones",
-    "ec2:DescribeInstances",
-    "ec2:DescribeInstanceTopology",
-    "ec2:DescribeRegions",
-    "ec2:DescribeRouteTables",
-    "ec2:DescribeSecurityGroups",
-    "ec2:DescribeSubnets",
-    "ec2:DescribeVolumes",
-    "ec2:DescribeVpcs",
-)
 # Actions of the controller of capacity, and of cluster-autoscaler, which must know a group before it has an instance.
 # Source: https://github.com/kubernetes/autoscaler, cluster-autoscaler/cloudprovider/aws/README.md, read 2026-11.
 _AUTOSCALER_ACTIONS = (
@@ -105,7 +92,8 @@ def control_permissions(plan: FleetPlan) -> Iterator[Statement]:
         resources=(f"{bucket_arn(plan.nodes_bucket(home).name)}/etcd/*",),
     )
     yield from _approver_permissions(plan)
-    yield allow_in_regions(plan, "SeeMachines", _CLOUD_CONTROLLER_ACTIONS)
+    # The approver compares nodes with instances; the zone of a group is that of its subnets.
+    yield allow_in_regions(plan, "SeeMachines", ("ec2:DescribeInstances", "ec2:DescribeSubnets"))
     yield allow_in_regions(plan, "SeeGroups", _AUTOSCALER_ACTIONS)
 
 

@@ -12,6 +12,7 @@ from bedplate.catalog import load_catalog
 from bedplate.errors import InputError
 from bedplate.nodes.bootstrap import site_script
 from bedplate.plan.fleet import NO_ACCOUNTS, Account, Accounts
+from bedplate.plan.joining import pool_node_name
 from bedplate.plan.nodes import find_node
 from bedplate.rehearsal.simulation import Simulation
 from bedplate.spec.groups import Ring
@@ -200,14 +201,16 @@ def test_a_service_runs_the_script_at_termination(place: Place) -> None:
     assert "systemctl enable --now --no-block bedplate-end.service" in machine.noted
 
 
-def test_a_worker_keeps_its_ec2_name(place: Place) -> None:
-    """The worker registers no name; kubelet names its node after its group and its instance."""
+def test_a_worker_has_the_name_of_its_node(place: Place) -> None:
+    """It registers no name: its host name is its group and its instance, as kubelet names its node."""
     machine = place.machine()
 
     status, log = machine.boot(first_boot(LAB, WORKER))
 
     assert status == 0, log
-    assert machine.noted[0] == f"hostnamectl set-hostname {machine.facts['local-hostname']}"
+    name = pool_node_name(WORKER.group, machine.facts["instance-id"], WORKER.region)
+    assert machine.noted[0] == f"hostnamectl set-hostname {name.partition('.')[0]}"
+    assert f"127.0.1.1 {name}.{LAB.domain} " in (machine.root / "etc/hosts").read_text()
     assert place.names == {}
     assert machine.noted[-1] == "systemctl start --no-block bedplate-node.service bedplate-node.timer"
 

@@ -156,6 +156,16 @@ def test_data_is_retained(stacks: Declared) -> None:
     assert all(entry.protect for entry in _resources(stacks, *RETAINED))
 
 
+def test_buckets_delete_markers_without_versions(stacks: Declared) -> None:
+    """Replication copies delete markers, which would stay for ever."""
+    rules = list(_resources(stacks, "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration"))
+
+    assert {rule.name for rule in rules if rule.name.startswith("lab-data")}
+    for rule in rules:
+        tidy = next(entry for entry in rule.inputs["rules"] if entry["id"] == "tidy")
+        assert tidy["expiration"] == {"expiredObjectDeleteMarker": True}, rule.name
+
+
 def test_instance_metadata_requires_imdsv2(stacks: Declared) -> None:
     """Forwarded requests and pods cannot read the credentials of a node; containers on SSH machines can."""
     for template in _resources(stacks, TEMPLATE):

@@ -212,7 +212,15 @@ def terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Terminal:
     monkeypatch.setattr(upgrade, "_REBOOT_REQUIRED", tmp_path / "reboot-required")
     monkeypatch.setattr(upgrade, "_tell_people", lambda: None)
     monkeypatch.setattr(upgrade, "running_uids", lambda: iter(()))
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    _write_needrestart(tmp_path, "")
     return Terminal(uid=-1)
+
+
+def _write_needrestart(folder: Path, services: str) -> None:
+    """Write a program that prints what needrestart does."""
+    (folder / "needrestart").write_text(f"#!/bin/sh\nprintf 'NEEDRESTART-VER: 3.6\\n{services}'\n")
+    (folder / "needrestart").chmod(0o755)
 
 
 def test_an_upgrade_applies_what_waits_and_reboots(calls: Calls, state: State, terminal: Terminal) -> None:
@@ -228,6 +236,18 @@ def test_an_upgrade_applies_what_waits_and_reboots(calls: Calls, state: State, t
     assert calls.asked[4:] == ["apply all", "gate"]
     assert [event.step for event in terminal.events if event.step is not Step.NOTE] == [Step.REBOOT, Step.DONE]
     assert status(state)["sentence"] == "up to date"
+
+
+def test_an_upgrade_reboots_a_machine_with_replaced_programs(
+    calls: Calls, state: State, terminal: Terminal, tmp_path: Path
+) -> None:
+    """Package upgrades do not restart services of jobs and tunnels."""
+    _write_needrestart(tmp_path, "NEEDRESTART-SVC: bedplate-upgrade.service\\nNEEDRESTART-SVC: openvpn@udp.service\\n")
+
+    upgrade.main("wait", state, terminal)
+
+    assert calls.asked == ["apply all", "gate", "reboot"]
+    assert "runs replaced programs: openvpn@udp.service" in [event.words for event in terminal.events]
 
 
 def test_an_upgrade_without_waiting_changes_disturbs_nobody(calls: Calls, state: State, terminal: Terminal) -> None:

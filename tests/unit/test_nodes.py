@@ -248,9 +248,9 @@ def test_a_missing_host_key_has_the_command_to_record_it(name: str, fix: str, tm
 
 
 def test_the_key_of_an_ec2_worker_is_not_recorded(tmp_path: Path) -> None:
-    """A worker has only EC2's name, so the fix is an ssh configuration, not `node trust`."""
+    """A worker has the name of its instance, so the fix is an ssh configuration, not `node trust`."""
     pool = next(pool for pool in LAB.pools if pool.group == "train")
-    worker = NodeLocation(pool_node(LAB, pool, "ip-10-64-33-9.us-west-2", load_catalog()))
+    worker = NodeLocation(pool_node(LAB, pool, "train-9f3c21aa.us-west-2", load_catalog()))
 
     (event,) = write_ssh_config(tmp_path, [worker], {}, Login("ada")).missing
 

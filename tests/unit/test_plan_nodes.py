@@ -155,7 +155,7 @@ def test_a_machine_is_found_with_and_without_the_domain(name: str) -> None:
             "workbench-gpu-1",
             "in us-east-1, us-west-2, with names such as workbench-gpu-1.us-east-1",
         ),
-        ("train-1.us-east-1", "machines of train have EC2's names: use --group train"),
+        ("train-1.us-east-1", "machines of train are named after their instances: use --group train"),
         ("workbench-cpu-21.us-west-2", "workbench-cpu has 1 to 20 in us-west-2"),
         ("zz", "`bedplate node list` shows all machines"),
     ],

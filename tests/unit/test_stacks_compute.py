@@ -270,7 +270,7 @@ def test_without_egress_a_node_calls_no_aws_api() -> None:
 
     used_steps = {step for script in scripts(plan).values() for step in steps(script)}
 
-    assert used_steps == {"take_ec2_name", "take_fixed_name"}
+    assert used_steps == {"take_fixed_name", "take_worker_name"}
 
 
 @pytest.mark.parametrize("name", ["workbench-gpu-us-west-2", "sim-us-west-2", "control-1.us-west-2"])

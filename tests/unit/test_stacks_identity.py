@@ -188,6 +188,15 @@ def test_the_control_plane_ends_machines_of_groups_with_an_idle_time(plan: Fleet
     assert not _with_action(permissions(permanent, CONTROL), action)
 
 
+def test_the_control_plane_has_no_permissions_of_a_cloud_controller(plan: FleetPlan) -> None:
+    """There is none (ADR 23): the approver reads instances, the controller of capacity also subnets."""
+    actions = {action for statement in permissions(plan, CONTROL) for action in statement.actions}
+
+    places = ("AvailabilityZones", "InstanceTopology", "Regions", "RouteTables", "SecurityGroups", "Volumes", "Vpcs")
+    assert not actions & {f"ec2:Describe{place}" for place in places}
+    assert {"ec2:DescribeInstances", "ec2:DescribeSubnets"} <= actions
+
+
 def test_the_control_plane_attaches_only_its_own_volumes(plan: FleetPlan) -> None:
     """Instance and volume must have the tag of a member."""
     by_kind = {kind: _with_action(permissions(plan, kind), "ec2:AttachVolume") for kind in NODE_KINDS}

@@ -63,6 +63,13 @@ def test_openssl_accepts_issued_certificates(tmp_path: Path, *, has_root: bool) 
     assert "revoked" in _verify(folder, "grace.laptop", "sslclient", NOW)
 
 
+def test_a_gateways_certificate_is_valid_for_two_weeks() -> None:
+    """Laptops have no revocation list, so a stolen gateway is trusted until its certificate ends."""
+    certificate = issue(AUTHORITY, gateway_subject("cellar", "lab.internal"), new_key().public_key(), 1, NOW)
+
+    assert certificate.not_valid_after_utc - NOW == timedelta(days=14)
+
+
 def test_a_roots_key_is_not_in_the_folder(tmp_path: Path) -> None:
     """The operator stores it elsewhere. Its certificate is in authority.crt, and no daemon trusts it."""
     root = new_root("lab", NOW)
