@@ -316,7 +316,8 @@ class _Group(TyperGroup):
             from bedplate.catalog.nearest import edits, nearest
 
             near = nearest(_OTHER_WORDS.get(args[0], args[0]), self.commands)
-            if near and (args[0] in _OTHER_WORDS or edits(args[0], near) <= 2):  # noqa: PLR2004  letters
+            is_typo = near and near[0] == args[0][:1] and edits(args[0], near) <= 2  # noqa: PLR2004  letters
+            if near and (is_typo or args[0] in _OTHER_WORDS):
                 error.message = f"{error.message.rstrip('.')}. Did you mean '{near}'?"
             raise
 

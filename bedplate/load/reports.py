@@ -106,12 +106,13 @@ def _syntax_fault(error: ErrorDetails, location: ErrorLocation, tree: Node, cata
     details = error.get("ctx", {})
     word = str(location.path[-1] if location.missing == "[key]" else location.node.value)
     fix = aws_name_fix(details["noun"], word, location.path, tree, catalog) or details["fix"]
-    if word.lower() in _DEFAULT_WORDS and location.is_optional:
-        fix += default_note(location.schema)
-    return fault(error["type"], location.node.key, details["message"], fix)
+    return fault(error["type"], location.node.key, details["message"], fix + _default(word, location))
 
 
-_DEFAULT_WORDS = ("default", "latest", "never", "newest", "none")
+def _default(word: str, location: ErrorLocation) -> str:
+    """Return the default of an optional key for a word that may stand for it; else nothing."""
+    is_default = word.lower() in ("default", "latest", "never", "newest", "no", "none", "off")
+    return default_note(location.schema) if is_default and location.is_optional else ""
 
 
 def _wrong_type(error: ErrorDetails, location: ErrorLocation, tree: Node, catalog: Catalog) -> _Report:
@@ -135,7 +136,8 @@ def _text_fix(location: ErrorLocation, tree: Node, catalog: Catalog) -> str:
     try:
         syntax.check(text)
     except PydanticCustomError as error:
-        return aws_name_fix(syntax.noun, text, location.path, tree, catalog) or _details(error)["fix"]
+        fix = aws_name_fix(syntax.noun, text, location.path, tree, catalog) or _details(error)["fix"]
+        return fix + _default(text, location)
     return f"quote it: '{text}'"
 
 

@@ -206,7 +206,15 @@ KubernetesVersion = Annotated[
 ]
 DriverBranch = Annotated[str, Syntax("E606", "driver branch", r"[0-9]{3}", "three digits", "'580'")]
 StackName = Annotated[
-    str, Syntax("E620", "stack name", r"20[0-9]{2}-(0[1-9]|1[0-2])", "the year and the month of the set", "'2026-11'")
+    str,
+    Syntax(
+        "E620",
+        "stack name",
+        r"20[0-9]{2}-(0[1-9]|1[0-2])",
+        "the year and the month of the set",
+        "'2026-11'",
+        similar=lambda word: ["-".join(sorted(re.split("[-/.]", word), reverse=True))],
+    ),
 ]
 KernelSeries = Annotated[
     str, Syntax("E617", "kernel series", r"[1-9][0-9]?\.[0-9]{1,2}", "two numbers and a dot between them", "'6.8'")
