@@ -69,8 +69,10 @@ def laptop(user: str, device: str = DEFAULT_DEVICE) -> Subject:
     """Return the subject of a person's device; raise InputError for an invalid user or device name."""
     for kind, word, limit in (("user name", user, _MAX_USER), ("device name", device, _MAX_DEVICE)):
         if not _PART.fullmatch(word) or len(word) > limit:
-            fix = f"use a-z, 0-9, _ and -, start with a letter or _, at most {limit} characters"
-            raise InputError(f"{word!r} is not a valid {kind}", fix=fix)
+            near = re.sub("[^a-z0-9_]+", "-", re.split("[@.]", word.lower())[0]).strip("-")
+            form = f"use a-z, 0-9, _ and -, start with a letter or _, at most {limit} characters"
+            is_valid = _PART.fullmatch(near) and len(near) <= limit
+            raise InputError(f"{word!r} is not a valid {kind}", fix=f"write {near}" if is_valid else form)
     if f"{user}." == GATEWAY_PREFIX:
         raise InputError(f"the user name {user} is reserved for gateways", fix="choose another user name")
     return Subject(f"{user}.{device}", Use.CLIENT)

@@ -1,6 +1,7 @@
 """The catalog: all facts as one value, read from the data files, and refreshed from answers of AWS."""
 
 import datetime as dt
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -94,6 +95,11 @@ class Catalog:
     def stack(self, name: str | None) -> StackLock:
         """Return the stack lock of a name; the newest for None, and for a name that the catalog does not have."""
         return self.stacks.get(name or "") or self.stacks[max(self.stacks)]
+
+    def chip_in(self, model: str) -> str:
+        """Return the known GPU in a longer name, such as a100 in `NVIDIA A100 80GB`; empty without one."""
+        label = re.sub("[^a-z0-9]+", "-", model.lower())
+        return next((name for name in self.chips if f"-{name}-" in f"-{label}-"), "")
 
     def price(self, type_name: str) -> float | None:
         """Return the list price in USD per hour; None if it is unknown."""

@@ -12,7 +12,12 @@ _YAML = "YAML 1.2.2, yaml.org/spec"
 
 FILE_RULES = (
     Rule("E001", "missing-file", "The file does not exist.", "give the path of a fleet file"),
-    Rule("E002", "not-a-file", "Reading a FIFO or a device can block forever.", "give the path of a regular file"),
+    Rule(
+        "E002",
+        "not-a-file",
+        "Reading a FIFO or a device can block forever; a lock file declares no fleet.",
+        "give the path of the fleet file",
+    ),
     Rule(
         "E003",
         "link-outside-folder",

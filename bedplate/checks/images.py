@@ -32,10 +32,12 @@ def check_driver(context: Context) -> Iterator[Fault]:
         return
     gpus = tuple(_nvidia_gpus(context))
     packaged = [branch for branch in sorted(drivers) if drivers[branch].packaged == branch]
+    # A branch that must change is reported for its GPU only.
+    unfit = {gpu.driver_key for gpu in gpus if not _supports(gpu.branch, gpu.chip)}
     for key, branch in {gpu.driver_key: gpu.branch for gpu in gpus}.items():
-        if branch in drivers:
+        if branch in drivers and key not in unfit:
             yield from _check_branch(context, key, drivers[branch])
-        else:
+        elif branch not in drivers:
             yield fault("E610", key, f"NVIDIA has no driver branch {branch}", one_of(packaged))
     for gpu in gpus:
         together = [other.chip for other in gpus if other.driver_key == gpu.driver_key]
@@ -44,7 +46,9 @@ def check_driver(context: Context) -> Iterator[Fault]:
     places = {gpu.place for gpu in gpus}
     for place, machine in _machines(context.fleet):
         if machine.driver and place not in places:
-            yield fault("W623", f"{place}.driver", "no known NVIDIA GPU here needs a driver", "delete driver")
+            chip = context.catalog.chip_in(machine.gpus.model) if isinstance(machine, Machine) and machine.gpus else ""
+            fix = f"write gpus.model: {chip}" if chip else "delete driver"
+            yield fault("W623", f"{place}.driver", "no known NVIDIA GPU here needs a driver", fix)
 
 
 def _check_branch(context: Context, key: str, facts: DriverFacts) -> Iterator[Fault]:

@@ -38,7 +38,7 @@ def check_declared_region(context: Context, key: str, region: str) -> Iterator[F
         near = None if facts else nearest(region, regions)
         zones = f"{{zones: [{', '.join(sorted(facts.zones)[:2])}]}}" if facts else ""
         declaration = f"declare `{region}: {zones}` under regions, or " if facts else ""
-        fix = f"write {near}" if near else declaration + one_of(regions)
+        fix = f"write {near}" if near else declaration + one_of(regions & context.catalog.regions.keys() or regions)
         yield fault("E309", key, f"the file has no region {region}", fix)
 
 

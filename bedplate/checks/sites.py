@@ -139,6 +139,8 @@ def _connections(context: Context) -> Iterator[tuple[str, str, str]]:
 def _check_other_site(context: Context, key: str, name: str, other: str) -> Iterator[Fault]:
     others = context.declared.names("sites") - {name}
     fix = one_of(others) or f"declare {other} under sites"
+    if other in context.declared.names("regions"):
+        fix = "delete it: every site has tunnels to all regions"
     if other == name:
         yield fault("E251", key, f"{name} cannot be connected to itself", one_of(others) or "delete it")
     elif other not in others:

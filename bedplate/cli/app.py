@@ -301,6 +301,25 @@ class _Command(TyperCommand):
 
 
 _OPTION = "fleet_option"
+_OTHER_WORDS = {"apply": "up", "deploy": "up"}
+
+
+class _Group(TyperGroup):
+    """A group of commands that suggests one for a misspelt word only: `deploy` is not `destroy`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401  as typer declares them
+        """Return the command of the first word; raise TyperException, with the similar command, for none."""
+        try:
+            return super().resolve_command(ctx, args)
+        except typer.TyperException as error:
+            # Slow: it imports the catalog.
+            from bedplate.catalog.nearest import edits, nearest
+
+            near = nearest(_OTHER_WORDS.get(args[0], args[0]), self.commands)
+            is_typo = near and near[0] == args[0][:1] and edits(args[0], near) <= 2  # noqa: PLR2004  letters
+            if near and (is_typo or args[0] in _OTHER_WORDS):
+                error.message = f"{error.message.rstrip('.')}. Did you mean '{near}'?"
+            raise
 
 
 def command_path(arguments: Sequence[str]) -> tuple[str, ...]:
@@ -321,6 +340,8 @@ def make_app(arguments: Sequence[str]) -> TyperGroup:
     path = command_path(arguments)
     app = typer.Typer(
         name="bedplate",
+        cls=_Group,
+        suggest_commands=False,
         context_settings={"help_option_names": ["-h", "--help"]},
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
@@ -329,7 +350,9 @@ def make_app(arguments: Sequence[str]) -> TyperGroup:
     )
     _add_commands(app, COMMANDS, path)
     for name, (summary, commands) in GROUPS.items():
-        group = typer.Typer(help=summary, rich_markup_mode=None, callback=_do_nothing)
+        group = typer.Typer(
+            help=summary, cls=_Group, suggest_commands=False, rich_markup_mode=None, callback=_do_nothing
+        )
         _add_commands(group, commands, path[1:] if path[:1] == (name,) else ())
         app.add_typer(group, name=name)
     root = cast("TyperGroup", typer.main.get_command(app))

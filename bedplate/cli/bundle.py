@@ -1,5 +1,6 @@
 """The commands of node bundles: build, push, promote, list, diff; and their delivery as a step of `bedplate up`."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -269,6 +270,8 @@ def _of_ring(store: RegionStore, ring: Ring) -> str:
 
 def _resolved(store: RegionStore, prefix: str) -> str:
     """Return the full hash of a pushed bundle. Raises InputError for none, or several."""
+    if not re.fullmatch("[0-9a-f]+", prefix):
+        raise InputError(f"{prefix} is neither a ring nor a hash", fix="write stable, canary or a hash of 0-9 and a-f")
     try:
         names = [Path(key).stem for key in store.keys(f"bundles/{prefix}")]
     except NotThere:

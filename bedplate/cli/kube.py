@@ -28,6 +28,7 @@ from bedplate.cli.output import (
     PassphraseFile,
     SshConfig,
     User,
+    check_files_exist,
     notify,
     show,
 )
@@ -229,7 +230,8 @@ def restore(  # noqa: PLR0913  each is an option of the command line
 
 def _snapshot(plan: FleetPlan, name: str | None, folder: Path) -> Path:
     """Return the file of a snapshot; one of the bucket is downloaded. Raises InputError if there is none."""
-    if name and Path(name).is_file():
+    if name and not name.startswith("etcd/"):
+        check_files_exist(Path(name))
         return Path(name)
     # Slow: it imports boto3.
     from bedplate.account.bundle import RegionStore

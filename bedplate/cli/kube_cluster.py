@@ -169,8 +169,9 @@ def access(
     plan = plan_of(fleet)
     people = plan.accounts.uids
     if name not in people:
-        closest = nearest(name, sorted(people)) or ", ".join(sorted(people))
-        raise InputError(f"no person named {name} in the fleet file", fix=f"write {closest}")
+        closest = nearest(name, sorted(people))
+        fix = f"write {closest}" if closest else f"write one of {', '.join(sorted(people))}"
+        raise InputError(f"no person named {name} in the fleet file", fix=fix)
     file = write or Path(f"{name}.kubeconfig")
     document = person_kubeconfig(cluster_of(plan), name, plan.record.host_keys)
     write_whole(file, f"{json.dumps(document, indent=1)}\n".encode(), 0o600)

@@ -211,7 +211,9 @@ def _explain(code: str) -> None:
         show(rules_lines(ALL_RULES))
         return
     if code not in ALL_RULES:
-        closest = nearest(code, ALL_RULES)
+        names = {rule.name: rule.code for rule in ALL_RULES.values()}
+        same = [other for other in ALL_RULES if other[1:] == code[1:]]
+        closest = names.get(code) or next(iter(same), None) or nearest(code, ALL_RULES)
         hint = f"write {closest}; " if closest else ""
         raise InputError(f"no rule with code {code}", fix=f"{hint}`bedplate check --explain all` lists all rules")
     show(rule_lines(ALL_RULES[code]))

@@ -73,6 +73,9 @@ def check_person(user: str, people: Iterable[str]) -> None:
         closest = nearest(user, names)
         entry = f'add a line below `people:`, with their public key: `  {user}: {{keys: ["ssh-ed25519 AAAA..."]}}`'
         fix = f"write {closest}; for a new person {entry}" if closest else entry
+        person, _, device = user.partition(".")
+        if person in names:
+            fix = f"write {person} --device {device}"
         raise InputError(f"no person named {user} in the fleet file", where="people", fix=fix)
 
 

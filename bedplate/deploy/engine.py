@@ -30,7 +30,7 @@ from bedplate.deploy.progress import Operation
 from bedplate.deploy.state import StackState
 from bedplate.errors import BedplateError, InputError, MachineError, PartialError
 from bedplate.folder.files import FLEET_FILE
-from bedplate.folder.settings import FLEET_KEY, secrets_provider, settings_file, write_settings
+from bedplate.folder.settings import FLEET_KEY, require_project, secrets_provider, settings_file, write_settings
 
 # The first version that streams events over gRPC is 3.206.
 OLDEST = VersionInfo(3, 206, 0)
@@ -302,10 +302,7 @@ def _translate(text: str, stack: str) -> BedplateError:
 
 def open_engine(folder: Path) -> Engine:
     """Return the engine for a fleet folder. Raises InputError or MachineError for what is missing."""
-    if not (folder / "Pulumi.yaml").is_file():
-        raise InputError(
-            "Pulumi.yaml is missing", where=str(folder), fix="use a folder made by `bedplate init`, or the clone"
-        )
+    require_project(folder)
     # Pulumi would create the folder and install packages into it.
     if not (folder / ".venv/bin/python").exists():
         raise InputError(

@@ -25,8 +25,16 @@ FLEET_KEY = "bedplate:fleet"
 
 def backend_url(folder: Path) -> str:
     """Return the URL of the backend that the environment or Pulumi.yaml names; empty without one."""
+    require_project(folder)
     backend = _read(folder / PROJECT_FILE).get("backend") or {}
     return os.environ.get(BACKEND_VARIABLE) or (backend.get("url") if isinstance(backend, Mapping) else "") or ""
+
+
+def require_project(folder: Path) -> None:
+    """Raise InputError if the folder has no Pulumi.yaml."""
+    if not (folder / PROJECT_FILE).is_file():
+        fix = "use a folder made by `bedplate init`, or the clone"
+        raise InputError("Pulumi.yaml is missing", where=str(folder), fix=fix)
 
 
 def record_backend(folder: Path, url: str) -> None:

@@ -135,6 +135,7 @@ class Modelling:
         )
         first, rest = located[:MOST_FAULTS], located[MOST_FAULTS:]
         rest += [(details, location) for details, location in first if not self._correct(details, location)]
+        self.removed |= {key_below(location.above.key, location.name) for _, location in rest}
         self.remove(location.node for _, location in rest)
 
     def _is_consequence(self, error_type: str, location: ErrorLocation) -> bool:
@@ -193,10 +194,10 @@ def model(tree: Node, faults: Iterable[Fault], catalog: Catalog) -> Modelling:
         modelling.faults.append(tree.place.of(not_a_mapping))
         return modelling
     nulls = [node for node in tree.walk() if node.value is None]
-    modelling.faults = [with_typed_fix(fault, tree) for fault in modelling.faults]
-    modelling.add_faults(
-        with_typed_fix(node.place.of(fault("E104", node.key, "the key has no value")), tree) for node in nulls
-    )
+    empty = (node.place.of(fault("E104", node.key, "the key has no value")) for node in nulls)
+    typed = (with_typed_fix(each, tree, catalog) for each in (*modelling.faults, *empty))
+    modelling.faults = []
+    modelling.add_faults(filter(None, typed))
     modelling.remove(nulls)
     for _ in range(_ROUNDS):
         try:

@@ -10,7 +10,7 @@ from bedplate.catalog import Catalog
 from bedplate.catalog.nearest import edits, nearest
 from bedplate.checks.catalogue import RULES
 from bedplate.checks.diagnostics import Fault, fault
-from bedplate.load.shapes import aws_name_fix, default_note, flow, note, number_fix, region_zones, shape
+from bedplate.load.shapes import accepts, aws_name_fix, default_note, flow, note, number_fix, region_zones, shape
 from bedplate.load.yaml import Node, key_below, meaning_in_yaml_1_1, unambiguous
 from bedplate.spec.base import SYNTAXES, shown
 from bedplate.spec.schema import Schema, schema_at
@@ -106,7 +106,13 @@ def _syntax_fault(error: ErrorDetails, location: ErrorLocation, tree: Node, cata
     details = error.get("ctx", {})
     word = str(location.path[-1] if location.missing == "[key]" else location.node.value)
     fix = aws_name_fix(details["noun"], word, location.path, tree, catalog) or details["fix"]
-    return fault(error["type"], location.node.key, details["message"], fix)
+    return fault(error["type"], location.node.key, details["message"], fix + _default(word, location))
+
+
+def _default(word: str, location: ErrorLocation) -> str:
+    """Return the default of an optional key for a word that may stand for it; else nothing."""
+    is_default = word.lower() in ("default", "latest", "never", "newest", "no", "none", "off")
+    return default_note(location.schema) if is_default and location.is_optional else ""
 
 
 def _wrong_type(error: ErrorDetails, location: ErrorLocation, tree: Node, catalog: Catalog) -> _Report:
@@ -130,7 +136,8 @@ def _text_fix(location: ErrorLocation, tree: Node, catalog: Catalog) -> str:
     try:
         syntax.check(text)
     except PydanticCustomError as error:
-        return aws_name_fix(syntax.noun, text, location.path, tree, catalog) or _details(error)["fix"]
+        fix = aws_name_fix(syntax.noun, text, location.path, tree, catalog) or _details(error)["fix"]
+        return fix + _default(text, location)
     return f"quote it: '{text}'"
 
 
@@ -140,8 +147,10 @@ def _details(error: PydanticCustomError) -> Mapping[str, str]:
 
 def _type_fix(expected: str, location: ErrorLocation) -> str:
     """Return the value in the expected type, or the form of the key."""
-    node, schema = location.node, location.schema
-    value = node.value
+    node, schema, name = location.node, location.schema, location.name
+    value, is_item = node.value, isinstance(location.path[-1], int)
+    if name == "asn" and (parts := re.fullmatch(r"(\d+)\.(\d+)", node.text)):
+        return f"write {int(parts[1]) * 65_536 + int(parts[2])}{note(schema)}"
     if expected in ("an integer", "a number"):
         return f"write {value} without quotes" if str(value).isdecimal() else number_fix(schema, node)
     if expected == "true or false":
@@ -152,7 +161,8 @@ def _type_fix(expected: str, location: ErrorLocation) -> str:
         return f"write a list: [{flow(node.plain())}]"
     if expected == "a list" and isinstance(value, str):
         return _list_fix(location, value)
-    return f"write {shape(location.name, schema, node.plain())}"
+    name = name.removesuffix("s") if is_item else name
+    return f"write {shape(name, schema, node.text if isinstance(value, float) else node.plain())}"
 
 
 _BOOLEANS = {"true": ("true", "yes", "on", "1", "y"), "false": ("false", "no", "off", "0", "n")}
@@ -163,7 +173,9 @@ def _list_fix(location: ErrorLocation, value: str) -> str:
     if value.startswith("-"):
         return f"write a space after each hyphen: [{', '.join(value[1:].split(' -'))}]"
     if location.name != "keys":
-        return f"write {shape(location.name, location.schema, value)}"
+        words = tuple(re.split(r"[,;/ ]+", value))
+        is_list = words[1:] and all(accepts(location.schema["items"], word) for word in words)
+        return f"write {shape(location.name, location.schema, words if is_list else value)}"
     try:
         check_key(value)
     except PydanticCustomError as error:
@@ -215,21 +227,23 @@ def missing_section(tree: Node, name: str) -> Fault:
     return tree.key_place.of(fault("E102", name, message, _addition(name, schema_at((name,)))))
 
 
-def with_typed_fix(problem: Fault, tree: Node) -> Fault:
-    """Return a fault of an empty or ambiguous value with the fix for the type of its key."""
+def with_typed_fix(problem: Fault, tree: Node, catalog: Catalog) -> Fault | None:
+    """Return a fault of an empty or ambiguous value with the fix for the type of its key; None for an unknown key."""
     if problem.code not in ("E104", "E110"):
         return problem
     location = _location(tree, problem.key)
     schema = location.schema
     if not schema:
-        return problem
+        return None
     if problem.code == "E104":
         delete = default_note(schema) if location.is_optional else ""
         form = "REASON, with your reason" if problem.key.startswith("allow.") else shape(location.name, schema)
         return replace(problem, fix=f"write {location.name}: {form}{delete}")
     text = location.node.text
+    words = schema.get("enum", ())
+    meaning = [word for word in words if word == "none" and meaning_in_yaml_1_1(text) == "false"]
     fixes = {
-        "string": f"quote it: '{text}'",
+        "string": f"write {_choice(meaning or words)}" if words else _text_fix(location, tree, catalog),
         "boolean": f"write {meaning_in_yaml_1_1(text)}",
         "integer": f"write {unambiguous(text, '')}",
     }
@@ -276,6 +290,8 @@ def nearest_words(error: ErrorDetails, location: ErrorLocation) -> tuple[str, ..
     if not isinstance(value, str):
         return tuple(words)
     word = _ABBREVIATIONS.get(value.lower(), value.partition("#")[0])
+    if (last := value.rpartition(".")[2]) in words:
+        return (last,)
     near = nearest(word, words)
     is_clear = near is not None and edits(word.lower(), near) * 2 <= len(near)
     return (near,) if near and is_clear else tuple(words)
@@ -301,10 +317,12 @@ def _choice(words: Sequence[str]) -> str:
 
 def _out_of_range(error: ErrorDetails, location: ErrorLocation) -> _Report:
     limits = error.get("ctx", {})
-    least, most = limits.get("ge"), limits.get("le")
-    side, limit = ("at least", least) if least is not None else ("at most", most)
+    sides = {"ge": "at least", "le": "at most", "gt": "more than"}
+    side, limit = next((sides[name], f"{limits[name]:.10g}") for name in sides if name in limits)
     delete = default_note(location.schema) if location.is_optional else ""
     fix = "write a private ASN, such as 65000" if location.name == "asn" else f"write {limit}{delete}"
+    if "gt" in limits:
+        fix = f"write a larger number{delete}"
     return "E107", f"must be {side} {limit}, not {shown(location.node.value)}", fix
 
 
@@ -323,6 +341,7 @@ def _long_list(error: ErrorDetails, location: ErrorLocation) -> _Report:
 _REPORTS: Mapping[str, Callable[[ErrorDetails, ErrorLocation], _Report]] = {
     "enum": _unknown_word,
     "extra_forbidden": _unknown_key,
+    "greater_than": _out_of_range,
     "greater_than_equal": _out_of_range,
     "less_than_equal": _out_of_range,
     "literal_error": _unknown_word,

@@ -15,16 +15,27 @@ from bedplate.spec.schema import Schema, definition
 
 _WORDS = {"integer": "N", "number": "N", "boolean": "true"}
 # Placeholders of keys whose own name does not say what to write.
-_NAMES = {"machine": "NAME", "model": "NAME", "site": "NAME", "email": "ADDRESS", "regions": "REGION"}
+_NAMES = {
+    "machine": "NAME",
+    "model": "NAME",
+    "site": "NAME",
+    "email": "ADDRESS",
+    "regions": "REGION",
+    "scratch": "/dev/disk/by-id/DISK",
+    "taint": "'KEY=VALUE:NoSchedule'",
+    "start": "'HOUR:MINUTE'",
+    "stop": "'HOUR:MINUTE'",
+}
 _TERABYTES = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) *[Tt](i?)[Bb]?")
-_NUMBER = re.compile(r"(?:[A-Z]{0,3}|[$€])([0-9][0-9_,']*)(\.[0-9]+)? *([A-Za-z]*)")
+_NUMBER = re.compile(r"(?:[A-Z]{0,3}|[$€])([0-9][0-9_,']*)(\.[0-9]+)? *([A-Za-z]*)(/[a-z]+)?")
+_ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
 
 
 def shape(name: str, schema: Schema, value: object = None) -> str:
     """Return the form of a key's value, with `value` in the first place that accepts it."""
     schema = _resolved(schema)
     if value is not None and accepts(schema, value):
-        return str(value)
+        return f"'{value}'" if str(schema.get("examples", ("",))[0]).startswith("'") else str(value)
     if "const" in schema or "enum" in schema:
         return str(schema.get("const", schema.get("enum", [""])[0]))
     if schema.get("type") == "array":
@@ -33,9 +44,10 @@ def shape(name: str, schema: Schema, value: object = None) -> str:
     if "properties" in schema:
         return _model_shape(schema, value)
     if isinstance(schema.get("additionalProperties"), dict):
-        names = [item for item in value if isinstance(item, str)] if isinstance(value, tuple) else []
+        items = [item for item in value if isinstance(item, str)] if isinstance(value, tuple) else []
         below = shape("", schema["additionalProperties"])
-        return f"{{{', '.join(f'{key}: {below}' for key in names or [_NAMES.get(name, 'NAME')])}}}"
+        pairs = [re.split("[=:] *", item, maxsplit=1) for item in items or [_NAMES.get(name, "NAME")]]
+        return f"{{{', '.join(f'{key}: {(*words, below)[0]}' for key, *words in pairs)}}}"
     if schema.get("format") == "ipv4":
         return "IP"
     if schema.get("pattern", "").endswith(r"/\d+$"):
@@ -47,14 +59,18 @@ def _model_shape(schema: Schema, value: object) -> str:
     """Return a mapping with the required keys, or with one optional key that accepts the value."""
     properties = schema["properties"]
     fitting = [name for name, part in properties.items() if value is not None and _fits(part, value)]
-    names = schema.get("required") or fitting[:1] or list(properties)[:1]
+    required = schema.get("required", [])
+    names = [*required, *(name for name in fitting[:1] if len(fitting) == 1 and name not in required)]
+    names = names or fitting[:1] or list(properties)[:1]
     filled = fitting if isinstance(value, int) else fitting[:1]
     parts = (f"{name}: {shape(name, properties[name], value if name in filled else None)}" for name in names)
     return f"{{{', '.join(parts)}}}"
 
 
 def _fits(schema: Schema, value: object) -> bool:
-    return accepts(_resolved(schema), value)
+    schema = _resolved(schema)
+    items = schema.get("items", {})
+    return accepts(items if items.keys() & {"format", "pattern"} else schema, value)
 
 
 def accepts(schema: Schema, value: object) -> bool:
@@ -65,9 +81,14 @@ def accepts(schema: Schema, value: object) -> bool:
         return schema.get("type") == "integer"
     if schema.get("type") != "string":
         return False
-    pattern = r"\d+\.\d+\.\d+\.\d+" if schema.get("format") == "ipv4" else schema.get("pattern", ".*")
     words = schema.get("enum", [schema.get("const", value)])
-    return value in words and re.fullmatch(pattern, value) is not None
+    if "pattern" not in schema and _ADDRESS.fullmatch(value):
+        return schema.get("format") == "ipv4"
+    return (
+        value in words
+        and schema.get("format") != "ipv4"
+        and re.fullmatch(schema.get("pattern", ".*"), value) is not None
+    )
 
 
 def _resolved(schema: Schema) -> Schema:
@@ -135,6 +156,9 @@ def aws_name_fix(noun: str, word: str, path: tuple[str | int, ...], tree: Node, 
             return f"write [{', '.join(parts)}]"
         letter = [zone for zone in zones if word.lower() == zone[-1] or _letters(word) == _letters(zone)]
         return f"write {letter[0]}" if letter else one_of(zones)
+    if path[-1] == "model":
+        chip = catalog.chip_in(word)
+        return f"write {chip}" if chip else ""
     return _type_fix(word.lower(), catalog) if noun == "instance type" else ""
 
 

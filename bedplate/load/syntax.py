@@ -143,10 +143,17 @@ class Lines:
             address = re.search(r"([0-9]+\.){3}[0-9]+$", self._line[: self._column])
             if address:
                 return self._slip("an address without a port is required", f"write {address[0]}", address.start())
-            if pair and pair[0].isdecimal():
-                text = f"{pair[0]}:{value}"
-                return self._slip(f"{text} contains a colon", f"quote it: {_quoted(text)}", pair.start())
-            if pair and value and self._line[self._column + 1 : self._column + 2] != " ":
+            is_tight = self._line[self._column + 1 : self._column + 2] != " "
+            entry = re.search(r"([\[{,:]) *([^\[\]{}, ]*)$", self._line[: self._column])
+            if (
+                pair
+                and entry
+                and is_tight
+                and (entry[1] == ":" or entry[2] != pair[0] or ":" in value or pair[0].isdecimal())
+            ):
+                text = f"{entry[2]}:{value}"
+                return self._slip(f"{text} contains a colon", f"quote it: {_quoted(text)}", entry.start(2))
+            if pair and value and is_tight:
                 return self._pair(self._index, pair.start(), pair[0], ":", value)
         before = self._line_before()
         if before is not None and re.fullmatch(r" *(- +)?[A-Za-z_][\w-]* *", self._lines[before]):

@@ -11,7 +11,7 @@ from ipaddress import IPv4Address, IPv4Network
 from types import MappingProxyType
 
 from bedplate.catalog.catalog import Catalog
-from bedplate.catalog.nearest import nearest
+from bedplate.catalog.nearest import edits, nearest
 from bedplate.errors import InputError
 from bedplate.plan.capacity import CapacityPlan, worker_capacity
 from bedplate.plan.cluster import ClusterNode, as_node, cluster_plan, pool_node_kinds
@@ -417,8 +417,11 @@ def _suggestion(plan: FleetPlan, name: str, names: Iterable[str]) -> str:
     if pools:
         regions = sorted({pool.region for pool in pools})
         return f"{group} has machines in {', '.join(regions)}, with names such as {group}-1.{regions[0]}"
-    near = nearest(name, names)
-    return f"write {near}" if near else "`bedplate node list` shows all machines"
+    if name in {pool.group for pool in plan.pools}:
+        return f"{name} is a group: name a machine that `bedplate node list --live` shows"
+    near, host = nearest(name, names) or "", name.partition(".")[0]
+    is_clear = near and edits(host, near.partition(".")[0]) <= max(2, len(host) // 2)
+    return f"write {near}" if is_clear else "`bedplate node list` shows all machines"
 
 
 def _permanent(plan: FleetPlan) -> Iterator[_NamedPlanner]:

@@ -108,7 +108,7 @@ def error_lines(error: BedplateError) -> tuple[str, ...]:
 
 def usage_lines(message: str, command: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the lines for an invalid command line, with the help of the command if it has one."""
-    return (f"error: {message}", f"  fix  see `{' '.join(('bedplate', *command))} --help`")
+    return (f"error: {' '.join(message.split())}", f"  fix  see `{' '.join(('bedplate', *command))} --help`")
 
 
 def defect_lines(error: Exception) -> tuple[str, ...]:

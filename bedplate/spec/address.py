@@ -81,7 +81,7 @@ def check_prefix(value: object) -> int:
 
 def _prefix_fix(text: str) -> str:
     """Return the fix with the prefix length that a number, a number of addresses or a netmask stands for."""
-    number = text.lstrip("/ ").replace(",", "")
+    number = text.rpartition("/")[2].strip().replace(",", "")
     if number.isdecimal() and int(number) <= _MOST_BITS:
         return f"write /{int(number)}"
     if number.isdecimal() and "/" not in text and int(number) < 2**_MOST_BITS:

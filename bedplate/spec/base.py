@@ -115,7 +115,7 @@ class Syntax:
         if self.example.startswith("/"):
             yield "/" + "/".join(part for part in word.split("/") if part)
         if self.example.startswith("'"):
-            digits = re.sub(r"\D", "", word)
+            digits = re.sub(r"[^0-9.]", "", word)
             part = re.search(f"(?<![0-9]){self.pattern}(?![0-9])", word)
             yield from (part[0] if part else "", digits)
 

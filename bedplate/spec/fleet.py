@@ -271,7 +271,6 @@ class Fleet(Spec):
         default=None,
         gt=0,
         le=10_000_000,
-        strict=False,
         title="Maximum cost",
         description="Of all Kubernetes workers: US dollars per hour at list prices, above which no machine starts.",
         json_schema_extra=on_edit(free("which machines the controller of capacity starts", *EVERY)),

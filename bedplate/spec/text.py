@@ -141,11 +141,22 @@ def seconds_of(duration: str) -> float:
     return int(duration[:-1]) * _SECONDS[duration[-1]]
 
 
+_DURATION_PART = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) *([smhdw]?)[a-z]* *")
+
+
 def _similar_durations(word: str) -> Iterator[str]:
-    """Yield a duration such as `90 min` or 2 in the right form; 10m for a shorter one, 9d for a longer one."""
-    if match := re.fullmatch(r"([0-9]+) *([mhd]?)[a-z]*", word.lower()):
-        yield f"{int(match[1])}{match[2] or ('m' if int(match[1]) > 24 else 'h')}"  # noqa: PLR2004  hours
-        yield "10m" if len(match[1]) == 1 else "9d"
+    """Yield a duration such as `90 min`, 1h30m, PT2H or 2 in the right form, from 10m to 9d."""
+    text = re.sub("^p?t?", "", word.lower())
+    parts = _DURATION_PART.findall(text)
+    if parts and not _DURATION_PART.sub("", text):
+        units = (unit or ("m" if float(number) > 24 else "h") for number, unit in parts)  # noqa: PLR2004  hours
+        seconds = {"s": 1.0, "w": 7 * 86_400.0, **_SECONDS}
+        total = sum(float(number) * seconds[unit] for (number, _), unit in zip(parts, units, strict=True))
+        minutes = round(min(max(total / 60, 10), 9 * 1440))
+        forms = {"d": minutes / 1440, "h": minutes / 60, "m": float(minutes)}
+        yield from (f"{number:.0f}{unit}" for unit, number in forms.items() if number.is_integer())
+        yield f"{minutes / 60:.0f}h"
+        yield f"{minutes / 1440:.0f}d"
 
 
 # From 10 minutes to 9 days.
@@ -195,7 +206,15 @@ KubernetesVersion = Annotated[
 ]
 DriverBranch = Annotated[str, Syntax("E606", "driver branch", r"[0-9]{3}", "three digits", "'580'")]
 StackName = Annotated[
-    str, Syntax("E620", "stack name", r"20[0-9]{2}-(0[1-9]|1[0-2])", "the year and the month of the set", "'2026-11'")
+    str,
+    Syntax(
+        "E620",
+        "stack name",
+        r"20[0-9]{2}-(0[1-9]|1[0-2])",
+        "the year and the month of the set",
+        "'2026-11'",
+        similar=lambda word: ["-".join(sorted(re.split("[-/.]", word), reverse=True))],
+    ),
 ]
 KernelSeries = Annotated[
     str, Syntax("E617", "kernel series", r"[1-9][0-9]?\.[0-9]{1,2}", "two numbers and a dot between them", "'6.8'")

@@ -234,7 +234,7 @@ EDITS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
     "a GPU that needs closed modules": ("model: titan-x", "model: v100", []),
     "a branch without support": (
         '"580"', "'610'",
-        [("E612", "sites.cellar.machines.titan.gpus.model"), ("E622", "image.driver"), ("W614", "image.driver")],
+        [("E612", "sites.cellar.machines.titan.gpus.model")],
     ),
     "a kubelet four versions behind": (
         "base: ubuntu-24.04", "base: ubuntu-24.04, kubernetes: '1.32'",

@@ -163,7 +163,7 @@ HOSTILE: dict[str, tuple[str, str]] = {
         "regions:\n" + "".join(f"  us-east-{n}: {{zones: [3, 4]}}\n" for n in range(4_900)),
     ),
     "secrets in every line": ("E020", _repeat("a:\n", "- AKIAIOSFODNN7EXAMPLE\n", size=600_000)),
-    "words that YAML 1.1 reads differently": ("E020", _repeat("a: [", "no,", "]", 80_000)),
+    "words that YAML 1.1 reads differently": ("E020", _repeat("regions: {a: {zones: [", "no,", "]}}", 80_000)),
 }
 
 
