@@ -21,7 +21,7 @@ from bedplate.load import load_fleet
 from bedplate.lock import lock_path, record_plan
 from tests.testlab.machines.container import mounted
 from tests.testlab.machines.layers import baked, run_in_root
-from tests.testlab.machines.node_lab import NodeLab
+from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.rehearsal.programs import EXAMPLES
 
 ROOT = Path(__file__).parents[1]
@@ -75,14 +75,18 @@ class Machines:
 
     def _processor(self) -> float:
         local = resource.getrusage(resource.RUSAGE_CHILDREN)
-        ticks = sum(int(self.node_lab.nodes[name].run(_TICKS)) for name in self.names)
-        return local.ru_utime + local.ru_stime + ticks / os.sysconf("SC_CLK_TCK")
+        return local.ru_utime + local.ru_stime + sum(node_seconds(self.node_lab.nodes[name]) for name in self.names)
 
     def _run(self, *argv: str) -> None:
         environment = {**os.environ, "BEDPLATE_FLEET": str(self.fleet)}
         result = self.node_lab.workstation.run("env", "--chdir", str(ROOT), *argv, env=environment, seconds=SECONDS)
         if result.returncode:
             sys.exit(f"{argv}: {result.returncode}\n{result.stdout[-3000:]}\n{result.stderr[-3000:]}")
+
+
+def node_seconds(node: Node) -> float:
+    """Return the CPU seconds that a node has used since its boot."""
+    return int(node.run(_TICKS)) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:

@@ -218,6 +218,7 @@ def test_default_locale_is_c_utf8(host: Host) -> None:
     assert "LANG=C.UTF-8" in host.file("/etc/default/locale").content_string.splitlines()
 
 
+@installed
 def test_en_us_locale_is_installed(host: Host) -> None:
     """The locale en_US.UTF-8 is installed, so sessions from most laptops show no locale warning."""
     assert "en_US.utf8" in host.check_output("locale -a").splitlines()

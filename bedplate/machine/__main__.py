@@ -2,8 +2,11 @@
 
 A `new` machine gets all roles, and answers its lifecycle hook after the gate. It skips the install stage if its image
 has its packages. On a `ready` machine, roles whose changes need a drain or a reboot wait.
+
+A run that changes nothing is not audited again for a day.
 """
 
+import json
 import os
 import sys
 import time
@@ -22,21 +25,23 @@ from bedplate.machine.calls import (
     run_step,
 )
 from bedplate.machine.image import is_installed
-from bedplate.machine.state import State, Status
+from bedplate.machine.state import State, Status, read_json
 from bedplate.plan.nodes import NodePlan
+from bedplate.writer import write_whole
 from roles.base import Disruption
 from roles.catalog import roles_of
 
 _AFTER_INSTALL = frozenset({"configure", "activate"})
 _AT_ONCE = (Disruption.NONE, Disruption.SERVICE)
 _LOWEST_PRIORITY = 19
+_AUDIT_PERIOD = 24 * 3600.0
 _ATTEMPTS = 3
 """The failed runs since boot after which a new machine is abandoned."""
 
 
 def main(state: State, *, is_new: bool) -> int:
     """Configure this machine; return the exit status, 1 if a later run may succeed."""
-    started = time.monotonic()
+    started, audited = time.monotonic(), _take_audited(state)
     with heartbeats():
         try:
             node = state.node()
@@ -57,11 +62,30 @@ def main(state: State, *, is_new: bool) -> int:
     if is_new and not is_ready:
         _give_up(state, verdict)
     elif node and status.ok:
+        _audit(state, node, {} if status.changed else audited)
+    return exit_status
+
+
+def _take_audited(state: State) -> Mapping[str, Any]:
+    """Return what the last audit was about, and forget it: if this run is killed, the next one audits."""
+    audited = read_json(state.audited)
+    state.audited.unlink(missing_ok=True)
+    return audited
+
+
+def _audit(state: State, node: NodePlan, audited: Mapping[str, Any]) -> None:
+    """Write the findings of an audit, unless the last one was today, about the same, and found nothing."""
+    subject, now = state.audit_subject(), time.time()
+    if not (audited.items() >= subject.items() and 0 <= now - audited.get("time", 0.0) < _AUDIT_PERIOD):
         # At the lowest priority, which remains.
         os.nice(_LOWEST_PRIORITY)
-        state.write_status("audit", {"version": 1, "time": int(time.time()), **audit(state, node)})
+        document = {"version": 1, "time": int(now), **audit(state, node)}
+        state.write_status("audit", document)
         run_step("put_status")
-    return exit_status
+        audited = {**subject, "time": now} if document["ok"] else {}
+    if audited:
+        state.audited.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(state.audited, json.dumps(audited).encode())
 
 
 def _configure(state: State, node: NodePlan, *, is_new: bool) -> Status:

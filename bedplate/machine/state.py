@@ -4,6 +4,7 @@ import json
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,16 @@ class State:
         accepted = read_json(self.folder / "node.json")
         head = {"version": 1, "time": int(time), "ready": is_ready, **accepted}
         self.write_status("run", {**head, **asdict(status)})
+
+    @property
+    def audited(self) -> Path:
+        """The file about the last audit since boot, if that found nothing."""
+        return self.volatile / "audited.json"
+
+    def audit_subject(self) -> dict[str, str]:
+        """Return the bundle and the document that an audit compares this machine with."""
+        bundle = str(read_json(self.folder / "node.json").get("bundle", ""))
+        return {"bundle": bundle, "document": sha256(self.document.read_bytes()).hexdigest()}
 
     def count(self, name: str) -> int:
         """Count an event since boot, and return how often it has happened."""

@@ -145,6 +145,7 @@ class Upgrade:
         return ", ".join(sorted({names[uid] for uid in self.processes() if uid in names}))
 
     def _apply(self) -> NodeResult:
+        self.state.audited.unlink(missing_ok=True)
         return _completed(apply_roles(self.node, None, report=self._progress))
 
     def _progress(self, event: Event) -> None:

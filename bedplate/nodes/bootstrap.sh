@@ -552,7 +552,9 @@ put_snapshot() {
 
 keep_script() { cmp -s "$0" "$ROOT$PROGRAM" || install -D -m 0700 "$0" "$ROOT$PROGRAM"; }
 
-# A site's machine runs it once: later its administrators apply. In the cloud a timer repeats it.
+# A site's machine runs it once: later its administrators apply. In the cloud a timer repeats it. The limit of starts ends
+# retries of a failing run; one that succeeds is not counted. multi-user.target precedes cloud-final.service, so it must also
+# precede this service: to break the cycle at boot, systemd would leave out the run.
 start_configuration() {
   local units=$ROOT/etc/systemd/system condition='' enabled=bedplate-node.timer
   has_bundle || return 0
@@ -561,7 +563,7 @@ start_configuration() {
   replace "$units/bedplate-node.service" <<END
 [Unit]
 Description=Configure this machine as planned
-After=network-online.target cloud-final.service
+After=network-online.target multi-user.target cloud-final.service
 Wants=network-online.target
 StartLimitIntervalSec=30min
 StartLimitBurst=4
@@ -570,6 +572,7 @@ $condition
 [Service]
 Type=oneshot
 ExecStart=$PROGRAM service
+ExecStartPost=-systemctl reset-failed bedplate-node.service
 Restart=on-failure
 RestartSec=30
 TimeoutStartSec=1h

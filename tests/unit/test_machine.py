@@ -2,11 +2,14 @@
 
 import json
 import os
-from collections.abc import Mapping
+import shutil
+import time
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -33,7 +36,15 @@ class Calls:
     verdict: Mapping[str, Any] = field(default_factory=lambda: PASSED)
     trouble: str = ""
     changed: tuple[str, ...] = ()
+    findings: Mapping[str, Any] = field(default_factory=lambda: {"ok": True, "nodes": []})
     asked: list[str] = field(default_factory=list)
+    audits: int = 0
+
+    def audit(self, state: State, node: NodePlan) -> Mapping[str, Any]:
+        """Return the prepared findings."""
+        del state, node
+        self.audits += 1
+        return self.findings
 
     def apply_roles(
         self,
@@ -77,7 +88,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
             monkeypatch.setattr(module, name, getattr(fakes, name))
         monkeypatch.setattr(module, "reboot", lambda: fakes.asked.append("reboot"))
     monkeypatch.setattr(programs, "run_gate", fakes.run_gate)
-    monkeypatch.setattr(machine, "audit", lambda *_: {"nodes": []})
+    monkeypatch.setattr(machine, "audit", fakes.audit)
+    monkeypatch.setattr("os.nice", lambda _increment: 0)
     return fakes
 
 
@@ -172,6 +184,69 @@ def test_a_ready_machine_is_never_abandoned(calls: Calls, state: State) -> None:
     assert machine.main(state, is_new=False) == 0
     assert calls.asked[-1] == "gate"
     assert not status(state)["ok"]
+
+
+def test_an_unchanged_machine_is_audited_once_a_day(calls: Calls, state: State) -> None:
+    """A run without a change keeps the findings of the last audit, and their date."""
+    machine.main(state, is_new=True)
+    findings = (state.folder / "status/audit.json").read_text()
+    for _ in range(2):
+        machine.main(state, is_new=False)
+
+    assert calls.audits == 1
+    assert (state.folder / "status/audit.json").read_text() == findings
+    state.audited.write_text(json.dumps({**json.loads(state.audited.read_text()), "time": time.time() - 86400}))
+    machine.main(state, is_new=False)
+    assert calls.audits == 2
+
+
+def _edit_document(state: State) -> None:
+    state.document.write_text(state.document.read_text() + " ")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda state, *_: _edit_document(state),
+        lambda state, *_: (state.folder / "node.json").write_text('{"bundle": "def", "sequence": 8}'),
+        lambda state, *_: shutil.rmtree(state.volatile),
+        lambda _, calls, __: setattr(calls, "changed", ("Configure chrony",)),
+        lambda state, _, terminal: upgrade.main("now", state, replace(terminal, uid=None)),
+        lambda state, *_: state.audited.write_text(json.dumps({**json.loads(state.audited.read_text()), "time": 9e9})),
+    ],
+    ids=["document", "bundle", "boot", "drift", "upgrade", "clock"],
+)
+def test_a_changed_machine_is_audited_at_once(
+    change: Callable[[State, Calls, "Terminal"], object], calls: Calls, state: State, terminal: "Terminal"
+) -> None:
+    """Another bundle or document, a boot, a corrected drift, an upgrade, and a clock that was set back."""
+    machine.main(state, is_new=True)
+    change(state, calls, terminal)
+
+    machine.main(state, is_new=False)
+
+    assert calls.audits == 2
+
+
+def test_an_audit_with_findings_is_repeated(calls: Calls, state: State) -> None:
+    """After a repair the status is right within the hour."""
+    calls.findings = {"ok": False, "nodes": []}
+    for is_new in (True, False, False):
+        machine.main(state, is_new=is_new)
+
+    assert calls.audits == 3
+
+
+def test_a_killed_run_is_followed_by_an_audit(calls: Calls, state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have changed the machine."""
+    machine.main(state, is_new=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(machine, "apply_roles", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            machine.main(state, is_new=False)
+    machine.main(state, is_new=False)
+
+    assert calls.audits == 2
 
 
 @pytest.mark.parametrize(

@@ -65,10 +65,11 @@ def test_a_second_run_changes_nothing(table: Recorded) -> None:
 
 
 def test_install_starts_no_service() -> None:
-    """An image build has no systemd: `install` only writes files and installs packages."""
+    """An image build has no systemd: `install` only writes files, installs packages and generates the locale."""
     played = Recorder(DEBIAN).play(Baseline(METAL), stages=["install"])
 
-    assert {step.kind for step in played.steps} == {"files._put_file", "apt.packages"}
+    others = [step.name for step in played.steps if step.kind not in {"files._put_file", "apt.packages"}]
+    assert others == ["Generate locales"]
 
 
 def test_apt_is_secured_before_packages_are_installed() -> None:
@@ -203,6 +204,16 @@ def test_sessions_and_services_have_one_locale(entry: Entry) -> None:
 
     assert played.written("/etc/locale.conf") == "LANG=C.UTF-8\n"
     assert played.disk.entries["/etc/default/locale"] == Entry("link", "../locale.conf", mode=777)
+
+
+def test_an_image_has_the_locale() -> None:
+    """The install stage generates it, so a first boot from an image does not."""
+    disk = Disk.of({})
+    image = Recorder(UBUNTU, disk).play(Baseline(CLOUD), stages=["install"])
+    first_boot = Recorder(UBUNTU, disk).play(Baseline(CLOUD), stages=["configure", "activate"])
+
+    assert image.step("Generate locales").changed
+    assert "Generate locales" not in {step.name for step in first_boot.steps}
 
 
 @pytest.mark.parametrize("unit", ["systemd-networkd", "systemd-resolved"])

@@ -31,6 +31,7 @@ from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.rehearsal.programs import plan_of
 
 _SECONDS = 1500.0
+_SETTINGS = "etc/systemd/system.conf.d/10-lab.conf"
 
 
 @dataclass
@@ -93,8 +94,12 @@ def lead_to_simulation(node: Node, place: Place, imds: str) -> None:
         "PAUSE": "0",
     }
     (node.root / "root/environment").write_text("".join(f"{name}={value}\n" for name, value in environment.items()))
-    # The environment of all services: the audit reports drop-ins.
+    # The environment of all services, now and after a boot: the audit reports drop-ins.
     node.run("xargs -a /root/environment systemctl set-environment")
+    words = " ".join(f'"{name}={value}"' for name, value in environment.items())
+    settings = node.root / _SETTINGS
+    settings.parent.mkdir(exist_ok=True)
+    settings.write_text(f"[Manager]\nDefaultEnvironment={words}\n")
     node.run("mkdir -p /etc/cloud/cloud.cfg.d; rm ~ubuntu/.ssh/authorized_keys")
 
 
@@ -139,36 +144,48 @@ class Cloud:
             if not node.machine.runs:
                 node.restart()
                 boots += 1
-                node.run("xargs -a /root/environment systemctl set-environment")
+                # The run is a part of the boot. The timer would start it minutes later.
+                assert self.place.has_status(self.bucket, "run"), bake.log
             sleep(2)
         status = self.place.status(self.bucket, "run")
         assert (status["ok"], status["stage"], boots) == (True, "install", 2), f"{status['sentence']}\n{bake.log}"
         # The settings of the test.
-        node.run("rm /root/user-data /root/environment /etc/cloud/cloud.cfg.d/99-*.cfg 2>/dev/null || true")
+        node.run(
+            f"rm /{_SETTINGS} /root/user-data /root/environment /etc/cloud/cloud.cfg.d/99-*.cfg 2>/dev/null || true"
+        )
         node.stop()
         image = self.lab.folder / "image"
         # Hard links: no layer is written to.
         subprocess.run(["cp", "-al", self.lab.hosts[node.name].folder / "disk/upper", image], check=True)
         return status, image
 
-    def start(self, node: Node, ring: Ring = Ring.STABLE) -> SelfConfigured:
-        """Run the user data of the pool on a node; its service then runs."""
+    def machine(self, node: Node, ring: Ring = Ring.STABLE) -> SelfConfigured:
+        """Return a machine of the pool with its user data, which has not run."""
         user_data = b64decode(encode_user_data("a pool", first_boot(self.plan, replace(self.pool, ring=ring))))
         instance = self.place.machine_of_group(self.group, str(node.address))
-        machine = self.prepared(node, instance, user_data, self.pool.name)
+        return self.prepared(node, instance, user_data, self.pool.name)
+
+    def start(self, node: Node, ring: Ring = Ring.STABLE) -> SelfConfigured:
+        """Run the user data of the pool on a node; its service then runs."""
+        machine = self.machine(node, ring)
         machine.boot()
         return machine
 
     def first_boot(self, node: Node) -> tuple[SelfConfigured, float]:
         """Start a machine of the pool on a node; return it with the seconds from its user data to its report."""
+        machine = self.machine(node)
+        seconds = self.seconds_to_report(machine)
+        machine.wait()  # for the audit
+        return machine, seconds
+
+    def seconds_to_report(self, machine: SelfConfigured) -> float:
+        """Run the user data of a machine; return the seconds until its report. Its audit may still run."""
         start, before = monotonic(), len(self.place.reports)
-        machine = self.start(node)
+        machine.boot()
         while len(self.place.reports) == before:
             assert monotonic() < start + _SECONDS, machine.log
             sleep(0.5)
-        seconds = monotonic() - start
-        machine.wait()  # for the audit
-        return machine, seconds
+        return monotonic() - start
 
 
 @contextmanager
