@@ -125,6 +125,9 @@ class Reading:
 
 def read_fleet(path: Path, catalog: Catalog) -> Reading:
     """Return the reading of a file; a file that cannot be read has one fault."""
+    if path.suffix == ".lock":
+        problem = fault("E002", "", f"{path} is a lock file, not a fleet file")
+        return Reading(path, (replace(problem, file=str(path), line=1, column=1),), {})
     try:
         text = read_source(path)
     except Unreadable as error:

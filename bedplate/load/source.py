@@ -33,8 +33,6 @@ def read_source(path: Path) -> str:
     try:
         if path != STDIN:
             _check_kind(path.stat(), path)
-            if path.suffix == ".lock":
-                raise _at_start("E002", f"{path} is a lock file, not a fleet file")
             _check_link(path)
         return _decode(_read(path))
     except FileNotFoundError:

@@ -313,6 +313,8 @@ def test_a_bundle_that_a_region_lacks_is_not_promoted(account: Account, capsys: 
     assert "is not in us-east-1" in capsys.readouterr().err
     assert run(["bundle", "promote", "canary", "f" * 64]) == 2
     assert "no bundle fff" in capsys.readouterr().err
+    assert run(["bundle", "diff", "beta"]) == 2
+    assert "beta is neither a ring nor a hash" in capsys.readouterr().err
     assert [account.ring(region, "canary") for region in REGIONS] == [None] * 3
 
 

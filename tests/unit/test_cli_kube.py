@@ -172,6 +172,7 @@ def test_one_operator_at_a_time(members: Path, lab: Path) -> None:
 def test_all_members_check_a_snapshot_before_any_stops(members: Path, lab: Path, tmp_path: Path) -> None:
     """Each step begins when all members have done the one before."""
     snapshot = tmp_path / "snapshot.db"
+    assert run(["kube", "restore", str(snapshot), "--yes", "--fleet", str(lab)]) == 2
     snapshot.write_bytes(b"data")
     assert run(["kube", "restore", str(snapshot), "--yes", "--fleet", str(lab)]) == 0
     commands = calls(members, NAMES[1])

@@ -78,6 +78,9 @@ def test_an_internal_error_can_show_its_traceback(
     ("arguments", "message", "command"),
     [
         (["chek"], "No such command 'chek'. Did you mean 'check'", "bedplate"),
+        (["deploy"], "No such command 'deploy'. Did you mean 'up'?", "bedplate"),
+        (["version"], "No such command 'version'.\n", "bedplate"),
+        (["bundle", "promote"], "Missing argument 'RING'. Choose from: stable, canary\n", "bedplate bundle promote"),
         (["plan", "--relase", "x"], "No such option: --relase", "bedplate plan"),
         (["vpn", "sync", "a.yaml", "b.yaml"], "unexpected extra argument", "bedplate vpn sync"),
     ],
@@ -92,6 +95,33 @@ def test_an_invalid_command_line_is_refused(
     assert out == ""
     assert message in err
     assert f"see `{command} --help`" in err
+
+
+@pytest.mark.parametrize(
+    ("command", "fix"),
+    [
+        ("person invite Ada", "write ada"),
+        ("vpn add ada.phone", "write ada --device phone"),
+        ("vpn show ada --device MacBook.local", "write macbook"),
+        ("vpn show ada@lab.example", "write ada"),
+        ("kube access bob", "write one of ada, grace"),
+        ("check --explain e530", "write W530; `bedplate check --explain all` lists all rules"),
+        ("check --explain no-people", "write W530; `bedplate check --explain all` lists all rules"),
+        ("node bootstrap box-1.us-west-2", "`bedplate node list` shows all machines"),
+        ("node start workbench-gpu 9", "write 8, or raise `groups.workbench-gpu.nodes.max`"),
+        ("image bake train", "write one of workbench-x86_64, workbench-x86_64-580-open-frameworks, worker-x86_64,"),
+        ("up --stack lab.shared", "use a folder made by `bedplate init`, or the clone"),
+        ("recover --stack us-west", "write one of shared, us-west-2, us-east-1, eu-north-1, links"),
+        ("capacity pause titan", "write one of burst, sim, train, workbench-gpu"),
+    ],
+)
+def test_a_wrong_argument_gets_the_right_one(
+    command: str, fix: str, lab: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 2, and a fix for this word: before any credentials or machine are needed."""
+    assert run([*command.split(), "--fleet", str(lab)]) == 2
+
+    assert f"  fix  {fix}" in capsys.readouterr().err
 
 
 def test_output_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

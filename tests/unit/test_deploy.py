@@ -24,6 +24,7 @@ from bedplate.deploy.engine import Engine, open_engine
 from bedplate.deploy.progress import Operation, Progress, Status, advance
 from bedplate.deploy.run import Deployment
 from bedplate.errors import BedplateError, HeldError, InputError, MachineError, PartialError
+from bedplate.folder.settings import backend_url
 from bedplate.plan.quotas import QuotaNeed
 from bedplate.report.deploy import cause_lines, change_lines, quota_warning_lines
 from tests.conftest import DATA
@@ -239,8 +240,9 @@ def test_what_a_folder_lacks_is_named(folder: Path, monkeypatch: pytest.MonkeyPa
         open_engine(folder)
     assert "bedplate init --link" in error.value.fix
     (folder / "Pulumi.yaml").unlink()
-    with pytest.raises(InputError, match=r"Pulumi\.yaml is missing"):
-        open_engine(folder)
+    for open_folder in (open_engine, backend_url):
+        with pytest.raises(InputError, match=r"Pulumi\.yaml is missing"):
+            open_folder(folder)
 
 
 def test_unfinished_operations_of_a_killed_run_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

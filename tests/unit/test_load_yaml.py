@@ -284,6 +284,14 @@ def test_an_unsafe_file_is_not_read(name: str, tmp_path: Path) -> None:
     assert faults[0].file == str(path)
 
 
+def test_a_lock_is_not_a_fleet_file(tmp_path: Path) -> None:
+    """One error, not one for each key: a shell completes `fleet` to both names."""
+    path = tmp_path / "fleet.lock"
+    path.write_text('{"version": 1}')
+
+    assert [fault.code for fault in examine(path, load_catalog())] == ["E002"]
+
+
 def test_an_invalid_path_is_reported() -> None:
     """A path may contain NUL or a name that is too long."""
     codes = [examine(Path(name), load_catalog())[0].code for name in ("a\0b", "x" * 5000)]

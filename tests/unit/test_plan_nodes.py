@@ -158,6 +158,8 @@ def test_a_machine_is_found_with_and_without_the_domain(name: str) -> None:
         ("train-1.us-east-1", "machines of train are named after their instances: use --group train"),
         ("workbench-cpu-21.us-west-2", "workbench-cpu has 1 to 20 in us-west-2"),
         ("zz", "`bedplate node list` shows all machines"),
+        ("box-1.us-west-2", "`bedplate node list` shows all machines"),
+        ("workbench-gpu", "workbench-gpu is a group"),
     ],
 )
 def test_an_unknown_machine_is_refused(name: str, fix: str) -> None:
