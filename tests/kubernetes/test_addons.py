@@ -62,13 +62,6 @@ def grace(control_plane: ControlPlane, cluster: ClusterClient) -> str:
     return control_plane.kubectl("create", "token", "grace", "-n", "people", "--duration", "1h").strip()
 
 
-def _as_person(plane: ControlPlane, token: str, *words: str, text: str = "") -> tuple[int, str]:
-    """Run kubectl with a token alone."""
-    options = (f"--server={plane.server}", f"--certificate-authority={plane.authority.certificate}")
-    done = plane.try_kubectl("--kubeconfig=/dev/null", *options, f"--token={token}", *words, text=text)
-    return done.returncode, done.stderr + done.stdout
-
-
 def test_a_second_apply_changes_nothing(cluster: ClusterClient, objects: tuple[Object, ...]) -> None:
     """Every object is accepted, and the same again is no change."""
     applied = apply_objects(cluster, objects)
@@ -92,8 +85,8 @@ def test_prune_deletes_what_is_no_longer_declared(cluster: ClusterClient, object
 
 def test_pods_are_for_the_own_namespace_only(control_plane: ControlPlane, grace: str) -> None:
     """A researcher runs pods in their namespace, and not in others."""
-    created, _ = _as_person(control_plane, grace, "create", "-n", "grace", "-f", "-", text=_pod())
-    refused, message = _as_person(control_plane, grace, "create", "-n", "ada", "-f", "-", text=_pod())
+    created, _ = control_plane.as_person(grace, "create", "-n", "grace", "-f", "-", text=_pod())
+    refused, message = control_plane.as_person(grace, "create", "-n", "ada", "-f", "-", text=_pod())
 
     assert (created, refused) == (0, 1)
     assert "forbidden" in message
@@ -115,7 +108,7 @@ def test_pods_are_for_the_own_namespace_only(control_plane: ControlPlane, grace:
 )
 def test_rights_of_researchers(control_plane: ControlPlane, grace: str, question: str, answer: str) -> None:
     """A researcher reads nodes, and nothing of others or of the system."""
-    _, output = _as_person(control_plane, grace, "auth", "can-i", *question.split())
+    _, output = control_plane.as_person(grace, "auth", "can-i", *question.split())
 
     assert output.split()[-1] == answer
 
@@ -124,7 +117,7 @@ def test_administrators_have_all_rights(control_plane: ControlPlane, cluster: Cl
     """An administrator of the fleet is one of the cluster."""
     token = control_plane.kubectl("create", "token", "ada", "-n", "people").strip()
 
-    _, output = _as_person(control_plane, token, "auth", "can-i", "*", "*", "--all-namespaces")
+    _, output = control_plane.as_person(token, "auth", "can-i", "*", "*", "--all-namespaces")
 
     assert output.split()[-1] == "yes"
 
@@ -151,7 +144,7 @@ UID = lab_plan().accounts.uids["grace"]
 )
 def test_pods_cannot_read_files_of_others(control_plane: ControlPlane, grace: str, pod: str, message: str) -> None:
     """A pod with a store runs as its person, and mounts nothing but the claims of the namespace."""
-    status, output = _as_person(control_plane, grace, "create", "-n", "grace", "-f", "-", text=pod)
+    status, output = control_plane.as_person(grace, "create", "-n", "grace", "-f", "-", text=pod)
 
     assert (status == 0) == (not message)
     assert message in output
@@ -176,4 +169,4 @@ def test_tokens_of_a_removed_person_are_refused(
     account = Key("v1", "ServiceAccount", "people", "grace")
     assert delete_objects(cluster, (account,)) == (account,)
 
-    assert wait_until(lambda: "Unauthorized" in _as_person(control_plane, grace, "get", "pods", "-n", "grace")[1], 60)
+    assert wait_until(lambda: "Unauthorized" in control_plane.as_person(grace, "get", "pods", "-n", "grace")[1], 60)

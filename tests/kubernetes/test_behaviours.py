@@ -4,13 +4,16 @@ flannel, kube-proxy and CoreDNS run from the manifests of `kube addons apply`, i
 """
 
 import json
+import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
+from pathlib import Path
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
 from bedplate.catalog.catalog import load_addons
 from bedplate.cluster.addons import ADDON_LABEL
@@ -19,8 +22,8 @@ from bedplate.cluster.client import ClusterClient
 from bedplate.cluster.desired import desired_objects
 from bedplate.plan.cluster import ClusterPlan, cluster_plan
 from tests.testlab.fleets.variants import lab_plan
-from tests.testlab.kubernetes.control_plane import wait_until
-from tests.testlab.kubernetes.images import addon_images
+from tests.testlab.kubernetes.control_plane import free_ports, wait_until
+from tests.testlab.kubernetes.images import IMAGE, addon_images
 from tests.testlab.kubernetes.joined_node import CASES, Running, cluster, machine
 from tests.testlab.kubernetes.real_node import HOST, NODE, OTHER, pod
 from tests.testlab.kubernetes.upstream import MIRROR, available_pins, read_upstream
@@ -105,6 +108,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         for node in (worker, titan):
             node.join()
             node.pass_gate()
+        titan.machine.spawn(f"{approvers.plane.programs}/fake-gpus", "4")
         yield Lab(worker, titan, plan)
 
 
@@ -225,7 +229,6 @@ def test_a_taint_keeps_other_pods_away(lab: Lab) -> None:
 
 def test_each_gpu_has_one_pod(lab: Lab) -> None:
     """A pod gets the GPUs that it asks for; the next one waits until enough are free."""
-    lab.titan.machine.spawn(f"{lab.titan.approvers.plane.programs}/fake-gpus", "4")
     assert wait_until(lambda: lab.titan.node()["status"]["allocatable"].get(GPUS) == "4", 60)
     script = "echo $NVIDIA_VISIBLE_DEVICES"
 
@@ -238,6 +241,34 @@ def test_each_gpu_has_one_pod(lab: Lab) -> None:
     devices = lab.end("second")[1].split()
     assert len(devices) == 2
     assert set(devices) <= {f"fake-{number}" for number in range(4)}
+
+
+def test_a_researcher_runs_a_job(lab: Lab, tmp_path: Path) -> None:
+    """The job of the page for researchers runs with a person's rights; they read its output and open its web page."""
+    plane, uid = lab.worker.approvers.plane, lab_plan().accounts.uids["grace"]
+    lab.titan.machine.shell(f"install -d -o {uid} -g {uid} -m 700 /home/grace")
+    text = Path("docs/researchers.md").read_text().partition("```yaml\n")[2].partition("```")[0]
+    job = YAML(typ="safe").load(text.replace("20001", str(uid)).replace("claimName: home", "claimName: cellar-home"))
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    script = "cd /dev/shm; echo loss 0.1 > index.html; echo started; exec httpd -f -p 6006"
+    limits = {"limits": {GPUS: "4"}}
+    container |= {"image": IMAGE, "imagePullPolicy": "Never", "command": ["sh", "-c", script], "resources": limits}
+    token = plane.kubectl("create", "token", "grace", "-n", "people").strip()
+
+    status, output = plane.as_person(token, "apply", "-n", "grace", "-f", "-", text=json.dumps(job))
+    assert status == 0, output
+    log = ("logs", "-n", "grace", "job/train")
+    assert wait_until(lambda: plane.as_person(token, *log) == (0, "started\n"), 60), plane.as_person(token, *log)
+    (port,) = free_ports(1)
+    forward = ("port-forward", "-n", "grace", "job/train", f"{port}:6006")
+    with (tmp_path / "forward.log").open("wb") as stream:
+        command = (f"{plane.programs}/kubectl", *plane.token_options(token), *forward)
+        process = subprocess.Popen(command, stdout=stream, stderr=stream)
+    page = ("curl", "--silent", "--max-time", "3", f"http://127.0.0.1:{port}/")
+    assert wait_until(lambda: subprocess.run(page, capture_output=True, check=False).stdout == b"loss 0.1\n", 30)
+    process.kill()
+    process.wait()
+    assert plane.as_person(token, "delete", "job", "train", "-n", "grace")[0] == 0
 
 
 def test_a_deleted_pod_has_its_grace_period(lab: Lab) -> None:

@@ -35,7 +35,7 @@ from tests.testlab.kubernetes.authority import ClusterAuthority
 
 ADMIN = "admin"
 _KWOK = "kwok"
-_SERVER = "kube-apiserver"
+_SERVER, _KUBELET_CLIENT = "kube-apiserver", "kubelet-client"
 _GROUPS = {ADMIN: ("system:masters",), _KWOK: ("system:masters",)}
 # On a busy machine it takes minutes instead of 5 s.
 _STARTUP_SECONDS = 300
@@ -77,6 +77,7 @@ class ControlPlane:
         hosts = ("localhost", "kubernetes", "kubernetes.default.svc", first, *{"127.0.0.1", self.address})
         self.authority = ClusterAuthority.create(self.folder)
         self.authority.issue("serving", hosts=hosts)
+        self.authority.issue(_KUBELET_CLIENT, ["system:masters"])
         try:
             self._start()
         except BaseException:
@@ -130,6 +131,8 @@ class ControlPlane:
             *("--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction"),
             *("--enable-bootstrap-token-auth", "--service-account-issuer=https://kubernetes.default.svc"),
             *("--service-account-key-file=sa.key", "--service-account-signing-key-file=sa.key"),
+            *("--kubelet-certificate-authority=ca.crt", "--kubelet-preferred-address-types=InternalIP"),
+            *(f"--kubelet-client-certificate={_KUBELET_CLIENT}.crt", f"--kubelet-client-key={_KUBELET_CLIENT}.key"),
         )
         self._wait(f"{self.server}/readyz")
 
@@ -177,6 +180,16 @@ class ControlPlane:
         options = (f"--kubeconfig={config}", f"--cache-dir={config.parent / 'cache'}")
         command = (str(self.programs / "kubectl"), *options, *words)
         return subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=120)
+
+    def as_person(self, token: str, *words: str, text: str = "") -> tuple[int, str]:
+        """Run kubectl with a token alone; return its exit status and output."""
+        done = self.try_kubectl(*self.token_options(token), *words, text=text)
+        return done.returncode, done.stderr + done.stdout
+
+    def token_options(self, token: str) -> tuple[str, ...]:
+        """Return kubectl's options for a token."""
+        trust = f"--certificate-authority={self.authority.certificate}"
+        return ("--kubeconfig=/dev/null", f"--server={self.server}", trust, f"--token={token}")
 
     def kubeadm(self, *words: str) -> str:
         """Return the output of kubeadm as an administrator. Raises AssertionError if it fails."""

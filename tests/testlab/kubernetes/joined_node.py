@@ -154,12 +154,12 @@ def machine(
 
 @contextmanager
 def local_address(address: str) -> Iterator[pytest.MonkeyPatch]:
-    """Treat an address of this machine as loopback: no proxy, and no failure of the test."""
+    """Treat an address of this machine as loopback: no proxy, also to its segment, and no failure of the test."""
     is_loopback = run._is_loopback  # noqa: SLF001
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "_is_loopback", lambda name: name == address or is_loopback(name))
         for name in ("NO_PROXY", "no_proxy"):
-            patch.setenv(name, f"{os.environ.get(name, '')},{address}")
+            patch.setenv(name, f"{os.environ.get(name, '')},{address},{address}/24")
         yield patch
 
 
