@@ -21,7 +21,7 @@ from bedplate.load import load_fleet
 from bedplate.lock import lock_path, record_plan
 from tests.testlab.machines.container import mounted
 from tests.testlab.machines.layers import baked, run_in_root
-from tests.testlab.machines.node_lab import Node, NodeLab
+from tests.testlab.machines.node_lab import NodeLab
 from tests.testlab.rehearsal.programs import EXAMPLES
 
 ROOT = Path(__file__).parents[1]
@@ -30,8 +30,6 @@ SECONDS = 3000
 _FRESH_LISTS = (
     "apt-get update --quiet=2 && mkdir -p /var/lib/apt/periodic && touch /var/lib/apt/periodic/update-success-stamp"
 )
-# CPU times of each process and of its finished children: proc(5), stat.
-_TICKS = "cat /proc/[0-9]*/stat 2>/dev/null | sed 's/.*) //' | awk '{ sum += $12 + $13 + $14 + $15 } END { print sum }'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +73,13 @@ class Machines:
 
     def _processor(self) -> float:
         local = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return local.ru_utime + local.ru_stime + sum(node_seconds(self.node_lab.nodes[name]) for name in self.names)
+        return local.ru_utime + local.ru_stime + sum(self.node_lab.nodes[name].cpu_seconds() for name in self.names)
 
     def _run(self, *argv: str) -> None:
         environment = {**os.environ, "BEDPLATE_FLEET": str(self.fleet)}
         result = self.node_lab.workstation.run("env", "--chdir", str(ROOT), *argv, env=environment, seconds=SECONDS)
         if result.returncode:
             sys.exit(f"{argv}: {result.returncode}\n{result.stdout[-3000:]}\n{result.stderr[-3000:]}")
-
-
-def node_seconds(node: Node) -> float:
-    """Return the CPU seconds that a node has used since its boot."""
-    return int(node.run(_TICKS)) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:

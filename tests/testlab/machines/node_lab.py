@@ -19,6 +19,9 @@ from tests.testlab.machines.virtual import SshConnection, VirtualMachine, connec
 from tests.testlab.machines.workstation import ADMIN, Workstation, make_key, prepare_root
 from tests.testlab.network.netlab import Lab, LabHost
 
+# CPU times of each process and of its finished children: proc(5), stat.
+_TICKS = "cat /proc/[0-9]*/stat 2>/dev/null | sed 's/.*) //' | awk '{ sum += $12 + $13 + $14 + $15 } END { print sum }'"
+
 
 @dataclass(frozen=True)
 class Node:
@@ -43,6 +46,10 @@ class Node:
     def ssh(self, command: str, user: str = "ubuntu", seconds: float = 60) -> CompletedProcess[str]:
         """Run a command over SSH from the workstation."""
         return self.workstation.run("ssh", "-F", str(self.ssh_config), "-l", user, self.name, command, seconds=seconds)
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU time of all programs since the boot."""
+        return int(self.run(_TICKS)) / os.sysconf("SC_CLK_TCK")
 
     def cut(self) -> None:
         """Drop all packets from and to the node."""

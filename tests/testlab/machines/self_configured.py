@@ -1,6 +1,7 @@
 """A test node that configures itself as an EC2 instance does: from user data, a bundle, and the simulated AWS."""
 
 import gzip
+import os
 import subprocess
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
@@ -103,6 +104,17 @@ def lead_to_simulation(node: Node, place: Place, imds: str) -> None:
     node.run("mkdir -p /etc/cloud/cloud.cfg.d; rm ~ubuntu/.ssh/authorized_keys")
 
 
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Seconds of a first boot, from user data to the report after the gate, and CPU seconds of the node."""
+
+    elapsed: float
+    cpu: float
+
+    def __str__(self) -> str:
+        return f"{self.elapsed:.1f} s elapsed at load {os.getloadavg()[0]:.0f}, {self.cpu:.1f} s CPU"
+
+
 @dataclass(frozen=True)
 class Cloud:
     """The simulated AWS of lab.yaml, with the document of a pool of workbenches."""
@@ -171,21 +183,17 @@ class Cloud:
         machine.boot()
         return machine
 
-    def first_boot(self, node: Node) -> tuple[SelfConfigured, float]:
-        """Start a machine of the pool on a node; return it with the seconds from its user data to its report."""
+    def first_boot(self, node: Node) -> tuple[SelfConfigured, Cost]:
+        """Start a machine of the pool on a node; return it after its audit, with the cost until its report."""
         machine = self.machine(node)
-        seconds = self.seconds_to_report(machine)
-        machine.wait()  # for the audit
-        return machine, seconds
-
-    def seconds_to_report(self, machine: SelfConfigured) -> float:
-        """Run the user data of a machine; return the seconds until its report. Its audit may still run."""
-        start, before = monotonic(), len(self.place.reports)
+        start, used, before = monotonic(), node.cpu_seconds(), len(self.place.reports)
         machine.boot()
         while len(self.place.reports) == before:
             assert monotonic() < start + _SECONDS, machine.log
-            sleep(0.5)
-        return monotonic() - start
+            sleep(0.2)
+        cost = Cost(monotonic() - start, node.cpu_seconds() - used)
+        machine.wait()
+        return machine, cost
 
 
 @contextmanager
