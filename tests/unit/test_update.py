@@ -67,7 +67,7 @@ def test_items_of_a_list_are_added_and_removed_together() -> None:
 def test_rungs_are_matched_by_their_source_of_capacity() -> None:
     """A rung that moved in the list or has another price is the same pool."""
     before = sketch(groups={"gpu": group(SPOT, EAST)})
-    after = sketch(groups={"gpu": group(EAST, {**SPOT, "max_price": "1.5"})})
+    after = sketch(groups={"gpu": group(EAST, {**SPOT, "max_price": 1.5})})
 
     assert keyed_events(before, after) == [
         ("groups.gpu.ladder.1.max_price", Event.ADDED),
