@@ -1,9 +1,9 @@
 """`bedplate node apply` compared with plain pyinfra: the same roles and equal machines, in the same run.
 
 Needs root. It measures the first apply of a fresh machine and a second one without changes, then the same with
-bedplate for BENCH_NODES machines at once (10 by default). Packages come from apt's cache. The exit status is 1 if
-bedplate takes longer than pyinfra. Elapsed times depend on the load, so CPU seconds are printed, too: those of the
-operator's machine and of all nodes together.
+bedplate for BENCH_NODES machines at once (10 by default). Packages come from apt's cache. pyinfra keeps one SSH
+connection open, as ControlMaster does. The exit status is 1 if bedplate takes longer. Elapsed times depend on the load,
+so CPU seconds are printed, too: those of the operator's machine and of all nodes together.
 """
 
 import os
@@ -20,9 +20,9 @@ from bedplate.catalog import load_catalog
 from bedplate.load import load_fleet
 from bedplate.lock import lock_path, record_plan
 from tests.testlab.machines.container import mounted
+from tests.testlab.machines.lab import write_recorded_fleet
 from tests.testlab.machines.layers import baked, run_in_root
 from tests.testlab.machines.node_lab import NodeLab
-from tests.testlab.rehearsal.programs import EXAMPLES
 
 ROOT = Path(__file__).parents[1]
 MANY = int(os.environ.get("BENCH_NODES", "10"))
@@ -86,24 +86,23 @@ def main() -> None:
     """Measure, and print one row for each figure."""
     with tempfile.TemporaryDirectory(prefix="bedplate-bench-") as name:
         folder = Path(name)
-        fleet = _write_fleet(folder)
         layers = _fresh_layers(folder)
-        ours, peers = (_measure(1, fleet, layers, apply) for apply in (Machines.bedplate, Machines.pyinfra))
+        ours, peers = (_measure(1, layers, apply) for apply in (Machines.bedplate, Machines.pyinfra))
         pairs = list(zip(("first apply", "second apply, no change"), ours, peers, strict=True))
         for title, own, peer in pairs:
             print(f"{title}: bedplate {own}, pyinfra {peer}, ratio {own.elapsed / peer.elapsed:.2f}", flush=True)
-        first, second = _measure(MANY, fleet, layers, Machines.bedplate)
+        first, second = _measure(MANY, layers, Machines.bedplate)
         print(f"{MANY} machines at once, bedplate: first apply {first}, second apply {second}")
     sys.exit(1 if any(own.elapsed > peer.elapsed for _, own, peer in pairs) else 0)
 
 
-def _measure(count: int, fleet: Path, layers: tuple[Path, ...], apply: Callable[[Machines], None]) -> tuple[Cost, Cost]:
+def _measure(count: int, layers: tuple[Path, ...], apply: Callable[[Machines], None]) -> tuple[Cost, Cost]:
     """Return the cost of the first and of the second apply of fresh machines."""
     names = _names(count)
     with NodeLab(layers) as node_lab:
         for name in names:
             node_lab.boot(name, _address(name))
-        machines = Machines(node_lab, fleet, names)
+        machines = Machines(node_lab, _write_fleet(node_lab.folder, node_lab.public), names)
         return machines.cost(lambda: apply(machines)), machines.cost(lambda: apply(machines))
 
 
@@ -115,9 +114,10 @@ def _address(name: str) -> str:
     return f"192.168.41.{re.findall(r'[0-9]+', name)[0]}"
 
 
-def _write_fleet(folder: Path) -> Path:
-    """Write examples/lab.yaml with a workbench for each machine, and record its plan."""
-    fleet, text = folder / "fleet.yaml", (EXAMPLES / "lab.yaml").read_text(encoding="utf-8")
+def _write_fleet(folder: Path, key: str) -> Path:
+    """Write examples/lab.yaml with a workbench for each machine and a key of its administrator; record its plan."""
+    fleet = write_recorded_fleet(folder, key)
+    text = fleet.read_text(encoding="utf-8")
     more = "".join(
         f"\n      {name.partition('.')[0]}: {{address: {_address(name)}, use: ssh}}" for name in _names(MANY)
     )

@@ -120,7 +120,7 @@ def test_packet_filter_is_closed_before_the_configuration(baked: Baked) -> None:
 
 
 def test_first_boot_from_an_image_is_faster(baked: Baked) -> None:
-    """From user data to the report after the gate: at most 0.4 of the CPU time of a plain root; the aim is 0.25."""
+    """From user data to the report after the gate: at most 0.4 of the CPU time of a plain root, at best a quarter."""
     plain, image = baked.costs["plain"], baked.costs["image"]
     ratios = f"{image.elapsed / plain.elapsed:.2f} and {image.cpu / plain.cpu:.2f}"
     sys.stdout.write(f"first boot: plain {plain}; image {image}; ratios {ratios}\n")
