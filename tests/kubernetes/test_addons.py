@@ -43,6 +43,8 @@ def cluster(control_plane: ControlPlane, objects: tuple[Object, ...]) -> Iterato
     apply_objects(client, objects)
     control_plane.wait_for_namespace("grace")
     yield client
+    # Namespaces stay, and their pods would be work for the capacity controllers of other tests.
+    control_plane.kubectl("delete", "pods", "--all", "--namespace=grace")
     apply_objects(client, ())
 
 
