@@ -15,7 +15,7 @@ from bedplate.cluster.lease import Leadership
 from bedplate.worker.join import join
 from bedplate.worker.machine import Settings
 from roles.files import file_text
-from tests.testlab.kubernetes.control_plane import ControlPlane
+from tests.testlab.kubernetes.control_plane import ControlPlane, wait_until
 
 REGION = "us-west-2"
 _USER = "bedplate:approver"
@@ -63,6 +63,8 @@ class Approvers:
         for thread in threads:
             thread.start()
         try:
+            # On a busy machine the first one takes longer than a machine waits in tests.
+            assert wait_until(lambda: self.active, 60), self.log
             yield
         finally:
             done.set()
