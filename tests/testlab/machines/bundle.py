@@ -11,6 +11,7 @@ from functools import cache
 from importlib.metadata import distribution
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 
 from bedplate.bundle.build import code_files
@@ -36,7 +37,11 @@ def _code() -> Mapping[str, bytes]:
 @cache
 def _wheels() -> bytes:
     if RELEASE != "bookworm":
-        return pack_wheels(Target(_PYTHONS[RELEASE], os.uname().machine), LOCK, install)
+        with pytest.MonkeyPatch.context() as patch:
+            # The tests' proxy refuses connections, and pip is a process of its own.
+            for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
+                patch.delenv(name, raising=False)
+            return pack_wheels(Target(_PYTHONS[RELEASE], os.uname().machine), LOCK, install)
     return archive({name: path.read_bytes() for name, path in _files()})
 
 
