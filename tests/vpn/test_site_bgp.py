@@ -79,7 +79,7 @@ def test_without_both_tunnels_a_sender_gets_an_icmp_error(stands: SiteLab) -> No
 
 
 def test_bgp_status_has_sessions_and_routes(stands: SiteLab) -> None:
-    """The stand-in announces the region's block but not its laptop pool, which is a finding; so is a lost session."""
+    """The stand-in announces the region's block, neither laptops nor pods: a finding. So is a lost session."""
     file, site = stands.site.host.folder / "root/etc/frr/frr.conf", stands.site.gateway
     lost, stays = site.tunnels
 
@@ -92,7 +92,8 @@ def test_bgp_status_has_sessions_and_routes(stands: SiteLab) -> None:
 
     assert {name: each.blocks for name, each in before.items()} == dict.fromkeys(before, ("10.64.0.0/16",))
     assert _messages(stands, tuple(before.values())) == [
-        f"BGP announces no route to 10.121.0.0/22 through tunnel {one.name}" for one in site.tunnels
+        f"BGP announces no route to 10.121.0.0/22, 10.112.0.0/13, 10.120.0.0/20 through tunnel {one.name}"
+        for one in site.tunnels
     ]
     assert told()[stays.name].blocks == ("10.64.0.0/16",)
     assert f"BGP is down in tunnel {lost.name}" in _messages(stands, tuple(told().values()))
