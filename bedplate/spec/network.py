@@ -18,6 +18,7 @@ from bedplate.spec.policy import (
     free,
     on_edit,
     refused,
+    removes,
     replaces,
     shrinks,
 )
@@ -66,7 +67,11 @@ class Network(Spec):
         description="How regions are connected: transit (peered transit gateways), peering (VPC peering) or none "
         "(through their laptop gateways, or not at all).",
         json_schema_extra=on_edit(
-            replaces("all connections of regions and sites, down meanwhile; then run `bedplate vpn tunnels`")
+            removes(
+                "all connections of regions and sites are replaced, down meanwhile; then run `bedplate vpn tunnels`. "
+                "Only transit connects laptops with pods",
+                CHANGED,
+            )
         ),
     )
     egress: Egress = Field(
