@@ -7,131 +7,50 @@ packet filter are real.
 from base64 import b64decode
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from contextlib import suppress
 from subprocess import CompletedProcess
-from time import monotonic, sleep
+from time import sleep
 
 import pytest
 
-from bedplate.catalog import load_catalog
-from bedplate.plan.links import ssh_pools
-from bedplate.plan.node_document import node_document
-from bedplate.plan.nodes import pool_node
-from bedplate.rehearsal.simulation import running
 from stacks.compute.template import encode_user_data, first_boot
-from stacks.program import administrators
-from tests.testlab.fakes.first_boot import Place, boot_place
-from tests.testlab.machines.bundle import working_tree
-from tests.testlab.machines.cloud import seen_by_nodes
 from tests.testlab.machines.container import CommandError, Machine
-from tests.testlab.machines.lab import FleetFolder, folder_of_ada
 from tests.testlab.machines.node_lab import Node, NodeLab
+from tests.testlab.machines.self_configured import Cloud, SelfConfigured, cloud
 from tests.testlab.network.netlab import until
-from tests.testlab.rehearsal.programs import plan_of
 
 pytestmark = pytest.mark.nightly
 
 NAME, ADDRESS = "workbench-cpu-1.us-west-2", "10.64.33.7"
-_SECONDS = 1500.0
 _EXPORTER = "prometheus-node-exporter"
 
 
-@dataclass
-class SelfConfigured:
-    """A node that configures itself; `sequence` is the last one of its ring."""
-
-    folder: FleetFolder
-    node: Node
-    place: Place
-    bucket: str
-    document: tuple[str, str]
-    sequence: int = 0
-
-    def promote(self, code: str = "", sequence: int | None = None) -> str:
-        """Point the ring to a bundle of the working tree with one more file of code; return its hash."""
-        self.sequence = self.sequence + 1 if sequence is None else sequence
-        bundle = working_tree(dict([self.document]), {"bedplate/extra.py": code.encode()} if code else {})
-        self.place.publish(bundle, self.sequence, self.bucket)
-        return bundle.sha256
-
-    def run(self, result: str = "success") -> None:
-        """Run the service, without its timer and its restarts."""
-        self.node.run("systemctl stop bedplate-node.timer bedplate-node.service; systemctl reset-failed bedplate-node")
-        # Not with --no-block: until the job begins, systemd shows the result of the run before.
-        self.node.run("systemctl start bedplate-node.service || true", seconds=_SECONDS)
-        self.wait(result)
-
-    def wait(self, result: str = "success") -> None:
-        """Wait until the run has ended with a result of systemd."""
-        deadline = monotonic() + _SECONDS
-        properties, shown = "Result,ActiveState,SubState,ExecMainExitTimestampMonotonic", ""
-        while monotonic() < deadline:
-            shown = self.node.run(f"systemctl show --property={properties} bedplate-node.service")
-            is_over = "ActiveState=inactive" in shown or "SubState=auto-restart" in shown or "=failed" in shown
-            if is_over and "Monotonic=0" not in shown:
-                assert f"Result={result}" in shown, self.log
-                return
-            sleep(2)
-        pytest.fail(f"{shown}\n{self.log}")
-
-    def upgrade(self) -> CompletedProcess[str]:
-        """Upgrade the node at once; start its container again after the reboot."""
-        login = ("--user", "ada", "--ssh-config", str(self.node.ssh_config))
-        with ThreadPoolExecutor(1) as pool:
-            command = pool.submit(self.folder.bedplate, "node", "upgrade", NAME, "--now", *login)
-            while not command.done():
-                if not self.node.machine.runs:
-                    self.node.restart()
-                sleep(1)
-        return command.result()
-
-    @property
-    def log(self) -> str:
-        """The journal of the service."""
-        return self.node.run("journalctl --no-pager --output=cat --unit=bedplate-node | tail -60")
-
-    def logs_in(self) -> str:
-        """Return the user id of ada under sudo, over SSH."""
-        return self.node.ssh("sudo -n id -u", user="ada").stdout.strip()
+@pytest.fixture(scope="module")
+def aws(node_lab: NodeLab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    """Yield the simulated AWS."""
+    with cloud(node_lab, tmp_path_factory.mktemp("place")) as aws:
+        yield aws
 
 
 @pytest.fixture(scope="module")
-def booted(node_lab: NodeLab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SelfConfigured]:
-    """Yield a node after its user data and the first configuration run."""
-    with ExitStack() as stack:
-        aws = stack.enter_context(running("111122223333")).region("us-west-2")
-        folder = folder_of_ada(node_lab, tmp_path_factory.mktemp("lab"))
-        plan = plan_of(folder.fleet)
-        pool = next(pool for pool in ssh_pools(plan) if pool.group == "workbench-cpu")
-        place = stack.enter_context(boot_place(aws, tmp_path_factory.mktemp("place")))
-        place.tell("admins", administrators(plan.accounts))
-        node = node_lab.boot(NAME, ADDRESS)
-        planned = pool_node(plan, pool, f"{pool.group}.{pool.region}", load_catalog())
-        document = node_document(replace(planned, mounts=(), buckets=(), types=()))
-        configured = SelfConfigured(folder, node, place, plan.nodes_bucket(pool.region).name, (pool.name, document))
-        stack.enter_context(place.bucket(configured.bucket))
-        configured.promote()
-        machine = place.machine_of_group(f"{plan.name}-{pool.name}", ADDRESS)
-        _lead_to_simulation(node, place, machine.imds)
-        restart_with_user_data(node, b64decode(encode_user_data("a pool", first_boot(plan, pool))))
-        configured.wait()
-        yield configured
+def booted(aws: Cloud) -> SelfConfigured:
+    """Return a node after its user data and the first configuration run."""
+    machine = aws.machine(aws.lab.boot(NAME, ADDRESS))
+    restart_with_user_data(machine.node, b64decode(encode_user_data("a pool", first_boot(aws.plan, aws.pool))))
+    machine.wait()
+    return machine
 
 
-def _lead_to_simulation(node: Node, place: Place, imds: str) -> None:
-    """Lead all services to the simulated AWS; remove the key of the node lab, as in a cloud image."""
-    environment = {
-        "AWS_ENDPOINT_URL": seen_by_nodes(place.door.url),
-        "AWS_EC2_METADATA_SERVICE_ENDPOINT": seen_by_nodes(imds),
-        "PAUSE": "0",
-    }
-    words = " ".join(f'"{name}={value}"' for name, value in environment.items())
-    # Not in a unit: the audit reports drop-ins.
-    settings = node.root / "etc/systemd/system.conf.d/10-lab.conf"
-    settings.parent.mkdir(exist_ok=True)
-    settings.write_text(f"[Manager]\nDefaultEnvironment={words}\n")
-    node.run("rm ~ubuntu/.ssh/authorized_keys")
+def upgrade(aws: Cloud, node: Node) -> CompletedProcess[str]:
+    """Upgrade a node at once; start its container again after the reboot."""
+    login = ("--user", "ada", "--ssh-config", str(node.ssh_config))
+    with ThreadPoolExecutor(1) as pool:
+        command = pool.submit(aws.folder.bedplate, "node", "upgrade", NAME, "--now", *login)
+        while not command.done():
+            if not node.machine.runs:
+                node.restart()
+            sleep(1)
+    return command.result()
 
 
 def restart_with_user_data(node: Node, user_data: bytes) -> None:
@@ -185,12 +104,12 @@ def test_second_run_changes_nothing(booted: SelfConfigured) -> None:
     assert len(booted.place.reports) == 1
 
 
-def test_an_upgrade_reboots_an_unused_machine(booted: SelfConfigured) -> None:
+def test_an_upgrade_reboots_an_unused_machine(aws: Cloud, booted: SelfConfigured) -> None:
     """It waits for nobody but people: it ends their sessions with `--now`, reboots, and passes the gate again."""
     booted.node.run("touch /run/reboot-required")
     booted.node.run("systemd-run --quiet --unit=job --uid=grace sleep infinity")
 
-    done = booted.upgrade()
+    done = upgrade(aws, booted.node)
 
     assert (done.returncode, "reboots" in done.stderr) == (0, True), done.stderr
     assert booted.node.run("test -e /run/reboot-required || echo rebooted") == "rebooted\n"

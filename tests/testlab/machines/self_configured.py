@@ -27,7 +27,7 @@ from tests.testlab.fakes.first_boot import Node as Instance
 from tests.testlab.fakes.first_boot import Place, boot_place
 from tests.testlab.machines.bundle import working_tree
 from tests.testlab.machines.cloud import seen_by_nodes
-from tests.testlab.machines.lab import folder_of_ada
+from tests.testlab.machines.lab import FleetFolder, folder_of_ada
 from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.rehearsal.programs import plan_of
 
@@ -61,7 +61,8 @@ class SelfConfigured:
     def run(self, result: str = "success") -> None:
         """Run the service, without its timer and its restarts."""
         self.node.run("systemctl stop bedplate-node.timer bedplate-node.service; systemctl reset-failed bedplate-node")
-        self.node.run("systemctl start --no-block bedplate-node.service")
+        # Not with --no-block: until the job begins, systemd shows the result of the run before.
+        self.node.run("systemctl start bedplate-node.service || true", seconds=_SECONDS)
         self.wait(result)
 
     def wait(self, result: str = "success") -> None:
@@ -120,6 +121,7 @@ class Cloud:
     """The simulated AWS of lab.yaml, with the document of a pool of workbenches."""
 
     lab: NodeLab
+    folder: FleetFolder
     place: Place
     plan: FleetPlan
     pool: PoolPlan
@@ -202,12 +204,13 @@ def cloud(lab: NodeLab, folder: Path, group: str = "workbench-cpu") -> Iterator[
     with ExitStack() as stack:
         aws = stack.enter_context(running("111122223333")).region("us-west-2")
         (folder / "lab").mkdir()
-        plan = plan_of(folder_of_ada(lab, folder / "lab").fleet)
+        fleet_folder = folder_of_ada(lab, folder / "lab")
+        plan = plan_of(fleet_folder.fleet)
         pool = next(pool for pool in ssh_pools(plan) if pool.group == group)
         place = stack.enter_context(boot_place(aws, folder))
         place.tell("admins", administrators(plan.accounts))
         planned = pool_node(plan, pool, f"{pool.group}.{pool.region}", load_catalog())
         document = node_document(replace(planned, mounts=(), buckets=(), types=(), frameworks=False))
-        opened = Cloud(lab, place, plan, pool, document)
+        opened = Cloud(lab, fleet_folder, place, plan, pool, document)
         stack.enter_context(place.bucket(opened.bucket))
         yield opened
