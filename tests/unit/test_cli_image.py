@@ -133,7 +133,8 @@ def test_a_killed_bake_is_swept_or_continues(open_account: Open, here: Path, *, 
                 assert run(["image", "sweep"]) == 0
                 assert aws.left() == (), calls
             assert run(["image", "bake", KIND]) == 0, calls
-            assert aws.left() == (), calls
+            # A process that died before it deleted its lease leaves it: the next run has nothing to do, and it expires.
+            assert aws.left() in ((), (KEY,) if calls[-1] == "delete_object" else ()), calls
             assert _recorded(here).keys() == {HOME, AWAY}, calls
             assert _published(aws, AWAY) == _recorded(here)[AWAY]
     assert at > 12
