@@ -10,12 +10,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from .burn_in import burn_in
-from .dcgm import diagnose
-from .expected import Expected, read_expected
-from .gpus import check_gpus
-from .machine import Machine
-from .system import check_system
+from .hardware import burn_in, check_gpus, check_system, diagnose
+from .machine import Expected, Machine, read_expected
 from .verdict import Action, Finding, Verdict, write_file
 
 Checks = Callable[[Machine, Expected], Iterator[Finding]]

@@ -10,7 +10,7 @@ from pyinfra.operations import systemd
 
 import bedplate.gate
 from bedplate.catalog import Catalog
-from bedplate.gate.expected import Expected, Gpus
+from bedplate.gate.machine import Expected, Gpus
 from bedplate.plan.nodes import Hardware, NodePlan
 from roles.base import Changes, Disruption, Role, changed
 from roles.files import ManagedFile, file_text, put_files

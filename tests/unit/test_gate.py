@@ -14,9 +14,8 @@ import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.gate.__main__ import check_new_boot, has_passed, judge, read_verdict
-from bedplate.gate.burn_in import burn_in
-from bedplate.gate.expected import Expected, Gpus
-from bedplate.gate.machine import Machine
+from bedplate.gate.hardware import burn_in
+from bedplate.gate.machine import Expected, Gpus, Machine
 from bedplate.gate.verdict import Action
 from roles.gate.role import EXPECTED, Gate, expectations, gate_files
 from tests.testlab.fakes.node import Recorder, recorded
@@ -245,7 +244,7 @@ def test_the_shipped_program_runs_alone(tmp_path: Path) -> None:
         shutil.move(path, package)
     program = """
 import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1])
-import gate.__main__; from gate.expected import read_expected
+import gate.__main__; from gate.machine import read_expected
 print(read_expected(Path(sys.argv[2]), "other").gpus.count)
 """
     plan = tmp_path / "plan.json"
