@@ -13,8 +13,7 @@ from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-from bedplate.bundle.archive import Source, pack
-from bedplate.bundle.build import Bundle, Cache, build_bundle
+from bedplate.bundle import Bundle, Cache, Source, build_bundle, pack
 from tests.testlab.run import pace
 
 MAX_BUILD_S, MAX_UNCHANGED_S, MAX_MB = 20, 2, 60

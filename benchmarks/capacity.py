@@ -13,7 +13,7 @@ from resource import RUSAGE_SELF, getrusage
 
 from bedplate.capacity.planner import Memory, decide
 from bedplate.capacity.protocol import parse_observation
-from bedplate.capacity.scenarios import SCENARIOS
+from bedplate.capacity.scenario import SCENARIOS
 from bedplate.capacity.simulator import simulate
 from tests.testlab.run import pace
 

@@ -7,7 +7,7 @@ import pulumi
 from pulumi_aws._inputs import ProviderDefaultTagsArgs, ProviderIgnoreTagsArgs
 from pulumi_aws.provider import Provider, ProviderArgs
 
-from bedplate.capacity.ends import PAUSED, REQUESTED_BY, UNTIL
+from bedplate.capacity.shrink import PAUSED, REQUESTED_BY, UNTIL
 from bedplate.errors import InputError
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.pools import PoolPlan

@@ -1,12 +1,15 @@
-"""The S3 bucket that keeps Pulumi's state of a fleet, and the KMS key that encrypts the bucket and the secrets."""
+"""What an account has before the first stacks: the bucket of Pulumi's state, its KMS key, and service-linked roles."""
 
 import json
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from bedplate.account.client import AwsClient, Denied, NotThere
-from bedplate.errors import InputError
+from bedplate.errors import InputError, PartialError
+from bedplate.plan import FleetPlan
+from bedplate.plan.links import has_transit
+from bedplate.spec.groups import Market
 
 # Pulumi writes the whole state at each step: a deployment leaves many versions.
 _VERSIONS_KEPT_DAYS = 90
@@ -192,3 +195,40 @@ def _contains(current: object, value: object) -> bool:
     if isinstance(value, list):
         return isinstance(current, list) and len(current) == len(value) and all(map(_contains, current, value))
     return current == value
+
+
+def service_roles(plan: FleetPlan) -> Mapping[str, str]:
+    """Return the service-linked roles that a fleet needs, and the service of each.
+
+    AWS would create them together with the first resource, which can fail then.
+    """
+    roles = {"AWSServiceRoleForAutoScaling": "autoscaling.amazonaws.com"}
+    if any(pool.market is Market.SPOT for pool in plan.pools):
+        roles["AWSServiceRoleForEC2Spot"] = "spot.amazonaws.com"
+    if plan.files:
+        roles["AWSServiceRoleForAmazonElasticFileSystem"] = "elasticfilesystem.amazonaws.com"
+    if has_transit(plan):
+        roles["AWSServiceRoleForVPCTransitGateway"] = "transitgateway.amazonaws.com"
+    return roles
+
+
+def missing_roles(client: AwsClient, region: str, roles: Iterable[str]) -> tuple[str, ...]:
+    """Return the roles that the account does not have. IAM is global; the region only selects the endpoint."""
+    return tuple(role for role in roles if not _exists(client, region, role))
+
+
+def create_role(client: AwsClient, region: str, role: str, service: str) -> None:
+    """Create a service-linked role; do nothing if it has been created since."""
+    try:
+        client.call("iam", region, "create_service_linked_role", AWSServiceName=service)
+    except PartialError:
+        if not _exists(client, region, role):
+            raise
+
+
+def _exists(client: AwsClient, region: str, role: str) -> bool:
+    try:
+        client.call("iam", region, "get_role", RoleName=role)
+    except NotThere:
+        return False
+    return True

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bedplate.account.bundle import RegionStore
-from bedplate.account.client import AwsClient, NotThere, ask_regions
-from bedplate.account.creation import filters
+from bedplate.account.client import AwsClient, NotThere, ask_regions, filters
 from bedplate.account.images import (
     FLEET,
     FleetImage,
@@ -16,10 +15,10 @@ from bedplate.account.images import (
     mark,
     publish,
     read_parameter,
+    store_bill,
 )
-from bedplate.account.inventory import store_bill
 from bedplate.account.machines import EXISTING
-from bedplate.capacity.failures import FAILURES, failure_code
+from bedplate.capacity.observation import FAILURES, failure_code
 from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.stacks import SHARED

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bedplate.account.client import AwsClient, NotThere
-from bedplate.bundle.archive import hash_of
-from bedplate.bundle.rings import RingState, read_ring_state
+from bedplate.bundle import RingState, hash_of, read_ring_state
 from bedplate.errors import PartialError
 from bedplate.plan.fleet import FleetPlan
 from bedplate.spec.groups import Ring

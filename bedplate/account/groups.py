@@ -12,12 +12,19 @@ from typing import Any
 
 from bedplate.account.capacity import ScalingGroups, launch_zone
 from bedplate.account.client import AwsClient, ask_regions, require_all
-from bedplate.account.machines import GROUPS_PER_CALL, describe_instances, time_of_tag
-from bedplate.account.use import UseReport, UseReports
-from bedplate.capacity.actions import SetDesired, Terminate
-from bedplate.capacity.ends import PAUSED, UNTIL
-from bedplate.capacity.failures import failure_code
-from bedplate.capacity.observation import Activity, Machine, Observation, Pool, Settings, Size
+from bedplate.account.machines import GROUPS_PER_CALL, UseReport, UseReports, describe_instances, time_of_tag
+from bedplate.capacity.observation import (
+    Activity,
+    Machine,
+    Observation,
+    Pool,
+    SetDesired,
+    Settings,
+    Size,
+    Terminate,
+    failure_code,
+)
+from bedplate.capacity.shrink import PAUSED, UNTIL
 from bedplate.errors import InputError, PartialError
 from bedplate.plan.capacity import CapacityPlan, CapacityPool
 from bedplate.plan.registration import MAX_PODS

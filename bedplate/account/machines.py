@@ -1,18 +1,129 @@
-"""The current machines of the fleet's Auto Scaling groups, and the DNS names that machines have claimed."""
+"""The current machines of the fleet: their DNS names, the status that they report, and their use by people."""
 
+import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime
 from ipaddress import IPv4Address
+from math import isfinite
 from typing import Any
 
-from bedplate.account.client import AwsClient, RegionResults, ask_regions
-from bedplate.capacity.ends import REQUESTED_BY, UNTIL
-from bedplate.errors import PartialError
+from bedplate.account.bundle import RegionStore
+from bedplate.account.client import AwsClient, NotThere, RegionResults, ask_regions
+from bedplate.capacity.shrink import REQUESTED_BY, UNTIL
+from bedplate.errors import BedplateError, PartialError
 from bedplate.nodes.host_keys import fingerprint_of_sshfp
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.pools import PoolPlan
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """The last configuration run of an instance; `time` is Unix time, `ready`: it has answered its lifecycle hook."""
+
+    ok: bool
+    sentence: str
+    time: int
+    ready: bool = False
+    bundle: str = ""
+    sequence: int = 0
+
+
+def read_node_statuses(
+    client: AwsClient, plan: FleetPlan, instances: Mapping[str, Collection[str]]
+) -> RegionResults[Mapping[str, NodeStatus]]:
+    """Return the status of these instances of each region by id; those without a valid one are left out."""
+
+    def ask(region: str) -> Mapping[str, NodeStatus]:
+        try:
+            documents = RegionStore(client, plan, region).statuses(instances[region])
+        except NotThere:
+            return {}  # the region was deployed before it had the bucket
+        statuses = {instance: _status(document) for instance, document in documents.items() if document}
+        return {instance: status for instance, status in statuses.items() if status}
+
+    return ask_regions(instances, ask)
+
+
+def _status(document: Mapping[str, Any]) -> NodeStatus | None:
+    """Return a status; None for an invalid one: a machine may write any text, also control characters."""
+    try:
+        return NodeStatus(
+            ok=document["ok"] is True,
+            sentence="".join(char if char.isprintable() else "?" for char in str(document["sentence"])),
+            time=int(document["time"]),
+            ready=document.get("ready") is True,
+            bundle=str(document.get("bundle", "")),
+            sequence=int(document.get("sequence", 0)),
+        )
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+_STATUS, _FILE = "status/", "idle.json"
+_FRESH = 300.0  # a machine writes a report every five minutes, and at once if its use has changed
+
+
+@dataclass(frozen=True, slots=True)
+class UseReport:
+    """The report of a machine at a `time`: it is unused since `idle_since`, or in use."""
+
+    time: float
+    idle_since: float | None
+
+
+@dataclass
+class UseReports:
+    """The last report of each machine, from the buckets by region. IAM lets a machine write only below its own id."""
+
+    client: AwsClient
+    buckets: Mapping[str, str]
+    _keys: dict[str, str] = field(default_factory=dict)
+    _reports: dict[str, UseReport] = field(default_factory=dict)
+
+    def read(self, region: str, instances: Collection[str], now: float) -> Mapping[str, UseReport]:
+        """Return the reports of instances that have written a valid one.
+
+        Those of unused machines are always read again. If AWS refuses that, the use of a machine is unknown.
+        """
+        with suppress(BedplateError):
+            if not self._keys.keys() >= set(instances):
+                self._keys.update(self._list(region))
+        for instance in instances:
+            report = self._reports.get(instance)
+            if report and report.idle_since is None and now - report.time < _FRESH:
+                continue
+            self._reports.pop(instance, None)
+            if latest := self._read(region, instance):
+                self._reports[instance] = latest
+        return {instance: self._reports[instance] for instance in instances if instance in self._reports}
+
+    def _list(self, region: str) -> dict[str, str]:
+        """Return the key of each instance's report. The id of the role in it is known to AWS only."""
+        pages = self.client.pages("s3", region, "list_objects_v2", Bucket=self.buckets[region], Prefix=_STATUS)
+        items = [item for page in pages for item in page.get("Contents", ())]
+        # If the stacks have made a new role, an instance has two keys.
+        keys = [item["Key"] for item in sorted(items, key=lambda item: item["LastModified"])]
+        return {key.split("/")[1].rpartition(":")[2]: key for key in keys if key.endswith(f"/{_FILE}")}
+
+    def _read(self, region: str, instance: str) -> UseReport | None:
+        """Return the report of an instance; None for an invalid one: a machine may write any text."""
+        if instance not in self._keys:
+            return None
+        try:
+            reply = self.client.call("s3", region, "get_object", Bucket=self.buckets[region], Key=self._keys[instance])
+            return _report(json.loads(reply["Body"].read()))
+        except (ValueError, TypeError, KeyError, BedplateError):
+            return None
+
+
+def _report(document: Mapping[str, Any]) -> UseReport | None:
+    since = document["idle_since"]
+    report = UseReport(float(document["time"]), None if since is None else float(since))
+    return report if isfinite(report.time) and isfinite(report.idle_since or 0.0) else None
+
 
 _Records = Mapping[str, tuple[str, ...]]
 

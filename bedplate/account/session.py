@@ -24,7 +24,7 @@ from bedplate.account.machines import (
     read_pool_machines,
 )
 from bedplate.errors import PartialError, ViolationError
-from bedplate.nodes.connection import PLUGIN
+from bedplate.nodes.host_keys import PLUGIN
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.nodes import NodePlan, NodeRole
 

@@ -6,8 +6,7 @@ A breaker is closed by a success after it opened: a launch, or for machines that
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from bedplate.capacity.failures import FAILURES, NOT_READY
-from bedplate.capacity.observation import Activity, Machine, Pool
+from bedplate.capacity.observation import FAILURES, NOT_READY, Activity, Machine, Pool
 
 HOLD = 300.0
 """Seconds for which a pool is not tried again after its first failure."""

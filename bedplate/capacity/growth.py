@@ -4,8 +4,8 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bedplate.capacity.actions import Unplaced, Waiting
-from bedplate.capacity.observation import Cordon, Node, Observation, Pod, Pool
+from bedplate.capacity.ladder import Rung, RungStatus
+from bedplate.capacity.observation import Cordon, Node, Observation, Pod, Pool, Unplaced, Waiting
 from bedplate.capacity.packing import (
     Packer,
     Place,
@@ -16,7 +16,6 @@ from bedplate.capacity.packing import (
     shape_of,
     shortfalls,
 )
-from bedplate.capacity.rungs import Rung, RungStatus
 
 _HOSTNAME = "kubernetes.io/hostname"
 

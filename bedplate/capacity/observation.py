@@ -1,4 +1,7 @@
-"""The input of the capacity planner: demand, nodes, machines, pools and launches at one time.
+"""What the planner of capacity reads and decides: the observation of one time, failures of launches, and actions.
+
+A scaling activity has a text and no code. Sources, read 2026-11: EC2 Auto Scaling user guide, "EC2 instance launch
+failures"; EC2 API reference, "Error codes".
 
 Names and units follow the protocol of `bedplate capacity decide` (docs/capacity.md): times in seconds, memory
 and ephemeral storage in GiB, prices in USD per hour.
@@ -7,6 +10,77 @@ and ephemeral storage in GiB, prices in USD per hour.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
+
+NOT_READY = "InstanceNotReady"
+"""The code of an instance whose first boot failed or did not end in time. It is bedplate's own, not EC2's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The cause of a code, the texts that mean it, and what the operator can change.
+
+    With `in_zone`, it concerns one zone of a pool, else the whole pool.
+    """
+
+    cause: str
+    texts: tuple[str, ...]
+    fix: str
+    in_zone: bool = False
+
+
+_LATER = "wait, or add a rung to the ladder: another zone, type, market or region"
+_QUOTA = "`bedplate quotas` shows the quotas and how to raise them"
+
+FAILURES: Mapping[str, Failure] = MappingProxyType(
+    {
+        "InsufficientInstanceCapacity": Failure(
+            "no capacity", ("do not have sufficient", "no Spot capacity available"), _LATER, in_zone=True
+        ),
+        "UnfulfillableCapacity": Failure(
+            "no spot capacity", ("isn't enough spare capacity", "is not enough spare capacity"), _LATER, in_zone=True
+        ),
+        "Unsupported": Failure(
+            "the zone does not offer the type",
+            ("configuration is currently not supported", "is not supported in your requested Availability Zone"),
+            "`bedplate catalog refresh` updates the offers; `bedplate check` names the zones",
+            in_zone=True,
+        ),
+        "InsufficientFreeAddressesInSubnet": Failure(
+            "no free address in the subnet", ("enough free addresses",), "use another zone or region", in_zone=True
+        ),
+        "SpotMaxPriceTooLow": Failure(
+            "the spot price is above `max_price`",
+            ("minimum required Spot request fulfillment price",),
+            "raise `max_price` of the rung",
+        ),
+        "MaxSpotInstanceCountExceeded": Failure(
+            "the spot quota is used up", ("Max spot instance count exceeded",), _QUOTA
+        ),
+        "VcpuLimitExceeded": Failure("the vCPU quota is used up", ("current vCPU limit",), _QUOTA),
+        "InstanceLimitExceeded": Failure("the instance quota is used up", ("instance(s) are already running",), _QUOTA),
+        "VolumeLimitExceeded": Failure("the quota of EBS volumes is used up", ("maximum volume count",), _QUOTA),
+        "ReservationCapacityExceeded": Failure(
+            "the reservation is full", ("reservation does not have sufficient",), "raise the count of the reservation"
+        ),
+        "CapacityBlockNotActive": Failure(
+            "the capacity block is not active", ("is not active yet",), "wait for the start of the block"
+        ),
+        NOT_READY: Failure(
+            "the machine failed at its first boot",
+            ("failed to complete user's Lifecycle Action",),
+            "`bedplate node logs NAME`, or its console output, shows why; correct image, user data or network",
+        ),
+    }
+)
+
+
+def failure_code(text: str) -> str | None:
+    """Return the code of a failed launch by the text of its scaling activity; None if the text is unknown."""
+    named = (code for code in FAILURES if code in text)
+    return next(named, None) or next(
+        (code for code, failure in FAILURES.items() if any(words in text for words in failure.texts)), None
+    )
 
 
 class Cordon(StrEnum):
@@ -167,3 +241,95 @@ class Observation:
     def machines_of(self, pool: str) -> tuple[Machine, ...]:
         """Return the machines of a pool."""
         return tuple(machine for machine in self.machines if machine.pool == pool)
+
+
+@dataclass(frozen=True, slots=True)
+class SetDesired:
+    """Set the desired capacity of a pool; lowering it only stops launches: machines are protected from scale-in."""
+
+    pool: str
+    count: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CordonNode:
+    """Mark a node as unschedulable, and as marked by the planner."""
+
+    node: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class UncordonNode:
+    """Make a node schedulable again that the planner had marked."""
+
+    node: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DrainNode:
+    """Cordon a node and evict its movable pods; its other pods continue."""
+
+    node: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class EvictPod:
+    """Evict one pod by the eviction API, which respects disruption budgets."""
+
+    pod: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Terminate:
+    """End a machine; with `decrement` the desired capacity of its pool falls by one, else AWS replaces it."""
+
+    machine: str
+    decrement: bool
+    reason: str
+
+
+Action = SetDesired | CordonNode | UncordonNode | DrainNode | EvictPod | Terminate
+_VERBS: Mapping[type[Action], str] = {
+    SetDesired: "set-desired",
+    CordonNode: "cordon",
+    UncordonNode: "uncordon",
+    DrainNode: "drain",
+    EvictPod: "evict",
+    Terminate: "terminate",
+}
+
+
+def verb_of(action: Action) -> str:
+    """Return the name of an action in the protocol of `capacity decide`."""
+    return _VERBS[type(action)]
+
+
+@dataclass(frozen=True, slots=True)
+class Unplaced:
+    """A pod that fits no pool, with the reason."""
+
+    pod: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A pending pod that a pool could run: a place `is_coming`, or not yet; the reason says which place or why not."""
+
+    pod: str
+    is_coming: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The result of one decision. Every pending pod is `waiting`, or fits no pool and was reported as `unplaced`."""
+
+    actions: tuple[Action, ...]
+    unplaced: tuple[Unplaced, ...] = ()
+    waiting: tuple[Waiting, ...] = ()

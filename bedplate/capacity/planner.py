@@ -7,13 +7,11 @@ which they are applied.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from bedplate.capacity.actions import Action, Decision, SetDesired, UncordonNode
 from bedplate.capacity.breaker import Breaker
 from bedplate.capacity.growth import Growth, grow
-from bedplate.capacity.idle import end_unused, split_people
-from bedplate.capacity.observation import Observation
-from bedplate.capacity.rungs import Memory, Rung, RungStatus, next_boots, read_rungs
-from bedplate.capacity.shrink import Removal, end_useless, shrink
+from bedplate.capacity.ladder import Memory, Rung, RungStatus, next_boots, read_rungs
+from bedplate.capacity.observation import Action, Decision, Observation, SetDesired, UncordonNode
+from bedplate.capacity.shrink import Removal, end_unused, end_useless, shrink, split_people
 
 __all__ = ["Memory", "decide"]
 

@@ -1,4 +1,4 @@
-"""The JSON of `bedplate capacity decide`: observations in, decisions out, and the planner's memory between them.
+"""The JSON of `bedplate capacity decide`: observations in, decisions out; and observations as a record for replays.
 
 Unknown keys are ignored. A value of a wrong type is refused with its place: a wrong observation can end machines.
 """
@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from bedplate.capacity.actions import Decision, verb_of
+from bedplate.capacity.ladder import Memory
 from bedplate.capacity.observation import (
     Activity,
     Cordon,
+    Decision,
     Machine,
     Node,
     Observation,
@@ -21,8 +22,8 @@ from bedplate.capacity.observation import (
     Pool,
     Settings,
     Size,
+    verb_of,
 )
-from bedplate.capacity.rungs import Memory
 from bedplate.errors import InputError
 
 T = TypeVar("T")
@@ -267,3 +268,54 @@ def read_memory(text: str) -> Memory:
         return _MEMORY.validate_json(text, extra="forbid")
     except ValidationError:
         raise InputError("is not a state of `bedplate capacity decide`", fix="delete the file") from None
+
+
+_SIZES = ("gpus", "cpus", "memory", "efa", "ephemeral")
+
+
+def observation_document(observation: Observation) -> Mapping[str, Any]:
+    """Return an observation as one JSON object."""
+    settings = observation.settings
+    return {
+        "time": observation.time,
+        "pods": [_pod_document(pod) for pod in observation.pods],
+        "nodes": [_node_document(node) for node in observation.nodes],
+        "machines": [asdict(machine) for machine in observation.machines],
+        "pools": [_pool_document(pool) for pool in observation.pools],
+        "activities": [asdict(launch) | {"zonal": launch.zone is not None} for launch in observation.activities],
+        "settings": {
+            **asdict(settings),
+            "spare": dict(settings.spare),
+            "most": dict(settings.most),
+            "ceilings": dict(settings.ceilings),
+            "paused": sorted(settings.paused),
+        },
+    }
+
+
+def _size_document(size: Size, prefix: str = "") -> Mapping[str, float]:
+    return {f"{prefix}{name}": getattr(size, name) for name in _SIZES}
+
+
+def _fields(value: Pod | Node | Pool, *without: str) -> dict[str, Any]:
+    """Return the fields of a value, with sets as sorted lists."""
+    fields = {name: getattr(value, name) for name in value.__slots__ if name not in without}
+    return {name: sorted(field) if isinstance(field, frozenset) else field for name, field in fields.items()}
+
+
+def _pod_document(pod: Pod) -> Mapping[str, Any]:
+    return {**_fields(pod, "size"), "selector": dict(pod.selector), **_size_document(pod.size)}
+
+
+def _node_document(node: Node) -> Mapping[str, Any]:
+    sizes = {**_size_document(node.size), **_size_document(node.free, "free_")}
+    return {**_fields(node, "size", "free"), "labels": dict(node.labels), "max_pods": node.size.pods, **sizes}
+
+
+def _pool_document(pool: Pool) -> Mapping[str, Any]:
+    return {
+        **_fields(pool, "size"),
+        "labels": dict(pool.labels),
+        "max_pods": pool.size.pods,
+        **_size_document(pool.size),
+    }

@@ -1,8 +1,8 @@
-"""What a scenario of the simulator says: demand, pools, the capacity of AWS over time, and what goes wrong."""
+"""Scenarios of the simulator: demand, pools, capacity of AWS over time, what goes wrong; and the shipped scenarios."""
 
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from bedplate.capacity.observation import Node, Pod, Pool, Settings, Size
 
@@ -123,3 +123,155 @@ def gpu_stream(work: Work, name: str, gpus: float, start: float, end: float) -> 
     while (now := now + dice.expovariate(gpus / load)) < end:
         jobs.append(gpu_job(dice, work, f"{name}-{len(jobs)}", now, dice.choice(work.sizes)))
     return jobs
+
+
+WEST, EAST, NORTH = "us-west-2", "us-east-1", "eu-north-1"
+_GPU = frozenset({"nvidia.com/gpu"})
+_P5, _G6E, _C7I = "p5.48xlarge", "g6e.12xlarge", "c7i.24xlarge"
+_TRAIN, _BURST = Work("train"), Work("burst", (1, 1, 2, 4), (1.0, 3.0), 1.0)
+
+
+def _pool(name: str, group: str, rung: int, region: str, zones: str, **more: object) -> Pool:
+    labels = {
+        "group": group,
+        "region": region,
+        "type": str(more["type"]),
+        "market": str(more.get("market", "on-demand")),
+    }
+    places = tuple(region + letter for letter in zones)
+    return Pool(name, group, rung, region, places, 0, 100, 0, labels=labels, **more)  # type: ignore[arg-type]
+
+
+def _train(region: str, rung: int, maximum: int = 100, zones: str = "ab") -> Launchable:
+    """Return a pool of machines with 8 GPUs."""
+    size = Size(8, 192.0, 2000.0)
+    pool = _pool(f"train-{region}", "train", rung, region, zones, type=_P5, size=size, price=55.0, taints=_GPU)
+    return Launchable(replace(pool, maximum=maximum), 420.0)
+
+
+def _burst(region: str, rung: int, market: str, price: float, maximum: int = 60) -> Launchable:
+    """Return a pool of machines with 4 GPUs."""
+    more = {"type": _G6E, "size": Size(4, 48.0, 380.0), "taints": _GPU, "market": market, "price": price}
+    pool = _pool(f"burst-{region}-{market}", "burst", rung, region, "ab", **more)
+    return Launchable(replace(pool, maximum=maximum), 240.0)
+
+
+def _cpu(region: str, rung: int, maximum: int = 40) -> Launchable:
+    """Return a pool of machines without GPUs."""
+    pool = _pool(f"sim-{region}", "sim", rung, region, "ab", type=_C7I, size=Size(0, 96.0, 190.0), price=4.3)
+    return Launchable(replace(pool, maximum=maximum), 150.0)
+
+
+def burst_1600() -> Scenario:
+    """60 GPUs on site grow to 1,600 over three regions; the first two have less than their pools may hold."""
+    zones = zip((f"{region}{letter}" for region in (WEST, EAST, NORTH) for letter in "ab"), _BURST_ZONES, strict=True)
+    capacity = {(zone, _P5, "on-demand"): ((0.0, count),) for zone, count in zones}
+    size = Size(4, 20.0, 160.0)
+    site = tuple(Node(f"titan-{n:02}", None, {"group": "train"}, frozenset(), size, size) for n in range(1, 16))
+    jobs = gpu_burst(replace(_TRAIN, sizes=(1, 2, 4), hours=(6, 8)), "room", 60, 0, 300)
+    jobs += gpu_burst(_TRAIN, "burst", 1540, 1800, 120)
+    pools = (_train(WEST, 0), _train(EAST, 1), _train(NORTH, 2))
+    about = "60 GPUs on site grow to 1,600 over three regions"
+    return Scenario("burst-1600", about, 12 * HOUR, pools, tuple(jobs), 1800, nodes=site, capacity=capacity)
+
+
+_BURST_ZONES = (45, 35, 40, 30, 60, 60)
+
+
+def never_join() -> Scenario:
+    """A broken image: for three hours no machine of the first region becomes a node, in the second one of ten."""
+    pools = (_train(WEST, 0, 60), _train(EAST, 1, 60))
+    broken = (Broken(pools[0].pool.name, 0, 3 * HOUR), Broken(pools[1].pool.name, 0, 9 * HOUR, 0.1))
+    jobs = gpu_burst(replace(_TRAIN, hours=(2, 4)), "job", 240, 1800, 300)
+    return Scenario("never-join", "a broken image", 8 * HOUR, pools, tuple(jobs), 1800, broken=broken)
+
+
+def gangs() -> Scenario:
+    """Two gangs of 16 whole machines; the zone of the first rung has 10, that of the second 20, the third 40."""
+    rungs = ((WEST, "b", 10), (EAST, "a", 20), (NORTH, "a", 40))
+    pools = tuple(_train(region, at, 40, zone) for at, (region, zone, _) in enumerate(rungs))
+    capacity = {(region + zone, _P5, "on-demand"): ((0.0, count),) for region, zone, count in rungs}
+    jobs = gpu_burst(replace(_TRAIN, sizes=(1, 2), hours=(1, 2)), "small", 24, 1200, 300)
+    size = Size(8, 180.0, 1800.0)
+    for gang in range(2):
+        pod = Pod("", 1800.0 + 600 * gang, size, {"group": "train"}, _GPU, f"gang{gang}", 16)
+        jobs += [Job(replace(pod, id=f"gang{gang}-{n}"), 3 * HOUR) for n in range(16)]
+    about = "two gangs of 16 machines"
+    return Scenario("gangs", about, 9 * HOUR, pools, tuple(jobs), 1200, capacity=capacity)
+
+
+def steady_day() -> Scenario:
+    """Jobs arrive all day; 200 GPUs are at work on average."""
+    work = Work("train", (1, 1, 2, 2, 4, 8), (0.5, 4.5))
+    jobs = gpu_stream(work, "job", 200, 0, 24 * HOUR)
+    return Scenario(
+        "steady-day", "a day of steady work", 24 * HOUR, (_train(WEST, 0, 60), _train(EAST, 1, 60)), tuple(jobs)
+    )
+
+
+def dry_region() -> Scenario:
+    """The first region has no more machines for hours, then some again."""
+    places = [(f"{WEST}{zone}", _P5, "on-demand") for zone in "ab"]
+    capacity = dict.fromkeys(places, ((0.0, 10), (2 * HOUR, 0), (5 * HOUR, 20)))
+    jobs = gpu_stream(replace(_TRAIN, hours=(0.5, 2.0)), "job", 120, 600, 8 * HOUR)
+    pools = (_train(WEST, 0), _train(EAST, 1))
+    return Scenario(
+        "dry-region", "a region without capacity for hours", 11 * HOUR, pools, tuple(jobs), capacity=capacity
+    )
+
+
+def quotas() -> Scenario:
+    """The quotas of two regions are smaller than their pools."""
+    quota = {(WEST, _G6E, "on-demand"): 8, (EAST, _G6E, "on-demand"): 12}
+    work = replace(_BURST, movable=0.5)
+    jobs = [*gpu_burst(work, "first", 60, 1800, 120), *gpu_burst(work, "second", 60, 3600, 120)]
+    pools = tuple(_burst(region, at, "on-demand", 10.5) for at, region in enumerate((WEST, EAST, NORTH)))
+    return Scenario("quotas", "quotas below the maximum", 8 * HOUR, pools, tuple(jobs), 1800, quota=quota)
+
+
+def spot_storm() -> Scenario:
+    """AWS takes most spot machines of a region three times; the second time it has no others."""
+    pools = (_burst(WEST, 0, "spot", 4.5), _burst(EAST, 1, "spot", 4.6), _burst(WEST, 2, "on-demand", 10.5))
+    storms = ((2 * HOUR, "a", 0.8), (3 * HOUR, "a", 0.9), (3 * HOUR + 20, "b", 0.9), (5 * HOUR, "b", 0.6))
+    cuts = tuple(Interruption(time, WEST + zone, share) for time, zone, share in storms)
+    capacity = {(f"{WEST}{zone}", _G6E, "spot"): ((0.0, 30), (3 * HOUR, 0), (4 * HOUR, 30)) for zone in "ab"}
+    jobs = gpu_stream(replace(_BURST, hours=(1.0, 4.0)), "job", 100, 0, 6 * HOUR)
+    about = "AWS takes most spot machines"
+    return Scenario("spot-storm", about, 9 * HOUR, pools, tuple(jobs), capacity=capacity, interruptions=cuts)
+
+
+def tiny_pods() -> Scenario:
+    """3,000 pods of a fraction of a CPU to two CPUs, many at once."""
+    dice, jobs = random.Random(5), []  # noqa: S311  a simulation repeats
+    for number in range(3000):
+        size = Size(0, dice.choice((0.25, 0.5, 1.0, 2.0)), dice.choice((0.5, 1.0, 2.0, 4.0)))
+        arrival = dice.choice((600.0, 3600.0, 7200.0)) + dice.random() * 300
+        pod = Pod(f"tiny-{number}", arrival, size, {"group": "sim"}, movable=dice.random() < _TRAIN.movable)
+        jobs.append(Job(pod, dice.uniform(0.1, 1.5) * HOUR))
+    return Scenario("tiny-pods", "3,000 small pods", 4 * HOUR, (_cpu(WEST, 0), _cpu(EAST, 1)), tuple(jobs), 600)
+
+
+def idle_night() -> Scenario:
+    """A day of work, a night without, and a morning."""
+    work = replace(_TRAIN, hours=(0.5, 3.0))
+    jobs = gpu_stream(work, "day", 150, 0, 8 * HOUR) + gpu_stream(work, "morning", 150, 18 * HOUR, 22 * HOUR)
+    return Scenario(
+        "idle-night", "a night without work", 24 * HOUR, (_train(WEST, 0, 60), _train(EAST, 1, 60)), tuple(jobs)
+    )
+
+
+def human_cordons() -> Scenario:
+    """People cordon busy and idle nodes, some for hours."""
+    name = f"train-{WEST}"
+    cordons = (
+        HumanCordon(1.5 * HOUR, name, 4, 4 * HOUR, busy=True),
+        HumanCordon(2 * HOUR, name, 3, 9 * HOUR),
+        HumanCordon(5 * HOUR, name, 4, 6 * HOUR, busy=True),
+    )
+    jobs = gpu_stream(replace(_TRAIN, hours=(0.5, 2.0)), "job", 100, 0, 7 * HOUR)
+    pools = (_train(WEST, 0, 60), _train(EAST, 1, 60))
+    return Scenario("human-cordons", "people cordon nodes", 10 * HOUR, pools, tuple(jobs), cordons=cordons)
+
+
+_ALL = (burst_1600, never_join, gangs, steady_day, dry_region, quotas, spot_storm, tiny_pods, idle_night, human_cordons)
+SCENARIOS: Mapping[str, Callable[[], Scenario]] = {make.__name__.replace("_", "-"): make for make in _ALL}

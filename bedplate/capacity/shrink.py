@@ -1,18 +1,156 @@
-"""The end of machines: late ones, idle ones, and nodes whose work can move to a better place.
+"""The end of machines: late, idle and unused ones, ones with a limited time, and nodes whose work can move.
+
+At that time AWS lowers the desired capacity of the pool; no daemon is needed.
+
+Such a machine reports logins, and whether its CPUs or GPUs work. Without a recent report it never ends.
 
 A node that a person has cordoned is left alone. A node is cordoned first, and ends in a later
 decision if it is still empty.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
-from bedplate.capacity.actions import Action, CordonNode, DrainNode, Terminate, UncordonNode
 from bedplate.capacity.growth import Growth
-from bedplate.capacity.observation import Cordon, Machine, Node, Observation, Pod
+from bedplate.capacity.ladder import Rung, RungStatus
+from bedplate.capacity.observation import (
+    Action,
+    Cordon,
+    CordonNode,
+    DrainNode,
+    Machine,
+    Node,
+    Observation,
+    Pod,
+    Pool,
+    Terminate,
+    UncordonNode,
+)
 from bedplate.capacity.packing import Packer, Place, Source, node_place
-from bedplate.capacity.rungs import Rung, RungStatus
+from bedplate.errors import InputError
+from bedplate.spec.text import seconds_of
+
+REQUESTED_BY, UNTIL, PAUSED = "bedplate:requested-by", "bedplate:until", "bedplate:paused"
+"""Tags of an Auto Scaling group: who last started machines in it, and until when; who has paused its controller.
+
+The stacks ignore them.
+"""
+
+_SHORTEST, _LONGEST = timedelta(minutes=10), timedelta(days=30)
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The time at which a pool's desired capacity becomes `floor`."""
+
+    until: datetime
+    floor: int
+
+
+def next_end(current: End | None, desired: int, count: int, until: datetime | None) -> End | None:
+    """Return the end of a pool after a start of `count` machines in it, `until` a time or without one.
+
+    The latest end counts for all. Machines that somebody started without an end are not ended.
+    """
+    if until is not None:
+        if current:
+            return End(max(current.until, until), current.floor)
+        return End(until, desired) if count > desired else None
+    if current is None or count >= desired:
+        return None
+    return End(current.until, max(current.floor, count))
+
+
+def after_stop(current: End | None, desired: int) -> End | None:
+    """Return the end of a pool whose desired capacity was lowered by hand: an end never raises it again."""
+    return current if current and current.floor < desired else None
+
+
+def parse_duration(text: str) -> timedelta:
+    """Return a duration such as 30m, 8h or 2d; InputError for any other text, and for less than 10 minutes."""
+    match = re.fullmatch(r"[0-9]{1,4}[mhd]", text.strip().lower())
+    if match is None:
+        number = re.match(r"[0-9]{1,4}", text.strip())
+        fix = f"write {number[0]}h" if number else "write a number and m, h or d"
+        raise InputError(f"{text!r} is not a duration", fix=fix)
+    duration = timedelta(seconds=seconds_of(match[0]))
+    if not _SHORTEST <= duration <= _LONGEST:
+        nearest = "10m" if duration < _SHORTEST else "30d"
+        raise InputError(f"--for {text}: must be from 10 minutes to 30 days", fix=f"write {nearest}")
+    return duration
+
+
+STALE = 900.0
+"""Seconds for which a report is valid; a machine writes one every five minutes."""
+_CLOCKS = 60.0  # by which two clocks may differ
+
+
+def split_people(observation: Observation) -> tuple[Observation, Observation]:
+    """Return two observations: pools for people with their machines, and all others with nodes and pods."""
+    names = {pool.name for pool in observation.pools if pool.is_ssh}
+    if not names:
+        return Observation(observation.time), observation
+    people = replace(_of_pools(observation, names), pods=(), nodes=())
+    return people, _of_pools(observation, {pool.name for pool in observation.pools} - names)
+
+
+def _of_pools(observation: Observation, names: set[str]) -> Observation:
+    return replace(
+        observation,
+        pools=tuple(pool for pool in observation.pools if pool.name in names),
+        machines=tuple(machine for machine in observation.machines if machine.pool in names),
+        activities=tuple(launch for launch in observation.activities if launch.pool in names),
+    )
+
+
+def end_unused(people: Observation) -> Iterator[Terminate]:
+    """Yield the end of machines whose idle time is over, the longest unused first, up to the cap."""
+    pools = {pool.name: pool for pool in people.pools}
+    above = {name: pool.desired - pool.minimum for name, pool in pools.items()}
+    left = max(1, int(people.settings.cap * len(people.machines)))
+    due = [
+        (end, machine)
+        for machine in people.machines
+        if (end := idle_end(machine, pools[machine.pool])) is not None
+        and end <= people.time
+        and not keep_reason(machine, pools[machine.pool], people)
+    ]
+    for end, machine in sorted(due, key=lambda entry: entry[0]):
+        if left > 0 and above[machine.pool] > 0:
+            left -= 1
+            above[machine.pool] -= 1
+            minutes = (people.time - end + (pools[machine.pool].idle or 0)) / 60
+            reason = f"unused for {minutes:.0f} minutes: nobody is logged in, and neither CPUs nor GPUs work"
+            yield Terminate(machine.id, decrement=True, reason=reason)
+
+
+def idle_end(machine: Machine, pool: Pool) -> float | None:
+    """Return when the idle time of a machine is over; None if it is in use, or its group has no such time."""
+    if pool.idle is None or machine.idle_since is None:
+        return None
+    return max(machine.idle_since, machine.launched) + pool.idle
+
+
+def keep_reason(machine: Machine, pool: Pool, observation: Observation) -> str:
+    """Return why a machine is not ended, however long it is unused; empty if only its idle time counts."""
+    now = observation.time
+    if pool.group in observation.settings.paused:
+        return f"{pool.group} is paused"
+    if machine.reported is None:
+        return "it has not reported its use"
+    if not -_CLOCKS <= now - machine.reported < STALE:
+        return f"its last report is {abs(now - machine.reported) / 60:.0f} minutes old"
+    if not machine.ready:
+        return "it is not in service"
+    if pool.until is not None and now < pool.until:
+        return "somebody has started it with `--for`"
+    if pool.desired <= pool.minimum:
+        return f"{pool.name} is at its minimum of {pool.minimum}"
+    return ""
+
 
 _WARNING = 30.0  # a node is cordoned this long before its idle time is over
 _YOUNG = 120.0

@@ -14,16 +14,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from bedplate.capacity.actions import (
+from bedplate.capacity.observation import (
     Action,
+    Activity,
+    Cordon,
     CordonNode,
     DrainNode,
     EvictPod,
+    Machine,
+    Node,
+    Observation,
+    Pod,
+    Pool,
     SetDesired,
+    Size,
     Terminate,
     UncordonNode,
 )
-from bedplate.capacity.observation import Activity, Cordon, Machine, Node, Observation, Pod, Pool, Size
 from bedplate.capacity.packing import Packer, Place, Shape, Source, machine_place, node_place, zone_of
 from bedplate.capacity.scenario import ENDLESS, HOUR, HumanCordon, Interruption, Job, Scenario
 

@@ -14,8 +14,7 @@ from bedplate.account.client import (
     open_client,
     require_all,
 )
-from bedplate.account.download import download
-from bedplate.account.facts import enabled_regions, list_prices, newest_images, read_quotas, read_region
+from bedplate.account.facts import download, enabled_regions, list_prices, newest_images, read_quotas, read_region
 from bedplate.catalog import Catalog, load_catalog
 from bedplate.catalog.catalog import (
     REFRESHED,

@@ -20,10 +20,19 @@ from bedplate.account.client import (
     require_all,
 )
 from bedplate.account.machines import read_pool_machines
-from bedplate.bundle.archive import contents
-from bedplate.bundle.build import Bundle, Cache, build_bundle, read_bundle, user_cache
-from bedplate.bundle.rings import CanaryReport, RingState, canary_report, next_state
-from bedplate.bundle.wheels import targets
+from bedplate.bundle import (
+    Bundle,
+    Cache,
+    CanaryReport,
+    RingState,
+    build_bundle,
+    canary_report,
+    contents,
+    next_state,
+    read_bundle,
+    targets,
+    user_cache,
+)
 from bedplate.catalog import load_catalog
 from bedplate.cli.fleet import open_account, plan_of
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, FleetOption, Json, notify, show, show_document

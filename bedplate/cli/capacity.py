@@ -72,7 +72,7 @@ def simulate(
 
 
 def _shipped(name: str | None) -> "Scenario":
-    from bedplate.capacity.scenarios import SCENARIOS
+    from bedplate.capacity.scenario import SCENARIOS
 
     if name is None:
         raise InputError("no scenario", fix=f"write one of {', '.join(SCENARIOS)}, or --replay FILE")
@@ -84,7 +84,7 @@ def _shipped(name: str | None) -> "Scenario":
 
 
 def _recorded(path: Path, name: str | None) -> "Scenario":
-    from bedplate.capacity.replay import recorded_scenario
+    from bedplate.capacity.simulator import recorded_scenario
 
     if name is not None:
         raise InputError("a scenario and --replay exclude each other", fix=f"omit {name}")

@@ -17,13 +17,11 @@ import typer
 
 from bedplate.account.client import open_client
 from bedplate.account.groups import FleetGroups
-from bedplate.capacity.actions import Decision
-from bedplate.capacity.controller import Controller, Outcome, Round, log_entry
-from bedplate.capacity.idle import end_unused, split_people
-from bedplate.capacity.metrics import Metrics
+from bedplate.capacity.controller import Controller, Metrics, Outcome, Round, log_entry
+from bedplate.capacity.observation import Decision
 from bedplate.capacity.planner import Memory, decide
-from bedplate.capacity.protocol import memory_document, read_memory
-from bedplate.capacity.record import observation_document
+from bedplate.capacity.protocol import memory_document, observation_document, read_memory
+from bedplate.capacity.shrink import end_unused, split_people
 from bedplate.catalog import load_catalog
 from bedplate.cli.fleet import open_account, plan_of
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, FleetOption, Json, notify, show, show_document

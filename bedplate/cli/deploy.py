@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from bedplate.account.backend import create_role, missing_roles, service_roles
 from bedplate.account.client import AwsClient, failure_lines
 from bedplate.account.facts import newest_images, read_quotas
-from bedplate.account.roles import create_role, missing_roles, service_roles
 from bedplate.catalog import load_catalog
 from bedplate.cli.fleet import open_account, plan_loaded, plan_of
 from bedplate.cli.output import (
@@ -32,8 +32,7 @@ from bedplate.cli.output import (
     show_document,
 )
 from bedplate.deploy.engine import Engine, open_engine
-from bedplate.deploy.progress import Operation, Progress, Status
-from bedplate.deploy.run import Deployment, Task, Watch
+from bedplate.deploy.run import Deployment, Operation, Progress, Status, Task, Watch
 from bedplate.deploy.state import Resource, StackState, deployed_layout, kept_price, recorded_price
 from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.folder.files import FLEET_FILE

@@ -11,6 +11,7 @@ from bedplate.account.bundle import RegionStore
 from bedplate.account.client import AwsClient, NotThere, failure_lines
 from bedplate.account.images import (
     FleetImage,
+    bill_key,
     discard,
     find_leftovers,
     mark,
@@ -18,7 +19,6 @@ from bedplate.account.images import (
     remove_leftovers,
     unmark,
 )
-from bedplate.account.inventory import bill_key
 from bedplate.account.rollout import PoolRollout
 from bedplate.catalog import load_catalog
 from bedplate.cli.fleet import open_account, plan_of

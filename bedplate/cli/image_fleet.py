@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from bedplate.account.bakes import leased
 from bedplate.account.bundle import RegionStore
+from bedplate.account.capacity import Clock
 from bedplate.account.client import AwsClient, RegionResults, ask_regions, require_all
 from bedplate.account.images import FleetImage, find_images, images_in_use
-from bedplate.account.lease import leased
-from bedplate.account.start import Clock
 from bedplate.catalog import load_catalog
 from bedplate.errors import InputError
 from bedplate.hold import held

@@ -14,12 +14,11 @@ import typer
 from bedplate.account.bake import Bake, find_site
 from bedplate.account.bakes import Event, Progress, run_bakes
 from bedplate.account.bundle import RegionStore
+from bedplate.account.capacity import Clock
 from bedplate.account.client import AwsClient, failure_lines
 from bedplate.account.facts import newest_images
-from bedplate.account.images import check_base
-from bedplate.account.inventory import read_packages
+from bedplate.account.images import check_base, read_packages
 from bedplate.account.rollout import last_rollouts
-from bedplate.account.start import Clock
 from bedplate.catalog import load_catalog
 from bedplate.cli.bundle import bundle_differences
 from bedplate.cli.fleet import open_account, plan_of

@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 
 import typer
 
-from bedplate.account.download import download
-from bedplate.catalog.addons import AddonPins
+from bedplate.account.facts import download
 from bedplate.catalog.catalog import load_addons, write_addon_file
 from bedplate.catalog.nearest import nearest
+from bedplate.catalog.stacks import AddonPins
 from bedplate.cli.fleet import plan_of
 from bedplate.cli.kube_session import admin_kubeconfig, cluster_of
 from bedplate.cli.output import (

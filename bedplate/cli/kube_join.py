@@ -13,7 +13,7 @@ from bedplate.cli.login import SshOptions
 from bedplate.cli.output import DEFAULT_FLEET, FleetOption, Identity, SshConfig, User, notify, show
 from bedplate.errors import HeldError, InputError, PartialError
 from bedplate.kube.members import Connection
-from bedplate.nodes.choice import nodes_by_name
+from bedplate.nodes.ssh import nodes_by_name
 from bedplate.plan import FleetPlan
 from bedplate.plan.joining import BOOTSTRAPPERS, machine_group
 from bedplate.plan.nodes import NodePlan, NodeRole, Platform

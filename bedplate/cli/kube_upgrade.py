@@ -15,8 +15,17 @@ from bedplate.cli.login import SshOptions
 from bedplate.cli.node_apply import apply_machines
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Identity, SshConfig, User, notify, show
 from bedplate.errors import PartialError
-from bedplate.kube.members import LONG, Connection, on_all, read_status
-from bedplate.kube.upgrade import Action, Step, Worker, parse_workers, upgrade_steps
+from bedplate.kube.members import (
+    LONG,
+    Action,
+    Connection,
+    Step,
+    Worker,
+    on_all,
+    parse_workers,
+    read_status,
+    upgrade_steps,
+)
 from bedplate.lock import check_plan_recorded
 from bedplate.nodes.ssh import NodeLocation
 from bedplate.plan import FleetPlan

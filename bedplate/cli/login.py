@@ -19,7 +19,7 @@ from bedplate.cli.fleet import open_account
 from bedplate.cli.output import check_files_exist, notify
 from bedplate.errors import MachineError
 from bedplate.hold import login_name
-from bedplate.nodes.connection import answering, check_plugin
+from bedplate.nodes.host_keys import answering, check_plugin
 from bedplate.nodes.ssh import (
     Login,
     NodeLocation,

@@ -22,7 +22,7 @@ from bedplate.cli.node_apply import INTERRUPTED, apply_machines
 from bedplate.cli.output import notify, show
 from bedplate.cli.trust import aws_host_key, record_aws_key
 from bedplate.errors import BedplateError, MachineError, PartialError
-from bedplate.nodes.connection import answering, check_plugin
+from bedplate.nodes.host_keys import answering, check_plugin
 from bedplate.nodes.ssh import NodeLocation
 from bedplate.plan import FleetPlan
 from bedplate.plan.laptops import Transport

@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from bedplate.account.client import failure_lines
-from bedplate.account.machines import read_machines
-from bedplate.account.node_status import read_node_statuses
-from bedplate.bundle.wheels import targets
+from bedplate.account.machines import read_machines, read_node_statuses
+from bedplate.bundle import targets
 from bedplate.catalog import load_catalog
 from bedplate.cli.bundle import Pythons
 from bedplate.cli.fleet import open_account, plan_of
@@ -28,9 +27,8 @@ from bedplate.cli.output import (
 from bedplate.cli.site_folder import script_name, site_files, write_folder
 from bedplate.errors import InputError, PartialError
 from bedplate.nodes.bootstrap import site_script
-from bedplate.nodes.choice import nodes_by_name
 from bedplate.nodes.host_keys import known_hosts
-from bedplate.nodes.ssh import FILE_HEADER, NodeLocation, ssh_config
+from bedplate.nodes.ssh import FILE_HEADER, NodeLocation, nodes_by_name, ssh_config
 from bedplate.plan import FleetPlan
 from bedplate.plan.images import baked_image
 from bedplate.plan.nodes import NodePlan, permanent_nodes, pool_nodes

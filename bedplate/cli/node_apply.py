@@ -47,8 +47,7 @@ from bedplate.load.source import today
 from bedplate.lock import check_plan_recorded
 from bedplate.nodes.apply import ApplyProcess, ApplyRequest, Event, NodeResult, Step, exit_status, run_apply
 from bedplate.nodes.audit import AuditRequest, Findings, RuleOutcome, roles_checked, run_audit
-from bedplate.nodes.choice import check_groups, nodes_by_name, nodes_of_sites, unique_nodes
-from bedplate.nodes.ssh import Login, NodeLocation
+from bedplate.nodes.ssh import Login, NodeLocation, check_groups, nodes_by_name, nodes_of_sites, unique_nodes
 from bedplate.plan import FleetPlan
 from bedplate.plan.nodes import permanent_nodes
 from bedplate.report.compliance import compliance_document, compliance_lines, compliance_page, is_partial, junit_report

@@ -10,19 +10,26 @@ from typing import Annotated
 
 import typer
 
-from bedplate.account.capacity import ScalingGroups, console_output, terminate_machine
+from bedplate.account.capacity import (
+    WAIT,
+    Clock,
+    Progress,
+    Request,
+    ScalingGroups,
+    console_output,
+    start_machines,
+    terminate_machine,
+)
 from bedplate.account.client import AwsClient, failure_lines
 from bedplate.account.machines import Machine, read_claims, read_machines, read_pool_machines
-from bedplate.account.start import WAIT, Clock, Progress, Request, start_machines
-from bedplate.capacity.ends import parse_duration
-from bedplate.capacity.failures import NOT_READY
+from bedplate.capacity.observation import NOT_READY
+from bedplate.capacity.shrink import parse_duration
 from bedplate.catalog import load_catalog
 from bedplate.cli.fleet import open_account, plan_of
 from bedplate.cli.output import DEFAULT_FLEET, FleetOption, notify, show
 from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.hold import login_name
-from bedplate.nodes.choice import check_groups
-from bedplate.nodes.ssh import Login, NodeLocation, logged_in, login_account, write_ssh_config
+from bedplate.nodes.ssh import Login, NodeLocation, check_groups, logged_in, login_account, write_ssh_config
 from bedplate.plan import FleetPlan
 from bedplate.plan.nodes import find_node, permanent_nodes
 from bedplate.plan.pools import PoolPlan, next_stop

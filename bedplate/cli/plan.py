@@ -38,8 +38,7 @@ from bedplate.report.updates import (
     removed_zones,
 )
 from bedplate.spec.schema import fleet_schema
-from bedplate.update.edit import consequences
-from bedplate.update.policies import Effect
+from bedplate.update import Effect, consequences
 
 
 def plan(

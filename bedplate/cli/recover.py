@@ -9,10 +9,10 @@ from bedplate.cli.deploy import Yes, confirm, folder_plan
 from bedplate.cli.fleet import open_account
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Parts, notify, show
 from bedplate.deploy.engine import Engine, open_engine
-from bedplate.deploy.lock import LockedError
-from bedplate.deploy.progress import resource_name
-from bedplate.deploy.recovery import (
+from bedplate.deploy.run import resource_name
+from bedplate.deploy.state import (
     Deployment,
+    LockedError,
     Repair,
     Unfinished,
     known_ids,
@@ -89,7 +89,7 @@ def _repair(engine: Engine, client: "AwsClient", stack: str, *, yes: bool) -> No
 
 def _found(client: "AwsClient", stack: str, deployment: Deployment, operation: Unfinished) -> Repair:
     # Slow: it imports boto3, and the SDK of Pulumi.
-    from bedplate.account.creation import Creation
+    from bedplate.account.client import Creation
     from bedplate.account.objects import FINDERS, REPEATABLE, find_ids
     from stacks.options import RESOURCE, STACK
 

@@ -9,8 +9,7 @@ from bedplate.cli.deploy import Yes, confirm, exit_status, finish, folder_plan, 
 from bedplate.cli.fleet import open_account
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, Parts, show, show_document
 from bedplate.deploy.engine import Engine, open_engine
-from bedplate.deploy.progress import Operation
-from bedplate.deploy.run import Deployment
+from bedplate.deploy.run import Deployment, Operation
 from bedplate.errors import InputError, ViolationError
 from bedplate.plan import FleetPlan
 from bedplate.plan.stacks import chosen_parts, stack_name

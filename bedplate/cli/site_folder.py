@@ -8,10 +8,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from bedplate.bundle.archive import Source, pack
-from bedplate.bundle.build import build_bundle, user_cache
-from bedplate.bundle.rings import RingState
-from bedplate.bundle.wheels import Target as Part
+from bedplate.bundle import RingState, Source, build_bundle, pack, user_cache
+from bedplate.bundle import Target as Part
 from bedplate.errors import InputError
 from bedplate.nodes.apply import NodeError, NodeErrorKind, Target
 from bedplate.nodes.bootstrap import site_script

@@ -22,10 +22,8 @@ from bedplate.cli.login import LoginName, interactive_login, is_in_cloud, locati
 from bedplate.cli.output import DEFAULT_FLEET, FleetOption, Identity, check_files_exist, notify
 from bedplate.errors import InputError, MachineError, PartialError
 from bedplate.load import load_fleet
-from bedplate.nodes.choice import nodes_by_name
-from bedplate.nodes.connection import check_plugin, connect, relay
-from bedplate.nodes.host_keys import trust_instructions
-from bedplate.nodes.ssh import Login, NodeLocation, write_ssh_config
+from bedplate.nodes.host_keys import check_plugin, connect, relay, trust_instructions
+from bedplate.nodes.ssh import Login, NodeLocation, nodes_by_name, write_ssh_config
 from bedplate.plan import FleetPlan
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from bedplate.plan.stacks import LINKS, SHARED, Action, Step, chosen_parts, stac
 from bedplate.rehearsal.provider import DefaultProvider
 from bedplate.rehearsal.rehearse import Course, Report, Wave
 from bedplate.rehearsal.stack import Stack, graph
-from bedplate.update.edit import Consequence, consequences
+from bedplate.update import Consequence, consequences
 from stacks.program import declare
 
 PROJECT = "bedplate"

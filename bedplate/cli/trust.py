@@ -27,7 +27,6 @@ from bedplate.cli.fleet import open_account, plan_of
 from bedplate.cli.output import DEFAULT_FLEET, FleetOption, SshConfig, check_files_exist, notify, show
 from bedplate.errors import BedplateError, InputError, PartialError, ViolationError
 from bedplate.lock import lock_path, record_host_keys
-from bedplate.nodes.choice import check_groups, nodes_by_name
 from bedplate.nodes.host_keys import (
     fingerprint,
     parse_fingerprint,
@@ -35,6 +34,7 @@ from bedplate.nodes.host_keys import (
     trust_instructions,
     verified_host_key,
 )
+from bedplate.nodes.ssh import check_groups, nodes_by_name
 from bedplate.plan import FleetPlan
 from bedplate.plan.links import ssh_pools
 from bedplate.plan.nodes import Platform

@@ -22,7 +22,7 @@ from bedplate.cli.output import (
 )
 from bedplate.cli.vpn_session import keys_of, known_passphrase, now, users_of
 from bedplate.errors import InputError, PartialError, ViolationError
-from bedplate.load.users import Users, read_pools
+from bedplate.load.source import Users, read_pools
 from bedplate.report.vpn import certificate_document, certificate_lines, issued_lines
 from vpn import signing
 from vpn.certificates import DEFAULT_DEVICE, Subject, laptop

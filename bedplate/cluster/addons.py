@@ -11,7 +11,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from bedplate.catalog.addons import AddonPins
+from bedplate.catalog.stacks import AddonPins
 from bedplate.errors import InputError
 from bedplate.plan.cluster import NODE_DNS, ClusterPlan
 from bedplate.plan.registration import ACCELERATOR, INSTANCE_TYPE

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from bedplate.catalog.addons import AddonPins
+from bedplate.catalog.stacks import AddonPins
 from bedplate.cluster.addons import ADDONS, EFA_ADDON, Object, Setting, choose_pins, render_addon
 from bedplate.cluster.people import people_objects, policy_objects, volume_objects
 from bedplate.plan.cluster import ClusterPlan

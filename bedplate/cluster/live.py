@@ -13,8 +13,16 @@ from lightkube.models.meta_v1 import DeleteOptions, ObjectMeta, Preconditions
 from lightkube.resources.core_v1 import Event, Node, Pod, PodEviction
 from lightkube.types import PatchType
 
-from bedplate.capacity.actions import Action, CordonNode, DrainNode, EvictPod, Terminate, UncordonNode
-from bedplate.capacity.observation import Cordon, Observation
+from bedplate.capacity.observation import (
+    Action,
+    Cordon,
+    CordonNode,
+    DrainNode,
+    EvictPod,
+    Observation,
+    Terminate,
+    UncordonNode,
+)
 from bedplate.cluster.client import MANAGER, ClusterClient, Conflict, Missing, NotNow
 from bedplate.cluster.demand import CORDONED, Cluster, cordon_of, instance_of, is_annotated, join, pod_id
 from bedplate.cluster.pods import has_ended, is_daemon, is_movable, seconds

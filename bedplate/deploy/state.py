@@ -1,15 +1,269 @@
-"""What is deployed, from the states that Pulumi's engine keeps of the stacks."""
+"""The states that Pulumi's engine keeps of the stacks: what is deployed, drift, and the repair after a killed run.
 
-from collections.abc import Iterable, Mapping
+A created object is added to the state as the engine would have done it, with the inputs of its operation; a refresh
+then reads what AWS has. ADR 19 says why this is not done by `pulumi import`.
+"""
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from pulumi.automation.events import StepEventMetadata, StepEventStateMetadata
+
 from bedplate.catalog import Catalog
-from bedplate.deploy.progress import resource_name
-from bedplate.deploy.recovery import unfinished_operations, unread_urns
+from bedplate.deploy.run import resource_name
+from bedplate.errors import HeldError
 from bedplate.plan.cost import volume_price
 from bedplate.plan.pools import Volume
 from bedplate.plan.stacks import LINKS, PRICE, SHARED, Layout
+from bedplate.writer import is_alive
+
+# How Pulumi marks an encrypted value.
+_SECRET = "4dabf18193072939515e22adb298388d"  # noqa: S105  the mark, not a secret
+_PATH = re.compile(r'\["((?:[^"\\]|\\.)*)"\]|\[(\d+)\]|([^.\[\]]+)')
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One property that differs; `key` is empty for a resource that was deleted outside Pulumi."""
+
+    urn: str
+    key: str
+    recorded: Any
+    real: Any
+
+
+def differences(step: StepEventMetadata) -> Iterator[Difference]:
+    """Yield the differences of a step of a refresh.
+
+    The provider names the properties that the next `up` would correct; values that AWS merely computes are not drift.
+    """
+    kind = str(getattr(step.op, "value", step.op))
+    if kind == "delete":
+        yield Difference(step.urn, "", step.old.id if step.old else None, None)
+    elif kind == "update":
+        for key in sorted(step.detailed_diff or step.diffs or ("",)):
+            path = tuple(quoted or index or name for quoted, index, name in _PATH.findall(key))
+            yield Difference(step.urn, key, _value(step.old, path), _value(step.new, path))
+
+
+def _value(state: StepEventStateMetadata | None, path: tuple[str, ...]) -> Any:  # noqa: ANN401  any JSON value
+    """Return the input, or else the output, at a path of property names and list indexes; None if it is missing."""
+    if not state or not path:
+        return None
+    value = _at(state.inputs or {}, path)
+    return _without_secrets(_at(state.outputs or {}, path) if value is None else value)
+
+
+def _at(value: Any, path: tuple[str, ...]) -> Any:  # noqa: ANN401
+    for part in path:
+        if isinstance(value, Mapping):
+            if _SECRET in value:
+                return value
+            value = value.get(part)
+        elif isinstance(value, list) and part.isdigit() and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            return None
+    return value
+
+
+def _without_secrets(value: Any) -> Any:  # noqa: ANN401
+    if isinstance(value, Mapping):
+        return "[secret]" if _SECRET in value else {key: _without_secrets(item) for key, item in value.items()}
+    return [_without_secrets(item) for item in value] if isinstance(value, list) else value
+
+
+_HOLDER = re.compile(r"created by (?P<user>.*)@(?P<host>\S+) \(pid (?P<pid>\d+)\) at (?P<since>\S+)")
+
+
+@dataclass(frozen=True, slots=True)
+class LockHolder:
+    """The process that took a lock; `since` is a time in UTC."""
+
+    user: str
+    host: str
+    pid: int
+    since: str
+
+    def __str__(self) -> str:
+        return f"{self.user}@{self.host}, process {self.pid}, since {self.since}"
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the process ran on this machine."""
+        return self.host == os.uname().nodename
+
+    def lives_here(self) -> bool:
+        """Return whether the process is alive on this machine; another program may have its number by now."""
+        if not self.is_here or not is_alive(self.pid):
+            return False
+        command = ["ps", "-o", "comm=", "-p", str(self.pid)]
+        try:
+            name = subprocess.run(command, capture_output=True, text=True, check=False).stdout  # noqa: S603
+        except OSError:
+            return True
+        return "pulumi" in name
+
+
+class LockedError(HeldError):
+    """Another run of Pulumi holds the lock of a stack; a backend such as Pulumi Cloud does not say who."""
+
+    holders: tuple[LockHolder, ...] = ()
+
+
+def lock_holders(text: str) -> tuple[LockHolder, ...]:
+    """Return the holders that the error of a locked stack names."""
+    return tuple(
+        LockHolder(match["user"], match["host"], int(match["pid"]), match["since"]) for match in _HOLDER.finditer(text)
+    )
+
+
+def remove_damaged_files(backend: Path) -> tuple[str, ...]:
+    """Delete each `*.attrs` of a file backend that is no JSON, and return their names.
+
+    Pulumi writes these in place, beside each object, and cannot read an object with an incomplete one: "EOF". They have
+    only metadata, and the object is readable without. Source: gocloud.dev/blob/fileblob, attrs.go.
+    """
+    damaged = [path for path in sorted((backend / ".pulumi").rglob("*.attrs")) if not _is_json(path)]
+    for path in damaged:
+        path.unlink(missing_ok=True)
+    return tuple(path.name for path in damaged)
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        json.loads(path.read_bytes())
+    except ValueError:
+        return False
+    return True
+
+
+Deployment = Mapping[str, Any]
+"""The `deployment` of an exported state."""
+_STACK = "pulumi:pulumi:Stack"
+_CREATING = "creating"
+# A refresh removes the errors of an incomplete creation; without one the engine updates the resource.
+_UNREAD = "bedplate recover has not read it from AWS yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """An operation with an unknown result; `region` is that of its provider."""
+
+    operation: str
+    urn: str
+    region: str
+    resource: Mapping[str, Any]
+
+    @property
+    def is_creation(self) -> bool:
+        """Whether AWS may have an object that the state does not have."""
+        return self.operation == _CREATING
+
+    @property
+    def type(self) -> str:
+        """The type of the resource."""
+        return str(self.resource["type"])
+
+    @property
+    def name(self) -> str:
+        """The name of the resource in its stack."""
+        return self.urn.rpartition("::")[2]
+
+    def __str__(self) -> str:
+        return f"{self.operation} {resource_name(self.urn)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What is known about an unfinished operation.
+
+    `ids` are the objects that a creation can have made, apart from those that the state has; None for a type that
+    cannot be searched. The creation of a `setting` can be repeated.
+    """
+
+    operation: Unfinished
+    ids: tuple[str, ...] | None = ()
+    is_setting: bool = False
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether there is at most one object."""
+        return self.ids is not None and len(self.ids) <= 1
+
+
+def unfinished_operations(deployment: Deployment) -> tuple[Unfinished, ...]:
+    """Return the operations whose results the engine does not know."""
+    regions = dict(_regions(deployment))
+    operations = {}
+    for operation in deployment.get("pending_operations") or ():
+        resource = operation["resource"]
+        region = resource.get("inputs", {}).get("region") or regions.get(resource.get("provider", ""), "")
+        unfinished = Unfinished(operation["type"], resource["urn"], region, resource)
+        # A second run adds its own operation for the same resource.
+        operations[unfinished.operation, unfinished.urn] = unfinished
+    return tuple(operations.values())
+
+
+def _regions(deployment: Deployment) -> Iterator[tuple[str, str]]:
+    for resource in deployment.get("resources") or ():
+        if resource["type"].startswith("pulumi:providers:"):
+            yield f"{resource['urn']}::{resource['id']}", resource.get("inputs", {}).get("region", "")
+
+
+def known_ids(deployment: Deployment, kind: str) -> frozenset[str]:
+    """Return the ids of a type that the state has; a resource that was deleted before its replacement has none."""
+    same_type = (resource for resource in deployment.get("resources") or () if resource["type"] == kind)
+    return frozenset(resource.get("id", "") for resource in same_type if not resource.get("pendingReplacement"))
+
+
+def unread_urns(deployment: Deployment) -> tuple[str, ...]:
+    """Return the resources that `recovered` added and that no refresh has read yet: they lack outputs of AWS."""
+    resources = deployment.get("resources") or ()
+    return tuple(resource["urn"] for resource in resources if resource.get("initErrors") == [_UNREAD])
+
+
+def root_urn(deployment: Deployment) -> str:
+    """Return the URN of the stack itself; empty for a stack without resources."""
+    resources = deployment.get("resources") or ()
+    return next((str(resource["urn"]) for resource in resources if resource["type"] == _STACK), "")
+
+
+def recovered(deployment: Deployment, repairs: Iterable[Repair]) -> dict[str, Any]:
+    """Return the state with the objects of decided repairs, and without unfinished operations."""
+    state = deepcopy(dict(deployment))
+    resources = state.setdefault("resources", [])
+    for repair in repairs:
+        for ident in repair.ids or ():
+            _add(resources, _created(repair.operation.resource, ident))
+    state["pending_operations"] = []
+    return state
+
+
+def _created(resource: Mapping[str, Any], ident: str) -> dict[str, Any]:
+    # The provider reads a resource without outputs as an import, which would lose its inputs.
+    outputs = {**resource.get("inputs", {}), "id": ident}
+    return {**resource, "id": ident, "outputs": outputs, "initErrors": [_UNREAD]}
+
+
+def _add(resources: list[dict[str, Any]], created: dict[str, Any]) -> None:
+    """Add a resource after all that it depends on; the one that it replaces is deleted by the next run."""
+    for index, old in enumerate(resources):
+        if old["urn"] == created["urn"] and not old.get("delete"):
+            if old.get("pendingReplacement"):
+                resources[index] = created
+            else:
+                resources[index : index + 1] = [created, {**old, "delete": True}]
+            return
+    resources.append(created)
+
 
 Resource = Mapping[str, Any]
 

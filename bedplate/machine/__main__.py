@@ -24,7 +24,7 @@ from bedplate.machine.calls import (
     reboot,
     run_step,
 )
-from bedplate.machine.image import is_installed
+from bedplate.machine.freeze import is_installed
 from bedplate.machine.state import State, Status, read_json
 from bedplate.plan.nodes import NodePlan
 from bedplate.writer import write_whole

@@ -3,9 +3,10 @@
 It runs only the install stage of all roles, checks its compliance rules, and closes the packet filter of the next boot.
 Then it reboots and does the same again: what was installed must boot. After that it removes what belongs to this
 machine, and writes the status that `bedplate image bake` waits for, next to the packages. The status is written last:
-the bake then stops the machine.
+the bake then stops the machine. A mark in the image tells the first run of a new machine which packages it has.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -19,13 +20,35 @@ from typing import Any
 import images
 from bedplate.errors import BedplateError
 from bedplate.machine.calls import apply_roles, audit, reboot_and_run
-from bedplate.machine.image import MARK, write_mark
 from bedplate.machine.state import State, Status, read_json
 from bedplate.nodes.audit import RuleOutcome
 from bedplate.nodes.bootstrap import PROGRAM
 from bedplate.plan.nodes import NodePlan
 from bedplate.writer import write_whole
+from roles.catalog import install_digest
 from roles.hardened import firewall
+
+MARK = Path("/usr/share/bedplate/image.json")
+"""Written by a bake: the bundle and the digest of the install stage."""
+
+
+def write_mark(state: State, node: NodePlan, mark: Path = MARK) -> None:
+    """Record that the install stage has run with the bundle of this machine."""
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(mark, json.dumps(_installation(state, node)).encode())
+
+
+def is_installed(state: State, node: NodePlan, mark: Path = MARK) -> bool:
+    """Return whether the image has all packages of this machine: the same bundle, and the same digest.
+
+    After a failed run they may be the cause: then the answer is no.
+    """
+    return read_json(mark) == _installation(state, node) and not (state.folder / "status/run.json").exists()
+
+
+def _installation(state: State, node: NodePlan) -> dict[str, str]:
+    return {"bundle": str(read_json(state.folder / "node.json").get("bundle", "")), "install": install_digest(node)}
+
 
 SCRIPT = Path(images.__file__).with_name("freeze.sh")
 PACKAGES = Path("/var/lib/dpkg/status")

@@ -1,4 +1,4 @@
-"""OpenSSH configuration for the fleet's machines, under the names of the plan, and the ssh commands of an apply.
+"""OpenSSH configuration for the fleet's machines, their selection by name, site or group, and ssh commands.
 
 Only the keys of the known_hosts file written with it are trusted. There are no jump hosts: connections come from the
 VPN, a site or a node, or through the ProxyCommand of a machine.
@@ -7,16 +7,59 @@ VPN, a site or a node, or through the ProxyCommand of a machine.
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
 
+from bedplate.catalog.catalog import Catalog
+from bedplate.catalog.nearest import nearest
 from bedplate.errors import InputError
 from bedplate.nodes.apply import Event, NodeError, NodeErrorKind, Target, error_event
 from bedplate.nodes.host_keys import known_hosts, trust_instructions
-from bedplate.plan.fleet import Accounts
-from bedplate.plan.nodes import NodePlan
+from bedplate.plan.fleet import Accounts, FleetPlan
+from bedplate.plan.nodes import NodePlan, find_node, permanent_nodes
+
+
+def nodes_by_name(plan: FleetPlan, names: Iterable[str], catalog: Catalog) -> Iterator[NodePlan]:
+    """Yield the machines of these names; InputError, with the nearest name, for an unknown one."""
+    for name in names:
+        yield find_node(plan, _with_place(plan, name), catalog)
+
+
+def nodes_of_sites(plan: FleetPlan, sites: Sequence[str]) -> Iterator[NodePlan]:
+    """Yield the machines of these sites; InputError for an unknown site."""
+    for name in sites:
+        if name not in plan.sites_by_name:
+            raise InputError(f"the fleet {plan.name} has no site {name}", fix=_one_of(name, [*plan.sites_by_name]))
+    yield from (node for node in permanent_nodes(plan) if node.place in sites)
+
+
+def check_groups(plan: FleetPlan, groups: Iterable[str]) -> None:
+    """Raise InputError for an unknown group."""
+    known = list(dict.fromkeys(pool.group for pool in plan.pools))
+    for name in groups:
+        if name not in known:
+            raise InputError(f"the fleet {plan.name} has no group {name}", fix=_one_of(name, known))
+
+
+def unique_nodes(nodes: Iterable[NodePlan]) -> tuple[NodePlan, ...]:
+    """Return the machines without duplicates, in order."""
+    return tuple({node.name: node for node in nodes}.values())
+
+
+def _with_place(plan: FleetPlan, name: str) -> str:
+    """Return the name with its place, if only one permanent machine has that host name."""
+    if "." in name:
+        return name
+    matches = [node.name for node in permanent_nodes(plan) if node.host == name]
+    return matches[0] if len(matches) == 1 else name
+
+
+def _one_of(name: str, known: Sequence[str]) -> str:
+    near = nearest(name, known)
+    return f"write {near}" if near else f"one of {', '.join(known)}" if known else "the fleet has none"
+
 
 FILE_HEADER = "# Written by `bedplate node ssh-config`: a change by hand is lost when it is written anew."
 """The first line of every generated file; a file with another first line is never overwritten."""

@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
-from bedplate.bundle.build import Bundle
-from bedplate.bundle.rings import CanaryReport, RingState
+from bedplate.bundle import Bundle, CanaryReport, RingState
 from bedplate.report.columns import aligned
 from bedplate.report.nodes import age_since
 from bedplate.spec.groups import Ring

@@ -4,11 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from bedplate.capacity.actions import SetDesired
-from bedplate.capacity.climb import Climb
-from bedplate.capacity.failures import FAILURES
-from bedplate.capacity.observation import Activity, Machine, Observation
-from bedplate.capacity.rungs import RungStatus
+from bedplate.capacity.ladder import Climb, RungStatus
+from bedplate.capacity.observation import FAILURES, Activity, Machine, Observation, SetDesired
 from bedplate.plan.pools import PoolPlan
 from bedplate.report.columns import counted
 from bedplate.spec.sites import Use

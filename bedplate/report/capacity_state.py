@@ -5,11 +5,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bedplate.capacity.actions import Decision, verb_of
 from bedplate.capacity.breaker import Breaker
 from bedplate.capacity.controller import subject_of
-from bedplate.capacity.failures import FAILURES
-from bedplate.capacity.observation import Activity, Cordon, Machine, Node, Observation, Pod, Pool
+from bedplate.capacity.observation import (
+    FAILURES,
+    Activity,
+    Cordon,
+    Decision,
+    Machine,
+    Node,
+    Observation,
+    Pod,
+    Pool,
+    verb_of,
+)
 from bedplate.report.capacity_words import (
     action_sentence,
     age,

@@ -3,12 +3,22 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from bedplate.capacity.actions import Action, SetDesired, Terminate, verb_of
 from bedplate.capacity.breaker import Breaker
 from bedplate.capacity.controller import subject_of
-from bedplate.capacity.failures import FAILURES, NOT_READY
-from bedplate.capacity.idle import idle_end, keep_reason
-from bedplate.capacity.observation import Machine, Observation, Pod, Pool, Size
+from bedplate.capacity.observation import (
+    FAILURES,
+    NOT_READY,
+    Action,
+    Machine,
+    Observation,
+    Pod,
+    Pool,
+    SetDesired,
+    Size,
+    Terminate,
+    verb_of,
+)
+from bedplate.capacity.shrink import idle_end, keep_reason
 
 _MINUTE, _HOUR = 60.0, 3600.0
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from bedplate.catalog.tables import HOURS_OF_MONTH
-from bedplate.deploy.progress import Progress, Status, resource_name
+from bedplate.deploy.run import Progress, Status, resource_name
 from bedplate.deploy.state import Resource
 from bedplate.plan.quotas import Granted, QuotaNeed
 from bedplate.report.columns import counted

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from bedplate.deploy.drift import Difference
-from bedplate.deploy.progress import Progress, Status, resource_name
+from bedplate.deploy.run import Progress, Status, resource_name
+from bedplate.deploy.state import Difference
 from bedplate.report.columns import aligned, counted
 from bedplate.report.compliance import xml_text
 

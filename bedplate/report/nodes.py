@@ -15,8 +15,10 @@ from bedplate.plan.pools import PoolPlan
 from bedplate.report.columns import WIDTH, aligned, counted
 
 if TYPE_CHECKING:
-    from bedplate.account.machines import Machine  # it imports boto3, which most commands do not need
-    from bedplate.account.node_status import NodeStatus
+    from bedplate.account.machines import (
+        Machine,  # it imports boto3, which most commands do not need
+        NodeStatus,
+    )
 
 
 def node_lines(permanent: Iterable[NodePlan], pooled: Iterable[NodePlan], trusted: Iterable[str]) -> Iterator[str]:

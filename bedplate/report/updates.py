@@ -12,8 +12,7 @@ from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.stacks import Action, Step, stack_name
 from bedplate.report.columns import aligned, counted
 from bedplate.spec import Fleet
-from bedplate.update.edit import Consequence, Edit
-from bedplate.update.policies import POLICIES, Effect, Event, Policy
+from bedplate.update import POLICIES, Consequence, Edit, Effect, Event, Policy
 
 _INTRODUCTION = """\
 # What an edit does to a live fleet

@@ -1,6 +1,6 @@
 """Update policies: what an edit of a key does to a deployed fleet.
 
-Every field of the models carries its policies in `json_schema_extra=on_edit(...)`. `bedplate.update.policies` collects
+Every field of the models carries its policies in `json_schema_extra=on_edit(...)`. `bedplate.update` collects
 them into one table, and the JSON Schema shows them under `x-update`.
 """
 

@@ -15,8 +15,7 @@ from lightkube.resources.policy_v1 import PodDisruptionBudget
 
 from bedplate.account.client import AwsClient
 from bedplate.account.groups import FleetGroups
-from bedplate.capacity.actions import Action, CordonNode, DrainNode, SetDesired, UncordonNode
-from bedplate.capacity.observation import Cordon, Observation
+from bedplate.capacity.observation import Action, Cordon, CordonNode, DrainNode, Observation, SetDesired, UncordonNode
 from bedplate.cli import run
 from bedplate.cluster.client import ClusterClient, Conflict, Expired, NotNow, open_cluster
 from bedplate.cluster.lease import NAMESPACE, Leadership, read_holder

@@ -10,8 +10,7 @@ from _pytest.mark import ParameterSet
 
 from bedplate.catalog import load_catalog
 from bedplate.load import FleetFaults, load_fleet
-from bedplate.update.edit import Consequence, consequences
-from bedplate.update.policies import POLICIES, Effect
+from bedplate.update import POLICIES, Consequence, Effect, consequences
 from tests.testlab.rehearsal.live import (
     Edit,
     LiveFleet,

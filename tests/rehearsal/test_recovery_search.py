@@ -9,8 +9,7 @@ from typing import cast
 import pytest
 
 import stacks
-from bedplate.account.client import AwsClient, Session
-from bedplate.account.creation import Creation
+from bedplate.account.client import AwsClient, Creation, Session
 from bedplate.account.objects import FINDERS, REPEATABLE, find_ids
 from bedplate.rehearsal import schema
 from bedplate.rehearsal.kinds import KINDS

@@ -15,6 +15,7 @@ import pytest
 from botocore.parsers import ResponseParserError
 from moto import mock_aws
 
+from bedplate.account.backend import create_role, missing_roles, service_roles
 from bedplate.account.client import (
     AwsClient,
     Denied,
@@ -25,7 +26,6 @@ from bedplate.account.client import (
     translate_error,
 )
 from bedplate.account.facts import enabled_regions, list_prices, read_instance, read_quotas, region_offers
-from bedplate.account.roles import create_role, missing_roles, service_roles
 from bedplate.account.vpn import ConnectionMissing, ParameterKeys, TunnelKeys, key_alias, read_tunnel_keys
 from bedplate.catalog import InstanceFacts, load_catalog
 from bedplate.catalog.tables import QuotaFacts

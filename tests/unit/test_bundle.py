@@ -18,13 +18,25 @@ from botocore.config import Config
 from botocore.exceptions import ConnectTimeoutError
 from moto import mock_aws
 
+import bedplate.bundle
 from bedplate.account.client import AwsClient
 from bedplate.account.machines import Machine
-from bedplate.bundle import build
-from bedplate.bundle.archive import Source, contents, hash_of, pack
-from bedplate.bundle.build import Cache, build_bundle, code_files, user_cache
-from bedplate.bundle.rings import RingState, next_state
-from bedplate.bundle.wheels import Target, install, pack_wheels, targets
+from bedplate.bundle import (
+    Cache,
+    RingState,
+    Source,
+    Target,
+    build_bundle,
+    code_files,
+    contents,
+    hash_of,
+    install,
+    next_state,
+    pack,
+    pack_wheels,
+    targets,
+    user_cache,
+)
 from bedplate.cli import bundle as commands
 from bedplate.cli import run
 from bedplate.cli.bundle import deliver_bundle
@@ -34,7 +46,7 @@ from bedplate.plan import FleetPlan
 from bedplate.spec.groups import Ring
 from tests.testlab.rehearsal.programs import EXAMPLES
 
-ROOT = Path(build.__file__).parents[2]
+ROOT = Path(bedplate.bundle.__file__).parents[1]
 X86 = Target("3.12", "x86_64")
 REGIONS = ("us-west-2", "us-east-1", "eu-north-1")
 Printed = pytest.CaptureFixture[str]
@@ -94,7 +106,7 @@ def test_wheels_have_no_files_that_differ_between_machines(tmp_path: Path) -> No
 
 def test_wheels_are_installed_once_for_each_lock_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A damaged archive in the cache is built again."""
-    monkeypatch.setattr(build, "code_files", lambda _root: ("roles/__init__.py",))
+    monkeypatch.setattr(bedplate.bundle, "code_files", lambda _root: ("roles/__init__.py",))
     lock, cache, pip = tmp_path / "lock", Cache(tmp_path / "cache"), Wheels()
     lock.write_text("demo==1.0")
 
@@ -212,7 +224,7 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Account
     file.write_text(text.replace("  workbench-cpu:\n", "  workbench-cpu:\n    ring: canary\n"), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(build, "code_files", lambda _root: ("roles/__init__.py", "roles/base.py"))
+    monkeypatch.setattr(bedplate.bundle, "code_files", lambda _root: ("roles/__init__.py", "roles/base.py"))
     build_bundle(user_cache(), unpack=Wheels())
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "key")
@@ -227,7 +239,7 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Account
 
 def change_code(monkeypatch: pytest.MonkeyPatch) -> str:
     """Change the code of the installation; return the hash of its bundle."""
-    monkeypatch.setattr(build, "code_files", lambda _root: ("roles/__init__.py", "roles/files.py"))
+    monkeypatch.setattr(bedplate.bundle, "code_files", lambda _root: ("roles/__init__.py", "roles/files.py"))
     return build_bundle(user_cache()).hash
 
 

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bedplate.capacity.breaker import HOLD, PATIENCE
-from bedplate.capacity.climb import Climb, climb
-from bedplate.capacity.ends import End, after_stop, next_end, parse_duration
-from bedplate.capacity.failures import NOT_READY, failure_code
-from bedplate.capacity.observation import Activity, Machine, Observation, Pool
+from bedplate.capacity.ladder import Climb, climb
+from bedplate.capacity.observation import NOT_READY, Activity, Machine, Observation, Pool, failure_code
+from bedplate.capacity.shrink import End, after_stop, next_end, parse_duration
 from bedplate.errors import InputError
 
 WEST = Pool("west", "box", 0, "west", ("west-a", "west-b"), 0, 4, 0)

@@ -10,8 +10,7 @@ from moto import mock_aws
 
 from bedplate.account.client import AwsClient
 from bedplate.account.groups import Changed, FleetGroups
-from bedplate.capacity.actions import SetDesired, Terminate
-from bedplate.capacity.failures import NOT_READY
+from bedplate.capacity.observation import NOT_READY, SetDesired, Terminate
 from bedplate.capacity.planner import Memory, decide
 from bedplate.catalog import load_catalog
 from bedplate.errors import PartialError

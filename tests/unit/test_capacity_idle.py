@@ -13,11 +13,9 @@ from moto import mock_aws
 
 from bedplate.account.client import AwsClient
 from bedplate.account.groups import Changed, FleetGroups
-from bedplate.capacity.actions import Terminate
-from bedplate.capacity.observation import Machine, Observation, Pool, Settings
+from bedplate.capacity.observation import Machine, Observation, Pool, Settings, Terminate
 from bedplate.capacity.planner import Memory, decide
-from bedplate.capacity.protocol import parse_observation
-from bedplate.capacity.record import observation_document
+from bedplate.capacity.protocol import observation_document, parse_observation
 from bedplate.catalog import load_catalog
 from bedplate.cli import run
 from bedplate.plan.capacity import capacity_plan

@@ -5,27 +5,25 @@ from dataclasses import replace
 
 import pytest
 
-from bedplate.capacity.actions import (
+from bedplate.capacity.breaker import HOLD, LONGEST_HOLD, PATIENCE
+from bedplate.capacity.observation import (
+    NOT_READY,
     Action,
+    Activity,
+    Cordon,
     CordonNode,
     Decision,
     DrainNode,
-    SetDesired,
-    Terminate,
-    UncordonNode,
-)
-from bedplate.capacity.breaker import HOLD, LONGEST_HOLD, PATIENCE
-from bedplate.capacity.failures import NOT_READY
-from bedplate.capacity.observation import (
-    Activity,
-    Cordon,
     Machine,
     Node,
     Observation,
     Pod,
     Pool,
+    SetDesired,
     Settings,
     Size,
+    Terminate,
+    UncordonNode,
 )
 from bedplate.capacity.planner import Memory, decide
 

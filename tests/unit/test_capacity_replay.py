@@ -6,15 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from bedplate.capacity.actions import Decision
-from bedplate.capacity.observation import Activity, Machine, Node, Observation, Pod, Pool, Size
+from bedplate.capacity.observation import Activity, Decision, Machine, Node, Observation, Pod, Pool, Size
 from bedplate.capacity.planner import Memory, decide
-from bedplate.capacity.protocol import parse_observation
-from bedplate.capacity.record import observation_document
-from bedplate.capacity.replay import recorded_scenario
-from bedplate.capacity.scenario import ENDLESS
-from bedplate.capacity.scenarios import SCENARIOS
-from bedplate.capacity.simulator import simulate
+from bedplate.capacity.protocol import observation_document, parse_observation
+from bedplate.capacity.scenario import ENDLESS, SCENARIOS
+from bedplate.capacity.simulator import recorded_scenario, simulate
 from bedplate.cli import run
 
 Printed = pytest.CaptureFixture[str]

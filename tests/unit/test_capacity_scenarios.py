@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bedplate.capacity.actions import Decision
-from bedplate.capacity.observation import Observation
+from bedplate.capacity.observation import Decision, Observation
 from bedplate.capacity.planner import Memory, decide
-from bedplate.capacity.scenarios import SCENARIOS
+from bedplate.capacity.scenario import SCENARIOS
 from bedplate.capacity.simulator import Figures, Simulation, simulate
 from bedplate.picture.timeline import timeline
 from bedplate.report.capacity_state import CapacityState, explain_group

@@ -9,11 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bedplate.capacity.actions import Decision, SetDesired, Terminate, UncordonNode
-from bedplate.capacity.observation import Cordon, Observation, Pod, Pool, Settings, Size
+from bedplate.capacity.observation import (
+    Cordon,
+    Decision,
+    Observation,
+    Pod,
+    Pool,
+    SetDesired,
+    Settings,
+    Size,
+    Terminate,
+    UncordonNode,
+)
 from bedplate.capacity.planner import Memory, decide
-from bedplate.capacity.scenario import HOUR, Broken, HumanCordon, Interruption, Job, Launchable, Scenario
-from bedplate.capacity.scenarios import SCENARIOS
+from bedplate.capacity.scenario import HOUR, SCENARIOS, Broken, HumanCordon, Interruption, Job, Launchable, Scenario
 from bedplate.capacity.simulator import simulate
 from bedplate.cli import run
 

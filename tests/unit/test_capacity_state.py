@@ -11,13 +11,27 @@ import httpx2
 import pytest
 from lightkube import ApiError, Client
 
-from bedplate.capacity.actions import Action, CordonNode, Decision, SetDesired, Terminate, Unplaced
 from bedplate.capacity.breaker import Breaker
-from bedplate.capacity.controller import Controller, Outcome, Round, log_entry
-from bedplate.capacity.metrics import Metrics
-from bedplate.capacity.observation import Activity, Cordon, Machine, Node, Observation, Pod, Pool, Settings, Size
+from bedplate.capacity.controller import Controller, Metrics, Outcome, Round, log_entry
+from bedplate.capacity.observation import (
+    Action,
+    Activity,
+    Cordon,
+    CordonNode,
+    Decision,
+    Machine,
+    Node,
+    Observation,
+    Pod,
+    Pool,
+    SetDesired,
+    Settings,
+    Size,
+    Terminate,
+    Unplaced,
+)
 from bedplate.capacity.planner import Memory, decide
-from bedplate.capacity.record import observation_document
+from bedplate.capacity.protocol import observation_document
 from bedplate.cli.capacity_run import PERIOD, Loop, Outputs
 from bedplate.cluster.client import ClusterClient, NotNow, Pauses
 from bedplate.errors import BedplateError, MachineError, PartialError

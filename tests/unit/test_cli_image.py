@@ -11,8 +11,8 @@ import boto3
 import pytest
 from botocore.client import BaseClient
 
-from bedplate.account.inventory import bill_of_materials
-from bedplate.account.lease import KEY, VALID
+from bedplate.account.bakes import KEY, VALID
+from bedplate.account.images import bill_of_materials
 from bedplate.catalog import load_catalog
 from bedplate.cli import image_fleet, run
 from bedplate.cli.fleet import plan_of

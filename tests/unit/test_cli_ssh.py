@@ -15,7 +15,7 @@ from botocore.stub import ANY
 
 from bedplate.cli import run
 from bedplate.lock import read_lock, record_host_keys
-from bedplate.nodes.connection import connect, relay
+from bedplate.nodes.host_keys import connect, relay
 from tests.testlab.fakes.aws import ACCOUNT, StubbedSession, serving
 from tests.testlab.fakes.instances import HOME, INSTANCE, console, group_members, instances, name_zone
 from tests.testlab.machines.sshd import Server, install_plugin, running_server
@@ -212,8 +212,8 @@ def test_a_machine_that_answers_is_reached_directly(tmp_path: Path, monkeypatch:
 def test_only_an_ssh_server_answers(greeting: bytes, monkeypatch: pytest.MonkeyPatch, *, answers: bool) -> None:
     """A proxy that accepts any connection is no machine: it says nothing, or speaks another protocol."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        monkeypatch.setattr("bedplate.nodes.connection.PORT", listener.getsockname()[1])
-        monkeypatch.setattr("bedplate.nodes.connection._SECONDS", 0.2)
+        monkeypatch.setattr("bedplate.nodes.host_keys.PORT", listener.getsockname()[1])
+        monkeypatch.setattr("bedplate.nodes.host_keys._SECONDS", 0.2)
 
         def greet() -> None:
             peer, _ = listener.accept()

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from bedplate.catalog.addons import AddonPins, ManifestPin, read_addons, write_addons
 from bedplate.catalog.catalog import load_addons, read_data_file
+from bedplate.catalog.stacks import AddonPins, ManifestPin, read_addons, write_addons
 from bedplate.cli import run
 from bedplate.cluster.access import person_kubeconfig
 from bedplate.cluster.addons import ADDONS, Object, Setting, choose_pins, render_addon

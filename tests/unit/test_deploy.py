@@ -19,12 +19,10 @@ from pulumi.automation.events import EngineEvent
 
 from bedplate.catalog.tables import QuotaFacts
 from bedplate.cli import deploy, run
-from bedplate.deploy.access import NoBackend
-from bedplate.deploy.engine import Engine, open_engine
-from bedplate.deploy.progress import Operation, Progress, Status, advance
-from bedplate.deploy.run import Deployment
+from bedplate.deploy.engine import Engine, NoBackend, open_engine
+from bedplate.deploy.run import Deployment, Operation, Progress, Status, advance
 from bedplate.errors import BedplateError, HeldError, InputError, MachineError, PartialError
-from bedplate.folder.settings import backend_url
+from bedplate.folder.files import backend_url
 from bedplate.plan.quotas import QuotaNeed
 from bedplate.report.deploy import cause_lines, change_lines, quota_warning_lines
 from tests.conftest import DATA

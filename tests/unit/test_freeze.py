@@ -11,7 +11,7 @@ import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.machine import freeze
-from bedplate.machine.image import is_installed, write_mark
+from bedplate.machine.freeze import is_installed, write_mark
 from bedplate.machine.state import State
 from bedplate.nodes.apply import Event, NodeErrorKind, NodeResult, Step
 from bedplate.plan.images import image_kinds

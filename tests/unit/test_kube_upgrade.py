@@ -3,7 +3,7 @@
 import pytest
 
 from bedplate.errors import InputError
-from bedplate.kube.upgrade import Action, Step, Worker, parse_workers, upgrade_steps
+from bedplate.kube.members import Action, Step, Worker, parse_workers, upgrade_steps
 
 OLD, NEW = "v1.36.3", "v1.37.0"
 TITAN = Worker("titan-01.cellar", OLD, "bedplate://cellar/titan-01")

@@ -11,8 +11,16 @@ import pytest
 
 from bedplate.account import objects
 from bedplate.cli import recover, run
-from bedplate.deploy.lock import LockHolder, lock_holders, remove_damaged_files
-from bedplate.deploy.recovery import Repair, known_ids, recovered, unfinished_operations, unread_urns
+from bedplate.deploy.state import (
+    LockHolder,
+    Repair,
+    known_ids,
+    lock_holders,
+    recovered,
+    remove_damaged_files,
+    unfinished_operations,
+    unread_urns,
+)
 from tests.testlab.engine.folder import edited, make_folder
 from tests.testlab.rehearsal.programs import EXAMPLES
 

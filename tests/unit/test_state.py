@@ -13,10 +13,9 @@ from bedplate.account.backend import StateStore, bucket_settings, prepare_store
 from bedplate.account.client import AwsClient
 from bedplate.cli import backend, deploy, refresh, run
 from bedplate.cli.fleet import plan_of
-from bedplate.deploy.access import access_error, check_provider
-from bedplate.deploy.drift import Difference, differences
-from bedplate.deploy.engine import Engine, open_engine
-from bedplate.deploy.progress import Operation
+from bedplate.deploy.engine import Engine, access_error, check_provider, open_engine
+from bedplate.deploy.run import Operation
+from bedplate.deploy.state import Difference, differences
 from bedplate.errors import InputError, MachineError, PartialError
 from tests.conftest import DATA
 from tests.testlab.engine.folder import edited, make_folder

@@ -13,8 +13,7 @@ from bedplate.report.reference import reference_page
 from bedplate.report.updates import updates_page
 from bedplate.spec import Fleet
 from bedplate.spec.policy import OnEdit
-from bedplate.update.edit import Edit, consequences, edits
-from bedplate.update.policies import POLICIES, Effect, Event
+from bedplate.update import POLICIES, Edit, Effect, Event, consequences, edits
 from tests.testlab.fleets.sketch import group, sketch
 
 WEST, EAST = {"region": "us-west-2"}, {"region": "us-east-1"}

@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from bedplate.bundle.wheels import Target
+from bedplate.bundle import Target
 from bedplate.plan.links import ssh_pools
 from bedplate.rehearsal.simulation import Aws
 from stacks.program import administrators

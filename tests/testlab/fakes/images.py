@@ -182,7 +182,7 @@ def bake_lab(client: KilledClient, plan: FleetPlan) -> Iterator[BakeLab]:
         mock_aws(),
         patch.object(AmisResponse, "create_image", _tagging(AmisResponse.create_image)),
         patch.object(AmisResponse, "copy_image", _tagging(AmisResponse.copy_image)),
-        patch("bedplate.account.inventory.bill_of_materials", _bill),
+        patch("bedplate.account.images.bill_of_materials", _bill),
     ):
         lab = BakeLab(client, plan)
         lab.deploy()

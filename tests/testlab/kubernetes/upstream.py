@@ -12,8 +12,8 @@ from hashlib import sha256
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from bedplate.catalog.addons import AddonPins, ManifestPin
 from bedplate.catalog.catalog import load_addons
+from bedplate.catalog.stacks import AddonPins, ManifestPin
 from tests.testlab.kubernetes.binaries import CACHE
 
 MIRROR = CACHE / "mirror"

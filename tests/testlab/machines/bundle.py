@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from bedplate.bundle.build import code_files
-from bedplate.bundle.wheels import LOCK, Target, install, pack_wheels
+from bedplate.bundle import LOCK, Target, code_files, install, pack_wheels
 from tests.testlab.fakes.first_boot import Bundle, archive
 from tests.testlab.machines.layers import RELEASE
 from tests.testlab.machines.operator import ROOT

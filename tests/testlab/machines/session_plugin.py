@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 
-from bedplate.nodes.connection import relay
+from bedplate.nodes.host_keys import relay
 
 
 def main() -> None:

@@ -29,7 +29,7 @@ from bedplate.rehearsal.stack import Run, SharedState, Stack, graph, run
 from bedplate.rehearsal.state import PROTECTED, PROTECTED_IN_PLACE, Op, Snapshot, parse_urn
 from bedplate.rehearsal.wire import holds_unknown
 from bedplate.spec import Fleet
-from bedplate.update.policies import Effect
+from bedplate.update import Effect
 from tests.testlab.fleets.sketch import LANS, ZONES, cluster, group, laptops, sketch
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 

@@ -1,13 +1,48 @@
-"""The edits between two fleet files, and the effect of each on a deployed fleet."""
+"""The effect of an edit of the fleet file on a deployed fleet: the policy of every key, and the edits of two files.
 
+Pure functions: nothing here plans, reads a file or calls AWS. `tests/labs/test_update_promises.py` rehearses an edit
+of every key and compares the result with its policy.
+"""
+
+import typing
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Network
+from types import MappingProxyType
 
 from bedplate.spec import Fleet
 from bedplate.spec.base import Spec
 from bedplate.spec.groups import Rung
-from bedplate.update.policies import POLICIES, Effect, Event
+from bedplate.spec.policy import Effect, Event, OnEdit, Policy
+
+__all__ = ["POLICIES", "Effect", "Event", "Policy"]
+
+
+def _policies(model: type[Spec], prefix: str = "") -> Iterator[Policy]:
+    """Yield the policies of a model's fields and of the models in them, each with its key."""
+    for name, field in model.model_fields.items():
+        key = f"{prefix}.{name}".lstrip(".")
+        types = tuple(_types(field.annotation))
+        models = [part for part in types if isinstance(part, type) and issubclass(part, Spec)]
+        is_collection = any(typing.get_origin(part) in (Mapping, tuple) for part in types)
+        entry = f"{key}.*" if models and is_collection else key
+        if isinstance(field.json_schema_extra, OnEdit):
+            for policy in field.json_schema_extra.policies:
+                yield replace(policy, key=key if policy.event is Event.CHANGED else entry)
+        for inner in models:
+            yield from _policies(inner, entry)
+
+
+def _types(annotation: object) -> Iterator[object]:
+    """Yield a type and the types of its parameters."""
+    yield annotation
+    for part in typing.get_args(annotation):
+        yield from _types(part)
+
+
+POLICIES: Mapping[tuple[str, Event], Policy] = MappingProxyType(
+    {(policy.key, policy.event): policy for policy in _policies(Fleet)}
+)
 
 
 @dataclass(frozen=True, slots=True)
