@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from bedplate.catalog.facts import Arch
 from bedplate.plan.fleet import FleetPlan
-from bedplate.plan.images import ImageKind
+from bedplate.plan.planner import ImageKind
 from bedplate.spec.sites import Use
 
 KIND, BAKE, BASE, BUNDLE, VERSIONS, COMMIT = (

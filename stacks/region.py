@@ -7,8 +7,8 @@ import pulumi
 from bedplate.catalog import load_catalog
 from bedplate.plan.cost import bill
 from bedplate.plan.fleet import FleetPlan, RegionPlan
-from bedplate.plan.images import baked_image
 from bedplate.plan.links import has_inbound_resolver, has_outbound_resolver, has_transit, pods_router
+from bedplate.plan.planner import baked_image
 from bedplate.plan.pools import PoolPlan, pool_interfaces
 from bedplate.plan.stacks import PRICE, SHARED
 from stacks.alarms.alarms import AlarmTopic

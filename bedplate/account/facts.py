@@ -14,8 +14,8 @@ from bedplate.account.client import AwsClient, NotThere, RegionResults, ask_regi
 from bedplate.catalog.catalog import RegionAnswer
 from bedplate.catalog.facts import AcceleratorFacts, Arch, GpuFacts, InstanceFacts
 from bedplate.errors import PartialError
+from bedplate.plan.cost import QuotaNeed
 from bedplate.plan.planner import IMAGE_ID, image_parameter
-from bedplate.plan.quotas import QuotaNeed
 
 _SECONDS = 30
 _LONGEST = 4_000_000

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bedplate.account.client import AwsClient, NotThere, RegionResults, ask_regions
-from bedplate.plan.joining import JoiningPlan, pool_node_name
+from bedplate.plan.cluster import JoiningPlan, pool_node_name
 from bedplate.spec.sites import Use
 
 _STATUS, _KEY_FILE = "status/", "join.json"

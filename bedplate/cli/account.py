@@ -37,8 +37,8 @@ from bedplate.load.fleet import read_fleet
 from bedplate.load.source import today
 from bedplate.lock import lock_path, read_lock, record_images, renew_images
 from bedplate.plan import FleetPlan
+from bedplate.plan.cost import Granted, QuotaNeed, quota_needs
 from bedplate.plan.planner import image_places, unrecorded_images
-from bedplate.plan.quotas import Granted, QuotaNeed, quota_needs
 from bedplate.report.cost import quota_document, quota_lines, renewal_lines, unmet_needs
 from bedplate.report.diagnostics import fault_lines
 from bedplate.report.plan import image_lines

@@ -39,8 +39,8 @@ from bedplate.folder.files import FLEET_FILE
 from bedplate.load import load_fleet
 from bedplate.lock import lock_path, record_images, record_plan
 from bedplate.plan import FleetPlan, bill
+from bedplate.plan.cost import quota_needs
 from bedplate.plan.planner import unrecorded_images
-from bedplate.plan.quotas import quota_needs
 from bedplate.plan.stacks import (
     LINKS,
     SHARED,

@@ -10,8 +10,8 @@ from bedplate.cli.output import notify
 from bedplate.load import FleetFaults, Loaded, load_fleet
 from bedplate.lock import lock_path, read_lock
 from bedplate.plan import FleetPlan, PlanFaults, plan_fleet
-from bedplate.plan.document import Origin, origin
 from bedplate.plan.registration import devices
+from bedplate.plan.stacks import Origin, origin
 from bedplate.report.diagnostics import fault_lines, tally
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from bedplate.cli.output import DEFAULT_FLEET, FleetFile, FleetOption, notify, s
 from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.lock import lock_path, record_baked
 from bedplate.plan import FleetPlan
-from bedplate.plan.images import image_kinds
+from bedplate.plan.planner import image_kinds
 from bedplate.plan.pools import PoolPlan
 from bedplate.report.images import by_name
 from bedplate.spec.sites import Use

@@ -14,7 +14,7 @@ from bedplate.catalog import load_catalog
 from bedplate.errors import InputError
 from bedplate.hold import held
 from bedplate.plan import FleetPlan
-from bedplate.plan.images import ImageKind, image_kinds
+from bedplate.plan.planner import ImageKind, image_kinds
 from bedplate.plan.pools import PoolPlan
 
 

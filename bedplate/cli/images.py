@@ -27,8 +27,8 @@ from bedplate.cli.output import DEFAULT_FLEET, FleetFile, FleetOption, Json, not
 from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.lock import lock_path, record_baked
 from bedplate.plan import FleetPlan
-from bedplate.plan.images import image_kinds
 from bedplate.plan.node_document import pool_document
+from bedplate.plan.planner import image_kinds
 from bedplate.report.bundle import SHORT
 from bedplate.report.images import (
     PlannedImage,

@@ -15,7 +15,7 @@ from bedplate.errors import HeldError, InputError, PartialError
 from bedplate.kube.members import Connection
 from bedplate.nodes.ssh import nodes_by_name
 from bedplate.plan import FleetPlan
-from bedplate.plan.joining import BOOTSTRAPPERS, machine_group
+from bedplate.plan.cluster import BOOTSTRAPPERS, machine_group
 from bedplate.plan.nodes import NodePlan, NodeRole, Platform
 from bedplate.report.diagnostics import error_lines
 

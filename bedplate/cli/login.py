@@ -30,7 +30,7 @@ from bedplate.nodes.ssh import (
     write_ssh_config,
 )
 from bedplate.plan import FleetPlan
-from bedplate.plan.joining import pool_node_name
+from bedplate.plan.cluster import pool_node_name
 from bedplate.plan.nodes import Platform, pool_node
 
 if TYPE_CHECKING:

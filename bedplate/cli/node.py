@@ -30,8 +30,8 @@ from bedplate.nodes.bootstrap import site_script
 from bedplate.nodes.host_keys import known_hosts
 from bedplate.nodes.ssh import FILE_HEADER, NodeLocation, nodes_by_name, ssh_config
 from bedplate.plan import FleetPlan
-from bedplate.plan.images import baked_image
 from bedplate.plan.nodes import NodePlan, permanent_nodes, pool_nodes
+from bedplate.plan.planner import baked_image
 from bedplate.report.nodes import LiveFacts, machine_document, machine_lines, node_document, node_lines
 from bedplate.writer import os_errors_as_machine_errors, write_together
 

@@ -32,8 +32,7 @@ from bedplate.errors import InputError, PartialError, ViolationError
 from bedplate.graph.audit.exposure import PUBLIC_PORTS
 from bedplate.graph.audit.rules import Severity, StackFault
 from bedplate.plan import FleetPlan, bill
-from bedplate.plan.document import Origin, unknown_origin
-from bedplate.plan.stacks import stack_name
+from bedplate.plan.stacks import Origin, stack_name, unknown_origin
 from bedplate.rehearsal.faults import Fault, NoCapacity, RegionDown
 from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.rehearse import Course, Phase, Report, StepCallback, create, document

@@ -19,9 +19,8 @@ from bedplate.graph.audit.rules import StackFault
 from bedplate.graph.audit.run import audit
 from bedplate.load import Loaded
 from bedplate.plan import FleetPlan
-from bedplate.plan.document import Origin, origin
 from bedplate.plan.planner import required_images
-from bedplate.plan.stacks import LINKS, SHARED, Action, Step, chosen_parts, stack_name, stack_order
+from bedplate.plan.stacks import LINKS, SHARED, Action, Origin, Step, chosen_parts, origin, stack_name, stack_order
 from bedplate.rehearsal.provider import DefaultProvider
 from bedplate.rehearsal.rehearse import Course, Report, Wave
 from bedplate.rehearsal.stack import Stack, graph

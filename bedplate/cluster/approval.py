@@ -19,7 +19,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import NameOID
 
-from bedplate.plan.joining import BOOTSTRAPPERS, WORKERS, machine_group, region_of_node
+from bedplate.plan.cluster import BOOTSTRAPPERS, WORKERS, machine_group, region_of_node
 
 CLIENT, SERVING = "kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving"
 _USER, _GROUP, _TOKEN_USER = "system:node:", "system:nodes", "system:bootstrap:"

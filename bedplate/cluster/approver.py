@@ -31,7 +31,7 @@ from bedplate.cluster.approval import (
 )
 from bedplate.cluster.client import ClusterClient, Conflict, Missing
 from bedplate.cluster.watch import ObjectCache
-from bedplate.plan.joining import BOOTSTRAPPERS, WORKERS
+from bedplate.plan.cluster import BOOTSTRAPPERS, WORKERS
 
 LEASE = "bedplate-approver"
 _SIGNERS = (CLIENT, SERVING)

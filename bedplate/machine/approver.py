@@ -19,7 +19,7 @@ from bedplate.cluster.client import open_cluster
 from bedplate.cluster.lease import Leadership
 from bedplate.errors import BedplateError, InputError
 from bedplate.machine.state import State
-from bedplate.plan.joining import JoiningPlan
+from bedplate.plan.cluster import JoiningPlan
 
 _PAUSE = 1.0
 # EC2 is asked at most this often while a request waits, and this often otherwise.

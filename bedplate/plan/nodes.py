@@ -14,7 +14,7 @@ from bedplate.catalog.catalog import Catalog
 from bedplate.catalog.nearest import edits, nearest
 from bedplate.errors import InputError
 from bedplate.plan.capacity import CapacityPlan, worker_capacity
-from bedplate.plan.cluster import ClusterNode, as_node, cluster_plan, pool_node_kinds
+from bedplate.plan.cluster import ClusterNode, JoiningPlan, as_node, cluster_plan, joining_plan, pool_node_kinds
 from bedplate.plan.firewall import (
     ANYWHERE,
     DNS,
@@ -27,7 +27,6 @@ from bedplate.plan.firewall import (
     has_workers,
 )
 from bedplate.plan.fleet import Accounts, BucketPlan, ExportPlan, FleetPlan, MachinePlan, SitePlan, cached_on_plan
-from bedplate.plan.joining import JoiningPlan, joining_plan
 from bedplate.plan.laptops import LaptopGateway, Transport, laptop_gateway_at, resolver_region
 from bedplate.plan.links import (
     API_PORT,

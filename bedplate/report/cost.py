@@ -5,10 +5,9 @@ from itertools import groupby
 from typing import Any
 
 from bedplate.catalog.catalog import Change
-from bedplate.plan.cost import Bill, BillLine, CostRange
+from bedplate.plan.cost import Bill, BillLine, CostRange, Granted, QuotaNeed
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.pools import PoolPlan, combined_max, share_of_week
-from bedplate.plan.quotas import Granted, QuotaNeed
 from bedplate.report.columns import aligned, counted
 
 _NUMBERS = (1, 2)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from bedplate.catalog.tables import HOURS_OF_MONTH
 from bedplate.deploy.run import Progress, Status, resource_name
 from bedplate.deploy.state import Resource
-from bedplate.plan.quotas import Granted, QuotaNeed
+from bedplate.plan.cost import Granted, QuotaNeed
 from bedplate.report.columns import counted
 
 _CHANGES = ("create", "import", "update", "replace", "delete")

@@ -5,8 +5,8 @@ from dataclasses import asdict
 
 from bedplate.graph.audit.rules import STACK_RULES, Severity, StackFault
 from bedplate.graph.reach import Trace, Trip
-from bedplate.plan.document import Origin, unknown_origin
 from bedplate.plan.reachability import Endpoint, Flow
+from bedplate.plan.stacks import Origin, unknown_origin
 from bedplate.report.columns import aligned, counted
 from bedplate.report.diagnostics import INDENT, wrapped
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bedplate.plan import FleetPlan
-from bedplate.plan.document import Origin, unknown_origin
 from bedplate.plan.links import API_PORT, api_name, highest_number, ssh_name, ssh_pools
+from bedplate.plan.stacks import Origin, unknown_origin
 from bedplate.rehearsal import state as urns
 from bedplate.rehearsal.kind import ResourceKind, Support
 from bedplate.rehearsal.rehearse import Phase, Report, StackReport, note, support

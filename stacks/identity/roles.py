@@ -12,8 +12,8 @@ from pulumi_aws.iam.instance_profile import InstanceProfile, InstanceProfileArgs
 from pulumi_aws.iam.role import Role, RoleArgs
 from pulumi_aws.iam.role_policy import RolePolicy, RolePolicyArgs
 
+from bedplate.plan.cluster import join_parameter
 from bedplate.plan.fleet import FleetPlan
-from bedplate.plan.joining import join_parameter
 from bedplate.plan.registration import ENABLED
 from bedplate.spec.sites import Use
 from stacks.alarms.alarms import gate_namespace

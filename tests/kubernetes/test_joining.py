@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bedplate.cluster.approval import ABSENCE, KnownMachine
-from bedplate.plan.joining import BOOTSTRAPPERS, machine_group
+from bedplate.plan.cluster import BOOTSTRAPPERS, machine_group
 from bedplate.worker import join as agent
 from bedplate.worker.machine import KUBECONFIG, AgentError
 from tests.testlab.kubernetes.control_plane import ControlPlane, wait_until

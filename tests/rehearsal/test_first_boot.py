@@ -11,8 +11,8 @@ import pytest
 from bedplate.catalog import load_catalog
 from bedplate.errors import InputError
 from bedplate.nodes.bootstrap import site_script
+from bedplate.plan.cluster import pool_node_name
 from bedplate.plan.fleet import NO_ACCOUNTS, Account, Accounts
-from bedplate.plan.joining import pool_node_name
 from bedplate.plan.nodes import find_node
 from bedplate.rehearsal.simulation import Simulation
 from bedplate.spec.groups import Ring

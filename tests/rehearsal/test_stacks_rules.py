@@ -17,8 +17,7 @@ from bedplate.graph.audit.run import audit
 from bedplate.graph.reach import Fabric, Packet, read_fabric, trip
 from bedplate.graph.reach.fabric import Endpoint
 from bedplate.plan import Record, plan_fleet
-from bedplate.plan.cost import fixed_resources
-from bedplate.plan.quotas import quota_needs
+from bedplate.plan.cost import fixed_resources, quota_needs
 from bedplate.plan.reachability import EndpointKind, endpoints
 from bedplate.rehearsal import schema
 from bedplate.rehearsal.rehearse import Phase

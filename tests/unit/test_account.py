@@ -30,7 +30,7 @@ from bedplate.account.vpn import ConnectionMissing, ParameterKeys, TunnelKeys, k
 from bedplate.catalog import InstanceFacts, load_catalog
 from bedplate.catalog.tables import QuotaFacts
 from bedplate.errors import BedplateError, InputError, MachineError, PartialError
-from bedplate.plan.quotas import QuotaNeed
+from bedplate.plan.cost import QuotaNeed
 from bedplate.rehearsal.moto import no_preloaded_images
 from stacks.identity.policy import alias_name
 from stacks.identity.roles import node_kinds, permissions

@@ -8,7 +8,7 @@ import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.cli import run
-from bedplate.plan.quotas import QuotaNeed, quota_needs
+from bedplate.plan.cost import QuotaNeed, quota_needs
 from bedplate.report.columns import WIDTH
 from tests.conftest import Expect
 from tests.testlab.fakes.aws import ACCOUNT, StubbedSession, stubbed_account

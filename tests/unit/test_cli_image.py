@@ -19,7 +19,7 @@ from bedplate.cli.fleet import plan_of
 from bedplate.errors import PartialError
 from bedplate.hold import held
 from bedplate.lock import lock_path, read_lock, record_images
-from bedplate.plan.images import image_kinds
+from bedplate.plan.planner import image_kinds
 from bedplate.report.images import by_name
 from tests.testlab.fakes.aws import ACCOUNT
 from tests.testlab.fakes.images import BASE, BakeLab, Killed, KilledClient, add_image, bake_lab

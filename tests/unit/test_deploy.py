@@ -23,7 +23,7 @@ from bedplate.deploy.engine import Engine, NoBackend, open_engine
 from bedplate.deploy.run import Deployment, Operation, Progress, Status, advance
 from bedplate.errors import BedplateError, HeldError, InputError, MachineError, PartialError
 from bedplate.folder.files import backend_url
-from bedplate.plan.quotas import QuotaNeed
+from bedplate.plan.cost import QuotaNeed
 from bedplate.report.deploy import cause_lines, change_lines, quota_warning_lines
 from tests.conftest import DATA
 from tests.testlab.engine import replay

@@ -14,9 +14,9 @@ from bedplate.machine import freeze
 from bedplate.machine.freeze import is_installed, write_mark
 from bedplate.machine.state import State
 from bedplate.nodes.apply import Event, NodeErrorKind, NodeResult, Step
-from bedplate.plan.images import image_kinds
 from bedplate.plan.node_document import pool_document
 from bedplate.plan.nodes import NodePlan, pool_node
+from bedplate.plan.planner import image_kinds
 from roles.catalog import install_digest
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 

@@ -10,7 +10,7 @@ import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.errors import InputError
-from bedplate.plan.images import ImageKind, baked_image, image_kinds
+from bedplate.plan.planner import ImageKind, baked_image, image_kinds
 from bedplate.spec.network import Egress
 from bedplate.spec.sites import Use
 from images import bake

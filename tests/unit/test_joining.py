@@ -24,7 +24,7 @@ from bedplate.cluster.approval import (
     track_absences,
     waits_for_gate,
 )
-from bedplate.plan.joining import BOOTSTRAPPERS, WORKERS, joining_plan, machine_group
+from bedplate.plan.cluster import BOOTSTRAPPERS, WORKERS, joining_plan, machine_group
 from bedplate.worker.leaving import Departure, Notices, drain
 from bedplate.worker.leaving import decide as decide_departure
 from bedplate.worker.machine import AgentError

@@ -6,8 +6,7 @@ import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.plan import Bill, Record, bill, plan_fleet
-from bedplate.plan.cost import CostRange
-from bedplate.plan.quotas import quota_needs
+from bedplate.plan.cost import CostRange, quota_needs
 from tests.testlab.fleets.sketch import catalog, group, sketch
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 

@@ -10,7 +10,7 @@ import pytest
 from bedplate.catalog import load_catalog
 from bedplate.load import load_fleet
 from bedplate.plan import FleetPlan, Record, plan_document, plan_fleet
-from bedplate.plan.document import origin
+from bedplate.plan.stacks import origin
 from bedplate.spec import Fleet
 from tests.testlab.fleets.sketch import LANS, catalog, group, laptops, sketch
 

@@ -15,7 +15,7 @@ from bedplate.errors import InputError
 from bedplate.nodes.apply import Event, NodeErrorKind, NodeResult, Step
 from bedplate.nodes.audit import Findings, Verdict, parse_findings
 from bedplate.nodes.audit import RuleOutcome as AuditOutcome
-from bedplate.plan.document import origin
+from bedplate.plan.stacks import origin
 from bedplate.report.columns import WIDTH, aligned, counted
 from bedplate.report.compliance import compliance_document, compliance_lines, compliance_page, junit_report
 from bedplate.report.diagnostics import (

@@ -11,7 +11,7 @@ from moto import mock_aws
 from bedplate.account.client import AwsClient
 from bedplate.account.workers import PublishedKeys, put_token, read_workers
 from bedplate.machine.approver import Cloud
-from bedplate.plan.joining import JoiningPlan
+from bedplate.plan.cluster import JoiningPlan
 from bedplate.rehearsal.moto import no_preloaded_images
 
 REGION, BUCKET, ROLE = "us-west-2", "lab-nodes", "AROAEXAMPLE"

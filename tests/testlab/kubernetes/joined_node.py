@@ -16,8 +16,7 @@ import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.cluster.approval import KnownMachine
-from bedplate.plan.cluster import ClusterNode, as_node, cluster_plan, pool_node_kinds
-from bedplate.plan.joining import BOOTSTRAPPERS, machine_group
+from bedplate.plan.cluster import BOOTSTRAPPERS, ClusterNode, as_node, cluster_plan, machine_group, pool_node_kinds
 from bedplate.plan.registration import Registration, machine_registration, registration
 from bedplate.worker import join as agent_join
 from bedplate.worker.__main__ import Agent
