@@ -32,7 +32,8 @@ from bedplate.cli.output import (
     show_document,
 )
 from bedplate.deploy.engine import Engine, open_engine
-from bedplate.deploy.run import Deployment, Operation, Progress, Status, Task, Watch
+from bedplate.deploy.progress import Operation, Progress, Status
+from bedplate.deploy.run import Deployment, Task, Watch
 from bedplate.deploy.state import Resource, StackState, deployed_layout, kept_price, recorded_price
 from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.folder.files import FLEET_FILE

@@ -9,7 +9,7 @@ from bedplate.cli.deploy import Yes, confirm, folder_plan
 from bedplate.cli.fleet import open_account
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Parts, notify, show
 from bedplate.deploy.engine import Engine, open_engine
-from bedplate.deploy.run import resource_name
+from bedplate.deploy.progress import resource_name
 from bedplate.deploy.state import (
     Deployment,
     LockedError,

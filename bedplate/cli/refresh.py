@@ -9,11 +9,12 @@ from bedplate.cli.deploy import Yes, confirm, exit_status, finish, folder_plan, 
 from bedplate.cli.fleet import open_account
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, Parts, show, show_document
 from bedplate.deploy.engine import Engine, open_engine
-from bedplate.deploy.run import Deployment, Operation
+from bedplate.deploy.progress import Operation
+from bedplate.deploy.run import Deployment
 from bedplate.errors import InputError, ViolationError
 from bedplate.plan import FleetPlan
 from bedplate.plan.stacks import chosen_parts, stack_name
-from bedplate.report.drift import drift_document, drift_junit, drift_lines
+from bedplate.report.deploy import drift_document, drift_junit, drift_lines
 from bedplate.writer import try_out, write_whole
 
 

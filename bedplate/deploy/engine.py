@@ -24,7 +24,7 @@ from pulumi.automation.errors import CommandError, InvalidVersionError, create_c
 from pulumi.automation.events import EngineEvent
 from semver import Version, VersionInfo
 
-from bedplate.deploy.run import Operation
+from bedplate.deploy.progress import Operation
 from bedplate.deploy.state import LockedError, StackState, lock_holders, remove_damaged_files
 from bedplate.errors import BedplateError, InputError, MachineError, PartialError
 from bedplate.folder.files import (

@@ -20,7 +20,8 @@ from pulumi.automation.events import EngineEvent
 from bedplate.catalog.tables import QuotaFacts
 from bedplate.cli import deploy, run
 from bedplate.deploy.engine import Engine, NoBackend, open_engine
-from bedplate.deploy.run import Deployment, Operation, Progress, Status, advance
+from bedplate.deploy.progress import Operation, Progress, Status, advance
+from bedplate.deploy.run import Deployment
 from bedplate.errors import BedplateError, HeldError, InputError, MachineError, PartialError
 from bedplate.folder.files import backend_url
 from bedplate.plan.cost import QuotaNeed

@@ -14,8 +14,7 @@ from bedplate.account.client import AwsClient
 from bedplate.cli import backend, deploy, refresh, run
 from bedplate.cli.fleet import plan_of
 from bedplate.deploy.engine import Engine, access_error, check_provider, open_engine
-from bedplate.deploy.run import Operation
-from bedplate.deploy.state import Difference, differences
+from bedplate.deploy.progress import Difference, Operation, differences
 from bedplate.errors import InputError, MachineError, PartialError
 from tests.conftest import DATA
 from tests.testlab.engine.folder import edited, make_folder
