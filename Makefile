@@ -110,7 +110,7 @@ docs: $(READY)  ## Generate docs/aws-account.md, docs/checks.md, docs/fleet-refe
 	  'import sys; from bedplate.catalog import load_catalog; from bedplate.report.account import account_page, resource_types; print(account_page(resource_types(sys.stdin.read()), load_catalog()), end="")' \
 	  > docs/aws-account.md
 	$(BIN)/python -c 'from bedplate.report.diagnostics import checks_page; print(checks_page(), end="")' > docs/checks.md
-	$(BIN)/python -c 'from bedplate.report.reference import reference_page; print(reference_page(), end="")' > docs/fleet-reference.md
+	$(BIN)/python -c 'from bedplate.report.updates import reference_page; print(reference_page(), end="")' > docs/fleet-reference.md
 	$(BIN)/python -c 'from bedplate.report.updates import updates_page; print(updates_page(), end="")' > docs/updates.md
 
 bench: $(READY)  ## Measure speed and memory (docs/benchmarks.md); needs root

@@ -11,9 +11,8 @@ from ipaddress import IPv4Network
 from types import MappingProxyType
 
 from bedplate.spec import Fleet
-from bedplate.spec.base import Spec
+from bedplate.spec.base import Effect, Event, OnEdit, Policy, Spec
 from bedplate.spec.groups import Rung
-from bedplate.spec.policy import Effect, Event, OnEdit, Policy
 
 __all__ = ["POLICIES", "Effect", "Event", "Policy"]
 

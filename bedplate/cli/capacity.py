@@ -56,7 +56,7 @@ def simulate(
     Runs the planner against a simulated cloud in event time: waiting times, cost, spills, unused machines.
     """
     from bedplate.capacity.simulator import simulate as simulate_scenario
-    from bedplate.report.simulation import simulation_lines
+    from bedplate.report.capacity import simulation_lines
 
     scenario = _shipped(name) if replay is None else _recorded(replay, name)
     simulation = simulate_scenario(scenario)

@@ -37,7 +37,7 @@ from bedplate.report.updates import (
     removed_zone_lines,
     removed_zones,
 )
-from bedplate.spec.schema import fleet_schema
+from bedplate.spec.fleet import fleet_schema
 from bedplate.update import Effect, consequences
 
 

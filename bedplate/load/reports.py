@@ -13,7 +13,7 @@ from bedplate.checks.diagnostics import Fault, fault
 from bedplate.load.shapes import accepts, aws_name_fix, default_note, flow, note, number_fix, region_zones, shape
 from bedplate.load.yaml import Node, key_below, meaning_in_yaml_1_1, unambiguous
 from bedplate.spec.base import SYNTAXES, shown
-from bedplate.spec.schema import Schema, schema_at
+from bedplate.spec.fleet import Schema, schema_at
 from bedplate.spec.sshkey import check_key
 
 # Code, message and fix.

@@ -11,7 +11,7 @@ from bedplate.catalog.nearest import nearest
 from bedplate.checks.context import one_of
 from bedplate.load.yaml import Node
 from bedplate.spec.base import LONGEST, shown
-from bedplate.spec.schema import Schema, definition
+from bedplate.spec.fleet import Schema, definition
 
 _WORDS = {"integer": "N", "number": "N", "boolean": "true"}
 # Placeholders of keys whose own name does not say what to write.

@@ -11,7 +11,7 @@ from bedplate.plan.cluster import cluster_plan
 from bedplate.plan.fleet import FleetPlan, LaptopPool, cached_on_plan
 from bedplate.plan.links import cluster_blocks, forwards_dns, has_inbound_resolver
 from bedplate.plan.reachability import Endpoint, EndpointKind, endpoints, is_routed
-from bedplate.spec.address import laptop_capacity
+from bedplate.spec.network import laptop_capacity
 
 # The prefix of the certificate name of every gateway, and of no laptop.
 NAME_PREFIX = "gateway."

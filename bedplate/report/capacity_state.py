@@ -19,7 +19,7 @@ from bedplate.capacity.observation import (
     Pool,
     verb_of,
 )
-from bedplate.report.capacity_words import (
+from bedplate.report.capacity import (
     action_sentence,
     age,
     breaker_sentences,

@@ -7,13 +7,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bedplate.spec.base import Spec, Syntax, Table
-from bedplate.spec.policy import (
+from bedplate.spec.base import (
     ADDED,
     BOTH,
     CHANGED,
     EVERY,
     REMOVED,
+    Spec,
+    Syntax,
+    Table,
     entries,
     free,
     new_nodes,

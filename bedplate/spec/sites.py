@@ -5,9 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bedplate.spec.address import Address, Block
-from bedplate.spec.base import Spec, Table
-from bedplate.spec.policy import (
+from bedplate.spec.base import (
     ADDED,
     BOTH,
     CHANGED,
@@ -15,12 +13,15 @@ from bedplate.spec.policy import (
     MOVE_DATA,
     RELEASE,
     REMOVED,
+    Spec,
+    Table,
     entries,
     free,
     on_edit,
     refused,
     replaces,
 )
+from bedplate.spec.network import Address, Block
 from bedplate.spec.text import DiskName, DomainName, DriverBranch, HostLabel, MountPath, RegionName, RoleArn, Slug
 
 # Route 53 quotas, targets per resolver rule, 2026-11.

@@ -16,9 +16,8 @@ from ruamel.yaml import YAML
 
 from bedplate import spec
 from bedplate.checks.catalogue import RULES
-from bedplate.spec.address import check_address, check_block, check_prefix
-from bedplate.spec.fleet import Alarms, Budget, Identity
-from bedplate.spec.schema import fleet_schema, schema_at
+from bedplate.spec.fleet import Alarms, Budget, Identity, fleet_schema, schema_at
+from bedplate.spec.network import check_address, check_block, check_prefix
 from bedplate.spec.sshkey import check_key
 from bedplate.spec.text import HostLabel
 

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from bedplate.report.reference import reference_page
-from bedplate.report.updates import updates_page
+from bedplate.report.updates import reference_page, updates_page
 from bedplate.spec import Fleet
-from bedplate.spec.policy import OnEdit
+from bedplate.spec.base import OnEdit
 from bedplate.update import POLICIES, Edit, Effect, Event, consequences, edits
 from tests.testlab.fleets.sketch import group, sketch
 
