@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from bedplate.checks.context import Context
-from bedplate.checks.diagnostics import Fault, Rule, about, fault
+from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault
 from bedplate.spec.sites import EfsStore, Use
 
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from itertools import islice
 
-from bedplate.checks.context import Context
-from bedplate.checks.diagnostics import Fault, Rule, fault
+from bedplate.checks.diagnostics import Context, Fault, Rule, fault
 from bedplate.spec import Fleet
 
 # Ranges without hosts, each with its purpose and source.

@@ -25,8 +25,7 @@ from bedplate.checks import (
     sites,
     storage,
 )
-from bedplate.checks.context import Context
-from bedplate.checks.diagnostics import Fault, Rule
+from bedplate.checks.diagnostics import Context, Fault, Rule
 
 __all__ = ["RULES", "Rule", "check_fleet", "count_rules"]
 

@@ -5,8 +5,7 @@ from itertools import combinations
 
 from bedplate.catalog import Catalog
 from bedplate.catalog.tables import read_kernel
-from bedplate.checks.context import Context, repeated
-from bedplate.checks.diagnostics import Fault, Rule, about, fault
+from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault, repeated
 from bedplate.checks.groups import check_known_type
 from bedplate.checks.ladders import check_declared_region
 from bedplate.checks.storage import check_declared_site

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 from bedplate.catalog import Catalog
 from bedplate.catalog.stacks import EFA_SUM, NVIDIA_KEY_SUM
-from bedplate.checks.context import Context
-from bedplate.checks.diagnostics import Fault, Level, Rule, fault
+from bedplate.checks.diagnostics import Context, Fault, Level, Rule, fault
 from bedplate.checks.groups import has_gpus
 from bedplate.spec import Fleet
 

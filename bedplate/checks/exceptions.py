@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from bedplate.catalog.nearest import nearest
-from bedplate.checks.context import Context
-from bedplate.checks.diagnostics import Fault, Rule, about, fault
+from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault
 
 
 def without_allowed(

@@ -5,8 +5,7 @@
 
 from collections.abc import Callable, Iterator
 
-from bedplate.checks.context import Context
-from bedplate.checks.diagnostics import Fault, Rule
+from bedplate.checks.diagnostics import Context, Fault, Rule
 
 _YAML = "YAML 1.2.2, yaml.org/spec"
 

@@ -6,8 +6,7 @@ from typing import NamedTuple
 from bedplate.catalog import Catalog
 from bedplate.catalog.facts import Arch
 from bedplate.catalog.tables import ChipFacts, DriverFacts, read_kernel, write_kernel
-from bedplate.checks.context import Context, one_of
-from bedplate.checks.diagnostics import Fault, Rule, about, fault
+from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault, one_of
 from bedplate.checks.groups import known_types
 from bedplate.plan import FleetPlan
 from bedplate.spec import Fleet

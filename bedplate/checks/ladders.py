@@ -5,8 +5,7 @@ from itertools import islice
 
 from bedplate.catalog import Catalog, InstanceFacts
 from bedplate.catalog.nearest import nearest
-from bedplate.checks.context import Context, one_of, repeated
-from bedplate.checks.diagnostics import Fault, Rule, about, fault
+from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault, one_of, repeated
 from bedplate.checks.groups import full_gpus, hardware_kind
 from bedplate.checks.lifetimes import is_past
 from bedplate.spec.groups import Fabric, Group, Market, Rung

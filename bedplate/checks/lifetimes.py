@@ -6,8 +6,7 @@ from datetime import date, timedelta
 from bedplate.catalog import Catalog
 from bedplate.catalog.nearest import edits, nearest
 from bedplate.catalog.tables import HOURS_OF_MONTH
-from bedplate.checks.context import Context
-from bedplate.checks.diagnostics import Fault, Rule, about, fault
+from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault
 from bedplate.checks.groups import has_gpus
 from bedplate.plan.pools import share_of_week
 from bedplate.spec.groups import Group, Schedule

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from bedplate.checks.context import Context
-from bedplate.checks.diagnostics import Fault, Rule, about, fault
+from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault
 from bedplate.checks.ladders import keyed_rungs
 from bedplate.plan.fleet import member_name
 from bedplate.plan.laptops import NAME_PREFIX

@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bedplate.checks.context import Context, repeated
-from bedplate.checks.diagnostics import Fault, Rule, about, fault
+from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault, repeated
 from bedplate.spec.base import shown
 
 

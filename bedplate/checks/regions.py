@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from bedplate.catalog import Catalog, RegionFacts
 from bedplate.catalog.nearest import nearest
-from bedplate.checks.context import Context, one_of, planned_pools, repeated
-from bedplate.checks.diagnostics import Fault, Rule, about, fault
+from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault, one_of, planned_pools, repeated
 from bedplate.checks.ladders import keyed_rungs, rung_capacity
 from bedplate.plan.fleet import FIXED_PREFIX
 from bedplate.plan.planner import endpoint_services

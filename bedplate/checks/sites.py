@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network
 
 from bedplate.checks.addresses import is_private, smallest_lan
-from bedplate.checks.context import Context, one_of, repeated
-from bedplate.checks.diagnostics import Fault, Rule, about, fault
+from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault, one_of, repeated
 from bedplate.plan.links import TRANSIT_ASNS
 from bedplate.spec.sites import Dials, Machine, Site, Use
 from bedplate.spec.text import LONGEST

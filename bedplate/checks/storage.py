@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bedplate.checks.context import Context, one_of, repeated
-from bedplate.checks.diagnostics import Fault, Rule, about, fault
+from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault, one_of, repeated
 from bedplate.checks.ladders import check_declared_region
 from bedplate.plan.fleet import NODES_STORE
 from bedplate.plan.pools import bucket_name

@@ -9,8 +9,7 @@ from pathlib import Path
 from bedplate.catalog import Catalog
 from bedplate.checks.catalogue import RULES, check_fleet, count_rules
 from bedplate.checks.cluster import check_members
-from bedplate.checks.context import Context, Declared
-from bedplate.checks.diagnostics import Fault, Level, fault
+from bedplate.checks.diagnostics import Context, Declared, Fault, Level, fault
 from bedplate.checks.examples import EXAMPLE_VALUE, OTHER_OFFERS, live_faults
 from bedplate.checks.exceptions import without_allowed
 from bedplate.checks.images import check_images

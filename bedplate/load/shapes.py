@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from bedplate.catalog import Catalog
 from bedplate.catalog.nearest import nearest
-from bedplate.checks.context import one_of
+from bedplate.checks.diagnostics import one_of
 from bedplate.load.yaml import Node
 from bedplate.spec.base import LONGEST, shown
 from bedplate.spec.fleet import Schema, definition

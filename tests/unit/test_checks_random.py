@@ -14,8 +14,7 @@ from ruamel.yaml import YAML
 
 from bedplate.catalog import Catalog, RegionFacts
 from bedplate.checks.catalogue import RULES, check_fleet
-from bedplate.checks.context import Context, Declared
-from bedplate.checks.diagnostics import Level
+from bedplate.checks.diagnostics import Context, Declared, Level
 from bedplate.checks.file import FILE_RULES
 from bedplate.spec import Fleet
 from tests.testlab.fleets.random import find_faults as faults_of

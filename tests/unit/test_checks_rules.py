@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bedplate.catalog import load_catalog
-from bedplate.checks.context import Context, Declared
+from bedplate.checks.diagnostics import Context, Declared
 from bedplate.checks.regions import check_addresses
 from bedplate.load import FleetFaults, examine, load_fleet
 from bedplate.plan import Record, plan_fleet
