@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bedplate.errors import InputError, MachineError, PartialError
-from bedplate.writer import write_whole
+from bedplate.files import write_whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from bedplate.errors import BedplateError, InputError
-from bedplate.hold import held
+from bedplate.files import held
 from bedplate.plan import FleetPlan
 from bedplate.plan.links import tunnel_pairs
 from bedplate.spec.network import TunnelAuth

@@ -19,8 +19,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from bedplate.checks.diagnostics import Level
 from bedplate.errors import InputError
-from bedplate.hold import held
-from bedplate.writer import os_errors_as_machine_errors, write_together, write_whole
+from bedplate.files import held, os_errors_as_machine_errors, write_together, write_whole
 from vpn.audit_log import (
     AuditLog,
     Begun,

@@ -15,7 +15,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from bedplate.errors import InputError, MachineError
-from bedplate.hold import held
+from bedplate.files import held
 from bedplate.spec.network import laptop_capacity
 from vpn.audit_log import CertificateIndex, Entry, Issued, Listed, Revoked, TlsCryptKey, index_of
 from vpn.authority import Reason, certificate_findings, crl_end, crl_text, sign_crl

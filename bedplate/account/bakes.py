@@ -16,7 +16,7 @@ from bedplate.account.capacity import Clock, console_output
 from bedplate.account.client import NotThere
 from bedplate.account.images import Leftovers, remove_leftovers
 from bedplate.errors import BedplateError, HeldError, PartialError
-from bedplate.hold import Holder, parse_holder, this_process
+from bedplate.files import Holder, parse_holder, this_process
 from images import bake as steps
 from images.bake import Fail, Observation, Record, Step, Wait, next_steps
 

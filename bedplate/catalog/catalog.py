@@ -35,7 +35,7 @@ from bedplate.catalog.tables import (
     write_sheet,
 )
 from bedplate.errors import InputError, ViolationError
-from bedplate.writer import write_together
+from bedplate.files import write_together
 
 # Only in these regions each account has its own zone letters. Source: AWS Regions and Availability Zones, "AZ IDs",
 # read 2026-11.

@@ -12,10 +12,10 @@ from bedplate.cli.fleet import open_account, plan_of
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, show
 from bedplate.deploy.engine import Engine, open_engine
 from bedplate.errors import InputError, MachineError
+from bedplate.files import os_errors_as_machine_errors
 from bedplate.folder.files import PROJECT_FILE, backend_url, file_url, record_backend, secrets_provider
 from bedplate.plan import FleetPlan
 from bedplate.plan.stacks import parts, stack_name
-from bedplate.writer import os_errors_as_machine_errors
 
 _PASSPHRASES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
 

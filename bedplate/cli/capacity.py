@@ -15,7 +15,7 @@ from bedplate.capacity.planner import decide as decide_once
 from bedplate.capacity.protocol import decision_document, memory_document, parse_observation, read_memory
 from bedplate.cli.output import Json, show, show_document
 from bedplate.errors import InputError
-from bedplate.writer import write_whole
+from bedplate.files import write_whole
 
 if TYPE_CHECKING:
     from bedplate.capacity.scenario import Scenario

@@ -30,7 +30,7 @@ from bedplate.cluster.lease import Leadership, read_holder
 from bedplate.cluster.live import LiveCluster
 from bedplate.cluster.store import IDLE, MEMORY, StateStore
 from bedplate.errors import BedplateError, InputError, MachineError
-from bedplate.hold import login_name
+from bedplate.files import login_name, write_whole
 from bedplate.plan import FleetPlan
 from bedplate.plan.capacity import CapacityPlan, capacity_plan, read_capacity_document
 from bedplate.report.capacity_state import (
@@ -41,7 +41,6 @@ from bedplate.report.capacity_state import (
     status_lines,
 )
 from bedplate.spec.sites import Use
-from bedplate.writer import write_whole
 
 PERIOD = 30.0
 """Seconds between two rounds."""

@@ -12,7 +12,7 @@ from bedplate.account.client import AwsClient, RegionResults, ask_regions, requi
 from bedplate.account.images import FleetImage, find_images, images_in_use
 from bedplate.catalog import load_catalog
 from bedplate.errors import InputError
-from bedplate.hold import held
+from bedplate.files import held
 from bedplate.plan import FleetPlan
 from bedplate.plan.planner import ImageKind, image_kinds
 from bedplate.plan.pools import PoolPlan

@@ -35,11 +35,11 @@ from bedplate.cluster.people import PEOPLE, person_name
 from bedplate.cluster.registry import image_digest
 from bedplate.cluster.status import read_status
 from bedplate.errors import BedplateError, InputError, PartialError, ViolationError
+from bedplate.files import write_whole
 from bedplate.load.source import today
 from bedplate.plan import FleetPlan
 from bedplate.report.diagnostics import error_lines
 from bedplate.report.kube import applied_lines, status_document, status_lines
-from bedplate.writer import write_whole
 
 
 class Action(StrEnum):

@@ -8,7 +8,7 @@ from pathlib import Path
 from bedplate.cli.login import SshOptions, ssh_targets
 from bedplate.cli.vpn_session import FOLDER, PARAMETERS, keys_of, known_passphrase, now, store_of
 from bedplate.errors import InputError
-from bedplate.hold import held, login_name
+from bedplate.files import held, login_name, os_errors_as_machine_errors, write_whole
 from bedplate.kube.authorities import (
     CLUSTER,
     Authorities,
@@ -24,7 +24,6 @@ from bedplate.nodes.ssh import NodeLocation
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import ClusterPlan, cluster_plan
 from bedplate.plan.nodes import NodePlan, NodeRole, permanent_nodes
-from bedplate.writer import os_errors_as_machine_errors, write_whole
 from vpn.pki import AUTHORITY, KeyStore, NoAuthority, folder_of, open_issuer
 from vpn.push import ssh_connection
 

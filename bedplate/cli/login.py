@@ -18,7 +18,7 @@ from bedplate.catalog import load_catalog
 from bedplate.cli.fleet import open_account
 from bedplate.cli.output import check_files_exist, notify
 from bedplate.errors import MachineError
-from bedplate.hold import login_name
+from bedplate.files import login_name
 from bedplate.nodes.host_keys import answering, check_plugin
 from bedplate.nodes.ssh import (
     Login,

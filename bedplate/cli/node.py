@@ -26,6 +26,7 @@ from bedplate.cli.output import (
 )
 from bedplate.cli.site_folder import script_name, site_files, write_folder
 from bedplate.errors import InputError, PartialError
+from bedplate.files import os_errors_as_machine_errors, write_together
 from bedplate.nodes.bootstrap import site_script
 from bedplate.nodes.host_keys import known_hosts
 from bedplate.nodes.ssh import FILE_HEADER, NodeLocation, nodes_by_name, ssh_config
@@ -33,7 +34,6 @@ from bedplate.plan import FleetPlan
 from bedplate.plan.nodes import NodePlan, permanent_nodes, pool_nodes
 from bedplate.plan.planner import baked_image
 from bedplate.report.nodes import LiveFacts, machine_document, machine_lines, node_document, node_lines
-from bedplate.writer import os_errors_as_machine_errors, write_together
 
 
 def list_nodes(

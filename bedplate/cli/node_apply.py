@@ -42,7 +42,7 @@ from bedplate.cli.output import (
     show_document,
 )
 from bedplate.errors import InputError, PartialError, ViolationError
-from bedplate.hold import login_name
+from bedplate.files import login_name, try_out, write_together
 from bedplate.load.source import today
 from bedplate.lock import check_plan_recorded
 from bedplate.nodes.apply import ApplyProcess, ApplyRequest, Event, NodeResult, Step, exit_status, run_apply
@@ -53,7 +53,6 @@ from bedplate.plan.nodes import permanent_nodes
 from bedplate.report.compliance import compliance_document, compliance_lines, compliance_page, is_partial, junit_report
 from bedplate.report.compliance import event_line as audit_event_line
 from bedplate.report.nodes import apply_document, apply_lines, event_line
-from bedplate.writer import try_out, write_together
 
 INTERRUPTED = 130
 

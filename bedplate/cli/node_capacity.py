@@ -28,7 +28,7 @@ from bedplate.catalog import load_catalog
 from bedplate.cli.fleet import open_account, plan_of
 from bedplate.cli.output import DEFAULT_FLEET, FleetOption, notify, show
 from bedplate.errors import BedplateError, InputError, PartialError
-from bedplate.hold import login_name
+from bedplate.files import login_name
 from bedplate.nodes.ssh import Login, NodeLocation, check_groups, logged_in, login_account, write_ssh_config
 from bedplate.plan import FleetPlan
 from bedplate.plan.nodes import find_node, permanent_nodes

@@ -29,6 +29,7 @@ from bedplate.cli.vpn_certificates import check_person
 from bedplate.cli.vpn_session import keys_of, known_passphrase, now
 from bedplate.cli.vpn_sync import sync
 from bedplate.errors import BedplateError, InputError, PartialError
+from bedplate.files import try_out, write_whole
 from bedplate.load import Loaded
 from bedplate.lock import check_recorded, lock_path, record_plan
 from bedplate.nodes.invitation import Invitation, invitation_files, machines_of, pack
@@ -37,7 +38,6 @@ from bedplate.plan.links import ssh_pools
 from bedplate.report.nodes import apply_lines
 from bedplate.report.person import admission_line, entry_of, invited_lines, kept_lines, unfinished_lines
 from bedplate.report.vpn import issued_lines
-from bedplate.writer import try_out, write_whole
 from vpn import signing
 from vpn.authority import Reason
 from vpn.certificates import DEFAULT_DEVICE, Passphrase, Subject, laptop, user_of

@@ -83,8 +83,8 @@ def _record_plan(path: Path, release: tuple[str, ...], *, json: bool) -> FleetPl
 
 def _draw(fleet_plan: FleetPlan, file: Path) -> None:
     # Most runs draw nothing.
+    from bedplate.files import write_whole
     from bedplate.picture import picture
-    from bedplate.writer import write_whole
 
     write_whole(file, picture(fleet_plan).encode())
     notify([f"wrote {file}"])

@@ -20,6 +20,7 @@ import bedplate
 from bedplate.cli.fleet import device_counts, plan_of
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, Parts, show, show_document
 from bedplate.errors import InputError, MachineError, ViolationError
+from bedplate.files import write_whole
 from bedplate.graph.audit.document import read_graph, read_resources
 from bedplate.graph.audit.rules import Severity
 from bedplate.graph.audit.run import audit
@@ -31,7 +32,6 @@ from bedplate.plan import FleetPlan
 from bedplate.plan.links import networks_of_place
 from bedplate.plan.reachability import Endpoint, Flow, find_endpoint, internet_endpoint, parse_flow
 from bedplate.report.graph import audit_lines, reach_document, reach_lines, stack_fault_document
-from bedplate.writer import write_whole
 
 STDIN = "-"
 GraphFile = Annotated[

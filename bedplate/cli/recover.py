@@ -22,9 +22,9 @@ from bedplate.deploy.state import (
     unread_urns,
 )
 from bedplate.errors import HeldError, PartialError
+from bedplate.files import write_whole
 from bedplate.plan.stacks import chosen_parts, stack_name
 from bedplate.report.columns import counted
-from bedplate.writer import write_whole
 
 if TYPE_CHECKING:
     from bedplate.account.client import AwsClient

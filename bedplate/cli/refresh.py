@@ -12,10 +12,10 @@ from bedplate.deploy.engine import Engine, open_engine
 from bedplate.deploy.progress import Operation
 from bedplate.deploy.run import Deployment
 from bedplate.errors import InputError, ViolationError
+from bedplate.files import try_out, write_whole
 from bedplate.plan import FleetPlan
 from bedplate.plan.stacks import chosen_parts, stack_name
 from bedplate.report.deploy import drift_document, drift_junit, drift_lines
-from bedplate.writer import try_out, write_whole
 
 
 def refresh(  # noqa: PLR0913  each is an option of the command line

@@ -11,12 +11,12 @@ from pathlib import Path
 from bedplate.bundle import RingState, Source, build_bundle, pack, user_cache
 from bedplate.bundle import Target as Part
 from bedplate.errors import InputError
+from bedplate.files import os_errors_as_machine_errors
 from bedplate.nodes.apply import NodeError, NodeErrorKind, Target
 from bedplate.nodes.bootstrap import site_script
 from bedplate.plan.node_document import node_document
 from bedplate.plan.nodes import NodePlan
 from bedplate.spec.groups import Ring
-from bedplate.writer import os_errors_as_machine_errors
 
 SOURCE = "/var/lib/bedplate/source"
 """The folder on a machine that got it over SSH."""

@@ -27,11 +27,11 @@ from bedplate.cli.vpn_session import (
 )
 from bedplate.cli.vpn_sync import update_gateways
 from bedplate.errors import BedplateError, InputError, PartialError
+from bedplate.files import write_whole
 from bedplate.lock import lock_path, record_endpoints
 from bedplate.plan import FleetPlan
 from bedplate.plan.laptops import laptop_gateways, resolver_regions
 from bedplate.report.vpn import address_lines, authority_lines, qr_code_lines, replaced_gateway_lines, revoked_lines
-from bedplate.writer import write_whole
 from vpn import signing
 from vpn.audit_log import Begun
 from vpn.authority import Reason

@@ -10,8 +10,8 @@ from getpass import getpass
 from pathlib import Path
 
 from bedplate.errors import InputError
+from bedplate.files import os_errors_as_machine_errors
 from bedplate.load.source import Users, read_users
-from bedplate.writer import os_errors_as_machine_errors
 from vpn.certificates import Passphrase
 from vpn.pki import FolderKeys, KeyStore, NoAuthority, Pki, folder_of, open_pki
 

@@ -24,7 +24,7 @@ from bedplate.cli.login import SshOptions, ssh_targets
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, PassphraseFile, SshConfig, show, show_document
 from bedplate.cli.vpn_session import keys_of, known_passphrase, newest_list, now, users_of
 from bedplate.errors import BedplateError, InputError, PartialError, ViolationError
-from bedplate.hold import held
+from bedplate.files import held, os_errors_as_machine_errors, write_together
 from bedplate.nodes.ssh import NodeLocation
 from bedplate.plan import FleetPlan
 from bedplate.plan.fleet import SitePlan
@@ -42,7 +42,6 @@ from bedplate.report.vpn import (
     updated_tunnel_lines,
 )
 from bedplate.spec.network import TunnelAuth
-from bedplate.writer import os_errors_as_machine_errors, write_together
 from vpn.agent.status import Status
 from vpn.authority import Reason
 from vpn.certificates import Passphrase

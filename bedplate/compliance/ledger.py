@@ -18,10 +18,10 @@ from testinfra.host import Host
 from bedplate.compliance.shell import NoAnswerError
 from bedplate.compliance.subject import MARKER
 from bedplate.errors import PartialError
+from bedplate.files import write_whole
 from bedplate.nodes.apply import Event, Step
 from bedplate.nodes.audit import Findings, RuleOutcome, Verdict, role_of
 from bedplate.plan.nodes import NodePlan
-from bedplate.writer import write_whole
 from roles.engine.connection import login_error
 
 # Lines of pytest's introspection that describe Python objects, not the node.

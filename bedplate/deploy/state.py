@@ -17,10 +17,10 @@ from typing import Any
 from bedplate.catalog import Catalog
 from bedplate.deploy.progress import resource_name
 from bedplate.errors import HeldError
+from bedplate.files import is_alive
 from bedplate.plan.cost import volume_price
 from bedplate.plan.pools import Volume
 from bedplate.plan.stacks import LINKS, PRICE, SHARED, Layout
-from bedplate.writer import is_alive
 
 _HOLDER = re.compile(r"created by (?P<user>.*)@(?P<host>\S+) \(pid (?P<pid>\d+)\) at (?P<since>\S+)")
 

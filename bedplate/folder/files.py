@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from bedplate.errors import InputError
-from bedplate.writer import os_errors_as_machine_errors, write_whole
+from bedplate.files import os_errors_as_machine_errors, write_whole
 
 PROJECT_FILE = "Pulumi.yaml"
 BACKEND_VARIABLE = "PULUMI_BACKEND_URL"

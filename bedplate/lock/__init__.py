@@ -3,7 +3,7 @@
 A lock that differs from the format that bedplate writes is rejected, never repaired.
 """
 
-from bedplate.hold import held
+from bedplate.files import held
 from bedplate.lock.file import (
     InvalidLock,
     Recorded,

@@ -11,12 +11,11 @@ from shlex import quote
 from bedplate.catalog import Catalog
 from bedplate.checks.diagnostics import fault
 from bedplate.errors import InputError
-from bedplate.hold import held
+from bedplate.files import held, os_errors_as_machine_errors, write_whole
 from bedplate.lock.format import NotALockError, lock_text, parse_lock
 from bedplate.plan import FleetPlan, Record, plan_fleet
 from bedplate.plan.allocation import release
 from bedplate.spec import Fleet
-from bedplate.writer import os_errors_as_machine_errors, write_whole
 
 _NAME = "fleet.lock"
 _LARGEST = 16 * 1024 * 1024  # a thousand regions of six zones and a site take one

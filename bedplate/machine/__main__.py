@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from bedplate.errors import BedplateError
+from bedplate.files import write_whole
 from bedplate.machine.calls import (
     apply_roles,
     audit,
@@ -27,7 +28,6 @@ from bedplate.machine.calls import (
 from bedplate.machine.freeze import is_installed
 from bedplate.machine.state import State, Status, read_json
 from bedplate.plan.nodes import NodePlan
-from bedplate.writer import write_whole
 from roles.base import Disruption
 from roles.catalog import roles_of
 

@@ -19,12 +19,12 @@ from typing import Any
 
 import images
 from bedplate.errors import BedplateError
+from bedplate.files import write_whole
 from bedplate.machine.calls import apply_roles, audit, reboot_and_run
 from bedplate.machine.state import State, Status, read_json
 from bedplate.nodes.audit import RuleOutcome
 from bedplate.nodes.bootstrap import PROGRAM
 from bedplate.plan.nodes import NodePlan
-from bedplate.writer import write_whole
 from roles.catalog import install_digest
 from roles.hardened import firewall
 

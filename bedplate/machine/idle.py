@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bedplate.writer import write_whole
+from bedplate.files import write_whole
 
 LOAD = 0.5
 """The load average of five minutes from which CPUs work: half a thread, for any number of CPUs."""

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from bedplate.errors import InputError
+from bedplate.files import write_whole
 from bedplate.plan.node_document import read_node_document
 from bedplate.plan.nodes import NodePlan
-from bedplate.writer import write_whole
 
 
 @dataclass(frozen=True, slots=True)

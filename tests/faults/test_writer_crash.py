@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bedplate.writer import write_whole
+from bedplate.files import write_whole
 from tests.testlab.run import Point, crash_points, die_at, need_program
 
 CHILD = Path(__file__).with_name("write_child.py")

@@ -11,7 +11,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspa
 from pathlib import Path
 
 from bedplate.errors import BedplateError
-from bedplate.writer import write_whole
+from bedplate.files import write_whole
 
 MODE = 0o600
 

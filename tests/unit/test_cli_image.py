@@ -17,7 +17,7 @@ from bedplate.catalog import load_catalog
 from bedplate.cli import image_fleet, run
 from bedplate.cli.fleet import plan_of
 from bedplate.errors import PartialError
-from bedplate.hold import held
+from bedplate.files import held
 from bedplate.lock import lock_path, read_lock, record_images
 from bedplate.plan.planner import image_kinds
 from bedplate.report.images import by_name

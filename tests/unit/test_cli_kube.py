@@ -10,7 +10,7 @@ from bedplate.cli import run
 from bedplate.cli.fleet import plan_of
 from bedplate.cli.kube_session import make_authorities
 from bedplate.errors import InputError
-from bedplate.hold import held
+from bedplate.files import held
 from bedplate.lock import lock_path, read_lock
 from tests.testlab.fakes.apply import FakeApply
 from tests.testlab.rehearsal.programs import EXAMPLES

@@ -27,7 +27,7 @@ KEY = "a.key.that.AWS.made.up"
 _HOLDING = """
 import sys
 from pathlib import Path
-from bedplate.hold import held
+from bedplate.files import held
 with held(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -367,7 +367,7 @@ def test_recorded_names_raise_nothing() -> None:
 HOLDER = """
 import sys
 from pathlib import Path
-from bedplate.hold import held
+from bedplate.files import held
 with held(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

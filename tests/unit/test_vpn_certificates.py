@@ -13,7 +13,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from bedplate.checks.diagnostics import Level
 from bedplate.errors import HeldError, InputError, MachineError
-from bedplate.hold import held
+from bedplate.files import held
 from tests.testlab.keys.authority import NOW, added, begun_in, pki_in, unasked
 from tests.testlab.run import need_program
 from vpn.authority import (

@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from bedplate.errors import HeldError, InputError
-from bedplate.hold import held
+from bedplate.files import held
 from bedplate.plan.laptops import NAME_PREFIX
 from tests.testlab.fleets.variants import ATTIC, CELLAR, CONNECTED_SITES_TEXT, connected_sites_plan
 from tests.testlab.keys.authority import NOW, added, begun_in, pki_in, unasked

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bedplate.errors import MachineError
-from bedplate.writer import os_errors_as_machine_errors, try_out, write_together, write_whole
+from bedplate.files import os_errors_as_machine_errors, try_out, write_together, write_whole
 
 HOST = os.uname().nodename
 NO_PID = 2**22 + 1  # above the maximum of Linux

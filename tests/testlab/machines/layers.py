@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import gettempdir
 
-from bedplate.writer import is_alive
+from bedplate.files import is_alive
 from tests.testlab.machines.container import CommandError, call, cgroups, mounted, remove_cgroup
 
 # Debian 12; `make test-nodes RELEASE=trixie` runs the tests on Debian 13.

@@ -1,17 +1,24 @@
-"""Atomic writes: temporary file, fsync, rename, fsync of the folder.
+"""Files: atomic writes (temporary file, fsync, rename, fsync of the folder), and exclusive locks (flock).
 
-Never follows a symbolic link at the path, never replaces anything except a regular file (such as a device), and never
-gives the file more permissions than its mode, even for a moment.
+A write never follows a symbolic link at the path, never replaces anything except a regular file (such as a device), and
+never gives the file more permissions than its mode, even for a moment. A lock file in the same folder has the name of
+the holder; the kernel releases a lock when its holder ends, so a lock is never stale on one host.
 """
 
 import errno
+import fcntl
+import json
 import os
 import stat
+import sys
+import time
 from collections.abc import Container, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from getpass import getuser
 from pathlib import Path
 
-from bedplate.errors import MachineError
+from bedplate.errors import HeldError, MachineError
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _FOLDER = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
@@ -158,3 +165,115 @@ def _remove_leftovers(folder: Path, names: Container[str]) -> None:
         pid = rest.partition(".")[0]
         if rest and name in names and pid.isdecimal() and not is_alive(int(pid)):
             file.unlink(missing_ok=True)
+
+
+# A holder writes its name right after it gets the lock, so a process that fails to get it reads several times.
+_ATTEMPTS, _PAUSE = 10, 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The process that holds a lock; `since` is Unix time."""
+
+    user: str
+    host: str
+    pid: int
+    since: float
+    command: str
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was a process of this machine that has ended."""
+        return self.host == os.uname().nodename and not is_alive(self.pid)
+
+    def __str__(self) -> str:
+        age = max(0, round(time.time() - self.since))
+        return f"{self.user} on {self.host}, process {self.pid}, for {age} s: {self.command}"
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Lock `path` for this process while the block runs.
+
+    Raises HeldError with the name of the holder if another process has the lock; does not wait.
+    """
+    lock_file = path.with_name(f".{path.name}.held")
+    with os_errors_as_machine_errors(lock_file):
+        handle = _acquired(lock_file, path)
+    try:
+        with os_errors_as_machine_errors(lock_file):
+            _write_holder(handle)
+        yield
+    finally:
+        # Deleted before the release: a process that has opened it finds it deleted, and opens a new one.
+        with suppress(OSError):
+            lock_file.unlink()
+        os.close(handle)
+
+
+def _acquired(lock_file: Path, path: Path) -> int:
+    """Return a handle of the lock file, locked by this process."""
+    while True:
+        with ExitStack() as closing:
+            handle = os.open(lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+            closing.callback(os.close, handle)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise _held_error(handle, path) from None
+            if _is_at(handle, lock_file):
+                closing.pop_all()
+                return handle
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    """Return whether an open file still has this path."""
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _held_error(handle: int, path: Path) -> HeldError:
+    return HeldError(
+        f"{path.name} is locked by {_holder(handle) or 'an unknown process'}",
+        where=str(path),
+        fix="wait until that command has ended, then run yours again",
+    )
+
+
+def _write_holder(handle: int) -> None:
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, json.dumps(asdict(this_process())).encode(), 0)
+
+
+def this_process() -> Holder:
+    """Return this process as a holder."""
+    command = " ".join(sys.argv)[:200]
+    return Holder(login_name(), os.uname().nodename, os.getpid(), time.time(), command)
+
+
+def login_name() -> str:
+    """Return the name of the current user."""
+    try:
+        return getuser()
+    except (KeyError, OSError):  # a container may run with a uid without an account
+        return f"user {os.getuid()}"
+
+
+def _holder(handle: int) -> Holder | None:
+    for _ in range(_ATTEMPTS):
+        holder = parse_holder(os.pread(handle, 4096, 0))
+        if holder is not None and not holder.has_ended:
+            return holder
+        time.sleep(_PAUSE)
+    return None
+
+
+def parse_holder(text: bytes) -> Holder | None:
+    """Return the holder in a JSON document; None for an invalid one."""
+    try:
+        holder = json.loads(text)
+        return Holder(holder["user"], holder["host"], int(holder["pid"]), float(holder["since"]), holder["command"])
+    except (ValueError, TypeError, KeyError):
+        return None
