@@ -1,8 +1,12 @@
-"""A resource kind: the rehearsal's model of one type of AWS resource.
+"""A resource kind: the rehearsal's model of one type of AWS resource, and the parameters of its calls of AWS.
 
 A `Kind` lists every input that it models, and whether a change of it updates or replaces the resource. Any other
 input is an error, so that no input of a program is dropped silently. These facts, the defaults and `delete_first`
 come from the AWS provider. `complaints` validates inputs against the schema.
+
+`call_parameters` follows botocore's model of an operation: the input `subnetIds` of Pulumi is `SubnetIds` or `SubnetId`
+in EC2, so names match without regard to case and plural. Values are converted to the type in the model (protobuf
+delivers every number as a float). An input without a parameter is an error.
 """
 
 import enum
@@ -15,10 +19,12 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
+from botocore.model import Shape, StructureShape
 from pulumi import _types
 
 from bedplate.rehearsal import schema
 from bedplate.rehearsal.simulation import Aws
+from bedplate.rehearsal.state import UnsupportedError
 from bedplate.rehearsal.wire import UNKNOWN, Reference, Secret
 
 # Properties of a resource by their names in the Pulumi schema (camelCase), as plain JSON values.
@@ -209,3 +215,70 @@ def find_rows(package: str, path: Iterable[str], row_type: type[AnyRow]) -> Mapp
             if isinstance(value, row_type) and rows.setdefault(value.token, value) is not value:
                 raise AssertionError(f"{module.name} has a second row for {value.token}")
     return MappingProxyType(dict(sorted(rows.items())))
+
+
+def call_parameters(
+    aws: Aws,
+    call: tuple[str, str],
+    inputs: Props,
+    *,
+    apart: tuple[str, ...] = (),
+    renames: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Return the parameters of `call` (service, operation) for `inputs`, without the inputs `apart`.
+
+    `renames` maps an input, or its path, to a parameter of another name. Raises UnsupportedError for an input, at any
+    depth, that the operation has no parameter for.
+    """
+    values = {key: value for key, value in inputs.items() if key not in apart and value is not None}
+    return structure_parameters(aws.shape(*call), values, renames or {})
+
+
+def structure_parameters(
+    shape: StructureShape, value: object, renames: Mapping[str, str], where: str = ""
+) -> dict[str, Any]:
+    """Return a mapping with the members of a structure shape; a list of one block is treated as the block."""
+    block = value[0] if isinstance(value, list) and len(value) == 1 else value
+    if not isinstance(block, Mapping):
+        raise UnsupportedError(f"{where or shape.name} must be a mapping", key=where)
+    members = {}
+    for key, item in block.items():
+        if item is not None:
+            path = f"{where}.{key}" if where else key
+            member = _member(shape, renames.get(path, renames.get(key, key)), path)
+            members[member] = _parameter(shape.members[member], item, renames, path)
+    return members
+
+
+def _member(shape: StructureShape, key: str, path: str) -> str:
+    folded: dict[str, str] = {name.lower(): name for name in shape.members}
+    singular = key[:-3] + "y" if key.endswith("ies") else key.removesuffix("s")
+    for guess in (key, f"{key}s", f"{key}es", singular):
+        if guess.lower() in folded:
+            return folded[guess.lower()]
+    raise UnsupportedError(f"the rehearsal does not model input {path}", key=path)
+
+
+def _parameter(shape: Shape, value: object, renames: Mapping[str, str], path: str) -> Any:  # noqa: ANN401  # a JSON value
+    match shape.type_name:
+        case "structure":
+            return structure_parameters(shape, value, renames, path)
+        case "list":
+            items = value if isinstance(value, list) else [value]
+            return [_parameter(shape.member, item, renames, f"{path}[{n}]") for n, item in enumerate(items)]
+        case "map":
+            return {key: _parameter(shape.value, item, renames, path) for key, item in _pairs(value, path)}
+        case "integer" | "long":
+            return int(str(value)) if not isinstance(value, float) else int(value)
+        case "float" | "double":
+            return float(str(value))
+        case "boolean":
+            return value in (True, "true")
+        case _:
+            return value if isinstance(value, str | bytes) else str(value)
+
+
+def _pairs(value: object, path: str) -> list[tuple[str, object]]:
+    if not isinstance(value, Mapping):
+        raise UnsupportedError(f"{path} must be a mapping", key=path)
+    return list(value.items())

@@ -125,16 +125,16 @@ def simulation_lines(simulation: Simulation) -> Iterator[str]:
     scenario, figures = simulation.scenario, simulation.figures
     yield f"{scenario.name}: {scenario.about}; {scenario.horizon / 3600:g} hours"
     useful = figures.useful_gpu_hours / figures.gpu_hours if figures.gpu_hours else 0.0
-    running = "never" if figures.all_running is None else _seconds(figures.all_running)
+    running = "never" if figures.all_running is None else _span(figures.all_running)
     late = f", {figures.unstarted} never started" if figures.unstarted else ""
     rows = [
         ("pods", f"{figures.pods}{late}"),
         ("last start after the burst", running),
         (
             "wait",
-            f"{_seconds(figures.wait_p50)} median, {_seconds(figures.wait_p95)} p95, {_seconds(figures.wait_max)} longest",
+            f"{_span(figures.wait_p50)} median, {_span(figures.wait_p95)} p95, {_span(figures.wait_max)} longest",
         ),
-        ("again after a stop", f"{_seconds(figures.again_p95)} p95"),
+        ("again after a stop", f"{_span(figures.again_p95)} p95"),
         ("cost", f"{figures.usd:,.0f} USD, {figures.machine_hours:,.1f} machine hours"),
         ("GPU hours", f"{figures.gpu_hours:,.1f} paid, {useful:.0%} of them useful") if figures.gpu_hours else (),
         ("launches", f"{figures.launches}, {figures.spills} spills, {figures.failed} refused by AWS"),
@@ -148,7 +148,7 @@ def simulation_lines(simulation: Simulation) -> Iterator[str]:
     yield from aligned(row for row in rows if row)
 
 
-def _seconds(seconds: float) -> str:
+def _span(seconds: float) -> str:
     return f"{seconds:,.0f} s"
 
 

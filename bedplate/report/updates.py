@@ -1,4 +1,4 @@
-"""The effects of edits on a live fleet: reports of `diff`, docs/updates.md, and the keys in docs/fleet-reference.md.
+"""The effects of edits on a live fleet: `diff`, docs/updates.md, and every key in docs/fleet-reference.md."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping

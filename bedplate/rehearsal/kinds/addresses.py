@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
 from typing import Any
 
-from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, call_parameters, replaces, updates
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.limits import Choice, Text, check_exclusive, check_limits, rollback
-from bedplate.rehearsal.placement import call_parameters
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 

@@ -4,7 +4,17 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
-from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, Support, replaces, updates
+from bedplate.rehearsal.kind import (
+    InvalidInput,
+    Naming,
+    Props,
+    ResourceKind,
+    Support,
+    call_parameters,
+    replaces,
+    updates,
+)
+from bedplate.rehearsal.kinds.iam import FILE_SYSTEM_FORM, check_policy, require_principals
 from bedplate.rehearsal.kinds.limits import (
     Choice,
     Number,
@@ -15,8 +25,6 @@ from bedplate.rehearsal.kinds.limits import (
     rollback,
     tag_pairs,
 )
-from bedplate.rehearsal.kinds.policy_document import FILE_SYSTEM_FORM, check_policy, require_principals
-from bedplate.rehearsal.placement import call_parameters
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known

@@ -11,11 +11,10 @@ from uuid import uuid4
 
 from moto.ec2.models.vpcs import AWS_ENDPOINT_SERVICES
 
-from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, call_parameters, replaces, updates
 from bedplate.rehearsal.kinds import ec2
+from bedplate.rehearsal.kinds.iam import check_policy
 from bedplate.rehearsal.kinds.limits import Choice, check_limits
-from bedplate.rehearsal.kinds.policy_document import check_policy
-from bedplate.rehearsal.placement import call_parameters
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 

@@ -4,12 +4,11 @@ from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any
 
-from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, call_parameters, replaces, updates
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.launch_template import check_user_data, plain_user_data, require_launch_data
 from bedplate.rehearsal.kinds.limits import Choice, Number, check_exclusive, check_limits, rollback, tag_pairs
 from bedplate.rehearsal.kinds.placement_groups import require_offered
-from bedplate.rehearsal.placement import call_parameters
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
+from bedplate.rehearsal.kinds.iam import allows_account, check_policy, require_principals
 from bedplate.rehearsal.kinds.limits import (
     Choice,
     Number,
@@ -14,7 +15,6 @@ from bedplate.rehearsal.kinds.limits import (
     rollback,
     tag_pairs,
 )
-from bedplate.rehearsal.kinds.policy_document import allows_account, check_policy, require_principals
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known

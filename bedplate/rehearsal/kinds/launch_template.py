@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, structure_parameters, updates
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.limits import (
     Choice,
@@ -30,7 +30,6 @@ from bedplate.rehearsal.kinds.placement_groups import (
     require_instance_type,
     strategy_error,
 )
-from bedplate.rehearsal.placement import structure_parameters
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known

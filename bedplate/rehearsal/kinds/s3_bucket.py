@@ -6,7 +6,16 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
+from bedplate.rehearsal.kind import (
+    InvalidInput,
+    Naming,
+    Props,
+    ResourceKind,
+    call_parameters,
+    replaces,
+    structure_parameters,
+    updates,
+)
 from bedplate.rehearsal.kinds.limits import (
     Choice,
     Limit,
@@ -19,7 +28,6 @@ from bedplate.rehearsal.kinds.limits import (
     rollback,
     tag_pairs,
 )
-from bedplate.rehearsal.placement import call_parameters, structure_parameters
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known

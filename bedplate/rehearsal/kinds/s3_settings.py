@@ -7,16 +7,15 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
-from bedplate.rehearsal.kinds.limits import Choice, Limit, Number, check_nested, tag_pairs
-from bedplate.rehearsal.kinds.policy_document import (
+from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, structure_parameters, updates
+from bedplate.rehearsal.kinds.iam import (
     BUCKET_FORM,
     allows_everyone,
     check_policy,
     foreign_resources,
     require_principals,
 )
-from bedplate.rehearsal.placement import structure_parameters
+from bedplate.rehearsal.kinds.limits import Choice, Limit, Number, check_nested, tag_pairs
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known

@@ -10,9 +10,8 @@ from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 from zoneinfo import available_timezones
 
-from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, call_parameters, replaces, updates
 from bedplate.rehearsal.kinds.limits import Choice, Number, Text, check_limits, check_nested
-from bedplate.rehearsal.placement import call_parameters
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, call_parameters, replaces, updates
+from bedplate.rehearsal.kinds.iam import check_policy, require_principals
 from bedplate.rehearsal.kinds.limits import (
     Choice,
     Number,
@@ -15,8 +16,6 @@ from bedplate.rehearsal.kinds.limits import (
     rollback,
     tag_pairs,
 )
-from bedplate.rehearsal.kinds.policy_document import check_policy, require_principals
-from bedplate.rehearsal.placement import call_parameters
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known

@@ -3,12 +3,11 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, structure_parameters, updates
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.limits import Choice, check_limits, rollback
 from bedplate.rehearsal.kinds.transit_routes import associations, live_attachments, pair, peering_ends, propagations
-from bedplate.rehearsal.kinds.vpn_gateway import check_private_asn
-from bedplate.rehearsal.placement import structure_parameters
+from bedplate.rehearsal.kinds.vpn import check_private_asn
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError, UnsupportedError
 

@@ -6,7 +6,7 @@ from typing import Any
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.ec2 import described
 from bedplate.rehearsal.kinds.transit_routes import associations, propagations
-from bedplate.rehearsal.kinds.vpn_connection import VPN_CONNECTION
+from bedplate.rehearsal.kinds.vpn import VPN_CONNECTION
 from bedplate.rehearsal.simulation import Aws
 from tests.testlab.kinds.world import KindFixture, World
 from tests.testlab.rehearsal.live import describe_by_id
