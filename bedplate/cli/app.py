@@ -60,7 +60,7 @@ COMMANDS = (
     ),
     Command("preview", "deploy:preview", "Show what `up` would change.", "bedplate preview --stack us-west-2"),
     Command("up", "deploy:up", "Deploy the fleet.", "bedplate up --stack shared"),
-    Command("refresh", "refresh:refresh", "Adopt the real state of AWS.", "bedplate refresh --check"),
+    Command("refresh", "recover:refresh", "Adopt the real state of AWS.", "bedplate refresh --check"),
     Command("destroy", "deploy:destroy", "Delete what was deployed, except for data.", "bedplate destroy"),
     Command("recover", "recover:recover", "Repair the state after a killed run.", "bedplate recover"),
     Command("ssh", "ssh:ssh", "Log in to a machine.", "bedplate ssh box -- nvidia-smi"),

@@ -22,7 +22,7 @@ from bedplate.account.images import (
 from bedplate.account.rollout import PoolRollout
 from bedplate.catalog import load_catalog
 from bedplate.cli.fleet import open_account, plan_of
-from bedplate.cli.image_fleet import chosen_kinds, copies_of, images_of, locked, regions_of, used_images
+from bedplate.cli.images import chosen_kinds, copies_of, images_of, locked, regions_of, used_images
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, FleetOption, notify, show
 from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.lock import lock_path, record_baked

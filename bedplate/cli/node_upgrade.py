@@ -9,6 +9,7 @@ import typer
 
 from bedplate.cli.fleet import plan_of
 from bedplate.cli.login import SshOptions, ssh_targets
+from bedplate.cli.node import push_folder
 from bedplate.cli.node_apply import INTERRUPTED, ApplyProgress, Done, select_machines, shown
 from bedplate.cli.output import (
     DEFAULT_FLEET,
@@ -25,7 +26,6 @@ from bedplate.cli.output import (
     show,
     show_document,
 )
-from bedplate.cli.site_folder import push_folder
 from bedplate.lock import check_plan_recorded
 from bedplate.nodes.apply import NodeError, Target, error_event, exit_status
 from bedplate.nodes.bootstrap import PROGRAM

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bedplate.catalog import load_catalog
-from bedplate.cli.site_folder import script_name, user_data, write_folder
+from bedplate.cli.node import script_name, user_data, write_folder
 from bedplate.nodes.bootstrap import site_script
 from bedplate.plan.node_document import node_document
 from bedplate.plan.nodes import find_node

@@ -14,7 +14,7 @@ from botocore.client import BaseClient
 from bedplate.account.bakes import KEY, VALID
 from bedplate.account.images import bill_of_materials
 from bedplate.catalog import load_catalog
-from bedplate.cli import image_fleet, run
+from bedplate.cli import images, run
 from bedplate.cli.fleet import plan_of
 from bedplate.errors import PartialError
 from bedplate.files import held
@@ -49,7 +49,7 @@ def open_account(here: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     def use(client: KilledClient, lab: BakeLab) -> None:
         lab.client = client
         monkeypatch.setattr("bedplate.account.client.open_client", lambda: client)
-        monkeypatch.setattr(image_fleet, "time", SimpleNamespace(time=lab.now, sleep=lab.sleep))
+        monkeypatch.setattr(images, "time", SimpleNamespace(time=lab.now, sleep=lab.sleep))
         monkeypatch.setattr("bedplate.account.images.sleep", lambda _: None)
 
     return open_
@@ -328,7 +328,7 @@ def _bake_another(aws: BakeLab) -> str:
     value = json.dumps({"bundle": aws.bundle, "sequence": 2})
     aws.client.call("ssm", HOME, "put_parameter", Name="/lab/nodes/stable", Value=value, Overwrite=True)
     assert run(["image", "bake", KIND]) == 0
-    return next(iter(by_name(image_fleet.images_of(aws.client, aws.plan))))
+    return next(iter(by_name(images.images_of(aws.client, aws.plan))))
 
 
 def test_a_rolled_back_image_stays_so_until_it_is_promoted(
@@ -367,7 +367,7 @@ def test_old_images_are_deleted_unless_they_are_in_use(aws: BakeLab, here: Path)
 
     aws.client.call("ec2", AWAY, "terminate_instances", InstanceIds=[instance])
     assert run(["image", "prune", "--keep", "1"]) == 0
-    assert {image.name for image in image_fleet.images_of(aws.client, aws.plan)} == {name}
+    assert {image.name for image in images.images_of(aws.client, aws.plan)} == {name}
     assert aws.left() == ()
 
 

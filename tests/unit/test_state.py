@@ -11,7 +11,7 @@ from pulumi.automation.events import EngineEvent, StepEventMetadata
 
 from bedplate.account.backend import StateStore, bucket_settings, prepare_store
 from bedplate.account.client import AwsClient
-from bedplate.cli import backend, deploy, refresh, run
+from bedplate.cli import backend, deploy, recover, run
 from bedplate.cli.fleet import plan_of
 from bedplate.deploy.engine import Engine, access_error, check_provider, open_engine
 from bedplate.deploy.progress import Difference, Operation, differences
@@ -267,7 +267,7 @@ def drifted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Op
     for stack in ("lab.shared", "lab.us-west-2"):
         (folder / f"Pulumi.{stack}.yaml").touch()
     monkeypatch.setattr(Engine, "run", replay)
-    for module in (deploy, refresh):
+    for module in (deploy, recover):
         monkeypatch.setattr(module, "open_account", lambda _plan: None)
     return operations
 
