@@ -1,18 +1,31 @@
-"""The base class of roles, and the order in which their stages run.
+"""The base of roles: the class `Role`, the order in which stages run, and the files that a role writes to a node.
 
-`install` needs no running systemd, so an image build runs the same code as a node; `activate` needs it.
+`install` needs no running systemd, so an image build runs the same code as a node; `activate` needs it. Files are whole
+files, edits of the distribution's files, templates and systemd drop-ins. One query reads the state of all files of a
+call; pyinfra's own `files.put` needs three round trips a file.
 """
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from hashlib import sha256
+from io import StringIO
+from pathlib import Path
+from posixpath import dirname
+from shlex import quote
 from typing import ClassVar
 
-from pyinfra.api.operation import OperationMeta
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from pyinfra.api.command import PyinfraCommand, QuoteString, StringCommand
+from pyinfra.api.facts import FactBase
+from pyinfra.api.operation import OperationMeta, operation
 from pyinfra.context import host
-from pyinfra.operations import server
+from pyinfra.operations import files, server
 from pyinfra.operations.util import any_changed
+
+from bedplate.errors import InputError
 
 Changes = Mapping[str, OperationMeta]
 """The operations that write files, by path."""
@@ -105,3 +118,192 @@ def run_changes(changes: Iterable[PendingChange]) -> None:
     """Declare one operation for each change."""
     for change in changes:
         server.shell(name=change.name, commands=list(change.commands))
+
+
+_SYMLINK = "symlink"
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedFile:
+    """A file of root's: the name of its operation, its path, text and mode (octal, `600`).
+
+    `replaces_symlink`: replace a symlink at the path instead of reporting an error. Its target is never written to.
+    """
+
+    name: str
+    path: str
+    text: str
+    mode: str = "644"
+    replaces_symlink: bool = False
+
+    @property
+    def signature(self) -> str:
+        """Mode, owner, group and SHA-256, as `FileSignatures` reports them."""
+        return f"{self.mode} root:root {sha256(self.text.encode()).hexdigest()}"
+
+
+class FileSignatures(FactBase[Mapping[str, str]]):
+    """The signature of each existing file, by path; `symlink` for a symlink."""
+
+    default = dict
+
+    def command(self, paths: Sequence[str]) -> StringCommand:
+        """Run stat and sha256sum once for all paths."""
+        quoted = [QuoteString(path) for path in paths]
+        # With -z, sha256sum prints paths unescaped.
+        link = f'if [ -L "$f" ]; then printf "{_SYMLINK}  %s\\n" "$f"'
+        select = f'do {link}; elif [ -f "$f" ]; then set -- "$@" "$f"; fi; done'
+        show = '[ $# = 0 ] || { stat -c "%a %U:%G %n" "$@"; sha256sum -z "$@" | tr "\\0" "\\n"; }'
+        return StringCommand("set --; for f in", *quoted, f"; {select}; {show}")
+
+    def process(self, output: Iterable[str]) -> Mapping[str, str]:
+        """Join the lines of a path; the path comes last in each."""
+        parts: dict[str, tuple[str, ...]] = {}
+        for line in output:
+            word, second, rest = line.split(" ", 2)
+            # sha256sum prints two spaces before the path.
+            part = f"{word} {second}" if second else word
+            parts[rest] = (*parts.get(rest, ()), part)
+        return {path: " ".join(values) for path, values in parts.items()}
+
+
+def put_files(*files: ManagedFile) -> Changes:
+    """Declare files with their text and mode; return their operations by path. InputError if a path is a symlink."""
+    paths = tuple(file.path for file in files)
+    return {file.path: _put_file(name=file.name, file=file, paths=paths) for file in files}
+
+
+@operation()
+def _put_file(file: ManagedFile, paths: Sequence[str]) -> Generator[PyinfraCommand, None, None]:
+    signature = host.get_fact(FileSignatures, paths=paths).get(file.path)
+    if signature == file.signature:
+        host.noop(f"{file.path} is up to date")
+        return
+    if signature == _SYMLINK and not file.replaces_symlink:
+        raise InputError(f"{file.path} is a symlink, not a file", fix=f"`sudo rm {file.path}`, then apply again")
+    yield write_command(file)
+
+
+def write_command(file: ManagedFile) -> StringCommand:
+    """Return the command that writes a file in one round trip.
+
+    The file is replaced atomically. Its text comes from stdin, so that a secret is in no process list.
+    """
+    folder, path, new = (QuoteString(name) for name in (dirname(file.path), file.path, f"{file.path}.new"))
+    create = StringCommand("mkdir -p", folder, "&& install -o root -g root -m 600 /dev/null", new)
+    # pyinfra adds a newline to the last line that it sends.
+    fill = StringCommand("head -c", str(len(file.text.encode())), ">", new)
+    place = StringCommand("chmod", file.mode, new, "&& sync", new, "&& mv -fT", new, path)
+    clean_up = StringCommand("{ rm -f", new, "; exit 1; }")
+    return StringCommand(create, "&&", fill, "&&", place, "||", clean_up, _stdin=file.text)
+
+
+_ROLES = Path(__file__).parent
+_TEMPLATES = Environment(
+    loader=FileSystemLoader(_ROLES),
+    undefined=StrictUndefined,
+    autoescape=False,  # noqa: S701  # configuration files, not HTML
+    keep_trailing_newline=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+def render(template: str, **values: object) -> str:
+    """Return the text of a template, by its path below roles/: `baseline/motd.j2`."""
+    return _TEMPLATES.get_template(template).render(**values)
+
+
+def file_text(name: str) -> str:
+    """Return the text of a file, by its path below roles/: `baseline/journald.conf`."""
+    return (_ROLES / name).read_text(encoding="utf-8")
+
+
+_MARK = "==bedplate== "
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A file of the distribution and the function that returns its new text. The file keeps its mode."""
+
+    path: str
+    change: Callable[[str], str]
+
+
+class FileTexts(FactBase[Mapping[str, str]]):
+    """The text of each existing file, by path, in one round trip."""
+
+    default = dict
+
+    def command(self, paths: Iterable[str]) -> StringCommand:
+        """Print each file after a line with its path."""
+        quoted = [QuoteString(path) for path in paths]
+        return StringCommand("for f in", *quoted, f'; do [ ! -f "$f" ] || {{ echo "{_MARK}$f"; cat "$f"; }}; done')
+
+    def process(self, output: Iterable[str]) -> Mapping[str, str]:
+        """Split the output at the lines with paths."""
+        texts: dict[str, str] = {}
+        path = ""
+        for line in output:
+            if line.startswith(_MARK):
+                path = line.removeprefix(_MARK)
+                texts[path] = ""
+            else:
+                texts[path] += f"{line}\n"
+        return texts
+
+
+def edit_files(*edits: Edit) -> None:
+    """Declare the edits; a missing file is not created."""
+    texts = host.get_fact(FileTexts, paths=tuple(edit.path for edit in edits))
+    new_texts = {edit.path: edit.change(texts[edit.path]) for edit in edits if edit.path in texts}
+    for path, text in new_texts.items():
+        if text != texts[path]:
+            files.put(name=f"Edit {path}", src=StringIO(text), dest=path)
+
+
+def set_values(text: str, values: Mapping[str, str]) -> str:
+    """Return a text of `KEY value` lines with these values, each key once."""
+    for key, value in values.items():
+        text = set_line(text, rf"#?\s*{key}\s", f"{key}\t{value}")
+    return text
+
+
+def set_line(text: str, pattern: str, line: str) -> str:
+    """Return a text that contains a line once: in place of the first line that matches, else at the end."""
+    regex = re.compile(pattern)
+    lines = text.splitlines()
+    matches = [index for index, other in enumerate(lines) if other == line or regex.match(other)]
+    kept = [other for index, other in enumerate(lines) if index not in matches[1:]]
+    if matches:
+        kept[matches[0]] = line
+    else:
+        kept.append(line)
+    return "\n".join(kept) + "\n"
+
+
+# Source: systemd.unit(5), the load path. /usr/lib belongs to packages, and no package has drop-ins for our units.
+_FOLDERS = ("/etc/systemd/system.control", "/run/systemd/system.control", "/etc/systemd/system", "/run/systemd/system")
+_DAEMON_RELOAD = "if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi"
+
+
+class DropIns(FactBase[tuple[str, ...]]):
+    """The existing drop-in folders of these units."""
+
+    default = tuple
+
+    def command(self, units: Sequence[str]) -> StringCommand:
+        """List the folders that systemd reads; missing ones are skipped."""
+        paths = (f"{folder}/{unit}.d" for unit in units for folder in _FOLDERS)
+        return StringCommand("ls -d", *(QuoteString(path) for path in paths), "2>/dev/null || :")
+
+    def process(self, output: Iterable[str]) -> tuple[str, ...]:
+        """Return the paths, one a line."""
+        return tuple(output)
+
+
+def remove_drop_ins(name: str, units: Sequence[str]) -> None:
+    """Declare that these units have no drop-ins, which would override the unit files."""
+    if units and (folders := host.get_fact(DropIns, units=tuple(units))):
+        remove = " ".join(("rm -rf", *map(quote, folders)))
+        server.shell(name=name, commands=[remove, _DAEMON_RELOAD])

@@ -27,8 +27,7 @@ from roles.hardened.role import Hardened
 from roles.keeper.role import Keeper
 from roles.kubernetes.role import Kubernetes
 from roles.monitoring.role import Monitoring
-from roles.nvidia.dcgm import Tools
-from roles.nvidia.role import Nvidia, driver_of
+from roles.nvidia.role import Nvidia, Tools, driver_of
 from roles.openvpn.role import OpenVpn
 from roles.people.accounts import HOMES
 from roles.people.role import People

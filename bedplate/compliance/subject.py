@@ -7,7 +7,7 @@ from testinfra.host import Host
 from testinfra.modules.file import File
 
 from bedplate.plan.nodes import NodePlan, NodeRole
-from roles.files import ManagedFile
+from roles.base import ManagedFile
 
 MARKER = "applies_if"
 installed = pytest.mark.installed

@@ -8,7 +8,7 @@ from testinfra.host import Host
 from bedplate.compliance.subject import applies_if, differing_files
 from bedplate.plan.nodes import NodePlan
 from roles.capacity.role import METRICS, UNIT, capacity_files
-from roles.control.documents import PKI
+from roles.control.role import PKI
 
 pytestmark = applies_if(lambda node: node.capacity is not None)
 

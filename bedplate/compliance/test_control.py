@@ -10,9 +10,8 @@ from testinfra.host import Host
 
 from bedplate.compliance.subject import applies_if, differing_files
 from bedplate.plan.nodes import NodePlan
-from roles.control.documents import AUDIT, DATA, ENCRYPTION, LOGS, PKI, VOLUME
-from roles.control.role import control_files
-from roles.kubernetes.kubelet import MANIFESTS
+from roles.control.role import AUDIT, DATA, ENCRYPTION, LOGS, PKI, VOLUME, control_files
+from roles.kubernetes.role import MANIFESTS
 
 pytestmark = applies_if(lambda node: node.cluster is not None and node.cluster.member is not None)
 

@@ -6,7 +6,7 @@ import re
 from testinfra.host import Host
 
 from bedplate.compliance.settings import account_entries, sudo_deviations
-from roles.files import file_text
+from roles.base import file_text
 from roles.hardened.logins import SU_AUTH, SU_GROUP
 
 # /dev/null replaces cvtsudoers' own configuration, which can filter the output.

@@ -9,7 +9,7 @@ from testinfra.host import Host
 from bedplate.compliance.settings import sysctl_deviations, unit_overrides
 from bedplate.compliance.subject import applies_if
 from bedplate.plan.nodes import NodePlan
-from roles.files import file_text
+from roles.base import file_text
 from roles.hardened import firewall, role
 from roles.hardened.firewall import FORWARDERS, HELD, HOSTS, TRIED, ruleset
 from roles.hardened.logins import SCRIPT, UNIT, UNIT_PATH

@@ -7,9 +7,8 @@ from testinfra.host import Host
 
 from bedplate.compliance.subject import applies_if, differing_files
 from bedplate.plan.nodes import NodePlan
-from roles.files import ManagedFile, file_text
-from roles.kubernetes.kubelet import kubelet_files
-from roles.kubernetes.role import MODULES, SYSCTL
+from roles.base import ManagedFile, file_text
+from roles.kubernetes.role import MODULES, SYSCTL, kubelet_files
 
 pytestmark = applies_if(lambda node: node.cluster is not None)
 

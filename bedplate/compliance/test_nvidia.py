@@ -9,8 +9,7 @@ from bedplate.catalog import load_catalog
 from bedplate.catalog.catalog import repository_key
 from bedplate.compliance.subject import applies_if, installed
 from bedplate.plan.nodes import NodePlan
-from roles.nvidia.dcgm import DCGM, NVLSM, ImexNodes, Tools
-from roles.nvidia.role import FABRIC_MANAGER, IMEX, Available, Driver, driver_of
+from roles.nvidia.role import DCGM, FABRIC_MANAGER, IMEX, NVLSM, Available, Driver, ImexNodes, Tools, driver_of
 
 pytestmark = applies_if(lambda node: node.driver is not None)
 

@@ -7,8 +7,20 @@ from bedplate.compliance.settings import ETAB, unit_overrides, unplanned_exports
 from bedplate.compliance.subject import applies_if, applies_to
 from bedplate.plan.fleet import PEOPLE_IDS
 from bedplate.plan.nodes import MountKind, NodePlan, NodeRole
-from roles.storage.exports import EXPORTS, GANESHA, server_of
-from roles.storage.mounts import MARK, NOTICE, TABLE, UNIT_FOLDER, bind_mount, client_mount, tunnel, variable, version
+from roles.storage.mounts import (
+    EXPORTS,
+    GANESHA,
+    MARK,
+    NOTICE,
+    TABLE,
+    UNIT_FOLDER,
+    bind_mount,
+    client_mount,
+    server_of,
+    tunnel,
+    variable,
+    version,
+)
 from roles.storage.role import RELEASE, TIMER, UNITS, guard
 
 HAS_MOUNTS = applies_if(lambda node: bool(node.mounts))

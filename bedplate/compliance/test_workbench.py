@@ -13,13 +13,14 @@ from roles.workbench.role import (
     ENVIRONMENT,
     IDLE_TIMER,
     IDLE_UNITS,
+    LABEL,
     MICROMAMBA,
     MICROMAMBA_NOTE,
     MICROMAMBA_VERSION,
+    LocalDisks,
     path_of,
     uv_version,
 )
-from roles.workbench.scratch import LABEL, LocalDisks
 
 pytestmark = applies_to(NodeRole.WORKBENCH)
 

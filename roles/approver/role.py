@@ -6,8 +6,7 @@ from typing import ClassVar
 
 from pyinfra.operations import systemd
 
-from roles.base import Changes, Role, changed
-from roles.files import ManagedFile, file_text, put_files
+from roles.base import Changes, ManagedFile, Role, changed, file_text, put_files
 from roles.system import start_units
 
 UNIT = "bedplate-approver.service"

@@ -13,7 +13,7 @@ from pyinfra.context import host
 from pyinfra.facts.server import OsRelease
 
 from bedplate.errors import InputError
-from roles.files import ManagedFile, file_text, put_files, render
+from roles.base import ManagedFile, file_text, put_files, render
 
 _LINE = re.compile(r"\s*(?P<kind>deb(?:-src)?)\s+(?:\[(?P<options>[^\]]*)\]\s*)?(?P<rest>[^\s#]+\s+[^\s#].*)")
 _FIELD = re.compile(r"(?P<name>[A-Za-z-]+)\s*:")

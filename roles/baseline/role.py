@@ -12,9 +12,8 @@ from pyinfra.facts.server import LinuxName
 from pyinfra.operations import files, server, systemd
 
 from bedplate.plan.nodes import NodePlan, NodeRole, Platform
-from roles.base import Changes, DiskSpace, Role, changed
+from roles.base import Changes, DiskSpace, ManagedFile, Role, changed, file_text, put_files, render
 from roles.baseline.apt import sign_sources, upgrade_files
-from roles.files import ManagedFile, file_text, put_files, render
 from roles.system import SYSTEMD_SYSCTL, Container, Settable, install_packages
 
 # Amazon Time Sync, a link-local address. Source: EC2 user guide, "Set the time".

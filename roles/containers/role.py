@@ -13,11 +13,9 @@ from pyinfra.facts.deb import DebPackages
 from pyinfra.facts.server import LinuxName, OsRelease
 from pyinfra.operations import systemd
 
-from roles.base import Changes, DiskSpace, Role, changed
-from roles.files import ManagedFile, file_text, put_files, render
-from roles.nvidia.dcgm import TOOLKIT
-from roles.repository import Pin, Repository, add
-from roles.system import hold_packages, install_packages, start_units
+from roles.base import Changes, DiskSpace, ManagedFile, Role, changed, file_text, put_files, render
+from roles.nvidia.role import TOOLKIT
+from roles.system import Pin, Repository, add, hold_packages, install_packages, start_units
 
 CONTAINERD = "containerd.service"
 CONFIG, MIRRORS = "/etc/containerd/config.toml", "/etc/containerd/certs.d"

@@ -14,8 +14,7 @@ from pyinfra.context import host
 from pyinfra.operations import server
 
 from bedplate.catalog.stacks import EFA_SUM, StackLock
-from roles.base import Changes, DiskSpace, Role
-from roles.files import ManagedFile, file_text, put_files
+from roles.base import Changes, DiskSpace, ManagedFile, Role, file_text, put_files
 from roles.system import apply_sysctls
 
 FI_INFO = "/opt/amazon/efa/bin/fi_info"

@@ -15,8 +15,7 @@ from pyinfra.operations import server
 
 from bedplate.catalog import load_catalog
 from bedplate.plan.nodes import NodePlan, NodeRole
-from roles.base import Changes, DiskSpace, Role
-from roles.files import ManagedFile, file_text, put_files
+from roles.base import Changes, DiskSpace, ManagedFile, Role, file_text, put_files
 from roles.workbench.role import UV_FOLDER
 
 FOLDER = "/opt/bedplate-frameworks"

@@ -12,8 +12,7 @@ import bedplate.gate
 from bedplate.catalog import Catalog
 from bedplate.gate.machine import Expected, Gpus
 from bedplate.plan.nodes import Hardware, NodePlan
-from roles.base import Changes, Disruption, Role, changed
-from roles.files import ManagedFile, file_text, put_files
+from roles.base import Changes, Disruption, ManagedFile, Role, changed, file_text, put_files
 from roles.system import install_packages, start_units
 
 PROGRAM = "/usr/local/sbin/bedplate-gate"

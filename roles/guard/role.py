@@ -13,8 +13,7 @@ from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 from pyinfra.operations import server, systemd
 
-from roles.base import Changes, DiskSpace, Role, changed
-from roles.files import ManagedFile, file_text, put_files
+from roles.base import Changes, DiskSpace, ManagedFile, Role, changed, file_text, put_files
 from roles.system import SYSTEMD_SYSCTL, install_packages
 from vpn.sites.files import SYSCTL_CONF, RenderedFile, guard_files
 

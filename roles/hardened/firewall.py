@@ -11,7 +11,7 @@ from ipaddress import IPv4Network, collapse_addresses
 
 from bedplate.plan.firewall import NFS, FirewallRule
 from bedplate.plan.nodes import NodeRole, pods_of
-from roles.files import ManagedFile, file_text, render
+from roles.base import ManagedFile, file_text, render
 
 # Kubernetes forwards packets of pods; gateways have tables of their own for forwarded packets.
 FORWARDERS = frozenset({NodeRole.WORKER, NodeRole.CONTROL, NodeRole.TUNNELS, NodeRole.JOINT, NodeRole.LAPTOPS})

@@ -12,8 +12,7 @@ from pyinfra.operations import files, server
 
 from bedplate.plan.fleet import PEOPLE_IDS
 from bedplate.plan.nodes import NodeRole
-from roles.base import changed
-from roles.files import Edit, ManagedFile, file_text, put_files, remove_drop_ins, render, set_line, set_values
+from roles.base import Edit, ManagedFile, changed, file_text, put_files, remove_drop_ins, render, set_line, set_values
 from roles.hardened import firewall
 from roles.hardened.firewall import HELD, TRIED
 

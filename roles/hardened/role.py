@@ -16,8 +16,19 @@ from pyinfra.operations import server
 
 from bedplate.plan.firewall import FirewallRule
 from bedplate.plan.nodes import NodeRole
-from roles.base import Changes, DiskSpace, Role, changed
-from roles.files import Edit, ManagedFile, edit_files, file_text, put_files, render, set_line
+from roles.base import (
+    Changes,
+    DiskSpace,
+    Edit,
+    ManagedFile,
+    Role,
+    changed,
+    edit_files,
+    file_text,
+    put_files,
+    render,
+    set_line,
+)
 from roles.hardened import logins
 from roles.hardened.firewall import FORWARDERS, HOSTS, emergency_ruleset, ruleset
 from roles.hardened.logins import Confirmation

@@ -8,8 +8,7 @@ from typing import ClassVar
 from pyinfra.operations import files, systemd
 
 import vpn.agent
-from roles.base import Changes, Role, changed
-from roles.files import ManagedFile, file_text, put_files
+from roles.base import Changes, ManagedFile, Role, changed, file_text, put_files
 from roles.system import install_packages
 
 FOLDER = "/usr/local/lib/bedplate"

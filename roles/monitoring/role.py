@@ -11,8 +11,7 @@ from pyinfra.facts.deb import DebPackages
 from pyinfra.operations import files, systemd
 
 from bedplate.plan.nodes import EXPORTER_PORT
-from roles.base import Changes, DiskSpace, Role, changed
-from roles.files import ManagedFile, file_text, put_files, render
+from roles.base import Changes, DiskSpace, ManagedFile, Role, changed, file_text, put_files, render
 from roles.system import install_packages, start_units
 
 LOOPBACK = IPv4Address("127.0.0.1")

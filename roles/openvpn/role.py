@@ -10,8 +10,7 @@ from typing import ClassVar
 from pyinfra.operations import files, server, systemd
 
 from bedplate.plan.laptops import LaptopGateway, Transport
-from roles.base import Changes, DiskSpace, Role, changed
-from roles.files import ManagedFile, file_text, put_files
+from roles.base import Changes, DiskSpace, ManagedFile, Role, changed, file_text, put_files
 from roles.system import SYSTEMD_SYSCTL, install_packages
 from vpn.laptops.server import (
     DNS_UNIT,

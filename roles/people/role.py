@@ -13,8 +13,18 @@ from pyinfra.operations import files, server
 
 from bedplate.plan.fleet import PEOPLE_IDS, Account, Accounts
 from bedplate.plan.nodes import admin_keys_file
-from roles.base import NO_CHANGES, Changes, PendingChange, Role, run_changes
-from roles.files import FileSignatures, ManagedFile, file_text, put_files, render
+from roles.base import (
+    NO_CHANGES,
+    Changes,
+    FileSignatures,
+    ManagedFile,
+    PendingChange,
+    Role,
+    file_text,
+    put_files,
+    render,
+    run_changes,
+)
 from roles.hardened.logins import IMAGE_ACCOUNTS
 from roles.people.accounts import (
     KEYS,

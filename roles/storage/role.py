@@ -15,21 +15,37 @@ from pyinfra.operations import server, systemd
 
 from bedplate.plan.fleet import PEOPLE_IDS, BucketPlan
 from bedplate.plan.nodes import Mount, MountKind, Share
-from roles.base import Changes, DiskSpace, PendingChange, Role, changed, run_changes
-from roles.files import ManagedFile, file_text, put_files, remove_drop_ins
-from roles.storage.exports import EXPORTS, GANESHA, KernelServes, Server, create_folder, run_server, server_of
+from roles.base import (
+    Changes,
+    DiskSpace,
+    ManagedFile,
+    PendingChange,
+    Role,
+    changed,
+    file_text,
+    put_files,
+    remove_drop_ins,
+    run_changes,
+)
 from roles.storage.mounts import (
+    EXPORTS,
+    GANESHA,
     MARK,
     NOTICE,
     SHELL,
     UNIT_FOLDER,
     Attached,
+    KernelServes,
+    Server,
     Unit,
     bind_mount,
     bucket_files,
     client_mount,
+    create_folder,
     install_aws,
     notice,
+    run_server,
+    server_of,
     tunnel,
 )
 from roles.storage.mounts import TABLE as BUCKETS_TABLE

@@ -12,8 +12,7 @@ from pyinfra.operations import systemd
 
 from bedplate.plan.fleet import PEOPLE_IDS
 from bedplate.plan.links import API_PORT
-from roles.base import Changes, Role, changed
-from roles.files import ManagedFile, file_text, put_files, render
+from roles.base import Changes, ManagedFile, Role, changed, file_text, put_files, render
 
 SOCKET = "bedplate-token.socket"
 PROGRAM, CLIENT = "/usr/local/sbin/bedplate-token", "/usr/local/bin/kube-token"

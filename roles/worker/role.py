@@ -11,8 +11,7 @@ from pyinfra.operations import systemd
 import bedplate.worker
 from bedplate.nodes.bootstrap import PROGRAM as BOOTSTRAP
 from bedplate.plan.cluster import ClusterNode
-from roles.base import Changes, Role, changed
-from roles.files import ManagedFile, file_text, put_files
+from roles.base import Changes, ManagedFile, Role, changed, file_text, put_files
 from roles.system import install_packages, start_units
 
 AGENT = "/usr/local/sbin/bedplate-worker"

@@ -22,7 +22,7 @@ from bedplate.cluster.lease import NAMESPACE, Leadership, read_holder
 from bedplate.cluster.store import IDLE, StateStore
 from bedplate.picture.timeline import timeline
 from bedplate.plan.capacity import capacity_document
-from roles.files import file_text
+from roles.base import file_text
 from tests.testlab.fleets.variants import lab_plan
 from tests.testlab.kubernetes.capacity import CapacityLab, capacity_lab, wait_for
 from tests.testlab.kubernetes.control_plane import ControlPlane, wait_until

@@ -12,9 +12,9 @@ import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.plan.nodes import find_node
-from roles.files import ManagedFile
+from roles.base import ManagedFile
 from roles.hardened import role
-from roles.workbench.scratch import UNIT, Scratch
+from roles.workbench.role import UNIT, Scratch
 from tests.testlab.machines.container import CommandError
 from tests.testlab.machines.defects import Rule, Where, defects_at
 from tests.testlab.machines.gateways import (

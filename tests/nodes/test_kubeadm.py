@@ -21,8 +21,8 @@ from bedplate.lock.format import lock_text
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import ClusterNode, as_node, cluster_plan, pool_node_kinds
 from bedplate.spec.sites import Use
-from roles.control.documents import member_documents
-from roles.kubernetes.kubelet import common_settings, kind_settings, yaml_text
+from roles.control.role import member_documents
+from roles.kubernetes.role import common_settings, kind_settings, yaml_text
 from tests.testlab.machines.defects import Rule, Where, defects_at
 from tests.testlab.machines.lab import VIOLATED
 from tests.testlab.machines.member import MAKE, MEMBER, Member, make_authorities

@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 from bedplate.compliance.settings import ETAB, unplanned_exports
-from roles.storage.exports import EXPORTS
+from roles.storage.mounts import EXPORTS
 from tests.testlab.fleets.variants import lab_node
 from tests.testlab.machines.container import CommandError
 from tests.testlab.machines.gateways import (

@@ -4,7 +4,7 @@ from hashlib import sha256
 
 import pytest
 
-from roles.repository import Pin, Repository
+from roles.system import Pin, Repository
 from tests.testlab.machines.container import CommandError
 from tests.testlab.machines.node_lab import Node, NodeLab
 

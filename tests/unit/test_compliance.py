@@ -30,7 +30,7 @@ from bedplate.plan import FleetPlan
 from bedplate.plan.nodes import find_node
 from roles.hardened import role
 from roles.hardened.logins import IMAGE_ACCOUNTS
-from roles.storage.exports import EXPORTS, server_of
+from roles.storage.mounts import EXPORTS, server_of
 from tests.testlab.fakes.node import Recorded
 from tests.testlab.fleets.variants import lab_node
 from tests.testlab.machines.defects import defects, rules

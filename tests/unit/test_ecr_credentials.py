@@ -12,8 +12,8 @@ import pytest
 from botocore.credentials import Credentials
 
 from bedplate.catalog.catalog import load_addons
-from roles.files import file_text
-from roles.kubernetes.kubelet import credential_providers
+from roles.base import file_text
+from roles.kubernetes.role import credential_providers
 from tests.testlab.fakes.aws import Request, Scope, metadata_service, serving, signed_for
 
 KEYS = Credentials("ASIAFAKE", "secret/of+instance", "token==")

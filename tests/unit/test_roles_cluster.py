@@ -15,15 +15,13 @@ from bedplate.catalog import load_catalog
 from bedplate.plan.capacity import read_capacity_document
 from bedplate.plan.cluster import ClusterNode, as_node, cluster_plan, pool_node_kinds
 from bedplate.plan.nodes import NodePlan
+from roles.base import file_text
 from roles.capacity.role import PLAN, Capacity
 from roles.catalog import names_of, roles_of
 from roles.containers.role import CONFIG, MIRRORS, Containers
-from roles.control.documents import AUTHENTICATION_CONFIGURATION, member_documents
-from roles.control.role import Control
-from roles.files import file_text
-from roles.kubernetes.kubelet import CLUSTER_CA, FOLDER, kubelet_files
-from roles.kubernetes.role import Kubernetes
-from roles.nvidia.dcgm import TOOLKIT
+from roles.control.role import AUTHENTICATION_CONFIGURATION, Control, member_documents
+from roles.kubernetes.role import CLUSTER_CA, FOLDER, Kubernetes, kubelet_files
+from roles.nvidia.role import TOOLKIT
 from roles.system import HeldPackages
 from tests.testlab.fakes.aws import metadata_service
 from tests.testlab.fakes.node import Recorder, recorded

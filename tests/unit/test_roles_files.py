@@ -13,12 +13,14 @@ import pytest
 
 from bedplate.cli import run
 from bedplate.errors import InputError
-from roles.base import NO_CHANGES, Changes, Role
-from roles.files import (
+from roles.base import (
+    NO_CHANGES,
+    Changes,
     Edit,
     FileSignatures,
     FileTexts,
     ManagedFile,
+    Role,
     file_text,
     put_files,
     render,
@@ -26,8 +28,7 @@ from roles.files import (
     set_values,
     write_command,
 )
-from roles.repository import Pin, Repository, add
-from roles.system import Settable, differing_sysctls, install_packages
+from roles.system import Pin, Repository, Settable, add, differing_sysctls, install_packages
 from tests.testlab.fakes.node import Disk, Entry, Recorded, Recorder, recorded
 from tests.testlab.run import need_root
 

@@ -9,7 +9,7 @@ import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.plan.nodes import Hardware
-from roles.files import file_text
+from roles.base import file_text
 from roles.frameworks.role import CURRENT, DIGEST, PROGRAMS, Frameworks, InstalledLock, has_frameworks
 from tests.testlab.fakes.node import Recorder, recorded
 from tests.testlab.fleets.variants import lab_node

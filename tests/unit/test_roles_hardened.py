@@ -11,7 +11,7 @@ from pyinfra.api.facts import FactBase
 from bedplate.plan.firewall import ANYWHERE, FirewallRule
 from bedplate.plan.fleet import PEOPLE_IDS
 from bedplate.plan.nodes import NodeRole
-from roles.files import DropIns, file_text
+from roles.base import DropIns, file_text
 from roles.hardened.firewall import (
     ENABLED,
     FORWARDERS,

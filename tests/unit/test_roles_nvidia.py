@@ -10,8 +10,7 @@ from bedplate.catalog.stacks import NVIDIA_KEY_SUM
 from bedplate.errors import InputError
 from bedplate.plan.nodes import Hardware, Platform
 from roles.catalog import names_of
-from roles.nvidia.dcgm import ImexNodes, Tools
-from roles.nvidia.role import MODPROBE, Available, Driver, GpuState, Nvidia, driver_of, kernel_flavour
+from roles.nvidia.role import MODPROBE, Available, Driver, GpuState, ImexNodes, Nvidia, Tools, driver_of, kernel_flavour
 from roles.system import HeldPackages
 from tests.conftest import DATA
 from tests.testlab.fakes.node import Recorded, Recorder, recorded

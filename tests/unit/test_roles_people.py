@@ -9,7 +9,7 @@ import pytest
 
 from bedplate.errors import InputError
 from bedplate.plan.fleet import Account, Accounts
-from roles.files import file_text
+from roles.base import file_text
 from roles.people.accounts import (
     AccountState,
     Group,

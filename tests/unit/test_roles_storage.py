@@ -11,15 +11,18 @@ import pytest
 
 from bedplate.plan.fleet import BucketPlan
 from bedplate.plan.nodes import MountKind
-from roles.storage.exports import EXPORTS, GANESHA, SETTINGS, server_of
 from roles.storage.mounts import (
+    EXPORTS,
+    GANESHA,
     MARK,
     NOTICE,
+    SETTINGS,
     SHELL,
     AwsVersion,
     bind_mount,
     client_mount,
     loopback,
+    server_of,
     tunnel,
     unit_name,
     version,

@@ -12,12 +12,11 @@ import pytest
 
 from bedplate.plan.fleet import Account
 from bedplate.plan.nodes import Hardware
+from roles.base import FileTexts, file_text
 from roles.catalog import roles_of
-from roles.files import FileTexts, file_text
 from roles.frameworks.role import InstalledLock
 from roles.nvidia.role import Available, GpuState
-from roles.storage.exports import KernelServes
-from roles.storage.mounts import AwsVersion
+from roles.storage.mounts import AwsVersion, KernelServes
 from roles.system import HeldPackages, UnitStates
 from roles.workbench.role import (
     BUILDS,
@@ -25,16 +24,22 @@ from roles.workbench.role import (
     MICROMAMBA,
     MICROMAMBA_NOTE,
     MICROMAMBA_VERSION,
+    SCRIPT,
     TOOLS,
+    UNIT,
+    Folders,
+    KernelWithoutQuotas,
+    LocalDisks,
+    Quotas,
     Unreached,
     UvVersion,
     Workbench,
     download_command,
+    keeps_quotas,
     uv_version,
     with_program_folder,
 )
-from roles.workbench.scratch import SCRIPT, UNIT, Folders, KernelWithoutQuotas, LocalDisks, Quotas, keeps_quotas
-from roles.workbench.scratch import TABLE as SCRATCH_TABLE
+from roles.workbench.role import TABLE as SCRATCH_TABLE
 from tests.testlab.fakes.agent import load_program
 from tests.testlab.fakes.node import Entry, Recorded, Recorder, recorded
 from tests.testlab.fakes.node_states import NO_STORAGE

@@ -33,8 +33,7 @@ from pyinfra.connectors.util import CommandOutput
 from pyinfra.context import ctx_config, ctx_host, ctx_state
 from pyinfra.facts import files
 
-from roles.base import Role, deploy
-from roles.files import FileSignatures
+from roles.base import FileSignatures, Role, deploy
 
 FACTS = Path(__file__).parents[2] / "data" / "facts"
 SYSTEMS = ("debian-12", "ubuntu-24.04")

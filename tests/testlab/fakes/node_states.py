@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping
 
 from bedplate.plan.fleet import Account, Accounts
 from bedplate.plan.nodes import Mount, MountKind, Share
-from roles.files import FileSignatures, FileTexts
+from roles.base import FileSignatures, FileTexts
 from roles.hardened.logins import InForce
 from roles.hardened.role import ExecutableShm, FileModes, KeyStrength
 from roles.people.accounts import ReadAccounts
 from roles.people.role import MakesHomes, People
-from roles.storage.exports import KernelServes
+from roles.storage.mounts import KernelServes
 from roles.storage.role import LocalHomes, ReadStorage, Storage
 from roles.system import Settable, UnitStates
 from tests.testlab.fakes.node import Disk, Lines, Played, Recorded, Recorder, recorded

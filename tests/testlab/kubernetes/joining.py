@@ -14,7 +14,7 @@ from bedplate.cluster.client import ClusterClient
 from bedplate.cluster.lease import Leadership
 from bedplate.worker.join import join
 from bedplate.worker.machine import Settings
-from roles.files import file_text
+from roles.base import file_text
 from tests.testlab.kubernetes.control_plane import ControlPlane, wait_until
 
 REGION = "us-west-2"

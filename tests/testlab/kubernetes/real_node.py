@@ -19,8 +19,8 @@ from ruamel.yaml import YAML
 
 from bedplate.plan.cluster import ClusterNode
 from bedplate.worker.machine import KUBECONFIG
-from roles.files import file_text
-from roles.kubernetes.kubelet import FOLDER, PROVIDERS, kubelet_files
+from roles.base import file_text
+from roles.kubernetes.role import FOLDER, PROVIDERS, kubelet_files
 from tests.testlab.kubernetes.images import IMAGE
 
 PROGRAMS = ("containerd", "runc", "busybox", "nsenter", "ip", "nft", "iptables")

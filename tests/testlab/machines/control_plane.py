@@ -23,9 +23,9 @@ from bedplate.catalog import load_catalog
 from bedplate.cli import run
 from bedplate.cli.fleet import plan_of
 from bedplate.plan.nodes import NodePlan, find_node
+from roles.base import ManagedFile
 from roles.control.role import control_files
-from roles.files import ManagedFile
-from roles.kubernetes.kubelet import kubelet_files
+from roles.kubernetes.role import kubelet_files
 from tests.testlab.machines.member import MOUNTS, pack
 from tests.testlab.network.netlab import Lab, LabHost, LabProgram, until
 from tests.testlab.run import ROOT, need_program, need_root

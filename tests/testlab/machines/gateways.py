@@ -14,7 +14,7 @@ from typing import Any
 
 from bedplate.plan.firewall import FirewallRule
 from bedplate.plan.nodes import NodePlan
-from roles.files import file_text
+from roles.base import file_text
 from roles.hardened import firewall
 from roles.hardened.firewall import ruleset
 from roles.hardened.logins import CONFIRM, SCRIPT, settings

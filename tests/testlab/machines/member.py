@@ -14,13 +14,11 @@ from bedplate.nodes.audit import CHECKS
 from bedplate.plan.capacity import CapacityPlan, worker_capacity
 from bedplate.plan.cluster import ClusterNode
 from roles.approver.role import approver_files
+from roles.base import ManagedFile, file_text
 from roles.capacity.role import METRICS, capacity_files
 from roles.containers.role import container_files
-from roles.control.documents import ENCRYPTION, PKI
-from roles.control.role import control_files
-from roles.files import ManagedFile, file_text
-from roles.kubernetes.kubelet import kubelet_files
-from roles.kubernetes.role import MODULES, SYSCTL
+from roles.control.role import ENCRYPTION, PKI, control_files
+from roles.kubernetes.role import MODULES, SYSCTL, kubelet_files
 from roles.tokens.role import token_files
 from roles.worker.role import worker_files
 from tests.testlab.machines.defects import Defect, Rule
