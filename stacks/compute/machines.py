@@ -30,7 +30,7 @@ from bedplate.plan.laptops import Transport, connected_pools
 from bedplate.plan.links import cluster_blocks, has_transit, pods_router, short_name
 from bedplate.plan.planner import gateway_zone
 from bedplate.plan.pools import Volume as PoolsVolume
-from stacks.alarms.alarms import alarm_on_missing_instances
+from stacks.alarms import alarm_on_missing_instances
 from stacks.compute.pool import GROUP_METRICS, Hook, Template, declare_hooks, initial_hooks, member_hooks
 from stacks.compute.template import encode_user_data, image_of, member_boot, metadata_options, root_volume
 from stacks.network.firewall import ControlFirewall, RuleGroup

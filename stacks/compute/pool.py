@@ -43,7 +43,7 @@ from bedplate.plan.registration import from_zero_tags, pool_registration
 from bedplate.spec.groups import Fabric, Market
 from bedplate.spec.network import Egress
 from bedplate.spec.sites import Use
-from stacks.alarms.alarms import alarm_on_failed_gates, alarm_on_missing_instances
+from stacks.alarms import alarm_on_failed_gates, alarm_on_missing_instances
 from stacks.compute.template import NodeBase, Start, template_args
 from stacks.options import child_options, name_tag, node_tags, scaling_group_options
 

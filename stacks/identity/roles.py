@@ -16,7 +16,7 @@ from bedplate.plan.cluster import join_parameter
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.registration import ENABLED
 from bedplate.spec.sites import Use
-from stacks.alarms.alarms import gate_namespace
+from stacks.alarms import gate_namespace
 from stacks.identity.policy import Conditions, Statement, alias_name, arn, bucket_arn, policy
 from stacks.options import FLEET, GROUP, MEMBER, USE, child_options, name_tag, output_of
 

@@ -1,4 +1,4 @@
-"""S3 buckets of stores: lifecycle, encryption, access policy, and replication to other regions."""
+"""S3 buckets of stores, with lifecycle, encryption, access policy and replication; and the bucket of a region's nodes."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -36,7 +36,7 @@ from pulumi_aws.s3.bucket_server_side_encryption_configuration import (
 from pulumi_aws.s3.bucket_versioning import BucketVersioning, BucketVersioningInitArgs
 
 from bedplate.plan.fleet import BucketPlan, FleetPlan
-from stacks.alarms.alarms import alarm_on_failed_copies
+from stacks.alarms import alarm_on_failed_copies
 from stacks.identity.policy import ServiceRole, Statement, arn, bucket_arn, declare_service_role, policy
 from stacks.identity.roles import allow_key_use, kinds_with_bucket_access
 from stacks.network.transit import RegionStack
@@ -310,3 +310,24 @@ class StoreBucket(pulumi.ComponentResource):
         )
         expiry = BucketLifecycleConfigurationArgs(bucket=self.name, rules=self.lifecycle(bucket))
         BucketLifecycleConfiguration(self._label, expiry, retained_options(self, after=(versioning,)))
+
+
+STATUS_DAYS, SNAPSHOT_DAYS = 30, 30
+
+
+class NodesBucket(StoreBucket):
+    """The bucket of the bundles: operators upload them, so its policy requires TLS only; IAM limits the nodes."""
+
+    kind = "bedplate:stacks:NodesBucket"
+
+    def policy(self, plan: FleetPlan, bucket: BucketPlan) -> str:  # noqa: ARG002  # same signature as the base class
+        """Return the JSON text of the bucket's policy."""
+        return policy(*require_tls(bucket.name))
+
+    def lifecycle(self, bucket: BucketPlan) -> list[BucketLifecycleConfigurationRuleArgs]:
+        """Return the lifecycle rules: status and snapshots of etcd are deleted after some weeks."""
+        return [
+            *lifecycle_rules(bucket.expire_days),
+            expiry_rule("status", "status/", STATUS_DAYS),
+            expiry_rule("snapshots", "etcd/", SNAPSHOT_DAYS),
+        ]

@@ -19,7 +19,7 @@ from bedplate.spec.groups import Ring
 from roles.people.accounts import KEYS
 from roles.people.role import SUDOERS
 from stacks.compute.template import first_boot, member_boot
-from stacks.dns.zone import registration_permissions
+from stacks.dns import registration_permissions
 from stacks.program import administrators
 from tests.testlab.fakes.first_boot import DATE, LAB, POOL, Bundle, Node, Place, boot_place
 

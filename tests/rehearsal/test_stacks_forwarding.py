@@ -15,7 +15,7 @@ from bedplate.rehearsal.stack import SharedState, graph, run
 from bedplate.rehearsal.state import Entry, Op
 from bedplate.spec.network import Interconnect
 from bedplate.spec.sites import NameServers
-from stacks.dns.resolver import forwarded_domains
+from stacks.dns import forwarded_domains
 from tests.conftest import DATA
 from tests.testlab.fleets.variants import with_settings
 from tests.testlab.rehearsal.programs import plan_of

@@ -16,7 +16,7 @@ from bedplate.rehearsal.simulation import running
 from bedplate.rehearsal.stack import SharedState, graph, run
 from bedplate.rehearsal.state import Entry
 from bedplate.spec.network import Interconnect
-from stacks.dns.resolver import forwarded_domains
+from stacks.dns import forwarded_domains
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
 LAB = plan_of(EXAMPLES / "lab.yaml")

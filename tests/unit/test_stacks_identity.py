@@ -11,7 +11,7 @@ import pytest
 from bedplate.plan import FleetPlan
 from bedplate.plan.fleet import BucketPlan
 from bedplate.plan.nodes import MountKind
-from stacks.dns.zone import registration_permissions
+from stacks.dns import registration_permissions
 from stacks.identity.policy import Statement, policy
 from stacks.identity.roles import CONTROL, GATEWAY, NODE_KINDS, permissions
 from stacks.network.vpc import find_groups_permission, flow_log_group, write_flows_permission

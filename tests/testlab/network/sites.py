@@ -1,6 +1,6 @@
 """Sites with tunnels to a stand-in for AWS: two outside addresses, with a charon and a BGP neighbour for each.
 
-The stand-in's configuration follows AWS's guide and not the product: it accepts what stacks/vpn/sites.py configures,
+The stand-in's configuration follows AWS's guide and not the product: it accepts what stacks/vpn.py configures,
 waits for the site to dial, and accepts all traffic. It proves nothing about AWS itself.
 """
 

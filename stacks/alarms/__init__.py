@@ -1,1 +1,0 @@
-"""SNS topics for alarms, CloudWatch alarms on missing instances, and the budget of the account."""
