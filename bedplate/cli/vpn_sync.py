@@ -45,14 +45,32 @@ from bedplate.spec.network import TunnelAuth
 from vpn.agent.status import Status
 from vpn.authority import Reason
 from vpn.certificates import Passphrase
-from vpn.gateways import access_list_of, gateway_keys, gateway_node, gateway_subjects
+from vpn.gateways import (
+    access_list_of,
+    due_peers,
+    gateway_keys,
+    gateway_node,
+    gateway_subjects,
+    load_shared_keys,
+    make_shared_keys,
+    peer_subjects,
+    tunnel_certificates,
+)
 from vpn.laptops.server import renewal_units
-from vpn.peers import due_peers, load_shared_keys, make_shared_keys, peer_subjects, tunnel_certificates
 from vpn.pki import Pki, reload_pki
 from vpn.push import GatewayKeys, PushedTunnels, SshConnection, push_access_list, push_tunnels, ssh_connection
 from vpn.signing import Due, due, issue_certificates, renew_crl, revoke
-from vpn.sites.aws import AwsEnd, direct_tunnels, region_gateway, site_gateway
-from vpn.sites.gateway import Gateway, PlaceProofs, Proof, SharedKey, proof_or_error
+from vpn.sites.gateway import (
+    AwsEnd,
+    Gateway,
+    PlaceProofs,
+    Proof,
+    SharedKey,
+    direct_tunnels,
+    proof_or_error,
+    region_gateway,
+    site_gateway,
+)
 from vpn.status import STATUS_COMMAND, expected_gateway, gateway_findings, parse_status
 
 

@@ -15,7 +15,7 @@ from bedplate.errors import BedplateError
 from vpn.audit_log import Begun
 from vpn.authority import Reason
 from vpn.certificates import laptop
-from vpn.peers import make_shared_keys
+from vpn.gateways import make_shared_keys
 from vpn.pki import FOLDER, FolderKeys, Pki, PkiFolder, create_authority, open_pki, write_new_root
 from vpn.signing import add, renew, renew_crl, revoke
 

@@ -16,7 +16,7 @@ from tests.faults.pki_child import LATER, MOMENT, PAIRS, change, root_of
 from tests.testlab.keys.authority import added, begun_in, pki_in, unasked
 from tests.testlab.run import Point, crash_points, die_at, need_program
 from vpn.certificates import parse_bundle
-from vpn.peers import load_shared_keys, make_shared_keys
+from vpn.gateways import load_shared_keys, make_shared_keys
 from vpn.pki import AUTHORITY, TLS_CRYPT, NoAuthority, PkiFolder, bundle_of, deployable_crl, read_root, write_new_root
 from vpn.signing import renew_crl
 

@@ -38,7 +38,7 @@ from tests.testlab.run import documented_blocks, documented_yaml
 from vpn.audit_log import Begun
 from vpn.authority import new_root, parse_crls
 from vpn.certificates import certificate_text
-from vpn.peers import peer_subjects
+from vpn.gateways import peer_subjects
 from vpn.pki import FOLDER, FolderKeys, create_authority, folder_of
 from vpn.signing import issue_certificates
 

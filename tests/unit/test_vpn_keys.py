@@ -32,7 +32,14 @@ from vpn.certificates import (
     new_server_key,
     parse_bundle,
 )
-from vpn.peers import due_peers, load_shared_keys, make_shared_keys, pair_key_name, peer_subjects, tunnel_certificates
+from vpn.gateways import (
+    due_peers,
+    load_shared_keys,
+    make_shared_keys,
+    pair_key_name,
+    peer_subjects,
+    tunnel_certificates,
+)
 from vpn.pki import Pki, PkiFolder, bundle_of
 from vpn.signing import add, check_bundle, issue_certificates, revoke
 from vpn.sites.gateway import SharedKey, TunnelCertificate, proof_or_error

@@ -12,9 +12,8 @@ from tests.testlab.fakes.daemons import read_settings
 from tests.testlab.fleets.variants import LAB_PLAN, cellar_gateway, ends_of, with_gateways
 from tests.testlab.keys.authority import KEYS, keyed, random_keys
 from vpn.guard.guard import guard_text
-from vpn.sites.aws import Peer, dials, full_mesh_gateway, site_gateway
 from vpn.sites.files import PRIVATE, STANDARD, connections_of, files_of
-from vpn.sites.gateway import Gateway, Proof, SharedKey, TunnelCertificate
+from vpn.sites.gateway import Gateway, Peer, Proof, SharedKey, TunnelCertificate, dials, full_mesh_gateway, site_gateway
 
 REGIONS = tuple(
     Peer(

@@ -8,7 +8,7 @@ from tests.testlab.keys.authority import open_office, papers_for
 from tests.testlab.network.gateways import RACK, Pair, one_key, pair
 from tests.testlab.network.netlab import until
 from tests.testlab.run import clock_offset
-from vpn.sites.aws import Proofs
+from vpn.sites.gateway import Proofs
 
 pytestmark = pytest.mark.nightly
 

@@ -11,9 +11,8 @@ from tests.testlab.keys.authority import Office, changed, open_office, papers_fo
 from tests.testlab.network.gateways import ATTIC, CELLAR, RACK, Amend, as_rendered, one_key, pair
 from tests.testlab.network.netlab import until
 from vpn.certificates import Use
-from vpn.sites.aws import Peer, Proofs
 from vpn.sites.files import RenderedFile
-from vpn.sites.gateway import Proof, SharedKey, TunnelCertificate
+from vpn.sites.gateway import Peer, Proof, Proofs, SharedKey, TunnelCertificate
 
 pytestmark = pytest.mark.nightly
 

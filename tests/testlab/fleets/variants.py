@@ -18,8 +18,16 @@ from bedplate.plan.laptops import LaptopGateway, laptop_gateways
 from bedplate.plan.links import connected_regions
 from bedplate.plan.nodes import NodePlan, find_node
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of, plan_of_text
-from vpn.sites.aws import AwsEnd, AwsEnds, direct_tunnels, region_gateway, site_gateway
-from vpn.sites.gateway import Gateway, PlaceProofs, SharedKey
+from vpn.sites.gateway import (
+    AwsEnd,
+    AwsEnds,
+    Gateway,
+    PlaceProofs,
+    SharedKey,
+    direct_tunnels,
+    region_gateway,
+    site_gateway,
+)
 
 WEST, NORTH, ALONE = "us-west-2", "eu-north-1", "us-east-1"
 CONNECTED_REGIONS_TEXT = """

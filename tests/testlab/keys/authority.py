@@ -25,14 +25,23 @@ from vpn.certificates import (
     new_key,
     new_server_key,
 )
+from vpn.gateways import peer_subjects, tunnel_certificates
 from vpn.laptops.server import LaptopKeys
-from vpn.peers import peer_subjects, tunnel_certificates
 from vpn.pki import FOLDER, FolderKeys, Pki, PkiFolder, create_authority, open_pki
 from vpn.signing import add, issue_certificates, revoke
 from vpn.sites import gateway
-from vpn.sites.aws import Peer, Proofs
 from vpn.sites.files import RenderedFile
-from vpn.sites.gateway import Gateway, PlaceProofs, Proof, SharedKey, Tunnel, TunnelCertificate, proof_or_error
+from vpn.sites.gateway import (
+    Gateway,
+    Peer,
+    PlaceProofs,
+    Proof,
+    Proofs,
+    SharedKey,
+    Tunnel,
+    TunnelCertificate,
+    proof_or_error,
+)
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FLEET = "lab"

@@ -27,9 +27,8 @@ from tests.testlab.network.netlab import (
     pinging,
     until,
 )
-from vpn.sites.aws import Peer, Proofs, full_mesh_gateway
 from vpn.sites.files import DIAL, GUARD_RULES, LAST_ROUTES, SERVICE, SYSCTL_CONF, Places, RenderedFile, files_of
-from vpn.sites.gateway import Gateway, Proof, SharedKey
+from vpn.sites.gateway import Gateway, Peer, Proof, Proofs, SharedKey, full_mesh_gateway
 
 IKE = (500, 4500)
 _FIRST_PORT = 10_000

@@ -24,8 +24,7 @@ from tests.testlab.network.laptops import HERE, MACHINE, THERE, LaptopLab
 from tests.testlab.network.netlab import Lab, LabHost, until
 from tests.testlab.network.sites import AwsStandIn
 from vpn.laptops.server import device, guard_rules
-from vpn.sites.aws import region_gateway
-from vpn.sites.gateway import Gateway, PlaceProofs
+from vpn.sites.gateway import Gateway, PlaceProofs, region_gateway
 
 _TRANSLATION = """
 table ip lab_address {{
