@@ -23,8 +23,17 @@ from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.stacks import SHARED
 from images import bake
-from images.bake import Observation, Step
-from images.recipe import BAKE, COMMIT, FINISHED, Recipe, bake_types, document_name, image_parameter_name
+from images.bake import (
+    BAKE,
+    COMMIT,
+    FINISHED,
+    Observation,
+    Recipe,
+    Step,
+    bake_types,
+    document_name,
+    image_parameter_name,
+)
 
 _ROOT_DEVICE = "/dev/sda1"
 

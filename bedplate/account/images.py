@@ -15,8 +15,7 @@ from bedplate.account.client import AwsClient, NotThere, RegionResults, ask_regi
 from bedplate.account.machines import EXISTING
 from bedplate.catalog.facts import Arch
 from bedplate.errors import InputError, MachineError, PartialError
-from images.bake import Image, ImageState
-from images.recipe import BAKE, BASE_OWNER, FINISHED, KIND, WITHDRAWN, base_name, image_parameter_name
+from images.bake import BAKE, BASE_OWNER, FINISHED, KIND, WITHDRAWN, Image, ImageState, base_name, image_parameter_name
 
 _DEBSBOM = (sys.executable, "-m", "debsbom.cli", "generate", "--sbom-type", "cdx", "--base-distro-vendor", "ubuntu")
 _DEBIAN: Mapping[Arch, str] = {"x86_64": "amd64", "arm64": "arm64"}

@@ -31,7 +31,7 @@ from bedplate.plan.planner import image_kinds
 from bedplate.plan.pools import PoolPlan
 from bedplate.report.images import by_name
 from bedplate.spec.sites import Use
-from images.recipe import BAKE_DOCUMENTS, WITHDRAWN
+from images.bake import BAKE_DOCUMENTS, WITHDRAWN
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="An image of `image list`.")]
 

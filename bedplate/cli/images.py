@@ -44,7 +44,7 @@ from bedplate.report.images import (
 )
 from bedplate.spec.groups import Ring
 from bedplate.spec.sites import Use
-from images.recipe import BUNDLE, Recipe, document_name, pinned_versions
+from images.bake import BUNDLE, Recipe, document_name, pinned_versions
 
 
 @contextmanager

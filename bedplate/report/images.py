@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bedplate.report.columns import aligned
 from bedplate.report.nodes import age_since
-from images.recipe import BASE, BUNDLE, COMMIT, VERSIONS, Recipe
+from images.bake import BASE, BUNDLE, COMMIT, VERSIONS, Recipe
 
 if TYPE_CHECKING:
     from bedplate.account.images import FleetImage  # it imports boto3

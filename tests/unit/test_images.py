@@ -14,8 +14,19 @@ from bedplate.plan.planner import ImageKind, baked_image, image_kinds
 from bedplate.spec.network import Egress
 from bedplate.spec.sites import Use
 from images import bake
-from images.bake import LIMIT, Fail, Image, ImageState, Instance, Observation, Status, Wait, next_steps
-from images.recipe import Recipe, pinned_versions
+from images.bake import (
+    LIMIT,
+    Fail,
+    Image,
+    ImageState,
+    Instance,
+    Observation,
+    Recipe,
+    Status,
+    Wait,
+    next_steps,
+    pinned_versions,
+)
 from stacks.compute.template import bake_boot
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 

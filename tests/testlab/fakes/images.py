@@ -22,7 +22,7 @@ from bedplate.errors import PartialError
 from bedplate.plan import FleetPlan
 from bedplate.rehearsal.moto import no_preloaded_images
 from bedplate.spec.groups import Ring
-from images.recipe import BASE_OWNER, base_name
+from images.bake import BASE_OWNER, base_name
 
 BASE, BUNDLE = "ami-0000000000000ba5e", "b" * 64
 READS = ("describe_", "get_", "head_", "list_")
