@@ -16,8 +16,8 @@ from testinfra.host import Host
 
 from bedplate.catalog import load_catalog
 from bedplate.compliance.ledger import ProgressReporter, ResultCollector, comparison_lines
+from bedplate.compliance.settings import MARKER
 from bedplate.compliance.shell import LocalBackend, ShellBackend
-from bedplate.compliance.subject import MARKER
 from bedplate.errors import BedplateError, InputError
 from bedplate.load import load_fleet
 from bedplate.plan import FleetPlan

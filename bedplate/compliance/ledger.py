@@ -15,8 +15,8 @@ import pytest
 from testinfra.backend.base import CommandResult
 from testinfra.host import Host
 
+from bedplate.compliance.settings import MARKER
 from bedplate.compliance.shell import NoAnswerError
-from bedplate.compliance.subject import MARKER
 from bedplate.errors import PartialError
 from bedplate.files import write_whole
 from bedplate.nodes.apply import Event, Step

@@ -5,7 +5,7 @@ import time
 import pytest
 from testinfra.host import Host
 
-from bedplate.compliance.subject import applies_if, differing_files
+from bedplate.compliance.settings import applies_if, differing_files
 from bedplate.plan.nodes import NodePlan
 from roles.capacity.role import METRICS, UNIT, capacity_files
 from roles.control.role import PKI

@@ -2,7 +2,7 @@
 
 from testinfra.host import Host
 
-from bedplate.compliance.subject import applies_if, differing_files
+from bedplate.compliance.settings import applies_if, differing_files
 from roles.containers.role import CONFIG, MIRRORS, container_files
 
 pytestmark = applies_if(lambda node: node.cluster is not None)

@@ -8,7 +8,7 @@ import pytest
 from ruamel.yaml import YAML
 from testinfra.host import Host
 
-from bedplate.compliance.subject import applies_if, differing_files
+from bedplate.compliance.settings import applies_if, differing_files
 from bedplate.plan.nodes import NodePlan
 from roles.control.role import AUDIT, DATA, ENCRYPTION, LOGS, PKI, VOLUME, control_files
 from roles.kubernetes.role import MANIFESTS

@@ -7,7 +7,7 @@ from testinfra.host import Host
 
 from bedplate.catalog import load_catalog
 from bedplate.catalog.stacks import EFA_SUM
-from bedplate.compliance.subject import applies_if, installed, is_container
+from bedplate.compliance.settings import applies_if, installed, is_container
 from bedplate.plan.nodes import NodePlan
 from roles.efa.role import FI_INFO, HUGE_PAGES, SYSCTL, EfaVersion
 

@@ -3,7 +3,7 @@
 import pytest
 from testinfra.host import Host
 
-from bedplate.compliance.subject import applies_if
+from bedplate.compliance.settings import applies_if
 from bedplate.plan.nodes import NodePlan
 from roles.frameworks.role import CURRENT, FOLDER, PROGRAMS, has_frameworks, torch_version
 

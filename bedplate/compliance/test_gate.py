@@ -5,7 +5,7 @@ import time
 
 from testinfra.host import Host
 
-from bedplate.compliance.subject import applies_to
+from bedplate.compliance.settings import applies_to
 from bedplate.plan.nodes import NodeRole
 from roles.gate.role import TIMER, gate_files
 

@@ -4,7 +4,7 @@ import re
 
 from testinfra.host import Host
 
-from bedplate.compliance.subject import applies_if
+from bedplate.compliance.settings import applies_if
 from bedplate.plan import FleetPlan
 from bedplate.plan.nodes import NodePlan, NodeRole
 from roles.guard.role import BGP_SERVICE, CONFINED, SERVICE, bounds_of

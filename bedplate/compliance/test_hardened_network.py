@@ -6,8 +6,7 @@ from collections.abc import Mapping
 import pytest
 from testinfra.host import Host
 
-from bedplate.compliance.settings import sysctl_deviations, unit_overrides
-from bedplate.compliance.subject import applies_if
+from bedplate.compliance.settings import applies_if, sysctl_deviations, unit_overrides
 from bedplate.plan.nodes import NodePlan
 from roles.base import file_text
 from roles.hardened import firewall, role

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 import pytest
 from testinfra.host import Host
 
-from bedplate.compliance.settings import parse_keywords
-from bedplate.compliance.subject import installed
+from bedplate.compliance.settings import installed, parse_keywords
 from bedplate.plan.nodes import NodePlan, NodeRole
 from roles.hardened.logins import README, UNREAD, settings
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from testinfra.host import Host
 
 import vpn.agent
-from bedplate.compliance.subject import applies_to
+from bedplate.compliance.settings import applies_to
 from bedplate.plan.nodes import NodePlan, NodeRole
 from roles.keeper.role import FOLDER, METRICS, PROGRAM, TIMER
 

@@ -5,7 +5,7 @@ import shlex
 import pytest
 from testinfra.host import Host
 
-from bedplate.compliance.subject import applies_if, differing_files
+from bedplate.compliance.settings import applies_if, differing_files
 from bedplate.plan.nodes import NodePlan
 from roles.base import ManagedFile, file_text
 from roles.kubernetes.role import MODULES, SYSCTL, kubelet_files

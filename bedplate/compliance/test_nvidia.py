@@ -7,7 +7,7 @@ from testinfra.host import Host
 
 from bedplate.catalog import load_catalog
 from bedplate.catalog.catalog import repository_key
-from bedplate.compliance.subject import applies_if, installed
+from bedplate.compliance.settings import applies_if, installed
 from bedplate.plan.nodes import NodePlan
 from roles.nvidia.role import DCGM, FABRIC_MANAGER, IMEX, NVLSM, Available, Driver, ImexNodes, Tools, driver_of
 

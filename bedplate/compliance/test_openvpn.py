@@ -5,8 +5,8 @@ import json
 import pytest
 from testinfra.host import Host
 
+from bedplate.compliance.settings import applies_if
 from bedplate.compliance.shell import NoAnswerError
-from bedplate.compliance.subject import applies_if
 from bedplate.plan.laptops import Transport
 from bedplate.plan.nodes import NodePlan, Platform
 from vpn.authority import WARNING

@@ -6,8 +6,7 @@ machine, in the cloud the account of Session Manager. Other accounts of the imag
 
 from testinfra.host import Host
 
-from bedplate.compliance.settings import account_entries, stray_lines, unknown_accounts
-from bedplate.compliance.subject import applies_if
+from bedplate.compliance.settings import account_entries, applies_if, stray_lines, unknown_accounts
 from bedplate.nodes.ssh import INITIAL_ACCOUNT
 from bedplate.plan.fleet import GROUP_IDS, PEOPLE_IDS
 from bedplate.plan.nodes import NodePlan, Platform, admin_keys_file

@@ -3,8 +3,7 @@
 from testinfra.host import Host
 from testinfra.modules.file import File
 
-from bedplate.compliance.settings import ETAB, unit_overrides, unplanned_exports
-from bedplate.compliance.subject import applies_if, applies_to
+from bedplate.compliance.settings import ETAB, applies_if, applies_to, unit_overrides, unplanned_exports
 from bedplate.plan.fleet import PEOPLE_IDS
 from bedplate.plan.nodes import MountKind, NodePlan, NodeRole
 from roles.storage.mounts import (

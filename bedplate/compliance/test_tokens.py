@@ -2,7 +2,7 @@
 
 from testinfra.host import Host
 
-from bedplate.compliance.subject import applies_if, differing_files
+from bedplate.compliance.settings import applies_if, differing_files
 from bedplate.plan.nodes import NodePlan
 from roles.tokens.role import token_files
 

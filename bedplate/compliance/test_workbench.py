@@ -5,7 +5,7 @@ import re
 import pytest
 from testinfra.host import Host
 
-from bedplate.compliance.subject import applies_if, applies_to, differing_files, installed
+from bedplate.compliance.settings import applies_if, applies_to, differing_files, installed
 from bedplate.plan.nodes import NodePlan, NodeRole, Platform
 from roles.workbench.role import (
     BUILDS,

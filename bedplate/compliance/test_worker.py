@@ -3,7 +3,7 @@
 import pytest
 from testinfra.host import Host
 
-from bedplate.compliance.subject import applies_if, differing_files
+from bedplate.compliance.settings import applies_if, differing_files
 from bedplate.plan.nodes import NodePlan, Platform
 from bedplate.worker.machine import KUBECONFIG
 from roles.worker.role import worker_files
