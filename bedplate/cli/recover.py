@@ -1,4 +1,4 @@
-"""The commands that compare and repair the state of stacks: refresh adopts what AWS has, recover follows a killed run."""
+"""Compare and repair the state of stacks: `refresh` adopts what AWS has, `recover` follows a killed run."""
 
 import json
 import time

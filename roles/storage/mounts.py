@@ -1,4 +1,4 @@
-"""Mounts of a node: systemd units for NFS and EFS, TLS tunnels to EFS, S3 buckets; and the NFS exports of a file server.
+"""Mounts of a node: systemd units for NFS and EFS, TLS tunnels to EFS, S3; and the NFS exports of a file server.
 
 Programs read S3 with the AWS CLI, of a pinned version with hashes. Buckets are not mounted: mountpoint-s3 is in neither
 distribution's archive, and a bucket is no POSIX file system. Credentials come from the node's IAM role, never a file.

@@ -1,4 +1,4 @@
-"""S3 buckets of stores, with lifecycle, encryption, access policy and replication; and the bucket of a region's nodes."""
+"""S3 buckets of stores: lifecycle, encryption, access policy and replication; and the bucket of a region's nodes."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
