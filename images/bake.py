@@ -10,7 +10,7 @@ from enum import StrEnum
 from hashlib import sha256
 from types import MappingProxyType
 
-from bedplate.catalog.facts import Arch
+from bedplate.catalog.tables import Arch
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.planner import ImageKind
 from bedplate.spec.sites import Use

@@ -12,7 +12,7 @@ from urllib.request import urlopen
 
 from bedplate.account.client import AwsClient, NotThere, RegionResults, ask_regions, require_all
 from bedplate.catalog.catalog import RegionAnswer
-from bedplate.catalog.facts import AcceleratorFacts, Arch, GpuFacts, InstanceFacts
+from bedplate.catalog.tables import AcceleratorFacts, Arch, GpuFacts, InstanceFacts
 from bedplate.errors import PartialError
 from bedplate.plan.cost import QuotaNeed
 from bedplate.plan.planner import IMAGE_ID, image_parameter

@@ -7,9 +7,8 @@ which they are applied.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from bedplate.capacity.breaker import Breaker
 from bedplate.capacity.growth import Growth, grow
-from bedplate.capacity.ladder import Memory, Rung, RungStatus, next_boots, read_rungs
+from bedplate.capacity.ladder import Breaker, Memory, Rung, RungStatus, next_boots, read_rungs
 from bedplate.capacity.observation import Action, Decision, Observation, SetDesired, UncordonNode
 from bedplate.capacity.shrink import Removal, end_unused, end_useless, shrink, split_people
 

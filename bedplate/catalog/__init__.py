@@ -5,6 +5,6 @@ and prices in the same format, so that a diff shows what AWS has changed.
 """
 
 from bedplate.catalog.catalog import Catalog, load_catalog
-from bedplate.catalog.facts import AcceleratorFacts, GpuFacts, InstanceFacts, RegionFacts
+from bedplate.catalog.tables import AcceleratorFacts, GpuFacts, InstanceFacts, RegionFacts
 
 __all__ = ["AcceleratorFacts", "Catalog", "GpuFacts", "InstanceFacts", "RegionFacts", "load_catalog"]

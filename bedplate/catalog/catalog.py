@@ -8,13 +8,14 @@ from datetime import date
 from functools import cache
 from pathlib import Path
 
-from bedplate.catalog.facts import InstanceFacts, RegionFacts
 from bedplate.catalog.nearest import nearest
 from bedplate.catalog.stacks import AddonPins, StackLock, read_addons, read_stacks, write_addons, write_stacks
 from bedplate.catalog.tables import (
     ChipFacts,
     DriverFacts,
+    InstanceFacts,
     QuotaFacts,
+    RegionFacts,
     Sheet,
     read_accounts,
     read_chips,

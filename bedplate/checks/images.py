@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from bedplate.catalog import Catalog
-from bedplate.catalog.facts import Arch
-from bedplate.catalog.tables import ChipFacts, DriverFacts, read_kernel, write_kernel
+from bedplate.catalog.tables import Arch, ChipFacts, DriverFacts, read_kernel, write_kernel
 from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault, one_of
 from bedplate.checks.groups import known_types
 from bedplate.plan import FleetPlan

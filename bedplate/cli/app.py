@@ -115,7 +115,7 @@ NODE_COMMANDS = (
     ),
     Command(
         "upgrade",
-        "node_upgrade:upgrade",
+        "node_apply:upgrade",
         "Drain, update and reboot machines.",
         "bedplate node upgrade --group workbench-gpu --at-once 2",
     ),
@@ -165,9 +165,9 @@ IMAGE_COMMANDS = (
     Command("prune", "image_changes:prune", "Delete old images.", "bedplate image prune fleet.yaml --keep 3"),
     Command("sweep", "image_changes:sweep", "Remove what killed bakes have left.", "bedplate image sweep fleet.yaml"),
 )
-BACKEND_COMMANDS = (Command("init", "backend:init", "Prepare the state of the deployments.", "bedplate backend init"),)
+BACKEND_COMMANDS = (Command("init", "account:init", "Prepare the state of the deployments.", "bedplate backend init"),)
 VPN_COMMANDS = (
-    Command("up", "vpn_up:up", "Set up the gateways of laptops.", "bedplate vpn up"),
+    Command("up", "vpn:up", "Set up the gateways of laptops.", "bedplate vpn up"),
     Command("init", "vpn:init", "Create the certificate authority.", "bedplate vpn init fleet.yaml"),
     Command(
         "add",

@@ -296,7 +296,7 @@ def _recorded(fleet: Path, session: Session, *, yes: bool) -> FleetPlan:
 
 def _ensure_backend(plan: FleetPlan, fleet: Path, *, yes: bool) -> None:
     # Slow: it imports boto3.
-    from bedplate.cli.backend import ensure_backend
+    from bedplate.cli.account import ensure_backend
 
     ensure_backend(plan, fleet.absolute().parent, lambda question: confirm(question, yes=yes))
 

@@ -11,6 +11,7 @@ from bedplate.account.bundle import RegionStore
 from bedplate.account.client import AwsClient, NotThere, failure_lines
 from bedplate.account.images import (
     FleetImage,
+    PoolRollout,
     bill_key,
     discard,
     find_leftovers,
@@ -19,7 +20,6 @@ from bedplate.account.images import (
     remove_leftovers,
     unmark,
 )
-from bedplate.account.rollout import PoolRollout
 from bedplate.catalog import load_catalog
 from bedplate.cli.fleet import open_account, plan_of
 from bedplate.cli.images import chosen_kinds, copies_of, images_of, locked, regions_of, used_images

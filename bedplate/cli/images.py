@@ -18,8 +18,7 @@ from bedplate.account.bundle import RegionStore
 from bedplate.account.capacity import Clock
 from bedplate.account.client import AwsClient, RegionResults, ask_regions, failure_lines, require_all
 from bedplate.account.facts import newest_images
-from bedplate.account.images import FleetImage, check_base, find_images, images_in_use, read_packages
-from bedplate.account.rollout import last_rollouts
+from bedplate.account.images import FleetImage, check_base, find_images, images_in_use, last_rollouts, read_packages
 from bedplate.catalog import load_catalog
 from bedplate.cli.bundle import bundle_differences
 from bedplate.cli.fleet import open_account, plan_of

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pydantic import TypeAdapter, ValidationError
 
 from bedplate.catalog import Catalog, load_catalog
-from bedplate.catalog.facts import InstanceFacts
+from bedplate.catalog.tables import InstanceFacts
 from bedplate.errors import InputError
 from bedplate.plan.fleet import FleetPlan, cached_on_plan
 from bedplate.plan.links import is_connected

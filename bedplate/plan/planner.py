@@ -8,8 +8,7 @@ from ipaddress import IPv4Network
 from types import MappingProxyType
 
 from bedplate.catalog import Catalog
-from bedplate.catalog.facts import Arch
-from bedplate.catalog.tables import ChipFacts
+from bedplate.catalog.tables import Arch, ChipFacts
 from bedplate.plan import space
 from bedplate.plan.allocation import TUNNEL_NUMBERS, allocate_blocks, dialler, joined_sites
 from bedplate.plan.cost import GATEWAY_TYPE

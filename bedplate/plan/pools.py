@@ -9,7 +9,7 @@ from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
 from bedplate.catalog import Catalog
-from bedplate.catalog.facts import InstanceFacts
+from bedplate.catalog.tables import InstanceFacts
 from bedplate.spec.groups import Fabric, Market, Ring, Rung, Schedule
 from bedplate.spec.sites import Use
 from bedplate.spec.text import PERMANENT

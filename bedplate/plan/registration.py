@@ -9,7 +9,7 @@ from hashlib import sha256
 from types import MappingProxyType
 
 from bedplate.catalog import Catalog
-from bedplate.catalog.facts import Arch, InstanceFacts
+from bedplate.catalog.tables import Arch, InstanceFacts
 from bedplate.plan.fleet import MachinePlan, SitePlan
 from bedplate.plan.pools import Adapter, PoolPlan, interfaces
 

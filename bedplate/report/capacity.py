@@ -4,9 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from bedplate.capacity.breaker import Breaker
 from bedplate.capacity.controller import subject_of
-from bedplate.capacity.ladder import Climb, RungStatus
+from bedplate.capacity.ladder import Breaker, Climb, RungStatus
 from bedplate.capacity.observation import (
     FAILURES,
     NOT_READY,

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bedplate.capacity.breaker import Breaker
 from bedplate.capacity.controller import subject_of
+from bedplate.capacity.ladder import Breaker
 from bedplate.capacity.observation import (
     FAILURES,
     Activity,

@@ -11,8 +11,10 @@ from bedplate.report.nodes import age_since
 from images.bake import BASE, BUNDLE, COMMIT, VERSIONS, Recipe
 
 if TYPE_CHECKING:
-    from bedplate.account.images import FleetImage  # it imports boto3
-    from bedplate.account.rollout import Rollout
+    from bedplate.account.images import (
+        FleetImage,  # it imports boto3
+        Rollout,
+    )
 
 _SHORT = 12
 

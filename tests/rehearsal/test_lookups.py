@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from bedplate.rehearsal.kind import empty_result
 from bedplate.rehearsal.lookups import LOOKUPS, look_up
-from bedplate.rehearsal.lookups.lookup import empty_result
 from bedplate.rehearsal.state import ResourceError, UnsupportedError
 from tests.testlab.kinds import world as services
 from tests.testlab.kinds.world import World

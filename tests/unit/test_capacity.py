@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bedplate.capacity.breaker import HOLD, PATIENCE
-from bedplate.capacity.ladder import Climb, climb
+from bedplate.capacity.ladder import HOLD, PATIENCE, Climb, climb
 from bedplate.capacity.observation import NOT_READY, Activity, Machine, Observation, Pool, failure_code
 from bedplate.capacity.shrink import End, after_stop, next_end, parse_duration
 from bedplate.errors import InputError

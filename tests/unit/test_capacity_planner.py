@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from bedplate.capacity.breaker import HOLD, LONGEST_HOLD, PATIENCE
+from bedplate.capacity.ladder import HOLD, LONGEST_HOLD, PATIENCE
 from bedplate.capacity.observation import (
     NOT_READY,
     Action,

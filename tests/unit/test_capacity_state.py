@@ -11,8 +11,8 @@ import httpx2
 import pytest
 from lightkube import ApiError, Client
 
-from bedplate.capacity.breaker import Breaker
 from bedplate.capacity.controller import Controller, Metrics, Outcome, Round, log_entry
+from bedplate.capacity.ladder import Breaker
 from bedplate.capacity.observation import (
     Action,
     Activity,

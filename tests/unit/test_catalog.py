@@ -28,10 +28,11 @@ from bedplate.catalog.catalog import (
     refreshed,
     refreshed_texts,
 )
-from bedplate.catalog.facts import AcceleratorFacts, GpuFacts
 from bedplate.catalog.nearest import edits, nearest
 from bedplate.catalog.stacks import EFA_SUM, NVIDIA_KEY_SUM, read_stacks, with_published, write_stacks
 from bedplate.catalog.tables import (
+    AcceleratorFacts,
+    GpuFacts,
     Sheet,
     read_accounts,
     read_instances,

@@ -28,8 +28,8 @@ def deployed(begun: Path, gateways: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     def trust(name: str, *, fleet: Path) -> None:
         record_host_keys(lock_path(fleet), "lab", name, (KEY,), replace_known=False)
 
-    monkeypatch.setattr("bedplate.cli.vpn_up.record_addresses", record)
-    monkeypatch.setattr("bedplate.cli.vpn_up.trust", trust)
+    monkeypatch.setattr("bedplate.cli.vpn.record_addresses", record)
+    monkeypatch.setattr("bedplate.cli.vpn.trust", trust)
     return begun
 
 

@@ -9,11 +9,10 @@ import pytest
 
 from bedplate.checks.groups import NODE_TAGS
 from bedplate.plan import Record, plan_fleet
-from bedplate.rehearsal.kind import find_rows
+from bedplate.rehearsal.kind import Lookup, find_rows
 from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.kinds.limits import check_tags
 from bedplate.rehearsal.kinds.vpn import device_configuration, make_tunnels
-from bedplate.rehearsal.lookups.lookup import Lookup
 from bedplate.rehearsal.quotas import QUOTAS, check
 from bedplate.rehearsal.state import ResourceError, hidden
 from bedplate.rehearsal.wire import UNKNOWN

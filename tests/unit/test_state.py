@@ -11,7 +11,7 @@ from pulumi.automation.events import EngineEvent, StepEventMetadata
 
 from bedplate.account.backend import StateStore, bucket_settings, prepare_store
 from bedplate.account.client import AwsClient
-from bedplate.cli import backend, deploy, recover, run
+from bedplate.cli import account, deploy, recover, run
 from bedplate.cli.fleet import plan_of
 from bedplate.deploy.engine import Engine, access_error, check_provider, open_engine
 from bedplate.deploy.progress import Difference, Operation, differences
@@ -241,9 +241,9 @@ def test_up_asks_before_it_makes_a_backend(folder: Path, capsys: pytest.CaptureF
         raise InputError(question)
 
     with pytest.raises(InputError, match="create the bucket lab-pulumi-123456789012"):
-        backend.ensure_backend(plan, folder, decline)
+        account.ensure_backend(plan, folder, decline)
     (folder / "login").touch()
-    backend.ensure_backend(plan, folder, decline)
+    account.ensure_backend(plan, folder, decline)
     capsys.readouterr()
 
 

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bedplate.rehearsal.kind import Props, find_rows
-from bedplate.rehearsal.lookups.lookup import Lookup, empty_result
+from bedplate.rehearsal.kind import Lookup, Props, empty_result, find_rows
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError, UnsupportedError
 

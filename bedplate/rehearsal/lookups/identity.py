@@ -5,9 +5,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from zlib import crc32
 
-from bedplate.rehearsal.kind import Props
+from bedplate.rehearsal.kind import Lookup, Props, only_one, picked
 from bedplate.rehearsal.kinds.s3_bucket import S3_ZONES
-from bedplate.rehearsal.lookups.lookup import Lookup, only_one, picked
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 

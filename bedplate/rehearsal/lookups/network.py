@@ -3,8 +3,7 @@
 import re
 from typing import Any
 
-from bedplate.rehearsal.kind import Props
-from bedplate.rehearsal.lookups.lookup import Lookup, filters, only_one, picked, tag_map
+from bedplate.rehearsal.kind import Lookup, Props, filters, only_one, picked, tag_map
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bedplate.catalog import Catalog, RegionFacts, load_catalog
-from bedplate.catalog.facts import InstanceFacts
+from bedplate.catalog.tables import InstanceFacts
 from bedplate.plan import FleetPlan, Record, plan_fleet
 from bedplate.plan.pools import PoolPlan, pool_interfaces
 from bedplate.spec import Fleet
