@@ -197,7 +197,7 @@ KUBE_COMMANDS = (
         "member", "kube:member", "Replace a member's lost volume.", "bedplate kube member replace control-2.us-west-2"
     ),
     Command(
-        "join", "kube_join:join", "Let a machine of a site join the cluster.", "bedplate kube join titan-01.cellar"
+        "join", "kube_nodes:join", "Let a machine of a site join the cluster.", "bedplate kube join titan-01.cellar"
     ),
     Command("restore", "kube:restore", "Restore the cluster from a snapshot.", "bedplate kube restore"),
     Command("addons", "kube_cluster:addons", "Apply the cluster's add-ons, or pin them.", "bedplate kube addons apply"),
@@ -209,7 +209,7 @@ KUBE_COMMANDS = (
     ),
     Command("access", "kube_cluster:access", "Write the kubeconfig of a person.", "bedplate kube access ada"),
     Command(
-        "upgrade", "kube_upgrade:upgrade", "Upgrade the cluster by a minor version.", "bedplate kube upgrade --check"
+        "upgrade", "kube_nodes:upgrade", "Upgrade the cluster by a minor version.", "bedplate kube upgrade --check"
     ),
 )
 PERSON_COMMANDS = (

@@ -26,9 +26,8 @@ from bedplate.catalog import load_catalog
 from bedplate.cli.fleet import open_account, plan_of
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, FleetOption, Json, notify, show, show_document
 from bedplate.cluster.client import open_cluster
-from bedplate.cluster.lease import Leadership, read_holder
+from bedplate.cluster.lease import IDLE, MEMORY, Leadership, StateStore, read_holder
 from bedplate.cluster.live import LiveCluster
-from bedplate.cluster.store import IDLE, MEMORY, StateStore
 from bedplate.errors import BedplateError, InputError, MachineError
 from bedplate.files import login_name, write_whole
 from bedplate.plan import FleetPlan

@@ -27,11 +27,9 @@ from bedplate.cli.output import (
     show,
     show_document,
 )
-from bedplate.cluster.access import person_kubeconfig
 from bedplate.cluster.apply import Key, apply_objects, delete_objects
 from bedplate.cluster.client import ClusterClient, open_cluster
-from bedplate.cluster.desired import desired_objects
-from bedplate.cluster.people import PEOPLE, person_name
+from bedplate.cluster.desired import PEOPLE, desired_objects, person_kubeconfig, person_name
 from bedplate.cluster.registry import image_digest
 from bedplate.cluster.status import read_status
 from bedplate.errors import BedplateError, InputError, PartialError, ViolationError

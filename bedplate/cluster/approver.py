@@ -29,8 +29,7 @@ from bedplate.cluster.approval import (
     track_absences,
     waits_for_gate,
 )
-from bedplate.cluster.client import ClusterClient, Conflict, Missing
-from bedplate.cluster.watch import ObjectCache
+from bedplate.cluster.client import ClusterClient, Conflict, Missing, ObjectCache
 from bedplate.plan.cluster import BOOTSTRAPPERS, WORKERS
 
 LEASE = "bedplate-approver"

@@ -1,13 +1,189 @@
-"""Everything that the cluster must have, from the plan, the pins and upstream's files."""
+"""Everything that the cluster must have, by the plan, the pins and upstream's files; and a person's kubeconfig."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import base64
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from ipaddress import IPv4Network
+from shlex import quote
+from typing import Any
 
 from bedplate.catalog.stacks import AddonPins
-from bedplate.cluster.addons import ADDONS, EFA_ADDON, Object, Setting, choose_pins, render_addon
-from bedplate.cluster.people import people_objects, policy_objects, volume_objects
+from bedplate.cluster.addons import (
+    ADDONS,
+    EFA_ADDON,
+    Object,
+    Setting,
+    choose_pins,
+    labelled,
+    load_objects,
+    own_manifest,
+    render_addon,
+)
+from bedplate.errors import InputError
 from bedplate.plan.cluster import ClusterPlan
-from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.fleet import Account, Accounts, FleetPlan
 from bedplate.spec.sites import Use
+
+PEOPLE = "people"
+"""The namespace of people's accounts, and the label of what they have."""
+_POLICY, _VOLUMES = "policy", "volumes"
+_RESERVED = frozenset({"default", PEOPLE})
+HOMES = "/home"
+_REGION = "topology.kubernetes.io/region"
+
+
+def policy_objects() -> tuple[Object, ...]:
+    """Return the priorities, the rights of people, and the rules for their pods."""
+    return labelled(load_objects(own_manifest(_POLICY), {}), _POLICY)
+
+
+def person_name(name: str) -> str:
+    """Return the name of a person in the cluster: names there have no underscore. Raises InputError for a used one."""
+    label = name.replace("_", "-").strip("-")
+    if label in _RESERVED or label.startswith("kube-"):
+        raise InputError(
+            f"people.{name}: Kubernetes uses the namespace {label} itself", fix="choose another name for the person"
+        )
+    return label
+
+
+def people_objects(accounts: Accounts, pods: IPv4Network) -> tuple[Object, ...]:
+    """Return the account and the namespace of each person, and the rights of administrators."""
+    objects = [item for person in accounts.people for item in _person_objects(person, accounts, pods)]
+    return labelled([*objects, _administrators(accounts)], PEOPLE)
+
+
+def _person_objects(person: Account, accounts: Accounts, pods: IPv4Network) -> Iterator[Object]:
+    gids = (person.uid, *(accounts.groups[group] for group in person.groups))
+    words = {
+        "__NAME__": person_name(person.name),
+        "__UID__": str(person.uid),
+        "__GIDS__": ",".join(map(str, gids)),
+        "__PODS__": str(pods),
+    }
+    return load_objects(own_manifest("person"), words)
+
+
+def _administrators(accounts: Accounts) -> Object:
+    people = [person_name(person.name) for person in accounts.people if person.admin]
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "bedplate:administrators"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": PEOPLE} for name in people],
+    }
+
+
+def volume_objects(plan: FleetPlan) -> tuple[Object, ...]:
+    """Return a volume and a claim of each person for each store, with the path that it has on machines.
+
+    The machine mounts the store, over TLS where it is EFS. A person's volume of homes is their own home only.
+    """
+    regions = [region.name for region in plan.regions]
+    stores = [(files.store, files.mount, regions) for files in plan.files]
+    stores += [(export.store, export.mount, [export.site]) for export in plan.exports]
+    return labelled(
+        (
+            item
+            for person in plan.accounts.people
+            for store, path, places in stores
+            for item in _volume(
+                person_name(person.name), store, f"{path}/{person.name}" if path == HOMES else path, places
+            )
+        ),
+        _VOLUMES,
+    )
+
+
+def _volume(person: str, store: str, path: str, places: list[str]) -> Iterator[Object]:
+    claim = {"name": store, "namespace": person}
+    name = f"{person}.{store}"
+    common = {"accessModes": ["ReadWriteMany"], "storageClassName": "", "volumeMode": "Filesystem"}
+    terms = [{"matchExpressions": [{"key": _REGION, "operator": "In", "values": places}]}]
+    yield {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name, "annotations": {"bedplate/mount": path}},
+        "spec": {
+            **common,
+            **_size("capacity"),
+            "persistentVolumeReclaimPolicy": "Retain",
+            "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **claim},
+            "local": {"path": path},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
+        },
+    }
+    yield {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {**claim, "annotations": {"bedplate/mount": path}},
+        "spec": {**common, "volumeName": name, "resources": _size("requests")},
+    }
+
+
+def _size(key: str) -> Mapping[str, Object]:
+    # A required field that nothing enforces here.
+    return {key: {"storage": "1Ti"}}
+
+
+# The program on members of the control plane.
+_TOKENS = "kube-token"
+_KEY_TYPE = "ssh-ed25519"
+# Seconds until ssh asks the next member.
+_PATIENCE = 5
+
+
+def person_kubeconfig(cluster: ClusterPlan, person: str, host_keys: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return a kubeconfig without a secret. Raises InputError before the cluster or a host key exists."""
+    if not cluster.authority:
+        raise InputError("the cluster has no authorities", fix="run `bedplate kube init`")
+    name, server = cluster.fleet, {"server": f"https://{cluster.endpoint}"}
+    authority = base64.b64encode(cluster.authority.encode()).decode()
+    user = {
+        "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": "sh",
+            "args": ["-c", token_command(cluster, person, host_keys)],
+            "interactiveMode": "IfAvailable",
+            "installHint": "needs ssh 8.5 or newer, and your SSH key",
+        }
+    }
+    context = {"cluster": name, "user": person, "namespace": person_name(person)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": {**server, "certificate-authority-data": authority}}],
+        "users": [{"name": person, "user": user}],
+        "contexts": [{"name": name, "context": context}],
+        "current-context": name,
+    }
+
+
+def token_command(cluster: ClusterPlan, person: str, host_keys: Mapping[str, Sequence[str]]) -> str:
+    """Return the shell command that asks one member after the other for a token; it trusts recorded host keys only."""
+    keys = {member.name: _host_key(host_keys.get(member.name, ())) for member in cluster.members}
+    trusted = {name: key for name, key in keys.items() if key}
+    if not trusted:
+        raise InputError(
+            "no host key of a control-plane machine is recorded", fix=f"run `bedplate node trust {min(keys)}`"
+        )
+    return " || ".join(_ssh(person, f"{name}.{cluster.domain}", key) for name, key in trusted.items())
+
+
+def _host_key(keys: Sequence[str]) -> str:
+    return next((key for key in keys if key.startswith(f"{_KEY_TYPE} ")), "")
+
+
+def _ssh(person: str, host: str, key: str) -> str:
+    options = (
+        f"ConnectTimeout={_PATIENCE}",
+        "StrictHostKeyChecking=yes",
+        "UserKnownHostsFile=/dev/null",
+        f"HostKeyAlgorithms={_KEY_TYPE}",
+        f"KnownHostsCommand=/bin/echo {host} {' '.join(key.split()[:2])}",
+    )
+    words = [word for option in options for word in ("-o", quote(option))]
+    return " ".join(("ssh", "-T", *words, f"{person}@{host}", _TOKENS))
 
 
 def desired_objects(

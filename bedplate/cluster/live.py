@@ -23,10 +23,9 @@ from bedplate.capacity.observation import (
     Terminate,
     UncordonNode,
 )
-from bedplate.cluster.client import MANAGER, ClusterClient, Conflict, Missing, NotNow
+from bedplate.cluster.client import MANAGER, ClusterClient, Conflict, Missing, NotNow, ObjectCache
 from bedplate.cluster.demand import CORDONED, Cluster, cordon_of, instance_of, is_annotated, join, pod_id
 from bedplate.cluster.pods import has_ended, is_daemon, is_movable, seconds
-from bedplate.cluster.watch import ObjectCache
 from bedplate.errors import BedplateError
 
 # Seconds for which the memory of a predecessor is used.

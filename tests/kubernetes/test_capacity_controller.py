@@ -18,8 +18,7 @@ from bedplate.account.groups import FleetGroups
 from bedplate.capacity.observation import Action, Cordon, CordonNode, DrainNode, Observation, SetDesired, UncordonNode
 from bedplate.cli import run
 from bedplate.cluster.client import ClusterClient, Conflict, Expired, NotNow, open_cluster
-from bedplate.cluster.lease import NAMESPACE, Leadership, read_holder
-from bedplate.cluster.store import IDLE, StateStore
+from bedplate.cluster.lease import IDLE, NAMESPACE, Leadership, StateStore, read_holder
 from bedplate.picture.timeline import timeline
 from bedplate.plan.capacity import capacity_document
 from roles.base import file_text

@@ -17,9 +17,8 @@ import pytest
 from bedplate.catalog.catalog import load_addons, read_data_file
 from bedplate.catalog.stacks import AddonPins, ManifestPin, read_addons, write_addons
 from bedplate.cli import run
-from bedplate.cluster.access import person_kubeconfig
 from bedplate.cluster.addons import ADDONS, Object, Setting, choose_pins, render_addon
-from bedplate.cluster.people import people_objects, person_name, volume_objects
+from bedplate.cluster.desired import people_objects, person_kubeconfig, person_name, volume_objects
 from bedplate.cluster.registry import image_digest
 from bedplate.cluster.status import MemberState, assess
 from bedplate.errors import InputError, ViolationError

@@ -19,9 +19,8 @@ from bedplate.capacity.simulator import Frame, frame_of
 from bedplate.catalog import load_catalog
 from bedplate.cli.capacity_run import Loop, Outputs
 from bedplate.cluster.client import ClusterClient, open_cluster
-from bedplate.cluster.lease import Leadership
+from bedplate.cluster.lease import Leadership, StateStore
 from bedplate.cluster.live import LiveCluster
-from bedplate.cluster.store import StateStore
 from bedplate.plan import FleetPlan
 from bedplate.plan.capacity import CapacityPlan, capacity_plan
 from bedplate.spec.sites import Use
