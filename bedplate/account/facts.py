@@ -1,14 +1,12 @@
-"""Facts that AWS publishes: Ubuntu images, instance types and their zones, prices, quotas, and small public pages."""
+"""Facts that AWS publishes: Ubuntu images, instance types and their zones, prices, and the account's quotas."""
 
 import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from http.client import HTTPException
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, cast
-from urllib.request import urlopen
 
 from bedplate.account.client import AwsClient, NotThere, RegionResults, ask_regions, require_all
 from bedplate.catalog.catalog import RegionAnswer
@@ -16,20 +14,6 @@ from bedplate.catalog.tables import AcceleratorFacts, Arch, GpuFacts, InstanceFa
 from bedplate.errors import PartialError
 from bedplate.plan.cost import QuotaNeed
 from bedplate.plan.planner import IMAGE_ID, image_parameter
-
-_SECONDS = 30
-_LONGEST = 4_000_000
-
-
-def download(url: str) -> str:
-    """Return the text of an https address; PartialError if it cannot be read."""
-    try:
-        with urlopen(url, timeout=_SECONDS) as reply:  # noqa: S310  # addresses of the catalog
-            text: str = reply.read(_LONGEST).decode()
-    except (OSError, HTTPException, UnicodeDecodeError) as error:
-        reason = getattr(error, "reason", error)
-        raise PartialError(f"cannot read {url}: {reason}", fix="check the connection, and run it again") from None
-    return text
 
 
 def newest_images(client: AwsClient, places: Iterable[str]) -> Mapping[str, str]:

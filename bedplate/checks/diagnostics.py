@@ -4,12 +4,13 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from enum import StrEnum
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from bedplate.catalog import Catalog
-from bedplate.plan.planner import group_pools
-from bedplate.plan.pools import PoolPlan
-from bedplate.spec import Fleet
+if TYPE_CHECKING:
+    # `vpn add` reads the fleet file without the models, which take a quarter of a second.
+    from bedplate.catalog import Catalog
+    from bedplate.plan.pools import PoolPlan
+    from bedplate.spec import Fleet
 
 
 class Level(StrEnum):
@@ -109,8 +110,8 @@ class Context:
     the date in UTC.
     """
 
-    fleet: Fleet
-    catalog: Catalog
+    fleet: "Fleet"
+    catalog: "Catalog"
     declared: Declared
     today: date
     lost: frozenset[str] = frozenset()
@@ -142,8 +143,10 @@ def one_of(names: Iterable[str]) -> str:
     return f"write {'one of ' if ordered[1:] else ''}{', '.join(ordered)}" if ordered else ""
 
 
-def planned_pools(context: Context) -> Mapping[str, tuple[PoolPlan, ...]]:
+def planned_pools(context: Context) -> "Mapping[str, tuple[PoolPlan, ...]]":
     """Return the pools of each group whose rungs are all in regions of the fleet; other groups cannot be planned."""
+    from bedplate.plan.planner import group_pools  # noqa: PLC0415  # slow to import, as all models
+
     fleet = context.fleet
     return {
         name: tuple(group_pools(name, group, fleet, context.catalog))

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,7 +17,8 @@ from bedplate.account.client import (
     open_client,
     require_all,
 )
-from bedplate.account.facts import download, enabled_regions, list_prices, newest_images, read_quotas, read_region
+from bedplate.account.download import download
+from bedplate.account.facts import enabled_regions, list_prices, newest_images, read_quotas, read_region
 from bedplate.catalog import Catalog, load_catalog
 from bedplate.catalog.catalog import (
     REFRESHED,
@@ -34,10 +35,9 @@ from bedplate.catalog.stacks import CHECKSUMS, EFA_SUM, NVIDIA_KEY_SUM, with_pub
 from bedplate.checks.diagnostics import Fault
 from bedplate.cli.fleet import open_account, plan_of
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, notify, show, show_document
-from bedplate.deploy.engine import Engine, open_engine
 from bedplate.errors import BedplateError, InputError, MachineError, PartialError, ViolationError
 from bedplate.files import os_errors_as_machine_errors
-from bedplate.folder.files import PROJECT_FILE, backend_url, file_url, record_backend, secrets_provider
+from bedplate.folder.settings import PROJECT_FILE, backend_url, file_url, record_backend, secrets_provider
 from bedplate.load import examine
 from bedplate.load.fleet import read_fleet
 from bedplate.load.source import today
@@ -49,6 +49,9 @@ from bedplate.plan.stacks import parts, stack_name
 from bedplate.report.cost import quota_document, quota_lines, renewal_lines, unmet_needs
 from bedplate.report.diagnostics import fault_lines
 from bedplate.report.plan import image_lines
+
+if TYPE_CHECKING:
+    from bedplate.deploy.engine import Engine  # Pulumi takes seconds to import
 
 _PASSPHRASES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
 
@@ -78,6 +81,8 @@ def init(
 
 def ensure_backend(plan: FleetPlan, folder: Path, confirm: Callable[[str], None]) -> None:
     """Create the backend of a fleet folder after a confirmation, if Pulumi has none. Raises what `confirm` raises."""
+    from bedplate.deploy.engine import open_engine
+
     if backend_url(folder) or open_engine(folder).has_login():
         return
     store = _store(plan)
@@ -92,6 +97,8 @@ def _store(plan: FleetPlan) -> StateStore:
 
 def _prepare(plan: FleetPlan, folder: Path, file: Path | None) -> Iterator[str]:
     """Prepare backend and stacks; yield each change."""
+    from bedplate.deploy.engine import open_engine
+
     engine, store = open_engine(folder), _store(plan)
     url = file_url(folder, file) if file else store.url
     configured = backend_url(folder)
@@ -112,7 +119,7 @@ def _prepare(plan: FleetPlan, folder: Path, file: Path | None) -> Iterator[str]:
     yield from engine.prepare_stacks(plan.name, (stack_name(plan, part) for part in parts(plan)), provider)
 
 
-def _check_unused(engine: Engine, fleet: str) -> None:
+def _check_unused(engine: "Engine", fleet: str) -> None:
     """Raise InputError if the fleet is deployed in the backend of `pulumi login`: `up` would create it again."""
     if engine.has_login() and engine.is_deployed(fleet):
         raise InputError(

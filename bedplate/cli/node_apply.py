@@ -25,7 +25,6 @@ from bedplate.catalog import load_catalog
 from bedplate.catalog.nearest import nearest
 from bedplate.cli.fleet import plan_of
 from bedplate.cli.login import SshOptions, running_machines, ssh_targets
-from bedplate.cli.node import push_folder
 from bedplate.cli.output import (
     DEFAULT_FLEET,
     Every,
@@ -442,6 +441,8 @@ def _upgrade_all(ways: SshTargets, at_once: int, mode: str) -> Done:
 
 
 def _upgrade_machine(upgrades: Upgrades, target: Target, mode: str) -> bool:
+    from bedplate.cli.node import push_folder  # it imports boto3
+
     if target.node.ground is Platform.CLOUD:
         return upgrades.upgrade(target, mode, PROGRAM, "fetch")
     try:

@@ -18,7 +18,6 @@ from bedplate.account.vpn import LaptopEndpoints, read_laptop_endpoints
 from bedplate.checks.addresses import HOSTLESS
 from bedplate.cli.fleet import open_account, plan_of
 from bedplate.cli.login import SshOptions
-from bedplate.cli.node_apply import INTERRUPTED, apply_machines
 from bedplate.cli.output import (
     DEFAULT_FLEET,
     Device,
@@ -355,6 +354,8 @@ def up(
     Records addresses, creates the certificate authority, records host keys, applies all roles to the gateways, and
     sends them certificates. Skips what is done. The exit status is 6 if a gateway failed; the same command continues.
     """
+    from bedplate.cli.node_apply import INTERRUPTED, apply_machines
+
     plan = plan_of(fleet)
     check_gateways(plan)
     check_plan_recorded(plan, fleet)
