@@ -33,7 +33,7 @@ def simulate_machines(folder: Path, server: Server, call: Call, monkeypatch: pyt
     monkeypatch.setattr("moto.ec2.responses.general.SAMPLE_CONSOLE_OUTPUT", console)
     answer = json.dumps(server.session)
     monkeypatch.setattr(SimpleSystemManagerResponse, "start_session", lambda _self: answer, raising=False)
-    for module in ("nodes.connection", "cli.ssh"):
+    for module in ("nodes.host_keys", "cli.ssh"):
         monkeypatch.setattr(f"bedplate.{module}.connect", lambda _host: None)
     install_plugin(folder, monkeypatch)
     # The simulated account has none.
