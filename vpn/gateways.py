@@ -1,4 +1,4 @@
-"""Gateways and what they prove who they are with: certificates and access lists for laptops, proofs between gateways.
+"""Proofs of gateways: certificates and access lists for laptops, and what two gateways with a tunnel show each other.
 
 A tunnel has certificates of the fleet's authority, or a shared key for each pair of gateways. Certificates of tunnels
 have a separate use: they are not valid for laptops or gateways of laptops.

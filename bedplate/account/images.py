@@ -1,7 +1,8 @@
 """The fleet's own images in every region: what exists and is in use, its packages, and its roll-out to workers.
 
-A refresh replaces machines a few at a time. The old ones drain themselves before they end. A new one that does not pass
-its health gate is terminated by its lifecycle hook; the refresh then fails, and AWS rolls the group back.
+The roll-out is a refresh of instances, which replaces machines a few at a time. The old ones drain themselves before
+they end. A new one that does not pass its health gate is terminated by its lifecycle hook; the refresh then fails, and
+AWS rolls the group back.
 """
 
 import json

@@ -1,10 +1,10 @@
 """What the planner of capacity reads and decides: the observation of one time, failures of launches, and actions.
 
-A scaling activity has a text and no code. Sources, read 2026-11: EC2 Auto Scaling user guide, "EC2 instance launch
-failures"; EC2 API reference, "Error codes".
-
 Names and units follow the protocol of `bedplate capacity decide` (docs/capacity.md): times in seconds, memory
 and ephemeral storage in GiB, prices in USD per hour.
+
+A failure is read from the text of a scaling activity, which has no code. Sources, read 2026-11: EC2 Auto Scaling user
+guide, "EC2 instance launch failures"; EC2 API reference, "Error codes".
 """
 
 from collections.abc import Mapping

@@ -1,11 +1,9 @@
 """The end of machines: late, idle and unused ones, ones with a limited time, and nodes whose work can move.
 
-At that time AWS lowers the desired capacity of the pool; no daemon is needed.
-
-Such a machine reports logins, and whether its CPUs or GPUs work. Without a recent report it never ends.
-
-A node that a person has cordoned is left alone. A node is cordoned first, and ends in a later
-decision if it is still empty.
+- Machines with a limited time: at its end AWS lowers the desired capacity of the pool; no daemon is needed.
+- Machines for people report logins, and whether their CPUs or GPUs work. Without a recent report they never end.
+- A node is cordoned first, and ends in a later decision if it is still empty. One that a person has cordoned is left
+  alone.
 """
 
 import re

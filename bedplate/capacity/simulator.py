@@ -1,7 +1,8 @@
 """Runs the planner in a scenario, shipped or recorded, with simulated time, cloud and cluster.
 
-Today's planner may decide otherwise than the recorded one. What it would have met in places that the other one
-did not ask for is unknown: there the capacity is endless. Spot notices and cordons of people are not replayed.
+A recorded scenario: today's planner may decide otherwise than the recorded one. What it would have met in places that
+the other one did not ask for is unknown: there the capacity is endless. Spot notices and cordons of people are not
+replayed.
 """
 
 import time

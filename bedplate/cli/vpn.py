@@ -1,7 +1,7 @@
 """The commands of the certificate authority and of laptops: vpn init, up, revoke, show, record, guard.
 
-A step that is done is skipped, and an apply or a sync without a difference changes nothing: after a failure, the same
-command continues.
+`vpn up` runs the steps of other commands. A step that is done is skipped, and an apply or a sync without a difference
+changes nothing: after a failure, the same command continues.
 """
 
 from collections.abc import Collection, Iterable, Iterator

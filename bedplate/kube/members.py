@@ -1,7 +1,7 @@
 """Control-plane members over SSH: what they report, their program `bedplate-member`, and the steps of an upgrade.
 
-The API server must not be older than a kubelet, and kubelets may be three minor versions older.
-Source: https://kubernetes.io/releases/version-skew-policy/, read 2026-11.
+In an upgrade the API server must not be older than a kubelet, and kubelets may be three minor versions older. Source:
+https://kubernetes.io/releases/version-skew-policy/, read 2026-11.
 """
 
 import base64

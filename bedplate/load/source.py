@@ -1,4 +1,4 @@
-"""Reads the text of a fleet file, and the few facts that `vpn add` needs, without the models, slow to import."""
+"""Reads the text of a fleet file, and the few facts that `vpn add` needs without the models, slow to import."""
 
 import json
 import os

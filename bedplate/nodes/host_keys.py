@@ -1,8 +1,7 @@
 """The sshd of machines: whether it answers, a ProxyCommand's transfer of bytes, host keys, and the known_hosts file.
 
-Without a path to a machine, AWS's plugin for Session Manager carries the connection.
-
-Only keys in the lock are trusted.
+Without a path to a machine, AWS's plugin for Session Manager carries the connection. Only keys in the lock
+are trusted.
 """
 
 import base64

@@ -1,6 +1,6 @@
 """The plan of the Kubernetes cluster, one for all regions and sites, and how machines join it.
 
-Members have it in their node document, so that the approver needs no fleet file.
+Members have what the approver must know in their node document, so that it needs no fleet file.
 """
 
 import re
