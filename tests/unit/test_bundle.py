@@ -239,7 +239,7 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Account
 
 def change_code(monkeypatch: pytest.MonkeyPatch) -> str:
     """Change the code of the installation; return the hash of its bundle."""
-    monkeypatch.setattr(bedplate.bundle, "code_files", lambda _root: ("roles/__init__.py", "roles/base.py"))
+    monkeypatch.setattr(bedplate.bundle, "code_files", lambda _root: ("roles/__init__.py", "roles/system.py"))
     return build_bundle(user_cache()).hash
 
 
@@ -286,7 +286,7 @@ def test_promote_list_and_diff(account: Account, monkeypatch: pytest.MonkeyPatch
 
     change_code(monkeypatch)
     assert run(["bundle", "diff", "canary"]) == 0
-    assert capsys.readouterr().out == "removed   roles/base.py\nadded     roles/base.py\n"
+    assert capsys.readouterr().out == "removed   roles/base.py\nadded     roles/system.py\n"
     assert run(["bundle", "push"]) == run(["bundle", "promote", "canary"]) == 0
     assert run(["bundle", "promote", "canary", first]) == 0
     capsys.readouterr()

@@ -49,7 +49,7 @@ def open_account(here: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     def use(client: KilledClient, lab: BakeLab) -> None:
         lab.client = client
         monkeypatch.setattr("bedplate.account.client.open_client", lambda: client)
-        monkeypatch.setattr(images, "time", SimpleNamespace(time=lab.now, sleep=lab.sleep))
+        monkeypatch.setattr(images, "time", SimpleNamespace(time=lab.now, monotonic=lab.now, sleep=lab.sleep))
         monkeypatch.setattr("bedplate.account.images.sleep", lambda _: None)
 
     return open_

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from bedplate.cli import run
+from bedplate.cli.vpn import record_addresses
 from bedplate.lock import lock_path, read_lock, record_host_keys
 from tests.testlab.fakes.apply import FakeApply
 from tests.testlab.fleets.variants import HOME
@@ -13,7 +14,7 @@ from tests.testlab.rehearsal.programs import EXAMPLES
 from vpn.pki import folder_of
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
-ADDRESSES = ("--address", f"{HOME}=52.1.2.3", "--resolver", f"{HOME}=10.64.32.5,10.64.64.7")
+ADDRESSES, RESOLVERS = [f"{HOME}=52.1.2.3"], [f"{HOME}=10.64.32.5,10.64.64.7"]
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def deployed(begun: Path, gateways: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     record_host_keys(lock_path(begun), "lab", HOSTS["us-west-2"], (KEY,), replace_known=False)
 
     def record(fleet: Path) -> int:
-        return run(["vpn", "record", str(fleet), *ADDRESSES])
+        return record_addresses(fleet, address=ADDRESSES, resolver=RESOLVERS)
 
     def trust(name: str, *, fleet: Path) -> None:
         record_host_keys(lock_path(fleet), "lab", name, (KEY,), replace_known=False)

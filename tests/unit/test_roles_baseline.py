@@ -68,7 +68,7 @@ def test_install_starts_no_service() -> None:
     """An image build has no systemd: `install` only writes files, installs packages and generates the locale."""
     played = Recorder(DEBIAN).play(Baseline(METAL), stages=["install"])
 
-    others = [step.name for step in played.steps if step.kind not in {"files._put_file", "apt.packages"}]
+    others = [step.name for step in played.steps if step.kind not in {"base._put_file", "apt.packages"}]
     assert others == ["Generate locales"]
 
 
