@@ -195,14 +195,15 @@ def expected_gateway(plan: FleetPlan, node: NodePlan, number: int | None) -> Exp
 
 
 def _region_routes(plan: FleetPlan, tunnel: TunnelPlan) -> tuple[IPv4Network, ...]:
-    """Return the blocks that AWS announces through a tunnel: all that its transit gateway routes, or the VPC's.
+    """Return the blocks that a site accepts from AWS: all that the transit gateway routes to it, or the VPC's.
 
     A virtual private gateway announces its VPC, and not the targets of the VPC's route tables, such as laptop pools.
     Source: AWS Site-to-Site VPN user guide, "Route priority and prefixes", 2026-11.
     """
     if not has_transit(plan):
         return (plan.region(tunnel.region).block,)
-    return tuple(target.block for target in networks_of_place(plan, tunnel.region))
+    accepted = {target.block for target in remote_networks(plan, tunnel.site)}
+    return tuple(target.block for target in networks_of_place(plan, tunnel.region) if target.block in accepted)
 
 
 def _direct_tunnels(plan: FleetPlan, site: str) -> Iterator[ExpectedTunnel]:

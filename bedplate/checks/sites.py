@@ -5,6 +5,7 @@ from ipaddress import IPv4Address, IPv4Network
 
 from bedplate.checks.addresses import is_private, smallest_lan
 from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault, one_of, repeated
+from bedplate.plan.cluster import PODS_DOMAIN
 from bedplate.plan.links import TRANSIT_ASNS
 from bedplate.spec.sites import Dials, Machine, Site, Use
 from bedplate.spec.text import LONGEST
@@ -29,6 +30,10 @@ def check_sites(context: Context) -> Iterator[Fault]:
     for name, site in context.fleet.sites.items():
         if name in context.declared.names("regions"):
             yield fault("E207", f"sites.{name}", f"{name} is also the name of a region")
+        if name == PODS_DOMAIN and context.fleet.kubernetes:
+            yield fault(
+                "E207", f"sites.{name}", f"{name}.{context.fleet.domain} is the domain of the cluster's services"
+            )
         yield from _check_addresses(f"sites.{name}.machines", site)
         for label, machine in site.machines.items():
             yield from _check_scratch(f"sites.{name}.machines.{label}.scratch", machine)
@@ -197,7 +202,7 @@ RULES = about(
     Rule(
         "E207",
         "site-named-like-region",
-        "Host names contain the name of a region or a site.",
+        "Host names contain the name of a region or a site; `pods` is the cluster's.",
         "rename the site",
         at_key=True,
     ),

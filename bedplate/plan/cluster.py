@@ -34,6 +34,8 @@ _VPC_MTU, _BETWEEN_VPCS_MTU = 9001, 8500
 NODE_DNS = IPv4Address("169.254.20.10")
 # kubeadm gives cluster DNS the tenth address of the services.
 _DNS_NUMBER = 10
+PODS_DOMAIN = "pods"
+"""The subdomain of the fleet's domain with the services of the cluster, as laptops and sites name them."""
 _ETCD_PEER_PORT = 2380
 # Each node gets a /24 of the block for pods.
 NODE_PODS = 24
@@ -77,7 +79,7 @@ class ClusterPlan:
     @property
     def short_domain(self) -> str:
         """The domain of services for laptops and sites: `<service>.<namespace>.pods.<domain>`."""
-        return f"pods.{self.domain}"
+        return f"{PODS_DOMAIN}.{self.domain}"
 
     @property
     def api_names(self) -> tuple[str, ...]:

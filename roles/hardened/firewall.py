@@ -74,7 +74,8 @@ def ruleset(rules: Iterable[FirewallRule], node_roles: frozenset[NodeRole]) -> s
         mounters=MOUNTERS,
         carries_pods=bool(node_roles & PODS),
         pods=pods_of(all_rules),
-        routes_pods=NodeRole.ROUTER in node_roles,
+        only_routes_pods=NodeRole.ROUTER in node_roles,
+        translates=NodeRole.ROUTER in node_roles or {NodeRole.WORKER, NodeRole.TUNNELS} <= node_roles,
         forwards=bool(node_roles & FORWARDERS),
         bridges=_BRIDGES if node_roles & HOSTS else (),
     )

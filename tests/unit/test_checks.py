@@ -95,6 +95,7 @@ EDITS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
     "a rung in a zone of another region": (
         "market: on-demand}", "market: on-demand, zone: us-west-2a}", [("E203", "groups.train.ladder.1.zone")],
     ),
+    "a site with the name of the cluster's domain": ("  attic:", "  pods:", [("E207", "sites.pods")]),
     "a control plane not offered at home": (
         "type: m7i.xlarge", "type: m4.xlarge", [],
     ),

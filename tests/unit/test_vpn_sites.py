@@ -5,12 +5,16 @@ from ipaddress import IPv4Address, IPv4Network
 
 import pytest
 
+from bedplate.catalog import load_catalog
 from bedplate.plan import FleetPlan
+from bedplate.plan.nodes import find_node
 from bedplate.spec.sites import Dials
+from roles.hardened.firewall import ruleset
 from tests.conftest import Expect
 from tests.testlab.fakes.daemons import read_settings
-from tests.testlab.fleets.variants import LAB_PLAN, cellar_gateway, ends_of, with_gateways
+from tests.testlab.fleets.variants import LAB, LAB_PLAN, cellar_gateway, ends_of, with_gateways
 from tests.testlab.keys.authority import KEYS, keyed, random_keys
+from tests.testlab.rehearsal.programs import plan_of_text
 from vpn.guard.guard import guard_text
 from vpn.sites.files import PRIVATE, STANDARD, connections_of, files_of
 from vpn.sites.gateway import Gateway, Peer, Proof, SharedKey, TunnelCertificate, dials, full_mesh_gateway, site_gateway
@@ -93,6 +97,19 @@ def test_the_guard_covers_remote_blocks_and_no_local_ones() -> None:
     text = guard_text(gateway.elsewhere, 1400)
     assert "10.64.0.0/15, 10.66.0.0/16, 10.112.0.0/13, 10.120.0.0/20, 10.121.0.0/22" in text
     assert not any(str(block) in text for block in local)
+
+
+def test_a_gateway_that_is_a_worker_reaches_pods_itself() -> None:
+    """It accepts no route to them from AWS, and translates the senders of packets to pods, as the pods router does."""
+    text = LAB.read_text().replace("gate: {address: 192.168.40.1}", "gate: {address: 192.168.40.1, use: kubernetes}")
+    plan = plan_of_text(text)
+    own = {plan.blocks[name] for name in ("pods", "services")}
+    node = find_node(plan, "gate.cellar", load_catalog())
+
+    for tunnel in cellar_gateway(plan).tunnels:
+        assert plan.regions[0].block in tunnel.carries
+        assert own.isdisjoint({*tunnel.carries, *tunnel.preferred})
+    assert f"ip daddr {plan.blocks['pods']} masquerade" in ruleset(node.doors, node.duties)
 
 
 def test_the_guard_of_a_fleet_with_one_place_has_no_rules() -> None:

@@ -194,6 +194,7 @@ def _aws_tunnels(plan: FleetPlan, site: SitePlan, ends: AwsEnds) -> Iterator[Tun
 def _aws_tunnel(plan: FleetPlan, site: SitePlan, tunnel: TunnelPlan, aws: AwsEnd) -> Tunnel:
     # AWS uses the first address of the block, the site the second.
     aws_inside, site_inside = (IPv4Interface((host, tunnel.inside.prefixlen)) for host in tunnel.inside.hosts())
+    carries = _remote_blocks(plan, site.name)
     return Tunnel(
         name=tunnel.name,
         number=number_of(tunnel.inside),
@@ -201,8 +202,8 @@ def _aws_tunnel(plan: FleetPlan, site: SitePlan, tunnel: TunnelPlan, aws: AwsEnd
         far=End(str(aws.outside), aws.outside, aws_inside),
         dials=site.dials is Dials.SITE,
         proof=aws.key,
-        carries=_remote_blocks(plan, site.name),
-        preferred=_blocks_behind(plan, tunnel.region),
+        carries=carries,
+        preferred=tuple(block for block in _blocks_behind(plan, tunnel.region) if block in carries),
         asn=transit_asn(plan.region(tunnel.region)) if has_transit(plan) else AWS_ASN,
     )
 
