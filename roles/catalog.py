@@ -78,7 +78,8 @@ def _cluster_roles(node: NodePlan) -> Iterator[Role]:
     if node.cluster is None:
         return
     stack = load_catalog().stack(node.stack)
-    yield Containers(stack.value("containerd"), gpus=bool(node.driver and stack.checksum(NVIDIA_KEY_SUM)))
+    gpus = bool(node.driver and stack.checksum(NVIDIA_KEY_SUM))
+    yield Containers(stack.value("containerd"), gpus, node.cluster.cluster.mirrors)
     yield Kubernetes(node.cluster)
     if node.cluster.member:
         yield Control(node.cluster)

@@ -317,6 +317,12 @@ RULES = (
     ),
     *about(
         "kubernetes",
+        Rule(
+            "E642",
+            "registry-mirror",
+            "containerd asks a mirror by this address, for the images of this registry.",
+            "write it as {docker.io: 'https://mirror.lab.example'}",
+        ),
         Rule("E605", "cluster-version", "kubeadm installs a minor version.", "write it as '1.36'"),
         Rule(
             "E615",

@@ -103,6 +103,8 @@ def _send(machine: Connection, token: str) -> str:
 
 # A new instance boots, gets its packages and passes its gate.
 _REPLACED_SECONDS, _PAUSE = 1800.0, 15.0
+# kubelet reports its version with its first status.
+_STARTED_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +148,20 @@ class Upgrade:
 
     def _upgrade_worker(self, name: str) -> None:
         self._apply(name, "kubernetes")
-        packages = " ".join(f"{package}={self.cluster.kubelet}.*" for package in ("kubelet", "kubeadm", "kubectl"))
+        names = ("kubelet", "kubeadm", "kubectl")
+        packages = " ".join(f"{package}={self.cluster.kubelet}.*" for package in names)
         with connections(self.plan, [self._node(name)], self.options) as workers:
             workers[name].shell(
                 "apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -y install "
-                f"--allow-change-held-packages {packages} && systemctl restart kubelet.service"
+                f"--allow-change-held-packages {packages} && apt-mark hold {' '.join(names)} "
+                "&& systemctl restart kubelet.service"
             )
+        deadline = time.monotonic() + _STARTED_SECONDS
+        while not self._nodes()[name].has_version(self.cluster.kubelet):
+            if time.monotonic() > deadline:
+                what = f"{name}: kubelet does not report version {self.cluster.kubelet}"
+                raise PartialError(what, fix=f"`bedplate node logs {name}` shows more; then run the command again")
+            time.sleep(min(_PAUSE, 1.0))
 
     def _replace(self, name: str) -> None:
         """Terminate an instance; its group starts another one, which installs the new version."""
@@ -159,13 +169,17 @@ class Upgrade:
         from bedplate.account.capacity import terminate_machine
 
         worker = self.workers[name]
-        count, region = len(self._nodes()), name.partition(".")[2]
+        before, region = self._nodes(), name.partition(".")[2]
         terminate_machine(open_account(self.plan), region, worker.instance, replaced=True)
         deadline = time.monotonic() + _REPLACED_SECONDS
-        while name in (nodes := self._nodes()) or len(nodes) < count:
+        while name in (nodes := self._nodes()) or len(nodes) < len(before):
             if time.monotonic() > deadline:
                 raise PartialError(f"no machine has replaced {name}", fix="`bedplate node list --live` shows its state")
             time.sleep(_PAUSE)
+        for new in nodes.keys() - before.keys():
+            if not nodes[new].has_version(self.cluster.kubelet):
+                fix = "run `bedplate bundle push`, and `bedplate image bake` if the pool has an image; then continue"
+                raise PartialError(f"{new} has version {nodes[new].version}", fix=fix)
 
     def _nodes(self) -> dict[str, Worker]:
         return {worker.name: worker for worker in parse_workers(self.first.run("nodes"), frozenset(self.members))}

@@ -4,7 +4,7 @@ import ssl
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -70,7 +70,11 @@ def read_status(cluster: ClusterClient, plan: ClusterPlan, now: datetime, port: 
     version = str(cluster.call("read the version", lambda api: _get_json(api, "/version"))["gitVersion"])
     nodes, _ = cluster.objects(Node)
     workloads = [item for kind in (DaemonSet, Deployment) for item in cluster.objects(kind, labels=_ADDONS)[0]]
-    return assess(version, member_states(plan, port), nodes, workloads, now)
+    status = assess(version, member_states(plan, port), nodes, workloads, now)
+    if _minor(version) == _minor(plan.version):
+        return status
+    late = f"the API server has version {version}, the fleet file {plan.version}: run `bedplate kube upgrade`"
+    return replace(status, faults=(late, *status.faults))
 
 
 _ADDONS = {ADDON_LABEL: None}

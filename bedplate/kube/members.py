@@ -201,16 +201,24 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A node that is no member: its name, version of kubelet, and provider id."""
+    """A node that is no member: its name, version of kubelet, and provider id.
+
+    `is_upgrading`: an upgrade has drained it and not uncordoned it yet.
+    """
 
     name: str
     version: str
     provider: str
+    is_upgrading: bool = False
 
     @property
     def instance(self) -> str:
         """The EC2 instance; empty for a machine of a site."""
         return self.provider.rpartition("/")[2] if self.provider.startswith("aws:") else ""
+
+    def has_version(self, version: str) -> bool:
+        """Return whether kubelet has a minor version."""
+        return _minor(self.version) == _minor(version)
 
 
 def upgrade_steps(
@@ -235,7 +243,9 @@ def _steps(members: Mapping[str, str], workers: tuple[Worker, ...], control: str
     for name in late:
         yield Step(Action.UPGRADE_MEMBER, name)
     for worker in workers:
-        if _minor(worker.version) == _minor(kubelet):
+        if worker.has_version(kubelet):
+            if worker.is_upgrading:
+                yield Step(Action.UNCORDON, worker.name)
             continue
         yield Step(Action.DRAIN, worker.name)
         if worker.instance:
@@ -270,6 +280,8 @@ def _minor(version: str) -> int:
 
 
 def parse_workers(text: str, members: frozenset[str]) -> tuple[Worker, ...]:
-    """Return the workers in the output of `bedplate-member nodes`: name, version and provider id a line."""
-    rows = (line.split() for line in text.splitlines() if line.strip())
-    return tuple(Worker(row[0], row[1], row[2] if len(row) > 2 else "") for row in rows if row[0] not in members)  # noqa: PLR2004
+    """Return the workers in the output of `bedplate-member nodes`: name, version, provider id and mark a line."""
+    rows = (line.split(" ") for line in text.splitlines() if line.strip())
+    return tuple(
+        Worker(row[0], row[1], row[2], is_upgrading="upgrading" in row[3:]) for row in rows if row[0] not in members
+    )

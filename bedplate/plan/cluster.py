@@ -5,7 +5,7 @@ Members have what the approver must know in their node document, so that it need
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv4Network
 from types import MappingProxyType
 
@@ -47,7 +47,7 @@ class ClusterPlan:
 
     `api` is the DNS name of the API. `authority` is the certificate of the cluster's authority in PEM, empty before
     `bedplate kube init`. `mtu` is the largest packet on every path between nodes; packets of pods are 50
-    bytes smaller.
+    bytes smaller. `mirrors` are the addresses that are asked before a registry.
     """
 
     fleet: str
@@ -60,6 +60,7 @@ class ClusterPlan:
     members: tuple[ControlPlaneMember, ...]
     mtu: int
     authority: str = ""
+    mirrors: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def endpoint(self) -> str:
@@ -105,6 +106,7 @@ def cluster_plan(plan: FleetPlan) -> ClusterPlan | None:
         members=control.members,
         mtu=overlay_mtu(plan),
         authority=plan.record.authority,
+        mirrors=control.mirrors,
     )
 
 

@@ -186,11 +186,12 @@ class ControlPlaneMember:
 
 @dataclass(frozen=True, slots=True)
 class ControlPlane:
-    """The machines of API servers and etcd, all in the home region, and their Kubernetes version."""
+    """The machines of API servers and etcd, all in the home region, with their version; and mirrors of registries."""
 
     type: str
     version: str
     members: tuple[ControlPlaneMember, ...]
+    mirrors: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

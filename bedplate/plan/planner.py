@@ -295,7 +295,7 @@ def _control_plane(
     home = next(region for region in regions if region.home)
     spec = cluster.control_plane
     members = place_members(home, spec.count, record.addresses, catalog.offered(spec.type, home.name))
-    return ControlPlane(spec.type, cluster.version, members)
+    return ControlPlane(spec.type, cluster.version, members, cluster.mirrors)
 
 
 def _laptops(fleet: Fleet, blocks: Blocks) -> tuple[LaptopPool, ...]:

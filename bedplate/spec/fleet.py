@@ -38,9 +38,11 @@ from bedplate.spec.text import (
     GroupName,
     InstanceType,
     KubernetesVersion,
+    MirrorUrl,
     Owner,
     PolicyArn,
     RegionName,
+    RegistryName,
     Slug,
     SshKey,
     StackName,
@@ -136,6 +138,14 @@ class Kubernetes(Spec):
         examples=["/20"],
         description="Prefix length of the block for services.",
         json_schema_extra=on_edit(refused("the service addresses would change", RELEASE)),
+    )
+    mirrors: Table[RegistryName, MirrorUrl] = Field(
+        default_factory=dict,
+        validate_default=True,
+        title="Mirrors of registries",
+        examples=[{"docker.io": "https://mirror.lab.example"}],
+        description="Address that machines of the cluster ask for images of a registry, before the registry itself.",
+        json_schema_extra=on_edit(free("nothing in AWS; machines ask it from their next apply on")),
     )
 
 

@@ -18,7 +18,7 @@ from .machine import ROOT, AgentError, Metadata, Settings, kubectl, node_name, o
 
 _VERDICT, _BOOT = Path("var/lib/bedplate/gate.json"), Path("proc/sys/kernel/random/boot_id")
 _GATE, _PASSED = "bedplate/gate", "passed"
-_PAUSE, _RETRY = 1.0, 5.0
+_PAUSE, _RETRY = 0.5, 5.0
 _UNITS = ("kubelet.service", "bedplate-worker.service")
 
 

@@ -4,14 +4,15 @@ Debian 12 and 13 have containerd 1.6 and 1.7, which kubelet 1.37 refuses; one so
 Source: https://github.com/containerd/containerd/blob/main/docs/cri/config.md and docs/hosts.md, read 2026-11.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 from pyinfra.facts.deb import DebPackages
 from pyinfra.facts.server import LinuxName, OsRelease
-from pyinfra.operations import systemd
+from pyinfra.operations import files, systemd
 
 from roles.base import Changes, DiskSpace, ManagedFile, Role, changed, file_text, put_files, render
 from roles.nvidia.role import TOOLKIT
@@ -45,14 +46,14 @@ def repository(distribution: str, codename: str, version: str) -> Repository:
 
 @dataclass(frozen=True, slots=True)
 class Containers(Role):
-    """A machine that runs pods; `version` is containerd's, `mirrors` the addresses that are asked before a registry.
+    """A machine that runs pods; `version` is containerd's, `mirrors` the address that is asked before a registry.
 
     `gpus`: with NVIDIA's toolkit, from the repository of the role `nvidia`, which is for Ubuntu only.
     """
 
     version: str
     gpus: bool = False
-    mirrors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    mirrors: Mapping[str, str] = field(default_factory=dict)
     name: ClassVar[str] = "containers"
     space: ClassVar[DiskSpace] = DiskSpace(programs=250, state=80)
 
@@ -65,7 +66,10 @@ class Containers(Role):
             _install(TOOLKIT)
 
     def configure(self) -> Changes:
-        """Write containerd's configuration and its mirrors."""
+        """Write containerd's configuration and the mirrors, and remove mirrors that are not planned."""
+        for registry in sorted(host.get_fact(MirroredRegistries) - self.mirrors.keys()):
+            folder = f"{MIRRORS}/{registry}"
+            files.directory(name=f"Remove the mirror of {registry}", path=folder, present=False)
         return put_files(*container_files(self.mirrors))
 
     def activate(self, changes: Changes) -> None:
@@ -81,10 +85,24 @@ def _install(package: str) -> None:
     hold_packages(f"Hold the version of {package}", (package,))
 
 
-def container_files(mirrors: Mapping[str, tuple[str, ...]]) -> Iterator[ManagedFile]:
-    """Yield containerd's configuration, and the mirrors of each registry."""
+class MirroredRegistries(FactBase[frozenset[str]]):
+    """The registries that have a mirror on this machine."""
+
+    default = frozenset
+
+    def command(self) -> str:
+        """List the folders that containerd reads."""
+        return f"ls {MIRRORS} 2>/dev/null || true"
+
+    def process(self, output: Iterable[str]) -> frozenset[str]:
+        """Return the lines."""
+        return frozenset(output)
+
+
+def container_files(mirrors: Mapping[str, str]) -> Iterator[ManagedFile]:
+    """Yield containerd's configuration, and the mirror of each registry."""
     yield ManagedFile("Configure containerd", CONFIG, render("containers/config.toml.j2", pause=PAUSE))
-    for registry, addresses in mirrors.items():
+    for registry, mirror in mirrors.items():
         origin = _SERVERS.get(registry, f"https://{registry}")
-        text = render("containers/hosts.toml.j2", server=origin, mirrors=addresses)
-        yield ManagedFile(f"Write the mirrors of {registry}", f"{MIRRORS}/{registry}/hosts.toml", text)
+        text = render("containers/hosts.toml.j2", server=origin, mirror=mirror)
+        yield ManagedFile(f"Write the mirror of {registry}", f"{MIRRORS}/{registry}/hosts.toml", text)

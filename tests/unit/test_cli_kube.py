@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bedplate.cli import run
+from bedplate.cli import kube_nodes, run
 from bedplate.cli.fleet import plan_of
 from bedplate.cli.kube_session import make_authorities
 from bedplate.errors import InputError
@@ -27,6 +27,7 @@ case $command in
 *status | *nodes) cat "$folder/${{command##* }}" ;;
 *"token create"*) cat "$folder/token" ;;
 *bedplate-worker*) echo joined the cluster ;;
+*"apt-get "*) [[ -e $folder/broken ]] || sed -i "s/^$host v[^ ]*/$host v1.36.3/" {folder}/*/nodes ;;
 esac
 exit "$(cat "$folder/exit" 2>/dev/null || echo 0)"
 """
@@ -204,14 +205,60 @@ def test_an_upgrade_goes_from_member_to_member(
     assert run(["kube", "upgrade", "--yes", *options]) == 0
 
     member = ["upgrade 1.36", "ready", "finish"]
-    assert calls(members, NAMES[0])[2:] == ["snapshot", *member, f"drain {worker}", f"uncordon {worker}"]
+    begun = [call for call in calls(members, NAMES[0]) if call != "nodes"]
+    assert begun == ["snapshot", *member, f"drain {worker}", f"uncordon {worker}"]
     assert (calls(members, NAMES[1]), calls(members, NAMES[2])) == ([], member)
-    assert "kubelet=1.36.*" in calls(members, worker)[0]
+    assert "kubelet=1.36.* kubeadm=1.36.* kubectl=1.36.* && apt-mark hold kubelet" in calls(members, worker)[0]
     assert [(request.targets[0].node.name, request.only) for request in applies.requests] == [
         (NAMES[0], frozenset({"kubernetes", "control"})),
         (NAMES[2], frozenset({"kubernetes", "control"})),
         (worker, frozenset({"kubernetes"})),
     ]
+
+
+def test_an_upgrade_ends_at_a_worker_without_its_version(
+    members: Path, lab: Path, applies: FakeApply, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A kubelet that does not start again stays cordoned, and the next worker is left alone."""
+    monkeypatch.setattr(kube_nodes, "_STARTED_SECONDS", 0.0)
+    workers = ("titan-01.cellar", "titan-02.cellar")
+    rows = "".join(f"{name} v1.35.2 bedplate://cellar/{name}\n" for name in workers)
+    for name in NAMES:
+        report(members, name, is_ready=True)
+    (members / NAMES[0] / "nodes").write_text(rows)
+    (members / workers[0]).mkdir()
+    (members / workers[0] / "broken").touch()
+    (config := lab.with_name("ssh_config")).write_text("")
+
+    assert run(["kube", "upgrade", "--yes", str(lab), "--ssh-config", str(config)]) == 6
+
+    assert f"{workers[0]}: kubelet does not report version 1.36" in capsys.readouterr().err
+    assert [call for call in calls(members, NAMES[0]) if call != "nodes"] == [f"drain {workers[0]}"]
+    assert len(applies.requests) == 1
+
+
+def test_an_instance_of_an_old_bundle_ends_the_upgrade(
+    members: Path, lab: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A new instance has the version of the bundle: with an older one, no further instance is replaced."""
+    monkeypatch.setattr(kube_nodes, "open_account", lambda _: None)
+    nodes = members / NAMES[0] / "nodes"
+
+    def terminate(*_: object, **__: object) -> None:
+        nodes.write_text(nodes.read_text().replace("train-9f3c21aa", "train-00000001"))
+
+    monkeypatch.setattr("bedplate.account.capacity.terminate_machine", terminate)
+    for name in NAMES:
+        report(members, name, is_ready=True)
+    names = ("train-9f3c21aa.us-west-2", "train-9f3c21ab.us-west-2")
+    nodes.write_text("".join(f"{name} v1.35.2 aws:///us-west-2b/i-{name[6:14]}\n" for name in names))
+
+    assert run(["kube", "upgrade", "--yes", str(lab)]) == 6
+
+    errors = capsys.readouterr().err
+    assert "train-00000001.us-west-2 has version v1.35.2" in errors
+    assert "`bedplate bundle push`" in errors
+    assert calls(members, NAMES[0]).count(f"drain {names[1]}") == 0
 
 
 def test_a_fleet_without_a_cluster_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

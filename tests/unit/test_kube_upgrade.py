@@ -1,5 +1,7 @@
 """The steps of an upgrade by a minor version."""
 
+from dataclasses import replace
+
 import pytest
 
 from bedplate.errors import InputError
@@ -30,6 +32,14 @@ def test_a_second_run_continues() -> None:
     assert upgrade_steps({"a": NEW}, (Worker("w", NEW, ""),), "1.37", "1.37") == ()
 
 
+def test_a_second_run_uncordons_an_upgraded_worker() -> None:
+    """A run that ended between the packages and the last step has left its mark; a person who cordons leaves none."""
+    marked, other = (replace(TITAN, version=NEW, is_upgrading=is_upgrading) for is_upgrading in (True, False))
+
+    assert upgrade_steps({"a": NEW}, (marked,), "1.37", "1.37") == (Step(Action.UNCORDON, TITAN.name),)
+    assert upgrade_steps({"a": NEW}, (other,), "1.37", "1.37") == ()
+
+
 def test_workers_may_stay_older() -> None:
     """With `image.kubernetes` they keep their version."""
     assert {step.node for step in upgrade_steps({"a": OLD}, (TITAN,), "1.37", "1.36")} == {"a"}
@@ -57,8 +67,11 @@ def test_an_impossible_upgrade_has_no_steps(
 
 def test_members_are_no_workers() -> None:
     """A node without a provider id counts as a machine of a site."""
-    text = f"control-1.us-west-2 {OLD} aws:///us-west-2a/i-1\n{TRAIN.name} {OLD} {TRAIN.provider}\nbare {OLD} \n"
+    text = (
+        f"control-1.us-west-2 {OLD} aws:///us-west-2a/i-1\n{TRAIN.name} {OLD} {TRAIN.provider}\nbare {OLD}  upgrading\n"
+    )
 
     workers = parse_workers(text, frozenset({"control-1.us-west-2"}))
 
-    assert [(worker.name, worker.instance) for worker in workers] == [(TRAIN.name, "i-0123456789abcdef0"), ("bare", "")]
+    assert workers == (TRAIN, Worker("bare", OLD, "", is_upgrading=True))
+    assert [worker.instance for worker in workers] == ["i-0123456789abcdef0", ""]

@@ -18,7 +18,7 @@ from bedplate.plan.nodes import NodePlan
 from roles.base import file_text
 from roles.capacity.role import PLAN, Capacity
 from roles.catalog import names_of, roles_of
-from roles.containers.role import CONFIG, MIRRORS, Containers
+from roles.containers.role import CONFIG, MIRRORS, Containers, MirroredRegistries
 from roles.control.role import AUTHENTICATION_CONFIGURATION, Control, member_documents
 from roles.kubernetes.role import CLUSTER_CA, FOLDER, Kubernetes, kubelet_files
 from roles.nvidia.role import TOOLKIT
@@ -31,7 +31,7 @@ from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 MEMBERS = tuple(f"control-{number}.us-west-2" for number in (1, 2, 3))
 TITAN = "titan-01.cellar"
 ROLES = {"containers", "kubernetes", "control"}
-UBUNTU = recorded("ubuntu-24.04").but({HeldPackages.name: None})
+UBUNTU = recorded("ubuntu-24.04").but({HeldPackages.name: None, MirroredRegistries.name: None})
 read_yaml = YAML(typ="safe").load
 
 
@@ -104,14 +104,24 @@ def test_containerd_has_the_version_of_the_stack() -> None:
     assert "SystemdCgroup = true" in played.written(CONFIG)
 
 
-def test_a_registry_is_asked_after_its_mirrors() -> None:
-    """Each registry with mirrors has a file, in which docker.io has the address of its API."""
-    mirrors = {"docker.io": ("https://mirror.lab.example",)}
+def test_a_registry_is_asked_after_its_mirror() -> None:
+    """Each registry with a mirror has a file, in which docker.io has the address of its API."""
+    mirrors = {"docker.io": "https://mirror.lab.example"}
 
     text = Recorder(UBUNTU).play(Containers("2.2.1", mirrors=mirrors)).written(f"{MIRRORS}/docker.io/hosts.toml")
 
     assert "server = 'https://registry-1.docker.io'" in text
     assert "[host.'https://mirror.lab.example']" in text
+
+
+def test_a_mirror_is_removed_with_its_key() -> None:
+    """A mirror decides what the name of an image means: those that the fleet file does not name are removed."""
+    facts = UBUNTU.but({MirroredRegistries.name: ("docker.io", "ghcr.io")})
+
+    played = Recorder(facts).play(Containers("2.2.1", mirrors={"ghcr.io": "https://mirror.lab.example"}))
+
+    assert "Remove the mirror of docker.io" in played.names
+    assert "Remove the mirror of ghcr.io" not in played.names
 
 
 @pytest.mark.parametrize(("system", "has_toolkit"), [("ubuntu-24.04", True), ("debian-12", False)])

@@ -3,7 +3,7 @@
 import signal
 import sys
 
-from tests.testlab.kubernetes.binaries import BuildError, build, find_programs
+from tests.testlab.kubernetes.binaries import BuildError, build, build_previous, find_programs
 from tests.testlab.kubernetes.control_plane import ControlPlane
 from tests.testlab.kubernetes.upstream import fetch_manifests
 
@@ -12,6 +12,7 @@ def main() -> None:
     """Print the folder of the programs, or run a control plane with fake nodes until Ctrl-C."""
     try:
         folder = find_programs() or build()
+        build_previous()
         fetch_manifests()
     except BuildError as error:
         sys.exit(f"error: {error}")

@@ -1,7 +1,8 @@
 """The programs of a real cluster: etcd, Kubernetes, kwok, CoreDNS and flannel, built from the Go module proxy.
 
-`python -m tests.testlab.kubernetes` builds them (about 15 minutes of CPU time at first, 30 s with Go's caches warm) and
-keeps them outside the tree, under the hash of the modules.
+`python -m tests.testlab.kubernetes` builds them (20 minutes of CPU time at first, 30 s with Go's caches warm) and keeps
+them outside the tree, under the hash of the modules. The test of an upgrade also needs the previous minor version
+of Kubernetes: the same program with the modules of `kube/previous.mod`.
 """
 
 import fcntl
@@ -10,7 +11,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,6 +23,7 @@ _LINKS = (
     *("kubelet", "kubeadm", "kubectl", "fake-gpus"),
 )
 PROGRAMS = ("etcd", "kwok", "coredns", "flannel", *_LINKS)
+_PREVIOUS = "previous.mod"
 # The module and the package of each program that is built.
 _PACKAGES = {
     "kube": ("kube", "."),
@@ -43,6 +45,16 @@ def find_programs() -> Path | None:
     return next((folder for folder in _folders() if all((folder / name).exists() for name in PROGRAMS)), None)
 
 
+def find_previous() -> Path | None:
+    """Return the folder with the previous minor version of Kubernetes; None without it."""
+    folder = _previous_folder()
+    return folder if folder.exists() else None
+
+
+def _previous_folder() -> Path:
+    return CACHE / f"previous-{_digest([HERE / 'kube' / name for name in (_PREVIOUS, 'previous.sum', 'main.go')])}"
+
+
 def _folders() -> Iterator[Path]:
     if "BEDPLATE_KUBERNETES" in os.environ:
         yield Path(os.environ["BEDPLATE_KUBERNETES"])
@@ -56,12 +68,24 @@ def _folders() -> Iterator[Path]:
 def cache_folder() -> Path:
     """Return where these versions of the programs are kept."""
     names = sorted((*HERE.glob("*/go.mod"), *HERE.glob("*/go.sum"), *HERE.glob("*/*.go")))
-    return CACHE / hashlib.sha256(b"".join(name.read_bytes() for name in names)).hexdigest()[:16]
+    return CACHE / _digest(names)
+
+
+def _digest(names: Iterable[Path]) -> str:
+    return hashlib.sha256(b"".join(name.read_bytes() for name in names)).hexdigest()[:16]
 
 
 def build() -> Path:
     """Build the programs unless they are in the cache, and return their folder. Raises BuildError."""
-    target = cache_folder()
+    return _build(cache_folder(), _PACKAGES)
+
+
+def build_previous() -> Path:
+    """Build the previous minor version of Kubernetes unless it is in the cache. Raises BuildError."""
+    return _build(_previous_folder(), {"kube": ("kube", ".")}, _PREVIOUS)
+
+
+def _build(target: Path, packages: Mapping[str, tuple[str, str]], modules: str = "go.mod") -> Path:
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -72,25 +96,37 @@ def build() -> Path:
         with TemporaryDirectory(dir=CACHE) as temporary:
             folder = Path(temporary) / "bin"
             folder.mkdir()
-            for name, (module, package) in _PACKAGES.items():
-                _go_build(module, package, folder / name)
+            for name, (module, package) in packages.items():
+                _go_build(module, package, folder / name, modules)
             for link in _LINKS:
                 (folder / link).symlink_to("kube")
             folder.rename(target)
     return target
 
 
-def _go_build(module: str, package: str, output: Path) -> None:
+def _go_build(module: str, package: str, output: Path, modules: str) -> None:
     # flannel has a backend in C, of which nothing is used here.
-    linked, has_c = {"kube": (_version_flags(), "0"), "flannel": ("-extldflags=-static", "1")}.get(module, ("", "0"))
-    command = ("go", "build", "-trimpath", "-ldflags", f"-s -w {linked}", "-o", str(output), package)
+    linked, has_c = {"kube": (_version_flags(modules), "0"), "flannel": ("-extldflags=-static", "1")}.get(
+        module, ("", "0")
+    )
+    command = (
+        "go",
+        "build",
+        f"-modfile={modules}",
+        "-trimpath",
+        "-ldflags",
+        f"-s -w {linked}",
+        "-o",
+        str(output),
+        package,
+    )
     if subprocess.run(command, cwd=HERE / module, env={**os.environ, "CGO_ENABLED": has_c}, check=False).returncode:
         raise BuildError(f"go build failed in {HERE / module}")
 
 
-def _version_flags() -> str:
+def _version_flags(modules: str) -> str:
     """Return the flags by which the programs know their version, as upstream's build sets them."""
-    text = (HERE / "kube" / "go.mod").read_text()
+    text = (HERE / "kube" / modules).read_text()
     major, minor, patch = re.search(r"k8s\.io/kubernetes v(\d+)\.(\d+)\.(\d+)", text).groups()  # type: ignore[union-attr]
     values = {"gitVersion": f"v{major}.{minor}.{patch}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
     return " ".join(f"-X k8s.io/component-base/version.{key}={value}" for key, value in values.items())

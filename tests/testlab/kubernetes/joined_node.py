@@ -88,7 +88,7 @@ class Running:
         joining.join(_token(approvers, case))
         self.machine.start_kubelet(approvers.plane.programs)
         self.agent = _agent(joining, self.metadata, case.name, root)
-        assert wait_until(lambda: _is_ready(self), 90), self.machine.log("kubelet")
+        assert wait_until(lambda: is_ready(self), 90), self.machine.log("kubelet")
 
     def pass_gate(self) -> None:
         """Report a passed gate."""
@@ -182,7 +182,8 @@ def _agent(joining: JoiningMachine, metadata: str, name: str, root: Path) -> Age
     return Agent(type(settings)(**{**vars(settings), "metadata": f"{metadata}/latest"}), name, root)
 
 
-def _is_ready(running: Running) -> bool:
+def is_ready(running: Running) -> bool:
+    """Return whether the node is ready."""
     done = running.approvers.plane.try_kubectl("get", "node", running.case.name, "-o=json")
     conditions = json.loads(done.stdout)["status"].get("conditions", ()) if done.stdout else ()
     return any(entry["type"] == "Ready" and entry["status"] == "True" for entry in conditions)

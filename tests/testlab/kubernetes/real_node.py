@@ -141,8 +141,8 @@ class RealNode:
         self._start("mounts", "unshare", "--mount", *_DIES, "sh", "-c", script)
         _run("timeout", "10", "sh", "-c", f"until test -e {self.folder}/mounted; do sleep 0.1; done")
 
-    def start_kubelet(self, programs: Path) -> None:
-        """Start kubelet with the options of the role's unit."""
+    def start_kubelet(self, programs: Path, *options: str) -> None:
+        """Start kubelet with the options of the role's unit, and more."""
         settings = YAML(typ="safe").load((self.root / "run/bedplate/kubelet.yaml").read_text())
         (self.folder / "kubelet.yaml").write_text(json.dumps(self._adapted(settings)))
         words = (self.root / "run/bedplate/kubelet.env").read_text().partition("=")[2].split()
@@ -153,7 +153,7 @@ class RealNode:
             for name in ("cpuset.mems", "cpuset.cpus"):
                 if (group / name).exists():
                     (group / name).write_text((group.parent / name).read_text())
-        self.spawn(str(programs / "kubelet"), *files, *places, *words)
+        self.spawn(str(programs / "kubelet"), *files, *places, *words, *options)
 
     def _adapted(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         authority = f"{self.root}/etc/kubernetes/pki/ca.crt"

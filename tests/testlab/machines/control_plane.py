@@ -11,8 +11,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ PROGRAMS = ("etcd", "etcdctl", "etcdutl", "kubeadm", "kubectl", "kube-apiserver"
 _SYSTEMCTL = """#!/bin/bash
 case "$*" in
 "restart bedplate-member.service") [[ ! -e /var/lib/etcd/pki/ca.key ]] || exec /usr/local/lib/bedplate/control-member ;;
-"restart kubelet.service") touch /run/kubelet ;;
+"restart kubelet.service") kubelet --version >/run/kubelet ;;
 "start bedplate-etcd-snapshot.service") exec /usr/local/lib/bedplate/etcd-snapshot ;;
 *) echo "unknown: $*" >&2; exit 1 ;;
 esac
@@ -66,6 +67,9 @@ class ControlPlane:
     fleet: Path
     hosts: dict[str, LabHost]
     running: dict[str, LabProgram] = field(default_factory=dict)
+    # The script that installs packages on a blank machine, and the folder of each version's programs.
+    prepare: Callable[[str], str] = lambda _: ""
+    versions: Mapping[str, Path] = field(default_factory=dict)
 
     def volume(self, name: str) -> Path:
         """Return the folder of a member's volume."""
@@ -80,17 +84,24 @@ class ControlPlane:
         """Boot a machine with an empty root disk and the member's volume."""
         node, host = self._node(name), self.hosts[name]
         assert node.cluster
-        files = [*kubelet_files(node.cluster), *control_files(node.cluster), *_doubles(node)]
+        files = [*kubelet_files(node.cluster), *control_files(node.cluster), *doubles(node)]
         pack(host.folder / "files.tar", iter(files), Path("/nonexistent"))
         self.volume(name).mkdir(exist_ok=True)
         double = f"exec {sys.executable} -m {__name__} {node.address}"
-        script = f"{MOUNTS}cd {ROOT}\necho $$ >{host.folder}/pid\nsystemctl restart bedplate-member.service\n"
-        script += f"[[ ! -e /etc/kubernetes/manifests ]] || touch /run/kubelet\n{double}"
-        values = (f"FILES={host.folder}/files.tar", f"VOLUME={self.volume(name)}", f"PATH={_path()}")
+        script = f"{MOUNTS}{self.prepare(name)}cd {ROOT}\necho $$ >{host.folder}/pid\n"
+        script += "systemctl restart bedplate-member.service\n"
+        script += f"[[ ! -e /etc/kubernetes/manifests ]] || systemctl restart kubelet.service\n{double}"
+        versions = " ".join(f"{version}={folder}" for version, folder in self.versions.items())
+        values = (
+            f"VERSIONS={versions}",
+            f"FILES={host.folder}/files.tar",
+            f"VOLUME={self.volume(name)}",
+            f"PATH={member_path()}",
+        )
         command = ("unshare", "--mount", *_CLEAN, *values, "bash", "-c", script)
         (host.folder / "pid").unlink(missing_ok=True)
         self.running[name] = host.start(*command, log="log")
-        until((host.folder / "pid").exists, 20, f"{name} boots")
+        until((host.folder / "pid").exists, 60, f"{name} boots")
 
     def kill(self, name: str) -> None:
         """End a machine without a shutdown."""
@@ -100,13 +111,24 @@ class ControlPlane:
         """Run a command on a member as root."""
         pid = (self.hosts[name].folder / "pid").read_text().strip()
         place = ("nsenter", "--target", pid, "--mount", "--net", "--")
-        return self.hosts[name].run(*place, *_CLEAN, f"PATH={_path()}", "bash", "-c", command, seconds=180)
+        return self.hosts[name].run(*place, *_CLEAN, f"PATH={member_path()}", "bash", "-c", command, seconds=180)
 
     def kubectl(self, name: str, command: str) -> str:
         """Run kubectl against the API server of a member, with the operator's kubeconfig."""
         return self.shell(
             name, f"kubectl --kubeconfig {self.config} --server https://{self._node(name).address}:6443 {command}"
         )
+
+    def address(self, name: str) -> IPv4Address:
+        """Return the address of a member."""
+        address = self._node(name).address
+        assert address
+        return address
+
+    def server_version(self, name: str) -> str:
+        """Return the version of a member's API server."""
+        version: str = json.loads(self.kubectl(name, "get --raw /version"))["gitVersion"]
+        return version
 
     def answers(self, name: str) -> bool:
         """Return whether the API server of a member is ready."""
@@ -121,24 +143,34 @@ class ControlPlane:
             self.kill(name)
 
 
-def _doubles(node: NodePlan) -> Iterator[ManagedFile]:
+def doubles(node: NodePlan) -> Iterator[ManagedFile]:
+    """Yield the names of other machines, and the doubles of systemctl and sudo."""
     hosts = "".join(f"{address} {name}\n" for name, addresses in node.hosts.items() for address in addresses)
     yield ManagedFile("", "/etc/hosts", f"127.0.0.1 localhost\n{hosts}")
     for name, text in (("systemctl", _SYSTEMCTL), ("sudo", _SUDO)):
         yield ManagedFile("", f"/usr/local/sbin/{name}", text, "755")
 
 
-def _path() -> str:
+def member_path() -> str:
+    """Return the PATH of a machine of the lab."""
     return f"/usr/local/sbin:{os.environ['PATH']}:/usr/sbin:/sbin"
 
 
-def control_plane(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[ControlPlane]:
-    """Yield three booted members without authorities, and put the operator's ssh into PATH."""
+def control_plane(
+    folder: Path,
+    patch: pytest.MonkeyPatch,
+    set_up: Callable[[ControlPlane, LabHost], None] | None = None,
+    version: str = "1.36",
+) -> Iterator[ControlPlane]:
+    """Yield three booted members without authorities, and put the operator's ssh into PATH.
+
+    `set_up` gets the members before their boot, and the switch of their network.
+    """
     need_root()
     for program in PROGRAMS:
         need_program(program)
     fleet = folder / "fleet.yaml"
-    fleet.write_text((ROOT / "examples" / "lab.yaml").read_text())
+    fleet.write_text((ROOT / "examples" / "lab.yaml").read_text().replace('version: "1.36"', f'version: "{version}"'))
     assert run(["plan", str(fleet), "--write"]) == 0
     with Lab("kube") as lab:
         switch = lab.host("switch")
@@ -156,6 +188,8 @@ def control_plane(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[ControlPl
         patch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
         patch.setenv("CONTROL_PLANE", str(lab.folder))
         try:
+            if set_up:
+                set_up(plane, switch)
             for name in NAMES:
                 plane.boot(name)
             yield plane
@@ -168,7 +202,7 @@ def control_plane(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[ControlPl
 
 def _kubelet(address: str) -> None:
     """Run static pods until the end of the process."""
-    manifests, is_registered = Path("/etc/kubernetes/manifests"), False
+    manifests, registered = Path("/etc/kubernetes/manifests"), ""
     pods: dict[str, tuple[str, subprocess.Popen[bytes]]] = {}
     while True:
         time.sleep(0.5)
@@ -180,12 +214,23 @@ def _kubelet(address: str) -> None:
         ]
         _end([pods.pop(name)[1] for name in ended])
         for name in texts.keys() - pods.keys():
-            pod: Any = YAML(typ="safe").load(texts[name])
-            for volume in pod["spec"]["volumes"]:
-                if volume["hostPath"].get("type") == "DirectoryOrCreate":
-                    Path(volume["hostPath"]["path"]).mkdir(parents=True, exist_ok=True)
-            pods[name] = (texts[name], subprocess.Popen(pod["spec"]["containers"][0]["command"]))
-        is_registered = is_registered or _register(address)
+            pods[name] = (texts[name], _start(texts[name]))
+        version = Path("/run/kubelet").read_text().split()[-1:]
+        if version and registered != version[0] and _register(address, version[0]):
+            registered = version[0]
+
+
+def _start(manifest: str) -> "subprocess.Popen[bytes]":
+    """Start the program of a static pod, in the version of its image if there are several."""
+    pod: Any = YAML(typ="safe").load(manifest)
+    for volume in pod["spec"]["volumes"]:
+        if volume["hostPath"].get("type") == "DirectoryOrCreate":
+            Path(volume["hostPath"]["path"]).mkdir(parents=True, exist_ok=True)
+    (container,) = pod["spec"]["containers"]
+    program, *arguments = container["command"]
+    versions = dict(entry.split("=") for entry in os.environ["VERSIONS"].split())
+    folder = versions.get(container["image"].rpartition(":")[2], "")
+    return subprocess.Popen([f"{folder}/{program}" if folder else program, *arguments])
 
 
 def _end(processes: list[subprocess.Popen[bytes]]) -> None:
@@ -201,15 +246,26 @@ def _end(processes: list[subprocess.Popen[bytes]]) -> None:
             process.wait()
 
 
-def _register(address: str) -> bool:
-    """Create the Node object with kubelet's certificate; return whether it exists."""
+def _register(address: str, version: str) -> bool:
+    """Create the Node object with kubelet's certificate, and report a version; return whether it was possible."""
     if not Path("/etc/kubernetes/kubelet.conf").exists():
         return False
     name = next(line.split("'")[1] for line in Path("/etc/bedplate/kubelet/node.conf").read_text().splitlines())
     node = json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
-    server = ("--kubeconfig", "/etc/kubernetes/kubelet.conf", "--server", f"https://{address}:6443")
-    command = ("kubectl", *server, "--request-timeout=5s", "apply", "--validate=false", "-f", "-")
-    return subprocess.run(command, input=node, text=True, capture_output=True, check=False).returncode == 0
+    status = json.dumps({"status": {"nodeInfo": {"kubeletVersion": version}}})
+    # kubectl reads the status before, which kubelet's certificate does not permit.
+    patch = ("patch", "node", name, "--subresource=status", "--type=merge", f"--patch={status}")
+    calls = (("kubelet", ("apply", "--validate=false", "-f", "-")), ("super-admin", patch))
+    for user, words in calls:
+        server = (
+            f"--kubeconfig=/etc/kubernetes/{user}.conf",
+            f"--server=https://{address}:6443",
+            "--request-timeout=5s",
+        )
+        done = subprocess.run(("kubectl", *server, *words), input=node, text=True, capture_output=True, check=False)
+        if done.returncode:
+            return False
+    return True
 
 
 if __name__ == "__main__":
