@@ -43,6 +43,7 @@ def test_one_command_starts_the_cluster(plane: ControlPlane, capsys: pytest.Capt
 
     nodes = plane.kubectl(THIRD, "get nodes --output name --selector node-role.kubernetes.io/control-plane").split()
     assert nodes == [f"node/{name}" for name in NAMES]
+    assert plane.kubectl(FIRST, "auth can-i get nodes/proxy --as kube-apiserver-kubelet-client") == "yes\n"
 
 
 def test_a_second_run_changes_nothing(plane: ControlPlane, capsys: pytest.CaptureFixture[str]) -> None:
