@@ -15,24 +15,19 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from bedplate.catalog.catalog import load_addons
-from bedplate.cluster.addons import ADDON_LABEL
 from bedplate.cluster.apply import apply_objects
 from bedplate.cluster.client import ClusterClient
-from bedplate.cluster.desired import desired_objects
 from bedplate.plan.cluster import ClusterPlan, cluster_plan
 from tests.testlab.fleets.variants import lab_plan
 from tests.testlab.kubernetes.control_plane import free_ports, wait_until
 from tests.testlab.kubernetes.images import IMAGE, addon_images
 from tests.testlab.kubernetes.joined_node import CASES, Running, cluster, machine
 from tests.testlab.kubernetes.real_node import HOST, NODE, OTHER, pod
-from tests.testlab.kubernetes.upstream import MIRROR, available_pins, read_upstream
+from tests.testlab.kubernetes.upstream import MIRROR, runnable_objects
 from tests.testlab.run import lack
 
 REGION, SITE = "us-west-2", "cellar"
 GPUS = "nvidia.com/gpu"
-# The others need images that cannot be built here.
-ADDONS = {"flannel", "kube-proxy", "coredns", "policy", "people", "volumes"}
 # wget has a timeout of its own, with which it crashes in Debian 12.
 _FETCH = "until timeout 3 wget -q -O - {}; do sleep 1; done"
 
@@ -94,12 +89,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         planned = cluster_plan(lab_plan())
         assert planned
         plan = replace(planned, api=HOST)
-        wanted = desired_objects(lab_plan(), plan, available_pins(load_addons()), read_upstream)
-        objects = [item for item in wanted if item["metadata"]["labels"][ADDON_LABEL] in ADDONS]
-        # The kernel permits this setting in the machine's own network namespace only.
-        (settings,) = (item["data"] for item in objects if "config.conf" in item.get("data", {}))
-        settings["config.conf"] += "conntrack: {maxPerCore: 0}\n"
-        apply_objects(ClusterClient(approvers.plane.client()), objects)
+        apply_objects(ClusterClient(approvers.plane.client()), runnable_objects(lab_plan(), plan))
         images = addon_images(approvers.plane.programs, plan, tmp_path_factory.mktemp("images"))
         worker, titan = (
             stack.enter_context(machine(approvers, CASES[kind], tmp_path_factory.mktemp(kind), address, images))

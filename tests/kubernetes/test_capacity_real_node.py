@@ -8,8 +8,8 @@ import pytest
 
 from tests.testlab.fleets.variants import lab_plan
 from tests.testlab.kubernetes.capacity import capacity_lab, wait_for
-from tests.testlab.kubernetes.control_plane import wait_until
-from tests.testlab.kubernetes.joined_node import CASES, blank
+from tests.testlab.kubernetes.control_plane import ControlPlane, wait_until
+from tests.testlab.kubernetes.joined_node import CASES, Running, blank
 from tests.testlab.kubernetes.real_node import pod
 
 
@@ -19,7 +19,7 @@ def test_the_controller_starts_a_machine_for_a_pod_and_ends_it(tmp_path: Path, m
     case = replace(CASES["pool"])
     pool = next(pool for pool in lab_plan().pools if pool.group == case.name.partition("-")[0])
     fleet = replace(lab_plan(), pools=(replace(pool, min=0),))
-    with blank(case, tmp_path) as running, capacity_lab(running.approvers.plane, "default", fleet) as lab:
+    with blank(case, tmp_path) as running, capacity_lab(control_plane(running), "default", fleet) as lab:
         tolerated = [taint.partition("=")[0] for taint in case.promised.taints]
         running.kubectl("create", "-f", "-", text=pod("job", tolerated))
         control = lab.controller()
@@ -46,3 +46,10 @@ def test_the_controller_starts_a_machine_for_a_pod_and_ends_it(tmp_path: Path, m
         del running.approvers.machines[case.name]
         running.approvers.ahead += 3600
         assert wait_until(lambda: not running.approvers.plane.try_kubectl("get", "node", case.name).stdout, 60)
+
+
+def control_plane(running: Running) -> ControlPlane:
+    """Return the control plane of a machine."""
+    plane = running.approvers.plane
+    assert isinstance(plane, ControlPlane)
+    return plane

@@ -45,7 +45,83 @@ _LIMITS = ("--kube-api-qps=1000", "--kube-api-burst=2000")
 FAKE = {"kwok.x-k8s.io/node": "fake"}
 
 
-class ControlPlane:
+class Api:
+    """The API of a cluster, for which the tests have the authority: kubectl and clients of any user."""
+
+    authority: ClusterAuthority
+
+    def __init__(self, programs: Path, folder: Path, server: str) -> None:
+        self.programs, self.folder, self.server = programs.resolve(), folder, server
+        self._clients: dict[str, Client] = {}
+
+    def kubeconfig(self, user: str = ADMIN, groups: Sequence[str] = ()) -> Path:
+        """Return the kubeconfig of a user, whose certificate is issued on first use."""
+        path = self.folder / f"{user.replace(':', '-')}.kubeconfig"
+        if path.exists():
+            return path
+        keys = self.authority.issue(user, groups or _GROUPS.get(user, ()))
+        cluster = {"server": self.server, "certificate-authority": str(self.authority.certificate)}
+        credentials = {"client-certificate": f"{keys}.crt", "client-key": f"{keys}.key"}
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "test", "cluster": cluster}],
+            "users": [{"name": user, "user": credentials}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
+            "current-context": "test",
+        }
+        path.write_text(json.dumps(document))  # JSON is YAML
+        return path
+
+    def client(self, user: str = ADMIN, groups: Sequence[str] = ()) -> Client:
+        """Return lightkube's client of a user; it is closed with the control plane."""
+        if user not in self._clients:
+            config = KubeConfig.from_file(self.kubeconfig(user, groups))
+            self._clients[user] = Client(config, timeout=httpx2.Timeout(_PATIENCE), trust_env=False)
+        return self._clients[user]
+
+    def kubectl(self, *words: str, user: str = ADMIN, text: str = "") -> str:
+        """Return the output of kubectl, with a text on its stdin. Raises AssertionError if it fails."""
+        done = self.try_kubectl(*words, user=user, text=text)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def try_kubectl(self, *words: str, user: str = ADMIN, text: str = "") -> subprocess.CompletedProcess[str]:
+        """Run kubectl as a user, and return what it did."""
+        config = self.kubeconfig(user)
+        options = (f"--kubeconfig={config}", f"--cache-dir={config.parent / 'cache'}")
+        command = (str(self.programs / "kubectl"), *options, *words)
+        return subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=120)
+
+    def as_person(self, token: str, *words: str, text: str = "") -> tuple[int, str]:
+        """Run kubectl with a token alone; return its exit status and output."""
+        done = self.try_kubectl(*self.token_options(token), *words, text=text)
+        return done.returncode, done.stderr + done.stdout
+
+    def token_options(self, token: str) -> tuple[str, ...]:
+        """Return kubectl's options for a token."""
+        trust = f"--certificate-authority={self.authority.certificate}"
+        return ("--kubeconfig=/dev/null", f"--server={self.server}", trust, f"--token={token}")
+
+    def kubeadm(self, *words: str) -> str:
+        """Return the output of kubeadm as an administrator. Raises AssertionError if it fails."""
+        command = (str(self.programs / "kubeadm"), *words, f"--kubeconfig={self.kubeconfig()}")
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def wait_for_namespace(self, name: str) -> None:
+        """Wait until pods are accepted in a namespace: the controller manager gives it a service account."""
+        ask = ("get", "serviceaccount", "default", f"--namespace={name}")
+        assert wait_until(lambda: self.try_kubectl(*ask).returncode == 0), name
+
+    def close(self) -> None:
+        """Close all clients."""
+        for client in self._clients.values():
+            client.close()
+
+
+class ControlPlane(Api):
     """A control plane with a state in memory.
 
     `address` is where the API server listens; another one than loopback lets machines in other network namespaces join,
@@ -56,20 +132,14 @@ class ControlPlane:
     def __init__(
         self, programs: Path, address: str = "127.0.0.1", services: str = "10.96.0.0/16", pods: str = ""
     ) -> None:
-        self.programs = programs.resolve()
         self.address, self.services, self.pods = address, services, pods
         memory = Path("/dev/shm")  # noqa: S108  etcd syncs every write to disk: memory is faster
-        self.folder = Path(mkdtemp(prefix="bedplate-kube-", dir=memory if os.access(memory, os.W_OK) else None))
+        folder = Path(mkdtemp(prefix="bedplate-kube-", dir=memory if os.access(memory, os.W_OK) else None))
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._clients: dict[str, Client] = {}
         self._is_local = IPv4Address(address).is_loopback
         self._etcd, self._peer, port, self._manager, self._scheduler = free_ports(5)
         self._port = port if self._is_local else API_PORT
-
-    @property
-    def server(self) -> str:
-        """The URL of the API."""
-        return f"https://{self.address}:{self._port}"
+        super().__init__(programs, folder, f"https://{address}:{self._port}")
 
     def __enter__(self) -> Self:
         """Start the control plane, within some 5 s."""
@@ -142,66 +212,6 @@ class ControlPlane:
         server.kill()
         server.wait()
 
-    def kubeconfig(self, user: str = ADMIN, groups: Sequence[str] = ()) -> Path:
-        """Return the kubeconfig of a user, whose certificate is issued on first use."""
-        path = self.folder / f"{user.replace(':', '-')}.kubeconfig"
-        if path.exists():
-            return path
-        keys = self.authority.issue(user, groups or _GROUPS.get(user, ()))
-        cluster = {"server": self.server, "certificate-authority": str(self.authority.certificate)}
-        credentials = {"client-certificate": f"{keys}.crt", "client-key": f"{keys}.key"}
-        document = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "test", "cluster": cluster}],
-            "users": [{"name": user, "user": credentials}],
-            "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
-            "current-context": "test",
-        }
-        path.write_text(json.dumps(document))  # JSON is YAML
-        return path
-
-    def client(self, user: str = ADMIN, groups: Sequence[str] = ()) -> Client:
-        """Return lightkube's client of a user; it is closed with the control plane."""
-        if user not in self._clients:
-            config = KubeConfig.from_file(self.kubeconfig(user, groups))
-            self._clients[user] = Client(config, timeout=httpx2.Timeout(_PATIENCE), trust_env=False)
-        return self._clients[user]
-
-    def kubectl(self, *words: str, user: str = ADMIN, text: str = "") -> str:
-        """Return the output of kubectl, with a text on its stdin. Raises AssertionError if it fails."""
-        done = self.try_kubectl(*words, user=user, text=text)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def try_kubectl(self, *words: str, user: str = ADMIN, text: str = "") -> subprocess.CompletedProcess[str]:
-        """Run kubectl as a user, and return what it did."""
-        config = self.kubeconfig(user)
-        options = (f"--kubeconfig={config}", f"--cache-dir={config.parent / 'cache'}")
-        command = (str(self.programs / "kubectl"), *options, *words)
-        return subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=120)
-
-    def as_person(self, token: str, *words: str, text: str = "") -> tuple[int, str]:
-        """Run kubectl with a token alone; return its exit status and output."""
-        done = self.try_kubectl(*self.token_options(token), *words, text=text)
-        return done.returncode, done.stderr + done.stdout
-
-    def token_options(self, token: str) -> tuple[str, ...]:
-        """Return kubectl's options for a token."""
-        trust = f"--certificate-authority={self.authority.certificate}"
-        return ("--kubeconfig=/dev/null", f"--server={self.server}", trust, f"--token={token}")
-
-    def kubeadm(self, *words: str) -> str:
-        """Return the output of kubeadm as an administrator. Raises AssertionError if it fails."""
-        command = (str(self.programs / "kubeadm"), *words, f"--kubeconfig={self.kubeconfig()}")
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def wait_for_namespace(self, name: str) -> None:
-        """Wait until pods are accepted in a namespace: the controller manager gives it a service account."""
-        self._wait(f"{self.server}/api/v1/namespaces/{name}/serviceaccounts/default")
-
     def start_kwok(self, boot_ms: int = 0, pod_ms: int = 0, stop_ms: int = 0) -> None:
         """Start kwok: fake nodes become Ready after `boot_ms`; their pods run, and end when they are deleted."""
         stages = (
@@ -272,8 +282,7 @@ class ControlPlane:
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
     def _kill(self) -> None:
-        for client in self._clients.values():
-            client.close()
+        self.close()
         for process in self._processes.values():
             process.kill()
         for process in self._processes.values():

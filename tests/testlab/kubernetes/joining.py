@@ -15,12 +15,12 @@ from bedplate.cluster.lease import Leadership
 from bedplate.worker.join import join
 from bedplate.worker.machine import Settings
 from roles.base import file_text
-from tests.testlab.kubernetes.control_plane import ControlPlane, wait_until
+from tests.testlab.kubernetes.control_plane import Api, wait_until
 
-REGION = "us-west-2"
+REGIONS = frozenset({"us-west-2", "us-east-1"})
 _USER = "bedplate:approver"
 # As the bootstrap script: the machine publishes its key, and reads the token.
-_BOOTSTRAP = """#!/bin/sh
+BOOTSTRAP_DOUBLE = """#!/bin/sh
 case $1 in
   put_status) cp {root}/var/lib/bedplate/status/join.json {root}/published.json ;;
   print_join_token) cat {root}/token ;;
@@ -33,7 +33,7 @@ esac
 class Approvers:
     """Approvers that run as threads; `machines` are those that AWS and the plan would report."""
 
-    plane: ControlPlane
+    plane: Api
     machines: dict[str, KnownMachine] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
     folder: dict[str, Path] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Approvers:
             published = self.folder.get(name, Path()) / "published.json"
             key = json.loads(published.read_text())["key"] if machine.instance and published.exists() else None
             known[name] = KnownMachine(machine.addresses, machine.instance, machine.key or key)
-        return Inventory(known, frozenset({REGION}))
+        return Inventory(known, REGIONS)
 
     @contextmanager
     def running(self, *identities: str) -> Iterator[None]:
@@ -91,7 +91,7 @@ class JoiningMachine:
     """A machine with the agent's settings and kubelet's name, in a folder."""
 
     root: Path
-    plane: ControlPlane
+    plane: Api
     name: str
     cloud: bool = True
 
@@ -101,7 +101,7 @@ class JoiningMachine:
         (self.root / "run/bedplate/kubelet.env").write_text(f"KUBELET_ARGS=--hostname-override={self.name} --x=y\n")
         (self.root / "etc/kubernetes/pki/ca.crt").write_bytes(self.plane.authority.certificate.read_bytes())
         script = self.root / "bootstrap"
-        script.write_text(_BOOTSTRAP.format(root=self.root))
+        script.write_text(BOOTSTRAP_DOUBLE.format(root=self.root))
         script.chmod(0o755)
 
     @property

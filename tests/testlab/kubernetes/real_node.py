@@ -8,8 +8,8 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,7 +19,7 @@ from ruamel.yaml import YAML
 
 from bedplate.plan.cluster import ClusterNode
 from bedplate.worker.machine import KUBECONFIG
-from roles.base import file_text
+from roles.base import ManagedFile, file_text
 from roles.kubernetes.role import FOLDER, PROVIDERS, kubelet_files
 from tests.testlab.kubernetes.images import IMAGE
 
@@ -29,9 +29,11 @@ PLUGINS = Path("/usr/lib/cni")
 _NUMBER = os.getpid() % 250
 HOST, NODE, OTHER = (f"10.88.{_NUMBER}.{end}" for end in (1, 2, 3))
 _BRIDGE = f"jh{_NUMBER}"
+# The agent waits two minutes for the approver.
+_SECONDS = 180
 _DIES = ("setpriv", "--pdeathsig", "KILL", "--")
 # Two nodes share the machine's files: each has its own changes of these folders.
-_OWN = ("etc", "home", "opt", "run", "var/lib")
+_OWN = ("etc", "home", "opt", "run", "usr/local", "var/lib")
 _CONTAINERD = """version = 2
 root = "{folder}/containerd"
 state = "{folder}/run"
@@ -87,22 +89,23 @@ def namespace(address: str) -> Iterator[str]:
 
 @dataclass
 class RealNode:
-    """A node in its namespaces; `root` has the files of the role, `folder` those of containerd and kubelet."""
+    """A node in its namespaces; `root` has the files of the role, `folder` those of containerd and kubelet.
+
+    If `root` is the folder of changes, the node sees the files where the role writes them.
+    """
 
     node: ClusterNode
     root: Path
     address: str
     namespace: str
     folder: Path
+    member: int = 0
+    """The process of a machine whose files it has, instead of its own changes."""
     _processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def write_settings(self, metadata: str = "") -> None:
         """Write the files of the role and run its program, which asks the metadata service of a cloud machine."""
-        for file in kubelet_files(self.node):
-            path = self.root / file.path.lstrip("/")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(file.text)
-            path.chmod(int(file.mode, 8))
+        self.write_files(kubelet_files(self.node))
         places = {
             "ETC": f"{self.root}{FOLDER}",
             "RUN": f"{self.root}/run/bedplate",
@@ -111,10 +114,18 @@ class RealNode:
         environment = {**os.environ, **places, "AWS_EC2_METADATA_SERVICE_ENDPOINT": metadata}
         _run("bash", "-s", text=file_text("kubernetes/kubelet-settings"), environment=environment)
 
+    def write_files(self, files: Iterable[ManagedFile]) -> None:
+        """Write files of roles."""
+        for file in files:
+            path = self.root / file.path.lstrip("/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(file.text)
+            path.chmod(int(file.mode, 8))
+
     def start_containerd(self, images: Sequence[Path], network: Mapping[str, Any] | None) -> None:
         """Start containerd with images; without a network, an add-on must set it up before pods run."""
-        for name in ("etc/cni/net.d", "home", "opt/cni/bin", "run", "var/lib/kubelet"):
-            (self.changes / name).mkdir(parents=True)
+        for name in ("etc/cni/net.d", "home", "opt/cni/bin", "run", "usr/local", "var/lib/kubelet"):
+            (self.changes / name).mkdir(parents=True, exist_ok=True)
         for plugin in PLUGINS.iterdir():
             shutil.copy(plugin, self.changes / "opt/cni/bin")
         if network:
@@ -128,21 +139,22 @@ class RealNode:
     @property
     def changes(self) -> Path:
         """The node's own files, by their paths."""
-        return self.folder / "changes"
+        return Path(f"/proc/{self.member}/root") if self.member else self.folder / "changes"
 
     def _hold_mounts(self) -> None:
         """Start a process that keeps the namespace of mounts, in which the node's own files are above the machine's."""
         lines = ["set -e"]
-        for name in _OWN:
+        for name in () if self.member else _OWN:
             (self.folder / "work" / name).mkdir(parents=True)
             layers = f"lowerdir=/{name},upperdir={self.changes}/{name},workdir={self.folder}/work/{name}"
             lines.append(f"mount -t overlay -o {layers} overlay /{name}")
         script = "\n".join([*lines, f"touch {self.folder}/mounted", "exec sleep infinity"])
-        self._start("mounts", "unshare", "--mount", *_DIES, "sh", "-c", script)
+        place = ("nsenter", f"--mount=/proc/{self.member}/ns/mnt") if self.member else ("unshare", "--mount")
+        self._start("mounts", *place, *_DIES, "sh", "-c", script)
         _run("timeout", "10", "sh", "-c", f"until test -e {self.folder}/mounted; do sleep 0.1; done")
 
     def start_kubelet(self, programs: Path, *options: str) -> None:
-        """Start kubelet with the options of the role's unit, and more."""
+        """Start kubelet with the options of the role's unit, and more, once its kubeconfig exists."""
         settings = YAML(typ="safe").load((self.root / "run/bedplate/kubelet.yaml").read_text())
         (self.folder / "kubelet.yaml").write_text(json.dumps(self._adapted(settings)))
         words = (self.root / "run/bedplate/kubelet.env").read_text().partition("=")[2].split()
@@ -153,12 +165,16 @@ class RealNode:
             for name in ("cpuset.mems", "cpuset.cpus"):
                 if (group / name).exists():
                     (group / name).write_text((group.parent / name).read_text())
-        self.spawn(str(programs / "kubelet"), *files, *places, *words, *options)
+        command = (str(programs / "kubelet"), *files, *places, *words, *options)
+        waits = 'until test -s "$0"; do sleep 0.2; done; exec "$@"'
+        self._start("kubelet", *self._enter(), *_DIES, "sh", "-c", waits, str(self.root / KUBECONFIG), *command)
 
     def _adapted(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        authority = f"{self.root}/etc/kubernetes/pki/ca.crt"
+        authority = f"{self.root}{settings['authentication']['x509']['clientCAFile']}"
         authentication = {**settings["authentication"], "x509": {"clientCAFile": authority}}
         dropped = (
+            # The double of kubelet runs the static pods of a member.
+            "staticPodPath",
             "cpuManagerPolicy",
             "topologyManagerPolicy",
             "shutdownGracePeriod",
@@ -227,11 +243,18 @@ class RealNode:
 
 
 @contextmanager
-def real_node(node: ClusterNode, root: Path, address: str = NODE) -> Iterator[RealNode]:
-    """Yield a node of the segment whose programs have not started yet."""
+def real_node(
+    node: ClusterNode, root: Path | None, address: str = NODE, network: str = "", member: int = 0
+) -> Iterator[RealNode]:
+    """Yield a node, of the segment or in another network namespace, whose programs have not started yet.
+
+    Without a root it has the files of roles where they write them.
+    """
+    place = nullcontext(network) if network else namespace(address)
     # Sockets have short paths, and overlayfs needs a file system other than overlayfs.
-    with TemporaryDirectory(prefix="bp-", dir="/dev/shm") as folder, namespace(address) as name:
-        machine = RealNode(node, root, address, name, Path(folder))
+    with TemporaryDirectory(prefix="bp-", dir="/dev/shm") as folder, place as name:
+        machine = RealNode(node, root or Path(), address, name, Path(folder), member)
+        machine.root = root or machine.changes
         try:
             yield machine
         finally:
@@ -239,7 +262,9 @@ def real_node(node: ClusterNode, root: Path, address: str = NODE) -> Iterator[Re
 
 
 def _run(*command: str, text: str = "", environment: Mapping[str, str] | None = None) -> str:
-    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False, env=environment)
+    done = subprocess.run(
+        command, input=text, capture_output=True, text=True, check=False, env=environment, timeout=_SECONDS
+    )
     assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
     return done.stdout
 

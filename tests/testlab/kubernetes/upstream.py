@@ -14,8 +14,14 @@ from urllib.parse import urlsplit
 
 from bedplate.catalog.catalog import load_addons
 from bedplate.catalog.stacks import AddonPins, ManifestPin
+from bedplate.cluster.addons import ADDON_LABEL, Object
+from bedplate.cluster.desired import desired_objects
+from bedplate.plan import FleetPlan
+from bedplate.plan.cluster import ClusterPlan
 from tests.testlab.kubernetes.binaries import CACHE
 
+# The others need images that cannot be built here.
+_ADDONS = {"flannel", "kube-proxy", "coredns", "policy", "people", "volumes"}
 MIRROR = CACHE / "mirror"
 _MODULES = {
     "flannel-io/flannel": "github.com/flannel-io/flannel",
@@ -90,3 +96,13 @@ def read_upstream(address: str) -> bytes:
     if path.exists():
         return path.read_bytes()
     return next(stand_in(addon) for addon in load_addons() if address in {file.address for file in addon.files})
+
+
+def runnable_objects(plan: FleetPlan, cluster: ClusterPlan) -> tuple[Object, ...]:
+    """Return the objects of `kube addons apply` whose images can be built here."""
+    wanted = desired_objects(plan, cluster, available_pins(load_addons()), read_upstream)
+    objects = tuple(item for item in wanted if item["metadata"]["labels"][ADDON_LABEL] in _ADDONS)
+    # The kernel permits this setting in the machine's own network namespace only.
+    (settings,) = (item["data"] for item in objects if "config.conf" in item.get("data", {}))
+    settings["config.conf"] += "conntrack: {maxPerCore: 0}\n"
+    return objects

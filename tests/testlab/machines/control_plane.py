@@ -11,7 +11,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -27,12 +28,15 @@ from bedplate.plan.nodes import NodePlan, find_node
 from roles.base import ManagedFile
 from roles.control.role import control_files
 from roles.kubernetes.role import kubelet_files
+from roles.tokens.role import token_files
 from tests.testlab.machines.member import MOUNTS, pack
 from tests.testlab.network.netlab import Lab, LabHost, LabProgram, until
 from tests.testlab.run import ROOT, need_program, need_root
 
 NAMES = tuple(f"control-{number}.us-west-2" for number in (1, 2, 3))
 PROGRAMS = ("etcd", "etcdctl", "etcdutl", "kubeadm", "kubectl", "kube-apiserver", "kube-controller-manager")
+# The double leaves the registration to a real kubelet.
+REAL_KUBELET = "/etc/bedplate/real-kubelet"
 _SYSTEMCTL = """#!/bin/bash
 case "$*" in
 "restart bedplate-member.service") [[ ! -e /var/lib/etcd/pki/ca.key ]] || exec /usr/local/lib/bedplate/control-member ;;
@@ -66,6 +70,8 @@ class ControlPlane:
     lab: Lab
     fleet: Path
     hosts: dict[str, LabHost]
+    files: tuple[ManagedFile, ...] = ()
+    """More files of each machine."""
     running: dict[str, LabProgram] = field(default_factory=dict)
     # The script that installs packages on a blank machine, and the folder of each version's programs.
     prepare: Callable[[str], str] = lambda _: ""
@@ -82,9 +88,11 @@ class ControlPlane:
 
     def boot(self, name: str) -> None:
         """Boot a machine with an empty root disk and the member's volume."""
-        node, host = self._node(name), self.hosts[name]
+        node, host = self.node(name), self.hosts[name]
         assert node.cluster
-        files = [*kubelet_files(node.cluster), *control_files(node.cluster), *doubles(node)]
+        assert node.cluster.member
+        roles = (*kubelet_files(node.cluster), *control_files(node.cluster), *token_files(node.cluster.member.address))
+        files = [*roles, *doubles(node), *self.files]
         pack(host.folder / "files.tar", iter(files), Path("/nonexistent"))
         self.volume(name).mkdir(exist_ok=True)
         double = f"exec {sys.executable} -m {__name__} {node.address}"
@@ -98,7 +106,9 @@ class ControlPlane:
             f"VOLUME={self.volume(name)}",
             f"PATH={member_path()}",
         )
-        command = ("unshare", "--mount", *_CLEAN, *values, "bash", "-c", script)
+        # A host hides the control groups, which a real kubelet needs.
+        mounts = ("nsenter", f"--mount=/proc/{os.getpid()}/ns/mnt", "unshare", "--mount")
+        command = (*mounts, *_CLEAN, *values, "bash", "-c", script)
         (host.folder / "pid").unlink(missing_ok=True)
         self.running[name] = host.start(*command, log="log")
         until((host.folder / "pid").exists, 60, f"{name} boots")
@@ -109,19 +119,25 @@ class ControlPlane:
 
     def shell(self, name: str, command: str) -> str:
         """Run a command on a member as root."""
+        return self.hosts[name].run(*self._enter(name), "bash", "-c", command, seconds=180)
+
+    def start(self, name: str, *command: str, log: str) -> None:
+        """Start a program on a member as root; it ends with the laboratory."""
+        self.hosts[name].start(*self._enter(name), *command, log=log)
+
+    def _enter(self, name: str) -> Sequence[str]:
         pid = (self.hosts[name].folder / "pid").read_text().strip()
-        place = ("nsenter", "--target", pid, "--mount", "--net", "--")
-        return self.hosts[name].run(*place, *_CLEAN, f"PATH={member_path()}", "bash", "-c", command, seconds=180)
+        return ("nsenter", "--target", pid, "--mount", "--net", "--", *_CLEAN, f"PATH={member_path()}")
 
     def kubectl(self, name: str, command: str) -> str:
         """Run kubectl against the API server of a member, with the operator's kubeconfig."""
         return self.shell(
-            name, f"kubectl --kubeconfig {self.config} --server https://{self._node(name).address}:6443 {command}"
+            name, f"kubectl --kubeconfig {self.config} --server https://{self.node(name).address}:6443 {command}"
         )
 
     def address(self, name: str) -> IPv4Address:
         """Return the address of a member."""
-        address = self._node(name).address
+        address = self.node(name).address
         assert address
         return address
 
@@ -134,7 +150,8 @@ class ControlPlane:
         """Return whether the API server of a member is ready."""
         return '"is_ready": true' in self.shell(name, "bedplate-member status")
 
-    def _node(self, name: str) -> NodePlan:
+    def node(self, name: str) -> NodePlan:
+        """Return a member in the plan of the fleet file."""
         return find_node(plan_of(self.fleet), name, load_catalog())
 
     def close(self) -> None:
@@ -166,9 +183,6 @@ def control_plane(
 
     `set_up` gets the members before their boot, and the switch of their network.
     """
-    need_root()
-    for program in PROGRAMS:
-        need_program(program)
     fleet = folder / "fleet.yaml"
     fleet.write_text((ROOT / "examples" / "lab.yaml").read_text().replace('version: "1.36"', f'version: "{version}"'))
     assert run(["plan", str(fleet), "--write"]) == 0
@@ -178,8 +192,7 @@ def control_plane(
         switch.run("ip", "link", "set", "br0", "up")
         plane = ControlPlane(lab, fleet, {name: lab.host(name) for name in NAMES})
         for number, (name, host) in enumerate(plane.hosts.items()):
-            address = find_node(plan_of(fleet), name, load_catalog()).address
-            lab.wire((host, "eth0", f"{address}/16"), (switch, f"p{number}", ""))
+            lab.wire((host, "eth0", f"{plane.node(name).address}/16"), (switch, f"p{number}", ""))
             switch.run("ip", "link", "set", f"p{number}", "master", "br0")
         tools = folder / "tools"
         tools.mkdir()
@@ -187,14 +200,24 @@ def control_plane(
         (tools / "ssh").chmod(0o755)
         patch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
         patch.setenv("CONTROL_PLANE", str(lab.folder))
-        try:
-            if set_up:
-                set_up(plane, switch)
-            for name in NAMES:
-                plane.boot(name)
+        if set_up:
+            set_up(plane, switch)
+        with booted(plane):
             yield plane
-        finally:
-            plane.close()
+
+
+@contextmanager
+def booted(plane: ControlPlane) -> Iterator[None]:
+    """Boot all members, and end them."""
+    need_root()
+    for program in PROGRAMS:
+        need_program(program)
+    try:
+        for name in NAMES:
+            plane.boot(name)
+        yield
+    finally:
+        plane.close()
 
 
 # --- the double of kubelet, in the namespaces of a member ---
@@ -247,7 +270,12 @@ def _end(processes: list[subprocess.Popen[bytes]]) -> None:
 
 
 def _register(address: str, version: str) -> bool:
-    """Create the Node object with kubelet's certificate, and report a version; return whether it was possible."""
+    """Create the Node object with kubelet's certificate, and report a version; return whether it was possible.
+
+    A real kubelet does so itself.
+    """
+    if Path(REAL_KUBELET).exists():
+        return True
     if not Path("/etc/kubernetes/kubelet.conf").exists():
         return False
     name = next(line.split("'")[1] for line in Path("/etc/bedplate/kubelet/node.conf").read_text().splitlines())

@@ -38,7 +38,7 @@ resources:
 # Every folder that roles write to is an overlay in memory, which ends with the process.
 MOUNTS = """set -e
 mount -t tmpfs tmpfs /mnt
-for folder in etc var/lib var/log usr/local/lib usr/local/sbin usr/local/bin run; do
+for folder in etc opt var/lib var/log usr/local/lib usr/local/sbin usr/local/bin run; do
   mkdir -p "/mnt/upper/$folder" "/mnt/work/$folder"
   mount -t overlay overlay -o "lowerdir=/$folder,upperdir=/mnt/upper/$folder,workdir=/mnt/work/$folder" "/$folder"
 done
