@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -276,6 +277,33 @@ def test_a_deleted_pod_has_its_grace_period(lab: Lab) -> None:
     assert lab.end("ignores")[0] == 137
     for name in ("saves", "ignores"):
         lab.kubectl("patch", "pod", name, "--patch", '{"metadata": {"finalizers": null}}')
+
+
+def test_pods_run_on_while_the_api_is_away(lab: Lab) -> None:
+    """After an outage they are the same pods, and their Service answers during it; nobody is evicted.
+
+    Each program misses the API server after 60 s at most. What follows only in an hour are limits: of evictions, and of
+    tokens that pods have.
+    """
+    lab.create(server("steady", SITE))
+    lab.create(service("steady"))
+    address = lab.kubectl("get", "service", "steady", "-o=jsonpath={.spec.clusterIP}")
+    lab.address("steady")
+    identity = ("get", "pod", "steady", "-o=jsonpath={.metadata.uid} {.status.containerStatuses[0].restartCount}")
+    before, plane = lab.kubectl(*identity), lab.worker.approvers.plane
+
+    plane.stop_server()
+    sleep(90)
+    page = lab.worker.machine.shell(f"curl --noproxy '*' -sf -m 10 http://{address}")
+    plane.start_server()
+
+    assert page == "steady\n"
+    ready = "-o=jsonpath={.items[*].status.conditions[?(@.type=='Ready')].status}"
+    assert wait_until(lambda: lab.kubectl("get", "nodes", ready) == "True True", 60)
+    # Longer than the controllers wait for a node after they have come back.
+    sleep(60)
+    assert lab.kubectl("get", "nodes", ready) == "True True"
+    assert lab.kubectl(*identity) == before
 
 
 def test_a_quota_limits_a_namespace(lab: Lab) -> None:

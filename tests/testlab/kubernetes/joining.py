@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -12,6 +12,7 @@ from bedplate.cluster.approval import Inventory, KnownMachine
 from bedplate.cluster.approver import LEASE, Approver
 from bedplate.cluster.client import ClusterClient
 from bedplate.cluster.lease import Leadership
+from bedplate.errors import BedplateError
 from bedplate.worker.join import join
 from bedplate.worker.machine import Settings
 from roles.base import file_text
@@ -76,12 +77,14 @@ class Approvers:
         approver, leadership = Approver(client, self.log.append), Leadership(client, identity, name=LEASE)
         approver.start()
         while not done.wait(0.1):
-            if leadership.hold():
-                self.active.add(identity)
-                approver.answer(self.inventory())
-                approver.release()
-                approver.delete_ended(self.inventory(), monotonic() + self.ahead)
-                self.missing |= set(approver.absences)
+            # As the product's loop: it survives an API that does not answer.
+            with suppress(BedplateError):
+                if leadership.hold():
+                    self.active.add(identity)
+                    approver.answer(self.inventory())
+                    approver.release()
+                    approver.delete_ended(self.inventory(), monotonic() + self.ahead)
+                    self.missing |= set(approver.absences)
         leadership.release()
         approver.stop()
 
