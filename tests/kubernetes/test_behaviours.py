@@ -20,7 +20,7 @@ from bedplate.cluster.apply import apply_objects
 from bedplate.cluster.client import ClusterClient
 from bedplate.plan.cluster import ClusterPlan, cluster_plan
 from tests.testlab.fleets.variants import lab_plan
-from tests.testlab.kubernetes.control_plane import free_ports, wait_until
+from tests.testlab.kubernetes.control_plane import ControlPlane, free_ports, wait_until
 from tests.testlab.kubernetes.images import IMAGE, addon_images
 from tests.testlab.kubernetes.joined_node import CASES, Running, cluster, machine
 from tests.testlab.kubernetes.real_node import HOST, NODE, OTHER, pod
@@ -291,6 +291,7 @@ def test_pods_run_on_while_the_api_is_away(lab: Lab) -> None:
     lab.address("steady")
     identity = ("get", "pod", "steady", "-o=jsonpath={.metadata.uid} {.status.containerStatuses[0].restartCount}")
     before, plane = lab.kubectl(*identity), lab.worker.approvers.plane
+    assert isinstance(plane, ControlPlane)
 
     plane.stop_server()
     sleep(90)
