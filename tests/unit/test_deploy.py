@@ -5,10 +5,9 @@ import os
 import re
 import shutil
 import signal
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -27,28 +26,10 @@ from bedplate.folder.settings import backend_url
 from bedplate.plan.cost import QuotaNeed
 from bedplate.report.deploy import cause_lines, change_lines, quota_warning_lines
 from tests.conftest import DATA
-from tests.testlab.engine import replay
 from tests.testlab.engine.command import simulated_account
-from tests.testlab.engine.folder import edited, make_folder
+from tests.testlab.engine.folder import HISTORY, REPLAY, edited, make_folder, resources
 from tests.testlab.rehearsal.programs import EXAMPLES
 
-# The runs of replay.py; `$stack` is the last argument.
-REPLAY = f"""#!/bin/sh
-cd "$(dirname "$0")"
-for stack; do :; done
-case "$*" in
-  version) echo v3.272.0 ;;
-  *"stack ls"*) cat stacks.json ;;
-  *"stack export"*) cat "$stack.json" ;;
-  *"stack output"*) echo '{{}}' ;;
-  *"stack history"*) cat history.json ;;
-  *--event-log*) exec "{sys.executable}" "{Path(replay.__file__)}" run.jsonl "$@" ;;
-esac
-"""
-HISTORY = [
-    {"kind": "update", "startTime": "2026-11-22T12:00:00.000Z", "message": "", "environment": {}, "config": {}}
-    | {"result": "succeeded", "endTime": "2026-11-22T12:00:00.000Z"}
-]
 VALUES = {"111122223333": "210987654321", "lab.example": "lab.internal", "IOMqqn": "IOMqqm", "g6.xlarge": "m7i.xlarge"}
 # Answers to the questions about the program, then those in the files beside it.
 PULUMI = """#!/bin/sh
@@ -278,20 +259,6 @@ def test_invalid_calls_change_nothing(folder: Path, capsys: pytest.CaptureFixtur
     assert run(["preview"]) == 2
     assert "bedplate plan --write" in capsys.readouterr().err
     assert not (folder / "fleet.lock").exists()
-
-
-def resources(stack: str, *kinds: str, **outputs: object) -> list[Mapping[str, object]]:
-    """Return the state of a stack: its root with outputs, and a resource of each kind; keys are protected."""
-    urn = f"urn:pulumi:{stack}::bedplate::"
-    root: Mapping[str, object] = {
-        "urn": f"{urn}pulumi:pulumi:Stack::bedplate-{stack}",
-        "type": "pulumi:pulumi:Stack",
-        "outputs": outputs,
-    }
-    own = (
-        {"urn": f"{urn}{kind}::trio", "type": kind, "protect": "kms" in kind, "parent": root["urn"]} for kind in kinds
-    )
-    return [root, *own]
 
 
 VPC, DATA_KEY = "aws:ec2/vpc:Vpc", "aws:kms/key:Key"

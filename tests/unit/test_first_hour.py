@@ -12,11 +12,11 @@ from bedplate.cli.fleet import plan_of
 from tests.conftest import DATA
 from tests.testlab.engine.command import simulated_account
 from tests.testlab.engine.first_hour import MACHINE, first_hour, simulate_machines
-from tests.testlab.engine.folder import make_folder
+from tests.testlab.engine.folder import HISTORY, REPLAY, make_folder, resources
 from tests.testlab.engine.lab import REGION, init_fleet
 from tests.testlab.fakes.scaling import ScalingCloud
 from tests.testlab.machines.sshd import running_server
-from tests.unit.test_deploy import DATA_KEY, HISTORY, REPLAY, VPC, resources
+from tests.unit.test_deploy import DATA_KEY, VPC
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -33,7 +34,7 @@ from roles.kubernetes.role import kubelet_files
 from roles.worker.role import worker_files
 from tests.conftest import DATA
 from tests.testlab.engine.command import ACCOUNT
-from tests.testlab.engine.folder import make_folder
+from tests.testlab.engine.folder import HISTORY, REPLAY, make_folder, resources
 from tests.testlab.engine.lab import REGION
 from tests.testlab.fakes.aws import metadata_service
 from tests.testlab.fleets.variants import lab_plan
@@ -50,7 +51,6 @@ from tests.testlab.machines.logins import RESOLV_CONF, SSHD, TOKENS, Logins
 from tests.testlab.network.laptops import NAMED, LaptopLab
 from tests.testlab.network.netlab import Lab, LabHost
 from tests.testlab.run import ROOT
-from tests.unit.test_deploy import HISTORY, REPLAY, resources
 
 FIRST = NAMES[0]
 TITAN = "titan-01.cellar"
@@ -172,7 +172,7 @@ class WholeCluster:
 
     def bedplate(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run `bedplate` on ada's laptop."""
-        python = str(ROOT / ".venv/bin/python")
+        python = sys.executable
         settings = {"LAB_HOST_KEY": str(self.logins.host_key), "PYTHONPATH": str(ROOT)}
         # Upstream's manifests are in the cache of the tests.
         settings["XDG_CACHE_HOME"] = str(MIRROR.parents[2])
