@@ -202,7 +202,7 @@ RULES = about(
     Rule(
         "E207",
         "site-named-like-region",
-        "Host names contain the name of a region or a site; `pods` is the cluster's.",
+        "Host names contain the name of a region or a site; `pods` is that of the cluster's services.",
         "rename the site",
         at_key=True,
     ),

@@ -34,6 +34,8 @@ _ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
 def shape(name: str, schema: Schema, value: object = None) -> str:
     """Return the form of a key's value, with `value` in the first place that accepts it."""
     schema = _resolved(schema)
+    if isinstance(value, tuple) and len(value) == 1 and schema.get("type") == "string":
+        value = value[0]
     if value is not None and accepts(schema, value):
         return f"'{value}'" if str(schema.get("examples", ("",))[0]).startswith("'") else str(value)
     if "const" in schema or "enum" in schema:

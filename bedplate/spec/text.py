@@ -205,8 +205,17 @@ KubernetesVersion = Annotated[
     str, Syntax("E605", "Kubernetes version", r"1\.[0-9]{1,2}", "1, a dot and the minor version", "'1.36'")
 ]
 _SERVER = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[1-9][0-9]{0,4})?"
+_SCHEME = re.compile("^[a-z]*:?//")
 RegistryName = Annotated[
-    str, Syntax("E642", "registry", _SERVER, "the name in front of the first slash of an image", "docker.io")
+    str,
+    Syntax(
+        "E642",
+        "registry",
+        _SERVER,
+        "the name in front of the first slash of an image",
+        "docker.io",
+        similar=lambda word: [_SCHEME.sub("", word.lower()).partition("/")[0]],
+    ),
 ]
 MirrorUrl = Annotated[
     str,
@@ -216,6 +225,7 @@ MirrorUrl = Annotated[
         rf"https://{_SERVER}(/[A-Za-z0-9._~/-]*)?",
         "https://, a name, optionally a port and a path",
         "'https://mirror.lab.example'",
+        similar=lambda word: [f"https://{_SCHEME.sub('', word)}"],
     ),
 ]
 DriverBranch = Annotated[str, Syntax("E606", "driver branch", r"[0-9]{3}", "three digits", "'580'")]
