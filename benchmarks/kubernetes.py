@@ -10,7 +10,6 @@ import random
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from ipaddress import IPv4Address
@@ -24,7 +23,7 @@ from bedplate.cluster.client import ClusterClient
 from bedplate.cluster.status import read_status
 from bedplate.plan.cluster import cluster_plan
 from bedplate.plan.fleet import ControlPlaneMember
-from bedplate.worker.__main__ import _PAUSE, Agent
+from bedplate.worker.__main__ import PAUSE, Agent
 from bedplate.worker.machine import KUBECONFIG
 from roles.kubernetes.role import CLUSTER_CA
 from tests.testlab.fleets.variants import lab_plan
@@ -98,12 +97,12 @@ def decision(running: Running) -> float:
     def watch() -> None:
         while not stopped.is_set():
             agent.step()
-            time.sleep(_PAUSE)
+            time.sleep(PAUSE)
 
     agent.kubectl = request  # type: ignore[assignment]  # a function in place of a partial one
     thread = Thread(target=watch)
     thread.start()
-    time.sleep(_PAUSE * (1 + random.random()))  # noqa: S311
+    time.sleep(PAUSE * (1 + random.random()))  # noqa: S311
     begin = time.perf_counter()
     running.facts[key] = "Terminated"
     first.wait(30)
@@ -143,8 +142,7 @@ def main() -> int:
     if programs is None:
         sys.exit("error: `python -m tests.testlab.kubernetes` builds the programs of Kubernetes")
     remove_credentials(os.environ)
-    with suppress(KeyError):
-        del os.environ["KUBECONFIG"]
+    os.environ.pop("KUBECONFIG", None)
     with TemporaryDirectory() as name, cluster() as approvers:
         alone = join_alone(approvers, Path(name) / "alone")
         ours, decisions = join_and_leave(approvers, Path(name) / "ours")

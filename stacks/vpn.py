@@ -192,7 +192,7 @@ def tunnel_options(tunnel: TunnelPlan, dials: Dials, log_group_arn: pulumi.Outpu
         "startup_action": _STARTUP[dials],
         "dpd_timeout_action": "restart",
         "dpd_timeout_seconds": _DPD_SECONDS,
-        "log_options": _LOGS[tunnel.number](log_group_arn),
+        "log_options": _logs(tunnel.number, log_group_arn),
         **_phase("phase1"),
         **_phase("phase2"),
     }
@@ -207,8 +207,16 @@ def _phase(phase: str) -> dict[str, Any]:
     }
 
 
-def _first_logs(arn: pulumi.Output[str]) -> VpnConnectionTunnel1LogOptionsArgs:
-    logs = VpnConnectionTunnel1LogOptionsCloudwatchLogOptionsArgs(
+# The SDK has classes of its own for each tunnel.
+_LOGS = {
+    1: (VpnConnectionTunnel1LogOptionsArgs, VpnConnectionTunnel1LogOptionsCloudwatchLogOptionsArgs),
+    2: (VpnConnectionTunnel2LogOptionsArgs, VpnConnectionTunnel2LogOptionsCloudwatchLogOptionsArgs),
+}
+
+
+def _logs(tunnel: int, arn: pulumi.Output[str]) -> object:
+    options, destination = _LOGS[tunnel]
+    logs = destination(
         log_enabled=True,
         log_group_arn=arn,
         log_output_format="json",
@@ -216,23 +224,7 @@ def _first_logs(arn: pulumi.Output[str]) -> VpnConnectionTunnel1LogOptionsArgs:
         bgp_log_group_arn=arn,
         bgp_log_output_format="json",
     )
-    return VpnConnectionTunnel1LogOptionsArgs(cloudwatch_log_options=logs)
-
-
-def _second_logs(arn: pulumi.Output[str]) -> VpnConnectionTunnel2LogOptionsArgs:
-    logs = VpnConnectionTunnel2LogOptionsCloudwatchLogOptionsArgs(
-        log_enabled=True,
-        log_group_arn=arn,
-        log_output_format="json",
-        bgp_log_enabled=True,
-        bgp_log_group_arn=arn,
-        bgp_log_output_format="json",
-    )
-    return VpnConnectionTunnel2LogOptionsArgs(cloudwatch_log_options=logs)
-
-
-# The SDK has a class for each tunnel.
-_LOGS = {1: _first_logs, 2: _second_logs}
+    return options(cloudwatch_log_options=logs)
 
 
 _LOG_DAYS = 90

@@ -11,7 +11,7 @@ from bedplate.checks.diagnostics import Level
 from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.plan import FleetPlan
 from bedplate.plan.fleet import TunnelPlan
-from bedplate.plan.links import has_transit, networks_of_place, region_peers, remote_networks
+from bedplate.plan.links import has_transit, networks_accepted, networks_of_place, region_peers, remote_networks
 from bedplate.plan.nodes import NodePlan, NodeRole
 from vpn.agent.status import Neighbour, Status, Tunnel
 from vpn.audit_log import Issued
@@ -202,8 +202,7 @@ def _region_routes(plan: FleetPlan, tunnel: TunnelPlan) -> tuple[IPv4Network, ..
     """
     if not has_transit(plan):
         return (plan.region(tunnel.region).block,)
-    accepted = {target.block for target in remote_networks(plan, tunnel.site)}
-    return tuple(target.block for target in networks_of_place(plan, tunnel.region) if target.block in accepted)
+    return tuple(target.block for target in networks_accepted(plan, tunnel.region, tunnel.site))
 
 
 def _direct_tunnels(plan: FleetPlan, site: str) -> Iterator[ExpectedTunnel]:

@@ -161,7 +161,7 @@ class Upgrade:
             if time.monotonic() > deadline:
                 what = f"{name}: kubelet does not report version {self.cluster.kubelet}"
                 raise PartialError(what, fix=f"`bedplate node logs {name}` shows more; then run the command again")
-            time.sleep(min(_PAUSE, 1.0))
+            time.sleep(1)
 
     def _replace(self, name: str) -> None:
         """Terminate an instance; its group starts another one, which installs the new version."""

@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 
 from bedplate.catalog.stacks import AddonPins
 from bedplate.errors import InputError
-from bedplate.plan.cluster import NODE_DNS, ClusterPlan
+from bedplate.plan.cluster import NODE_DNS, ClusterPlan, minor_version
 from bedplate.plan.registration import ACCELERATOR, INSTANCE_TYPE
 
 Object = dict[str, Any]
@@ -93,7 +93,7 @@ def choose_pins(pins: Iterable[AddonPins], cluster: ClusterPlan) -> Mapping[str,
         else:
             versions.append(addon.minor)
     if _PROXY not in chosen:
-        nearest = max(versions, key=lambda minor: -abs(int(minor.split(".")[1]) - int(cluster.version.split(".")[1])))
+        nearest = max(versions, key=lambda minor: -abs(minor_version(minor) - minor_version(cluster.version)))
         raise InputError(
             f"kubernetes.version: no pinned kube-proxy for {cluster.version}",
             fix=f"write {nearest}, or add kube-proxy {cluster.version} to bedplate/catalog/data/addons.txt",

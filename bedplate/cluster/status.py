@@ -15,7 +15,7 @@ from lightkube.resources.core_v1 import Node
 from bedplate.cluster.addons import ADDON_LABEL
 from bedplate.cluster.client import ClusterClient
 from bedplate.cluster.demand import GATE
-from bedplate.plan.cluster import ClusterPlan
+from bedplate.plan.cluster import ClusterPlan, minor_version
 from bedplate.plan.links import API_PORT
 
 _SECONDS = 3
@@ -71,7 +71,7 @@ def read_status(cluster: ClusterClient, plan: ClusterPlan, now: datetime, port: 
     nodes, _ = cluster.objects(Node)
     workloads = [item for kind in (DaemonSet, Deployment) for item in cluster.objects(kind, labels=_ADDONS)[0]]
     status = assess(version, member_states(plan, port), nodes, workloads, now)
-    if _minor(version) == _minor(plan.version):
+    if minor_version(version) == minor_version(plan.version):
         return status
     late = f"the API server has version {version}, the fleet file {plan.version}: run `bedplate kube upgrade`"
     return replace(status, faults=(late, *status.faults))
@@ -163,10 +163,10 @@ def _member_faults(members: Iterable[MemberState], now: datetime) -> Iterator[st
 
 
 def _skew_faults(version: str, groups: Iterable[NodeCount]) -> Iterator[str]:
-    server = _minor(version)
+    server = minor_version(version)
     for group in groups:
         for kubelet in group.versions:
-            if not server - _OLDEST <= _minor(kubelet) <= server:
+            if not server - _OLDEST <= minor_version(kubelet) <= server:
                 yield f"{group.group}: kubelet {kubelet} does not work with the API server's {version}"
 
 
@@ -174,8 +174,3 @@ def _addon_faults(addons: Iterable[AddonState]) -> Iterator[str]:
     for addon in addons:
         if addon.ready < addon.desired:
             yield f"{addon.name}: {addon.desired - addon.ready} of {addon.desired} pods are not ready"
-
-
-def _minor(version: str) -> int:
-    """Return 36 of v1.36.3."""
-    return int(version.split(".")[1])

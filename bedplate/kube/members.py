@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from bedplate.errors import BedplateError, HeldError, InputError, PartialError
 from bedplate.kube.authorities import Authorities
+from bedplate.plan.cluster import minor_version
 
 Result = TypeVar("Result")
 _SSH_FAILED, _HELD = 255, 5
@@ -218,7 +219,7 @@ class Worker:
 
     def has_version(self, version: str) -> bool:
         """Return whether kubelet has a minor version."""
-        return _minor(self.version) == _minor(version)
+        return minor_version(self.version) == minor_version(version)
 
 
 def upgrade_steps(
@@ -231,13 +232,14 @@ def upgrade_steps(
     """
     for name, version in members.items():
         _check(name, version, control)
+    oldest = min((minor_version(version) for version in members.values()), default=0)
     for worker in workers:
-        _check_worker(worker, min((_minor(version) for version in members.values()), default=0), control, kubelet)
+        _check_worker(worker, oldest, control, kubelet)
     return tuple(_steps(members, workers, control, kubelet))
 
 
 def _steps(members: Mapping[str, str], workers: tuple[Worker, ...], control: str, kubelet: str) -> Iterator[Step]:
-    late = [name for name, version in members.items() if _minor(version) != _minor(control)]
+    late = [name for name, version in members.items() if minor_version(version) != minor_version(control)]
     if late:
         yield Step(Action.SNAPSHOT, late[0])
     for name in late:
@@ -256,7 +258,7 @@ def _steps(members: Mapping[str, str], workers: tuple[Worker, ...], control: str
 
 
 def _check(name: str, version: str, control: str) -> None:
-    now, target = _minor(version), _minor(control)
+    now, target = minor_version(version), minor_version(control)
     if target < now:
         raise InputError(f"{name} has version {version}: Kubernetes cannot go back", fix=f"write version: '1.{now}'")
     if target > now + 1:
@@ -265,18 +267,13 @@ def _check(name: str, version: str, control: str) -> None:
 
 
 def _check_worker(worker: Worker, oldest: int, control: str, kubelet: str) -> None:
-    now, target = _minor(worker.version), _minor(kubelet)
+    now, target = minor_version(worker.version), minor_version(kubelet)
     if target < now:
         what = f"{worker.name} has version {worker.version}, newer than {kubelet}"
         raise InputError(what, fix=f"write image.kubernetes: '1.{now}'")
-    if now < _minor(control) - _SKEW and oldest < _minor(control):
+    if now < minor_version(control) - _SKEW and oldest < minor_version(control):
         what = f"{worker.name} has version {worker.version}, too old for an API server of {control}"
         raise InputError(what, fix=f"write version: '1.{oldest}', and upgrade the workers first")
-
-
-def _minor(version: str) -> int:
-    """Return the minor version of `1.36` or `v1.36.3`."""
-    return int(version.removeprefix("v").split(".")[1])
 
 
 def parse_workers(text: str, members: frozenset[str]) -> tuple[Worker, ...]:

@@ -238,6 +238,11 @@ def _reserved_cpu(cores: int) -> int:
     return round(sum(shares[:cores]))
 
 
+def minor_version(version: str) -> int:
+    """Return 36 of `1.36` or `v1.36.3`."""
+    return int(version.split(".")[1])
+
+
 # The groups of bootstrap tokens. The API server accepts a-z, 0-9, colons and hyphens after the prefix.
 BOOTSTRAPPERS = "system:bootstrappers:bedplate"
 """Whoever has a token: may create requests for certificates, which only the approver approves."""

@@ -84,6 +84,12 @@ def networks_of_place(plan: FleetPlan, place: str) -> tuple[RemoteNetwork, ...]:
     return _networks(plan).get(place, ())
 
 
+def networks_accepted(plan: FleetPlan, region: str, site: str) -> tuple[RemoteNetwork, ...]:
+    """Return the networks of a region that a site's gateway accepts from it."""
+    remote = remote_networks(plan, site)
+    return tuple(network for network in networks_of_place(plan, region) if network in remote)
+
+
 def is_linked(plan: FleetPlan) -> bool:
     """Return whether there is more than one region or site, so that the fleet has a stack `links`."""
     return len(plan.regions) + len(plan.sites) > 1

@@ -18,7 +18,7 @@ from .machine import ROOT, AgentError, Metadata, Settings, kubectl, node_name, o
 
 _VERDICT, _BOOT = Path("var/lib/bedplate/gate.json"), Path("proc/sys/kernel/random/boot_id")
 _GATE, _PASSED = "bedplate/gate", "passed"
-_PAUSE, _RETRY = 0.5, 5.0
+PAUSE, _RETRY = 0.5, 5.0
 _UNITS = ("kubelet.service", "bedplate-worker.service")
 
 
@@ -106,7 +106,7 @@ def watch(settings: Settings) -> None:
     agent = Agent(settings, node_name())
     while True:
         agent.step()
-        time.sleep(_PAUSE)
+        time.sleep(PAUSE)
 
 
 def stop(settings: Settings) -> None:

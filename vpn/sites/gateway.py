@@ -11,6 +11,7 @@ from bedplate.plan.links import (
     TUNNEL_MTU,
     RegionPeer,
     has_transit,
+    networks_accepted,
     networks_of_place,
     region_gateway_of,
     region_peers,
@@ -194,7 +195,6 @@ def _aws_tunnels(plan: FleetPlan, site: SitePlan, ends: AwsEnds) -> Iterator[Tun
 def _aws_tunnel(plan: FleetPlan, site: SitePlan, tunnel: TunnelPlan, aws: AwsEnd) -> Tunnel:
     # AWS uses the first address of the block, the site the second.
     aws_inside, site_inside = (IPv4Interface((host, tunnel.inside.prefixlen)) for host in tunnel.inside.hosts())
-    carries = _remote_blocks(plan, site.name)
     return Tunnel(
         name=tunnel.name,
         number=number_of(tunnel.inside),
@@ -202,8 +202,8 @@ def _aws_tunnel(plan: FleetPlan, site: SitePlan, tunnel: TunnelPlan, aws: AwsEnd
         far=End(str(aws.outside), aws.outside, aws_inside),
         dials=site.dials is Dials.SITE,
         proof=aws.key,
-        carries=carries,
-        preferred=tuple(block for block in _blocks_behind(plan, tunnel.region) if block in carries),
+        carries=_remote_blocks(plan, site.name),
+        preferred=tuple(target.block for target in networks_accepted(plan, tunnel.region, site.name)),
         asn=transit_asn(plan.region(tunnel.region)) if has_transit(plan) else AWS_ASN,
     )
 
