@@ -1,12 +1,14 @@
-"""Facts that AWS publishes: Ubuntu images, instance types and their zones, prices, and the account's quotas."""
+"""Facts that AWS and others publish: Ubuntu images, instance types, zones, prices, quotas, and small public pages."""
 
 import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from http.client import HTTPException
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, cast
+from urllib.request import urlopen
 
 from bedplate.account.client import AwsClient, NotThere, RegionResults, ask_regions, require_all
 from bedplate.catalog.catalog import RegionAnswer
@@ -14,6 +16,9 @@ from bedplate.catalog.tables import AcceleratorFacts, Arch, GpuFacts, InstanceFa
 from bedplate.errors import PartialError
 from bedplate.plan.cost import QuotaNeed
 from bedplate.plan.planner import IMAGE_ID, image_parameter
+
+_DOWNLOAD_SECONDS = 30
+_LONGEST_PAGE = 4_000_000
 
 
 def newest_images(client: AwsClient, places: Iterable[str]) -> Mapping[str, str]:
@@ -211,3 +216,14 @@ def _default_quota(client: AwsClient, region: str, service: str, code: str) -> f
         return None
     value: float | None = reply["Quota"].get("Value")
     return value
+
+
+def download(url: str) -> str:
+    """Return the text of an https address; PartialError if it cannot be read."""
+    try:
+        with urlopen(url, timeout=_DOWNLOAD_SECONDS) as reply:  # noqa: S310  # addresses of the catalog
+            text: str = reply.read(_LONGEST_PAGE).decode()
+    except (OSError, HTTPException, UnicodeDecodeError) as error:
+        reason = getattr(error, "reason", error)
+        raise PartialError(f"cannot read {url}: {reason}", fix="check the connection, and run it again") from None
+    return text

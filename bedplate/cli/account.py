@@ -17,8 +17,7 @@ from bedplate.account.client import (
     open_client,
     require_all,
 )
-from bedplate.account.download import download
-from bedplate.account.facts import enabled_regions, list_prices, newest_images, read_quotas, read_region
+from bedplate.account.facts import download, enabled_regions, list_prices, newest_images, read_quotas, read_region
 from bedplate.catalog import Catalog, load_catalog
 from bedplate.catalog.catalog import (
     REFRESHED,
@@ -37,7 +36,7 @@ from bedplate.cli.fleet import open_account, plan_of
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, notify, show, show_document
 from bedplate.errors import BedplateError, InputError, MachineError, PartialError, ViolationError
 from bedplate.files import os_errors_as_machine_errors
-from bedplate.folder.settings import PROJECT_FILE, backend_url, file_url, record_backend, secrets_provider
+from bedplate.folder.files import PROJECT_FILE, backend_url, file_url, record_backend, secrets_provider
 from bedplate.load import examine
 from bedplate.load.fleet import read_fleet
 from bedplate.load.source import today

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from bedplate.account.download import download
+from bedplate.account.facts import download
 from bedplate.catalog.catalog import load_addons, write_addon_file
 from bedplate.catalog.nearest import nearest
 from bedplate.catalog.stacks import AddonPins

@@ -6,7 +6,7 @@ import pulumi
 
 from bedplate.checks.diagnostics import Level
 from bedplate.errors import BedplateError, InputError
-from bedplate.folder.settings import settings_file
+from bedplate.folder.files import settings_file
 from bedplate.load import FleetFaults
 from bedplate.report.diagnostics import error_lines, fault_lines
 from stacks.program import declare, load_stack

@@ -27,8 +27,14 @@ from semver import Version, VersionInfo
 from bedplate.deploy.progress import Operation
 from bedplate.deploy.state import LockedError, StackState, lock_holders, remove_damaged_files
 from bedplate.errors import BedplateError, InputError, MachineError, PartialError
-from bedplate.folder.files import FLEET_FILE
-from bedplate.folder.settings import FLEET_KEY, require_project, secrets_provider, settings_file, write_settings
+from bedplate.folder.files import (
+    FLEET_FILE,
+    FLEET_KEY,
+    require_project,
+    secrets_provider,
+    settings_file,
+    write_settings,
+)
 
 
 class NoBackend(MachineError):

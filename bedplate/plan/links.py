@@ -220,6 +220,8 @@ def region_peers(plan: FleetPlan, region: str) -> tuple[RegionPeer, ...]:
 
 
 API_PORT = 6443
+# The shortest pre-shared key that EC2 accepts. Source: EC2 API reference, VpnTunnelOptionsSpecification.
+SHORTEST_KEY = 8
 
 
 def api_name(plan: FleetPlan) -> str:

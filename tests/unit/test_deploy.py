@@ -22,7 +22,7 @@ from bedplate.deploy.engine import Engine, NoBackend, open_engine
 from bedplate.deploy.progress import Operation, Progress, Status, advance
 from bedplate.deploy.run import Deployment
 from bedplate.errors import BedplateError, HeldError, InputError, MachineError, PartialError
-from bedplate.folder.settings import backend_url
+from bedplate.folder.files import backend_url
 from bedplate.plan.cost import QuotaNeed
 from bedplate.report.deploy import cause_lines, change_lines, quota_warning_lines
 from tests.conftest import DATA

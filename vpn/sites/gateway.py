@@ -8,6 +8,7 @@ from bedplate.checks.sites import AWS_ASN
 from bedplate.errors import BedplateError, PartialError
 from bedplate.plan.fleet import FleetPlan, SitePlan, SiteTunnelPlan, TunnelPlan
 from bedplate.plan.links import (
+    SHORTEST_KEY,
     TUNNEL_MTU,
     RegionPeer,
     has_transit,
@@ -20,7 +21,6 @@ from bedplate.plan.links import (
 )
 from bedplate.plan.nodes import LAPTOP_GATEWAY_HOST, SITE_GATEWAY_HOST
 from bedplate.spec.sites import Dials
-from bedplate.tunnel_key import SHORTEST_KEY
 
 
 @dataclass(frozen=True, slots=True)
