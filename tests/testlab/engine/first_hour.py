@@ -36,8 +36,8 @@ def simulate_machines(folder: Path, server: Server, call: Call, monkeypatch: pyt
     for module in ("nodes.host_keys", "cli.ssh"):
         monkeypatch.setattr(f"bedplate.{module}.connect", lambda _host: None)
     install_plugin(folder, monkeypatch)
-    # The simulated account has none.
-    monkeypatch.setattr(machines, "ready_machines", _WAITS_FOR_AWS)
+    # The simulated account replaced it and restores it first; `monkeypatch` would then bring back the replacement.
+    machines.ready_machines = _WAITS_FOR_AWS
     # pip downloads the packages of a bundle.
     monkeypatch.setattr(machines, "deliver_bundle", lambda _plan, _client: [])
     clock = SimpleNamespace(monotonic=time.monotonic, time=time.time, sleep=lambda _seconds: _boot(call))
