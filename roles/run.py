@@ -1,6 +1,7 @@
 """The process that applies: reads an order from stdin and writes events to stdout as lines of JSON.
 
-It exits when all nodes are done. If stdin ends earlier, each node stops after its current operation.
+It exits when all nodes are done. If stdin ends earlier, each node stops after its current operation. It is a process of
+its own, because gevent patches the sockets of its process.
 """
 
 from gevent import monkey

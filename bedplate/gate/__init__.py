@@ -1,4 +1,1 @@
-"""The health gate of a machine: does its hardware match the plan, and does it work? Standard library only.
-
-It runs on nodes without bedplate, so its modules import nothing but the standard library and each other.
-"""
+"""The health gate of a machine; it runs on nodes without bedplate and imports the standard library only."""

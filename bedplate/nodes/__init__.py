@@ -1,4 +1,1 @@
-"""The fleet's machines over SSH: selection, host keys, ssh configuration, applies and compliance checks.
-
-Independent of what roles do; makes no AWS call.
-"""
+"""The fleet's machines over SSH; knows no role and makes no AWS call."""

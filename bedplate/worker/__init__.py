@@ -1,4 +1,1 @@
-"""The worker agent: joins its machine to the cluster, reports its gate, and drains it before it ends.
-
-It runs on nodes without bedplate, so its modules import nothing but the standard library and each other.
-"""
+"""The worker agent of Kubernetes; it runs on nodes without bedplate and imports the standard library only."""

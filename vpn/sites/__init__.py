@@ -1,4 +1,1 @@
-"""IPsec tunnels between gateways: values from the plan and AWS, and the configuration of strongSwan and FRR.
-
-Pure: reads only the templates and scripts in this folder.
-"""
+"""IPsec tunnels between gateways: the configuration of strongSwan and FRR. Reads only the files in this folder."""

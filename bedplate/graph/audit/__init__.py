@@ -1,4 +1,1 @@
-"""Checks of stack resources: resources in, faults out.
-
-A value that the graph does not show, because it is secret, unknown or missing, is not judged.
-"""
+"""Checks of stack resources: resources in, faults out. Secret, unknown and missing values are not judged."""
