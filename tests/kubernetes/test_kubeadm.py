@@ -1,10 +1,9 @@
 """The real kubeadm accepts every document of the roles, and makes a member of the control plane from them.
 
-Needs `kubeadm` on PATH, of the version of the examples, and root for mounts. Nothing is booted, and nothing runs.
+Nothing is booted: the files of members are in mounts of their own, and no container runs.
 """
 
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -27,15 +26,19 @@ from tests.testlab.machines.defects import Rule, Where, defects_at
 from tests.testlab.machines.lab import VIOLATED
 from tests.testlab.machines.member import MAKE, MEMBER, Member, make_authorities
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
+from tests.testlab.run import need_program, need_root
 
-pytestmark = [
-    pytest.mark.nightly,
-    pytest.mark.skipif(shutil.which("kubeadm") is None, reason="no kubeadm on PATH"),
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
-]
 _DEFECTS, _JOINED = defects_at(Where.MEMBER), defects_at(Where.JOINED)
 LAB = EXAMPLES / "lab.yaml"
 NAME = "control-1.us-west-2"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def programs() -> None:
+    """Skip these tests without root or the programs that they run."""
+    need_root()
+    for name in ("kubeadm", "etcd", "etcdctl"):
+        need_program(name)
 
 
 def _nodes(plan: FleetPlan) -> Iterator[ClusterNode]:
@@ -189,7 +192,6 @@ cd /var/lib/etcd/snapshots; ls; stat --format=%a .
 """
 
 
-@pytest.mark.skipif(shutil.which("etcdctl") is None or shutil.which("etcd") is None, reason="no etcd on PATH")
 def test_the_newest_three_snapshots_are_kept(folder: Path) -> None:
     """The program connects to etcd with the member's own certificate; only root reads the snapshots."""
     *snapshots, mode, status = _member(folder).run(_ETCD).splitlines()
