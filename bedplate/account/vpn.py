@@ -12,8 +12,8 @@ from ipaddress import IPv4Address
 from bedplate.account.client import AwsClient, NotThere, ask_regions, require_all
 from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.plan.fleet import FleetPlan
-from bedplate.plan.links import SHORTEST_KEY
 from bedplate.plan.pools import tunnel_secret
+from bedplate.tunnels import SHORTEST_KEY
 
 # Not a valid fleet name: nodes may read `/<fleet>/*`, which never matches a key.
 _PREFIX = "vpn_keys"

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from bedplate.catalog import Catalog
 from bedplate.plan.firewall import has_workers
 from bedplate.plan.fleet import ControlPlaneMember, FleetPlan, MachinePlan, SitePlan, cached_on_plan
-from bedplate.plan.links import API_PORT, TUNNEL_MTU, api_name, place_names
+from bedplate.plan.links import API_PORT, api_name, place_names
 from bedplate.plan.pools import PoolPlan
 from bedplate.plan.registration import (
     INSTANCE_TYPE,
@@ -26,6 +26,7 @@ from bedplate.plan.registration import (
 from bedplate.spec.groups import Market
 from bedplate.spec.network import Interconnect
 from bedplate.spec.sites import Use
+from bedplate.tunnels import TUNNEL_MTU
 
 # The largest packet in a VPC, and between VPCs over transit gateways or peering connections.
 # Source: Amazon EC2 user guide, "Network maximum transmission unit"; AWS Transit Gateway quotas; read 2026-11.

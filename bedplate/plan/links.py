@@ -15,9 +15,6 @@ from bedplate.plan.pools import PoolPlan, combined_max
 from bedplate.spec.network import Interconnect
 from bedplate.spec.sites import Use
 
-# The largest packet in a tunnel of the fleet's gateways: an Ethernet frame of 1,500 bytes minus all headers, which are
-# AES-GCM, UDP for gateways behind NAT, and 8 bytes of PPPoE.
-TUNNEL_MTU = 1400
 # The first private AS number of four bytes (RFC 6996).
 _FIRST_ASN = 4_200_000_000
 # A region's block is a /20 or wider, so its first 20 bits are unique.
@@ -220,8 +217,6 @@ def region_peers(plan: FleetPlan, region: str) -> tuple[RegionPeer, ...]:
 
 
 API_PORT = 6443
-# The shortest pre-shared key that EC2 accepts. Source: EC2 API reference, VpnTunnelOptionsSpecification.
-SHORTEST_KEY = 8
 
 
 def api_name(plan: FleetPlan) -> str:

@@ -8,8 +8,6 @@ from bedplate.checks.sites import AWS_ASN
 from bedplate.errors import BedplateError, PartialError
 from bedplate.plan.fleet import FleetPlan, SitePlan, SiteTunnelPlan, TunnelPlan
 from bedplate.plan.links import (
-    SHORTEST_KEY,
-    TUNNEL_MTU,
     RegionPeer,
     has_transit,
     networks_accepted,
@@ -21,6 +19,7 @@ from bedplate.plan.links import (
 )
 from bedplate.plan.nodes import LAPTOP_GATEWAY_HOST, SITE_GATEWAY_HOST
 from bedplate.spec.sites import Dials
+from bedplate.tunnels import SHORTEST_KEY, TUNNEL_MTU
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 from bedplate.plan import FleetPlan
-from bedplate.plan.links import SHORTEST_KEY
+from bedplate.tunnels import SHORTEST_KEY
 from tests.testlab.fleets.variants import cellar_gateway
 from tests.testlab.network.gateways import Amend
 from vpn.audit_log import Begun, Issued

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from bedplate.plan.links import TUNNEL_MTU, cluster_blocks
+from bedplate.plan.links import cluster_blocks
+from bedplate.tunnels import TUNNEL_MTU
 from tests.testlab.fleets.variants import lab_plan
 from tests.testlab.network.laptops import HERE, NODE, THERE, LaptopLab
 from tests.testlab.network.netlab import Lab, LabHost
