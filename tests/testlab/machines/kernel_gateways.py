@@ -81,7 +81,9 @@ _DENIED = re.compile(r'apparmor="DENIED".*?profile="([^"]+)" name="([^"]+)"')
 
 
 def enforce() -> None:
-    """Set the AppArmor profiles of both programs to enforce mode."""
+    """Set the AppArmor profiles of both programs to enforce mode; the kernel logs every denial."""
+    # By default the kernel leaves out messages above ten in five seconds.
+    checked(["sysctl", "--write", "kernel.printk_ratelimit=0"])
     for name in _NAMES:
         profile = _PROFILES / name
         profile.write_text(profile.read_text().replace("flags=(complain,", "flags=("))
@@ -123,6 +125,7 @@ def confinement() -> str:
 
 def denied(cursor: str) -> list[tuple[str, str]]:
     """Return profile and path of each denial after a journal cursor, without duplicates."""
+    checked(["journalctl", "--sync"])
     log = checked(["journalctl", "--dmesg", "--output", "cat", "--after-cursor", cursor])
     return sorted(set(_DENIED.findall(log)))
 
