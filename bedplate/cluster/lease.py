@@ -1,4 +1,4 @@
-"""Leader election by a Lease: of several controllers one acts; and what it keeps for its successor, in a ConfigMap."""
+"""Leader election by a Lease, so that one of several controllers acts; and the leader's state, in a ConfigMap."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ NAME, NAMESPACE = "bedplate-capacity", "kube-system"
 DURATION = 60
 """Seconds after which another controller may take a Lease that was not renewed."""
 _RENEW = 10.0
-# The holder stops before others may take over: clocks run differently fast, and a call takes time.
+# The leader stops earlier than that: clocks differ in speed, and a call to the API server takes time.
 _HOLD = DURATION * 2 / 3
 
 
@@ -31,9 +31,11 @@ class Leadership:
     name: str = NAME
     _renewed: float | None = field(default=None, init=False)
     _version: str | None = field(default=None, init=False)
-    """The version of the Lease as it was last seen, and since when: others' clocks are not compared with ours."""
+    """The resourceVersion of the Lease in the last answer. Its age is measured on our clock, never by `renewTime`."""
     _seen: float = field(default=0.0, init=False)
+    """The time on our clock of the first answer with that version."""
     holder: str = field(default="", init=False)
+    """The identity in the last answer; empty for no leader."""
 
     def hold(self) -> bool:
         """Return whether this controller is the leader now; acquires or renews the Lease when that is due."""
@@ -45,9 +47,9 @@ class Leadership:
         except Conflict:
             is_ours = False
         except BedplateError:
-            # Without an answer the claim stays valid until its time is over.
+            # The API server did not answer: this controller stays the leader until _HOLD seconds have passed.
             return self._renewed is not None and now - self._renewed < _HOLD
-        # The time before the call: the Lease is renewed not earlier.
+        # The time before the call, which is never later than the renewal.
         self._renewed = now if is_ours else None
         return is_ours
 
@@ -60,7 +62,7 @@ class Leadership:
         try:
             self.client.call("replace Lease", lambda api: api.replace(lease), attempts=1)
         except BedplateError:
-            return  # it ends by itself
+            return  # The Lease expires after DURATION.
 
     def _claim(self, now: float) -> bool:
         try:
@@ -94,7 +96,7 @@ class Leadership:
 
 
 def read_holder(client: ClusterClient) -> str:
-    """Return which controller is the leader; empty for none."""
+    """Return the identity of the leading controller; empty for none."""
     try:
         lease = client.call("get Lease", lambda api: api.get(Lease, NAME, namespace=NAMESPACE))
     except Missing:
@@ -103,18 +105,18 @@ def read_holder(client: ClusterClient) -> str:
 
 
 IDLE, MEMORY = "state.json", "memory.json"
-"""The texts: since when nodes are idle, and what the planner remembers."""
+"""The keys of the ConfigMap: the time since which each node is idle, and the memory of the planner."""
 
 
 @dataclass
 class StateStore:
-    """The texts by name; only the leader writes them, and only if one has changed."""
+    """The ConfigMap with the state of the leader: texts by key. Only the leader writes it, and only after a change."""
 
     client: ClusterClient
     _last: Mapping[str, str] = field(default_factory=dict)
 
     def read(self) -> Mapping[str, str]:
-        """Return the texts; none if nobody has written them."""
+        """Return the texts by key; empty before the first write."""
         try:
             stored = self.client.call("get ConfigMap", lambda api: api.get(ConfigMap, NAME, namespace=NAMESPACE))
         except Missing:
@@ -123,7 +125,7 @@ class StateStore:
         return self._last
 
     def write(self, texts: Mapping[str, str]) -> None:
-        """Write the texts, in place of all others."""
+        """Replace all texts by these."""
         if texts == self._last:
             return
         meta = ObjectMeta(name=NAME, namespace=NAMESPACE)
