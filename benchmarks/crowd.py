@@ -48,7 +48,7 @@ def _peak_memory(engine: ApplyProcess) -> float:
     """Return the peak memory of a process until it has checked every node, in MiB."""
     peak, done = 0.0, 0
     for event in engine.events():
-        if event.step is Step.TROUBLE:
+        if event.step is Step.ERROR:
             sys.exit(f"{event.node}: {event.words}")
         done += event.step is Step.DONE
         peak = max(peak, _mebibytes(Path(f"/proc/{engine.pid}/status"), "VmHWM"))

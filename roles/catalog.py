@@ -45,33 +45,33 @@ def roles_of(node: NodePlan) -> tuple[Role, ...]:
 def _roles(node: NodePlan) -> Iterator[Role]:
     yield Baseline(node)
     homes = next((share.path for share in node.shares if share.mount == HOMES), None)
-    yield People(node.accounts, homes, INITIAL_ACCOUNT if node.ground is Platform.METAL else None)
+    yield People(node.accounts, homes, INITIAL_ACCOUNT if node.platform is Platform.METAL else None)
     # Jobs on a worker run in containers, which have their own S3 client.
-    buckets = node.buckets if NodeRole.WORKBENCH in node.duties else ()
-    yield Storage(node.mounts, node.shares, buckets, node.region, node.ground is Platform.CLOUD)
-    if NodeRole.WORKBENCH in node.duties:
-        in_cloud = node.ground is Platform.CLOUD
+    buckets = node.buckets if NodeRole.WORKBENCH in node.roles else ()
+    yield Storage(node.mounts, node.shares, buckets, node.region, node.platform is Platform.CLOUD)
+    if NodeRole.WORKBENCH in node.roles:
+        in_cloud = node.platform is Platform.CLOUD
         yield Workbench(node.accounts.people, node.gpus, node.scratch, reports_use=in_cloud)
     if node.gpus and node.driver:
         driver = driver_of(node.driver, node.gpus, load_catalog().chips.get(node.gpus.model))
         tools = Tools(driver.branch, load_catalog().stack(node.stack), repository_key(), driver.subnets)
-        yield Nvidia(driver, node.ground, NodeRole.WORKBENCH in node.duties, tools)
+        yield Nvidia(driver, node.platform, NodeRole.WORKBENCH in node.roles, tools)
     if node.fabric:
         yield Efa(load_catalog().stack(node.stack))
     if has_frameworks(node):
         yield Frameworks()
     yield from _cluster_roles(node)
     yield Monitoring(node.address)
-    if node.duties & {NodeRole.WORKBENCH, NodeRole.WORKER}:
+    if node.roles & {NodeRole.WORKBENCH, NodeRole.WORKER}:
         yield Gate(expectations(node, load_catalog()))
-    if node.duties & {NodeRole.LAPTOPS, NodeRole.TUNNELS}:
+    if node.roles & {NodeRole.LAPTOPS, NodeRole.TUNNELS}:
         yield Keeper()
-    if node.elsewhere:
-        yield Guard(node.elsewhere, speaks_bgp=NodeRole.TUNNELS in node.duties)
+    if node.remote_blocks:
+        yield Guard(node.remote_blocks, speaks_bgp=NodeRole.TUNNELS in node.roles)
     if node.laptops:
         yield OpenVpn(node.laptops)
     # Last: its change of firewall and sshd is reverted unless a new login confirms it in time.
-    yield Hardened(rules=node.doors, node_roles=node.duties, fabric=node.fabric)
+    yield Hardened(rules=node.firewall_rules, node_roles=node.roles, fabric=node.fabric)
 
 
 def _cluster_roles(node: NodePlan) -> Iterator[Role]:
@@ -88,7 +88,7 @@ def _cluster_roles(node: NodePlan) -> Iterator[Role]:
         if node.capacity:
             yield Capacity(node.capacity)
     elif node.cluster.cluster.authority:
-        yield Worker(node.cluster, node.ground is Platform.CLOUD)
+        yield Worker(node.cluster, node.platform is Platform.CLOUD)
 
 
 def install_digest(node: NodePlan) -> str:
@@ -99,13 +99,13 @@ def install_digest(node: NodePlan) -> str:
     driver = node.gpus and node.driver and driver_of(node.driver, node.gpus, load_catalog().chips.get(node.gpus.model))
     inputs = (
         *names_of(node),
-        node.ground,
+        node.platform,
         node.stack,
         driver,
         bool(node.gpus),
         sorted({mount.kind for mount in node.mounts}),
         bool(node.shares),
-        bool(node.buckets) and NodeRole.WORKBENCH in node.duties,
+        bool(node.buckets) and NodeRole.WORKBENCH in node.roles,
         node.cluster and node.cluster.cluster.kubelet,
     )
     return sha256(repr(inputs).encode()).hexdigest()

@@ -72,7 +72,7 @@ def gateway_node(plan: FleetPlan, gateway: LaptopGateway) -> NodePlan:
     return next(
         node
         for node in permanent_nodes(plan)
-        if NodeRole.LAPTOPS in node.duties and node.name.partition(".")[2] == gateway.place
+        if NodeRole.LAPTOPS in node.roles and node.name.partition(".")[2] == gateway.place
     )
 
 

@@ -300,7 +300,7 @@ class AppliedBundle:
 class PushedTunnels:
     """The result of a push of config bundles, by the name of the gateway: what changed, or the error."""
 
-    laid: Mapping[str, AppliedBundle]
+    applied: Mapping[str, AppliedBundle]
     failures: Mapping[str, BedplateError]
 
     def check(self) -> None:

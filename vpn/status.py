@@ -174,23 +174,23 @@ class ExpectedTunnel:
 class ExpectedGateway:
     """The expected state of a gateway; `number` is that of the newest revocation list, None without an authority.
 
-    `elsewhere` holds routes that at least one of the tunnels must announce.
+    `remote_blocks` holds routes that at least one of the tunnels must announce.
     """
 
     tunnels: tuple[ExpectedTunnel, ...] = ()
-    elsewhere: tuple[IPv4Network, ...] = ()
+    remote_blocks: tuple[IPv4Network, ...] = ()
     number: int | None = None
 
 
 def expected_gateway(plan: FleetPlan, node: NodePlan, number: int | None) -> ExpectedGateway:
     """Return the expected state of a gateway of the plan; `number` is that of the newest revocation list."""
     place = node.name.partition(".")[2]
-    if NodeRole.TUNNELS in node.duties:
+    if NodeRole.TUNNELS in node.roles:
         to_regions = (
             ExpectedTunnel(tunnel.name, _region_routes(plan, tunnel)) for tunnel in plan.tunnels if tunnel.site == place
         )
         return ExpectedGateway((*to_regions, *_direct_tunnels(plan, place)), _site_routes(plan, place), number)
-    peers = region_peers(plan, place) if NodeRole.JOINT in node.duties else ()
+    peers = region_peers(plan, place) if NodeRole.PEERED in node.roles else ()
     return ExpectedGateway(tuple(ExpectedTunnel(peer.region) for peer in peers), number=number)
 
 
@@ -256,9 +256,9 @@ def _finding(message: str, *, failing: bool = True) -> Finding:
 def _gateway_findings(node: NodePlan, expected: ExpectedGateway, status: Status, now: int) -> Iterator[Finding]:
     if abs(status.time - now) > SKEW_S:
         yield _finding(f"the clock is off by {abs(status.time - now):,} s")
-    if NodeRole.LAPTOPS in node.duties:
+    if NodeRole.LAPTOPS in node.roles:
         yield from _laptop_findings(status, expected.number)
-    if node.duties & {NodeRole.TUNNELS, NodeRole.JOINT}:
+    if node.roles & {NodeRole.TUNNELS, NodeRole.PEERED}:
         yield from tunnel_findings(expected, status)
         yield from _tunnel_certificate_findings(status)
 
@@ -349,7 +349,7 @@ def _bgp_findings(expected: ExpectedGateway, status: Status) -> Iterator[Finding
     for tunnel in dynamic:
         yield from _neighbour_findings(tunnel, neighbours.get(tunnel.name), ages[tunnel.name])
     established = [neighbour for neighbour in neighbours.values() if neighbour.age is not None]
-    missing = _missing_routes(expected.elsewhere, established) if established else ""
+    missing = _missing_routes(expected.remote_blocks, established) if established else ""
     if missing:
         failing = any((neighbour.age or 0) > SILENT_S for neighbour in established)
         yield _finding(f"BGP announces no route to {missing} through any tunnel", failing=failing)

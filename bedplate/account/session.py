@@ -38,7 +38,7 @@ def find_instance(client: AwsClient, plan: FleetPlan, node: NodePlan) -> Machine
 
     Raises PartialError if none runs, and ViolationError if DNS records name an instance of another group.
     """
-    if NodeRole.WORKBENCH in node.duties:
+    if NodeRole.WORKBENCH in node.roles:
         claim = find_claim(read_claims(client, plan), node.name)
         pools = [pool for pool in plan.pools if (pool.group, pool.region) == group_and_region(node.name)]
         answers = require_all(read_pool_machines(client, plan, pools, (claim,)), "nothing was done")
@@ -69,7 +69,7 @@ def running(machine: Machine) -> Machine:
 
 def _permanent(client: AwsClient, plan: FleetPlan, node: NodePlan) -> Machine:
     """Return the instance of a gateway or a control plane machine; node roles cannot create its tags."""
-    tag = ("Name", f"{plan.name}-laptops") if NodeRole.LAPTOPS in node.duties else ("bedplate:member", node.name)
+    tag = ("Name", f"{plan.name}-laptops") if NodeRole.LAPTOPS in node.roles else ("bedplate:member", node.name)
     filters = [
         {"Name": "tag:bedplate:fleet", "Values": [plan.name]},
         {"Name": f"tag:{tag[0]}", "Values": [tag[1]]},

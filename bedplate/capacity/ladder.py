@@ -5,6 +5,9 @@ actions, so a lost reply, a second operator or a repeated command cannot launch 
 
 A pool that has failed launches nothing for a while, then one machine as a probe. Its breaker is closed by a success
 after it opened: a launch, or for machines that fail at their first boot, a new node.
+
+The controller reads the rungs with their breakers (`read_rungs`), and keeps a `Memory` between its decisions. Commands
+of operators, which keep nothing, ask for the next actions towards a number of machines (`climb`).
 """
 
 from collections import defaultdict
@@ -24,14 +27,19 @@ RECLAIMED = "SpotInterruption"
 """The code of a spot pool of which AWS takes many machines. It is bedplate's own, not EC2's."""
 
 _PROBED = ", also for a probe"
-_LATE, _RECLAIMED_SHARE, _RECLAIMED_LEAST = 3, 0.2, 2
+# A pool has failed if this many of its machines did not become nodes within an hour.
+_LATE = 3
+# A spot pool has failed if AWS takes this share of its machines, and at least this many.
+_RECLAIMED_SHARE, _RECLAIMED_LEAST = 0.2, 2
 
 
 @dataclass(frozen=True, slots=True)
 class Breaker:
-    """The failure of a pool, and the time of the next probe. `code` is None if AWS's text is unknown.
+    """The failure of a pool, and the time of the next probe; all times are Unix seconds.
 
-    `probe` is the time of a probe without a result, `closed` that of the success which closed the breaker.
+    `code` is the code of AWS's error, None if there was none. The breaker opened at `opened`, and a probe may start at
+    `until`. `probe` is the start of a probe whose result is not known yet; `closed` is when a success closed the
+    breaker. `failures` counts the failures in a row: each doubles the time to the next probe.
     """
 
     code: str | None
@@ -54,9 +62,11 @@ class Breaker:
 
 @dataclass(frozen=True, slots=True)
 class PoolFacts:
-    """What one observation says about a pool; `late` machines should be nodes, `short_since` it launches nothing.
+    """What one observation says about a pool; times are Unix seconds.
 
-    `unready` has the launch times of the machines that were late within the last hour, with those that have ended.
+    `late` has the machines that should be nodes by now and are not. `short_since` is the time since which the pool has
+    fewer machines than desired. `unready` has, by ID, the launch times of all machines that were late within the last
+    hour: also of those that do not exist any more.
     """
 
     pool: Pool
@@ -208,9 +218,10 @@ class Rung:
 class Memory:
     """What one decision leaves for the next; without it, a decision only waits longer or probes once more.
 
-    `short` has the time since which a pool launches less than desired, `boots` the longest time that a machine of a
-    pool took to become a node, `unready` the launch times of machines that became none within the last hour, and
-    `reported` the pods whose owners know that they fit nothing.
+    The first four have the name of a pool as key. `short` has the time since which the pool has fewer machines than
+    desired, `boots` the longest time in seconds that one of its machines took to become a node, `unready` the launch
+    times of machines that did not become nodes within the last hour. `reported` has the pods for which an event
+    already says that they fit on no machine.
     """
 
     breakers: Mapping[str, Breaker] = field(default_factory=dict)
@@ -232,7 +243,7 @@ def read_rungs(observation: Observation, memory: Memory) -> tuple[Rung, ...]:
     for pool in sorted(observation.pools, key=lambda pool: pool.market not in _RESERVED):
         own = tuple(machines[pool.name])
         late = tuple(_late(own, observation, memory.boots.get(pool.name)))
-        # A successor may know of a shortage that is over.
+        # The memory may be that of an earlier controller, whose shortage is over.
         short_since = memory.short.get(pool.name) if len(own) < pool.desired else None
         unready = _unready(own, late, memory.unready.get(pool.name, {}), observation)
         facts = PoolFacts(pool, own, tuple(launches[pool.name]), late, short_since, unready)
@@ -297,7 +308,7 @@ def next_boots(observation: Observation, memory: Memory) -> Mapping[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Climb:
-    """The next actions and the state of every rung; `missing` machines have no place on any rung."""
+    """The next actions and the state of every rung; `missing` is the number of machines for which no rung has room."""
 
     actions: tuple[SetDesired, ...]
     rungs: tuple[Rung, ...]

@@ -66,9 +66,9 @@ def join(
 def _check(plan: FleetPlan, node: NodePlan) -> None:
     """Raise InputError for a machine that cannot join by this command."""
     cluster = cluster_of(plan)
-    if node.ground is Platform.CLOUD:
+    if node.platform is Platform.CLOUD:
         raise InputError(f"{node.name} is an EC2 instance", fix="an EC2 instance joins by itself")
-    if NodeRole.WORKER not in node.duties:
+    if NodeRole.WORKER not in node.roles:
         fix = f"write `use: kubernetes` for {node.host} in the fleet file, and run `bedplate node apply {node.name}`"
         raise InputError(f"{node.name} is no worker of the cluster", fix=fix)
     if not cluster.authority:
@@ -188,9 +188,9 @@ class Upgrade:
         location = NodeLocation(self._node(name))
         (outcome,) = apply_machines(self.plan, [location], self.options, frozenset(roles)).outcomes
         if not outcome.is_done:
-            trouble = outcome.trouble
-            what = f"{name}: {trouble.words if trouble else 'stopped'}"
-            raise PartialError(what, fix=trouble.fix if trouble else "run the command again")
+            error = outcome.error
+            what = f"{name}: {error.words if error else 'stopped'}"
+            raise PartialError(what, fix=error.fix if error else "run the command again")
 
     def _node(self, name: str) -> NodePlan:
         return find_node(self.plan, name, load_catalog())

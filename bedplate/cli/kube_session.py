@@ -104,7 +104,7 @@ def admin_kubeconfig(fleet: Path, plan: FleetPlan, passphrase_file: Path | None 
 
 def member_nodes(plan: FleetPlan) -> tuple[NodePlan, ...]:
     """Return the machines of the control plane."""
-    return tuple(node for node in permanent_nodes(plan) if NodeRole.CONTROL in node.duties)
+    return tuple(node for node in permanent_nodes(plan) if NodeRole.CONTROL in node.roles)
 
 
 @contextmanager

@@ -88,7 +88,7 @@ def _missing_plugin() -> MachineError | None:
 
 def is_in_cloud(machine: NodeLocation) -> bool:
     """Return whether Session Manager can reach a machine."""
-    return machine.node.ground is Platform.CLOUD
+    return machine.node.platform is Platform.CLOUD
 
 
 def with_proxy(machine: NodeLocation, fleet: Path) -> NodeLocation:

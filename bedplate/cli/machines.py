@@ -64,8 +64,8 @@ def ready_machines(fleet: Path, command: str) -> int:
             if outcome.is_done:
                 show([f"{outcome.node}: ready, {len(outcome.changed)} changed"])
             else:
-                trouble = outcome.trouble
-                what, fix = (trouble.words, trouble.fix) if trouble else ("stopped", "")
+                event = outcome.error
+                what, fix = (event.words, event.fix) if event else ("stopped", "")
                 errors.append(PartialError(f"{outcome.node}: {what}", fix=fix))
         if done.interrupted:
             return INTERRUPTED
@@ -143,7 +143,7 @@ def _show_idle_groups(plan: FleetPlan, client: AwsClient) -> None:
 
 def _gateways(plan: FleetPlan, client: AwsClient) -> Iterator[Machine | PartialError]:
     for node in permanent_nodes(plan):
-        if (node.laptops or NodeRole.CONTROL in node.duties) and is_in_cloud(NodeLocation(node)):
+        if (node.laptops or NodeRole.CONTROL in node.roles) and is_in_cloud(NodeLocation(node)):
             try:
                 yield find_instance(client, plan, node)
             except PartialError as error:
@@ -178,7 +178,7 @@ def _location(plan: FleetPlan, machine: Machine) -> NodeLocation | None:
     if machine.group:
         return location_of(plan, machine)
     node = find_node(plan, machine.name or "", load_catalog())
-    if NodeRole.CONTROL in node.duties:
+    if NodeRole.CONTROL in node.roles:
         return NodeLocation(node)
     gateway = node.laptops
     if gateway and gateway.public and gateway.name_servers(Transport.UDP):

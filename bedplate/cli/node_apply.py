@@ -322,7 +322,7 @@ class ApplyProgress:
         outcome.take(event)
         previous, row.doing = row.doing, event.name or event.words or "reading facts"
         row.figure = f"{len(outcome.changed)}"
-        row.end = DONE if outcome.is_done else str(outcome.trouble.kind) if outcome.trouble else ""
+        row.end = DONE if outcome.is_done else str(outcome.error.kind) if outcome.error else ""
         is_repeated = event.step is Step.NOTE and event.words == previous
         line = event_line(event)
         if line and not is_repeated and not is_terminal():
@@ -443,7 +443,7 @@ def _upgrade_all(ways: SshTargets, at_once: int, mode: str) -> Done:
 def _upgrade_machine(upgrades: Upgrades, target: Target, mode: str) -> bool:
     from bedplate.cli.node import push_folder  # it imports boto3
 
-    if target.node.ground is Platform.CLOUD:
+    if target.node.platform is Platform.CLOUD:
         return upgrades.upgrade(target, mode, PROGRAM, "fetch")
     try:
         script = push_folder(target)

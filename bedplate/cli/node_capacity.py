@@ -200,7 +200,7 @@ def _check_is_pooled(plan: FleetPlan, name: str) -> None:
     node = next((node for node in permanent_nodes(plan) if name in (node.name, node.host, node.full_name)), None)
     if node:
         fix = "name a machine of a group; `bedplate node list --live` shows them"
-        raise InputError(f"{node.name} is a permanent machine ({', '.join(sorted(node.duties)) or 'site'})", fix=fix)
+        raise InputError(f"{node.name} is a permanent machine ({', '.join(sorted(node.roles)) or 'site'})", fix=fix)
 
 
 def _live_machine(client: AwsClient, plan: FleetPlan, name: str) -> Machine:

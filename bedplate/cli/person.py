@@ -197,7 +197,7 @@ def _apply_people(plan: FleetPlan, options: SshOptions) -> Iterator[BedplateErro
         raise KeyboardInterrupt
     for outcome in done.outcomes:
         if not outcome.is_done:
-            yield PartialError(f"accounts on {outcome.node}", fix=outcome.trouble.fix if outcome.trouble else "")
+            yield PartialError(f"accounts on {outcome.node}", fix=outcome.error.fix if outcome.error else "")
 
 
 def _ssh_groups(plan: FleetPlan) -> tuple[str, ...]:

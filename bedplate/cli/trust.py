@@ -82,7 +82,7 @@ def trust(  # noqa: PLR0913  each is an option of the command line
         return 0
     if option := "--address" if address else "--ssh-config" if ssh_config else "":
         raise InputError(f"{option} requires a fingerprint", fix=f"pass the fingerprint, or leave out {option}")
-    if node.ground is not Platform.CLOUD:
+    if node.platform is not Platform.CLOUD:
         raise InputError(f"AWS does not know the host key of {node.name}", fix=trust_instructions(node))
     client = open_account(plan)
     machine = find_instance(client, plan, node)

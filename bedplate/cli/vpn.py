@@ -294,10 +294,10 @@ def record_addresses(
     if address or resolver:
         public = dict(_parse_addresses("--address", text, gateway_regions) for text in address or ())
         inside = dict(_parse_addresses("--resolver", text, regions_with_resolver) for text in resolver or ())
-        doors = LaptopEndpoints({region: _only(region, addresses) for region, addresses in public.items()}, inside)
+        endpoints = LaptopEndpoints({region: _only(region, addresses) for region, addresses in public.items()}, inside)
     else:
-        doors = read_laptop_endpoints(open_account(plan), plan.name, gateway_regions, regions_with_resolver)
-    recorded = record_endpoints(lock_path(fleet), plan.name, doors.gateways, doors.resolvers)
+        endpoints = read_laptop_endpoints(open_account(plan), plan.name, gateway_regions, regions_with_resolver)
+    recorded = record_endpoints(lock_path(fleet), plan.name, endpoints.gateways, endpoints.resolvers)
     show(address_lines(plan.record, recorded))
     return 0
 

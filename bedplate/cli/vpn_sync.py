@@ -172,7 +172,7 @@ def status(fleet: FleetFile = DEFAULT_FLEET, *, ssh_config: SshConfig = None, js
     The exit status is 3 if a gateway or a tunnel is down, 6 if a gateway did not answer.
     """
     plan = plan_of(fleet)
-    nodes = {node.name: node for node in permanent_nodes(plan) if node.duties & {NodeRole.LAPTOPS, NodeRole.TUNNELS}}
+    nodes = {node.name: node for node in permanent_nodes(plan) if node.roles & {NodeRole.LAPTOPS, NodeRole.TUNNELS}}
     if not nodes:
         raise InputError("the fleet has no gateway", fix="declare `vpn.laptops.gateways` or `sites`")
     statuses, failures = ask_gateways(plan, tuple(nodes.values()), SshOptions(fleet, config=ssh_config))
@@ -232,9 +232,9 @@ def send_tunnels(plan: FleetPlan, gateways: Mapping[str, GatewayTunnels], option
     nodes = [node for node in permanent_nodes(plan) if node.name in complete]
     with _connections(plan, nodes, options) as way:
         sent = push_tunnels(complete, way)
-    carried = PushedTunnels(sent.laid, {**errors, **sent.failures})
-    show(updated_tunnel_lines(carried))
-    carried.check()
+    pushed = PushedTunnels(sent.applied, {**errors, **sent.failures})
+    show(updated_tunnel_lines(pushed))
+    pushed.check()
 
 
 def tunnels_of_gateways(
@@ -374,15 +374,15 @@ def update_gateways(  # noqa: PLR0913  all that a push consists of
     nodes = {gateway.place: gateway_node(plan, gateway) for gateway in gateways}
     with _connections(plan, nodes.values(), options) as way:
         while True:
-            book, unusable = access_list_of(pki, now()).with_keys(keys(pki) if keys else {})
-            carried = push_access_list(gateways, book, lambda gateway: way(nodes[gateway.place].name), cut=cut)
+            access_list, unusable = access_list_of(pki, now()).with_keys(keys(pki) if keys else {})
+            pushed = push_access_list(gateways, access_list, lambda gateway: way(nodes[gateway.place].name), cut=cut)
             # A gateway refuses lists older than its own. If another operator has signed meanwhile, send theirs.
-            fresh = reload_pki(pki) if carried.failures else pki
+            fresh = reload_pki(pki) if pushed.failures else pki
             if fresh is pki:
                 break
             pki = fresh
-    show(updated_gateway_lines(carried))
-    replace(carried, failures={**unusable, **carried.failures}).check()
+    show(updated_gateway_lines(pushed))
+    replace(pushed, failures={**unusable, **pushed.failures}).check()
 
 
 def ask_gateways(

@@ -112,7 +112,12 @@ class ClusterClient:
 
 BOOKMARK = "BOOKMARK"
 """The type of an event that says only how far a watch has come."""
-_PAGE, _GRACE, _HEAD = 1000, 30.0, 40
+# Objects in one reply of a list.
+_PAGE = 1000
+# Seconds after the end of a watch until a connection without data counts as dead.
+_GRACE = 30.0
+# The first characters of an event contain its type.
+_HEAD = 40
 
 
 def _scope(kind: type[Any]) -> dict[str, str]:

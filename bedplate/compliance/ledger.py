@@ -216,9 +216,9 @@ def _connection_error(name: str, error: BaseException) -> str:
 
 def _login_error(name: str, stderr: str) -> str:
     """Return the same message as an apply, with the last line of OpenSSH or sudo."""
-    trouble, last = login_error(name, stderr), _last_line(stderr)
-    detail = "" if last in trouble.what else f" ({last})"
-    return f"{trouble.what}{detail}; {trouble.fix}"
+    error, last = login_error(name, stderr), _last_line(stderr)
+    detail = "" if last in error.what else f" ({last})"
+    return f"{error.what}{detail}; {error.fix}"
 
 
 def _show_command(error: pytest.ExceptionInfo[BaseException], report: pytest.TestReport) -> None:

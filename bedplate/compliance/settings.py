@@ -26,9 +26,9 @@ def applies_if(condition: Callable[[NodePlan], bool]) -> pytest.MarkDecorator:
     return pytest.MarkDecorator(pytest.Mark(MARKER, (condition,), {}, _ispytest=True), _ispytest=True)
 
 
-def applies_to(*duties: NodeRole) -> pytest.MarkDecorator:
-    """Limit a rule to nodes that have one of these duties."""
-    return applies_if(lambda node: not node.duties.isdisjoint(duties))
+def applies_to(*roles: NodeRole) -> pytest.MarkDecorator:
+    """Limit a rule to nodes that have one of these roles."""
+    return applies_if(lambda node: not node.roles.isdisjoint(roles))
 
 
 def is_container(host: Host) -> bool:

@@ -262,7 +262,7 @@ def test_fixed_addresses_resolve_without_dns(host: Host, node: NodePlan) -> None
     assert {name: addresses.get(name) for name in expected} == expected
 
 
-@applies_if(lambda node: node.ground is Platform.METAL)
+@applies_if(lambda node: node.platform is Platform.METAL)
 def test_fleet_names_resolve_at_sites(host: Host, node: NodePlan) -> None:
     """A site's machine asks the fleet's resolvers for names in the fleet's domain."""
     planned = {"DNS": [" ".join(map(str, node.resolvers))], "Domains": [f"~{node.domain}"]} if node.resolvers else {}
@@ -318,7 +318,7 @@ def test_time_servers_match_the_platform(host: Host, node: NodePlan) -> None:
         r"^(?:server|pool|peer) (\S+)", host.check_output("chronyd -p -f /etc/chrony/chrony.conf"), re.MULTILINE
     )
 
-    if node.ground is Platform.CLOUD:
+    if node.platform is Platform.CLOUD:
         assert sources == ["169.254.169.123"]
     else:
         assert sources
@@ -346,7 +346,7 @@ def _last_value(host: Host, file: str, setting: str) -> list[str]:
     return [value for key, value in pairs if key == setting][-1:]
 
 
-@applies_if(lambda node: node.ground is Platform.CLOUD)
+@applies_if(lambda node: node.platform is Platform.CLOUD)
 def test_cloud_init_keeps_the_hostname(host: Host) -> None:
     """cloud-init, if it is installed, does not change the host name."""
     folder = host.file("/etc/cloud/cloud.cfg.d")

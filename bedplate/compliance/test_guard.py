@@ -13,13 +13,15 @@ from vpn.sites.files import GUARD_RULES, STANDARD
 from vpn.sites.gateway import MTU
 from vpn.status import expected_gateway
 
-pytestmark = applies_if(lambda node: bool(node.duties & {NodeRole.TUNNELS, NodeRole.JOINT}) and bool(node.elsewhere))
+pytestmark = applies_if(
+    lambda node: bool(node.roles & {NodeRole.TUNNELS, NodeRole.PEERED}) and bool(node.remote_blocks)
+)
 _FIX = "run `bedplate vpn tunnels`"
 
 
 def test_guard_matches_the_plan(host: Host, node: NodePlan) -> None:
     """Traffic to other gateways uses a tunnel or is dropped: the planned rules are in the file and the kernel."""
-    text = guard_text(node.elsewhere, MTU)
+    text = guard_text(node.remote_blocks, MTU)
     listed = "nft --stateless list table inet bedplate_guard"
 
     assert host.file(str(GUARD_RULES)).content_string == text
@@ -31,7 +33,7 @@ def test_traffic_without_a_tunnel_fails_at_once(host: Host, node: NodePlan) -> N
     """Unreachable routes cover all remote networks, so connections fail at once while no tunnel is up."""
     routes = host.check_output(f"ip route show type unreachable proto {PROTOCOL}")
 
-    missing = set(re.findall(r"unreachable (\S+)", last_routes_text(node.elsewhere))) - set(routes.split())
+    missing = set(re.findall(r"unreachable (\S+)", last_routes_text(node.remote_blocks))) - set(routes.split())
     assert not missing, f"no unreachable route for {', '.join(sorted(missing))}"
 
 
@@ -60,7 +62,7 @@ def test_reverse_path_filter_is_loose(host: Host, node: NodePlan) -> None:
 
 def test_guard_and_bgp_start_at_boot(host: Host, node: NodePlan) -> None:
     """The guard, which stops unencrypted traffic, and BGP, which gives routes to sites, run and start at boot."""
-    bgp = (BGP_SERVICE,) if NodeRole.TUNNELS in node.duties else ()
+    bgp = (BGP_SERVICE,) if NodeRole.TUNNELS in node.roles else ()
     for unit in (SERVICE, *bgp):
         assert host.service(unit).is_enabled
         assert host.service(unit).is_running

@@ -16,12 +16,12 @@ from roles.hardened.logins import SCRIPT, UNIT, UNIT_PATH
 
 def test_filter_file_matches_the_plan(host: Host, node: NodePlan) -> None:
     """The packet filter file has exactly the firewall rules of the plan."""
-    assert host.file("/etc/bedplate/filter.nft").content_string == ruleset(node.doors, node.duties)
+    assert host.file("/etc/bedplate/filter.nft").content_string == ruleset(node.firewall_rules, node.roles)
 
 
 def test_loaded_filter_matches_the_plan(host: Host, node: NodePlan) -> None:
     """The packet filter in the kernel has exactly the firewall rules of the plan: no port was opened by hand."""
-    planned = host.check_output(f"printf %%s %s | {TRIED}", ruleset(node.doors, node.duties))
+    planned = host.check_output(f"printf %%s %s | {TRIED}", ruleset(node.firewall_rules, node.roles))
 
     assert host.check_output(HELD) == planned
 
@@ -73,7 +73,7 @@ def test_boot_without_filter_allows_only_ssh(host: Host, node: NodePlan) -> None
     unit = host.check_output("systemctl show --property=UnitFileState,Before %s", firewall.UNIT)
 
     assert unit_overrides(host, firewall.UNIT) == []
-    assert host.file(firewall.PATH).content_string == firewall.emergency_ruleset(node.doors)
+    assert host.file(firewall.PATH).content_string == firewall.emergency_ruleset(node.firewall_rules)
     assert host.file(firewall.UNIT_PATH).content_string == file_text(f"hardened/{firewall.UNIT}")
     assert "UnitFileState=enabled" in unit
     assert {"bedplate-filter.service", "network-pre.target"} <= set(unit.replace("=", " ").split())
@@ -108,12 +108,12 @@ def test_kernel_sysctls_are_hardened(host: Host, node: NodePlan, prefix: str) ->
     assert not wrong, "; ".join(wrong)
 
 
-@applies_if(lambda node: not node.duties & FORWARDERS)
+@applies_if(lambda node: not node.roles & FORWARDERS)
 def test_ip_forwarding_is_off(host: Host, node: NodePlan) -> None:
     """The node forwards no packets; a workbench forwards IPv4 packets of its containers."""
     families = ("net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding")
     # Docker turns IPv4 forwarding on, and the packet filter limits it to containers.
-    off = families[1:] if node.duties & HOSTS else families
+    off = families[1:] if node.roles & HOSTS else families
 
     values = [host.run(f"cat /proc/sys/{key}").stdout.strip() for key in off]
     assert set(values) <= {"0", ""}
@@ -132,7 +132,7 @@ def test_cpu_supports_no_execute(host: Host) -> None:
 
 
 def _settings(node: NodePlan) -> Mapping[str, str]:
-    return dict(role.values(role.settings(node.duties, fabric=node.fabric)))
+    return dict(role.values(role.settings(node.roles, fabric=node.fabric)))
 
 
 def _settings_of(node: NodePlan, prefix: str) -> Mapping[str, str]:

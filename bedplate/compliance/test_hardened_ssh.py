@@ -100,7 +100,7 @@ def test_sshd_refuses_kerberos(daemon: Mapping[str, str]) -> None:
 
 def test_sshd_uses_modern_algorithms(daemon: Mapping[str, str], node: NodePlan) -> None:
     """sshd offers exactly the algorithms of the role: no SHA-1, no CBC, no NIST curves for session keys."""
-    planned = parse_keywords(settings(node.duties).partition("\nMatch ")[0])
+    planned = parse_keywords(settings(node.roles).partition("\nMatch ")[0])
 
     for keyword in ("kexalgorithms", "ciphers", "macs", "hostkeyalgorithms", "requiredrsasize"):
         assert daemon[keyword] == planned[keyword], keyword
@@ -155,7 +155,7 @@ def test_sshd_has_no_other_settings(host: Host, node: NodePlan) -> None:
     lines = host.check_output("grep -iE '^[[:space:]]*\"?(match|include)' /etc/ssh/sshd_config || true")
 
     assert lines.splitlines() == [f"Include {_OURS}"]
-    assert host.file(_OURS).content_string == settings(node.duties)
+    assert host.file(_OURS).content_string == settings(node.roles)
 
 
 def test_sshd_config_folder_has_a_readme(host: Host) -> None:
@@ -199,7 +199,7 @@ def test_sshd_ends_dead_sessions(daemon: Mapping[str, str]) -> None:
 
 def test_sshd_forwards_ports_only_if_needed(daemon: Mapping[str, str], node: NodePlan) -> None:
     """sshd forwards ports only on workbenches and gateways, and opens no port for other hosts."""
-    passed = node.duties & {NodeRole.WORKBENCH, NodeRole.TUNNELS, NodeRole.LAPTOPS}
+    passed = node.roles & {NodeRole.WORKBENCH, NodeRole.TUNNELS, NodeRole.LAPTOPS}
 
     assert daemon["allowtcpforwarding"] == ("local" if passed else "no")
     assert daemon["gatewayports"] == "no"

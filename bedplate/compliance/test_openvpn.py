@@ -63,7 +63,7 @@ def test_laptop_filter_matches_the_plan(host: Host, node: NodePlan) -> None:
     assert host.check_output(listed) == host.check_output(f"unshare --net sh -c '{loaded}'")
 
 
-@applies_if(lambda node: node.ground is Platform.CLOUD)
+@applies_if(lambda node: node.platform is Platform.CLOUD)
 def test_dns_listens_on_vpn_addresses_only(host: Host, node: NodePlan) -> None:
     """A region's gateway answers DNS on its VPN addresses only, and only if its fleet has no resolver endpoints."""
     assert node.laptops

@@ -80,7 +80,7 @@ def test_polkit_rules_belong_to_packages(host: Host) -> None:
 
 def _system_logins(node: NodePlan) -> set[str]:
     """Return the login accounts of the system."""
-    return {"root", _SESSION_MANAGER if node.ground is Platform.CLOUD else INITIAL_ACCOUNT}
+    return {"root", _SESSION_MANAGER if node.platform is Platform.CLOUD else INITIAL_ACCOUNT}
 
 
 def _disabled(host: Host) -> set[str]:

@@ -25,9 +25,9 @@ from roles.storage.role import RELEASE, TIMER, UNITS, guard
 HAS_MOUNTS = applies_if(lambda node: bool(node.mounts))
 HAS_SHARES = applies_if(lambda node: bool(node.shares))
 HAS_MOUNTS_OR_SHARES = applies_if(lambda node: bool(node.mounts or node.shares))
-LISTS_BUCKETS = applies_if(lambda node: bool(node.buckets) and NodeRole.WORKBENCH in node.duties)
+LISTS_BUCKETS = applies_if(lambda node: bool(node.buckets) and NodeRole.WORKBENCH in node.roles)
 HAS_NOTICE = applies_if(
-    lambda node: bool(node.mounts or node.shares or (node.buckets and NodeRole.WORKBENCH in node.duties))
+    lambda node: bool(node.mounts or node.shares or (node.buckets and NodeRole.WORKBENCH in node.roles))
 )
 HAS_SHARED_AWS_STORE = applies_if(lambda node: any(client_mount(mount).opener for mount in node.mounts))
 HAS_EFS = applies_if(lambda node: any(mount.kind is MountKind.EFS for mount in node.mounts))
@@ -183,7 +183,7 @@ def test_login_message_lists_storage(host: Host, node: NodePlan) -> None:
     """The login message lists shared folders and, for each bucket, a command that lists it."""
     text = host.file(NOTICE).content_string
     expected = [*(mount.path for mount in node.mounts), *(share.mount for share in node.shares)]
-    if NodeRole.WORKBENCH in node.duties:
+    if NodeRole.WORKBENCH in node.roles:
         expected += [f"aws s3 ls ${variable(bucket.store)}/" for bucket in node.buckets]
 
     missing = [entry for entry in expected if entry not in text]

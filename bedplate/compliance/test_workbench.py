@@ -115,7 +115,7 @@ def test_path_finds_cuda(host: Host, node: NodePlan) -> None:
     )
 
 
-@applies_if(lambda node: node.ground is Platform.CLOUD)
+@applies_if(lambda node: node.platform is Platform.CLOUD)
 def test_machine_reports_its_use(host: Host) -> None:
     """The timer that reports whether somebody uses the machine is active: without reports it is never ended."""
     timer = host.service(IDLE_TIMER)

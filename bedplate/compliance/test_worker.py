@@ -19,7 +19,7 @@ _LEFT = ("/etc/kubernetes/bootstrap-kubelet.conf", f"{_PKI}/bedplate-join.key")
 def test_worker_agent_is_the_planned_one(host: Host, node: NodePlan) -> None:
     """The agent joins the cluster of the plan, and drains the machine in its time."""
     assert node.cluster
-    changed = differing_files(host, worker_files(node.cluster, cloud=node.ground is Platform.CLOUD))
+    changed = differing_files(host, worker_files(node.cluster, cloud=node.platform is Platform.CLOUD))
 
     assert not changed, f"changed: {', '.join(changed)}"
 

@@ -17,7 +17,9 @@ from typing import Any
 from .machine import Expected, FailedProgramError, Gpus, Machine, MissingProgramError
 from .verdict import Action, Finding
 
+# The share of the root disk that must be free.
 _LEAST_FREE = 0.05
+_INFINIBAND = "/sys/class/infiniband"
 
 
 def check_system(machine: Machine, expected: Expected) -> Iterator[Finding]:
@@ -31,7 +33,7 @@ def check_system(machine: Machine, expected: Expected) -> Iterator[Finding]:
 
 def _clock(machine: Machine) -> Finding:
     if container := machine.read("/run/systemd/container"):
-        return Finding("clock", f"that of the host of this {container}")
+        return Finding("clock", f"not checked: this {container} uses the clock of its host")
     try:
         report = machine.output("chronyc", "-n", "tracking")
     except (FailedProgramError, MissingProgramError) as error:
@@ -57,7 +59,7 @@ def _mount(machine: Machine, path: str) -> Finding:
     if container and "nfs4" not in machine.read("/proc/filesystems").split():
         return Finding("mounts", f"{path}: the host of this {container} has no NFS")
     try:
-        # A program, because a hanging server blocks whoever asks. Its time limit kills it.
+        # In a program with a time limit, because a call to a mount whose server does not answer blocks forever.
         machine.output("stat", "--file-system", "--format=%T", f"{machine.root / path.lstrip('/')}/.")
         machine.output("findmnt", "--mountpoint", path, "--types", "nfs,nfs4", "--noheadings")
     except (FailedProgramError, MissingProgramError) as error:
@@ -67,13 +69,10 @@ def _mount(machine: Machine, path: str) -> Finding:
 
 def _efa(machine: Machine, planned: int) -> Finding:
     devices = [
-        name for name in machine.names("/sys/class/infiniband") if "efa" in machine.read(f"{_DEVICE}/{name}/{_DRIVER}")
+        name for name in machine.names(_INFINIBAND) if "efa" in machine.read(f"{_INFINIBAND}/{name}/device/uevent")
     ]
     text = f"{len(devices)} EFA devices, planned {planned}"
     return Finding("efa", text, Action.NONE if len(devices) == planned else Action.REPLACE)
-
-
-_DEVICE, _DRIVER = "/sys/class/infiniband", "device/uevent"
 
 
 FABRIC_MANAGER = "nvidia-fabricmanager.service"
@@ -84,7 +83,7 @@ _YES = {"Yes", "Enabled"}
 
 
 def check_gpus(machine: Machine, expected: Expected) -> Iterator[Finding]:
-    """Yield the findings about the GPUs; none for a machine without."""
+    """Yield the findings about the GPUs; nothing if the plan has no GPUs for this machine."""
     if expected.gpus is None or expected.driver is None:
         return
     yield from check_kernel_log(machine)

@@ -96,8 +96,8 @@ def _configure(state: State, node: NodePlan, *, is_new: bool) -> Status:
     stages = _AFTER_INSTALL if is_new and is_installed(state, node) else None
     result = apply_roles(node, only, stages=stages)
     if not result.is_done:
-        trouble = result.trouble
-        return Status(ok=False, sentence=trouble.words if trouble else "stopped", changed=tuple(result.changed))
+        error = result.error
+        return Status(ok=False, sentence=error.words if error else "stopped", changed=tuple(result.changed))
     waiting = tuple(sorted(later)) if later and apply_roles(node, later, check=True).changed else ()
     words = f"{len(result.changed)} changed" if result.changed else "up to date"
     if stages:

@@ -106,7 +106,7 @@ def _prepare(state: State, root: Path) -> Status:
         node = state.node()
         result = apply_roles(node, None, stages=_STAGES)
         if not result.is_done:
-            return Status(ok=False, sentence=result.trouble.words if result.trouble else "stopped")
+            return Status(ok=False, sentence=result.error.words if result.error else "stopped")
         if violations := _violations(audit(state, node, marker=_MARKER)):
             return Status(ok=False, sentence=violations[:_LONGEST])
         close_filter(node, root)
@@ -125,7 +125,7 @@ def _violations(document: Mapping[str, Any]) -> str:
 
 def close_filter(node: NodePlan, root: Path) -> None:
     """Write the emergency rules, which allow only SSH: they are active from the next boot to its configuration."""
-    for file in firewall.emergency_files(firewall.emergency_ruleset(node.doors)):
+    for file in firewall.emergency_files(firewall.emergency_ruleset(node.firewall_rules)):
         path = _below(root, Path(file.path))
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, file.text.encode(), int(file.mode, 8))

@@ -86,7 +86,7 @@ class Upgrade:
 
     @property
     def _is_worker(self) -> bool:
-        return NodeRole.WORKER in self.node.duties
+        return NodeRole.WORKER in self.node.roles
 
     @contextmanager
     def _without_pods(self, *, is_patient: bool) -> Iterator[None]:
@@ -181,7 +181,7 @@ class Upgrade:
 
 def _completed(result: NodeResult) -> NodeResult:
     """Return a complete result. Raises NodeError for another."""
-    error = result.trouble
+    error = result.error
     if not result.is_done:
         kind = error.kind if error and error.kind else NodeErrorKind.FAILED
         raise NodeError(kind, error.words if error else "stopped", error.fix if error else _AGAIN)
@@ -229,8 +229,8 @@ def main(mode: str, state: State, operator: Operator) -> int:
         name = node.name
         status = Upgrade(state, node, operator, running_uids).run(mode)
     except (NodeError, BedplateError) as error:
-        trouble = error if isinstance(error, NodeError) else NodeError(NodeErrorKind.REFUSED, error.what, error.fix)
-        operator.report(error_event(name, trouble))
+        failure = error if isinstance(error, NodeError) else NodeError(NodeErrorKind.REFUSED, error.what, error.fix)
+        operator.report(error_event(name, failure))
         return 0
     seconds = round(time.monotonic() - started, 1)
     if status is None:

@@ -84,7 +84,7 @@ class Step(StrEnum):
     BEGINS = "begins"
     OPERATION = "operation"
     DONE = "done"
-    TROUBLE = "trouble"
+    ERROR = "error"
     REBOOT = "reboot"
 
 
@@ -143,7 +143,7 @@ def parse_event(line: str) -> Event:
 
 def error_event(node: str, error: NodeError) -> Event:
     """Return the event of an error on a node."""
-    return Event(node, Step.TROUBLE, words=error.what, fix=error.fix, kind=error.kind)
+    return Event(node, Step.ERROR, words=error.what, fix=error.fix, kind=error.kind)
 
 
 _PROGRAM = "roles.run"
@@ -213,7 +213,7 @@ class NodeResult:
     changed: list[str] = field(default_factory=list)
     unchanged: int = 0
     seconds: float = 0.0
-    trouble: Event | None = None
+    error: Event | None = None
     is_done: bool = False
 
     def take(self, event: Event) -> None:
@@ -223,22 +223,22 @@ class NodeResult:
                 self.changed.append(event.name)
             case Step.DONE:
                 self.unchanged, self.seconds, self.is_done = event.unchanged, event.seconds, True
-            case Step.TROUBLE:
-                self.trouble, self.seconds = event, event.seconds
+            case Step.ERROR:
+                self.error, self.seconds = event, event.seconds
             case _:
                 pass
 
     @property
     def is_held(self) -> bool:
         """Whether another apply has locked the node."""
-        return self.trouble is not None and self.trouble.kind is NodeErrorKind.HELD
+        return self.error is not None and self.error.kind is NodeErrorKind.HELD
 
 
 def exit_status(outcomes: Iterable[NodeResult], *, check: bool) -> int:
     """Return the exit code: 0 for success, 1 for a bug, 3 for drift, 5 if all nodes are locked, 6 if incomplete."""
     results = tuple(outcomes)
     incomplete = [result for result in results if not result.is_done]
-    if any(result.trouble and result.trouble.kind is NodeErrorKind.DEFECT for result in incomplete):
+    if any(result.error and result.error.kind is NodeErrorKind.DEFECT for result in incomplete):
         return BedplateError.exit_code
     if incomplete:
         return HeldError.exit_code if all(result.is_held for result in results) else PartialError.exit_code

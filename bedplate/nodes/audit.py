@@ -124,7 +124,7 @@ def _audit_node(audit: AuditRequest, node: str, tell: Tell) -> Findings:
 
 def _final_event(findings: Findings) -> Event:
     if findings.unreached:
-        return Event(findings.node, Step.TROUBLE, kind=NodeErrorKind.UNREACHED, words=findings.unreached)
+        return Event(findings.node, Step.ERROR, kind=NodeErrorKind.UNREACHED, words=findings.unreached)
     violated = len(findings.of(RuleOutcome.VIOLATED))
     others = len(findings.verdicts) - violated
     return Event(findings.node, Step.DONE, changed=violated, unchanged=others, seconds=findings.seconds)

@@ -32,7 +32,7 @@ def user_data_script(steps: Sequence[str], values: Mapping[str, str]) -> str:
 
 def site_script(node: NodePlan) -> str:
     """Return the script of a site's machine; InputError for an EC2 instance, or without an administrator."""
-    if node.ground is Platform.CLOUD:
+    if node.platform is Platform.CLOUD:
         fix = "an EC2 instance needs no script: Auto Scaling starts it, and cloud-init configures it"
         raise InputError(f"{node.name} is an EC2 instance", fix=fix)
     if not admin_keys(node.accounts):

@@ -222,8 +222,8 @@ def verified_host_key(name: str, offered: Iterable[str], wanted: Collection[str]
 
 def trust_instructions(node: NodePlan) -> str:
     """Return how to record a machine's host key in the lock."""
-    if node.ground is Platform.CLOUD and NodeRole.WORKER in node.duties:
+    if node.platform is Platform.CLOUD and NodeRole.WORKER in node.roles:
         return "the lock records no keys of workers: use an ssh configuration with its key, --ssh-config"
-    if node.ground is Platform.CLOUD:
+    if node.platform is Platform.CLOUD:
         return f"run `bedplate node trust {node.name}`: AWS reads the key from the instance"
     return f"read the fingerprint at its console, then run `bedplate node trust {node.name} SHA256:...`"

@@ -74,7 +74,7 @@ def _entry(path: str, mode: int) -> ZipInfo:
 
 def _readme(invitation: Invitation) -> str:
     plan, person = invitation.plan, invitation.person
-    work = tuple(node for node in invitation.machines if NodeRole.WORKBENCH in node.duties)
+    work = tuple(node for node in invitation.machines if NodeRole.WORKBENCH in node.roles)
     return Template(_README.read_text(encoding="utf-8")).substitute(
         fleet=plan.name,
         name=person.name,

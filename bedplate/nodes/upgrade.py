@@ -25,7 +25,7 @@ REBOOTING = Path("/run/bedplate-reboots")
 """Exists from the reboot to the next boot."""
 # A server with much memory takes minutes until it starts its operating system.
 _BOOT_SECONDS, _PAUSE, _LOGIN_SECONDS = 1200.0, 5.0, 30.0
-_ENDS = frozenset({Step.DONE, Step.TROUBLE, Step.REBOOT})
+_ENDS = frozenset({Step.DONE, Step.ERROR, Step.REBOOT})
 Report = Callable[[Event], None]
 
 
@@ -79,9 +79,9 @@ class Upgrades:
             if last is not None and last.step in _ENDS:
                 return last
             errors.seek(0)
-            trouble = error_event(target.node.name, _error(errors.read()))
-        self.report(trouble)
-        return trouble
+            error = error_event(target.node.name, _error(errors.read()))
+        self.report(error)
+        return error
 
     def _events(self, target: Target, command: str, errors: IO[str]) -> Iterator[Event]:
         # Ctrl-C in the terminal must reach only this process.

@@ -29,7 +29,7 @@ def node_document(node: NodePlan) -> str:
     """Return the document of a machine."""
     # pydantic warns about read-only views, which it writes with `fallback`.
     fields = _ADAPTER.dump_python(node, mode="json", fallback=dict, warnings=False)
-    fields["duties"] = sorted(fields["duties"])
+    fields["roles"] = sorted(fields["roles"])
     return json.dumps({"version": _VERSION, "node": fields}, indent=1, sort_keys=True) + "\n"
 
 

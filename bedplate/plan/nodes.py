@@ -62,7 +62,7 @@ class NodeRole(StrEnum):
     ROUTER = "pods router"
     LAPTOPS = "gateway of laptops"
     TUNNELS = "gateway of the site"
-    JOINT = "gateway to other regions"
+    PEERED = "gateway to other regions"
     FILES = "file server"
 
 
@@ -120,13 +120,13 @@ class NodePlan:
     domain: str
     owner: str
     name: str
-    ground: Platform
-    duties: frozenset[NodeRole]
+    platform: Platform
+    roles: frozenset[NodeRole]
     region: str
     address: IPv4Address | None
     accounts: Accounts
     hosts: Mapping[str, tuple[IPv4Address, ...]]
-    doors: tuple[FirewallRule, ...]
+    firewall_rules: tuple[FirewallRule, ...]
     """The inbound rules of its packet filter."""
     mounts: tuple[Mount, ...] = ()
     shares: tuple[Share, ...] = ()
@@ -147,7 +147,7 @@ class NodePlan:
     expires: str | None = None
     laptops: LaptopGateway | None = None
     """The laptop gateway that runs on it."""
-    elsewhere: tuple[IPv4Network, ...] = ()
+    remote_blocks: tuple[IPv4Network, ...] = ()
     """The remote networks behind its tunnels, for a gateway of a site or of a connected region."""
     cluster: ClusterNode | None = None
     """What it is in the Kubernetes cluster; None for a machine that is no part of it."""
@@ -176,12 +176,12 @@ _USER_ROLES = frozenset({NodeRole.WORKBENCH, NodeRole.WORKER})
 
 
 def _mounts(
-    plan: FleetPlan, label: str, place: str, ground: Platform, duties: frozenset[NodeRole]
+    plan: FleetPlan, label: str, place: str, platform: Platform, roles: frozenset[NodeRole]
 ) -> tuple[Mount, ...]:
     """Return the mounts of a machine: none for a machine without users or workloads."""
-    if not duties & _USER_ROLES:
+    if not roles & _USER_ROLES:
         return ()
-    if ground is Platform.CLOUD:
+    if platform is Platform.CLOUD:
         return tuple(
             Mount(
                 store=files.store,
@@ -226,9 +226,9 @@ def _clients(plan: FleetPlan, export: ExportPlan) -> tuple[tuple[str, IPv4Networ
     return tuple((name, block) for name, block in site.used_for(*Use) if name != server)
 
 
-def _buckets(plan: FleetPlan, region: str, duties: frozenset[NodeRole]) -> tuple[BucketPlan, ...]:
+def _buckets(plan: FleetPlan, region: str, roles: frozenset[NodeRole]) -> tuple[BucketPlan, ...]:
     """Return one bucket of each store for a machine to read: the one in its region, else the store's first."""
-    if not duties & _USER_ROLES:
+    if not roles & _USER_ROLES:
         return ()
     buckets: dict[str, BucketPlan] = {}
     for bucket in plan.buckets:
@@ -248,17 +248,17 @@ BGP = 179
 _POD_RULES = ("all-from-pods", "api-from-pods")
 
 
-def _inbound_rules(plan: FleetPlan, label: str, place: str, duties: frozenset[NodeRole]) -> tuple[FirewallRule, ...]:
+def _inbound_rules(plan: FleetPlan, label: str, place: str, roles: frozenset[NodeRole]) -> tuple[FirewallRule, ...]:
     """Return the inbound rules of a machine's packet filter."""
     return (
         *_ssh_rules(plan),
-        *_compute_rules(plan, place, duties),
-        *_control_plane_rules(plan, duties),
-        *_pod_rules(plan, duties),
+        *_compute_rules(plan, place, roles),
+        *_control_plane_rules(plan, roles),
+        *_pod_rules(plan, roles),
         *_nfs_rules(plan, label, place),
-        *_vpn_rules(duties),
-        *_dns_rules(plan, duties),
-        *_bgp_rules(plan, place, duties),
+        *_vpn_rules(roles),
+        *_dns_rules(plan, roles),
+        *_bgp_rules(plan, place, roles),
     )
 
 
@@ -298,17 +298,17 @@ def _ssh_rules(plan: FleetPlan) -> Iterator[FirewallRule]:
             yield FirewallRule(f"ssh-from-{name}", f"SSH from {place}", block, TCP, SSH)
 
 
-def _compute_rules(plan: FleetPlan, place: str, duties: frozenset[NodeRole]) -> Iterator[FirewallRule]:
+def _compute_rules(plan: FleetPlan, place: str, roles: frozenset[NodeRole]) -> Iterator[FirewallRule]:
     """Yield the rules among workbenches and workers: all traffic, but none from other hosts of a LAN."""
-    if not duties & _USER_ROLES:
+    if not roles & _USER_ROLES:
         return
     for other in _connected_places(plan, place):
         for name, block in _machine_blocks(plan, other, *Use):
             yield FirewallRule(f"all-from-{name}", f"All from nodes of {other}", block)
 
 
-def _control_plane_rules(plan: FleetPlan, duties: frozenset[NodeRole]) -> Iterator[FirewallRule]:
-    if NodeRole.CONTROL not in duties:
+def _control_plane_rules(plan: FleetPlan, roles: frozenset[NodeRole]) -> Iterator[FirewallRule]:
+    if NodeRole.CONTROL not in roles:
         return
     for member in plan.control_plane.members if plan.control_plane else ():
         yield FirewallRule(f"all-from-{member.name}", f"All from {member.name}", IPv4Network(member.address))
@@ -325,14 +325,14 @@ def _control_plane_rules(plan: FleetPlan, duties: frozenset[NodeRole]) -> Iterat
         yield FirewallRule(f"api-from-laptops-{pool.place}", about, pool.block, TCP, API_PORT)
 
 
-def _pod_rules(plan: FleetPlan, duties: frozenset[NodeRole]) -> Iterator[FirewallRule]:
+def _pod_rules(plan: FleetPlan, roles: frozenset[NodeRole]) -> Iterator[FirewallRule]:
     """Yield the rules for pods on the same machine: all traffic to a worker, the API to the control plane.
 
     Packets of pods on other nodes arrive from the address of their node.
     """
-    if plan.pods and NodeRole.WORKER in duties:
+    if plan.pods and NodeRole.WORKER in roles:
         yield FirewallRule(_POD_RULES[0], "All from pods", plan.pods)
-    elif plan.pods and NodeRole.CONTROL in duties:
+    elif plan.pods and NodeRole.CONTROL in roles:
         yield FirewallRule(_POD_RULES[1], "Kubernetes API for pods", plan.pods, TCP, API_PORT)
 
 
@@ -343,33 +343,33 @@ def _nfs_rules(plan: FleetPlan, label: str, place: str) -> Iterator[FirewallRule
         yield FirewallRule(f"nfs-from-{name}", f"NFS for {name}", block, TCP, NFS)
 
 
-def _vpn_rules(duties: frozenset[NodeRole]) -> Iterator[FirewallRule]:
-    if NodeRole.LAPTOPS in duties:
+def _vpn_rules(roles: frozenset[NodeRole]) -> Iterator[FirewallRule]:
+    if NodeRole.LAPTOPS in roles:
         for protocol, port in OPENVPN:
             yield FirewallRule(f"openvpn-{protocol}", f"OpenVPN over {protocol}", ANYWHERE.block, protocol, port)
-    if duties & {NodeRole.TUNNELS, NodeRole.JOINT}:
+    if roles & {NodeRole.TUNNELS, NodeRole.PEERED}:
         for port in IKE:
             yield FirewallRule(f"ike-{port}", "IKE from tunnel peers", ANYWHERE.block, "udp", port)
     # A gateway in a region has an elastic address, which is NAT: its ESP is in UDP.
-    if NodeRole.TUNNELS in duties:
+    if NodeRole.TUNNELS in roles:
         yield FirewallRule("esp", "ESP from tunnel peers", ANYWHERE.block, "esp")
 
 
-def _dns_rules(plan: FleetPlan, duties: frozenset[NodeRole]) -> Iterator[FirewallRule]:
+def _dns_rules(plan: FleetPlan, roles: frozenset[NodeRole]) -> Iterator[FirewallRule]:
     """Yield the rules for DNS from laptops to the gateway that forwards it."""
-    if NodeRole.LAPTOPS in duties and forwards_dns(plan):
+    if NodeRole.LAPTOPS in roles and forwards_dns(plan):
         for pool in plan.laptops:
             for protocol in DNS_PROTOCOLS:
                 name, about = f"dns-{protocol}-from-laptops-{pool.place}", f"DNS from the laptops of {pool.place}"
                 yield FirewallRule(name, about, pool.block, protocol, DNS)
 
 
-def _bgp_rules(plan: FleetPlan, place: str, duties: frozenset[NodeRole]) -> Iterator[FirewallRule]:
+def _bgp_rules(plan: FleetPlan, place: str, roles: frozenset[NodeRole]) -> Iterator[FirewallRule]:
     """Yield the rules for BGP from connected sites: both gateways have this filter, so one must admit the other.
 
     AWS's end of a tunnel needs no rule: it accepts the connection of the site's gateway.
     """
-    for direct in plan.site_tunnels_of(place) if NodeRole.TUNNELS in duties else ():
+    for direct in plan.site_tunnels_of(place) if NodeRole.TUNNELS in roles else ():
         other = direct.other(place)
         yield FirewallRule(f"bgp-from-{other}", f"BGP from the gateway of {other}", direct.inside, TCP, BGP)
 
@@ -462,7 +462,7 @@ def _site_node(plan: FleetPlan, site: SitePlan, machine: MachinePlan) -> NodePla
 
 def _gateway_roles(plan: FleetPlan, region: str) -> frozenset[NodeRole]:
     is_peered = region in connected_regions(plan)
-    return frozenset({NodeRole.LAPTOPS, NodeRole.JOINT} if is_peered else {NodeRole.LAPTOPS})
+    return frozenset({NodeRole.LAPTOPS, NodeRole.PEERED} if is_peered else {NodeRole.LAPTOPS})
 
 
 def _site_roles(plan: FleetPlan, site: SitePlan, machine: MachinePlan) -> frozenset[NodeRole]:
@@ -497,32 +497,32 @@ def pool_node(plan: FleetPlan, pool: PoolPlan, name: str, catalog: Catalog) -> N
 
 
 def _node(
-    plan: FleetPlan, name: str, ground: Platform, duties: frozenset[NodeRole], address: IPv4Address | None
+    plan: FleetPlan, name: str, platform: Platform, roles: frozenset[NodeRole], address: IPv4Address | None
 ) -> NodePlan:
     label, _, place = name.partition(".")
-    region = place if ground is Platform.CLOUD else plan.home.name
+    region = place if platform is Platform.CLOUD else plan.home.name
     return NodePlan(
         fleet=plan.name,
         domain=plan.domain,
         owner=plan.owner,
         name=name,
-        ground=ground,
-        duties=duties,
+        platform=platform,
+        roles=roles,
         region=region,
         address=address,
         accounts=plan.accounts,
         hosts=_hosts(plan),
-        doors=_inbound_rules(plan, label, place, duties),
-        mounts=_mounts(plan, label, place, ground, duties),
-        shares=_shares(plan, label, place) if ground is Platform.METAL else (),
-        buckets=_buckets(plan, region, duties),
+        firewall_rules=_inbound_rules(plan, label, place, roles),
+        mounts=_mounts(plan, label, place, platform, roles),
+        shares=_shares(plan, label, place) if platform is Platform.METAL else (),
+        buckets=_buckets(plan, region, roles),
         stack=plan.stack,
-        laptops=laptop_gateway_at(plan, place) if NodeRole.LAPTOPS in duties else None,
-        elsewhere=tuple(_remote_blocks(plan, place, duties)),
-        capacity=worker_capacity(plan) if NodeRole.CONTROL in duties else None,
+        laptops=laptop_gateway_at(plan, place) if NodeRole.LAPTOPS in roles else None,
+        remote_blocks=tuple(_remote_blocks(plan, place, roles)),
+        capacity=worker_capacity(plan) if NodeRole.CONTROL in roles else None,
         # No machine of a site is changed before the cluster exists.
-        cluster=as_node(plan, name) if ground is Platform.CLOUD or plan.record.authority else None,
-        joining=joining_plan(plan) if NodeRole.CONTROL in duties else None,
+        cluster=as_node(plan, name) if platform is Platform.CLOUD or plan.record.authority else None,
+        joining=joining_plan(plan) if NodeRole.CONTROL in roles else None,
     )
 
 
@@ -537,10 +537,10 @@ def _hosts(plan: FleetPlan) -> Mapping[str, tuple[IPv4Address, ...]]:
     return MappingProxyType(addresses)
 
 
-def _remote_blocks(plan: FleetPlan, place: str, duties: frozenset[NodeRole]) -> Iterator[IPv4Network]:
-    if NodeRole.TUNNELS in duties:
+def _remote_blocks(plan: FleetPlan, place: str, roles: frozenset[NodeRole]) -> Iterator[IPv4Network]:
+    if NodeRole.TUNNELS in roles:
         yield from (network.block for network in remote_networks(plan, place))
-    if NodeRole.JOINT in duties:
+    if NodeRole.PEERED in roles:
         yield from (block for peer in region_peers(plan, place) for block in peer.blocks)
 
 

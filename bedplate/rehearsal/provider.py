@@ -164,7 +164,7 @@ class AwsProvider:
 
     def _client(self, properties: Mapping[str, Any]) -> Aws:
         region = properties.get("region")
-        return self.aws.elsewhere(region) if isinstance(region, str) and region else self.aws
+        return self.aws.in_region(region) if isinstance(region, str) and region else self.aws
 
 
 def configured(simulation: Simulation, ledger: Ledger, inputs: Mapping[str, Any]) -> AwsProvider:

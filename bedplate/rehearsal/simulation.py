@@ -186,7 +186,7 @@ class Aws:
         """The time of the simulated clock."""
         return datetime.now(UTC) + self.simulation.elapsed
 
-    def elsewhere(self, region: str) -> "Aws":
+    def in_region(self, region: str) -> "Aws":
         """Return the client of another region of the same account."""
         return Aws(self.simulation, region)
 

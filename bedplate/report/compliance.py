@@ -47,7 +47,7 @@ def event_line(event: Event) -> str | None:
         case Step.DONE:
             rules = counted(event.changed + event.unchanged, "rule")
             return f"{event.node}: {rules}, {event.changed:,} violated, {event.seconds:.1f} s"
-        case Step.TROUBLE:
+        case Step.ERROR:
             return f"{event.node}: {event.kind}: {event.words}"
         case _:
             return None

@@ -59,7 +59,7 @@ def _group(node: NodePlan) -> str:
 
 def _duties(node: NodePlan) -> str:
     gpus = f" ({node.gpus.count} x {node.gpus.model})" if node.gpus else ""
-    return (", ".join(sorted(node.duties)) or "-") + gpus
+    return (", ".join(sorted(node.roles)) or "-") + gpus
 
 
 def _entry(node: NodePlan) -> dict[str, Any]:
@@ -67,8 +67,8 @@ def _entry(node: NodePlan) -> dict[str, Any]:
         "name": node.name,
         "full_name": node.full_name,
         "place": node.place,
-        "ground": str(node.ground),
-        "duties": sorted(node.duties),
+        "ground": str(node.platform),
+        "duties": sorted(node.roles),
         "address": str(node.address) if node.address else None,
         "owner": node.owner,
         "expires": node.expires,
@@ -227,12 +227,12 @@ def apply_lines(outcomes: Iterable[NodeResult], *, check: bool) -> Iterator[str]
     rows = aligned((heading, *(_apply_row(machine) for machine in machines)), right=_RIGHT)
     yield rows[0]
     for row, machine in zip(rows[1:], machines, strict=True):
-        trouble = machine.trouble
-        yield from _hung(f"{row}   ", f"{trouble.kind}: {trouble.words}") if trouble else (row,)
+        error = machine.error
+        yield from _hung(f"{row}   ", f"{error.kind}: {error.words}") if error else (row,)
         for name in machine.changed:
             yield from _hung("  ~ " if check else "  + ", name)
-        if trouble and trouble.fix:
-            yield from _hung("  fix  ", trouble.fix)
+        if error and error.fix:
+            yield from _hung("  fix  ", error.fix)
     yield ""
     yield from wrap(_verdict(machines, check=check), WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
@@ -251,7 +251,7 @@ def event_line(event: Event) -> str | None:
             return f"{event.node}: {event.words}"
         case Step.OPERATION:
             return f"{event.node}: {event.name}"
-        case Step.TROUBLE:
+        case Step.ERROR:
             return f"{event.node}: {event.kind}: {event.words}"
         case Step.REBOOT:
             return f"{event.node}: reboots"
@@ -260,7 +260,7 @@ def event_line(event: Event) -> str | None:
 
 
 def _apply_row(machine: NodeResult) -> tuple[str, ...]:
-    unchanged = "-" if machine.trouble else str(machine.unchanged)
+    unchanged = "-" if machine.error else str(machine.unchanged)
     took = f"{machine.seconds:.1f} s" if machine.seconds or machine.is_done else "-"
     return (machine.node, str(len(machine.changed)), unchanged, took)
 
@@ -287,12 +287,12 @@ def _verdict(machines: Sequence[NodeResult], *, check: bool) -> str:
 
 
 def _apply_entry(machine: NodeResult) -> dict[str, Any]:
-    trouble = machine.trouble
+    error = machine.error
     return {
-        "status": str(trouble.kind) if trouble else "done" if machine.is_done else "stopped",
+        "status": str(error.kind) if error else "done" if machine.is_done else "stopped",
         "changed": machine.changed,
         "unchanged": machine.unchanged,
         "seconds": round(machine.seconds, 3),
-        "what": trouble.words if trouble else "",
-        "fix": trouble.fix if trouble else "",
+        "what": error.words if error else "",
+        "fix": error.fix if error else "",
     }

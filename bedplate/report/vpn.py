@@ -81,34 +81,34 @@ def relisted_lines(*, is_renewed: bool) -> Iterator[str]:
     yield "crl.pem renewed" if is_renewed else "crl.pem is up to date"
 
 
-def updated_gateway_lines(carried: "PushedAccessList") -> Iterator[str]:
+def updated_gateway_lines(pushed: "PushedAccessList") -> Iterator[str]:
     """Yield a row for each updated gateway, with the number of ended sessions."""
-    for place, ended in sorted(carried.cut.items()):
+    for place, ended in sorted(pushed.cut.items()):
         sessions = sum(ended.values())
         yield f"{place}: updated" + (f", {counted(sessions, 'session')} ended" if sessions else "")
 
 
-def certificate_lines(standing: "KeysStatus", seen: Mapping[str, datetime]) -> Iterator[str]:
+def certificate_lines(status: "KeysStatus", seen: Mapping[str, datetime]) -> Iterator[str]:
     """Yield a row for each laptop and gateway, then the revocation list, the authority and the faults."""
-    yield from aligned(_row(holder, seen) for holder in standing.holders)
-    until = f"{standing.until:%Y-%m-%d}" if standing.until else "-"
-    revoked = counted(standing.revoked, "revoked certificate")
-    yield f"crl.pem: number {standing.number or '-'}, valid until {until}, {revoked}"
-    yield f"certificate authority: valid until {standing.authority:%Y-%m-%d}"
-    yield from (f"{fault.level}: {fault.message}" for fault in standing.faults)
+    yield from aligned(_row(holder, seen) for holder in status.holders)
+    until = f"{status.until:%Y-%m-%d}" if status.until else "-"
+    revoked = counted(status.revoked, "revoked certificate")
+    yield f"crl.pem: number {status.number or '-'}, valid until {until}, {revoked}"
+    yield f"certificate authority: valid until {status.authority:%Y-%m-%d}"
+    yield from (f"{fault.level}: {fault.message}" for fault in status.faults)
 
 
-def certificate_document(standing: "KeysStatus", seen: Mapping[str, datetime]) -> dict[str, Any]:
+def certificate_document(status: "KeysStatus", seen: Mapping[str, datetime]) -> dict[str, Any]:
     """Return the document of `vpn list --json`; `seen` is null for a laptop without a session."""
     return {
-        "certificates": [_entry(holder, seen.get(holder.name)) for holder in standing.holders],
+        "certificates": [_entry(holder, seen.get(holder.name)) for holder in status.holders],
         "crl": {
-            "number": standing.number,
-            "until": standing.until.isoformat() if standing.until else None,
-            "revoked": standing.revoked,
+            "number": status.number,
+            "until": status.until.isoformat() if status.until else None,
+            "revoked": status.revoked,
         },
-        "authority": {"until": standing.authority.isoformat()},
-        "faults": [{"level": fault.level.value, "message": fault.message} for fault in standing.faults],
+        "authority": {"until": status.authority.isoformat()},
+        "faults": [{"level": fault.level.value, "message": fault.message} for fault in status.faults],
     }
 
 
@@ -156,19 +156,19 @@ def created_key_lines(pairs: Iterable[frozenset[str]]) -> Iterator[str]:
     yield from sorted(f"+ key of {' and '.join(sorted(pair))}" for pair in pairs)
 
 
-def updated_tunnel_lines(carried: "PushedTunnels") -> Iterator[str]:
+def updated_tunnel_lines(pushed: "PushedTunnels") -> Iterator[str]:
     """Yield a row for each gateway: its tunnels, and what changed."""
-    for name, laid in sorted(carried.laid.items()):
-        yield f"{name}: {counted(laid.tunnels, 'tunnel')}, {_done(laid)}"
-    if any(laid.is_changed for laid in carried.laid.values()):
+    for name, applied in sorted(pushed.applied.items()):
+        yield f"{name}: {counted(applied.tunnels, 'tunnel')}, {_done(applied)}"
+    if any(applied.is_changed for applied in pushed.applied.values()):
         yield "next: `bedplate vpn status` shows whether the tunnels are up"
 
 
-def _done(laid: "AppliedBundle") -> str:
+def _done(applied: "AppliedBundle") -> str:
     counts = (
-        (laid.written, "file", "written"),
-        (laid.removed, "file", "removed"),
-        (laid.started, "unit", "started"),
+        (applied.written, "file", "written"),
+        (applied.removed, "file", "removed"),
+        (applied.started, "unit", "started"),
     )
     done = [f"{counted(len(items), noun)} {verb}" for items, noun, verb in counts if items]
     return ", ".join(done) or "no change"

@@ -23,9 +23,9 @@ SERVICE = "chrony"
 CLOCK = "/etc/chrony/chrony.conf"
 
 
-def chrony_file(ground: Platform, distribution: str) -> ManagedFile:
+def chrony_file(platform: Platform, distribution: str) -> ManagedFile:
     """Return the configuration of chrony."""
-    values = {"amazon": AMAZON if ground is Platform.CLOUD else None, "pool": POOLS[distribution]}
+    values = {"amazon": AMAZON if platform is Platform.CLOUD else None, "pool": POOLS[distribution]}
     return ManagedFile("Configure chrony", CLOCK, render("baseline/chrony.conf.j2", **values))
 
 
@@ -49,7 +49,7 @@ def keep_names() -> None:
 
 def motd_files(node: NodePlan) -> tuple[ManagedFile, ...]:
     """Return the message of the day; Ubuntu's news are disabled."""
-    roles = " and ".join(sorted(role.value for role in node.duties)) or "machine"
+    roles = " and ".join(sorted(role.value for role in node.roles)) or "machine"
     return (
         ManagedFile("Write the message of the day", "/etc/motd", render("baseline/motd.j2", node=node, roles=roles)),
         ManagedFile("Disable Ubuntu's news at login", "/etc/default/motd-news", "ENABLED=0\n"),
@@ -225,7 +225,7 @@ class Baseline(Role):
     @property
     def settings(self) -> tuple[Setting, ...]:
         """The sysctls: more on nodes that run users' programs."""
-        runs_work = self.node.duties & {NodeRole.WORKBENCH, NodeRole.WORKER}
+        runs_work = self.node.roles & {NodeRole.WORKBENCH, NodeRole.WORKER}
         return (*EVERYWHERE, *AT_WORK) if runs_work else EVERYWHERE
 
     def install(self) -> None:
@@ -242,8 +242,8 @@ class Baseline(Role):
         disable_swap_at_boot()
         host_name = ManagedFile("Write /etc/hostname", "/etc/hostname", f"{self.node.host}\n")
         put_files(hosts_file(self.node), *motd_files(self.node), LIMITS, host_name)
-        clock = chrony_file(self.node.ground, host.get_fact(LinuxName))
-        resolved = (resolved_file(self.node),) if self.node.ground is Platform.METAL else ()
+        clock = chrony_file(self.node.platform, host.get_fact(LinuxName))
+        resolved = (resolved_file(self.node),) if self.node.platform is Platform.METAL else ()
         return put_files(clock, JOURNAL, kernel_file(self.settings), MANAGER, NETWORKD, *resolved)
 
     def activate(self, changes: Changes) -> None:

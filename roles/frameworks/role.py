@@ -29,8 +29,8 @@ DIGEST = sha256(_LOCK.encode()).hexdigest()[:12]
 
 def has_frameworks(node: NodePlan) -> bool:
     """Return whether a machine has PyTorch: a workbench, as the file says, or else with GPUs that PyTorch supports."""
-    if NodeRole.WORKBENCH not in node.duties or node.frameworks is not None:
-        return NodeRole.WORKBENCH in node.duties and bool(node.frameworks)
+    if NodeRole.WORKBENCH not in node.roles or node.frameworks is not None:
+        return NodeRole.WORKBENCH in node.roles and bool(node.frameworks)
     chip = load_catalog().chips.get(node.gpus.model) if node.gpus else None
     # PyTorch for CUDA 13 has code for Turing and newer, like the open kernel modules.
     return chip is not None and chip.open

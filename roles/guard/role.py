@@ -64,12 +64,12 @@ BGP_PACKAGES = (
 
 @dataclass(frozen=True, slots=True)
 class Guard(Role):
-    """A tunnel gateway; `elsewhere` are the remote networks behind other gateways.
+    """A tunnel gateway; `remote_blocks` are behind other gateways.
 
     `speaks_bgp`: a site's gateway gets its routes from AWS by BGP; other gateways have static routes from the plan.
     """
 
-    elsewhere: tuple[IPv4Network, ...]
+    remote_blocks: tuple[IPv4Network, ...]
     speaks_bgp: bool
     name: ClassVar[str] = "guard"
     space: ClassVar[DiskSpace] = DiskSpace(programs=40, state=10)
@@ -119,7 +119,7 @@ class Guard(Role):
             systemd.service(name="Restart FRR", service=BGP_SERVICE, restarted=True, _if=changed(changes, BGP_DAEMONS))
 
     def _rendered_files(self) -> tuple[RenderedFile, ...]:
-        return tuple(guard_files(self.elsewhere))
+        return tuple(guard_files(self.remote_blocks))
 
 
 def bounds_of(name: str) -> str:

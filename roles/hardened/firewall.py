@@ -14,7 +14,7 @@ from bedplate.plan.nodes import NodeRole, pods_of
 from roles.base import ManagedFile, file_text, render
 
 # Kubernetes forwards packets of pods; gateways have tables of their own for forwarded packets.
-FORWARDERS = frozenset({NodeRole.WORKER, NodeRole.CONTROL, NodeRole.TUNNELS, NodeRole.JOINT, NodeRole.LAPTOPS})
+FORWARDERS = frozenset({NodeRole.WORKER, NodeRole.CONTROL, NodeRole.TUNNELS, NodeRole.PEERED, NodeRole.LAPTOPS})
 # Users run containers there: Docker or Podman decides whether packets are forwarded.
 HOSTS = frozenset({NodeRole.WORKBENCH})
 # Programs in pods must not connect to a file server: the node's kernel mounts volumes.

@@ -239,7 +239,7 @@ class Nvidia(Role):
     """A machine with GPUs; `profiling`: people may read the GPUs' performance counters."""
 
     driver: Driver
-    ground: Platform
+    platform: Platform
     profiling: bool
     tools: Tools
     name: ClassVar[str] = "nvidia"
@@ -252,7 +252,7 @@ class Nvidia(Role):
             host.log(f"driver branch {self.driver.branch} waits until no program uses a GPU; apply again then")
         elif self._is_available():
             _remove(self.driver)
-            aws = (self.driver.modules("aws"),) if self.ground is Platform.CLOUD else ()
+            aws = (self.driver.modules("aws"),) if self.platform is Platform.CLOUD else ()
             _install("Install the driver of GPUs", (*aws, *self.driver.programs))
             self._install_tools()
         else:
@@ -291,7 +291,7 @@ class Nvidia(Role):
         if not self._is_available() or self._waits() or "gpu" not in state:
             return
         is_missing = not {*self.driver.programs} <= host.get_fact(DebPackages).keys()
-        if self.ground is Platform.METAL:
+        if self.platform is Platform.METAL:
             # Not in `install`, which must not read the kernel.
             modules = self.driver.modules(kernel_flavour(state["kernel"]))
             is_missing |= modules not in host.get_fact(DebPackages)

@@ -59,8 +59,8 @@ class Overlay:
 
     def filter(self, roles: frozenset[NodeRole]) -> None:
         """Load the packet filter of the router's role."""
-        (node,) = (node for node in permanent_nodes(self.plan) if NodeRole.ROUTER in node.duties)
-        self.router.load_rules(ruleset(node.doors, roles))
+        (node,) = (node for node in permanent_nodes(self.plan) if NodeRole.ROUTER in node.roles)
+        self.router.load_rules(ruleset(node.firewall_rules, roles))
 
 
 @pytest.fixture(scope="module")

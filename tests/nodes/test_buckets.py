@@ -64,7 +64,7 @@ def node(node_lab: NodeLab, store: ObjectStore) -> Iterator[Node]:
     plan = lab_node(NAME)
     booted = node_lab.boot(NAME, "10.64.33.7")
     apply_roles(node_lab, NAME, People(plan.accounts), Storage(buckets=plan.buckets, region=plan.region))
-    (booted.root / "root/filter.nft").write_text(ruleset(plan.doors, plan.duties))
+    (booted.root / "root/filter.nft").write_text(ruleset(plan.firewall_rules, plan.roles))
     booted.run("nft -f /root/filter.nft")
     with serve_buckets(booted, store, node_lab.folder):
         yield booted

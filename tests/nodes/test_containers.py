@@ -49,7 +49,7 @@ def node(node_lab: NodeLab) -> Node:
 def workbench(node: Node) -> Node:
     """Return the node with the packet filter of a workbench."""
     plan = lab_node(WORKBENCH)
-    load(node, ruleset(plan.doors, plan.duties))
+    load(node, ruleset(plan.firewall_rules, plan.roles))
     return node
 
 
@@ -95,8 +95,8 @@ def test_container_needs_a_firewall_rule_for_its_node(workbench: Node) -> None:
 def test_pod_reaches_its_node(node: Node, has_rule: bool) -> None:  # noqa: FBT001  pytest passes it by name
     """A pod reaches its node by the firewall rule for pods, and not without it."""
     plan = lab_node(WORKER)
-    rules = [rule for rule in plan.doors if has_rule or rule.name != "all-from-pods"]
-    load(node, ruleset(rules, plan.duties).replace(str(pods(WORKER)), str(BRIDGE.network)))
+    rules = [rule for rule in plan.firewall_rules if has_rule or rule.name != "all-from-pods"]
+    load(node, ruleset(rules, plan.roles).replace(str(pods(WORKER)), str(BRIDGE.network)))
 
     if has_rule:
         connect_to_node(node)
@@ -140,7 +140,7 @@ def connects(node: Node, prefix: str, address: str) -> bool:
 def test_people_cannot_connect_to_file_servers(served: Node, name: str) -> None:
     """Only root and systemd's dynamic users, such as stunnel, can connect to an EFS tunnel."""
     plan = lab_node(name)
-    load(served, ruleset(plan.doors, plan.duties))
+    load(served, ruleset(plan.firewall_rules, plan.roles))
     dynamic_user = "systemd-run --quiet --pipe --wait --property=DynamicUser=yes"
 
     users = {"root": "", "stunnel": dynamic_user, "ada": "runuser -u ada --", "nobody": "runuser -u nobody --"}
@@ -151,7 +151,7 @@ def test_people_cannot_connect_to_file_servers(served: Node, name: str) -> None:
 def test_people_could_connect_without_the_rule(served: Node) -> None:
     """Without the output rule a person can connect to the tunnel, so the rule is what prevents it."""
     plan = lab_node(WORKBENCH)
-    load(served, ruleset(plan.doors, plan.duties))
+    load(served, ruleset(plan.firewall_rules, plan.roles))
     served.run("nft flush chain inet bedplate output")
 
     assert connects(served, "runuser -u ada --", FILES)
@@ -161,7 +161,7 @@ def test_people_could_connect_without_the_rule(served: Node) -> None:
 def test_containers_cannot_connect_to_file_servers(served: Node, name: str) -> None:
     """A container or pod, whose root would be root on the server, cannot connect; without the rule it can."""
     plan = lab_node(name)
-    packets = ruleset(plan.doors, plan.duties)
+    packets = ruleset(plan.firewall_rules, plan.roles)
     server, in_container = str((SERVER + 1).ip), "ip netns exec box"
 
     load(served, packets)
@@ -178,7 +178,7 @@ def load(node: Node, packets: str) -> None:
 
 def pods(name: str) -> IPv4Network:
     """Return the block of pods in a node's firewall rules."""
-    (block,) = [rule.block for rule in lab_node(name).doors if rule.name == "all-from-pods"]
+    (block,) = [rule.block for rule in lab_node(name).firewall_rules if rule.name == "all-from-pods"]
     return block
 
 

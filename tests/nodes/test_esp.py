@@ -46,7 +46,7 @@ def gate() -> Iterator[Node]:
     with NodeLab(gateway_layers()) as node_lab:
         node = node_lab.boot(NAME, str(SITE.address))
         substitute_ipsec(node)
-        apply_roles(node_lab, NAME, Keeper(), Guard(SITE.elsewhere, speaks_bgp=True))
+        apply_roles(node_lab, NAME, Keeper(), Guard(SITE.remote_blocks, speaks_bgp=True))
         node.run(f"systemctl disable --quiet --now {' '.join(STOPPED)}; systemctl mask --quiet {' '.join(MASKED)}")
         stop_substituting(node)
         copy_code(node.root / CODE.relative_to("/"))

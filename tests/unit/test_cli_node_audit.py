@@ -230,7 +230,7 @@ def test_a_terminal_has_a_row_for_each_machine_from_the_start(
     assert f"0 of {len(NODES)} done" in first
     assert first.count("logging in") >= min(len(NODES), rows - 3)
     assert below in first
-    assert all(each.trouble for each in done.outcomes)
+    assert all(each.error for each in done.outcomes)
 
 
 def test_what_is_being_done_gives_way_to_who_does_it() -> None:

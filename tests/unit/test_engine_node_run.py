@@ -62,7 +62,7 @@ def test_a_restart_after_a_failure_is_caught_up(tmp_path: Path) -> None:
     second = run_order(order_of(tmp_path), Notebook(folder))
     third = run_order(order_of(tmp_path), Notebook(folder))
 
-    assert (failed[-1].step, failed[-1].kind, failed[-1].words) == (Step.TROUBLE, NodeErrorKind.FAILED, "Run step: no")
+    assert (failed[-1].step, failed[-1].kind, failed[-1].words) == (Step.ERROR, NodeErrorKind.FAILED, "Run step: no")
     assert predicted == changes(second) == ["Restart service"]
     assert changes(third) == []
     assert starts(folder) == 1
@@ -78,7 +78,7 @@ def test_an_interrupted_apply_is_completed(number: int, moment: str, tmp_path: P
     second = run_order(order_of(tmp_path), node)
     third = run_order(order_of(tmp_path), node)
 
-    assert (interrupted[-1].step, interrupted[-1].kind) == (Step.TROUBLE, NodeErrorKind.CUT)
+    assert (interrupted[-1].step, interrupted[-1].kind) == (Step.ERROR, NodeErrorKind.CUT)
     assert second[-1].step is Step.DONE
     assert (tmp_path / "node/settings").read_text() == "one\n"
     assert starts(tmp_path / "node") >= 1
@@ -139,7 +139,7 @@ def test_no_operation_starts_after_a_stop(tmp_path: Path) -> None:
         run_request(order_of(tmp_path), ended, out, lambda _: (Notebook(tmp_path / "node"),))
 
     last = json.loads(out.getvalue().splitlines()[-1])
-    assert (last["step"], last["kind"]) == ("trouble", "stopped")
+    assert (last["step"], last["kind"]) == ("error", "stopped")
     assert not (tmp_path / "node").exists()
 
 
@@ -224,7 +224,7 @@ def test_a_deferred_error_is_reported_at_the_end(tmp_path: Path) -> None:
 
     assert done == "once\n"
     assert unfinished == ["Fail"]
-    assert (first[-1].step, first[-1].kind) == (Step.TROUBLE, NodeErrorKind.FAILED)
+    assert (first[-1].step, first[-1].kind) == (Step.ERROR, NodeErrorKind.FAILED)
     assert first[-1].words == "Fail: failed with no error output"
     assert second[-1].step is Step.DONE
 
@@ -357,7 +357,7 @@ def test_a_node_without_disk_space_is_refused(tmp_path: Path) -> None:
     events = run_order(order_of(tmp_path), Large(tmp_path / "node"))
 
     assert predicted[-1].step is Step.DONE
-    assert [(event.step, event.kind) for event in events] == [(Step.TROUBLE, NodeErrorKind.REFUSED)]
+    assert [(event.step, event.kind) for event in events] == [(Step.ERROR, NodeErrorKind.REFUSED)]
     assert "MiB required" in events[-1].words
     assert not (tmp_path / "node").exists()
     assert not (tmp_path / "memory").exists()
@@ -444,7 +444,7 @@ def _ends(engine: Engine) -> Iterator[Event]:
 
 
 def _is_end(event: Event) -> bool:
-    return event.step in (Step.DONE, Step.TROUBLE)
+    return event.step in (Step.DONE, Step.ERROR)
 
 
 @pytest.mark.parametrize("hanging", [ASLEEP, NO_LOGIN], ids=["query", "login"])

@@ -138,14 +138,14 @@ VIOLATED = {"rule": "openssh-is-recent", "words": "found 9.1", "outcome": "viola
 
 
 @pytest.mark.parametrize(
-    ("trouble", "verdicts", "sentence"),
+    ("error", "verdicts", "sentence"),
     [("", [], "0 changed"), ("apt failed", [], "apt failed"), ("", [VIOLATED], "openssh-is-recent: found 9.1")],
 )
 def test_the_status_is_written_last(  # noqa: PLR0913, PLR0917  two failures
     state: State,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    trouble: str,
+    error: str,
     verdicts: list[dict[str, str]],
     sentence: str,
 ) -> None:
@@ -158,11 +158,11 @@ def test_the_status_is_written_last(  # noqa: PLR0913, PLR0917  two failures
 
     def apply(node: NodePlan, only: object, *, stages: object, **_: object) -> NodeResult:
         asked.append((only, stages))
-        error = Event(node.name, Step.TROUBLE, words=trouble, kind=NodeErrorKind.FAILED) if trouble else None
-        return NodeResult(node.name, [], trouble=error, is_done=not error)
+        event = Event(node.name, Step.ERROR, words=error, kind=NodeErrorKind.FAILED) if error else None
+        return NodeResult(node.name, [], error=event, is_done=not error)
 
     asked: list[tuple[object, object]] = []
-    is_failed = bool(trouble or verdicts)
+    is_failed = bool(error or verdicts)
     program, cleaner = tmp_path / "bootstrap", tmp_path / "cleaner"
     report = f'cat "$ROOT{state.folder}/status/run.json" >{tmp_path}/sent; ls {tmp_path} >{tmp_path}/left\n'
     program.write_text(f'[ "$1" = put_status ] && {report}')

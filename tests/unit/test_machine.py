@@ -34,7 +34,7 @@ class Calls:
     """The programs of a machine; `asked` are the calls, in order, without the upload of the status."""
 
     verdict: Mapping[str, Any] = field(default_factory=lambda: PASSED)
-    trouble: str = ""
+    error: str = ""
     changed: tuple[str, ...] = ()
     findings: Mapping[str, Any] = field(default_factory=lambda: {"ok": True, "nodes": []})
     asked: list[str] = field(default_factory=list)
@@ -63,8 +63,8 @@ class Calls:
             *sorted(stages or ()),
         )
         self.asked.append(" ".join(words))
-        error = Event(node.name, Step.TROUBLE, words=self.trouble, kind=NodeErrorKind.FAILED) if self.trouble else None
-        return NodeResult(node.name, [*self.changed], trouble=error, is_done=not error)
+        error = Event(node.name, Step.ERROR, words=self.error, kind=NodeErrorKind.FAILED) if self.error else None
+        return NodeResult(node.name, [*self.changed], error=error, is_done=not error)
 
     def run_gate(self, *, is_new: bool) -> Mapping[str, Any]:
         """Return the prepared verdict."""
@@ -150,13 +150,13 @@ def test_changes_that_need_a_reboot_wait_on_a_ready_machine(calls: Calls, state:
 
 def test_a_failed_run_is_repeated_before_a_new_machine_is_abandoned(calls: Calls, state: State) -> None:
     """Systemd repeats a run with exit status 1; after the third failure the group replaces the machine."""
-    calls.trouble = "Install packages: cannot reach a package repository"
+    calls.error = "Install packages: cannot reach a package repository"
 
     codes = [machine.main(state, is_new=True) for _ in range(3)]
 
     assert codes == [1, 1, 1]
     assert calls.asked == ["apply all"] * 3 + ["report_failed"]
-    assert (status(state)["ok"], status(state)["sentence"]) == (False, calls.trouble)
+    assert (status(state)["ok"], status(state)["sentence"]) == (False, calls.error)
 
 
 @pytest.mark.parametrize(
@@ -338,7 +338,7 @@ def test_an_upgrade_waits_for_people(
 ) -> None:
     """A machine that somebody but the operator uses is not changed after the wait, and accepts logins again."""
     calls.changed = ("Install the driver",)
-    uids, end = state.node().accounts.uids, Step.REBOOT if operator == "grace" else Step.TROUBLE
+    uids, end = state.node().accounts.uids, Step.REBOOT if operator == "grace" else Step.ERROR
     terminal.uid = uids[operator]
     monkeypatch.setattr(upgrade, "running_uids", lambda: iter((0, uids["grace"])))
 

@@ -114,7 +114,7 @@ def test_a_request_is_read_as_it_was_written() -> None:
 
 def test_an_event_is_read_as_it_was_written() -> None:
     """An event is one line of JSON, whatever its text."""
-    event = Event("nas.cellar", Step.TROUBLE, words="it\nbroke", kind=NodeErrorKind.CUT, seconds=1.5)
+    event = Event("nas.cellar", Step.ERROR, words="it\nbroke", kind=NodeErrorKind.CUT, seconds=1.5)
 
     assert parse_event(event.line()) == event
     assert "\n" not in event.line()
@@ -143,9 +143,9 @@ def _outcome(*events: Event) -> NodeResult:
 
 DONE = _outcome(Event("n", Step.DONE, unchanged=3))
 CHANGED = _outcome(Event("n", Step.OPERATION, name="a"), Event("n", Step.DONE, changed=1))
-HELD = _outcome(Event("n", Step.TROUBLE, kind=NodeErrorKind.HELD))
-DEFECT = _outcome(Event("n", Step.TROUBLE, kind=NodeErrorKind.DEFECT))
-CUT = _outcome(Event("n", Step.OPERATION, name="a"), Event("n", Step.TROUBLE, kind=NodeErrorKind.CUT))
+HELD = _outcome(Event("n", Step.ERROR, kind=NodeErrorKind.HELD))
+DEFECT = _outcome(Event("n", Step.ERROR, kind=NodeErrorKind.DEFECT))
+CUT = _outcome(Event("n", Step.OPERATION, name="a"), Event("n", Step.ERROR, kind=NodeErrorKind.CUT))
 
 
 @pytest.mark.parametrize(

@@ -141,11 +141,11 @@ def test_connected_sites_admit_each_other() -> None:
     (door,) = (node for node in permanent_nodes(PLAN) if node.name == "door.attic")
 
     assert [is_connected(plan, ATTIC, CELLAR) for plan in (PLAN, apart)] == [True, False]
-    (bgp,) = (rule for rule in door.doors if rule.name.startswith("bgp"))
+    (bgp,) = (rule for rule in door.firewall_rules if rule.name.startswith("bgp"))
     assert (bgp.block, bgp.port) == (PLAN.site_tunnels[0].inside, 179)
-    assert door.duties == {NodeRole.TUNNELS}
-    assert IPv4Network("192.168.40.0/22") in door.elsewhere
-    assert {"ike-500", "ike-4500", "esp", "bgp-from-cellar"} <= {rule.name for rule in door.doors}
+    assert door.roles == {NodeRole.TUNNELS}
+    assert IPv4Network("192.168.40.0/22") in door.remote_blocks
+    assert {"ike-500", "ike-4500", "esp", "bgp-from-cellar"} <= {rule.name for rule in door.firewall_rules}
 
 
 def test_the_plan_shows_site_tunnels() -> None:
@@ -186,7 +186,7 @@ def test_gateways_do_not_connect_regions_that_aws_connects(interconnect: str) ->
 
     assert connected_regions(plan) == ()
     assert is_connected(plan, HOME, ALONE)
-    assert not [node for node in permanent_nodes(plan) if NodeRole.JOINT in node.duties]
+    assert not [node for node in permanent_nodes(plan) if NodeRole.PEERED in node.roles]
 
 
 def test_a_peer_has_address_blocks_and_echo() -> None:
@@ -210,14 +210,14 @@ def test_a_connected_gateway_routes_to_its_peers_only() -> None:
     """It admits IKE; ESP arrives in UDP because of NAT. A single gateway has no tunnels."""
     node = next(node for node in permanent_nodes(CONNECTED) if node.name == f"laptops.{HOME}")
 
-    assert node.duties == {NodeRole.LAPTOPS, NodeRole.JOINT}
-    assert node.elsewhere == region_peers(CONNECTED, HOME)[0].blocks
-    assert {"ike-500", "ike-4500"} <= {rule.name for rule in node.doors}
-    assert "esp" not in {rule.name for rule in node.doors}
+    assert node.roles == {NodeRole.LAPTOPS, NodeRole.PEERED}
+    assert node.remote_blocks == region_peers(CONNECTED, HOME)[0].blocks
+    assert {"ike-500", "ike-4500"} <= {rule.name for rule in node.firewall_rules}
+    assert "esp" not in {rule.name for rule in node.firewall_rules}
     single = next(node for node in permanent_nodes(ONE) if node.name == f"laptops.{HOME}")
-    assert single.duties == {NodeRole.LAPTOPS}
-    assert not single.elsewhere
-    assert not [rule for rule in single.doors if rule.name.startswith("ike")]
+    assert single.roles == {NodeRole.LAPTOPS}
+    assert not single.remote_blocks
+    assert not [rule for rule in single.firewall_rules if rule.name.startswith("ike")]
 
 
 def test_security_groups_admit_nodes_of_connected_regions() -> None:

@@ -64,7 +64,7 @@ def _node(name: str) -> NodePlan:
 def _admits(node: NodePlan, source: Endpoint, flow: Flow) -> bool:
     return any(
         source.block.subnet_of(rule.block) and rule.protocol in (None, flow.protocol) and rule.port in (None, flow.port)
-        for rule in node.doors
+        for rule in node.firewall_rules
     )
 
 
@@ -72,10 +72,10 @@ def _endpoint(plan: FleetPlan, node: NodePlan) -> Endpoint:
     """Return the endpoint of a node."""
     kinds = {
         Platform.METAL: (EndpointKind.LAN,),
-        Platform.CLOUD: (EndpointKind.CONTROL,) if NodeRole.CONTROL in node.duties else (EndpointKind.NODES,),
+        Platform.CLOUD: (EndpointKind.CONTROL,) if NodeRole.CONTROL in node.roles else (EndpointKind.NODES,),
     }
     here = [endpoint for endpoint in endpoints(plan) if endpoint.place == node.place]
-    candidates = [endpoint for endpoint in here if endpoint.kind in kinds[node.ground]]
+    candidates = [endpoint for endpoint in here if endpoint.kind in kinds[node.platform]]
     return next((endpoint for endpoint in candidates if node.address in (endpoint.address, None)), candidates[0])
 
 
@@ -89,28 +89,28 @@ def test_packet_filters_match_the_policy_in_random_fleets(fleet: dict[str, Any])
     for node in _kinds(nodes):
         _assert_admits_no_more(plan, node)
         _assert_admits_allowed(plan, node)
-        _assert_unique([rule.name for rule in node.doors])
+        _assert_unique([rule.name for rule in node.firewall_rules])
     _assert_unique([node.name for node in nodes])
 
 
 def _kinds(nodes: tuple[NodePlan, ...]) -> Iterator[NodePlan]:
     """Yield one machine of each place and set of roles: the others have the same rules."""
-    yield from {(node.place, node.duties): node for node in nodes}.values()
+    yield from {(node.place, node.roles): node for node in nodes}.values()
 
 
 def _assert_admits_no_more(plan: FleetPlan, node: NodePlan) -> None:
     own = [*(region.block for region in plan.regions), *(site.lan for site in plan.sites)]
     own += [pool.block for pool in plan.laptops]
     # Pods use their own addresses only on their own node.
-    own += [plan.pods] if plan.pods and node.duties & {NodeRole.WORKER, NodeRole.CONTROL} else []
-    for rule in node.doors:
+    own += [plan.pods] if plan.pods and node.roles & {NodeRole.WORKER, NodeRole.CONTROL} else []
+    for rule in node.firewall_rules:
         if not any(rule.block.subnet_of(block) for block in own):
             assert (rule.protocol, rule.port) in PUBLIC, (node.name, rule)
-            assert node.duties & {NodeRole.LAPTOPS, NodeRole.TUNNELS}, (node.name, rule)
+            assert node.roles & {NodeRole.LAPTOPS, NodeRole.TUNNELS}, (node.name, rule)
 
 
 def _assert_admits_allowed(plan: FleetPlan, node: NodePlan) -> None:
-    if NodeRole.LAPTOPS in node.duties and node.ground is Platform.CLOUD:
+    if NodeRole.LAPTOPS in node.roles and node.platform is Platform.CLOUD:
         return  # no SSH into an edge subnet
     target = _endpoint(plan, node)
     for source in endpoints(plan):
@@ -123,7 +123,7 @@ def _assert_unique(names: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "duties"),
+    ("name", "roles"),
     [
         ("gate.cellar", {NodeRole.TUNNELS, NodeRole.LAPTOPS}),
         ("nas.cellar", {NodeRole.FILES}),
@@ -135,9 +135,9 @@ def _assert_unique(names: list[str]) -> None:
         ("workbench-gpu-8.us-east-1", {NodeRole.WORKBENCH}),
     ],
 )
-def test_a_machine_has_the_roles_of_the_file(name: str, duties: set[NodeRole]) -> None:
+def test_a_machine_has_the_roles_of_the_file(name: str, roles: set[NodeRole]) -> None:
     """A site's gateway is also its laptop gateway if the file says so."""
-    assert _node(name).duties == duties
+    assert _node(name).roles == roles
 
 
 @pytest.mark.parametrize("name", ["titan-01.cellar.lab.internal", "workbench-cpu-20.us-west-2"])
@@ -201,7 +201,9 @@ def test_a_site_exports_to_its_machines_only() -> None:
     clients = {"192.168.40.21", "192.168.40.22", "192.168.40.23"}
 
     assert [set(share.clients) for share in nas.shares] == [clients, clients]
-    assert {str(rule.block) for rule in nas.doors if rule.port == NFS} == {f"{client}/32" for client in clients}
+    assert {str(rule.block) for rule in nas.firewall_rules if rule.port == NFS} == {
+        f"{client}/32" for client in clients
+    }
 
 
 def test_a_site_exports_to_its_lan_if_enabled() -> None:
@@ -215,24 +217,26 @@ def test_a_site_exports_to_its_lan_if_enabled() -> None:
     clients = {share.store: share.clients for share in nas.shares}
     assert clients["cellar-data"] == ("192.168.40.0/22",)
     assert "192.168.40.0/22" not in clients["cellar-home"]
-    assert LAN in [rule.block for rule in nas.doors if rule.port == NFS]
+    assert LAN in [rule.block for rule in nas.firewall_rules if rule.port == NFS]
 
 
 @pytest.mark.parametrize("name", ["titan-01.cellar", "titan-03.cellar", "workbench-gpu-1.us-west-2"])
 def test_other_hosts_of_a_lan_reach_ssh_only(name: str) -> None:
     """Workbenches and workers open all ports to each other; at a site by address."""
-    doors = _node(name).doors
-    open_to = [rule.block for rule in doors if rule.port is None and rule.block.overlaps(LAN)]
+    firewall_rules = _node(name).firewall_rules
+    open_to = [rule.block for rule in firewall_rules if rule.port is None and rule.block.overlaps(LAN)]
 
     assert {str(block) for block in open_to} == {f"192.168.40.{last}/32" for last in (21, 22, 23)}
-    assert {rule.port for rule in doors if rule.block == LAN} == {SSH}
+    assert {rule.port for rule in firewall_rules if rule.block == LAN} == {SSH}
 
 
 def test_the_control_plane_admits_workers() -> None:
     """VXLAN and the kubelet's port are open to node subnets, and at a site to its workers' addresses."""
     for _, protocol, port in WORKER_PORTS:
         blocks = [
-            rule.block for rule in _node("control-1.us-west-2").doors if (rule.protocol, rule.port) == (protocol, port)
+            rule.block
+            for rule in _node("control-1.us-west-2").firewall_rules
+            if (rule.protocol, rule.port) == (protocol, port)
         ]
 
         for zone in (zone for region in LAB.regions for zone in region.zones):
@@ -269,7 +273,7 @@ def test_a_machine_knows_every_fixed_address() -> None:
 @pytest.mark.parametrize("name", ["gate.cellar", "nas.cellar", "control-1.us-west-2", "laptops.us-west-2"])
 def test_no_rule_opens_the_exporter(name: str) -> None:
     """Metrics of gateways, file servers and the control plane are closed: they name laptops, and no scraper exists."""
-    assert not [rule for rule in _node(name).doors if rule.port == EXPORTER_PORT]
+    assert not [rule for rule in _node(name).firewall_rules if rule.port == EXPORTER_PORT]
 
 
 @pytest.mark.parametrize(
@@ -283,7 +287,7 @@ def test_no_rule_opens_the_exporter(name: str) -> None:
 )
 def test_pods_are_admitted_on_their_own_node(name: str, expected: list[tuple[str | None, int | None]]) -> None:
     """Pods have full access to their worker and API access to the control plane."""
-    rules = [(rule.protocol, rule.port) for rule in _node(name).doors if rule.block == LAB.pods]
+    rules = [(rule.protocol, rule.port) for rule in _node(name).firewall_rules if rule.block == LAB.pods]
 
     assert rules == expected
 

@@ -37,7 +37,7 @@ from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
 def _lost(node: str) -> NodeResult:
     return NodeResult(
-        node, trouble=Event(node, Step.TROUBLE, kind=NodeErrorKind.UNREACHED, words="it does not answer", fix="wait")
+        node, error=Event(node, Step.ERROR, kind=NodeErrorKind.UNREACHED, words="it does not answer", fix="wait")
     )
 
 
@@ -56,7 +56,7 @@ def test_many_that_are_not_done_fit_a_terminal() -> None:
 def test_how_long_it_took_until_it_failed_is_told() -> None:
     """A machine that was not reached has no time."""
     outcome = NodeResult("gate.cellar")
-    outcome.take(Event("gate.cellar", Step.TROUBLE, kind=NodeErrorKind.FAILED, words="it broke", seconds=12.3))
+    outcome.take(Event("gate.cellar", Step.ERROR, kind=NodeErrorKind.FAILED, words="it broke", seconds=12.3))
 
     rows = [line.split() for line in apply_lines([outcome, _lost("nas.cellar")], check=False) if ".cellar  " in line]
 
@@ -67,8 +67,8 @@ def test_how_long_it_took_until_it_failed_is_told() -> None:
 def test_a_long_reason_stays_in_its_column() -> None:
     """Wrapped text stays in its column, and no word is broken."""
     words = " ".join(["what it said"] * 12)
-    trouble = Event("n", Step.TROUBLE, kind=NodeErrorKind.FAILED, words=words, fix=f"read {words}")
-    lost = NodeResult("gate.cellar", changed=[f"File {words}"], trouble=trouble)
+    error = Event("n", Step.ERROR, kind=NodeErrorKind.FAILED, words=words, fix=f"read {words}")
+    lost = NodeResult("gate.cellar", changed=[f"File {words}"], error=error)
 
     lines = tuple(apply_lines([lost, NodeResult("nas.cellar", is_done=True)], check=True))
 

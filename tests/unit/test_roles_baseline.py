@@ -290,7 +290,7 @@ def test_an_upgrade_keeps_changed_configuration_files(node: Path) -> None:
     assert [line.split('"')[1] for line in options.splitlines()[1:]] == list(FORCED)
 
 
-WORKER = replace(CLOUD, name="train-9f3c21aa.us-west-2", duties=frozenset({NodeRole.WORKER}))
+WORKER = replace(CLOUD, name="train-9f3c21aa.us-west-2", roles=frozenset({NodeRole.WORKER}))
 
 
 def test_the_host_name_comes_from_the_plan() -> None:
@@ -359,7 +359,7 @@ def test_motd_has_node_role_owner_and_expiry() -> None:
 
 def test_motd_lists_gpus_and_all_node_roles() -> None:
     """A gateway that is also a file server shows both roles."""
-    message, _ = motd_files(replace(METAL, duties=frozenset({NodeRole.FILES, NodeRole.TUNNELS})))
+    message, _ = motd_files(replace(METAL, roles=frozenset({NodeRole.FILES, NodeRole.TUNNELS})))
 
     assert "file server and gateway of the site of the fleet lab, cellar, 4 x titan-x\n" in message.text
     assert "until" not in message.text

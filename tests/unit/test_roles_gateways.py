@@ -33,7 +33,7 @@ from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 from vpn.sites.files import LAST_ROUTES, files_of
 
 RULES = "/etc/bedplate/guard/guard.nft"
-GUARD = Guard(cellar_gateway().elsewhere, speaks_bgp=True)
+GUARD = Guard(cellar_gateway().remote_blocks, speaks_bgp=True)
 
 
 def test_the_guard_writes_the_rules_of_the_gateway(system: Recorded) -> None:

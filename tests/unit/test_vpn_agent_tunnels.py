@@ -84,7 +84,7 @@ def test_a_block_that_leaves_the_plan_reloads_only_the_guard(paths: GatewayPaths
     _apply(paths, SITE)
     calls_of(paths.root)
 
-    changes = _apply(paths, replace(SITE, elsewhere=SITE.elsewhere[1:]))
+    changes = _apply(paths, replace(SITE, remote_blocks=SITE.remote_blocks[1:]))
 
     assert changes["written"] == (str(GUARD_RULES), str(LAST_ROUTES))
     calls = [call for call in calls_of(paths.root) if call.startswith("systemctl") and "enable" not in call]

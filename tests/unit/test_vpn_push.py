@@ -205,8 +205,8 @@ def test_other_sites_are_announced_through_any_tunnel() -> None:
     attic = with_settings(LAB_PLAN.sites[0], lan=LAB_PLAN.regions[0].zones[0].edge)
     attic = replace(attic, name="attic")
 
-    assert expected_gateway(LAB_PLAN, GATE, 7).elsewhere == ()
-    assert expected_gateway(replace(LAB_PLAN, sites=(*LAB_PLAN.sites, attic)), GATE, 7).elsewhere == (attic.lan,)
+    assert expected_gateway(LAB_PLAN, GATE, 7).remote_blocks == ()
+    assert expected_gateway(replace(LAB_PLAN, sites=(*LAB_PLAN.sites, attic)), GATE, 7).remote_blocks == (attic.lan,)
 
 
 def test_connected_sites_announce_their_own_blocks() -> None:
@@ -225,7 +225,7 @@ def test_a_virtual_private_gateway_announces_only_its_vpc() -> None:
     expected = expected_gateway(replace(LAB_PLAN, interconnect=Interconnect.NONE), GATE, 7)
 
     assert expected.tunnels[0] == ExpectedTunnel("us-west-2-1", (LAB_PLAN.home.block,))
-    assert expected.elsewhere == ()
+    assert expected.remote_blocks == ()
 
 
 def test_a_peered_region_needs_a_tunnel_to_each_other_without_bgp() -> None:
@@ -237,7 +237,7 @@ def test_a_peered_region_needs_a_tunnel_to_each_other_without_bgp() -> None:
     assert expected.tunnels == (ExpectedTunnel(NORTH),)
     assert [tunnel.name for tunnel in gateway_of(WEST).tunnels] == [NORTH]
     assert (
-        expected_gateway(connected_regions_plan(), replace(node, duties=frozenset({NodeRole.LAPTOPS})), 1).tunnels == ()
+        expected_gateway(connected_regions_plan(), replace(node, roles=frozenset({NodeRole.LAPTOPS})), 1).tunnels == ()
     )
 
 

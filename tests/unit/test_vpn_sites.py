@@ -89,12 +89,12 @@ def test_the_guard_covers_remote_blocks_and_no_local_ones() -> None:
     gateway = cellar_gateway()
 
     local = set(gateway.blocks)
-    assert set(gateway.elsewhere) == {
+    assert set(gateway.remote_blocks) == {
         *(region.block for region in LAB_PLAN.regions),
         *(LAB_PLAN.blocks[path] for path in ("pool/us-west-2", "pods", "services")),
     }
     assert local == {LAB_PLAN.sites[0].lan, LAB_PLAN.blocks["pool/cellar"]}
-    text = guard_text(gateway.elsewhere, 1400)
+    text = guard_text(gateway.remote_blocks, 1400)
     assert "10.64.0.0/15, 10.66.0.0/16, 10.112.0.0/13, 10.120.0.0/20, 10.121.0.0/22" in text
     assert not any(str(block) in text for block in local)
 
@@ -109,7 +109,7 @@ def test_a_gateway_that_is_a_worker_reaches_pods_itself() -> None:
     for tunnel in cellar_gateway(plan).tunnels:
         assert plan.regions[0].block in tunnel.carries
         assert own.isdisjoint({*tunnel.carries, *tunnel.preferred})
-    assert f"ip daddr {plan.blocks['pods']} masquerade" in ruleset(node.doors, node.duties)
+    assert f"ip daddr {plan.blocks['pods']} masquerade" in ruleset(node.firewall_rules, node.roles)
 
 
 def test_the_guard_of_a_fleet_with_one_place_has_no_rules() -> None:

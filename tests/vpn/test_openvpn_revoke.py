@@ -33,8 +33,8 @@ class LocalConnection:
         """Call the agent with this command."""
         try:
             return self.gateway.keeper(*command.split()[3:], told=told)
-        except LabError as trouble:
-            raise MachineError(str(trouble)) from None
+        except LabError as error:
+            raise MachineError(str(error)) from None
 
 
 @pytest.fixture(scope="module")

@@ -22,11 +22,11 @@ _TEMPLATES = Environment(
 )
 
 
-def guard_text(elsewhere: Iterable[IPv4Network], mtu: int) -> str:
-    """Return a gateway's packet filter; `elsewhere` are the blocks behind other gateways, `mtu` is the tunnels' MTU."""
-    blocks = tuple(collapse_addresses(elsewhere))
+def guard_text(remote_blocks: Iterable[IPv4Network], mtu: int) -> str:
+    """Return a gateway's packet filter; `remote_blocks` are behind other gateways, `mtu` is the tunnels' MTU."""
+    blocks = tuple(collapse_addresses(remote_blocks))
     template = _TEMPLATES.get_template("guard.nft.j2")
-    return template.render(elsewhere=blocks, tunnels=_TUNNEL_DEVICES, segment=mtu - _HEADER_BYTES)
+    return template.render(remote_blocks=blocks, tunnels=_TUNNEL_DEVICES, segment=mtu - _HEADER_BYTES)
 
 
 # Marks these routes, so that the next run can delete them; not used by a daemon (linux/rtnetlink.h, FRR's zebra).
@@ -35,8 +35,8 @@ PROTOCOL = 98
 _METRIC = 0xFF00_2000
 
 
-def last_routes_text(elsewhere: Iterable[IPv4Network]) -> str:
+def last_routes_text(remote_blocks: Iterable[IPv4Network]) -> str:
     """Return an `ip -batch` file that rejects packets to blocks behind other gateways while no tunnel routes them."""
-    blocks = collapse_addresses(elsewhere)
+    blocks = collapse_addresses(remote_blocks)
     routes = "".join(f"route replace unreachable {block} metric {_METRIC} proto {PROTOCOL}\n" for block in blocks)
     return f"# Managed by bedplate: manual changes are overwritten.\nroute flush proto {PROTOCOL}\n{routes}"

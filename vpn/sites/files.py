@@ -176,17 +176,17 @@ def files_of(gateway: Gateway, places: Places = STANDARD) -> tuple[RenderedFile,
     return tuple(_files(gateway, places))
 
 
-def guard_files(elsewhere: tuple[IPv4Network, ...], places: Places = STANDARD) -> Iterator[RenderedFile]:
+def guard_files(remote_blocks: tuple[IPv4Network, ...], places: Places = STANDARD) -> Iterator[RenderedFile]:
     """Yield the files that do not depend on tunnels: the guard and its routes, sysctl settings, scripts."""
-    yield RenderedFile(GUARD_RULES, guard_text(elsewhere, MTU))
-    yield RenderedFile(LAST_ROUTES, last_routes_text(elsewhere))
+    yield RenderedFile(GUARD_RULES, guard_text(remote_blocks, MTU))
+    yield RenderedFile(LAST_ROUTES, last_routes_text(remote_blocks))
     yield RenderedFile(SYSCTL_CONF, (_HERE / "gateway.sysctl").read_text(encoding="utf-8"))
     for script in _SCRIPTS:
         yield RenderedFile(places.lib / script, (_HERE / f"{script}.sh").read_text(encoding="utf-8"), _PROGRAM)
 
 
 def _files(gateway: Gateway, places: Places) -> Iterator[RenderedFile]:
-    yield from guard_files(gateway.elsewhere, places)
+    yield from guard_files(gateway.remote_blocks, places)
     if gateway.tunnels:
         yield strongswan_conf_of(places)
         yield from papers_of(gateway, places)

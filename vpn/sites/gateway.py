@@ -109,7 +109,7 @@ class Tunnel:
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """A gateway: `blocks` are behind it, `elsewhere` are behind other gateways.
+    """A gateway: `blocks` are behind it, `remote_blocks` are behind other gateways.
 
     `address` is its LAN address, the source of packets that it sends; None if the kernel chooses the source.
     """
@@ -117,7 +117,7 @@ class Gateway:
     name: str
     address: IPv4Address | None
     blocks: tuple[IPv4Network, ...]
-    elsewhere: tuple[IPv4Network, ...]
+    remote_blocks: tuple[IPv4Network, ...]
     tunnels: tuple[Tunnel, ...]
     asn: int | None = None
 
@@ -179,7 +179,7 @@ def site_gateway(plan: FleetPlan, site: SitePlan, ends: AwsEnds, direct: tuple[T
         name=site.gateway,
         address=site.machines[site.gateway].address,
         blocks=_blocks_behind(plan, site.name),
-        elsewhere=_remote_blocks(plan, site.name),
+        remote_blocks=_remote_blocks(plan, site.name),
         tunnels=(*_aws_tunnels(plan, site, ends), *direct),
         asn=site.asn,
     )
@@ -276,7 +276,7 @@ def full_mesh_gateway(near: Peer, others: Iterable[Peer], proofs: Proofs) -> Gat
         name=near.name,
         address=near.address,
         blocks=near.blocks,
-        elsewhere=tuple(block for far in fars for block in far.blocks),
+        remote_blocks=tuple(block for far in fars for block in far.blocks),
         tunnels=tuple(_peer_tunnel(near, far, proofs(near, far)) for far in fars),
     )
 

@@ -22,7 +22,7 @@ def _vpc_parameters(aws: Aws, block: Props) -> dict[str, str]:
     """Return the parameters of a VPC; raise ResourceError if it does not exist."""
     region = block.get("vpcRegion") or aws.region
     try:
-        aws.elsewhere(region).call("ec2", "describe_vpcs", VpcIds=[block["vpcId"]])
+        aws.in_region(region).call("ec2", "describe_vpcs", VpcIds=[block["vpcId"]])
     except ResourceError:
         raise ResourceError("InvalidVPCId", f"The VPC: {block['vpcId']} in region {region} is not found") from None
     return {"VPCRegion": region, "VPCId": block["vpcId"]}

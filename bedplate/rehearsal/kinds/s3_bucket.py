@@ -330,7 +330,7 @@ def _require_destination(aws: Aws, destination: Props) -> None:
         raise
     if key := (destination.get("encryptionConfiguration") or {}).get("replicaKmsKeyId"):
         # The key is in the region of the destination: its ARN has it.
-        aws.elsewhere(str(key).split(":")[3]).call("kms", "describe_key", KeyId=key)
+        aws.in_region(str(key).split(":")[3]).call("kms", "describe_key", KeyId=key)
 
 
 def _rule_parameters(rule: Props) -> dict[str, Any]:

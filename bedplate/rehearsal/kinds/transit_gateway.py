@@ -288,7 +288,7 @@ def _require_peer(aws: Aws, inputs: Props) -> None:
         raise ResourceError(
             "InvalidParameterCombination", f"{peer} cannot peer with itself", key="peerTransitGatewayId"
         )
-    ec2.require(aws.elsewhere(inputs["peerRegion"]), ec2.TRANSIT_GATEWAY, peer)
+    ec2.require(aws.in_region(inputs["peerRegion"]), ec2.TRANSIT_GATEWAY, peer)
 
 
 def _create_accepter(aws: Aws, inputs: Props) -> str:

@@ -310,7 +310,7 @@ def _require_disjoint(aws: Aws, inputs: Props) -> None:
     """Raise ResourceError for VPCs with overlapping blocks: AWS creates such a peering in the state `failed`."""
     if inputs.get("peerOwnerId") not in (None, aws.account):
         return
-    peer_aws = aws.elsewhere(inputs.get("peerRegion") or aws.region)
+    peer_aws = aws.in_region(inputs.get("peerRegion") or aws.region)
     block = ec2.described(aws, ec2.VPC, inputs["vpcId"])["CidrBlock"]
     peer_block = ec2.described(peer_aws, ec2.VPC, inputs["peerVpcId"])["CidrBlock"]
     if ip_network(block).overlaps(ip_network(peer_block)):

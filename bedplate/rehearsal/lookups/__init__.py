@@ -22,7 +22,7 @@ def look_up(aws: Aws, token: str, args: Props) -> dict[str, Any]:
     present = {key: value for key, value in args.items() if value is not None}
     for key in sorted(present.keys() - lookup.args - {"region"}):
         raise ResourceError("InvalidInput", f"the rehearsal does not model argument {key} of {token}", key=key)
-    client = aws.elsewhere(present["region"]) if present.get("region") else aws
+    client = aws.in_region(present["region"]) if present.get("region") else aws
     empty = empty_result(token)
     echo = {key: value for key, value in {**present, "region": client.region}.items() if key in empty}
     return {**empty, **echo, **lookup.find(client, present)}

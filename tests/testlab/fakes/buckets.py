@@ -131,11 +131,11 @@ class ObjectStore:
 
     def put(self, bucket: str, key: str, data: bytes) -> None:
         """Store an object as the bucket's owner."""
-        self.aws.elsewhere(self._regions[bucket]).call("s3", "put_object", Bucket=bucket, Key=key, Body=data)
+        self.aws.in_region(self._regions[bucket]).call("s3", "put_object", Bucket=bucket, Key=key, Body=data)
 
     def held(self, bucket: str, key: str) -> bytes:
         """Return the content of an object."""
-        response = self.aws.elsewhere(self._regions[bucket]).call("s3", "get_object", Bucket=bucket, Key=key)
+        response = self.aws.in_region(self._regions[bucket]).call("s3", "get_object", Bucket=bucket, Key=key)
         data: bytes = response["Body"].read()
         return data
 
@@ -156,7 +156,7 @@ class ObjectStore:
 
     def _make(self, name: str, region: str) -> None:
         where = {} if region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": region}}
-        self.aws.elsewhere(region).call("s3", "create_bucket", Bucket=name, **where)
+        self.aws.in_region(region).call("s3", "create_bucket", Bucket=name, **where)
 
     def _named(self, request: Request) -> tuple[str, str]:
         """Return bucket and key, which may be empty: the bucket is in the host name or the first part of the path."""

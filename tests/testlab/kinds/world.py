@@ -169,7 +169,7 @@ class World:
     @cached_property
     def abroad(self) -> "World":
         """A world in another region."""
-        return World(self.aws.elsewhere("us-east-2"))
+        return World(self.aws.in_region("us-east-2"))
 
     @cached_property
     def hub_request(self) -> str:

@@ -225,7 +225,7 @@ class WholeCluster:
         )
         if is_cloud:
             self._serve_metadata(case.host, case.facts)
-        case.host.load_rules(ruleset(case.plan.doors, case.plan.duties))
+        case.host.load_rules(ruleset(case.plan.firewall_rules, case.plan.roles))
         machine.start_containerd([pod_image(machine.folder), *images], None)
         self.approvers.machines[case.name] = KnownMachine(frozenset({case.address}), case.facts.get("instance-id"))
         self.approvers.folder[case.name] = machine.root
@@ -329,7 +329,7 @@ def _running(cluster: WholeCluster) -> Iterator[None]:
         plane.shell(FIRST, f"touch {REAL_KUBELET}")
         for name, host in plane.hosts.items():
             node = plane.node(name)
-            host.load_rules(ruleset(node.doors, node.duties))
+            host.load_rules(ruleset(node.firewall_rules, node.roles))
             plane.shell(name, "mkdir -p /run/sshd")
             plane.start(name, *SSHD, log="sshd.log")
             plane.start(name, "bash", "-c", TOKENS, log="token.log")

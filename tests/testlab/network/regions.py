@@ -60,7 +60,7 @@ class LabRegion:
         laptops = laptop_gateway_at(self.plan, self.name)
         assert laptops
         self.gateway.lay()
-        for rules in (ruleset(node.doors, node.duties), guard_rules(laptops)):
+        for rules in (ruleset(node.firewall_rules, node.roles), guard_rules(laptops)):
             self.gateway.host.load_rules(rules)
         self.gateway.guard()
         self.gateway.start()

@@ -288,7 +288,7 @@ class LabSite:
         (node,) = (each for each in permanent_nodes(self.plan) if each.name == name)
         self.gateway.lay()
         self.gateway.ground()
-        self.gateway.host.load_rules(with_handover(ruleset(node.doors, node.duties)))
+        self.gateway.host.load_rules(with_handover(ruleset(node.firewall_rules, node.roles)))
 
     def start(self) -> None:
         """Hand each peer to its charon, and start charons and BGP, as the gateway's units do."""
@@ -447,7 +447,7 @@ class OneArmLab:
     def start(self) -> None:
         """Load each packet filter of the gateway, start both ends, and wait until packets pass."""
         (node,) = (each for each in permanent_nodes(LAB_PLAN) if each.name == f"gate.{NAME}")
-        for rules in (ruleset(node.doors, node.duties), guard_rules(_laptops())):
+        for rules in (ruleset(node.firewall_rules, node.roles), guard_rules(_laptops())):
             self.gate.load_rules(rules)
         self.site.start()
         self.site.wait()
@@ -466,7 +466,7 @@ def one_arm_lab() -> Iterator[OneArmLab]:
         router.load_rules(_TRANSLATION)
         site = opposite_aws(lab, gate, internet, desk)
         _, *pools = site.site.gateway.blocks
-        for block in (*site.site.gateway.elsewhere, *pools):
+        for block in (*site.site.gateway.remote_blocks, *pools):
             router.route(block, GATE)
         yield OneArmLab(site, router, _laptop(lab, gate))
 
