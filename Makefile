@@ -15,12 +15,16 @@ TEST_WORKERS ?= 2
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
+# A lock file names every package, so pip must not resolve dependencies: for one with an extra, such as coverage[toml], pip 23
+# of Debian 12 takes the newest release instead of the locked one, and fails because it has no hash.
+LOCKED := --require-hashes --no-deps
+
 $(READY): requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "error: bedplate needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 4; }
 	@$(PYTHON) -m venv $(VENV) || \
 	  { echo "error: $(PYTHON) has no venv module; on Debian and Ubuntu: apt install python3-venv"; exit 4; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(LOCKED) -r requirements.lock
 	@# The project is used in place: its root joins the import path, and one small script starts it.
 	@echo "$(CURDIR)" > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/bedplate.pth"
 	@printf '#!%s/python\nfrom bedplate.cli import main\n\nmain()\n' "$(CURDIR)/$(BIN)" > $(BIN)/bedplate
@@ -82,7 +86,7 @@ nightly:  ## Run everything; PART=vpn runs one part, PART=list prints their name
 # 300 MB that a newcomer does not need: the judges have an environment of their own and read files only.
 $(JUDGES_READY): requirements-judges.lock
 	@$(PYTHON) -m venv $(JUDGES)
-	$(JUDGES)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-judges.lock
+	$(JUDGES)/bin/python -m pip install --quiet --disable-pip-version-check $(LOCKED) -r requirements-judges.lock
 	@touch $@
 
 judge: $(READY) $(JUDGES_READY)  ## Check the stacks of examples/lab.yaml with checkov and parliament
