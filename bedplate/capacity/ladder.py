@@ -3,8 +3,8 @@
 Desired capacity is always set to a number that follows from an observation. The same observation gives the same
 actions, so a lost reply, a second operator or a repeated command cannot launch a machine twice.
 
-A pool that has failed launches nothing for a while, then one machine as a probe. Its breaker is closed by a success
-after it opened: a launch, or for machines that fail at their first boot, a new node.
+A pool that has failed launches nothing for a while, then one machine as a probe. Its breaker opens at the failure, and
+a later success closes it: a launch or, if machines had failed at their first boot, a machine that became a node.
 
 The controller reads the rungs with their breakers (`read_rungs`), and keeps a `Memory` between its decisions. Commands
 of operators, which keep nothing, ask for the next actions towards a number of machines (`climb`).
@@ -24,12 +24,12 @@ LONGEST_HOLD = 3600.0
 PATIENCE = 300.0
 """Seconds without a machine after which a pool has failed, if AWS reports no known failure."""
 RECLAIMED = "SpotInterruption"
-"""The code of a spot pool of which AWS takes many machines. It is bedplate's own, not EC2's."""
+"""The code of a spot pool of which AWS interrupts many machines. It is bedplate's own, not EC2's."""
 
 _PROBED = ", also for a probe"
 # A pool has failed if this many of its machines did not become nodes within an hour.
 _LATE = 3
-# A spot pool has failed if AWS takes this share of its machines, and at least this many.
+# A spot pool has failed if AWS interrupts this share of its machines, and at least this many.
 _RECLAIMED_SHARE, _RECLAIMED_LEAST = 0.2, 2
 
 
@@ -64,8 +64,8 @@ class Breaker:
 class PoolFacts:
     """What one observation says about a pool; times are Unix seconds.
 
-    `late` has the machines that should be nodes by now and are not. `short_since` is the time since which the pool has
-    fewer machines than desired. `unready` has, by ID, the launch times of all machines that were late within the last
+    `late` has the machines that should be nodes by now and are not. `short_since` is when the pool began to have fewer
+    machines than desired. `unready` has, by ID, the launch times of all machines that were late within the last
     hour: also of those that do not exist any more.
     """
 
@@ -171,7 +171,7 @@ def _reclaimed(facts: PoolFacts) -> int:
 
 _RESERVED = ("reservation", "capacity-block")
 _BOOT_FACTOR, _BOOT_MARGIN = 1.3, 60.0
-# No machine boots in less: it was a node from the start of the scenario, or clocks differ.
+# No machine boots in less: it was a node when the simulation started, or clocks differ.
 _SHORTEST_BOOT = 30.0
 
 
@@ -186,7 +186,7 @@ class RungStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """A pool, its machines, and whether it can take more; `reason` explains a rung that is not open."""
+    """A pool of a rung, its machines, and whether it can take more; `reason` explains a status that is not open."""
 
     pool: Pool
     machines: int
@@ -198,7 +198,7 @@ class Rung:
 
     @property
     def floor(self) -> int:
-        """The desired capacity that ends no machine and starts none."""
+        """The lowest desired capacity that AWS accepts and that ends no machine."""
         return max(self.pool.minimum, self.machines)
 
     @property
@@ -216,11 +216,11 @@ class Rung:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What one decision leaves for the next; without it, a decision only waits longer or probes once more.
+    """What the controller keeps between two decisions; without it, it only waits longer or probes once more.
 
-    The first four have the name of a pool as key. `short` has the time since which the pool has fewer machines than
-    desired, `boots` the longest time in seconds that one of its machines took to become a node, `unready` the launch
-    times of machines that did not become nodes within the last hour. `reported` has the pods for which an event
+    The first four have the name of a pool as key. `short` has the time when the pool began to have fewer machines
+    than desired, `boots` the longest time in seconds that one of its machines took to become a node, `unready` the
+    launch times of machines that did not become nodes within the last hour. `reported` has the pods for which an event
     already says that they fit on no machine.
     """
 
@@ -243,7 +243,7 @@ def read_rungs(observation: Observation, memory: Memory) -> tuple[Rung, ...]:
     for pool in sorted(observation.pools, key=lambda pool: pool.market not in _RESERVED):
         own = tuple(machines[pool.name])
         late = tuple(_late(own, observation, memory.boots.get(pool.name)))
-        # The memory may be that of an earlier controller, whose shortage is over.
+        # The memory may be that of an earlier controller, and the shortage may have ended since.
         short_since = memory.short.get(pool.name) if len(own) < pool.desired else None
         unready = _unready(own, late, memory.unready.get(pool.name, {}), observation)
         facts = PoolFacts(pool, own, tuple(launches[pool.name]), late, short_since, unready)

@@ -94,7 +94,7 @@ class Cordon(StrEnum):
 class Size:
     """Resources: requested by a pod, or offered by a node or a machine of a pool.
 
-    `pods` is the number of pods that a node can still take; only nodes and pools have it, 0 means unlimited.
+    `pods` is the number of pods that fit; only nodes and pools have it. In `size`, 0 means unlimited; in `free`, full.
     """
 
     gpus: int = 0
@@ -110,7 +110,8 @@ class Pod:
     """A pod that has not ended; `node` is None while it is pending.
 
     Pods of one `gang` start together in one zone, or not at all; the gang has `gang_size` pods. A `movable`
-    pod may be evicted. Equal pods with the `spread` hostname or zone cannot share one.
+    pod may be evicted. Equal pods with the `spread` hostname must be on different nodes, those
+    with `spread` zone in different zones. `arrival` is when the pod was created, `since` when it started.
     """
 
     id: str
@@ -129,7 +130,7 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of the cluster; `machine` is None for a physical one, which the planner never ends."""
+    """A node of the cluster; `machine` is None for a physical one, which the planner never removes."""
 
     name: str
     machine: str | None
@@ -147,8 +148,8 @@ class Node:
 class Machine:
     """An instance that is paid for; without a `node` it is booting, or will never join.
 
-    `notice` is the time at which AWS takes a spot instance. A machine for SSH is `ready` when it is in service. At the
-    time `reported` it was unused since `idle_since`, or in use if that is None.
+    `notice` is the time at which AWS interrupts a spot instance. A machine for SSH is `ready` when it is in service.
+    At the time `reported` it was unused since `idle_since`, or in use if that is None.
     """
 
     id: str
@@ -164,10 +165,10 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """An Auto Scaling group, a rung of a ladder; not `eligible` without an image, a link or free addresses.
+    """An Auto Scaling group, in a rung of a ladder; not `eligible` without an image, a network link or free addresses.
 
-    A machine ends after `idle` seconds without use; for nodes the settings have a default. Machines of a pool that
-    `is_ssh` have people instead of pods. They do not end before `until`, the time of a person's `node start --for`.
+    A machine ends after `idle` seconds without use; for nodes the settings have a default. People, not pods, use
+    the machines of a pool that `is_ssh`. These do not end before `until`, the time of a person's `node start --for`.
     """
 
     name: str
@@ -192,7 +193,10 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """A launch of `count` machines; a failed one has a `code`, or None if AWS's text is unknown."""
+    """A launch of `count` machines; a failed one has a `code`, or None if AWS's text is unknown.
+
+    `before` and `after` are the desired capacities around it.
+    """
 
     id: str
     pool: str
@@ -245,7 +249,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class SetDesired:
-    """Set the desired capacity of a pool; lowering it only stops launches: machines are protected from scale-in."""
+    """Set the desired capacity of a pool; the controller protects its machines, so lowering it only stops launches."""
 
     pool: str
     count: int

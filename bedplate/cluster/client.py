@@ -1,4 +1,4 @@
-"""The client of one cluster: lightkube with retries, errors with a fix, and a local copy of all objects of a kind."""
+"""The client of one cluster: lightkube with retries, messages with a fix, and a local copy of all objects of a kind."""
 
 import json
 import random
@@ -22,10 +22,11 @@ from bedplate.errors import BedplateError, InputError, MachineError, PartialErro
 
 MANAGER = "bedplate-capacity"
 """The field manager of changes, and the reporter of events."""
-_LONGEST = 200
+# Characters of an error of Kubernetes in a message.
+_MAX_MESSAGE = 200
 _CONNECT = 5.0
 _TIMEOUT = httpx2.Timeout(20.0, connect=_CONNECT)
-# Attempts of one call, and the longest first pause in seconds; each further pause may be twice as long.
+# Attempts of one call, and half of the longest first pause in seconds; each further pause may be twice as long.
 _ATTEMPTS, _PAUSE = 5, 0.2
 _UNAUTHORIZED, _FORBIDDEN, _MISSING, _CONFLICT, _GONE, _TOO_MANY = 401, 403, 404, 409, 410, 429
 _SERVER_FAULT = 500
@@ -39,8 +40,8 @@ class Conflict(PartialError):
     """The object has changed since it was read, or exists already."""
 
 
-class NotNow(PartialError):
-    """A disruption budget does not permit the eviction now."""
+class TooManyRequests(PartialError):
+    """Status 429: the API server limits requests, or a disruption budget does not permit an eviction now."""
 
 
 class Expired(PartialError):
@@ -64,7 +65,7 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True, slots=True)
 class ClusterClient:
-    """A client of one cluster. Every call may be repeated: writes are absolute, or conditional on a version."""
+    """A client of one cluster. Every call may be repeated: writes are idempotent or check the resourceVersion."""
 
     api: Client
     pauses: Pauses = field(default_factory=Pauses)
@@ -81,7 +82,7 @@ class ClusterClient:
         raise AssertionError
 
     def objects(self, kind: type[Any], **query: Any) -> tuple[tuple[Any, ...], str]:  # noqa: ANN401  lightkube's own
-        """Return the objects of a kind in all namespaces, and the version of the list."""
+        """Return the objects of a kind in all namespaces, and the resourceVersion of the list."""
 
         def read(api: Client) -> tuple[tuple[Any, ...], str]:
             listing = cast("Any", api).list(kind, chunk_size=_PAGE, **_scope(kind), **query)
@@ -91,7 +92,7 @@ class ClusterClient:
         return self.call(f"list {kind.__name__}", read)
 
     def events(self, kind: type[Any], version: str, seconds: int) -> Iterator[tuple[str, Any]]:
-        """Yield changes and bookmarks since a version, for a limited time; raise Expired if the version is too old.
+        """Yield changes and bookmarks since a resourceVersion, for a limited time; raise Expired if it is too old.
 
         lightkube's own watch opens the next request itself, waits for ever on a dead connection, and has no bookmarks.
         """
@@ -125,7 +126,7 @@ def _scope(kind: type[Any]) -> dict[str, str]:
 
 
 def _bookmark(line: str) -> tuple[str, Any] | None:
-    """Return a bookmark, which has nothing but a version: it is no valid object of its kind."""
+    """Return a bookmark; its object has only a resourceVersion, so Namespace stands for every kind."""
     event = json.loads(line) if '"BOOKMARK"' in line[:_HEAD] else {}
     if event.get("type") != BOOKMARK:
         return None
@@ -133,7 +134,7 @@ def _bookmark(line: str) -> tuple[str, Any] | None:
 
 
 def open_cluster(kubeconfig: Path | None = None, context: str | None = None) -> ClusterClient:
-    """Return a client by a kubeconfig: a given one, that of KUBECONFIG, or the user's; makes no call yet."""
+    """Return a client from a kubeconfig: the given one, $KUBECONFIG or ~/.kube/config; makes no call yet."""
     try:
         config = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_env()
         chosen = config.get(context)
@@ -169,19 +170,19 @@ def status_code(error: Exception) -> int | None:
 
 def _address(error: Exception) -> str:
     """Return the server that a failed request was for."""
-    with suppress(RuntimeError):  # httpx has no request for an error before it
+    with suppress(RuntimeError):  # an error before the request was built has none
         if isinstance(error, httpx2.RequestError):
             return f" at {error.request.url.host}"
     return ""
 
 
 def translate_error(error: Exception, operation: str) -> BedplateError:
-    """Return the operator's error for a failed call."""
-    text = f"Kubernetes: {operation}: {str(error)[:_LONGEST]}"
+    """Return the BedplateError for a failed call, which a command prints."""
+    text = f"Kubernetes: {operation}: {str(error)[:_MAX_MESSAGE]}"
     match status_code(error):
         case None:
             return PartialError(
-                f"cannot connect to the Kubernetes API{_address(error)}: {str(error)[:_LONGEST]}",
+                f"cannot connect to the Kubernetes API{_address(error)}: {str(error)[:_MAX_MESSAGE]}",
                 fix="check the VPN and the address in the kubeconfig",
             )
         case code if code == _UNAUTHORIZED:
@@ -195,13 +196,13 @@ def translate_error(error: Exception, operation: str) -> BedplateError:
         case code if code == _GONE:
             return Expired(text)
         case code if code == _TOO_MANY:
-            return NotNow(text, fix="try again in a minute")
+            return TooManyRequests(text, fix="try again in a minute")
         case _:
             return PartialError(text, fix="try again; the logs of the API server say more")
 
 
 _WATCH = 60
-# A copy that is older has missed a whole watch: decisions from it could be wrong.
+# An older copy has missed at least one whole watch: decisions from it could be wrong.
 _STALE = 150.0
 
 
@@ -238,7 +239,7 @@ class ObjectCache:
             objects = MappingProxyType(dict(self._objects))
         if confirmed is None or time.monotonic() - confirmed > _STALE:
             why = f": {error.what}" if error else ""
-            raise PartialError(f"the watch of {self._kind.__name__} has no answer{why}", fix="check the API server")
+            raise PartialError(f"the watch of {self._kind.__name__} receives no data{why}", fix="check the API server")
         return objects
 
     def _list(self) -> str:

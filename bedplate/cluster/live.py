@@ -23,15 +23,15 @@ from bedplate.capacity.observation import (
     Terminate,
     UncordonNode,
 )
-from bedplate.cluster.client import MANAGER, ClusterClient, Conflict, Missing, NotNow, ObjectCache
+from bedplate.cluster.client import MANAGER, ClusterClient, Conflict, Missing, ObjectCache, TooManyRequests
 from bedplate.cluster.demand import CORDONED, Cluster, cordon_of, instance_of, is_annotated, join, pod_id
 from bedplate.cluster.pods import has_ended, is_daemon, is_movable, seconds
 from bedplate.errors import BedplateError
 
 # Seconds for which the memory of a predecessor is used.
 _RECENT = 300.0
-# Of the message of an Event. Source: Kubernetes API reference, Event v1.
-_LONGEST = 1000
+# Characters in the message of an Event. Source: Kubernetes API reference, Event v1.
+_MAX_MESSAGE = 1000
 
 
 @dataclass
@@ -67,7 +67,7 @@ class LiveCluster:
         return join(Cluster(tuple(pods.values()), tuple(nodes.values()), dict(self._ends), self.since), cloud)
 
     def observe_once(self, cloud: Observation) -> Observation:
-        """Return the same by two lists, for a command that ends."""
+        """Return the same with two list requests, for a command that runs once."""
         pods, _ = self.client.objects(Pod)
         nodes, _ = self.client.objects(Node)
         return join(Cluster(pods, nodes, dict(self._ends), self.since), cloud)
@@ -78,7 +78,7 @@ class LiveCluster:
         return json.dumps({"time": round(self.now()), "idle": idle}, sort_keys=True)
 
     def restore(self, text: str) -> None:
-        """Take over the memory of a predecessor: while none ran, pods may have ended.
+        """Load the times that the previous leader saved; older ones are ignored, as pods may have ended unseen since.
 
         Text that cannot be read is ignored.
         """
@@ -87,17 +87,17 @@ class LiveCluster:
             if self.now() - state["time"] > _RECENT:
                 return
             for name, end in state["idle"].items():
-                # A later end that this controller has seen itself counts.
+                # What this controller has seen itself takes precedence.
                 self._ends.setdefault(str(name), float(end))
 
     def _on_pod(self, event: str, pod: Pod) -> None:
-        """Keep the time at which a node's last pod ended: the pods of the system do not count."""
+        """Keep the time at which a node's last pod ended: pods of DaemonSets do not count."""
         node = pod.spec.nodeName if pod.spec else None
         if node and not is_daemon(pod) and (event == "DELETED" or has_ended(pod)):
             self._ends[node] = max(self._ends.get(node, 0.0), min(_end(pod) or self.now(), self.now()))
 
     def apply(self, action: Action) -> None:
-        """Apply an action on a node or a pod. Raises Conflict if it has changed, NotNow for a disruption budget."""
+        """Apply an action on a node or a pod. Raises Conflict if it has changed, TooManyRequests for status 429."""
         match action:
             case CordonNode():
                 self._cordon(action.node, action.reason)
@@ -111,7 +111,7 @@ class LiveCluster:
                 raise AssertionError(action)
 
     def check_empty(self, name: str) -> None:
-        """Raise Conflict unless a node is cordoned by the controller and has no work: asks the API server itself."""
+        """Raise Conflict unless a node is cordoned by the controller and has no work, as the API server says."""
         try:
             node = self.client.call(f"get Node {name}", lambda api: api.get(Node, name))
         except Missing:
@@ -148,7 +148,7 @@ class LiveCluster:
             metadata=ObjectMeta(name=f"{target.name}.{token_hex(8)}", namespace=target.namespace or "default"),
             involvedObject=target,
             reason=reason,
-            message=words[:_LONGEST],
+            message=words[:_MAX_MESSAGE],
             type="Warning" if is_warning else "Normal",
             firstTimestamp=now,
             lastTimestamp=now,
@@ -211,10 +211,10 @@ class LiveCluster:
             if on_node and is_movable(pod) and not (is_daemon(pod) or has_ended(pod) or _is_ending(pod)):
                 try:
                     self._evict(pod)
-                except (NotNow, Missing):
+                except (TooManyRequests, Missing):
                     refused.append(pod_id(pod))
         if refused:
-            raise NotNow(f"{name}: disruption budgets keep {', '.join(refused[:3])}")
+            raise TooManyRequests(f"{name}: disruption budgets keep {', '.join(refused[:3])}")
 
     def _evict(self, pod: Pod) -> None:
         meta = pod.metadata or ObjectMeta()

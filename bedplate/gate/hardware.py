@@ -59,7 +59,7 @@ def _mount(machine: Machine, path: str) -> Finding:
     if container and "nfs4" not in machine.read("/proc/filesystems").split():
         return Finding("mounts", f"{path}: the host of this {container} has no NFS")
     try:
-        # In a program with a time limit, because a call to a mount whose server does not answer blocks forever.
+        # As a subprocess with a timeout, because a call to a mount whose server does not answer blocks forever.
         machine.output("stat", "--file-system", "--format=%T", f"{machine.root / path.lstrip('/')}/.")
         machine.output("findmnt", "--mountpoint", path, "--types", "nfs,nfs4", "--noheadings")
     except (FailedProgramError, MissingProgramError) as error:
@@ -201,7 +201,7 @@ _FAILED = re.compile("fail", re.IGNORECASE)
 
 
 def diagnose(machine: Machine, level: int, missing: Action = Action.REPAIR) -> Iterator[Finding]:
-    """Yield a finding for each failed test, or one for all; `missing` is the action if DCGM is not installed."""
+    """Yield a finding for each failed test, or one if all passed; `missing` is the action if DCGM is not installed."""
     try:
         report = json.loads(machine.output("dcgmi", "diag", "--run", str(level), "--json"))
     except MissingProgramError as error:
@@ -226,15 +226,15 @@ def _tests(report: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
             yield str(test.get("name")), any(_FAILED.search(str(result.get("status", ""))) for result in results)
 
 
-# Level 3 takes about 15 minutes. Source: DCGM's reference of `dcgmi diag`.
-_SECONDS = 3600.0
+# Level 3 takes about 15 minutes; slow machines get four times as long. Source: DCGM's reference of `dcgmi diag`.
+_TIMEOUT = 3600.0
 # One large message: small ones measure latency. Source: README of nccl-tests.
 _ALL_REDUCE = ("all_reduce_perf", "-b", "8G", "-e", "8G", "-g")
 _BANDWIDTH = re.compile(r"^# Avg bus bandwidth *: *([0-9.]+)", re.MULTILINE)
 
 
 def burn_in(machine: Machine, expected: Expected) -> Iterator[Finding]:
-    """Yield the findings of a machine; one that says so for a machine without GPUs, or whose GPUs are in use."""
+    """Yield the findings of a machine; if it has no GPUs or they are in use, one finding that says so."""
     if expected.gpus is None:
         yield Finding("gpus", "this machine has no GPUs", Action.REPAIR)
         return
@@ -246,13 +246,13 @@ def burn_in(machine: Machine, expected: Expected) -> Iterator[Finding]:
     if users:
         yield Finding("in-use", f"processes on the GPUs: {', '.join(sorted(set(users)))}", Action.REPAIR)
         return
-    patient = replace(machine, patience=_SECONDS)
-    yield from diagnose(patient, 3)
-    yield _all_reduce(patient, expected.gpus.count, expected.gpus.bandwidth)
+    with_timeout = replace(machine, timeout=_TIMEOUT)
+    yield from diagnose(with_timeout, 3)
+    yield _all_reduce(with_timeout, expected.gpus.count, expected.gpus.bandwidth)
 
 
 def _all_reduce(machine: Machine, count: int, least: int) -> Finding:
-    """Compare the bandwidth of an all-reduce with the pass mark, 0 for none."""
+    """Compare the bandwidth of an all-reduce with the minimum, 0 for none."""
     try:
         match = _BANDWIDTH.search(machine.output(*_ALL_REDUCE, str(count)))
     except MissingProgramError as error:

@@ -57,19 +57,19 @@ class Machine:
     """The machine that runs the gate; tests use another root."""
 
     root: Path = Path("/")
-    patience: float = 30.0
+    timeout: float = 30.0
     """Seconds until a program counts as hanging."""
 
     def output(self, *command: str) -> str:
         """Return what a program prints. Raises MissingProgramError or FailedProgramError."""
         try:
             done = subprocess.run(  # noqa: S603  constant programs
-                command, capture_output=True, text=True, errors="replace", timeout=self.patience, check=True
+                command, capture_output=True, text=True, errors="replace", timeout=self.timeout, check=True
             )
         except FileNotFoundError:
             raise MissingProgramError(f"{command[0]} is not installed") from None
         except subprocess.TimeoutExpired:
-            raise FailedProgramError(f"{command[0]} did not end within {self.patience:.0f} s") from None
+            raise FailedProgramError(f"{command[0]} did not end within {self.timeout:.0f} s") from None
         except subprocess.CalledProcessError as error:
             text = " ".join((error.stderr or error.stdout or "").split())[:200]
             raise FailedProgramError(f"{command[0]} failed: {text or error.returncode}") from None

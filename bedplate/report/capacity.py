@@ -70,12 +70,12 @@ def breaker_sentences(breaker: Breaker, now: float) -> str:
     fix = f" To change that: {known.fix}." if known else ""
     result = "when its machine is a node" if breaker.code == NOT_READY else "when AWS launches its machine"
     if breaker.probe is not None:
-        probe = f"One machine was asked for at {clock(breaker.probe)} as a probe; the rung is open {result}."
+        probe = f"One machine was asked for at {clock(breaker.probe)} as a probe; the rung is used again {result}."
     elif breaker.until > now:
         probe = f"From {clock(breaker.until)} a pending pod can start one machine as a probe."
     else:
         probe = "The next pending pod starts one machine as a probe."
-    return f"closed at {clock(breaker.opened)}: {breaker.cause}{code}. Pods use the next rungs. {probe}{fix}"
+    return f"skipped since {clock(breaker.opened)}: {breaker.cause}{code}. Pods use the next rungs. {probe}{fix}"
 
 
 def use_sentence(observation: Observation, machine: Machine, pool: Pool) -> str:

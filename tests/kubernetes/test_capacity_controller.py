@@ -17,7 +17,7 @@ from bedplate.account.client import AwsClient
 from bedplate.account.groups import FleetGroups
 from bedplate.capacity.observation import Action, Cordon, CordonNode, DrainNode, Observation, SetDesired, UncordonNode
 from bedplate.cli import run
-from bedplate.cluster.client import ClusterClient, Conflict, Expired, NotNow, open_cluster
+from bedplate.cluster.client import ClusterClient, Conflict, Expired, TooManyRequests, open_cluster
 from bedplate.cluster.lease import IDLE, NAMESPACE, Leadership, StateStore, read_holder
 from bedplate.picture.timeline import timeline
 from bedplate.plan.capacity import capacity_document
@@ -217,7 +217,7 @@ def test_a_disruption_budget_delays_a_drain(lab: CapacityLab) -> None:
     lab.client.create(cast("PodDisruptionBudget", PodDisruptionBudget.from_dict(document)))
     time.sleep(1)
 
-    with pytest.raises(NotNow, match="disruption budgets keep"):
+    with pytest.raises(TooManyRequests, match="disruption budgets keep"):
         control.live.apply(DrainNode(name, "spot notice"))
     assert lab.running() == 2
     lab.client.delete(PodDisruptionBudget, "b", namespace=lab.namespace)

@@ -33,7 +33,7 @@ from bedplate.capacity.observation import (
 from bedplate.capacity.planner import Memory, decide
 from bedplate.capacity.protocol import observation_document
 from bedplate.cli.capacity_run import PERIOD, Loop, Outputs
-from bedplate.cluster.client import ClusterClient, NotNow, Pauses
+from bedplate.cluster.client import ClusterClient, Pauses, TooManyRequests
 from bedplate.errors import BedplateError, MachineError, PartialError
 from bedplate.report.capacity_state import CapacityState, explain_group, explain_pod, status_lines
 
@@ -71,7 +71,7 @@ def test_a_group_is_explained_in_sentences() -> None:
 
 EXPLAINED = """\
 train has 2 machines, 1 of them booting, for 100.00 USD per hour at list prices.
-Rung 1 us-west-2a on-demand: 0 of at most 4 machines; closed at 05:00 UTC: no capacity in us-west-2a \
+Rung 1 us-west-2a on-demand: 0 of at most 4 machines; skipped since 05:00 UTC: no capacity in us-west-2a \
 (InsufficientInstanceCapacity). Pods use the next rungs. From 05:05 UTC a pending pod can start one machine as a \
 probe. To change that: wait, or add a rung to the ladder: another zone, type, market or region.
 Rung 2 us-east-1a spot: 2 of at most 8 machines; AWS is launching 1 more.
@@ -84,7 +84,7 @@ us-west-2a (next probe in 5 min).
 PROBED = Breaker("InstanceNotReady", "3 machines did not become nodes", NOW - 600, NOW - 60, probe=NOW - 30)
 DUE = Breaker(None, "no machine after 5 minutes", NOW - 600, NOW - 60)
 STATES: Mapping[str, tuple[Observation, Breaker | None]] = {
-    "as a probe; the rung is open when its machine is a node. To change that: `bedplate node logs": (
+    "as a probe; the rung is used again when its machine is a node. To change that: `bedplate node logs": (
         observation(0, activities=()),
         PROBED,
     ),
@@ -314,7 +314,7 @@ def _error(code: int) -> ApiError:
     [
         ([_error(429), _error(500), _error(503)], None),
         ([httpx2.ConnectError("refused")], None),
-        ([_error(429)] * 5, NotNow),
+        ([_error(429)] * 5, TooManyRequests),
         ([_error(403)], MachineError),
     ],
     ids=["throttled and faults", "no connection", "too many", "no rights"],

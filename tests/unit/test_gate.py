@@ -74,7 +74,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     for name, script in PROGRAMS.items():
         program(tmp_path, name, script)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
-    return Machine(tmp_path, patience=5)
+    return Machine(tmp_path, timeout=5)
 
 
 def program(root: Path, name: str, script: str) -> None:
@@ -148,7 +148,7 @@ def test_a_failing_program_fails_its_check(
     """Errors in the kernel log, a dead driver, a hanging server: known error numbers decide, new ones are reported."""
     program(machine.root, name, script)
 
-    assert failed(Machine(machine.root, patience=1)) == expected
+    assert failed(Machine(machine.root, timeout=1)) == expected
 
 
 def test_a_missing_tool_fails_a_gpu_machine(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
