@@ -1,4 +1,4 @@
-"""What an image is made of, the name that follows from it, and the steps of a bake: actions from what AWS reports.
+"""The inputs of an image, the name that follows from them, and the steps of a bake: actions from the state in AWS.
 
 The same recipe has the same name. A killed bake continues from any state.
 """
@@ -143,7 +143,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What exists of a bake at a time; `images`, `parameters` and `recorded` by region."""
+    """The resources of a bake at one time; `images`, `parameters` and `recorded` by region."""
 
     time: float
     images: Mapping[str, Image] = field(default_factory=dict)

@@ -48,7 +48,7 @@ class DiskSpace:
 
 
 class Disruption(StrEnum):
-    """What a change of a role disturbs: nothing, a service, all work on the node, or the node itself."""
+    """The disruption by a change of a role: nothing, a service, all work on the node, or the node itself."""
 
     NONE = "none"
     SERVICE = "service"

@@ -42,7 +42,7 @@ _NAME = re.compile(r"[a-z0-9_][a-z0-9_-]*(\.[a-z0-9_][a-z0-9_-]*)*")
 
 
 class Use(StrEnum):
-    """What a certificate is used for: a laptop, a gateway of laptops, or a gateway at the end of a tunnel."""
+    """The use of a certificate: a laptop, a gateway of laptops, or a gateway at the end of a tunnel."""
 
     CLIENT = "client"
     SERVER = "server"

@@ -231,7 +231,7 @@ def _check_new(session: SigningSession, subject: Subject) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What must be signed: laptops of removed people to revoke, gateways to revoke, certificates to issue."""
+    """Changes that must be signed: laptops of removed people to revoke, gateways to revoke, certificates to issue."""
 
     left: tuple[str, ...]
     gone: tuple[str, ...]

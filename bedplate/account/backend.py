@@ -1,4 +1,4 @@
-"""What an account has before the first stacks: the bucket of Pulumi's state, its KMS key, and service-linked roles."""
+"""Resources that exist before the first stacks: the bucket of Pulumi's state, its KMS key, and service-linked roles."""
 
 import json
 from collections.abc import Generator, Iterable, Iterator, Mapping

@@ -107,7 +107,7 @@ _MINUTE, _LOG_LINES = 60.0, 10_000
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What a bake does now, with the console output of an instance that failed."""
+    """The current step of a bake, with the console output of an instance that failed."""
 
     kind: str
     text: str

@@ -45,7 +45,7 @@ class Changed(PartialError):
 
 @dataclass(frozen=True, slots=True)
 class _Region:
-    """What AWS reports about a region: groups and activities by pool, notices by instance, free addresses by subnet.
+    """A region as AWS reports it: groups and activities by pool, notices by instance, free addresses by subnet.
 
     `uses` has the last report of machines for SSH.
     """

@@ -218,7 +218,7 @@ def _template_images(client: AwsClient, fleet: str, region: str) -> Iterator[str
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """What killed bakes have left in one region."""
+    """The resources that killed bakes have left in one region."""
 
     region: str
     instances: tuple[str, ...] = ()

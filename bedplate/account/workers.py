@@ -1,4 +1,4 @@
-"""What AWS knows of workers that join the cluster: instances that exist, keys that they publish, and the token."""
+"""Workers that join the cluster, as AWS reports them: their instances, the keys that they publish, and the token."""
 
 import json
 import re

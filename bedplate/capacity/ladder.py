@@ -62,7 +62,7 @@ class Breaker:
 
 @dataclass(frozen=True, slots=True)
 class PoolFacts:
-    """What one observation says about a pool; times are Unix seconds.
+    """The state of a pool in one observation; times are Unix seconds.
 
     `late` has the machines that should be nodes by now and are not. `short_since` is when the pool began to have fewer
     machines than desired. `unready` has, by ID, the launch times of all machines that were late within the last
@@ -216,7 +216,7 @@ class Rung:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What the controller keeps between two decisions; without it, it only waits longer or probes once more.
+    """The state that the controller keeps between two decisions; without it, it only waits longer or probes once more.
 
     The first four have the name of a pool as key. `short` has the time when the pool began to have fewer machines
     than desired, `boots` the longest time in seconds that one of its machines took to become a node, `unready` the

@@ -1,4 +1,4 @@
-"""What the planner of capacity reads and decides: the observation of one time, failures of launches, and actions.
+"""The input and output of the planner of capacity: the observation of one time, failures of launches, and actions.
 
 Names and units follow the protocol of `bedplate capacity decide` (docs/capacity.md): times in seconds, memory
 and ephemeral storage in GiB, prices in USD per hour.

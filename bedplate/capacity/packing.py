@@ -24,7 +24,7 @@ class Source(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What pods have in common for the scheduler: if one does not fit, none does."""
+    """The properties of a pod that the scheduler compares: of pods with equal ones, all fit or none."""
 
     gpus: int
     cpus: float

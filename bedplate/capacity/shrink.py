@@ -159,7 +159,7 @@ _RESERVED = ("reservation", "capacity-block")
 
 @dataclass
 class Removal:
-    """What one decision may still remove: `left` machines, and in each pool those above its minimum."""
+    """The machines that one decision may still remove: `left` in all, and in each pool those above its minimum."""
 
     left: int
     above: dict[str, int]

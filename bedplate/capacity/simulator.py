@@ -39,7 +39,7 @@ class _Run:
 
 @dataclass
 class _Recording:
-    """What the observations show so far; times of jobs and capacity count from the first one."""
+    """The results of the observations so far; times of jobs and capacity count from the first one."""
 
     name: str
     start: float

@@ -1,4 +1,4 @@
-"""What every check takes and gives: a fleet, the catalog and the date; rules, and faults with position and fix."""
+"""The input and output of every check: a fleet, the catalog and the date; rules, and faults with position and fix."""
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace

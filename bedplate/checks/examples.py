@@ -1,4 +1,4 @@
-"""What a live fleet must not have: values of examples/, zones from offers of another account, unverified checksums."""
+"""Values that no live fleet may have: those of examples/, zones of another account's offers, unverified checksums."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

@@ -135,7 +135,7 @@ def _report(members: Collection[str], errors: Mapping[str, BedplateError]) -> in
 
 
 class MemberAction(StrEnum):
-    """What `kube member` does."""
+    """The actions of `kube member`."""
 
     REPLACE = "replace"
 

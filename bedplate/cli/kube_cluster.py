@@ -41,7 +41,7 @@ from bedplate.report.kube import applied_lines, status_document, status_lines
 
 
 class Action(StrEnum):
-    """What to do with the add-ons."""
+    """The actions of `kube addons`."""
 
     APPLY = "apply"
     PIN = "pin"

@@ -1,4 +1,4 @@
-"""What the commands of `bedplate kube` share: authorities, connections to members, the operator's kubeconfig."""
+"""Shared by the commands of `bedplate kube`: authorities, connections to members, the operator's kubeconfig."""
 
 import tempfile
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What the commands of `bedplate vpn` have in common: people, keys, the current time, and the passphrase.
+"""Shared by the commands of `bedplate vpn`: people, keys, the current time, and the passphrase.
 
 `vpn add` takes a third of a second, so nothing here imports the models of a fleet or boto3 unless it must.
 """

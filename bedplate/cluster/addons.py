@@ -30,7 +30,7 @@ _AUTHORITY = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What add-ons take from the fleet: its cluster, and the EC2 types with EFA interfaces."""
+    """The values of the fleet that add-ons use: its cluster, and the EC2 types with EFA interfaces."""
 
     cluster: ClusterPlan
     efa_types: tuple[str, ...] = ()

@@ -31,7 +31,7 @@ PATIENCE = 90.0
 
 
 class Answer(StrEnum):
-    """What happens to a request."""
+    """The decision about a request."""
 
     APPROVE = "approve"
     DENY = "deny"

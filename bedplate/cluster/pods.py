@@ -1,4 +1,4 @@
-"""What a pod needs, as the planner reads it: its size, where it may run, its gang, and whether it may move."""
+"""The requirements of a pod, as the planner reads them: its size, where it may run, its gang, whether it may move."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

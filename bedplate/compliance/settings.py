@@ -1,4 +1,4 @@
-"""What compliance rules share: limits to the nodes that they apply to, and parsers of settings on a machine.
+"""Shared by compliance rules: conditions on the nodes that they apply to, and parsers of settings on a machine.
 
 The report counts the nodes to which a rule does not apply. Parsers read exports, accounts, audit rules, units, sudo,
 sysctl and sshd.

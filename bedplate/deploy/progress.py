@@ -66,7 +66,7 @@ def _without_secrets(value: Any) -> Any:  # noqa: ANN401
 
 
 class Operation(StrEnum):
-    """What the engine does with a stack."""
+    """The engine's operation on a stack."""
 
     PREVIEW = "preview"
     UP = "up"

@@ -125,7 +125,7 @@ class Unfinished:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What is known about an unfinished operation.
+    """The result of looking for the resource of an unfinished operation.
 
     `ids` are the objects that a creation can have made, apart from those that the state has; None for a type that
     cannot be searched. The creation of a `setting` can be repeated.

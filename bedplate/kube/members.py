@@ -37,7 +37,7 @@ class EtcdMember:
 
 @dataclass(frozen=True, slots=True)
 class MemberStatus:
-    """What a member reports: the SHA-256 of its authority ("" without one), its state, and etcd's list of members."""
+    """The report of a member: the SHA-256 of its authority ("" without one), its state, and etcd's list of members."""
 
     authority: str
     has_data: bool
@@ -182,7 +182,7 @@ _SKEW = 3
 
 
 class Action(StrEnum):
-    """What a step does."""
+    """The action of a step."""
 
     SNAPSHOT = "take a snapshot of etcd"
     UPGRADE_MEMBER = "upgrade the member"

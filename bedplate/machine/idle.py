@@ -18,7 +18,7 @@ from bedplate.files import write_whole
 LOAD = 0.5
 """The load average of five minutes from which CPUs work: half a thread, for any number of CPUs."""
 OWN_LOAD = 1.0
-"""What the machine's own configuration run may add to the load of an unused machine."""
+"""The load that the machine's own configuration run may add to an unused machine."""
 _PERIOD, _GAP = 300, 900
 _PROGRAM = "/usr/local/lib/bedplate/bootstrap"
 _NVIDIA = "0x10de"

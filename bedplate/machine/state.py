@@ -1,4 +1,4 @@
-"""What a machine keeps between configuration runs, as files, and the status that it writes for operators."""
+"""The files that a machine keeps between configuration runs, and the status that it writes for operators."""
 
 import json
 import socket

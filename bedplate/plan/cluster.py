@@ -125,7 +125,7 @@ def overlay_mtu(plan: FleetPlan) -> int:
 
 @dataclass(frozen=True, slots=True)
 class NodeKind:
-    """What the kubelet of a machine of one EC2 type registers, and the millicores that it keeps from pods."""
+    """The resources that kubelet registers on one EC2 type, and the millicores that it reserves."""
 
     registration: Registration
     reserved_cpu: int

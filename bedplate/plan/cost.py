@@ -1,4 +1,4 @@
-"""What a fleet needs of AWS, at the minimum and the maximum of its groups: its cost in USD an hour, and quotas."""
+"""The cost of a fleet in USD an hour and the AWS quotas that it needs, at the minimum and the maximum of its groups."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping

@@ -282,7 +282,7 @@ class FleetPlan:
     """The ARN of the permissions boundary of every role."""
     control_plane: ControlPlane | None = None
     image: Image = field(default_factory=Image)
-    """What machine images contain; its driver branch is always set."""
+    """The content of machine images; its driver branch is always set."""
     stack: str = ""
     """The name of the stack lock."""
     accounts: Accounts = NO_ACCOUNTS

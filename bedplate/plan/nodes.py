@@ -150,11 +150,11 @@ class NodePlan:
     remote_blocks: tuple[IPv4Network, ...] = ()
     """The remote networks behind its tunnels, for a gateway of a site or of a connected region."""
     cluster: ClusterNode | None = None
-    """What it is in the Kubernetes cluster; None for a machine that is no part of it."""
+    """Its part in the Kubernetes cluster; None for a machine outside of it."""
     capacity: CapacityPlan | None = None
-    """What the controller of capacity on a member of the control plane works with."""
+    """The plan of the controller of capacity, on a member of the control plane."""
     joining: JoiningPlan | None = None
-    """What the approver of nodes on a member of the control plane works with."""
+    """The plan of the approver of nodes, on a member of the control plane."""
 
     @property
     def host(self) -> str:

@@ -326,7 +326,7 @@ _ROLES = {Use.SSH: "workbench", Use.KUBERNETES: "worker"}
 
 @dataclass(frozen=True, slots=True)
 class ImageKind:
-    """What pools with the same image have in common.
+    """The properties that pools with the same image share.
 
     `driver` is a branch with its modules, such as `580-open`; `-fabric` adds the Fabric Manager, `-nvlsm` its subnet
     manager, `-imex` the sharing of memory between machines. Empty without GPUs. `frameworks`: with PyTorch.

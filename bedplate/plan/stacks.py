@@ -50,7 +50,7 @@ def stack_name(plan: FleetPlan, part: str) -> str:
 
 
 class Action(StrEnum):
-    """What Pulumi does with a stack."""
+    """Pulumi's operation on a stack."""
 
     UP = "up"
     DESTROY = "destroy"
@@ -66,7 +66,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What decides the order of stacks, of a plan or of what is deployed.
+    """The facts that decide the order of stacks, of a plan or of a deployment.
 
     `outputs` are those that `links` reads of the regions, without transit gateways: (region, name).
     """

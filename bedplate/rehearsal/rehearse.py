@@ -258,7 +258,7 @@ class Wave:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What follows the creation: a change, and the waves of the teardown (by default those of creation, reversed)."""
+    """The steps after the creation: a change, and the waves of the teardown (by default the creation's, reversed)."""
 
     change: Sequence[Wave] = ()
     teardown: Waves = ()

@@ -32,7 +32,7 @@ class PlannedImage:
 
     @property
     def state(self) -> str:
-        """What `image bake` would do."""
+        """The steps that `image bake` would run."""
         if self.withdrawn:
             return "withdrawn"
         if not self.present:

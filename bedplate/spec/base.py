@@ -20,7 +20,7 @@ KEYWORD = "x-update"
 
 
 class Effect(StrEnum):
-    """What happens to deployed resources, from no effect to the hardest."""
+    """The effect of an edit on deployed resources, from none to the most severe."""
 
     FREE = "free"
     NEW_NODES = "new nodes only"

@@ -34,7 +34,7 @@ _DATA = "stores with data are protected"
 
 
 class Use(StrEnum):
-    """What a machine is used for."""
+    """The use of a machine."""
 
     SSH = "ssh"
     KUBERNETES = "kubernetes"

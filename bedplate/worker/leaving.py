@@ -17,7 +17,7 @@ _RETRY = 2.0
 
 @dataclass(frozen=True)
 class Notices:
-    """What AWS announces: when a spot instance stops (Unix time), a higher risk of that, the end of the instance."""
+    """Notices of AWS: when a spot instance stops (Unix time), a higher risk of that, the end of the instance."""
 
     stop: float | None = None
     rebalance: bool = False

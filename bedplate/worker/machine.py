@@ -1,4 +1,4 @@
-"""What the agent knows of its machine: settings from the plan, kubelet's name, programs and the metadata service."""
+"""The agent's machine: settings from the plan, kubelet's name, programs and the metadata service."""
 
 import json
 import shlex

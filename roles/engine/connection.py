@@ -216,7 +216,7 @@ _GRACE = 10.0
 
 @dataclass(frozen=True, slots=True)
 class AgentOptions:
-    """What the agent gets in its first frame.
+    """The content of the agent's first frame.
 
     `lock` is the mode of the node's lock (`alone`, `shared`, `none`), `who` the holder's name, `patience` the seconds
     to wait for the lock, `folder` and `memory` the agent's folders.

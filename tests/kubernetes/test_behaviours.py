@@ -1,4 +1,4 @@
-"""What users of a cluster rely on, each shown once on two real kubelets: of a pool, and of a site.
+"""Behaviours that users of a cluster rely on, each shown once on two real kubelets: of a pool, and of a site.
 
 flannel, kube-proxy and CoreDNS run from the manifests of `kube addons apply`, in images that are built here.
 """

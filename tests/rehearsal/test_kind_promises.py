@@ -1,4 +1,4 @@
-"""What every resource kind promises, tested with its fixture in the simulated AWS."""
+"""The promises of every resource kind, tested with its fixture in the simulated AWS."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -109,7 +109,7 @@ STATES: Mapping[str, tuple[Observation, Breaker | None]] = {
 
 @pytest.mark.parametrize("sentence", STATES)
 def test_each_state_of_a_group_has_a_sentence(sentence: str) -> None:
-    """What happens, why, and what changes it."""
+    """`explain` says what happens, why, and what would change it."""
     seen, breaker = STATES[sentence]
     memory = Memory(breakers={"west": breaker} if breaker else {})
 

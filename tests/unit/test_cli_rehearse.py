@@ -76,7 +76,7 @@ def test_a_changed_fleet_shows_its_steps(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_a_changed_fleet_ends_with_the_new_fleet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What a deployment would have, its price and the next stacks are those of the changed file."""
+    """The resources, the price and the next stacks of a deployment are those of the changed file."""
     text = (ROOT / MINIMAL).read_text().replace("max: 4", "max: 5")
     region = "  us-east-1: {zones: [us-east-1a]}\n  us-west-2:"
     (tmp_path / "new.yaml").write_text(text.replace("  us-west-2:", region), encoding="utf-8")

@@ -27,7 +27,7 @@ def test_members_are_upgraded_before_workers() -> None:
 
 
 def test_a_second_run_continues() -> None:
-    """What has its version has no step."""
+    """A component that has its version has no step."""
     assert upgrade_steps({"a": NEW, "b": OLD}, (), "1.37", "1.37")[-1] == Step(Action.UPGRADE_MEMBER, "b")
     assert upgrade_steps({"a": NEW}, (Worker("w", NEW, ""),), "1.37", "1.37") == ()
 

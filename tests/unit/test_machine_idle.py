@@ -1,4 +1,4 @@
-"""What a machine reports about its use: logins, load and GPUs, and since when there was none."""
+"""A machine reports its use: logins, load and GPUs, and since when there was none."""
 
 import json
 import time

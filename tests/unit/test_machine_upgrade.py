@@ -16,7 +16,7 @@ NAME = "titan-01.cellar"
 
 
 class Cluster:
-    """What the API server would do: evictions that a budget refuses, and the calls that were made."""
+    """An API server: evictions that a budget refuses, and the calls that were made."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []

@@ -1,4 +1,4 @@
-"""What a laptop reaches: machines behind both gateways, by name, and nothing else."""
+"""A laptop reaches machines behind both gateways, by name, and nothing else."""
 
 from collections.abc import Iterator
 from pathlib import Path

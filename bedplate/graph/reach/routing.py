@@ -119,7 +119,7 @@ def _route(block: str, values: Mapping[str, Any]) -> Route:
 
 
 class AttachmentKind(StrEnum):
-    """What is attached to a transit gateway."""
+    """The kind of an attachment of a transit gateway."""
 
     VPC = "VPC"
     PEERING = "peering"

@@ -1,4 +1,4 @@
-"""What an operator sees and does: commands of the CLI, gateways behind a fake ssh, and their keys."""
+"""An operator for tests: commands of the CLI, gateways behind a fake ssh, and their keys."""
 
 import json
 import re
