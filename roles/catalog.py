@@ -24,7 +24,6 @@ from roles.frameworks.role import Frameworks, has_frameworks
 from roles.gate.role import Gate, expectations
 from roles.guard.role import Guard
 from roles.hardened.role import Hardened
-from roles.keeper.role import Keeper
 from roles.kubernetes.role import Kubernetes
 from roles.monitoring.role import Monitoring
 from roles.nvidia.role import Nvidia, Tools, driver_of
@@ -33,6 +32,7 @@ from roles.people.accounts import HOMES
 from roles.people.role import People
 from roles.storage.role import Storage
 from roles.tokens.role import Tokens
+from roles.vpnagent.role import VpnAgent
 from roles.workbench.role import Workbench
 from roles.worker.role import Worker
 
@@ -65,7 +65,7 @@ def _roles(node: NodePlan) -> Iterator[Role]:
     if node.roles & {NodeRole.WORKBENCH, NodeRole.WORKER}:
         yield Gate(expectations(node, load_catalog()))
     if node.roles & {NodeRole.LAPTOPS, NodeRole.TUNNELS}:
-        yield Keeper()
+        yield VpnAgent()
     if node.remote_blocks:
         yield Guard(node.remote_blocks, speaks_bgp=NodeRole.TUNNELS in node.roles)
     if node.laptops:

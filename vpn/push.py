@@ -139,7 +139,7 @@ def _push(
         try:
             return parse(name, parse_answer(output))
         except (ValueError, KeyError, TypeError):
-            return PartialError("invalid answer from the gateway agent", fix="apply the role keeper to the gateway")
+            return PartialError("invalid answer from the gateway agent", fix="apply the role vpnagent to the gateway")
 
     with ThreadPoolExecutor(max(1, len(texts))) as pool:
         results = dict(zip(texts, pool.map(push, texts), strict=True))
@@ -166,7 +166,7 @@ def _describe(error: BedplateError) -> str:
     return f"{error.what} ({error.fix})" if error.fix else error.what
 
 
-TAKE_COMMAND = "sudo -n bedplate-vpn take"
+ACTIVATE_COMMAND = "sudo -n bedplate-vpn activate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +260,7 @@ def push_access_list(
     def ended_sessions(_place: str, answer: dict[str, Any]) -> Mapping[str, int]:
         return _ENDED.validate_python(answer["cut"])
 
-    ended, failures = _push(TAKE_COMMAND, texts, lambda place: connect(by_place[place]), ended_sessions)
+    ended, failures = _push(ACTIVATE_COMMAND, texts, lambda place: connect(by_place[place]), ended_sessions)
     full = {place: without_address(gateway, access_list.laptops) for place, gateway in by_place.items()}
     return PushedAccessList(ended, failures, {place: names for place, names in full.items() if names})
 
@@ -278,7 +278,7 @@ def access_list_text(gateway: LaptopGateway, access_list: AccessList, cut: Itera
     ).json_text
 
 
-APPLY_COMMAND = "sudo -n bedplate-vpn lay"
+APPLY_COMMAND = "sudo -n bedplate-vpn apply"
 
 
 @dataclass(frozen=True, slots=True)

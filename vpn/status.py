@@ -141,7 +141,7 @@ def parse_status(text: str) -> Status:
         return _parse_status(text)
     except (ValueError, KeyError, TypeError, AttributeError):
         raise PartialError(
-            "invalid status from the gateway agent", fix="apply the role keeper to the gateway"
+            "invalid status from the gateway agent", fix="apply the role vpnagent to the gateway"
         ) from None
 
 
@@ -282,7 +282,7 @@ def _laptop_findings(status: Status, newest: int | None) -> Iterator[Finding]:
 
 def _crl_number_findings(number: int | None, newest: int) -> Iterator[Finding]:
     if number is None:
-        yield _finding("the number of the revocation list is not reported: apply the role keeper to the gateway")
+        yield _finding("the number of the revocation list is not reported: apply the role vpnagent to the gateway")
     elif number < newest:
         yield _finding(f"the revocation list is number {number}, the newest is {newest}: {_SYNC}")
     elif number > newest:
@@ -343,7 +343,7 @@ def _bgp_findings(expected: ExpectedGateway, status: Status) -> Iterator[Finding
     ages = {tunnel.name: tunnel.age for tunnel in status.tunnels or () if tunnel.age is not None}
     dynamic = [tunnel for tunnel in expected.tunnels if tunnel.routes and tunnel.name in ages]
     if dynamic and status.bgp is None:
-        yield _finding("the state of BGP is not reported: apply the role keeper to the gateway")
+        yield _finding("the state of BGP is not reported: apply the role vpnagent to the gateway")
         return
     neighbours = {neighbour.tunnel: neighbour for neighbour in status.bgp or ()}
     for tunnel in dynamic:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from roles.guard.role import Guard, KernelLacks
-from roles.keeper.role import Keeper
+from roles.vpnagent.role import VpnAgent
 from tests.testlab.fleets.variants import cellar_gateway
 from tests.testlab.machines.kernel_pair import FAULTS
 from tests.testlab.machines.kernel_site import GATEWAY, RESTARTS
@@ -46,7 +46,7 @@ def gate() -> Iterator[Node]:
     with NodeLab(gateway_layers()) as node_lab:
         node = node_lab.boot(NAME, str(SITE.address))
         substitute_ipsec(node)
-        apply_roles(node_lab, NAME, Keeper(), Guard(SITE.remote_blocks, speaks_bgp=True))
+        apply_roles(node_lab, NAME, VpnAgent(), Guard(SITE.remote_blocks, speaks_bgp=True))
         node.run(f"systemctl disable --quiet --now {' '.join(STOPPED)}; systemctl mask --quiet {' '.join(MASKED)}")
         stop_substituting(node)
         copy_code(node.root / CODE.relative_to("/"))

@@ -30,7 +30,7 @@ def gateway(node_lab: NodeLab) -> Node:
     node = node_lab.boot(NAME, "192.168.40.1")
     substitute_ipsec(node)
     operator = Operator(node_lab, write_recorded_fleet(node_lab.folder))
-    assert operator.changes(NAME, "--role", "baseline", "--role", "guard", "--role", "keeper")[NAME]
+    assert operator.changes(NAME, "--role", "baseline", "--role", "guard", "--role", "vpnagent")[NAME]
     push_tunnels(node, SITE)
     source = str(node_lab.workstation.address)
     node_lab.workstation.host.run("ip", "route", "add", BLOCK, "via", str(node.address), "src", source)

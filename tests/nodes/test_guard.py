@@ -16,7 +16,7 @@ pytestmark = pytest.mark.nightly
 
 NAME = "gate.cellar"
 # Without the settings of baseline networkd deletes the routes of the guard.
-ROLES = ("--role", "baseline", "--role", "guard", "--role", "keeper")
+ROLES = ("--role", "baseline", "--role", "guard", "--role", "vpnagent")
 SITE = cellar_gateway()
 _UNITS = f"{SERVICE}.service {DIAL}.service"
 

@@ -108,7 +108,7 @@ def test_rule_detects_its_defect(rule: Rule, rule_outcomes: dict[Rule, str]) -> 
     assert rule_outcomes[rule] == VIOLATED
 
 
-@pytest.mark.parametrize("role", ["openvpn", "keeper"])
+@pytest.mark.parametrize("role", ["openvpn", "vpnagent"])
 def test_audit_finds_no_violation(
     role: str, rule_outcomes: dict[Rule, str], client: LabProgram, gateways: LaptopGateways
 ) -> None:

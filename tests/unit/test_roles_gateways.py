@@ -1,4 +1,4 @@
-"""The roles of gateways (`guard`, `openvpn`, `keeper`) and the role `monitoring`."""
+"""The roles of gateways (`guard`, `openvpn`, `vpnagent`) and the role `monitoring`."""
 
 import subprocess
 import sys
@@ -14,10 +14,10 @@ from bedplate.plan.laptops import laptop_gateways
 from bedplate.plan.nodes import permanent_nodes
 from roles.catalog import names_of, roles_of
 from roles.guard.role import BGP_DAEMONS, SERVICE, Guard, KernelLacks
-from roles.keeper.role import FOLDER, Keeper, agent_files
 from roles.monitoring.role import LOOPBACK, Monitoring, PrivateAddress
 from roles.openvpn.role import OpenVpn, gateway_files
 from roles.system import UnitStates
+from roles.vpnagent.role import FOLDER, VpnAgent, agent_files
 from tests.testlab.fakes.node import Played, Recorded, Recorder, recorded
 from tests.testlab.fleets.variants import (
     LAB_PLAN,
@@ -136,15 +136,15 @@ def test_a_gateway_with_static_routes_has_no_bgp(system: Recorded) -> None:
 @pytest.mark.parametrize(
     ("name", "roles"),
     [
-        ("gate.cellar", {"keeper", "openvpn"}),
-        ("laptops.us-west-2", {"keeper", "openvpn"}),
+        ("gate.cellar", {"vpnagent", "openvpn"}),
+        ("laptops.us-west-2", {"vpnagent", "openvpn"}),
         ("titan-01.cellar", set()),
         ("control-1.us-west-2", set()),
     ],
 )
-def test_only_gateways_have_keeper_and_openvpn(name: str, roles: set[str]) -> None:
-    """Only gateways have the roles `keeper` and `openvpn`."""
-    assert {"keeper", "openvpn"} & set(names_of(lab_node(name))) == roles
+def test_only_gateways_have_vpnagent_and_openvpn(name: str, roles: set[str]) -> None:
+    """Only gateways have the roles `vpnagent` and `openvpn`."""
+    assert {"vpnagent", "openvpn"} & set(names_of(lab_node(name))) == roles
 
 
 def test_a_laptop_gateway_needs_a_name_server() -> None:
@@ -157,7 +157,7 @@ def test_a_laptop_gateway_needs_a_name_server() -> None:
 
 def test_a_laptop_gateway_is_configured_on_both_distributions(system: Recorded) -> None:
     """Files and units are the same on Debian and Ubuntu; a second run changes nothing."""
-    roles = (Keeper(), OpenVpn(lab_gateways()[1]))
+    roles = (VpnAgent(), OpenVpn(lab_gateways()[1]))
     answers = system.but({"server.Which(command=useradd)": ("/usr/sbin/useradd",)})
     played = Recorder(answers).play(*roles)
     again = Recorder(answers, played.disk).play(*roles, stages=["configure", "activate"])
@@ -206,8 +206,8 @@ def test_the_gateway_agent_needs_only_its_own_files(tmp_path: Path) -> None:
     )
 
     assert process.returncode == 0, process.stderr
-    assert "take" in process.stdout
-    assert len(list((tmp_path / "keeper").iterdir())) == len(list(Path(vpn.agent.__file__).parent.glob("*.py")))
+    assert "activate" in process.stdout
+    assert len(list((tmp_path / "vpnagent").iterdir())) == len(list(Path(vpn.agent.__file__).parent.glob("*.py")))
 
 
 DEBIAN = recorded("debian-12")

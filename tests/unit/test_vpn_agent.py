@@ -41,7 +41,7 @@ def paths(tmp_path: Path, keys: LabKeys) -> GatewayPaths:
     """Return a gateway that trusts the authority, without running daemons."""
     need_program("openssl")
     (tmp_path / "ca.crt").write_text(keys.trusted)
-    return GatewayPaths(tmp_path, tmp_path / "nowhere", pwd.getpwuid(os.getuid()).pw_name, tmp_path / "memory")
+    return GatewayPaths(tmp_path, tmp_path / "nowhere", pwd.getpwuid(os.getuid()).pw_name, tmp_path / "state")
 
 
 def _access_list(crl: str, version: int = 1, names: tuple[str, ...] = ("ada.laptop",)) -> AccessList:
@@ -170,9 +170,9 @@ def test_daemons_can_read_all_files_under_any_umask(gateway: AgentGateway, mask:
     """They do not run as root; sudo passes on the umask of the user. Keys are readable for their user only."""
     access_list = PushedList(gateway.keys.revocations(), (ADA,), {GATEWAY.place: gateway.identity()}, {})
     paths = gateway.paths
-    folders = {"settings": paths.settings, "sockets": paths.sockets, "owner": paths.owner, "memory": paths.memory}
+    folders = {"settings": paths.settings, "sockets": paths.sockets, "owner": paths.owner, "state": paths.state}
     options = [f"--{key}={value}" for key, value in folders.items()]
-    agent = shlex.join([sys.executable, "-m", "vpn.agent", *options, f"--root={paths.root}", "take"])
+    agent = shlex.join([sys.executable, "-m", "vpn.agent", *options, f"--root={paths.root}", "activate"])
     text = access_list_text(GATEWAY, access_list)
 
     subprocess.run(["sh", "-c", f"umask {mask}; {agent}"], input=text, text=True, check=True)

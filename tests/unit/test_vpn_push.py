@@ -35,7 +35,7 @@ from vpn.agent.access_list import PendingActions
 from vpn.agent.sessions import Session
 from vpn.agent.status import Neighbour, Status, Tunnel, metrics_text, parse_tunnels
 from vpn.laptops.server import Laptop
-from vpn.push import TAKE_COMMAND, AccessList, PushedAccessList, SshConnection, push_access_list
+from vpn.push import ACTIVATE_COMMAND, AccessList, PushedAccessList, SshConnection, push_access_list
 from vpn.status import ExpectedGateway, ExpectedTunnel, expected_gateway, gateway_findings, parse_status
 
 LAPTOPS = (Laptop("ada.laptop", 0), Laptop("grace.desk", 3))
@@ -79,7 +79,7 @@ def test_every_gateway_is_sent_the_whole_access_list() -> None:
 
     assert (result.cut, result.failures) == ({"us-west-2": {"eve": 1}, "cellar": {"eve": 0}}, {})
     ((command, text),) = site.calls
-    assert command == TAKE_COMMAND
+    assert command == ACTIVATE_COMMAND
     assert json.loads(text) == {
         "crl": "the list\n",
         "laptops": {
@@ -348,7 +348,7 @@ def test_a_healthy_gateway_has_no_findings() -> None:
             {"tunnels": (replace(TUNNEL, age=20, idle=None),)},
             "warning: tunnel us-west-2-1 is up, but has not received a packet yet",
         ),
-        ({"bgp": None}, "error: the state of BGP is not reported: apply the role keeper"),
+        ({"bgp": None}, "error: the state of BGP is not reported: apply the role vpnagent"),
         ({"bgp": ()}, "error: BGP is down in tunnel us-west-2-1"),
         ({"bgp": (replace(NEIGHBOUR, age=None),)}, "error: BGP is down in tunnel us-west-2-1"),
         (

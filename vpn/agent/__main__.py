@@ -1,4 +1,4 @@
-"""`bedplate-vpn take | lay | status | metrics FILE`: called by an operator over SSH, and by a timer for metrics."""
+"""`bedplate-vpn activate | apply | status | metrics FILE`: called by operators over SSH, and by a timer for metrics."""
 
 import argparse
 import json
@@ -18,7 +18,7 @@ def main() -> int:
     # sudo passes on the umask of the user: the daemons could not read files written under a strict one.
     os.umask(0o022)
     arguments = _parse_arguments()
-    paths = GatewayPaths(arguments.settings, arguments.sockets, arguments.owner, arguments.memory, arguments.root)
+    paths = GatewayPaths(arguments.settings, arguments.sockets, arguments.owner, arguments.state, arguments.root)
     try:
         _run(arguments, paths)
     except AgentError as error:
@@ -28,9 +28,9 @@ def main() -> int:
 
 
 def _run(arguments: argparse.Namespace, paths: GatewayPaths) -> None:
-    if arguments.command == "take":
+    if arguments.command == "activate":
         sys.stdout.write(json.dumps(activate_access_list(paths, parse_access_list(sys.stdin.read()))))
-    elif arguments.command == "lay":
+    elif arguments.command == "apply":
         sys.stdout.write(json.dumps(apply_bundle(paths, parse_config_bundle(sys.stdin.read()))))
     elif arguments.command == "status":
         sys.stdout.write(json.dumps(read_status(paths).document()))
@@ -45,11 +45,11 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("--settings", type=Path, default=GatewayPaths.settings)
     parser.add_argument("--sockets", type=Path, default=GatewayPaths.sockets)
     parser.add_argument("--owner", default=GatewayPaths.owner)
-    parser.add_argument("--memory", type=Path, default=GatewayPaths.memory)
+    parser.add_argument("--state", type=Path, default=GatewayPaths.state)
     parser.add_argument("--root", type=Path, default=GatewayPaths.root)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("take", help="activate the access list on standard input")
-    commands.add_parser("lay", help="apply the config bundle on standard input")
+    commands.add_parser("activate", help="activate the access list on standard input")
+    commands.add_parser("apply", help="apply the config bundle on standard input")
     commands.add_parser("status", help="print the status of this gateway as JSON")
     commands.add_parser("metrics", help="write the status as Prometheus metrics").add_argument("file", type=Path)
     return parser.parse_args()

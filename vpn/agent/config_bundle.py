@@ -52,8 +52,8 @@ def apply_bundle(paths: GatewayPaths, bundle: ConfigBundle | None) -> dict[str, 
         raise RejectedError("invalid config bundle: nothing was changed")
     if not paths.at(UNITS + _GUARD_UNIT).is_file():
         raise RejectedError(f"no {_GUARD_UNIT} on this gateway: apply the role guard first")
-    paths.memory.mkdir(parents=True, exist_ok=True)
-    with lock_folder(paths.memory):
+    paths.state.mkdir(parents=True, exist_ok=True)
+    with lock_folder(paths.state):
         changed = _changed_files(paths, bundle.files)
         stale = _stale_files(paths, bundle)
         pending = _read_pending(paths.pending_files)

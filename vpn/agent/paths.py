@@ -144,13 +144,13 @@ TRANSPORTS = ("udp", "tcp")
 class GatewayPaths:
     """Folders of a gateway and the user of its OpenVPN daemons. Only tests change the defaults.
 
-    `memory` holds the agent's own state. Files of tunnels have absolute paths below `root`.
+    `state` holds the agent's own state. Files of tunnels have absolute paths below `root`.
     """
 
     settings: Path = Path("/etc/bedplate/laptops")
     sockets: Path = Path("/run/bedplate-laptops")
     owner: str = "openvpn"
-    memory: Path = Path("/var/lib/bedplate-vpn")
+    state: Path = Path("/var/lib/bedplate-vpn")
     root: Path = Path("/")
 
     @property
@@ -176,17 +176,17 @@ class GatewayPaths:
     @property
     def last_seen(self) -> Path:
         """When each laptop was last connected."""
-        return self.memory / "seen.json"
+        return self.state / "seen.json"
 
     @property
     def pending_actions(self) -> Path:
         """Actions that OpenVPN daemons have not done yet; absent if there are none."""
-        return self.memory / "owed.json"
+        return self.state / "owed.json"
 
     @property
     def pending_files(self) -> Path:
         """Files of tunnels that were written and not yet loaded; absent if all are loaded."""
-        return self.memory / "unfinished.json"
+        return self.state / "unfinished.json"
 
     @property
     def tunnel_table(self) -> Path:

@@ -84,8 +84,8 @@ _SHELL = """#!{python} -S
 import os, pwd, sys
 host, command = sys.argv[-2:]
 folder = os.path.join({hosts!r}, host)
-keeper = ["sudo -n bedplate-vpn " + verb for verb in ("take", "lay", "status")]
-if command not in keeper:
+agent_commands = ["sudo -n bedplate-vpn " + verb for verb in ("activate", "apply", "status")]
+if command not in agent_commands:
     sys.exit(f"{{command}}: not found")
 if not os.path.isdir(folder):
     sys.stderr.write(f"ssh: connect to host {{host}} port 22: Connection timed out\\n")
@@ -93,9 +93,9 @@ if not os.path.isdir(folder):
 os.environ["PYTHONPATH"] = {root!r}
 os.environ["GATEWAY"] = folder
 owner = pwd.getpwuid(os.getuid()).pw_name
-places = ["--settings", folder, "--sockets", "/nowhere", "--owner", owner, "--memory", folder, "--root", folder]
-keeper = [sys.executable, "-S", "-m", "vpn.agent", *places, command.split()[-1]]
-os.execv(sys.executable, keeper)
+places = ["--settings", folder, "--sockets", "/nowhere", "--owner", owner, "--state", folder, "--root", folder]
+agent = [sys.executable, "-S", "-m", "vpn.agent", *places, command.split()[-1]]
+os.execv(sys.executable, agent)
 """
 
 
@@ -119,7 +119,7 @@ def gateway_place(folder: Path, patch: pytest.MonkeyPatch) -> GatewayPaths:
     tools_before(folder / "tools", patch)
     root = site_gateway_at(folder / "gateway")
     patch.setenv("GATEWAY", str(root))
-    return GatewayPaths(memory=root / "var/lib/bedplate-vpn", root=root)
+    return GatewayPaths(state=root / "var/lib/bedplate-vpn", root=root)
 
 
 def shipment(gateway: Gateway) -> ConfigBundle:

@@ -34,7 +34,7 @@ GATE, HOME = "gate.cellar", "laptops.us-west-2"
 PUBLIC = "8.20.30.40"
 _CLOUD_PUBLIC = "52.1.2.3"
 _RECORDED = ("--address", f"us-west-2={_CLOUD_PUBLIC}", "--resolver", "us-west-2=10.64.32.5,10.64.64.7")
-_ROLES = ("--role", "keeper", "--role", "openvpn")
+_ROLES = ("--role", "vpnagent", "--role", "openvpn")
 
 
 @dataclass(frozen=True)

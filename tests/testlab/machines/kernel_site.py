@@ -40,7 +40,7 @@ class KernelSite:
 
     def push(self, gateway: Gateway) -> dict[str, object]:
         """Push the tunnels to the gateway, wait until packets pass, and return the changes and the new state."""
-        changes = json.loads(checked(["bedplate-vpn", "lay"], config_bundle_text(gateway), seconds=300))
+        changes = json.loads(checked(["bedplate-vpn", "apply"], config_bundle_text(gateway), seconds=300))
         until(lambda: self.desk.pings(RACK, 1), 60, "no packets pass")
         return {"done": changes, **self.state()}
 

@@ -1,4 +1,4 @@
-"""The role `keeper`: the gateway agent `bedplate-vpn`, and the timer that writes its Prometheus metrics."""
+"""The role `vpnagent`: the gateway agent `bedplate-vpn`, and the timer that writes its Prometheus metrics."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ _UNITS = "/etc/systemd/system"
 
 
 @dataclass(frozen=True, slots=True)
-class Keeper(Role):
+class VpnAgent(Role):
     """The agent of a gateway for laptops or tunnels."""
 
-    name: ClassVar[str] = "keeper"
+    name: ClassVar[str] = "vpnagent"
 
     def install(self) -> None:
         """Install the programs that the agent runs."""
@@ -42,10 +42,10 @@ class Keeper(Role):
 
 def agent_files() -> Iterator[ManagedFile]:
     """Yield the agent and its units."""
-    yield ManagedFile(f"Write {PROGRAM}", PROGRAM, file_text("keeper/bedplate-vpn"), "755")
+    yield ManagedFile(f"Write {PROGRAM}", PROGRAM, file_text("vpnagent/bedplate-vpn"), "755")
     for file in sorted(Path(vpn.agent.__file__).parent.glob("*.py")):
         yield ManagedFile(
-            f"Write the gateway agent: {file.stem}", f"{FOLDER}/keeper/{file.name}", file.read_text(encoding="utf-8")
+            f"Write the gateway agent: {file.stem}", f"{FOLDER}/vpnagent/{file.name}", file.read_text(encoding="utf-8")
         )
     for unit in (TIMER, TIMER.replace(".timer", ".service")):
-        yield ManagedFile(f"Write {unit}", f"{_UNITS}/{unit}", file_text(f"keeper/{unit}"))
+        yield ManagedFile(f"Write {unit}", f"{_UNITS}/{unit}", file_text(f"vpnagent/{unit}"))

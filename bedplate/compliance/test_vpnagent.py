@@ -7,7 +7,7 @@ from testinfra.host import Host
 import vpn.agent
 from bedplate.compliance.settings import applies_to
 from bedplate.plan.nodes import NodePlan, NodeRole
-from roles.keeper.role import FOLDER, METRICS, PROGRAM, TIMER
+from roles.vpnagent.role import FOLDER, METRICS, PROGRAM, TIMER
 
 pytestmark = applies_to(NodeRole.LAPTOPS, NodeRole.TUNNELS)
 
@@ -16,9 +16,9 @@ def test_agent_is_the_current_version(host: Host, node: NodePlan) -> None:
     """The gateway agent is the version of this project; an older one may not support all commands."""
     modules = {file.name: file for file in Path(vpn.agent.__file__).parent.glob("*.py")}
 
-    assert set(host.file(f"{FOLDER}/keeper").listdir()) - {"__pycache__"} == set(modules)
+    assert set(host.file(f"{FOLDER}/vpnagent").listdir()) - {"__pycache__"} == set(modules)
     for name, file in modules.items():
-        assert host.file(f"{FOLDER}/keeper/{name}").content_string == file.read_text(encoding="utf-8")
+        assert host.file(f"{FOLDER}/vpnagent/{name}").content_string == file.read_text(encoding="utf-8")
     assert oct(host.file(PROGRAM).mode) == "0o755"
 
 
