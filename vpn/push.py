@@ -79,7 +79,7 @@ def _exchange(argv: Sequence[str], text: str) -> tuple[int, str, str]:
     pipe = subprocess.PIPE
     process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe)  # noqa: S603  # the host is of the plan
     outputs = bytearray(), bytearray()
-    # Not waited for beyond the end of ssh: a process that it leaves behind may keep the pipes open.
+    # After ssh ends, the threads get two seconds: a process that ssh has left may keep the pipes open.
     threads = [
         Thread(target=_feed, args=(process.stdin, text.encode()), daemon=True),
         *(
@@ -201,8 +201,8 @@ class AccessList:
     """Which laptops gateways serve: the revocation list in PEM, and all laptops with a valid certificate.
 
     `version` is the number of lines of the audit log: a gateway rejects a list with a lower version than it has. `keys`
-    holds certificates and keys of gateways by place; a gateway without new keys keeps its own. `revoked` holds revoked
-    certificates of these laptops by serial: a session may still use one of them.
+    holds certificates and keys of gateways by place; a gateway without new keys keeps its own. `revoked` has the
+    laptop of each revoked certificate by serial: the gateway ends sessions that still use it.
     """
 
     crl: str

@@ -24,10 +24,10 @@ LONGEST_HOLD = 3600.0
 PATIENCE = 300.0
 """Seconds without a machine after which a pool has failed, if AWS reports no known failure."""
 RECLAIMED = "SpotInterruption"
-"""The code of a spot pool of which AWS interrupts many machines. It is bedplate's own, not EC2's."""
+"""The code of a pool if AWS interrupts many of its spot instances. It is bedplate's own, not EC2's."""
 
-_PROBED = ", also for a probe"
-# A pool has failed if this many of its machines did not become nodes within an hour.
+_PROBED = "; the last probe failed too"
+# A pool has failed if this many of its machines were late to become nodes during the last hour.
 _LATE = 3
 # A spot pool has failed if AWS interrupts this share of its machines, and at least this many.
 _RECLAIMED_SHARE, _RECLAIMED_LEAST = 0.2, 2
@@ -78,7 +78,7 @@ class PoolFacts:
 
     @property
     def noticed(self) -> tuple[Machine, ...]:
-        """The spot machines that AWS will take."""
+        """The spot instances that AWS will interrupt."""
         return tuple(machine for machine in self.machines if machine.notice is not None)
 
 
@@ -96,7 +96,7 @@ def next_breaker(breaker: Breaker | None, facts: PoolFacts, now: float) -> Break
 
 
 def launch_failure(pool: Pool, launches: Sequence[Activity], since: float) -> tuple[str, str] | None:
-    """Return the code and the cause of the known failure of a pool `since` a time, unless a launch came after it.
+    """Return the code and the cause of the last known launch failure `since` a time; None if a later launch succeeded.
 
     A failure in one zone does not count while AWS may still try another zone.
     """
@@ -148,7 +148,7 @@ def _failure(breaker: Breaker | None, facts: PoolFacts, now: float) -> tuple[str
     if len(facts.unready) >= _LATE:
         return NOT_READY, f"{len(facts.unready)} machines did not become nodes"
     if taken := _reclaimed(facts):
-        return RECLAIMED, f"AWS takes {taken} of its machines"
+        return RECLAIMED, f"AWS interrupts {taken} of its spot instances"
     if facts.short_since is not None and now - facts.short_since >= PATIENCE:
         return None, f"no machine after {PATIENCE / 60:.0f} minutes"
     return None
@@ -164,7 +164,7 @@ def _failed_probe(breaker: Breaker, facts: PoolFacts, now: float) -> tuple[str |
 
 
 def _reclaimed(facts: PoolFacts) -> int:
-    """Return how many machines AWS takes, if they are a large part of the pool."""
+    """Return how many spot instances AWS interrupts, if they are a large part of the pool."""
     taken = len(facts.noticed)
     return taken if taken >= max(_RECLAIMED_LEAST, _RECLAIMED_SHARE * len(facts.machines)) else 0
 
@@ -220,7 +220,7 @@ class Memory:
 
     The first four have the name of a pool as key. `short` has the time when the pool began to have fewer machines
     than desired, `boots` the longest time in seconds that one of its machines took to become a node, `unready` the
-    launch times of machines that did not become nodes within the last hour. `reported` has the pods for which an event
+    launch times of machines that were late in the last hour, none after one became a node. `reported` has the pods for which an event
     already says that they fit on no machine.
     """
 
@@ -232,7 +232,7 @@ class Memory:
 
 
 def read_rungs(observation: Observation, memory: Memory) -> tuple[Rung, ...]:
-    """Return all pools in ladder order, reservations first, each with its breaker after this observation."""
+    """Return all pools, reservations and capacity blocks first, else in ladder order, each with its new breaker."""
     machines: dict[str, list[Machine]] = defaultdict(list)
     for machine in observation.machines:
         machines[machine.pool].append(machine)

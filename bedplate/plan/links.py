@@ -61,13 +61,13 @@ def place_names(plan: FleetPlan) -> tuple[str, ...]:
     return tuple(_networks(plan))
 
 
-def remote_networks(plan: FleetPlan, region: str) -> tuple[RemoteNetwork, ...]:
-    """Return the networks of all other places.
+def remote_networks(plan: FleetPlan, place: str) -> tuple[RemoteNetwork, ...]:
+    """Return the networks outside of a region or a site.
 
-    A site's gateway that is a worker reaches pods and services by itself.
+    A site whose gateway is a worker of the cluster reaches pods and services without the home region.
     """
-    own = cluster_blocks(plan).values() if _is_gateway_a_worker(plan, region) else ()
-    others = (network for place, networks in _networks(plan).items() if place != region for network in networks)
+    own = cluster_blocks(plan).values() if _is_gateway_a_worker(plan, place) else ()
+    others = (network for other, networks in _networks(plan).items() if other != place for network in networks)
     return tuple(network for network in others if network.block not in own)
 
 
@@ -82,7 +82,7 @@ def networks_of_place(plan: FleetPlan, place: str) -> tuple[RemoteNetwork, ...]:
 
 
 def networks_accepted(plan: FleetPlan, region: str, site: str) -> tuple[RemoteNetwork, ...]:
-    """Return the networks of a region that a site's gateway accepts from it."""
+    """Return the networks of a region that a site reaches through its tunnel to that region."""
     remote = remote_networks(plan, site)
     return tuple(network for network in networks_of_place(plan, region) if network in remote)
 
@@ -103,9 +103,9 @@ def pods_router(plan: FleetPlan) -> ControlPlaneMember | None:
     None if nobody needs it, and in a fleet of several places without transit gateways: AWS's other connections carry
     the blocks of VPCs only.
     """
-    has_people = bool(plan.laptops or plan.sites)
+    has_clients = bool(plan.laptops or plan.sites)
     has_path = has_transit(plan) or not is_linked(plan)
-    return plan.control_plane.members[0] if plan.control_plane and has_people and has_path else None
+    return plan.control_plane.members[0] if plan.control_plane and has_clients and has_path else None
 
 
 def cluster_blocks(plan: FleetPlan) -> Mapping[str, IPv4Network]:
@@ -116,7 +116,7 @@ def cluster_blocks(plan: FleetPlan) -> Mapping[str, IPv4Network]:
 
 
 def forwards_dns(plan: FleetPlan) -> bool:
-    """Return whether the laptop gateway forwards DNS to its VPC: a fleet of one region has no other clients of DNS."""
+    """Return whether the laptop gateway forwards DNS to its VPC: in one region without sites, only laptops need that."""
     return bool(plan.laptops) and len(plan.regions) == 1 and not plan.sites
 
 
@@ -157,13 +157,13 @@ def transit_asn(region: RegionPlan) -> int:
 class RegionPeer:
     """A region's gateway as its peers see it; `blocks` are the region's block, then its laptop pool.
 
-    `public` is None until the record holds it. `echo` is the gateway's address in its laptop pool.
+    `public` is None until the record holds it. `ping_address` is the gateway's address in its laptop pool.
     """
 
     region: str
     public: IPv4Address | None
     blocks: tuple[IPv4Network, ...]
-    echo: IPv4Address
+    ping_address: IPv4Address
 
 
 @cached_on_plan
@@ -178,7 +178,7 @@ def connected_regions(plan: FleetPlan) -> tuple[str, ...]:
 
 @cached_on_plan
 def tunnel_pairs(plan: FleetPlan) -> tuple[frozenset[str], ...]:
-    """Return each pair of places whose gateways share a tunnel that AWS has no end of: regions, then sites."""
+    """Return each pair of places whose gateways have a tunnel to each other, without AWS's VPN: regions, then sites."""
     regions = (frozenset(pair) for pair in combinations(connected_regions(plan), 2))
     return (*regions, *(frozenset(direct.sites) for direct in plan.site_tunnels))
 
@@ -198,7 +198,7 @@ def _region_peers(plan: FleetPlan) -> Mapping[str, RegionPeer]:
                 region=region,
                 public=plan.record.gateways.get(region),
                 blocks=tuple(network.block for network in networks_of_place(plan, region)),
-                echo=pools[region][1],
+                ping_address=pools[region][1],
             )
             for region in connected_regions(plan)
         }

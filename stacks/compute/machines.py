@@ -156,9 +156,9 @@ class ControlMachines(pulumi.ComponentResource):
             user_data=volume_id.apply(lambda volume: encode_user_data(name, member_boot(self._plan, member, volume))),
             hooks=member_hooks(self._plan),
         )
-        flow_log_group = launch_single(machine, self, after=(self._inputs.egress,))
-        alarm_on_missing_instances(name, flow_log_group, self._inputs.topic_arn, self)
-        return flow_log_group
+        group_name = launch_single(machine, self, after=(self._inputs.egress,))
+        alarm_on_missing_instances(name, group_name, self._inputs.topic_arn, self)
+        return group_name
 
     def _interface(self, member: ControlPlaneMember, name: str) -> pulumi.Output[str]:
         """Declare the interface; that of the pods router forwards packets: no source and destination check."""
@@ -245,7 +245,7 @@ class LaptopGateway(pulumi.ComponentResource):
     private_ip: pulumi.Output[str]
     interface_id: pulumi.Output[str]
     group_id: pulumi.Output[str]
-    flow_log_group: pulumi.Output[str]
+    group_name: pulumi.Output[str]
 
     def __init__(self, plan: FleetPlan, pool: LaptopPool, inputs: GatewayInputs, opts: pulumi.ResourceOptions) -> None:
         self._name = f"{plan.name}-laptops"

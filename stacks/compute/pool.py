@@ -1,6 +1,6 @@
 """The Auto Scaling group of a pool: instance types and market, scheduled actions, lifecycle hooks.
 
-A pool is one rung of the ladder of a group in the fleet file, in one region.
+A rung of a group's ladder has one pool in its region; with EFA, one in each zone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ from stacks.options import child_options, name_tag, node_tags, scaling_group_opt
 
 
 def is_mixed(pool: PoolPlan) -> bool:
-    """Tell whether a pool needs a mixed instances policy: for several types or spot, never for a capacity block."""
+    """Return whether a pool needs a mixed instances policy: for several types, `similar` or spot, but not capacity blocks."""
     if pool.market is Market.CAPACITY_BLOCK:
         return False
     return pool.market is Market.SPOT or len(pool.types) > 1 or pool.offer.similar
@@ -102,7 +102,7 @@ def _requirements(
 def _distribution(
     offer: Offer, requirements: InstanceRequirements | None
 ) -> GroupMixedInstancesPolicyInstancesDistributionArgs:
-    """Buy all instances on spot, or all on demand: in the order of the file, or the cheapest with requirements."""
+    """Use spot only, or on-demand only: types in the order of the file, or the cheapest one with instance requirements."""
     if offer.market is Market.SPOT:
         return GroupMixedInstancesPolicyInstancesDistributionArgs(
             on_demand_base_capacity=0,
@@ -245,7 +245,7 @@ _GRACE_SECONDS = 300
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A launch template and a version number: with a number, a new version changes the group."""
+    """A launch template and a version. A number, not `$Latest`: Pulumi then updates the group with each version."""
 
     id: pulumi.Output[str]
     version: pulumi.Output[str]
@@ -336,7 +336,7 @@ class PoolInputs:
 class Pool(pulumi.ComponentResource):
     """The launch template and Auto Scaling group of one pool."""
 
-    flow_log_group: pulumi.Output[str]
+    group_name: pulumi.Output[str]
 
     def __init__(self, plan: FleetPlan, pool: PoolPlan, inputs: PoolInputs, opts: pulumi.ResourceOptions) -> None:
         name = f"{plan.name}-{pool.name}"
