@@ -304,9 +304,9 @@ def next_state(states: Iterable[RingState | None], bundle: str) -> RingState:
     The sequence rises over that of every region. Regions that already have the bundle with the highest one keep it, so
     a repeated command completes an interrupted one.
     """
-    known = [state for state in states if state]
-    highest = max((state.sequence for state in known), default=0)
-    is_promoted = known and all(state.bundle == bundle for state in known if state.sequence == highest)
+    ring_states = [state for state in states if state]
+    highest = max((state.sequence for state in ring_states), default=0)
+    is_promoted = ring_states and all(state.bundle == bundle for state in ring_states if state.sequence == highest)
     return RingState(bundle, highest if is_promoted else highest + 1)
 
 

@@ -73,10 +73,10 @@ def os_errors_as_machine_errors(path: Path, verb: str = "write") -> Iterator[Non
     try:
         yield
     except OSError as error:
-        known = _ERRORS.get(error.errno or 0)
-        if known is None:
+        explanation = _ERRORS.get(error.errno or 0)
+        if explanation is None:
             raise
-        reason, fix = known
+        reason, fix = explanation
         raise MachineError(f"cannot {verb} {path.name}: {reason}", where=str(path), fix=fix) from error
 
 

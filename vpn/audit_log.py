@@ -280,11 +280,17 @@ class CertificateIndex:
 
     def current(self, name: str) -> Issued | None:
         """Return the certificate of a name that lasts longest, or None if the name was revoked since."""
-        return _latest(self.revoked, [each for each in self.issued.values() if each.name == name]).get(name)
+        return _latest(
+            self.revoked, [certificate for certificate in self.issued.values() if certificate.name == name]
+        ).get(name)
 
     def valid(self, now: datetime) -> Iterator[Issued]:
         """Yield the valid certificates in the order of their issue."""
-        return (each for each in self.issued.values() if each.serial not in self.revoked and each.until > now)
+        return (
+            certificate
+            for certificate in self.issued.values()
+            if certificate.serial not in self.revoked and certificate.until > now
+        )
 
     def holders(self) -> Mapping[str, Issued]:
         """Return the certificate of each name that lasts longest, also an expired one, unless it was revoked since."""

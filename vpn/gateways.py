@@ -28,7 +28,10 @@ def access_list_of(pki: Pki, now: datetime) -> AccessList:
     """Return the access list for all gateways; raise InputError if the revocation list cannot be deployed."""
     laptops = tuple(valid_laptops(pki.certificates, now))
     names = {laptop.name for laptop in laptops}
-    revoked_names = {each.serial: pki.certificates.issued[each.serial].name for each in pki.certificates.revocations()}
+    revoked_names = {
+        revocation.serial: pki.certificates.issued[revocation.serial].name
+        for revocation in pki.certificates.revocations()
+    }
     revoked = {serial: name for serial, name in revoked_names.items() if name in names}
     return AccessList(deployable_crl(pki, now), laptops, revoked=revoked, version=len(pki.journal.lines))
 

@@ -212,11 +212,11 @@ class AccessList:
     version: int = 0
 
     def with_keys(
-        self, found: Mapping[str, GatewayKeys | BedplateError]
+        self, results: Mapping[str, GatewayKeys | BedplateError]
     ) -> tuple["AccessList", Mapping[str, BedplateError]]:
         """Return the list with the usable keys, and the errors of the others by place."""
-        keys = {place: result for place, result in found.items() if isinstance(result, GatewayKeys)}
-        errors = {place: result for place, result in found.items() if isinstance(result, BedplateError)}
+        keys = {place: result for place, result in results.items() if isinstance(result, GatewayKeys)}
+        errors = {place: result for place, result in results.items() if isinstance(result, BedplateError)}
         return replace(self, keys=keys), errors
 
 

@@ -244,14 +244,16 @@ def due(
     index: CertificateIndex, people: Container[str], gateways: Iterable[Subject], keyless: Container[str], now: datetime
 ) -> Due:
     """Return what must be signed for these people and gateways; `keyless` are names without a stored private key."""
-    wanted = {gateway.name: gateway for gateway in gateways}
+    expected_gateways = {gateway.name: gateway for gateway in gateways}
     valid = {certificate.name: certificate for certificate in index.valid(now)}
     laptops = (certificate.name for certificate in valid.values() if certificate.use is Use.CLIENT)
     others = (certificate.name for certificate in valid.values() if certificate.use is not Use.CLIENT)
     return Due(
         left=tuple(sorted(name for name in laptops if user_of(name) not in people)),
-        gone=tuple(sorted(name for name in others if name not in wanted or name in keyless)),
-        lacking=tuple(subject for name, subject in wanted.items() if name in keyless or _is_due(valid.get(name), now)),
+        gone=tuple(sorted(name for name in others if name not in expected_gateways or name in keyless)),
+        lacking=tuple(
+            subject for name, subject in expected_gateways.items() if name in keyless or _is_due(valid.get(name), now)
+        ),
     )
 
 

@@ -108,16 +108,16 @@ class Bake:
         answers = ask_regions((home, *self.regions), self._of_region)
         if home in answers.failures:
             raise answers.failures[home]
-        found = {region: (image, value) for region, (image, value) in answers.given.items() if image}
+        images = {region: (image, value) for region, (image, value) in answers.successes.items() if image}
         instance, group = self._instance(), self._group()
         return (
             Observation(
                 time=time,
-                images={region: image.as_observed() for region, (image, _) in found.items()},
+                images={region: image.as_observed() for region, (image, _) in images.items()},
                 instance=instance,
                 group=group,
-                status=self._status(instance) if instance and home not in found else None,
-                parameters={region: value for region, (_, value) in found.items() if value},
+                status=self._status(instance) if instance and home not in images else None,
+                parameters={region: value for region, (_, value) in images.items() if value},
                 recorded=recorded,
             ),
             answers.failures,

@@ -268,7 +268,7 @@ Answer = TypeVar("Answer")
 class RegionResults(Generic[Answer]):
     """The results by region, and the errors of regions that failed; both in the order of the requests."""
 
-    given: Mapping[str, Answer]
+    successes: Mapping[str, Answer]
     failures: Mapping[str, BedplateError]
 
 
@@ -278,7 +278,7 @@ def ask_regions(regions: Iterable[str], ask: Callable[[str], Answer]) -> RegionR
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         results = dict(zip(names, pool.map(lambda name: _call(ask, name), names), strict=True))
     return RegionResults(
-        given={name: result.answer for name, result in results.items() if isinstance(result, _Success)},
+        successes={name: result.answer for name, result in results.items() if isinstance(result, _Success)},
         failures={name: result for name, result in results.items() if isinstance(result, BedplateError)},
     )
 
@@ -289,7 +289,7 @@ def require_all(answers: RegionResults[Answer], undone: str) -> Mapping[str, Ans
     `undone` begins the message: the action that was not taken.
     """
     if not answers.failures:
-        return answers.given
+        return answers.successes
     first = next(iter(answers.failures.values()))
     raise type(first)(f"{undone}: {'; '.join(failure_lines(answers.failures))}", fix=first.fix)
 

@@ -135,8 +135,8 @@ def region_offers(client: AwsClient, region: str) -> dict[str, str]:
     zone, letters = re.compile(rf"{region}([a-z])"), defaultdict(set)
     for page in client.pages("ec2", region, "describe_instance_type_offerings", LocationType="availability-zone"):
         for offer in page["InstanceTypeOfferings"]:
-            if found := zone.fullmatch(offer["Location"]):
-                letters[offer["InstanceType"]].add(found[1])
+            if match := zone.fullmatch(offer["Location"]):
+                letters[offer["InstanceType"]].add(match[1])
     return {name: "".join(sorted(zones)) for name, zones in letters.items()}
 
 

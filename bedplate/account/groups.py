@@ -81,7 +81,9 @@ class FleetGroups:
         answers = ask_regions((pool.region for pool in self.plan.pools), lambda region: self._region(region, time))
         regions = require_all(answers, "cannot read the Auto Scaling groups")
         deployed = [pool for pool in self.plan.pools if pool.name in regions[pool.region].groups]
-        self.paused = {pool.group: who for pool in deployed if (who := _pause(regions[pool.region].groups[pool.name]))}
+        self.paused = {
+            pool.group: operator for pool in deployed if (operator := _pause(regions[pool.region].groups[pool.name]))
+        }
         launches = [launch for pool in deployed for launch in self._activities(pool, regions[pool.region], time)]
         return Observation(
             time=time,

@@ -244,7 +244,7 @@ def _leftovers(client: AwsClient, fleet: str, region: str) -> Leftovers:
     reservations = client.call("ec2", region, "describe_instances", Filters=query)["Reservations"]
     groups = client.call("ec2", region, "describe_security_groups", Filters=tagged)["SecurityGroups"]
     images = find_images(client, fleet, region)
-    known = {snapshot for image in images for snapshot in image.snapshots}
+    image_snapshots = {snapshot for image in images for snapshot in image.snapshots}
     pages = client.pages("ec2", region, "describe_snapshots", OwnerIds=["self"], Filters=tagged)
     snapshots = (entry["SnapshotId"] for page in pages for entry in page["Snapshots"])
     return Leftovers(
@@ -252,7 +252,7 @@ def _leftovers(client: AwsClient, fleet: str, region: str) -> Leftovers:
         tuple(entry["InstanceId"] for reservation in reservations for entry in reservation["Instances"]),
         tuple(group["GroupId"] for group in groups),
         tuple(image for image in images if not image.finished),
-        tuple(snapshot for snapshot in snapshots if snapshot not in known),
+        tuple(snapshot for snapshot in snapshots if snapshot not in image_snapshots),
     )
 
 

@@ -101,13 +101,13 @@ def launch_failure(pool: Pool, launches: Sequence[Activity], since: float) -> tu
     A failure in one zone does not count while AWS may still try another zone.
     """
     success = max((launch.time for launch in launches if launch.ok), default=since)
-    known = [
+    failures = [
         launch
         for launch in launches
         if not launch.ok and launch.time >= max(success, since) and launch.code in FAILURES
     ]
-    failed_zones = {launch.zone for launch in known}
-    for launch in known:
+    failed_zones = {launch.zone for launch in failures}
+    for launch in failures:
         code = str(launch.code)
         failure = FAILURES[code]
         if not (failure.in_zone and launch.zone):
@@ -285,11 +285,11 @@ def _late(machines: Iterable[Machine], observation: Observation, boot: float | N
 
 
 def _unready(
-    machines: Sequence[Machine], late: Sequence[Machine], known: Mapping[str, float], observation: Observation
+    machines: Sequence[Machine], late: Sequence[Machine], unready: Mapping[str, float], observation: Observation
 ) -> Mapping[str, float]:
     """Return the launch times of machines that were late within the last hour, unless a later one became a node."""
     since = observation.time - observation.settings.join - LONGEST_HOLD
-    launched = {**known, **{machine.id: machine.launched for machine in late}}
+    launched = {**unready, **{machine.id: machine.launched for machine in late}}
     launched = {name: time for name, time in launched.items() if time >= since}
     first = min(launched.values(), default=0.0)
     return {} if any(machine.node and machine.launched >= first for machine in machines) else launched

@@ -9,9 +9,9 @@ _SHORTLIST = 12
 
 def nearest(word: str, words: Iterable[str]) -> str | None:
     """Return the most similar of `words`, or None; case and order do not matter."""
-    known = {other.lower(): other for other in words}
-    match = _nearest(word.lower(), tuple(sorted(known)))
-    return known[match] if match else None
+    by_lower_case = {other.lower(): other for other in words}
+    match = _nearest(word.lower(), tuple(sorted(by_lower_case)))
+    return by_lower_case[match] if match else None
 
 
 @lru_cache(maxsize=256)
@@ -22,14 +22,14 @@ def _nearest(word: str, words: tuple[str, ...]) -> str | None:
     return min(candidates, key=lambda other: (edits(word, other), -len(other), other), default=None)
 
 
-def edits(one: str, other: str) -> int:
+def edits(word: str, other: str) -> int:
     """Return the edit distance of two words: letters added, removed or replaced, and neighbours swapped."""
     before: list[int] = []
     row = list(range(len(other) + 1))
-    for i, letter in enumerate(one, start=1):
+    for i, letter in enumerate(word, start=1):
         above, before, row = before, row, [i]
         for j, against in enumerate(other, start=1):
             row.append(min(before[j] + 1, row[-1] + 1, before[j - 1] + (letter != against)))
-            if i > 1 and j > 1 and (letter, against) == (other[j - 2], one[i - 2]):
+            if i > 1 and j > 1 and (letter, against) == (other[j - 2], word[i - 2]):
                 row[j] = min(row[j], above[j - 2] + 1)
     return row[-1]

@@ -59,8 +59,8 @@ class AddonPins:
                     f"{image} has another digest: {digest}, expected {self.images[image]}",
                     fix="do not use the image: its tag was moved",
                 )
-        known = {image: digests.get(image, digest) for image, digest in self.images.items()}
-        return replace(self, files=files, images=known)
+        image_digests = {image: digests.get(image, digest) for image, digest in self.images.items()}
+        return replace(self, files=files, images=image_digests)
 
 
 def read_addons(rows: Iterable[str]) -> tuple[AddonPins, ...]:
@@ -126,14 +126,14 @@ class StackLock:
 
     def with_checksum(self, item: str, value: str) -> "StackLock":
         """Return the set with a checksum from its source; raise ViolationError if another one is known."""
-        known = self.items[item]
-        if known.value not in ("", value):
+        entry = self.items[item]
+        if entry.value not in ("", value):
             raise ViolationError(
-                f"{known.source} has another checksum than stack {self.name}: {value}, expected {known.value}",
+                f"{entry.source} has another checksum than stack {self.name}: {value}, expected {entry.value}",
                 fix="do not use the download; update bedplate, or ask its vendor why the checksum changed",
             )
-        known = replace(known, value=value, verified=True)
-        return replace(self, items={**self.items, item: known})
+        entry = replace(entry, value=value, verified=True)
+        return replace(self, items={**self.items, item: entry})
 
 
 def read_stacks(rows: Iterable[str]) -> dict[str, StackLock]:
@@ -141,8 +141,8 @@ def read_stacks(rows: Iterable[str]) -> dict[str, StackLock]:
     tables: dict[str, dict[str, StackItem]] = {}
     for row in rows:
         name, item, value, state, source = row.split("\t")
-        known = StackItem("" if value == ABSENT else value, state == _VERIFIED, source)
-        tables.setdefault(name, {})[item] = known
+        entry = StackItem("" if value == ABSENT else value, state == _VERIFIED, source)
+        tables.setdefault(name, {})[item] = entry
     return {name: StackLock(name, tables[name]) for name in sorted(tables)}
 
 
@@ -152,9 +152,9 @@ def write_stacks(stacks: Mapping[str, StackLock]) -> tuple[str, ...]:
 
 
 def _write_stack(stack: StackLock) -> Iterator[str]:
-    for item, known in stack.items.items():
-        state = _VERIFIED if known.verified else _UNVERIFIED
-        yield "\t".join((stack.name, item, known.value or ABSENT, state, known.source))
+    for item, entry in stack.items.items():
+        state = _VERIFIED if entry.verified else _UNVERIFIED
+        yield "\t".join((stack.name, item, entry.value or ABSENT, state, entry.source))
 
 
 _TAG = re.compile(r"<[^>]*>")

@@ -14,10 +14,10 @@ def without_allowed(
     An unused exception is reported only if `is_whole`: otherwise the checks have not seen all of the file.
     """
     violated = set()
-    for found in faults:
-        violated.add(found.code)
-        if found.code not in allow or not rules[found.code].allowable:
-            yield found
+    for violation in faults:
+        violated.add(violation.code)
+        if violation.code not in allow or not rules[violation.code].allowable:
+            yield violation
     for code, reason in allow.items():
         yield from _exception_faults(code, reason, rules)
         rule = rules.get(code)

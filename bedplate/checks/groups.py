@@ -82,11 +82,11 @@ def _check_numbers(key: str, group: Group) -> Iterator[Fault]:
 def check_types(context: Context) -> Iterator[Fault]:
     """Yield faults of types that differ from the first known type, lack EFA or conflict with `similar`."""
     for name, group in context.fleet.groups.items():
-        key, known = f"groups.{name}", known_types(context.catalog, group)
-        for index, facts in known:
-            yield from _check_same_hardware(f"{key}.types.{index}", facts, known[0][1], group)
+        key, indexed_facts = f"groups.{name}", known_types(context.catalog, group)
+        for index, facts in indexed_facts:
+            yield from _check_same_hardware(f"{key}.types.{index}", facts, indexed_facts[0][1], group)
             yield from _check_accelerators(context.catalog, f"{key}.types.{index}", facts, group)
-        yield from _check_similar(key, group, tuple(facts for _, facts in known))
+        yield from _check_similar(key, group, tuple(facts for _, facts in indexed_facts))
 
 
 def hardware_kind(facts: InstanceFacts) -> str:
@@ -141,15 +141,15 @@ def _has_other_accelerators(facts: InstanceFacts) -> bool:
     return facts.accelerator is not None or (facts.gpu is not None and facts.gpu.manufacturer.lower() != "nvidia")
 
 
-def _check_similar(key: str, group: Group, known: tuple[InstanceFacts, ...]) -> Iterator[Fault]:
+def _check_similar(key: str, group: Group, type_facts: tuple[InstanceFacts, ...]) -> Iterator[Fault]:
     if not group.similar:
         return
     reserved = any(rung.market in (Market.RESERVATION, Market.CAPACITY_BLOCK) for rung in group.ladder)
     conflicts = {
-        "GPU or accelerator instance types": any(facts.gpu or facts.accelerator for facts in known),
+        "GPU or accelerator instance types": any(facts.gpu or facts.accelerator for facts in type_facts),
         "a fabric": group.fabric is not None,
         "a reservation or capacity block": reserved,
-        "instance types that the catalog does not have": len(known) < len(group.types),
+        "instance types that the catalog does not have": len(type_facts) < len(group.types),
     }
     conflict = next((name for name, applies in conflicts.items() if applies), None)
     if conflict:

@@ -43,9 +43,9 @@ def check_declared_region(context: Context, key: str, region: str) -> Iterator[F
 
 def _is_misspelt_declaration(context: Context, region: str) -> bool:
     """Return whether a declared region that AWS does not have is most likely this one."""
-    known = context.catalog.regions
-    near = nearest(region, context.declared.names("regions") - known.keys())
-    return near is not None and nearest(near, known) == region
+    catalog_regions = context.catalog.regions
+    near = nearest(region, context.declared.names("regions") - catalog_regions.keys())
+    return near is not None and nearest(near, catalog_regions) == region
 
 
 def _check_zone(context: Context, key: str, rung: Rung) -> Iterator[Fault]:
@@ -144,21 +144,23 @@ _MOST_ALTERNATIVES = 2
 def check_offers(context: Context) -> Iterator[Fault]:
     """Yield faults of rungs that offer none of the group's types, with alternatives."""
     for name, group in context.fleet.groups.items():
-        known = [context.catalog.types[type_name] for type_name in group.types if type_name in context.catalog.types]
-        if len(known) == len(group.types):
-            yield from _check_ladder_offers(context, f"groups.{name}", group, known)
+        type_facts = [
+            context.catalog.types[type_name] for type_name in group.types if type_name in context.catalog.types
+        ]
+        if len(type_facts) == len(group.types):
+            yield from _check_ladder_offers(context, f"groups.{name}", group, type_facts)
 
 
-def _check_ladder_offers(context: Context, key: str, group: Group, known: list[InstanceFacts]) -> Iterator[Fault]:
+def _check_ladder_offers(context: Context, key: str, group: Group, type_facts: list[InstanceFacts]) -> Iterator[Fault]:
     for index, rung in enumerate(group.ladder):
         zones = _usable_zones(context, rung)
-        offered = {zone for facts in known for zone in context.catalog.offered(facts.name, rung.region)}
+        offered = {zone for facts in type_facts for zone in context.catalog.offered(facts.name, rung.region)}
         if zones and offered.isdisjoint(zones):
             verb = "does" if len(zones) == 1 else "do"
-            types = " or ".join(facts.name for facts in known)
+            types = " or ".join(facts.name for facts in type_facts)
             message = f"{', '.join(sorted(zones))} {verb} not offer {types}"
             yield fault(
-                "E302", f"{key}.ladder.{index}", message, _offer_fix(context.catalog, group, known, offered, zones)
+                "E302", f"{key}.ladder.{index}", message, _offer_fix(context.catalog, group, type_facts, offered, zones)
             )
 
 
@@ -167,20 +169,20 @@ def _usable_zones(context: Context, rung: Rung) -> frozenset[str]:
     region = context.fleet.regions.get(rung.region)
     if region is None or rung.region not in context.catalog.regions:
         return frozenset()
-    known = context.catalog.regions[rung.region].zones
-    return frozenset(zone for zone in region.zones if rung.zone in (None, zone) and zone in known)
+    catalog_zones = context.catalog.regions[rung.region].zones
+    return frozenset(zone for zone in region.zones if rung.zone in (None, zone) and zone in catalog_zones)
 
 
 def _offer_fix(
-    catalog: Catalog, group: Group, known: list[InstanceFacts], offered: set[str], zones: frozenset[str]
+    catalog: Catalog, group: Group, type_facts: list[InstanceFacts], offered: set[str], zones: frozenset[str]
 ) -> str:
     fixes = []
     if offered:
         fixes.append(f"use {', '.join(sorted(offered))}")
-    similar = _similar_types(catalog, known[0], zones, fabric=group.fabric is not None)
+    similar = _similar_types(catalog, type_facts[0], zones, fabric=group.fabric is not None)
     if near := tuple(islice(similar, _MOST_ALTERNATIVES)):
         fixes.append(f"write {' or '.join(near)}")
-    regions = sorted({region for facts in known for region in catalog.regions_offering(facts.name)})
+    regions = sorted({region for facts in type_facts for region in catalog.regions_offering(facts.name)})
     if regions and not offered:
         fixes.append(f"use one of {', '.join(regions)}")
     return ", or ".join(fixes)
@@ -267,10 +269,10 @@ def _check_block(key: str, rung: Rung, group: Group) -> Iterator[Fault]:
 def _check_maximum(key: str, group: Group, rungs: KeyedRungs) -> Iterator[Fault]:
     """Yield a fault if all rungs have a limit and cannot hold the maximum together."""
     limits = [rung_capacity(rung) for _, rung in rungs]
-    known = [limit for limit in limits if limit is not None]
-    if len(known) == len(limits) and sum(known) < group.nodes.max:
-        message = f"all rungs together have {sum(known)} machines; the maximum is {group.nodes.max}"
-        yield fault("W352", f"{key}.nodes.max", message, f"write max: {sum(known)}, or add a rung")
+    finite_limits = [limit for limit in limits if limit is not None]
+    if len(finite_limits) == len(limits) and sum(finite_limits) < group.nodes.max:
+        message = f"all rungs together have {sum(finite_limits)} machines; the maximum is {group.nodes.max}"
+        yield fault("W352", f"{key}.nodes.max", message, f"write max: {sum(finite_limits)}, or add a rung")
 
 
 _BLOCKS = "Amazon EC2 user guide, Capacity Blocks for ML"

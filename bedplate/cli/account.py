@@ -167,7 +167,7 @@ def _granted_quotas(plan: FleetPlan, required: tuple[QuotaNeed, ...]) -> tuple[G
         _print_unknown([error.what], error.fix)
         return {}, PartialError.exit_code
     answers = read_quotas(client, required)
-    values = {key: value for quotas in answers.given.values() for key, value in quotas.items()}
+    values = {key: value for quotas in answers.successes.values() for key, value in quotas.items()}
     if answers.failures:
         _print_unknown(failure_lines(answers.failures), next(iter(answers.failures.values())).fix)
         return values, PartialError.exit_code

@@ -106,7 +106,7 @@ def list_bundles(fleet: FleetFile = DEFAULT_FLEET, *, json: Json = False) -> int
     plan = plan_of(fleet)
     client = open_account(plan)
     answers = _some(ask_regions(plan.regions_by_name, lambda name: _rings(RegionStore(client, plan, name))))
-    rings: Rings = {key: state for states in answers.given.values() for key, state in states.items()}
+    rings: Rings = {key: state for states in answers.successes.values() for key, state in states.items()}
     if json:
         show_document(rings_document(rings))
     else:
@@ -169,7 +169,7 @@ def push_bundle(plan: FleetPlan, client: AwsClient, cache: Cache, bundle: Bundle
 
     answers = _some(ask_regions(plan.regions_by_name, upload))
     short = bundle.hash[:SHORT]
-    show(f"{region}: bundle {short}, {count} archives uploaded" for region, count in answers.given.items())
+    show(f"{region}: bundle {short}, {count} archives uploaded" for region, count in answers.successes.items())
     return _errors(answers.failures)
 
 
@@ -197,20 +197,20 @@ def promote_bundle(plan: FleetPlan, client: AwsClient, ring: Ring, name: str) ->
         return _RegionState(store.has(f"bundles/{name}.json"), store.ring(ring))
 
     answers = _some(ask_regions(plan.regions_by_name, read))
-    missing = [region for region, state in answers.given.items() if not state.has_bundle]
+    missing = [region for region, state in answers.successes.items() if not state.has_bundle]
     if missing:
         raise InputError(f"bundle {name[:SHORT]} is not in {', '.join(missing)}", fix=_PUSH)
-    target = next_state((state.ring for state in answers.given.values()), name)
+    target = next_state((state.ring for state in answers.successes.values()), name)
 
     def write(region: str) -> None:
         store = RegionStore(client, plan, region)
         _write_documents(store, ring)
-        store.promote(ring, target, answers.given[region].ring)
+        store.promote(ring, target, answers.successes[region].ring)
 
-    due = [region for region, state in answers.given.items() if not target.is_same(state.ring)]
+    due = [region for region, state in answers.successes.items() if not target.is_same(state.ring)]
     results = ask_regions(due, write)
-    show(f"{region}: {ring.value} follows {name[:SHORT]}, sequence {target.sequence}" for region in results.given)
-    if not due and answers.given:
+    show(f"{region}: {ring.value} follows {name[:SHORT]}, sequence {target.sequence}" for region in results.successes)
+    if not due and answers.successes:
         show([f"{ring.value} already follows {name[:SHORT]}: nothing to do"])
     return _errors({**answers.failures, **results.failures})
 
@@ -221,14 +221,14 @@ def read_canary(plan: FleetPlan, client: AwsClient, name: str) -> CanaryReport:
     answers = read_pool_machines(client, plan, pools, ())
 
     def statuses(region: str) -> Mapping[str, Mapping[str, object] | None]:
-        running = [machine.instance for machine in answers.given[region] if "Terminat" not in machine.state]
+        running = [machine.instance for machine in answers.successes[region] if "Terminat" not in machine.state]
         return RegionStore(client, plan, region).statuses(running) if running else {}
 
-    results = ask_regions(answers.given, statuses)
+    results = ask_regions(answers.successes, statuses)
     failures = {**answers.failures, **results.failures}
     if failures:
         raise PartialError(f"cannot read the status of canary machines: {'; '.join(failure_lines(failures))}")
-    return canary_report({key: state for states in results.given.values() for key, state in states.items()}, name)
+    return canary_report({key: state for states in results.successes.values() for key, state in states.items()}, name)
 
 
 def deliver_bundle(plan: FleetPlan, client: AwsClient) -> list[BedplateError]:
@@ -308,7 +308,7 @@ def _rings(store: RegionStore) -> Rings:
 
 def _some(answers: RegionResults[Answer]) -> RegionResults[Answer]:
     """Return the results of regions. Raises the error of the first region if all of them failed."""
-    if not answers.given:
+    if not answers.successes:
         require_all(answers, "no region answered")
     return answers
 

@@ -270,7 +270,9 @@ def _warn_of_quotas(session: Session) -> None:
     needs = quota_needs(session.plan, load_catalog())
     answers = read_quotas(session.account, needs)
     notify(
-        quota_warning_lines(needs, {key: value for by_code in answers.given.values() for key, value in by_code.items()})
+        quota_warning_lines(
+            needs, {key: value for by_code in answers.successes.values() for key, value in by_code.items()}
+        )
     )
     notify(f"warning: quotas unknown: {line}" for line in failure_lines(answers.failures))
 

@@ -111,7 +111,7 @@ def sweep(fleet: FleetFile = DEFAULT_FLEET) -> int:
     client = open_account(fleet_plan)
     with locked(fleet, fleet_plan, client):
         answers = find_leftovers(client, fleet_plan.name, regions_of(fleet_plan))
-        for leftovers in answers.given.values():
+        for leftovers in answers.successes.values():
             remove_leftovers(client, leftovers)
             show(f"{leftovers.region}: removed {name}" for name in leftovers.names)
         store = RegionStore(client, fleet_plan, fleet_plan.home.name)
@@ -155,7 +155,9 @@ def _roll_out(client: AwsClient, plan: FleetPlan, kind: str, images: Mapping[str
 
 def _pools(plan: FleetPlan, kind: str) -> tuple[PoolPlan, ...]:
     """Return the pools of a kind; none if the fleet does not need it now."""
-    return next((pools for known, pools in image_kinds(plan, load_catalog()).items() if known.name == kind), ())
+    return next(
+        (pools for image_kind, pools in image_kinds(plan, load_catalog()).items() if image_kind.name == kind), ()
+    )
 
 
 def _workers(plan: FleetPlan, kind: str) -> tuple[PoolPlan, ...]:

@@ -66,10 +66,12 @@ ChosenKinds = Mapping[ImageKind, tuple[PoolPlan, ...]]
 def chosen_kinds(plan: FleetPlan, names: list[str], regions: list[str]) -> ChosenKinds:
     """Return the kinds of these names and their pools in these regions; all without names. Raises InputError."""
     kinds = image_kinds(plan, load_catalog())
-    known = {kind.name for kind in kinds}
+    kind_names = {kind.name for kind in kinds}
     for name in names:
-        if name not in known:
-            raise InputError(f"the fleet needs no image of kind {name}", fix=f"write one of {', '.join(sorted(known))}")
+        if name not in kind_names:
+            raise InputError(
+                f"the fleet needs no image of kind {name}", fix=f"write one of {', '.join(sorted(kind_names))}"
+            )
     for region in regions:
         if region not in plan.regions_by_name:
             raise InputError(f"the fleet has no region {region}", fix=f"write one of {', '.join(regions_of(plan))}")
@@ -94,12 +96,12 @@ def images_of(client: AwsClient, plan: FleetPlan) -> list[FleetImage]:
 
 def used_images(client: AwsClient, plan: FleetPlan, images: Iterable[FleetImage]) -> frozenset[str]:
     """Return the images that the lock, machines, templates or parameters use."""
-    known = list(images)
+    listed_images = list(images)
 
     def ask(region: str) -> frozenset[str]:
-        return images_in_use(client, plan.name, region, [image for image in known if image.region == region])
+        return images_in_use(client, plan.name, region, [image for image in listed_images if image.region == region])
 
-    regions = {image.region for image in known}
+    regions = {image.region for image in listed_images}
     answers = require_all(ask_regions(sorted(regions), ask), "cannot read which images are in use")
     return frozenset(plan.record.baked.values()).union(*answers.values())
 
@@ -165,9 +167,9 @@ def list_images(fleet: FleetFile = DEFAULT_FLEET, *, json: Json = False) -> int:
     fleet_plan = plan_of(fleet)
     client = open_account(fleet_plan)
     answers = all_images(client, fleet_plan)
-    images = [image for region in answers.given.values() for image in region]
+    images = [image for region in answers.successes.values() for image in region]
     used = used_images(client, fleet_plan, images)
-    workers = [pool for pool in fleet_plan.pools if pool.use is Use.KUBERNETES and pool.region in answers.given]
+    workers = [pool for pool in fleet_plan.pools if pool.use is Use.KUBERNETES and pool.region in answers.successes]
     rollouts = tuple(last_rollouts(client, fleet_plan.name, workers))
     if json:
         bucket = RegionStore(client, fleet_plan, fleet_plan.home.name).bucket
@@ -219,7 +221,7 @@ def _planned(client: AwsClient, plan: FleetPlan, kinds: ChosenKinds) -> Iterator
     bundle = _bundle(client, plan)
     answers = all_images(client, plan)
     notify(f"images unknown: {line}" for line in failure_lines(answers.failures))
-    finished = [image for images in answers.given.values() for image in images if image.finished]
+    finished = [image for images in answers.successes.values() for image in images if image.finished]
     for kind, pools in kinds.items():
         place = f"{home}/{kind.arch}"
         base = plan.record.images.get(place) or newest_images(client, [place])[place]

@@ -76,8 +76,8 @@ def start_cluster(fleet: Path, options: SshOptions, passphrase_file: Path | None
     plan = plan_of(fleet)
     with locked(fleet), connections(plan, member_nodes(plan), options) as members:
         statuses, errors = ask_all(members.values(), read_status)
-        known = digest(plan.record.authority) if plan.record.authority else ""
-        if known and not errors and all(_runs(status, known) for status in statuses.values()):
+        authority_digest = digest(plan.record.authority) if plan.record.authority else ""
+        if authority_digest and not errors and all(_runs(status, authority_digest) for status in statuses.values()):
             show(["control plane: runs"])
             return 0
         authorities = make_authorities(fleet, plan, passphrase_file)

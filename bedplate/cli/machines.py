@@ -107,7 +107,9 @@ def _pool_machines(plan: FleetPlan, client: AwsClient) -> Iterator[Machine | Bed
     desired = _desired(plan, client)
     answers = read_pool_machines(client, plan, pools, read_claims(client, plan))
     yield from answers.failures.values()
-    members = [machine for region in answers.given.values() for machine in region if "Terminat" not in machine.state]
+    members = [
+        machine for region in answers.successes.values() for machine in region if "Terminat" not in machine.state
+    ]
     for machine in members:
         if machine.state != IN_SERVICE:
             yield PartialError(f"{machine.instance} of {machine.group} is {machine.state}", fix=_LIST)
@@ -117,8 +119,8 @@ def _pool_machines(plan: FleetPlan, client: AwsClient) -> Iterator[Machine | Bed
             yield machine
     for pool in pools:
         count = sum((machine.pool, machine.region) == (pool.name, pool.region) for machine in members)
-        if pool.region in answers.given and count < (wanted := desired.get(pool.name, 0)):
-            yield PartialError(f"{pool.name}: {count} of {wanted} machines launched", fix=_LIST)
+        if pool.region in answers.successes and count < (desired_count := desired.get(pool.name, 0)):
+            yield PartialError(f"{pool.name}: {count} of {desired_count} machines launched", fix=_LIST)
 
 
 def _ssh_pools(plan: FleetPlan) -> tuple[PoolPlan, ...]:

@@ -156,14 +156,14 @@ def _list_planned(plan: FleetPlan, *, json: bool) -> int:
 def _list_running(plan: FleetPlan, *, json: bool) -> int:
     client = open_account(plan)
     answers = read_machines(client, plan)
-    running = [machine for region in answers.given.values() for machine in region]
-    owners = {region: {machine.instance for machine in machines} for region, machines in answers.given.items()}
+    running = [machine for region in answers.successes.values() for machine in region]
+    owners = {region: {machine.instance for machine in machines} for region, machines in answers.successes.items()}
     status = read_node_statuses(client, plan, {region: owned for region, owned in owners.items() if owned})
     facts = LiveFacts(
         datetime.now(UTC),
         {pool.name: pool for pool in plan.pools},
         load_catalog(),
-        {instance: found for region in status.given.values() for instance, found in region.items()},
+        {instance: node_status for region in status.successes.values() for instance, node_status in region.items()},
         {pool.name: image for pool in plan.pools if (image := baked_image(plan, pool, load_catalog()))},
     )
     if json:

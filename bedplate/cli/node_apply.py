@@ -164,14 +164,14 @@ def audit(  # noqa: PLR0913  each is an option of the command line
         findings = audit_nodes(AuditRequest(fleet, only=roles), [machine.node.name for machine in machines])
     else:
         findings = _audit_over_ssh(fleet, plan, machines, roles, SshOptions(fleet, user, identity, ssh_config))
-    if not any(found.verdicts or found.unreached for found in findings):
+    if not any(node_findings.verdicts or node_findings.unreached for node_findings in findings):
         raise InputError("no rule applies to these machines", fix="leave out --role, or name other machines")
     if json:
         show_document(compliance_document(findings))
     else:
         show(compliance_lines(findings, whole=verbose))
     _write_reports(plan.name, findings, junit, html)
-    if any(found.of(RuleOutcome.VIOLATED) for found in findings):
+    if any(node_findings.of(RuleOutcome.VIOLATED) for node_findings in findings):
         return ViolationError.exit_code
     return PartialError.exit_code if any(map(is_partial, findings)) else 0
 
@@ -185,7 +185,10 @@ def _audit_over_ssh(
         login = Login(options.user, options.identity) if options.config else Login()
         pools = {machine.node.name: machine.pool for machine in machines if machine.pool}
         order = AuditRequest(fleet, options.config or Path(folder) / "ssh_config", login, roles, pools)
-        findings = {found.node: found for found in audit_nodes(order, [target.node.name for target in ways.targets])}
+        findings = {
+            node_findings.node: node_findings
+            for node_findings in audit_nodes(order, [target.node.name for target in ways.targets])
+        }
     for event in ways.missing:
         findings[event.node] = Findings(event.node, unreached=f"{event.words}; {event.fix}")
     return tuple(findings[machine.node.name] for machine in machines)
@@ -331,7 +334,7 @@ class ApplyProgress:
 
 def apply_order(order: ApplyRequest, unreachable: Sequence[Event]) -> Done:
     """Carry out the order and show its progress. `unreachable` are errors of machines that ssh cannot reach."""
-    progress = ApplyProgress([*(event.node for event in unreachable), *(each.node.name for each in order.targets)])
+    progress = ApplyProgress([*(event.node for event in unreachable), *(target.node.name for target in order.targets)])
     done = Done(tuple(progress.outcomes.values()))
     with shown(progress.board):
         for event in unreachable:

@@ -75,7 +75,7 @@ def start(
         raise _shortage(client, pools, progress, group, count)
     answers = read_pool_machines(client, plan, pools.values(), read_claims(client, plan))
     ready = {machine.id for machine in progress.observation.machines if machine.ready}
-    machines = [machine for region in answers.given.values() for machine in region if machine.instance in ready]
+    machines = [machine for region in answers.successes.values() for machine in region if machine.instance in ready]
     ends = {pool: end.until for pool, end in progress.ends.items()}
     show(running_lines(machines, pools, ends))
     cancelled = {pool: end.until for pool, end in progress.cancelled.items()}
@@ -128,10 +128,10 @@ def _follow(groups: ScalingGroups, request: Request, pools: Mapping[str, PoolPla
 
 
 def _boot_failures(
-    client: AwsClient, pools: Mapping[str, PoolPlan], known: tuple[object, ...], progress: Progress
+    client: AwsClient, pools: Mapping[str, PoolPlan], earlier_launches: tuple[object, ...], progress: Progress
 ) -> Iterator[str]:
     for launch in progress.observation.activities:
-        if launch.code == NOT_READY and launch.machine and launch not in known:
+        if launch.code == NOT_READY and launch.machine and launch not in earlier_launches:
             yield from _console_lines(client, pools[launch.pool].region, launch.machine)
 
 
@@ -206,7 +206,7 @@ def _check_is_pooled(plan: FleetPlan, name: str) -> None:
 def _live_machine(client: AwsClient, plan: FleetPlan, name: str) -> Machine:
     """Return the machine of a name or an instance id. Raises PartialError if a region did not answer."""
     answers = read_machines(client, plan)
-    machines = [machine for region in answers.given.values() for machine in region]
+    machines = [machine for region in answers.successes.values() for machine in region]
     for machine in machines:
         if name in (machine.name, machine.instance):
             return machine

@@ -177,8 +177,8 @@ def _found(client: "AwsClient", stack: str, deployment: StateDocument, operation
         return Repair(operation, None)
     tags = {STACK: stack, RESOURCE: operation.name}
     creation = Creation(operation.type, operation.region, operation.resource.get("inputs", {}), tags)
-    known = known_ids(deployment, operation.type)
-    return Repair(operation, tuple(ident for ident in find_ids(client, creation) if ident not in known))
+    state_ids = known_ids(deployment, operation.type)
+    return Repair(operation, tuple(ident for ident in find_ids(client, creation) if ident not in state_ids))
 
 
 def _line(repair: Repair) -> str:

@@ -142,7 +142,7 @@ def _trust_groups(fleet: Path, plan: FleetPlan, groups: Sequence[str], *, replac
         try:
             if region in answers.failures:
                 raise answers.failures[region]
-            machine = confirmed(find_claim(claims, name), answers.given[region])
+            machine = confirmed(find_claim(claims, name), answers.successes[region])
             return machine, aws_host_key(plan, client, machine, replace_known=replace_known)
         except BedplateError as error:
             return error

@@ -99,8 +99,8 @@ def _state(item: Any) -> tuple[object, ...]:  # noqa: ANN401  lightkube's own ty
 def _apply(cluster: ClusterClient, key: Key, item: Object) -> bool:
     """Apply an object, and return whether it has changed."""
     try:
-        found: Any = cluster.call(f"read {key}", lambda api: api.get(_resource(key), key.name, **_scope(key)))
-        before = _state(found)
+        current: Any = cluster.call(f"read {key}", lambda api: api.get(_resource(key), key.name, **_scope(key)))
+        before = _state(current)
     except Missing:
         before = ()
     typed: Any = codecs.from_dict(item)
@@ -119,10 +119,10 @@ def _delete(cluster: ClusterClient, key: Key) -> bool:
 def read_inventory(cluster: ClusterClient) -> tuple[Key, ...]:
     """Return what earlier runs have applied."""
     try:
-        found = cluster.call("read the inventory", lambda api: api.get(ConfigMap, MANAGER, namespace=_SYSTEM))
+        config_map = cluster.call("read the inventory", lambda api: api.get(ConfigMap, MANAGER, namespace=_SYSTEM))
     except Missing:
         return ()
-    return tuple(Key(*words) for words in json.loads((found.data or {}).get(_ENTRIES, "[]")))
+    return tuple(Key(*words) for words in json.loads((config_map.data or {}).get(_ENTRIES, "[]")))
 
 
 def _write_inventory(cluster: ClusterClient, keys: Iterable[Key]) -> None:

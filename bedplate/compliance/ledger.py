@@ -63,10 +63,10 @@ def comparison_lines(op: str, left: object, right: object) -> list[str]:
     if op in {"in", "not in"} and isinstance(right, str | list | dict):
         return [f"{'not found' if op == 'in' else 'not expected'}: {_text(left)}"]
     if op in {"==", "<="} and isinstance(left, Collection) and isinstance(right, Collection) and not _is_line(left):
-        found, expected = _rows(left), _rows(right)
+        actual, expected = _rows(left), _rows(right)
         differences = {
-            "not expected": [row for row in found if row not in expected],
-            "not found": [row for row in expected if row not in found and op == "=="],
+            "not expected": [row for row in actual if row not in expected],
+            "not found": [row for row in expected if row not in actual and op == "=="],
         }
         lines = [f"{label}: {', '.join(rows)}" for label, rows in differences.items() if rows]
         if lines:
@@ -189,7 +189,9 @@ class ResultCollector:
         """Write the findings; exit with 6 if a node was not reached or a command timed out."""
         findings = [result.findings() for result in self._results.values()]
         if self._target:
-            write_whole(Path(self._target), f"[{', '.join(each.text() for each in findings)}]".encode())
+            write_whole(
+                Path(self._target), f"[{', '.join(node_findings.text() for node_findings in findings)}]".encode()
+            )
         if session.exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED} and self._is_partial():
             session.exitstatus = PartialError.exit_code
 

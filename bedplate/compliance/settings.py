@@ -38,8 +38,8 @@ def is_container(host: Host) -> bool:
 
 def differing_files(host: Host, files: Iterable[ManagedFile]) -> list[str]:
     """Return the files that are missing, or have another text, mode or owner."""
-    found = ((host.file(file.path), file) for file in files)
-    return [file.path for actual, file in found if not actual.is_file or not _is_equal(actual, file)]
+    pairs = ((host.file(file.path), file) for file in files)
+    return [file.path for actual, file in pairs if not actual.is_file or not _is_equal(actual, file)]
 
 
 def _is_equal(actual: File, file: ManagedFile) -> bool:
@@ -86,12 +86,12 @@ def stray_lines(host: Host, file: str) -> list[str]:
     return [line for line in _lines(host, file) if not _is_entry(line)]
 
 
-def unknown_accounts(rows: Iterable[Sequence[str]], known: Container[str]) -> list[str]:
+def unknown_accounts(rows: Iterable[Sequence[str]], known_names: Container[str]) -> list[str]:
     """Return the accounts that are neither known nor daemons: they have a shell, a person's ID, or root's."""
     return [
         name
         for name, _, uid, *_, shell in rows
-        if name not in known and (shell not in _NO_SHELLS or not _is_daemon(int(uid)))
+        if name not in known_names and (shell not in _NO_SHELLS or not _is_daemon(int(uid)))
     ]
 
 

@@ -94,15 +94,19 @@ def test_capability_programs_are_known(host: Host) -> None:
     assert _unknown(host, f"printf '%s\\n' {paths}", _CAPABLE) == []
 
 
-def _unknown_programs(host: Host, mode: str, known: set[str]) -> list[str]:
-    return _unknown(host, f"find {_DISKS} -xdev {_OUTSIDE_IMAGES} -type f -perm {mode} -print 2>/dev/null", known)
+def _unknown_programs(host: Host, mode: str, known_programs: set[str]) -> list[str]:
+    return _unknown(
+        host, f"find {_DISKS} -xdev {_OUTSIDE_IMAGES} -type f -perm {mode} -print 2>/dev/null", known_programs
+    )
 
 
-def _unknown(host: Host, listing: str, known: set[str]) -> list[str]:
+def _unknown(host: Host, listing: str, known_programs: set[str]) -> list[str]:
     """Return the programs that a command lists and that are not known, not of a package, or changed since."""
     rows = [line.partition(" ") for line in host.check_output(f"{listing} | {_CLASSIFY}").splitlines()]
     return [
-        path for origin, _, path in rows if path and (origin != "packaged" or PurePosixPath(path).name not in known)
+        path
+        for origin, _, path in rows
+        if path and (origin != "packaged" or PurePosixPath(path).name not in known_programs)
     ]
 
 

@@ -91,7 +91,7 @@ def test_driver_packages_are_held(host: Host, driver: Driver) -> None:
 def test_fabric_manager_runs(host: Host, driver: Driver) -> None:
     """The Fabric Manager runs with NVSwitch: without it no GPU program starts. So does IMEX with a list."""
     has_imex = driver.imex and host.run(ImexNodes().command()).stdout
-    services = [name for name, wanted in ((FABRIC_MANAGER, driver.fabric), (IMEX, has_imex)) if wanted]
+    services = [name for name, is_needed in ((FABRIC_MANAGER, driver.fabric), (IMEX, has_imex)) if is_needed]
     if not services:
         pytest.skip("its GPUs are not connected by NVSwitch, or not to listed machines")
     for service in services:

@@ -27,8 +27,8 @@ grep -o '/.*polkit-1/.*'; true"""
 
 def test_no_unknown_accounts(host: Host, node: NodePlan) -> None:
     """Every account with a shell, a person's ID or root's ID belongs to the fleet file or to the system."""
-    known = {*node.accounts.uids, *node.accounts.departed, *_system_logins(node), *_disabled(host)}
-    unknown = unknown_accounts(account_entries(host, "/etc/passwd"), known)
+    account_names = {*node.accounts.uids, *node.accounts.departed, *_system_logins(node), *_disabled(host)}
+    unknown = unknown_accounts(account_entries(host, "/etc/passwd"), account_names)
 
     assert not unknown, f"neither in the fleet file nor daemons: {', '.join(unknown)}"
 
@@ -123,8 +123,8 @@ def test_people_have_no_password(host: Host, node: NodePlan) -> None:
     """No person has a password; people log in with keys."""
     locks = {name: lock[:1] for name, lock, *_ in account_entries(host, "/etc/shadow")}
 
-    known = {*node.accounts.uids, *node.accounts.departed}
-    assert {name for name in known & locks.keys() if locks[name] not in {"*", "!"}} == set()
+    account_names = {*node.accounts.uids, *node.accounts.departed}
+    assert {name for name in account_names & locks.keys() if locks[name] not in {"*", "!"}} == set()
 
 
 def test_groups_match_the_fleet_file(host: Host, node: NodePlan) -> None:

@@ -363,10 +363,10 @@ def _translate(text: str, stack: str) -> BedplateError:
         return error
     for part, (kind, what, fix) in _ERRORS.items():
         if part in text:
-            known = kind(what.format(stack=stack), fix=fix.format(stack=stack))
-            if isinstance(known, LockedError):
-                known.holders = lock_holders(text)
-            return known
+            known_error = kind(what.format(stack=stack), fix=fix.format(stack=stack))
+            if isinstance(known_error, LockedError):
+                known_error.holders = lock_holders(text)
+            return known_error
     errors = re.findall(r"\berror: (.+)", text)
     if errors:
         return PartialError(errors[-1])

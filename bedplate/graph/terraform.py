@@ -194,9 +194,9 @@ def index(resources: tuple[Resource, ...]) -> Index:
     return Index({resource.urn: resource for resource in resources}, idents, buckets)
 
 
-def expressions(resource: Resource, known: Index) -> dict[str, object]:
+def expressions(resource: Resource, resource_index: Index) -> dict[str, object]:
     """Return the references of each property. References inside a block are listed for the whole block."""
-    references = {key: _references(resource, key, known) for key in resource.inputs}
+    references = {key: _references(resource, key, resource_index) for key in resource.inputs}
     return {terraform_property(resource.kind, key): {"references": names} for key, names in references.items() if names}
 
 
@@ -205,13 +205,13 @@ def _assigned_ids(resource: Resource) -> set[str]:
     return {resource.ident, str(resource.outputs.get("arn") or "")} - set(_words(resource.inputs)) - {""}
 
 
-def _references(resource: Resource, key: str, known: Index) -> list[str]:
+def _references(resource: Resource, key: str, resource_index: Index) -> list[str]:
     """Return the references of a property: its dependencies, and across stacks the resources whose ids it contains."""
     words = tuple(_words(resource.inputs[key]))
-    dependencies = [known.urns[urn] for urn in resource.on.get(key, ()) if urn in known.urns]
-    named = [known.idents[word] for word in words if word in known.idents]
+    dependencies = [resource_index.urns[urn] for urn in resource.on.get(key, ()) if urn in resource_index.urns]
+    named = [resource_index.idents[word] for word in words if word in resource_index.idents]
     if key == "bucket":
-        named += [known.buckets[word] for word in words if word in known.buckets]
+        named += [resource_index.buckets[word] for word in words if word in resource_index.buckets]
     targets = {target.address: target for target in (*dependencies, *named) if target is not resource}
     return [name for target in targets.values() for name in _names(target, words)]
 
@@ -245,8 +245,8 @@ TEXTS: Final = frozenset({"assumeRolePolicy", "policy"})
 
 def planned(resource: Resource) -> dict[str, object]:
     """Return the planned values of a resource: inputs, region and tags, including the provider's default tags."""
-    known = {"region": resource.outputs.get("region"), "tagsAll": resource.outputs.get("tagsAll")}
-    values = {**{key: value for key, value in known.items() if value is not None}, **resource.inputs}
+    output_values = {"region": resource.outputs.get("region"), "tagsAll": resource.outputs.get("tagsAll")}
+    values = {**{key: value for key, value in output_values.items() if value is not None}, **resource.inputs}
     return _object(resource.kind, values, "")
 
 
@@ -282,7 +282,7 @@ _SOURCE: Final = "registry.terraform.io/hashicorp/aws"
 def plan_document(graph: Sequence[Values]) -> dict[str, object]:
     """Return the plan that creates every resource of a graph. Names begin with the name of the stack."""
     planned_resources = resources(graph)
-    known = index(planned_resources)
+    resource_index = index(planned_resources)
     return {
         "format_version": FORMAT,
         "terraform_version": TERRAFORM,
@@ -290,7 +290,7 @@ def plan_document(graph: Sequence[Values]) -> dict[str, object]:
         "resource_changes": [_change(resource) for resource in planned_resources],
         "configuration": {
             "provider_config": dict(_providers(graph)),
-            "root_module": {"resources": [_configured(resource, known) for resource in planned_resources]},
+            "root_module": {"resources": [_configured(resource, resource_index) for resource in planned_resources]},
         },
     }
 
@@ -316,11 +316,11 @@ def _change(resource: Resource) -> dict[str, object]:
     return {**_head(resource), "provider_name": _SOURCE, "change": change}
 
 
-def _configured(resource: Resource, known: Index) -> dict[str, object]:
+def _configured(resource: Resource, resource_index: Index) -> dict[str, object]:
     return {
         **_head(resource),
         "provider_config_key": _key(resource.provider),
-        "expressions": expressions(resource, known),
+        "expressions": expressions(resource, resource_index),
         "schema_version": 0,
     }
 

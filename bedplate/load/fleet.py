@@ -40,8 +40,8 @@ class SecretText:
 def find_secrets(text: str, tree: Node | None, most: int) -> tuple[SecretText, ...]:
     """Return at most `most` secrets in the keys and values of the tree, then in the rest of the text."""
     in_tree = tuple(islice(_secrets_in_tree(tree), most)) if tree else ()
-    known = {item.secret for item in in_tree}
-    return (*in_tree, *(item for item in islice(_secrets_in_text(text), most) if item.secret not in known))
+    tree_secrets = {item.secret for item in in_tree}
+    return (*in_tree, *(item for item in islice(_secrets_in_text(text), most) if item.secret not in tree_secrets))
 
 
 def redact(fault: Fault, secrets: tuple[SecretText, ...]) -> Fault:
@@ -166,8 +166,8 @@ def _reported(path: Path, text: str, tree: Node | None, faults: Iterable[Fault])
     secrets = find_secrets(text, tree, MOST_FAULTS)
     unique = {(fault.code, fault.key): fault for fault in reversed([*(item.fault for item in secrets), *faults])}
     ordered = sorted(unique.values(), key=lambda fault: (fault.line, fault.column, fault.code))
-    for each in ordered[:MOST_FAULTS]:
-        yield replace(redact(each, secrets), file=str(path))
+    for file_fault in ordered[:MOST_FAULTS]:
+        yield replace(redact(file_fault, secrets), file=str(path))
     if len(ordered) > MOST_FAULTS:
         last = ordered[MOST_FAULTS]
         message = f"the file has more than {MOST_FAULTS} faults"
@@ -262,13 +262,13 @@ def _concerns(fault: Fault, reading: Reading, part: str) -> bool:
 
 def _plan_faults(reading: Reading, fleet: Fleet, plan: FleetPlan, catalog: Catalog) -> tuple[Fault, ...]:
     """Return the faults of a plan that the file does not allow, one per key, in the order of the file."""
-    found = (*check_images(plan, catalog), *check_members(plan, catalog))
-    faults = {fault.key: fault for fault in found if fault.code not in fleet.allow}
+    plan_faults = (*check_images(plan, catalog), *check_members(plan, catalog))
+    faults = {fault.key: fault for fault in plan_faults if fault.code not in fleet.allow}
     return in_order(map(reading.placed, faults.values()))
 
 
 def _placed(reading: Reading, refused: Iterable[PlanFault]) -> tuple[Fault, ...]:
-    faults = (fault(each.code, each.key, each.message, each.fix) for each in refused)
+    faults = (fault(plan_fault.code, plan_fault.key, plan_fault.message, plan_fault.fix) for plan_fault in refused)
     return in_order(map(reading.placed, faults))
 
 

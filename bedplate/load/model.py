@@ -111,9 +111,9 @@ class Modelling:
 
     def add_faults(self, faults: Iterable[Fault]) -> None:
         """Add faults of keys that have none yet, up to one more than are reported."""
-        known = {fault.key for fault in self.faults}
+        faulty_keys = {fault.key for fault in self.faults}
         most = MOST_FAULTS + 1 - len(self.faults)
-        self.faults.extend(islice((fault for fault in faults if fault.key not in known), max(most, 0)))
+        self.faults.extend(islice((fault for fault in faults if fault.key not in faulty_keys), max(most, 0)))
 
     def reject(self, error: ValidationError) -> None:
         """Correct or remove the values that pydantic rejects, and add their faults."""
@@ -195,7 +195,7 @@ def model(tree: Node, faults: Iterable[Fault], catalog: Catalog) -> Modelling:
         return modelling
     nulls = [node for node in tree.walk() if node.value is None]
     empty = (node.place.of(fault("E104", node.key, "the key has no value")) for node in nulls)
-    typed = (with_typed_fix(each, tree, catalog) for each in (*modelling.faults, *empty))
+    typed = (with_typed_fix(tree_fault, tree, catalog) for tree_fault in (*modelling.faults, *empty))
     modelling.faults = []
     modelling.add_faults(filter(None, typed))
     modelling.remove(nulls)

@@ -167,8 +167,8 @@ def aws_name_fix(noun: str, word: str, path: tuple[str | int, ...], tree: Node, 
 def _region_fix(word: str, path: tuple[str | int, ...], tree: Node, catalog: Catalog) -> str:
     regions = tree.child("regions")
     declared = regions.names if regions and path[0] != "regions" else ()
-    known = [str(name) for name in declared if name in catalog.regions]
-    names = known or [name for name, facts in catalog.regions.items() if not facts.opt_in]
+    declared_regions = [str(name) for name in declared if name in catalog.regions]
+    names = declared_regions or [name for name, facts in catalog.regions.items() if not facts.opt_in]
     near = _nearest_region(word, names, catalog)
     return f"write {near}" if near else one_of(names)
 

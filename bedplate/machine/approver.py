@@ -48,14 +48,14 @@ class Cloud:
     def _ask(self, requested: Collection[str]) -> Inventory:
         answers = read_workers(self.client, self.plan)
         machines = {name: KnownMachine(frozenset({str(address)})) for name, address in self.plan.fixed.items()}
-        for region, workers in answers.given.items():
+        for region, workers in answers.successes.items():
             waiting = {worker.instance for worker in workers if worker.name in requested}
             keys = self._keys.read(region, waiting) if waiting else {}
             machines |= {
                 worker.name: KnownMachine(worker.addresses, worker.instance, keys.get(worker.instance))
                 for worker in workers
             }
-        return Inventory(machines, frozenset(answers.given), frozenset(answers.failures))
+        return Inventory(machines, frozenset(answers.successes), frozenset(answers.failures))
 
 
 @dataclass

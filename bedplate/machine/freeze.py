@@ -91,10 +91,10 @@ def main(state: State, program: Path, root: Path = Path("/")) -> int:
 
 def _has_rebooted(state: State) -> bool:
     """Return whether the machine has booted since this was asked for the first time."""
-    asked, asked_now = state.folder / "reboot", state.volatile / "reboot"
-    if asked.exists() and not asked_now.exists():
+    marker, boot_marker = state.folder / "reboot", state.volatile / "reboot"
+    if marker.exists() and not boot_marker.exists():
         return True
-    for path in (asked, asked_now):
+    for path in (marker, boot_marker):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     return False

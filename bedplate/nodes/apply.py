@@ -40,7 +40,7 @@ class ApplyRequest:
     """An apply, or with `check` a dry run; `only` limits it to these roles, `stages` to these stages."""
 
     targets: tuple[Target, ...]
-    who: str
+    holder: str
     check: bool = False
     only: frozenset[str] | None = None
     folder: str = "/run/bedplate"

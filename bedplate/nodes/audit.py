@@ -75,7 +75,7 @@ CHECKS = Path(bedplate.__file__).parent / "compliance"
 # Each is a process of 90 MB that mostly waits for its machine.
 _PARALLEL = 8
 
-Tell = Callable[[Event], None]
+EventHandler = Callable[[Event], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,20 +105,20 @@ def role_of(stem: str) -> str:
     return stem.removeprefix("test_").partition("_")[0]
 
 
-def run_audit(audit: AuditRequest, nodes: Sequence[str], tell: Tell) -> Iterator[Findings]:
+def run_audit(audit: AuditRequest, nodes: Sequence[str], on_event: EventHandler) -> Iterator[Findings]:
     """Run the checks on each machine and yield the findings in order; a failed run has `unreached` set.
 
-    `tell` receives the events, from several threads.
+    `on_event` receives the events, from several threads.
     """
     with ThreadPoolExecutor(_PARALLEL) as pool:
-        yield from pool.map(lambda node: _audit_node(audit, node, tell), nodes)
+        yield from pool.map(lambda node: _audit_node(audit, node, on_event), nodes)
 
 
-def _audit_node(audit: AuditRequest, node: str, tell: Tell) -> Findings:
+def _audit_node(audit: AuditRequest, node: str, on_event: EventHandler) -> Findings:
     start = monotonic()
-    tell(Event(node, Step.NOTE, words="logging in" if audit.config else "checking"))
-    findings = replace(_run_checks(audit, node, tell), seconds=round(monotonic() - start, 1))
-    tell(_final_event(findings))
+    on_event(Event(node, Step.NOTE, words="logging in" if audit.config else "checking"))
+    findings = replace(_run_checks(audit, node, on_event), seconds=round(monotonic() - start, 1))
+    on_event(_final_event(findings))
     return findings
 
 
@@ -139,11 +139,11 @@ def _connection_options(audit: AuditRequest, node: str) -> tuple[str, ...]:
     return (f"--hosts=shell://{target}", f"--ssh-config={audit.config.absolute()}", *key, "--sudo")
 
 
-def _run_checks(audit: AuditRequest, node: str, tell: Tell) -> Findings:
+def _run_checks(audit: AuditRequest, node: str, on_event: EventHandler) -> Findings:
     """Run the checks on a machine and read their findings."""
     with tempfile.TemporaryDirectory(prefix="bedplate-") as folder:
         file = Path(folder) / "findings"
-        output = _run((*_command(audit, node), f"--findings={file}"), tell)
+        output = _run((*_command(audit, node), f"--findings={file}"), on_event)
         if not file.exists():
             return Findings(node, unreached=f"the checks failed: {_last_line(output)}")
         (findings,) = parse_findings(file.read_text())
@@ -160,8 +160,8 @@ def _command(audit: AuditRequest, node: str) -> tuple[str, ...]:
     return (*pytest, *config, *subject, *pool, *marked, *_connection_options(audit, node), *_files(audit.only))
 
 
-def _run(command: Sequence[str], tell: Tell) -> str:
-    """Run a command, pass its events from a dedicated pipe to `tell`, and return its output."""
+def _run(command: Sequence[str], on_event: EventHandler) -> str:
+    """Run a command, pass its events from a dedicated pipe to `on_event`, and return its output."""
     reading, writing = os.pipe()
     with os.fdopen(reading) as events, tempfile.TemporaryFile() as output:
         try:
@@ -172,7 +172,7 @@ def _run(command: Sequence[str], tell: Tell) -> str:
             os.close(writing)
         with process:
             for line in events:
-                tell(parse_event(line))
+                on_event(parse_event(line))
         output.seek(0)
         return output.read().decode(errors="replace")
 

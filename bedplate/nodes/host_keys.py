@@ -210,13 +210,13 @@ def _scan(address: str, command: Sequence[str]) -> tuple[str, ...]:
     return tuple(keys_of_scan(result.stdout))
 
 
-def verified_host_key(name: str, offered: Iterable[str], wanted: Collection[str], fix: str) -> str:
+def verified_host_key(name: str, offered: Iterable[str], expected_fingerprints: Collection[str], fix: str) -> str:
     """Return the offered key with an expected fingerprint; ViolationError if there is none."""
     keys = {fingerprint(key): key for key in offered}
-    for expected in wanted:
+    for expected in expected_fingerprints:
         if expected in keys:
             return keys[expected]
-    message = f"{name} offers the host key {', '.join(keys)}, expected {', '.join(wanted)}"
+    message = f"{name} offers the host key {', '.join(keys)}, expected {', '.join(expected_fingerprints)}"
     raise ViolationError(message, fix=fix)
 
 

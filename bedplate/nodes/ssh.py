@@ -37,10 +37,10 @@ def nodes_of_sites(plan: FleetPlan, sites: Sequence[str]) -> Iterator[NodePlan]:
 
 def check_groups(plan: FleetPlan, groups: Iterable[str]) -> None:
     """Raise InputError for an unknown group."""
-    known = list(dict.fromkeys(pool.group for pool in plan.pools))
+    group_names = list(dict.fromkeys(pool.group for pool in plan.pools))
     for name in groups:
-        if name not in known:
-            raise InputError(f"the fleet {plan.name} has no group {name}", fix=_one_of(name, known))
+        if name not in group_names:
+            raise InputError(f"the fleet {plan.name} has no group {name}", fix=_one_of(name, group_names))
 
 
 def unique_nodes(nodes: Iterable[NodePlan]) -> tuple[NodePlan, ...]:
@@ -56,9 +56,9 @@ def _with_place(plan: FleetPlan, name: str) -> str:
     return matches[0] if len(matches) == 1 else name
 
 
-def _one_of(name: str, known: Sequence[str]) -> str:
-    near = nearest(name, known)
-    return f"write {near}" if near else f"one of {', '.join(known)}" if known else "the fleet has none"
+def _one_of(name: str, names: Sequence[str]) -> str:
+    near = nearest(name, names)
+    return f"write {near}" if near else f"one of {', '.join(names)}" if names else "the fleet has none"
 
 
 FILE_HEADER = "# Written by `bedplate node ssh-config`: a change by hand is lost when it is written anew."

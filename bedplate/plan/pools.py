@@ -265,8 +265,8 @@ def interfaces(facts: InstanceFacts | None, fabric: Fabric | None) -> tuple[Inte
 
 def pool_interfaces(pool: PoolPlan, catalog: Catalog) -> tuple[Interface, ...]:
     """Return the interfaces of a pool's machines: its types share one template, so the first known type decides."""
-    known = (catalog.types[name] for name in pool.types if name in catalog.types)
-    return interfaces(next(known, None), pool.fabric)
+    type_facts = (catalog.types[name] for name in pool.types if name in catalog.types)
+    return interfaces(next(type_facts, None), pool.fabric)
 
 
 def addresses_per_node(facts: InstanceFacts | None, fabric: Fabric | None) -> int:

@@ -209,7 +209,7 @@ def find_endpoint(plan: FleetPlan, name: str) -> Endpoint:
     names = _by_name(plan)
     if name not in names:
         near = nearest(name, names)
-        short_names = sorted(known for known in names if "/" not in known)
+        short_names = sorted(endpoint_name for endpoint_name in names if "/" not in endpoint_name)
         fix = f"write {near}" if near else f"one of {', '.join(short_names)}, or an IPv4 address"
         raise InputError(f"no endpoint named {name} in the fleet {plan.name}", fix=fix)
     return names[name]

@@ -30,11 +30,11 @@ def chosen_parts(plan: FleetPlan, names: Collection[str], removed: Collection[st
 
     Raises InputError for names of other parts.
     """
-    known = tuple(dict.fromkeys((*parts(plan), *removed)))
+    part_names = tuple(dict.fromkeys((*parts(plan), *removed)))
     for name in names:
-        if name not in known:
-            raise InputError(f"the fleet {plan.name} has no part {name}", fix=f"write one of {', '.join(known)}")
-    return tuple(part for part in known if not names or part in names)
+        if name not in part_names:
+            raise InputError(f"the fleet {plan.name} has no part {name}", fix=f"write one of {', '.join(part_names)}")
+    return tuple(part for part in part_names if not names or part in names)
 
 
 def parts_read(plan: FleetPlan, part: str) -> tuple[str, ...]:

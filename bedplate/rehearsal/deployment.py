@@ -124,8 +124,8 @@ class Deployment:
         declared them.
         """
         if self.failures:
-            known = {key: value for key, value in self.exports.items() if not holds_unknown(value)}
-            self.exports = {**self.before.exports, **known}
+            known_exports = {key: value for key, value in self.exports.items() if not holds_unknown(value)}
+            self.exports = {**self.before.exports, **known_exports}
             return
         undeclared = [entry for urn, entry in self._executor.old.items() if urn not in self._registered]
         self._delete_all([*undeclared, *self._replaced_entries()])
@@ -139,8 +139,8 @@ class Deployment:
 
     def snapshot(self) -> Snapshot:
         """Return the state after this run; resources that the run did not reach keep their old entries."""
-        known = {*self._entries, *self._executor.deleted}
-        untouched = [entry for urn, entry in self._executor.old.items() if urn not in known]
+        handled_urns = {*self._entries, *self._executor.deleted}
+        untouched = [entry for urn, entry in self._executor.old.items() if urn not in handled_urns]
         entries = creation_order([*untouched, *self._entries.values()])
         return Snapshot({entry.urn: entry for entry in entries}, tuple(self._replaced_entries()), self.exports)
 

@@ -151,8 +151,8 @@ class Monitor(mocks.MockMonitor):
 
     def _stack_outputs(self, name: str) -> dict[str, Any]:
         if name not in self._exports:
-            known = ", ".join(sorted(self._exports)) or "none"
-            raise ResourceError("UnknownStack", f"no stack {name} with exports; stacks with exports: {known}")
+            stack_names = ", ".join(sorted(self._exports)) or "none"
+            raise ResourceError("UnknownStack", f"no stack {name} with exports; stacks with exports: {stack_names}")
         exports = self._exports[name]
         secret = sorted(key for key, value in exports.items() if isinstance(value, Secret))
         return {"name": name, "outputs": dict(exports), "secretOutputNames": secret}

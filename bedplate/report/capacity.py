@@ -66,8 +66,8 @@ def size_words(size: Size) -> str:
 def breaker_sentences(breaker: Breaker, now: float) -> str:
     """Return why a rung launches nothing, when one machine probes it, and what an operator can change."""
     code = f" ({breaker.code})" if breaker.code else ""
-    known = FAILURES.get(breaker.code or "")
-    fix = f" To change that: {known.fix}." if known else ""
+    failure = FAILURES.get(breaker.code or "")
+    fix = f" To change that: {failure.fix}." if failure else ""
     result = "when its machine is a node" if breaker.code == NOT_READY else "when AWS launches its machine"
     if breaker.probe is not None:
         probe = f"One machine was asked for at {clock(breaker.probe)} as a probe; the rung is used again {result}."
@@ -183,8 +183,8 @@ def progress_lines(before: Observation | None, now: Observation, decision: Climb
 
 def _failure_line(launch: Activity) -> str:
     place, name = launch.zone or launch.pool, launch.machine or "launch"
-    known = FAILURES.get(launch.code or "")
-    return f"{place}: {name} failed: {f'{known.cause} ({launch.code})' if known else launch.text[:_TEXT]}"
+    failure = FAILURES.get(launch.code or "")
+    return f"{place}: {name} failed: {f'{failure.cause} ({launch.code})' if failure else launch.text[:_TEXT]}"
 
 
 def _machine_lines(before: Sequence[Machine], now: Sequence[Machine]) -> Iterator[str]:
@@ -257,8 +257,8 @@ def interrupted_lines(group: str, now: Observation, decision: Climb, pools: Pool
 
 def stop_lines(machine: "LiveMachine", age: str, people: tuple[str, ...] | None) -> Iterator[str]:
     """Yield the facts of a machine before it is terminated; `people` are logged in, None if that is unknown."""
-    asked = f", started by {machine.requested_by}" if machine.requested_by else ""
-    yield f"{machine.name or machine.instance}: {machine.instance}, {machine.type} in {machine.zone}, {age}{asked}"
+    started_by = f", started by {machine.requested_by}" if machine.requested_by else ""
+    yield f"{machine.name or machine.instance}: {machine.instance}, {machine.type} in {machine.zone}, {age}{started_by}"
     yield f"logged in: {'unknown' if people is None else ', '.join(people) or 'nobody'}"
     yield "its disks are deleted; file systems and buckets stay"
 

@@ -86,7 +86,7 @@ def status_lines(state: CapacityState) -> Iterator[str]:
     yield from _people_lines(state, {pool.name for pool in state.observation.pools})
     if state.leader:
         yield f"the controller on {state.leader} acts"
-    yield from (f"{group}: paused by {who}" for group, who in state.paused.items())
+    yield from (f"{group}: paused by {operator}" for group, operator in state.paused.items())
 
 
 def status_document(state: CapacityState) -> Mapping[str, Any]:
@@ -188,9 +188,9 @@ def _place_lines(state: CapacityState, pods: Mapping[str, str]) -> Iterator[str]
         if waiting.pod in pods:
             by_reason.setdefault((waiting.is_coming, waiting.reason), []).append(pods[waiting.pod])
     for (is_coming, reason), words in list(by_reason.items())[:_SHOWN]:
-        who = words[0] if len(words) == 1 else f"{words[0]} and {len(words) - 1} more"
+        subject = words[0] if len(words) == 1 else f"{words[0]} and {len(words) - 1} more"
         verb = "has" if len(words) == 1 else "have"
-        yield f"{who} {verb} {'a place' if is_coming else 'no place yet'}: {reason}."
+        yield f"{subject} {verb} {'a place' if is_coming else 'no place yet'}: {reason}."
 
 
 def _has_joined(state: CapacityState, machine: Machine) -> bool:
@@ -216,11 +216,11 @@ def _short_state(state: CapacityState, pool: Pool) -> str:
     if not pool.eligible:
         return "not usable"
     if breaker:
-        known = FAILURES.get(breaker.code or "")
-        return known.cause if known else breaker.cause
+        failure_kind = FAILURES.get(breaker.code or "")
+        return failure_kind.cause if failure_kind else breaker.cause
     if failure:
-        known = FAILURES.get(failure.code or "")
-        return known.cause if known else "launch failed"
+        failure_kind = FAILURES.get(failure.code or "")
+        return failure_kind.cause if failure_kind else "launch failed"
     if pool.desired > len(state.machines(pool)):
         return "launching"
     return "full" if pool.desired >= pool.maximum else "open"
@@ -238,9 +238,9 @@ def _rung_sentence(state: CapacityState, pool: Pool) -> str:
     if breaker := _open_breaker(state, pool):
         return f"{count}; {breaker_sentences(breaker, state.observation.time)}"
     if failure:
-        known = FAILURES.get(failure.code or "")
-        cause = f"{known.cause} ({failure.code})" if known else failure.text or "AWS gave no reason"
-        fix = f" To change that: {known.fix}." if known else ""
+        failure_kind = FAILURES.get(failure.code or "")
+        cause = f"{failure_kind.cause} ({failure.code})" if failure_kind else failure.text or "AWS gave no reason"
+        fix = f" To change that: {failure_kind.fix}." if failure_kind else ""
         return f"{count}; the last launch failed at {clock(failure.time)}: {cause}. The next rungs are used.{fix}"
     missing = pool.desired - len(machines)
     if missing > 0:

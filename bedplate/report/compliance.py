@@ -92,10 +92,10 @@ def _tally(findings: Sequence[Findings]) -> str:
     violations = sum(len(machine.of(RuleOutcome.VIOLATED)) for machine in reached)
     unseen = sum(len(machine.of(RuleOutcome.UNSEEN)) for machine in reached)
     unreached = len(findings) - len(reached)
-    found = counted(violations, "violation") if violations else "no violation"
+    violation_text = counted(violations, "violation") if violations else "no violation"
     partial = f"; {counted(unseen, 'rule')} not seen" if unseen else ""
     missing = f"; {counted(unreached, 'machine')} not reached" if unreached else ""
-    return f"{found} in {counted(rules, 'rule')} on {counted(len(reached), 'machine')}{partial}{missing}"
+    return f"{violation_text} in {counted(rules, 'rule')} on {counted(len(reached), 'machine')}{partial}{missing}"
 
 
 def _next(findings: Sequence[Findings]) -> Iterator[str]:

@@ -135,7 +135,10 @@ def difference_lines(first: "FleetImage", second: "FleetImage") -> Iterator[str]
         (name, first.tags.get(tag, "-"), second.tags.get(tag, "-")) for name, tag in _INPUTS.items()
     ]
     versions = [dict(word.split("=", 1) for word in image.tags.get(VERSIONS, "").split()) for image in (first, second)]
-    rows += [(name, *(known.get(name, "-") for known in versions)) for name in sorted({*versions[0], *versions[1]})]
+    rows += [
+        (name, *(image_versions.get(name, "-") for image_versions in versions))
+        for name in sorted({*versions[0], *versions[1]})
+    ]
     rows = [row for row in rows if row[1] != row[2]]
     yield from aligned(rows) if rows else ("same inputs",)
 

@@ -77,8 +77,8 @@ def _zone(plan: FleetPlan, region: str, zone: ZonePlan) -> Row:
 
 def _free_slots(plan: FleetPlan, region: str) -> int:
     """Return how many zones can be added to the region. A retired zone keeps its blocks."""
-    known = {**plan.record.blocks, **plan.blocks}
-    return SLOTS - sum(path.startswith(f"region/{region}/zone/") and path.endswith("/edge") for path in known)
+    blocks = {**plan.record.blocks, **plan.blocks}
+    return SLOTS - sum(path.startswith(f"region/{region}/zone/") and path.endswith("/edge") for path in blocks)
 
 
 def _usable(block: IPv4Network) -> int:

@@ -178,12 +178,12 @@ def held_error(node: str, holder: str) -> NodeError:
 
 def operation_error(node: str, operation: str, output: str) -> NodeError:
     """Return why an operation failed, from the output of its command."""
-    known = _find_known_error(node, output, _OPERATION)
-    if known is None:
+    known_error = _find_known_error(node, output, _OPERATION)
+    if known_error is None:
         return NodeError(
             NodeErrorKind.FAILED, f"{operation}: {_last_lines(output) or 'failed with no error output'}", BY_HAND
         )
-    return NodeError(known.kind, f"{operation}: {known.what}", known.fix)
+    return NodeError(known_error.kind, f"{operation}: {known_error.what}", known_error.fix)
 
 
 def _find_known_error(node: str, output: str, errors: tuple[_KnownError, ...]) -> NodeError | None:
@@ -277,14 +277,14 @@ class Connection:
         Thread(target=self._send_heartbeats, daemon=True).start()
 
     @_rejects_invalid_answers()
-    def run(self, command: str, *, given: bytes = b"", timeout: float | None = None, note: str = "") -> Result:
-        """Run a shell command with `given` as its input; the node records `note` in its journal first."""
+    def run(self, command: str, *, stdin: bytes = b"", timeout: float | None = None, note: str = "") -> Result:
+        """Run a shell command with `stdin` as its input; the node records `note` in its journal first."""
         request: dict[str, object] = {"do": "run", "command": command, "timeout": timeout, "note": note}
         if timeout is None:
-            header, body = self._request(request, given)
+            header, body = self._request(request, stdin)
         else:
             with self._limit(timeout + _GRACE):
-                header, body = self._request(request, given)
+                header, body = self._request(request, stdin)
         if "refused" in header:
             return Result(1, "", str(header["refused"]), unconfirmed=False)
         split = int(str(header["split"]))

@@ -103,17 +103,17 @@ class NodeConnector(BaseConnector):
     ) -> tuple[bool, CommandOutput]:
         """Run a command on the node; a query is answered from the cache if nothing has changed since."""
         arguments.pop("_get_pty", None)
-        given, timeout = arguments.pop("_stdin", None), arguments.pop("_timeout", None)
+        stdin, timeout = arguments.pop("_stdin", None), arguments.pop("_timeout", None)
         success = arguments.pop("_success_exit_codes", None) or [0]
         text = make_unix_command_for_host(self.state, self.host, command, **arguments).get_raw_value()
-        if self._is_query and not given:
+        if self._is_query and not stdin:
             if text not in self._answers:
                 self._answers[text] = self.query(text, timeout)
             result = self._answers[text]
         else:
             self._answers.clear()
             result = self._retry_while_locked(
-                lambda: self.connection.run(text, given=_to_bytes(given), timeout=timeout, note=self.operation)
+                lambda: self.connection.run(text, stdin=_to_bytes(stdin), timeout=timeout, note=self.operation)
             )
         if result.status not in success:
             self.error_output = result.err or result.out
@@ -172,11 +172,11 @@ def _to_output(result: Result) -> CommandOutput:
     return CommandOutput([*lines, *(OutputLine("stderr", line) for line in result.err.splitlines())])
 
 
-def _to_bytes(given: object) -> bytes:
+def _to_bytes(stdin: object) -> bytes:
     """Return the input of a command; pyinfra takes a text, several texts or an open file, and ends each line."""
-    if not given:
+    if not stdin:
         return b""
-    parts = given.readlines() if isinstance(given, IOBase) else given if isinstance(given, list | tuple) else [given]
+    parts = stdin.readlines() if isinstance(stdin, IOBase) else stdin if isinstance(stdin, list | tuple) else [stdin]
     return "".join(f"{part}" if str(part).endswith("\n") else f"{part}\n" for part in parts).encode()
 
 

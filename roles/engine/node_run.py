@@ -260,7 +260,7 @@ def run_request(
     run = _Run(order, report)
     listener = gevent.spawn(_wait_for_stop, stopping, run)
     gevent.sleep(0)
-    options = AgentOptions("shared" if order.check else "alone", order.who, folder=order.folder, memory=order.memory)
+    options = AgentOptions("shared" if order.check else "alone", order.holder, folder=order.folder, memory=order.memory)
     states = [build_state(target, options) for target in order.targets]
     node_runs = [NodeRun(state, state.node, report, roles) for state in states]
     gevent.joinall([gevent.spawn(run.run_node, node_run) for node_run in node_runs])

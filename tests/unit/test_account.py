@@ -152,7 +152,7 @@ def test_quotas_are_listed_once_per_service_and_region() -> None:
 
     answers = read_quotas(door_of(session), needs)
 
-    assert answers.given == {
+    assert answers.successes == {
         WEST: {(WEST, "L-417A185B"): 384.0, (WEST, "L-0263D0A3"): 5.0},
         EAST: {(EAST, "L-848C634D"): 9.0},
     }
@@ -169,7 +169,7 @@ def test_an_unlisted_quota_has_the_default_of_aws() -> None:
 
     answers = read_quotas(door_of(session), (QuotaNeed(WEST, P_ON_DEMAND, 0, 1), QuotaNeed(WEST, ADDRESSES, 2, 2)))
 
-    assert answers.given == {WEST: {(WEST, "L-0263D0A3"): 5.0}}
+    assert answers.successes == {WEST: {(WEST, "L-0263D0A3"): 5.0}}
     session.assert_all_asked()
 
 
@@ -181,7 +181,7 @@ def test_a_failing_region_does_not_stop_the_others() -> None:
 
     answers = read_quotas(door_of(session), (QuotaNeed(EAST, FILES, 1, 1), QuotaNeed(WEST, FILES, 1, 1)))
 
-    assert (list(answers.given), list(answers.failures)) == ([WEST], [EAST])
+    assert (list(answers.successes), list(answers.failures)) == ([WEST], [EAST])
     assert isinstance(answers.failures[EAST], PartialError)
 
 

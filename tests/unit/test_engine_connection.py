@@ -38,7 +38,7 @@ def test_a_command_returns_status_and_both_outputs(connection: Connection) -> No
 
 def test_a_command_reads_its_stdin(connection: Connection) -> None:
     """A secret goes over stdin, which no process list shows."""
-    assert connection.run("cat", given=b"a secret").out == "a secret"
+    assert connection.run("cat", stdin=b"a secret").out == "a secret"
     connection.close()
 
 

@@ -56,7 +56,7 @@ def test_workers_are_the_running_instances_of_the_fleets_pools(client: AwsClient
     run_instance(client, fleet="other")
     client.call("ec2", REGION, "terminate_instances", InstanceIds=[ended])
 
-    (found,) = read_workers(client, PLAN).given[REGION]
+    (found,) = read_workers(client, PLAN).successes[REGION]
 
     assert (found.instance, found.name) == (worker, f"train-{worker[-8:]}.us-west-2")
     assert found.addresses

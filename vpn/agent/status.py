@@ -86,7 +86,7 @@ def parse_tunnels(connections: str, associations: str) -> tuple[Tunnel, ...]:
     """Return the tunnels in the output of `--list-conns --raw` and `--list-sas --raw`."""
     established = list(_parse_events(associations))
     return tuple(
-        _make_tunnel(name, [section for found, section in established if found == name])
+        _make_tunnel(name, [section for section_name, section in established if section_name == name])
         for name, _ in _parse_events(connections)
     )
 

@@ -309,7 +309,7 @@ def region_gateway(plan: FleetPlan, region: str, proofs: PlaceProofs) -> Gateway
     near, *fars = (
         _region_peer(plan, joint) for joint in (region_gateway_of(plan, region), *region_peers(plan, region))
     )
-    return full_mesh_gateway(near, fars, lambda one, other: proofs(one.name, other.name))
+    return full_mesh_gateway(near, fars, lambda peer, other: proofs(peer.name, other.name))
 
 
 def _region_peer(plan: FleetPlan, joint: RegionPeer) -> Peer:

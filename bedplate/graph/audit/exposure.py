@@ -54,9 +54,9 @@ def is_wide(blocks: Iterable[Block]) -> bool:
     return public_size(blocks) > WIDE
 
 
-def _shared(one: IPv4Network, other: IPv4Network) -> int:
+def _shared(block: IPv4Network, other: IPv4Network) -> int:
     """Return the number of addresses in both blocks. Of two blocks that overlap, one contains the other."""
-    return min(one.num_addresses, other.num_addresses) if one.overlaps(other) else 0
+    return min(block.num_addresses, other.num_addresses) if block.overlaps(other) else 0
 
 
 GROUPS = ("ec2.SecurityGroup", "ec2.DefaultSecurityGroup")
@@ -149,8 +149,8 @@ def _lists(graph: Graph, node: Node, rule: Properties) -> tuple[tuple[str, ...],
     idents = [word for key in _LISTS for word in words(rule.get(key))]
     urns = {ident: [target.urn for target in graph.targets(node, "", LIST, ident=ident)] for ident in idents}
     dependencies = [target.urn for key in _LISTS if not idents for target in graph.targets(node, key, LIST)]
-    known = tuple(chain(chain.from_iterable(urns.values()), dependencies))
-    return known, tuple(ident for ident, targets in urns.items() if not targets)
+    list_urns = tuple(chain(chain.from_iterable(urns.values()), dependencies))
+    return list_urns, tuple(ident for ident, targets in urns.items() if not targets)
 
 
 def _entries(graph: Graph) -> dict[str, list[str]]:

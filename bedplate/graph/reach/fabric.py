@@ -54,23 +54,23 @@ class Endpoint:
 def interfaces(resources: Resources) -> dict[str, Endpoint]:
     """Return the network interfaces, single machines, resolvers and mount targets of a graph by id."""
     publics = _elastic(resources)
-    found = {
+    endpoints = {
         resource.id: _interface(resource, publics) for resource in resources.of("ec2/networkInterface:NetworkInterface")
     }
-    found |= {resource.id: _machine(resource, publics) for resource in resources.of("ec2/instance:Instance")}
-    return found | dict(_resolvers(resources)) | dict(_mount_targets(resources))
+    endpoints |= {resource.id: _machine(resource, publics) for resource in resources.of("ec2/instance:Instance")}
+    return endpoints | dict(_resolvers(resources)) | dict(_mount_targets(resources))
 
 
 def launched(resources: Resources, public_subnets: frozenset[str]) -> dict[str, Endpoint]:
     """Return the machines that an Auto Scaling group launches, by subnet."""
     templates = {resource.id: resource for resource in resources.of("ec2/launchTemplate:LaunchTemplate")}
-    found: dict[str, Endpoint] = {}
+    endpoints: dict[str, Endpoint] = {}
     for group in sorted(resources.of("autoscaling/group:Group"), key=lambda resource: resource.name):
         template = next((templates[ident] for ident in _template_ids(group) if ident in templates), None)
         if template is not None:
             for subnet in group.texts("vpcZoneIdentifiers"):
-                found.setdefault(subnet, _launch(group, template, subnet, public=subnet in public_subnets))
-    return found
+                endpoints.setdefault(subnet, _launch(group, template, subnet, public=subnet in public_subnets))
+    return endpoints
 
 
 def _interface(resource: Resource, publics: dict[str, int]) -> Endpoint:

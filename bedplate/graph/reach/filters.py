@@ -180,11 +180,11 @@ class Acl:
 
 def acls(resources: Resources) -> dict[str, Acl]:
     """Return the network ACLs by subnet. Other subnets have AWS's default ACL, which allows everything."""
-    found = {}
+    acls_by_subnet = {}
     for resource in resources.of("ec2/networkAcl:NetworkAcl", "ec2/defaultNetworkAcl:DefaultNetworkAcl"):
         acl = Acl(resource.name, _rules(resource.blocks("ingress")), _rules(resource.blocks("egress")))
-        found.update(dict.fromkeys(resource.texts("subnetIds"), acl))
-    return found
+        acls_by_subnet.update(dict.fromkeys(resource.texts("subnetIds"), acl))
+    return acls_by_subnet
 
 
 def _allowed(rules: tuple[AclRule, ...], packet: Packet, other: int) -> bool:
@@ -243,25 +243,25 @@ def security_groups(resources: Resources) -> dict[str, SecurityGroup]:
     """Return the security groups by id, with their inline rules and rules that are separate resources."""
     lists = _prefix_lists(resources)
     ins, outs = _lone(resources, lists)
-    found = {}
+    groups = {}
     for resource in resources.of("ec2/securityGroup:SecurityGroup", "ec2/defaultSecurityGroup:DefaultSecurityGroup"):
         into = (*_inline(resource, "ingress", lists), *ins[resource.id])
         out = (*_inline(resource, "egress", lists), *outs[resource.id])
-        found[resource.id] = SecurityGroup(resource.id, resource.label, into, out)
-    return found
+        groups[resource.id] = SecurityGroup(resource.id, resource.label, into, out)
+    return groups
 
 
 Lists = Mapping[str, tuple[str, ...]]
 
 
 def _prefix_lists(resources: Resources) -> Lists:
-    found = {
+    blocks_by_list = {
         resource.id: [str(entry.get("cidr") or "") for entry in resource.blocks("entries")]
         for resource in resources.of("ec2/managedPrefixList:ManagedPrefixList")
     }
     for resource in resources.of("ec2/managedPrefixListEntry:ManagedPrefixListEntry"):
-        found.setdefault(resource.text("prefixListId"), []).append(resource.text("cidr"))
-    return {ident: tuple(block for block in blocks if ":" not in block) for ident, blocks in found.items()}
+        blocks_by_list.setdefault(resource.text("prefixListId"), []).append(resource.text("cidr"))
+    return {ident: tuple(block for block in blocks if ":" not in block) for ident, blocks in blocks_by_list.items()}
 
 
 def _lone(resources: Resources, lists: Lists) -> tuple[defaultdict[str, list[Rule]], defaultdict[str, list[Rule]]]:

@@ -19,13 +19,13 @@ _ONE_ADDRESS = 32
 
 def far_ends(resources: Resources) -> Mapping[str, int]:
     """Return the remote addresses of rules for IKE from a single address, by the URN of the rule."""
-    found = {}
+    addresses = {}
     for resource in resources.of("vpc/securityGroupIngressRule:SecurityGroupIngressRule"):
         if (resource.text("ipProtocol"), resource.values.get("fromPort")) == IKE and resource.text("cidrIpv4"):
             block = prefix(resource.text("cidrIpv4"))
             if block.length == _ONE_ADDRESS:
-                found[resource.urn] = block.first
-    return found
+                addresses[resource.urn] = block.first
+    return addresses
 
 
 class Via(StrEnum):
@@ -86,13 +86,13 @@ def vpc_tables(resources: Resources) -> dict[str, Table]:
     """Return the route tables of VPCs by id, including the local routes."""
     lone = list(_lone_routes(resources))
     blocks = {vpc.id: vpc.text("cidrBlock") for vpc in resources.of("ec2/vpc:Vpc")}
-    found = {}
+    tables = {}
     for resource in resources.of("ec2/routeTable:RouteTable", "ec2/defaultRouteTable:DefaultRouteTable"):
         own = [route for table_id, route in lone if table_id == resource.id]
         block = blocks.get(resource.text("vpcId"), "")
         local = [Route(prefix(block), Via.LOCAL, resource.text("vpcId"))] if block else []
-        found[resource.id] = table(resource.id, resource.label, [*local, *_listed(resource), *own])
-    return found
+        tables[resource.id] = table(resource.id, resource.label, [*local, *_listed(resource), *own])
+    return tables
 
 
 def _listed(resource: Resource) -> Iterator[Route]:
@@ -224,10 +224,10 @@ def _attachments(resources: Resources) -> Iterator[Attachment]:
 
 
 def _routes(resources: Resources, attachments: dict[str, Attachment]) -> defaultdict[str, list[Route]]:
-    found: defaultdict[str, list[Route]] = defaultdict(list)
+    routes: defaultdict[str, list[Route]] = defaultdict(list)
     for resource in resources.of("ec2transitgateway/route:Route"):
         via = Via.BLACKHOLE if resource.flag("blackhole") else Via.ATTACHMENT
-        found[resource.text(_TABLE)].append(
+        routes[resource.text(_TABLE)].append(
             Route(prefix(resource.text("destinationCidrBlock")), via, resource.text(_ATTACHMENT))
         )
     blocks = {vpc.id: vpc.text("cidrBlock") for vpc in resources.of("ec2/vpc:Vpc")}
@@ -235,8 +235,8 @@ def _routes(resources: Resources, attachments: dict[str, Attachment]) -> default
         attachment = attachments.get(resource.text(_ATTACHMENT))
         if attachment is not None and attachment.far in blocks:
             route = Route(prefix(blocks[attachment.far]), Via.ATTACHMENT, attachment.ident)
-            found[resource.text(_TABLE)].append(route)
-    return found
+            routes[resource.text(_TABLE)].append(route)
+    return routes
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,9 +305,9 @@ def with_announced(
 def _owners(resources: Resources) -> Mapping[tuple[str, Prefix], set[str]]:
     """Return the VPN connections that routes depend on, by the gateway and the block."""
     idents = {resource.urn: resource.id for resource in resources.of("ec2/vpnConnection:VpnConnection")}
-    found: defaultdict[tuple[str, Prefix], set[str]] = defaultdict(set)
+    connections: defaultdict[tuple[str, Prefix], set[str]] = defaultdict(set)
     for resource in resources.of("ec2/route:Route"):
         waits = {idents[urn] for urn in resource.after if urn in idents}
         if waits and resource.text("gatewayId") and resource.text("destinationCidrBlock"):
-            found[resource.text("gatewayId"), prefix(resource.text("destinationCidrBlock"))] |= waits
-    return found
+            connections[resource.text("gatewayId"), prefix(resource.text("destinationCidrBlock"))] |= waits
+    return connections
