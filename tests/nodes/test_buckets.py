@@ -136,22 +136,22 @@ def test_results_are_uploaded(workbench: Node, store: ObjectStore) -> None:
 )
 def test_other_buckets_are_denied(command: str, action: str, workbench: Node, store: ObjectStore) -> None:
     """Other buckets cannot be read, listed or written, and the error says so."""
-    store.asked.clear()
+    store.calls.clear()
 
     with pytest.raises(CommandError, match=r"AccessDenied|403|Forbidden"):
         as_ada(workbench, command)
 
-    assert action in {call for call, _ in store.asked}
+    assert action in {call for call, _ in store.calls}
     assert "mine.txt" not in str(store.aws.call("s3", "list_objects_v2", Bucket=FOREIGN))
 
 
 def test_calls_stay_in_the_region(workbench: Node, store: ObjectStore) -> None:
     """S3 calls use the bucket and the signature of the node's own region."""
-    store.asked.clear()
+    store.calls.clear()
 
     as_ada(workbench, "aws s3 ls $S3_DATASETS/imagenet/")
 
-    assert store.asked == [("s3:ListBucket", f"arn:aws:s3:::{DATASETS}")]
+    assert store.calls == [("s3:ListBucket", f"arn:aws:s3:::{DATASETS}")]
 
 
 def test_credentials_need_a_token(workbench: Node) -> None:

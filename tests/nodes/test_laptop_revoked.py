@@ -84,4 +84,4 @@ def test_revoked_laptop_cannot_reconnect(cuts: tuple[Cut, ...], gateways: Laptop
     finally:
         client.end(SIGKILL)
 
-    assert "Initialization Sequence Completed" not in client.told
+    assert "Initialization Sequence Completed" not in client.output

@@ -148,7 +148,7 @@ def test_an_instance_of_a_group_is_reached_by_its_id(
     for region in ("us-east-1", "eu-north-1"):
         nothing: dict[str, object] = {"AutoScalingGroups": []}
         account.answers("autoscaling", region, "describe_auto_scaling_groups", nothing, AutoScalingGroupNames=ANY)
-    group_members(account, INSTANCE, asked=ANY)
+    group_members(account, INSTANCE, group_names=ANY)
     console(account, server.key)
     _session(account, server)
 

@@ -20,9 +20,9 @@ def _daemons() -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the number of cases, and the names of refused connections."""
     passed = [report.nodeid for report in terminalreporter.getreports("passed") if report.when == "call"]
-    cases = [one for one in passed if "tests/vpn/" in one]
+    cases = [node_id for node_id in passed if "tests/vpn/" in node_id]
     if not cases:
         return
     # Tests of refused connections are in files of that name, with one case in brackets each.
-    refused = [found[1] for one in cases if (found := re.search(r"_refus\w*\.py::.*\[(.+)\]", one))]
+    refused = [match[1] for case in cases if (match := re.search(r"_refus\w*\.py::.*\[(.+)\]", case))]
     terminalreporter.write_line(f"VPN: {len(cases)} cases run, {len(refused)} refused: {', '.join(sorted(refused))}")

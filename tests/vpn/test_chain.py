@@ -94,15 +94,15 @@ def test_no_packet_is_unencrypted_while_the_tunnel_is_down(fault: Callable[[Chai
         wires = [stack.enter_context(capture(lab.net, device)) for device in WIRES]
         inside = stack.enter_context(capture(lab.gateways["us-west-2"].host, "links0"))
         pings = [pinging(ada, MACHINE), pinging(bob, NODE), pinging(lab.machine, NODE), pinging(lab.node, MACHINE)]
-        for each in pings:
-            each.wait_for_answer(10)
+        for ping in pings:
+            ping.wait_for_answer(10)
         fault(lab)
         over = time()
-        until(lambda: all(each.answers.first_after(over) for each in pings), 30, "a laptop or machine does not recover")
-        told = [each.stop() for each in pings]
+        until(lambda: all(ping.answers.first_after(over) for ping in pings), 30, "a laptop or machine does not recover")
+        answers = [ping.stop() for ping in pings]
 
-    assert all(each.lost for each in told)
-    assert max((each.first_after(over) or 0) - over for each in told) <= SOON * clock_pace()
+    assert all(answer.lost for answer in answers)
+    assert max((answer.first_after(over) or 0) - over for answer in answers) <= SOON * clock_pace()
     assert [line for wire in wires for line in packets(wire, CLEAR)] == []
     assert packets(inside, CLEAR)
     assert all(packets(wire) for wire in wires)

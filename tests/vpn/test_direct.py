@@ -21,11 +21,11 @@ MOST_SECONDS = 15
 @pytest.fixture(scope="module")
 def stands() -> Iterator[SitesLab]:
     """Return two sites with an established direct tunnel, and the path through AWS."""
-    with sites_lab(connected_sites_plan()) as made:
-        made.start()
-        made.wait()
-        until(made.is_direct, 60, f"never took the direct way; {made.told}")
-        yield made
+    with sites_lab(connected_sites_plan()) as lab:
+        lab.start()
+        lab.wait()
+        until(lab.is_direct, 60, f"never took the direct way; {lab.log_tails}")
+        yield lab
 
 
 def test_sites_use_the_direct_tunnel_and_encrypt_all_packets(stands: SitesLab) -> None:
@@ -48,10 +48,14 @@ def test_aws_carries_the_traffic_while_the_direct_tunnel_is_cut(stands: SitesLab
         pings.wait_for_answer(10)
         stands.cut_direct()
         moment = time()
-        until(lambda: any(one > moment + 1 for one in pings.answers.times), 60, f"no way round; {stands.told}")
+        until(
+            lambda: any(reply_time > moment + 1 for reply_time in pings.answers.times),
+            60,
+            f"no way round; {stands.log_tails}",
+        )
         was_direct = stands.is_direct()
         stands.heal()
-        until(stands.is_direct, 90, f"the direct way is not taken again; {stands.told}")
+        until(stands.is_direct, 90, f"the direct way is not taken again; {stands.log_tails}")
         answers = pings.stop()
 
     assert not was_direct

@@ -42,7 +42,7 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CertificateL
     with sites_lab(PLAN, authority.proofs) as lab:
         lab.start()
         lab.wait()
-        until(lab.is_direct, 60, f"never took the direct way; {lab.told}")
+        until(lab.is_direct, 60, f"never took the direct way; {lab.log_tails}")
         yield CertificateLab(authority, lab)
 
 
@@ -68,7 +68,7 @@ def test_a_new_certificate_does_not_interrupt_a_tunnel(certified: CertificateLab
 
     lab.attic.gateway.kill()
     lab.attic.gateway.start()
-    until(lab.is_direct, 90, f"not built by the new certificates; {lab.told}")
+    until(lab.is_direct, 90, f"not built by the new certificates; {lab.log_tails}")
 
     assert before == after
     assert lab.cellar.machine.pings(lab.attic.address)
@@ -84,10 +84,10 @@ def test_a_revoked_gateway_is_rejected_and_its_next_certificate_accepted(certifi
         certified.bring(lab.cellar)
         lab.attic.gateway.kill()
         lab.attic.gateway.start()
-        until(lambda: "certificate was revoked" in lab.cellar.gateway.log, 60, f"no reason; {lab.told}")
+        until(lambda: "certificate was revoked" in lab.cellar.gateway.log, 60, f"no reason; {lab.log_tails}")
         was_kept_out = not certified.stands() and not lab.is_direct()
     certified.bring(lab.attic)
-    until(lab.is_direct, 90, f"the next certificate does not serve; {lab.told}")
+    until(lab.is_direct, 90, f"the next certificate does not serve; {lab.log_tails}")
 
     assert was_kept_out
     assert not packets(wire, CLEAR)

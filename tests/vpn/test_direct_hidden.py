@@ -22,16 +22,16 @@ MOST_SECONDS = 25
 @pytest.fixture(scope="module")
 def stands() -> Iterator[SitesLab]:
     """Return two sites: the public one has dialled without success, and then the hidden one has dialled."""
-    with sites_lab(PLAN, hidden={"cellar"}) as made:
-        for site in made.sites:
+    with sites_lab(PLAN, hidden={"cellar"}) as lab:
+        for site in lab.sites:
             site.prepare()
-        made.attic.start()
-        until(lambda: "retransmit 1" in made.attic.gateway.log, 30, f"it is not dialled; {made.told}")
-        assert not made.attic.gateway.sas
-        made.cellar.start()
-        made.wait()
-        until(made.is_direct, 60, f"never took the direct way; {made.told}")
-        yield made
+        lab.attic.start()
+        until(lambda: "retransmit 1" in lab.attic.gateway.log, 30, f"it is not dialled; {lab.log_tails}")
+        assert not lab.attic.gateway.sas
+        lab.cellar.start()
+        lab.wait()
+        until(lab.is_direct, 60, f"never took the direct way; {lab.log_tails}")
+        yield lab
 
 
 def test_a_hidden_gateway_dials_and_both_sites_reach_each_other(stands: SitesLab) -> None:
@@ -48,13 +48,13 @@ def test_a_hidden_gateway_dials_and_both_sites_reach_each_other(stands: SitesLab
 
 def test_one_tunnel_is_left(stands: SitesLab) -> None:
     """The public end may succeed through the connection that the other opened: two tunnels become one."""
-    direct = [f"--list-sas --ike {one.gateway.gateway.tunnels[-1].name}".split() for one in stands.sites]
+    direct = [f"--list-sas --ike {site.gateway.gateway.tunnels[-1].name}".split() for site in stands.sites]
 
     def standing() -> list[int]:
         both = zip(stands.sites, direct, strict=True)
-        return [one.gateway.swanctl(*words).count("ESTABLISHED") for one, words in both]
+        return [site.gateway.swanctl(*words).count("ESTABLISHED") for site, words in both]
 
-    until(lambda: standing() == [1, 1], 30, f"not one; {stands.told}")
+    until(lambda: standing() == [1, 1], 30, f"not one; {stands.log_tails}")
 
 
 def test_the_hidden_gateway_dials_again_after_the_public_one_was_killed(stands: SitesLab) -> None:

@@ -37,8 +37,8 @@ def remaining(folder: Path, settings: str) -> list[str]:
     routes.write_text(last_routes_text([IPv4Network("10.64.0.0/16"), IPv4Network("10.66.0.0/16")]))
     arguments = (str(conf) if settings else "", str(routes), str(folder / "log"))
     command = ["unshare", "--net", "--mount", "bash", "-euc", LAB, "lab", *arguments]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
-    return [" ".join(line.partition(" metric ")[0].split()) for line in told.splitlines()]
+    output = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    return [" ".join(line.partition(" metric ")[0].split()) for line in output.splitlines()]
 
 
 KEPT = ["unreachable 10.64.0.0/16", "unreachable 10.66.0.0/16", "32765: from all fwmark 0x62656470 lookup 220"]

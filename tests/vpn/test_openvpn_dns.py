@@ -40,8 +40,8 @@ def hosts(gateway: LaptopGateway) -> Iterator[tuple[LabHost, LabHost]]:
         vpc.start("dnsmasq", *upstream, f"--host-record={NAME},{ADDRESS}", log="names.log")
         (command,) = read_unit(dns_unit(gateway)).commands("ExecStart")
         program = host.start(*_AS_UNIT, *command, log="dns.log")
-        until(lambda: "started" in program.told or not program.runs, 10, "dnsmasq does not start")
-        assert program.runs, program.told
+        until(lambda: "started" in program.output or not program.runs, 10, "dnsmasq does not start")
+        assert program.runs, program.output
         block = gateway.block(Transport.UDP)
         lab.wire((host, device(Transport.UDP), f"{block[1]}/{block.prefixlen}"), (laptop, "tun0", f"{block[2]}/27"))
         laptop.route("10.64.0.0/16", block[1])

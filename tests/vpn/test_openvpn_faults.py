@@ -82,7 +82,7 @@ def lab() -> Iterator[LaptopLab]:
         for name, laptop in lab.laptops.items():
             laptop.connect(lab.profile(name))
             laptop.wait()
-            laptop.host.load_rules(laptop_rules([each.gateway for each in lab.gateways.values()]))
+            laptop.host.load_rules(laptop_rules([gateway.gateway for gateway in lab.gateways.values()]))
         yield lab
 
 

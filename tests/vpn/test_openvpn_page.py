@@ -38,15 +38,17 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubbedSession]:
     """Return an AWS account with the gateway and the resolver at home."""
     with stubbed_account(monkeypatch) as session:
         session.belongs_to(ACCOUNT, HOME)
-        asked = [{"Name": "tag:Name", "Values": ["lab-laptops"]}]
+        filters = [{"Name": "tag:Name", "Values": ["lab-laptops"]}]
         session.answers(
-            "ec2", HOME, "describe_addresses", {"Addresses": [{"PublicIp": str(GATEWAY_ADDRESS)}]}, Filters=asked
+            "ec2", HOME, "describe_addresses", {"Addresses": [{"PublicIp": str(GATEWAY_ADDRESS)}]}, Filters=filters
         )
         named = [{"Name": "Name", "Values": ["lab-names"]}, {"Name": "Direction", "Values": ["INBOUND"]}]
-        found = {"ResolverEndpoints": [{"Id": "r"}]}
-        session.answers("route53resolver", HOME, "list_resolver_endpoints", found, Filters=named)
-        told = {"IpAddresses": [{"Ip": str(each)} for each in RESOLVERS]}
-        session.answers("route53resolver", HOME, "list_resolver_endpoint_ip_addresses", told, ResolverEndpointId="r")
+        endpoints = {"ResolverEndpoints": [{"Id": "r"}]}
+        session.answers("route53resolver", HOME, "list_resolver_endpoints", endpoints, Filters=named)
+        addresses = {"IpAddresses": [{"Ip": str(resolver)} for resolver in RESOLVERS]}
+        session.answers(
+            "route53resolver", HOME, "list_resolver_endpoint_ip_addresses", addresses, ResolverEndpointId="r"
+        )
         yield session
 
 
@@ -87,8 +89,8 @@ def _run_command(command: str, folder: Path, capsys: pytest.CaptureFixture[str],
     # The only finding is that the site's gateway has no tunnels here.
     status = run(shlex.split(words.replace("~", str(folder)))[1:])
     if words == "bedplate vpn status":
-        told = capsys.readouterr().out
-        assert [line for line in told.splitlines() if line.startswith(("error", "warning"))] == [NO_TUNNELS]
+        output = capsys.readouterr().out
+        assert [line for line in output.splitlines() if line.startswith(("error", "warning"))] == [NO_TUNNELS]
     else:
         assert status == 0, (command, capsys.readouterr().err)
 

@@ -37,9 +37,9 @@ def test_a_laptop_reaches_machines_by_name(name: str, lab: LaptopLab) -> None:
     """In the region of its gateway and on the site behind the other, with full names and search domains."""
     domain = "" if name.endswith(".lab.internal") else ".lab.internal"
 
-    told = lab.laptops[ADA].named("ping", "-n", "-c", "2", "-i", "0.1", "-W", "1", name + domain)
+    output = lab.laptops[ADA].named("ping", "-n", "-c", "2", "-i", "0.1", "-W", "1", name + domain)
 
-    assert "2 received" in told
+    assert "2 received" in output
 
 
 def test_short_names_are_resolved(lab: LaptopLab) -> None:
@@ -59,9 +59,9 @@ def test_each_laptop_has_the_address_of_its_slot(lab: LaptopLab) -> None:
     """It differs between gateways, and is always the same at one."""
     addresses = [lab.laptops[name].host.run("ip", "-4", "-brief", "address", "show", "tun0") for name in (ADA, BOB)]
 
-    assert [f"{each}/23" in told for each, told in zip((ADA_AT_HOME, BOB_AT_HOME), addresses, strict=True)] == [
-        True
-    ] * 2
+    assert [
+        f"{address}/23" in output for address, output in zip((ADA_AT_HOME, BOB_AT_HOME), addresses, strict=True)
+    ] == [True] * 2
 
 
 def test_laptops_do_not_reach_each_other(lab: LaptopLab) -> None:
@@ -112,16 +112,16 @@ def test_the_daemons_run_with_a_routers_capabilities(lab: LaptopLab) -> None:
     """They run as in their unit, and all tests above pass with it."""
     for gateway in lab.gateways.values():
         for daemon in gateway.daemons.values():
-            told = dict(line.split(":\t") for line in _status(daemon.pid))
+            status = dict(line.split(":\t") for line in _status(daemon.pid))
 
-            assert told["Uid"].split() == [str(NOBODY)] * 4
+            assert status["Uid"].split() == [str(NOBODY)] * 4
             # Bits 10 and 12: CAP_NET_BIND_SERVICE and CAP_NET_ADMIN.
-            assert int(told["CapBnd"], 16) == int(told["CapEff"], 16) == 1 << 10 | 1 << 12
+            assert int(status["CapBnd"], 16) == int(status["CapEff"], 16) == 1 << 10 | 1 << 12
 
 
 def _status(pid: int) -> list[str]:
-    told = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-    return [line for line in told.splitlines() if line.startswith(("Uid:", "Cap"))]
+    text = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    return [line for line in text.splitlines() if line.startswith(("Uid:", "Cap"))]
 
 
 def test_a_laptop_connects_over_tcp(lab: LaptopLab) -> None:

@@ -121,7 +121,7 @@ def test_an_invalid_client_is_refused(case: Case, lab: LaptopLab) -> None:
 
     until(lambda: case.reason in gateway.log()[before:], 20, f"no log says {case.reason}")
 
-    assert "Initialization Sequence Completed" not in client.told
+    assert "Initialization Sequence Completed" not in client.output
     assert not bad.host.pings(NODE, times=1, seconds=0.3)
     client.end(SIGKILL)
     good.connect(lab.profile(GOOD))
@@ -146,8 +146,8 @@ def test_a_laptop_rejects_a_false_gateway(use: Use, name: str, reason: str, lab:
 
     client = laptop.connect(profile)
 
-    until(lambda: reason in client.told, 20, f"the laptop does not say {reason}")
-    assert "Initialization Sequence Completed" not in client.told
+    until(lambda: reason in client.output, 20, f"the laptop does not say {reason}")
+    assert "Initialization Sequence Completed" not in client.output
     client.end(SIGKILL)
     lab.impersonate("cellar", Use.SERVER, gateway.gateway.name)
     laptop.connect(profile)

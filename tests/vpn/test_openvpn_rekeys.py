@@ -48,6 +48,6 @@ def test_rekeys_lose_no_packets_and_a_short_cut_is_detected(lab: LaptopLab) -> N
 
     assert renewed >= RUN_SECONDS // SECONDS - 1
     assert steady.share_lost <= MOST_LOST < blinked.share_lost
-    assert [each["since"] for each in after] == [each["since"] for each in before]
+    assert [client["since"] for client in after] == [client["since"] for client in before]
     assert ada.client
-    assert ada.client.told.count("Initialization Sequence Completed") == 1
+    assert ada.client.output.count("Initialization Sequence Completed") == 1

@@ -29,10 +29,10 @@ class LocalConnection:
 
     gateway: GatewayHost
 
-    def run(self, command: str, told: str) -> str:
+    def run(self, command: str, stdin: str) -> str:
         """Call the agent with this command."""
         try:
-            return self.gateway.keeper(*command.split()[3:], told=told)
+            return self.gateway.keeper(*command.split()[3:], stdin=stdin)
         except LabError as error:
             raise MachineError(str(error)) from None
 
@@ -56,14 +56,14 @@ def _carry(lab: LaptopLab, book: AccessList, *cut: str) -> dict[str, BedplateErr
     def way(gateway: LaptopGateway) -> LocalConnection:
         return LocalConnection(lab.gateways[gateway.place])
 
-    gateways = [each.gateway for each in lab.gateways.values()]
+    gateways = [gateway.gateway for gateway in lab.gateways.values()]
     return dict(push_access_list(gateways, book, way, cut=cut).failures)
 
 
 def _refusal(lab: LaptopLab, access_list: AccessList) -> str:
-    with pytest.raises(LabError) as told:
+    with pytest.raises(LabError) as raised:
         lab.send(HOME, access_list)
-    return str(told.value)
+    return str(raised.value)
 
 
 def test_a_revoked_laptop_is_disconnected_everywhere_within_two_seconds(lab: LaptopLab) -> None:
@@ -73,8 +73,8 @@ def test_a_revoked_laptop_is_disconnected_everywhere_within_two_seconds(lab: Lap
     _connect(lab, BOB)
     ours = [pinging(lab.laptops[name].host, MACHINE) for name in (ADA, DESK)]
     bob = pinging(lab.laptops[BOB].host, NODE)
-    for each in (*ours, bob):
-        each.wait_for_answer(5)
+    for ping in (*ours, bob):
+        ping.wait_for_answer(5)
     lab.keys.revoke(ADA)
     lab.keys.revoke(DESK)
     stay = tuple(laptop for laptop in lab.devices if laptop.name == BOB)
@@ -90,7 +90,7 @@ def test_a_revoked_laptop_is_disconnected_everywhere_within_two_seconds(lab: Lap
 
     assert failures == {}
     assert done - start <= 2 * clock_pace()
-    assert all(each.stop().first_after(done) is None for each in ours)
+    assert all(ping.stop().first_after(done) is None for ping in ours)
     answers = bob.stop()
     assert (answers.lost, len(answers.numbers) > 20) == (0, True)
 
@@ -126,7 +126,7 @@ def test_a_gateway_rejects_a_list_without_its_revocations(lab: LaptopLab) -> Non
     assert "openssl crl cannot read" in _refusal(lab, AccessList("nothing", ()))
     text = access_list_text(lab.gateways[HOME].gateway, AccessList(older, stay)).replace(ADA, "../ada")
     with pytest.raises(LabError, match=r"unexpected value .*\.\./ada"):
-        lab.gateways[HOME].keeper("take", told=text)
+        lab.gateways[HOME].keeper("take", stdin=text)
 
     assert settings.joinpath("crl.pem").read_text() == before
     assert settings.joinpath("udp.laptops", ADA).exists()
@@ -143,14 +143,14 @@ def test_a_stolen_profile_is_disconnected_and_the_new_one_connects(lab: LaptopLa
     refused = f"certificate revoked: CN={ADA}"
     before = gateway.log().count(refused)
 
-    told = lab.send(HOME, access_list)
+    answer = lab.send(HOME, access_list)
     thief.end()
     thief.connect(thief.profile)
     until(lambda: gateway.log().count(refused) > before, 20, "no refusal")
     owner.connect(profile)
     owner.wait()
 
-    assert told["cut"] == {ADA: 1}
+    assert answer["cut"] == {ADA: 1}
     assert owner.host.pings(NODE)
     assert lab.send(HOME, AccessList(lab.keys.revocations(), lab.devices, revoked={serial: ADA}))["cut"] == {}
 
@@ -177,7 +177,7 @@ def test_a_gateway_whose_clock_is_wrong(by: str, reason: str, lab: LaptopLab) ->
 
     if reason:
         until(lambda: reason in gateway.log(), 20, f"no log says {reason}")
-        assert "Initialization Sequence Completed" not in client.told
+        assert "Initialization Sequence Completed" not in client.output
     else:
         bob.wait()
         assert bob.host.pings(NODE)
@@ -191,8 +191,8 @@ def test_a_laptop_whose_clock_is_a_year_behind_rejects_gateways(lab: LaptopLab) 
 
     client = bob.connect(lab.profile(BOB), env=clock_offset("-365d"))
 
-    until(lambda: "certificate is not yet valid" in client.told, 20, "the laptop does not say why")
-    assert "Initialization Sequence Completed" not in client.told
+    until(lambda: "certificate is not yet valid" in client.output, 20, "the laptop does not say why")
+    assert "Initialization Sequence Completed" not in client.output
 
 
 def test_a_gateway_loads_a_new_certificate(lab: LaptopLab) -> None:
@@ -201,9 +201,9 @@ def test_a_gateway_loads_a_new_certificate(lab: LaptopLab) -> None:
     name = gateway.gateway.name
     before = gateway.log().count("Initialization Sequence Completed")
 
-    told = lab.identify(HOME, Use.SERVER, name)
+    answer = lab.identify(HOME, Use.SERVER, name)
 
-    assert told["renewed"] is True
+    assert answer["renewed"] is True
     until(lambda: gateway.log().count("Initialization Sequence Completed") == before + 1, 20, "it does not start anew")
     _connect(lab, BOB)
     assert bob.host.pings(NODE)

@@ -113,10 +113,10 @@ def _wait_for_result(log: Path) -> bool:
     """Wait until the gateway has accepted or rejected the laptop."""
     end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
-        told = log.read_text()
-        if DONE in told:
+        text = log.read_text()
+        if DONE in text:
             return True
-        if "VERIFY ERROR" in told or "tls-crypt unwrap error" in told or "TLS Error" in told:
+        if "VERIFY ERROR" in text or "tls-crypt unwrap error" in text or "TLS Error" in text:
             return False
         time.sleep(0.05)
     return False

@@ -21,8 +21,8 @@ pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("regions")]
 @pytest.fixture(scope="module")
 def stands() -> Iterator[RegionsLab]:
     """Return two regions with an established tunnel."""
-    with standing_regions(connected_regions_plan()) as made:
-        yield made
+    with standing_regions(connected_regions_plan()) as lab:
+        yield lab
 
 
 def test_nodes_reach_each_other_encrypted(stands: RegionsLab) -> None:
@@ -62,10 +62,10 @@ def test_nodes_cannot_open_a_connection_to_a_laptop(stands: RegionsLab) -> None:
 
 def test_a_tunnel_is_never_silent(stands: RegionsLab) -> None:
     """Gateways ping through an idle tunnel, so that one that drops everything is noticed."""
-    places = [one.gateway.places for one in (stands.west, stands.north)]
+    places = [region.gateway.places for region in (stands.west, stands.north)]
 
     def received() -> list[int]:
-        statuses = [read_charon(Path(each.table), Path(each.run) / "tunnels.vici") for each in places]
+        statuses = [read_charon(Path(place.table), Path(place.run) / "tunnels.vici") for place in places]
         return [tunnel.received for status in statuses for tunnel in status.tunnels or ()]
 
     before = received()
@@ -77,8 +77,8 @@ def test_without_a_tunnel_packets_are_rejected(stands: RegionsLab) -> None:
     """The sender gets an ICMP error, no packet is on the internet, and the connection recovers."""
     with capture(stands.internet, "us") as wire:
         stands.west.gateway.kill()
-        told = [refusal(each, stands.north.address, 4) for each in (stands.west.node, stands.laptop)]
-    assert all("Destination Host Unreachable" in each for each in told)
+        outputs = [refusal(host, stands.north.address, 4) for host in (stands.west.node, stands.laptop)]
+    assert all("Destination Host Unreachable" in output for output in outputs)
     assert not packets(wire, INSIDE)
 
     stands.west.gateway.start()
@@ -87,12 +87,12 @@ def test_without_a_tunnel_packets_are_rejected(stands: RegionsLab) -> None:
 
 def test_a_new_key_does_not_interrupt_a_tunnel(stands: RegionsLab) -> None:
     """Both ends load it while they run; a new tunnel needs it at both ends."""
-    before = [each.gateway.swanctl("--list-sas").splitlines()[0] for each in (stands.west, stands.north)]
+    before = [region.gateway.swanctl("--list-sas").splitlines()[0] for region in (stands.west, stands.north)]
 
     stands.west.renew()
     stands.north.renew()
     assert stands.west.node.pings(stands.north.address)
-    after = [each.gateway.swanctl("--list-sas").splitlines()[0] for each in (stands.west, stands.north)]
+    after = [region.gateway.swanctl("--list-sas").splitlines()[0] for region in (stands.west, stands.north)]
     assert after == before
 
     stands.west.renew("a third key")

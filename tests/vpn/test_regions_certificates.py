@@ -23,8 +23,8 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> LabAuthority:
 @pytest.fixture(scope="module")
 def stands(authority: LabAuthority) -> Iterator[RegionsLab]:
     """Return two regions with a tunnel established with certificates."""
-    with standing_regions(PLAN, authority.proofs) as made:
-        yield made
+    with standing_regions(PLAN, authority.proofs) as lab:
+        yield lab
 
 
 def test_regions_reach_each_other_by_certificates(stands: RegionsLab) -> None:
@@ -48,7 +48,7 @@ def test_a_revoked_region_is_rejected_until_it_has_a_new_certificate(
         stands.west.bring(authority.proofs)
         stands.north.gateway.kill()
         stands.north.gateway.start()
-        until(lambda: "certificate was revoked" in stands.west.gateway.log, 60, f"no reason; {stands.told}")
+        until(lambda: "certificate was revoked" in stands.west.gateway.log, 60, f"no reason; {stands.log_tails}")
         was_kept_out = not stands.north.node.pings(stands.west.address, 2)
     stands.north.bring(authority.proofs)
 

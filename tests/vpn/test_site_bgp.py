@@ -22,30 +22,32 @@ PATIENCE_SECONDS = 4
 @pytest.fixture
 def stands() -> Iterator[SiteLab]:
     """Return a site connected to its region by two tunnels."""
-    with site_lab() as made:
-        made.start()
-        made.wait()
-        until(lambda: _announcing_neighbours(made) == 2, 40, "only one tunnel announces the region")
-        yield made
+    with site_lab() as lab:
+        lab.start()
+        lab.wait()
+        until(lambda: _announcing_neighbours(lab) == 2, 40, "only one tunnel announces the region")
+        yield lab
 
 
-def _announcing_neighbours(made: SiteLab) -> int:
+def _announcing_neighbours(lab: SiteLab) -> int:
     """Return the number of BGP neighbours that announce the region's block."""
-    table = made.router.ask("-c", "show bgp ipv4 unicast 10.64.0.0/16")
-    return sum(f"from {one.far.inside.ip} " in table for one in made.site.gateway.tunnels if one.far.inside)
+    table = lab.router.ask("-c", "show bgp ipv4 unicast 10.64.0.0/16")
+    return sum(f"from {tunnel.far.inside.ip} " in table for tunnel in lab.site.gateway.tunnels if tunnel.far.inside)
 
 
 def test_the_second_tunnel_replaces_one_that_fails(stands: SiteLab) -> None:
     """Within seconds, without an unencrypted packet in either direction."""
     lost = next(
-        one for one in stands.site.gateway.tunnels if one.far.inside and str(one.far.inside.ip) in stands.routes
+        tunnel
+        for tunnel in stands.site.gateway.tunnels
+        if tunnel.far.inside and str(tunnel.far.inside.ip) in stands.routes
     )
     with capture(stands.internet, "c0") as wire:
         pings = pinging(stands.desk, RACK)
         pings.wait_for_answer(10)
         moment = time()
         stands.aws.lose(lost)
-        until(lambda: any(one > moment + 1 for one in pings.answers.times), 60, "never came back")
+        until(lambda: any(reply_time > moment + 1 for reply_time in pings.answers.times), 60, "never came back")
         answers = pings.stop()
 
     assert answers.longest <= MOST_SECONDS
@@ -63,17 +65,17 @@ def test_without_both_tunnels_a_sender_gets_an_icmp_error(stands: SiteLab) -> No
 
     with capture(stands.internet, "c0") as wire:
         before = monotonic()
-        told = refusal(stands.desk, RACK, PATIENCE_SECONDS)
+        output = refusal(stands.desk, RACK, PATIENCE_SECONDS)
         seconds = monotonic() - before
         unseen = gate.run(*guard)
         gate.run("ip", "route", "flush", "proto", str(PROTOCOL))
-        untold = refusal(stands.desk, RACK, PATIENCE_SECONDS)
+        output_without_routes = refusal(stands.desk, RACK, PATIENCE_SECONDS)
         seen = gate.run(*guard)
 
-    assert "From 192.168.40.1 icmp_seq=1 Destination Host Unreachable" in told
+    assert "From 192.168.40.1 icmp_seq=1 Destination Host Unreachable" in output
     assert seconds < PATIENCE_SECONDS
     assert unseen.count("counter packets 0 ") == unseen.count("counter packets ")
-    assert "Unreachable" not in untold
+    assert "Unreachable" not in output_without_routes
     assert seen.count("counter packets 0 ") < seen.count("counter packets ")
     assert not packets(wire, f"net 192.168.40.0/22 or net 10.64.0.0/16 or host {DESK}")
 
@@ -83,30 +85,33 @@ def test_bgp_status_has_sessions_and_routes(stands: SiteLab) -> None:
     file, site = stands.site.host.folder / "root/etc/frr/frr.conf", stands.site.gateway
     lost, stays = site.tunnels
 
-    def told() -> dict[str, Neighbour]:
-        return {each.tunnel: each for each in read_neighbours(file, "--vty_socket", str(stands.router.folder))}
+    def neighbours() -> dict[str, Neighbour]:
+        return {
+            neighbour.tunnel: neighbour
+            for neighbour in read_neighbours(file, "--vty_socket", str(stands.router.folder))
+        }
 
-    before = told()
+    before = neighbours()
     stands.aws.lose(lost)
-    until(lambda: told()[lost.name].age is None, 40, "BGP is still reported as up")
+    until(lambda: neighbours()[lost.name].age is None, 40, "BGP is still reported as up")
 
-    assert {name: each.blocks for name, each in before.items()} == dict.fromkeys(before, ("10.64.0.0/16",))
+    assert {name: neighbour.blocks for name, neighbour in before.items()} == dict.fromkeys(before, ("10.64.0.0/16",))
     assert _messages(stands, tuple(before.values())) == [
-        f"BGP announces no route to 10.121.0.0/22, 10.112.0.0/13, 10.120.0.0/20 through tunnel {one.name}"
-        for one in site.tunnels
+        f"BGP announces no route to 10.121.0.0/22, 10.112.0.0/13, 10.120.0.0/20 through tunnel {tunnel.name}"
+        for tunnel in site.tunnels
     ]
-    assert told()[stays.name].blocks == ("10.64.0.0/16",)
-    assert f"BGP is down in tunnel {lost.name}" in _messages(stands, tuple(told().values()))
+    assert neighbours()[stays.name].blocks == ("10.64.0.0/16",)
+    assert f"BGP is down in tunnel {lost.name}" in _messages(stands, tuple(neighbours().values()))
     stands.router.stop()
-    assert {each.age for each in told().values()} == {None}
+    assert {neighbour.age for neighbour in neighbours().values()} == {None}
 
 
 def _messages(stands: SiteLab, spoken: tuple[Neighbour, ...]) -> list[str]:
     """Return the findings about a gateway with these two tunnels up and this BGP status."""
     due = expected_gateway(LAB_PLAN, lab_node("gate.cellar"), None)
-    names = {one.name for one in stands.site.gateway.tunnels}
+    names = {tunnel.name for tunnel in stands.site.gateway.tunnels}
     tunnels = tuple(Tunnel(name, 900, 1, 1, 1) for name in sorted(names))
-    due = replace(due, tunnels=tuple(each for each in due.tunnels if each.name in names))
+    due = replace(due, tunnels=tuple(tunnel for tunnel in due.tunnels if tunnel.name in names))
     return [finding.message for finding in tunnel_findings(due, Status(0, {}, None, None, tunnels, bgp=spoken))]
 
 
@@ -115,10 +120,10 @@ def test_only_blocks_of_the_plan_are_accepted(stands: SiteLab) -> None:
     assert "10.64.0.0/16" in stands.routes
     assert not any(stray in stands.routes for stray in STRAY)
     assert "src 192.168.40.1" in stands.routes
-    given = stands.router.ask("-c", "show bgp ipv4 unicast neighbors 169.254.64.1 advertised-routes")
-    assert "192.168.40.0/22" in given
-    assert "10.121.4.0/22" in given
-    assert "10.64.0.0/16" not in given
+    advertised = stands.router.ask("-c", "show bgp ipv4 unicast neighbors 169.254.64.1 advertised-routes")
+    assert "192.168.40.0/22" in advertised
+    assert "10.121.4.0/22" in advertised
+    assert "10.64.0.0/16" not in advertised
 
 
 def test_bgps_routes_use_no_next_hop_objects(stands: SiteLab) -> None:

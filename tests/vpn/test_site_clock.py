@@ -17,33 +17,33 @@ def _papers() -> Proofs:
     return papers_for(open_office(datetime.now(UTC)))
 
 
-def _start(made: Pair, by: str) -> None:
+def _start(lab: Pair, by: str) -> None:
     """Start both gateways, the one that waits with a wrong clock."""
-    made.attic.clock = clock_offset(by)
-    made.start()
+    lab.attic.clock = clock_offset(by)
+    lab.start()
 
 
 def test_shared_keys_do_not_depend_on_the_clock() -> None:
     """With one clock months off the tunnel is established."""
-    with pair(one_key()) as made:
-        _start(made, "+100d")
+    with pair(one_key()) as lab:
+        _start(lab, "+100d")
 
-        made.wait()
+        lab.wait()
 
 
 @pytest.mark.parametrize(("by", "reason"), [("+100d", "subject certificate invalid"), ("-365d", "certificate invalid")])
 def test_certificates_are_rejected_if_a_clock_is_months_off(by: str, reason: str) -> None:
     """They have expired or are not yet valid; the log has the reason."""
-    with pair(_papers()) as made:
-        _start(made, by)
+    with pair(_papers()) as lab:
+        _start(lab, by)
 
-        until(lambda: reason in made.attic.log, 20, f"no reason; {made.told}")
-        assert not made.desk.pings(RACK)
+        until(lambda: reason in lab.attic.log, 20, f"no reason; {lab.log_tails}")
+        assert not lab.desk.pings(RACK)
 
 
 def test_certificates_are_accepted_if_a_clock_is_minutes_off() -> None:
     """Certificates and revocation lists start five minutes before they are signed."""
-    with pair(_papers()) as made:
-        _start(made, "-4m")
+    with pair(_papers()) as lab:
+        _start(lab, "-4m")
 
-        made.wait()
+        lab.wait()

@@ -41,20 +41,20 @@ FAULTS = {
 @pytest.fixture
 def stands() -> Iterator[Pair]:
     """Return two gateways with an established tunnel."""
-    with pair(one_key()) as made:
-        made.start()
-        made.wait()
-        yield made
+    with pair(one_key()) as lab:
+        lab.start()
+        lab.wait()
+        yield lab
 
 
 @pytest.mark.parametrize(("fault", "limit"), FAULTS.values(), ids=FAULTS)
 def test_traffic_recovers_after_a_fault(fault: Fault, limit: float, stands: Pair) -> None:
     """Within the limit, without an unencrypted packet, and with one IKE_SA."""
-    told = suffer(stands, fault)
+    outcome = suffer(stands, fault)
 
-    assert told.after <= limit
-    assert told.clear == 0
-    assert told.passed > 0
+    assert outcome.after <= limit
+    assert outcome.clear == 0
+    assert outcome.passed > 0
 
 
 def twice(file: RenderedFile) -> str:
@@ -66,20 +66,20 @@ def twice(file: RenderedFile) -> str:
 
 def test_a_duplicate_tunnel_is_ended_by_the_end_that_dials() -> None:
     """The newest association stays and carries packets; the end that waits terminates none."""
-    with pair(one_key(), twice) as made:
-        made.start()
-        made.wait()
-        for watch in (*made.cellar.watches.values(), *made.attic.watches.values()):
+    with pair(one_key(), twice) as lab:
+        lab.start()
+        lab.wait()
+        for watch in (*lab.cellar.watches.values(), *lab.attic.watches.values()):
             watch.end()
-        made.cellar.swanctl("--initiate", "--child", "attic", "--ike", "attic")
+        lab.cellar.swanctl("--initiate", "--child", "attic", "--ike", "attic")
 
-        made.attic.dial()
-        before = made.attic.sas, made.cellar.sas
-        made.cellar.dial()
-        after = made.attic.sas, made.cellar.sas
+        lab.attic.dial()
+        before = lab.attic.sas, lab.cellar.sas
+        lab.cellar.dial()
+        after = lab.attic.sas, lab.cellar.sas
 
         assert (before, after) == ((2, 2), (1, 1))
-        assert made.desk.pings(RACK)
+        assert lab.desk.pings(RACK)
 
 
 def test_a_gateway_without_its_guard_leaks(stands: Pair) -> None:

@@ -12,8 +12,8 @@ from vpn.sites.files import STANDARD, connections_of, strongswan_conf_of
 def test_swanctl_reads_keys_unchanged(tmp_path: Path) -> None:
     """Of 10,000 random keys, swanctl sends each to the daemon unchanged."""
     keys = random_keys(KEYS)
-    for made in (strongswan_conf_of(STANDARD), connections_of(keyed(keys), STANDARD)):
-        (tmp_path / made.path.name).write_text(made.text)
+    for file in (strongswan_conf_of(STANDARD), connections_of(keyed(keys), STANDARD)):
+        (tmp_path / file.path.name).write_text(file.text)
     env = {**os.environ, "SWANCTL_DIR": str(tmp_path), "STRONGSWAN_CONF": str(tmp_path / "strongswan.conf")}
 
     with vici_socket(tmp_path) as heard:
@@ -25,5 +25,7 @@ def test_swanctl_reads_keys_unchanged(tmp_path: Path) -> None:
             timeout=120,
         )
 
-    told = {values["id"][0].decode(): values["data"][0] for name, values in heard.told if name == "load-shared"}
-    assert told == {f"ike-t{number}": key for number, key in enumerate(keys)}
+    loaded_keys = {
+        values["id"][0].decode(): values["data"][0] for name, values in heard.commands if name == "load-shared"
+    }
+    assert loaded_keys == {f"ike-t{number}": key for number, key in enumerate(keys)}

@@ -29,9 +29,9 @@ _SAY = (
 @pytest.fixture(scope="module")
 def stands() -> Iterator[OneArmLab]:
     """Return a site whose gateway reaches its region through the LAN's router."""
-    with one_arm_lab() as made:
-        made.start()
-        yield made
+    with one_arm_lab() as lab:
+        lab.start()
+        yield lab
 
 
 def test_machines_and_laptops_reach_the_region_encrypted(stands: OneArmLab) -> None:
@@ -82,20 +82,20 @@ def test_without_tunnels_the_gateway_rejects_packets_and_sends_no_redirects(stan
     stands.site.site.kill()
     until(lambda: "10.64.0.0/16" not in stands.site.routes, 40, "BGP still tells of the region")
 
-    with capture(gate, "eth0") as near, capture(stands.router, "lan0") as beyond:
+    with capture(gate, "eth0") as at_gate, capture(stands.router, "lan0") as at_router:
         assert not desk.pings(RACK)
         assert not stands.laptop.pings(RACK)
     gate.run("nft", "delete", "table", "inet", "bedplate_guard")
     gate.run("ip", "route", "flush", "proto", str(PROTOCOL))
     gate.run("sysctl", "-qw", "net.ipv4.conf.eth0.send_redirects=1")
-    with capture(gate, "eth0") as near_without, capture(stands.router, "lan0") as beyond_without:
+    with capture(gate, "eth0") as at_gate_without, capture(stands.router, "lan0") as at_router_without:
         desk.pings(RACK)
 
-    assert packets(near, f"icmp[icmptype] == icmp-unreach and src {GATE} and dst {DESK}")
-    assert not packets(near, REDIRECT)
-    assert not packets(beyond, f"dst {RACK}")
-    assert packets(near_without, REDIRECT)
-    assert len(packets(beyond_without, f"dst {RACK}")) > 3
+    assert packets(at_gate, f"icmp[icmptype] == icmp-unreach and src {GATE} and dst {DESK}")
+    assert not packets(at_gate, REDIRECT)
+    assert not packets(at_router, f"dst {RACK}")
+    assert packets(at_gate_without, REDIRECT)
+    assert len(packets(at_router_without, f"dst {RACK}")) > 3
 
 
 def _reaches(host: LabHost, address: str) -> None:
@@ -105,7 +105,7 @@ def _reaches(host: LabHost, address: str) -> None:
 def _exchanges_tcp(client: LabHost, server: LabHost) -> bool:
     """Return whether client and server can exchange data by TCP."""
     listener = server.start(sys.executable, "-c", _ECHO, log=f"echo-{len(server.programs)}.log")
-    until(lambda: "listens" in listener.told, 20, "nobody listens")
+    until(lambda: "listens" in listener.output, 20, "nobody listens")
     talks = client.tries(sys.executable, "-c", _SAY, seconds=30)
     listener.end()
     return talks

@@ -96,9 +96,9 @@ def _listed(at: timedelta) -> Side:
     return _with_lists(lambda office: (office.listed(at=at),))
 
 
-def _keys_of(one: bytes, other: bytes) -> Side:
+def _keys_of(cellar_key: bytes, attic_key: bytes) -> Side:
     def proof(near: Peer, far: Peer) -> Proof:
-        return SharedKey(one if near == CELLAR else other)
+        return SharedKey(cellar_key if near == CELLAR else attic_key)
 
     return Side(lambda: proof)
 
@@ -141,34 +141,34 @@ CASES = {
 def test_an_invalid_gateway_is_refused(name: str) -> None:
     """No packet passes, no SA exists, and a log has the reason; the counterpart connects."""
     case = CASES[name]
-    with pair(case.bad.proofs(), caller=case.bad.caller) as made:
-        made.start()
-        until(lambda: any(case.reason in one.log for one in made.gateways), 15, f"no reason; {made.told}")
+    with pair(case.bad.proofs(), caller=case.bad.caller) as lab:
+        lab.start()
+        until(lambda: any(case.reason in gateway.log for gateway in lab.gateways), 15, f"no reason; {lab.log_tails}")
         # The end that waits dials after a while, which must fail too.
-        until(lambda: "vici initiate" in made.attic.log, 15, "who answers never dialled")
-        assert not made.desk.pings(RACK)
-        assert not any("INSTALLED" in one.swanctl("--list-sas") for one in made.gateways)
+        until(lambda: "vici initiate" in lab.attic.log, 15, "who answers never dialled")
+        assert not lab.desk.pings(RACK)
+        assert not any("INSTALLED" in gateway.swanctl("--list-sas") for gateway in lab.gateways)
 
-    with pair(case.good.proofs(), caller=case.good.caller) as made:
-        made.start()
-        made.wait()
-        assert case.reason not in made.attic.log + made.cellar.log
+    with pair(case.good.proofs(), caller=case.good.caller) as lab:
+        lab.start()
+        lab.wait()
+        assert case.reason not in lab.attic.log + lab.cellar.log
 
 
 def test_a_revoked_gateway_is_disconnected() -> None:
     """A new revocation list does not end an established tunnel; after terminating it, the gateway cannot reconnect."""
     office = _new_authority()
-    with pair(papers_for(office)) as made:
-        made.start()
-        made.wait()
-        lists = made.attic.host.folder / "etc/tunnels/x509crl/cellar-1.crl"
+    with pair(papers_for(office)) as lab:
+        lab.start()
+        lab.wait()
+        lists = lab.attic.host.folder / "etc/tunnels/x509crl/cellar-1.crl"
         lists.write_text(replace(office, revoked=frozenset({serial_of(CELLAR)})).listed(number=2))
-        made.attic.load()
-        stood = made.desk.pings(RACK)
+        lab.attic.load()
+        stood = lab.desk.pings(RACK)
 
-        made.attic.swanctl("--flush-certs")
-        made.attic.swanctl("--terminate", "--ike", "cellar", "--timeout", "5")
-        until(lambda: "certificate was revoked" in made.attic.log, 15, "did not come again")
+        lab.attic.swanctl("--flush-certs")
+        lab.attic.swanctl("--terminate", "--ike", "cellar", "--timeout", "5")
+        until(lambda: "certificate was revoked" in lab.attic.log, 15, "did not come again")
 
         assert stood
-        assert not made.desk.pings(RACK)
+        assert not lab.desk.pings(RACK)

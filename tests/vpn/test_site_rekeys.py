@@ -37,16 +37,16 @@ class LoadRun:
 
 
 def _run(lives: Amend, seconds: int, meanwhile: Callable[[Pair], None]) -> LoadRun:
-    with first_turn(), pair(one_key(), lives) as made:
-        made.start()
-        made.wait()
-        pings = pinging(made.desk, RACK, every=0.02)
+    with first_turn(), pair(one_key(), lives) as lab:
+        lab.start()
+        lab.wait()
+        pings = pinging(lab.desk, RACK, every=0.02)
         pings.wait_for_answer(10)
         with ThreadPoolExecutor(1) as beside:
-            done = beside.submit(meanwhile, made)
-            lost = steady_loss(made.desk, made.rack, RACK, seconds, LOAD_MEGABITS)
+            done = beside.submit(meanwhile, lab)
+            lost = steady_loss(lab.desk, lab.rack, RACK, seconds, LOAD_MEGABITS)
             done.result()
-        return LoadRun(pings.stop(), lost, (made.cellar.log, made.attic.log))
+        return LoadRun(pings.stop(), lost, (lab.cellar.log, lab.attic.log))
 
 
 def test_rekeys_under_load_lose_no_packets() -> None:
@@ -74,12 +74,12 @@ def _without_room(file: RenderedFile) -> str:
     return file.text.replace(f"rekey_time = {gateway.CHILD_REKEY}s", life)
 
 
-def _leave_alone(made: Pair) -> None:
+def _leave_alone(lab: Pair) -> None:
     """Change nothing."""
 
 
-def _blink(made: Pair) -> None:
+def _blink(lab: Pair) -> None:
     sleep(2)
-    made.internet.cut("c0")
+    lab.internet.cut("c0")
     sleep(2 * LONGEST_SILENCE)
-    made.internet.heal()
+    lab.internet.heal()

@@ -214,14 +214,14 @@ def aws_endpoint(aws: Aws) -> Iterator[AwsEndpoint]:
     """Serve the simulated AWS over HTTP, for a role of its account."""
     role = f"arn:aws:iam::{aws.account}:role/node"
     held = aws.call("sts", "assume_role", RoleArn=role, RoleSessionName="node")["Credentials"]
-    door = AwsEndpoint(aws, Credentials(held["AccessKeyId"], held["SecretAccessKey"], held["SessionToken"]))
+    endpoint = AwsEndpoint(aws, Credentials(held["AccessKeyId"], held["SecretAccessKey"], held["SessionToken"]))
 
     class Handler(BaseHTTPRequestHandler):
         def _serve(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             # In the case of AWS: curl sends some header names in lower case.
             headers = {key.title(): value for key, value in self.headers.items()}
-            status, content = door.answer(self.command, self.path, headers, body)
+            status, content = endpoint.answer(self.command, self.path, headers, body)
             self.send_response(status)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
@@ -240,8 +240,8 @@ def aws_endpoint(aws: Aws) -> Iterator[AwsEndpoint]:
             """Keep the tests' output clean."""
 
     with serving(Handler) as url:
-        door.url = url
-        yield door
+        endpoint.url = url
+        yield endpoint
 
 
 ACCOUNT = "111122223333"
@@ -283,9 +283,9 @@ class StubbedSession:
         with self._lock:
             return self._stub(service_name, region_name)[0]
 
-    def answers(self, service: str, region: str, operation: str, reply: Mapping[str, Any], **asked: Any) -> None:  # noqa: ANN401
+    def answers(self, service: str, region: str, operation: str, reply: Mapping[str, Any], **parameters: Any) -> None:  # noqa: ANN401
         """Prepare the response to one request."""
-        self._stub(service, region)[1].add_response(operation, dict(reply), asked)
+        self._stub(service, region)[1].add_response(operation, dict(reply), parameters)
 
     def refuses(self, service: str, region: str, operation: str, code: str, status: int = 400) -> None:
         """Prepare an error for one request with any arguments."""

@@ -50,16 +50,16 @@ def _forward(to: IO[bytes], log: Path, broken: Event) -> None:
     """Forward frames up to the one at which the connection breaks. Raises EOFError if it does not break."""
     options, _ = receive(sys.stdin.buffer)
     send(to, options)
-    known, victim, left = victims(log), "", 0
+    past_victims, victim, left = victims(log), "", 0
     while True:
         header, body = receive(sys.stdin.buffer)
         name = _operation(header, confirms=options["lock"] == "none")
         if victim and name not in {victim, ""}:
             broken.set()
             return
-        if name and not victim and name not in known:
-            victim, left = name, 1 + len(known) % _DEPTHS
-            log.write_text("".join(f"{line}\n" for line in (*known, victim)), encoding="utf-8")
+        if name and not victim and name not in past_victims:
+            victim, left = name, 1 + len(past_victims) % _DEPTHS
+            log.write_text("".join(f"{line}\n" for line in (*past_victims, victim)), encoding="utf-8")
         left -= name == victim != ""
         if victim and left == 0:
             broken.set()

@@ -30,7 +30,7 @@ class Call:
 
     action: str
     resource: str
-    told: Mapping[str, str]
+    condition_keys: Mapping[str, str]
 
 
 def matching_statements(document: str, call: Call) -> list[dict[str, Any]]:
@@ -50,7 +50,9 @@ def _matches(statement: Mapping[str, Any], call: Call) -> bool:
     return (
         any(fnmatchcase(call.action, pattern) for pattern in statement["Action"])
         and any(fnmatchcase(call.resource, pattern) for pattern in statement["Resource"])
-        and all(_holds(operator, tests, call.told) for operator, tests in statement.get("Condition", {}).items())
+        and all(
+            _holds(operator, tests, call.condition_keys) for operator, tests in statement.get("Condition", {}).items()
+        )
     )
 
 
@@ -96,13 +98,13 @@ class Reply:
 
 @dataclass
 class ObjectStore:
-    """The buckets of a fleet and of others, for nodes of one kind with `keys`; `asked` records the requests."""
+    """The buckets of a fleet and of others, for nodes of one kind with `keys`; `calls` records the requests."""
 
     plan: FleetPlan
     aws: Aws
     kind: str
     others: tuple[str, ...] = ()
-    asked: list[tuple[str, str]] = field(default_factory=list)
+    calls: list[tuple[str, str]] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock)
 
     def __post_init__(self) -> None:
@@ -147,7 +149,7 @@ class ObjectStore:
         bucket, key = self._named(request)
         call = self._call(request, bucket, key, tls)
         with self._lock:
-            self.asked.append((call.action, call.resource))
+            self.calls.append((call.action, call.resource))
             if not allowed(call, self._grants, self._policies.get(bucket, '{"Statement": []}')):
                 return _error(403, "AccessDenied", f"{self.role} is not authorized to perform: {call.action}")
             if scope.region != self._regions[bucket]:

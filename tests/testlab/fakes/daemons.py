@@ -56,7 +56,7 @@ class ViciSocket:
     """The URI of a VICI socket, and the commands it got: name and values by key, without sections."""
 
     uri: str
-    told: list[tuple[str, dict[str, list[bytes]]]] = field(default_factory=list)
+    commands: list[tuple[str, dict[str, list[bytes]]]] = field(default_factory=list)
 
 
 @contextmanager
@@ -86,7 +86,7 @@ def _answer(client: socket.socket, vici: ViciSocket) -> None:
         packet = client.recv(struct.unpack("!I", head)[0], socket.MSG_WAITALL)
         if packet[0] == _COMMAND:
             end = 2 + packet[1]
-            vici.told.append((packet[2:end].decode(), _values(packet[end:])))
+            vici.commands.append((packet[2:end].decode(), _values(packet[end:])))
         client.sendall(struct.pack("!I", len(_SUCCESS) + 1) + bytes([_ANSWER]) + _SUCCESS)
 
 

@@ -47,7 +47,7 @@ class Node:
 
     root: Path
     facts: dict[str, str]
-    door: AwsEndpoint
+    endpoint: AwsEndpoint
     imds: str
 
     @property
@@ -83,7 +83,7 @@ class Node:
             "ROOT": str(self.root),
             "PAUSE": "0",
             "TRIES": "8",
-            "AWS_ENDPOINT_URL": self.door.url,
+            "AWS_ENDPOINT_URL": self.endpoint.url,
             "AWS_EC2_METADATA_SERVICE_ENDPOINT": self.imds,
         }
         command = ["bash", str(self.root / "script"), *steps]
@@ -97,14 +97,18 @@ class Node:
 
 
 @contextmanager
-def node(root: Path, door: AwsEndpoint, instance: str, address: str) -> Iterator[Node]:
+def node(root: Path, endpoint: AwsEndpoint, instance: str, address: str) -> Iterator[Node]:
     """Create a machine of the simulated AWS, with keys that the endpoint accepts."""
-    keys = {"AccessKeyId": door.keys.access_key, "SecretAccessKey": door.keys.secret_key, "Token": door.keys.token}
+    keys = {
+        "AccessKeyId": endpoint.keys.access_key,
+        "SecretAccessKey": endpoint.keys.secret_key,
+        "Token": endpoint.keys.token,
+    }
     facts = {
         "instance-id": instance,
-        "placement/region": door.aws.region,
+        "placement/region": endpoint.aws.region,
         "local-ipv4": address,
-        "local-hostname": f"ip-{address.replace('.', '-')}.{door.aws.region}.compute.internal",
+        "local-hostname": f"ip-{address.replace('.', '-')}.{endpoint.aws.region}.compute.internal",
         "iam/security-credentials/": "node",
         "iam/security-credentials/node": json.dumps({"Code": "Success", **keys}, indent=2),
     }
@@ -112,7 +116,7 @@ def node(root: Path, door: AwsEndpoint, instance: str, address: str) -> Iterator
         (root / folder).mkdir(parents=True, exist_ok=True)
     subprocess.run([*_KEYGEN, str(root / "etc/ssh/ssh_host_ed25519_key")], check=True)
     with ExitStack() as stack:
-        machine = Node(root, facts, door, stack.enter_context(metadata_service(facts)))
+        machine = Node(root, facts, endpoint, stack.enter_context(metadata_service(facts)))
         for name in _RECORDED:
             machine.command(name, f'echo "{name} $*" >>"$ROOT/noted"')
         machine.command("python3", _PYTHON)
@@ -182,13 +186,13 @@ _TYPES = ("A", "TXT", "SSHFP")
 class Place:
     """A fleet's DNS zone, parameters and machines, with their AWS endpoint."""
 
-    def __init__(self, door: AwsEndpoint, root: Path, stack: ExitStack) -> None:
-        self.door, self.aws, self._root, self._stack = door, door.aws, root, stack
+    def __init__(self, endpoint: AwsEndpoint, root: Path, stack: ExitStack) -> None:
+        self.door, self.aws, self._root, self._stack = endpoint, endpoint.aws, root, stack
         self.vpc = self.aws.call("ec2", "create_vpc", CidrBlock="10.64.0.0/16")["Vpc"]["VpcId"]
         about = {"Name": "lab.internal", "VPC": {"VPCRegion": self.aws.region, "VPCId": self.vpc}}
         private = {"HostedZoneConfig": {"PrivateZone": True}}
-        made = self.aws.call("route53", "create_hosted_zone", CallerReference=str(root), **about, **private)
-        self.zone = made["HostedZone"]["Id"].rpartition("/")[2]
+        response = self.aws.call("route53", "create_hosted_zone", CallerReference=str(root), **about, **private)
+        self.zone = response["HostedZone"]["Id"].rpartition("/")[2]
         self.tell("zone", self.zone)
         self.tell("admins", administrators(LAB.accounts))
 

@@ -14,7 +14,7 @@ _REST = {"IsTruncated": False, "MaxItems": "100"}
 def name_zone(account: StubbedSession, *owners: tuple[str, str], ids: tuple[str, ...] = ("Z1",)) -> None:
     """Prepare the records of the zone: the instance that owns each name. Public zones are ignored."""
     about = {"Name": "lab.internal.", "CallerReference": "c"}
-    private = [{"Id": f"/hostedzone/{each}", **about, "Config": {"PrivateZone": True}} for each in ids]
+    private = [{"Id": f"/hostedzone/{zone_id}", **about, "Config": {"PrivateZone": True}} for zone_id in ids]
     public = {"Id": "/hostedzone/Z9", **about, "Config": {"PrivateZone": False}}
     listed = {"HostedZones": [*private, public], **_REST}
     account.answers("route53", HOME, "list_hosted_zones_by_name", listed, DNSName="lab.internal")
@@ -23,8 +23,8 @@ def name_zone(account: StubbedSession, *owners: tuple[str, str], ids: tuple[str,
         for name, instance in owners
     ]
     answer = {"ResourceRecordSets": records, **_REST}
-    for each in ids:
-        account.answers("route53", HOME, "list_resource_record_sets", answer, HostedZoneId=each)
+    for zone_id in ids:
+        account.answers("route53", HOME, "list_resource_record_sets", answer, HostedZoneId=zone_id)
 
 
 def console(account: StubbedSession, key: str, instance: str = INSTANCE, *, before: str = "") -> None:
@@ -45,17 +45,17 @@ def console_output(account: StubbedSession, text: str, instance: str = INSTANCE)
     account.answers("ec2", HOME, "get_console_output", reply, InstanceId=instance, Latest=True)
 
 
-def group_members(account: StubbedSession, *ids: str, state: str = "InService", asked: object = (_POOL,)) -> None:
-    """Prepare the instances of the group and their address; `asked` are the names of all groups in the request."""
+def group_members(account: StubbedSession, *ids: str, state: str = "InService", group_names: object = (_POOL,)) -> None:
+    """Prepare the instances of the group and their address; `group_names` are those in the request."""
     members = [
         {
-            "InstanceId": each,
+            "InstanceId": instance,
             "AvailabilityZone": f"{HOME}a",
             "LifecycleState": state,
             "HealthStatus": "Healthy",
             "ProtectedFromScaleIn": False,
         }
-        for each in ids
+        for instance in ids
     ]
     group = {
         "AutoScalingGroupName": _POOL,
@@ -68,21 +68,21 @@ def group_members(account: StubbedSession, *ids: str, state: str = "InService", 
         "CreatedTime": "2026-11-21T00:00:00Z",
         "Instances": members,
     }
-    reply, names = {"AutoScalingGroups": [group]}, [*asked] if isinstance(asked, tuple) else asked
+    reply, names = {"AutoScalingGroups": [group]}, [*group_names] if isinstance(group_names, tuple) else group_names
     account.answers("autoscaling", HOME, "describe_auto_scaling_groups", reply, AutoScalingGroupNames=names)
     if ids:
-        wanted = [{"Name": "instance-id", "Values": list(ids)}]
-        instances(account, wanted, *({"InstanceId": each, "PrivateIpAddress": ADDRESS} for each in ids))
+        filters = [{"Name": "instance-id", "Values": list(ids)}]
+        instances(account, filters, *({"InstanceId": instance, "PrivateIpAddress": ADDRESS} for instance in ids))
 
 
 def existing(account: StubbedSession, instance: str, *, is_there: bool) -> None:
     """Prepare whether an instance has terminated."""
     states = ["pending", "running", "shutting-down", "stopping", "stopped"]
-    wanted = [{"Name": "instance-id", "Values": [instance]}, {"Name": "instance-state-name", "Values": states}]
-    instances(account, wanted, *([{"InstanceId": instance}] if is_there else []))
+    filters = [{"Name": "instance-id", "Values": [instance]}, {"Name": "instance-state-name", "Values": states}]
+    instances(account, filters, *([{"InstanceId": instance}] if is_there else []))
 
 
-def instances(account: StubbedSession, wanted: list[dict[str, Any]], *found: dict[str, Any]) -> None:
+def instances(account: StubbedSession, filters: list[dict[str, Any]], *matches: dict[str, Any]) -> None:
     """Prepare the instances that EC2 finds with these filters."""
-    booked = [{"Instances": list(found)}] if found else []
-    account.answers("ec2", HOME, "describe_instances", {"Reservations": booked}, Filters=wanted)
+    booked = [{"Instances": list(matches)}] if matches else []
+    account.answers("ec2", HOME, "describe_instances", {"Reservations": booked}, Filters=filters)

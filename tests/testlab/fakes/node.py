@@ -164,8 +164,8 @@ class Disk:
             return _DIGEST_OF[fact](text.encode(), usedforsecurity=False).hexdigest()
         return _grep(text, arguments["pattern"]) if fact is files.FindInFile else text.splitlines()
 
-    def run(self, command: str, given: str = "") -> None:
-        """Carry out a shell command that changes files, if this disk knows it; `given` is its stdin.
+    def run(self, command: str, stdin: str = "") -> None:
+        """Carry out a shell command that changes files, if this disk knows it; `stdin` is its standard input.
 
         It always succeeds: the part after `||` is ignored.
         """
@@ -173,7 +173,7 @@ class Disk:
         if all(part.split(" ", 1)[0] in _COMMANDS for part in parts):
             for verb, *words in map(shlex.split, parts):
                 plain = [word for word in words if not word.startswith("-")]
-                _COMMANDS[verb](self, [*plain, given] if verb == "head" else plain)
+                _COMMANDS[verb](self, [*plain, stdin] if verb == "head" else plain)
 
     def _has_signature(self, path: str) -> bool:
         return path in self.entries and self.entries[path].kind in {"file", "link"}
@@ -219,8 +219,8 @@ class Disk:
         self.write(path, Entry(mode=int(mode)))
 
     def _head(self, words: list[str]) -> None:
-        count, _, path, given = words
-        text = given.encode()[: int(count)].decode()
+        count, _, path, stdin = words
+        text = stdin.encode()[: int(count)].decode()
         self.entries[path] = replace(self.entries[path], content=text)
 
     def _sync(self, paths: list[str]) -> None:

@@ -100,8 +100,8 @@ class ScalingCloud:
 
 
 def _describe(client: BaseClient, group: str) -> dict[str, Any]:
-    (found,) = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"]
-    return dict(found)
+    (description,) = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"]
+    return dict(description)
 
 
 class _Scaling:

@@ -48,8 +48,8 @@ def _outside(blocks: Mapping[str, str], supernet: str, allowed: set[str]) -> Ite
 
 def _range(text: str) -> Range:
     address, prefix = text.split("/")
-    one, two, three, four = (int(part) for part in address.split("."))
-    first = ((one * 256 + two) * 256 + three) * 256 + four
+    byte_1, byte_2, byte_3, byte_4 = (int(part) for part in address.split("."))
+    first = ((byte_1 * 256 + byte_2) * 256 + byte_3) * 256 + byte_4
     size = 2 ** (32 - int(prefix))
     if first % size:
         raise AssertionError(f"{text} has host bits set")

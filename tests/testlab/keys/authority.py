@@ -188,7 +188,7 @@ class LabAuthority:
     def issue(self, *places: str) -> None:
         """Issue new certificates to the gateways of these places."""
         issue_certificates(
-            pki_in(self.folder), tuple(peer_subjects(self.plan)[each] for each in places), _now(), unasked
+            pki_in(self.folder), tuple(peer_subjects(self.plan)[place] for place in places), _now(), unasked
         )
 
     def revoke(self, place: str) -> None:
@@ -204,9 +204,9 @@ class LabAuthority:
 
 def begun_for(plan: FleetPlan, folder: Path) -> LabAuthority:
     """Create the authority of a fleet, with certificates for all its gateways."""
-    made = LabAuthority(begun_in(folder, _now()), plan)
-    made.issue(*peer_subjects(plan))
-    return made
+    authority = LabAuthority(begun_in(folder, _now()), plan)
+    authority.issue(*peer_subjects(plan))
+    return authority
 
 
 def _now() -> datetime:
@@ -220,7 +220,7 @@ def random_keys(number: int) -> list[bytes]:
     """Return keys of 8 to 64 random bytes, the same each time; the first ones contain special characters."""
     dice = Random(7)  # noqa: S311  not a secret, and the same on every machine
     special = [b'"', b"}", b"#", b"\n", b"\0", b"0x", b"0s", b"include /etc/passwd", b"\xff" * 64, b" a ", b"=", b"%"]
-    long = [each * -(-SHORTEST_KEY // len(each)) for each in special]
+    long = [key * -(-SHORTEST_KEY // len(key)) for key in special]
     return long + [dice.randbytes(dice.randint(SHORTEST_KEY, 64)) for _ in range(number - len(special))]
 
 

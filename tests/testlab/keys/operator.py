@@ -66,10 +66,10 @@ MOST_SECONDS = 10
 @contextmanager
 def standing_regions(plan: FleetPlan, proofs: PlaceProofs | None = None) -> Iterator[RegionsLab]:
     """Yield both regions of a plan after their nodes reach each other; without other proofs with shared keys."""
-    with regions_lab(plan, proofs) as made:
-        made.start()
-        made.wait()
-        yield made
+    with regions_lab(plan, proofs) as lab:
+        lab.start()
+        lab.wait()
+        yield lab
 
 
 def seen_of_pings(stands: RegionsLab) -> Path:

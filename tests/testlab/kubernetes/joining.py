@@ -49,12 +49,12 @@ class Approvers:
 
     def inventory(self) -> Inventory:
         """Return the machines, with the keys that they have published."""
-        known = {}
+        machines = {}
         for name, machine in self.machines.items():
             published = self.folder.get(name, Path()) / "published.json"
             key = json.loads(published.read_text())["key"] if machine.instance and published.exists() else None
-            known[name] = KnownMachine(machine.addresses, machine.instance, machine.key or key)
-        return Inventory(known, REGIONS)
+            machines[name] = KnownMachine(machine.addresses, machine.instance, machine.key or key)
+        return Inventory(machines, REGIONS)
 
     @contextmanager
     def running(self, *identities: str) -> Iterator[None]:

@@ -100,8 +100,8 @@ def read_upstream(address: str) -> bytes:
 
 def runnable_objects(plan: FleetPlan, cluster: ClusterPlan) -> tuple[Object, ...]:
     """Return the objects of `kube addons apply` whose images can be built here."""
-    wanted = desired_objects(plan, cluster, available_pins(load_addons()), read_upstream)
-    objects = tuple(item for item in wanted if item["metadata"]["labels"][ADDON_LABEL] in _ADDONS)
+    desired = desired_objects(plan, cluster, available_pins(load_addons()), read_upstream)
+    objects = tuple(item for item in desired if item["metadata"]["labels"][ADDON_LABEL] in _ADDONS)
     # The kernel permits this setting in the machine's own network namespace only.
     (settings,) = (item["data"] for item in objects if "config.conf" in item.get("data", {}))
     settings["config.conf"] += "conntrack: {maxPerCore: 0}\n"

@@ -320,7 +320,9 @@ def _running(cluster: WholeCluster) -> Iterator[None]:
     """Boot the members, and connect the laptops."""
     plane, lab, planned = cluster.plane, cluster.lab, cluster.cluster
     hosts = [
-        (name, each.address) for each in planned.members for name in (planned.api, f"{each.name}.{planned.domain}")
+        (name, member.address)
+        for member in planned.members
+        for name in (planned.api, f"{member.name}.{planned.domain}")
     ]
     names = (f"--host-record={name},{address}" for name, address in hosts)
     lab.answer_names(f"--server=/{planned.short_domain}/{planned.dns}", *names)

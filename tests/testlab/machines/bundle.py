@@ -50,7 +50,7 @@ def _files() -> Iterator[tuple[str, Path]]:
     for requirement in map(Requirement, lines):
         if requirement.marker and not requirement.marker.evaluate():
             continue
-        found = distribution(requirement.name)
-        for file in found.files or ():
+        package = distribution(requirement.name)
+        for file in package.files or ():
             if ".." not in file.parts and file.suffix != ".pyc" and "botocore/data" not in str(file):
-                yield str(file), Path(str(found.locate_file(file)))
+                yield str(file), Path(str(package.locate_file(file)))

@@ -83,9 +83,9 @@ class LaptopGateways:
         words = ("--config", str(profile), "--route-noexec", "--connect-timeout", "2")
         program = self.node_lab.workstation.host.start("openvpn", *words, log=f"{profile.stem}.log")
         try:
-            until(lambda: "Initialization Sequence Completed" in program.told, 60, f"{profile.stem} did not connect")
+            until(lambda: "Initialization Sequence Completed" in program.output, 60, f"{profile.stem} did not connect")
         except AssertionError as error:
-            raise AssertionError(f"{error}; end of its log:\n{program.told[-3000:]}") from None
+            raise AssertionError(f"{error}; end of its log:\n{program.output[-3000:]}") from None
         return program
 
 

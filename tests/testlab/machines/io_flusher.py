@@ -33,10 +33,10 @@ class _Program(ctypes.Structure):
 
 def _filter() -> bytes:
     architecture, number = _PRCTL[platform.machine()]
-    wanted = ((_ARCHITECTURE, architecture), (_NUMBER, number), (_FIRST_ARGUMENT, _PR_SET_IO_FLUSHER))
+    comparisons = ((_ARCHITECTURE, architecture), (_NUMBER, number), (_FIRST_ARGUMENT, _PR_SET_IO_FLUSHER))
     code: list[tuple[int, int, int, int]] = []
-    for index, (offset, value) in enumerate(wanted):
-        to_allow = 2 * (len(wanted) - index) - 1
+    for index, (offset, value) in enumerate(comparisons):
+        to_allow = 2 * (len(comparisons) - index) - 1
         code += [(_LOAD, 0, 0, offset), (_JUMP_IF_EQUAL, 0, to_allow, value)]
     code += [(_RETURN, 0, 0, _SUCCEED), (_RETURN, 0, 0, _ALLOW)]
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)

@@ -150,8 +150,8 @@ class NodeLab:
         for name in names:
             self.workstation.resolve(name, node.address)
         kind, key, *_ = node.host_key.split()
-        with self.known_hosts.open("a", encoding="utf-8") as known:
-            known.write(f"{','.join((*names, str(node.address)))} {kind} {key}\n")
+        with self.known_hosts.open("a", encoding="utf-8") as hosts_file:
+            hosts_file.write(f"{','.join((*names, str(node.address)))} {kind} {key}\n")
         with self.ssh_config.open("a", encoding="utf-8") as config:
             config.write(self._stanza(node, names))
 

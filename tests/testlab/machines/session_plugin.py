@@ -16,9 +16,9 @@ def main() -> None:
     response, region, operation, _profile, request, endpoint = sys.argv[1:]
     assert (response, operation) == ("AWS_SSM_START_SESSION_RESPONSE", "StartSession")
     assert endpoint == f"https://ssm.{region}.amazonaws.com" or endpoint.startswith("http://127.0.0.1:")
-    wanted = json.loads(request)
-    assert wanted["DocumentName"] == "AWS-StartSSHSession"
-    assert wanted["Parameters"] == {"portNumber": ["22"]}
+    session_request = json.loads(request)
+    assert session_request["DocumentName"] == "AWS-StartSSHSession"
+    assert session_request["Parameters"] == {"portNumber": ["22"]}
     session = json.loads(os.environ[response])
     assert session.keys() == {"SessionId", "StreamUrl", "TokenValue"}
     relay(socket.create_connection(("127.0.0.1", int(session["TokenValue"]))), 0, 1)

@@ -160,7 +160,7 @@ class Upgrading:
             sys.executable, "-c", _PROBE, str(pki / "ca.crt"), str(keys), *addresses, log="probe"
         )
         try:
-            until(lambda: program.told.count("\n") > 2, 30, "the API answers the client")
+            until(lambda: program.output.count("\n") > 2, 30, "the API answers the client")
             yield program
         finally:
             program.end()
@@ -173,7 +173,7 @@ class Upgrading:
 
 def longest_gap(program: LabProgram) -> float:
     """Return the longest time in seconds between two successes of a client."""
-    moments = [float(line) for line in program.told.split()]
+    moments = [float(line) for line in program.output.split()]
     return max(after - before for before, after in pairwise(moments))
 
 

@@ -152,7 +152,9 @@ class VirtualMachine:
 
     def _is_up(self) -> bool:
         if self._program and not self._program.runs:
-            raise AssertionError(f"{self.host.name} stopped; end of its console output:\n{self._program.told[-2000:]}")
+            raise AssertionError(
+                f"{self.host.name} stopped; end of its console output:\n{self._program.output[-2000:]}"
+            )
         with suppress(CommandError):
             return self.run("systemctl is-system-running || true", 30).strip() in {"running", "degraded"}
         return False

@@ -97,7 +97,7 @@ def with_handover(rules: str) -> str:
 
 def tun_device(daemon: LabProgram) -> str:
     """Return the TUN device of a charon, or an empty text if it has none yet."""
-    infos = [each.read_text() for each in Path(f"/proc/{daemon.pid}/fdinfo").iterdir()]
+    infos = [file.read_text() for file in Path(f"/proc/{daemon.pid}/fdinfo").iterdir()]
     return next((line.split()[1] for text in infos for line in text.splitlines() if line.startswith("iff:")), "")
 
 
@@ -258,8 +258,8 @@ class LabGateway:
         """Check all tunnels once, as the watch script does."""
         for charon in self.charons:
             env, places = charon.unit(DIAL).env, charon.places
-            for name, *_, who in (line.split()[:6] for line in Path(places.table).read_text().splitlines()):
-                self.host.tries(str(places.lib / "ipsec-look"), places.socket, name, who, env=env)
+            for name, *_, role in (line.split()[:6] for line in Path(places.table).read_text().splitlines()):
+                self.host.tries(str(places.lib / "ipsec-look"), places.socket, name, role, env=env)
 
     def swanctl(self, *words: str) -> str:
         """Run swanctl for every charon, and return the output."""
@@ -353,7 +353,7 @@ class LabRouter:
             *("-f", "/dev/null", "-u", "frr", "-g", "frr", "-P", "0"),
             log=f"{name}.out",
         )
-        until((own / f"{name}.vty").exists, 15, f"{name} does not listen; {program.told}")
+        until((own / f"{name}.vty").exists, 15, f"{name} does not listen; {program.output}")
         return program
 
 
@@ -401,12 +401,12 @@ class Pair:
 
     def wait(self, seconds: float = 30) -> float:
         """Wait until the desk reaches the rack, and return the seconds it took."""
-        return until(lambda: self.desk.pings(RACK, 1), seconds, f"nothing passes; {self.told}")
+        return until(lambda: self.desk.pings(RACK, 1), seconds, f"nothing passes; {self.log_tails}")
 
     @property
-    def told(self) -> str:
+    def log_tails(self) -> str:
         """The last lines of both logs."""
-        return "\n".join(line for one in self.gateways for line in one.log.splitlines()[-12:])
+        return "\n".join(line for gateway in self.gateways for line in gateway.log.splitlines()[-12:])
 
 
 def one_key(secret: bytes = b"one key for both") -> Proofs:
@@ -488,7 +488,7 @@ def suffer(pair: Pair, fault: Fault) -> Told:
         sleep(_BEFORE_SECONDS)
         fault(pair)
         end = time()
-        until(lambda: out.answers.first_after(end) is not None, _HORIZON, f"never came back; {pair.told}")
+        until(lambda: out.answers.first_after(end) is not None, _HORIZON, f"never came back; {pair.log_tails}")
         after = (out.answers.first_after(end) or end) - end
         settle(pair)
         back.stop()
@@ -500,7 +500,7 @@ def settle(pair: Pair, seconds: float = 30) -> None:
     """Wait until each gateway has had exactly one IKE_SA for a while."""
     end, since = monotonic() + seconds * SLOWNESS, monotonic()
     while monotonic() - since < _STEADY_SECONDS:
-        counts = [one.sas for one in pair.gateways]
+        counts = [gateway.sas for gateway in pair.gateways]
         if counts != [1, 1]:
             since = monotonic()
         assert monotonic() < end, f"{counts} IKE_SAs after {seconds} s"

@@ -61,7 +61,7 @@ class LaptopHost:
         """Wait until the client is connected."""
         client = self.client
         assert client is not None
-        until(lambda: "Initialization Sequence Completed" in client.told, seconds, f"{self.name} does not connect")
+        until(lambda: "Initialization Sequence Completed" in client.output, seconds, f"{self.name} does not connect")
 
     def named(self, *command: str) -> str:
         """Run a command with the resolver that the gateway pushed."""
@@ -89,7 +89,7 @@ class LaptopHost:
 NOBODY, NOGROUP = 65534, 65534
 _ROOT = Path(__file__).parents[3]
 # As the unit starts it: an unprivileged user with a router's capabilities. udev gives all users access to the device.
-_RAISED = ",".join(f"+{each.removeprefix('CAP_').lower()}" for each in CAPABILITIES)
+_RAISED = ",".join(f"+{capability.removeprefix('CAP_').lower()}" for capability in CAPABILITIES)
 _START = (
     'mount --bind "$1" /dev/net/tun && exec setpriv --reuid=65534 --regid=65534 --clear-groups --no-new-privs '
     f"--inh-caps=-all,{_RAISED} --ambient-caps=-all,{_RAISED} --bounding-set=-all,{_RAISED} "
@@ -134,13 +134,13 @@ class GatewayHost:
         )
         self.daemons[transport] = program
         try:
-            until(lambda: "Initialization Sequence Completed" in program.told, 20, f"{conf} does not serve")
+            until(lambda: "Initialization Sequence Completed" in program.output, 20, f"{conf} does not serve")
         except AssertionError as missing:
-            raise AssertionError(f"{missing}\n{program.told}") from None
+            raise AssertionError(f"{missing}\n{program.output}") from None
 
-    def keeper(self, *command: str, told: str | None = None) -> str:
+    def keeper(self, *command: str, stdin: str | None = None) -> str:
         """Call the gateway agent, as an operator does over SSH."""
-        return self.host.run(*self._keeper, *command, told=told)
+        return self.host.run(*self._keeper, *command, stdin=stdin)
 
     @property
     def shell(self) -> str:
@@ -160,7 +160,7 @@ class GatewayHost:
 
     def log(self, transport: Transport = Transport.UDP) -> str:
         """Return the output of a daemon since its start."""
-        return self.daemons[transport].told
+        return self.daemons[transport].output
 
 
 NODE, MACHINE = IPv4Address("10.64.32.10"), IPv4Address("192.168.40.21")
@@ -187,7 +187,7 @@ class LaptopLab:
         self._lab = Lab(name)
         self._amend = amend
         self.keys = LabKeys()
-        self.devices = tuple(Laptop(each, slot) for slot, each in enumerate(names))
+        self.devices = tuple(Laptop(laptop_name, slot) for slot, laptop_name in enumerate(names))
         self.net = self._lab.host("net")
         self.node, self.machine = self._lab.host("node"), self._lab.host("machine")
         self.gateways = {
@@ -197,7 +197,7 @@ class LaptopLab:
         self._wire()
         for gateway in self.gateways.values():
             self._install(gateway)
-        self.laptops = {each: self._laptop(number, each) for number, each in enumerate(names)}
+        self.laptops = {laptop_name: self._laptop(number, laptop_name) for number, laptop_name in enumerate(names)}
 
     def __enter__(self) -> Self:
         return self
@@ -215,15 +215,15 @@ class LaptopLab:
 
     def profile(self, name: str, keys: LaptopKeys | None = None) -> str:
         """Return the profile of a laptop, of its own keys where no others are given."""
-        every = tuple(each.gateway for each in self.gateways.values())
+        every = tuple(gateway.gateway for gateway in self.gateways.values())
         return client_profile(every, name, keys or self.keys.laptop(name))
 
     def send(self, place: str, book: AccessList | None = None, *cut: str) -> Mapping[str, object]:
         """Send a gateway an access list; by default with all laptops and the next revocation list."""
         gateway = self.gateways[place]
         text = access_list_text(gateway.gateway, book or AccessList(self.keys.revocations(), self.devices), cut)
-        told: Mapping[str, object] = json.loads(gateway.keeper("take", told=text))
-        return told
+        answer: Mapping[str, object] = json.loads(gateway.keeper("take", stdin=text))
+        return answer
 
     def identify(self, place: str, use: Use, name: str) -> Mapping[str, object]:
         """Send a gateway the access list of all laptops with a new certificate."""
@@ -243,18 +243,20 @@ class LaptopLab:
         names = [f"--host-record={MACHINE_NAME},{MACHINE}", f"--host-record={NODE_NAME},{NODE}"]
         quiet = ["--no-daemon", "--no-resolv", "--no-hosts", "--bind-interfaces", "--user=root", "--pid-file="]
         program = self.node.start("dnsmasq", *quiet, *listening, *names, *more, log="names.log")
-        until(lambda: "started" in program.told, 10, "dnsmasq does not answer")
+        until(lambda: "started" in program.output, 10, "dnsmasq does not answer")
 
     def named(self, host: LabHost, *command: str) -> str:
         """Run a command on a machine that asks the fleet's resolvers for names."""
-        asked = host.folder / "resolv.conf"
-        asked.write_text("".join(f"nameserver {each}\n" for each in RESOLVERS))
-        return host.run("sh", "-c", NAMED, str(asked), *command)
+        resolv_conf = host.folder / "resolv.conf"
+        resolv_conf.write_text("".join(f"nameserver {resolver}\n" for resolver in RESOLVERS))
+        return host.run("sh", "-c", NAMED, str(resolv_conf), *command)
 
     def shell(self, folder: Path) -> Path:
         """Return a folder with an ssh that asks the keepers here, under the names of the plan."""
         folder.mkdir()
-        cases = "".join(f"{MACHINES[place]}) exec {each.shell} $verb;;\n" for place, each in self.gateways.items())
+        cases = "".join(
+            f"{MACHINES[place]}) exec {gateway.shell} $verb;;\n" for place, gateway in self.gateways.items()
+        )
         words = "host=${@: -2:1} last=${@: -1} verb=${last##*bedplate-vpn }"
         (folder / "ssh").write_text(f"#!/bin/bash\n{words}\ncase $host in\n{cases}esac\n")
         (folder / "ssh").chmod(0o755)
@@ -275,7 +277,7 @@ class LaptopLab:
     def serve(self) -> None:
         """Start all daemons that do not run, as their path unit does."""
         for gateway in self.gateways.values():
-            gateway.start(*(each for each in Transport if each not in gateway.daemons))
+            gateway.start(*(transport for transport in Transport if transport not in gateway.daemons))
 
     def _wire(self) -> None:
         """Connect the hosts: each gateway to the internet, to its network, and to the other gateway."""
@@ -315,11 +317,13 @@ class LaptopLab:
     def _install(self, gateway: GatewayHost) -> None:
         """Write what the role writes, load the packet filter, and send the first access list."""
         settings, sockets = Path(gateway.folders.settings), Path(gateway.folders.sockets)
-        for folder in (settings, sockets, *(sockets / each for each in Transport)):
+        for folder in (settings, sockets, *(sockets / transport for transport in Transport)):
             folder.mkdir()
             os.chown(folder, NOBODY, NOGROUP)
-        for each in Transport:
-            (settings / f"{each}.conf").write_text(self._amend(server_conf(gateway.gateway, each, gateway.folders)))
+        for transport in Transport:
+            (settings / f"{transport}.conf").write_text(
+                self._amend(server_conf(gateway.gateway, transport, gateway.folders))
+            )
         for above in (self._lab.folder, gateway.host.folder):
             above.chmod(0o711)
         run(["/bin/mknod", "-m", "0666", str(gateway.host.folder / "tun"), "c", "10", "200"], check=True)

@@ -40,7 +40,7 @@ class LabProgram:
         return self.popen.poll() is None
 
     @property
-    def told(self) -> str:
+    def output(self) -> str:
         """The output so far."""
         return self.log.read_text(errors="replace")
 
@@ -89,10 +89,10 @@ class LabHost:
     programs: list[LabProgram] = field(default_factory=list)
 
     def run(
-        self, *command: str, told: str | None = None, env: Mapping[str, str] | None = None, seconds: float = _SECONDS
+        self, *command: str, stdin: str | None = None, env: Mapping[str, str] | None = None, seconds: float = _SECONDS
     ) -> str:
         """Run a command and return its output; raise LabError if it fails."""
-        return checked(["ip", "netns", "exec", self.namespace, *command], told, env, seconds)
+        return checked(["ip", "netns", "exec", self.namespace, *command], stdin, env, seconds)
 
     def tries(self, *command: str, env: Mapping[str, str] | None = None, seconds: float = _SECONDS) -> bool:
         """Return whether a command succeeds."""
@@ -128,7 +128,7 @@ class LabHost:
 
     def load_rules(self, text: str) -> None:
         """Load nftables rules."""
-        self.run("nft", "-f", "-", told=text)
+        self.run("nft", "-f", "-", stdin=text)
 
     def cut(self, device: str) -> None:
         """Drop all packets on a device in both directions, like a pulled cable."""
@@ -181,9 +181,9 @@ class Lab:
         self, first: tuple[LabHost, str, IPv4Interface | str], second: tuple[LabHost, str, IPv4Interface | str]
     ) -> None:
         """Connect two hosts: each end is a host, its device's name and its address with the prefix, or ""."""
-        (one, device, _), (other, far, _) = first, second
-        made = ["type", "veth", "peer", "name", far, "netns", other.namespace]
-        checked(["ip", "-n", one.namespace, "link", "add", device, *made])
+        (first_host, first_device, _), (second_host, second_device, _) = first, second
+        options = ["type", "veth", "peer", "name", second_device, "netns", second_host.namespace]
+        checked(["ip", "-n", first_host.namespace, "link", "add", first_device, *options])
         for host, name, address in (first, second):
             if address:
                 host.run("ip", "address", "add", str(address), "dev", name)
@@ -200,12 +200,12 @@ class Lab:
 
 
 def checked(
-    command: list[str], told: str | None = None, env: Mapping[str, str] | None = None, seconds: float = _SECONDS
+    command: list[str], stdin: str | None = None, env: Mapping[str, str] | None = None, seconds: float = _SECONDS
 ) -> str:
     """Run a command on this machine and return its output; raise LabError, with its last output, if it fails."""
     try:
         done = subprocess.run(
-            command, input=told, env=_environment(env), text=True, capture_output=True, timeout=seconds, check=False
+            command, input=stdin, env=_environment(env), text=True, capture_output=True, timeout=seconds, check=False
         )
     except subprocess.TimeoutExpired as late:
         raise LabError(f"{' '.join(command)}: nothing after {seconds} s") from late
@@ -254,7 +254,7 @@ class Answers:
 
     def first_after(self, moment: float) -> float | None:
         """Return the time of the first reply after a moment."""
-        return next((one for one in self.times if one > moment), None)
+        return next((reply_time for reply_time in self.times if reply_time > moment), None)
 
 
 @dataclass(frozen=True)
@@ -266,8 +266,8 @@ class Pinging:
     @property
     def answers(self) -> Answers:
         """The replies so far."""
-        found = _REPLY.findall(self.program.told)
-        return Answers(tuple(float(moment) for moment, _ in found), tuple(int(number) for _, number in found))
+        replies = _REPLY.findall(self.program.output)
+        return Answers(tuple(float(moment) for moment, _ in replies), tuple(int(number) for _, number in replies))
 
     def wait_for_answer(self, seconds: float) -> float:
         """Wait for the next reply, and return the seconds it took."""
@@ -290,8 +290,8 @@ def refusal(host: LabHost, address: IPv4Address | str, seconds: int) -> str:
     """Return the output of a ping without a reply within these seconds; raise AssertionError if there is one."""
     try:
         host.run("ping", "-n", "-c", "1", "-W", str(seconds), str(address))
-    except LabError as told:
-        return str(told)
+    except LabError as error:
+        return str(error)
     raise AssertionError(f"{address} answers {host.name}")
 
 
@@ -301,7 +301,7 @@ def capture(host: LabHost, device: str) -> Iterator[Path]:
     file = host.folder / f"{device}-{len(host.programs)}.pcap"
     command = ["tcpdump", "--immediate-mode", "-U", "-Z", "root", "-s0", "-i", device, "-w", str(file)]
     program = host.start(*command, log=f"{file.name}.log")
-    until(lambda: "listening on" in program.told, 10, "tcpdump does not listen")
+    until(lambda: "listening on" in program.output, 10, "tcpdump does not listen")
     try:
         yield file
     finally:
@@ -309,9 +309,9 @@ def capture(host: LabHost, device: str) -> Iterator[Path]:
         program.end(signal.SIGINT)
 
 
-def packets(file: Path, wanted: str = "") -> Sequence[str]:
+def packets(file: Path, pcap_filter: str = "") -> Sequence[str]:
     """Return the packets of a capture that match a tcpdump filter, one a line."""
-    return checked(["tcpdump", "-n", "-r", str(file), *([wanted] if wanted else [])]).splitlines()
+    return checked(["tcpdump", "-n", "-r", str(file), *([pcap_filter] if pcap_filter else [])]).splitlines()
 
 
 def megabits(client: LabHost, server: LabHost, address: IPv4Address | str, seconds: int) -> float:
@@ -330,10 +330,10 @@ def _streamed(
 ) -> dict[str, dict[str, float]]:
     log = f"iperf-{len(server.programs)}.log"
     listener = server.start("iperf3", "--forceflush", "-s", "-1", "-B", str(address), log=log)
-    until(lambda: "listening" in listener.told, 10, "iperf3 does not listen")
-    told = client.run("iperf3", "-J", "-c", str(address), "-t", str(seconds), *more, seconds=seconds + 30)
+    until(lambda: "listening" in listener.output, 10, "iperf3 does not listen")
+    report = client.run("iperf3", "-J", "-c", str(address), "-t", str(seconds), *more, seconds=seconds + 30)
     listener.end()
-    ended: dict[str, dict[str, float]] = json.loads(told)["end"]
+    ended: dict[str, dict[str, float]] = json.loads(report)["end"]
     return ended
 
 

@@ -56,7 +56,7 @@ class LabRegion:
 
     def start(self) -> None:
         """Write the gateway's files, load its packet filters, and start charon."""
-        (node,) = (each for each in permanent_nodes(self.plan) if each.name == f"{LAPTOP_GATEWAY_HOST}.{self.name}")
+        (node,) = (node for node in permanent_nodes(self.plan) if node.name == f"{LAPTOP_GATEWAY_HOST}.{self.name}")
         laptops = laptop_gateway_at(self.plan, self.name)
         assert laptops
         self.gateway.lay()
@@ -92,12 +92,12 @@ class RegionsLab:
 
     def wait(self, seconds: float = 60) -> float:
         """Wait until a node of one region reaches a node of the other."""
-        return until(lambda: self.west.node.pings(self.north.address, 1), seconds, f"nothing passes; {self.told}")
+        return until(lambda: self.west.node.pings(self.north.address, 1), seconds, f"nothing passes; {self.log_tails}")
 
     @property
-    def told(self) -> str:
+    def log_tails(self) -> str:
         """The last lines of both gateways' logs."""
-        return "\n".join(line for one in (self.west, self.north) for line in one.gateway.log.splitlines()[-12:])
+        return "\n".join(line for region in (self.west, self.north) for line in region.gateway.log.splitlines()[-12:])
 
 
 @contextmanager
@@ -107,19 +107,19 @@ def regions_lab(plan: FleetPlan, proofs: PlaceProofs | None = None) -> Iterator[
         internet = lab.host("internet")
         known_by = proofs or shared_keys(plan)
         gateways = {name: region_gateway(plan, name, known_by) for name in (WEST, NORTH)}
-        made = {name: _region(lab, plan, gateway, internet) for name, gateway in gateways.items()}
+        regions = {name: _region(lab, plan, gateway, internet) for name, gateway in gateways.items()}
         internet.forward()
-        yield RegionsLab(made[WEST], made[NORTH], _laptop(lab, plan, made[WEST]), internet)
+        yield RegionsLab(regions[WEST], regions[NORTH], _laptop(lab, plan, regions[WEST]), internet)
 
 
 def _region(lab: Lab, plan: FleetPlan, gateway: Gateway, internet: LabHost) -> LabRegion:
     name = gateway.name
     hosts: Mapping[str, LabHost] = {what: lab.host(f"{name[:2]}{what}") for what in ("vpc", "gate", "node")}
     vpc, gate, node = hosts["vpc"], hosts["gate"], hosts["node"]
-    made = LabRegion(plan, name, LabGateway(gate, gateway), node, vpc)
+    region = LabRegion(plan, name, LabGateway(gate, gateway), node, vpc)
     zone, public = plan.region(name).zones[0], PUBLIC[name]
     _wire(lab, vpc, gate, zone.edge, zone.edge[9])
-    _wire(lab, vpc, node, zone.nodes, made.address)
+    _wire(lab, vpc, node, zone.nodes, region.address)
     lab.wire((internet, name[:2], f"{public - 1}/24"), (vpc, "wan0", f"{public}/24"))
     vpc.route("default", public - 1)
     vpc.forward()
@@ -129,7 +129,7 @@ def _region(lab: Lab, plan: FleetPlan, gateway: Gateway, internet: LabHost) -> L
     (pool,) = (pool.block for pool in plan.laptops if pool.place == name)
     vpc.route(pool, zone.edge[9])
     vpc.load_rules(_TRANSLATION.format(public=public, private=zone.edge[9]))
-    return made
+    return region
 
 
 def _wire(lab: Lab, vpc: LabHost, host: LabHost, subnet: IPv4Network, address: IPv4Address) -> None:
@@ -194,4 +194,4 @@ class ChainLab(LaptopLab):
 def _gateway() -> Gateway:
     """Return the site's gateway with tunnels to one region only."""
     whole = cellar_gateway()
-    return replace(whole, tunnels=tuple(one for one in whole.tunnels if one.name.startswith(REGION)))
+    return replace(whole, tunnels=tuple(tunnel for tunnel in whole.tunnels if tunnel.name.startswith(REGION)))

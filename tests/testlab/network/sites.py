@@ -177,7 +177,7 @@ def bgp_of(site: Gateway, blocks: tuple[str, ...]) -> str:
 def bgp_with(sites: tuple[Gateway, ...], blocks: tuple[str, ...]) -> str:
     """Return AWS's side of BGP for several sites, which announces each to the others."""
     (asn,) = {tunnel.asn for site in sites for tunnel in site.tunnels}
-    peers = [(one.near.inside.ip, site.asn) for site in sites for one in site.tunnels if one.near.inside]
+    peers = [(tunnel.near.inside.ip, site.asn) for site in sites for tunnel in site.tunnels if tunnel.near.inside]
     lines = [f"router bgp {asn}", " no bgp ebgp-requires-policy", " no bgp network import-check"]
     for peer, number in peers:
         lines += [f" neighbor {peer} remote-as {number}", f" neighbor {peer} timers 10 30"]
@@ -241,7 +241,7 @@ def reach_internet(lab: Lab, internet: LabHost, host: LabHost) -> None:
 def opposite_aws(lab: Lab, near: LabHost, internet: LabHost, desk: LabHost) -> SiteLab:
     """Return the laboratory of a wired site, with the stand-in for AWS and a machine behind it."""
     gateway = cellar_gateway()
-    gateway = replace(gateway, tunnels=tuple(one for one in gateway.tunnels if one.name.startswith(REGION)))
+    gateway = replace(gateway, tunnels=tuple(tunnel for tunnel in gateway.tunnels if tunnel.name.startswith(REGION)))
     far, rack = lab.host("aws"), lab.host("rack")
     lab.wire((internet, "a0", "203.0.113.1/24"), (far, "wan0", f"{gateway.tunnels[0].far.outside}/24"))
     far.run("ip", "address", "add", f"{gateway.tunnels[1].far.outside}/24", "dev", "wan0")
@@ -285,7 +285,7 @@ class LabSite:
     def prepare(self) -> None:
         """Write the gateway's files and load its packet filters, as its roles do before it has tunnels."""
         name = f"{self.site.gateway}.{self.site.name}"
-        (node,) = (each for each in permanent_nodes(self.plan) if each.name == name)
+        (node,) = (node for node in permanent_nodes(self.plan) if node.name == name)
         self.gateway.lay()
         self.gateway.ground()
         self.gateway.host.load_rules(with_handover(ruleset(node.firewall_rules, node.roles)))
@@ -337,7 +337,9 @@ class SitesLab:
 
     def wait(self, seconds: float = 60) -> float:
         """Wait until the machine of the one site answers that of the other."""
-        return until(lambda: self.cellar.machine.pings(self.attic.address, 1), seconds, f"nothing passes; {self.told}")
+        return until(
+            lambda: self.cellar.machine.pings(self.attic.address, 1), seconds, f"nothing passes; {self.log_tails}"
+        )
 
     def is_direct(self) -> bool:
         """Return whether both sites route to each other through their direct tunnel."""
@@ -346,9 +348,9 @@ class SitesLab:
 
     def cut_direct(self) -> None:
         """Drop packets between both gateways; packets to AWS pass."""
-        one, other = (each.site.public for each in self.sites)
+        attic, cellar = (site.site.public for site in self.sites)
         self.internet.load_rules(
-            _CUT.format(rules=f"ip saddr {{ {one}, {other} }} ip daddr {{ {one}, {other} }} drop;")
+            _CUT.format(rules=f"ip saddr {{ {attic}, {cellar} }} ip daddr {{ {attic}, {cellar} }} drop;")
         )
 
     def heal(self) -> None:
@@ -356,13 +358,13 @@ class SitesLab:
         self.internet.load_rules(_CUT.format(rules=""))
 
     @property
-    def told(self) -> str:
+    def log_tails(self) -> str:
         """The last lines of both gateways' logs."""
-        return "\n".join(line for one in self.sites for line in one.gateway.log.splitlines()[-12:])
+        return "\n".join(line for site in self.sites for line in site.gateway.log.splitlines()[-12:])
 
 
 def _inside(here: LabSite, there: LabSite) -> IPv4Address:
-    (tunnel,) = (one for one in here.gateway.gateway.tunnels if one.name == f"{there.site.name}-site")
+    (tunnel,) = (tunnel for tunnel in here.gateway.gateway.tunnels if tunnel.name == f"{there.site.name}-site")
     assert tunnel.far.inside
     return tunnel.far.inside.ip
 
@@ -372,16 +374,16 @@ def sites_lab(plan: FleetPlan, proofs: PlaceProofs = one_secret, hidden: Contain
     """Yield the wired laboratory of a plan, not started."""
     with Lab("sites") as lab:
         internet, aws = lab.host("internet"), lab.host("aws")
-        made = [
+        sites = [
             _site(lab, plan, first_only(plan, name, proofs), name, _gateway_host(lab, plan, name, internet, hidden))
             for name in (ATTIC, CELLAR)
         ]
         lab.wire((internet, "a0", "203.0.113.1/24"), (aws, "wan0", "203.0.113.250/24"))
         aws.route("default", "203.0.113.1")
-        stands = tuple(_stand_in(aws, plan, one, port) for one, port in zip(made, _PORTS, strict=True))
+        stands = tuple(_stand_in(aws, plan, site, port) for site, port in zip(sites, _PORTS, strict=True))
         internet.forward()
         aws.forward()
-        yield SitesLab(made[0], made[1], internet, aws, stands)
+        yield SitesLab(sites[0], sites[1], internet, aws, stands)
 
 
 def _gateway_host(lab: Lab, plan: FleetPlan, name: str, internet: LabHost, hidden: Container[str]) -> LabHost:
@@ -401,22 +403,24 @@ def _gateway_host(lab: Lab, plan: FleetPlan, name: str, internet: LabHost, hidde
 def _site(lab: Lab, plan: FleetPlan, gateway: Gateway, name: str, gate: LabHost) -> LabSite:
     site, machine = site_of(plan, name), lab.host(f"{name}pc")
     size = site.lan.prefixlen
-    made = LabSite(plan, site, LabGateway(gate, gateway), LabRouter(gate), machine)
-    lab.wire((gate, "lan0", f"{site.lan[1]}/{size}"), (machine, "eth0", f"{made.address}/{size}"))
+    lab_site = LabSite(plan, site, LabGateway(gate, gateway), LabRouter(gate), machine)
+    lab.wire((gate, "lan0", f"{site.lan[1]}/{size}"), (machine, "eth0", f"{lab_site.address}/{size}"))
     machine.route("default", site.lan[1])
-    return made
+    return lab_site
 
 
 def first_only(plan: FleetPlan, name: str, proofs: PlaceProofs) -> Gateway:
     """Return a site's gateway with one tunnel to AWS, and its direct tunnels."""
     gateway = connected_site_gateway(plan, name, proofs)
-    return replace(gateway, tunnels=tuple(one for one in gateway.tunnels if one.name != f"{VARIANTS_REGION}-2"))
+    return replace(
+        gateway, tunnels=tuple(tunnel for tunnel in gateway.tunnels if tunnel.name != f"{VARIANTS_REGION}-2")
+    )
 
 
 def _stand_in(aws: LabHost, plan: FleetPlan, site: LabSite, port: int) -> AwsStandIn:
     """Configure AWS's end of a site's tunnel at its address; the tunnel has the name of the site."""
     gateway = site.gateway.gateway
-    tunnel = next(one for one in gateway.tunnels if one.name == f"{VARIANTS_REGION}-1")
+    tunnel = next(tunnel for tunnel in gateway.tunnels if tunnel.name == f"{VARIANTS_REGION}-1")
     aws.run("ip", "address", "add", f"{tunnel.far.outside}/24", "dev", "wan0")
     own = replace(gateway, tunnels=(replace(tunnel, name=site.site.name),))
     return AwsStandIn(aws, own, (str(plan.region(VARIANTS_REGION).block),), port)
@@ -446,7 +450,7 @@ class OneArmLab:
 
     def start(self) -> None:
         """Load each packet filter of the gateway, start both ends, and wait until packets pass."""
-        (node,) = (each for each in permanent_nodes(LAB_PLAN) if each.name == f"gate.{NAME}")
+        (node,) = (node for node in permanent_nodes(LAB_PLAN) if node.name == f"gate.{NAME}")
         for rules in (ruleset(node.firewall_rules, node.roles), guard_rules(_laptops())):
             self.gate.load_rules(rules)
         self.site.start()

@@ -138,8 +138,8 @@ def declare(version: int) -> None:
     shared = pulumi.StackReference("organization/shared/prod")
     _parameters(version, shared.require_output("token"), own)
     _stores(version, own)
-    found = aws.ec2.Vpc.get("found", site.main.vpc.id, opts=own)
-    pulumi.export("vpc_id", found.id)
+    vpc = aws.ec2.Vpc.get("found", site.main.vpc.id, opts=own)
+    pulumi.export("vpc_id", vpc.id)
     pulumi.export("role", machines.role.name)
     pulumi.export("token", shared.require_output("token"))
 
