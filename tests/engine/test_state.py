@@ -42,11 +42,11 @@ def test_state_lives_in_a_bucket_and_drift_is_found_and_adopted(aws: Aws, capsys
 
     assert run(["refresh", "--check", "--json", "--junit", "drift.xml"]) == 3
     document = json.loads(capsys.readouterr().out)
-    found = {stack: check["differences"] for stack, check in document["stacks"].items()}
-    assert [(row["resource"], row["key"], row["real"]) for row in found["mylab.shared"]] == [
+    differences = {stack: check["differences"] for stack, check in document["stacks"].items()}
+    assert [(row["resource"], row["key"], row["real"]) for row in differences["mylab.shared"]] == [
         ("aws:ssm/parameter:Parameter mylab-domain", "", None)
     ]
-    assert [(row["key"], row["recorded"], row["real"]) for row in found["mylab.us-west-2"]] == [
+    assert [(row["key"], row["recorded"], row["real"]) for row in differences["mylab.us-west-2"]] == [
         ("tags.owner", "head@uni.edu", "nobody")
     ]
     assert Path("drift.xml").read_text().count("<failure") == 2

@@ -72,8 +72,8 @@ def test_a_read_resource_is_discarded_not_deleted(world: SharedState) -> None:
     """A resource from `get` is never changed, and only removed from the state."""
 
     def program() -> None:
-        found = aws.ec2.Vpc.get("found", vpc("own").id)
-        parameter("note", found.cidr_block)
+        read_vpc = aws.ec2.Vpc.get("found", vpc("own").id)
+        parameter("note", read_vpc.cidr_block)
 
     result = up(world, program)
     after = up(world, lambda: vpc("own"))
@@ -120,8 +120,8 @@ def test_a_data_function_with_unknown_arguments_is_unknown(world: SharedState) -
     """In a preview, a data function with an unknown argument has no result and no failure."""
 
     def program() -> None:
-        found = aws.ec2.get_vpc_output(id=vpc("own").id)
-        parameter("note", found.cidr_block)
+        read_vpc = aws.ec2.get_vpc_output(id=vpc("own").id)
+        parameter("note", read_vpc.cidr_block)
 
     result = up(world, program)
 

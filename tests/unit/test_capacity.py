@@ -128,7 +128,9 @@ class _World:
     def advance(self, launching: bool) -> None:  # noqa: FBT001  drawn by hypothesis
         self.time += 10
         for pool in (WEST, EAST):
-            short = self.desired.get(pool.name, 0) - len([one for one in self.machines if one.pool == pool.name])
+            short = self.desired.get(pool.name, 0) - len(
+                [machine for machine in self.machines if machine.pool == pool.name]
+            )
             if short <= 0 or not launching:
                 continue
             if pool.name in self.fails:

@@ -436,9 +436,9 @@ def test_instance_types_agree_with_moto(figure: str) -> None:
     """If two sources differ, one of them is wrong."""
     ours, theirs = FIGURES[figure]
     recorded = _recorded("instance_types")
-    known = load_catalog().types.keys() & recorded.keys()
+    type_names = load_catalog().types.keys() & recorded.keys()
 
-    differing = {name for name in known if ours(load_catalog().types[name]) != theirs(recorded[name])}
+    differing = {name for name in type_names if ours(load_catalog().types[name]) != theirs(recorded[name])}
 
     assert differing == (CARDS_DIFFER if figure == "cards" else set())
 
@@ -497,10 +497,10 @@ def test_an_answer_replaces_all_offers_of_its_region() -> None:
 def test_zone_letters_differ_by_account_only_in_older_regions() -> None:
     """A region has the letters of the account that answered last; the heading of the offers keeps it."""
     empty = RegionAnswer({}, {})
-    asked = refreshed(
+    refreshed_catalog = refreshed(
         refreshed(KNOWN, "1", {"us-west-2": empty, "us-east-1": empty}, {}), "2", {"us-east-1": empty}, {}
     )
-    accounts = read_accounts(write_accounts(asked.accounts))
+    accounts = read_accounts(write_accounts(refreshed_catalog.accounts))
     catalog = replace(KNOWN, accounts=accounts)
 
     regions = "us-west-2", "us-east-1", "eu-west-1", "eu-north-1"

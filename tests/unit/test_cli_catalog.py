@@ -31,7 +31,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def _entry(name: str) -> dict[str, Any]:
     facts = load_catalog().types[name]
-    network = {"NetworkCards": [{"MaximumNetworkInterfaces": each} for each in facts.interfaces_per_card]}
+    network = {"NetworkCards": [{"MaximumNetworkInterfaces": interfaces} for interfaces in facts.interfaces_per_card]}
     return {
         "InstanceType": name,
         "ProcessorInfo": {"SupportedArchitectures": [facts.arch]},
@@ -44,19 +44,21 @@ def _entry(name: str) -> dict[str, Any]:
 def _offer(account: StubbedSession, left_out: int = 0) -> None:
     """Offer the known types of the small region, without the last ones and with other vCPUs."""
     catalog = load_catalog()
-    known = [name for name in catalog.offers if SMALL in catalog.offers[name]]
-    told = known[: len(known) - left_out]
-    offers = [{"InstanceType": name, "Location": zone} for name in told for zone in catalog.offered(name, SMALL)]
-    entries = {"InstanceTypes": [_entry(name) for name in told if name in catalog.types]}
+    type_names = [name for name in catalog.offers if SMALL in catalog.offers[name]]
+    offered_names = type_names[: len(type_names) - left_out]
+    offers = [
+        {"InstanceType": name, "Location": zone} for name in offered_names for zone in catalog.offered(name, SMALL)
+    ]
+    entries = {"InstanceTypes": [_entry(name) for name in offered_names if name in catalog.types]}
     account.answers("ec2", SMALL, "describe_instance_types", entries)
-    listed, asked = {"InstanceTypeOfferings": offers}, {"LocationType": "availability-zone"}
-    account.answers("ec2", SMALL, "describe_instance_type_offerings", listed, **asked)
+    listed, parameters = {"InstanceTypeOfferings": offers}, {"LocationType": "availability-zone"}
+    account.answers("ec2", SMALL, "describe_instance_type_offerings", listed, **parameters)
 
 
 def _price(account: StubbedSession) -> None:
     listed = {"PriceList": [product(name, str(price)) for name, price in load_catalog().prices.items()]}
-    asked = asked_of_the_price_list("us-east-1")
-    account.answers("pricing", "us-east-1", "get_products", listed, **asked)
+    parameters = asked_of_the_price_list("us-east-1")
+    account.answers("pricing", "us-east-1", "get_products", listed, **parameters)
 
 
 @pytest.fixture

@@ -70,7 +70,7 @@ def test_a_program_reads_the_quotas_as_one_document(capsys: pytest.CaptureFixtur
     run(["quotas", str(LAB), "--json"])
 
     entries = json.loads(capsys.readouterr().out)["quotas"]
-    (processors,) = (one for one in entries if one["region"] == "eu-north-1" and one["name"] == "spot P5 vCPUs")
+    (processors,) = (entry for entry in entries if entry["region"] == "eu-north-1" and entry["name"] == "spot P5 vCPUs")
     assert (processors["service"], processors["code"]) == ("ec2", "L-C4BD4855")
     assert (processors["min"], processors["max"], processors["granted"]) == (0, 12288, None)
 
@@ -80,11 +80,11 @@ HOME = "us-west-2"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI"}
 
 
-def _grant(account: StubbedSession, wanted: list[QuotaNeed], value: float) -> None:
-    for service in dict.fromkeys(need.quota.service for need in wanted):
-        quotas = [need.quota for need in wanted if need.quota.service == service]
+def _grant(account: StubbedSession, needs: list[QuotaNeed], value: float) -> None:
+    for service in dict.fromkeys(need.quota.service for need in needs):
+        quotas = [need.quota for need in needs if need.quota.service == service]
         listed = {"Quotas": [{"QuotaCode": quota.code, "Value": value} for quota in quotas]}
-        region = wanted[0].region
+        region = needs[0].region
         account.answers("service-quotas", region, "list_service_quotas", listed, ServiceCode=service)
 
 
@@ -241,7 +241,7 @@ def test_a_program_reads_the_edits_as_one_document(later: str, capsys: pytest.Ca
     """With both values, the effect and the alternative."""
     run(["diff", later, "--fleet", str(LAB), "--json"])
 
-    (pool,) = (one for one in json.loads(capsys.readouterr().out)["edits"] if one["key"] == "vpn.laptops.pool")
+    (pool,) = (edit for edit in json.loads(capsys.readouterr().out)["edits"] if edit["key"] == "vpn.laptops.pool")
     assert (pool["old"], pool["new"], pool["effect"]) == (22, 21, "refused")
     assert "--release" in pool["instead"]
 

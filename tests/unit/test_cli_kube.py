@@ -286,9 +286,9 @@ def test_join_carries_the_token_on_stdin(site: Path, lab: Path, capsys: pytest.C
 
     assert run(["kube", "join", "titan-01", "--fleet", str(lab)]) == 0
 
-    (made,), (joined,) = calls(site, NAMES[1]), calls(site, TITAN)
-    assert "--ttl 15m" in made
-    assert "--groups system:bootstrappers:bedplate:machine:cellar:titan-01" in made
+    (token_call,), (joined,) = calls(site, NAMES[1]), calls(site, TITAN)
+    assert "--ttl 15m" in token_call
+    assert "--groups system:bootstrappers:bedplate:machine:cellar:titan-01" in token_call
     assert (site / TITAN / "stdin").read_text() == f"{TOKEN}\n"
     output = capsys.readouterr()
     assert f"{TITAN}: joined the cluster" in output.out

@@ -31,9 +31,9 @@ def test_the_machines_of_the_plan_are_listed(expect: Expect, capsys: pytest.Capt
 
     assert run(["node", "list"]) == 0
 
-    told = capsys.readouterr().out
-    expect("cli/node-list-lab.txt", told)
-    assert max(len(line) for line in told.splitlines()) <= 100
+    output = capsys.readouterr().out
+    expect("cli/node-list-lab.txt", output)
+    assert max(len(line) for line in output.splitlines()) <= 100
 
 
 def test_programs_read_every_machine(capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,10 +70,10 @@ def test_machines_that_run_are_marked_when_their_own_key_is_known(
 
     assert run(["node", "list", "--live"]) == 0
 
-    told = capsys.readouterr().out
-    assert "no status yet" in told
-    assert [line[0] for line in told.splitlines() if "workbench-cpu-2.us-west-2" in line] == [mark]
-    assert ("next: `bedplate node trust --group workbench-cpu`" in told) is (mark == " ")
+    output = capsys.readouterr().out
+    assert "no status yet" in output
+    assert [line[0] for line in output.splitlines() if "workbench-cpu-2.us-west-2" in line] == [mark]
+    assert ("next: `bedplate node trust --group workbench-cpu`" in output) is (mark == " ")
 
 
 @pytest.mark.parametrize("recorded", [OLD, NEW])
@@ -134,17 +134,17 @@ def _answer_groups(account: StubbedSession, sshfp: str = "") -> None:
             "autoscaling", region, "describe_auto_scaling_groups", _groups(region, members), **_asked(region)
         )
         if members:
-            wanted = [{"Name": "instance-id", "Values": [f"i-0000000000000000{one}" for one in members]}]
+            filters = [{"Name": "instance-id", "Values": [f"i-0000000000000000{member}" for member in members]}]
             booked = [{"InstanceId": "i-0000000000000000b", "PrivateIpAddress": "10.64.33.7", "ImageId": OLD}]
             account.answers(
-                "ec2", region, "describe_instances", {"Reservations": [{"Instances": booked}]}, Filters=wanted
+                "ec2", region, "describe_instances", {"Reservations": [{"Instances": booked}]}, Filters=filters
             )
 
 
 def _answer_status(account: StubbedSession, text: str = "") -> None:
     """Answer with the status of one of the machines in the home region, and with that of a terminated machine."""
     bucket = {"Bucket": "lab-nodes-111122223333-us-west-2"}
-    keys = [f"status/AROA1:i-0000000000000000{one}/{file}.json" for one in ("9", "b") for file in ("gate", "run")]
+    keys = [f"status/AROA1:i-0000000000000000{suffix}/{file}.json" for suffix in ("9", "b") for file in ("gate", "run")]
     listed = {"Contents": [{"Key": key} for key in keys] if text else [], "IsTruncated": False}
     account.answers("s3", "us-west-2", "list_objects_v2", listed, Prefix="status/", **bucket)
     if text:
@@ -171,14 +171,14 @@ def _asked(region: str) -> dict[str, list[str]]:
 def _groups(region: str, members: tuple[str, ...]) -> dict[str, object]:
     instances = [
         {
-            "InstanceId": f"i-0000000000000000{one}",
+            "InstanceId": f"i-0000000000000000{member}",
             "AvailabilityZone": f"{region}a",
             "InstanceType": "m7i.4xlarge",
-            "LifecycleState": "InService" if one == "b" else "Pending:Wait",
+            "LifecycleState": "InService" if member == "b" else "Pending:Wait",
             "HealthStatus": "Healthy",
             "ProtectedFromScaleIn": False,
         }
-        for one in members
+        for member in members
     ]
     group = {
         "AutoScalingGroupName": "lab-workbench-cpu-us-west-2",
@@ -210,7 +210,7 @@ def test_a_machine_of_the_cloud_needs_no_script(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ([], "no machine selected"),
         (["titan-1.cellar"], "write titan-01.cellar"),
@@ -222,11 +222,11 @@ def test_a_machine_of_the_cloud_needs_no_script(capsys: pytest.CaptureFixture[st
     ids=["nobody", "machine", "site", "group", "role", "key"],
 )
 def test_what_cannot_be_meant_is_refused_before_anything_is_done(
-    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Status 2, with the most similar name."""
     assert run(["node", "apply", *arguments]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_a_machine_without_a_known_key_is_refused_and_named(expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
@@ -248,9 +248,9 @@ def test_ids_that_the_lock_lacks_reach_no_machine(
 
     assert run(["node", "apply", "nas.cellar"]) == 2
 
-    told = capsys.readouterr().err
-    assert "error: not recorded in fleet.lock: alan, sound" in told
-    assert "fix  run `bedplate plan --write fleet.yaml` first" in told
+    errors = capsys.readouterr().err
+    assert "error: not recorded in fleet.lock: alan, sound" in errors
+    assert "fix  run `bedplate plan --write fleet.yaml` first" in errors
 
 
 @pytest.mark.parametrize("is_recorded", [True, False], ids=["recorded", "not recorded"])
@@ -316,21 +316,21 @@ def test_a_printed_ssh_configuration_says_where_its_host_keys_are_missing(
 ) -> None:
     """A note appears if the file of host keys is missing or outdated."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    written, told = tmp_path / ".ssh/bedplate", []
+    written, outputs = tmp_path / ".ssh/bedplate", []
     written.parent.mkdir()
 
     for words in ([], ["--write", str(written)], []):
         assert run(["node", "ssh-config", *words]) == 0
-        told.append(capsys.readouterr())
+        outputs.append(capsys.readouterr())
     record_host_keys(Path("fleet.lock"), "lab", "nas.cellar", (KEY,), replace_known=False)
     assert run(["node", "ssh-config"]) == 0
 
-    assert [f"`bedplate node ssh-config --write {written}` writes both" in each.err for each in told] == [
+    assert [f"`bedplate node ssh-config --write {written}` writes both" in output.err for output in outputs] == [
         True,
         False,
         False,
     ]
-    assert told[2].out == written.read_text()
+    assert outputs[2].out == written.read_text()
     assert "writes both" in capsys.readouterr().err
 
 
@@ -347,9 +347,9 @@ def test_an_ssh_configuration_logs_in_as_whoever_asks(
 
     assert run(["node", "ssh-config"]) == 0
 
-    told = capsys.readouterr()
-    assert told.out.count(f"  User {user}\n") == 1
-    assert ("no person named" in told.err) is note
+    output = capsys.readouterr()
+    assert output.out.count(f"  User {user}\n") == 1
+    assert ("no person named" in output.err) is note
 
 
 def test_a_key_to_log_in_with_is_named_from_anywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -39,7 +39,7 @@ def nowhere(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         pytest.param(["titan-1.cellar"], "write titan-01.cellar", id="machine"),
         pytest.param(["titan-01.cellar", "--role", "baselin"], "write baseline", id="role"),
@@ -54,11 +54,11 @@ def nowhere(tmp_path: Path) -> str:
         pytest.param(["titan-01.cellar", "--ssh-config", "."], "is a folder", id="config a folder"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_meant_is_refused(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Status 2 before any machine is reached, with the most similar name."""
     assert run(["node", "audit", *words, *LAB]) == 2
 
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_a_configuration_of_ssh_may_be_a_device() -> None:
@@ -111,8 +111,8 @@ def test_a_device_is_refused_before_a_machine_is_asked(tmp_path: Path, capsys: p
 
     assert run(["node", "audit", "nas.cellar", *LAB, "--junit", str(pipe)]) == 4
 
-    told = capsys.readouterr()
-    assert ("it is not a regular file" in told.err, told.out) == (True, "")
+    output = capsys.readouterr()
+    assert ("it is not a regular file" in output.err, output.out) == (True, "")
     assert pipe.is_fifo()
 
 
@@ -156,16 +156,16 @@ def test_an_audit_without_a_rule_is_refused(
 
 def test_several_roles_are_judged(capsys: pytest.CaptureFixture[str]) -> None:
     """--role can be repeated."""
-    asked = ["--role", "monitoring", "--role", "storage"]
+    options = ["--role", "monitoring", "--role", "storage"]
 
-    assert run(["node", "audit", "titan-03.cellar", "--local", *asked, *LAB, "--json"]) == 3
+    assert run(["node", "audit", "titan-03.cellar", "--local", *options, *LAB, "--json"]) == 3
 
     (node,) = json.loads(capsys.readouterr().out)["nodes"]
     assert {verdict["role"] for verdict in node["verdicts"]} == {"monitoring", "storage"}
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("stderr", "advice"),
     [
         ("@@@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @@@\nHost key verification failed.", "--replace"),
         ("ubuntu@nas: Permission denied (publickey).", "another account with --user"),
@@ -173,15 +173,15 @@ def test_several_roles_are_judged(capsys: pytest.CaptureFixture[str]) -> None:
     ],
     ids=["another key", "another account", "no sudo"],
 )
-def test_who_is_not_let_in_is_told_what_to_do(said: str, told: str) -> None:
+def test_who_is_not_let_in_is_told_what_to_do(stderr: str, advice: str) -> None:
     """As for `node apply`, with the last message of OpenSSH or sudo."""
-    answer = CommandResult(None, 255, b"true", "", said)
+    answer = CommandResult(None, 255, b"true", "", stderr)
 
     class Silent:
         def run(self, _command: str) -> CommandResult:
             raise RuntimeError(answer)
 
-    assert told in unreached_reason("nas.cellar", Silent())
+    assert advice in unreached_reason("nas.cellar", Silent())
 
 
 CLI_NODE_PROGRESS_LAB = EXAMPLES / "lab.yaml"
@@ -230,7 +230,7 @@ def test_a_terminal_has_a_row_for_each_machine_from_the_start(
     assert f"0 of {len(NODES)} done" in first
     assert first.count("logging in") >= min(len(NODES), rows - 3)
     assert below in first
-    assert all(each.error for each in done.outcomes)
+    assert all(outcome.error for outcome in done.outcomes)
 
 
 def test_what_is_being_done_gives_way_to_who_does_it() -> None:
@@ -259,33 +259,33 @@ def test_a_wait_is_one_line_of_a_log(capsys: pytest.CaptureFixture[str]) -> None
 def test_a_terminal_shows_how_far_an_audit_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each machine has a row from the start; the table disappears at the end."""
     with _terminal(monkeypatch, 40) as shown:
-        (found,) = audit_nodes(AuditRequest(CLI_NODE_PROGRESS_LAB, only=frozenset({"monitoring"})), ["nas.cellar"])
+        (findings,) = audit_nodes(AuditRequest(CLI_NODE_PROGRESS_LAB, only=frozenset({"monitoring"})), ["nas.cellar"])
 
     text = b"".join(shown).decode()
-    rules, violated = len(found.verdicts), len(found.of(Verdict.VIOLATED))
+    rules, violated = len(findings.verdicts), len(findings.of(Verdict.VIOLATED))
     assert text.index("0 of 1 done") < text.index("1 of 1 done")
     assert re.search(rf"nas.cellar +{rules} of {rules}, {violated} violated +done", text)
 
 
 def test_a_log_of_an_audit_has_a_line_for_each_machine_that_is_done(capsys: pytest.CaptureFixture[str]) -> None:
     """Rules have no lines, and stdout stays empty."""
-    (found,) = audit_nodes(AuditRequest(CLI_NODE_PROGRESS_LAB, only=frozenset({"monitoring"})), ["nas.cellar"])
+    (findings,) = audit_nodes(AuditRequest(CLI_NODE_PROGRESS_LAB, only=frozenset({"monitoring"})), ["nas.cellar"])
 
-    told = capsys.readouterr()
-    violated = len(found.of(Verdict.VIOLATED))
-    assert told.err == f"nas.cellar: {len(found.verdicts)} rules, {violated} violated, {found.seconds:.1f} s\n"
-    assert told.out == ""
+    output = capsys.readouterr()
+    violated = len(findings.of(Verdict.VIOLATED))
+    assert output.err == f"nas.cellar: {len(findings.verdicts)} rules, {violated} violated, {findings.seconds:.1f} s\n"
+    assert output.out == ""
 
 
 def test_each_rule_is_shown_while_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """By its role and name, with the number of checked rules."""
-    told: list[Event] = []
-    monkeypatch.setattr("bedplate.cli.node_apply.take_audit_event", lambda _, event: told.append(event))
+    events: list[Event] = []
+    monkeypatch.setattr("bedplate.cli.node_apply.take_audit_event", lambda _, event: events.append(event))
 
-    (found,) = audit_nodes(AuditRequest(CLI_NODE_PROGRESS_LAB, only=frozenset({"monitoring"})), ["nas.cellar"])
+    (findings,) = audit_nodes(AuditRequest(CLI_NODE_PROGRESS_LAB, only=frozenset({"monitoring"})), ["nas.cellar"])
 
-    rules = len(found.verdicts)
-    begun = [event for event in told if event.step is Step.BEGINS]
-    assert [event.name for event in begun] == [f"{each.role} {each.rule}" for each in found.verdicts]
+    rules = len(findings.verdicts)
+    begun = [event for event in events if event.step is Step.BEGINS]
+    assert [event.name for event in begun] == [f"{verdict.role} {verdict.rule}" for verdict in findings.verdicts]
     assert [event.changed + event.unchanged for event in begun] == list(range(rules))
     assert {event.changed + event.unchanged + event.ahead for event in begun} == {rules}

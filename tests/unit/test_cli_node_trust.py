@@ -258,7 +258,7 @@ def test_a_recorded_key_is_not_replaced_unasked(
     if former:
         existing(account, former, is_there=True)
     assert run(["node", "trust", NAME]) == 3
-    kept, told = _known(), capsys.readouterr().err
+    kept, errors = _known(), capsys.readouterr().err
 
     account.belongs_to(ACCOUNT, HOME)
     name_zone(account, OWNER)
@@ -267,7 +267,7 @@ def test_a_recorded_key_is_not_replaced_unasked(
     assert run(["node", "trust", NAME, "--replace"]) == 0
 
     assert kept == {NAME: (OTHER,)}
-    assert "--replace" in told
+    assert "--replace" in errors
     assert _known() == {NAME: (KEY,)}
 
 
@@ -298,14 +298,14 @@ def test_the_key_of_a_terminated_instance_is_replaced(
 def test_a_permanent_machine_is_found_by_its_tags(name: str, tag: dict[str, Any], account: StubbedSession) -> None:
     """Of two instances, the running one counts: its group replaces the other."""
     states = ["pending", "running", "shutting-down", "stopping", "stopped"]
-    wanted: list[dict[str, Any]] = [
+    filters: list[dict[str, Any]] = [
         {"Name": "tag:bedplate:fleet", "Values": ["lab"]},
         tag,
         {"Name": "instance-state-name", "Values": states},
     ]
     states_of = ((FORMER, "shutting-down"), (INSTANCE, "running"))
-    found = [{"InstanceId": instance, "State": {"Name": state}} for instance, state in states_of]
-    instances(account, wanted, *found)
+    descriptions = [{"InstanceId": instance, "State": {"Name": state}} for instance, state in states_of]
+    instances(account, filters, *descriptions)
     console(account, KEY)
 
     assert run(["node", "trust", name]) == 0
@@ -314,7 +314,7 @@ def test_a_permanent_machine_is_found_by_its_tags(name: str, tag: dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    ("found", "says"),
+    ("descriptions", "says"),
     [
         ([], "AWS has no instance of laptops.us-west-2"),
         ([{"InstanceId": INSTANCE, "State": {"Name": "stopped"}}], "start it: `aws ec2 start-instances"),
@@ -322,10 +322,10 @@ def test_a_permanent_machine_is_found_by_its_tags(name: str, tag: dict[str, Any]
     ids=["none", "stopped"],
 )
 def test_a_permanent_machine_that_does_not_run_is_reported(
-    found: list[dict[str, Any]], says: str, account: StubbedSession, capsys: pytest.CaptureFixture[str]
+    descriptions: list[dict[str, Any]], says: str, account: StubbedSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Status 6, with the command that starts it."""
-    booked = [{"Instances": found}] if found else []
+    booked = [{"Instances": descriptions}] if descriptions else []
     account.answers("ec2", HOME, "describe_instances", {"Reservations": booked}, Filters=ANY)
 
     assert run(["node", "trust", "laptops.us-west-2"]) == 6
@@ -367,14 +367,14 @@ def test_a_groups_machines_are_taken_together(account: StubbedSession, capsys: p
 
     assert run(["node", "trust", "--group", "workbench-cpu"]) == 3
 
-    told = capsys.readouterr()
+    output = capsys.readouterr()
     assert _known() == {NAME: (KEY,)}
-    assert [line.split()[3] for line in told.out.splitlines()] == [NAME]
-    assert f"{others[0]}: the TXT record" in told.err
+    assert [line.split()[3] for line in output.out.splitlines()] == [NAME]
+    assert f"{others[0]}: the TXT record" in output.err
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ([], "no machine selected"),
         (["titan-01.cellar"], "bedplate node trust titan-01.cellar SHA256:..."),
@@ -385,8 +385,8 @@ def test_a_groups_machines_are_taken_together(account: StubbedSession, capsys: p
     ids=["nobody", "site", "group", "workers", "both"],
 )
 def test_what_aws_cannot_tell_is_refused_before_it_is_asked(
-    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Status 2, with an alternative."""
     assert run(["node", "trust", *arguments]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err

@@ -72,8 +72,8 @@ def test_ssh_reads_the_configuration_of_an_archive(fleet: Path, tmp_path: Path) 
     settings = subprocess.run(command, capture_output=True, check=True, text=True).stdout.splitlines()
 
     keys = Path("~/.ssh/lab/known_hosts").expanduser()
-    wanted = ("user grace", "hostname 192.168.40.23", "stricthostkeychecking true", f"userknownhostsfile {keys}")
-    assert set(wanted) <= set(settings)
+    expected = ("user grace", "hostname 192.168.40.23", "stricthostkeychecking true", f"userknownhostsfile {keys}")
+    assert set(expected) <= set(settings)
 
 
 def test_an_archive_is_private_and_reproducible(fleet: Path) -> None:
@@ -126,9 +126,9 @@ def test_machines_that_do_not_answer_are_left(
     assert run(["person", "remove", "grace"]) == 6
 
     removed = capsys.readouterr().err
-    for word, told in (("invite grace --apply", invited), ("remove grace", removed)):
-        assert "not done: accounts on nas.cellar" in told
-        assert f"then run `bedplate person {word}` again" in told
+    for word, errors in (("invite grace --apply", invited), ("remove grace", removed)):
+        assert "not done: accounts on nas.cellar" in errors
+        assert f"then run `bedplate person {word}` again" in errors
 
 
 def test_a_person_is_removed_after_the_edit(
@@ -144,8 +144,8 @@ def test_a_person_is_removed_after_the_edit(
 
     assert [run(["person", "remove", "grace"]) for _ in range(2)] == [0, 0]
 
-    told = capsys.readouterr().out
-    assert f"files of grace (user id {uid})" in told
+    output = capsys.readouterr().out
+    assert f"files of grace (user id {uid})" in output
     assert {file.name for host in HOSTS.values() for file in (gateways / host / "udp.laptops").iterdir()} == {
         "ada.laptop"
     }

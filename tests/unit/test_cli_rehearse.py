@@ -66,8 +66,8 @@ def test_a_changed_fleet_shows_its_steps(tmp_path: Path, capsys: pytest.CaptureF
 
     assert run(["rehearse", MINIMAL, "--stack", "shared", "--changed", str(changed)]) == 0
 
-    told = capsys.readouterr().out
-    edits, _, steps = told.partition("changes to")
+    output = capsys.readouterr().out
+    edits, _, steps = output.partition("changes to")
     assert edits.startswith(
         "new nodes only: running machines do not change\n    owner   ada@lab.example -> new-ada@lab.example"
     )
@@ -134,10 +134,10 @@ def test_a_broken_rule_is_told_and_is_the_exit_status(
 
     assert run(["rehearse", MINIMAL, "--stack", "shared"]) == 3
 
-    told = capsys.readouterr().out
-    assert "S701 no-owner" in told
-    assert "    from examples/minimal.yaml:3:7 name\n" in told
-    assert "in the resources" in told
+    output = capsys.readouterr().out
+    assert "S701 no-owner" in output
+    assert "    from examples/minimal.yaml:3:7 name\n" in output
+    assert "in the resources" in output
 
 
 def test_a_program_reads_where_the_file_asks_for_what_breaks_a_rule(
@@ -149,8 +149,8 @@ def test_a_program_reads_where_the_file_asks_for_what_breaks_a_rule(
     assert run(["rehearse", MINIMAL, "--stack", "shared", "--json"]) == 3
 
     faults = json.loads(capsys.readouterr().out)["faults"]
-    assert "examples/minimal.yaml:3:7 name" in {told["from"] for told in faults}
-    assert all(told["from"].startswith("examples/minimal.yaml:") for told in faults)
+    assert "examples/minimal.yaml:3:7 name" in {fault["from"] for fault in faults}
+    assert all(fault["from"].startswith("examples/minimal.yaml:") for fault in faults)
 
 
 def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -175,8 +175,8 @@ def test_what_a_program_exports_is_told(capsys: pytest.CaptureFixture[str]) -> N
     """By name, secrets masked."""
     assert run(["rehearse", "--program", PROGRAM]) == 0
 
-    told = capsys.readouterr().out.partition("exports:\n")[2].splitlines()
-    assert [row.split(maxsplit=1) for row in told] == [
+    rows = capsys.readouterr().out.partition("exports:\n")[2].splitlines()
+    assert [row.split(maxsplit=1) for row in rows] == [
         ["bucket", "lab-results-example"],
         ["names", '["a", "b"]'],
         ["password", "[secret]"],
@@ -197,7 +197,7 @@ def test_a_program_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "told"),
+    ("program", "message"),
     [
         ("raise ValueError('no such luck')", "no such luck"),
         ("import sys; sys.exit(3)", "the program exited with status 3"),
@@ -207,7 +207,7 @@ def test_a_program_leaves_nothing_behind(tmp_path: Path) -> None:
     ],
 )
 def test_a_program_that_fails_is_told_without_a_traceback(
-    program: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    program: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Status 2, with the resource and the reason."""
     (tmp_path / "main.py").write_text(program)
@@ -215,7 +215,7 @@ def test_a_program_that_fails_is_told_without_a_traceback(
     assert run(["rehearse", "--program", str(tmp_path / "main.py")]) == 2
 
     out, err = capsys.readouterr()
-    assert told in out
+    assert message in out
     assert "Traceback" not in out + err
 
 
@@ -393,12 +393,12 @@ def plan() -> FleetPlan:
     return plan_fleet(load_fleet(CLI_WAVES_LAB, load_catalog()).fleet, Record({}), load_catalog())
 
 
-def _names(made: Waves) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(stack.name for stack in wave) for wave in made)
+def _names(stack_waves: Waves) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(stack.name for stack in wave) for wave in stack_waves)
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("parts", "names"),
     [
         ((), (("lab.shared",), REGIONS, ("lab.links",))),
         (("shared",), (("lab.shared",),)),
@@ -407,10 +407,10 @@ def _names(made: Waves) -> tuple[tuple[str, ...], ...]:
     ],
 )
 def test_a_part_brings_what_it_reads(
-    asked: tuple[str, ...], told: tuple[tuple[str, ...], ...], plan: FleetPlan
+    parts: tuple[str, ...], names: tuple[tuple[str, ...], ...], plan: FleetPlan
 ) -> None:
     """Regions read the shared stack, and the stack `links` reads all regions."""
-    assert _names(waves(plan, asked)) == told
+    assert _names(waves(plan, parts)) == names
 
 
 def test_cli_waves_an_unknown_part_is_refused(plan: FleetPlan) -> None:
@@ -459,9 +459,9 @@ def test_a_program_reads_the_faults(path: Path, capsys: pytest.CaptureFixture[st
     """In the documented form."""
     assert run(["audit-graph", str(path), "--json"]) == 3
 
-    told = json.loads(capsys.readouterr().out)["faults"]
-    assert [one["code"] for one in told] == ["S101"]
-    assert told[0].keys() == {"code", "level", "urn", "key", "message", "fix"}
+    faults = json.loads(capsys.readouterr().out)["faults"]
+    assert [fault["code"] for fault in faults] == ["S101"]
+    assert faults[0].keys() == {"code", "level", "urn", "key", "message", "fix"}
 
 
 def test_a_graph_may_come_through_a_pipe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -58,8 +58,8 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         site_gateway_at(tmp_path / "hosts" / name)
     with mock_aws():
         for number, site in enumerate(SITES):
-            told = {f"203.0.113.{10 * number + one}": f"a.key.{number}.{one}" for one in (1, 2)}
-            secret = {"Name": f"rooms/tunnels/{site}/{REGION}", "SecretString": json.dumps(told)}
+            tunnel_keys = {f"203.0.113.{10 * number + tunnel}": f"a.key.{number}.{tunnel}" for tunnel in (1, 2)}
+            secret = {"Name": f"rooms/tunnels/{site}/{REGION}", "SecretString": json.dumps(tunnel_keys)}
             boto3.client("secretsmanager", REGION).create_secret(**secret)
         yield file
 
@@ -75,8 +75,8 @@ def _begun(fleet: Path, ago: timedelta) -> None:
 def _begin_anew(fleet: Path, ago: timedelta) -> None:
     """Issue a gateway's certificate in the past."""
     office = open_office(datetime.now(UTC))
-    made = office.papers(CELLAR_PEER, at=-ago).certificate
-    (_charon(fleet, ATTIC) / "x509/cellar-site.crt").write_text(made)
+    certificate = office.papers(CELLAR_PEER, at=-ago).certificate
+    (_charon(fleet, ATTIC) / "x509/cellar-site.crt").write_text(certificate)
 
 
 def _charon(fleet: Path, site: str) -> Path:
@@ -92,7 +92,7 @@ def _certificate(fleet: Path, site: str) -> x509.Certificate:
 def _revoked(fleet: Path, site: str) -> set[int]:
     """Return the revoked serials in the list of a site's gateway."""
     (file,) = (_charon(fleet, site) / "x509crl").iterdir()
-    return {each.serial_number for each in parse_crls(file.read_text())[0]}
+    return {entry.serial_number for entry in parse_crls(file.read_text())[0]}
 
 
 def test_each_gateway_gets_papers_of_its_own_once(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,13 +105,13 @@ def test_each_gateway_gets_papers_of_its_own_once(fleet: Path, capsys: pytest.Ca
 
     assert capsys.readouterr().out.count("3 tunnels, no change") == 2
     for site, other in ((ATTIC, CELLAR), (CELLAR, ATTIC)):
-        folder, made = _charon(fleet, site), _certificate(fleet, site)
+        folder, certificate = _charon(fleet, site), _certificate(fleet, site)
         text = (folder / "swanctl.conf").read_text()
-        names = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         assert names.get_values_for_type(x509.DNSName) == [f"tunnels.{site}.rooms.internal"]
         assert f"id = tunnels.{other}.rooms.internal\n      auth = pubkey" in text
         assert "revocation = strict" in text
-        assert [each.stat().st_mode & 0o777 for each in (folder / "private").iterdir()] == [0o600]
+        assert [key_file.stat().st_mode & 0o777 for key_file in (folder / "private").iterdir()] == [0o600]
         assert len(list((folder / "x509ca").iterdir())) == len(list((folder / "x509crl").iterdir())) == 1
     keys = [next((_charon(fleet, site) / "private").iterdir()).read_text() for site in SITES]
     assert keys[0] != keys[1]
@@ -122,13 +122,15 @@ def test_no_key_is_told_or_passed_as_an_argument(fleet: Path, capsys: pytest.Cap
     run(["vpn", "init", str(fleet)])
     run(["vpn", "tunnels", str(fleet)])
 
-    told = capsys.readouterr()
-    said = (
-        told.out + told.err + "".join((fleet.parent / "hosts" / name / "calls").read_text() for name in SITES.values())
+    output = capsys.readouterr()
+    text = (
+        output.out
+        + output.err
+        + "".join((fleet.parent / "hosts" / name / "calls").read_text() for name in SITES.values())
     )
     for site in SITES:
         (key,) = (_charon(fleet, site) / "private").iterdir()
-        assert not any(line in said for line in key.read_text().splitlines()[1:-1])
+        assert not any(line in text for line in key.read_text().splitlines()[1:-1])
 
 
 @pytest.mark.parametrize("command", ["tunnels", "sync"])
@@ -182,8 +184,8 @@ def test_new_keys_revoke_the_old(fleet: Path, capsys: pytest.CaptureFixture[str]
     for site, name in SITES.items():
         assert _certificate(fleet, site).serial_number not in old.values()
         assert _revoked(fleet, site) == set(old.values())
-        told = [call for call in calls_of(fleet.parent / "hosts" / name) if "enable" not in call]
-        assert told == ["systemctl try-reload-or-restart bedplate-ipsec-tunnels.service"]
+        calls = [call for call in calls_of(fleet.parent / "hosts" / name) if "enable" not in call]
+        assert calls == ["systemctl try-reload-or-restart bedplate-ipsec-tunnels.service"]
     assert "revoked" in capsys.readouterr().out
 
 
@@ -200,7 +202,7 @@ def test_who_is_joined_no_more_is_revoked(fleet: Path) -> None:
     assert not (_charon(fleet, ATTIC) / "private").exists() or not any((_charon(fleet, ATTIC) / "private").iterdir())
     assert "secret = 0x" in (_charon(fleet, ATTIC) / "swanctl.conf").read_text()
     listed = parse_crls(folder_of(fleet).lists.read_text())[0]
-    assert {each.serial_number for each in listed} == serials
+    assert {entry.serial_number for entry in listed} == serials
 
 
 def test_a_gateway_that_a_sync_does_not_reach_is_named(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -232,10 +234,10 @@ def test_a_certificate_that_serves_nobody_costs_no_other_gateway_its_own(
 
     assert run(["vpn", command, str(fleet)]) == 6
 
-    told = capsys.readouterr()
-    assert "door.attic: the certificate of the tunnels of attic cannot be read" in told.err
-    assert "delete tunnels.attic.rooms.internal.pem in this folder" in told.err
-    assert "gate.cellar: 3 tunnels" in told.out
+    output = capsys.readouterr()
+    assert "door.attic: the certificate of the tunnels of attic cannot be read" in output.err
+    assert "delete tunnels.attic.rooms.internal.pem in this folder" in output.err
+    assert "gate.cellar: 3 tunnels" in output.out
     assert _certificate(fleet, ATTIC) == mine
     assert _certificate(fleet, CELLAR) != theirs
     file.unlink()
@@ -269,8 +271,8 @@ def test_regions_know_each_other_by_certificates(tmp_path: Path, monkeypatch: py
     for region, other in ((WEST, NORTH), (NORTH, WEST)):
         folder = hosts[region] / "etc/bedplate/ipsec/tunnels"
         assert f"id = laptops.{other}.pair.internal" in (folder / "swanctl.conf").read_text()
-        made = x509.load_pem_x509_certificate((folder / f"x509/{other}.crt").read_bytes())
-        assert made.subject.rfc4514_string() == f"CN=laptops.{region}.pair.internal"
+        certificate = x509.load_pem_x509_certificate((folder / f"x509/{other}.crt").read_bytes())
+        assert certificate.subject.rfc4514_string() == f"CN=laptops.{region}.pair.internal"
 
 
 def test_status_tells_what_ends(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -281,9 +283,9 @@ def test_status_tells_what_ends(fleet: Path, capsys: pytest.CaptureFixture[str])
 
     assert run(["vpn", "status", str(fleet)]) == 3
 
-    told = capsys.readouterr().out
-    assert told.count("tunnel certificate 87 days left   tunnel list 87 days left") == 2
-    assert "expires in" not in told
+    output = capsys.readouterr().out
+    assert output.count("tunnel certificate 87 days left   tunnel list 87 days left") == 2
+    assert "expires in" not in output
 
 
 def test_what_nobody_renews_is_amiss(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -295,9 +297,9 @@ def test_what_nobody_renews_is_amiss(fleet: Path, capsys: pytest.CaptureFixture[
 
     run(["vpn", "status", str(fleet)])
 
-    told = capsys.readouterr().out
-    assert "warning: door.attic: the certificate for tunnels expires in 9 days: run `bedplate vpn sync`" in told
-    assert "gate.cellar: its certificate" not in told
+    output = capsys.readouterr().out
+    assert "warning: door.attic: the certificate for tunnels expires in 9 days: run `bedplate vpn sync`" in output
+    assert "gate.cellar: its certificate" not in output
 
 
 _OTHER = certificate_text(new_root("lab", NOW).certificate).encode()
@@ -309,9 +311,9 @@ def test_an_authority_is_made_once(lab: Path, capsys: pytest.CaptureFixture[str]
     first = folder_of(lab).authority.read_bytes()
     assert run(["vpn", "init", str(lab)]) == 2
 
-    told = capsys.readouterr()
-    assert "commit the folder" in told.out
-    assert "already has an authority" in told.err
+    output = capsys.readouterr()
+    assert "commit the folder" in output.out
+    assert "already has an authority" in output.err
     assert folder_of(lab).authority.read_bytes() == first
 
 
@@ -343,19 +345,19 @@ def secret_file(path: Path, text: str) -> Path:
     return path
 
 
-def _locked(lab: Path, told: Path) -> list[str]:
-    return ["vpn", "init", str(lab), "--locked", "--passphrase-file", str(told)]
+def _locked(lab: Path, passphrase_file: Path) -> list[str]:
+    return ["vpn", "init", str(lab), "--locked", "--passphrase-file", str(passphrase_file)]
 
 
 def test_locked_keys_open_with_their_passphrase(lab: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """From a file. Without a file or a terminal, the message names the option."""
-    told = secret_file(tmp_path / "passphrase", "correct horse battery\n")
+    passphrase_file = secret_file(tmp_path / "passphrase", "correct horse battery\n")
     wrong = secret_file(tmp_path / "wrong", "another horse battery\n")
-    assert run(_locked(lab, told)) == 0
+    assert run(_locked(lab, passphrase_file)) == 0
 
     assert run(["vpn", "add", "ada", str(lab)]) == 2
     assert run(["vpn", "add", "ada", str(lab), "--passphrase-file", str(wrong)]) == 2
-    assert run(["vpn", "add", "ada", str(lab), "--passphrase-file", str(told)]) == 0
+    assert run(["vpn", "add", "ada", str(lab), "--passphrase-file", str(passphrase_file)]) == 0
 
     errors = capsys.readouterr().err
     assert "stdin is no terminal" in errors
@@ -364,8 +366,11 @@ def test_locked_keys_open_with_their_passphrase(lab: Path, tmp_path: Path, capsy
 
 def test_an_empty_passphrase_is_told_as_one(lab: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """From an empty file or an empty prompt: status 2."""
-    told, empty = secret_file(tmp_path / "passphrase", "correct horse battery\n"), secret_file(tmp_path / "empty", "\n")
-    assert run(_locked(lab, told)) == 0
+    passphrase_file, empty = (
+        secret_file(tmp_path / "passphrase", "correct horse battery\n"),
+        secret_file(tmp_path / "empty", "\n"),
+    )
+    assert run(_locked(lab, passphrase_file)) == 0
 
     assert run(["vpn", "add", "ada", str(lab), "--passphrase-file", str(empty)]) == 2
 
@@ -376,20 +381,20 @@ def test_a_passphrase_that_others_may_read_is_refused(
     lab: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As ssh refuses a readable private key."""
-    told = secret_file(tmp_path / "passphrase", "correct horse battery\n")
-    told.chmod(0o640)
+    passphrase_file = secret_file(tmp_path / "passphrase", "correct horse battery\n")
+    passphrase_file.chmod(0o640)
 
-    assert run(_locked(lab, told)) == 2
+    assert run(_locked(lab, passphrase_file)) == 2
 
-    assert f"chmod 600 {told}" in capsys.readouterr().err
+    assert f"chmod 600 {passphrase_file}" in capsys.readouterr().err
     assert not folder_of(lab).authority.exists()
 
 
 def test_a_short_passphrase_is_refused(lab: Path, tmp_path: Path) -> None:
     """Before anything is created."""
-    told = secret_file(tmp_path / "passphrase", "short\n")
+    passphrase_file = secret_file(tmp_path / "passphrase", "short\n")
 
-    assert run(_locked(lab, told)) == 2
+    assert run(_locked(lab, passphrase_file)) == 2
 
     assert not folder_of(lab).authority.exists()
 
@@ -454,9 +459,9 @@ def test_keys_in_the_account_are_on_no_disk(lab: Path, capsys: pytest.CaptureFix
         shutil.rmtree(folder_of(lab).path)
         assert run(["vpn", "init", str(lab), "--keys", "parameters"]) == 2
 
-    told = capsys.readouterr()
-    assert "BEGIN PRIVATE KEY" in told.out
-    assert "the AWS account already has an authority of lab" in told.err
+    output = capsys.readouterr()
+    assert "BEGIN PRIVATE KEY" in output.out
+    assert "the AWS account already has an authority of lab" in output.err
     assert not folder_of(lab).keys.exists()
 
 
@@ -487,13 +492,13 @@ def test_a_profile_holds_what_a_laptop_needs(begun: Path, capsys: pytest.Capture
 
     assert run(["vpn", "show", "ada", str(begun), "--device", "phone"]) == 0
 
-    told = capsys.readouterr().out
-    assert f"remote {GATEWAY_ADDRESS} 1194 udp4" in told
+    profile = capsys.readouterr().out
+    assert f"remote {GATEWAY_ADDRESS} 1194 udp4" in profile
     file = begun.with_name("ada.ovpn")
     assert run(["vpn", "show", "ada", str(begun), "--device", "phone", "--write", str(file)]) == 0
-    assert (file.read_text(), file.stat().st_mode & 0o777) == (told, 0o600)
+    assert (file.read_text(), file.stat().st_mode & 0o777) == (profile, 0o600)
     for block in ("BEGIN CERTIFICATE", "BEGIN PRIVATE KEY", "BEGIN OpenVPN tls-crypt-v2 client key"):
-        assert block in told
+        assert block in profile
 
 
 def test_a_written_profile_is_readable_by_its_owner_only(begun: Path, tmp_path: Path) -> None:
@@ -519,10 +524,10 @@ def test_a_profile_is_drawn_for_a_camera(begun: Path, capsys: pytest.CaptureFixt
 
     assert run(["vpn", "show", "ada", str(begun), "--qr"]) == 0
 
-    told = capsys.readouterr().out
-    assert told.startswith("code 1 of ")
-    assert "PRIVATE" not in told
-    assert max(map(len, told.splitlines())) <= 120
+    output = capsys.readouterr().out
+    assert output.startswith("code 1 of ")
+    assert "PRIVATE" not in output
+    assert max(map(len, output.splitlines())) <= 120
 
 
 def test_a_profile_that_opens_nothing_is_not_shown(begun: Path, gateways: Path) -> None:
@@ -579,14 +584,17 @@ def test_a_list_says_when_laptops_were_last_there(
     capsys.readouterr()
 
     assert run(["vpn", "list", str(begun), "--seen"]) == 0
-    told = capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().out.splitlines()
     (gateways / HOSTS["us-west-2"]).rename(gateways / "away")
     assert run(["vpn", "list", str(begun), "--seen", "--json"]) == 6
 
     document = capsys.readouterr()
-    assert "seen 2026-11-21 12:00" in told[0]
-    assert "seen" not in told[1]
-    assert [each["seen"] for each in json.loads(document.out)["certificates"]] == ["2026-11-20T12:00:00+00:00", None]
+    assert "seen 2026-11-21 12:00" in lines[0]
+    assert "seen" not in lines[1]
+    assert [certificate["seen"] for certificate in json.loads(document.out)["certificates"]] == [
+        "2026-11-20T12:00:00+00:00",
+        None,
+    ]
     assert "unknown sessions at laptops.us-west-2: not reached" in document.err
 
 
@@ -618,9 +626,9 @@ def narrow(begun: Path) -> Path:
 
 def _widen(lab: Path, place: str) -> None:
     """Record a larger pool of a place."""
-    told = json.loads(lock_path(lab).read_text())
-    told["blocks"][f"pool/{place}"] = "10.127.252.0/22"
-    lock_path(lab).write_text(json.dumps(told))
+    record = json.loads(lock_path(lab).read_text())
+    record["blocks"][f"pool/{place}"] = "10.127.252.0/22"
+    lock_path(lab).write_text(json.dumps(record))
 
 
 def test_a_laptop_without_room_is_told_before_anything_is_signed(
@@ -631,10 +639,10 @@ def test_a_laptop_without_room_is_told_before_anything_is_signed(
 
     assert run(["vpn", "add", "grace", str(narrow)]) == 2
 
-    told = capsys.readouterr().err
-    assert "no free address for grace.laptop" in told
-    assert "has only 1" in told
-    assert "wider pool" in told
+    errors = capsys.readouterr().err
+    assert "no free address for grace.laptop" in errors
+    assert "has only 1" in errors
+    assert "wider pool" in errors
     assert folder_of(narrow).journal.read_bytes() == before
     assert not list(folder_of(narrow).keys.glob("grace*"))
 

@@ -86,15 +86,15 @@ def test_a_list_signed_by_a_clock_ahead_is_not_sent(
 def test_an_older_access_list_never_replaces_a_newer(begun: Path, gateways: Path, tmp_path: Path) -> None:
     """Of two real processes, a slow sync and a revocation, both succeed, and the revocation stays in force."""
     run(["vpn", "add", "ada", str(begun)])
-    late, asked, go = tmp_path / "late", tmp_path / "asked", tmp_path / "go"
+    late, started, go = tmp_path / "late", tmp_path / "asked", tmp_path / "go"
     late.mkdir()
     (late / "ssh").write_text(_LATE.format(ssh=shutil.which("ssh")))
     (late / "ssh").chmod(0o755)
-    env = {**os.environ, "PATH": f"{late}:{os.environ['PATH']}", "ASKED": str(asked), "GO": str(go)}
+    env = {**os.environ, "PATH": f"{late}:{os.environ['PATH']}", "ASKED": str(started), "GO": str(go)}
     command = [sys.executable, "-m", "bedplate", "vpn", "sync", str(begun)]
 
     slow = subprocess.Popen(command, env={**env, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True)
-    while not asked.exists():
+    while not started.exists():
         assert slow.poll() is None, slow.communicate()[1]
     assert run(["vpn", "revoke", "ada", str(begun)]) == 0
     go.touch()

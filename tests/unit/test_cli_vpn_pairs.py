@@ -35,9 +35,9 @@ REGIONS = Kind(variants.CONNECTED_REGIONS_TEXT, {place: f"laptops.{place}" for p
 @pytest.fixture(params=[SITES, REGIONS], ids=["sites", "regions"])
 def kind(request: pytest.FixtureRequest) -> Kind:
     """Run a test for sites and for regions."""
-    given = request.param
-    assert isinstance(given, Kind)
-    return given
+    parameter = request.param
+    assert isinstance(parameter, Kind)
+    return parameter
 
 
 @pytest.fixture
@@ -62,14 +62,16 @@ def test_no_key_is_told_or_passed_as_an_argument(
     """Keys are neither printed nor visible in a process list, and only their owner can read the files."""
     run(["vpn", "tunnels", str(fleet)])
 
-    told = capsys.readouterr()
-    said = told.out + told.err + "".join((each / "calls").read_text() for each in gateways.values())
+    output = capsys.readouterr()
+    text = output.out + output.err + "".join((gateway / "calls").read_text() for gateway in gateways.values())
     (key,) = all_secrets(gateways.values())
-    assert key not in said
+    assert key not in text
     (file,) = folder_of(fleet).keys.glob("tunnel.*")
     assert (file.name, file.stat().st_mode & 0o777) == (f"tunnel.{'.'.join(kind.names)}.pem", 0o600)
     for gateway in gateways.values():
-        assert {each.stat().st_mode & 0o777 for each in gateway.glob("etc/bedplate/ipsec/*/swanctl.conf")} == {0o600}
+        assert {
+            settings_file.stat().st_mode & 0o777 for settings_file in gateway.glob("etc/bedplate/ipsec/*/swanctl.conf")
+        } == {0o600}
 
 
 def test_without_an_authority_it_is_said_what_makes_one(
@@ -142,8 +144,8 @@ def test_the_page_about_regions_is_followed(
 
     assert (recorded, begun, applied) == (["vpn", "record"], ["vpn", "init"], ["node", "apply", *NAMES.values()])
     assert statuses == {("vpn", "tunnels"): 0, ("vpn", "status"): 3}
-    told = capsys.readouterr().out
-    assert all(f"error: {name}: state of tunnel " in told for name in NAMES.values())
+    output = capsys.readouterr().out
+    assert all(f"error: {name}: state of tunnel " in output for name in NAMES.values())
     assert run(["check"]) == 0
 
 
@@ -179,8 +181,8 @@ def test_new_keys_take_the_place_of_old_ones(
     after = all_secrets(regions_gateways.values())
     assert (len(after), before & after) == (1, set())
     for gateway in regions_gateways.values():
-        told = [call for call in calls_of(gateway) if "enable" not in call]
-        assert told == ["systemctl try-reload-or-restart bedplate-ipsec-tunnels.service"]
+        calls = [call for call in calls_of(gateway) if "enable" not in call]
+        assert calls == ["systemctl try-reload-or-restart bedplate-ipsec-tunnels.service"]
 
 
 def test_a_gateway_whose_address_is_not_recorded_is_named(
@@ -193,9 +195,9 @@ def test_a_gateway_whose_address_is_not_recorded_is_named(
 
     assert run(["vpn", "tunnels", str(regions_fleet)]) == 6
 
-    told = capsys.readouterr().err
-    assert f"{NAMES[WEST]}: fleet.lock has no public address of the gateway in {NORTH}" in told
-    assert "`bedplate vpn record`" in told
+    errors = capsys.readouterr().err
+    assert f"{NAMES[WEST]}: fleet.lock has no public address of the gateway in {NORTH}" in errors
+    assert "`bedplate vpn record`" in errors
     assert not any((gateway / "etc/bedplate").exists() for gateway in regions_gateways.values())
 
 

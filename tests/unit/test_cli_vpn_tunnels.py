@@ -41,8 +41,8 @@ def lab(tmp_path: Path) -> Iterator[Path]:
     file.write_text((EXAMPLES / "lab.yaml").read_text().replace("111122223333", "123456789012"))
     with mock_aws():
         for number, region in enumerate(REGIONS):
-            told = {f"203.0.113.{10 * number + one}": f"{KEY}.{number}.{one}" for one in (1, 2)}
-            _secrets().create_secret(Name=f"lab/tunnels/cellar/{region}", SecretString=json.dumps(told))
+            tunnel_keys = {f"203.0.113.{10 * number + tunnel}": f"{KEY}.{number}.{tunnel}" for tunnel in (1, 2)}
+            _secrets().create_secret(Name=f"lab/tunnels/cellar/{region}", SecretString=json.dumps(tunnel_keys))
         yield file
 
 
@@ -58,8 +58,8 @@ def _secrets() -> "boto3.client":
 
 
 def _change_key(region: str, key: str) -> None:
-    told = {"203.0.113.1": key, "203.0.113.2": f"{KEY}.0.2"}
-    _secrets().put_secret_value(SecretId=f"lab/tunnels/cellar/{region}", SecretString=json.dumps(told))
+    tunnel_keys = {"203.0.113.1": key, "203.0.113.2": f"{KEY}.0.2"}
+    _secrets().put_secret_value(SecretId=f"lab/tunnels/cellar/{region}", SecretString=json.dumps(tunnel_keys))
 
 
 def test_tunnels_are_carried_once(lab: Path, gate: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,18 +92,18 @@ def test_the_page_about_sites_is_followed(
 
     assert (recorded, applied) == (["vpn", "record"], ["node", "apply", NAME])
     assert statuses == {("vpn", "tunnels"): 0, ("vpn", "status"): 3}
-    told = capsys.readouterr().out
-    assert told.count(f"error: {NAME}: state of tunnel ") == 2 * len(REGIONS)
+    output = capsys.readouterr().out
+    assert output.count(f"error: {NAME}: state of tunnel ") == 2 * len(REGIONS)
 
 
 def test_no_key_is_told_or_passed_as_an_argument(lab: Path, gate: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Keys are neither printed nor visible in a process list."""
     assert run(["vpn", "tunnels", str(lab)]) == 0
 
-    told = capsys.readouterr()
-    said = told.out + told.err + (gate / "calls").read_text()
-    assert KEY not in said
-    assert KEY.encode().hex() not in said
+    output = capsys.readouterr()
+    text = output.out + output.err + (gate / "calls").read_text()
+    assert KEY not in text
+    assert KEY.encode().hex() not in text
 
 
 def test_a_key_that_aws_changed_is_carried(lab: Path, gate: Path) -> None:
@@ -115,8 +115,8 @@ def test_a_key_that_aws_changed_is_carried(lab: Path, gate: Path) -> None:
     assert run(["vpn", "tunnels", str(lab)]) == 0
 
     assert b"another.key".hex() in (gate / "etc/bedplate/ipsec/tunnels/swanctl.conf").read_text()
-    told = [call for call in calls_of(gate) if "enable" not in call]
-    assert told == ["systemctl try-reload-or-restart bedplate-ipsec-tunnels.service"]
+    calls = [call for call in calls_of(gate) if "enable" not in call]
+    assert calls == ["systemctl try-reload-or-restart bedplate-ipsec-tunnels.service"]
 
 
 def test_one_key_for_two_tunnels_is_carried_nowhere(lab: Path, gate: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,10 +125,10 @@ def test_one_key_for_two_tunnels_is_carried_nowhere(lab: Path, gate: Path, capsy
 
     assert run(["vpn", "tunnels", str(lab)]) == 6
 
-    told = capsys.readouterr()
+    output = capsys.readouterr()
     first, second = f"cellar to 203.0.113.1 in {REGIONS[0]}", f"cellar to 203.0.113.12 in {REGIONS[1]}"
-    assert f"tunnels share a key: {first} and {second}" in told.err
-    assert KEY not in told.out + told.err
+    assert f"tunnels share a key: {first} and {second}" in output.err
+    assert KEY not in output.out + output.err
     assert not (gate / "etc/bedplate").exists()
 
 
@@ -138,9 +138,9 @@ def test_a_gateway_that_is_not_reached_is_named(lab: Path, gate: Path, capsys: p
 
     assert run(["vpn", "tunnels", str(lab)]) == 6
 
-    told = capsys.readouterr().err
-    assert f"{NAME}: not reached: ssh: connect to host {NAME} port 22" in told
-    assert "`bedplate vpn tunnels` again" in told
+    errors = capsys.readouterr().err
+    assert f"{NAME}: not reached: ssh: connect to host {NAME} port 22" in errors
+    assert "`bedplate vpn tunnels` again" in errors
 
 
 def test_a_connection_that_was_not_made_yet_is_named(lab: Path, gate: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -149,9 +149,9 @@ def test_a_connection_that_was_not_made_yet_is_named(lab: Path, gate: Path, caps
 
     assert run(["vpn", "tunnels", str(lab)]) == 6
 
-    told = capsys.readouterr().err
-    assert f"{NAME}: no secret lab/tunnels/cellar/{REGIONS[1]}" in told
-    assert "pulumi up -s lab.links" in told
+    errors = capsys.readouterr().err
+    assert f"{NAME}: no secret lab/tunnels/cellar/{REGIONS[1]}" in errors
+    assert "pulumi up -s lab.links" in errors
     assert not (gate / "etc/bedplate").exists()
 
 
@@ -234,9 +234,9 @@ def gateways(fleet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> di
 def _make_links() -> None:
     """Create AWS's keys as the stack `links` does."""
     for number, site in enumerate(NAMES):
-        told = {f"203.0.113.{10 * number + one}": f"a.key.{number}.{one}" for one in (1, 2)}
+        tunnel_keys = {f"203.0.113.{10 * number + tunnel}": f"a.key.{number}.{tunnel}" for tunnel in (1, 2)}
         name = f"rooms/tunnels/{site}/{REGION}"
-        boto3.client("secretsmanager", REGION).create_secret(Name=name, SecretString=json.dumps(told))
+        boto3.client("secretsmanager", REGION).create_secret(Name=name, SecretString=json.dumps(tunnel_keys))
 
 
 def test_a_direct_tunnel_waits_for_nothing_of_aws(
@@ -247,10 +247,10 @@ def test_a_direct_tunnel_waits_for_nothing_of_aws(
 
     assert run(["vpn", "tunnels", str(fleet)]) == 6
 
-    told = capsys.readouterr()
-    assert told.out.startswith(f"+ key of {PAIR}\n")
-    assert all(f"{name}: 1 tunnel, " in told.out for name in NAMES.values())
-    assert all(f"no secret rooms/tunnels/{site}/{REGION}" in told.err for site in NAMES)
+    output = capsys.readouterr()
+    assert output.out.startswith(f"+ key of {PAIR}\n")
+    assert all(f"{name}: 1 tunnel, " in output.out for name in NAMES.values())
+    assert all(f"no secret rooms/tunnels/{site}/{REGION}" in output.err for site in NAMES)
     keys = {site: secrets_on(gateway) for site, gateway in gateways.items()}
     assert keys[ATTIC].keys() == {"cellar-site"}
     assert set(keys[ATTIC].values()) == set(keys[CELLAR].values())
@@ -347,8 +347,8 @@ def test_a_third_site_brings_a_key_for_each_pair(
 
     run(["vpn", "tunnels", str(fleet)])
 
-    made = [line for line in capsys.readouterr().out.splitlines() if line.startswith("+")]
-    assert made == ["+ key of attic and loft", "+ key of cellar and loft"]
+    key_lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("+")]
+    assert key_lines == ["+ key of attic and loft", "+ key of cellar and loft"]
     assert before.items() < secrets_on(gateways[ATTIC]).items()
     assert set(secrets_on(gateways["loft"])) == {"attic-site", "cellar-site"}
 
@@ -366,9 +366,9 @@ def test_the_page_about_joined_sites_is_followed(
 
     assert (begun, applied) == (["vpn", "init"], ["node", "apply", *NAMES.values()])
     assert statuses == {("vpn", "tunnels"): 0, ("vpn", "status"): 3}
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     for site, other in ((ATTIC, CELLAR), (CELLAR, ATTIC)):
-        assert f"error: {NAMES[site]}: state of tunnel {other}-site unknown" in told
+        assert f"error: {NAMES[site]}: state of tunnel {other}-site unknown" in output
     again = ["vpn", "tunnels", "--new-keys"]
     assert run([*again, str(fleet)]) == 0
     assert f"+ key of {PAIR}\n" in capsys.readouterr().out

@@ -43,9 +43,9 @@ def test_gateways_are_set_up_in_order(
 
     assert run(["vpn", "up", str(deployed)]) == 0
 
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     steps = ("record addresses", "create the certificate", "record the host key of gate.cellar", "apply roles", "send")
-    assert [told.index(step) for step in steps] == sorted(told.index(step) for step in steps)
+    assert [output.index(step) for step in steps] == sorted(output.index(step) for step in steps)
     record = read_lock(lock_path(deployed), "lab")
     assert record.gateways
     assert set(record.host_keys) == set(HOSTS.values())
@@ -68,8 +68,8 @@ def test_a_second_run_continues_after_a_failure(
     (gateways / "away").rename(gateways / "gate.cellar")
     assert run(["vpn", "up", str(deployed)]) == 0
 
-    told = capsys.readouterr().out
-    assert all(line in told for line in ("addresses: recorded", "authority: exists", "host keys: recorded"))
+    output = capsys.readouterr().out
+    assert all(line in output for line in ("addresses: recorded", "authority: exists", "host keys: recorded"))
     assert (gateways / "gate.cellar" / "server.crt").exists()
     assert folder_of(deployed).journal.read_bytes() == journal
 

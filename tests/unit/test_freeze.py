@@ -157,11 +157,11 @@ def test_the_status_is_written_last(  # noqa: PLR0913, PLR0917  two failures
     """
 
     def apply(node: NodePlan, only: object, *, stages: object, **_: object) -> NodeResult:
-        asked.append((only, stages))
+        calls.append((only, stages))
         event = Event(node.name, Step.ERROR, words=error, kind=NodeErrorKind.FAILED) if error else None
         return NodeResult(node.name, [], error=event, is_done=not error)
 
-    asked: list[tuple[object, object]] = []
+    calls: list[tuple[object, object]] = []
     is_failed = bool(error or verdicts)
     program, cleaner = tmp_path / "bootstrap", tmp_path / "cleaner"
     report = f'cat "$ROOT{state.folder}/status/run.json" >{tmp_path}/sent; ls {tmp_path} >{tmp_path}/left\n'
@@ -178,8 +178,8 @@ def test_the_status_is_written_last(  # noqa: PLR0913, PLR0917  two failures
     codes = [freeze.main(state, program, tmp_path) for _ in range(3 if is_failed else 2)]
 
     assert codes == ([1, 1, 0] if is_failed else [0, 0])
-    assert len(asked) == len(codes)
-    assert {*asked} == {(None, frozenset({"install"}))}
+    assert len(calls) == len(codes)
+    assert {*calls} == {(None, frozenset({"install"}))}
     sent = json.loads((tmp_path / "sent").read_text())
     assert (sent["stage"], sent["ok"], sent["bundle"]) == ("install", not is_failed, "abc")
     assert sent["sentence"] == sentence

@@ -312,8 +312,8 @@ def test_a_burn_in_finds_its_defect(
     machine: Machine, name: str, script: str | None, expected: Mapping[str, Action]
 ) -> None:
     """A failed or missing diagnosis and a slow all-reduce fail it; without nccl-tests the bandwidth is not measured."""
-    for known, text in LONG_TESTS.items():
-        program(machine.root, known, text)
+    for tool, text in LONG_TESTS.items():
+        program(machine.root, tool, text)
     if script is None:
         (machine.root / "bin" / name).unlink()
     else:

@@ -61,7 +61,7 @@ def test_no_value_ends_a_check(odd: object) -> None:
 
     nodes = [resource(kind) | {"inputs": dict.fromkeys((*keys, *more), odd)} for row in kinds for kind in row]
 
-    assert {told.code for told in audit(graph_of(nodes, "here"))} <= STACK_RULES.keys()
+    assert {fault.code for fault in audit(graph_of(nodes, "here"))} <= STACK_RULES.keys()
 
 
 def test_the_least_that_a_resource_may_be_is_read() -> None:
@@ -93,14 +93,14 @@ def inline(**more: Any) -> dict[str, Any]:  # noqa: ANN401
 
 def classic(**more: Any) -> dict[str, Any]:  # noqa: ANN401
     """Return a rule of the older resource type, which takes lists."""
-    told: dict[str, Any] = {
+    inputs: dict[str, Any] = {
         "type": "ingress",
         "securityGroupId": "nodes",
         "protocol": "tcp",
         "fromPort": 22,
         "toPort": 22,
     }
-    return resource("aws:ec2/securityGroupRule:SecurityGroupRule", **(told | more))
+    return resource("aws:ec2/securityGroupRule:SecurityGroupRule", **(inputs | more))
 
 
 def entry(block: str) -> dict[str, Any]:
@@ -213,10 +213,10 @@ def test_what_is_no_exposure_passes(name: str) -> None:
 
 def test_a_service_that_gives_itself_away_is_told() -> None:
     """Jupyter and the Ray dashboard run any code that is sent to them."""
-    found = faults([group(), rule("0.0.0.0/0", (8000, 9000))])
+    exposures = faults([group(), rule("0.0.0.0/0", (8000, 9000))])
 
-    assert [told.code for told in found] == ["S102"]
-    assert "Jupyter (8888)" in found[0].message
+    assert [fault.code for fault in exposures] == ["S102"]
+    assert "Jupyter (8888)" in exposures[0].message
 
 
 @pytest.mark.parametrize(
@@ -242,24 +242,24 @@ def test_a_port_that_the_tag_does_not_name_is_reported(resources: list[dict[str,
 
 def test_an_exposure_is_told_once_with_all_that_it_opens() -> None:
     """One fault for each rule, with its services and the number of addresses."""
-    (told,) = faults([group(), rule("0.0.0.0/0", protocol="-1")])
+    (fault,) = faults([group(), rule("0.0.0.0/0", protocol="-1")])
 
-    assert told.key == "cidrIpv4"
-    assert told.message.startswith("every port is open to 3,7")
+    assert fault.key == "cidrIpv4"
+    assert fault.message.startswith("every port is open to 3,7")
 
 
 def test_rules_that_are_wide_together_are_told_together() -> None:
     """Each rule alone is not too wide."""
-    (told,) = faults([group(), *(rule(f"8.{number}.0.0/17") for number in range(3))])
+    (fault,) = faults([group(), *(rule(f"8.{number}.0.0/17") for number in range(3))])
 
-    assert told.message.endswith("by 3 rules together)")
+    assert fault.message.endswith("by 3 rules together)")
 
 
 def test_a_list_that_the_graph_lacks_is_a_warning() -> None:
     """It can be AWS's own or contain the whole internet."""
-    (told,) = faults([group(), rule(prefixListId="pl-63a5400a")])
+    (fault,) = faults([group(), rule(prefixListId="pl-63a5400a")])
 
-    assert (told.code, told.level.value) == ("S103", "warning")
+    assert (fault.code, fault.level.value) == ("S103", "warning")
 
 
 def test_a_rule_of_an_unseen_id_is_found_by_what_it_depends_on() -> None:
@@ -288,22 +288,22 @@ def cases(kind: str) -> Iterator[Any]:
 
 def graph(case: Case) -> list[dict[str, Any]]:
     """Return the resources of a case as a graph."""
-    return [_resource(index, dict(each)) for index, each in enumerate(case)]
+    return [_resource(index, dict(fields)) for index, fields in enumerate(case)]
 
 
-def _resource(index: int, told: dict[str, Any]) -> dict[str, Any]:
-    more: dict[str, Any] = told.pop("+", {})
-    ((token, inputs),) = told.items()
+def _resource(index: int, fields: dict[str, Any]) -> dict[str, Any]:
+    more: dict[str, Any] = fields.pop("+", {})
+    ((token, inputs),) = fields.items()
     return resource(token, f"r{index}", **inputs) | more
 
 
 @pytest.mark.parametrize(("code", "case"), list(cases("bad")))
 def test_a_planted_defect_is_found(code: str, case: Case) -> None:
     """At a resource of the graph, with a fix."""
-    found = [told for told in faults(graph(case)) if told.code == code]
+    matches = [fault for fault in faults(graph(case)) if fault.code == code]
 
-    assert found
-    assert all(told.urn in {each["urn"] for each in graph(case)} and told.message and told.fix for told in found)
+    assert matches
+    assert all(fault.urn in {node["urn"] for node in graph(case)} and fault.message and fault.fix for fault in matches)
 
 
 @pytest.mark.parametrize(("code", "case"), list(cases("good")))

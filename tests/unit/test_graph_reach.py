@@ -34,12 +34,12 @@ def test_sites_reach_each_other_by_their_own_tunnel(
     fleet = tmp_path / "fleet.yaml"
     fleet.write_text(CONNECTED_SITES_TEXT.replace(JOINS, joins), encoding="utf-8")
 
-    asked = ["reach", "attic", "cellar"]
-    assert run([*asked, str(fleet), "--graph", empty]) == status
+    arguments = ["reach", "attic", "cellar"]
+    assert run([*arguments, str(fleet), "--graph", empty]) == status
 
-    told = capsys.readouterr().out
-    assert ("attic to cellar" in told) is (status == 0)
-    assert ("by the tunnel between the two gateways" in told) is (status == 0)
+    output = capsys.readouterr().out
+    assert ("attic to cellar" in output) is (status == 0)
+    assert ("by the tunnel between the two gateways" in output) is (status == 0)
 
 
 SITES = {"cellar": ("192.168.40.0/22", "10.127.0.0/22"), "attic": ("192.168.60.0/24",)}
@@ -52,15 +52,15 @@ def resource(token: str, ident: str, *after: str, **inputs: object) -> dict[str,
 
 def network() -> list[dict[str, Any]]:
     """Return a VPC whose gateway has VPN connections to two sites, with routes to each."""
-    found = [
+    resources = [
         resource("vpc:Vpc", "vpc-1", cidrBlock="10.64.0.0/16", mainRouteTableId="rtb-1"),
         resource("routeTable:RouteTable", "rtb-1", vpcId="vpc-1"),
         resource("subnet:Subnet", "subnet-1", vpcId="vpc-1", cidrBlock="10.64.0.0/24"),
         resource("vpnGateway:VpnGateway", "vgw-1", vpcId="vpc-1"),
     ]
     for site, blocks in SITES.items():
-        found.append(resource("vpnConnection:VpnConnection", site, vpnGatewayId="vgw-1"))
-        found += [
+        resources.append(resource("vpnConnection:VpnConnection", site, vpnGatewayId="vgw-1"))
+        resources += [
             resource(
                 "route:Route",
                 f"{site}-{block}",
@@ -71,7 +71,7 @@ def network() -> list[dict[str, Any]]:
             )
             for block in blocks
         ]
-    return found
+    return resources
 
 
 def walked(graph: list[dict[str, Any]], source: str, target: str) -> Trace:
@@ -212,13 +212,13 @@ def between(graph: Graph, source: str, target: str) -> Trip:
 @pytest.mark.parametrize("source", [NODE[WEST], LAPTOP])
 def test_a_packet_and_its_answer_pass_the_tunnel(source: str) -> None:
     """From gateway to gateway, once in each direction, and into the other VPC."""
-    found = between(NETWORK, source, NODE[EAST])
+    round_trip = between(NETWORK, source, NODE[EAST])
 
-    assert found.answered
-    assert found.back
-    for way in (found.out, found.back):
+    assert round_trip.answered
+    assert round_trip.back
+    for way in (round_trip.out, round_trip.back):
         assert sum(hop.at.startswith("tunnel of ") for hop in way.hops) == 1
-    assert found.out.end == f"node-eni-{EAST} in nodes-{EAST}"
+    assert round_trip.out.end == f"node-eni-{EAST} in nodes-{EAST}"
 
 
 def test_a_laptop_is_behind_its_own_gateway() -> None:
@@ -232,7 +232,7 @@ def without(ident: str) -> Callable[[Graph], None]:
     """Return the damage of removing a resource."""
 
     def take(graph: Graph) -> None:
-        graph[:] = [each for each in graph if each["id"] != ident]
+        graph[:] = [node for node in graph if node["id"] != ident]
         assert len(graph) == len(NETWORK) - 1
 
     return take
@@ -242,8 +242,8 @@ def altered(ident: str, **values: object) -> Callable[[Graph], None]:
     """Return the damage of changing a resource."""
 
     def alter(graph: Graph) -> None:
-        (found,) = (each for each in graph if each["id"] == ident)
-        found["inputs"] |= values
+        (node,) = (node for node in graph if node["id"] == ident)
+        node["inputs"] |= values
 
     return alter
 
@@ -251,9 +251,9 @@ def altered(ident: str, **values: object) -> Callable[[Graph], None]:
 def _round(graph: Graph) -> None:
     """Route the packet back into the tunnel."""
     for here in (WEST, EAST):
-        for each in graph:
-            if each["id"] == f"rtb-{here}-far":
-                each["inputs"]["destinationCidrBlock"] = "10.99.0.0/16"
+        for node in graph:
+            if node["id"] == f"rtb-{here}-far":
+                node["inputs"]["destinationCidrBlock"] = "10.99.0.0/16"
 
 
 LOSSES = {
@@ -278,9 +278,9 @@ def test_a_missing_piece_ends_the_packet(damage: Callable[[Graph], None], says: 
 
     damage(graph)
 
-    found = between(graph, NODE[WEST], NODE[EAST]).out
-    assert not found.delivered
-    assert says in found.end
+    trace = between(graph, NODE[WEST], NODE[EAST]).out
+    assert not trace.delivered
+    assert says in trace.end
 
 
 def test_a_missing_route_back_loses_the_answer() -> None:
@@ -289,8 +289,8 @@ def test_a_missing_route_back_loses_the_answer() -> None:
 
     without(f"rtb-{EAST}-far")(graph)
 
-    found = between(graph, NODE[WEST], NODE[EAST])
-    assert (found.out.delivered, found.answered) == (True, False)
+    round_trip = between(graph, NODE[WEST], NODE[EAST])
+    assert (round_trip.out.delivered, round_trip.answered) == (True, False)
 
 
 def test_gateways_that_lead_to_each_other_are_noticed() -> None:

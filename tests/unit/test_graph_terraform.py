@@ -30,11 +30,11 @@ def test_a_nested_object_is_a_block() -> None:
     """Terraform writes it as a list with one item, at every depth."""
     blocks = [{"deviceName": "/dev/sda1", "ebs": {"volumeSize": 8}}]
 
-    (found,) = values(
+    (attributes,) = values(
         node(TEMPLATE, inputs={"metadataOptions": {"httpTokens": "required"}, "blockDeviceMappings": blocks})
     )
 
-    assert found == {
+    assert attributes == {
         "metadata_options": [{"http_tokens": "required"}],
         "block_device_mappings": [{"device_name": "/dev/sda1", "ebs": [{"volume_size": 8}]}],
     }
@@ -42,16 +42,16 @@ def test_a_nested_object_is_a_block() -> None:
 
 def test_the_operators_words_stay() -> None:
     """Keys of tags are not converted."""
-    (found,) = values(node(VPC, inputs={"tags": {"CostCentre": "a"}}, outputs={"tagsAll": {"CostCentre": "a"}}))
+    (attributes,) = values(node(VPC, inputs={"tags": {"CostCentre": "a"}}, outputs={"tagsAll": {"CostCentre": "a"}}))
 
-    assert found == {"tags": {"CostCentre": "a"}, "tags_all": {"CostCentre": "a"}}
+    assert attributes == {"tags": {"CostCentre": "a"}, "tags_all": {"CostCentre": "a"}}
 
 
 def test_a_policy_is_a_text() -> None:
     """As text and as an object alike."""
-    (found,) = values(node(ROLE, inputs={"assumeRolePolicy": {"Statement": []}}))
+    (attributes,) = values(node(ROLE, inputs={"assumeRolePolicy": {"Statement": []}}))
 
-    assert found == {"assume_role_policy": json.dumps({"Statement": []})}
+    assert attributes == {"assume_role_policy": json.dumps({"Statement": []})}
 
 
 def test_what_may_stand_several_times_loses_its_plural() -> None:
@@ -59,9 +59,9 @@ def test_what_may_stand_several_times_loses_its_plural() -> None:
     rules = [{"id": "all", "transitions": [{"days": 30}]}]
     token = "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration"  # noqa: S105  # a type
 
-    (found,) = values(node(token, inputs={"rules": rules}))
+    (attributes,) = values(node(token, inputs={"rules": rules}))
 
-    assert found == {"rule": [{"id": "all", "transition": [{"days": 30}]}]}
+    assert attributes == {"rule": [{"id": "all", "transition": [{"days": 30}]}]}
 
 
 def test_what_only_aws_can_tell_is_marked() -> None:
@@ -102,29 +102,35 @@ def test_only_what_is_created_is_planned() -> None:
 def test_a_property_refers_to_what_it_was_made_from() -> None:
     """By the attribute with its value, and by the resource."""
     vpc = node(VPC, "lab", id="vpc-1")
-    made = {"vpcId": [vpc["urn"]]}
+    dependencies = {"vpcId": [vpc["urn"]]}
 
-    found = references(vpc, node(SUBNET, "a", inputs={"vpcId": "vpc-1"}, property_dependencies=made))
+    resource_references = references(
+        vpc, node(SUBNET, "a", inputs={"vpcId": "vpc-1"}, property_dependencies=dependencies)
+    )
 
-    assert found["lab_here_a"] == {"vpc_id": ["aws_vpc.lab_here_lab.id", "aws_vpc.lab_here_lab"]}
+    assert resource_references["lab_here_a"] == {"vpc_id": ["aws_vpc.lab_here_lab.id", "aws_vpc.lab_here_lab"]}
 
 
 def test_a_reference_crosses_stacks() -> None:
     """By ids, at any depth: stacks do not name resources of other stacks."""
     key = node(KEY, "k", stack="lab.there", outputs={"arn": KEY_ARN})
 
-    found = references(key, node(ALIAS, "a", inputs={"targetKeyId": [{"deep": KEY_ARN}]}))
+    resource_references = references(key, node(ALIAS, "a", inputs={"targetKeyId": [{"deep": KEY_ARN}]}))
 
-    assert found["lab_here_a"] == {"target_key_id": ["aws_kms_key.lab_there_k.arn", "aws_kms_key.lab_there_k"]}
+    assert resource_references["lab_here_a"] == {
+        "target_key_id": ["aws_kms_key.lab_there_k.arn", "aws_kms_key.lab_there_k"]
+    }
 
 
 def test_a_bucket_is_known_by_its_name() -> None:
     """Only the property `bucket` refers to it."""
     bucket = node(BUCKET, "b", id="data", inputs={"bucket": "data"})
 
-    found = references(bucket, node(VERSIONS, "v", inputs={"bucket": "data", "expectedBucketOwner": "data"}))
+    resource_references = references(
+        bucket, node(VERSIONS, "v", inputs={"bucket": "data", "expectedBucketOwner": "data"})
+    )
 
-    assert found["lab_here_v"] == {"bucket": ["aws_s3_bucket.lab_here_b.id", "aws_s3_bucket.lab_here_b"]}
+    assert resource_references["lab_here_v"] == {"bucket": ["aws_s3_bucket.lab_here_b.id", "aws_s3_bucket.lab_here_b"]}
 
 
 def test_a_name_that_somebody_chose_is_no_reference() -> None:
@@ -142,12 +148,14 @@ def test_providers_say_their_region_and_account() -> None:
     document: Any = plan_document([provider, node(VPC, provider=f"{provider['urn']}::d8c0")])
 
     configuration = document["configuration"]
-    ((key, told),) = configuration["provider_config"].items()
-    assert told["expressions"] == {
+    ((key, provider_config),) = configuration["provider_config"].items()
+    assert provider_config["expressions"] == {
         "region": {"constant_value": "us-west-2"},
         "allowed_account_ids": {"constant_value": ["111122223333"]},
     }
-    assert configuration["root_module"]["resources"][0]["provider_config_key"] == key == f"aws.{told['alias']}"
+    assert (
+        configuration["root_module"]["resources"][0]["provider_config_key"] == key == f"aws.{provider_config['alias']}"
+    )
 
 
 TERRAFORM = {terraform_type(token): token for token in KINDS}
@@ -161,12 +169,12 @@ def inputs(token: str) -> Iterator[tuple[str, type, bool]]:
 
 def below(path: str, annotation: Any) -> Iterator[tuple[str, type, bool]]:  # noqa: ANN401  # an annotation of any form
     """Yield an input and its nested inputs."""
-    wanted = _types.unwrap_type(annotation)
-    plain = schema.plain_kind(wanted)
-    inner = next((each for each in arms(wanted) if _types.is_input_type(each)), None)
+    input_type = _types.unwrap_type(annotation)
+    plain = schema.plain_kind(input_type)
+    inner = next((arm for arm in arms(input_type) if _types.is_input_type(arm)), None)
     yield path, plain, inner is not None
-    for key, each in (schema.fields(inner) if inner else {}).items():
-        yield from below(f"{path}.{key}", each)
+    for key, field_type in (schema.fields(inner) if inner else {}).items():
+        yield from below(f"{path}.{key}", field_type)
 
 
 def arms(annotation: Any) -> Iterator[type]:  # noqa: ANN401  # as below
@@ -174,8 +182,8 @@ def arms(annotation: Any) -> Iterator[type]:  # noqa: ANN401  # as below
     held = typing.get_args(annotation)
     if not held and isinstance(annotation, type):
         yield annotation
-    for each in held:
-        yield from arms(_types.unwrap_type(each))
+    for argument in held:
+        yield from arms(_types.unwrap_type(argument))
 
 
 def test_every_type_has_its_name(expect: Expect) -> None:
@@ -201,9 +209,13 @@ def test_what_may_stand_several_times_has_its_name(expect: Expect) -> None:
 def test_only_what_there_is_has_another_name(kind: str) -> None:
     """The table contains only properties of the SDK."""
     token = TERRAFORM[kind]
-    known = {path for key, each in schema.fields(schema.args_class(token)).items() for path, _, _ in below(key, each)}
+    paths = {
+        path
+        for key, annotation in schema.fields(schema.args_class(token)).items()
+        for path, _, _ in below(key, annotation)
+    }
 
-    assert known >= RENAMED[kind].keys()
+    assert paths >= RENAMED[kind].keys()
 
 
 @pytest.mark.parametrize("token", KINDS)

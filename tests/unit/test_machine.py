@@ -31,13 +31,13 @@ REBOOT = {**FAILED, "action": "reboot"}
 
 @dataclass
 class Calls:
-    """The programs of a machine; `asked` are the calls, in order, without the upload of the status."""
+    """The programs of a machine; `recorded` are the calls, in order, without the upload of the status."""
 
     verdict: Mapping[str, Any] = field(default_factory=lambda: PASSED)
     error: str = ""
     changed: tuple[str, ...] = ()
     findings: Mapping[str, Any] = field(default_factory=lambda: {"ok": True, "nodes": []})
-    asked: list[str] = field(default_factory=list)
+    recorded: list[str] = field(default_factory=list)
     audits: int = 0
 
     def audit(self, state: State, node: NodePlan) -> Mapping[str, Any]:
@@ -62,20 +62,20 @@ class Calls:
             "all" if only is None else ",".join(sorted(only)),
             *sorted(stages or ()),
         )
-        self.asked.append(" ".join(words))
+        self.recorded.append(" ".join(words))
         error = Event(node.name, Step.ERROR, words=self.error, kind=NodeErrorKind.FAILED) if self.error else None
         return NodeResult(node.name, [*self.changed], error=error, is_done=not error)
 
     def run_gate(self, *, is_new: bool) -> Mapping[str, Any]:
         """Return the prepared verdict."""
         del is_new
-        self.asked.append("gate")
+        self.recorded.append("gate")
         return self.verdict
 
     def run_step(self, name: str, **environment: str) -> bool:
         """Record a step of the bootstrap."""
         if name != "put_status":
-            self.asked.append(" ".join((name, *environment.values())))
+            self.recorded.append(" ".join((name, *environment.values())))
         return True
 
 
@@ -86,7 +86,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     for module in (machine, upgrade):
         for name in ("apply_roles", "run_step"):
             monkeypatch.setattr(module, name, getattr(fakes, name))
-        monkeypatch.setattr(module, "reboot", lambda: fakes.asked.append("reboot"))
+        monkeypatch.setattr(module, "reboot", lambda: fakes.recorded.append("reboot"))
     monkeypatch.setattr(programs, "run_gate", fakes.run_gate)
     monkeypatch.setattr(machine, "audit", fakes.audit)
     monkeypatch.setattr("os.nice", lambda _increment: 0)
@@ -114,7 +114,7 @@ def test_a_new_machine_reports_ready_after_the_gate(calls: Calls, state: State) 
     calls.changed = ("Install packages",)
 
     assert machine.main(state, is_new=True) == 0
-    assert calls.asked == ["apply all", "gate", "report_ready"]
+    assert calls.recorded == ["apply all", "gate", "report_ready"]
     assert {"ok": True, "ready": True, "sentence": "1 changed", "bundle": "abc", "sequence": 7}.items() <= status(
         state
     ).items()
@@ -129,11 +129,11 @@ def test_a_new_machine_skips_the_install_stage_of_its_image(
 
     machine.main(state, is_new=True)
 
-    assert calls.asked[0] == "apply all activate configure"
+    assert calls.recorded[0] == "apply all activate configure"
     assert status(state)["sentence"].endswith("installed by its image")
-    calls.asked.clear()
+    calls.recorded.clear()
     machine.main(state, is_new=False)
-    assert calls.asked[0].split()[-1] not in {"activate", "configure"}
+    assert calls.recorded[0].split()[-1] not in {"activate", "configure"}
 
 
 def test_changes_that_need_a_reboot_wait_on_a_ready_machine(calls: Calls, state: State) -> None:
@@ -141,7 +141,7 @@ def test_changes_that_need_a_reboot_wait_on_a_ready_machine(calls: Calls, state:
     calls.changed = ("Install the driver",)
 
     assert machine.main(state, is_new=False) == 0
-    applied, checked, gate = calls.asked
+    applied, checked, gate = calls.recorded
     assert (checked, gate) == ("check nvidia", "gate")
     assert "nvidia" not in applied.removeprefix("apply ").split(",")
     assert "baseline" in applied
@@ -155,7 +155,7 @@ def test_a_failed_run_is_repeated_before_a_new_machine_is_abandoned(calls: Calls
     codes = [machine.main(state, is_new=True) for _ in range(3)]
 
     assert codes == [1, 1, 1]
-    assert calls.asked == ["apply all"] * 3 + ["report_failed"]
+    assert calls.recorded == ["apply all"] * 3 + ["report_failed"]
     assert (status(state)["ok"], status(state)["sentence"]) == (False, calls.error)
 
 
@@ -173,7 +173,7 @@ def test_a_new_machine_that_fails_its_gate_is_replaced(
     for _ in ends:
         machine.main(state, is_new=True)
 
-    assert [call for call in calls.asked if call not in ("apply all", "gate")] == ends
+    assert [call for call in calls.recorded if call not in ("apply all", "gate")] == ends
     assert status(state)["sentence"] == "gate failed: gpus: 7, planned 8"
 
 
@@ -182,7 +182,7 @@ def test_a_ready_machine_is_never_abandoned(calls: Calls, state: State) -> None:
     calls.verdict = FAILED
 
     assert machine.main(state, is_new=False) == 0
-    assert calls.asked[-1] == "gate"
+    assert calls.recorded[-1] == "gate"
     assert not status(state)["ok"]
 
 
@@ -262,7 +262,7 @@ def test_an_unusable_document_changes_nothing(calls: Calls, state: State, text: 
         state.document.write_text(text)
 
     assert machine.main(state, is_new=False) == 1
-    assert calls.asked == []
+    assert calls.recorded == []
     assert sentence in status(state)["sentence"]
 
 
@@ -303,12 +303,12 @@ def test_an_upgrade_applies_what_waits_and_reboots(calls: Calls, state: State, t
     calls.changed = ("Install the driver",)
 
     upgrade.main("wait", state, terminal)
-    before = [*calls.asked]
+    before = [*calls.recorded]
     calls.changed = ()
     upgrade.main("end", state, terminal)
 
     assert before == ["check nvidia", "apply all", "gate", "reboot"]
-    assert calls.asked[4:] == ["apply all", "gate"]
+    assert calls.recorded[4:] == ["apply all", "gate"]
     assert [event.step for event in terminal.events if event.step is not Step.NOTE] == [Step.REBOOT, Step.DONE]
     assert status(state)["sentence"] == "up to date"
 
@@ -321,7 +321,7 @@ def test_an_upgrade_reboots_a_machine_with_replaced_programs(
 
     upgrade.main("wait", state, terminal)
 
-    assert calls.asked == ["apply all", "gate", "reboot"]
+    assert calls.recorded == ["apply all", "gate", "reboot"]
     assert "runs replaced programs: openvpn@udp.service" in [event.words for event in terminal.events]
 
 
@@ -329,7 +329,7 @@ def test_an_upgrade_without_waiting_changes_disturbs_nobody(calls: Calls, state:
     """Without a change that waits, people stay logged in."""
     upgrade.main("now", state, replace(terminal, uid=None))
 
-    assert calls.asked == ["check nvidia", "apply all", "gate"]
+    assert calls.recorded == ["check nvidia", "apply all", "gate"]
 
 
 @pytest.mark.parametrize("operator", ["ada", "grace"])
@@ -345,7 +345,7 @@ def test_an_upgrade_waits_for_people(
     upgrade.main("wait", state, terminal)
 
     assert terminal.events[-1].step is end
-    assert ("apply all" in calls.asked) == (end is Step.REBOOT)
+    assert ("apply all" in calls.recorded) == (end is Step.REBOOT)
     assert end is Step.REBOOT or terminal.events[-1].words == "still in use by grace"
     assert not (state.folder.parent / "nologin").exists()
 
@@ -357,7 +357,7 @@ def test_an_upgrade_without_its_operator_does_not_reboot(calls: Calls, state: St
 
     upgrade.main("wait", state, terminal)
 
-    assert "reboot" not in calls.asked
+    assert "reboot" not in calls.recorded
     assert terminal.events[-1].kind is NodeErrorKind.STOPPED
 
 

@@ -138,14 +138,14 @@ def test_the_direct_tunnel_is_preferred_to_aws() -> None:
 def test_connected_sites_admit_each_other() -> None:
     """Their gateways route to each other's LAN and admit BGP and IKE."""
     apart = connected_sites_plan(CONNECTED_SITES_TEXT.replace(JOINS, ""))
-    (door,) = (node for node in permanent_nodes(PLAN) if node.name == "door.attic")
+    (gateway,) = (node for node in permanent_nodes(PLAN) if node.name == "door.attic")
 
     assert [is_connected(plan, ATTIC, CELLAR) for plan in (PLAN, apart)] == [True, False]
-    (bgp,) = (rule for rule in door.firewall_rules if rule.name.startswith("bgp"))
+    (bgp,) = (rule for rule in gateway.firewall_rules if rule.name.startswith("bgp"))
     assert (bgp.block, bgp.port) == (PLAN.site_tunnels[0].inside, 179)
-    assert door.roles == {NodeRole.TUNNELS}
-    assert IPv4Network("192.168.40.0/22") in door.remote_blocks
-    assert {"ike-500", "ike-4500", "esp", "bgp-from-cellar"} <= {rule.name for rule in door.firewall_rules}
+    assert gateway.roles == {NodeRole.TUNNELS}
+    assert IPv4Network("192.168.40.0/22") in gateway.remote_blocks
+    assert {"ike-500", "ike-4500", "esp", "bgp-from-cellar"} <= {rule.name for rule in gateway.firewall_rules}
 
 
 def test_the_plan_shows_site_tunnels() -> None:

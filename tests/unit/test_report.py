@@ -47,9 +47,9 @@ def test_many_that_are_not_done_fit_a_terminal() -> None:
 
     lines = tuple(apply_lines([_lost(name) for name in names], check=False))
 
-    told = lines[lines.index("") + 1 :]
-    assert told[0].startswith("0 of 12 nodes done; not done: workbench-gpu-1.us-west-2, ")
-    assert " ".join(line.strip() for line in told).endswith(", ".join(names))
+    summary = lines[lines.index("") + 1 :]
+    assert summary[0].startswith("0 of 12 nodes done; not done: workbench-gpu-1.us-west-2, ")
+    assert " ".join(line.strip() for line in summary).endswith(", ".join(names))
     assert max(len(line) for line in lines) <= WIDTH
 
 
@@ -110,10 +110,10 @@ def test_a_fault_of_what_no_file_asks_for_names_none() -> None:
 
 def test_a_program_reads_the_place_too() -> None:
     """The key `from` is added to the document of `audit-graph --json`."""
-    (told,) = traced_fault_document(FAULTS, _key)
+    (document,) = traced_fault_document(FAULTS, _key)
 
-    assert told["from"] == "lab.yaml:70:3 storage.home"
-    assert {"code", "level", "urn", "key", "message", "fix"} <= told.keys()
+    assert document["from"] == "lab.yaml:70:3 storage.home"
+    assert {"code", "level", "urn", "key", "message", "fix"} <= document.keys()
 
 
 def test_cells_begin_under_one_another() -> None:
@@ -136,10 +136,10 @@ def test_lines_have_no_blanks_at_their_end() -> None:
     assert aligned([("a", ""), ("b", "c", "")]) == ("a", "b   c")
 
 
-@pytest.mark.parametrize(("count", "told"), [(0, "0 people"), (1, "1 person"), (2, "2 people"), (1024, "1,024 people")])
-def test_a_count_has_its_noun(count: int, told: str) -> None:
+@pytest.mark.parametrize(("count", "text"), [(0, "0 people"), (1, "1 person"), (2, "2 people"), (1024, "1,024 people")])
+def test_a_count_has_its_noun(count: int, text: str) -> None:
     """In the singular or plural."""
-    assert counted(count, "person", "people") == told
+    assert counted(count, "person", "people") == text
 
 
 KEPT = Verdict(
@@ -196,10 +196,10 @@ def test_a_program_reads_the_findings_as_one_document() -> None:
     """Machines in their order with every verdict; an incomplete one is not ok."""
     document = json.loads(json.dumps(compliance_document(FINDINGS)))
 
-    assert [node["node"] for node in document["nodes"]] == [each.node for each in FINDINGS]
+    assert [node["node"] for node in document["nodes"]] == [findings.node for findings in FINDINGS]
     assert document["nodes"][0]["verdicts"][1]["outcome"] == "violated"
     assert document["ok"] is False
-    assert [compliance_document((each,))["ok"] for each in FINDINGS] == [False, False, True, False, False]
+    assert [compliance_document((findings,))["ok"] for findings in FINDINGS] == [False, False, True, False, False]
 
 
 def test_a_ci_reads_the_findings_as_junit_report() -> None:
@@ -207,7 +207,7 @@ def test_a_ci_reads_the_findings_as_junit_report() -> None:
     suites = ET.fromstring(junit_report(FINDINGS))  # noqa: S314  our own file
 
     last = [("titan-02.cellar", "2", "0", "1"), ("nas.cellar", "1", "0", "1")]
-    counts = [(each.get("name"), each.get("tests"), each.get("failures"), each.get("errors")) for each in suites]
+    counts = [(suite.get("name"), suite.get("tests"), suite.get("failures"), suite.get("errors")) for suite in suites]
     assert counts == [
         ("titan-01.cellar", "3", "1", "0"),
         ("workbench-cpu-1.us-west-2", "1", "1", "0"),
@@ -228,7 +228,7 @@ def test_the_page_needs_nothing_beside_itself(expect: Expect) -> None:
 
 def test_findings_come_back_as_they_were_written() -> None:
     """Findings survive the way from the audit process."""
-    text = f"[{', '.join(each.text() for each in FINDINGS)}]"
+    text = f"[{', '.join(findings.text() for findings in FINDINGS)}]"
 
     assert parse_findings(text) == FINDINGS
 
@@ -323,29 +323,29 @@ BLOCK = IPv4Network("10.64.0.0/16")
 
 
 @pytest.mark.parametrize(
-    ("paths", "told"),
+    ("paths", "expected"),
     [
         (("region/a", "region/a/zone/a1/edge", "pods"), ("region/a", "pods")),
         (("region/a/zone/a1/edge", "region/a/zone/a1/nodes"), ("region/a/zone/a1/edge", "region/a/zone/a1/nodes")),
         ((), ()),
     ],
 )
-def test_a_subnet_is_told_only_without_its_region(paths: tuple[str, ...], told: tuple[str, ...]) -> None:
+def test_a_subnet_is_told_only_without_its_region(paths: tuple[str, ...], expected: tuple[str, ...]) -> None:
     """A new region is one block; a new zone of an old region is one, too."""
-    assert roots(dict.fromkeys(paths, BLOCK)) == told
+    assert roots(dict.fromkeys(paths, BLOCK)) == expected
 
 
 @pytest.mark.parametrize(
-    ("names", "told"),
+    ("names", "text"),
     [
         (("a",), "1 block (a)"),
         (("a", "b"), "2 blocks (a, 1 more)"),
         (("a", "b", "c", "d"), "4 blocks (a, 3 more)"),
     ],
 )
-def test_the_first_is_named(names: tuple[str, ...], told: str) -> None:
+def test_the_first_is_named(names: tuple[str, ...], text: str) -> None:
     """The first name and the number of the others."""
-    assert named(names, "block") == told
+    assert named(names, "block") == text
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "checks.md"

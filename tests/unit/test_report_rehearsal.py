@@ -39,9 +39,9 @@ def test_a_stack_is_one_line() -> None:
 def test_a_faked_type_is_listed_with_its_reason() -> None:
     """A type that is not simulated by moto is listed with the reason below the count."""
     urn = "urn:pulumi:lab.us-west-2::bedplate::aws:ec2/placementGroup:PlacementGroup::train"
-    made = Snapshot({urn: Entry(urn=urn, custom=True, inputs={}, outputs={})})
+    snapshot = Snapshot({urn: Entry(urn=urn, custom=True, inputs={}, outputs={})})
 
-    *_, count, fake = rehearsal_lines(Report((_stack(create=_run(left=made)),), seconds=1.0, calls=3))
+    *_, count, fake = rehearsal_lines(Report((_stack(create=_run(left=snapshot)),), seconds=1.0, calls=3))
 
     assert count == "1 resource of 1 type in a simulated AWS, 1 type faked, 1.0 s"
     assert fake == "faked:   aws:ec2:PlacementGroup   moto has no placement groups"

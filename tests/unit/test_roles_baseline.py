@@ -350,11 +350,11 @@ def test_hosts_has_a_stable_order() -> None:
 
 def test_motd_has_node_role_owner_and_expiry() -> None:
     """The message of the day shows the node role, the owner and the expiry date."""
-    message, news = motd_files(replace(CLOUD, owner="ml-infra@lab.example", expires="2026-12-31"))
+    message, motd_news = motd_files(replace(CLOUD, owner="ml-infra@lab.example", expires="2026-12-31"))
 
     assert "  workbench-cpu-1.us-west-2.lab.internal\n  workbench of the fleet lab, us-west-2\n" in message.text
     assert "owner: ml-infra@lab.example, until 2026-12-31\n" in message.text
-    assert news.text == "ENABLED=0\n"
+    assert motd_news.text == "ENABLED=0\n"
 
 
 def test_motd_lists_gpus_and_all_node_roles() -> None:

@@ -163,8 +163,8 @@ def test_a_failed_write_leaves_no_temporary_file(tmp_path: Path) -> None:
 def _write_as_pyinfra(file: ManagedFile) -> int:
     """Write a file; like pyinfra, end its stdin with a newline."""
     command = write_command(file)
-    given = file.text if file.text.endswith("\n") else f"{file.text}\n"
-    return subprocess.run(["sh", "-c", command.get_raw_value()], input=given.encode(), check=False).returncode
+    stdin = file.text if file.text.endswith("\n") else f"{file.text}\n"
+    return subprocess.run(["sh", "-c", command.get_raw_value()], input=stdin.encode(), check=False).returncode
 
 
 def test_writable_sysctls_are_read() -> None:

@@ -275,9 +275,9 @@ def test_a_removed_group_is_emptied() -> None:
     people = tuple(replace(person, groups=()) for person in ACCOUNTS.people)
     accounts = Accounts(people, {}, ACCOUNTS.departed, dict(ACCOUNTS.groups))
 
-    found = [change.commands[0] for change in account_changes(accounts, CONFIGURED)]
+    commands = [change.commands[0] for change in account_changes(accounts, CONFIGURED)]
 
-    assert found == ["gpasswd --delete ada vision", "gpasswd --delete bob vision", "gpasswd --delete bob speech"]
+    assert commands == ["gpasswd --delete ada vision", "gpasswd --delete bob vision", "gpasswd --delete bob speech"]
 
 
 def test_a_person_who_returns_is_unlocked() -> None:

@@ -148,8 +148,8 @@ def test_the_keys_of_the_examples_are_in_the_schema(example: str) -> None:
             for index, item in enumerate(value):
                 check(item, (*path, index))
         if isinstance(value, dict):
-            known = schema_at(path, value.get("kind")).get("properties", ())
-            assert set(value) <= set(known) or not known
+            keys = schema_at(path, value.get("kind")).get("properties", ())
+            assert set(value) <= set(keys) or not keys
             for name, item in value.items():
                 check(item, (*path, name))
 

@@ -158,11 +158,16 @@ class AgentGateway:
 def gateway(tmp_path: Path) -> AgentGateway:
     """Return a gateway with an access list and a certificate, without running daemons."""
     need_program("openssl")
-    made = AgentGateway(GatewayPaths(tmp_path / "e", tmp_path / "s", getuser(), tmp_path / "m", tmp_path), LabKeys())
-    for folder in (made.paths.settings, *(made.paths.socket(transport).parent for transport in TRANSPORTS)):
+    agent_gateway = AgentGateway(
+        GatewayPaths(tmp_path / "e", tmp_path / "s", getuser(), tmp_path / "m", tmp_path), LabKeys()
+    )
+    for folder in (
+        agent_gateway.paths.settings,
+        *(agent_gateway.paths.socket(transport).parent for transport in TRANSPORTS),
+    ):
         folder.mkdir(parents=True)
-    made.send(ADA, BOB, keys=made.identity())
-    return made
+    agent_gateway.send(ADA, BOB, keys=agent_gateway.identity())
+    return agent_gateway
 
 
 @pytest.mark.parametrize("mask", ["027", "077"])

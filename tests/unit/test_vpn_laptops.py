@@ -158,7 +158,7 @@ def test_the_gateway_of_a_single_region_forwards_dns() -> None:
     assert gateway.upstream == plan.home.block[2]
     pushed = [re.findall(r"dhcp-option DNS (\S+)\"", text) for text in texts]
     assert pushed == [["10.64.228.1"], ["10.64.228.33"]]
-    firewall_rules = {(door.protocol, door.block) for door in node.firewall_rules if door.port == DNS}
+    firewall_rules = {(rule.protocol, rule.block) for rule in node.firewall_rules if rule.port == DNS}
     assert firewall_rules == {("udp", gateway.pool), ("tcp", gateway.pool)}
 
 

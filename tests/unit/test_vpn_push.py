@@ -276,8 +276,8 @@ ASSOCIATIONS = (
 )
 
 
-def _findings(status: Status, wanted: ExpectedGateway = WANTED, node: NodePlan = GATE) -> list[str]:
-    findings = gateway_findings(node, wanted, status, NOW)
+def _findings(status: Status, expected: ExpectedGateway = WANTED, node: NodePlan = GATE) -> list[str]:
+    findings = gateway_findings(node, expected, status, NOW)
     return [f"{'error' if finding.is_failing else 'warning'}: {finding.message}" for finding in findings]
 
 
@@ -370,9 +370,9 @@ def test_each_defect_has_one_finding(changes: Mapping[str, object], finding: str
     """The status is compared with the plan and the newest revocation list; what is new gets a warning first."""
     fields: dict[str, object] = {name: getattr(HEALTHY, name) for name in HEALTHY.__dataclass_fields__} | dict(changes)
 
-    (found,) = _findings(Status(**fields))  # type: ignore[arg-type]
+    (message,) = _findings(Status(**fields))  # type: ignore[arg-type]
 
-    assert found.startswith(finding)
+    assert message.startswith(finding)
 
 
 def test_only_the_duties_of_a_gateway_are_checked() -> None:

@@ -153,7 +153,7 @@ def test_another_region_does_not_change_other_connections() -> None:
 
 def test_the_end_that_dials_starts_its_tunnels() -> None:
     """It also restarts them; an end that AWS dials waits."""
-    for end, action, who in ((Dials.SITE, "start", "dials"), (Dials.AWS, "none", "waits")):
+    for end, action, role in ((Dials.SITE, "start", "dials"), (Dials.AWS, "none", "waits")):
         files = {file.path.name: file.text for file in files_of(cellar_gateway(_with_site(end)))}
 
         connections = read_settings(files["swanctl.conf"])["connections"]
@@ -161,7 +161,7 @@ def test_the_end_that_dials_starts_its_tunnels() -> None:
         children = [connection["children"][name] for name, connection in connections.items()]
         assert {child["start_action"] for child in children} == {action}
         assert {child["close_action"] for child in children} == {action}
-        assert {line.split()[5] for line in files["table"].splitlines()} == {who}
+        assert {line.split()[5] for line in files["table"].splitlines()} == {role}
         assert "/ipsec-watch /etc/bedplate/ipsec/tunnels/table" in files["bedplate-ipsec-tunnels-dial.service"]
 
 

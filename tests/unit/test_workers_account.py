@@ -56,10 +56,10 @@ def test_workers_are_the_running_instances_of_the_fleets_pools(client: AwsClient
     run_instance(client, fleet="other")
     client.call("ec2", REGION, "terminate_instances", InstanceIds=[ended])
 
-    (found,) = read_workers(client, PLAN).successes[REGION]
+    (running,) = read_workers(client, PLAN).successes[REGION]
 
-    assert (found.instance, found.name) == (worker, f"train-{worker[-8:]}.us-west-2")
-    assert found.addresses
+    assert (running.instance, running.name) == (worker, f"train-{worker[-8:]}.us-west-2")
+    assert running.addresses
 
 
 def test_a_key_is_read_below_the_id_of_its_instance_only(client: AwsClient) -> None:
