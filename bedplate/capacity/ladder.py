@@ -220,8 +220,8 @@ class Memory:
 
     The first four have the name of a pool as key. `short` has the time when the pool began to have fewer machines
     than desired, `boots` the longest time in seconds that one of its machines took to become a node, `unready` the
-    launch times of machines that were late in the last hour, none after one became a node. `reported` has the pods for which an event
-    already says that they fit on no machine.
+    launch times of machines that were late in the last hour, none after one became a node. `reported` has the pods for
+    which an event already says that they fit on no machine.
     """
 
     breakers: Mapping[str, Breaker] = field(default_factory=dict)

@@ -66,7 +66,7 @@ def check_limits(context: Context) -> Iterator[Fault]:
         price = max((price for price in prices if price), default=0.0)
         for place, ceiling in ((f"{key}.max_cost", group.max_cost), ("max_cost", context.fleet.max_cost)):
             if ceiling is not None and ceiling < price:
-                message = f"{ceiling:g} USD per hour permit no machine of {name}, which costs {price:,.2f}"
+                message = f"{ceiling:g} USD per hour is less than one machine of {name} costs ({price:,.2f})"
                 yield fault("E359", place, message, f"write {math.ceil(price)} or more, or delete max_cost")
 
 

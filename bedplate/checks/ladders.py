@@ -314,7 +314,7 @@ RULES = about(
         "W325",
         "spot-fabric",
         "A job on several machines fails with the first interruption.",
-        "use it for jobs with checkpoints, or delete the rung",
+        "run only jobs with checkpoints on this rung, or delete it",
         "Amazon EC2 user guide, spot best practices",
         allowable=True,
     ),

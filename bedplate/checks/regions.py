@@ -245,7 +245,7 @@ RULES = (
         "E204",
         "opt-in-region",
         "An account must enable this region before it can create resources there.",
-        "enable it and allow E204 with the date, or use another region",
+        "enable it and write `allow: {E204: REASON}`, or use another region",
         "AWS General Reference, enabling regions",
         allowable=True,
         at_key=True,

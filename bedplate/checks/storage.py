@@ -34,7 +34,7 @@ def check_mounts(context: Context) -> Iterator[Fault]:
     """Yield faults of conflicting mount points in one place, and of folders that two stores export."""
     mounts = tuple(_mounts(context))
     for key, (place, path), first in repeated((mount.key, (mount.place, mount.path)) for mount in mounts):
-        yield fault("E403", key, f"{path} in {place} is already the mount point of {first.split('.')[1]}")
+        yield fault("E403", key, f"{path} in {place} is already the mount point of the store {first.split('.')[1]}")
     exports = (mount for mount in mounts if mount.export)
     folders = ((f"storage.{mount.store}.export", (mount.place, mount.machine, mount.export)) for mount in exports)
     for key, (_, machine, folder), first in repeated(folders):

@@ -29,7 +29,7 @@ LISTS_BUCKETS = applies_if(lambda node: bool(node.buckets) and NodeRole.WORKBENC
 HAS_NOTICE = applies_if(
     lambda node: bool(node.mounts or node.shares or (node.buckets and NodeRole.WORKBENCH in node.roles))
 )
-HAS_SHARED_AWS_STORE = applies_if(lambda node: any(client_mount(mount).opener for mount in node.mounts))
+HAS_SHARED_AWS_STORE = applies_if(lambda node: any(client_mount(mount).permission_unit for mount in node.mounts))
 HAS_EFS = applies_if(lambda node: any(mount.kind is MountKind.EFS for mount in node.mounts))
 ETCD = "/var/lib/etcd"
 
@@ -73,8 +73,8 @@ def test_mounted_sources_match_the_plan(host: Host, node: NodePlan) -> None:
 def test_shared_aws_stores_are_writable(host: Host, node: NodePlan) -> None:
     """People can write to shared AWS stores, whose root folder belongs to root at first."""
     for mount in map(client_mount, node.mounts):
-        for unit in mount.units() if mount.opener else ():
-            assert host.file(f"{UNIT_FOLDER}/{unit.name}").content_string == unit.shipped.text
+        for unit in mount.units() if mount.permission_unit else ():
+            assert host.file(f"{UNIT_FOLDER}/{unit.name}").content_string == unit.file.text
 
 
 @HAS_MOUNTS

@@ -196,7 +196,7 @@ def correction(location: ErrorLocation) -> str | None:
 
 def _unknown_key(_: ErrorDetails, location: ErrorLocation) -> _Report:
     name = str(location.path[-1])
-    return "E101", f"{location.above.key or 'a fleet'} has no key {shown(name)}", _key_fix(name, location)
+    return "E101", f"unknown key {shown(name)} in {location.above.key or 'the fleet file'}", _key_fix(name, location)
 
 
 def _key_fix(name: str, location: ErrorLocation) -> str:

@@ -116,7 +116,7 @@ def cluster_blocks(plan: FleetPlan) -> Mapping[str, IPv4Network]:
 
 
 def forwards_dns(plan: FleetPlan) -> bool:
-    """Return whether the laptop gateway forwards DNS to its VPC: in one region without sites, only laptops need that."""
+    """Return whether the laptop gateway forwards DNS to its VPC: in one region without sites only laptops need it."""
     return bool(plan.laptops) and len(plan.regions) == 1 and not plan.sites
 
 
@@ -184,8 +184,9 @@ def tunnel_pairs(plan: FleetPlan) -> tuple[frozenset[str], ...]:
 
 
 def is_connected(plan: FleetPlan, place: str, other: str) -> bool:
-    """Return whether a network path leads from one place to another, given two regions or two sites."""
-    return plan.interconnect is not Interconnect.NONE or frozenset((place, other)) in tunnel_pairs(plan)
+    """Return whether a network path leads from one region or site to another. Every site has tunnels to every region."""
+    is_mixed = (place in plan.regions_by_name) != (other in plan.regions_by_name)
+    return is_mixed or plan.interconnect is not Interconnect.NONE or frozenset((place, other)) in tunnel_pairs(plan)
 
 
 @cached_on_plan

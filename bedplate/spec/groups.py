@@ -66,7 +66,7 @@ Clock = Annotated[
         "E319",
         "time of day",
         r"([01][0-9]|2[0-3]):[0-5][0-9]",
-        "two digits, a colon, two digits",
+        "HH:MM, from 00:00 to 23:59",
         "'20:00'",
         5,
         similar=_similar_times,

@@ -41,7 +41,9 @@ def check_block(value: object) -> IPv4Network:
     """Return the block; raise a validation error that proposes the canonical form, if it is clear."""
     text = _text(value, _IPV4_FIX, _block_fix)
     if "/" not in text:
-        raise invalid("E211", f"{shown(text)} has no prefix length", _block_fix(text))
+        raise invalid(
+            "E211", f"{shown(text)} has no prefix length", f"{_block_fix(text)}, or with another prefix length"
+        )
     interface = _parse_leniently(text)
     if interface is None:
         raise invalid("E210", f"{shown(text)} is not an IPv4 block", _block_fix(text))

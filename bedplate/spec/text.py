@@ -235,7 +235,7 @@ StackName = Annotated[
         "E620",
         "stack name",
         r"20[0-9]{2}-(0[1-9]|1[0-2])",
-        "the year and the month of the set",
+        "the year and month of the release",
         "'2026-11'",
         similar=lambda word: ["-".join(sorted(re.split("[-/.]", word), reverse=True))],
     ),

@@ -110,7 +110,7 @@ class Unit:
     text: str
 
     @property
-    def shipped(self) -> ManagedFile:
+    def file(self) -> ManagedFile:
         """The unit file."""
         return ManagedFile(self.operation, f"{UNIT_FOLDER}/{self.name}", f"{MARK}\n{self.text}")
 
@@ -163,7 +163,7 @@ _OPTIONS = {
 class Attached:
     """A mounted file system: `source` and `kind` as for mount(8), `server` that must answer before the mount.
 
-    `opener` is the unit that makes the mounted folder writable by all users, if its server does not.
+    `permission_unit` is the unit that makes the mounted folder writable by all users, if its server does not.
     """
 
     store: str
@@ -173,7 +173,7 @@ class Attached:
     options: str
     server: str | None = None
     tunnel: str | None = None
-    opener: str | None = None
+    permission_unit: str | None = None
 
     @property
     def mount(self) -> str:
@@ -192,8 +192,10 @@ class Attached:
         if self.server:
             text = render("storage/automount.j2", at=self)
             yield Unit(f"Write the automount unit of {self.path}", self.trigger, text)
-        if self.opener:
-            yield Unit(f"Write the permission unit of {self.path}", self.opener, render("storage/commons.j2", at=self))
+        if self.permission_unit:
+            yield Unit(
+                f"Write the permission unit of {self.path}", self.permission_unit, render("storage/commons.j2", at=self)
+            )
 
 
 def client_mount(mount: Mount) -> Attached:
@@ -209,7 +211,7 @@ def client_mount(mount: Mount) -> Attached:
         server=mount.server,
         tunnel=f"bedplate-efs-{mount.store}.service" if by_tunnel else None,
         # AWS creates the top folder writable only by root, which is right for homes.
-        opener=f"bedplate-commons-{mount.store}.service" if by_tunnel and mount.path != HOMES else None,
+        permission_unit=f"bedplate-commons-{mount.store}.service" if by_tunnel and mount.path != HOMES else None,
     )
 
 
@@ -238,7 +240,7 @@ class KernelServes(FactBase[bool]):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """An NFS server: its files, those that need a restart, and the reload commands of the others, by path."""
+    """An NFS server; `restart_files` need a restart, `reload_commands` has the commands for its other files, by path."""
 
     service: str
     packages: tuple[str, ...]

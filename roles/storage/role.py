@@ -321,7 +321,7 @@ class Storage(Role):
     def _files(self) -> tuple[ManagedFile, ...]:
         """Return all files of the role; none on a node without storage."""
         return (
-            *(unit.shipped for unit in self._units()),
+            *(unit.file for unit in self._units()),
             *(tunnel(mount)[0] for mount in self._by_tunnel),
             *(guard(self._attached()) if self.mounts else ()),
             *(self._server.files if self.shares else ()),

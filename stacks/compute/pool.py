@@ -49,7 +49,7 @@ from stacks.options import child_options, name_tag, node_tags, scaling_group_opt
 
 
 def is_mixed(pool: PoolPlan) -> bool:
-    """Return whether a pool needs a mixed instances policy: for several types, `similar` or spot, but not capacity blocks."""
+    """Return whether a pool needs a mixed instances policy: for several types, `similar` or spot."""
     if pool.market is Market.CAPACITY_BLOCK:
         return False
     return pool.market is Market.SPOT or len(pool.types) > 1 or pool.offer.similar
@@ -102,7 +102,7 @@ def _requirements(
 def _distribution(
     offer: Offer, requirements: InstanceRequirements | None
 ) -> GroupMixedInstancesPolicyInstancesDistributionArgs:
-    """Use spot only, or on-demand only: types in the order of the file, or the cheapest one with instance requirements."""
+    """Use spot only, or on-demand only: types in the file's order, or by instance requirements the cheapest."""
     if offer.market is Market.SPOT:
         return GroupMixedInstancesPolicyInstancesDistributionArgs(
             on_demand_base_capacity=0,

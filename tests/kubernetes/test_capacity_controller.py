@@ -71,7 +71,7 @@ def test_a_burst_spills_over_three_regions_and_ends(lab: CapacityLab, request: p
     assert lab.machines.launched == COUNT
     desired = {pool.name: pool.desired for pool in control.controller.observe(lab.now()).pools}
     assert desired == {"gpu-us-west-2": 0, "gpu-us-east-1": 120, "gpu-eu-north-1": COUNT - 120}
-    assert [name for name, _ in lab.cloud.asked][:2] == ["lab-gpu-us-west-2", "lab-gpu-us-west-2"]
+    assert [name for name, _ in lab.cloud.requests][:2] == ["lab-gpu-us-west-2", "lab-gpu-us-west-2"]
 
     def uids() -> set[str]:
         return {str(pod.metadata.uid) for pod in lab.pods() if pod.metadata}
@@ -290,7 +290,7 @@ def test_the_command_runs_rounds_and_explains(
     lab.add_pods(2, 8)
 
     assert run(["capacity", "run", *common, "--dry-run"]) == 0
-    assert lab.cloud.asked == []
+    assert lab.cloud.requests == []
     assert run(["capacity", "run", *common, "--metrics", str(metrics), "--record", str(record)]) == 0
 
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -330,7 +330,9 @@ def test_a_successor_knows_which_rungs_have_failed(lab: CapacityLab) -> None:
     first.loop.run_once()
     lab.ahead += 200
     first.loop.run_once()
-    assert [name for name, _ in lab.cloud.asked] == [f"lab-gpu-{region}" for region in REGIONS[:1] * 2 + REGIONS[1:2]]
+    assert [name for name, _ in lab.cloud.requests] == [
+        f"lab-gpu-{region}" for region in REGIONS[:1] * 2 + REGIONS[1:2]
+    ]
     assert isinstance(first.controller.leader, Leadership)
     first.controller.leader.release()
 
@@ -338,4 +340,4 @@ def test_a_successor_knows_which_rungs_have_failed(lab: CapacityLab) -> None:
     lab.add_pods(2, 8, prefix="later")
     wait_for(lambda: len(second.live.pods.objects()) == 3)
     second.loop.run_once()
-    assert {name for name, _ in lab.cloud.asked[3:]} == {"lab-gpu-us-east-1"}
+    assert {name for name, _ in lab.cloud.requests[3:]} == {"lab-gpu-us-east-1"}

@@ -39,13 +39,13 @@ class Cloud:
 
     def bedplate(self, *arguments: str) -> CompletedProcess[str]:
         """Run a bedplate command on the workstation, with credentials of the AWS account."""
-        keys = self.place.door.keys
+        keys = self.place.endpoint.keys
         environment = {
             **os.environ,
             "AWS_ACCESS_KEY_ID": keys.access_key,
             "AWS_SECRET_ACCESS_KEY": keys.secret_key,
             "AWS_SESSION_TOKEN": keys.token,
-            "AWS_ENDPOINT_URL": seen_by_nodes(self.place.door.url),
+            "AWS_ENDPOINT_URL": seen_by_nodes(self.place.endpoint.url),
             "NO_PROXY": HOST_LOOPBACK,
             "no_proxy": HOST_LOOPBACK,
             "TERM": "dumb",
@@ -74,15 +74,15 @@ def _booted(node: Node, lab: FleetFolder, place: Place) -> str:
     """Run the fleet's first boot script on a node; return its output."""
     plan = plan_of(lab.fleet)
     pool = next(pool for pool in ssh_pools(plan) if pool.group == "workbench-cpu")
-    place.tell("admins", administrators(plan.accounts))
+    place.put_parameter("admins", administrators(plan.accounts))
     machine = place.machine_of_group(f"{plan.name}-{pool.name}", ADDRESS)
     (node.root / "root/first-boot").write_text(first_boot(plan, pool))
     # Cloud images have this folder, and no key of the node lab.
     node.run("mkdir -p /etc/cloud/cloud.cfg.d; rm ~ubuntu/.ssh/authorized_keys")
-    aws, metadata = seen_by_nodes(place.door.url), seen_by_nodes(machine.imds)
+    aws, metadata = seen_by_nodes(place.endpoint.url), seen_by_nodes(machine.imds)
     environment = f"AWS_ENDPOINT_URL={aws} AWS_EC2_METADATA_SERVICE_ENDPOINT={metadata}"
     # What cloud-init writes to the console of an EC2 instance.
-    place.door.console = f"-----BEGIN SSH HOST KEY KEYS-----\n{node.host_key}\n-----END SSH HOST KEY KEYS-----\n"
+    place.endpoint.console = f"-----BEGIN SSH HOST KEY KEYS-----\n{node.host_key}\n-----END SSH HOST KEY KEYS-----\n"
     return node.run(f"env {environment} bash /root/first-boot 2>&1")
 
 

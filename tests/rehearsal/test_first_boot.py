@@ -164,7 +164,7 @@ def test_a_machine_without_an_unused_name_is_abandoned(place: Place) -> None:
 
 def test_the_log_contains_api_errors_and_no_secrets(place: Place) -> None:
     """The console log has the error of AWS, and no key."""
-    place.door.deaf.add("DescribeInstances")
+    place.endpoint.deaf.add("DescribeInstances")
     place.machine().boot(SCRIPT)
 
     status, log = place.machine().boot(SCRIPT)
@@ -172,7 +172,7 @@ def test_the_log_contains_api_errors_and_no_secrets(place: Place) -> None:
     assert status != 0
     assert "DescribeInstances is not allowed" in log
     assert place.reports[-1][2] == "ABANDON"
-    assert not [key for key in (place.door.keys.secret_key, place.door.keys.token) if key in log]
+    assert not [key for key in (place.endpoint.keys.secret_key, place.endpoint.keys.token) if key in log]
 
 
 def test_a_terminating_machine_releases_its_name(place: Place) -> None:
@@ -242,7 +242,7 @@ def test_a_member_mounts_its_volume(place: Place, blkid_status: int, *, formatte
     zone = f"{place.aws.region}a"
     volume = place.aws.call("ec2", "create_volume", AvailabilityZone=zone, Size=32, VolumeType="gp3")["VolumeId"]
     device = machine.root / f"dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_{volume.replace('-', '')}"
-    place.door.done = lambda action: device.touch() if action == "AttachVolume" else None
+    place.endpoint.done = lambda action: device.touch() if action == "AttachVolume" else None
 
     status, log = machine.boot(member_boot(LAB, LAB.control_plane.members[0], volume))
 
@@ -280,13 +280,13 @@ def test_the_fake_endpoint_verifies_signatures(place: Place) -> None:
     """It refuses a wrong signature, so accepted requests are signed correctly."""
     machine = place.machine()
     key = machine.facts["iam/security-credentials/node"]
-    machine.facts["iam/security-credentials/node"] = key.replace(place.door.keys.secret_key, "0" * 40)
+    machine.facts["iam/security-credentials/node"] = key.replace(place.endpoint.keys.secret_key, "0" * 40)
 
     status, log = machine.boot(first_boot(LAB, WORKER))
 
     assert status != 0
     assert "SignatureDoesNotMatch" in log
-    assert place.door.asked == []
+    assert place.endpoint.requests == []
 
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
@@ -304,7 +304,7 @@ PEOPLE = Accounts(
 def admin_place(simulation: Simulation, tmp_path: Path) -> Iterator[Place]:
     """Return a fleet without machines; its administrators are ada and edsger."""
     with boot_place(simulation.region("us-west-2"), tmp_path) as new_place:
-        new_place.tell("admins", administrators(PEOPLE))
+        new_place.put_parameter("admins", administrators(PEOPLE))
         yield new_place
 
 
@@ -358,7 +358,7 @@ def test_a_second_run_keeps_keys_and_settings(admin_place: Place) -> None:
 
 def test_a_fleet_without_administrators_has_no_logins(admin_place: Place) -> None:
     """The machine starts; Session Manager is another way to log in."""
-    admin_place.tell("admins", administrators(NO_ACCOUNTS))
+    admin_place.put_parameter("admins", administrators(NO_ACCOUNTS))
     machine = admin_place.machine()
 
     status, log = machine.boot(SCRIPT)
@@ -370,7 +370,7 @@ def test_a_fleet_without_administrators_has_no_logins(admin_place: Place) -> Non
 
 def test_a_machine_that_cannot_read_its_administrators_is_abandoned(admin_place: Place) -> None:
     """Its group replaces it."""
-    admin_place.door.deaf.add("AmazonSSM.GetParameter")
+    admin_place.endpoint.deaf.add("AmazonSSM.GetParameter")
     machine = admin_place.machine()
 
     status, log = machine.boot(first_boot(LAB, next(pool for pool in LAB.pools if pool.use.value == "kubernetes")))
@@ -440,7 +440,7 @@ def test_a_machine_keeps_the_former_bundle_only(ring_place: Place) -> None:
     kept = sorted(path.name for path in (machine.root / "opt/bedplate").iterdir())
     assert code(machine) == "two"
     assert kept == sorted([bundle("two").sha256, bundle("three").sha256, "current"])
-    assert len([call for call in ring_place.door.asked if "/blobs/" in call["action"]]) == 2 * 3
+    assert len([call for call in ring_place.endpoint.requests if "/blobs/" in call["action"]]) == 2 * 3
 
 
 def test_machines_follow_their_rings(ring_place: Place) -> None:
@@ -600,7 +600,7 @@ def test_a_machine_of_a_site_takes_the_bundle_beside_the_script(place: Place) ->
     assert code(machine) == "one"
     assert "ConditionPathExists=!/var/lib/bedplate/ready\n" in _text(machine, f"etc/systemd/system/{_SERVICE}")
     assert machine.noted[-1] == f"systemctl start --no-block {_SERVICE} {_SERVICE}"
-    assert place.door.asked == []
+    assert place.endpoint.requests == []
 
 
 def test_a_machine_of_a_site_without_a_bundle_waits_for_its_apply(place: Place) -> None:

@@ -112,7 +112,7 @@ def test_a_route_without_its_attachment_is_a_blackhole(world: World) -> None:
 def test_one_of_two_propagations_can_be_disabled(world: World) -> None:
     """Each propagation of an attachment is disabled separately."""
     path = "TransitGatewayRouteTable.TransitGatewayRouteTableId"
-    other = world.made("create_transit_gateway_route_table", path, TransitGatewayId=world.plain_hub)
+    other = world.create("create_transit_gateway_route_table", path, TransitGatewayId=world.plain_hub)
     first, second = (pair(table, world.attachment) for table in (world.plain_table, other))
     for member in (first, second):
         world.aws.call("ec2", ENABLE, **member)
@@ -130,7 +130,7 @@ def test_a_vpn_connection_is_in_the_default_tables(world: World) -> None:
     connection = {"Type": "ipsec.1", "CustomerGatewayId": world.customer_gateway}
     tables = {}
     for hub in (world.hub, world.plain_hub):
-        world.made("create_vpn_connection", "VpnConnection.VpnConnectionId", TransitGatewayId=hub, **connection)
+        world.create("create_vpn_connection", "VpnConnection.VpnConnectionId", TransitGatewayId=hub, **connection)
         listed = world.aws.call("ec2", "describe_transit_gateway_attachments")["TransitGatewayAttachments"]
         (ident,) = [item["TransitGatewayAttachmentId"] for item in listed if item["TransitGatewayId"] == hub]
         tables[hub] = associated_table(world.aws, ident)

@@ -34,7 +34,7 @@ from bedplate.plan.cost import QuotaNeed
 from bedplate.rehearsal.moto import no_preloaded_images
 from stacks.identity.policy import alias_name
 from stacks.identity.roles import node_kinds, permissions
-from tests.testlab.fakes.aws import StubbedSession, asked_of_the_price_list, door_of, product
+from tests.testlab.fakes.aws import StubbedSession, asked_of_the_price_list, client_of, product
 from tests.testlab.fleets.variants import LAB_PLAN
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
@@ -103,7 +103,7 @@ def test_prices_are_read_page_by_page() -> None:
     second = {"PriceList": [product("g6.xlarge", "0.8048000000")]}
     session.answers("pricing", "us-east-1", "get_products", second, **query, NextToken="more")
 
-    assert list_prices(door_of(session), "us-east-1") == {"p5.48xlarge": 55.04, "g6.xlarge": 0.8048}
+    assert list_prices(client_of(session), "us-east-1") == {"p5.48xlarge": 55.04, "g6.xlarge": 0.8048}
     session.assert_all_asked()
 
 
@@ -115,7 +115,7 @@ def test_only_hourly_on_demand_prices_are_read() -> None:
     query = asked_of_the_price_list("eu-west-1")
     session.answers("pricing", "us-east-1", "get_products", {"PriceList": listed}, **query)
 
-    assert list_prices(door_of(session), "eu-west-1") == {}
+    assert list_prices(client_of(session), "eu-west-1") == {}
 
 
 def test_the_higher_of_two_prices_is_used() -> None:
@@ -125,7 +125,7 @@ def test_the_higher_of_two_prices_is_used() -> None:
     query = asked_of_the_price_list("us-east-1")
     session.answers("pricing", "us-east-1", "get_products", {"PriceList": listed}, **query)
 
-    assert list_prices(door_of(session), "us-east-1") == {"g6.xlarge": 0.9}
+    assert list_prices(client_of(session), "us-east-1") == {"g6.xlarge": 0.9}
 
 
 WEST, EAST = "us-west-2", "us-east-1"
@@ -150,7 +150,7 @@ def test_quotas_are_listed_once_per_service_and_region() -> None:
     session.answers("service-quotas", EAST, LIST, {"Quotas": [_quota(FILES, 9.0)]}, ServiceCode="elasticfilesystem")
     needs = (QuotaNeed(WEST, P_ON_DEMAND, 0, 1), QuotaNeed(WEST, ADDRESSES, 2, 2), QuotaNeed(EAST, FILES, 1, 1))
 
-    answers = read_quotas(door_of(session), needs)
+    answers = read_quotas(client_of(session), needs)
 
     assert answers.successes == {
         WEST: {(WEST, "L-417A185B"): 384.0, (WEST, "L-0263D0A3"): 5.0},
@@ -167,7 +167,7 @@ def test_an_unlisted_quota_has_the_default_of_aws() -> None:
     session.answers("service-quotas", WEST, DEFAULT, {"Quota": _quota(ADDRESSES, 5.0)}, **query)
     session.refuses("service-quotas", WEST, DEFAULT, "NoSuchResourceException")
 
-    answers = read_quotas(door_of(session), (QuotaNeed(WEST, P_ON_DEMAND, 0, 1), QuotaNeed(WEST, ADDRESSES, 2, 2)))
+    answers = read_quotas(client_of(session), (QuotaNeed(WEST, P_ON_DEMAND, 0, 1), QuotaNeed(WEST, ADDRESSES, 2, 2)))
 
     assert answers.successes == {WEST: {(WEST, "L-0263D0A3"): 5.0}}
     session.assert_all_asked()
@@ -179,7 +179,7 @@ def test_a_failing_region_does_not_stop_the_others() -> None:
     session.answers("service-quotas", WEST, LIST, {"Quotas": [_quota(FILES, 9.0)]}, ServiceCode="elasticfilesystem")
     session.refuses("service-quotas", EAST, LIST, "ServiceException", 500)
 
-    answers = read_quotas(door_of(session), (QuotaNeed(EAST, FILES, 1, 1), QuotaNeed(WEST, FILES, 1, 1)))
+    answers = read_quotas(client_of(session), (QuotaNeed(EAST, FILES, 1, 1), QuotaNeed(WEST, FILES, 1, 1)))
 
     assert (list(answers.successes), list(answers.failures)) == ([WEST], [EAST])
     assert isinstance(answers.failures[EAST], PartialError)
@@ -304,7 +304,7 @@ def _read(text: str) -> TunnelKeys:
     session = StubbedSession()
     for region in REGIONS:
         session.answers("secretsmanager", HOME, "get_secret_value", {"SecretString": text}, **_query(region))
-    return read_tunnel_keys(door_of(session), LAB_PLAN, "cellar")
+    return read_tunnel_keys(client_of(session), LAB_PLAN, "cellar")
 
 
 def test_tunnels_are_in_the_order_of_the_secret() -> None:
@@ -327,7 +327,7 @@ def test_a_missing_connection_is_named() -> None:
         answer = {"SecretString": json.dumps(KEYS)}
         session.answers("secretsmanager", HOME, "get_secret_value", answer, **_query(region))
 
-    keys = read_tunnel_keys(door_of(session), LAB_PLAN, "cellar")
+    keys = read_tunnel_keys(client_of(session), LAB_PLAN, "cellar")
 
     assert list(keys.ends) == REGIONS[1:]
     (missing,) = keys.missing.values()
@@ -425,7 +425,7 @@ def test_an_unreadable_store_is_an_error() -> None:
     session.refuses("ssm", HOME, "get_parameter", "AccessDeniedException")
 
     with pytest.raises(MachineError, match="ssm:GetParameter"):
-        ParameterKeys(door_of(session), HOME, FLEET).read(NAME)
+        ParameterKeys(client_of(session), HOME, FLEET).read(NAME)
 
 
 def test_missing_service_linked_roles_are_created_once() -> None:

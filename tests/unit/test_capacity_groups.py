@@ -119,7 +119,7 @@ def test_a_lost_reply_starts_nothing_twice(cloud: ScalingCloud, groups: FleetGro
     groups.set_desired(SetDesired(WEST, 3, ""), before)
 
     assert len(groups.observe(cloud.time).machines) == 3
-    assert cloud.asked == [(f"lab-{WEST}", 3)]
+    assert cloud.requests == [(f"lab-{WEST}", 3)]
 
 
 def test_a_group_that_has_changed_is_left_alone(cloud: ScalingCloud, groups: FleetGroups) -> None:

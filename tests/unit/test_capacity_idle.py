@@ -135,7 +135,7 @@ def report(cloud: ScalingCloud) -> Callable[..., None]:
 
 def test_the_controller_needs_no_cluster(cloud: ScalingCloud, report: Callable[..., None], capsys: Printed) -> None:
     """It ends what is unused and logs why; a dry run changes nothing; an end that would start a machine is removed."""
-    assert not cloud.asked
+    assert not cloud.requests
     scaling = boto3.client("autoscaling", "eu-north-1")
     scaling.put_scheduled_update_group_action(
         AutoScalingGroupName=GROUP, ScheduledActionName=f"{GROUP}-until", DesiredCapacity=1, StartTime="2099-01-01"
@@ -161,7 +161,7 @@ def test_an_invalid_report_ends_nothing(
     text: str, cloud: ScalingCloud, report: Callable[..., None], capsys: Printed
 ) -> None:
     """A machine may write any text there; without a bucket nothing is known either."""
-    assert not cloud.asked
+    assert not cloud.requests
     if text:
         report(_instances()[0], 3, text)
     else:
@@ -187,7 +187,7 @@ def test_a_login_right_before_the_end_keeps_the_machine(cloud: ScalingCloud, rep
 
 def test_the_idle_time_is_explained(cloud: ScalingCloud, report: Callable[..., None], capsys: Printed) -> None:
     """How long each machine is unused and when it ends, or why it is kept."""
-    assert not cloud.asked
+    assert not cloud.requests
     first, second = _instances()
     report(first, 4 / 3)
     assert run(["capacity", "status"]) == 0
@@ -207,7 +207,7 @@ def test_the_idle_time_is_explained(cloud: ScalingCloud, report: Callable[..., N
 
 def test_a_fleet_without_idle_groups_has_no_controller(cloud: ScalingCloud, capsys: Printed) -> None:
     """The message names the key that is missing."""
-    assert not cloud.asked
+    assert not cloud.requests
     file = Path("fleet.yaml")
     file.write_text(re.sub(r"\n    idle: .*", "", file.read_text(encoding="utf-8")), encoding="utf-8")
 

@@ -86,7 +86,7 @@ def test_every_rule_has_an_example() -> None:
 
 _HELD = "reservation: cr-0123456789abcdef0, zone: us-west-2b"
 _SITE_RUNG = "{region: us-east-1, market: on-demand}"
-_DOOR = "[192.168.60.1]"
+_SERVER = "[192.168.60.1]"
 _SEVEN = f"[{', '.join(f'192.168.60.{host}' for host in range(1, 8))}]"
 
 # By case: the edit of the base fleet, and the codes and keys of its faults.
@@ -116,18 +116,18 @@ EDITS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
     "a site that AWS dials": ("asn: 65011", "asn: 65011, dials: aws", []),
     "a site in the supernet": ("192.168.60.", "10.70.0.", []),
     "a site's domain next to the fleet's": (
-        "  attic:\n", f"  attic:\n    dns: {{domain: lab.example, servers: {_DOOR}}}\n", [],
+        "  attic:\n", f"  attic:\n    dns: {{domain: lab.example, servers: {_SERVER}}}\n", [],
     ),
     "a site's domain that is the fleet's": (
-        "  attic:\n", f"  attic:\n    dns: {{domain: lab.internal, servers: {_DOOR}}}\n",
+        "  attic:\n", f"  attic:\n    dns: {{domain: lab.internal, servers: {_SERVER}}}\n",
         [("E249", "sites.attic.dns.domain")],
     ),
     "a site's domain that is AWS's": (
-        "  attic:\n", f"  attic:\n    dns: {{domain: us-west-2.compute.internal, servers: {_DOOR}}}\n",
+        "  attic:\n", f"  attic:\n    dns: {{domain: us-west-2.compute.internal, servers: {_SERVER}}}\n",
         [("E249", "sites.attic.dns.domain")],
     ),
     "a site that answers for a public domain of AWS": (
-        "  attic:\n", f"  attic:\n    dns: {{domain: s3.amazonaws.com, servers: {_DOOR}}}\n",
+        "  attic:\n", f"  attic:\n    dns: {{domain: s3.amazonaws.com, servers: {_SERVER}}}\n",
         [("E249", "sites.attic.dns.domain")],
     ),
     "a name server on another LAN": (

@@ -33,7 +33,7 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScalingCl
 
 def test_the_status_has_all_groups(cloud: ScalingCloud, capsys: Printed) -> None:
     """Those for SSH too; without a kubeconfig the number of waiting pods is null."""
-    assert not cloud.asked
+    assert not cloud.requests
     assert run(["capacity", "status", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
 
@@ -55,7 +55,7 @@ def test_a_failed_rung_is_explained(cloud: ScalingCloud, capsys: Printed) -> Non
 
 def test_a_pause_is_seen_until_it_is_resumed(cloud: ScalingCloud, capsys: Printed) -> None:
     """By name; the status says who has paused."""
-    assert not cloud.asked
+    assert not cloud.requests
     assert run(["capacity", "pause", "burst"]) == 0
     assert run(["capacity", "status"]) == 0
     assert "burst: paused by ada" in capsys.readouterr().out
@@ -78,6 +78,6 @@ def test_a_pause_is_seen_until_it_is_resumed(cloud: ScalingCloud, capsys: Printe
 )
 def test_wrong_arguments_are_refused(cloud: ScalingCloud, words: list[str], message: str, capsys: Printed) -> None:
     """With exit status 2, before anything is changed."""
-    assert not cloud.asked
+    assert not cloud.requests
     assert run(["capacity", *words]) == 2
     assert message in capsys.readouterr().err

@@ -84,7 +84,7 @@ def test_a_group_starts_on_its_first_rung(cloud: ScalingCloud, capsys: Printed) 
 
     name = "workbench-gpu-1.us-west-2"
     assert f"machine {name} is running in {machine['zone']}: `bedplate ssh {name}`" in capsys.readouterr().out
-    assert cloud.asked == [(WEST, 1)]
+    assert cloud.requests == [(WEST, 1)]
     assert (machine["requested_by"], machine["rung"], machine["until"]) == ("ada", 1, None)
 
 
@@ -98,7 +98,7 @@ def test_a_rung_without_capacity_leads_to_the_next(cloud: ScalingCloud, capsys: 
     assert "us-west-2a: launch failed: no capacity (InsufficientInstanceCapacity)" in printed.err
     assert "rung 2, us-east-1 on-demand: launching 1 machine (workbench-gpu-us-west-2: no capacity in" in printed.err
     assert "is running in us-east-1" in printed.out
-    assert cloud.asked == [(WEST, 1), (WEST, 0), (EAST, 1)]
+    assert cloud.requests == [(WEST, 1), (WEST, 0), (EAST, 1)]
 
 
 def test_a_rung_that_is_not_deployed_is_passed(cloud: ScalingCloud, capsys: Printed) -> None:
@@ -108,7 +108,7 @@ def test_a_rung_that_is_not_deployed_is_passed(cloud: ScalingCloud, capsys: Prin
     assert run(["node", "start", "workbench-gpu"]) == 0
 
     assert "rung 1, us-west-2 on-demand: not deployed: `bedplate up --stack us-west-2`" in capsys.readouterr().err
-    assert cloud.asked == [(EAST, 1)]
+    assert cloud.requests == [(EAST, 1)]
 
 
 def test_an_unknown_failure_is_waited_for_and_shown(cloud: ScalingCloud, capsys: Printed) -> None:
@@ -132,7 +132,7 @@ def test_a_ladder_without_capacity_ends_with_every_reason(cloud: ScalingCloud, c
     assert "rung 1, us-west-2 on-demand: no capacity in us-west-2a" in printed
     assert "rung 2, us-east-1 on-demand: the spot quota is used up (MaxSpotInstanceCountExceeded)" in printed
     assert "0 of 1 machines of workbench-gpu run: no rung has room for 1" in printed
-    assert cloud.asked[-2:] == [(EAST, 1), (EAST, 0)]
+    assert cloud.requests[-2:] == [(EAST, 1), (EAST, 0)]
 
 
 def test_a_lost_reply_launches_no_second_machine(cloud: ScalingCloud, capsys: Printed) -> None:
@@ -213,7 +213,7 @@ def test_machines_end_at_the_time_that_somebody_asked_for(cloud: ScalingCloud, c
     assert second["StartTime"] > first["StartTime"]  # type: ignore[operator]
     assert datetime.fromisoformat(str(machine["until"])) == second["StartTime"].replace(second=0, microsecond=0)  # type: ignore[attr-defined]
     assert _ends("us-west-2") == []
-    assert cloud.asked == [(WEST, 1)]
+    assert cloud.requests == [(WEST, 1)]
 
 
 def test_an_earlier_stop_of_the_fleet_file_counts(cloud: ScalingCloud, capsys: Printed) -> None:
@@ -243,7 +243,7 @@ def test_an_impossible_start_is_refused(
     """Status 2 with the nearest right value; nothing is changed."""
     assert run(["node", "start", *arguments]) == 2
     assert message in capsys.readouterr().err
-    assert cloud.asked == []
+    assert cloud.requests == []
 
 
 def test_a_stopped_machine_is_not_replaced(cloud: ScalingCloud, capsys: Printed) -> None:

@@ -257,8 +257,8 @@ def _round(graph: Graph) -> None:
 
 
 LOSSES = {
-    "the near door": (without(f"gw-{WEST}-from-{PUBLIC[EAST]}/32"), "eni-10.64 has no tunnel to another VPC"),
-    "the far door": (without(f"gw-{EAST}-from-{PUBLIC[WEST]}/32"), "a security group denies IKE"),
+    "the near security group": (without(f"gw-{WEST}-from-{PUBLIC[EAST]}/32"), "eni-10.64 has no tunnel to another VPC"),
+    "the far security group": (without(f"gw-{EAST}-from-{PUBLIC[WEST]}/32"), "a security group denies IKE"),
     "the far address": (without(f"eip-{EAST}"), "a security group denies IKE"),
     "the near address": (without(f"eip-{WEST}"), "a security group denies IKE"),
     "the route": (without(f"rtb-{WEST}-far"), "has no route to the target"),
@@ -266,8 +266,14 @@ LOSSES = {
         altered(f"eni-{EAST}", sourceDestCheck=True),
         f"eni-{EAST} does not forward packets: its source/destination check is on",
     ),
-    "the door of the gateway": (without(f"gw-{WEST}-from-{WEST}.32.0/19"), f"no security group of eni-{WEST}"),
-    "the door of the node": (without(f"node-{EAST}-from-{WEST}.32.0/19"), f"no security group of node-eni-{EAST}"),
+    "the security group of the gateway": (
+        without(f"gw-{WEST}-from-{WEST}.32.0/19"),
+        f"no security group of eni-{WEST}",
+    ),
+    "the security group of the node": (
+        without(f"node-{EAST}-from-{WEST}.32.0/19"),
+        f"no security group of node-eni-{EAST}",
+    ),
 }
 
 

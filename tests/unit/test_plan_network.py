@@ -136,11 +136,12 @@ def test_the_direct_tunnel_is_preferred_to_aws() -> None:
 
 
 def test_connected_sites_admit_each_other() -> None:
-    """Their gateways route to each other's LAN and admit BGP and IKE."""
+    """Their gateways route to each other's LAN and admit BGP and IKE; each has a path to every region anyway."""
     apart = connected_sites_plan(CONNECTED_SITES_TEXT.replace(JOINS, ""))
     (gateway,) = (node for node in permanent_nodes(PLAN) if node.name == "door.attic")
 
     assert [is_connected(plan, ATTIC, CELLAR) for plan in (PLAN, apart)] == [True, False]
+    assert all(is_connected(plan, *pair) for plan in (PLAN, apart) for pair in ((ATTIC, REGION), (REGION, ATTIC)))
     (bgp,) = (rule for rule in gateway.firewall_rules if rule.name.startswith("bgp"))
     assert (bgp.block, bgp.port) == (PLAN.site_tunnels[0].inside, 179)
     assert gateway.roles == {NodeRole.TUNNELS}
@@ -195,7 +196,7 @@ def test_a_peer_has_address_blocks_and_echo() -> None:
 
     assert (peer.region, peer.public) == (NORTH, PUBLIC[NORTH])
     assert peer.blocks == (CONNECTED.region(NORTH).block, CONNECTED.blocks[f"pool/{NORTH}"])
-    assert peer.echo in CONNECTED.blocks[f"pool/{NORTH}"]
+    assert peer.ping_address in CONNECTED.blocks[f"pool/{NORTH}"]
     assert region_peers(CONNECTED, ALONE) == ()
     with pytest.raises(KeyError):
         region_gateway_of(CONNECTED, ALONE)

@@ -98,7 +98,10 @@ def test_an_efs_store_is_writable_for_all_users() -> None:
     assert f"Wants={opener.name}\n" in mount.text
     assert "Requires=data.mount\nAfter=data.mount\n" in opener.text
     assert "find /data -maxdepth 0 -user root -group root -perm 0755 -exec /usr/bin/chmod 1777 {} +" in opener.text
-    assert [attached.opener for attached in map(client_mount, (CLOUD, replace(HOME, path="/data")))] == [None, None]
+    assert [attached.permission_unit for attached in map(client_mount, (CLOUD, replace(HOME, path="/data")))] == [
+        None,
+        None,
+    ]
 
 
 def test_the_tunnel_verifies_the_server() -> None:

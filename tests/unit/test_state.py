@@ -18,7 +18,7 @@ from bedplate.deploy.progress import Difference, Operation, differences
 from bedplate.errors import InputError, MachineError, PartialError
 from tests.conftest import DATA
 from tests.testlab.engine.folder import edited, make_folder
-from tests.testlab.fakes.aws import StubbedSession, door_of
+from tests.testlab.fakes.aws import StubbedSession, client_of
 from tests.testlab.rehearsal.programs import EXAMPLES
 
 ACCOUNT = "123456789012"
@@ -70,7 +70,7 @@ def test_a_bucket_of_another_account_is_refused() -> None:
     session = StubbedSession()
     session.refuses("s3", "us-west-2", "head_bucket", "403", 403)
     with pytest.raises(InputError, match="another account owns it, or s3:ListBucket is not allowed") as error:
-        list(prepare_store(door_of(session), STORE))
+        list(prepare_store(client_of(session), STORE))
     assert "s3://BUCKET?region=REGION" in error.value.fix
 
 

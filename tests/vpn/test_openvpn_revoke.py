@@ -32,7 +32,7 @@ class LocalConnection:
     def run(self, command: str, stdin: str) -> str:
         """Call the agent with this command."""
         try:
-            return self.gateway.keeper(*command.split()[3:], stdin=stdin)
+            return self.gateway.call_agent(*command.split()[3:], stdin=stdin)
         except LabError as error:
             raise MachineError(str(error)) from None
 
@@ -52,12 +52,12 @@ def _connect(lab: LaptopLab, name: str, *without: str) -> None:
     lab.laptops[name].wait()
 
 
-def _carry(lab: LaptopLab, book: AccessList, *cut: str) -> dict[str, BedplateError]:
+def _push(lab: LaptopLab, access_list: AccessList, *cut: str) -> dict[str, BedplateError]:
     def way(gateway: LaptopGateway) -> LocalConnection:
         return LocalConnection(lab.gateways[gateway.place])
 
     gateways = [gateway.gateway for gateway in lab.gateways.values()]
-    return dict(push_access_list(gateways, book, way, cut=cut).failures)
+    return dict(push_access_list(gateways, access_list, way, cut=cut).failures)
 
 
 def _refusal(lab: LaptopLab, access_list: AccessList) -> str:
@@ -80,7 +80,7 @@ def test_a_revoked_laptop_is_disconnected_everywhere_within_two_seconds(lab: Lap
     stay = tuple(laptop for laptop in lab.devices if laptop.name == BOB)
 
     start = time()
-    failures = _carry(lab, AccessList(lab.keys.revocations(), stay), ADA, DESK)
+    failures = _push(lab, AccessList(lab.keys.revocations(), stay), ADA, DESK)
     done = time()
     # A closed TCP connection is dialled again immediately; over UDP the client notices silence after 20 s.
     until(lambda: "certificate revoked: CN=ada.desk" in lab.gateways[SITE].log(Transport.TCP), 20, "no refusal")
@@ -106,7 +106,7 @@ def test_an_expired_revocation_list_rejects_all_until_the_next_one(lab: LaptopLa
 
     until(lambda: "error=CRL has expired: CN=bob.laptop" in gateway.log(), 20, "no expiry in the log")
     assert not bob.host.pings(NODE, times=1, seconds=0.3)
-    assert json.loads(gateway.keeper("status"))["crl"] < time()
+    assert json.loads(gateway.call_agent("status"))["crl"] < time()
     assert "the revocation list expired on" in _refusal(lab, AccessList(short.crl, stay))
 
     lab.send(HOME, AccessList(lab.keys.revocations(), stay))
@@ -126,7 +126,7 @@ def test_a_gateway_rejects_a_list_without_its_revocations(lab: LaptopLab) -> Non
     assert "openssl crl cannot read" in _refusal(lab, AccessList("nothing", ()))
     text = access_list_text(lab.gateways[HOME].gateway, AccessList(older, stay)).replace(ADA, "../ada")
     with pytest.raises(LabError, match=r"unexpected value .*\.\./ada"):
-        lab.gateways[HOME].keeper("take", stdin=text)
+        lab.gateways[HOME].call_agent("activate", stdin=text)
 
     assert settings.joinpath("crl.pem").read_text() == before
     assert settings.joinpath("udp.laptops", ADA).exists()

@@ -199,7 +199,7 @@ def _files(gateway: Gateway, places: Places) -> Iterator[RenderedFile]:
 
 
 def _table(gateway: Gateway) -> str:
-    """Return the tunnels for the scripts: name, number, inside address, MTU, fixed routes, dials or waits, echo."""
+    """Return the tunnels for the scripts: name, number, inside address, MTU, routes, dials or waits, ping address."""
     return "".join(f"{_table_row(tunnel)}\n" for tunnel in gateway.tunnels)
 
 
@@ -211,6 +211,6 @@ def _table_row(tunnel: Tunnel) -> str:
         str(MTU),
         ",".join(map(str, tunnel.fixed_routes)) or "-",
         "dials" if tunnel.dials else "waits",
-        *((str(tunnel.echo),) if tunnel.echo else ()),
+        *((str(tunnel.ping_address),) if tunnel.ping_address else ()),
     )
     return " ".join(columns)

@@ -82,7 +82,7 @@ class Tunnel:
 
     `number` is unique on this gateway and follows from addresses of the plan; devices are named after it. `carries`
     holds the blocks that may be reached through it. `asn` is the far end's if it speaks BGP; else routes are fixed.
-    `echo` is an address at the far end that is pinged, so that an idle tunnel shows whether it works.
+    `ping_address` is an address at the far end that is pinged, so that an idle tunnel shows whether it works.
     """
 
     name: str
@@ -94,7 +94,7 @@ class Tunnel:
     carries: tuple[IPv4Network, ...]
     preferred: tuple[IPv4Network, ...] = ()
     asn: int | None = None
-    echo: IPv4Address | None = None
+    ping_address: IPv4Address | None = None
 
     @property
     def device(self) -> str:
@@ -253,7 +253,7 @@ class Peer:
     """A gateway and the blocks behind it; the first block is its own network.
 
     `address` is its LAN address, None if only the machine knows it. `calls` means that it always dials, for example
-    because it is behind NAT. `echo` is an address behind it that answers pings.
+    because it is behind NAT. `ping_address` is an address behind it that answers pings.
     """
 
     name: str
@@ -262,7 +262,7 @@ class Peer:
     address: IPv4Address | None
     blocks: tuple[IPv4Network, ...]
     calls: bool = False
-    echo: IPv4Address | None = None
+    ping_address: IPv4Address | None = None
 
 
 # Returns the proof that the first gateway uses towards the second.
@@ -300,29 +300,27 @@ def _peer_tunnel(near: Peer, far: Peer, proof: Proof) -> Tunnel:
         dials=dials(near, far),
         proof=proof,
         carries=far.blocks,
-        echo=far.echo,
+        ping_address=far.ping_address,
     )
 
 
 def region_gateway(plan: FleetPlan, region: str, proofs: PlaceProofs) -> Gateway:
     """Return a peered region's gateway; raise PartialError if the lock lacks the address of one of the gateways."""
-    near, *fars = (
-        _region_peer(plan, joint) for joint in (region_gateway_of(plan, region), *region_peers(plan, region))
-    )
+    near, *fars = (_region_peer(plan, peer) for peer in (region_gateway_of(plan, region), *region_peers(plan, region)))
     return full_mesh_gateway(near, fars, lambda peer, other: proofs(peer.name, other.name))
 
 
-def _region_peer(plan: FleetPlan, joint: RegionPeer) -> Peer:
-    if joint.public is None:
+def _region_peer(plan: FleetPlan, peer: RegionPeer) -> Peer:
+    if peer.public is None:
         raise PartialError(
-            f"fleet.lock has no public address of the gateway in {joint.region}",
+            f"fleet.lock has no public address of the gateway in {peer.region}",
             fix="run `bedplate vpn record` after the stacks are deployed",
         )
     return Peer(
-        name=joint.region,
-        identity=identity_of(plan, joint.region),
-        public=joint.public,
+        name=peer.region,
+        identity=identity_of(plan, peer.region),
+        public=peer.public,
         address=None,
-        blocks=joint.blocks,
-        echo=joint.echo,
+        blocks=peer.blocks,
+        ping_address=peer.ping_address,
     )

@@ -151,7 +151,7 @@ class AwsEndpoint:
     aws: Aws
     keys: Credentials
     url: str = ""
-    asked: list[dict[str, str]] = field(default_factory=list)
+    requests: list[dict[str, str]] = field(default_factory=list)
     deaf: set[str] = field(default_factory=set)
     """Actions that return an error."""
     done: Callable[[str], None] = lambda _action: None
@@ -169,7 +169,7 @@ class AwsEndpoint:
         form = {} if scope.service == "s3" else dict(parse_qsl(body.decode()))
         action = form.get("Action") or headers.get("X-Amz-Target", f"{method} {path.partition('?')[0]}")
         with self._lock:
-            self.asked.append({"service": scope.service, "region": scope.region, "action": action, **form})
+            self.requests.append({"service": scope.service, "region": scope.region, "action": action, **form})
             return self._answer(f"{scope.service}.{scope.region}", action, (method, path, headers, body))
 
     def _answer(self, host: str, action: str, request: tuple[str, str, dict[str, str], bytes]) -> tuple[int, bytes]:
@@ -319,7 +319,7 @@ def stubbed_account(patch: pytest.MonkeyPatch) -> Iterator[StubbedSession]:
     session.assert_all_asked()
 
 
-def door_of(session: StubbedSession) -> AwsClient:
+def client_of(session: StubbedSession) -> AwsClient:
     """Return the client of a stubbed session."""
     return AwsClient(session)
 

@@ -187,16 +187,16 @@ class Place:
     """A fleet's DNS zone, parameters and machines, with their AWS endpoint."""
 
     def __init__(self, endpoint: AwsEndpoint, root: Path, stack: ExitStack) -> None:
-        self.door, self.aws, self._root, self._stack = endpoint, endpoint.aws, root, stack
+        self.endpoint, self.aws, self._root, self._stack = endpoint, endpoint.aws, root, stack
         self.vpc = self.aws.call("ec2", "create_vpc", CidrBlock="10.64.0.0/16")["Vpc"]["VpcId"]
         about = {"Name": "lab.internal", "VPC": {"VPCRegion": self.aws.region, "VPCId": self.vpc}}
         private = {"HostedZoneConfig": {"PrivateZone": True}}
         response = self.aws.call("route53", "create_hosted_zone", CallerReference=str(root), **about, **private)
         self.zone = response["HostedZone"]["Id"].rpartition("/")[2]
-        self.tell("zone", self.zone)
-        self.tell("admins", administrators(LAB.accounts))
+        self.put_parameter("zone", self.zone)
+        self.put_parameter("admins", administrators(LAB.accounts))
 
-    def tell(self, name: str, value: str) -> None:
+    def put_parameter(self, name: str, value: str) -> None:
         """Write an SSM parameter of the fleet."""
         call = {"Name": f"/lab/{name}", "Value": value, "Type": "SecureString", "Overwrite": True}
         self.aws.call("ssm", "put_parameter", **call)
@@ -209,7 +209,7 @@ class Place:
         )
         (instance,) = reservation["Instances"]
         folder, address = self._root / instance["InstanceId"], instance["PrivateIpAddress"]
-        return self._stack.enter_context(node(folder, self.door, instance["InstanceId"], address))
+        return self._stack.enter_context(node(folder, self.endpoint, instance["InstanceId"], address))
 
     def machine_of_group(self, group: str, address: str) -> Node:
         """Start a machine with an address of 10.64.33.0/24, in an Auto Scaling group, which the first one creates."""
@@ -258,7 +258,7 @@ class Place:
         """Put a bundle and the document of the pool into the bucket, and point a ring to it."""
         for key, content in bundle.objects.items():
             self.aws.call("s3", "put_object", Bucket=bucket, Key=key, Body=content)
-        self.tell(f"nodes/{ring}", json.dumps({"bundle": bundle.sha256, "sequence": sequence}))
+        self.put_parameter(f"nodes/{ring}", json.dumps({"bundle": bundle.sha256, "sequence": sequence}))
 
     def end(self, machine: Node) -> None:
         """Terminate a machine without its shutdown script."""
@@ -277,7 +277,7 @@ class Place:
     def reports(self) -> list[tuple[str, str, str]]:
         """The results of lifecycle hooks: group, hook, result."""
         keys = ("AutoScalingGroupName", "LifecycleHookName", "LifecycleActionResult")
-        calls = (call for call in self.door.asked if call["action"] == "CompleteLifecycleAction")
+        calls = (call for call in self.endpoint.requests if call["action"] == "CompleteLifecycleAction")
         return [(call[keys[0]], call[keys[1]], call[keys[2]]) for call in calls]
 
 

@@ -29,7 +29,7 @@ class ScalingCloud:
     """Operations whose next reply is lost after their effect."""
     before_sleep: Callable[[], None] = lambda: None
     time: float = field(default_factory=lambda: datetime.now(UTC).timestamp())
-    asked: list[tuple[str, int]] = field(default_factory=list)
+    requests: list[tuple[str, int]] = field(default_factory=list)
     """Every desired capacity that was set."""
     region_name: str | None = None
     _desired: dict[str, int] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class ScalingCloud:
 
     def set_desired(self, client: BaseClient, group: str, size: int) -> None:
         """Set the desired capacity; an empty group reports failures in each of its zones."""
-        self.asked.append((group, size))
+        self.requests.append((group, size))
         running = len(_describe(client, group)["Instances"])
         if group in self.empty and size > running:
             self._desired[group] = size

@@ -196,7 +196,7 @@ def versioned_bucket(world: World) -> str:
 def copier(world: World) -> str:
     """Make a role that S3 may assume; return its ARN."""
     trust = json.dumps(TRUST).replace("ec2.", "s3.")
-    return world.made("create_role", "Role.Arn", "iam", RoleName=fresh("copier"), AssumeRolePolicyDocument=trust)
+    return world.create("create_role", "Role.Arn", "iam", RoleName=fresh("copier"), AssumeRolePolicyDocument=trust)
 
 
 def copy_rule(world: World, **more: object) -> dict[str, Any]:

@@ -177,7 +177,7 @@ NAMES = (
     KindFixture(
         "aws:sns/topicSubscription:TopicSubscription",
         inputs=lambda world: {
-            "topic": world.made("create_topic", "TopicArn", "sns", Name=fresh("news")),
+            "topic": world.create("create_topic", "TopicArn", "sns", Name=fresh("news")),
             "protocol": "email",
             "endpoint": "lab@example.org",
         },

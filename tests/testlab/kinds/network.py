@@ -230,7 +230,7 @@ ROUTES = (
         "aws:ec2/vpcEndpointRouteTableAssociation:VpcEndpointRouteTableAssociation",
         inputs=lambda world: {
             "routeTableId": world.table,
-            "vpcEndpointId": world.made(
+            "vpcEndpointId": world.create(
                 "create_vpc_endpoint",
                 "VpcEndpoint.VpcEndpointId",
                 VpcId=world.vpc,

@@ -84,7 +84,7 @@ def _placed(purchase: dict[str, Any]) -> dict[str, Any]:
 def _two_markets(world: World) -> dict[str, Any]:
     data = {"InstanceType": "m7i.large", "ImageId": services.IMAGE, "InstanceMarketOptions": {"MarketType": "spot"}}
     path, name = "LaunchTemplate.LaunchTemplateId", services.fresh("template")
-    template = world.made("create_launch_template", path, LaunchTemplateName=name, LaunchTemplateData=data)
+    template = world.create("create_launch_template", path, LaunchTemplateName=name, LaunchTemplateData=data)
     spec = {"launchTemplateSpecification": {"launchTemplateId": template}}
     return {"launchTemplate": None, "mixedInstancesPolicy": {"launchTemplate": spec}}
 
@@ -97,7 +97,7 @@ def _chosen_by_size(world: World) -> dict[str, Any]:
 
 
 def _far_group(world: World) -> str:
-    return world.made("create_security_group", "GroupId", GroupName="far", Description="far", VpcId=world.far_vpc)
+    return world.create("create_security_group", "GroupId", GroupName="far", Description="far", VpcId=world.far_vpc)
 
 
 # Type, invalid inputs that replace valid ones, and the input that the error names.

@@ -14,7 +14,7 @@ DEFAULT_ROUTE = {"cidrBlock": "0.0.0.0/0"}
 
 def foreign_gateway(world: World) -> dict[str, Any]:
     """Return a route to an internet gateway of another VPC."""
-    ident = world.made("create_internet_gateway", "InternetGateway.InternetGatewayId")
+    ident = world.create("create_internet_gateway", "InternetGateway.InternetGatewayId")
     world.aws.call("ec2", "attach_internet_gateway", InternetGatewayId=ident, VpcId=world.far_vpc)
     return {"gatewayId": ident}
 
@@ -22,14 +22,14 @@ def foreign_gateway(world: World) -> dict[str, Any]:
 def foreign_group(world: World) -> dict[str, Any]:
     """Return a security group of another VPC as source."""
     params = {"GroupName": "far", "Description": "far", "VpcId": world.far_vpc}
-    return {"cidrIpv4": None, "referencedSecurityGroupId": world.made("create_security_group", "GroupId", **params)}
+    return {"cidrIpv4": None, "referencedSecurityGroupId": world.create("create_security_group", "GroupId", **params)}
 
 
 def crowded_zone(world: World) -> dict[str, Any]:
     """Return two subnets of one zone."""
     zone = f"{world.aws.region}a"
     params = {"VpcId": world.vpc, "CidrBlock": "10.20.9.0/24", "AvailabilityZone": zone}
-    return {"subnetIds": [world.subnet, world.made("create_subnet", "Subnet.SubnetId", **params)]}
+    return {"subnetIds": [world.subnet, world.create("create_subnet", "Subnet.SubnetId", **params)]}
 
 
 UNKNOWN_LOG_GROUP = {
@@ -69,7 +69,7 @@ def used_address(world: World) -> dict[str, Any]:
 def far_group(world: World) -> str:
     """Return a security group of another VPC."""
     inputs = {"GroupName": "far", "Description": "far", "VpcId": world.far_vpc}
-    return world.made("create_security_group", "GroupId", **inputs)
+    return world.create("create_security_group", "GroupId", **inputs)
 
 
 def two_addresses(world: World, address: str) -> dict[str, Any]:
@@ -216,7 +216,7 @@ def associated_already(world: World) -> dict[str, Any]:
     """Return a second table for an associated attachment."""
     world.aws.call("ec2", "associate_transit_gateway_route_table", **pair(world.plain_table, world.attachment))
     path = "TransitGatewayRouteTable.TransitGatewayRouteTableId"
-    other = world.made("create_transit_gateway_route_table", path, TransitGatewayId=world.plain_hub)
+    other = world.create("create_transit_gateway_route_table", path, TransitGatewayId=world.plain_hub)
     return {"transitGatewayRouteTableId": other}
 
 

@@ -29,7 +29,7 @@ def _long_policy(size: int) -> str:
 
 
 def _foreign_template(world: World) -> str:
-    group = world.made("create_security_group", "GroupId", GroupName="far", Description="far", VpcId=world.far_vpc)
+    group = world.create("create_security_group", "GroupId", GroupName="far", Description="far", VpcId=world.far_vpc)
     return services.template(world, groups=[group])
 
 

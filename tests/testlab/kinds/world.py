@@ -25,7 +25,7 @@ class World:
 
     aws: Aws
 
-    def made(self, operation: str, path: str, /, service: str = "ec2", **params: object) -> str:
+    def create(self, operation: str, path: str, /, service: str = "ec2", **params: object) -> str:
         """Create a resource with one call; return the value at a dotted path of the response."""
         value: Any = self.aws.call(service, operation, **params)
         for part in path.split("."):
@@ -35,14 +35,14 @@ class World:
     @cached_property
     def vpc(self) -> str:
         """A VPC with 10.20.0.0/16 and DNS host names."""
-        ident = self.made("create_vpc", "Vpc.VpcId", CidrBlock="10.20.0.0/16")
+        ident = self.create("create_vpc", "Vpc.VpcId", CidrBlock="10.20.0.0/16")
         self.aws.call("ec2", "modify_vpc_attribute", VpcId=ident, EnableDnsHostnames={"Value": True})
         return ident
 
     @cached_property
     def far_vpc(self) -> str:
         """A VPC with 10.30.0.0/16."""
-        return self.made("create_vpc", "Vpc.VpcId", CidrBlock="10.30.0.0/16")
+        return self.create("create_vpc", "Vpc.VpcId", CidrBlock="10.30.0.0/16")
 
     @cached_property
     def subnet(self) -> str:
@@ -56,7 +56,7 @@ class World:
 
     def _subnet(self, block: str, zone: str) -> str:
         zone_name = f"{self.aws.region}{zone}"
-        return self.made(
+        return self.create(
             "create_subnet", "Subnet.SubnetId", VpcId=self.vpc, CidrBlock=block, AvailabilityZone=zone_name
         )
 
@@ -68,17 +68,17 @@ class World:
     @cached_property
     def table(self) -> str:
         """A route table of the VPC."""
-        return self.made("create_route_table", "RouteTable.RouteTableId", VpcId=self.vpc)
+        return self.create("create_route_table", "RouteTable.RouteTableId", VpcId=self.vpc)
 
     @cached_property
     def other_table(self) -> str:
         """Another route table of the VPC."""
-        return self.made("create_route_table", "RouteTable.RouteTableId", VpcId=self.vpc)
+        return self.create("create_route_table", "RouteTable.RouteTableId", VpcId=self.vpc)
 
     @cached_property
     def gateway(self) -> str:
         """An internet gateway, attached to the VPC."""
-        ident = self.made("create_internet_gateway", "InternetGateway.InternetGatewayId")
+        ident = self.create("create_internet_gateway", "InternetGateway.InternetGatewayId")
         self.aws.call("ec2", "attach_internet_gateway", InternetGatewayId=ident, VpcId=self.vpc)
         return ident
 
@@ -93,23 +93,23 @@ class World:
         return self._group("storage")
 
     def _group(self, name: str) -> str:
-        return self.made("create_security_group", "GroupId", GroupName=name, Description=name, VpcId=self.vpc)
+        return self.create("create_security_group", "GroupId", GroupName=name, Description=name, VpcId=self.vpc)
 
     @cached_property
     def address(self) -> str:
         """An unused elastic IP address."""
-        return self.made("allocate_address", "AllocationId", Domain="vpc")
+        return self.create("allocate_address", "AllocationId", Domain="vpc")
 
     @cached_property
     def interface(self) -> str:
         """A network interface in the subnet."""
         path = "NetworkInterface.NetworkInterfaceId"
-        return self.made("create_network_interface", path, SubnetId=self.subnet, Groups=[self.group])
+        return self.create("create_network_interface", path, SubnetId=self.subnet, Groups=[self.group])
 
     @cached_property
     def prefixes(self) -> str:
         """A prefix list with one block."""
-        return self.made(
+        return self.create(
             "create_managed_prefix_list",
             "PrefixList.PrefixListId",
             PrefixListName="sites",
@@ -121,14 +121,14 @@ class World:
     @cached_property
     def vpn_gateway(self) -> str:
         """A virtual private gateway, attached to the VPC."""
-        ident = self.made("create_vpn_gateway", "VpnGateway.VpnGatewayId", Type="ipsec.1", AmazonSideAsn=64600)
+        ident = self.create("create_vpn_gateway", "VpnGateway.VpnGatewayId", Type="ipsec.1", AmazonSideAsn=64600)
         self.aws.call("ec2", "attach_vpn_gateway", VpnGatewayId=ident, VpcId=self.vpc)
         return ident
 
     @cached_property
     def customer_gateway(self) -> str:
         """A customer gateway."""
-        return self.made(
+        return self.create(
             "create_customer_gateway",
             "CustomerGateway.CustomerGatewayId",
             Type="ipsec.1",
@@ -139,32 +139,32 @@ class World:
     @cached_property
     def hub(self) -> str:
         """A transit gateway."""
-        return self.made("create_transit_gateway", "TransitGateway.TransitGatewayId")
+        return self.create("create_transit_gateway", "TransitGateway.TransitGatewayId")
 
     @cached_property
     def hub_table(self) -> str:
         """An empty route table of the transit gateway."""
         path = "TransitGatewayRouteTable.TransitGatewayRouteTableId"
-        return self.made("create_transit_gateway_route_table", path, TransitGatewayId=self.hub)
+        return self.create("create_transit_gateway_route_table", path, TransitGatewayId=self.hub)
 
     @cached_property
     def plain_hub(self) -> str:
         """A transit gateway without default association and propagation."""
         options = {"DefaultRouteTableAssociation": "disable", "DefaultRouteTablePropagation": "disable"}
-        return self.made("create_transit_gateway", "TransitGateway.TransitGatewayId", Options=options)
+        return self.create("create_transit_gateway", "TransitGateway.TransitGatewayId", Options=options)
 
     @cached_property
     def plain_table(self) -> str:
         """A route table of that gateway."""
         path = "TransitGatewayRouteTable.TransitGatewayRouteTableId"
-        return self.made("create_transit_gateway_route_table", path, TransitGatewayId=self.plain_hub)
+        return self.create("create_transit_gateway_route_table", path, TransitGatewayId=self.plain_hub)
 
     @cached_property
     def attachment(self) -> str:
         """The VPC's attachment to that gateway."""
         path = "TransitGatewayVpcAttachment.TransitGatewayAttachmentId"
         ends = {"TransitGatewayId": self.plain_hub, "VpcId": self.vpc}
-        return self.made("create_transit_gateway_vpc_attachment", path, SubnetIds=[self.subnet], **ends)
+        return self.create("create_transit_gateway_vpc_attachment", path, SubnetIds=[self.subnet], **ends)
 
     @cached_property
     def abroad(self) -> "World":
@@ -177,14 +177,14 @@ class World:
         path = "TransitGatewayPeeringAttachment.TransitGatewayAttachmentId"
         peer = {"PeerRegion": self.aws.region, "PeerAccountId": self.aws.account}
         ends = {"TransitGatewayId": self.abroad.plain_hub, "PeerTransitGatewayId": self.plain_hub}
-        return self.abroad.made("create_transit_gateway_peering_attachment", path, **ends, **peer)
+        return self.abroad.create("create_transit_gateway_peering_attachment", path, **ends, **peer)
 
     @cached_property
     def role(self) -> str:
         """The ARN of a role that EC2 may assume."""
         name = f"role-{self.vpc}"
         trust = json.dumps(TRUST)
-        return self.made("create_role", "Role.Arn", "iam", RoleName=name, AssumeRolePolicyDocument=trust)
+        return self.create("create_role", "Role.Arn", "iam", RoleName=name, AssumeRolePolicyDocument=trust)
 
     @cached_property
     def peering(self) -> str:
@@ -197,7 +197,7 @@ class World:
     def pending_peering(self) -> str:
         """A peering of the two VPCs, not accepted."""
         path = "VpcPeeringConnection.VpcPeeringConnectionId"
-        return self.made("create_vpc_peering_connection", path, VpcId=self.vpc, PeerVpcId=self.far_vpc)
+        return self.create("create_vpc_peering_connection", path, VpcId=self.vpc, PeerVpcId=self.far_vpc)
 
     def service(self, name: str) -> str:
         """Return the name of an AWS service for endpoints."""
@@ -252,18 +252,18 @@ def role_name(world: World) -> str:
 def managed_policy(world: World) -> str:
     """Make a policy; return its ARN."""
     call = {"PolicyName": fresh("policy"), "PolicyDocument": document("s3:GetObject")}
-    return world.made("create_policy", "Policy.Arn", "iam", **call)
+    return world.create("create_policy", "Policy.Arn", "iam", **call)
 
 
 def profile(world: World) -> str:
     """Make an instance profile; return its name."""
     path = "InstanceProfile.InstanceProfileName"
-    return world.made("create_instance_profile", path, "iam", InstanceProfileName=fresh("profile"))
+    return world.create("create_instance_profile", path, "iam", InstanceProfileName=fresh("profile"))
 
 
 def key(world: World, **params: object) -> str:
     """Make a KMS key; return its ARN."""
-    return world.made("create_key", "KeyMetadata.Arn", "kms", **params)
+    return world.create("create_key", "KeyMetadata.Arn", "kms", **params)
 
 
 def bucket(world: World) -> str:
@@ -276,12 +276,12 @@ def bucket(world: World) -> str:
 
 def file_system(world: World) -> str:
     """Make a file system; return its id."""
-    return world.made("create_file_system", "FileSystemId", "efs", CreationToken=fresh("token"))
+    return world.create("create_file_system", "FileSystemId", "efs", CreationToken=fresh("token"))
 
 
 def zone(world: World) -> str:
     """Make a private zone of the VPC; return its id."""
-    return world.made(
+    return world.create(
         "create_hosted_zone",
         "HostedZone.Id",
         "route53",
@@ -297,7 +297,7 @@ def template(world: World, instance_type: str = "m7i.large", groups: list[str] |
     group_ids = [world.group] if groups is None else groups
     data = {"InstanceType": instance_type, "ImageId": IMAGE, "SecurityGroupIds": group_ids}
     path, name = "LaunchTemplate.LaunchTemplateId", fresh("template")
-    return world.made("create_launch_template", path, LaunchTemplateName=name, LaunchTemplateData=data)
+    return world.create("create_launch_template", path, LaunchTemplateName=name, LaunchTemplateData=data)
 
 
 def scaling_group(world: World) -> str:
@@ -323,7 +323,7 @@ def placement_group(world: World) -> str:
 
 def key_pair(world: World) -> str:
     """Make a key pair; return its name."""
-    return world.made("create_key_pair", "KeyName", KeyName=fresh("pair"))
+    return world.create("create_key_pair", "KeyName", KeyName=fresh("pair"))
 
 
 def image(world: World) -> str:
@@ -333,7 +333,7 @@ def image(world: World) -> str:
 
 def secret(world: World) -> str:
     """Make a secret; return its ARN."""
-    return world.made("create_secret", "ARN", "secretsmanager", Name=fresh("secret"))
+    return world.create("create_secret", "ARN", "secretsmanager", Name=fresh("secret"))
 
 
 def text(policy: object) -> str:

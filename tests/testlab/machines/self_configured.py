@@ -91,7 +91,7 @@ class SelfConfigured:
 def lead_to_simulation(node: Node, place: Place, imds: str) -> None:
     """Lead the script and its service to the simulated AWS; remove the key of the node lab, as in a cloud image."""
     environment = {
-        "AWS_ENDPOINT_URL": seen_by_nodes(place.door.url),
+        "AWS_ENDPOINT_URL": seen_by_nodes(place.endpoint.url),
         "AWS_EC2_METADATA_SERVICE_ENDPOINT": seen_by_nodes(imds),
         "PAUSE": "0",
     }
@@ -208,7 +208,7 @@ def cloud(lab: NodeLab, folder: Path, group: str = "workbench-cpu") -> Iterator[
         plan = plan_of(fleet_folder.fleet)
         pool = next(pool for pool in ssh_pools(plan) if pool.group == group)
         place = stack.enter_context(boot_place(aws, folder))
-        place.tell("admins", administrators(plan.accounts))
+        place.put_parameter("admins", administrators(plan.accounts))
         planned = pool_node(plan, pool, f"{pool.group}.{pool.region}", load_catalog())
         document = node_document(replace(planned, mounts=(), buckets=(), types=(), frameworks=False))
         opened = Cloud(lab, fleet_folder, place, plan, pool, document)

@@ -470,7 +470,7 @@ Fault = Callable[[Pair], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class FaultOutcome:
     """The effect of a fault: seconds from its end to the next reply, all replies, and unencrypted packets."""
 
     after: float
@@ -479,7 +479,7 @@ class Told:
     passed: int
 
 
-def suffer(pair: Pair, fault: Fault) -> Told:
+def suffer(pair: Pair, fault: Fault) -> FaultOutcome:
     """Cause a fault at a running pair, and measure in both directions."""
     with ExitStack() as stack:
         wires = [stack.enter_context(capture(pair.internet, device)) for device in ("c0", "a0")]
@@ -493,7 +493,9 @@ def suffer(pair: Pair, fault: Fault) -> Told:
         settle(pair)
         back.stop()
         answers = out.stop()
-    return Told(after, answers, sum(len(packets(wire, CLEAR)) for wire in wires), sum(map(len, map(packets, wires))))
+    return FaultOutcome(
+        after, answers, sum(len(packets(wire, CLEAR)) for wire in wires), sum(map(len, map(packets, wires)))
+    )
 
 
 def settle(pair: Pair, seconds: float = 30) -> None:

@@ -97,7 +97,7 @@ _START = (
     'env TMPDIR="${0%/*}" $FOR_THE_DAEMON openvpn --suppress-timestamps --config "$0"'
 )
 # The system's Python in isolated mode: it can import the agent and nothing else of the project.
-_KEEPER = """
+_AGENT = """
 import runpy, sys
 sys.path.insert(0, sys.argv.pop(1))
 runpy.run_module("agent", run_name="__main__", alter_sys=True)
@@ -138,25 +138,25 @@ class GatewayHost:
         except AssertionError as missing:
             raise AssertionError(f"{missing}\n{program.output}") from None
 
-    def keeper(self, *command: str, stdin: str | None = None) -> str:
+    def call_agent(self, *command: str, stdin: str | None = None) -> str:
         """Call the gateway agent, as an operator does over SSH."""
-        return self.host.run(*self._keeper, *command, stdin=stdin)
+        return self.host.run(*self._agent, *command, stdin=stdin)
 
     @property
     def shell(self) -> str:
         """The shell command that calls the gateway agent."""
-        return shlex.join(("ip", "netns", "exec", self.host.namespace, *self._keeper))
+        return shlex.join(("ip", "netns", "exec", self.host.namespace, *self._agent))
 
     @property
     def status(self) -> Any:  # noqa: ANN401  JSON
         """The status that the gateway agent prints."""
-        return json.loads(self.keeper("status"))
+        return json.loads(self.call_agent("status"))
 
     @property
-    def _keeper(self) -> tuple[str, ...]:
+    def _agent(self) -> tuple[str, ...]:
         places = ("--settings", str(self.folders.settings), "--sockets", str(self.folders.sockets), "--owner", "nobody")
-        memory = ("--memory", str(self.host.folder / "memory"))
-        return "/usr/bin/python3", "-I", "-c", _KEEPER, str(_ROOT / "vpn"), *places, *memory
+        state = ("--state", str(self.host.folder / "state"))
+        return "/usr/bin/python3", "-I", "-c", _AGENT, str(_ROOT / "vpn"), *places, *state
 
     def log(self, transport: Transport = Transport.UDP) -> str:
         """Return the output of a daemon since its start."""
@@ -218,11 +218,11 @@ class LaptopLab:
         every = tuple(gateway.gateway for gateway in self.gateways.values())
         return client_profile(every, name, keys or self.keys.laptop(name))
 
-    def send(self, place: str, book: AccessList | None = None, *cut: str) -> Mapping[str, object]:
+    def send(self, place: str, access_list: AccessList | None = None, *cut: str) -> Mapping[str, object]:
         """Send a gateway an access list; by default with all laptops and the next revocation list."""
         gateway = self.gateways[place]
-        text = access_list_text(gateway.gateway, book or AccessList(self.keys.revocations(), self.devices), cut)
-        answer: Mapping[str, object] = json.loads(gateway.keeper("take", stdin=text))
+        text = access_list_text(gateway.gateway, access_list or AccessList(self.keys.revocations(), self.devices), cut)
+        answer: Mapping[str, object] = json.loads(gateway.call_agent("activate", stdin=text))
         return answer
 
     def identify(self, place: str, use: Use, name: str) -> Mapping[str, object]:
@@ -252,7 +252,7 @@ class LaptopLab:
         return host.run("sh", "-c", NAMED, str(resolv_conf), *command)
 
     def shell(self, folder: Path) -> Path:
-        """Return a folder with an ssh that asks the keepers here, under the names of the plan."""
+        """Return a folder with an ssh that calls the gateway agents here, under the names of the plan."""
         folder.mkdir()
         cases = "".join(
             f"{MACHINES[place]}) exec {gateway.shell} $verb;;\n" for place, gateway in self.gateways.items()
