@@ -17,6 +17,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from getpass import getuser
 from pathlib import Path
+from typing import Any
 
 from bedplate.errors import HeldError, MachineError
 
@@ -277,3 +278,12 @@ def parse_holder(text: bytes) -> Holder | None:
         return Holder(holder["user"], holder["host"], int(holder["pid"]), float(holder["since"]), holder["command"])
     except (ValueError, TypeError, KeyError):
         return None
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return a JSON object, empty for a missing or broken file."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}

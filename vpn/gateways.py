@@ -16,7 +16,17 @@ from bedplate.plan.links import tunnel_pairs
 from bedplate.plan.nodes import NodePlan, NodeRole, permanent_nodes
 from bedplate.spec.network import TunnelAuth
 from vpn.audit_log import CertificateIndex
-from vpn.certificates import Passphrase, Subject, Use, certificate_text, key_text, load_key, new_key, passphrase_for
+from vpn.certificates import (
+    Passphrase,
+    Subject,
+    Use,
+    certificate_text,
+    gateway_subject,
+    key_text,
+    load_key,
+    new_key,
+    passphrase_for,
+)
 from vpn.laptops.server import Laptop
 from vpn.pki import Pki, bundle_of, deployable_crl, open_issuer, root_crl_texts
 from vpn.push import AccessList, GatewayKeys
@@ -47,7 +57,9 @@ def valid_laptops(index: CertificateIndex, now: datetime) -> Iterator[Laptop]:
 def gateway_subjects(plan: FleetPlan) -> Mapping[str, Subject]:
     """Return the certificate subjects of the fleet's gateways, by place."""
     return {
-        gateway.place: Subject(gateway.name, Use.SERVER, (gateway.public,) if gateway.public else ())
+        gateway.place: gateway_subject(
+            gateway.place, gateway.domains[0], *((gateway.public,) if gateway.public else ())
+        )
         for gateway in laptop_gateways(plan)
     }
 

@@ -122,7 +122,6 @@ class Progress:
     recorded: dict[str, str]
     failures: dict[str, BedplateError] = field(default_factory=dict)
     is_complete: bool = False
-    is_withdrawn: bool = False
     seen: bool = False
     """Whether an earlier observation of this run exists: a failure before it is of an earlier bake."""
     waits: tuple[str, float] = ("", 0.0)
@@ -173,7 +172,6 @@ def _advance(run: Progress, time: float, record: RecordImages, *, keep: bool) ->
     regions = tuple(region for region in run.bake.regions if region not in run.failures)
     decided = next_steps(run.bake.recipe, home, regions, now)
     run.is_complete = not decided
-    run.is_withdrawn = home in now.images and now.images[home].withdrawn
     for step in decided:
         match step:
             case Wait(reason):

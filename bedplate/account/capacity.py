@@ -213,11 +213,10 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One observation of a start, and what follows from it; the last one is `final`."""
+    """One observation of a start, and the next actions."""
 
     observation: Observation
     climb: Climb
-    final: bool = False
     ends: Mapping[str, End] = field(default_factory=dict)
     """The ends of machines that are scheduled now, by pool."""
     cancelled: Mapping[str, End] = field(default_factory=dict)
@@ -242,7 +241,7 @@ def start_machines(groups: ScalingGroups, request: Request, clock: Clock) -> Ite
     while True:
         decision = climb(observation, request.count, tried)
         final = _is_final(observation, decision, request.count) or clock.now() >= deadline
-        yield Progress(observation, decision, final, dict(ends.scheduled), dict(ends.cancelled))
+        yield Progress(observation, decision, dict(ends.scheduled), dict(ends.cancelled))
         if final:
             return
         for action in decision.actions:

@@ -85,7 +85,6 @@ class FleetImage:
     tags: Tags
     snapshots: tuple[str, ...] = ()
     protected: bool = False
-    boot_mode: str = ""
 
     @property
     def kind(self) -> str:
@@ -128,7 +127,6 @@ def _image(region: str, entry: Mapping[str, Any]) -> FleetImage:
         tags=tags_of(entry),
         snapshots=tuple(disk["SnapshotId"] for disk in disks if "SnapshotId" in disk),
         protected=entry.get("DeregistrationProtection", "disabled") != "disabled",
-        boot_mode=entry.get("BootMode", ""),
     )
 
 
@@ -289,7 +287,6 @@ CHECKPOINTS, CHECKPOINT_SECONDS = (10, 50, 100), 600
 _HEALTHY = 90
 # Source: the API page of InstanceRefresh.
 _ENDED = ("Successful", "Failed", "Cancelled", "RollbackFailed", "RollbackSuccessful")
-_ROLLED_BACK = "RollbackSuccessful"
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,11 +80,6 @@ class Round:
     decision: Decision
     outcomes: tuple[Outcome, ...] = ()
 
-    @property
-    def is_quiet(self) -> bool:
-        """Whether nothing was to be done."""
-        return not self.decision.actions
-
 
 def subject_of(action: Action) -> str:
     """Return the pool, node, pod or machine that an action changes."""

@@ -131,11 +131,6 @@ class Growth:
         """The nodes to uncordon."""
         return tuple(place.name for place in self.places if place.taken and place.source is Source.CORDONED)
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether no pod waits, and nothing is launched."""
-        return not self.waiting and not self.ladder.opened.total() and not self.ladder.probes
-
 
 def grow(observation: Observation, rungs: Sequence[Rung]) -> Growth:
     """Return where the pending pods go: to live nodes, to own cordoned ones, to machines on their way, to new ones."""

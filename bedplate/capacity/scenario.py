@@ -149,17 +149,17 @@ def _train(region: str, rung: int, maximum: int = 100, zones: str = "ab") -> Lau
     return Launchable(replace(pool, maximum=maximum), 420.0)
 
 
-def _burst(region: str, rung: int, market: str, price: float, maximum: int = 60) -> Launchable:
+def _burst(region: str, rung: int, market: str, price: float) -> Launchable:
     """Return a pool of machines with 4 GPUs."""
     more = {"type": _G6E, "size": Size(4, 48.0, 380.0), "taints": _GPU, "market": market, "price": price}
     pool = _pool(f"burst-{region}-{market}", "burst", rung, region, "ab", **more)
-    return Launchable(replace(pool, maximum=maximum), 240.0)
+    return Launchable(replace(pool, maximum=60), 240.0)
 
 
-def _cpu(region: str, rung: int, maximum: int = 40) -> Launchable:
+def _cpu(region: str, rung: int) -> Launchable:
     """Return a pool of machines without GPUs."""
     pool = _pool(f"sim-{region}", "sim", rung, region, "ab", type=_C7I, size=Size(0, 96.0, 190.0), price=4.3)
-    return Launchable(replace(pool, maximum=maximum), 150.0)
+    return Launchable(replace(pool, maximum=40), 150.0)
 
 
 def burst_1600() -> Scenario:

@@ -14,6 +14,13 @@ def nearest(word: str, words: Iterable[str]) -> str | None:
     return by_lower_case[match] if match else None
 
 
+def nearest_fix(word: str, words: Iterable[str]) -> str:
+    """Return the fix for an unknown word: the most similar of `words`, else all of them."""
+    names = sorted(words)
+    near = nearest(word, names)
+    return f"write {near}" if near else f"write one of {', '.join(names)}"
+
+
 @lru_cache(maxsize=256)
 def _nearest(word: str, words: tuple[str, ...]) -> str | None:
     # difflib alone ranks p5.4xlarge above p5.48xlarge for p5.49xlarge, so it only selects candidates. Of equally good

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +22,7 @@ from bedplate.capacity.planner import Memory, decide
 from bedplate.capacity.protocol import memory_document, observation_document, read_memory
 from bedplate.capacity.shrink import end_unused, split_people
 from bedplate.catalog import load_catalog
+from bedplate.catalog.nearest import nearest, nearest_fix
 from bedplate.cli.fleet import open_account, plan_of
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, FleetOption, Json, notify, show, show_document
 from bedplate.cluster.client import open_cluster
@@ -93,9 +93,10 @@ def explain(
 
 
 def _unknown_name(name: str, names: tuple[str, ...]) -> InputError:
-    near = get_close_matches(name, names, 1)
-    others = "`kubectl get pods -A` lists all" if "/" in name else f"write one of {', '.join(names)}"
-    return InputError(f"no group or pod named {name}", fix=f"write {near[0]}" if near else others)
+    fix = nearest_fix(name, names)
+    if "/" in name and nearest(name, names) is None:
+        fix = "`kubectl get pods -A` lists all"
+    return InputError(f"no group or pod named {name}", fix=fix)
 
 
 def pause(group: Group = None, *, fleet: FleetOption = DEFAULT_FLEET) -> int:

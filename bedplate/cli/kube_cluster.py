@@ -12,7 +12,7 @@ import typer
 
 from bedplate.account.facts import download
 from bedplate.catalog.catalog import load_addons, write_addon_file
-from bedplate.catalog.nearest import nearest
+from bedplate.catalog.nearest import nearest_fix
 from bedplate.catalog.stacks import AddonPins
 from bedplate.cli.fleet import plan_of
 from bedplate.cli.kube_session import admin_kubeconfig, cluster_of
@@ -167,9 +167,7 @@ def access(
     plan = plan_of(fleet)
     people = plan.accounts.uids
     if name not in people:
-        closest = nearest(name, sorted(people))
-        fix = f"write {closest}" if closest else f"write one of {', '.join(sorted(people))}"
-        raise InputError(f"no person named {name} in the fleet file", fix=fix)
+        raise InputError(f"no person named {name} in the fleet file", fix=nearest_fix(name, people))
     file = write or Path(f"{name}.kubeconfig")
     document = person_kubeconfig(cluster_of(plan), name, plan.record.host_keys)
     write_whole(file, f"{json.dumps(document, indent=1)}\n".encode(), 0o600)

@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bedplate.catalog import load_catalog
-from bedplate.catalog.nearest import nearest
+from bedplate.catalog.nearest import nearest_fix
 from bedplate.cli.fleet import plan_of
 from bedplate.cli.login import SshOptions, running_machines, ssh_targets
 from bedplate.cli.output import (
@@ -244,9 +244,7 @@ def select_roles(roles: Collection[str], machines: Sequence[NodeLocation]) -> fr
     available = sorted({name for machine in machines for name in names_of(machine.node)}) or roles_checked()
     for role in roles:
         if role not in available:
-            closest = nearest(role, available)
-            fix = f"write {closest}" if closest else f"write one of {', '.join(available)}"
-            raise InputError(f"none of these machines has the role {role}", fix=fix)
+            raise InputError(f"none of these machines has the role {role}", fix=nearest_fix(role, available))
     return frozenset(roles)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from bedplate.catalog import load_catalog
-from bedplate.catalog.nearest import nearest
+from bedplate.catalog.nearest import nearest_fix
 from bedplate.cli.fleet import open_fleet, plan_loaded
 from bedplate.cli.login import SshOptions
 from bedplate.cli.node_apply import apply_machines, select_machines
@@ -166,9 +166,8 @@ def _check_known(name: str, plan: FleetPlan, laptops: set[str]) -> None:
     """Raise InputError for a person who never had access."""
     people = {*plan.accounts.uids, *plan.accounts.departed}
     if name not in people and not laptops:
-        closest = nearest(name, sorted(people))
-        fix = f"write {closest}" if closest else f"write one of {', '.join(sorted(people))}"
-        raise InputError(f"no person named {name} in the fleet file, fleet.lock and fleet.pki", fix=fix)
+        message = f"no person named {name} in the fleet file, fleet.lock and fleet.pki"
+        raise InputError(message, fix=nearest_fix(name, people))
 
 
 def _still_declared(loaded: Loaded, name: str) -> BedplateError:

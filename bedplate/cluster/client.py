@@ -133,11 +133,11 @@ def _bookmark(line: str) -> tuple[str, Any] | None:
     return BOOKMARK, Namespace.from_dict({"metadata": event["object"]["metadata"]})
 
 
-def open_cluster(kubeconfig: Path | None = None, context: str | None = None) -> ClusterClient:
+def open_cluster(kubeconfig: Path | None = None) -> ClusterClient:
     """Return a client from a kubeconfig: the given one, $KUBECONFIG or ~/.kube/config; makes no call yet."""
     try:
         config = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_env()
-        chosen = config.get(context)
+        chosen = config.get()
     except (ConfigError, OSError, ValueError, KeyError) as error:
         where = str(kubeconfig) if kubeconfig else ""
         raise InputError(

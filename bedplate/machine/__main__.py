@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from bedplate.errors import BedplateError
-from bedplate.files import write_whole
+from bedplate.files import read_json, write_whole
 from bedplate.machine.calls import (
     apply_roles,
     audit,
@@ -26,7 +26,7 @@ from bedplate.machine.calls import (
     run_step,
 )
 from bedplate.machine.freeze import is_installed
-from bedplate.machine.state import State, Status, read_json
+from bedplate.machine.state import State, Status
 from bedplate.plan.nodes import NodePlan
 from roles.base import Disruption
 from roles.catalog import roles_of

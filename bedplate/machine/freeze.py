@@ -19,9 +19,9 @@ from typing import Any
 
 import images
 from bedplate.errors import BedplateError
-from bedplate.files import write_whole
+from bedplate.files import read_json, write_whole
 from bedplate.machine.calls import apply_roles, audit, reboot_and_run
-from bedplate.machine.state import State, Status, read_json
+from bedplate.machine.state import State, Status
 from bedplate.nodes.audit import RuleOutcome
 from bedplate.nodes.bootstrap import PROGRAM
 from bedplate.plan.nodes import NodePlan

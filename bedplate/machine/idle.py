@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bedplate.files import write_whole
+from bedplate.files import read_json, write_whole
 
 LOAD = 0.5
 """The load average of five minutes from which CPUs work: half a thread, for any number of CPUs."""
@@ -113,24 +113,16 @@ def is_due(published: Mapping[str, Any], report: Mapping[str, Any]) -> bool:
 def main(machine: Machine, now: int) -> None:
     """Look at the machine, and write the report."""
     looks, published = machine.root / "run/bedplate/idle.json", machine.root / "var/lib/bedplate/status/idle.json"
-    last = _read_json(looks)
+    last = read_json(looks)
     report = next_report(last, use_of(machine, was_idle=bool(last.get("idle_since"))), now)
     _write_json(looks, report)
-    if is_due(_read_json(published), report):
+    if is_due(read_json(published), report):
         _write_json(published, report)
         try:
             machine.output("env", "STATUS=idle", _PROGRAM, "put_status")
         except UnknownError as error:
             published.unlink()  # the next look tries again
             sys.stderr.write(f"{error}\n")
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return document if isinstance(document, dict) else {}
 
 
 def _write_json(path: Path, document: Mapping[str, Any]) -> None:

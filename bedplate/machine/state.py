@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bedplate.errors import InputError
-from bedplate.files import write_whole
+from bedplate.files import read_json, write_whole
 from bedplate.plan.node_document import read_node_document
 from bedplate.plan.nodes import NodePlan
 
@@ -86,12 +86,3 @@ def _count(path: Path) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, json.dumps({"count": number}).encode())
     return number
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Return a JSON object, empty for a missing or broken file."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return document if isinstance(document, dict) else {}

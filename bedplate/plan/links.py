@@ -184,7 +184,7 @@ def tunnel_pairs(plan: FleetPlan) -> tuple[frozenset[str], ...]:
 
 
 def is_connected(plan: FleetPlan, place: str, other: str) -> bool:
-    """Return whether a network path leads from one region or site to another. Every site has tunnels to every region."""
+    """Return whether a network path leads from a region or site to another; every site has tunnels to every region."""
     is_mixed = (place in plan.regions_by_name) != (other in plan.regions_by_name)
     return is_mixed or plan.interconnect is not Interconnect.NONE or frozenset((place, other)) in tunnel_pairs(plan)
 

@@ -97,7 +97,7 @@ def is_reachable(plan: FleetPlan, source: Endpoint, target: Endpoint, flow: Flow
 
     An edge subnet holds only gateways. A laptop in a region's pool accepts connections only from other laptops, if the
     file enables that. Where a security group admits a packet for a laptop, the gateway's packet filter must reject it:
-    see `refused_by_gateway`. The two OpenVPN ports, open to all, are not covered here. A site's LAN has its own policy.
+    see `is_refused_by_gateway`. The two OpenVPN ports, open to all, are not covered. A site's LAN has its own policy.
     """
     if not is_routed(plan, source, target) or source.kind is EndpointKind.EDGE:
         return False

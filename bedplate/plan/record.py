@@ -79,22 +79,6 @@ class Record:
         )
 
 
-# The name of each rule by its code, as `bedplate check` prints it.
-PLAN_RULES: Mapping[str, str] = MappingProxyType(
-    {
-        "E230": "supernet-exhausted",
-        "E231": "renumbers-block",
-        "E232": "touches-recorded-block",
-        "E233": "outside-supernet",
-        "E234": "subnets-do-not-fit",
-        "E235": "zone-slots-exhausted",
-        "E236": "tunnels-exhausted",
-        "E517": "ids-exhausted",
-        "E518": "name-recorded",
-    }
-)
-
-
 @dataclass(frozen=True, slots=True)
 class PlanFault:
     """One fault of a fleet file; `key` is the dotted path in the file (`regions.us-west-2.block`)."""

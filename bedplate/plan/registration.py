@@ -25,7 +25,6 @@ _ARCH: Mapping[Arch, str] = MappingProxyType({"x86_64": "amd64", "arm64": "arm64
 # The resource name of each manufacturer's device plugin.
 _GPUS = MappingProxyType({"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"})
 _ACCELERATORS = MappingProxyType({"inferentia": "aws.amazon.com/neuron", "trainium": "aws.amazon.com/neuron"})
-DEVICES = frozenset({*_GPUS.values(), *_ACCELERATORS.values(), EFA})
 # The share of a root volume for pods, after boot partition, file system and the tenth that kubelet keeps free.
 _DISK_PERCENT = 85
 _LONGEST_VALUE, _KEPT, _DIGEST = 63, 54, 8

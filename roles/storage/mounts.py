@@ -240,7 +240,7 @@ class KernelServes(FactBase[bool]):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """An NFS server; `restart_files` need a restart, `reload_commands` has the commands for its other files, by path."""
+    """An NFS server; `restart_files` need a restart, the other files have a reload command by path."""
 
     service: str
     packages: tuple[str, ...]

@@ -6,7 +6,7 @@ from time import monotonic, sleep
 
 import pytest
 
-from bedplate.machine.state import read_json
+from bedplate.files import read_json
 from bedplate.spec.groups import Ring
 from tests.testlab.machines.bundle import working_tree
 from tests.testlab.machines.node_lab import Node, NodeLab

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bedplate.machine.state import read_json
+from bedplate.files import read_json
 from tests.testlab.machines.fake_driver import fake_driver, fake_gpus
 from tests.testlab.machines.layers import baked
 from tests.testlab.machines.node_lab import NodeLab

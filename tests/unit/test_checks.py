@@ -12,7 +12,6 @@ from bedplate.checks.catalogue import RULES
 from bedplate.checks.diagnostics import Fault, Level
 from bedplate.checks.people import secrets_in
 from bedplate.load import examine
-from bedplate.plan.record import PLAN_RULES
 
 FLEETS = Path(__file__).parents[1] / "data" / "fleets"
 BASE = (FLEETS / "base.yaml").read_text(encoding="utf-8")
@@ -28,7 +27,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
 # plan (test_plan_faults), a damaged lock (test_cli_check), a lock without an image (test_checks_rules), and unverified
 # checksums (test_stacks_program).
 _FILES = {"E001", "E002", "E003", "E004", "E005", "E006", "E012", "E013", "E020"}
-ELSEWHERE = {*_FILES, "E290", "E349", "E419", "E510", *PLAN_RULES}
+_PLAN = {"E230", "E231", "E232", "E233", "E234", "E235", "E236", "E517", "E518"}
+ELSEWHERE = {*_FILES, *_PLAN, "E290", "E349", "E419", "E510"}
 
 
 def edited(edit: Edit) -> str:

@@ -134,9 +134,9 @@ def instance(transport: Transport) -> str:
     return f"bedplate-laptops@{transport}.service"
 
 
-def daemon_unit(folders: Folders = STANDARD) -> str:
+def daemon_unit() -> str:
     """Return the template unit of a gateway's daemons, with one instance for each transport."""
-    return _render("daemon.service.j2", folders=folders, user=USER, rights=CAPABILITIES)
+    return _render("daemon.service.j2", folders=STANDARD, user=USER, rights=CAPABILITIES)
 
 
 DNS_UNIT = "bedplate-laptops-dns.service"
@@ -148,9 +148,9 @@ def dns_unit(gateway: LaptopGateway) -> str:
     return _render("dns.service.j2", gateway=gateway, addresses=addresses)
 
 
-def keys_path_unit(folders: Folders = STANDARD) -> str:
+def keys_path_unit() -> str:
     """Return the path unit that starts a daemon when its keys appear."""
-    return _render("keyed.path.j2", folders=folders)
+    return _render("keyed.path.j2", folders=STANDARD)
 
 
 @dataclass(frozen=True, slots=True)

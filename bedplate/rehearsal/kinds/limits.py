@@ -145,8 +145,6 @@ class Tagger:
     add: str = "tag_resource"
     remove: str = "untag_resource"
     ident: str
-    pairs: str = "Tags"
-    keys: str = "TagKeys"
     names: tuple[str, str] = ("Key", "Value")
     fixed: Mapping[str, str] = field(default_factory=dict)
 
@@ -155,9 +153,9 @@ class Tagger:
         before, after = old.get("tags") or {}, new.get("tags") or {}
         target = {**self.fixed, self.ident: ident}
         if removed := sorted(before.keys() - after.keys()):
-            aws.call(self.service, self.remove, **target, **{self.keys: removed})
+            aws.call(self.service, self.remove, **target, TagKeys=removed)
         if added := dict(after.items() - before.items()):
-            aws.call(self.service, self.add, **target, **{self.pairs: tag_pairs(added, self.names)})
+            aws.call(self.service, self.add, **target, Tags=tag_pairs(added, self.names))
 
 
 _counter = count(1)
