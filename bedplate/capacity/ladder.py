@@ -186,7 +186,7 @@ class RungStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """A pool of a rung, its machines, and whether it can take more; `reason` explains a status that is not open."""
+    """One pool of the ladder, which is one Auto Scaling group. `reason` explains a status that is not open."""
 
     pool: Pool
     machines: int

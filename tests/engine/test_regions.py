@@ -19,7 +19,6 @@ from bedplate.cli import run
 from tests.conftest import DATA
 from tests.testlab.engine.command import simulated_aws
 
-PARTS = ("shared", "us-west-2", "us-east-1", "eu-north-1", "links")
 PROGRAM = "name: bedplate\nruntime: {name: python, options: {toolchain: pip, virtualenv: .venv}}\n"
 MAIN = (
     "from pathlib import Path\nfrom bedplate.cli.program import declare_stack\ndeclare_stack(Path(__file__).parent)\n"

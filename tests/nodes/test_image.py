@@ -17,7 +17,6 @@ from tests.testlab.machines.self_configured import Cost, SelfConfigured, cloud
 
 pytestmark = pytest.mark.nightly
 
-_SECONDS = 1500
 # The install stage and the rules of a bake, on a machine that has all packages: no part of it is apt's or AWS's.
 _AGAIN = """
 import json, resource

@@ -234,7 +234,7 @@ _BUCKET_POLICY, _KEY, _INLINE = (
     "aws:kms/key:Key",
     "aws:iam/rolePolicy:RolePolicy",
 )
-_ROLE, _ENDPOINT = "aws:iam/role:Role", "aws:ec2/vpcEndpoint:VpcEndpoint"
+_ROLE = "aws:iam/role:Role"
 _EC2 = {"Service": "ec2.amazonaws.com"}
 _ACCOUNT = {"AWS": "arn:aws:iam::111122223333:root"}
 
