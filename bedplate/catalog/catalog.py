@@ -8,7 +8,6 @@ from datetime import date
 from functools import cache
 from pathlib import Path
 
-from bedplate.catalog.nearest import nearest
 from bedplate.catalog.stacks import AddonPins, StackLock, read_addons, read_stacks, write_addons, write_stacks
 from bedplate.catalog.tables import (
     ChipFacts,
@@ -35,7 +34,7 @@ from bedplate.catalog.tables import (
     write_prices,
     write_sheet,
 )
-from bedplate.errors import InputError, ViolationError
+from bedplate.errors import InputError, ViolationError, nearest
 from bedplate.files import write_together
 
 # Only in these regions each account has its own zone letters. Source: AWS Regions and Availability Zones, "AZ IDs",

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from bedplate.catalog.nearest import nearest
 from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault
+from bedplate.errors import nearest
 
 
 def without_allowed(

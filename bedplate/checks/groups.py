@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator
 
 from bedplate.catalog import Catalog, GpuFacts, InstanceFacts
-from bedplate.catalog.nearest import nearest
 from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault, planned_pools, repeated
+from bedplate.errors import nearest
 from bedplate.plan.pools import PoolPlan, interfaces
 from bedplate.plan.registration import LABEL, from_zero_tags, pool_registration
 from bedplate.spec.groups import Group, Market

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from itertools import islice
 
 from bedplate.catalog import Catalog, InstanceFacts
-from bedplate.catalog.nearest import nearest
 from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault, one_of, repeated
 from bedplate.checks.groups import full_gpus, hardware_kind
 from bedplate.checks.lifetimes import is_past
+from bedplate.errors import nearest
 from bedplate.spec.groups import Fabric, Group, Market, Rung
 
 KeyedRungs = tuple[tuple[str, Rung], ...]

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator
 from datetime import date, timedelta
 
 from bedplate.catalog import Catalog
-from bedplate.catalog.nearest import edits, nearest
 from bedplate.catalog.tables import HOURS_OF_MONTH
 from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault
 from bedplate.checks.groups import has_gpus
+from bedplate.errors import edits, nearest
 from bedplate.plan.pools import share_of_week
 from bedplate.spec.groups import Group, Schedule
 from bedplate.spec.sites import Use

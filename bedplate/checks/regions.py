@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from bedplate.catalog import Catalog, RegionFacts
-from bedplate.catalog.nearest import nearest
 from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault, one_of, planned_pools, repeated
 from bedplate.checks.ladders import keyed_rungs, rung_capacity
+from bedplate.errors import nearest
 from bedplate.plan.fleet import FIXED_PREFIX
 from bedplate.plan.planner import endpoint_services
 from bedplate.plan.pools import PoolPlan, addresses_per_node

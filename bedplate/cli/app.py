@@ -313,7 +313,7 @@ class _Group(TyperGroup):
             return super().resolve_command(ctx, args)
         except typer.TyperException as error:
             # Slow: it imports the catalog.
-            from bedplate.catalog.nearest import edits, nearest
+            from bedplate.errors import edits, nearest
 
             near = nearest(_OTHER_WORDS.get(args[0], args[0]), self.commands)
             is_typo = near and near[0] == args[0][:1] and edits(args[0], near) <= 2  # noqa: PLR2004  letters

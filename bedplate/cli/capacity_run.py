@@ -22,13 +22,12 @@ from bedplate.capacity.planner import Memory, decide
 from bedplate.capacity.protocol import memory_document, observation_document, read_memory
 from bedplate.capacity.shrink import end_unused, split_people
 from bedplate.catalog import load_catalog
-from bedplate.catalog.nearest import nearest, nearest_fix
 from bedplate.cli.fleet import open_account, plan_of
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, FleetOption, Json, notify, show, show_document
 from bedplate.cluster.client import open_cluster
 from bedplate.cluster.lease import IDLE, MEMORY, Leadership, StateStore, read_holder
 from bedplate.cluster.live import LiveCluster
-from bedplate.errors import BedplateError, InputError, MachineError
+from bedplate.errors import BedplateError, InputError, MachineError, nearest, nearest_fix
 from bedplate.files import login_name, write_whole
 from bedplate.plan import FleetPlan
 from bedplate.plan.capacity import CapacityPlan, capacity_plan, read_capacity_document

@@ -12,7 +12,6 @@ import typer
 
 from bedplate.account.facts import download
 from bedplate.catalog.catalog import load_addons, write_addon_file
-from bedplate.catalog.nearest import nearest_fix
 from bedplate.catalog.stacks import AddonPins
 from bedplate.cli.fleet import plan_of
 from bedplate.cli.kube_session import admin_kubeconfig, cluster_of
@@ -32,7 +31,7 @@ from bedplate.cluster.client import ClusterClient, open_cluster
 from bedplate.cluster.desired import PEOPLE, desired_objects, person_kubeconfig, person_name
 from bedplate.cluster.registry import image_digest
 from bedplate.cluster.status import read_status
-from bedplate.errors import BedplateError, InputError, PartialError, ViolationError
+from bedplate.errors import BedplateError, InputError, PartialError, ViolationError, nearest_fix
 from bedplate.files import write_whole
 from bedplate.load.source import today
 from bedplate.plan import FleetPlan

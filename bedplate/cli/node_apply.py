@@ -22,7 +22,6 @@ from rich.table import Table
 from rich.text import Text
 
 from bedplate.catalog import load_catalog
-from bedplate.catalog.nearest import nearest_fix
 from bedplate.cli.fleet import plan_of
 from bedplate.cli.login import SshOptions, running_machines, ssh_targets
 from bedplate.cli.output import (
@@ -42,7 +41,7 @@ from bedplate.cli.output import (
     show,
     show_document,
 )
-from bedplate.errors import InputError, PartialError, ViolationError
+from bedplate.errors import InputError, PartialError, ViolationError, nearest_fix
 from bedplate.files import login_name, try_out, write_together
 from bedplate.load.source import today
 from bedplate.lock import check_plan_recorded

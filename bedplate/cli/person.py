@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from bedplate.catalog import load_catalog
-from bedplate.catalog.nearest import nearest_fix
 from bedplate.cli.fleet import open_fleet, plan_loaded
 from bedplate.cli.login import SshOptions
 from bedplate.cli.node_apply import apply_machines, select_machines
@@ -28,7 +27,7 @@ from bedplate.cli.vpn import check_endpoints, laptops_of, profile_of, revoke_lap
 from bedplate.cli.vpn_certificates import check_person
 from bedplate.cli.vpn_session import keys_of, known_passphrase, now
 from bedplate.cli.vpn_sync import sync
-from bedplate.errors import BedplateError, InputError, PartialError
+from bedplate.errors import BedplateError, InputError, PartialError, nearest_fix
 from bedplate.files import try_out, write_whole
 from bedplate.load import Loaded
 from bedplate.lock import check_recorded, lock_path, record_plan

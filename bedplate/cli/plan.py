@@ -8,13 +8,12 @@ from typing import Annotated
 import typer
 
 from bedplate.catalog import load_catalog
-from bedplate.catalog.nearest import nearest
 from bedplate.checks.catalogue import RULES
 from bedplate.checks.diagnostics import Fault, Level
 from bedplate.checks.examples import OTHER_OFFERS
 from bedplate.cli.fleet import open_fleet, plan_faults_located, plan_loaded, plan_of, replanned
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, notify, show, show_document
-from bedplate.errors import InputError, ViolationError
+from bedplate.errors import InputError, ViolationError, nearest
 from bedplate.load import FleetFaults, in_order, load_fleet
 from bedplate.lock import InvalidLock, lock_path, record_plan
 from bedplate.plan import FleetPlan, bill, plan_document

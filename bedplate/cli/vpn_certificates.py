@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from bedplate.catalog.nearest import nearest
 from bedplate.cli.output import (
     DEFAULT_FLEET,
     Device,
@@ -21,7 +20,7 @@ from bedplate.cli.output import (
     show_document,
 )
 from bedplate.cli.vpn_session import keys_of, known_passphrase, now, users_of
-from bedplate.errors import InputError, PartialError, ViolationError
+from bedplate.errors import InputError, PartialError, ViolationError, nearest
 from bedplate.load.source import Users, read_pools
 from bedplate.report.vpn import certificate_document, certificate_lines, issued_lines
 from vpn import signing

@@ -8,8 +8,7 @@ from bedplate.compliance.settings import applies_if
 from bedplate.plan import FleetPlan
 from bedplate.plan.nodes import NodePlan, NodeRole
 from roles.guard.role import BGP_SERVICE, CONFINED, SERVICE, bounds_of
-from vpn.guard.guard import PROTOCOL, guard_text, last_routes_text
-from vpn.sites.files import GUARD_RULES, STANDARD
+from vpn.sites.files import GUARD_RULES, PROTOCOL, STANDARD, guard_text, last_routes_text
 from vpn.sites.gateway import MTU
 from vpn.status import expected_gateway
 

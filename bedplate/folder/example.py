@@ -7,8 +7,7 @@ from pathlib import Path
 
 from bedplate.catalog import Catalog
 from bedplate.catalog.catalog import check_region
-from bedplate.catalog.nearest import nearest
-from bedplate.errors import InputError
+from bedplate.errors import InputError, nearest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 # A change of lab.yaml for `rehearse --changed`, not a fleet to start from.

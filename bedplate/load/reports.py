@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from bedplate.catalog import Catalog
-from bedplate.catalog.nearest import edits, nearest
 from bedplate.checks.catalogue import RULES
 from bedplate.checks.diagnostics import Fault, fault
+from bedplate.errors import edits, nearest
 from bedplate.load.shapes import accepts, aws_name_fix, default_note, flow, note, number_fix, region_zones, shape
 from bedplate.load.yaml import Node, key_below, meaning_in_yaml_1_1, unambiguous
 from bedplate.spec.base import SYNTAXES, shown

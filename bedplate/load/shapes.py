@@ -7,8 +7,8 @@ import re
 from collections.abc import Collection
 
 from bedplate.catalog import Catalog
-from bedplate.catalog.nearest import nearest
 from bedplate.checks.diagnostics import one_of
+from bedplate.errors import nearest
 from bedplate.load.yaml import Node
 from bedplate.spec.base import LONGEST, shown
 from bedplate.spec.fleet import Schema, definition

@@ -13,8 +13,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 from bedplate.catalog.catalog import Catalog
-from bedplate.catalog.nearest import nearest
-from bedplate.errors import InputError
+from bedplate.errors import InputError, nearest
 from bedplate.nodes.apply import Event, NodeError, NodeErrorKind, Target, error_event
 from bedplate.nodes.host_keys import known_hosts, trust_instructions
 from bedplate.plan.fleet import Accounts, FleetPlan

@@ -11,8 +11,7 @@ from ipaddress import IPv4Address, IPv4Network
 from types import MappingProxyType
 
 from bedplate.catalog.catalog import Catalog
-from bedplate.catalog.nearest import edits, nearest
-from bedplate.errors import InputError
+from bedplate.errors import InputError, edits, nearest
 from bedplate.plan.capacity import CapacityPlan, worker_capacity
 from bedplate.plan.cluster import ClusterNode, JoiningPlan, as_node, cluster_plan, joining_plan, pool_node_kinds
 from bedplate.plan.firewall import (

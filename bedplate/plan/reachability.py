@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from ipaddress import AddressValueError, IPv4Address, IPv4Network
 
-from bedplate.catalog.nearest import nearest
-from bedplate.errors import InputError
+from bedplate.errors import InputError, nearest
 from bedplate.plan.firewall import DNS, DNS_PROTOCOLS, POD_PORTS, TCP, WORKER_PORTS, has_workers
 from bedplate.plan.fleet import FleetPlan, cached_on_plan
 from bedplate.plan.links import API_PORT, cluster_blocks, connected_regions, is_connected, pods_router

@@ -28,7 +28,6 @@ from bedplate.catalog.catalog import (
     refreshed,
     refreshed_texts,
 )
-from bedplate.catalog.nearest import edits, nearest
 from bedplate.catalog.stacks import EFA_SUM, NVIDIA_KEY_SUM, read_stacks, with_published, write_stacks
 from bedplate.catalog.tables import (
     AcceleratorFacts,
@@ -46,7 +45,7 @@ from bedplate.catalog.tables import (
     write_prices,
     write_sheet,
 )
-from bedplate.errors import ViolationError
+from bedplate.errors import ViolationError, edits, nearest
 from tests.testlab.run import pace
 
 TYPE_NAME = re.compile(r"[a-z][a-z0-9-]*\.(nano|micro|small|medium|large|\d*xlarge|metal(-\d+xl)?)")

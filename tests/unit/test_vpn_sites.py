@@ -15,8 +15,7 @@ from tests.testlab.fakes.daemons import read_settings
 from tests.testlab.fleets.variants import LAB, LAB_PLAN, cellar_gateway, ends_of, with_gateways
 from tests.testlab.keys.authority import KEYS, keyed, random_keys
 from tests.testlab.rehearsal.programs import plan_of_text
-from vpn.guard.guard import guard_text
-from vpn.sites.files import PRIVATE, STANDARD, connections_of, files_of
+from vpn.sites.files import PRIVATE, STANDARD, connections_of, files_of, guard_text
 from vpn.sites.gateway import Gateway, Peer, Proof, SharedKey, TunnelCertificate, dials, full_mesh_gateway, site_gateway
 
 REGIONS = tuple(

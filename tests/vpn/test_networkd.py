@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from roles.baseline.role import NETWORKD
-from vpn.guard.guard import last_routes_text
+from vpn.sites.files import last_routes_text
 
 # With a read-only /sys, networkd does not wait for udev. A link that appears later is configured, as at boot.
 LAB = """

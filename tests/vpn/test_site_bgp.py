@@ -10,7 +10,7 @@ from tests.testlab.fleets.variants import LAB_PLAN, lab_node
 from tests.testlab.network.netlab import capture, packets, pinging, refusal, until
 from tests.testlab.network.sites import DESK, RACK, STRAY, SiteLab, site_lab
 from vpn.agent.status import Neighbour, Status, Tunnel, read_neighbours
-from vpn.guard.guard import PROTOCOL
+from vpn.sites.files import PROTOCOL
 from vpn.status import expected_gateway, tunnel_findings
 
 # BGP's hold time is 12 s; the rest is a margin for a busy machine.

@@ -7,7 +7,7 @@ import pytest
 
 from tests.testlab.network.netlab import LabHost, capture, megabits, packets, until
 from tests.testlab.network.sites import DESK, GATE, RACK, OneArmLab, one_arm_lab
-from vpn.guard.guard import PROTOCOL
+from vpn.sites.files import PROTOCOL
 
 pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("one-arm")]
 INSIDE = "net 10.0.0.0/8 or net 192.168.0.0/16"

@@ -3,14 +3,13 @@
 The order of the files is the order in which they are written to the gateway.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from ipaddress import IPv4Network
+from ipaddress import IPv4Network, collapse_addresses
 from pathlib import Path, PurePosixPath
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from vpn.guard.guard import guard_text, last_routes_text
 from vpn.sites import gateway as pace
 from vpn.sites.gateway import CALLER, MTU, WAITER, Gateway, Tunnel, TunnelCertificate
 
@@ -214,3 +213,28 @@ def _table_row(tunnel: Tunnel) -> str:
         *((str(tunnel.ping_address),) if tunnel.ping_address else ()),
     )
     return " ".join(columns)
+
+
+# The XFRM interfaces of tunnels.
+_TUNNEL_DEVICES = '"ipsec*"'
+# IPv4 and TCP headers without options.
+_HEADER_BYTES = 40
+
+
+def guard_text(remote_blocks: Iterable[IPv4Network], mtu: int) -> str:
+    """Return a gateway's packet filter; `remote_blocks` are behind other gateways, `mtu` is the tunnels' MTU."""
+    blocks = tuple(collapse_addresses(remote_blocks))
+    return _render("guard.nft.j2", remote_blocks=blocks, tunnels=_TUNNEL_DEVICES, segment=mtu - _HEADER_BYTES)
+
+
+# Marks these routes, so that the next run can delete them; not used by a daemon (linux/rtnetlink.h, FRR's zebra).
+PROTOCOL = 98
+# FRR reads the upper byte as an administrative distance: it does not use or announce a route of distance 255.
+_METRIC = 0xFF00_2000
+
+
+def last_routes_text(remote_blocks: Iterable[IPv4Network]) -> str:
+    """Return an `ip -batch` file that rejects packets to blocks behind other gateways while no tunnel routes them."""
+    blocks = collapse_addresses(remote_blocks)
+    routes = "".join(f"route replace unreachable {block} metric {_METRIC} proto {PROTOCOL}\n" for block in blocks)
+    return f"# Managed by bedplate: manual changes are overwritten.\nroute flush proto {PROTOCOL}\n{routes}"
