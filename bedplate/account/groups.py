@@ -35,7 +35,7 @@ _FAILED, _PENDING = ("Failed", "Cancelled"), ("Terminat", "Detach")
 _INSTANCE = re.compile(r"\bi-[0-9a-f]{8,17}\b")
 _CAUSE = re.compile(r"increasing the capacity from (\d+) to (\d+)")
 _NOT_IN_TAGS = re.compile(r"[^\w .:/=+\-@]")
-# The states of a spot request whose instance AWS takes, and the time between the notice and that.
+# The states of a spot request whose instance AWS interrupts, and the time between the notice and that.
 _MARKED, _NOTICE = ("marked-for-termination", "marked-for-stop"), 120.0
 
 
@@ -137,7 +137,7 @@ class FleetGroups:
         return activities
 
     def _notices(self, region: str) -> Iterator[tuple[str, float]]:
-        """Yield the spot instances that AWS will take, and when."""
+        """Yield the spot instances that AWS will interrupt, and when."""
         filters = [{"Name": "status-code", "Values": list(_MARKED)}]
         for page in self.client.pages("ec2", region, "describe_spot_instance_requests", Filters=filters):
             for request in page["SpotInstanceRequests"]:

@@ -197,7 +197,7 @@ def _spread_shapes(observation: Observation) -> Mapping[str, list[Shape]]:
 def _demand(observation: Observation, homes: Sequence[Place], growth: Growth) -> tuple[list[Pod], list[list[Pod]]]:
     """Return the pods that need a place, by arrival, and the gangs; add those that fit nothing to the report.
 
-    The pods of machines that AWS takes need one too.
+    The pods of machines that AWS interrupts need one too.
     """
     taken = {machine.node for machine in observation.machines if machine.notice is not None and machine.node}
     needy = sorted(

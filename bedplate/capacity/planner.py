@@ -46,7 +46,7 @@ def _lower(rungs: Sequence[Rung], growth: Growth) -> Iterator[SetDesired]:
         is_raised = growth.ladder.opened[name] or name in growth.ladder.probes
         count = _floor(rung)
         if count < rung.pool.desired and not is_raised and rung.status is not RungStatus.PAUSED:
-            reason = rung.reason or "AWS takes machines, which are replaced elsewhere"
+            reason = rung.reason or "AWS interrupts machines, which are replaced elsewhere"
             yield SetDesired(name, count, f"so that AWS launches no more here: {reason}")
 
 

@@ -29,7 +29,7 @@ class Launchable:
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """AWS takes a share of the spot machines in a zone, two minutes after its notice."""
+    """AWS interrupts a share of the spot instances in a zone, two minutes after its notice."""
 
     time: float
     zone: str
@@ -230,13 +230,13 @@ def quotas() -> Scenario:
 
 
 def spot_storm() -> Scenario:
-    """AWS takes most spot machines of a region three times; the second time it has no others."""
+    """AWS interrupts most spot instances of a region three times; the second time it has no others."""
     pools = (_burst(WEST, 0, "spot", 4.5), _burst(EAST, 1, "spot", 4.6), _burst(WEST, 2, "on-demand", 10.5))
     storms = ((2 * HOUR, "a", 0.8), (3 * HOUR, "a", 0.9), (3 * HOUR + 20, "b", 0.9), (5 * HOUR, "b", 0.6))
     cuts = tuple(Interruption(time, WEST + zone, share) for time, zone, share in storms)
     capacity = {(f"{WEST}{zone}", _G6E, "spot"): ((0.0, 30), (3 * HOUR, 0), (4 * HOUR, 30)) for zone in "ab"}
     jobs = gpu_stream(replace(_BURST, hours=(1.0, 4.0)), "job", 100, 0, 6 * HOUR)
-    about = "AWS takes most spot machines"
+    about = "AWS interrupts most spot instances"
     return Scenario("spot-storm", about, 9 * HOUR, pools, tuple(jobs), capacity=capacity, interruptions=cuts)
 
 

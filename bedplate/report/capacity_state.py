@@ -274,7 +274,7 @@ def _node_lines(state: CapacityState, pools: set[str]) -> Iterator[str]:
 def _node_sentence(state: CapacityState, node: Node, machine: Machine) -> str:
     now = state.observation.time
     if machine.notice:
-        return f"{node.name}: AWS takes this spot instance at {clock(machine.notice)}."
+        return f"{node.name}: AWS interrupts this spot instance at {clock(machine.notice)}."
     if node.cordoned is Cordon.HUMAN:
         return f"{node.name}: a person has cordoned it, so it is neither used nor ended. `kubectl uncordon` returns it."
     if node.cordoned is Cordon.PLANNER:

@@ -368,7 +368,7 @@ MACHINE = Machine(
 def canaries(account: Account, monkeypatch: pytest.MonkeyPatch) -> list[Machine]:
     """Return the running machines of the ring `canary`; a bundle is promoted in both rings."""
     machines: list[Machine] = []
-    results = type("Results", (), {"given": {"us-west-2": machines}, "failures": {}})()
+    results = type("Results", (), {"successes": {"us-west-2": machines}, "failures": {}})()
     monkeypatch.setattr(commands, "read_pool_machines", lambda _client, _plan, _pools, _claims: results)
     assert deliver_bundle(account.plan, AwsClient(account)) == []
     machines.append(MACHINE)

@@ -275,7 +275,7 @@ def test_nothing_changes_in_a_paused_group() -> None:
 
 
 def test_machines_are_bought_at_the_notice() -> None:
-    """Pods of a machine that AWS takes count as pending; a pool that loses many machines is not used for them."""
+    """Pods of a machine that AWS interrupts count as pending; a pool that loses many machines is not used for them."""
     spot = replace(WEST, market="spot", desired=2)
     machines = tuple(replace(_machine(name), notice=NOW + 120) for name in ("i-1", "i-2"))
     pods = tuple(replace(pod, node=f"node-i-{at}") for at, pod in enumerate(_pods(2), 1))
@@ -285,7 +285,7 @@ def test_machines_are_bought_at_the_notice() -> None:
 
 
 def test_a_reclaimed_pool_stays_at_its_minimum() -> None:
-    """Of its machines AWS takes, none that the minimum needs is ended."""
+    """Of machines that AWS interrupts, none that the minimum needs is ended."""
     spot = replace(WEST, market="spot", minimum=2, desired=4)
     machines = [replace(_machine(f"i-{number}"), notice=NOW + 120) for number in range(3)]
     nodes = tuple(_node(f"i-{number}", idle=60) for number in range(3))

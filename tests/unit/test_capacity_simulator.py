@@ -140,7 +140,7 @@ def test_limits_hold_in_any_fleet(fleet: Scenario) -> None:
 
 
 def test_an_interrupted_machine_stops_its_gang_once() -> None:
-    """Two pods of a gang share a machine that AWS takes: the gang stops as a whole, and runs again on another one."""
+    """Two pods of a gang share a machine that AWS interrupts: the gang stops as a whole, and runs again elsewhere."""
     size, zone = Size(8, 96.0, 500.0), "region-0a"
     pool = Pool("pool-0", "train", 0, "region-0", (zone,), 0, 4, 0, "p5", "spot", size, 10.0, {"group": "train"}, GPU)
     pod = Pod("a", 0.0, Size(4, 1.0, 1.0), {"group": "train"}, GPU, gang="gang")
