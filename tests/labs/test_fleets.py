@@ -100,7 +100,7 @@ def test_the_report_lists_regions_and_commands(fleet: str) -> None:
 
 def unused_address(spot: Endpoint, fabric: Fabric) -> Endpoint:
     """Return a spot with an address that no interface has; a spot of a single machine keeps its own."""
-    used = {stand.address for stand in fabric.stands.values()}
+    used = {interface.address for interface in fabric.interfaces.values()}
     free = (address for address in islice(spot.block.hosts(), 9, None) if int(address) not in used)
     return replace(spot, address=next(free, spot.address))
 

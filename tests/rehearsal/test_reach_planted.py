@@ -225,7 +225,7 @@ def test_two_of_the_three_do_not_expose_a_node(missing: str, graph: Graph) -> No
 def test_the_laptop_gateway_has_two_public_ports(flow: Flow, graph: Graph) -> None:
     """Its VPN ports are reachable from the internet, and no other."""
     fabric = read_fabric(graph)
-    public = next(stand.public for stand in fabric.stands.values() if stand.public is not None)
+    public = next(interface.public for interface in fabric.interfaces.values() if interface.public is not None)
     source = int(find_endpoint(plan_named(FLEET), "internet").address)
 
     assert trip(fabric, Packet(source, public, flow.protocol, flow.port)).out.delivered

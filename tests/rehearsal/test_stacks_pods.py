@@ -64,7 +64,11 @@ def test_ports_of_the_control_plane_stay_closed(fleet: PodsFleet, port: int) -> 
 
 def test_only_the_router_forwards(fleet: PodsFleet) -> None:
     """The other members keep AWS's check of source and destination."""
-    members = {stand.name: stand.forwards for stand in fleet.fabric.stands.values() if "control" in stand.name}
+    members = {
+        interface.name: interface.forwards
+        for interface in fleet.fabric.interfaces.values()
+        if "control" in interface.name
+    }
 
     assert members == {"lab-control-1": True, "lab-control-2": False, "lab-control-3": False}
 

@@ -439,7 +439,7 @@ def fabric(deployed: Graph) -> Fabric:
 
 def target_of(fabric: Fabric) -> Endpoint:
     """Return the mount target."""
-    (target,) = (stand for stand in fabric.stands.values() if stand.name == "lab-home-us-west-2a")
+    (target,) = (interface for interface in fabric.interfaces.values() if interface.name == "lab-home-us-west-2a")
     return target
 
 
@@ -458,7 +458,7 @@ def test_nodes_of_every_region_can_mount(fabric: Fabric) -> None:
 
 def test_edge_and_control_plane_cannot_mount(fabric: Fabric) -> None:
     """The VPN gateway, control plane members and edge subnets are refused."""
-    machines = [machine for machine in fabric.stands.values() if machine.name in ("lab-laptops", "lab-control-1")]
+    machines = [machine for machine in fabric.interfaces.values() if machine.name in ("lab-laptops", "lab-control-1")]
     edges = [int(spot.address) for spot in endpoints(PLAN) if spot.kind is EndpointKind.EDGE]
     assert (len(machines), len(edges)) == (2, 2)
 

@@ -31,7 +31,7 @@ from tests.testlab.fleets.variants import (
     WEST,
 )
 from tests.testlab.fleets.variants import CONNECTED_REGIONS_TEXT as REGIONS
-from tests.testlab.keys.authority import NOW, open_office, unasked
+from tests.testlab.keys.authority import NOW, open_authority, unasked
 from tests.testlab.keys.operator import HOSTS, listed, lose_credentials
 from tests.testlab.network.gateways import CELLAR as CELLAR_PEER
 from tests.testlab.run import documented_blocks, documented_yaml
@@ -74,8 +74,8 @@ def _begun(fleet: Path, ago: timedelta) -> None:
 
 def _begin_anew(fleet: Path, ago: timedelta) -> None:
     """Issue a gateway's certificate in the past."""
-    office = open_office(datetime.now(UTC))
-    certificate = office.papers(CELLAR_PEER, at=-ago).certificate
+    authority = open_authority(datetime.now(UTC))
+    certificate = authority.certificate(CELLAR_PEER, at=-ago).certificate
     (_charon(fleet, ATTIC) / "x509/cellar-site.crt").write_text(certificate)
 
 
@@ -95,7 +95,7 @@ def _revoked(fleet: Path, site: str) -> set[int]:
     return {entry.serial_number for entry in parse_crls(file.read_text())[0]}
 
 
-def test_each_gateway_gets_papers_of_its_own_once(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_gateway_gets_its_own_certificate_once(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its certificate, its key readable by root only, the authority and the list; never the other's key."""
     assert run(["vpn", "init", str(fleet)]) == 0
 

@@ -17,9 +17,9 @@ from tests.testlab.fakes.gateway import (
     SITE,
     TOGETHER,
     calls_of,
+    config_bundle,
     files_of_gateway,
     gateway_place,
-    shipment,
     without,
 )
 from tests.testlab.fleets.variants import cellar_gateway
@@ -42,7 +42,7 @@ def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GatewayPaths:
 
 
 def _apply(paths: GatewayPaths, gateway: Gateway) -> dict[str, tuple[str, ...]]:
-    return apply_bundle(paths, shipment(gateway))
+    return apply_bundle(paths, config_bundle(gateway))
 
 
 def test_every_file_is_written_as_rendered(paths: GatewayPaths) -> None:

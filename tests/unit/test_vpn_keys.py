@@ -356,9 +356,9 @@ def folder(tmp_path: Path) -> PkiFolder:
     return folder
 
 
-def _papers(folder: PkiFolder, passphrase: Passphrase = unasked) -> Mapping[str, TunnelCertificate]:
+def _certificates(folder: PkiFolder, passphrase: Passphrase = unasked) -> Mapping[str, TunnelCertificate]:
     results = tunnel_certificates(pki_in(folder), PEERS, passphrase, NOW)
-    return {place: papers for place, papers in results.items() if isinstance(papers, TunnelCertificate)}
+    return {place: result for place, result in results.items() if isinstance(result, TunnelCertificate)}
 
 
 def test_each_gateway_with_a_tunnel_has_one_subject() -> None:
@@ -372,12 +372,12 @@ def test_each_gateway_with_a_tunnel_has_one_subject() -> None:
 
 def test_a_gateway_has_its_own_key_and_the_authoritys_certificate(folder: PkiFolder) -> None:
     """The revocation list is the authority's."""
-    papers = _papers(folder)
+    certificates = _certificates(folder)
 
-    assert papers[ATTIC].key != papers[CELLAR].key
-    assert papers[ATTIC].authorities == (folder.authority.read_text(),)
-    assert papers[ATTIC].revoked == (folder.lists.read_text(),)
-    assert "PRIVATE" not in repr(papers)
+    assert certificates[ATTIC].key != certificates[CELLAR].key
+    assert certificates[ATTIC].authorities == (folder.authority.read_text(),)
+    assert certificates[ATTIC].revoked == (folder.lists.read_text(),)
+    assert "PRIVATE" not in repr(certificates)
 
 
 def test_under_a_root_gateways_get_both_authorities_and_both_lists(tmp_path: Path) -> None:
@@ -385,10 +385,10 @@ def test_under_a_root_gateways_get_both_authorities_and_both_lists(tmp_path: Pat
     folder = begun_in(tmp_path, root=new_root("lab", NOW))
     issue_certificates(pki_in(folder), tuple(PEERS.values()), NOW, unasked)
 
-    papers = _papers(folder)[ATTIC]
+    certificates = _certificates(folder)[ATTIC]
 
-    assert [len(texts) for texts in (papers.authorities, papers.revoked)] == [2, 2]
-    assert [text.count("BEGIN") for text in (*papers.authorities, *papers.revoked)] == [1, 1, 1, 1]
+    assert [len(texts) for texts in (certificates.authorities, certificates.revoked)] == [2, 2]
+    assert [text.count("BEGIN") for text in (*certificates.authorities, *certificates.revoked)] == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize(("days", "lacking"), [(44, []), (46, [ATTIC, CELLAR]), (91, [ATTIC, CELLAR])])
@@ -487,7 +487,7 @@ def test_keys_are_encrypted_in_the_store_and_not_on_the_gateway(tmp_path: Path) 
     issue_certificates(pki_in(folder), tuple(PEERS.values()), NOW, lambda: PASSPHRASE)
 
     stored = pki_in(folder).store.read(PEERS[ATTIC].name) or ""
-    papers = _papers(folder, lambda: PASSPHRASE)
+    certificates = _certificates(folder, lambda: PASSPHRASE)
 
     assert is_encrypted(parse_bundle(stored).key)
-    assert not is_encrypted(papers[ATTIC].key)
+    assert not is_encrypted(certificates[ATTIC].key)

@@ -179,10 +179,10 @@ def test_only_root_can_read_keys() -> None:
 
 def test_certificates_are_in_the_folders_that_swanctl_loads() -> None:
     """Each authority and each revocation list has its own file, and the connection requires all of them."""
-    papers = TunnelCertificate("mine\n", "key\n", ("issuing\n", "root\n"), ("issued\n", "authorities\n"))
+    certificate = TunnelCertificate("mine\n", "key\n", ("issuing\n", "root\n"), ("issued\n", "authorities\n"))
     gateway = cellar_gateway()
     (first, *_) = gateway.tunnels
-    files = {str(file.path): file for file in files_of(replace(gateway, tunnels=(replace(first, proof=papers),)))}
+    files = {str(file.path): file for file in files_of(replace(gateway, tunnels=(replace(first, proof=certificate),)))}
 
     folder = "/etc/bedplate/ipsec/tunnels"
     (connection,) = read_settings(files[f"{folder}/swanctl.conf"].text)["connections"].values()

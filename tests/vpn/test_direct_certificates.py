@@ -25,10 +25,10 @@ class CertificateLab:
     def bring(self, site: LabSite) -> None:
         """Send a gateway its present certificates, as the gateway agent does; charon loads them while it runs."""
         site.gateway.gateway = first_only(PLAN, site.site.name, self.authority.proofs)
-        site.gateway.lay()
+        site.gateway.apply_config()
         site.gateway.load()
 
-    def stands(self) -> bool:
+    def is_established(self) -> bool:
         """Return whether the direct tunnel has an association at the site that dials."""
         return any(
             line.startswith("cellar-site:") for line in self.lab.attic.gateway.swanctl("--list-sas").splitlines()
@@ -85,7 +85,7 @@ def test_a_revoked_gateway_is_rejected_and_its_next_certificate_accepted(certifi
         lab.attic.gateway.kill()
         lab.attic.gateway.start()
         until(lambda: "certificate was revoked" in lab.cellar.gateway.log, 60, f"no reason; {lab.log_tails}")
-        was_kept_out = not certified.stands() and not lab.is_direct()
+        was_kept_out = not certified.is_established() and not lab.is_direct()
     certified.bring(lab.attic)
     until(lab.is_direct, 90, f"the next certificate does not serve; {lab.log_tails}")
 

@@ -20,7 +20,7 @@ MOST_SECONDS = 25
 
 
 @pytest.fixture(scope="module")
-def stands() -> Iterator[SitesLab]:
+def running_lab() -> Iterator[SitesLab]:
     """Return two sites: the public one has dialled without success, and then the hidden one has dialled."""
     with sites_lab(PLAN, hidden={"cellar"}) as lab:
         for site in lab.sites:
@@ -34,34 +34,34 @@ def stands() -> Iterator[SitesLab]:
         yield lab
 
 
-def test_a_hidden_gateway_dials_and_both_sites_reach_each_other(stands: SitesLab) -> None:
+def test_a_hidden_gateway_dials_and_both_sites_reach_each_other(running_lab: SitesLab) -> None:
     """Only UDP between the two public addresses; the public end detects NAT."""
-    with capture(stands.internet, "attic") as wire:
-        assert stands.cellar.machine.pings(stands.attic.address, 10)
-        assert stands.attic.machine.pings(stands.cellar.address, 10)
+    with capture(running_lab.internet, "attic") as wire:
+        assert running_lab.cellar.machine.pings(running_lab.attic.address, 10)
+        assert running_lab.attic.machine.pings(running_lab.cellar.address, 10)
 
-    between = f"udp port 4500 and host {stands.attic.site.public} and host {stands.cellar.site.public}"
+    between = f"udp port 4500 and host {running_lab.attic.site.public} and host {running_lab.cellar.site.public}"
     assert len(packets(wire, between)) >= 40
     assert not packets(wire, CLEAR)
-    assert "remote host is behind NAT" in stands.attic.gateway.log
+    assert "remote host is behind NAT" in running_lab.attic.gateway.log
 
 
-def test_one_tunnel_is_left(stands: SitesLab) -> None:
+def test_one_tunnel_is_left(running_lab: SitesLab) -> None:
     """The public end may succeed through the connection that the other opened: two tunnels become one."""
-    direct = [f"--list-sas --ike {site.gateway.gateway.tunnels[-1].name}".split() for site in stands.sites]
+    direct = [f"--list-sas --ike {site.gateway.gateway.tunnels[-1].name}".split() for site in running_lab.sites]
 
-    def standing() -> list[int]:
-        both = zip(stands.sites, direct, strict=True)
+    def established() -> list[int]:
+        both = zip(running_lab.sites, direct, strict=True)
         return [site.gateway.swanctl(*words).count("ESTABLISHED") for site, words in both]
 
-    until(lambda: standing() == [1, 1], 30, f"not one; {stands.log_tails}")
+    until(lambda: established() == [1, 1], 30, f"not one; {running_lab.log_tails}")
 
 
-def test_the_hidden_gateway_dials_again_after_the_public_one_was_killed(stands: SitesLab) -> None:
+def test_the_hidden_gateway_dials_again_after_the_public_one_was_killed(running_lab: SitesLab) -> None:
     """When dead peer detection notices it; no packet is unencrypted."""
-    with capture(stands.internet, "cellar") as wire:
-        stands.attic.gateway.kill()
-        stands.attic.gateway.start()
-        assert stands.wait(90) <= MOST_SECONDS
+    with capture(running_lab.internet, "cellar") as wire:
+        running_lab.attic.gateway.kill()
+        running_lab.attic.gateway.start()
+        assert running_lab.wait(90) <= MOST_SECONDS
 
     assert not packets(wire, CLEAR)

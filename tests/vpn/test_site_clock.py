@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.testlab.keys.authority import open_office, papers_for
+from tests.testlab.keys.authority import certificates_for, open_authority
 from tests.testlab.network.gateways import RACK, Pair, one_key, pair
 from tests.testlab.network.netlab import until
 from tests.testlab.run import clock_offset
@@ -13,8 +13,8 @@ from vpn.sites.gateway import Proofs
 pytestmark = pytest.mark.nightly
 
 
-def _papers() -> Proofs:
-    return papers_for(open_office(datetime.now(UTC)))
+def _certificates() -> Proofs:
+    return certificates_for(open_authority(datetime.now(UTC)))
 
 
 def _start(lab: Pair, by: str) -> None:
@@ -34,7 +34,7 @@ def test_shared_keys_do_not_depend_on_the_clock() -> None:
 @pytest.mark.parametrize(("by", "reason"), [("+100d", "subject certificate invalid"), ("-365d", "certificate invalid")])
 def test_certificates_are_rejected_if_a_clock_is_months_off(by: str, reason: str) -> None:
     """They have expired or are not yet valid; the log has the reason."""
-    with pair(_papers()) as lab:
+    with pair(_certificates()) as lab:
         _start(lab, by)
 
         until(lambda: reason in lab.attic.log, 20, f"no reason; {lab.log_tails}")
@@ -43,7 +43,7 @@ def test_certificates_are_rejected_if_a_clock_is_months_off(by: str, reason: str
 
 def test_certificates_are_accepted_if_a_clock_is_minutes_off() -> None:
     """Certificates and revocation lists start five minutes before they are signed."""
-    with pair(_papers()) as lab:
+    with pair(_certificates()) as lab:
         _start(lab, "-4m")
 
         lab.wait()

@@ -39,7 +39,7 @@ FAULTS = {
 
 
 @pytest.fixture
-def stands() -> Iterator[Pair]:
+def running_lab() -> Iterator[Pair]:
     """Return two gateways with an established tunnel."""
     with pair(one_key()) as lab:
         lab.start()
@@ -48,9 +48,9 @@ def stands() -> Iterator[Pair]:
 
 
 @pytest.mark.parametrize(("fault", "limit"), FAULTS.values(), ids=FAULTS)
-def test_traffic_recovers_after_a_fault(fault: Fault, limit: float, stands: Pair) -> None:
+def test_traffic_recovers_after_a_fault(fault: Fault, limit: float, running_lab: Pair) -> None:
     """Within the limit, without an unencrypted packet, and with one IKE_SA."""
-    outcome = suffer(stands, fault)
+    outcome = suffer(running_lab, fault)
 
     assert outcome.after <= limit
     assert outcome.clear == 0
@@ -82,40 +82,40 @@ def test_a_duplicate_tunnel_is_ended_by_the_end_that_dials() -> None:
         assert lab.desk.pings(RACK)
 
 
-def test_a_gateway_without_its_guard_leaks(stands: Pair) -> None:
+def test_a_gateway_without_its_guard_leaks(running_lab: Pair) -> None:
     """The capture sees unencrypted packets without guard and last routes: the tests above would detect them."""
-    stands.cellar.host.run("nft", "delete", "table", "inet", "bedplate_guard")
-    stands.cellar.host.run("ip", "route", "flush", "type", "unreachable")
-    with capture(stands.internet, "c0") as wire:
-        stands.cellar.kill()
-        stands.desk.pings(RACK)
+    running_lab.cellar.host.run("nft", "delete", "table", "inet", "bedplate_guard")
+    running_lab.cellar.host.run("ip", "route", "flush", "type", "unreachable")
+    with capture(running_lab.internet, "c0") as wire:
+        running_lab.cellar.kill()
+        running_lab.desk.pings(RACK)
 
     assert packets(wire, CLEAR)
 
 
-def test_the_guard_alone_is_enough(stands: Pair) -> None:
+def test_the_guard_alone_is_enough(running_lab: Pair) -> None:
     """Without the last routes, the guard drops and counts all packets."""
-    stands.cellar.host.run("ip", "route", "flush", "type", "unreachable")
-    with capture(stands.internet, "c0") as wire:
-        stands.cellar.kill()
-        stands.desk.pings(RACK)
-        stands.cellar.host.tries("ping", "-c", "1", "-W", "1", RACK)
+    running_lab.cellar.host.run("ip", "route", "flush", "type", "unreachable")
+    with capture(running_lab.internet, "c0") as wire:
+        running_lab.cellar.kill()
+        running_lab.desk.pings(RACK)
+        running_lab.cellar.host.tries("ping", "-c", "1", "-W", "1", RACK)
 
     assert not packets(wire, CLEAR)
-    counted = stands.cellar.host.run("nft", "list", "table", "inet", "bedplate_guard")
+    counted = running_lab.cellar.host.run("nft", "list", "table", "inet", "bedplate_guard")
     assert counted.count("counter packets 0") < counted.count("counter packets")
 
 
-def test_unencrypted_packets_from_remote_networks_are_dropped(stands: Pair) -> None:
+def test_unencrypted_packets_from_remote_networks_are_dropped(running_lab: Pair) -> None:
     """The guard drops a packet with a remote source address that arrives outside a tunnel."""
     rules = "inet bedplate_guard"
-    internet, desk = stands.internet, stands.desk
+    internet, desk = running_lab.internet, running_lab.desk
     internet.run("ip", "address", "add", f"{RACK}/32", "dev", "lo")
     internet.route(CELLAR.blocks[0], "198.51.100.2")
 
     with capture(desk, "eth0") as guarded:
         internet.tries("ping", "-c", "2", "-W", "1", "-I", RACK, DESK)
-    stands.cellar.host.run("nft", "delete", "table", *rules.split())
+    running_lab.cellar.host.run("nft", "delete", "table", *rules.split())
     with capture(desk, "eth0") as open_door:
         internet.tries("ping", "-c", "2", "-W", "1", "-I", RACK, DESK)
 

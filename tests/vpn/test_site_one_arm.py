@@ -27,20 +27,20 @@ _SAY = (
 
 
 @pytest.fixture(scope="module")
-def stands() -> Iterator[OneArmLab]:
+def running_lab() -> Iterator[OneArmLab]:
     """Return a site whose gateway reaches its region through the LAN's router."""
     with one_arm_lab() as lab:
         lab.start()
         yield lab
 
 
-def test_machines_and_laptops_reach_the_region_encrypted(stands: OneArmLab) -> None:
+def test_machines_and_laptops_reach_the_region_encrypted(running_lab: OneArmLab) -> None:
     """Both ways, with TCP too; the internet sees only UDP between the router's address and AWS's."""
-    desk, rack = stands.site.desk, stands.site.rack
-    with capture(stands.router, "wan0") as wire:
+    desk, rack = running_lab.site.desk, running_lab.site.rack
+    with capture(running_lab.router, "wan0") as wire:
         _reaches(desk, RACK)
         _reaches(rack, DESK)
-        _reaches(stands.laptop, RACK)
+        _reaches(running_lab.laptop, RACK)
         streams = megabits(desk, rack, RACK, 1), megabits(rack, desk, DESK, 1)
 
     assert min(streams) > 1
@@ -49,25 +49,25 @@ def test_machines_and_laptops_reach_the_region_encrypted(stands: OneArmLab) -> N
     assert not packets(wire, "ip and not udp port 4500 and not udp port 500")
 
 
-def test_laptops_reach_the_lan_and_not_the_other_way(stands: OneArmLab) -> None:
+def test_laptops_reach_the_lan_and_not_the_other_way(running_lab: OneArmLab) -> None:
     """Replies pass through the router; new connections to laptops end at the gateway."""
-    (laptop,) = stands.laptop.run("hostname", "-I").split()
+    (laptop,) = running_lab.laptop.run("hostname", "-I").split()
 
-    _reaches(stands.laptop, DESK)
-    assert not stands.site.desk.pings(laptop, 1)
+    _reaches(running_lab.laptop, DESK)
+    assert not running_lab.site.desk.pings(laptop, 1)
 
 
-def test_a_gateway_can_be_the_default_route_of_its_lan(stands: OneArmLab) -> None:
+def test_a_gateway_can_be_the_default_route_of_its_lan(running_lab: OneArmLab) -> None:
     """It forwards to the internet without redirects. A stateful router that forwards to the gateway breaks TCP."""
-    desk, rack = stands.site.desk, stands.site.rack
-    stands.keep_state()
+    desk, rack = running_lab.site.desk, running_lab.site.rack
+    running_lab.keep_state()
     desk.run("sysctl", "-qw", "net.ipv4.conf.all.accept_redirects=0", "net.ipv4.conf.eth0.accept_redirects=0")
     desk.run("ip", "route", "flush", "cache")
     _reaches(desk, RACK)
     assert not _exchanges_tcp(desk, rack)
 
     desk.route("default", GATE)
-    with capture(stands.gate, "eth0") as wire:
+    with capture(running_lab.gate, "eth0") as wire:
         _reaches(desk, INTERNET)
         assert _exchanges_tcp(desk, rack)
 
@@ -75,20 +75,20 @@ def test_a_gateway_can_be_the_default_route_of_its_lan(stands: OneArmLab) -> Non
     assert not packets(wire, REDIRECT)
 
 
-def test_without_tunnels_the_gateway_rejects_packets_and_sends_no_redirects(stands: OneArmLab) -> None:
+def test_without_tunnels_the_gateway_rejects_packets_and_sends_no_redirects(running_lab: OneArmLab) -> None:
     """Without guard and last routes, packets would loop between router and gateway."""
-    desk, gate = stands.site.desk, stands.gate
+    desk, gate = running_lab.site.desk, running_lab.gate
     desk.route("default", GATE)
-    stands.site.site.kill()
-    until(lambda: "10.64.0.0/16" not in stands.site.routes, 40, "BGP still tells of the region")
+    running_lab.site.site.kill()
+    until(lambda: "10.64.0.0/16" not in running_lab.site.routes, 40, "BGP still tells of the region")
 
-    with capture(gate, "eth0") as at_gate, capture(stands.router, "lan0") as at_router:
+    with capture(gate, "eth0") as at_gate, capture(running_lab.router, "lan0") as at_router:
         assert not desk.pings(RACK)
-        assert not stands.laptop.pings(RACK)
+        assert not running_lab.laptop.pings(RACK)
     gate.run("nft", "delete", "table", "inet", "bedplate_guard")
     gate.run("ip", "route", "flush", "proto", str(PROTOCOL))
     gate.run("sysctl", "-qw", "net.ipv4.conf.eth0.send_redirects=1")
-    with capture(gate, "eth0") as at_gate_without, capture(stands.router, "lan0") as at_router_without:
+    with capture(gate, "eth0") as at_gate_without, capture(running_lab.router, "lan0") as at_router_without:
         desk.pings(RACK)
 
     assert packets(at_gate, f"icmp[icmptype] == icmp-unreach and src {GATE} and dst {DESK}")

@@ -7,7 +7,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.testlab.keys.authority import Office, changed, open_office, papers_for, serial_of, with_certificate
+from tests.testlab.keys.authority import (
+    CertificateAuthority,
+    certificates_for,
+    changed,
+    open_authority,
+    serial_of,
+    with_certificate,
+)
 from tests.testlab.network.gateways import ATTIC, CELLAR, RACK, Amend, as_rendered, one_key, pair
 from tests.testlab.network.netlab import until
 from vpn.certificates import Use
@@ -39,61 +46,71 @@ class Case:
     good: Side
 
 
-def _new_authority() -> Office:
+def _new_authority() -> CertificateAuthority:
     """Return an authority of today, because the daemons use the real clock."""
-    return open_office(datetime.now(UTC))
+    return open_authority(datetime.now(UTC))
 
 
-def _with_caller(change: Callable[[Office, TunnelCertificate], TunnelCertificate]) -> Side:
+def _with_caller(change: Callable[[CertificateAuthority, TunnelCertificate], TunnelCertificate]) -> Side:
     """Change the certificates of the gateway that dials."""
 
     def proofs() -> Proofs:
-        office = _new_authority()
-        return changed(papers_for(office), CELLAR, lambda papers: change(office, papers))
+        authority = _new_authority()
+        return changed(certificates_for(authority), CELLAR, lambda certificate: change(authority, certificate))
 
     return Side(proofs)
 
 
-def _with_lists(listed: Callable[[Office], tuple[str, ...]]) -> Side:
+def _with_lists(revocation_lists: Callable[[CertificateAuthority], tuple[str, ...]]) -> Side:
     """Change the revocation lists of the gateway that waits."""
 
     def proofs() -> Proofs:
-        office = _new_authority()
-        return changed(papers_for(office), ATTIC, lambda papers: replace(papers, revoked=listed(office)))
+        authority = _new_authority()
+        return changed(
+            certificates_for(authority),
+            ATTIC,
+            lambda certificate: replace(certificate, revoked=revocation_lists(authority)),
+        )
 
     return Side(proofs)
 
 
 def _issued(at: timedelta) -> Side:
-    return _with_caller(lambda office, papers: with_certificate(papers, office.papers(CELLAR, at=at)))
+    return _with_caller(
+        lambda authority, certificate: with_certificate(certificate, authority.certificate(CELLAR, at=at))
+    )
 
 
-def _of_another_authority(office: Office, papers: TunnelCertificate) -> TunnelCertificate:
+def _of_another_authority(authority: CertificateAuthority, certificate: TunnelCertificate) -> TunnelCertificate:
     """Use a certificate of another authority with the same name."""
-    return with_certificate(papers, _new_authority().papers(CELLAR))
+    return with_certificate(certificate, _new_authority().certificate(CELLAR))
 
 
 def _named(name: str) -> Side:
-    return _with_caller(lambda office, papers: with_certificate(papers, office.papers(CELLAR, named=name)))
+    return _with_caller(
+        lambda authority, certificate: with_certificate(certificate, authority.certificate(CELLAR, named=name))
+    )
 
 
 def _of_a_laptop() -> Side:
     """Use the certificate of a laptop of the same authority, and its name."""
     side = _with_caller(
-        lambda office, papers: with_certificate(papers, office.papers(CELLAR, named="ada.laptop", use=Use.CLIENT))
+        lambda authority, certificate: with_certificate(
+            certificate, authority.certificate(CELLAR, named="ada.laptop", use=Use.CLIENT)
+        )
     )
     return replace(side, caller=_caller_says(CELLAR.identity, '"CN=ada.laptop"').caller)
 
 
 def _revoking(peer: Peer) -> Side:
-    def listed(office: Office) -> tuple[str, ...]:
-        return (replace(office, revoked=frozenset({serial_of(peer)})).listed(),)
+    def revocation_list(authority: CertificateAuthority) -> tuple[str, ...]:
+        return (replace(authority, revoked=frozenset({serial_of(peer)})).revocation_list(),)
 
-    return _with_lists(listed)
+    return _with_lists(revocation_list)
 
 
 def _listed(at: timedelta) -> Side:
-    return _with_lists(lambda office: (office.listed(at=at),))
+    return _with_lists(lambda authority: (authority.revocation_list(at=at),))
 
 
 def _keys_of(cellar_key: bytes, attic_key: bytes) -> Side:
@@ -157,12 +174,12 @@ def test_an_invalid_gateway_is_refused(name: str) -> None:
 
 def test_a_revoked_gateway_is_disconnected() -> None:
     """A new revocation list does not end an established tunnel; after terminating it, the gateway cannot reconnect."""
-    office = _new_authority()
-    with pair(papers_for(office)) as lab:
+    authority = _new_authority()
+    with pair(certificates_for(authority)) as lab:
         lab.start()
         lab.wait()
         lists = lab.attic.host.folder / "etc/tunnels/x509crl/cellar-1.crl"
-        lists.write_text(replace(office, revoked=frozenset({serial_of(CELLAR)})).listed(number=2))
+        lists.write_text(replace(authority, revoked=frozenset({serial_of(CELLAR)})).revocation_list(number=2))
         lab.attic.load()
         stood = lab.desk.pings(RACK)
 

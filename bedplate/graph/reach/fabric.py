@@ -213,7 +213,7 @@ class Fabric:
     tables: Mapping[str, Table]
     acls: Mapping[str, Acl]
     security_groups: Mapping[str, SecurityGroup]
-    stands: Mapping[str, Endpoint]
+    interfaces: Mapping[str, Endpoint]
     launched: Mapping[str, Endpoint]
     nats: Mapping[str, str]
     """The subnet of each public NAT gateway."""
@@ -243,7 +243,7 @@ class Fabric:
 
     def public_endpoint(self, address: int) -> Endpoint | None:
         """Return the endpoint with this public address, or the one with this private address if it has a public one."""
-        public = next((endpoint for endpoint in self.stands.values() if endpoint.public == address), None)
+        public = next((endpoint for endpoint in self.interfaces.values() if endpoint.public == address), None)
         subnet = self.subnet_at(address)
         if public is not None or subnet is None:
             return public
@@ -255,7 +255,7 @@ class Fabric:
         routes = (table.route(address) for table in self.tables.values())
         hops = (route for route in routes if route is not None and route.via is Via.INTERFACE)
         idents = (route.ident for route in hops if route.across is None)
-        return next((self.stands[ident] for ident in idents if ident in self.stands), None)
+        return next((self.interfaces[ident] for ident in idents if ident in self.interfaces), None)
 
     def is_tunnel(self, near: Endpoint, far: Endpoint) -> bool:
         """Return whether two gateways have a tunnel: the security groups of each accept IKE from the other."""
@@ -319,7 +319,7 @@ class Fabric:
 
     def endpoint_at(self, address: int, subnet: Subnet) -> Endpoint:
         """Return the endpoint at an address: an interface, else a machine of a group, else an unused address."""
-        for endpoint in self.stands.values():
+        for endpoint in self.interfaces.values():
             if endpoint.address == address and endpoint.subnet == subnet.ident:
                 return endpoint
         unused = Endpoint(UNUSED, frozenset({self.vpcs[subnet.vpc].default_group}), subnet=subnet.ident)
@@ -347,7 +347,7 @@ def read_fabric(graph: Iterable[Mapping[str, Any]]) -> Fabric:
         tables=tables,
         acls=acls(resources),
         security_groups=security_groups(resources),
-        stands=interfaces(resources),
+        interfaces=interfaces(resources),
         launched=launched(resources, publics),
         nats={
             resource.id: resource.text("subnetId")

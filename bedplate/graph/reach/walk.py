@@ -265,7 +265,7 @@ class _Walker:
     def _forward(self, endpoint: Endpoint, subnet: Subnet) -> str:
         """Leave a gateway: by its tunnel, to the network behind it, or into its VPC."""
         route = self._fabric.route(subnet, self._packet.target)
-        if route is None or self._fabric.stands.get(route.ident) is not endpoint:
+        if route is None or self._fabric.interfaces.get(route.ident) is not endpoint:
             return self._set_out(endpoint, subnet, "forwards")
         return self._cross(endpoint, route.across) if route.across else f"behind {endpoint.name} in {subnet.name}"
 
@@ -353,7 +353,7 @@ class _Walker:
 
     def _by_interface(self, route: Route, came_from: Subnet) -> str:
         """Forward the packet to a network interface with a network or a tunnel behind it."""
-        endpoint = self._fabric.stands.get(route.ident)
+        endpoint = self._fabric.interfaces.get(route.ident)
         subnet = self._fabric.subnet(endpoint.subnet) if endpoint else None
         if endpoint is None or subnet is None:
             raise Dropped(f"the route to {route.to} uses a network interface that does not exist")

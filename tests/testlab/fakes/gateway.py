@@ -16,7 +16,7 @@ from vpn.agent.paths import ConfigBundle, GatewayPaths, parse_config_bundle
 from vpn.push import config_bundle_text
 from vpn.sites.gateway import Gateway
 
-GROUND = ("bedplate-guard.service",)
+ROLE_UNITS = ("bedplate-guard.service",)
 _SYSTEMCTL = r"""#!/bin/sh
 echo "systemctl $*" >>"$GATEWAY/calls"
 verb=$1
@@ -57,7 +57,7 @@ def site_gateway_at(folder: Path) -> Path:
     """Create a gateway with the role `guard` in a folder, and return the folder."""
     units = folder / "etc/systemd/system"
     units.mkdir(parents=True)
-    for unit in GROUND:
+    for unit in ROLE_UNITS:
         (units / unit).write_text("")
     (folder / "etc/frr").mkdir()
     return folder
@@ -122,7 +122,7 @@ def gateway_place(folder: Path, patch: pytest.MonkeyPatch) -> GatewayPaths:
     return GatewayPaths(state=root / "var/lib/bedplate-vpn", root=root)
 
 
-def shipment(gateway: Gateway) -> ConfigBundle:
+def config_bundle(gateway: Gateway) -> ConfigBundle:
     """Return the configuration bundle of a gateway."""
     bundle = parse_config_bundle(config_bundle_text(gateway))
     assert bundle

@@ -121,14 +121,14 @@ _AGE = timedelta(days=1000)
 
 
 @dataclass(frozen=True)
-class Office:
+class CertificateAuthority:
     """An authority that issues certificates to gateways; `revoked` are the serials on its lists."""
 
     now: datetime
     issuer: Issuer = field(repr=False)
     revoked: frozenset[int] = frozenset()
 
-    def papers(
+    def certificate(
         self, peer: Peer, at: timedelta = timedelta(), named: str | None = None, use: Use = Use.PEER
     ) -> TunnelCertificate:
         """Return a gateway's certificate, issued at an offset from now, without a revocation list."""
@@ -138,20 +138,20 @@ class Office:
             certificate_text(certificate), key_text(key), (certificate_text(self.issuer.certificate),), ()
         )
 
-    def listed(self, at: timedelta = timedelta(), number: int = 1) -> str:
+    def revocation_list(self, at: timedelta = timedelta(), number: int = 1) -> str:
         """Return the revocation list, signed at an offset from now."""
         rows = [Revocation(serial, self.now + at, Reason.LEFT) for serial in sorted(self.revoked)]
         return crl_text(sign_crl(self.issuer, rows, number, self.now + at))
 
 
-def open_office(now: datetime) -> Office:
+def open_authority(now: datetime) -> CertificateAuthority:
     """Return an authority that has existed for a long time."""
-    return Office(now, new_authority("lab", now - _AGE))
+    return CertificateAuthority(now, new_authority("lab", now - _AGE))
 
 
-def with_certificate(papers: TunnelCertificate, of: TunnelCertificate) -> TunnelCertificate:
+def with_certificate(own: TunnelCertificate, of: TunnelCertificate) -> TunnelCertificate:
     """Return proofs with the certificate and key of others."""
-    return replace(papers, certificate=of.certificate, key=of.key)
+    return replace(own, certificate=of.certificate, key=of.key)
 
 
 def serial_of(peer: Peer) -> int:
@@ -159,11 +159,11 @@ def serial_of(peer: Peer) -> int:
     return sum(peer.identity.encode()) + 1
 
 
-def papers_for(office: Office) -> Proofs:
+def certificates_for(authority: CertificateAuthority) -> Proofs:
     """Return proofs for gateways with valid certificates of one authority, and its revocation list."""
 
     def proof(near: Peer, far: Peer) -> Proof:
-        return replace(office.papers(near), revoked=(office.listed(),))
+        return replace(authority.certificate(near), revoked=(authority.revocation_list(),))
 
     return proof
 
@@ -172,8 +172,8 @@ def changed(proofs: Proofs, whose: Peer, change: Callable[[TunnelCertificate], T
     """Return proofs in which those of one gateway are changed."""
 
     def proof(near: Peer, far: Peer) -> Proof:
-        papers = proofs(near, far)
-        return change(papers) if near == whose and isinstance(papers, TunnelCertificate) else papers
+        before = proofs(near, far)
+        return change(before) if near == whose and isinstance(before, TunnelCertificate) else before
 
     return proof
 
@@ -198,8 +198,8 @@ class LabAuthority:
     @property
     def proofs(self) -> PlaceProofs:
         """The present proofs of the gateways."""
-        papers = tunnel_certificates(pki_in(self.folder), peer_subjects(self.plan), unasked, _now())
-        return lambda near, _: proof_or_error(papers[near])
+        certificates = tunnel_certificates(pki_in(self.folder), peer_subjects(self.plan), unasked, _now())
+        return lambda near, _: proof_or_error(certificates[near])
 
 
 def begun_for(plan: FleetPlan, folder: Path) -> LabAuthority:

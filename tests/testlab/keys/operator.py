@@ -64,7 +64,7 @@ MOST_SECONDS = 10
 
 
 @contextmanager
-def standing_regions(plan: FleetPlan, proofs: PlaceProofs | None = None) -> Iterator[RegionsLab]:
+def running_regions(plan: FleetPlan, proofs: PlaceProofs | None = None) -> Iterator[RegionsLab]:
     """Yield both regions of a plan after their nodes reach each other; without other proofs with shared keys."""
     with regions_lab(plan, proofs) as lab:
         lab.start()
@@ -72,9 +72,9 @@ def standing_regions(plan: FleetPlan, proofs: PlaceProofs | None = None) -> Iter
         yield lab
 
 
-def seen_of_pings(stands: RegionsLab) -> Path:
+def seen_of_pings(running_lab: RegionsLab) -> Path:
     """Ping between nodes of both regions, and return a capture of the internet."""
-    with capture(stands.internet, "us") as wire:
-        assert stands.west.node.pings(stands.north.address)
-        assert stands.north.node.pings(stands.west.address)
+    with capture(running_lab.internet, "us") as wire:
+        assert running_lab.west.node.pings(running_lab.north.address)
+        assert running_lab.north.node.pings(running_lab.west.address)
     return wire

@@ -213,23 +213,23 @@ class LabGateway:
         """The logs of its charons."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
-    def lay(self) -> None:
+    def apply_config(self) -> None:
         """Write all files, also those outside charon's folder, below the host's folder."""
-        self._lay(self.gateway, self.places, self.host.folder)
+        self._apply_config(self.gateway, self.places, self.host.folder)
         for charon in self.charons:
-            self._lay(charon.gateway, charon.places, charon.folder)
+            self._apply_config(charon.gateway, charon.places, charon.folder)
             if not self.in_kernel:
                 product = Path(charon.places.folder) / "strongswan.conf"
                 charon.userspace.write_text(settings_over(product, product.read_text(), charon.ports))
 
     def guard(self) -> None:
         """Load the guard, its routes and sysctl settings, as at boot."""
-        self.ground()
+        self.load_role_files()
         if len(self.charons) > 1:
             peers = {charon.gateway.tunnels[0].far.outside: charon.ports for charon in self.charons}
             self.host.load_rules(handover(peers))
 
-    def ground(self) -> None:
+    def load_role_files(self) -> None:
         """Load what the role brings, before a gateway has tunnels."""
         self.host.run("nft", "-f", str(self._root(str(GUARD_RULES))))
         self.host.run("ip", "-batch", str(self._root(str(LAST_ROUTES))))
@@ -297,7 +297,7 @@ class LabGateway:
         (command,) = unit.commands("ExecStart")
         return self.host.start(*command, log=f"{charon.name}-dial.out", env=unit.env)
 
-    def _lay(self, gateway: Gateway, places: Places, folder: Path) -> None:
+    def _apply_config(self, gateway: Gateway, places: Places, folder: Path) -> None:
         (folder / "run").mkdir(parents=True, exist_ok=True)
         for file in files_of(gateway, places):
             is_own = file.path.is_relative_to(folder)
@@ -394,7 +394,7 @@ class Pair:
     def start(self) -> None:
         """Lay, guard and start both, who waits first."""
         for gateway in self.gateways:
-            gateway.lay()
+            gateway.apply_config()
             gateway.guard()
         for gateway in self.gateways:
             gateway.start()

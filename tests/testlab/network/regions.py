@@ -59,7 +59,7 @@ class LabRegion:
         (node,) = (node for node in permanent_nodes(self.plan) if node.name == f"{LAPTOP_GATEWAY_HOST}.{self.name}")
         laptops = laptop_gateway_at(self.plan, self.name)
         assert laptops
-        self.gateway.lay()
+        self.gateway.apply_config()
         for rules in (ruleset(node.firewall_rules, node.roles), guard_rules(laptops)):
             self.gateway.host.load_rules(rules)
         self.gateway.guard()
@@ -72,7 +72,7 @@ class LabRegion:
     def bring(self, proofs: PlaceProofs) -> None:
         """Send the gateway new proofs, as the gateway agent does; charon loads them while it runs."""
         self.gateway.gateway = region_gateway(self.plan, self.name, proofs)
-        self.gateway.lay()
+        self.gateway.apply_config()
         self.gateway.load()
 
 
@@ -164,7 +164,7 @@ class ChainLab(LaptopLab):
     def start(self) -> None:
         """Start AWS's end, then the site's as its units do, and each gateway's daemons for laptops."""
         self.aws.start()
-        self.tunnels.lay()
+        self.tunnels.apply_config()
         self.tunnels.guard()
         self.tunnels.start()
         LabRouter(self.tunnels.host).start((self.tunnels.host.folder / "root/etc/frr/frr.conf").read_text())

@@ -1,6 +1,6 @@
-"""Sites with tunnels to a stand-in for AWS: two outside addresses, with a charon and a BGP neighbour for each.
+"""Sites with tunnels to a aws_end-in for AWS: two outside addresses, with a charon and a BGP neighbour for each.
 
-The stand-in's configuration follows AWS's guide and not the product: it accepts what stacks/vpn.py configures,
+The aws_end-in's configuration follows AWS's guide and not the product: it accepts what stacks/vpn.py configures,
 waits for the site to dial, and accepts all traffic. It proves nothing about AWS itself.
 """
 
@@ -94,7 +94,7 @@ _PORT = 7000
 
 @dataclass
 class AwsStandIn:
-    """The host of the stand-in, and its charons by tunnel."""
+    """The host of the aws_end-in, and its charons by tunnel."""
 
     host: LabHost
     site: Gateway
@@ -205,7 +205,7 @@ class SiteLab:
     def start(self) -> None:
         """Start AWS's end, then the site's as its units do."""
         self.aws.start()
-        self.site.lay()
+        self.site.apply_config()
         self.site.guard()
         self.site.start()
         self.router.start((self.site.host.folder / "root/etc/frr/frr.conf").read_text())
@@ -239,7 +239,7 @@ def reach_internet(lab: Lab, internet: LabHost, host: LabHost) -> None:
 
 
 def opposite_aws(lab: Lab, near: LabHost, internet: LabHost, desk: LabHost) -> SiteLab:
-    """Return the laboratory of a wired site, with the stand-in for AWS and a machine behind it."""
+    """Return the laboratory of a wired site, with the aws_end-in for AWS and a machine behind it."""
     gateway = cellar_gateway()
     gateway = replace(gateway, tunnels=tuple(tunnel for tunnel in gateway.tunnels if tunnel.name.startswith(REGION)))
     far, rack = lab.host("aws"), lab.host("rack")
@@ -286,8 +286,8 @@ class LabSite:
         """Write the gateway's files and load its packet filters, as its roles do before it has tunnels."""
         name = f"{self.site.gateway}.{self.site.name}"
         (node,) = (node for node in permanent_nodes(self.plan) if node.name == name)
-        self.gateway.lay()
-        self.gateway.ground()
+        self.gateway.apply_config()
+        self.gateway.load_role_files()
         self.gateway.host.load_rules(with_handover(ruleset(node.firewall_rules, node.roles)))
 
     def start(self) -> None:
@@ -312,7 +312,7 @@ class SitesLab:
     cellar: LabSite
     internet: LabHost
     aws: LabHost
-    stands: tuple[AwsStandIn, ...]
+    aws_ends: tuple[AwsStandIn, ...]
 
     @property
     def sites(self) -> tuple[LabSite, LabSite]:
@@ -330,10 +330,10 @@ class SitesLab:
 
     def start_aws(self) -> None:
         """Start AWS's end of each site's tunnel, and its router between them."""
-        for stand in self.stands:
-            stand.hand_over()
-            stand.start_tunnel(0, stand.site.tunnels[0])
-        LabRouter(self.aws).start(bgp_with(tuple(stand.site for stand in self.stands), self.stands[0].blocks))
+        for aws_end in self.aws_ends:
+            aws_end.hand_over()
+            aws_end.start_tunnel(0, aws_end.site.tunnels[0])
+        LabRouter(self.aws).start(bgp_with(tuple(aws_end.site for aws_end in self.aws_ends), self.aws_ends[0].blocks))
 
     def wait(self, seconds: float = 60) -> float:
         """Wait until the machine of the one site answers that of the other."""
@@ -380,10 +380,10 @@ def sites_lab(plan: FleetPlan, proofs: PlaceProofs = one_secret, hidden: Contain
         ]
         lab.wire((internet, "a0", "203.0.113.1/24"), (aws, "wan0", "203.0.113.250/24"))
         aws.route("default", "203.0.113.1")
-        stands = tuple(_stand_in(aws, plan, site, port) for site, port in zip(sites, _PORTS, strict=True))
+        aws_ends = tuple(_stand_in(aws, plan, site, port) for site, port in zip(sites, _PORTS, strict=True))
         internet.forward()
         aws.forward()
-        yield SitesLab(sites[0], sites[1], internet, aws, stands)
+        yield SitesLab(sites[0], sites[1], internet, aws, aws_ends)
 
 
 def _gateway_host(lab: Lab, plan: FleetPlan, name: str, internet: LabHost, hidden: Container[str]) -> LabHost:
@@ -433,7 +433,7 @@ _STATE = "table ip lab { chain through { type filter hook forward priority 0; ct
 
 @dataclass(frozen=True)
 class OneArmLab:
-    """The laboratory: the site with the stand-in for AWS, its router, and a laptop at its gateway."""
+    """The laboratory: the site with the aws_end-in for AWS, its router, and a laptop at its gateway."""
 
     site: SiteLab
     router: LabHost
