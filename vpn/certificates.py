@@ -83,6 +83,12 @@ def gateway_subject(place: str, domain: str, *addresses: IPv4Address) -> Subject
     return Subject(f"{GATEWAY_PREFIX}{place}.{domain}", Use.SERVER, addresses)
 
 
+def device_words(name: str) -> str:
+    """Return the arguments of `vpn add` and `vpn renew` for a laptop: the user, and the option of another device."""
+    user, _, device = name.partition(".")
+    return user if device == DEFAULT_DEVICE else f"{user} --device {device}"
+
+
 def user_of(name: str) -> str:
     """Return the user in the certificate name of a laptop."""
     return name.partition(".")[0]

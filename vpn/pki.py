@@ -203,6 +203,8 @@ def read_audit_log(folder: PkiFolder, key: ec.EllipticCurvePublicKey) -> AuditLo
         raise _damaged(folder, str(error), _parse_or_none(copy_text, key)) from None
     copy = None if text == copy_text else _parse_or_none(copy_text, key)
     if copy is not None and copy.lines != log.lines[: len(copy.lines)]:
+        if copy.lines[: len(log.lines)] != log.lines:
+            raise _damaged(folder, "journal and journal.copy have diverged", None)
         raise _damaged(folder, "journal.copy is newer, so journal was replaced by an older version", copy)
     return log
 
@@ -276,7 +278,8 @@ class FolderKeys:
                 fix=f"chmod 600 {shlex.quote(str(path))}",
             )
         with os_errors_as_machine_errors(path, "read"):
-            return path.read_text(encoding="ascii")
+            # A damaged key stays text: whoever loads it reports the damage.
+            return path.read_text(encoding="ascii", errors="replace")
 
     def write(self, texts: Mapping[str, str]) -> None:
         """Store keys in files that are created with mode 0600."""
@@ -316,8 +319,8 @@ def create_authority(  # noqa: PLR0913  all that an authority is made of
 ) -> None:
     """Create a fleet's authority and first revocation list, under a root if there is one; set the digests of `begun`.
 
-    `lock` is the passphrase of the private keys. authority.crt is written last, so that a run that was killed can be
-    repeated. Raise InputError if the folder has an authority.
+    `lock` is the passphrase of the private keys. authority.crt is written last, so that a killed run can be
+    repeated; with keys in AWS the stored ones must be deleted first. Raise InputError if the folder has an authority.
     """
     folder.create()
     with held(folder.journal):

@@ -29,6 +29,7 @@ from vpn.certificates import (
     certificate_text,
     client_key,
     common_name,
+    device_words,
     digest,
     fingerprint,
     issue,
@@ -106,7 +107,10 @@ def renew(pki: Pki, subjects: Sequence[Subject], now: datetime, passphrase: Pass
     with signing_session(pki, now, passphrase) as session:
         for subject in subjects:
             if session.pki.certificates.current(subject.name) is None:
-                raise InputError(f"{subject.name} has no certificate to renew", fix="`bedplate vpn add` issues one")
+                raise InputError(
+                    f"{subject.name} has no certificate to renew",
+                    fix=f"run `bedplate vpn add {device_words(subject.name)}`",
+                )
         return _issue(session, subjects)
 
 
@@ -225,7 +229,7 @@ def _check_new(session: SigningSession, subject: Subject) -> None:
     if current is not None and current.until > session.now and session.pki.store.read(subject.name) is not None:
         raise InputError(
             f"{subject.name} has a certificate until {current.until:%Y-%m-%d}",
-            fix="`bedplate vpn renew` issues the next one; for another device, write --device NAME",
+            fix=f"run `bedplate vpn renew {device_words(subject.name)}`, or name another device by --device",
         )
 
 

@@ -31,7 +31,9 @@ from bedplate.plan.registration import MAX_PODS
 
 _ACTIVITIES, _SUBNETS = 100, 200
 _HISTORY = timedelta(hours=6).total_seconds()
-_FAILED, _PENDING = ("Failed", "Cancelled"), ("Terminat", "Detach")
+_FAILED, _LEAVING = ("Failed", "Cancelled"), ("Terminat", "Detach")
+# AWS protects instances in other states not at all: it refuses the whole call. Source: SetInstanceProtection.
+_PROTECTABLE = ("InService", "EnteringStandby", "Standby")
 _INSTANCE = re.compile(r"\bi-[0-9a-f]{8,17}\b")
 _CAUSE = re.compile(r"increasing the capacity from (\d+) to (\d+)")
 _NOT_IN_TAGS = re.compile(r"[^\w .:/=+\-@]")
@@ -185,7 +187,7 @@ class FleetGroups:
         for member in region.groups[pool.name]["Instances"]:
             state, instance = member["LifecycleState"], member["InstanceId"]
             use = region.uses.get(instance)
-            if not state.startswith(_PENDING):
+            if not state.startswith(_LEAVING):
                 yield Machine(
                     id=instance,
                     pool=pool.name,
@@ -232,7 +234,7 @@ class FleetGroups:
         if group["DesiredCapacity"] != before.desired:
             what = f"{action.pool}: desired is {group['DesiredCapacity']}, {before.desired} was observed"
             raise Changed(what)
-        members = sum(not member["LifecycleState"].startswith(_PENDING) for member in group["Instances"])
+        members = sum(not member["LifecycleState"].startswith(_LEAVING) for member in group["Instances"])
         if action.count < min(members, group["DesiredCapacity"]):
             raise Changed(f"{action.pool}: {members} machines run, desired {action.count} would end some")
         if not group["MinSize"] <= action.count <= group["MaxSize"]:
@@ -246,7 +248,11 @@ class FleetGroups:
 
     def _protect(self, pool: CapacityPool, group: Mapping[str, Any]) -> None:
         """Protect machines from scale-in: if AWS launches one more at this moment, it ends that one."""
-        members = [member["InstanceId"] for member in group["Instances"] if not member.get("ProtectedFromScaleIn")]
+        members = [
+            member["InstanceId"]
+            for member in group["Instances"]
+            if member["LifecycleState"] in _PROTECTABLE and not member.get("ProtectedFromScaleIn")
+        ]
         for start in range(0, len(members), GROUPS_PER_CALL):
             ids = members[start : start + GROUPS_PER_CALL]
             query = {"AutoScalingGroupName": self._name(pool), "InstanceIds": ids, "ProtectedFromScaleIn": True}
@@ -264,12 +270,14 @@ class FleetGroups:
         pool = self._pool(machine.pool)
         group = self._read(pool)
         states = {member["InstanceId"]: member["LifecycleState"] for member in group["Instances"]}
-        if states.get(machine.id, "Terminated").startswith(_PENDING):
+        if states.get(machine.id, "Terminated").startswith(_LEAVING):
             return
         if action.decrement and group["DesiredCapacity"] <= group["MinSize"]:
             raise Changed(f"{pool.name} is at its minimum of {group['MinSize']}")
         use = self._uses.read(pool.region, [machine.id], observed.time).get(machine.id) if pool.is_ssh else None
-        if pool.is_ssh and (use is None or use.idle_since is None):
+        if pool.is_ssh and use is None:
+            raise Changed(f"{machine.id} has not reported its use")
+        if use is not None and use.idle_since is None:
             raise Changed(f"{machine.id} is in use again")
         params = {"InstanceId": machine.id, "ShouldDecrementDesiredCapacity": action.decrement}
         self.client.call("autoscaling", pool.region, "terminate_instance_in_auto_scaling_group", **params)
@@ -277,7 +285,10 @@ class FleetGroups:
             ScalingGroups(self.client, self.plan.fleet, (pool,)).forget_end(pool.name, group["DesiredCapacity"] - 1)
 
     def pause(self, group: str | None, person: str) -> tuple[str, ...]:
-        """Write on the pools of a group, or of all, that the controller leaves them alone; return their groups."""
+        """Write on the pools of a group, or of all, that the controller leaves them alone; return their groups.
+
+        Raises InputError if none of them is deployed.
+        """
         value = _NOT_IN_TAGS.sub("_", person)[:100]
         return self._tag(group, "create_or_update_tags", {"Value": value, "PropagateAtLaunch": False})
 
@@ -288,16 +299,20 @@ class FleetGroups:
     def _tag(self, group: str | None, operation: str, values: Mapping[str, Any]) -> tuple[str, ...]:
         pools = [pool for pool in self.plan.pools if group in (None, pool.group)]
 
-        def write(region: str) -> None:
+        def write(region: str) -> list[str]:
             names = [self._name(pool) for pool in pools if pool.region == region]
             deployed = [entry["AutoScalingGroupName"] for entry in self._describe(region, names)]
             owners = [{"ResourceId": name, "ResourceType": "auto-scaling-group"} for name in deployed]
             if owners:
                 tags = [{**owner, "Key": PAUSED, **values} for owner in owners]
                 self.client.call("autoscaling", region, operation, Tags=tags)
+            return deployed
 
-        require_all(ask_regions((pool.region for pool in pools), write), "not all groups are changed")
-        return tuple(dict.fromkeys(pool.group for pool in pools))
+        changed = require_all(ask_regions((pool.region for pool in pools), write), "not all groups are changed")
+        deployed = {name for names in changed.values() for name in names}
+        if not deployed:
+            raise InputError(f"{group or 'the fleet'} has no Auto Scaling groups", fix="run `bedplate up` first")
+        return tuple(dict.fromkeys(pool.group for pool in pools if self._name(pool) in deployed))
 
     def _pool(self, name: str) -> CapacityPool:
         pool = next((pool for pool in self.plan.pools if pool.name == name), None)

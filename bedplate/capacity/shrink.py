@@ -71,8 +71,8 @@ def parse_duration(text: str) -> timedelta:
     """Return a duration such as 30m, 8h or 2d; InputError for any other text, and for less than 10 minutes."""
     match = re.fullmatch(r"[0-9]{1,4}[mhd]", text.strip().lower())
     if match is None:
-        number = re.match(r"[0-9]{1,4}", text.strip())
-        fix = f"write {number[0]}h" if number else "write a number and m, h or d"
+        parts = re.match(r"([0-9]{1,4}) *([mhd]?)", text.strip().lower())
+        fix = f"write {parts[1]}{parts[2] or 'h'}" if parts else "write a number and m, h or d"
         raise InputError(f"{text!r} is not a duration", fix=fix)
     duration = timedelta(seconds=seconds_of(match[0]))
     if not _SHORTEST <= duration <= _LONGEST:

@@ -126,7 +126,7 @@ def _check_reservation_keys(context: Context, key: str, rung: Rung) -> Iterator[
     values = {"reservation": rung.reservation, "zone": rung.zone}
     missing = [name for name, value in values.items() if value is None and not context.declared.has(key, name)]
     if missing:
-        message = f"market {rung.market} requires {' and '.join(missing)}"
+        message = f"the market {rung.market} requires the {'keys' if missing[1:] else 'key'} {' and '.join(missing)}"
         yield fault("E311", f"{key}.{missing[0]}", message, f"add {', '.join(forms[name] for name in missing)}")
 
 

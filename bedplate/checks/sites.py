@@ -5,6 +5,7 @@ from ipaddress import IPv4Address, IPv4Network
 
 from bedplate.checks.addresses import is_private, smallest_lan
 from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault, one_of, repeated
+from bedplate.errors import nearest
 from bedplate.plan.cluster import PODS_DOMAIN
 from bedplate.plan.links import TRANSIT_ASNS
 from bedplate.spec.sites import Dials, Machine, Site, Use
@@ -92,7 +93,8 @@ def _check_gateway(context: Context, name: str, site: Site) -> Iterator[Fault]:
     key, gateway = f"sites.{name}.gateway", site.gateway
     machines = context.declared.names("sites", name, "machines")
     if gateway.machine not in machines:
-        fix = one_of(machines) or f"declare {gateway.machine} under sites.{name}.machines"
+        near = nearest(gateway.machine, machines)
+        fix = f"write {near}" if near else one_of(machines) or f"declare {gateway.machine} under sites.{name}.machines"
         yield fault("E243", f"{key}.machine", f"{name} has no machine {gateway.machine}", fix)
     reason = next((reason for numbers, reason in RESERVED_ASNS if gateway.asn in numbers), None)
     if reason:

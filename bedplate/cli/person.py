@@ -35,7 +35,7 @@ from bedplate.nodes.invitation import Invitation, invitation_files, machines_of,
 from bedplate.plan import FleetPlan
 from bedplate.plan.links import ssh_pools
 from bedplate.report.nodes import apply_lines
-from bedplate.report.person import admission_line, entry_of, invited_lines, kept_lines, unfinished_lines
+from bedplate.report.person import admission_line, documents_line, entry_of, invited_lines, kept_lines, unfinished_lines
 from bedplate.report.vpn import issued_lines
 from vpn import signing
 from vpn.authority import Reason
@@ -81,6 +81,7 @@ def invite(  # noqa: PLR0913  one parameter an option
         *_errors(lambda: sync(fleet, ssh_config=ssh_config, passphrase_file=passphrase_file)),
         *_apply_people(plan, SshOptions(fleet, user, identity, ssh_config)),
     )
+    show(documents_line(plan))
     notify(unfinished_lines(failures, f"bedplate person invite {name} --apply{_option(fleet)}"))
     return PartialError.exit_code if failures else 0
 
@@ -149,6 +150,7 @@ def remove(  # noqa: PLR0913  one parameter an option
     elif name in plan.accounts.departed:
         failures += _apply_people(plan, SshOptions(fleet, user, identity, ssh_config))
     show(kept_lines(plan, name))
+    show(documents_line(plan))
     notify(unfinished_lines(failures, f"bedplate person remove {name}{_option(fleet)}"))
     return PartialError.exit_code if failures else 0
 

@@ -57,7 +57,7 @@ from bedplate.report.vpn import address_lines, authority_lines, qr_code_lines, r
 from vpn import signing
 from vpn.audit_log import Begun
 from vpn.authority import Reason
-from vpn.certificates import DEFAULT_DEVICE, Issuer, Passphrase, Subject, Use, laptop, user_of
+from vpn.certificates import DEFAULT_DEVICE, Issuer, Passphrase, Subject, Use, device_words, laptop, user_of
 from vpn.gateways import gateway_keys, gateway_node, gateway_subjects
 from vpn.laptops.server import LaptopKeys, client_profile, laptop_rules, remotes
 from vpn.pki import (
@@ -262,14 +262,12 @@ def check_endpoints(plan: FleetPlan) -> None:
 
 def _check_valid(pki: Pki, name: str) -> None:
     """Raise InputError for a laptop without a valid certificate: its profile would not connect."""
-    user, _, device = name.partition(".")
-    words = user if device == DEFAULT_DEVICE else f"{user} --device {device}"
     certificate = pki.certificates.current(name)
     if certificate is None:
-        raise InputError(f"{name} has no certificate", fix=f"run `bedplate vpn add {words}`")
+        raise InputError(f"{name} has no certificate", fix=f"run `bedplate vpn add {device_words(name)}`")
     if certificate.until <= now():
         what = f"the certificate of {name} expired on {certificate.until:%Y-%m-%d}"
-        raise InputError(what, fix=f"run `bedplate vpn renew {words}`")
+        raise InputError(what, fix=f"run `bedplate vpn renew {device_words(name)}`")
 
 
 def record_addresses(

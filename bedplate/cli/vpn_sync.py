@@ -116,9 +116,11 @@ def _sign(pki: Pki, changes: Due, passphrase: Passphrase) -> None:
 
 def _update_peers(plan: FleetPlan, fleet: Path, options: SshOptions, passphrase: Passphrase) -> None:
     """Send certificates and revocation lists to the gateways that authenticate to each other by certificates."""
-    places = peer_subjects(plan)
-    if places:
+    if peer_subjects(plan):
         with locked(fleet):
+            # Read again under the lock: another command may have sent a newer plan since.
+            plan = plan_of(fleet)
+            places = peer_subjects(plan)
             gateways = tunnels_of_gateways(plan, fleet, passphrase)
             send_tunnels(plan, {name: gateways[name] for name in gateways if _place(name) in places}, options)
 

@@ -149,10 +149,12 @@ def _taints(node: ClusterNode) -> frozenset[str]:
 def _sizes(node: ClusterNode, pods: Iterable[ClusterPod]) -> tuple[Size, Size]:
     """Return the resources of a node for work, without those of its DaemonSets, and the free part of them."""
     allocatable = size_of(node.status.allocatable if node.status else None)
-    own = [pod_size(pod) for pod in pods if is_daemon(pod)]
+    own = [replace(pod_size(pod), pods=1) for pod in pods if is_daemon(pod)]
     size = subtract(allocatable, add(*own, Size()))
-    work = [pod_size(pod) for pod in pods if not is_daemon(pod)]
-    return size, subtract(size, add(*work, Size()))
+    work = [replace(pod_size(pod), pods=1) for pod in pods if not is_daemon(pod)]
+    free = subtract(size, add(*work, Size()))
+    # A size of 0 pods means no limit.
+    return replace(size, pods=max(size.pods, 1) if allocatable.pods else 0), free
 
 
 def _node(

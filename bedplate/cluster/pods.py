@@ -53,6 +53,7 @@ def size_of(resources: Mapping[str, object] | None) -> Size:
         memory=amounts.get("memory", 0.0) / _GIB,
         efa=round(amounts.get(EFA, 0.0)),
         ephemeral=amounts.get("ephemeral-storage", 0.0) / _GIB,
+        pods=round(amounts.get("pods", 0.0)),
     )
 
 
@@ -77,7 +78,7 @@ def smallest(*sizes: Size) -> Size:
 
 
 def _combine(sizes: Sequence[Size], function) -> Size:  # type: ignore[no-untyped-def]  # noqa: ANN001
-    names = ("gpus", "cpus", "memory", "efa", "ephemeral")
+    names = ("gpus", "cpus", "memory", "efa", "ephemeral", "pods")
     return Size(**{name: function([getattr(size, name) for size in sizes]) for name in names})
 
 

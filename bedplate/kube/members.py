@@ -91,7 +91,10 @@ def _failure(name: str, status: int, errors: str) -> BedplateError:
     if status == _HELD:
         return HeldError(f"{name}: {what}", fix="wait until that command has ended, then run yours again")
     if status == _SSH_FAILED:
-        return PartialError(f"{name} not reached: {what}", fix="check the VPN, then run the command again")
+        # The ssh configuration of a command has the addresses of machines with a recorded host key only.
+        is_unknown = "Could not resolve hostname" in what
+        fix = f"run `bedplate node trust {name}` if its host key is not recorded" if is_unknown else "check the VPN"
+        return PartialError(f"{name} not reached: {what}", fix=f"{fix}, then run the command again")
     if "command not found" in what:
         return PartialError(f"{name} lacks the role control", fix=f"run `bedplate node apply {name}`")
     return PartialError(f"{name}: {what}", fix=f"`bedplate node logs {name}` shows more; then run the command again")

@@ -241,11 +241,11 @@ def _paths_in_use(record: Record, fleet: Fleet) -> Iterator[str]:
 def _unknown_path(path: str, record: Record, fleet: Fleet) -> InputError:
     in_use = set(_paths_in_use(record, fleet))
     releasable = sorted(recorded for recorded in record.blocks if recorded not in in_use and not is_nested(recorded))
-    return InputError(
-        f"no path {path} in the lock",
-        where=path,
-        fix=f"one of: {', '.join(releasable)}" if releasable else "no block in the lock can be released",
-    )
+    used = next((name for name in record.blocks if name in in_use and name.endswith(f"/{path}")), None)
+    fix = f"one of: {', '.join(releasable)}" if releasable else "no block in the lock can be released"
+    if used:
+        fix = f"{used} is in use: remove it from the fleet file first"
+    return InputError(f"fleet.lock has no block {path}", fix=fix)
 
 
 # Clear of AWS's reserved ranges: 169.254.0-5.0/30 and 169.254.169.252/30 are not allowed as inside blocks

@@ -24,6 +24,12 @@ def invited_lines(invitation: Invitation, file: Path) -> Iterator[str]:
         yield _ADMINISTRATORS
 
 
+def documents_line(plan: FleetPlan) -> Iterator[str]:
+    """Yield the command that gives machines of groups the changed accounts, unless the fleet has no group."""
+    if plan.pools:
+        yield "next: `bedplate up` or `bedplate bundle push`: machines of groups apply stored accounts every hour"
+
+
 def admission_line(name: str, groups: Sequence[str], option: str) -> str:
     """Return the commands that admit the person; `option` is the one that names the fleet file."""
     words = "".join(f" --group {group}" for group in groups)

@@ -14,7 +14,7 @@ from bedplate.report.columns import aligned, counted
 from vpn.agent.sessions import Session
 from vpn.agent.status import Neighbour, Status, Tunnel
 from vpn.audit_log import Issued
-from vpn.certificates import DEFAULT_DEVICE, Use
+from vpn.certificates import Use, device_words
 
 if TYPE_CHECKING:
     # `vpn add` takes a third of a second, and the modules of the plan alone take a quarter.
@@ -49,9 +49,8 @@ def issued_lines(issued: Iterable[Issued], now: datetime) -> Iterator[str]:
     )
     for certificate in rows:
         if certificate.use is Use.CLIENT:
-            user, _, device = certificate.name.partition(".")
-            option = "" if device == DEFAULT_DEVICE else f" --device {device}"
-            yield f"next: `bedplate vpn sync` to admit it, `bedplate vpn show {user}{option}` for its profile"
+            words = device_words(certificate.name)
+            yield f"next: `bedplate vpn sync` to admit it, `bedplate vpn show {words}` for its profile"
 
 
 def revoked_lines(revoked: Iterable[Issued]) -> Iterator[str]:

@@ -161,9 +161,9 @@ def login_error(node: str, output: str) -> NodeError:
     )
 
 
-def timeout_error(seconds: float) -> NodeError:
-    """Return the error of a node that did not answer a query within so many seconds."""
-    what = f"no answer to a query within {seconds:.0f} s"
+def timeout_error(seconds: float, request: str = "a query") -> NodeError:
+    """Return the error of a node that did not answer a request within so many seconds."""
+    what = f"no answer to {request} within {seconds:.0f} s"
     fix = "look for a hanging process on the node (`ps -ef`), often due to a failed disk or NFS server"
     return NodeError(NodeErrorKind.UNREACHED, what, fix)
 
@@ -324,7 +324,7 @@ class Connection:
     @_rejects_invalid_answers()
     def _start_agent(self, options: AgentOptions) -> tuple[str, ...]:
         try:
-            with self._limit(options.patience + _LOGIN_SECONDS):
+            with self._limit(options.patience + _LOGIN_SECONDS, "the login"):
                 self._in.write(f"{len(_AGENT)}\n".encode() + _AGENT)
                 send(self._in, {name: getattr(options, name) for name in options.__slots__})
                 self._skip_shell_output()
@@ -338,7 +338,7 @@ class Connection:
         return tuple(map(str, cast("list[object]", header["unfinished"])))
 
     @contextmanager
-    def _limit(self, seconds: float) -> Iterator[None]:
+    def _limit(self, seconds: float, request: str = "a query") -> Iterator[None]:
         """Kill the connection if the block takes longer; raises NodeError."""
         timer = Timer(seconds, self._give_up)
         timer.daemon = True
@@ -347,7 +347,7 @@ class Connection:
             yield
         except (EOFError, OSError, NodeError):
             if self._timed_out:
-                raise timeout_error(seconds) from None
+                raise timeout_error(seconds, request) from None
             raise
         finally:
             timer.cancel()

@@ -30,10 +30,13 @@ def node(
     instance: str = "",
     meta: dict[str, Any] | None = None,
     conditions: object = READY,
+    most_pods: int | None = None,
     **spec: Any,  # noqa: ANN401
 ) -> Node:
     """Return a node with eight GPUs, of an instance or physical."""
     resources = {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": "8"}
+    if most_pods is not None:
+        resources["pods"] = str(most_pods)
     provider = f"aws:///us-west-2a/{instance}" if instance else f"bedplate://cellar/{name}"
     metadata = {"name": name, "creationTimestamp": "2026-11-23T04:00:00Z", "labels": {"disk": "ssd"}, **(meta or {})}
     return cast(
@@ -81,6 +84,19 @@ def test_a_pod_needs_what_the_scheduler_counts() -> None:
     assert pod_size(needs).cpus == pytest.approx(6.25)
     limits = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": "4", "vpc.amazonaws.com/efa": "2"}}}
     assert pod_size(pod(containers=[limits])) == Size(gpus=4, efa=2)
+
+
+@pytest.mark.parametrize(("most_pods", "size", "free"), [(3, 2, 1), (2, 1, 0), (1, 1, 0), (None, 0, 0)])
+def test_a_node_holds_so_many_pods(most_pods: int | None, size: int, free: int) -> None:
+    """Pods of DaemonSets reduce its size, others its free part; a size of 0 is unlimited. Its pool has the size."""
+    owner = {"kind": "DaemonSet", "name": "d", "apiVersion": "apps/v1", "uid": "1"}
+    pods = [pod("d", "n", {"ownerReferences": [owner]}), pod("w", "n")]
+    machine = Machine("i-1", "p", "us-west-2a", NOW)
+    observation = observe(pods, [node("n", "i-1", most_pods=most_pods)], (machine,))
+
+    (observed,) = observation.nodes
+    assert (observed.size.pods, observed.free.pods) == (size, free)
+    assert observation.pools[0].size.pods == size
 
 
 @pytest.mark.parametrize(

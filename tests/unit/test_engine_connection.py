@@ -273,7 +273,7 @@ def test_a_hanging_login_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """A hanging login is reported as a node that does not answer."""
     monkeypatch.setattr(engine_connection, "_LOGIN_SECONDS", 0.5)
 
-    with pytest.raises(NodeError, match="no answer to a query"):
+    with pytest.raises(NodeError, match="no answer to"):
         Connection("here", ("sh", "-c", "exec sleep 600", "sh"), agent_options(tmp_path))
 
 

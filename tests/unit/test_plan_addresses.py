@@ -255,17 +255,20 @@ def test_a_block_in_use_cannot_be_released(path: str) -> None:
 
 def test_an_unknown_path_is_refused() -> None:
     """A partial name releases nothing; the fix lists the paths that can be released."""
-    with pytest.raises(InputError, match="no path region/us-east in the lock") as caught:
+    with pytest.raises(InputError, match="has no block region/us-east") as caught:
         release(RECORD, "region/us-east", WEST)
 
     assert "region/us-east-1, site/cellar, tunnel/cellar/us-east-1/1" in caught.value.fix
 
 
 def test_an_unknown_path_is_refused_without_releasable_blocks() -> None:
-    """If the file uses every recorded block, the fix says so."""
+    """If the file uses every recorded block, the fix says so; for a region's name it names the used block."""
+    with pytest.raises(InputError, match="us-east-1") as named:
+        release(RECORD, "us-east-1", BOTH)
     with pytest.raises(InputError) as caught:
         release(RECORD, "pods", BOTH)
 
+    assert named.value.fix == "region/us-east-1 is in use: remove it from the fleet file first"
     assert caught.value.fix == "no block in the lock can be released"
 
 
