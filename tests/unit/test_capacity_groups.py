@@ -13,7 +13,7 @@ from bedplate.account.groups import Changed, FleetGroups
 from bedplate.capacity.observation import NOT_READY, SetDesired, Terminate
 from bedplate.capacity.planner import Memory, decide
 from bedplate.catalog import load_catalog
-from bedplate.errors import PartialError
+from bedplate.errors import InputError, PartialError
 from bedplate.plan.capacity import capacity_document, capacity_plan, read_capacity_document
 from bedplate.spec.sites import Use
 from tests.testlab.fakes.scaling import ScalingCloud
@@ -145,6 +145,19 @@ def test_lowering_ends_no_machine(cloud: ScalingCloud, groups: FleetGroups) -> N
     assert [member["ProtectedFromScaleIn"] for member in _described(WEST)["Instances"]] == [True, True]
 
 
+def test_booting_machines_are_not_protected(cloud: ScalingCloud, groups: FleetGroups) -> None:
+    """AWS refuses the whole call if one instance is not in service, so the group would never be lowered."""
+    cloud.booting.add(f"lab-{WEST}")
+    groups.set_desired(SetDesired(WEST, 2, ""), groups.observe(cloud.time))
+    cloud.empty[f"lab-{WEST}"] = ""
+    groups.set_desired(SetDesired(WEST, 9, ""), groups.observe(cloud.time))
+    cloud.empty.clear()
+
+    groups.set_desired(SetDesired(WEST, 2, ""), groups.observe(cloud.time))
+
+    assert [member["ProtectedFromScaleIn"] for member in _described(WEST)["Instances"]] == [False, False]
+
+
 def test_a_machine_is_terminated_once(cloud: ScalingCloud, groups: FleetGroups) -> None:
     """With decrement its group does not replace it; a repeated call changes nothing."""
     groups.set_desired(SetDesired(WEST, 2, ""), groups.observe(cloud.time))
@@ -165,3 +178,12 @@ def test_a_pause_is_a_tag_of_the_groups(cloud: ScalingCloud, groups: FleetGroups
     groups.resume(None)
     groups.observe(cloud.time)
     assert groups.paused == {}
+
+
+def test_a_group_that_is_not_deployed_cannot_be_paused(cloud: ScalingCloud, groups: FleetGroups) -> None:
+    """Its tag would be missing when it is deployed; the fix is the deployment."""
+    for pool in cloud.plan.pools:
+        boto3.client("autoscaling", pool.region).delete_auto_scaling_group(AutoScalingGroupName=f"lab-{pool.name}")
+
+    with pytest.raises(InputError, match="sim has no Auto Scaling groups"):
+        groups.pause("sim", "ada")

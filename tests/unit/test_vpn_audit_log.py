@@ -328,6 +328,23 @@ def test_an_audit_log_older_than_its_copy_is_rejected(tmp_path: Path) -> None:
         pki_in(folder)
 
 
+def test_a_diverged_audit_log_is_not_replaced_by_its_copy(tmp_path: Path) -> None:
+    """Each has entries that the other lacks, as after a merge: the fix discards none of them."""
+    folder = begun_in(tmp_path)
+    older = folder.journal.read_bytes(), folder.copy.read_bytes()
+    added(folder, "ada")
+    diverged = folder.copy.read_bytes()
+    folder.journal.write_bytes(older[0])
+    folder.copy.write_bytes(older[1])
+    added(folder, "grace")
+    folder.copy.write_bytes(diverged)
+
+    with pytest.raises(DamagedAuditLog, match="have diverged") as error:
+        pki_in(folder)
+
+    assert "from the last commit or a backup" in error.value.fix
+
+
 def test_a_copy_that_is_one_change_behind_is_accepted(tmp_path: Path) -> None:
     """A run that was killed between both files leaves it, and the next run updates it."""
     folder = begun_in(tmp_path)
