@@ -35,18 +35,15 @@ def aws(node_lab: NodeLab, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @pytest.fixture(scope="module")
-def machines(aws: Cloud) -> Iterator[list[SelfConfigured]]:
-    """Yield machines that have configured themselves; the first are on `canary`."""
+def machines(aws: Cloud) -> list[SelfConfigured]:
+    """Return machines that have configured themselves; the first are on `canary`."""
     started = []
     for number in range(1, MACHINES + 1):
         node = aws.lab.boot(f"workbench-cpu-{number}.us-west-2", f"10.64.33.{10 + number}")
         node.run(DROP_INS)
         started.append(aws.start(node, Ring.CANARY if number <= CANARIES else Ring.STABLE))
     wait_until(lambda: all(is_ready(machine.node) for machine in started), started)
-    yield started
-    for machine in started:
-        # A run that goes on would write its status while the bucket is deleted.
-        machine.node.run("systemctl stop bedplate-node.timer bedplate-node.service")
+    return started
 
 
 def publish(aws: Cloud, sequence: int, line: str, *rings: Ring) -> None:

@@ -6,7 +6,7 @@ import subprocess
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -126,6 +126,8 @@ class Cloud:
     plan: FleetPlan
     pool: PoolPlan
     document: str
+    nodes: list[Node] = field(default_factory=list)
+    """The nodes that configure themselves."""
 
     @property
     def group(self) -> str:
@@ -141,6 +143,7 @@ class Cloud:
         """Return a booted node with its user data; documents with these names are published with the bundle."""
         configured = SelfConfigured(node, self.place, self.bucket, dict.fromkeys(names, self.document), instance)
         configured.promote()
+        self.nodes.append(node)
         (node.root / "root/user-data").write_bytes(gzip.decompress(user_data))
         lead_to_simulation(node, self.place, instance.imds)
         return configured
@@ -213,4 +216,6 @@ def cloud(lab: NodeLab, folder: Path, group: str = "workbench-cpu") -> Iterator[
         document = node_document(replace(planned, mounts=(), buckets=(), types=(), frameworks=False))
         opened = Cloud(lab, fleet_folder, place, plan, pool, document)
         stack.enter_context(place.bucket(opened.bucket))
+        # A node that runs would write its status while the bucket is deleted.
+        stack.callback(lambda: [node.machine.crash() for node in opened.nodes])
         yield opened
