@@ -313,13 +313,13 @@ def create_authority(  # noqa: PLR0913  all that an authority is made of
     begun: Begun,
     store: KeyStore,
     *,
-    lock: bytes | None = None,
+    passphrase: bytes | None = None,
     root: Issuer | None = None,
     root_list: RootCrl = FIRST_ROOT_CRL,
 ) -> None:
     """Create a fleet's authority and first revocation list, under a root if there is one; set the digests of `begun`.
 
-    `lock` is the passphrase of the private keys. authority.crt is written last, so that a killed run can be
+    `passphrase` encrypts the private keys. authority.crt is written last, so that a killed run can be
     repeated; with keys in AWS the stored ones must be deleted first. Raise InputError if the folder has an authority.
     """
     folder.create()
@@ -330,7 +330,7 @@ def create_authority(  # noqa: PLR0913  all that an authority is made of
         authority = Authority(issuer.certificate, root.certificate if root else None)
         server_key = new_server_key()
         begun = replace(_with_digests(begun, authority), tls_crypt=digest(server_key))
-        store.write({AUTHORITY: key_text(issuer.key, lock), TLS_CRYPT: server_key})
+        store.write({AUTHORITY: key_text(issuer.key, passphrase), TLS_CRYPT: server_key})
         if root:
             folder.write(_root_files(folder, issuer, root, root_list, begun))
         folder.write(_first_files(folder, issuer, begun))

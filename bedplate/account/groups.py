@@ -114,15 +114,16 @@ class FleetGroups:
             self._launched[instance] = facts["LaunchTime"].timestamp()
         has_spot = any(pool.region == region and pool.market == "spot" for pool in self.plan.pools)
         subnets = {subnet for group in groups.values() for subnet in _subnets(group)}
-        idle = {pool.name for pool in self.plan.pools if pool.is_ssh and pool.idle}
-        people = [member["InstanceId"] for name in groups.keys() & idle for member in groups[name]["Instances"]]
+        with_idle_limit = {pool.name for pool in self.plan.pools if pool.is_ssh and pool.idle}
+        ssh_groups = [groups[name] for name in groups.keys() & with_idle_limit]
+        ssh_instances = [member["InstanceId"] for group in ssh_groups for member in group["Instances"]]
         return _Region(
             groups=groups,
             activities={name: self._scaling(region, group) for name, group in groups.items()},
             launched={instance: self._launched.get(instance, time) for instance in members},
             notices=dict(self._notices(region)) if has_spot else {},
             addresses=dict(self._addresses(region, sorted(subnets))) if subnets else {},
-            uses=self._uses.read(region, people, time) if people else {},
+            uses=self._uses.read(region, ssh_instances, time) if ssh_instances else {},
         )
 
     def _describe(self, region: str, names: list[str]) -> Iterator[dict[str, Any]]:

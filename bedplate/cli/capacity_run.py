@@ -117,8 +117,10 @@ def _groups_of(fleet: Path, group: str | None) -> FleetGroups:
     if not names:
         raise _no_groups()
     if group is not None and group not in names:
-        what = f"the controller does not manage {group}: no group of this name has `use: kubernetes` or `idle`"
-        raise InputError(what, fix=f"write one of {', '.join(names)}")
+        if group in {pool.group for pool in plan.pools}:
+            what = f"the controller does not manage {group}: it has neither `use: kubernetes` nor `idle`"
+            raise InputError(what, fix=f"add `idle: 2h` to {group}, or write one of {', '.join(names)}")
+        raise InputError(f"no group named {group}", fix=nearest_fix(group, names))
     return FleetGroups(open_account(plan), capacity)
 
 

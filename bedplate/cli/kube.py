@@ -141,7 +141,9 @@ class MemberAction(StrEnum):
 
 
 def member(  # noqa: PLR0913  each is an option of the command line
-    action: Annotated[MemberAction, typer.Argument(metavar="replace", help="Let a member with a new volume join.")],
+    action: Annotated[
+        MemberAction, typer.Argument(metavar="replace", help="The word `replace`: let a member with a new volume join.")
+    ],
     name: Annotated[str, typer.Argument(metavar="NAME", help="A member, such as control-2.us-west-2.")],
     *,
     user: User = None,

@@ -95,7 +95,10 @@ def admin_kubeconfig(fleet: Path, plan: FleetPlan, passphrase_file: Path | None 
         return path
     authorities = read_authorities(_store(fleet, plan), known_passphrase(passphrase_file))
     if authorities is None:
-        raise InputError("the cluster has no authorities on this machine", fix="run `bedplate kube init`")
+        fix = "run `bedplate kube init`"
+        if cluster.authority:
+            fix = f"copy {folder_of(fleet).keys} from the machine that ran `bedplate kube init`"
+        raise InputError("the keys of the cluster's authorities are not on this machine", fix=fix)
     with os_errors_as_machine_errors(path):
         path.parent.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
     write_whole(path, admin_config(cluster, authorities.cluster, login_name(), now()).encode(), _PRIVATE)

@@ -149,9 +149,9 @@ def remove(  # noqa: PLR0913  one parameter an option
         failures.append(_still_declared(loaded, name))
     elif name in plan.accounts.departed:
         failures += _apply_people(plan, SshOptions(fleet, user, identity, ssh_config))
+    notify(unfinished_lines(failures, f"bedplate person remove {name}{_option(fleet)}"))
     show(kept_lines(plan, name))
     show(documents_line(plan))
-    notify(unfinished_lines(failures, f"bedplate person remove {name}{_option(fleet)}"))
     return PartialError.exit_code if failures else 0
 
 

@@ -57,7 +57,17 @@ from bedplate.report.vpn import address_lines, authority_lines, qr_code_lines, r
 from vpn import signing
 from vpn.audit_log import Begun
 from vpn.authority import Reason
-from vpn.certificates import DEFAULT_DEVICE, Issuer, Passphrase, Subject, Use, device_words, laptop, user_of
+from vpn.certificates import (
+    DEFAULT_DEVICE,
+    GATEWAY_PREFIX,
+    Issuer,
+    Passphrase,
+    Subject,
+    Use,
+    device_words,
+    laptop,
+    user_of,
+)
 from vpn.gateways import gateway_keys, gateway_node, gateway_subjects
 from vpn.laptops.server import LaptopKeys, client_profile, laptop_rules, remotes
 from vpn.pki import (
@@ -115,7 +125,7 @@ def init(  # noqa: PLR0913  one parameter an option
     moment = now()
     root_list = root_crl_replacing(replaces, issuer, moment) if replaces and issuer else FIRST_ROOT_CRL
     begun = Begun(moment, plan.name, "", keys.value)
-    create_authority(folder, begun, store_of(keys, fleet), lock=passphrase, root=issuer, root_list=root_list)
+    create_authority(folder, begun, store_of(keys, fleet), passphrase=passphrase, root=issuer, root_list=root_list)
     pki = keys_of(plan.name, fleet)
     show(authority_lines(pki, root))
     notify(storage_warnings(pki))
@@ -158,7 +168,10 @@ def revoke(  # noqa: PLR0913  one parameter an option
         laptops &= {laptop(user, device).name}
     if not laptops:
         whose = f"{user}.{device}" if device else user
-        raise InputError(f"{whose} has no certificate", fix="`bedplate vpn list` shows all certificates")
+        prefix = f"{GATEWAY_PREFIX}{user}."
+        is_gateway = any(issued.name.startswith(prefix) for issued in pki.certificates.issued.values())
+        command = f"vpn revoke --gateway {user}" if is_gateway else "vpn list"
+        raise InputError(f"{whose} has no certificate", fix=f"run `bedplate {command}`")
     revoke_laptops(fleet, laptops, Reason.LOST, ssh_config, passphrase)
     return 0
 

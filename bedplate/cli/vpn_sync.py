@@ -232,8 +232,8 @@ def send_tunnels(plan: FleetPlan, gateways: Mapping[str, GatewayTunnels], option
     complete = {name: gateway for name, (gateway, _) in gateways.items() if gateway}
     errors = {name: error for name, (_, error) in gateways.items() if error}
     nodes = [node for node in permanent_nodes(plan) if node.name in complete]
-    with _connections(plan, nodes, options) as way:
-        sent = push_tunnels(complete, way)
+    with _connections(plan, nodes, options) as connect:
+        sent = push_tunnels(complete, connect)
     pushed = PushedTunnels(sent.applied, {**errors, **sent.failures})
     show(updated_tunnel_lines(pushed))
     pushed.check()
@@ -374,10 +374,12 @@ def update_gateways(  # noqa: PLR0913  all that a push consists of
     if not gateways:
         return
     nodes = {gateway.place: gateway_node(plan, gateway) for gateway in gateways}
-    with _connections(plan, nodes.values(), options) as way:
+    with _connections(plan, nodes.values(), options) as connect:
         while True:
             access_list, unusable = access_list_of(pki, now()).with_keys(keys(pki) if keys else {})
-            pushed = push_access_list(gateways, access_list, lambda gateway: way(nodes[gateway.place].name), cut=cut)
+            pushed = push_access_list(
+                gateways, access_list, lambda gateway: connect(nodes[gateway.place].name), cut=cut
+            )
             # A gateway refuses lists older than its own. If another operator has signed meanwhile, send theirs.
             fresh = reload_pki(pki) if pushed.failures else pki
             if fresh is pki:
@@ -394,11 +396,11 @@ def ask_gateways(
 
     def ask(node: NodePlan) -> Status | BedplateError:
         try:
-            return parse_status(way(node.name).run(STATUS_COMMAND, ""))
+            return parse_status(connect(node.name).run(STATUS_COMMAND, ""))
         except BedplateError as error:
             return error
 
-    with _connections(plan, nodes, options) as way, ThreadPoolExecutor(max(1, len(nodes))) as pool:
+    with _connections(plan, nodes, options) as connect, ThreadPoolExecutor(max(1, len(nodes))) as pool:
         answers = dict(zip((node.name for node in nodes), pool.map(ask, nodes), strict=True))
     statuses = {name: answer for name, answer in answers.items() if isinstance(answer, Status)}
     return statuses, {name: answer for name, answer in answers.items() if isinstance(answer, BedplateError)}

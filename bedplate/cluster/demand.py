@@ -129,7 +129,7 @@ def _is_starting(node: ClusterNode, now: float, *, has_work: bool) -> bool:
         return ready is None
     changed = seconds(ready.lastTransitionTime)
     created = seconds(node.metadata.creationTimestamp if node.metadata else None)
-    return changed - created < _REGISTERING or (now - changed > _LOST and not has_work)
+    return not has_work and (changed - created < _REGISTERING or now - changed > _LOST)
 
 
 def _readiness(node: ClusterNode) -> NodeCondition | None:

@@ -5,12 +5,13 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from bedplate.errors import InputError
+from bedplate.errors import InputError, nearest
 from bedplate.load.yaml import Composer, Node, Place, Unreadable, place_after
 
 LARGEST = 1024 * 1024
@@ -40,10 +41,19 @@ def read_source(path: Path) -> str:
             _check_link(path)
         return _decode(_read(path))
     except FileNotFoundError:
-        raise _at_start("E001", f"{path} does not exist") from None
+        near = nearest(path.name, _yaml_names(path.parent))
+        fix = f"write {path.with_name(near)}" if near else ""
+        raise Unreadable("E001", f"{path} does not exist", _START, fix=fix) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "invalid path"
         raise _at_start("E005", f"cannot read {str(path)!r}: {reason}") from None
+
+
+def _yaml_names(folder: Path) -> list[str]:
+    """Return the names of YAML files in a folder; none if it cannot be read."""
+    with suppress(OSError):
+        return [path.name for path in folder.iterdir() if path.suffix in (".yaml", ".yml")]
+    return []
 
 
 def _check_kind(status: os.stat_result, path: Path) -> None:

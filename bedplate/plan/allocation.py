@@ -28,7 +28,7 @@ def joined_sites(fleet: Fleet) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(sorted_pairs))
 
 
-def dialler(fleet: Fleet, pair: tuple[str, str]) -> str:
+def initiating_site(fleet: Fleet, pair: tuple[str, str]) -> str:
     """Return the site that initiates the tunnel of a pair: one behind NAT, else the first by name."""
     return min(pair, key=lambda name: (not fleet.sites[name].gateway.behind_nat, name))
 
@@ -92,9 +92,9 @@ def _sites(fleet: Fleet) -> Iterator[BlockRequest]:
 
 
 def pods_size(fleet: Fleet, cluster: Kubernetes) -> int:
-    """Return the prefix length of a new block for pods: the file's, else an eighth of the supernet."""
-    eighth = min(max(fleet.network.supernet.prefixlen + 3, PODS_WIDEST), PODS_NARROWEST)
-    return eighth if cluster.pods is None else cluster.pods
+    """Return the prefix length of a new block for pods: the file's, else an eighth of the supernet, from /13 to /18."""
+    default_prefix = min(max(fleet.network.supernet.prefixlen + 3, PODS_WIDEST), PODS_NARROWEST)
+    return default_prefix if cluster.pods is None else cluster.pods
 
 
 def _kubernetes(fleet: Fleet) -> Iterator[BlockRequest]:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from bedplate.catalog import Catalog
 from bedplate.catalog.tables import Arch, ChipFacts
 from bedplate.plan import space
-from bedplate.plan.allocation import TUNNEL_NUMBERS, allocate_blocks, dialler, joined_sites
+from bedplate.plan.allocation import TUNNEL_NUMBERS, allocate_blocks, initiating_site, joined_sites
 from bedplate.plan.cost import GATEWAY_TYPE
 from bedplate.plan.fleet import (
     BucketPlan,
@@ -317,7 +317,8 @@ def _tunnels(fleet: Fleet, blocks: Blocks) -> tuple[TunnelPlan, ...]:
 
 def _directs(fleet: Fleet, blocks: Blocks) -> tuple[SiteTunnelPlan, ...]:
     return tuple(
-        SiteTunnelPlan(pair, dialler(fleet, pair), blocks[space.direct_path(*pair)]) for pair in joined_sites(fleet)
+        SiteTunnelPlan(pair, initiating_site(fleet, pair), blocks[space.direct_path(*pair)])
+        for pair in joined_sites(fleet)
     )
 
 

@@ -210,8 +210,9 @@ class StepExecutor:
     replaced: list[Entry] = field(default_factory=list)
     """Replaced entries, deleted at the end of the run."""
     deleted: set[str] = field(default_factory=set)
+    """URNs of deleted resources."""
     deleting: set[str] = field(default_factory=set)
-    """URNs deleted or to be deleted. A resource with `deleted_with` one of them needs no call."""
+    """URNs of resources whose deletion is decided. A resource with `deleted_with` one of them needs no call to AWS."""
     deleted_entries: list[Entry] = field(default_factory=list)
     _processed: set[str] = field(default_factory=set)
     _dependent_keys: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -263,8 +264,8 @@ class StepExecutor:
         if entry.protect:
             raise ResourceError(PROTECTED, f"{entry.name} is protected; set protect=False in a run before this one")
         self.deleting.add(entry.urn)
-        in_cloud = entry.is_in_cloud and not entry.retain and not self.preview
-        if in_cloud and entry.deleted_with not in self.deleting:
+        needs_call = entry.is_in_cloud and not entry.retain and not self.preview
+        if needs_call and entry.deleted_with not in self.deleting:
             self.providers.of(entry.provider).delete(kind_of(entry.type), entry.ident, entry.outputs)
         self.add_step(Step(Op.DISCARD if entry.external else op, entry.urn))
         self.deleted.add(entry.urn)
@@ -296,16 +297,19 @@ class StepExecutor:
         if old.protect and goal.registration.protect:
             keys = ", ".join(diff.replace_keys)
             raise ResourceError(PROTECTED_IN_PLACE, f"{old.name} is protected and cannot be replaced ({keys})")
-        create, switch = (_step(op, goal.urn, diff) for op in (Op.CREATE_REPLACEMENT, Op.REPLACE))
+        create_step, replace_step = (_step(op, goal.urn, diff) for op in (Op.CREATE_REPLACEMENT, Op.REPLACE))
         if is_deleted_first(goal.registration, old, goal.kind, diff):
             self._delete_with_dependents(old)
-            return self._recreate(goal, old, switch, create)
-        entry = self._create(goal, self._check_renamed(goal, old), create, switch)
+            return self._recreate(goal, old, replace_step, create_step)
+        entry = self._create(goal, self._check_renamed(goal, old), create_step, replace_step)
         self.replaced.append(old)
         return entry
 
     def _delete_with_dependents(self, old: Entry) -> None:
-        """Delete a resource and the dependents that are replaced with it; nothing if one of those is protected."""
+        """Delete a resource and the dependents that are replaced with it.
+
+        Raises ResourceError before the first deletion if a dependent is protected.
+        """
         replacements = dependent_replacements(old, self.old, self._processed | self.deleted)
         for replacement in replacements:
             if replacement.entry.protect:

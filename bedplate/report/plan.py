@@ -193,7 +193,7 @@ def difference_lines(plan: FleetPlan) -> Iterator[str]:
         yield from aligned((f"- {path}", str(plan.retired[path])) for path in retired)
     if fresh := _fresh(plan):
         yield f"not recorded yet: {', '.join(fresh)}"
-        yield "`bedplate plan --write` records it"
+        yield "`bedplate plan --write` records them"
     elif not retired:
         yield "fleet.lock is up to date"
 

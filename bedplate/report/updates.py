@@ -172,7 +172,7 @@ def diff_lines(consequences: Iterable[Consequence]) -> Iterator[str]:
         yield from (f"    instead: {way}" for way in dict.fromkeys(edit.way for edit in same if edit.way))
         yield ""
     counts = Counter(edit.effect for edit in edits)
-    yield ", ".join(f"{count} {effect}" for effect, count in counts.items())
+    yield ", ".join(f"{effect}: {count}" for effect, count in counts.items())
 
 
 def diff_document(consequences: Iterable[Consequence]) -> dict[str, Any]:
@@ -228,7 +228,7 @@ def order_lines(plan: FleetPlan, steps: Iterable[Step]) -> Iterator[str]:
     commands = tuple((number, step, part) for number, step in enumerate(steps, 1) for part in step.parts)
     if commands:
         yield ""
-        yield "order of the stacks; commands with the same number can run in parallel:"
+        yield "next: `bedplate up`; or in this order, commands with the same number in parallel:"
     for number, step, part in commands:
         keep = " --exclude-protected" if step.action is Action.DESTROY else ""
         yield f"  {number}  pulumi {step.action} -s {stack_name(plan, part)}{keep}"

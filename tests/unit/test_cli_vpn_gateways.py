@@ -170,7 +170,11 @@ def test_a_revoked_gateway_is_replaced(begun: Path, gateways: Path, capsys: pyte
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [(["gateway"], "gateway has no certificate"), (["--gateway", "celar"], "no gateway for laptops in 'celar'")],
+    [
+        (["gateway"], "gateway has no certificate"),
+        (["cellar"], "run `bedplate vpn revoke --gateway cellar`"),
+        (["--gateway", "celar"], "no gateway for laptops in 'celar'"),
+    ],
 )
 def test_gateways_are_revoked_by_their_place_only(
     words: list[str], message: str, begun: Path, gateways: Path, capsys: pytest.CaptureFixture[str]

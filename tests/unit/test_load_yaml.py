@@ -284,6 +284,15 @@ def test_an_unsafe_file_is_not_read(name: str, tmp_path: Path) -> None:
     assert faults[0].file == str(path)
 
 
+def test_a_missing_file_has_the_nearest_name_as_fix(tmp_path: Path) -> None:
+    """Of the YAML files in its folder."""
+    (tmp_path / "fleet.yaml").write_text("")
+
+    (fault,) = examine(tmp_path / "fleet.yml", load_catalog())
+
+    assert (fault.code, fault.fix) == ("E001", f"write {tmp_path}/fleet.yaml")
+
+
 def test_a_lock_is_not_a_fleet_file(tmp_path: Path) -> None:
     """One error, not one for each key: a shell completes `fleet` to both names."""
     path = tmp_path / "fleet.lock"
