@@ -30,7 +30,7 @@ from vpn.certificates import (
 from vpn.laptops.server import Laptop
 from vpn.pki import Pki, bundle_of, deployable_crl, open_issuer, root_crl_texts
 from vpn.push import AccessList, GatewayKeys
-from vpn.signing import Due, check_bundle, due
+from vpn.signing import SigningChanges, check_bundle, due
 from vpn.sites.gateway import SharedKey, TunnelCertificate, identity_of
 
 
@@ -104,7 +104,9 @@ def peer_subjects(plan: FleetPlan) -> Mapping[str, Subject]:
     return {place: Subject(identity_of(plan, place), Use.PEER) for place in places}
 
 
-def due_peers(index: CertificateIndex, peers: Iterable[Subject], keyless: Container[str], now: datetime) -> Due:
+def due_peers(
+    index: CertificateIndex, peers: Iterable[Subject], keyless: Container[str], now: datetime
+) -> SigningChanges:
     """Return which certificates of tunnels must be signed or revoked."""
     issued = {serial: certificate for serial, certificate in index.issued.items() if certificate.use is Use.PEER}
     return due(replace(index, issued=issued), (), peers, keyless, now)

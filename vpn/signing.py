@@ -234,28 +234,28 @@ def _check_new(session: SigningSession, subject: Subject) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class SigningChanges:
     """Changes that must be signed: laptops of removed people to revoke, gateways to revoke, certificates to issue."""
 
-    left: tuple[str, ...]
-    gone: tuple[str, ...]
+    departed_laptops: tuple[str, ...]
+    unused_gateways: tuple[str, ...]
     """Gateways that were removed, or whose private key is missing."""
-    lacking: tuple[Subject, ...]
+    missing_certificates: tuple[Subject, ...]
     """Gateways without a certificate or private key, or after half of the certificate's life."""
 
 
 def due(
     index: CertificateIndex, people: Container[str], gateways: Iterable[Subject], keyless: Container[str], now: datetime
-) -> Due:
+) -> SigningChanges:
     """Return what must be signed for these people and gateways; `keyless` are names without a stored private key."""
     expected_gateways = {gateway.name: gateway for gateway in gateways}
     valid = {certificate.name: certificate for certificate in index.valid(now)}
     laptops = (certificate.name for certificate in valid.values() if certificate.use is Use.CLIENT)
     others = (certificate.name for certificate in valid.values() if certificate.use is not Use.CLIENT)
-    return Due(
-        left=tuple(sorted(name for name in laptops if user_of(name) not in people)),
-        gone=tuple(sorted(name for name in others if name not in expected_gateways or name in keyless)),
-        lacking=tuple(
+    return SigningChanges(
+        departed_laptops=tuple(sorted(name for name in laptops if user_of(name) not in people)),
+        unused_gateways=tuple(sorted(name for name in others if name not in expected_gateways or name in keyless)),
+        missing_certificates=tuple(
             subject for name, subject in expected_gateways.items() if name in keyless or _is_due(valid.get(name), now)
         ),
     )

@@ -59,7 +59,7 @@ from vpn.gateways import (
 from vpn.laptops.server import renewal_units
 from vpn.pki import Pki, reload_pki
 from vpn.push import GatewayKeys, PushedTunnels, SshConnection, push_access_list, push_tunnels, ssh_connection
-from vpn.signing import Due, due, issue_certificates, renew_crl, revoke
+from vpn.signing import SigningChanges, due, issue_certificates, renew_crl, revoke
 from vpn.sites.gateway import (
     AwsEnd,
     Gateway,
@@ -92,7 +92,9 @@ def sync(
     signed, options = keys_of(plan.name, fleet), SshOptions(fleet, config=ssh_config)
 
     def update_laptop_gateways() -> None:
-        update_gateways(plan, signed, options, changes.left, lambda pki: gateway_keys(plan, pki, passphrase, now()))
+        update_gateways(
+            plan, signed, options, changes.departed_laptops, lambda pki: gateway_keys(plan, pki, passphrase, now())
+        )
 
     try:
         _run_all(update_laptop_gateways, lambda: _update_peers(plan, fleet, options, passphrase))
@@ -104,13 +106,13 @@ def sync(
     return 0
 
 
-def _sign(pki: Pki, changes: Due, passphrase: Passphrase) -> None:
+def _sign(pki: Pki, changes: SigningChanges, passphrase: Passphrase) -> None:
     """Revoke and issue certificates, renew the revocation list if it is due, and print all of it."""
-    for names, reason in ((changes.left, Reason.LEFT), (changes.gone, Reason.REPLACED)):
+    for names, reason in ((changes.departed_laptops, Reason.LEFT), (changes.unused_gateways, Reason.REPLACED)):
         if names:
             show(revoked_lines(revoke(pki, names, reason, now(), passphrase)))
-    if changes.lacking:
-        show(issued_lines(issue_certificates(pki, changes.lacking, now(), passphrase), now()))
+    if changes.missing_certificates:
+        show(issued_lines(issue_certificates(pki, changes.missing_certificates, now(), passphrase), now()))
     show(relisted_lines(is_renewed=renew_crl(pki, now(), passphrase)))
 
 
@@ -342,10 +344,10 @@ def _issue_certificates(plan: FleetPlan, pki: Pki, passphrase: Passphrase, *, re
     peers = tuple(peer_subjects(plan).values())
     keyless = {peer.name for peer in peers if replace_all or pki.store.read(peer.name) is None}
     due = due_peers(pki.certificates, peers, keyless, now())
-    if due.gone:
-        show(revoked_lines(revoke(pki, due.gone, Reason.REPLACED, now(), passphrase)))
-    if due.lacking:
-        show(issued_lines(issue_certificates(pki, due.lacking, now(), passphrase), now()))
+    if due.unused_gateways:
+        show(revoked_lines(revoke(pki, due.unused_gateways, Reason.REPLACED, now(), passphrase)))
+    if due.missing_certificates:
+        show(issued_lines(issue_certificates(pki, due.missing_certificates, now(), passphrase), now()))
     renew_crl(pki, now(), passphrase)
 
 

@@ -415,8 +415,8 @@ def test_a_laptop_of_a_removed_person_has_a_note_and_is_due(fleet_folder: PkiFol
     with_note = {holder.name for holder in keys_status(pki, ("ada",), NOW).holders if "not in `people`" in holder.note}
 
     assert with_note == {"grace.laptop"}
-    assert due(pki.certificates, ("ada",), [CELLAR], (), NOW).left == ("grace.laptop",)
-    assert due(pki.certificates, PEOPLE, [CELLAR], (), NOW).left == ()
+    assert due(pki.certificates, ("ada",), [CELLAR], (), NOW).departed_laptops == ("grace.laptop",)
+    assert due(pki.certificates, PEOPLE, [CELLAR], (), NOW).departed_laptops == ()
 
 
 def test_an_expired_certificate_is_not_due_for_revocation(fleet_folder: PkiFolder) -> None:
@@ -431,20 +431,20 @@ def test_a_gateway_gets_a_certificate_in_time(days: int, lacking: list[object], 
     """A new gateway immediately, others after half of the certificate's life."""
     expected = due(pki_in(fleet_folder).certificates, PEOPLE, [CELLAR, ATTIC], (), NOW + days * DAY)
 
-    assert list(expected.lacking) == lacking
+    assert list(expected.missing_certificates) == lacking
 
 
 def test_a_gateway_without_a_stored_key_gets_a_certificate(fleet_folder: PkiFolder) -> None:
     """A run that was killed before it stored the key leaves this."""
     index = pki_in(fleet_folder).certificates
 
-    assert due(index, PEOPLE, [CELLAR], {CELLAR.name}, NOW).lacking == (CELLAR,)
-    assert due(index, PEOPLE, [CELLAR], {"ada.laptop"}, NOW).lacking == ()
+    assert due(index, PEOPLE, [CELLAR], {CELLAR.name}, NOW).missing_certificates == (CELLAR,)
+    assert due(index, PEOPLE, [CELLAR], {"ada.laptop"}, NOW).missing_certificates == ()
 
 
 def test_a_removed_gateway_is_due_for_revocation(fleet_folder: PkiFolder) -> None:
     """Its disk could be used to impersonate a gateway."""
-    assert due(pki_in(fleet_folder).certificates, PEOPLE, [ATTIC], (), NOW).gone == (CELLAR.name,)
+    assert due(pki_in(fleet_folder).certificates, PEOPLE, [ATTIC], (), NOW).unused_gateways == (CELLAR.name,)
 
 
 def test_a_renewed_laptop_is_listed_once(fleet_folder: PkiFolder) -> None:

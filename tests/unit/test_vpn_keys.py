@@ -399,13 +399,13 @@ def test_a_certificate_is_due_after_half_of_its_life(days: int, lacking: list[st
 
     expected = due_peers(pki_in(folder).certificates, PEERS.values(), (), NOW + days * DAY)
 
-    assert (expected.left, expected.gone) == ((), ())
-    assert expected.lacking == tuple(PEERS[place] for place in lacking)
+    assert (expected.left, expected.unused_gateways) == ((), ())
+    assert expected.missing_certificates == tuple(PEERS[place] for place in lacking)
 
 
 def test_a_gateway_without_a_tunnel_is_due_for_revocation(folder: PkiFolder) -> None:
     """Other gateways are not."""
-    assert due_peers(pki_in(folder).certificates, [PEERS[CELLAR]], (), NOW).gone == (PEERS[ATTIC].name,)
+    assert due_peers(pki_in(folder).certificates, [PEERS[CELLAR]], (), NOW).unused_gateways == (PEERS[ATTIC].name,)
 
 
 @pytest.fixture
