@@ -399,7 +399,7 @@ def test_a_certificate_is_due_after_half_of_its_life(days: int, lacking: list[st
 
     expected = due_peers(pki_in(folder).certificates, PEERS.values(), (), NOW + days * DAY)
 
-    assert (expected.left, expected.unused_gateways) == ((), ())
+    assert (expected.departed_laptops, expected.unused_gateways) == ((), ())
     assert expected.missing_certificates == tuple(PEERS[place] for place in lacking)
 
 
