@@ -32,7 +32,7 @@ from bedplate.plan.registration import MAX_PODS
 _ACTIVITIES, _SUBNETS = 100, 200
 _HISTORY = timedelta(hours=6).total_seconds()
 _FAILED, _LEAVING = ("Failed", "Cancelled"), ("Terminat", "Detach")
-# AWS protects instances in other states not at all: it refuses the whole call. Source: SetInstanceProtection.
+# AWS refuses the whole call if one instance is in another state. Source: SetInstanceProtection.
 _PROTECTABLE = ("InService", "EnteringStandby", "Standby")
 _INSTANCE = re.compile(r"\bi-[0-9a-f]{8,17}\b")
 _CAUSE = re.compile(r"increasing the capacity from (\d+) to (\d+)")

@@ -151,7 +151,8 @@ def remove(  # noqa: PLR0913  one parameter an option
         failures += _apply_people(plan, SshOptions(fleet, user, identity, ssh_config))
     notify(unfinished_lines(failures, f"bedplate person remove {name}{_option(fleet)}"))
     show(kept_lines(plan, name))
-    show(documents_line(plan))
+    if name not in plan.accounts.uids:
+        show(documents_line(plan))
     return PartialError.exit_code if failures else 0
 
 

@@ -80,7 +80,7 @@ HostKeys = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class LiveFacts:
-    """The other values in the report of running machines.
+    """The values that the report of running machines needs in addition to the machines.
 
     The time, the pools by name, the prices, and the status by instance. `images` are the baked images by pool.
     """

@@ -131,16 +131,21 @@ def test_a_group_that_has_changed_is_left_alone(cloud: ScalingCloud, groups: Fle
         groups.set_desired(SetDesired(WEST, 5, ""), before)
 
 
+def _raise_in_vain_and_lower(cloud: ScalingCloud, groups: FleetGroups) -> None:
+    """Ask for 9 machines, of which AWS launches none, and return to the 2 that exist."""
+    cloud.empty[f"lab-{WEST}"] = ""
+    groups.set_desired(SetDesired(WEST, 9, ""), groups.observe(cloud.time))
+    cloud.empty.clear()
+    groups.set_desired(SetDesired(WEST, 2, ""), groups.observe(cloud.time))
+
+
 def test_lowering_ends_no_machine(cloud: ScalingCloud, groups: FleetGroups) -> None:
     """Below the machines that run it is refused; above, they are protected first."""
     groups.set_desired(SetDesired(WEST, 2, ""), groups.observe(cloud.time))
     with pytest.raises(Changed, match="2 machines run"):
         groups.set_desired(SetDesired(WEST, 1, ""), groups.observe(cloud.time))
-    cloud.empty[f"lab-{WEST}"] = ""
-    groups.set_desired(SetDesired(WEST, 9, ""), groups.observe(cloud.time))
-    cloud.empty.clear()
 
-    groups.set_desired(SetDesired(WEST, 2, ""), groups.observe(cloud.time))
+    _raise_in_vain_and_lower(cloud, groups)
 
     assert [member["ProtectedFromScaleIn"] for member in _described(WEST)["Instances"]] == [True, True]
 
@@ -149,11 +154,8 @@ def test_booting_machines_are_not_protected(cloud: ScalingCloud, groups: FleetGr
     """AWS refuses the whole call if one instance is not in service, so the group would never be lowered."""
     cloud.booting.add(f"lab-{WEST}")
     groups.set_desired(SetDesired(WEST, 2, ""), groups.observe(cloud.time))
-    cloud.empty[f"lab-{WEST}"] = ""
-    groups.set_desired(SetDesired(WEST, 9, ""), groups.observe(cloud.time))
-    cloud.empty.clear()
 
-    groups.set_desired(SetDesired(WEST, 2, ""), groups.observe(cloud.time))
+    _raise_in_vain_and_lower(cloud, groups)
 
     assert [member["ProtectedFromScaleIn"] for member in _described(WEST)["Instances"]] == [False, False]
 
