@@ -146,6 +146,7 @@ def test_a_person_is_removed_after_the_edit(
 
     output = capsys.readouterr().out
     assert f"files of grace (user id {uid})" in output
+    assert "bundle push" not in output  # the fleet has no groups
     assert {file.name for host in HOSTS.values() for file in (gateways / host / "udp.laptops").iterdir()} == {
         "ada.laptop"
     }
@@ -199,7 +200,7 @@ def test_a_person_who_never_had_access_is_refused(fleet: Path, capsys: pytest.Ca
 def test_machines_of_groups_are_left_if_aws_does_not_answer(
     begun: Path, applies: FakeApply, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Permanent machines are done; status 6 names the groups."""
+    """Permanent machines are done; status 6 names the groups. Their stored accounts need a push, as the output says."""
     lose_credentials(monkeypatch)
     monkeypatch.chdir(begun.parent)
     run(["plan", "--write"])
@@ -208,5 +209,7 @@ def test_machines_of_groups_are_left_if_aws_does_not_answer(
 
     assert run(["person", "remove", "grace"]) == 6
 
-    assert "not done: running machines of workbench-gpu, workbench-cpu: " in capsys.readouterr().err
+    output = capsys.readouterr()
+    assert "not done: running machines of workbench-gpu, workbench-cpu: " in output.err
+    assert "`bedplate bundle push`" in output.out
     assert applies.machines == ["nas.cellar"]
