@@ -119,7 +119,7 @@ def _groups_of(fleet: Path, group: str | None) -> FleetGroups:
     if group is not None and group not in names:
         if group in {pool.group for pool in plan.pools}:
             what = f"the controller does not manage {group}: it has neither `use: kubernetes` nor `idle`"
-            raise InputError(what, fix=f"add `idle: 2h` to {group}, or write one of {', '.join(names)}")
+            raise InputError(what, fix=f"add `idle` to {group}, or write one of {', '.join(names)}")
         raise InputError(f"no group named {group}", fix=nearest_fix(group, names))
     return FleetGroups(open_account(plan), capacity)
 

@@ -280,7 +280,7 @@ def test_a_deleted_pod_has_its_grace_period(lab: Lab) -> None:
 
 
 def test_pods_run_on_while_the_api_is_away(lab: Lab) -> None:
-    """After an outage they are the same pods, and their Service answers during it; nobody is evicted.
+    """After an outage they are the same pods, and their Service answers during it; no pod is evicted.
 
     Each program notices the outage after 60 s at most. What follows only in an hour are limits: of evictions, and of
     tokens that pods have.
@@ -303,9 +303,9 @@ def test_pods_run_on_while_the_api_is_away(lab: Lab) -> None:
     # Controllers and kubelets watch again after 60 s at most. Until then controllers see no new leases and mark nodes
     # as Unknown, and kubelets do not see the mark.
     sleep(75)
-    assert wait_until(lambda: lab.kubectl("get", "nodes", ready) == "True True", 60)
+    assert wait_until(lambda: lab.kubectl("get", "nodes", ready) == "True True", 45)
     unreachable = "-o=jsonpath={.items[*].spec.taints[?(@.key=='node.kubernetes.io/unreachable')].key}"
-    assert wait_until(lambda: not lab.kubectl("get", "nodes", unreachable), 30)
+    assert wait_until(lambda: not lab.kubectl("get", "nodes", unreachable), 15)
     assert lab.kubectl(*identity) == before
 
 
