@@ -10,7 +10,6 @@ from tests.testlab.network.gateways import (
     CLEAR,
     DESK,
     RACK,
-    Fault,
     Pair,
     cut,
     forgotten,
@@ -47,9 +46,12 @@ def running_lab() -> Iterator[Pair]:
         yield lab
 
 
-@pytest.mark.parametrize(("fault", "limit"), FAULTS.values(), ids=FAULTS)
-def test_traffic_recovers_after_a_fault(fault: Fault, limit: float, running_lab: Pair) -> None:
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.nightly] * (name == "cut-for-half-a-minute")) for name in FAULTS]
+)
+def test_traffic_recovers_after_a_fault(name: str, running_lab: Pair) -> None:
     """Within the limit, without an unencrypted packet, and with one IKE_SA."""
+    fault, limit = FAULTS[name]
     outcome = suffer(running_lab, fault)
 
     assert outcome.after <= limit
