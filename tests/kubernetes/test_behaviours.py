@@ -282,8 +282,8 @@ def test_a_deleted_pod_has_its_grace_period(lab: Lab) -> None:
 def test_pods_run_on_while_the_api_is_away(lab: Lab) -> None:
     """After an outage they are the same pods, and their Service answers during it; no pod is evicted.
 
-    Each program notices the outage after 60 s at most. What follows only in an hour are limits: of evictions, and of
-    tokens that pods have.
+    90 s stand for an hour: each program notices the outage after 60 s at most. A longer outage would add only two
+    limits, which are not tested here: that of evictions, and the lifetime of the pods' tokens.
     """
     lab.create(server("steady", SITE))
     lab.create(service("steady"))

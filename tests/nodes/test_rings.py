@@ -79,7 +79,10 @@ def seconds_until_reached(machines: list[SelfConfigured]) -> float:
 
 
 def pauses_until_reached(node: Node, since: float) -> list[float]:
-    """Return the seconds from `since` or a run's end to each later run, until the machine had the changed role."""
+    """Return the pause before each run that began after `since` and before the role changed, in seconds.
+
+    A pause begins at the end of the run before, or at `since` if that is later.
+    """
     changed = (node.root / "etc/motd").stat().st_mtime
     journal = node.run("journalctl --no-pager --output=short-unix --unit=bedplate-node").splitlines()
     pauses, end = [], since
