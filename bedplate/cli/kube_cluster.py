@@ -28,13 +28,14 @@ from bedplate.cli.output import (
 )
 from bedplate.cluster.apply import Key, apply_objects, delete_objects
 from bedplate.cluster.client import ClusterClient, open_cluster
-from bedplate.cluster.desired import PEOPLE, desired_objects, person_kubeconfig, person_name
+from bedplate.cluster.desired import desired_objects, person_kubeconfig
 from bedplate.cluster.registry import image_digest
 from bedplate.cluster.status import read_status
 from bedplate.errors import BedplateError, InputError, PartialError, ViolationError, nearest_fix
 from bedplate.files import write_whole
 from bedplate.load.source import today
 from bedplate.plan import FleetPlan
+from bedplate.plan.cluster import PEOPLE, person_name
 from bedplate.report.diagnostics import error_lines
 from bedplate.report.kube import applied_lines, status_document, status_lines
 

@@ -19,14 +19,11 @@ from bedplate.cluster.addons import (
     render_addon,
 )
 from bedplate.errors import InputError
-from bedplate.plan.cluster import ClusterPlan
+from bedplate.plan.cluster import PEOPLE, ClusterPlan, person_name
 from bedplate.plan.fleet import Account, Accounts, FleetPlan
 from bedplate.spec.sites import Use
 
-PEOPLE = "people"
-"""The namespace of people's accounts, and the label of what they have."""
 _POLICY, _VOLUMES = "policy", "volumes"
-_RESERVED = frozenset({"default", PEOPLE})
 HOMES = "/home"
 _REGION = "topology.kubernetes.io/region"
 
@@ -34,16 +31,6 @@ _REGION = "topology.kubernetes.io/region"
 def policy_objects() -> tuple[Object, ...]:
     """Return the priorities, the rights of people, and the rules for their pods."""
     return labelled(load_objects(own_manifest(_POLICY), {}), _POLICY)
-
-
-def person_name(name: str) -> str:
-    """Return the name of a person in the cluster: names there have no underscore. Raises InputError for a used one."""
-    label = name.replace("_", "-").strip("-")
-    if label in _RESERVED or label.startswith("kube-"):
-        raise InputError(
-            f"people.{name}: Kubernetes uses the namespace {label} itself", fix="choose another name for the person"
-        )
-    return label
 
 
 def people_objects(accounts: Accounts, pods: IPv4Network) -> tuple[Object, ...]:

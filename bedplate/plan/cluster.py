@@ -10,6 +10,7 @@ from ipaddress import IPv4Address, IPv4Network
 from types import MappingProxyType
 
 from bedplate.catalog import Catalog
+from bedplate.errors import InputError
 from bedplate.plan.firewall import has_workers
 from bedplate.plan.fleet import ControlPlaneMember, FleetPlan, MachinePlan, SitePlan, cached_on_plan
 from bedplate.plan.links import API_PORT, api_name, place_names
@@ -237,6 +238,21 @@ _FIRST_CORE, _SECOND_CORE, _NEXT_CORES, _FURTHER_CORES = 60, 10, 5, 2.5
 def _reserved_cpu(cores: int) -> int:
     shares = [_FIRST_CORE, _SECOND_CORE, _NEXT_CORES, _NEXT_CORES] + [_FURTHER_CORES] * cores
     return round(sum(shares[:cores]))
+
+
+PEOPLE = "people"
+"""The namespace of people's accounts, and the label of what they have."""
+_RESERVED = frozenset({"default", PEOPLE})
+
+
+def person_name(name: str) -> str:
+    """Return the name of a person in the cluster: names there have no underscore. Raises InputError for a used one."""
+    label = name.replace("_", "-").strip("-")
+    if label in _RESERVED or label.startswith("kube-"):
+        raise InputError(
+            f"people.{name}: Kubernetes uses the namespace {label} itself", fix="choose another name for the person"
+        )
+    return label
 
 
 def minor_version(version: str) -> int:

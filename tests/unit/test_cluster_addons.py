@@ -18,11 +18,11 @@ from bedplate.catalog.catalog import load_addons, read_data_file
 from bedplate.catalog.stacks import AddonPins, ManifestPin, read_addons, write_addons
 from bedplate.cli import run
 from bedplate.cluster.addons import ADDONS, Object, Setting, choose_pins, render_addon
-from bedplate.cluster.desired import people_objects, person_kubeconfig, person_name, volume_objects
+from bedplate.cluster.desired import people_objects, person_kubeconfig, volume_objects
 from bedplate.cluster.registry import image_digest
 from bedplate.cluster.status import MemberState, assess
 from bedplate.errors import InputError, ViolationError
-from bedplate.plan.cluster import ClusterPlan, cluster_plan
+from bedplate.plan.cluster import ClusterPlan, cluster_plan, person_name
 from roles.tokens.role import Tokens
 from tests.testlab.fakes.node import Recorder, recorded
 from tests.testlab.fleets.variants import lab_plan
