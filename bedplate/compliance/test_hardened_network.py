@@ -10,7 +10,7 @@ from bedplate.compliance.settings import applies_if, sysctl_deviations, unit_ove
 from bedplate.plan.nodes import NodePlan
 from roles.base import file_text
 from roles.hardened import firewall, role
-from roles.hardened.firewall import FORWARDERS, HELD, HOSTS, TRIED, ruleset
+from roles.hardened.firewall import FORWARDERS, HELD, HOSTS, MOUNTERS, TRIED, ruleset
 from roles.hardened.logins import SCRIPT, UNIT, UNIT_PATH
 
 
@@ -31,11 +31,11 @@ def test_input_is_dropped_by_default(host: Host) -> None:
     assert "hook input priority filter; policy drop;" in host.check_output("nft list chain inet bedplate input")
 
 
-def test_only_system_users_can_reach_nfs(host: Host) -> None:
-    """Only root and systemd's dynamic users can connect to file servers, because NFS trusts the client's user ID."""
+def test_only_mounts_can_reach_nfs(host: Host) -> None:
+    """Only root and the tunnels to EFS can connect to file servers, because NFS trusts the client's user ID."""
     chain = host.check_output("nft --stateless list chain inet bedplate output")
 
-    assert "tcp dport 2049 meta skuid != { 0, 61184-65519 } counter reject with tcp reset" in chain
+    assert f"tcp dport 2049 meta skuid != {{ {MOUNTERS} }} counter reject with tcp reset" in chain
 
 
 # Programs of the system and of the roles that listen as root; docker-proxy listens for ports of containers.

@@ -12,6 +12,7 @@ from ipaddress import IPv4Network, collapse_addresses
 from bedplate.plan.firewall import NFS, FirewallRule
 from bedplate.plan.nodes import NodeRole, pods_of
 from roles.base import ManagedFile, file_text, render
+from roles.storage.mounts import TUNNEL_UID
 
 # Kubernetes forwards packets of pods; gateways have tables of their own for forwarded packets.
 FORWARDERS = frozenset({NodeRole.WORKER, NodeRole.CONTROL, NodeRole.TUNNELS, NodeRole.PEERED, NodeRole.LAPTOPS})
@@ -19,10 +20,9 @@ FORWARDERS = frozenset({NodeRole.WORKER, NodeRole.CONTROL, NodeRole.TUNNELS, Nod
 HOSTS = frozenset({NodeRole.WORKBENCH})
 # Programs in pods must not connect to a file server: the node's kernel mounts volumes.
 PODS = frozenset({NodeRole.WORKER, NodeRole.CONTROL})
-# Users that may connect to a file server: root, for mounts of the kernel, and stunnel, with a dynamic user id.
+# Users that may connect to a file server: root, for mounts of the kernel, and the user of the tunnels to EFS.
 # Any other user could claim any identity, because an NFS server trusts its clients (ADR 15).
-# Source: systemd.exec(5), `DynamicUser=`.
-FILES, MOUNTERS = f"tcp dport {NFS}", "0, 61184-65519"
+FILES, MOUNTERS = f"tcp dport {NFS}", f"0, {TUNNEL_UID}"
 # The loaded table, and the table that the text on stdin gives in an empty network namespace: a rule added by hand is
 # only in the first.
 HELD = "nft --stateless list table inet bedplate"

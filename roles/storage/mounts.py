@@ -127,6 +127,25 @@ def _escaped(part: str) -> str:
 
 
 TUNNEL_FOLDER = "/etc/bedplate/efs"
+# The user of the TLS tunnels, whom the packet filter lets connect to EFS. The id is fixed, because the filter of a boot
+# loads before any lookup of names; distributions assign system ids from 100 up and from 999 down.
+TUNNEL_USER, TUNNEL_UID = "bedplate-efs", 550
+
+
+def create_tunnel_user() -> None:
+    """Declare the user of the tunnels; a machine that uses its id for another account is refused."""
+    server.group(name=f"Create group {TUNNEL_USER}", group=TUNNEL_USER, gid=TUNNEL_UID, system=True)
+    server.user(  # noqa: S604  # the login shell of the account
+        name=f"Create user {TUNNEL_USER}",
+        user=TUNNEL_USER,
+        uid=TUNNEL_UID,
+        group=TUNNEL_USER,
+        home="/nonexistent",
+        shell="/usr/sbin/nologin",
+        system=True,
+        ensure_home=False,
+        create_home=False,
+    )
 
 
 def loopback(store: str) -> str:
@@ -141,7 +160,7 @@ def tunnel(mount: Mount) -> tuple[ManagedFile, Unit]:
     # The certificate of EFS is valid for all names of its region.
     server_name = f"{mount.store}.efs.{mount.region}.amazonaws.com"
     text = render("storage/stunnel.conf.j2", mount=mount, address=loopback(mount.store), server_name=server_name)
-    unit = render("storage/tunnel.service.j2", mount=mount, path=path)
+    unit = render("storage/tunnel.service.j2", mount=mount, path=path, user=TUNNEL_USER)
     return ManagedFile(f"Configure the TLS tunnel to {mount.store}", path, text), Unit(
         f"Write the unit of the TLS tunnel to {mount.store}", f"bedplate-efs-{mount.store}.service", unit
     )

@@ -42,6 +42,7 @@ from roles.storage.mounts import (
     bucket_files,
     client_mount,
     create_folder,
+    create_tunnel_user,
     install_aws,
     notice,
     run_server,
@@ -253,7 +254,7 @@ class Storage(Role):
     space: ClassVar[DiskSpace] = DiskSpace(programs=410, state=20, temporary=24)
 
     def install(self) -> None:
-        """Install the NFS client, stunnel and the AWS CLI, if the node needs them."""
+        """Install the NFS client, stunnel with its user, and the AWS CLI, if the node needs them."""
         packages = (
             *(("nfs-common",) if self.mounts or self.shares else ()),
             *(("stunnel4",) if self._by_tunnel else ()),
@@ -261,6 +262,8 @@ class Storage(Role):
         )
         if packages:
             install_packages("Install packages of shared storage", packages)
+        if self._by_tunnel:
+            create_tunnel_user()
         if self.buckets:
             install_aws()
 
@@ -291,8 +294,8 @@ class Storage(Role):
         self._close(state)
         for mount in self._by_tunnel:
             conf, unit = tunnel(mount)
-            restart = f"Restart the TLS tunnel to {mount.store}"
-            systemd.service(name=restart, service=unit.name, restarted=True, _if=changed(changes, conf.path))
+            restart, written = f"Restart the TLS tunnel to {mount.store}", changed(changes, conf.path, unit.file.path)
+            systemd.service(name=restart, service=unit.name, restarted=True, _if=written)
         start_units({f"Start {name}": name for name in self._running()})
         if self.shares:
             run_server(self._server, changes)

@@ -10,6 +10,7 @@ from time import monotonic
 import pytest
 
 from bedplate.plan.nodes import Mount, MountKind
+from roles.hardened.firewall import ruleset
 from roles.storage.mounts import loopback
 from roles.storage.role import Storage
 from tests.testlab.fleets.variants import lab_node
@@ -193,10 +194,13 @@ def text_through_tunnel(node: Node) -> str:
 
 
 def test_efs_tunnel_verifies_the_server(node_lab: NodeLab) -> None:
-    """The EFS tunnel sends nothing to a server with another name, or with an untrusted certificate."""
+    """The tunnel reads from EFS through the packet filter, but not from another name or an untrusted certificate."""
     need_program("openssl")
     node = node_lab.boot("titan-09.cellar", FAR)
+    plan = lab_node("workbench-gpu-1.us-west-2")
     apply_roles(node_lab, node.name, Storage((EFS,)))
+    (node.root / "root/filter.nft").write_text(ruleset(plan.firewall_rules, plan.roles))
+    node.run("nft --file /root/filter.nft")
     server = TlsServer(node, node_lab.folder / "far")
     node.run(f"echo '127.0.0.1 {EFS.server}' >> /etc/hosts")
 

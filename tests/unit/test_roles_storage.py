@@ -18,6 +18,7 @@ from roles.storage.mounts import (
     NOTICE,
     SETTINGS,
     SHELL,
+    TUNNEL_USER,
     AwsVersion,
     bind_mount,
     client_mount,
@@ -113,7 +114,7 @@ def test_the_tunnel_verifies_the_server() -> None:
     assert f"sni = {server}\n" in conf.text
     assert "connect = home.files.us-west-2.lab.internal:2049\n" in conf.text
     assert "sslVersionMin = TLSv1.2" in conf.text
-    assert "User=daemon" in unit.text
+    assert f"User={TUNNEL_USER}\n" in unit.text
 
 
 def test_a_tunnel_address_depends_only_on_the_store() -> None:
