@@ -135,6 +135,20 @@ def record_authority(path: Path, fleet: str, certificate: str) -> Record:
         return _update(path, fleet, record, replace(record, authority=certificate))
 
 
+def record_etcd(path: Path, fleet: str, cluster: str, *, replaces: bool = False) -> Record:
+    """Record the id of the etcd cluster, and return the new record. Raises as `record_images`.
+
+    Raises InputError if another one is recorded, unless a restore replaces it: a fleet has one cluster.
+    """
+    with held(path):
+        record = read_lock(path, fleet)
+        if not replaces and record.etcd not in ("", cluster):
+            what = f"the lock has etcd cluster {record.etcd}, the members have {cluster}"
+            fix = "get the lock of the operator who restored the cluster, or run `bedplate kube restore`"
+            raise InputError(what, where=str(path), fix=fix)
+        return _update(path, fleet, record, replace(record, etcd=cluster))
+
+
 def _update(path: Path, fleet: str, old: Record, new: Record) -> Record:
     """Write the lock if the record differs; only under the lock of `held`."""
     if new != old:

@@ -33,6 +33,7 @@ HOST_KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)) [A-Z
 _CERTIFICATE = re.compile(
     r"-----BEGIN CERTIFICATE-----\n([A-Za-z0-9+/]{1,64}={0,2}\n){4,40}-----END CERTIFICATE-----\n", re.ASCII
 )
+ETCD_ID = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _RESTORE = "restore it: `git checkout -- fleet.lock`"
 
 
@@ -145,6 +146,13 @@ def authority_of(value: object) -> str:
     return text
 
 
+def etcd_of(value: object) -> str:
+    """Return the id of the etcd cluster; empty without one."""
+    if value != "" and not (isinstance(value, str) and ETCD_ID.fullmatch(value)):
+        raise NotALockError(f"invalid id of the etcd cluster: {value!r}")
+    return str(value)
+
+
 VERSION = 1
 _RELEASE = re.compile(r"\d{1,4}\.\d{1,4}\.\d{1,4}")
 _KEYS = {"version", "fleet", "blocks"}
@@ -161,6 +169,7 @@ _OPTIONAL_KEYS = {
     "gateways",
     "resolvers",
     "authority",
+    "etcd",
 }
 
 
@@ -184,6 +193,7 @@ def lock_text(fleet: str, record: Record) -> str:
         "gateways": {region: str(record.gateways[region]) for region in sorted(record.gateways)},
         "resolvers": {region: list(map(str, record.resolvers[region])) for region in sorted(record.resolvers)},
         **({"authority": record.authority.splitlines()} if record.authority else {}),
+        **({"etcd": record.etcd} if record.etcd else {}),
     }
     return json.dumps(document, indent=1) + "\n"
 
@@ -204,6 +214,7 @@ def parse_lock(text: str, fleet: str) -> Record:
         gateways={region: gateway_of(region, value) for region, value in _entries(document, "gateways")},
         resolvers={region: resolvers_of(region, value) for region, value in _entries(document, "resolvers")},
         authority=authority_of(document.get("authority", [])),
+        etcd=etcd_of(document.get("etcd", "")),
     )
     _check_overlaps((path, block) for path, block in record.blocks.items() if not is_nested(path))
     _check_overlaps((path, block) for path, block in record.blocks.items() if is_nested(path))

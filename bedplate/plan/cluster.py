@@ -48,8 +48,9 @@ class ClusterPlan:
     """The cluster: `version` and `kubelet` are minor versions of the control plane and of workers.
 
     `api` is the DNS name of the API. `authority` is the certificate of the cluster's authority in PEM, empty before
-    `bedplate kube init`. `mtu` is the largest packet on every path between nodes; packets of pods are 50
-    bytes smaller. `mirrors` are the addresses that are asked before a registry.
+    `bedplate kube init`. `etcd` is the id of the etcd cluster, empty before it has started. `mtu` is the largest packet
+    on every path between nodes; packets of pods are 50 bytes smaller. `mirrors` are the addresses that are asked before
+    a registry.
     """
 
     fleet: str
@@ -62,6 +63,7 @@ class ClusterPlan:
     members: tuple[ControlPlaneMember, ...]
     mtu: int
     authority: str = ""
+    etcd: str = ""
     mirrors: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -108,6 +110,7 @@ def cluster_plan(plan: FleetPlan) -> ClusterPlan | None:
         members=control.members,
         mtu=overlay_mtu(plan),
         authority=plan.record.authority,
+        etcd=plan.record.etcd,
         mirrors=control.mirrors,
     )
 
@@ -272,12 +275,16 @@ _POOL_NODE = re.compile(rf"(?P<group>[a-z0-9-]+)-[0-9a-f]{{{_DIGITS}}}\.(?P<regi
 
 @dataclass(frozen=True, slots=True)
 class JoiningPlan:
-    """`buckets` holds the bucket with the status of nodes by region, `fixed` each permanent node's address by name."""
+    """`buckets` holds the bucket with the status of nodes by region, `fixed` each permanent node's address by name.
+
+    `etcd` is the id of the fleet's etcd cluster, empty before it has started.
+    """
 
     fleet: str
     home: str
     buckets: Mapping[str, str]
     fixed: Mapping[str, IPv4Address]
+    etcd: str = ""
 
     @property
     def parameter(self) -> str:
@@ -296,6 +303,7 @@ def joining_plan(plan: FleetPlan) -> JoiningPlan:
         home=plan.home.name,
         buckets=MappingProxyType({region.name: plan.nodes_bucket(region.name).name for region in plan.regions}),
         fixed=MappingProxyType({node.name: node.address for node in nodes if node.address}),
+        etcd=plan.record.etcd,
     )
 
 

@@ -41,6 +41,8 @@ class Record:
     baked: Mapping[str, str] = field(default_factory=lambda: NO_IMAGES)
     authority: str = ""
     """The certificate of the Kubernetes cluster's authority in PEM; empty before `bedplate kube init`."""
+    etcd: str = ""
+    """The id of the only etcd cluster that is this fleet's, 16 hexadecimal digits; empty before it has started."""
 
     def without(self, paths: Container[str]) -> "Record":
         """Return the record without the blocks of these paths and the addresses in them."""

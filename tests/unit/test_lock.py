@@ -14,7 +14,16 @@ import pytest
 
 from bedplate import __version__
 from bedplate.errors import HeldError, InputError, MachineError
-from bedplate.lock import held, lock_path, read_lock, record_authority, record_images, record_plan, renew_images
+from bedplate.lock import (
+    held,
+    lock_path,
+    read_lock,
+    record_authority,
+    record_etcd,
+    record_images,
+    record_plan,
+    renew_images,
+)
 from bedplate.lock.file import _LARGEST, check_recorded
 from bedplate.lock.format import NotALockError, lock_text, parse_lock
 from bedplate.plan import PlanFaults, Record, allocate_blocks
@@ -453,4 +462,19 @@ def test_the_authority_of_the_cluster_is_recorded_once(lock: Path) -> None:
         record_authority(lock, "lab", second)
     lock.write_text(lock.read_text().replace("AAAA", "A;AA", 1))
     with pytest.raises(InputError, match="lines of one certificate"):
+        read_lock(lock, "lab")
+
+
+def test_the_etcd_cluster_is_recorded_once(lock: Path) -> None:
+    """Other writers keep its id, and only a restore replaces it: a fleet has one cluster."""
+    first, second = "1196a0f3c2d4e5b6", "5985a0f3c2d4e5b6"
+    record_etcd(lock, "lab", first)
+    record_plan(lock, WEST, catalog())
+
+    assert read_lock(lock, "lab").etcd == first
+    with pytest.raises(InputError, match=f"the lock has etcd cluster {first}, the members have {second}"):
+        record_etcd(lock, "lab", second)
+    assert record_etcd(lock, "lab", second, replaces=True).etcd == second
+    lock.write_text(lock.read_text().replace(second, "5985"))
+    with pytest.raises(InputError, match="invalid id of the etcd cluster: '5985'"):
         read_lock(lock, "lab")
