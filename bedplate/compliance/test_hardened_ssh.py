@@ -155,7 +155,7 @@ def test_sshd_has_no_other_settings(host: Host, node: NodePlan) -> None:
     lines = host.check_output("grep -iE '^[[:space:]]*\"?(match|include)' /etc/ssh/sshd_config || true")
 
     assert lines.splitlines() == [f"Include {_OURS}"]
-    assert host.file(_OURS).content_string == settings(node.roles)
+    assert host.file(_OURS).content_string == settings(node.roles, node.accounts.administrators)
 
 
 def test_sshd_config_folder_has_a_readme(host: Host) -> None:

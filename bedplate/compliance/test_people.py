@@ -8,9 +8,10 @@ from testinfra.host import Host
 
 from bedplate.compliance.settings import account_entries, applies_if, stray_lines, unknown_accounts
 from bedplate.nodes.ssh import INITIAL_ACCOUNT
-from bedplate.plan.fleet import GROUP_IDS, PEOPLE_IDS
+from bedplate.plan.fleet import GROUP_IDS, PEOPLE_IDS, Access
 from bedplate.plan.nodes import NodePlan, Platform, admin_keys_file
 from roles.hardened.logins import IMAGE_ACCOUNTS
+from roles.people.accounts import NO_SHELL, TOKEN_HOME, TOKEN_SHELL
 
 # The SSM agent creates it. Source: Systems Manager user guide, "Turn off ssm-user account permissions".
 _SESSION_MANAGER = "ssm-user"
@@ -95,6 +96,7 @@ def _disabled(host: Host) -> set[str]:
 
 
 KEYS = "/etc/ssh/authorized_keys.d"
+HAS_LIMITED_PEOPLE = applies_if(lambda node: bool(node.accounts.having(Access.TOKENS, Access.NONE)))
 HAS_FORMER_PEOPLE = applies_if(lambda node: bool(node.accounts.departed))
 HOLDS_HOMES = applies_if(lambda node: any(share.mount == "/home" for share in node.shares))
 
@@ -108,15 +110,28 @@ def test_people_have_their_ids(host: Host, node: NodePlan) -> None:
 
 
 def test_people_can_log_in(host: Host, node: NodePlan) -> None:
-    """Each person has a shell, a home named after them, and an account that does not expire."""
+    """Each person of the machine has a shell, a home named after them, and an account that does not expire."""
     logins = {name: (home, shell) for name, *_, home, shell in account_entries(host, "/etc/passwd")}
     expiries = {fields[0]: fields[7] for fields in account_entries(host, "/etc/shadow")}
 
-    for name in node.accounts.uids:
+    for name in (person.name for person in node.accounts.having(Access.LOGIN)):
         assert name in logins, f"{name} has no account"
         home, shell = logins[name]
         assert (home, expiries[name]) == (f"/home/{name}", "")
         assert not shell.endswith(("nologin", "false"))
+
+
+@HAS_LIMITED_PEOPLE
+def test_others_than_administrators_cannot_log_in(host: Host, node: NodePlan) -> None:
+    """On machines that are no workbench, people without administration have no login; members give them tokens only."""
+    logins = {name: (home, shell) for name, *_, home, shell in account_entries(host, "/etc/passwd")}
+    expiries = {fields[0]: fields[7] for fields in account_entries(host, "/etc/shadow")}
+
+    for person in node.accounts.having(Access.TOKENS):
+        assert (logins[person.name], expiries[person.name]) == ((TOKEN_HOME, TOKEN_SHELL), "")
+    for person in node.accounts.having(Access.NONE):
+        assert (logins[person.name][1], expiries[person.name]) == (NO_SHELL, "1")
+        assert not host.file(f"{KEYS}/{person.name}").exists
 
 
 def test_people_have_no_password(host: Host, node: NodePlan) -> None:
@@ -164,7 +179,7 @@ def test_fleet_ids_are_not_reused(host: Host, node: NodePlan) -> None:
 
 def test_keys_match_the_fleet_file(host: Host, node: NodePlan) -> None:
     """Each person's SSH keys match the fleet file."""
-    for person in node.accounts.people:
+    for person in node.accounts.having(Access.LOGIN, Access.TOKENS):
         assert host.file(f"{KEYS}/{person.name}").content_string.splitlines() == list(person.keys)
 
 
@@ -172,7 +187,8 @@ def test_keys_belong_to_root(host: Host, node: NodePlan) -> None:
     """Only root can change SSH keys; all can read them, because sshd reads them as the person."""
     files = host.check_output("stat -c '%%a %%U:%%G %%n' %s %s/*", KEYS, KEYS).splitlines()
 
-    planned = {f"644 root:root {KEYS}/{name}" for name in node.accounts.uids}
+    users = node.accounts.having(Access.LOGIN, Access.TOKENS)
+    planned = {f"644 root:root {KEYS}/{person.name}" for person in users}
     assert {*files} == {f"755 root:root {KEYS}", *planned}
 
 
@@ -209,15 +225,16 @@ def test_former_people_cannot_log_in(host: Host, node: NodePlan) -> None:
         assert "not allowed" in host.run("sudo --list --other-user=%s", name).stdout
 
 
-@HAS_FORMER_PEOPLE
+@applies_if(lambda node: bool(node.accounts.departed or node.accounts.having(Access.NONE)))
 def test_former_people_run_nothing(host: Host, node: NodePlan) -> None:
-    """Former people have no processes, even as root, and start none at boot."""
+    """Former people, and people who may not log in, have no processes, even as root, and start none at boot."""
     command = "{ stat -c %u /proc/[0-9]*; grep -hs . /proc/[0-9]*/loginuid; } 2>/dev/null || true"
     running = {int(uid) for uid in host.check_output(command).split()}
     lingering = set(host.check_output("ls /var/lib/systemd/linger 2>/dev/null || true").split())
 
-    assert running & {*node.accounts.departed.values()} == set()
-    assert lingering & node.accounts.departed.keys() == set()
+    barred = {**node.accounts.departed, **{person.name: person.uid for person in node.accounts.having(Access.NONE)}}
+    assert running & {*barred.values()} == set()
+    assert lingering & barred.keys() == set()
 
 
 @HOLDS_HOMES

@@ -1,9 +1,11 @@
-"""Rules for members of the control plane: tokens of the cluster for people."""
+"""Rules for members of the control plane: tokens of the cluster for people, who get nothing else there."""
 
 from testinfra.host import Host
 
-from bedplate.compliance.settings import applies_if, differing_files
+from bedplate.compliance.settings import applies_if, differing_files, parse_keywords
+from bedplate.plan.fleet import Access
 from bedplate.plan.nodes import NodePlan
+from roles.hardened.logins import TOKEN_PROGRAM
 from roles.tokens.role import token_files
 
 pytestmark = applies_if(lambda node: node.cluster is not None and node.cluster.member is not None)
@@ -16,3 +18,12 @@ def test_people_get_their_own_token_only(host: Host, node: NodePlan) -> None:
     changed = differing_files(host, token_files(node.cluster.member.address))
 
     assert not changed, f"changed: {', '.join(changed)}"
+
+
+def test_others_than_administrators_get_tokens_only(host: Host, node: NodePlan) -> None:
+    """For people without administration, sshd runs the token program only: no shell, terminal or forwarding."""
+    for person in node.accounts.having(Access.TOKENS):
+        sshd = parse_keywords(host.check_output("sshd -T -C user=%s,host=elsewhere,addr=192.0.2.1", person.name))
+
+        forced = [sshd[keyword] for keyword in ("forcecommand", "permittty", "disableforwarding")]
+        assert forced == [TOKEN_PROGRAM, "no", "yes"], person.name

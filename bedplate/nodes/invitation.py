@@ -15,7 +15,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 from bedplate.catalog.catalog import Catalog
 from bedplate.nodes.host_keys import fingerprint, known_hosts
 from bedplate.nodes.ssh import FILE_HEADER, Login, NodeLocation, ssh_config
-from bedplate.plan.fleet import Account, FleetPlan
+from bedplate.plan.fleet import Access, Account, FleetPlan
 from bedplate.plan.nodes import NodePlan, NodeRole, permanent_nodes, pool_nodes
 
 _README = Path(__file__).with_name("invitation.txt")
@@ -34,9 +34,9 @@ class Invitation:
 
 
 def machines_of(plan: FleetPlan, name: str, catalog: Catalog) -> tuple[NodePlan, ...]:
-    """Return the machines that have an account of a person and a name in the fleet."""
+    """Return the machines to which a person may log in."""
     nodes = (*permanent_nodes(plan), *pool_nodes(plan, catalog))
-    return tuple(node for node in nodes if name in node.accounts.uids)
+    return tuple(node for node in nodes if any(name == person.name for person in node.accounts.having(Access.LOGIN)))
 
 
 def invitation_files(invitation: Invitation) -> Mapping[str, str]:

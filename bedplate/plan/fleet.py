@@ -5,6 +5,7 @@ Also here: the user and group ids of people, and the zones and addresses of the 
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import cached_property, wraps
 from ipaddress import IPv4Address, IPv4Network
 from types import MappingProxyType
@@ -18,15 +19,27 @@ from bedplate.spec.network import Egress, Interconnect, TunnelAuth
 from bedplate.spec.sites import Clients, Dials, Machine, NameServers, Site, Use
 
 
+class Access(StrEnum):
+    """What a person may do on a machine: log in, get tokens of the cluster and nothing else, or nothing."""
+
+    LOGIN = "login"
+    TOKENS = "tokens"
+    NONE = "none"
+
+
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A person's account on every node; `uid` is also the id of their private group."""
+    """A person's account, with the same ids on every node; `uid` is also the id of their private group.
+
+    `access` is that of the node; in the plan of the fleet everybody may log in.
+    """
 
     name: str
     uid: int
     admin: bool
     keys: tuple[str, ...]
     groups: tuple[str, ...] = ()
+    access: Access = Access.LOGIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +55,15 @@ class Accounts:
     def uids(self) -> Mapping[str, int]:
         """The user id of each account, by name."""
         return {person.name: person.uid for person in self.people}
+
+    @property
+    def administrators(self) -> tuple[str, ...]:
+        """The names of the administrators."""
+        return tuple(person.name for person in self.people if person.admin)
+
+    def having(self, *access: Access) -> tuple[Account, ...]:
+        """Return the accounts with one of these kinds of access."""
+        return tuple(person for person in self.people if person.access in access)
 
 
 NO_ACCOUNTS = Accounts()

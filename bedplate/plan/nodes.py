@@ -25,7 +25,17 @@ from bedplate.plan.firewall import (
     FirewallRule,
     has_workers,
 )
-from bedplate.plan.fleet import Accounts, BucketPlan, ExportPlan, FleetPlan, MachinePlan, SitePlan, cached_on_plan
+from bedplate.plan.fleet import (
+    Access,
+    Account,
+    Accounts,
+    BucketPlan,
+    ExportPlan,
+    FleetPlan,
+    MachinePlan,
+    SitePlan,
+    cached_on_plan,
+)
 from bedplate.plan.laptops import LaptopGateway, Transport, laptop_gateway_at, resolver_region
 from bedplate.plan.links import (
     API_PORT,
@@ -169,6 +179,31 @@ class NodePlan:
     def full_name(self) -> str:
         """Its name with the fleet's domain."""
         return f"{self.name}.{self.domain}"
+
+
+def access_on(roles: frozenset[NodeRole]) -> Access:
+    """Return what people who are no administrators may do on a machine: they log in to workbenches only.
+
+    The other machines have rights in AWS or on the network that people must not use.
+    """
+    if NodeRole.WORKBENCH in roles:
+        return Access.LOGIN
+    return Access.TOKENS if NodeRole.CONTROL in roles else Access.NONE
+
+
+@cached_on_plan
+def _accounts_by_access(plan: FleetPlan) -> Mapping[Access, Accounts]:
+    """Return all accounts, for machines on which people without administration have this access."""
+    return {
+        access: replace(plan.accounts, people=tuple(_limited(person, access) for person in plan.accounts.people))
+        for access in Access
+    }
+
+
+def _limited(person: Account, access: Access) -> Account:
+    if person.admin or access is Access.LOGIN:
+        return person
+    return replace(person, access=access, keys=() if access is Access.NONE else person.keys)
 
 
 _USER_ROLES = frozenset({NodeRole.WORKBENCH, NodeRole.WORKER})
@@ -509,7 +544,7 @@ def _node(
         roles=roles,
         region=region,
         address=address,
-        accounts=plan.accounts,
+        accounts=_accounts_by_access(plan)[access_on(roles)],
         hosts=_hosts(plan),
         firewall_rules=_inbound_rules(plan, label, place, roles),
         mounts=_mounts(plan, label, place, platform, roles),

@@ -10,8 +10,8 @@ from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 from pyinfra.operations import files, server
 
-from bedplate.plan.fleet import PEOPLE_IDS
-from bedplate.plan.nodes import NodeRole
+from bedplate.plan.fleet import PEOPLE_IDS, Access
+from bedplate.plan.nodes import NodeRole, access_on
 from roles.base import Edit, ManagedFile, changed, file_text, put_files, remove_drop_ins, render, set_line, set_values
 from roles.hardened import firewall
 from roles.hardened.firewall import HELD, TRIED
@@ -114,13 +114,21 @@ RELOAD = (
     "elif systemctl --quiet is-active ssh.service; then systemctl reload ssh.service; fi"
 )
 
+# The role `tokens` writes it.
+TOKEN_PROGRAM = "/usr/local/bin/kube-token"  # noqa: S105  a program
 README = ManagedFile("Explain ignored sshd files", "/etc/ssh/sshd_config.d/README", file_text("hardened/sshd-readme"))
 
 
-def settings(node_roles: frozenset[NodeRole]) -> str:
-    """Return the configuration of sshd."""
-    forwarding = "local" if node_roles & _FORWARDING else "no"
-    return render("hardened/sshd.conf.j2", keys=KEYS, forwarding=forwarding, own_keys=(",".join(IMAGE_ACCOUNTS),))
+def settings(node_roles: frozenset[NodeRole], administrators: Iterable[str] = ()) -> str:
+    """Return the configuration of sshd; where people get tokens only, `administrators` are those who may log in."""
+    return render(
+        "hardened/sshd.conf.j2",
+        keys=KEYS,
+        forwarding="local" if node_roles & _FORWARDING else "no",
+        own_keys=IMAGE_ACCOUNTS,
+        token_program=TOKEN_PROGRAM if access_on(node_roles) is Access.TOKENS else None,
+        administrators=sorted(administrators),
+    )
 
 
 SCRIPT = "/usr/local/sbin/bedplate-trial"

@@ -263,7 +263,7 @@ _RESTART_SSHD = (
 
 @dataclass(frozen=True, slots=True)
 class Hardened(Role):
-    """A hardened node: `rules` are its inbound firewall rules.
+    """A hardened node: `rules` are its inbound firewall rules, `administrators` the names of people with all rights.
 
     `fabric`: it has EFA, often with several interfaces in one network.
     """
@@ -271,6 +271,7 @@ class Hardened(Role):
     rules: tuple[FirewallRule, ...]
     node_roles: frozenset[NodeRole]
     fabric: bool = False
+    administrators: tuple[str, ...] = ()
     name: ClassVar[str] = "hardened"
     space: ClassVar[DiskSpace] = DiskSpace(programs=80, state=16)
 
@@ -304,4 +305,5 @@ class Hardened(Role):
     @property
     def _confirmation(self) -> Confirmation:
         packets = ruleset(self.rules, self.node_roles)
-        return Confirmation(packets, logins.settings(self.node_roles), emergency_ruleset(self.rules))
+        sshd = logins.settings(self.node_roles, self.administrators)
+        return Confirmation(packets, sshd, emergency_ruleset(self.rules))

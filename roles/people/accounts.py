@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pyinfra.api.facts import FactBase
 
 from bedplate.errors import InputError
-from bedplate.plan.fleet import PEOPLE_IDS, Account, Accounts
+from bedplate.plan.fleet import PEOPLE_IDS, Access, Account, Accounts
 from roles.base import PendingChange
 from roles.hardened.logins import IMAGE_ACCOUNTS
 
@@ -127,6 +127,9 @@ def _group(fields: Sequence[str]) -> Group:
 
 HOMES = "/home"
 SHELL = "/bin/bash"
+# For accounts that get tokens only: sshd starts their command with this shell, which reads no file of a home, and their
+# home has nothing of theirs, so that systemd and PAM start nothing that they left on the machine.
+TOKEN_SHELL, TOKEN_HOME = "/bin/sh", "/"
 NO_SHELL = "/usr/sbin/nologin"
 # Matches no password. With `!`, sshd without PAM would also refuse keys.
 NO_PASSWORD = "*"  # noqa: S105
@@ -150,14 +153,15 @@ def account_changes(accounts: Accounts, state: AccountState) -> Iterator[Pending
     for person in accounts.people:
         yield from _change_account(person, state)
     for name, uid in accounts.departed.items():
-        yield from _lock_departed(name, uid, state)
+        yield from _lock_account(name, uid, state)
     yield from _lock_root(state)
     yield from _change_members(accounts, state)
 
 
 def end_departed(accounts: Accounts, state: AccountState) -> Iterator[PendingChange]:
-    """Yield the changes that end all processes of people who left; their files are kept."""
-    for name, uid in accounts.departed.items():
+    """Yield the changes that end all processes of people who left, or may not log in here; their files are kept."""
+    barred = {person.name: person.uid for person in accounts.having(Access.NONE)}
+    for name, uid in {**accounts.departed, **barred}.items():
         yield from end_processes(name, uid, state)
 
 
@@ -166,9 +170,12 @@ def end_processes(name: str, uid: int, state: AccountState) -> Iterator[PendingC
     if name in state.lingering:
         yield PendingChange(f"Disable lingering of {name}", (f"rm -f {LINGER}/{name}",))
     if uid in state.busy:
-        # Status 1: no process is left.
-        kill = f"pkill -KILL --uid {uid} || test $? -eq 1"
-        yield PendingChange(f"End all processes of {name}", (kill, _END_SESSIONS.format(uid=uid)))
+        yield PendingChange(f"End all processes of {name}", _end_commands(uid))
+
+
+def _end_commands(uid: int) -> tuple[str, ...]:
+    # Status 1: no process is left.
+    return (f"pkill -KILL --uid {uid} || test $? -eq 1", _END_SESSIONS.format(uid=uid))
 
 
 def lock_commands(login: Login) -> tuple[str, ...]:
@@ -183,32 +190,52 @@ def home_of(name: str) -> str:
     return f"{HOMES}/{name}"
 
 
+def _planned(person: Account) -> tuple[str, str]:
+    """Return the home and the shell of an account."""
+    if person.access is Access.TOKENS:
+        return TOKEN_HOME, TOKEN_SHELL
+    return home_of(person.name), NO_SHELL if person.access is Access.NONE else SHELL
+
+
 def _change_account(person: Account, state: AccountState) -> Iterator[PendingChange]:
-    name, home = person.name, home_of(person.name)
+    name, (home, shell) = person.name, _planned(person)
     login = state.logins.get(name)
     if login is None:
-        options = f"--uid {person.uid} --gid {person.uid} --home-dir {home} --no-create-home --shell {SHELL} {_SUBIDS}"
-        command = f"useradd {options} --no-log-init --password '{NO_PASSWORD}' {name}"
+        end = f" --expiredate {_EXPIRED}" if person.access is Access.NONE else ""
+        options = f"--uid {person.uid} --gid {person.uid} --home-dir {home} --no-create-home --shell {shell} {_SUBIDS}"
+        command = f"useradd {options} --no-log-init --password '{NO_PASSWORD}'{end} {name}"
         yield PendingChange(f"Create account {name}", (command,))
+    elif person.access is Access.NONE:
+        yield from _lock_account(name, person.uid, state)
     elif options := " ".join(_usermod_options(person, login)):
-        yield PendingChange(f"Update account {name}", (f"usermod {options} {name}",))
+        # usermod changes no home of an account with processes, and a session from before would keep its shell.
+        is_limited = person.access is Access.TOKENS and login.home != home
+        end_all = _lock_and_end(login) if is_limited else ()
+        yield PendingChange(f"Update account {name}", (*end_all, f"usermod {options} {name}"))
+
+
+def _lock_and_end(login: Login) -> tuple[str, ...]:
+    """Return the commands that end an account's logins and processes for good, also those that start at boot."""
+    return (f"rm -f {LINGER}/{login.name}", *lock_commands(login), *_end_commands(login.uid))
 
 
 def _usermod_options(person: Account, login: Login) -> Iterator[str]:
-    """Yield the options of usermod(8) that match an account with the plan; a changed login shell is kept."""
+    """Yield the options of usermod(8) that match an account with the plan; a person's own choice of a shell is kept."""
+    home, shell = _planned(person)
+    is_moved = login.home != home
     if login.gid != person.uid:
         yield f"--gid {person.uid}"
-    if login.home != (home := home_of(person.name)):
+    if is_moved:
         yield f"--home {home}"
-    if login.shell == NO_SHELL:
-        yield f"--shell {SHELL}"
+    if login.shell == NO_SHELL or is_moved or (person.access is Access.TOKENS and login.shell != shell):
+        yield f"--shell {shell}"
     if login.lock not in _NO_PASSWORDS:
         yield f"--password '{NO_PASSWORD}'"
-    if login.expires:
+    if login.expires or (is_moved and person.access is Access.TOKENS):
         yield "--expiredate ''"
 
 
-def _lock_departed(name: str, uid: int, state: AccountState) -> Iterator[PendingChange]:
+def _lock_account(name: str, uid: int, state: AccountState) -> Iterator[PendingChange]:
     login = state.logins.get(name)
     if login and login.uid == uid and (commands := lock_commands(login)):
         yield PendingChange(f"Lock account {name}", commands)

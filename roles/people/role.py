@@ -11,7 +11,7 @@ from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 from pyinfra.operations import files, server
 
-from bedplate.plan.fleet import PEOPLE_IDS, Account, Accounts
+from bedplate.plan.fleet import PEOPLE_IDS, Access, Account, Accounts
 from bedplate.plan.nodes import admin_keys_file
 from roles.base import (
     NO_CHANGES,
@@ -195,7 +195,7 @@ class People(Role):
         return NO_CHANGES
 
     def activate(self, changes: Changes) -> None:
-        """End the processes of people who left, whose accounts are locked by now."""
+        """End the processes of people who left or may not log in, whose accounts are locked by now."""
         del changes
         state = host.get_fact(ReadAccounts)
         run_changes((*end_departed(self.accounts, state), *end_image_processes(state, self.first)))
@@ -203,9 +203,10 @@ class People(Role):
     def _put_keys(self, state: AccountState) -> None:
         """Write keys in a folder of root, outside the homes, which may be on a file server that is down."""
         files.directory(name="Create the folder of keys", path=KEYS, user="root", group="root", mode="755")
-        for name in sorted(state.keyed - self.accounts.uids.keys()):
+        users = self.accounts.having(Access.LOGIN, Access.TOKENS)
+        for name in sorted(state.keyed - {person.name for person in users}):
             files.file(name=f"Remove keys of {name}", path=f"{KEYS}/{name}", present=False)
-        put_files(*map(_keys_of, self.accounts.people))
+        put_files(*map(_keys_of, users))
         put_files(*self._image_keys(state))
 
     def _put_rights(self) -> None:

@@ -13,9 +13,10 @@ from pyinfra.operations import systemd
 from bedplate.plan.fleet import PEOPLE_IDS
 from bedplate.plan.links import API_PORT
 from roles.base import Changes, ManagedFile, Role, changed, file_text, put_files, render
+from roles.hardened.logins import TOKEN_PROGRAM
 
 SOCKET = "bedplate-token.socket"
-PROGRAM, CLIENT = "/usr/local/sbin/bedplate-token", "/usr/local/bin/kube-token"
+PROGRAM = "/usr/local/sbin/bedplate-token"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,6 @@ def token_files(address: IPv4Address) -> Iterator[ManagedFile]:
     ids = {"first": PEOPLE_IDS.start, "last": PEOPLE_IDS.stop}
     server = render("tokens/bedplate-token", server=f"https://{address}:{API_PORT}", **ids)
     yield ManagedFile(f"Write {PROGRAM}", PROGRAM, server, "755")
-    yield ManagedFile(f"Write {CLIENT}", CLIENT, file_text("tokens/kube-token"), "755")
+    yield ManagedFile(f"Write {TOKEN_PROGRAM}", TOKEN_PROGRAM, file_text("tokens/kube-token"), "755")
     for unit in (SOCKET, "bedplate-token@.service"):
         yield ManagedFile(f"Write {unit}", f"/etc/systemd/system/{unit}", file_text(f"tokens/{unit}"))

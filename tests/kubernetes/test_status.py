@@ -22,7 +22,8 @@ from bedplate.cluster.client import ClusterClient
 from bedplate.cluster.status import read_status
 from bedplate.plan.cluster import ClusterPlan, cluster_plan
 from bedplate.plan.fleet import ControlPlaneMember
-from roles.tokens.role import CLIENT, PROGRAM, token_files
+from roles.hardened.logins import TOKEN_PROGRAM
+from roles.tokens.role import PROGRAM, token_files
 from tests.testlab.fleets.variants import lab_plan
 from tests.testlab.kubernetes.control_plane import ControlPlane, wait_until
 from tests.testlab.run import clock_pace, need_root
@@ -86,7 +87,7 @@ def token_socket(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Path]:
     program = tmp_path / "bedplate-token"
     text = files[PROGRAM].replace("https://192.0.2.1:6443", control_plane.server)
     program.write_text(text.replace("/etc/kubernetes/super-admin.conf", str(control_plane.kubeconfig())))
-    (tmp_path / "kube-token").write_text(files[CLIENT])
+    (tmp_path / "kube-token").write_text(files[TOKEN_PROGRAM])
     path = tmp_path / "socket"
     server = socket.socket(socket.AF_UNIX)
     server.bind(str(path))

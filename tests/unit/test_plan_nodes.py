@@ -15,7 +15,16 @@ from bedplate.catalog import load_catalog
 from bedplate.errors import InputError
 from bedplate.plan import FleetPlan, Record
 from bedplate.plan.firewall import NFS, SSH, TCP, WORKER_PORTS
-from bedplate.plan.fleet import GROUP_IDS, PEOPLE_IDS, RegionPlan, ZonePlan, fixed_block, number_accounts, place_members
+from bedplate.plan.fleet import (
+    GROUP_IDS,
+    PEOPLE_IDS,
+    Access,
+    RegionPlan,
+    ZonePlan,
+    fixed_block,
+    number_accounts,
+    place_members,
+)
 from bedplate.plan.links import API_PORT
 from bedplate.plan.nodes import (
     EXPORTER_PORT,
@@ -168,6 +177,17 @@ def test_an_unknown_machine_is_refused(name: str, fix: str) -> None:
         _node(name)
 
     assert fix in caught.value.fix
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda file: file.stem)
+def test_people_log_in_to_workbenches_only(file: Path) -> None:
+    """Others than administrators log in to workbenches, get tokens from members, and have no key elsewhere."""
+    for node in _all_nodes(plan_of(file)):
+        expected = {NodeRole.WORKBENCH: Access.LOGIN, NodeRole.CONTROL: Access.TOKENS}
+        access = next((expected[role] for role in (NodeRole.WORKBENCH, NodeRole.CONTROL) if role in node.roles), None)
+        for person in node.accounts.people:
+            assert person.access is (Access.LOGIN if person.admin else access or Access.NONE), node.name
+            assert bool(person.keys) is (person.access is not Access.NONE), node.name
 
 
 def test_a_machine_may_have_a_driver_branch_of_its_own() -> None:

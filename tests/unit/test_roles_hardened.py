@@ -496,6 +496,18 @@ def test_keys_are_only_read_from_a_folder_of_root() -> None:
     assert "AuthorizedKeysFile /etc/ssh/authorized_keys.d/%u\n" in all_users
 
 
+@pytest.mark.parametrize("node_role", sorted(NodeRole))
+def test_only_members_give_tokens_and_nothing_else(node_role: NodeRole) -> None:
+    """On members, whoever is no administrator gets the token program only; other machines limit nobody by this."""
+    text = settings(frozenset({node_role}), ("zoe", "ada"))
+
+    block = [line.strip() for line in text.partition("\nMatch User *,")[2].splitlines()[:4]]
+    exceptions = ["!ubuntu,!debian,!admin,!ada,!zoe"]
+    forced = [*exceptions, "ForceCommand /usr/local/bin/kube-token", "PermitTTY no", "DisableForwarding yes"]
+    assert block == (forced if node_role is NodeRole.CONTROL else [])
+    assert "ForceCommand" not in settings(frozenset({NodeRole.CONTROL, NodeRole.WORKBENCH}))
+
+
 def test_the_last_match_block_repeats_authentication() -> None:
     """A later Match block cannot change authentication, because the first match counts."""
     text = settings(frozenset())

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bedplate.errors import InputError
-from bedplate.plan.fleet import Account, Accounts
+from bedplate.plan.fleet import Access, Account, Accounts
 from roles.base import file_text
 from roles.people.accounts import (
     AccountState,
@@ -89,6 +89,62 @@ def test_an_account_is_locked_before_its_processes_end(system: Recorded) -> None
         "Disable lingering of eve",
         "End all processes of eve",
     ]
+
+
+def limited(access: Access) -> Accounts:
+    """Return the accounts of a machine on which only ada, the administrator, may log in."""
+    return replace(ACCOUNTS, people=(ACCOUNTS.people[0], replace(ACCOUNTS.people[1], access=access)))
+
+
+# An account from before, with a session and a service of its own at boot.
+WITH_BOB = (
+    *FRESH,
+    "login:bob:x:20001:20001::/home/bob:/bin/bash",
+    "group:bob:x:20001:",
+    "lock:bob:*:",
+    "busy:20001",
+    "lingering:bob",
+    "keyed:bob",
+)
+
+
+def test_people_without_a_login_are_locked_and_own_their_files(system: Recorded) -> None:
+    """On a file server, others than administrators have a locked account, their groups and a home, but no key."""
+    before, new = (play_people(system, lines, limited(Access.NONE)) for lines in (WITH_BOB, FRESH))
+
+    assert [name for name in before.names if "bob" in name] == [
+        "Remove keys of bob",
+        "Lock account bob",
+        "Disable lingering of bob",
+        "End all processes of bob",
+    ]
+    assert "gpasswd --members 'ada,bob' vision" in before.commands
+    (create,) = [command for command in new.commands if command.startswith("useradd") and command.endswith(" bob")]
+    assert "--shell /usr/sbin/nologin" in create
+    assert "--expiredate 1" in create
+    homes = missing_homes("/srv/home", limited(Access.NONE), {})
+    assert [change.name for change in homes] == ["Create home of ada", "Create home of bob"]
+
+
+def test_people_with_tokens_only_lose_what_they_left(system: Recorded) -> None:
+    """On a control plane member, their sessions end, and no file of their former home is read at the next login."""
+    played = play_people(system, WITH_BOB, limited(Access.TOKENS))
+
+    commands = played.step("Update account bob").commands
+    assert commands[0] == "rm -f /var/lib/systemd/linger/bob"
+    assert "--expiredate 1" in commands[1]
+    assert commands[2].startswith("pkill -KILL --uid 20001")
+    assert commands[-1] == "usermod --home / --shell /bin/sh --expiredate '' bob"
+    assert "Remove keys of bob" not in played.names
+    lines = (
+        *FRESH,
+        "login:bob:x:20001:20001::/:/bin/sh",
+        "group:bob:x:20001:",
+        "lock:bob:*:",
+        "keyed:bob",
+        "busy:20001",
+    )
+    assert not [name for name in play_people(system, lines, limited(Access.TOKENS)).changes if "account bob" in name]
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,13 @@ from pathlib import Path
 from bedplate.nodes.audit import CHECKS
 from bedplate.plan.capacity import CapacityPlan, worker_capacity
 from bedplate.plan.cluster import ClusterNode
+from bedplate.plan.nodes import NodeRole
 from roles.approver.role import approver_files
 from roles.base import ManagedFile, file_text
 from roles.capacity.role import METRICS, capacity_files
 from roles.containers.role import container_files
 from roles.control.role import ENCRYPTION, PKI, control_files
+from roles.hardened.logins import DROP_IN, settings
 from roles.kubernetes.role import MODULES, SYSCTL, kubelet_files
 from roles.tokens.role import token_files
 from roles.worker.role import worker_files
@@ -85,7 +87,8 @@ class Member:
 MEMBER = "/usr/local/lib/bedplate/control-member"
 MAKE = f"{MEMBER} >/dev/null"
 # What etcd, kubelet and the controller of capacity leave behind when they run.
-_STARTED = f"""mkdir -p /var/lib/etcd/data/member /var/lib/etcd/snapshots /run/bedplate {Path(METRICS).parent}
+_STARTED = f"""ssh-keygen -q -A; mkdir -p /run/sshd
+mkdir -p /var/lib/etcd/data/member /var/lib/etcd/snapshots /run/bedplate {Path(METRICS).parent}
 touch {METRICS}
 echo snapshot >/var/lib/etcd/snapshots/20261123T000000Z.db
 echo KUBELET_ARGS=--hostname-override=control-1.us-west-2 >/run/bedplate/kubelet.env
@@ -123,6 +126,7 @@ def _files(node: ClusterNode, capacity: CapacityPlan | None) -> Iterator[Managed
     yield from approver_files()
     yield from capacity_files(capacity) if capacity else ()
     yield from token_files(node.member.address)
+    yield ManagedFile("", DROP_IN, settings(frozenset({NodeRole.CONTROL}), ("ada",)))
     for path, name in ((MODULES, "modules.conf"), (SYSCTL, "sysctl.conf")):
         yield ManagedFile("", path, file_text(f"kubernetes/{name}"))
     yield ManagedFile("", ENCRYPTION, _KEYS, "600")
