@@ -3,8 +3,9 @@
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
-from bedplate.capacity.ladder import Rung, RungStatus
+from bedplate.capacity.ladder import Doubt, Rung, RungStatus
 from bedplate.capacity.observation import Cordon, Node, Observation, Pod, Pool, Unplaced, Waiting
 from bedplate.capacity.packing import (
     Packer,
@@ -18,6 +19,14 @@ from bedplate.capacity.packing import (
 )
 
 _HOSTNAME = "kubernetes.io/hostname"
+TRUST = 600.0
+"""Seconds after which a pod that a node has room for does not count any more: the scheduler knows an obstacle.
+
+Longer than the scheduler lets a pod wait before it tries again. Source: kube-scheduler,
+DefaultPodMaxInUnschedulablePodsDuration.
+"""
+# The first and the longest pause before such a pod counts again.
+_PAUSE, _LONGEST_PAUSE = 3600.0, 86_400.0
 
 
 @dataclass
@@ -118,8 +127,11 @@ class Growth:
 
     ladder: Ladder
     places: Sequence[Place]
+    doubts: Mapping[str, Doubt] = field(default_factory=dict)
     waiting: list[Waiting] = field(default_factory=list)
     unplaced: list[Unplaced] = field(default_factory=list)
+    live: set[str] = field(default_factory=set)
+    """The pods and gangs for which a node has room now."""
 
     @property
     def used(self) -> frozenset[str]:
@@ -132,12 +144,15 @@ class Growth:
         return tuple(place.name for place in self.places if place.taken and place.source is Source.CORDONED)
 
 
-def grow(observation: Observation, rungs: Sequence[Rung]) -> Growth:
-    """Return where the pending pods go: to live nodes, to own cordoned ones, to machines on their way, to new ones."""
+def grow(observation: Observation, rungs: Sequence[Rung], doubts: Mapping[str, Doubt] = MappingProxyType({})) -> Growth:
+    """Return where the pending pods go: to live nodes, to own cordoned ones, to machines on their way, to new ones.
+
+    Pods in doubt get no place: the scheduler refuses them although a node has room.
+    """
     ladder = Ladder(rungs, observation)
     places = list(_places(observation, rungs))
     packer = Packer(places, ladder)
-    growth = Growth(ladder, places)
+    growth = Growth(ladder, places, doubts)
     homes = _empty_places(observation, rungs)
     singles, gangs = _demand(observation, homes, growth)
     for pod in singles:
@@ -148,17 +163,37 @@ def grow(observation: Observation, rungs: Sequence[Rung]) -> Growth:
     return growth
 
 
+def next_doubts(doubts: Mapping[str, Doubt], growth: Growth, observation: Observation) -> Mapping[str, Doubt]:
+    """Return the doubts about pending pods and gangs after a decision."""
+    pending = {pod.gang or pod.id for pod in observation.pods if pod.node is None}
+    followed = {name: _next_doubt(doubts.get(name), name in growth.live, observation.time) for name in pending}
+    return {name: doubt for name, doubt in followed.items() if doubt}
+
+
+def _next_doubt(doubt: Doubt | None, has_room: bool, now: float) -> Doubt | None:  # noqa: FBT001  one call
+    if doubt and now < doubt.until:
+        return doubt
+    times = doubt.times if doubt else 0
+    if not has_room:
+        return Doubt(None, times=times) if times else None
+    if doubt is None or doubt.since is None:
+        return Doubt(now, times=times)
+    if now - doubt.since < TRUST:
+        return doubt
+    return Doubt(None, now + min(_LONGEST_PAUSE, _PAUSE * 2.0 ** min(times, 8)), times + 1)
+
+
 def _places(observation: Observation, rungs: Sequence[Rung]) -> Iterator[Place]:
     """Yield all places that can take a pod, in the order in which pods should use them."""
     machines = {machine.id: machine for machine in observation.machines}
     shapes = _spread_shapes(observation)
-    paused = {rung.pool.name for rung in rungs if rung.status is RungStatus.PAUSED}
+    fixed = {rung.pool.name for rung in rungs if rung.is_fixed}
     own: list[Place] = []
     for node in observation.nodes:
         machine = machines.get(node.machine or "")
         if node.cordoned is Cordon.HUMAN or node.free.cpus <= 0 or (machine and machine.notice is not None):
             continue
-        if node.cordoned and machine and machine.pool in paused:
+        if node.cordoned and machine and machine.pool in fixed:
             continue
         source = Source.CORDONED if node.cordoned else Source.LIVE
         place = node_place(node, source, machine.pool if machine else None, shapes.get(node.name, ()))
@@ -210,14 +245,23 @@ def _demand(observation: Observation, homes: Sequence[Place], growth: Growth) ->
         shape = shape_of(pod)
         if shape not in misfits:
             misfits[shape] = _misfit(shape, homes)
-        if misfits[shape]:
+        if reason := pod.unsupported or misfits[shape] or _doubt_reason(growth, pod, observation.time):
             if pod.node is None:
-                growth.unplaced.append(Unplaced(pod.id, misfits[shape]))
+                growth.unplaced.append(Unplaced(pod.id, reason))
         elif pod.gang:
             gangs[pod.gang].append(pod)
         else:
             singles.append(pod)
     return singles, list(gangs.values())
+
+
+def _doubt_reason(growth: Growth, pod: Pod, now: float) -> str:
+    """Return why a pod does not count, though a node has room for it; empty if it counts."""
+    doubt = growth.doubts.get(pod.gang or pod.id)
+    if pod.node is not None or doubt is None or now >= doubt.until:
+        return ""
+    said = f": {pod.message}" if pod.message else ""
+    return f"a node has had room for it, but the scheduler does not place it{said}"
 
 
 def _empty_places(observation: Observation, rungs: Sequence[Rung]) -> list[Place]:
@@ -263,6 +307,8 @@ def _report(growth: Growth, pod: Pod, place: Place | None, ladder: Ladder) -> No
     if place is None:
         growth.waiting.append(Waiting(pod.id, is_coming=False, reason=ladder.refusals(shape_of(pod))))
     else:
+        if place.source is Source.LIVE:
+            growth.live.add(pod.gang or pod.id)
         growth.waiting.append(Waiting(pod.id, is_coming=True, reason=_arrival(place)))
 
 

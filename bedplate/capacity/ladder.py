@@ -182,6 +182,7 @@ class RungStatus(StrEnum):
     FULL = "full"
     FAILED = "failed"
     PAUSED = "paused"
+    SILENT = "silent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,12 +207,30 @@ class Rung:
         """The machines that the pool has or will have: a failed pool gets no more than its probe."""
         is_probed = self.breaker is not None and self.breaker.probe is not None
         is_stopped = self.status is RungStatus.FAILED and not is_probed
-        return self.machines if is_stopped else max(self.pool.desired, self.machines)
+        is_lasting = is_stopped or self.status is RungStatus.SILENT
+        return self.machines if is_lasting else max(self.pool.desired, self.machines)
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether nothing of the pool may be changed."""
+        return self.status in (RungStatus.PAUSED, RungStatus.SILENT)
 
     @property
     def room(self) -> int:
         """The number of machines that the pool can still launch."""
         return max(0, self.pool.maximum - self.expected) if self.status is RungStatus.OPEN else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A pending pod, or gang, for which a node has room and which does not start there.
+
+    It has had room `since`, None if it has none now. Until `until` it does not count; `times` doubles that pause.
+    """
+
+    since: float | None
+    until: float = 0.0
+    times: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +240,8 @@ class Memory:
     The first four have the name of a pool as key. `short` has the time when the pool began to have fewer machines
     than desired, `boots` the longest time in seconds that one of its machines took to become a node, `unready` the
     launch times of machines that were late in the last hour, none after one became a node. `reported` has the pods for
-    which an event already says that they fit on no machine.
+    which an event already says that they fit on no machine. `doubts` has the ID of a pod or gang as key. `registered`
+    has the machines that had a Node object.
     """
 
     breakers: Mapping[str, Breaker] = field(default_factory=dict)
@@ -229,6 +249,8 @@ class Memory:
     boots: Mapping[str, float] = field(default_factory=dict)
     unready: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     reported: frozenset[str] = frozenset()
+    doubts: Mapping[str, Doubt] = field(default_factory=dict)
+    registered: frozenset[str] = frozenset()
 
 
 def read_rungs(observation: Observation, memory: Memory) -> tuple[Rung, ...]:
@@ -254,7 +276,10 @@ def read_rungs(observation: Observation, memory: Memory) -> tuple[Rung, ...]:
 def _rung(facts: PoolFacts, memory: Memory, observation: Observation) -> Rung:
     pool, now = facts.pool, observation.time
     machines = len(facts.machines)
-    breaker = next_breaker(memory.breakers.get(pool.name), facts, now)
+    breaker = memory.breakers.get(pool.name)
+    if pool.silent:
+        return Rung(pool, machines, RungStatus.SILENT, f"{pool.region} does not answer", None, facts, breaker)
+    breaker = next_breaker(breaker, facts, now)
     if pool.group in observation.settings.paused:
         return Rung(pool, machines, RungStatus.PAUSED, f"{pool.group} is paused", None, facts, breaker)
     if not pool.eligible:

@@ -112,6 +112,8 @@ class Pod:
     Pods of one `gang` start together in one zone, or not at all; the gang has `gang_size` pods. A `movable`
     pod may be evicted. Equal pods with the `spread` hostname must be on different nodes, those
     with `spread` zone in different zones. `arrival` is when the pod was created, `since` when it started.
+    A pod that is `unsupported`, for this reason, has a requirement that the planner cannot compare. `message` is the
+    scheduler's, of a pending pod.
     """
 
     id: str
@@ -126,6 +128,8 @@ class Pod:
     node: str | None = None
     since: float = 0.0
     restarts: int = 0
+    unsupported: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +152,7 @@ class Node:
 class Machine:
     """An instance that is paid for; without a `node` it is booting, or will never join.
 
+    `registered`: the cluster has a Node object of it, which may not take part yet or any more.
     `notice` is the time at which AWS interrupts a spot instance. A machine for SSH is `ready` when it is in service.
     At the time `reported` it was unused since `idle_since`, or in use if that is None.
     """
@@ -161,11 +166,14 @@ class Machine:
     ready: bool = False
     idle_since: float | None = None
     reported: float | None = None
+    registered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
     """An Auto Scaling group, in a rung of a ladder; not `eligible` without an image, a network link or free addresses.
+
+    A pool is `silent` while AWS does not answer for its region: it is then as last observed, and nothing is changed.
 
     A machine ends after `idle` seconds without use; for nodes the settings have a default. People, not pods, use
     the machines of a pool that `is_ssh`. These do not end before `until`, the time of a person's `node start --for`.
@@ -189,6 +197,7 @@ class Pool:
     is_ssh: bool = False
     idle: float | None = None
     until: float | None = None
+    silent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,8 +341,12 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The result of one decision. Every pending pod is `waiting`, or fits no pool and was reported as `unplaced`."""
+    """The result of one decision. Every pending pod is `waiting`, or fits no pool and was reported as `unplaced`.
+
+    `held` is the reason for which nothing is ended.
+    """
 
     actions: tuple[Action, ...]
     unplaced: tuple[Unplaced, ...] = ()
     waiting: tuple[Waiting, ...] = ()
+    held: str = ""

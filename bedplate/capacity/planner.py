@@ -7,12 +7,15 @@ which they are applied.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from bedplate.capacity.growth import Growth, grow
+from bedplate.capacity.growth import Growth, grow, next_doubts
 from bedplate.capacity.ladder import Breaker, Memory, Rung, RungStatus, next_boots, read_rungs
 from bedplate.capacity.observation import Action, Decision, Observation, SetDesired, UncordonNode
 from bedplate.capacity.shrink import Removal, end_unused, end_useless, shrink, split_people
 
 __all__ = ["Memory", "decide"]
+
+# Nothing is ended if the cluster lacks this share of the Node objects that it had, and at least this many.
+_LOST_SHARE, _LOST_LEAST = 0.5, 2
 
 
 def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
@@ -20,15 +23,17 @@ def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
     people, observation = split_people(observation)
     memory = replace(memory, boots=next_boots(observation, memory))
     rungs = read_rungs(observation, memory)
-    growth = grow(observation, rungs)
-    removals, removal = shrink(observation, rungs, growth)
+    growth = grow(observation, rungs, memory.doubts)
+    registered, held = _lost_nodes(observation, memory)
+    removals, removal = ([], Removal(0, {})) if held else shrink(observation, rungs, growth)
     actions: list[Action] = [UncordonNode(name, "pending pods fit on it") for name in growth.uncordoned]
-    useless = list(end_useless(rungs, growth, observation.time))
+    useless = [] if held else list(end_useless(rungs, growth, observation.time))
     lower, higher = list(_lower(rungs, growth)), list(_raise(rungs, growth, removal))
     pending = {pod.id for pod in observation.pods if pod.node is None}
     unplaced = tuple(report for report in growth.unplaced if report.pod not in memory.reported)
     unused = end_unused(people)
-    decision = Decision((*actions, *lower, *useless, *higher, *removals, *unused), unplaced, tuple(growth.waiting))
+    all_actions = (*actions, *lower, *useless, *higher, *removals, *unused)
+    decision = Decision(all_actions, unplaced, tuple(growth.waiting), held)
     reported = frozenset(report.pod for report in growth.unplaced) | (memory.reported & pending)
     return decision, replace(
         memory,
@@ -36,7 +41,23 @@ def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
         unready={rung.pool.name: rung.facts.unready for rung in rungs if rung.facts and rung.facts.unready},
         short=dict(_short(rungs, [*lower, *higher], memory, observation.time)),
         reported=reported,
+        doubts=next_doubts(memory.doubts, growth, observation),
+        registered=registered,
     )
+
+
+def _lost_nodes(observation: Observation, memory: Memory) -> tuple[frozenset[str], str]:
+    """Return the machines that have had a Node object, and why nothing may be ended: many of these objects are missing.
+
+    They are missing in another cluster under the same name, or after a restore: their machines may be at work.
+    """
+    machines = {machine.id for machine in observation.machines}
+    present = {machine.id for machine in observation.machines if machine.registered}
+    expected = (memory.registered | present) & machines
+    lost = len(expected - present)
+    if lost < _LOST_LEAST or lost < _LOST_SHARE * len(expected):
+        return expected, ""
+    return expected, f"{lost} of {len(expected)} machines are missing among the cluster's nodes: nothing is ended"
 
 
 def _lower(rungs: Sequence[Rung], growth: Growth) -> Iterator[SetDesired]:
@@ -45,7 +66,7 @@ def _lower(rungs: Sequence[Rung], growth: Growth) -> Iterator[SetDesired]:
         name = rung.pool.name
         is_raised = growth.ladder.opened[name] or name in growth.ladder.probes
         count = _floor(rung)
-        if count < rung.pool.desired and not is_raised and rung.status is not RungStatus.PAUSED:
+        if count < rung.pool.desired and not is_raised and not rung.is_fixed:
             reason = rung.reason or "AWS interrupts machines, which are replaced elsewhere"
             yield SetDesired(name, count, f"so that AWS launches no more here: {reason}")
 

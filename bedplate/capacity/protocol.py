@@ -51,6 +51,8 @@ _POD: Keys = {
     "node": ((str, _NONE), None),
     "since": (_NUMBER, 0.0),
     "restarts": (_COUNT, 0),
+    "unsupported": (_TEXT, ""),
+    "message": (_TEXT, ""),
 }
 _NODE: Keys = {
     **_SIZE,
@@ -75,6 +77,7 @@ _MACHINE: Keys = {
     "ready": (_FLAG, False),
     "idle_since": ((float, int, _NONE), None),
     "reported": ((float, int, _NONE), None),
+    "registered": (_FLAG, False),
 }
 _POOL: Keys = {
     **_SIZE,
@@ -96,6 +99,7 @@ _POOL: Keys = {
     "is_ssh": (_FLAG, False),
     "idle": ((float, int, _NONE), None),
     "until": ((float, int, _NONE), None),
+    "silent": (_FLAG, False),
 }
 _ACTIVITY: Keys = {
     "id": ((str, int), _REQUIRED),
@@ -247,6 +251,7 @@ def decision_document(decision: Decision) -> Entry:
     return {
         "actions": [{"do": verb_of(action), **_flat(action)} for action in decision.actions],
         "unplaced": [_flat(report) for report in decision.unplaced],
+        "held": decision.held,
     }
 
 
@@ -259,7 +264,7 @@ _MEMORY = TypeAdapter(Memory)
 
 def memory_document(memory: Memory) -> str:
     """Return the text of the file that `--state` names, and of what a controller leaves to its successor."""
-    return json.dumps(asdict(memory) | {"reported": sorted(memory.reported)}, sort_keys=True) + "\n"
+    return json.dumps(asdict(memory) | {"reported": sorted(memory.reported), "registered": sorted(memory.registered)}, sort_keys=True) + "\n"
 
 
 def read_memory(text: str) -> Memory:

@@ -13,10 +13,14 @@ ENDLESS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A pod, by its arrival, and the seconds that it runs."""
+    """A pod, by its arrival, and the seconds that it runs.
+
+    The scheduler never starts a `refused` one, for a reason that the planner cannot see.
+    """
 
     pod: Pod
     duration: float
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

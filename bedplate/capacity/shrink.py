@@ -135,6 +135,8 @@ def idle_end(machine: Machine, pool: Pool) -> float | None:
 def keep_reason(machine: Machine, pool: Pool, observation: Observation) -> str:
     """Return why a machine is not ended, however long it is unused; empty if only its idle time counts."""
     now = observation.time
+    if pool.silent:
+        return f"{pool.region} does not answer"
     if pool.group in observation.settings.paused:
         return f"{pool.group} is paused"
     if machine.reported is None:
@@ -193,7 +195,7 @@ class Fleet:
         """Return the rung of a node that the planner may remove: not a physical one, nor one of a paused group."""
         machine = self.machines.get(node.name)
         rung = self.rungs.get(machine.pool) if machine else None
-        return None if rung is None or rung.status is RungStatus.PAUSED else rung
+        return None if rung is None or rung.is_fixed else rung
 
 
 def shrink(observation: Observation, rungs: Sequence[Rung], growth: Growth) -> tuple[list[Action], Removal]:
@@ -230,7 +232,7 @@ def _end_late(fleet: Fleet, removal: Removal) -> Iterator[Action]:
     """End machines that did not become nodes; AWS replaces them if pending pods or the minimum need them."""
     for name, rung in fleet.rungs.items():
         new = fleet.growth.ladder.opened[name]
-        for machine in rung.facts.late if rung.facts and rung.status is not RungStatus.PAUSED else ():
+        for machine in rung.facts.late if rung.facts and not rung.is_fixed else ():
             age = (fleet.observation.time - machine.launched) / 60
             reason = f"not a node {age:.0f} minutes after its launch"
             if removal.left <= 0:

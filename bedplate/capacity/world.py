@@ -385,7 +385,7 @@ class World:
         ]
         packer = Packer([node.place for node in nodes], _Launches(None))
         gangs: defaultdict[str, list[SimPod]] = defaultdict(list)
-        for pod in list(self.pending.values()):
+        for pod in [pod for pod in self.pending.values() if not pod.job.refused]:
             if pod.job.pod.gang:
                 gangs[pod.job.pod.gang].append(pod)
             elif place := packer.place(pod.job.pod):

@@ -4,8 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from bedplate.capacity.ladder import HOLD, LONGEST_HOLD, PATIENCE
+from bedplate.capacity.growth import TRUST
+from bedplate.capacity.ladder import HOLD, LONGEST_HOLD, PATIENCE, Doubt
 from bedplate.capacity.observation import (
     NOT_READY,
     Action,
@@ -26,6 +29,8 @@ from bedplate.capacity.observation import (
     UncordonNode,
 )
 from bedplate.capacity.planner import Memory, decide
+from bedplate.capacity.scenario import Job, Launchable, Scenario
+from bedplate.capacity.simulator import Figures, simulate
 
 NOW, DAY = 1_000_000.0, 86_400.0
 UNIT, GPU = Size(8, 96.0, 500.0), frozenset({"nvidia.com/gpu"})
@@ -387,3 +392,109 @@ def test_a_cheaper_rung_gets_a_machine_before_work_returns() -> None:
     assert _sizes(_decide(observation).actions) == {"west": 1}
     ordered = replace(observation, pools=(replace(pools[0], desired=1), pools[1]))
     assert _decide(ordered).actions == ()
+
+
+def _simulated(*refused: Pod, hours: float) -> Figures:
+    """Return the figures of pods that the scheduler refuses for a reason that the planner cannot see."""
+    pools = (Launchable(WEST, 300.0), Launchable(EAST, 300.0))
+    jobs = tuple(Job(pod, 3600.0, refused=True) for pod in refused)
+    return simulate(Scenario("refused", "", hours * 3600, pools, jobs)).figures
+
+
+def test_a_pod_that_the_scheduler_refuses_stops_to_hold_machines() -> None:
+    """A pod for which a node has room, and which does not start there, has a machine for minutes, not for days."""
+    figures = _simulated(replace(POD, arrival=60.0), hours=72)
+    assert 0 < figures.launches <= 8
+    assert figures.gpu_hours <= 8 * 3
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    arrivals=st.lists(st.floats(0, 7200), min_size=1, max_size=6),
+    gpus=st.integers(1, 8),
+    is_gang=st.booleans(),
+    is_east=st.booleans(),
+)
+def test_refused_pods_cost_a_bounded_time(arrivals: list[float], gpus: int, is_gang: bool, is_east: bool) -> None:  # noqa: FBT001
+    """Whatever pods the scheduler refuses, each machine for them runs less than an hour, and the pauses double."""
+    pods = [
+        replace(
+            POD,
+            id=f"pod-{number}",
+            arrival=arrival,
+            size=Size(gpus, 10.0, 50.0),
+            gang="gang" if is_gang else None,
+            gang_size=len(arrivals) if is_gang else 0,
+            selector={"group": "train"} if is_east else {},
+        )
+        for number, arrival in enumerate(arrivals)
+    ]
+    figures = _simulated(*pods, hours=24)
+    assert figures.gpu_hours <= figures.launches * 8
+    assert figures.launches <= 7 * len(pods)
+
+
+def test_a_pod_in_doubt_has_the_message_of_the_scheduler() -> None:
+    """A pod that does not start on a node with room is reported with the scheduler's own words, its gang with it."""
+    pods = _pods(2, replace(POD, size=Size(4, 10.0, 50.0), gang="g", gang_size=2, message="0/1 nodes: hostPort"))
+    memory = Memory(doubts={"g": Doubt(NOW - TRUST)})
+    fleet = _fleet([_node("a", idle=100)], pods)
+    decision, memory = decide(fleet, memory)
+    assert not decision.unplaced
+    decision, memory = decide(replace(fleet, time=NOW + 30), memory)
+    assert [report.pod for report in decision.unplaced] == [pod.id for pod in pods]
+    assert all("0/1 nodes: hostPort" in report.reason for report in decision.unplaced)
+    assert decide(replace(fleet, time=NOW + 3700), memory)[0].waiting
+
+
+def test_a_pod_that_starts_is_not_in_doubt() -> None:
+    """A pod that finds its place within the time is forgotten."""
+    waiting = _fleet([_node("a", idle=100)], [POD])
+    _, memory = decide(waiting, Memory())
+    assert memory.doubts == {"pod": Doubt(NOW)}
+    running = replace(POD, node="node-a")
+    assert decide(_fleet([_node("a", running)], [running]), memory)[1].doubts == {}
+
+
+def test_a_pod_with_an_unknown_requirement_starts_no_machine() -> None:
+    """What the planner cannot compare fits no pool: the pod is reported with the requirement."""
+    decision = _decide(Observation(NOW, pods=(replace(POD, unsupported="asks for example.com/fpga"),), pools=(WEST,)))
+    assert decision.actions == ()
+    assert [report.reason for report in decision.unplaced] == ["asks for example.com/fpga"]
+
+
+def _registered(count: int, lost: int) -> Observation:
+    """Return old machines, of which the last `lost` have no Node object any more."""
+    nodes = [_node(f"i-{number}", idle=5000) for number in range(count - lost)]
+    fleet = _fleet(nodes)
+    gone = tuple(_machine(f"i-{number}", node=False, age=36_000) for number in range(count - lost, count))
+    present = tuple(replace(machine, registered=True) for machine in fleet.machines)
+    pools = (replace(WEST, desired=count, maximum=100), EAST)
+    return replace(fleet, machines=present + gone, pools=pools)
+
+
+@pytest.mark.parametrize(("count", "lost", "is_held"), [(20, 20, True), (20, 10, True), (20, 9, False), (1, 1, False)])
+def test_nothing_is_ended_if_the_nodes_of_many_machines_are_missing(count: int, lost: int, is_held: bool) -> None:  # noqa: FBT001
+    """A cluster that lacks half of its nodes may be another one: their machines may be at work."""
+    _, memory = decide(_registered(count, 0), Memory())
+    decision, memory = decide(_registered(count, lost), memory)
+    ends = [action for action in decision.actions if isinstance(action, Terminate | CordonNode | DrainNode)]
+    assert (bool(decision.held), not ends) == (is_held, is_held)
+    # The second decision has the same memory of the nodes.
+    assert bool(decide(_registered(count, lost), memory)[0].held) is is_held
+
+
+def test_ended_machines_are_not_missing_nodes() -> None:
+    """Machines that AWS has ended take their nodes with them: that is no loss."""
+    _, memory = decide(_registered(20, 0), Memory())
+    assert not decide(_registered(5, 0), memory)[0].held
+
+
+def test_a_silent_region_stays_as_it_was() -> None:
+    """Nothing is changed in a region that does not answer; what it was asked for is launched by the next rungs."""
+    silent = replace(WEST, desired=3, silent=True)
+    busy = replace(POD, node="node-a")
+    fleet = _fleet([_node("a", busy), _node("b", idle=9000)], [busy, *_pods(2)])
+    decision = _decide(replace(fleet, pools=(silent, EAST)))
+    assert _sizes(decision.actions) == {"east": 1}
+    assert not any(isinstance(action, Terminate | CordonNode | DrainNode) for action in decision.actions)
