@@ -6,7 +6,7 @@ reply, a repeated call or a second controller cannot start a machine twice.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -71,17 +71,23 @@ class FleetGroups:
     plan: CapacityPlan
     paused: Mapping[str, str] = field(default_factory=dict)
     _launched: dict[str, float] = field(default_factory=dict)
+    _regions: dict[str, _Region] = field(default_factory=dict)
+    """The last answer of each region."""
 
     def __post_init__(self) -> None:
         self._uses = UseReports(self.client, self.plan.buckets)
 
     def observe(self, time: float) -> Observation:
-        """Return pools, machines and launches of all regions; raise the error of a region that does not answer.
+        """Return pools, machines and launches of all regions. A region that does not answer is as it was before.
 
-        Without an answer, machines in that region would be unknown, and launched again elsewhere.
+        Raises the error of a region that has never answered: its machines would be unknown, and launched again
+        elsewhere. Raises also if no region answers.
         """
         answers = ask_regions((pool.region for pool in self.plan.pools), lambda region: self._region(region, time))
-        regions = require_all(answers, "cannot read the Auto Scaling groups")
+        self._regions |= answers.successes
+        if not answers.successes or answers.failures.keys() - self._regions.keys():
+            require_all(answers, "cannot read the Auto Scaling groups")
+        regions = self._regions
         deployed = [pool for pool in self.plan.pools if pool.name in regions[pool.region].groups]
         self.paused = {
             pool.group: operator for pool in deployed if (operator := _pause(regions[pool.region].groups[pool.name]))
@@ -89,7 +95,9 @@ class FleetGroups:
         launches = [launch for pool in deployed for launch in self._activities(pool, regions[pool.region], time)]
         return Observation(
             time=time,
-            pools=tuple(self._pools(deployed, regions)),
+            pools=tuple(
+                replace(pool, silent=pool.region in answers.failures) for pool in self._pools(deployed, regions)
+            ),
             machines=tuple(
                 machine for pool in deployed for machine in self._machines(pool, regions[pool.region], time)
             ),

@@ -100,6 +100,13 @@ def log_entry(outcome: Outcome, time: float) -> Mapping[str, object]:
     return {"time": round(time, 1), "do": verb_of(outcome.action), **asdict(outcome.action), **result}
 
 
+def round_warnings(result: Round) -> tuple[str, ...]:
+    """Return what an operator must know about a round besides its actions."""
+    silent = dict.fromkeys(pool.region for pool in result.observation.pools if pool.silent)
+    held = (result.decision.held,) if result.decision.held else ()
+    return (*held, *(f"{region} does not answer: its pools stay as they are" for region in silent))
+
+
 @dataclass
 class Controller(Generic[MemoryT]):
     """One controller. `memory` is what the planner keeps between rounds."""
@@ -182,6 +189,8 @@ _HELP = {
     "usd_per_hour": ("gauge", "List price of the machines"),
     "pending_pods": ("gauge", "Pods without a node"),
     "unplaced_pods": ("gauge", "Pods that fit no pool, in the last round"),
+    "silent_pools": ("gauge", "Pools in regions that do not answer"),
+    "held": ("gauge", "Whether nothing is ended because nodes are missing"),
 }
 Sample = tuple[str, Mapping[str, str], float]
 
@@ -240,4 +249,6 @@ def _round_samples(result: Round) -> Iterator[Sample]:
         yield "usd_per_hour", labels, count * pool.price
     yield "pending_pods", {}, float(sum(pod.node is None for pod in observation.pods))
     yield "unplaced_pods", {}, float(len(result.decision.unplaced))
+    yield "silent_pools", {}, float(sum(pool.silent for pool in observation.pools))
+    yield "held", {}, float(bool(result.decision.held))
     yield "round_timestamp_seconds", {}, observation.time

@@ -251,7 +251,7 @@ def decision_document(decision: Decision) -> Entry:
     return {
         "actions": [{"do": verb_of(action), **_flat(action)} for action in decision.actions],
         "unplaced": [_flat(report) for report in decision.unplaced],
-        "held": decision.held,
+        **({"held": decision.held} if decision.held else {}),
     }
 
 
@@ -264,7 +264,13 @@ _MEMORY = TypeAdapter(Memory)
 
 def memory_document(memory: Memory) -> str:
     """Return the text of the file that `--state` names, and of what a controller leaves to its successor."""
-    return json.dumps(asdict(memory) | {"reported": sorted(memory.reported), "registered": sorted(memory.registered)}, sort_keys=True) + "\n"
+    return (
+        json.dumps(
+            asdict(memory) | {"reported": sorted(memory.reported), "registered": sorted(memory.registered)},
+            sort_keys=True,
+        )
+        + "\n"
+    )
 
 
 def read_memory(text: str) -> Memory:

@@ -16,7 +16,7 @@ import typer
 
 from bedplate.account.client import open_client
 from bedplate.account.groups import FleetGroups
-from bedplate.capacity.controller import Controller, Metrics, Outcome, Round, log_entry
+from bedplate.capacity.controller import Controller, Metrics, Outcome, Round, log_entry, round_warnings
 from bedplate.capacity.observation import Decision
 from bedplate.capacity.planner import Memory, decide
 from bedplate.capacity.protocol import memory_document, observation_document, read_memory
@@ -258,6 +258,7 @@ class Loop:
         self.counts = Metrics()
         self._stopped = threading.Event()
         self._leads = False
+        self._warnings: tuple[str, ...] = ()
 
     def run(self) -> int:
         """Run rounds until SIGTERM or SIGINT; a round that cannot observe is reported and tried again."""
@@ -301,6 +302,10 @@ class Loop:
 
     def _report(self, result: Round) -> None:
         now = result.observation.time
+        warnings = round_warnings(result)
+        if warnings != self._warnings:
+            show(json.dumps({"time": round(now, 1), "warning": warning}) for warning in warnings)
+        self._warnings = warnings
         if self.controller.is_dry:
             show(json.dumps({**log_entry(Outcome(action), now), "dry_run": True}) for action in result.decision.actions)
         else:

@@ -246,7 +246,7 @@ class ObjectCache:
         items, version = self._client.objects(self._kind)
         with self._lock:
             before = self._objects
-            self._objects = {_key(item): item for item in items}
+            self._objects = {key_of(item): item for item in items}
             after = dict(self._objects)
             self._confirmed, self._error, self._failures = time.monotonic(), None, 0
         self.lists += 1
@@ -285,11 +285,12 @@ class ObjectCache:
         with self._lock:
             self._confirmed = time.monotonic()
             if event == "DELETED":
-                self._objects.pop(_key(item), None)
+                self._objects.pop(key_of(item), None)
             else:
-                self._objects[_key(item)] = item
+                self._objects[key_of(item)] = item
         self._on_event(event, item)
 
 
-def _key(item: Any) -> str:  # noqa: ANN401  any kind
+def key_of(item: Any) -> str:  # noqa: ANN401  any kind
+    """Return `namespace/name` of an object, or its name if it is in no namespace."""
     return f"{item.metadata.namespace}/{item.metadata.name}" if item.metadata.namespace else str(item.metadata.name)

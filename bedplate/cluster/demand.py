@@ -3,7 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from lightkube.models.core_v1 import NodeCondition
 from lightkube.resources.core_v1 import Node as ClusterNode
@@ -11,7 +11,9 @@ from lightkube.resources.core_v1 import Pod as ClusterPod
 
 from bedplate.capacity.observation import Cordon, Machine, Node, Observation, Pod, Pool, Size
 from bedplate.cluster.pods import (
+    Claims,
     Placement,
+    Volumes,
     add,
     blocking_taints,
     gang_of,
@@ -20,12 +22,15 @@ from bedplate.cluster.pods import (
     is_movable,
     placement_of,
     pod_size,
+    scheduler_message,
     seconds,
     size_of,
     smallest,
     spread_of,
     subtract,
     tolerated,
+    unsupported,
+    volume_placements,
     waits_for_machine,
 )
 
@@ -45,12 +50,15 @@ class Cluster:
     """The reports of the API server at one time; `ends` is when the last pod of a node ended or was deleted.
 
     `since` is when the reports began: an earlier end is unknown, so that no node has been idle for longer.
+    `claims` have the keys of `volume_placements`.
     """
 
     pods: Sequence[ClusterPod]
     nodes: Sequence[ClusterNode]
     ends: Mapping[str, float]
     since: float
+    claims: Claims = field(default_factory=dict)
+    volumes: Volumes = field(default_factory=dict)
 
 
 def instance_of(node: ClusterNode) -> str | None:
@@ -81,17 +89,21 @@ def join(cluster: Cluster, cloud: Observation) -> Observation:
     live = [node for node in cluster.nodes if _takes_part(node, machines, by_node, cloud.time)]
     sizes = {_name(node): _sizes(node, by_node[_name(node)]) for node in live}
     universe = frozenset().union(*(pool.taints for pool in cloud.pools), *map(_taints, live))
-    reader = _PodReader(universe)
+    reader = _PodReader(universe, cluster.claims, cluster.volumes)
     names = frozenset(sizes)
     pods = tuple(reader.read(pod) for pod in cluster.pods if _counts(pod, names))
     marks = reader.marks
     nodes = tuple(_node(node, sizes[_name(node)], by_node[_name(node)], cluster, marks) for node in live)
     node_of = {node.machine: node.name for node in nodes if node.machine}
+    registered = {instance_of(node) for node in cluster.nodes}
     return replace(
         cloud,
         pods=_with_gang_sizes(pods),
         nodes=nodes,
-        machines=tuple(replace(machine, node=node_of.get(machine.id)) for machine in cloud.machines),
+        machines=tuple(
+            replace(machine, node=node_of.get(machine.id), registered=machine.id in registered)
+            for machine in cloud.machines
+        ),
         pools=tuple(_measured(pool, cloud.machines, node_of, sizes, marks) for pool in cloud.pools),
     )
 
@@ -214,8 +226,9 @@ def pod_id(pod: ClusterPod) -> str:
 class _PodReader:
     """Reads pods, and collects the affinities that become labels; equal tolerations are compared once."""
 
-    def __init__(self, universe: frozenset[str]) -> None:
+    def __init__(self, universe: frozenset[str], claims: Claims, volumes: Volumes) -> None:
         self._universe = universe
+        self._claims, self._volumes = claims, volumes
         self._tolerated: dict[str, frozenset[str]] = {}
         self._marks: dict[str, Placement] = {}
 
@@ -224,21 +237,29 @@ class _PodReader:
         return tuple(self._marks.values())
 
     def read(self, pod: ClusterPod) -> Pod:
-        placement = placement_of(pod)
-        if placement.marker:
-            self._marks[placement.marker] = placement
-        marker = {placement.marker: "true"} if placement.marker else {}
+        own = placement_of(pod)
+        selector, obstacle = dict(own.labels), unsupported(pod)
+        placements, missing = volume_placements(pod, self._claims, self._volumes)
+        for placement in (own, *placements):
+            if placement.marker:
+                self._marks[placement.marker] = placement
+                selector[placement.marker] = "true"
+            for key, value in placement.labels.items():
+                if selector.setdefault(key, value) != value:
+                    obstacle = obstacle or f"its volume has {key} {value}, it asks for {selector[key]}"
         return Pod(
             id=pod_id(pod),
             arrival=seconds(pod.metadata.creationTimestamp if pod.metadata else None),
             size=pod_size(pod),
-            selector={**placement.labels, **marker},
+            selector=selector,
             tolerations=self._tolerations(pod),
             gang=gang_of(pod),
             movable=is_movable(pod),
             spread=spread_of(pod),
             node=pod.spec.nodeName if pod.spec else None,
             since=seconds(pod.status.startTime if pod.status else None),
+            unsupported=obstacle or missing,
+            message=scheduler_message(pod),
         )
 
     def _tolerations(self, pod: ClusterPod) -> frozenset[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from lightkube.models.core_v1 import EventSource, ObjectReference
 from lightkube.models.meta_v1 import DeleteOptions, ObjectMeta, Preconditions
-from lightkube.resources.core_v1 import Event, Node, Pod, PodEviction
+from lightkube.resources.core_v1 import Event, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodEviction
 from lightkube.types import PatchType
 
 from bedplate.capacity.observation import (
@@ -23,7 +23,7 @@ from bedplate.capacity.observation import (
     Terminate,
     UncordonNode,
 )
-from bedplate.cluster.client import MANAGER, ClusterClient, Conflict, Missing, ObjectCache, TooManyRequests
+from bedplate.cluster.client import MANAGER, ClusterClient, Conflict, Missing, ObjectCache, TooManyRequests, key_of
 from bedplate.cluster.demand import CORDONED, Cluster, cordon_of, instance_of, is_annotated, join, pod_id
 from bedplate.cluster.pods import has_ended, is_daemon, is_movable, seconds
 from bedplate.errors import BedplateError
@@ -46,17 +46,19 @@ class LiveCluster:
     def __post_init__(self) -> None:
         self.pods = ObjectCache(self.client, Pod, self._on_pod)
         self.nodes = ObjectCache(self.client, Node)
+        self.claims = ObjectCache(self.client, PersistentVolumeClaim)
+        self.volumes = ObjectCache(self.client, PersistentVolume)
 
     def start(self) -> None:
-        """List pods and nodes, and watch them. Raises BedplateError."""
-        # Nodes first: a pod on an unknown node would be left out.
-        self.nodes.start()
-        self.pods.start()
+        """List pods, nodes, claims and volumes, and watch them. Raises BedplateError."""
+        # Pods last: one on an unknown node would be left out, one with an unknown claim would start no machine.
+        for cache in (self.volumes, self.claims, self.nodes, self.pods):
+            cache.start()
 
     def stop(self) -> None:
         """End the watches, and close their connections."""
-        self.nodes.stop()
-        self.pods.stop()
+        for cache in (self.volumes, self.claims, self.nodes, self.pods):
+            cache.stop()
         self.client.api.close()
 
     def observe(self, cloud: Observation) -> Observation:
@@ -64,13 +66,16 @@ class LiveCluster:
         nodes, pods = self.nodes.objects(), self.pods.objects()
         for name in self._ends.keys() - nodes.keys():
             self._ends.pop(name, None)
-        return join(Cluster(tuple(pods.values()), tuple(nodes.values()), dict(self._ends), self.since), cloud)
+        facts = (tuple(pods.values()), tuple(nodes.values()), dict(self._ends), self.since)
+        return join(Cluster(*facts, self.claims.objects(), self.volumes.objects()), cloud)
 
     def observe_once(self, cloud: Observation) -> Observation:
-        """Return the same with two list requests, for a command that runs once."""
+        """Return the same with list requests, for a command that runs once."""
         pods, _ = self.client.objects(Pod)
         nodes, _ = self.client.objects(Node)
-        return join(Cluster(pods, nodes, dict(self._ends), self.since), cloud)
+        claims = {key_of(claim): claim for claim in self.client.objects(PersistentVolumeClaim)[0]}
+        volumes = {key_of(volume): volume for volume in self.client.objects(PersistentVolume)[0]}
+        return join(Cluster(pods, nodes, dict(self._ends), self.since, claims, volumes), cloud)
 
     def state(self) -> str:
         """Return the memory for a successor: when the last pods of nodes ended."""

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from lightkube.models.core_v1 import Affinity, Container, NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration
-from lightkube.resources.core_v1 import Pod
+from lightkube.resources.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 
 from bedplate.capacity.observation import Size
 
-GPUS = ("nvidia.com/gpu", "amd.com/gpu", "aws.amazon.com/neuron")
+# The add-ons have a device plugin of this manufacturer only.
+GPUS = "nvidia.com/gpu"
 EFA = "vpc.amazonaws.com/efa"
 MOVABLE = "bedplate/movable"
 """Annotation: `true` if a pod has a checkpoint and may be evicted, `false` if not."""
@@ -27,6 +28,9 @@ _GANG_LABELS = (
 _MOVABLE_OWNERS = ("ReplicaSet", "StatefulSet", "ReplicationController")
 _MIRROR = "kubernetes.io/config.mirror"
 _HOSTNAME, _ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+_SCHEDULER = "default-scheduler"
+# Resources that `Size` has; of any other the planner knows neither what a pool offers nor what is free.
+_COMPARED = frozenset({GPUS, EFA, "cpu", "memory", "ephemeral-storage", "pods"})
 _ENDED = ("Succeeded", "Failed")
 _GIB = 1024.0**3
 
@@ -48,7 +52,7 @@ def size_of(resources: Mapping[str, object] | None) -> Size:
     """Return requests or allocatable resources as a size."""
     amounts = {name: quantity(str(text)) for name, text in (resources or {}).items()}
     return Size(
-        gpus=round(sum(amounts.get(name, 0.0) for name in GPUS)),
+        gpus=round(amounts.get(GPUS, 0.0)),
         cpus=amounts.get("cpu", 0.0),
         memory=amounts.get("memory", 0.0) / _GIB,
         efa=round(amounts.get(EFA, 0.0)),
@@ -159,6 +163,35 @@ def spread_of(pod: Pod) -> str | None:
     return next((word for key, word in ((_HOSTNAME, "hostname"), (_ZONE, "zone")) if key in _spread_keys(pod)), None)
 
 
+def unsupported(pod: Pod) -> str:
+    """Return the requirement of a pod that the planner cannot compare with nodes and pools; empty if there is none."""
+    spec = pod.spec
+    if spec is None:
+        return ""
+    if spec.schedulerName not in (None, _SCHEDULER):
+        return f"it is scheduled by {spec.schedulerName}"
+    if spec.resourceClaims:
+        return "it has resource claims, which the planner does not know"
+    if names := sorted(_resource_names(pod) - _COMPARED):
+        return f"it asks for {', '.join(names)}, which no pool is known to have"
+    affinity = spec.affinity.podAffinity if spec.affinity else None
+    if affinity and affinity.requiredDuringSchedulingIgnoredDuringExecution:
+        return "it has a required podAffinity, which the planner does not know"
+    if keys := sorted(_spread_keys(pod) - {_HOSTNAME, _ZONE}):
+        return f"it is spread over {', '.join(keys)}, which the planner does not know"
+    return ""
+
+
+def _resource_names(pod: Pod) -> frozenset[str]:
+    """Return the resources of which a pod requests more than nothing."""
+    spec = pod.spec
+    containers = [*spec.containers, *(spec.initContainers or ())] if spec else []
+    parts = [resources for container in containers if (resources := container.resources)]
+    amounts = [part for resources in parts for part in (resources.limits, resources.requests) if part]
+    amounts += [spec.overhead] if spec and spec.overhead else []
+    return frozenset(name for part in amounts for name, amount in part.items() if quantity(str(amount)))
+
+
 def _spread_keys(pod: Pod) -> frozenset[str]:
     spec = pod.spec
     if spec is None:
@@ -220,7 +253,47 @@ class Placement:
 def placement_of(pod: Pod) -> Placement:
     """Return the node selector of a pod joined with its required affinity; a single value becomes a label."""
     labels = dict((pod.spec.nodeSelector if pod.spec else None) or {})
-    terms = _required_terms(pod.spec.affinity if pod.spec else None)
+    return _placement(labels, _required_terms(pod.spec.affinity if pod.spec else None))
+
+
+Claims = Mapping[str, PersistentVolumeClaim]
+"""Claims by `namespace/name`."""
+Volumes = Mapping[str, PersistentVolume]
+"""Volumes by name."""
+
+
+def volume_placements(pod: Pod, claims: Claims, volumes: Volumes) -> tuple[tuple[Placement, ...], str]:
+    """Return where the volumes of a pod's claims are, and the obstacle if a claim has no volume that it can use."""
+    placements = []
+    for name in _claim_names(pod):
+        claim = claims.get(name)
+        if claim is None or (claim.metadata and claim.metadata.deletionTimestamp):
+            return (), f"its claim {name} does not exist"
+        volume = volumes.get((claim.spec.volumeName if claim.spec else None) or "")
+        if volume is None or volume.spec is None or not (claim.status and claim.status.phase == "Bound"):
+            return (), f"its claim {name} is not bound to a volume"
+        required = volume.spec.nodeAffinity.required if volume.spec.nodeAffinity else None
+        placements.append(_placement({}, tuple(required.nodeSelectorTerms) if required else ()))
+    return tuple(placements), ""
+
+
+def _claim_names(pod: Pod) -> Iterator[str]:
+    namespace, name = (pod.metadata.namespace, pod.metadata.name) if pod.metadata else ("", "")
+    for volume in (pod.spec.volumes if pod.spec else None) or ():
+        if volume.persistentVolumeClaim:
+            yield f"{namespace}/{volume.persistentVolumeClaim.claimName}"
+        elif volume.ephemeral:
+            yield f"{namespace}/{name}-{volume.name}"
+
+
+def scheduler_message(pod: Pod) -> str:
+    """Return why the scheduler could not place a pending pod; empty if it has not said so."""
+    conditions = (pod.status.conditions if pod.status else None) or ()
+    failed = (entry for entry in conditions if entry.type == "PodScheduled" and entry.status == "False")
+    return next((entry.message or "" for entry in failed), "")
+
+
+def _placement(labels: dict[str, str], terms: tuple[NodeSelectorTerm, ...]) -> Placement:
     if len(terms) == 1:
         rules = terms[0].matchExpressions or ()
         single = {rule.key: rule.values[0] for rule in rules if _is_single(rule) and rule.values}

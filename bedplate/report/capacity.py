@@ -35,6 +35,8 @@ _MINUTE, _HOUR = 60.0, 3600.0
 
 def misfit(pod: Pod, pool: Pool) -> str:
     """Return why a machine of a pool cannot run a pod; empty if it can."""
+    if pod.unsupported:
+        return pod.unsupported
     for key, value in pod.selector.items():
         if pool.labels.get(key) != value and not (len(pool.zones) > 1 and value in pool.zones):
             return f"its machines do not have the label {key}={value}"

@@ -84,6 +84,8 @@ def status_lines(state: CapacityState) -> Iterator[str]:
     if state.has_cluster:
         yield f"{counted(waiting, 'pod')} without a node"
     yield from _people_lines(state, {pool.name for pool in state.observation.pools})
+    if state.decision.held:
+        yield f"warning: {state.decision.held}; `bedplate kube status` shows the cluster"
     if state.leader:
         yield f"the controller on {state.leader} acts"
     yield from (f"{group}: paused by {operator}" for group, operator in state.paused.items())
@@ -211,6 +213,8 @@ def _last_failure(state: CapacityState, pool: Pool) -> Activity | None:
 def _short_state(state: CapacityState, pool: Pool) -> str:
     breaker = _open_breaker(state, pool)
     failure = _last_failure(state, pool)
+    if pool.silent:
+        return "no answer"
     if pool.group in state.paused:
         return "paused"
     if not pool.eligible:
@@ -231,6 +235,8 @@ def _rung_sentence(state: CapacityState, pool: Pool) -> str:
     machines = state.machines(pool)
     failure = _last_failure(state, pool)
     count = f"{len(machines)} of at most {counted(pool.maximum, 'machine')}"
+    if pool.silent:
+        return f"{count}; {pool.region} does not answer, so nothing is changed here."
     if not pool.eligible:
         return "no machine can start: it has no free addresses in its subnets, or no path to the home region."
     if pool.group in state.paused:

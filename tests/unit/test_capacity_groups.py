@@ -95,18 +95,49 @@ def test_defect_more_than_fifty_groups_are_read() -> None:
     assert {pool.name: pool.minimum for pool in seen.pools} == {pool.name: pool.min for pool in pools}
 
 
-def test_a_region_without_an_answer_stops_the_round(cloud: ScalingCloud, groups: FleetGroups) -> None:
-    """Its machines would be unknown, and launched again elsewhere."""
+def _silence(patch: pytest.MonkeyPatch, *regions: str) -> None:
+    """Let AWS not answer for some regions."""
+    answer = AwsClient.pages
 
-    def fail(service: str, region: str, operation: str, **_: Any) -> Iterator[Any]:  # noqa: ANN401
-        raise PartialError(f"{service} {operation}") if region == "us-east-1" else AssertionError
+    def pages(client: AwsClient, service: str, region: str, operation: str, **params: object) -> Iterator[Any]:
+        if region in regions:
+            raise PartialError(f"cannot connect to {service}")
+        return answer(client, service, region, operation, **params)
 
-    client = AwsClient(cloud)
-    broken = FleetGroups(client, groups.plan)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(AwsClient, "pages", lambda _self, *args, **params: fail(*args, **params))
-        with pytest.raises((PartialError, AssertionError)):
-            broken.observe(cloud.time)
+    patch.setattr(AwsClient, "pages", pages)
+
+
+@pytest.mark.parametrize(("is_known", "silent"), [(False, ["us-east-1"]), (True, ["us-east-1", "us-west-2"])])
+def test_a_round_needs_an_answer(
+    cloud: ScalingCloud,
+    groups: FleetGroups,
+    monkeypatch: pytest.MonkeyPatch,
+    is_known: bool,  # noqa: FBT001
+    silent: list[str],
+) -> None:
+    """Machines of a region that has never answered would be launched again elsewhere; without AWS nothing is known."""
+    if is_known:
+        groups.observe(cloud.time)
+    _silence(monkeypatch, *silent)
+    with pytest.raises(PartialError, match="cannot read the Auto Scaling groups: us-east-1"):
+        groups.observe(cloud.time)
+
+
+def test_a_region_that_does_not_answer_any_more_is_as_it_was(
+    cloud: ScalingCloud, groups: FleetGroups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller goes on in the other regions; a new answer ends the silence."""
+    groups.set_desired(SetDesired(EAST, 1, ""), groups.observe(cloud.time))
+    before = groups.observe(cloud.time)
+    with monkeypatch.context() as patch:
+        _silence(patch, "us-east-1")
+        seen = groups.observe(cloud.time + 30)
+        groups.set_desired(SetDesired(WEST, 1, ""), seen)
+    assert {pool.name: pool.silent for pool in seen.pools} == {WEST: False, EAST: True, "sim-us-west-2": False}
+    assert seen.machines == before.machines
+    after = groups.observe(cloud.time + 60)
+    assert not any(pool.silent for pool in after.pools)
+    assert sorted(machine.pool for machine in after.machines) == [EAST, WEST]
 
 
 def test_a_lost_reply_starts_nothing_twice(cloud: ScalingCloud, groups: FleetGroups) -> None:

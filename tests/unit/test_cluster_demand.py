@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 from lightkube.models.core_v1 import PodStatus
-from lightkube.resources.core_v1 import Node, Pod
+from lightkube.resources.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 
 from bedplate.capacity.observation import Cordon, Machine, Observation, Pool, Size
 from bedplate.cluster.demand import CORDONED, Cluster, join
@@ -51,17 +51,21 @@ def node(
     )
 
 
+Stores = tuple[Mapping[str, PersistentVolumeClaim], Mapping[str, PersistentVolume]]
+
+
 def observe(
     pods: list[Pod],
     nodes: list[Node],
     machines: tuple[Machine, ...] = (),
     ends: Mapping[str, float] = MappingProxyType({}),
+    stores: Stores = ({}, {}),
 ) -> Observation:
     """Return the observation of a cluster with one pool."""
     pool = Pool("p", "train", 0, "us-west-2", ("us-west-2a",), 0, 9, 0, labels={"disk": "ssd"})
     pool_with_taint = Pool("t", "burst", 0, "us-west-2", ("us-west-2a",), 0, 9, 0, taints=frozenset({GPU_TAINT}))
     cloud = Observation(NOW, machines=machines, pools=(pool, pool_with_taint))
-    return join(Cluster(pods, nodes, ends, since=NOW - 50), cloud)
+    return join(Cluster(pods, nodes, ends, NOW - 50, *stores), cloud)
 
 
 @pytest.mark.parametrize(
@@ -259,3 +263,124 @@ def test_a_node_of_an_ending_machine_is_left_out_with_its_pods() -> None:
     seen = observe([pod(node="n")], [node("n", "i-0000000b")])
 
     assert (seen.nodes, seen.pods) == ((), ())
+
+
+CELLAR = [{"matchExpressions": [{"key": "topology.kubernetes.io/region", "operator": "In", "values": ["cellar"]}]}]
+EVERYWHERE = [
+    {
+        "matchExpressions": [
+            {"key": "topology.kubernetes.io/region", "operator": "In", "values": ["us-west-2", "us-east-1"]}
+        ]
+    }
+]
+WITH_DATA: dict[str, Any] = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]}
+
+
+def _claim(phase: str = "Bound", **meta: Any) -> Mapping[str, PersistentVolumeClaim]:  # noqa: ANN401
+    document = {
+        "metadata": {"name": "data", "namespace": "ada", **meta},
+        "spec": {"volumeName": "ada.data"},
+        "status": {"phase": phase},
+    }
+    return {"ada/data": cast("PersistentVolumeClaim", PersistentVolumeClaim.from_dict(document))}
+
+
+def _volume(terms: list[dict[str, Any]]) -> Mapping[str, PersistentVolume]:
+    spec = {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}
+    document = {"metadata": {"name": "ada.data"}, "spec": spec}
+    return {"ada.data": cast("PersistentVolume", PersistentVolume.from_dict(document))}
+
+
+def test_a_pod_runs_where_its_volume_is() -> None:
+    """The volume of a claim restricts a pod to its place, as a node selector does."""
+    pods = observe([pod(**WITH_DATA)], [], stores=(_claim(), _volume(CELLAR))).pods
+    assert (pods[0].selector, pods[0].unsupported) == ({"topology.kubernetes.io/region": "cellar"}, "")
+
+
+def test_the_places_of_a_volume_are_alternatives() -> None:
+    """A volume of several regions admits a pod in each, together with the pod's own affinity."""
+    west = node("west", meta={"labels": {"topology.kubernetes.io/region": "us-west-2"}})
+    cellar = node("cellar", meta={"labels": {"topology.kubernetes.io/region": "cellar"}})
+    observation = observe([pod(**WITH_DATA)], [west, cellar], stores=(_claim(), _volume(EVERYWHERE)))
+    (selected,) = observation.pods[0].selector
+    assert {n.name: selected in n.labels for n in observation.nodes} == {"west": True, "cellar": False}
+
+
+def test_a_pod_that_selects_another_place_than_its_volume_fits_nothing() -> None:
+    """A node selector that contradicts the volume is named."""
+    elsewhere = pod(nodeSelector={"topology.kubernetes.io/region": "us-west-2"}, **WITH_DATA)
+    (seen,) = observe([elsewhere], [], stores=(_claim(), _volume(CELLAR))).pods
+    assert seen.unsupported == "its volume has topology.kubernetes.io/region cellar, it asks for us-west-2"
+
+
+@pytest.mark.parametrize(
+    ("claims", "volumes", "reason"),
+    [
+        ({}, _volume(CELLAR), "its claim ada/data does not exist"),
+        (_claim(deletionTimestamp="2026-11-23T05:00:00Z"), _volume(CELLAR), "its claim ada/data does not exist"),
+        (_claim("Pending"), _volume(CELLAR), "its claim ada/data is not bound to a volume"),
+        (_claim(), {}, "its claim ada/data is not bound to a volume"),
+    ],
+)
+def test_a_pod_without_its_volume_fits_nothing(
+    claims: Mapping[str, PersistentVolumeClaim], volumes: Mapping[str, PersistentVolume], reason: str
+) -> None:
+    """The scheduler places no pod whose claim is missing, deleted or not bound: no machine helps."""
+    assert observe([pod(**WITH_DATA)], [], stores=(claims, volumes)).pods[0].unsupported == reason
+
+
+def _asks(name: str, amount: str = "1") -> dict[str, Any]:
+    return {"containers": [{"name": "c", "resources": {"limits": {name: amount}}}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (_asks("nvidia.com/mig-1g.10gb"), "nvidia.com/mig-1g.10gb"),
+        (_asks("hugepages-2Mi", "1Gi"), "hugepages-2Mi"),
+        (_asks("amd.com/gpu"), "amd.com/gpu"),
+        ({"resourceClaims": [{"name": "gpu", "resourceClaimName": "one"}]}, "resource claims"),
+        ({"schedulerName": "volcano"}, "volcano"),
+        (
+            {
+                "affinity": {
+                    "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]}
+                }
+            },
+            "podAffinity",
+        ),
+        (
+            {
+                "topologySpreadConstraints": [
+                    {"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}
+                ]
+            },
+            "rack",
+        ),
+    ],
+)
+def test_what_the_planner_cannot_compare_is_named(spec: dict[str, Any], words: str) -> None:
+    """A requirement that the planner does not know is an obstacle, not a requirement of nothing."""
+    assert words in observe([pod(**spec)], []).pods[0].unsupported
+
+
+def test_nothing_of_an_unknown_resource_is_no_requirement() -> None:
+    """A request of 0, the default scheduler and a preferred affinity are no obstacles."""
+    spec = {**_asks("nvidia.com/mig-1g.10gb", "0"), "schedulerName": "default-scheduler"}
+    assert observe([pod(**spec)], []).pods[0].unsupported == ""
+
+
+def test_a_pending_pod_has_the_message_of_the_scheduler() -> None:
+    """The condition PodScheduled says why the scheduler cannot place a pod."""
+    waiting = pod()
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes: full"}
+    waiting.status = cast("PodStatus", PodStatus.from_dict({"conditions": [condition]}))
+    assert observe([waiting], []).pods[0].message == "0/1 nodes: full"
+
+
+def test_a_machine_with_a_node_object_is_registered() -> None:
+    """Also a node that does not take part yet is known: it is not missing in the cluster."""
+    gated = node("a", "i-0000000a", taints=[{"key": "bedplate/gate", "effect": "NoSchedule"}])
+    machines = tuple(Machine(name, "p", "us-west-2a", NOW - 60) for name in ("i-0000000a", "i-0000000b"))
+    seen = observe([], [gated], machines).machines
+    assert [(machine.node, machine.registered) for machine in seen] == [(None, True), (None, False)]
