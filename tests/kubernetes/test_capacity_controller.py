@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 from lightkube.resources.coordination_v1 import Lease
-from lightkube.resources.core_v1 import Event, Node, Pod
+from lightkube.resources.core_v1 import Event, Node, PersistentVolume, PersistentVolumeClaim, Pod
 from lightkube.resources.policy_v1 import PodDisruptionBudget
 
 from bedplate.account.client import AwsClient
@@ -18,6 +18,7 @@ from bedplate.account.groups import FleetGroups
 from bedplate.capacity.observation import Action, Cordon, CordonNode, DrainNode, Observation, SetDesired, UncordonNode
 from bedplate.cli import run
 from bedplate.cluster.client import ClusterClient, Conflict, Expired, TooManyRequests, open_cluster
+from bedplate.cluster.desired import volume_objects
 from bedplate.cluster.lease import IDLE, NAMESPACE, Leadership, StateStore, read_holder
 from bedplate.picture.timeline import timeline
 from bedplate.plan.capacity import capacity_document
@@ -90,6 +91,34 @@ def test_a_burst_spills_over_three_regions_and_ends(lab: CapacityLab, request: p
         frames = [replace(frame, time=frame.time - begin) for frame in control.frames]
         title = "1,600 GPUs over three regions, the first without capacity: a real control plane"
         PICTURE.write_text(timeline(title, frames), encoding="utf-8")
+
+
+def test_a_pod_with_a_volume_of_a_site_starts_no_machine_in_the_cloud(lab: CapacityLab) -> None:
+    """The volume of its claim is at the site: a machine of a region would stand empty beside it."""
+    items = [
+        item for item in volume_objects(lab_plan()) if item["metadata"]["name"] in ("grace.cellar-data", "cellar-data")
+    ]
+    volume = next(item for item in items if item["kind"] == "PersistentVolume")
+    claim = next(item for item in items if item["metadata"].get("namespace") == "grace")
+    claim["metadata"]["namespace"] = volume["spec"]["claimRef"]["namespace"] = lab.namespace
+    container = {"name": "c", "image": "train", "resources": {"limits": {"nvidia.com/gpu": "8"}}}
+    mount = {"name": "data", "persistentVolumeClaim": {"claimName": "cellar-data"}}
+    spec = {"containers": [container], "volumes": [mount], "tolerations": [{"operator": "Exists"}]}
+    lab.client.create(cast("PersistentVolume", PersistentVolume.from_dict(volume)))
+    lab.client.create(cast("PersistentVolumeClaim", PersistentVolumeClaim.from_dict(claim)))
+    try:
+        control = lab.controller()
+        metadata = {"name": "reader", "namespace": lab.namespace}
+        lab.client.create(cast("Pod", Pod.from_dict({"metadata": metadata, "spec": spec})))
+        wait_for(lambda: [pod.unsupported for pod in control.controller.observe(lab.now()).pods] == [""])
+
+        result = control.step()
+
+        assert result
+        assert result.decision.actions == ()
+        assert ["cellar" in report.reason for report in result.decision.unplaced] == [True]
+    finally:
+        lab.client.delete(PersistentVolume, "grace.cellar-data", grace_period=0)
 
 
 def test_a_quiet_round_makes_as_many_calls_with_many_pods(lab: CapacityLab) -> None:
