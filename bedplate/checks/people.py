@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault, repeated
+from bedplate.plan.cluster import PEOPLE, person_name
 from bedplate.spec.base import shown
 
 
@@ -33,6 +34,27 @@ def _check_groups(context: Context) -> Iterator[Fault]:
                 yield fault("E514", key, f"{group} is a person, who has a group of the same name")
         for key, group, _ in repeated(groups):
             yield fault("E515", key, f"{group} is listed twice")
+
+
+# Programs in pods that ask for NAME.LABEL get the Service NAME of the namespace LABEL, before a host of that name.
+_DOMAINS = "com net org edu gov mil int io ai dev app co cloud info local internal arpa svc pods cluster"
+_NAMESPACES = frozenset({"default", PEOPLE, *_DOMAINS.split()})
+
+
+def check_cluster_names(context: Context) -> Iterator[Fault]:
+    """Yield faults of people whose name in the cluster is used by another person or by Kubernetes, or is empty."""
+    people = context.fleet.people if context.fleet.kubernetes else ()
+    labels = [(f"people.{name}", person_name(name)) for name in people]
+    for key, label in labels:
+        if not label:
+            yield fault("E519", key, "the name has no letter or digit for Kubernetes")
+        elif label in _NAMESPACES or label.startswith("kube-") or label.endswith("-system"):
+            yield fault("E519", key, f"the cluster needs the name {label} itself")
+        elif label in context.fleet.sites or label in context.fleet.regions:
+            yield fault("E519", key, f"in pods, machines of {label} would have the names of this person's services")
+    for key, label, first in repeated(labels):
+        if label:
+            yield fault("E519", key, f"{first.removeprefix('people.')} has the same name in the cluster, {label}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +113,7 @@ def secrets_in(text: str) -> Iterator[Secret]:
             yield Secret("E501", "an AWS secret access key", match.start(), match.end())
 
 
-CHECKS = (check_people,)
+CHECKS = (check_people, check_cluster_names)
 RULES = (
     Rule(
         "E501",
@@ -143,5 +165,11 @@ RULES = (
         Rule("E515", "duplicate-group", "A second entry has no effect.", "delete one of the two"),
         Rule("E517", "ids-exhausted", "bedplate never reuses an id.", "use names that the lock has"),
         Rule("E518", "name-recorded", "Files on nodes belong to the previous owner of the name.", "use another name"),
+        Rule(
+            "E519",
+            "name-in-cluster",
+            "It is the person's account and namespace in Kubernetes, with - for _ and no - at the ends.",
+            "choose another name",
+        ),
     ),
 )

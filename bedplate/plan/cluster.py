@@ -10,11 +10,11 @@ from ipaddress import IPv4Address, IPv4Network
 from types import MappingProxyType
 
 from bedplate.catalog import Catalog
-from bedplate.errors import InputError
 from bedplate.plan.firewall import has_workers
-from bedplate.plan.fleet import ControlPlaneMember, FleetPlan, MachinePlan, SitePlan, cached_on_plan
+from bedplate.plan.fleet import Accounts, ControlPlaneMember, FleetPlan, MachinePlan, SitePlan, cached_on_plan
 from bedplate.plan.links import API_PORT, api_name, place_names
 from bedplate.plan.pools import PoolPlan
+from bedplate.plan.record import PlanFault, PlanFaults
 from bedplate.plan.registration import (
     INSTANCE_TYPE,
     ZONE,
@@ -24,6 +24,7 @@ from bedplate.plan.registration import (
     pool_registration,
     registration,
 )
+from bedplate.spec.fleet import Fleet
 from bedplate.spec.groups import Market
 from bedplate.spec.network import Interconnect
 from bedplate.spec.sites import Use
@@ -245,17 +246,29 @@ def _reserved_cpu(cores: int) -> int:
 
 PEOPLE = "people"
 """The namespace of people's accounts, and the label of what they have."""
-_RESERVED = frozenset({"default", PEOPLE})
 
 
 def person_name(name: str) -> str:
-    """Return the name of a person in the cluster: names there have no underscore. Raises InputError for a used one."""
-    label = name.replace("_", "-").strip("-")
-    if label in _RESERVED or label.startswith("kube-"):
-        raise InputError(
-            f"people.{name}: Kubernetes uses the namespace {label} itself", fix="choose another name for the person"
+    """Return the name of a person in the cluster, where names have no underscore. `check` refuses two of one name."""
+    return name.replace("_", "-").strip("-")
+
+
+def check_departed(fleet: Fleet, accounts: Accounts) -> None:
+    """Raise PlanFaults for people who would own the namespace of somebody who was removed."""
+    departed = {person_name(name): name for name in accounts.departed}
+    labels = ((name, person_name(name)) for name in (fleet.people if fleet.kubernetes else ()))
+    faults = tuple(
+        PlanFault(
+            "E519",
+            f"people.{name}",
+            f"{departed[label]} was removed; the cluster's namespace {label} may still hold their work",
+            f"choose a name that differs from {departed[label]} in letters or digits",
         )
-    return label
+        for name, label in labels
+        if label in departed
+    )
+    if faults:
+        raise PlanFaults(faults)
 
 
 def minor_version(version: str) -> int:

@@ -11,6 +11,7 @@ from bedplate.catalog import Catalog
 from bedplate.catalog.tables import Arch, ChipFacts
 from bedplate.plan import space
 from bedplate.plan.allocation import TUNNEL_NUMBERS, allocate_blocks, initiating_site, joined_sites
+from bedplate.plan.cluster import check_departed
 from bedplate.plan.cost import GATEWAY_TYPE
 from bedplate.plan.fleet import (
     BucketPlan,
@@ -237,6 +238,8 @@ def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
     stack = catalog.stack(fleet.stack)
     blocks = allocate_blocks(fleet, record)
     regions = _regions(fleet, blocks)
+    accounts = number_accounts(fleet, record)
+    check_departed(fleet, accounts)
     return FleetPlan(
         name=fleet.name,
         account=fleet.account,
@@ -265,7 +268,7 @@ def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
         control_plane=_control_plane(fleet, regions, record, catalog),
         image=fleet.image.model_copy(update={"driver": fleet.image.driver or stack.driver}),
         stack=stack.name,
-        accounts=number_accounts(fleet, record),
+        accounts=accounts,
         site_tunnels=_directs(fleet, blocks),
         tunnel_auth=fleet.vpn.tunnels.auth if fleet.vpn else TunnelAuth.PSK,
     )

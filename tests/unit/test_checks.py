@@ -246,6 +246,11 @@ EDITS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
         "domain: lab.internal", f"domain: {'.'.join(['a' * 59] * 4)}",
         [("E248", "groups.bench"), ("E618", "vpn.laptops.gateways.0"), ("E618", "vpn.laptops.gateways.1")],
     ),
+    **{
+        f"a person named {name}": ("  bob: {", f"  {name}: {{", [("E519", f"people.{name}")])
+        for name in ("kube-system", "kueue-system", "people", "com", "cellar", "us-west-2", "__", "_ada", "ada--")
+    },
+    "a person with the name of a person and more letters": ("  bob: {", "  ada_b: {", []),
     "a fabric on a size without it": (
         "[p5.48xlarge]", "[g6.4xlarge]",
         [("E306", "groups.train.types.0")],

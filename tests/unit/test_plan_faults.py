@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bedplate.plan import PlanFault, PlanFaults, Record, allocate_blocks
+from bedplate.plan.cluster import check_departed
 from bedplate.plan.fleet import GROUP_IDS, PEOPLE_IDS, number_accounts
 from bedplate.plan.record import NO_NUMBERS
 from bedplate.spec import Fleet
@@ -37,7 +38,7 @@ def find_faults(fleet: Fleet, record: Mapping[str, str], ids: Mapping[str, int] 
     recorded = Record(blocks, people=uids, groups=gids)
     try:
         allocate_blocks(fleet, recorded)
-        number_accounts(fleet, recorded)
+        check_departed(fleet, number_accounts(fleet, recorded))
     except PlanFaults as error:
         return error.faults
     return ()
@@ -196,6 +197,14 @@ CASES = (
         good=sketch(people=people("ada", "bob")),
         ids={"bob": 20007},
     ),
+    Case(
+        code="E519",
+        key="people._ada",
+        message="ada was removed; the cluster's namespace ada may still hold their work",
+        bad=sketch(people=people("_ada"), kubernetes=cluster()),
+        good=sketch(people=people("ada", "_ada2"), kubernetes=cluster()),
+        ids={"ada": 20000},
+    ),
 )
 
 
@@ -217,7 +226,7 @@ def test_the_valid_counterpart_has_no_fault(case: Case) -> None:
 
 def test_every_rule_has_a_case() -> None:
     """Every code of the plan is in the table above."""
-    codes = {"E230", "E231", "E232", "E233", "E234", "E235", "E236", "E517", "E518"}
+    codes = {"E230", "E231", "E232", "E233", "E234", "E235", "E236", "E517", "E518", "E519"}
 
     assert {case.code for case in CASES} == codes
 
