@@ -31,7 +31,7 @@ from roles.openvpn.role import OpenVpn
 from roles.people.accounts import HOMES
 from roles.people.role import People
 from roles.storage.role import Storage
-from roles.tokens.role import Tokens
+from roles.tokens.role import Tokens, cluster_accounts
 from roles.vpnagent.role import VpnAgent
 from roles.workbench.role import Workbench
 from roles.worker.role import Worker
@@ -84,7 +84,7 @@ def _cluster_roles(node: NodePlan) -> Iterator[Role]:
     if node.cluster.member:
         yield Control(node.cluster)
         yield Approver()
-        yield Tokens(node.cluster.member.address)
+        yield Tokens(node.cluster.member.address, cluster_accounts(node.accounts))
         if node.capacity:
             yield Capacity(node.capacity)
     elif node.cluster.cluster.authority:

@@ -3,14 +3,15 @@
 A socket answers with the token of the account that connects: nobody needs sudo, and nobody can ask for another person.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from typing import ClassVar
 
 from pyinfra.operations import systemd
 
-from bedplate.plan.fleet import PEOPLE_IDS
+from bedplate.plan.cluster import person_name
+from bedplate.plan.fleet import Accounts
 from bedplate.plan.links import API_PORT
 from roles.base import Changes, ManagedFile, Role, changed, file_text, put_files, render
 from roles.hardened.logins import TOKEN_PROGRAM
@@ -21,9 +22,10 @@ PROGRAM = "/usr/local/sbin/bedplate-token"
 
 @dataclass(frozen=True, slots=True)
 class Tokens(Role):
-    """A member of the control plane with this address."""
+    """A member of the control plane with this address; `accounts` are the names of people in the cluster by user id."""
 
     address: IPv4Address
+    accounts: Mapping[int, str]
     name: ClassVar[str] = "tokens"
 
     def install(self) -> None:
@@ -31,7 +33,7 @@ class Tokens(Role):
 
     def configure(self) -> Changes:
         """Write the programs and their units."""
-        return put_files(*token_files(self.address))
+        return put_files(*token_files(self.address, self.accounts))
 
     def activate(self, changes: Changes) -> None:
         """Listen for people."""
@@ -39,10 +41,14 @@ class Tokens(Role):
         systemd.service(name="Listen for requests of tokens", service=SOCKET, running=True, enabled=True)
 
 
-def token_files(address: IPv4Address) -> Iterator[ManagedFile]:
+def cluster_accounts(accounts: Accounts) -> Mapping[int, str]:
+    """Return the names of people in the cluster by user id."""
+    return {person.uid: person_name(person.name) for person in accounts.people}
+
+
+def token_files(address: IPv4Address, accounts: Mapping[int, str]) -> Iterator[ManagedFile]:
     """Yield the programs and units."""
-    ids = {"first": PEOPLE_IDS.start, "last": PEOPLE_IDS.stop}
-    server = render("tokens/bedplate-token", server=f"https://{address}:{API_PORT}", **ids)
+    server = render("tokens/bedplate-token", server=f"https://{address}:{API_PORT}", accounts=dict(accounts))
     yield ManagedFile(f"Write {PROGRAM}", PROGRAM, server, "755")
     yield ManagedFile(f"Write {TOKEN_PROGRAM}", TOKEN_PROGRAM, file_text("tokens/kube-token"), "755")
     for unit in (SOCKET, "bedplate-token@.service"):

@@ -79,11 +79,15 @@ def test_status_names_what_is_wrong(control_plane: ControlPlane) -> None:
     assert any(fault.startswith("attic: kubelet v1.99.0 does not work") for fault in faults), faults
 
 
+# A user id and its name in the cluster.
+PERSON, _UID = "bedplate-test", 29999
+
+
 @pytest.fixture
 def token_socket(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Path]:
     """Yield the socket of a member: each connection starts the role's program, as systemd does."""
     need_root()
-    files = {file.path: file.text for file in token_files(IPv4Address("192.0.2.1"))}
+    files = {file.path: file.text for file in token_files(IPv4Address("192.0.2.1"), {_UID: PERSON})}
     program = tmp_path / "bedplate-token"
     text = files[PROGRAM].replace("https://192.0.2.1:6443", control_plane.server)
     program.write_text(text.replace("/etc/kubernetes/super-admin.conf", str(control_plane.kubeconfig())))
@@ -122,26 +126,13 @@ def _ask(path: Path, uid: int) -> subprocess.CompletedProcess[str]:
     return subprocess.run((*command, str(path)), capture_output=True, text=True, check=False)
 
 
-# An account of this machine with the id of a person; the program looks its name up.
-PERSON = "bedplate-test"
-
-
-@pytest.fixture
-def account() -> Iterator[int]:
-    """Yield the id of an account of this machine, which is one of a person."""
-    need_root()
-    subprocess.run(["useradd", "--no-create-home", "--uid", "29999", "--key", "UID_MAX=50000", PERSON], check=True)
-    yield 29999
-    subprocess.run(["userdel", PERSON], check=True)
-
-
-def test_people_get_their_own_token(control_plane: ControlPlane, token_socket: Path, account: int) -> None:
-    """The account that connects gets the token of its name; others, and root, get none."""
+def test_people_get_their_own_token(control_plane: ControlPlane, token_socket: Path) -> None:
+    """The user id that connects gets the token of its name in the plan; others, and root, get none."""
     client = control_plane.client()
     client.apply(Namespace(metadata=ObjectMeta(name="people")), field_manager="test")
     client.apply(ServiceAccount(metadata=ObjectMeta(name=PERSON, namespace="people")), field_manager="test")
 
-    answer = json.loads(_ask(token_socket, account).stdout)
+    answer = json.loads(_ask(token_socket, _UID).stdout)
     claims = json.loads(base64.urlsafe_b64decode(answer["status"]["token"].split(".")[1] + "=="))
     stranger = _ask(token_socket, 1000)
 

@@ -28,7 +28,7 @@ from bedplate.plan.nodes import NodePlan, find_node
 from roles.base import ManagedFile
 from roles.control.role import control_files
 from roles.kubernetes.role import kubelet_files
-from roles.tokens.role import token_files
+from roles.tokens.role import cluster_accounts, token_files
 from tests.testlab.machines.member import MOUNTS, pack
 from tests.testlab.network.netlab import Lab, LabHost, LabProgram, until
 from tests.testlab.run import ROOT, need_program, need_root
@@ -91,7 +91,8 @@ class ControlPlane:
         node, host = self.node(name), self.hosts[name]
         assert node.cluster
         assert node.cluster.member
-        roles = (*kubelet_files(node.cluster), *control_files(node.cluster), *token_files(node.cluster.member.address))
+        tokens = token_files(node.cluster.member.address, cluster_accounts(node.accounts))
+        roles = (*kubelet_files(node.cluster), *control_files(node.cluster), *tokens)
         files = [*roles, *doubles(node), *self.files]
         pack(host.folder / "files.tar", iter(files), Path("/nonexistent"))
         self.volume(name).mkdir(exist_ok=True)

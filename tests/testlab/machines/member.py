@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bedplate.nodes.audit import CHECKS
-from bedplate.plan.capacity import CapacityPlan, worker_capacity
+from bedplate.plan import FleetPlan
+from bedplate.plan.capacity import worker_capacity
 from bedplate.plan.cluster import ClusterNode
 from bedplate.plan.nodes import NodeRole
 from roles.approver.role import approver_files
@@ -21,7 +22,7 @@ from roles.containers.role import container_files
 from roles.control.role import ENCRYPTION, PKI, control_files
 from roles.hardened.logins import DROP_IN, settings
 from roles.kubernetes.role import MODULES, SYSCTL, kubelet_files
-from roles.tokens.role import token_files
+from roles.tokens.role import cluster_accounts, token_files
 from roles.worker.role import worker_files
 from tests.testlab.machines.defects import Defect, Rule
 from tests.testlab.rehearsal.programs import plan_of
@@ -61,8 +62,7 @@ class Member:
     def run(self, script: str) -> str:
         """Run a script as root in mounts and a network of its own, with the member's files; return its output."""
         archive = self.folder / "files.tar"
-        capacity = worker_capacity(plan_of(self.fleet))
-        pack(archive, _files(self.node, capacity), self.folder / "authorities")
+        pack(archive, _files(self.node, plan_of(self.fleet)), self.folder / "authorities")
         command = ("unshare", "--mount", "--net", "bash", "-c", f"{MOUNTS}{script}")
         done = subprocess.run(command, text=True, capture_output=True, check=False, env=_environment(archive))
         assert done.returncode == 0, done.stdout + done.stderr
@@ -116,7 +116,7 @@ def make_authorities(folder: Path) -> None:
         subprocess.run(command, check=True, capture_output=True, text=True)
 
 
-def _files(node: ClusterNode, capacity: CapacityPlan | None) -> Iterator[ManagedFile]:
+def _files(node: ClusterNode, plan: FleetPlan) -> Iterator[ManagedFile]:
     yield from container_files({})
     yield from kubelet_files(node)
     if node.member is None:
@@ -124,8 +124,9 @@ def _files(node: ClusterNode, capacity: CapacityPlan | None) -> Iterator[Managed
         return
     yield from control_files(node)
     yield from approver_files()
+    capacity = worker_capacity(plan)
     yield from capacity_files(capacity) if capacity else ()
-    yield from token_files(node.member.address)
+    yield from token_files(node.member.address, cluster_accounts(plan.accounts))
     yield ManagedFile("", DROP_IN, settings(frozenset({NodeRole.CONTROL}), ("ada",)))
     for path, name in ((MODULES, "modules.conf"), (SYSCTL, "sysctl.conf")):
         yield ManagedFile("", path, file_text(f"kubernetes/{name}"))
