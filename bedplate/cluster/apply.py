@@ -22,6 +22,8 @@ _SYSTEM, _ENTRIES = "kube-system", "objects"
 _FIRST = ("Namespace", "PriorityClass", "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ConfigMap")
 # Deleting one deletes all that people have in it.
 _KEPT = frozenset({"Namespace"})
+# Only one class may be the default: the old one is deleted before the new one is created.
+_EXCLUSIVE = frozenset({"PriorityClass"})
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -54,13 +56,14 @@ def apply_objects(
     declared = {key_of(item): item for item in sorted(objects, key=_rank)}
     before = read_inventory(cluster)
     _write_inventory(cluster, {*before, *declared})
+    obsolete = [key for key in before if key not in declared]
+    early = tuple(key for key in obsolete if key.kind in _EXCLUSIVE and _delete(cluster, key))
     changed = []
     for key, item in declared.items():
         if _apply(cluster, key, item):
             changed.append(key)
             notify(key)
-    obsolete = [key for key in before if key not in declared]
-    deleted = tuple(key for key in obsolete if key.kind not in _KEPT and _delete(cluster, key))
+    deleted = early + tuple(key for key in obsolete if key.kind not in _KEPT | _EXCLUSIVE and _delete(cluster, key))
     _write_inventory(cluster, declared)
     return Applied(tuple(changed), deleted, tuple(key for key in obsolete if key.kind in _KEPT), len(declared))
 

@@ -19,18 +19,37 @@ from bedplate.cluster.addons import (
     render_addon,
 )
 from bedplate.errors import InputError
-from bedplate.plan.cluster import PEOPLE, ClusterPlan, person_name
+from bedplate.plan.cluster import PEOPLE, ClusterPlan, minor_version, person_name
 from bedplate.plan.fleet import Account, Accounts, FleetPlan
 from bedplate.spec.sites import Use
 
-_POLICY, _VOLUMES = "policy", "volumes"
+_POLICY, _DEFAULTS, _VOLUMES = "policy", "pod-defaults", "volumes"
+_BOUND: Mapping[str, Object] = {
+    "MutatingAdmissionPolicy": {},
+    "ValidatingAdmissionPolicy": {"validationActions": ["Deny"]},
+}
+# The first minor version that has mutating policies by default: kubernetes.io, "Mutating Admission Policy", 2026-11.
+_MUTATES = 36
 HOMES = "/home"
 _REGION = "topology.kubernetes.io/region"
 
 
-def policy_objects() -> tuple[Object, ...]:
-    """Return the priorities, the rights of people, and the rules for their pods."""
-    return labelled(load_objects(own_manifest(_POLICY), {}), _POLICY)
+def policy_objects(version: str) -> tuple[Object, ...]:
+    """Return the default priority, the rights of people, and the rules for what they create."""
+    manifests = (_DEFAULTS, _POLICY) if minor_version(version) >= _MUTATES else (_POLICY,)
+    objects = [item for name in manifests for item in load_objects(own_manifest(name), {})]
+    return labelled([*objects, *(_binding(item) for item in objects if item["kind"] in _BOUND)], _POLICY)
+
+
+def _binding(policy: Object) -> Object:
+    """Return the object that makes an admission policy apply."""
+    name = policy["metadata"]["name"]
+    return {
+        "apiVersion": policy["apiVersion"],
+        "kind": f"{policy['kind']}Binding",
+        "metadata": {"name": name},
+        "spec": {"policyName": name, **_BOUND[policy["kind"]]},
+    }
 
 
 def people_objects(accounts: Accounts, pods: IPv4Network) -> tuple[Object, ...]:
@@ -180,7 +199,7 @@ def desired_objects(
     setting = Setting(cluster, efa_types(plan))
     addons = tuple(_addon_objects(setting, choose_pins(pins, cluster), read))
     people = people_objects(plan.accounts, cluster.pods)
-    return (*policy_objects(), *addons, *people, *volume_objects(plan))
+    return (*policy_objects(cluster.version), *addons, *people, *volume_objects(plan))
 
 
 def _addon_objects(setting: Setting, pins: Mapping[str, AddonPins], read: Callable[[str], bytes]) -> Iterator[Object]:

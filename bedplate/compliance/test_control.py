@@ -10,7 +10,7 @@ from testinfra.host import Host
 
 from bedplate.compliance.settings import applies_if, differing_files
 from bedplate.plan.nodes import NodePlan
-from roles.control.role import AUDIT, DATA, ENCRYPTION, LOGS, PKI, VOLUME, control_files
+from roles.control.role import ADMISSION, AUDIT, DATA, ENCRYPTION, LOGS, PKI, VOLUME, control_files
 from roles.kubernetes.role import MANIFESTS
 
 pytestmark = applies_if(lambda node: node.cluster is not None and node.cluster.member is not None)
@@ -57,6 +57,16 @@ def test_requests_to_the_api_are_logged(host: Host) -> None:
     options = _options(host, "kube-apiserver")
 
     assert (options.get("audit-policy-file"), options.get("audit-log-path")) == (AUDIT, f"{LOGS}/audit.log")
+
+
+def test_api_server_limits_what_people_create(host: Host) -> None:
+    """The API server has the planned admission plug-ins and lifetime of tokens: people cannot redirect addresses."""
+    options = _options(host, "kube-apiserver")
+    missing = [
+        name for name, value in ADMISSION.items() if not set(value.split(",")) <= set(options.get(name, "").split(","))
+    ]
+
+    assert not missing, f"without the planned value: {', '.join(missing)}"
 
 
 def test_private_keys_are_readable_by_root_only(host: Host) -> None:

@@ -82,6 +82,14 @@ def _etcd(cluster: ClusterPlan) -> dict[str, str]:
     }
 
 
+ADMISSION = {
+    # Whoever writes a Service with an external address gets the packets that all machines send to it: CVE-2020-8554.
+    "enable-admission-plugins": "NodeRestriction,DenyServiceExternalIPs",
+    # Pods get new tokens long before; a token that somebody has copied ends.
+    "service-account-max-token-expiration": "24h",
+    "service-account-extend-token-expiration": "false",
+}
+"""The options that limit what people may create."""
 _TLS = {"tls-min-version": "VersionTLS12"}
 _API_SERVER = {
     "audit-policy-file": AUDIT,
@@ -97,6 +105,7 @@ _API_SERVER = {
     # A cut tunnel must not end a training run: pods of an unreachable node are replaced after an hour.
     "default-unreachable-toleration-seconds": "3600",
     "profiling": "false",
+    **ADMISSION,
     **_TLS,
 }
 

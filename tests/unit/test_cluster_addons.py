@@ -18,11 +18,11 @@ from bedplate.catalog.catalog import load_addons, read_data_file
 from bedplate.catalog.stacks import AddonPins, ManifestPin, read_addons, write_addons
 from bedplate.cli import run
 from bedplate.cluster.addons import ADDONS, Object, Setting, choose_pins, render_addon
-from bedplate.cluster.desired import people_objects, person_kubeconfig, volume_objects
+from bedplate.cluster.desired import people_objects, person_kubeconfig, policy_objects, volume_objects
 from bedplate.cluster.registry import image_digest
 from bedplate.cluster.status import MemberState, assess
 from bedplate.errors import InputError, ViolationError
-from bedplate.plan.cluster import ClusterPlan, cluster_plan, person_name
+from bedplate.plan.cluster import ClusterPlan, cluster_plan
 from roles.tokens.role import Tokens
 from tests.testlab.fakes.node import Recorder, recorded
 from tests.testlab.fleets.variants import lab_plan
@@ -106,11 +106,24 @@ def test_images_have_their_digest() -> None:
     assert daemons["spec"]["template"]["spec"]["containers"][0]["image"] == f"{image}@sha256:1"
 
 
-def test_names_that_kubernetes_needs_are_refused() -> None:
-    """A person named like a namespace of the system would own it."""
-    assert person_name("ada_l") == "ada-l"
-    with pytest.raises(InputError):
-        person_name("kube-system")
+def test_every_policy_applies_and_refuses_when_it_fails() -> None:
+    """Each one has its binding, without which it has no effect. No class of people preempts."""
+    objects = policy_objects("1.36")
+    policies = [item for item in objects if item["kind"].endswith("AdmissionPolicy")]
+    bindings = {
+        (item["kind"], item["spec"]["policyName"]) for item in objects if item["kind"].endswith("PolicyBinding")
+    }
+
+    assert {item["spec"]["failurePolicy"] for item in policies} == {"Fail"}
+    assert {(f"{item['kind']}Binding", item["metadata"]["name"]) for item in policies} <= bindings
+    assert [item["preemptionPolicy"] for item in objects if item["kind"] == "PriorityClass"] == ["Never"]
+
+
+def test_kubernetes_1_35_has_no_mutating_policies() -> None:
+    """There the same rules hold, and people write what the newer version adds."""
+    kinds = [{item["kind"] for item in policy_objects(version)} for version in ("1.35", "1.36")]
+
+    assert kinds[1] - kinds[0] == {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}
 
 
 def test_each_person_has_a_namespace_and_stores_at_the_usual_paths() -> None:
@@ -214,12 +227,13 @@ def test_a_digest_is_read_with_an_anonymous_token(registry: str) -> None:
 
 
 def test_people_on_a_member_can_ask_for_tokens() -> None:
-    """The socket listens on members; its program knows the ids of people and the member's own API server."""
+    """The socket listens on members; its program knows the names of people in the cluster and the member's server."""
     member = lab_cluster().members[0]
-    played = Recorder(recorded("ubuntu-24.04")).play(Tokens(member.address))
+    played = Recorder(recorded("ubuntu-24.04")).play(Tokens(member.address, {20000: "ada", 20007: "jo-k"}))
 
     program = played.written("/usr/local/sbin/bedplate-token")
-    assert f'range(20000, 50000), "https://{member.address}:6443"' in program
+    assert "ACCOUNTS = {20000: 'ada', 20007: 'jo-k'}" in program
+    assert f'SERVER = "https://{member.address}:6443"' in program
     assert '"token": "{{.status.token}}"' in program
     assert any("bedplate-token.socket" in command for command in played.commands)
 

@@ -31,6 +31,7 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Node
 
 from bedplate.plan.links import API_PORT
+from roles.control.role import ADMISSION
 from tests.testlab.kubernetes.authority import ClusterAuthority
 
 ADMIN = "admin"
@@ -198,7 +199,7 @@ class ControlPlane(Api):
             *(f"--bind-address={self.address}", f"--secure-port={self._port}", "--profiling=false"),
             *(f"--advertise-address={self.address}", f"--endpoint-reconciler-type={reconciler}", "--allow-privileged"),
             *("--tls-cert-file=serving.crt", "--tls-private-key-file=serving.key", "--client-ca-file=ca.crt"),
-            *("--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction"),
+            *("--authorization-mode=Node,RBAC", *(f"--{name}={value}" for name, value in ADMISSION.items())),
             *("--enable-bootstrap-token-auth", "--service-account-issuer=https://kubernetes.default.svc"),
             *("--service-account-key-file=sa.key", "--service-account-signing-key-file=sa.key"),
             *("--kubelet-certificate-authority=ca.crt", "--kubelet-preferred-address-types=InternalIP"),
