@@ -11,14 +11,17 @@ import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from datetime import datetime
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter
 
 from bedplate.errors import InputError, MachineError, PartialError
 from bedplate.files import write_whole
+from bedplate.foreign import one_line, parse_as, parse_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +185,7 @@ class Bundle:
 def read_bundle(text: str) -> Bundle:
     """Return the bundle of a manifest. Raises InputError for an invalid one."""
     try:
-        document: dict[str, Any] = json.loads(text)
+        document = parse_json(text)
         bundle = Bundle(str(document["code"]), dict(document["wheels"]))
     except (ValueError, KeyError, TypeError):
         bundle = None
@@ -291,7 +294,7 @@ class RingState:
 def read_ring_state(text: str, changed: datetime | None, revision: int) -> RingState:
     """Return the state in a parameter. Raises PartialError for a value that bedplate has not written."""
     try:
-        document = json.loads(text)
+        document = parse_json(text)
         return RingState(str(document["bundle"]), int(document["sequence"]), changed, revision)
     except (ValueError, KeyError, TypeError):
         fix = "delete the parameter, then promote a bundle again"
@@ -311,6 +314,32 @@ def next_state(states: Iterable[RingState | None], bundle: str) -> RingState:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """The last configuration run of an instance; `time` is Unix time, `ready`: it has answered its lifecycle hook."""
+
+    ok: bool
+    sentence: str
+    time: Annotated[int, Field(ge=0, le=int(datetime(9999, 1, 1, tzinfo=UTC).timestamp()))]
+    ready: bool = False
+    bundle: str = ""
+    sequence: int = 0
+
+
+UNREADABLE = NodeStatus(ok=False, sentence="unreadable status", time=0)
+"""Stands for a status that is none: a user of a machine may write any text in its place."""
+_STATUS = TypeAdapter(NodeStatus)
+
+
+def read_node_status(text: bytes) -> NodeStatus:
+    """Return the status that a machine has written; UNREADABLE for an invalid one."""
+    try:
+        status = parse_as(_STATUS, text)
+    except ValueError:
+        return UNREADABLE
+    return replace(status, sentence=one_line(status.sentence))
+
+
+@dataclass(frozen=True, slots=True)
 class CanaryReport:
     """The machines of the ring `canary`: `failed` with their sentence, and `pending`, which have not run the bundle."""
 
@@ -323,8 +352,9 @@ class CanaryReport:
         return not self.failed and not self.pending
 
 
-def canary_report(statuses: Mapping[str, Mapping[str, object] | None], bundle: str) -> CanaryReport:
+def canary_report(statuses: Mapping[str, NodeStatus | None], bundle: str) -> CanaryReport:
     """Return the report on a bundle from the last status of each running machine; None without a status."""
-    ran = {name: status for name, status in statuses.items() if status and status.get("bundle") == bundle}
-    failed = {name: str(status.get("sentence") or "failed") for name, status in ran.items() if status["ok"] is not True}
+    ran = {name: status for name, status in statuses.items() if status and status.bundle == bundle}
+    ran |= {name: status for name, status in statuses.items() if status is UNREADABLE}
+    failed = {name: status.sentence or "failed" for name, status in ran.items() if not status.ok}
     return CanaryReport(failed, tuple(name for name in statuses if name not in ran))

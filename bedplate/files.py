@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bedplate.errors import HeldError, MachineError
+from bedplate.foreign import LARGE, one_line, parse_json
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _FOLDER = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
@@ -274,8 +275,9 @@ def _holder(handle: int) -> Holder | None:
 def parse_holder(text: bytes) -> Holder | None:
     """Return the holder in a JSON document; None for an invalid one."""
     try:
-        holder = json.loads(text)
-        return Holder(holder["user"], holder["host"], int(holder["pid"]), float(holder["since"]), holder["command"])
+        holder = parse_json(text)
+        user, host, command = (one_line(str(holder[key])) for key in ("user", "host", "command"))
+        return Holder(user, host, int(holder["pid"]), float(holder["since"]), command)
     except (ValueError, TypeError, KeyError):
         return None
 
@@ -283,7 +285,7 @@ def parse_holder(text: bytes) -> Holder | None:
 def read_json(path: Path) -> dict[str, Any]:
     """Return a JSON object, empty for a missing or broken file."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(path.read_text(encoding="utf-8"), LARGE)
     except (OSError, ValueError):
         return {}
     return document if isinstance(document, dict) else {}

@@ -19,6 +19,7 @@ from typing import Any
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from bedplate.foreign import parse_json
 from vpn.authority import Reason, Revocation, is_due, valid_from
 from vpn.certificates import HASH, Use
 
@@ -95,7 +96,7 @@ def entry_text(entry: Entry) -> str:
 def parse_entry(text: str) -> Entry:
     """Return the entry of a line; raise NotAnEntryError if it is invalid."""
     try:
-        return _entry_of(json.loads(text))
+        return _entry_of(parse_json(text))
     except (ValueError, KeyError, TypeError, AttributeError):
         raise NotAnEntryError("not a valid entry") from None
 

@@ -4,7 +4,6 @@ Gateways of laptops get an access list, gateways with tunnels get a config bundl
 gateway that missed one is complete after the next. The gateway agent (`vpn.agent`) defines both formats.
 """
 
-import json
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar
 from pydantic import TypeAdapter
 
 from bedplate.errors import BedplateError, MachineError, PartialError
+from bedplate.foreign import parse_json
 from bedplate.plan.laptops import LaptopGateway, Transport
 from vpn.agent import access_list as agent
 from vpn.agent.paths import ConfigBundle, File
@@ -40,8 +40,8 @@ _UNRESOLVED = (
     "record its host key with `bedplate node trust`, pass --ssh-config, "
     "or include what `bedplate node ssh-config --write FILE` writes in ~/.ssh/config"
 )
-# Seconds for the last output after ssh has ended; bytes of an answer; numbers that floats and other programs hold.
-_FLUSH_S, _MAX_ANSWER, _MAX_INT = 2, 1 << 20, 1 << 53
+# Seconds for the last output after ssh has ended; bytes of an answer.
+_FLUSH_S, MAX_ANSWER = 2, 1 << 20
 _ENDED, _NAMES = TypeAdapter(dict[str, int]), TypeAdapter(tuple[str, ...])
 
 
@@ -110,7 +110,7 @@ def _drain(stream: "BufferedReader", data: bytearray) -> None:
     """Read a stream to its end, and keep its beginning: a gateway can send any amount."""
     with stream:
         while part := stream.read1():
-            data += part[: _MAX_ANSWER - len(data)]
+            data += part[: MAX_ANSWER - len(data)]
 
 
 def ssh_connection(host: str) -> SshConnection:
@@ -137,7 +137,7 @@ def _push(
         except BedplateError as error:
             return error
         try:
-            return parse(name, parse_answer(output))
+            return parse(name, parse_json(output, MAX_ANSWER))
         except (ValueError, KeyError, TypeError):
             return PartialError("invalid answer from the gateway agent", fix="apply the role vpnagent to the gateway")
 
@@ -145,21 +145,6 @@ def _push(
         results = dict(zip(texts, pool.map(push, texts), strict=True))
     answers = {name: result for name, result in results.items() if not isinstance(result, BedplateError)}
     return answers, {name: result for name, result in results.items() if isinstance(result, BedplateError)}
-
-
-def parse_answer(text: str) -> Any:  # noqa: ANN401  # JSON
-    """Return the JSON of a gateway's answer; raise ValueError if it is invalid, too deep, or has a huge number."""
-    try:
-        return json.loads(text, parse_int=_parse_int)
-    except RecursionError:
-        raise ValueError("too deep") from None
-
-
-def _parse_int(digits: str) -> int:
-    number = int(digits)
-    if abs(number) > _MAX_INT:
-        raise ValueError("too large")
-    return number
 
 
 def _describe(error: BedplateError) -> str:

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 
 from bedplate.checks.diagnostics import Level
 from bedplate.errors import BedplateError, InputError, PartialError
+from bedplate.foreign import parse_json
 from bedplate.plan import FleetPlan
 from bedplate.plan.fleet import TunnelPlan
 from bedplate.plan.links import has_transit, networks_accepted, networks_of_place, region_peers, remote_networks
@@ -18,7 +19,7 @@ from vpn.audit_log import Issued
 from vpn.authority import FAILURE, WARNING, Finding, crl_end, crl_findings, crl_number
 from vpn.certificates import EXPIRY_WARNING, Use, is_encrypted, user_of
 from vpn.pki import AUTHORITY, FOLDER, Pki, is_unchanged, read_crl, root_crl_texts
-from vpn.push import parse_answer
+from vpn.push import MAX_ANSWER
 
 # The end of the authority affects all profiles.
 _AUTHORITY_WARNING = timedelta(days=365)
@@ -152,7 +153,7 @@ _MAX_TIME = int(datetime(9999, 1, 1, tzinfo=UTC).timestamp())
 def _parse_status(text: str) -> Status:
     if "\\" in text:
         raise ValueError("an escape: names would have line ends")
-    document = parse_answer(text)
+    document = parse_json(text, MAX_ANSWER)
     owed = document.get("owed", {})
     status = _STATUS.validate_python(
         {**document, "owed": {"cut": owed.get("cut", ()), "restart": owed.get("anew", ())}}

@@ -7,6 +7,7 @@ from typing import Any
 
 from bedplate.account.client import AwsClient, Denied, NotThere
 from bedplate.errors import InputError, PartialError
+from bedplate.foreign import parse_json
 from bedplate.plan import FleetPlan
 from bedplate.plan.links import has_transit
 from bedplate.spec.groups import Market
@@ -181,7 +182,7 @@ def _correct_setting(client: AwsClient, store: StateStore, name: str, value: Map
     except NotThere:
         reply = {}
     current = reply.get(parameter, reply)
-    if _contains(json.loads(current) if isinstance(current, str) else current, value):
+    if _contains(parse_json(current) if isinstance(current, str) else current, value):
         return False
     written = json.dumps(value) if name == "bucket_policy" else value
     client.call("s3", store.region, f"put_{name}", **bucket, **{parameter: written})

@@ -1,12 +1,11 @@
 """A bake in the account: what exists of it, and its steps as calls of AWS."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from bedplate.account.bundle import RegionStore
-from bedplate.account.client import AwsClient, NotThere, ask_regions, filters
+from bedplate.account.client import AwsClient, NotThere, TooLarge, ask_regions, filters
 from bedplate.account.images import (
     FLEET,
     FleetImage,
@@ -20,6 +19,7 @@ from bedplate.account.images import (
 from bedplate.account.machines import EXISTING
 from bedplate.capacity.observation import FAILURES, failure_code
 from bedplate.errors import BedplateError, InputError, PartialError
+from bedplate.foreign import one_line, parse_json
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.stacks import SHARED
 from images import bake
@@ -153,13 +153,13 @@ class Bake:
         """Return the result of the install stage."""
         key = f"{self._status_folder(instance.id)}/run.json"
         try:
-            status = json.loads(self._store.get(key))
+            status = parse_json(self._store.get(key))
             if status["ok"] and status["stage"] != "install":
                 return None
-            return bake.Status(bool(status["ok"]), str(status["sentence"]), str(status.get("bundle", "")))
+            return bake.Status(bool(status["ok"]), one_line(str(status["sentence"])), str(status.get("bundle", "")))
         except NotThere:
             return None
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError, TooLarge):
             raise PartialError(f"{instance.id} wrote an invalid status: {key}") from None
 
     def _status_folder(self, instance: str) -> str:

@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from math import isfinite
 from typing import Any
 
 from bedplate.account.bake import Bake
@@ -17,6 +18,7 @@ from bedplate.account.client import NotThere
 from bedplate.account.images import Leftovers, remove_leftovers
 from bedplate.errors import BedplateError, HeldError, PartialError
 from bedplate.files import Holder, parse_holder, this_process
+from bedplate.foreign import LARGEST, parse_json
 from images import bake as steps
 from images.bake import Fail, Observation, Record, Step, Wait, next_steps
 
@@ -61,10 +63,11 @@ class Lease:
             reply = self.store.client.call("s3", self.store.region, "get_object", Bucket=self.store.bucket, Key=KEY)
         except NotThere:
             return None, ""
-        text = reply["Body"].read()
-        with suppress(ValueError):
-            if parse_holder(text):
-                return json.loads(text), reply["ETag"]
+        text = reply["Body"].read(LARGEST + 1)
+        with suppress(ValueError, TypeError):
+            document = parse_json(text)
+            if parse_holder(text) and isfinite(float(document.get("renewed", 0))):
+                return document, reply["ETag"]
         return None, reply["ETag"]
 
     def _is_valid(self, other: Mapping[str, Any]) -> bool:

@@ -1,18 +1,18 @@
 """The bundles of nodes in an account: objects in the bucket of each region, and the SSM parameter of each ring."""
 
-import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from bedplate.account.client import AwsClient, NotThere
-from bedplate.bundle import RingState, hash_of, read_ring_state
+from bedplate.account.client import AwsClient, NotThere, TooLarge
+from bedplate.bundle import UNREADABLE, NodeStatus, RingState, hash_of, read_node_status, read_ring_state
 from bedplate.errors import PartialError
+from bedplate.foreign import LARGEST
 from bedplate.plan.fleet import FleetPlan
 from bedplate.spec.groups import Ring
 
 _CHUNK = 1 << 20
+_LARGEST_BLOB = 1 << 29
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,9 @@ class RegionStore:
         """Delete an object; a missing object is ignored."""
         self.client.call("s3", self.region, "delete_object", Bucket=self.bucket, Key=key)
 
-    def get(self, key: str) -> bytes:
-        """Return an object. Raises NotThere."""
-        reply = self.client.call("s3", self.region, "get_object", Bucket=self.bucket, Key=key)
-        body: bytes = reply["Body"].read()
-        return body
+    def get(self, key: str, largest: int = LARGEST) -> bytes:
+        """Return an object. Raises NotThere, and TooLarge."""
+        return self.client.read_object(self.region, self.bucket, key, largest)
 
     def save(self, key: str, file: Path) -> None:
         """Write an object to a file. Raises NotThere."""
@@ -63,7 +61,7 @@ class RegionStore:
 
     def blob(self, name: str) -> bytes:
         """Return an archive. Raises PartialError if it is not what its name says."""
-        data = self.get(f"blobs/{name}")
+        data = self.get(f"blobs/{name}", _LARGEST_BLOB)
         if hash_of(data) != name:
             raise PartialError(f"damaged object blobs/{name} in {self.bucket}", fix="delete it, then push again")
         return data
@@ -90,15 +88,22 @@ class RegionStore:
             fix = "`bedplate bundle list` shows the rings; run the command again"
             raise PartialError(f"somebody else promoted a bundle to {ring.value} at the same time", fix=fix)
 
-    def statuses(self, instances: Collection[str]) -> Mapping[str, Mapping[str, Any] | None]:
+    def statuses(self, instances: Collection[str]) -> Mapping[str, NodeStatus | None]:
         """Return the status of the last configuration run of instances; None without a status."""
-        keys = {key.split("/")[1].rpartition(":")[2]: key for key in self.keys("status/") if key.endswith("/run.json")}
+        keys = {owner: key for key in self.keys("status/") if (owner := status_owner(key, "run.json"))}
         return {name: self._status(keys[name]) if name in keys else None for name in instances}
 
-    def _status(self, key: str) -> Mapping[str, Any] | None:
-        """Return the status in an object; None without a JSON object: a node may write any text there."""
+    def _status(self, key: str) -> NodeStatus:
         try:
-            status = json.loads(self.get(key))
-        except ValueError:
-            return None
-        return status if isinstance(status, dict) and "ok" in status else None
+            return read_node_status(self.get(key))
+        except TooLarge:
+            return UNREADABLE
+
+
+def status_owner(key: str, name: str) -> str:
+    """Return the instance whose status file of this name has the key; empty for another key.
+
+    An instance may write any key below `status/ROLE:INSTANCE/`, also one that ends with this name.
+    """
+    folder, *path = key.removeprefix("status/").split("/")
+    return folder.rpartition(":")[2] if path == [name] else ""

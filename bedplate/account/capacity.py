@@ -3,7 +3,6 @@
 Only `bedplate node start` and `stop` change a group: its desired capacity, one scheduled action, and two tags.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from bedplate.capacity.ladder import Climb, climb
 from bedplate.capacity.observation import Activity, Machine, Observation, Pool, SetDesired, failure_code
 from bedplate.capacity.shrink import REQUESTED_BY, UNTIL, End, after_stop, next_end
 from bedplate.errors import InputError
+from bedplate.foreign import parse_json
 from bedplate.plan.capacity import CapacityPool
 from bedplate.plan.pools import PoolPlan
 
@@ -176,7 +176,7 @@ def _launches(pool: PoolPlan | CapacityPool, activities: Sequence[Mapping[str, A
 def launch_zone(details: str) -> str | None:
     """Return the zone of an activity, from details such as {"Availability Zone": "us-west-2a"}."""
     with suppress(ValueError, AttributeError):
-        zone = json.loads(details).get("Availability Zone")
+        zone = parse_json(details).get("Availability Zone")
         return zone if isinstance(zone, str) else None
     return None
 

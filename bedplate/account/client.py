@@ -31,6 +31,7 @@ from botocore.exceptions import ConnectionError as BotocoreConnectionError
 from botocore.parsers import ResponseParserError
 
 from bedplate.errors import BedplateError, InputError, MachineError, PartialError
+from bedplate.foreign import LARGEST
 
 _LONGEST = 200
 _SERVER_FAULT = 500
@@ -42,6 +43,10 @@ class NoCredentials(MachineError):
 
 class NotThere(PartialError):
     """The requested resource does not exist in AWS."""
+
+
+class TooLarge(PartialError):
+    """An object of a bucket is larger than the reader expects."""
 
 
 class NotConnected(PartialError):
@@ -211,6 +216,19 @@ class AwsClient:
             raise
         except (BotoCoreError, ClientError) as error:
             raise translate_error(error, service) from None
+
+    def read_object(self, region: str, bucket: str, key: str, largest: int = LARGEST, **query: str) -> bytes:
+        """Return an object of a bucket; raises like `call`, and TooLarge before it reads more than `largest` bytes."""
+        body = self.call("s3", region, "get_object", Bucket=bucket, Key=key, **query)["Body"]
+        try:
+            data: bytes = body.read(largest + 1)
+        except BotoCoreError as error:
+            raise translate_error(error, "s3") from None
+        finally:
+            body.close()
+        if len(data) > largest:
+            raise TooLarge(f"s3://{bucket}/{key} is larger than {largest:,} bytes", fix="find out who wrote it")
+        return data
 
     def endpoint(self, service: str, region: str) -> str:
         """Return the URL of a service in a region."""

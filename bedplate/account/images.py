@@ -5,7 +5,6 @@ they end. A new one that does not pass its health gate is terminated by its life
 AWS rolls the group back.
 """
 
-import json
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,10 +16,11 @@ from time import sleep
 from typing import Any
 
 from bedplate.account.bundle import RegionStore
-from bedplate.account.client import AwsClient, NotThere, RegionResults, ask_regions, filters
+from bedplate.account.client import AwsClient, NotThere, RegionResults, TooLarge, ask_regions, filters
 from bedplate.account.machines import EXISTING
 from bedplate.catalog.tables import Arch
 from bedplate.errors import InputError, MachineError, PartialError
+from bedplate.foreign import LARGE, parse_json
 from bedplate.plan.pools import PoolPlan
 from images.bake import BAKE, BASE_OWNER, FINISHED, KIND, WITHDRAWN, Image, ImageState, base_name, image_parameter_name
 
@@ -37,8 +37,9 @@ def bill_key(image: str) -> str:
 def store_bill(store: RegionStore, image: str, arch: Arch, status_folder: str) -> None:
     """Store the bill of materials of an image, from the packages that its instance has reported."""
     try:
-        packages = str(json.loads(store.get(f"{status_folder}/packages.json"))["dpkg"])
-    except (NotThere, ValueError, KeyError, TypeError):
+        text = store.get(f"{status_folder}/packages.json", LARGE)
+        packages = str(parse_json(text, LARGE)["dpkg"])
+    except (NotThere, TooLarge, ValueError, KeyError, TypeError):
         raise PartialError(f"no list of packages in {status_folder}", fix="bake again") from None
     store.put(bill_key(image), bill_of_materials(image, arch, packages))
 
@@ -60,11 +61,13 @@ def bill_of_materials(image: str, arch: Arch, dpkg_status: str) -> bytes:
 def read_packages(store: RegionStore, image: str) -> Mapping[str, str] | None:
     """Return the versions of an image's packages, by package; None without a bill of materials."""
     try:
-        components = json.loads(store.get(bill_key(image)))["components"]
+        components = parse_json(store.get(bill_key(image), LARGE), LARGE)["components"]
+        packages = [entry for entry in components if _SOURCE not in entry["purl"]]
+        return {str(entry["name"]): str(entry["version"]) for entry in packages}
     except NotThere:
         return None
-    packages = (entry for entry in components if _SOURCE not in entry["purl"])
-    return {entry["name"]: entry["version"] for entry in packages}
+    except (ValueError, KeyError, TypeError):
+        raise PartialError(f"invalid bill of materials {bill_key(image)}", fix="bake again") from None
 
 
 FLEET = "bedplate:fleet"

@@ -1,69 +1,47 @@
 """The current machines of the fleet: their DNS names, the status that they report, and their use by people."""
 
-import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from ipaddress import IPv4Address
-from math import isfinite
 from typing import Any
 
-from bedplate.account.bundle import RegionStore
+from pydantic import TypeAdapter
+
+from bedplate.account.bundle import RegionStore, status_owner
 from bedplate.account.client import AwsClient, NotThere, RegionResults, ask_regions
+from bedplate.bundle import NodeStatus
 from bedplate.capacity.shrink import REQUESTED_BY, UNTIL
 from bedplate.errors import BedplateError, PartialError
+from bedplate.foreign import parse_as
 from bedplate.nodes.host_keys import fingerprint_of_sshfp
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.pools import PoolPlan
 
 
-@dataclass(frozen=True, slots=True)
-class NodeStatus:
-    """The last configuration run of an instance; `time` is Unix time, `ready`: it has answered its lifecycle hook."""
-
-    ok: bool
-    sentence: str
-    time: int
-    ready: bool = False
-    bundle: str = ""
-    sequence: int = 0
-
-
 def read_node_statuses(
     client: AwsClient, plan: FleetPlan, instances: Mapping[str, Collection[str]]
 ) -> RegionResults[Mapping[str, NodeStatus]]:
-    """Return the status of these instances of each region by id; those without a valid one are left out."""
+    """Return the status of these instances of each region by id; those without one are left out."""
 
     def ask(region: str) -> Mapping[str, NodeStatus]:
         try:
-            documents = RegionStore(client, plan, region).statuses(instances[region])
+            statuses = RegionStore(client, plan, region).statuses(instances[region])
         except NotThere:
             return {}  # the region was deployed before it had the bucket
-        statuses = {instance: _status(document) for instance, document in documents.items() if document}
         return {instance: status for instance, status in statuses.items() if status}
 
     return ask_regions(instances, ask)
 
 
-def _status(document: Mapping[str, Any]) -> NodeStatus | None:
-    """Return a status; None for an invalid one: a machine may write any text, also control characters."""
-    try:
-        return NodeStatus(
-            ok=document["ok"] is True,
-            sentence="".join(char if char.isprintable() else "?" for char in str(document["sentence"])),
-            time=int(document["time"]),
-            ready=document.get("ready") is True,
-            bundle=str(document.get("bundle", "")),
-            sequence=int(document.get("sequence", 0)),
-        )
-    except (ValueError, TypeError, KeyError):
-        return None
-
-
 _STATUS, _FILE = "status/", "idle.json"
-_FRESH = 300.0  # a machine writes a report every five minutes, and at once if its use has changed
+_FRESH = 300.0
+"""A machine writes a report every five minutes, and at once if its use has changed."""
+# Reports of this time count; a machine writes fewer than this number in it.
+_WINDOW, _MOST = timedelta(minutes=15), 40
+_UNVERSIONED = "null"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +52,26 @@ class UseReport:
     idle_since: float | None
 
 
+_REPORT = TypeAdapter(UseReport)
+
+
 @dataclass
 class UseReports:
-    """The last report of each machine, from the buckets by region. IAM lets a machine write only below its own id."""
+    """The reports of each machine, from the buckets by region. IAM lets a machine write only below its own id.
+
+    Each user of a machine can write a report with its rights, but nobody there can delete one: the bucket keeps every
+    version. So all reports of a quarter of an hour count, of which the machine's own are at least two: it is in use if
+    one says so, and unused since the latest time in them.
+    """
 
     client: AwsClient
     buckets: Mapping[str, str]
     _keys: dict[str, str] = field(default_factory=dict)
     _reports: dict[str, UseReport] = field(default_factory=dict)
+    _versions: dict[str, dict[str, UseReport]] = field(default_factory=dict)
 
     def read(self, region: str, instances: Collection[str], now: float) -> Mapping[str, UseReport]:
-        """Return the reports of instances that have written a valid one.
+        """Return the use of instances whose reports are all valid.
 
         Those of unused machines are always read again. If AWS refuses that, the use of a machine is unknown.
         """
@@ -106,23 +93,36 @@ class UseReports:
         items = [item for page in pages for item in page.get("Contents", ())]
         # If the stacks have made a new role, an instance has two keys.
         keys = [item["Key"] for item in sorted(items, key=lambda item: item["LastModified"])]
-        return {key.split("/")[1].rpartition(":")[2]: key for key in keys if key.endswith(f"/{_FILE}")}
+        return {owner: key for key in keys if (owner := status_owner(key, _FILE))}
 
     def _read(self, region: str, instance: str) -> UseReport | None:
-        """Return the report of an instance; None for an invalid one: a machine may write any text."""
-        if instance not in self._keys:
-            return None
+        """Return the use of an instance; None if a report is invalid: a machine may write any text."""
+        key, cached = self._keys.get(instance), self._versions.get(instance, {})
         try:
-            reply = self.client.call("s3", region, "get_object", Bucket=self.buckets[region], Key=self._keys[instance])
-            return _report(json.loads(reply["Body"].read()))
-        except (ValueError, TypeError, KeyError, BedplateError):
+            versions = self._list_versions(region, key) if key else ()
+            reports = {version: cached.get(version) or self._report(region, str(key), version) for version in versions}
+        except (ValueError, BedplateError):
             return None
+        self._versions[instance] = reports
+        since = [report.idle_since for report in reports.values() if report.idle_since is not None]
+        if not reports:
+            return None
+        time = max(report.time for report in reports.values())
+        return UseReport(time, max(since) if len(since) == len(reports) else None)
 
+    def _list_versions(self, region: str, key: str) -> Collection[str]:
+        """Return the versions that count. Raises ValueError for more than a machine writes, or without versioning."""
+        bucket = self.buckets[region]
+        found = self.client.call("s3", region, "list_object_versions", Bucket=bucket, Prefix=key).get("Versions", ())
+        times = {entry["VersionId"]: entry["LastModified"] for entry in found if entry["Key"] == key}
+        versions = [version for version, time in times.items() if max(times.values()) - time <= _WINDOW]
+        if len(versions) > _MOST or _UNVERSIONED in versions:
+            raise ValueError(key)
+        return versions
 
-def _report(document: Mapping[str, Any]) -> UseReport | None:
-    since = document["idle_since"]
-    report = UseReport(float(document["time"]), None if since is None else float(since))
-    return report if isfinite(report.time) and isfinite(report.idle_since or 0.0) else None
+    def _report(self, region: str, key: str, version: str) -> UseReport:
+        data = self.client.read_object(region, self.buckets[region], key, VersionId=version)
+        return parse_as(_REPORT, data)
 
 
 _Records = Mapping[str, tuple[str, ...]]

@@ -4,13 +4,13 @@ The private keys are the only data in the account that is not written by Pulumi:
 one.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 
 from bedplate.account.client import AwsClient, NotThere, ask_regions, require_all
 from bedplate.errors import BedplateError, InputError, PartialError
+from bedplate.foreign import parse_json
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.pools import tunnel_secret
 from bedplate.tunnels import SHORTEST_KEY
@@ -184,7 +184,7 @@ def _read_secret(client: AwsClient, plan: FleetPlan, site: str, region: str) -> 
 def _parse_secret(name: str, text: str) -> tuple[TunnelKey, TunnelKey]:
     """Return the tunnel ends in a secret: JSON that maps addresses to keys, in the order of the tunnels."""
     try:
-        ends = [TunnelKey(IPv4Address(address), _key(key)) for address, key in json.loads(text).items()]
+        ends = [TunnelKey(IPv4Address(address), _key(key)) for address, key in parse_json(text).items()]
     except (ValueError, AttributeError):
         ends = []
     if len(ends) != _TUNNELS:

@@ -1,12 +1,12 @@
 """Workers that join the cluster, as AWS reports them: their instances, the keys that they publish, and the token."""
 
-import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bedplate.account.client import AwsClient, NotThere, RegionResults, ask_regions
+from bedplate.account.client import AwsClient, NotThere, RegionResults, TooLarge, ask_regions
+from bedplate.foreign import parse_json
 from bedplate.plan.cluster import JoiningPlan, pool_node_name
 from bedplate.spec.sites import Use
 
@@ -89,9 +89,8 @@ class PublishedKeys:
         """Return a published hash; empty for none, or an invalid one: a machine may write any text."""
         name = f"{_STATUS}{self._role}:{instance}/{_KEY_FILE}"
         try:
-            reply = self.client.call("s3", region, "get_object", Bucket=self.plan.buckets[region], Key=name)
-            key = json.loads(reply["Body"].read())["key"]
-        except (ValueError, TypeError, KeyError, NotThere):
+            key = parse_json(self.client.read_object(region, self.plan.buckets[region], name))["key"]
+        except (ValueError, TypeError, KeyError, NotThere, TooLarge):
             return ""
         return key if isinstance(key, str) and _HASH.fullmatch(key) else ""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from bedplate.capacity.ladder import Memory
 from bedplate.capacity.observation import (
@@ -25,6 +25,7 @@ from bedplate.capacity.observation import (
     verb_of,
 )
 from bedplate.errors import InputError
+from bedplate.foreign import LARGE, parse_json
 
 T = TypeVar("T")
 Entry = dict[str, Any]
@@ -155,9 +156,9 @@ def _check_names(values: Entry) -> None:
 
 def _loaded(line: str) -> Entry:
     try:
-        document = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        what = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+        document = parse_json(line, LARGE)
+    except ValueError as error:
+        what = error.msg if isinstance(error, json.JSONDecodeError) else error
         raise InputError(f"invalid JSON: {what}", fix="write one JSON object a line") from None
     if type(document) is not dict:
         raise InputError("must be an object", fix='write {"time": ..., "pods": [...], ...}')
@@ -276,8 +277,8 @@ def memory_document(memory: Memory) -> str:
 def read_memory(text: str) -> Memory:
     """Return the memory in a text that `memory_document` wrote. Raises InputError for any other text."""
     try:
-        return _MEMORY.validate_json(text, extra="forbid")
-    except ValidationError:
+        return _MEMORY.validate_python(parse_json(text, LARGE), extra="forbid")
+    except ValueError:
         raise InputError("is not a state of `bedplate capacity decide`", fix="delete the file") from None
 
 

@@ -24,6 +24,7 @@ from bedplate.bundle import (
     Bundle,
     Cache,
     CanaryReport,
+    NodeStatus,
     RingState,
     build_bundle,
     canary_report,
@@ -220,7 +221,7 @@ def read_canary(plan: FleetPlan, client: AwsClient, name: str) -> CanaryReport:
     pools = [pool for pool in plan.pools if pool.ring is Ring.CANARY]
     answers = read_pool_machines(client, plan, pools, ())
 
-    def statuses(region: str) -> Mapping[str, Mapping[str, object] | None]:
+    def statuses(region: str) -> Mapping[str, NodeStatus | None]:
         running = [machine.instance for machine in answers.successes[region] if "Terminat" not in machine.state]
         return RegionStore(client, plan, region).statuses(running) if running else {}
 

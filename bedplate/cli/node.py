@@ -1,6 +1,5 @@
 """The commands about machines that do not log in to any: node list, bootstrap, ssh-config, and the folder of a site."""
 
-import json
 import shlex
 import subprocess
 import tempfile
@@ -32,6 +31,7 @@ from bedplate.cli.output import (
 )
 from bedplate.errors import InputError, PartialError
 from bedplate.files import os_errors_as_machine_errors, write_together
+from bedplate.foreign import one_line, parse_json
 from bedplate.nodes.apply import NodeError, NodeErrorKind, Target
 from bedplate.nodes.bootstrap import site_script
 from bedplate.nodes.host_keys import known_hosts
@@ -104,7 +104,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
 def push_folder(target: Target) -> str:
     """Send the folder to a machine of a site; return its bootstrap script there. Raises NodeError, and MachineError."""
     try:
-        python, architecture = json.loads(_ssh(target, f"python3 -c {shlex.quote(_FACTS)}"))
+        python, architecture = parse_json(_ssh(target, f"python3 -c {shlex.quote(_FACTS)}"))
     except ValueError:
         raise NodeError(NodeErrorKind.FAILED, "cannot read its version of Python", "install python3 on it") from None
     with tempfile.TemporaryDirectory(prefix="bedplate-") as name:
@@ -126,7 +126,7 @@ def _ssh(target: Target, command: str, data: bytes = b"") -> str:
         raise NodeError(NodeErrorKind.CUT, f"no answer within {_SECONDS} s", "run the command again") from None
     if done.returncode:
         lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no error output"]
-        words = "".join(char if char.isprintable() else "?" for char in lines[-1])
+        words = one_line(lines[-1])
         raise NodeError(NodeErrorKind.UNREACHED, words, f"try `bedplate ssh {target.node.name}`")
     return done.stdout.decode(errors="replace")
 

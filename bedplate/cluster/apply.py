@@ -16,6 +16,8 @@ from lightkube.resources.core_v1 import ConfigMap
 
 from bedplate.cluster.addons import Object
 from bedplate.cluster.client import ClusterClient, Missing
+from bedplate.errors import PartialError
+from bedplate.foreign import LARGE, parse_json
 
 MANAGER = "bedplate-addons"
 _SYSTEM, _ENTRIES = "kube-system", "objects"
@@ -125,7 +127,12 @@ def read_inventory(cluster: ClusterClient) -> tuple[Key, ...]:
         config_map = cluster.call("read the inventory", lambda api: api.get(ConfigMap, MANAGER, namespace=_SYSTEM))
     except Missing:
         return ()
-    return tuple(Key(*words) for words in json.loads((config_map.data or {}).get(_ENTRIES, "[]")))
+    try:
+        entries = parse_json((config_map.data or {}).get(_ENTRIES, "[]"), LARGE)
+        return tuple(Key(*map(str, words)) for words in entries)
+    except (ValueError, TypeError):
+        fix = "correct it, or delete it: then no earlier object is deleted by this run"
+        raise PartialError(f"the ConfigMap {_SYSTEM}/{MANAGER} is invalid", fix=fix) from None
 
 
 def _write_inventory(cluster: ClusterClient, keys: Iterable[Key]) -> None:

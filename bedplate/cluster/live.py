@@ -27,6 +27,7 @@ from bedplate.cluster.client import MANAGER, ClusterClient, Conflict, Missing, O
 from bedplate.cluster.demand import CORDONED, Cluster, cordon_of, instance_of, is_annotated, join, pod_id
 from bedplate.cluster.pods import has_ended, is_daemon, is_movable, seconds
 from bedplate.errors import BedplateError
+from bedplate.foreign import LARGE, parse_json
 
 # Seconds for which the memory of a predecessor is used.
 _RECENT = 300.0
@@ -88,7 +89,7 @@ class LiveCluster:
         Text that cannot be read is ignored.
         """
         with suppress(ValueError, TypeError, KeyError, AttributeError):
-            state = json.loads(text)
+            state = parse_json(text, LARGE)
             if self.now() - state["time"] > _RECENT:
                 return
             for name, end in state["idle"].items():

@@ -1,6 +1,5 @@
 """The digests of images, as their registries answer an anonymous client."""
 
-import json
 import re
 from collections.abc import Callable
 from http.client import HTTPException
@@ -9,6 +8,7 @@ from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
 from bedplate.errors import PartialError
+from bedplate.foreign import LARGEST, parse_json
 
 _SECONDS = 30
 _UNAUTHORIZED = 401
@@ -46,7 +46,7 @@ def image_digest(image: str, *, scheme: str = "https") -> str:
 def _translated(image: str, read: Callable[[], str]) -> str:
     try:
         return read()
-    except (OSError, HTTPException, ValueError, KeyError) as error:
+    except (OSError, HTTPException, ValueError, KeyError, TypeError, AttributeError) as error:
         raise _failure(image, error) from None
 
 
@@ -67,5 +67,5 @@ def _token(challenge: str) -> str:
     values = dict(re.findall(r'(\w+)="([^"]*)"', challenge))
     query = urlencode({key: values[key] for key in ("service", "scope") if key in values})
     with urlopen(f"{values['realm']}?{query}", timeout=_SECONDS) as reply:  # noqa: S310  # named by the registry
-        answer = json.load(reply)
+        answer = parse_json(reply.read(LARGEST + 1))
     return str(answer.get("token") or answer["access_token"])

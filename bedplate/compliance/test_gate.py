@@ -1,11 +1,11 @@
 """Rules for workbenches and workers: the health gate runs, and its last verdict is good."""
 
-import json
 import time
 
 from testinfra.host import Host
 
 from bedplate.compliance.settings import applies_to
+from bedplate.foreign import parse_json
 from bedplate.plan.nodes import NodeRole
 from roles.gate.role import TIMER, gate_files
 
@@ -39,7 +39,7 @@ def test_health_gate_is_unchanged(host: Host) -> None:
 
 def test_machine_passed_its_health_gate(host: Host) -> None:
     """The last verdict of the health gate is recent, of this boot, and good."""
-    verdict = json.loads(host.file(_VERDICT).content_string)
+    verdict = parse_json(host.file(_VERDICT).content_string)
     failed = [f"{finding['check']}: {finding['text']}" for finding in verdict["findings"] if not finding["ok"]]
 
     assert not failed, "; ".join(failed)

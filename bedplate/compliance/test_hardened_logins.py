@@ -1,12 +1,12 @@
 """Rules for every node: sudo, su, PAM and passwords, and the kernel's audit of accounts, keys and privileges."""
 
-import json
 import re
 
 import pytest
 from testinfra.host import Host
 
 from bedplate.compliance.settings import account_entries, is_container, sudo_deviations, weakens_audit
+from bedplate.foreign import parse_json
 from roles.base import file_text
 from roles.hardened import role
 from roles.hardened.logins import SU_AUTH, SU_GROUP
@@ -73,7 +73,7 @@ _PLUGINS = r"grep -isE '^\s*(Plugin|Path\s+plugin_dir)\s' /etc/sudo.conf || true
 def test_sudo_logs_every_command(host: Host) -> None:
     """sudo writes each command, allowed or denied, to its log and to the journal, for every user and command."""
     assert host.run("visudo --check --quiet").succeeded
-    deviations = sudo_deviations(json.loads(host.check_output(_SUDOERS_JSON)))
+    deviations = sudo_deviations(parse_json(host.check_output(_SUDOERS_JSON)))
     assert not deviations, f"sudo does not log all commands: {'; '.join(deviations)}"
 
 

@@ -1,12 +1,11 @@
 """Rules for laptop gateways: OpenVPN, its keys and certificates, and the packet filter for laptops."""
 
-import json
-
 import pytest
 from testinfra.host import Host
 
 from bedplate.compliance.settings import applies_if
 from bedplate.compliance.shell import NoAnswerError
+from bedplate.foreign import parse_json
 from bedplate.plan.laptops import Transport
 from bedplate.plan.nodes import NodePlan, Platform
 from vpn.authority import WARNING
@@ -83,7 +82,7 @@ def test_ip_forwarding_is_on(host: Host, node: NodePlan) -> None:
 
 def test_revocation_list_is_valid(host: Host, node: NodePlan) -> None:
     """The revocation list is valid for 14 more days, the gateway's certificate for 5; no laptop can connect later."""
-    status = json.loads(host.check_output("bedplate-vpn status"))
+    status = parse_json(host.check_output("bedplate-vpn status"))
     for name, warning in (("crl", WARNING), ("certificate", EXPIRY_WARNING[Use.SERVER])):
         assert status[name]
         assert status[name] - status["time"] > warning.total_seconds()
@@ -97,7 +96,7 @@ def test_laptop_access_matches_the_audit_log(host: Host, node: NodePlan, pki: Pk
     listed = pki.certificates.listed
 
     assert host.file(f"{STANDARD.settings}/ca.crt").content_string == pki.authority.trusted
-    assert listed is None or json.loads(host.check_output("bedplate-vpn status"))["number"] >= listed.number
+    assert listed is None or parse_json(host.check_output("bedplate-vpn status"))["number"] >= listed.number
     for transport in Transport:
         names = host.check_output(f"ls -A {STANDARD.addresses(transport)}").splitlines()
         unknown = [name for name in names if name not in pki.certificates.holders()]

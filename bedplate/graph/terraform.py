@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from bedplate.foreign import parse_json
+
 _NEXT_WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 # Prefixes of Terraform's type names that differ from the name of the module.
@@ -356,6 +358,6 @@ def _constants(inputs: object) -> dict[str, object]:
 
 def _decoded(value: object) -> object:
     try:
-        return json.loads(value) if isinstance(value, str) else value
-    except json.JSONDecodeError:
+        return parse_json(value) if isinstance(value, str) else value
+    except ValueError:
         return value

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from bedplate.errors import InputError
+from bedplate.foreign import parse_json
 from bedplate.plan.cluster import ClusterPlan
 from vpn.authority import is_due, new_authority
 from vpn.certificates import (
@@ -177,7 +178,7 @@ def admin_config(cluster: ClusterPlan, issuer: Issuer, operator: str, now: datet
 def is_usable(config: Path, cluster: ClusterPlan, authority: str, now: datetime) -> bool:
     """Return whether a kubeconfig is of this cluster, and less than half of the life of its certificate is over."""
     try:
-        document = json.loads(config.read_text(encoding="utf-8"))
+        document = parse_json(config.read_text(encoding="utf-8"))
         server = document["clusters"][0]["cluster"]
         text = document["users"][0]["user"]["client-certificate-data"]
         certificate = x509.load_pem_x509_certificate(base64.b64decode(text))

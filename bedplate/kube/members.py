@@ -6,7 +6,6 @@ https://kubernetes.io/releases/version-skew-policy/, read 2026-11.
 
 import base64
 import io
-import json
 import subprocess
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bedplate.errors import BedplateError, HeldError, InputError, PartialError
+from bedplate.foreign import parse_json
 from bedplate.kube.authorities import Authorities
 from bedplate.plan.cluster import minor_version
 
@@ -103,7 +103,7 @@ def _failure(name: str, status: int, errors: str) -> BedplateError:
 def read_status(connection: Connection) -> MemberStatus:
     """Return what a member reports. Raises PartialError for an invalid answer."""
     try:
-        answer = json.loads(connection.run("status", seconds=60))
+        answer = parse_json(connection.run("status", seconds=60))
         return parse_status(answer)
     except (ValueError, KeyError, TypeError, AttributeError):
         fix = f"run `bedplate node apply {connection.name}`"

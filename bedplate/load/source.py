@@ -1,6 +1,5 @@
 """Reads the text of a fleet file, and the few facts that `vpn add` needs without the models, slow to import."""
 
-import json
 import os
 import re
 import stat
@@ -12,6 +11,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 
 from bedplate.errors import InputError, nearest
+from bedplate.foreign import parse_json
 from bedplate.load.yaml import Composer, Node, Place, Unreadable, place_after
 
 LARGEST = 1024 * 1024
@@ -166,7 +166,7 @@ def read_pools(lock: Path, places: Iterable[str]) -> tuple[IPv4Network, ...]:
     if not lock.is_file():  # a fault of a missing file would import the rules of all checks
         return ()
     try:
-        blocks = json.loads(read_source(lock))["blocks"]
+        blocks = parse_json(read_source(lock), LARGEST)["blocks"]
         return tuple(IPv4Network(str(blocks[f"pool/{place}"])) for place in places)
-    except (Unreadable, ValueError, LookupError, TypeError, RecursionError):
+    except (Unreadable, ValueError, LookupError, TypeError):
         return ()

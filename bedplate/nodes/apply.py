@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import IO, BinaryIO, cast
 
 from bedplate.errors import BedplateError, HeldError, PartialError, ViolationError
+from bedplate.foreign import LARGE, parse_json
 from bedplate.plan.nodes import NodePlan
 
 _SIZE = struct.Struct(">Q")
@@ -134,9 +135,9 @@ class Event:
         return json.dumps(asdict(self))
 
 
-def parse_event(line: str) -> Event:
+def parse_event(line: str | bytes) -> Event:
     """Return the event in a line of JSON; ValueError for a malformed line."""
-    fields = json.loads(line)
+    fields = parse_json(line, LARGE)
     kind = NodeErrorKind(fields["kind"]) if fields["kind"] else None
     return Event(**{**fields, "step": Step(fields["step"]), "kind": kind})
 
@@ -159,7 +160,11 @@ class ApplyProcess:
     def events(self) -> Iterator[Event]:
         """Yield the events until the process ends; BedplateError if it fails."""
         for line in cast("BinaryIO", self._process.stdout):
-            yield parse_event(line.decode())
+            try:
+                event = parse_event(line)
+            except (ValueError, TypeError, KeyError):
+                raise BedplateError("the apply process wrote an invalid event") from None
+            yield event
         if self._process.wait() != 0:
             message = f"the apply process failed with exit status {self._process.returncode}: {self._last_error()}"
             raise BedplateError(message)

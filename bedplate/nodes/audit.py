@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -17,6 +18,7 @@ from time import monotonic
 from typing import Any
 
 import bedplate
+from bedplate.foreign import LARGE, parse_json
 from bedplate.nodes.apply import Event, NodeErrorKind, Step, parse_event
 from bedplate.nodes.ssh import Login
 
@@ -63,7 +65,7 @@ class Findings:
 
 def parse_findings(text: str) -> tuple[Findings, ...]:
     """Return the findings in a JSON list."""
-    return tuple(_parse_findings(document) for document in json.loads(text))
+    return tuple(_parse_findings(document) for document in parse_json(text, LARGE))
 
 
 def _parse_findings(document: dict[str, Any]) -> Findings:
@@ -146,7 +148,10 @@ def _run_checks(audit: AuditRequest, node: str, on_event: EventHandler) -> Findi
         output = _run((*_command(audit, node), f"--findings={file}"), on_event)
         if not file.exists():
             return Findings(node, unreached=f"the checks failed: {_last_line(output)}")
-        (findings,) = parse_findings(file.read_text())
+        try:
+            (findings,) = parse_findings(file.read_text()[: LARGE + 1])
+        except (ValueError, TypeError, KeyError):
+            return Findings(node, unreached="unreadable findings")
     return findings
 
 
@@ -172,7 +177,8 @@ def _run(command: Sequence[str], on_event: EventHandler) -> str:
             os.close(writing)
         with process:
             for line in events:
-                on_event(parse_event(line))
+                with suppress(ValueError, TypeError, KeyError):  # findings have the same, and are checked
+                    on_event(parse_event(line))
         output.seek(0)
         return output.read().decode(errors="replace")
 

@@ -15,6 +15,7 @@ from threading import Event as Flag
 from threading import Lock
 from typing import IO
 
+from bedplate.foreign import one_line
 from bedplate.nodes.apply import Event, NodeError, NodeErrorKind, Step, Target, error_event, parse_event
 from bedplate.nodes.bootstrap import PROGRAM
 
@@ -135,7 +136,7 @@ def _succeeds(target: Target, command: str) -> bool:
 def _error(output: str) -> NodeError:
     """Return why the program did not begin, from stderr."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    words = "".join(char if char.isprintable() else "?" for char in lines[-1]) if lines else "the connection was lost"
+    words = one_line(lines[-1]) if lines else "the connection was lost"
     if f"{UNIT}.service" in words:
         return NodeError(NodeErrorKind.HELD, "another upgrade of it runs", "wait until it has ended")
     if "has no bundle" in words or PROGRAM in words:

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from bedplate.catalog.catalog import Catalog
 from bedplate.errors import InputError
+from bedplate.foreign import LARGE, parse_json
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.nodes import NodePlan, permanent_nodes, pool_node
 from bedplate.plan.pools import PoolPlan
@@ -39,7 +40,7 @@ def read_node_document(text: str) -> NodePlan:
     Raises InputError for an unknown version, an unknown or missing key, and a value of another type.
     """
     try:
-        document = json.loads(text)
+        document = parse_json(text, LARGE)
         version = document["version"]
         node = _ADAPTER.validate_python(document["node"]) if version == _VERSION else None
     except (ValueError, TypeError, KeyError, ValidationError) as error:
@@ -47,7 +48,7 @@ def read_node_document(text: str) -> NodePlan:
     if node is None:
         raise InputError(f"node document of version {version}, this bundle reads {_VERSION}", fix=_PUSH)
     # pydantic ignores unknown keys of a dataclass, and converts values: then the texts differ.
-    if json.loads(node_document(node)) != document:
+    if parse_json(node_document(node), LARGE) != document:
         raise InputError("invalid node document: unknown keys, or values of another type", fix=_PUSH)
     return node
 

@@ -15,10 +15,8 @@ from bedplate.plan.pools import PoolPlan
 from bedplate.report.columns import WIDTH, aligned, counted
 
 if TYPE_CHECKING:
-    from bedplate.account.machines import (
-        Machine,  # it imports boto3, which most commands do not need
-        NodeStatus,
-    )
+    from bedplate.account.machines import Machine  # it imports boto3, which most commands do not need
+    from bedplate.bundle import NodeStatus
 
 
 def node_lines(permanent: Iterable[NodePlan], pooled: Iterable[NodePlan], trusted: Iterable[str]) -> Iterator[str]:
@@ -181,7 +179,7 @@ def _status(machine: "Machine", facts: LiveFacts) -> str:
     if status is None:
         return f"no status yet{image}"
     hours = int((facts.now.timestamp() - status.time) / 3600)
-    age = f" ({hours} h ago)" if hours >= _STATUS_HOURS else ""
+    age = f" ({hours} h ago)" if hours >= _STATUS_HOURS and status.time else ""
     return shorten(status.sentence, _STATUS_WIDTH, placeholder=" ...") + age + image
 
 

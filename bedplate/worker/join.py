@@ -24,6 +24,8 @@ _KEY = _PKI / "bedplate-join.key"
 _REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 _WAIT, _PAUSE = 120.0, 0.5
 _UNAUTHORIZED = 401
+# Bytes of a reply; a request for a certificate has about 4 KB.
+_LARGEST = 1 << 20
 # kubelet renews its certificate long before.
 _LEAST_SECONDS = "3600"
 
@@ -47,10 +49,10 @@ class Api:
         handlers = (urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=_context(self.authority)))
         try:
             with urllib.request.build_opener(*handlers).open(request, timeout=20) as reply:
-                document: dict[str, Any] = json.load(reply)
+                document: dict[str, Any] = json.loads(reply.read(_LARGEST))
         except urllib.error.HTTPError as error:
             raise AgentError(_refusal(error)) from None
-        except (urllib.error.URLError, OSError, ValueError) as error:
+        except (urllib.error.URLError, OSError, ValueError, RecursionError) as error:
             raise AgentError(_no_answer(self.server, error)) from None
         return document
 
@@ -66,8 +68,8 @@ def _refusal(error: urllib.error.HTTPError) -> str:
     if error.code == _UNAUTHORIZED:
         return "the API server refused the token: it is wrong or has expired"
     try:
-        message = json.load(error)["message"]
-    except (ValueError, KeyError, TypeError):
+        message = json.loads(error.read(_LARGEST))["message"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         message = error.reason
     return f"the API server refused the request: {message}"
 

@@ -124,12 +124,15 @@ def _approver_permissions(plan: FleetPlan) -> Iterator[Statement]:
     buckets = tuple(bucket_arn(plan.nodes_bucket(region).name) for region in region_names(plan))
     yield Statement(
         sid="ListStatus",
-        actions=("s3:ListBucket",),
+        # A user of a machine writes reports of its use with its rights, but no earlier version: all versions count.
+        actions=("s3:ListBucket", "s3:ListBucketVersions"),
         resources=buckets,
         conditions={"StringLike": {"s3:prefix": ("status/*",)}},
     )
     yield Statement(
-        sid="ReadStatus", actions=("s3:GetObject",), resources=tuple(f"{bucket}/status/*" for bucket in buckets)
+        sid="ReadStatus",
+        actions=("s3:GetObject", "s3:GetObjectVersion"),
+        resources=tuple(f"{bucket}/status/*" for bucket in buckets),
     )
 
 

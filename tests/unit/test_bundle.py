@@ -44,6 +44,7 @@ from bedplate.cli.fleet import plan_of
 from bedplate.errors import InputError, MachineError
 from bedplate.plan import FleetPlan
 from bedplate.spec.groups import Ring
+from tests.testlab.fakes.hostile import HOSTILE
 from tests.testlab.rehearsal.programs import EXAMPLES
 
 ROOT = Path(bedplate.bundle.__file__).parents[1]
@@ -211,9 +212,13 @@ class Account:
 
     def report(self, instance: str, **status: object) -> None:
         """Write the status of an instance."""
-        key = f"status/AROA:{instance}/run.json"
+        document = {"sentence": "", "time": 1, **status}
+        self.write(f"status/AROA:{instance}/run.json", json.dumps(document).encode())
+
+    def write(self, key: str, text: bytes) -> None:
+        """Write an object as a machine does."""
         bucket = self.plan.nodes_bucket("us-west-2").name
-        boto3.client("s3", "us-west-2").put_object(Bucket=bucket, Key=key, Body=json.dumps(status).encode())
+        boto3.client("s3", "us-west-2").put_object(Bucket=bucket, Key=key, Body=text)
 
 
 @pytest.fixture
@@ -395,6 +400,18 @@ def test_up_promotes_to_stable_when_every_canary_machine_has_passed(
     account.report("i-1", bundle=bundle, ok=True)
     assert deliver_bundle(account.plan, client) == []
     assert account.ring("us-west-2", "stable") == {"bundle": bundle, "sequence": 2}
+
+
+@pytest.mark.usefixtures("canaries")
+def test_one_hostile_status_is_one_failed_machine(account: Account, capsys: Printed) -> None:
+    """`bundle promote stable` names the machine; a key further below its folder is no status of it."""
+    for text in HOSTILE.values():
+        account.write("status/AROA:i-1/run.json", text)
+        assert run(["bundle", "promote", "stable"]) == 3
+        assert "i-1 (canary) failed: unreadable status" in capsys.readouterr().err
+    account.report("i-1", bundle=str((account.ring("us-west-2", "canary") or {})["bundle"]), ok=True)
+    account.write("status/AROA:i-1/z/run.json", b"{}")
+    assert run(["bundle", "promote", "stable"]) == 0
 
 
 def test_without_canary_groups_up_promotes_to_both_rings(account: Account) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +14,15 @@ from moto import mock_aws
 
 from bedplate.account.client import AwsClient
 from bedplate.account.groups import Changed, FleetGroups
+from bedplate.capacity.controller import Controller
 from bedplate.capacity.observation import Machine, Observation, Pool, Settings, Terminate
 from bedplate.capacity.planner import Memory, decide
 from bedplate.capacity.protocol import observation_document, parse_observation
 from bedplate.catalog import load_catalog
 from bedplate.cli import run
+from bedplate.cli.capacity_run import Loop, Outputs
 from bedplate.plan.capacity import capacity_plan
+from tests.testlab.fakes.hostile import HOSTILE
 from tests.testlab.fakes.scaling import ScalingCloud
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
@@ -108,6 +112,8 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScalingCl
         cloud.deploy()
         where = {"LocationConstraint": "eu-north-1"}
         boto3.client("s3", "eu-north-1").create_bucket(Bucket=BUCKET, CreateBucketConfiguration=where)
+        versions = {"Status": "Enabled"}
+        boto3.client("s3", "eu-north-1").put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration=versions)
         boto3.client("autoscaling", "eu-north-1").set_desired_capacity(AutoScalingGroupName=GROUP, DesiredCapacity=2)
         cloud.time += 9 * HOUR
         yield cloud
@@ -124,11 +130,11 @@ def _instances() -> list[str]:
 def report(cloud: ScalingCloud) -> Callable[..., None]:
     """Return a function that writes the report of a machine, unused for some hours or in use."""
 
-    def write(instance: str, hours: float | None, text: str = "") -> None:
+    def write(instance: str, hours: float | None, text: bytes = b"", file: str = "idle.json") -> None:
         since = None if hours is None else cloud.time - hours * HOUR
-        body = text or json.dumps({"version": 1, "time": cloud.time - 60, "idle_since": since})
-        key = f"status/AROAEXAMPLE:{instance}/idle.json"
-        boto3.client("s3", "eu-north-1").put_object(Bucket=BUCKET, Key=key, Body=body.encode())
+        body = text or json.dumps({"version": 1, "time": cloud.time - 60, "idle_since": since}).encode()
+        key = f"status/AROAEXAMPLE:{instance}/{file}"
+        boto3.client("s3", "eu-north-1").put_object(Bucket=BUCKET, Key=key, Body=body)
 
     return write
 
@@ -156,19 +162,64 @@ def test_the_controller_needs_no_cluster(cloud: ScalingCloud, report: Callable[.
     assert scaling.describe_scheduled_actions()["ScheduledUpdateGroupActions"] == []
 
 
-@pytest.mark.parametrize("text", ["", '{"time": "soon"}', '{"time": NaN, "idle_since": 1}', "[1]"])
 def test_an_invalid_report_ends_nothing(
-    text: str, cloud: ScalingCloud, report: Callable[..., None], capsys: Printed
+    cloud: ScalingCloud, report: Callable[..., None], capsys: Printed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A machine may write any text there; without a bucket nothing is known either."""
+    """A user of a machine may write any text there: the loop goes on, and ends the other machine."""
+    groups = FleetGroups(AwsClient(cloud), capacity_plan(cloud.plan, load_catalog()))
+    hostile, other = _instances()
+    for text in (*HOSTILE.values(), b'{"time": "soon"}'):
+        report(hostile, 3, text or b" ")
+        assert decide(groups.observe(cloud.time), Memory())[0].actions == ()
+    report(other, 3)
+    stopped = threading.Event()
+    monkeypatch.setattr("threading.Event", lambda: stopped)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setattr(Loop, "_wait", lambda _: stopped.set())
+
+    assert Loop(Controller(groups, decide, Memory()), Outputs(None, None)).run() == 0
+    assert json.loads(capsys.readouterr().out)["machine"] == other
+    assert _instances() == [hostile]
+
+
+@pytest.mark.usefixtures("report")
+def test_without_a_bucket_nothing_is_ended(cloud: ScalingCloud, capsys: Printed) -> None:
+    """The use of the machines is unknown."""
     assert not cloud.requests
-    if text:
-        report(_instances()[0], 3, text)
-    else:
-        boto3.client("s3", "eu-north-1").delete_bucket(Bucket=BUCKET)
+    boto3.client("s3", "eu-north-1").delete_bucket(Bucket=BUCKET)
 
     assert run(["capacity", "run", "--once"]) == 0
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("hours", [None, 1.0], ids=["in use", "used an hour ago"])
+def test_a_false_report_ends_no_machine(
+    hours: float | None, cloud: ScalingCloud, report: Callable[..., None], capsys: Printed
+) -> None:
+    """A user writes with the rights of the machine, but cannot delete what the machine itself has written."""
+    used = _instances()[0]
+    report(used, hours)
+    report(used, 3)
+    report(used, 9)
+    report(used, 9, file="z/idle.json")
+
+    assert run(["capacity", "run", "--once"]) == 0
+    assert capsys.readouterr().out == ""
+    assert used in _instances()
+    assert not cloud.requests
+
+
+def test_more_reports_than_a_machine_writes_end_nothing(cloud: ScalingCloud, report: Callable[..., None]) -> None:
+    """They could hide its own; without versions in the bucket nothing is known either."""
+    groups = FleetGroups(AwsClient(cloud), capacity_plan(cloud.plan, load_catalog()))
+    first, second = _instances()
+    for _ in range(41):
+        report(first, 3)
+    versions = {"Status": "Suspended"}
+    boto3.client("s3", "eu-north-1").put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration=versions)
+    report(second, 3)
+
+    assert [machine.reported for machine in groups.observe(cloud.time).machines] == [None, None]
 
 
 def test_a_login_right_before_the_end_keeps_the_machine(cloud: ScalingCloud, report: Callable[..., None]) -> None:
@@ -189,20 +240,22 @@ def test_the_idle_time_is_explained(cloud: ScalingCloud, report: Callable[..., N
     """How long each machine is unused and when it ends, or why it is kept."""
     assert not cloud.requests
     first, second = _instances()
-    report(first, 4 / 3)
-    assert run(["capacity", "status"]) == 0
-    assert re.search(rf"{first} in eu-north-1[ab]: idle for 1 h 20 min; it ends in 40 min\.", capsys.readouterr().out)
-    assert run(["capacity", "explain", "box"]) == 0
-    printed = capsys.readouterr().out
-    assert re.search(rf"{second} in eu-north-1[ab]: not ended: it has not reported its use\.", printed)
-    assert "Next" not in printed
-
     report(first, 3)
     assert run(["capacity", "explain", "box"]) == 0
     assert f"Next: end the machine {first}: unused for 180 minutes" in capsys.readouterr().out
     assert run(["capacity", "pause", "box"]) == 0
     assert run(["capacity", "status"]) == 0
     assert "idle for 3 h; not ended: box is paused." in capsys.readouterr().out
+    assert run(["capacity", "resume", "box"]) == 0
+
+    report(first, 4 / 3)
+    capsys.readouterr()
+    assert run(["capacity", "status"]) == 0
+    assert re.search(rf"{first} in eu-north-1[ab]: idle for 1 h 20 min; it ends in 40 min\.", capsys.readouterr().out)
+    assert run(["capacity", "explain", "box"]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(rf"{second} in eu-north-1[ab]: not ended: it has not reported its use\.", printed)
+    assert "Next" not in printed
 
 
 def test_a_fleet_without_idle_groups_has_no_controller(cloud: ScalingCloud, capsys: Printed) -> None:

@@ -15,6 +15,7 @@ from bedplate.cli import run
 from bedplate.lock import record_baked, record_host_keys
 from tests.conftest import Expect
 from tests.testlab.fakes.aws import StubbedSession
+from tests.testlab.fakes.hostile import HOSTILE
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
 OLD, NEW = "ami-00000000000000001", "ami-00000000000000002"
@@ -152,15 +153,19 @@ def _answer_status(account: StubbedSession, text: str = "") -> None:
         account.answers("s3", "us-west-2", "get_object", {"Body": body}, Key=keys[-1], **bucket)
 
 
-@pytest.mark.parametrize("text", ["\x1b[2J", "{", "[]", '{"ok": 1, "sentence": "x"}'])
-def test_an_invalid_status_is_ignored(text: str, account: StubbedSession, capsys: pytest.CaptureFixture[str]) -> None:
-    """A machine writes it, so it may contain anything."""
+@pytest.mark.parametrize("text", ["deep list", "infinite", "400 digits", "too large"])
+def test_one_hostile_status_is_unreadable(
+    text: str, account: StubbedSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each user of a machine may write it, so it may contain anything; the other machines are listed."""
     _answer_groups(account)
-    _answer_status(account, text)
+    _answer_status(account, HOSTILE[text].decode())
 
     assert run(["node", "list", "--live"]) == 0
 
-    assert "no status yet" in capsys.readouterr().out
+    output = capsys.readouterr().out.splitlines()
+    assert len([line for line in output if line.endswith(" unreadable status")]) == 1
+    assert any(line.endswith(" no status yet") for line in output)
 
 
 def _asked(region: str) -> dict[str, list[str]]:

@@ -12,6 +12,9 @@ from .paths import AgentError, GatewayPaths, parse_config_bundle
 from .sessions import write_last_seen
 from .status import read_status, write_metrics
 
+# Characters of an access list or a config bundle: one of a thousand laptops has about a million.
+_LARGEST = 1 << 26
+
 
 def main() -> int:
     """Run one command and return the exit status: 2 if the input was rejected, 6 if a daemon did not answer."""
@@ -29,9 +32,9 @@ def main() -> int:
 
 def _run(arguments: argparse.Namespace, paths: GatewayPaths) -> None:
     if arguments.command == "activate":
-        sys.stdout.write(json.dumps(activate_access_list(paths, parse_access_list(sys.stdin.read()))))
+        sys.stdout.write(json.dumps(activate_access_list(paths, parse_access_list(sys.stdin.read(_LARGEST)))))
     elif arguments.command == "apply":
-        sys.stdout.write(json.dumps(apply_bundle(paths, parse_config_bundle(sys.stdin.read()))))
+        sys.stdout.write(json.dumps(apply_bundle(paths, parse_config_bundle(sys.stdin.read(_LARGEST)))))
     elif arguments.command == "status":
         sys.stdout.write(json.dumps(read_status(paths).document()))
     else:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from bedplate.errors import InputError
+from bedplate.foreign import LARGE, parse_json
 
 # Placeholders of hidden values: ours, and the engine's for secrets and unknown values.
 _MASKS = frozenset(
@@ -148,13 +149,13 @@ def read_resources(text: str, where: str) -> list[dict[str, Any]]:
 
 def _read(text: str, where: str) -> object:
     try:
-        document: object = json.loads(text)
+        document: object = parse_json(text, LARGE)
     except json.JSONDecodeError as error:
         raise InputError(
             f"invalid JSON: {error.msg}", where=f"{where}:{error.lineno}:{error.colno}", fix=_FIX
         ) from None
-    except RecursionError:
-        raise InputError("invalid graph: nested too deeply", where=where, fix=_FIX) from None
+    except ValueError as error:
+        raise InputError(f"invalid graph: {error}", where=where, fix=_FIX) from None
     return document
 
 

@@ -1,11 +1,11 @@
 """Checks of policies: who may use a resource (S301 to S304, S505), and the rights of identities (S501 to S506)."""
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from bedplate.foreign import parse_json
 from bedplate.graph.audit.document import Graph, Node, Properties, is_on, is_seen, part, parts, words
 from bedplate.graph.audit.exposure import block_of, is_wide
 from bedplate.graph.audit.rules import StackFault, fault
@@ -140,8 +140,8 @@ def is_hidden(holder: Properties, key: str) -> bool:
 def _document(value: object) -> dict[str, Any]:
     if isinstance(value, str) and is_seen(value):
         try:
-            value = json.loads(value)
-        except (json.JSONDecodeError, RecursionError):
+            value = parse_json(value)
+        except ValueError:
             return {}
     return value if isinstance(value, dict) else {}
 

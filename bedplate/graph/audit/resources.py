@@ -1,9 +1,9 @@
 """Checks of machines, storage and tags (S104 to S107, S2, S401 and S402, S6, S7, S8)."""
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from bedplate.foreign import parse_json
 from bedplate.graph.audit.document import Graph, Node, Properties, has_value, is_on, is_seen, number, part, parts, words
 from bedplate.graph.audit.policies import Statement, is_hidden, statements
 from bedplate.graph.audit.rules import StackFault, fault
@@ -210,8 +210,8 @@ def _default_tags(provider: Node) -> Properties:
     defaults = provider.inputs.get("defaultTags")
     if isinstance(defaults, str) and is_seen(defaults):
         try:
-            defaults = json.loads(defaults)
-        except (json.JSONDecodeError, RecursionError):
+            defaults = parse_json(defaults)
+        except ValueError:
             return {}
     tags = defaults.get("tags") if isinstance(defaults, dict) else None
     return tags if isinstance(tags, dict) else {}

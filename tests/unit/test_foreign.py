@@ -1,0 +1,108 @@
+"""JSON of others: what the reader refuses, and that nothing reads such JSON in another way."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bedplate.bundle import UNREADABLE, read_node_status, read_ring_state
+from bedplate.errors import PartialError
+from bedplate.foreign import LARGEST, parse_json
+from tests.testlab.fakes.hostile import CONTROLS, HOSTILE
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_status_is_unreadable(text: bytes) -> None:
+    """Whatever a user writes in the name of a machine is one unreadable status, and no exception."""
+    assert read_node_status(text) is UNREADABLE
+
+
+def test_a_sentence_of_a_machine_is_one_line() -> None:
+    """Line ends and characters that control a terminal are replaced."""
+    assert read_node_status(CONTROLS).sentence == "done??[2J?"
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_ring_is_one_error(name: str) -> None:
+    """The parameter of a ring is read like a status."""
+    with pytest.raises(PartialError, match="invalid value of the parameter"):
+        read_ring_state(HOSTILE[name].decode(errors="replace"), None, 1)
+
+
+def test_valid_json_is_read() -> None:
+    """Limits are above what machines write; a caller states a larger one."""
+    document = {"list": [1, -2.5, True, None, "\u00e9\n"], "deep": [[[{}]]], "time": (1 << 53)}
+    text = '{"list": [1, -2.5, true, null, "\u00e9\\n"], "deep": [[[{}]]], "time": 9007199254740992}'
+    assert parse_json(text) == parse_json(text.encode()) == document
+    assert parse_json(f"[{' ' * LARGEST}]", 2 * LARGEST) == []
+
+
+OWN = "the program's own file, or the output of a program that it has started"
+REMOTE = "bounded here, because the program on the machine has the standard library only"
+CLOUD = "the answer of AWS or of the API server, over TLS"
+PERMITTED = {
+    "bedplate/foreign.py": "the reader",
+    "bedplate/lock/format.py": "messages need the line; `read_source` limits the size, and every value is checked",
+    "bedplate/plan/capacity.py": OWN,
+    "bedplate/gate/__main__.py": OWN,
+    "bedplate/gate/hardware.py": OWN,
+    "bedplate/gate/machine.py": OWN,
+    "bedplate/machine/calls.py": OWN,
+    "bedplate/deploy/engine.py": OWN,
+    "bedplate/deploy/state.py": OWN,
+    "bedplate/rehearsal/kinds/iam.py": OWN,
+    "bedplate/rehearsal/provider.py": OWN,
+    "bedplate/rehearsal/schema.py": OWN,
+    "bedplate/rehearsal/moto.py": OWN,
+    "bedplate/rehearsal/lookups/identity.py": OWN,
+    "bedplate/account/facts.py": CLOUD,
+    "bedplate/cluster/client.py": CLOUD,
+    "bedplate/worker/machine.py": OWN,
+    "bedplate/worker/leaving.py": CLOUD,
+    "bedplate/worker/join.py": REMOTE,
+    "bedplate/worker/__main__.py": OWN,
+    "roles/engine/agent.py": REMOTE,
+    "roles/kubernetes/ecr-credentials": CLOUD,
+    "vpn/agent/paths.py": REMOTE,
+    "vpn/agent/sessions.py": OWN,
+    "vpn/agent/access_list.py": REMOTE,
+    "vpn/agent/config_bundle.py": OWN,
+    "vpn/agent/status.py": OWN,
+}
+_PARSERS = {"load", "loads", "JSONDecoder", "raw_decode", "validate_json", "model_validate_json", "from_json"}
+
+
+def _parsers(text: str) -> Iterator[str]:
+    """Yield the parsers of JSON that a module calls or imports; in a template, their names."""
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        yield from re.findall(r"json\.loads?\b", text)
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in _PARSERS:
+            if node.attr not in {"load", "loads"} or ast.unparse(node.value) == "json":
+                yield node.attr
+        elif isinstance(node, ast.ImportFrom) and node.module in {"json", "orjson", "pydantic_core"}:
+            yield from (name.name for name in node.names if name.name in _PARSERS)
+
+
+def _programs() -> Iterator[tuple[str, str]]:
+    """Yield the programs in Python, with and without an extension."""
+    for package in ("bedplate", "images", "roles", "stacks", "vpn"):
+        for file in (ROOT / package).rglob("*"):
+            if file.suffix == ".py" or (not file.suffix and file.is_file()):
+                text = file.read_text(encoding="utf-8")
+                if file.suffix or re.match(r"#!.*python", text):
+                    yield str(file.relative_to(ROOT)), text
+
+
+def test_json_of_others_has_one_reader() -> None:
+    """A module parses JSON by itself only for a reason in the list; the list has no other modules."""
+    assert list(_parsers("import json\njson.loads(x)")) == ["loads"]
+    assert list(_parsers("from json import load")) == ["load"]
+    assert {name for name, text in _programs() if any(_parsers(text))} == set(PERMITTED)
