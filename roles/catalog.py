@@ -71,7 +71,7 @@ def _roles(node: NodePlan) -> Iterator[Role]:
     if node.laptops:
         yield OpenVpn(node.laptops)
     # Last: its change of firewall and sshd is reverted unless a new login confirms it in time.
-    yield Hardened(node.firewall_rules, node.roles, node.fabric, node.accounts.administrators)
+    yield Hardened(node.firewall_rules, node.roles, node.fabric, node.accounts.administrators, node.pod_rules)
 
 
 def _cluster_roles(node: NodePlan) -> Iterator[Role]:

@@ -7,21 +7,25 @@ import pytest
 from testinfra.host import Host
 
 from bedplate.compliance.settings import applies_if, sysctl_deviations, unit_overrides
-from bedplate.plan.nodes import NodePlan
+from bedplate.plan.firewall import OVERLAY
+from bedplate.plan.nodes import NodePlan, NodeRole
 from roles.base import file_text
 from roles.hardened import firewall, role
-from roles.hardened.firewall import FORWARDERS, HELD, HOSTS, MOUNTERS, TRIED, ruleset
+from roles.hardened.firewall import FORWARDERS, HELD, HOSTS, METADATA, MOUNTERS, TRIED, ruleset
 from roles.hardened.logins import SCRIPT, UNIT, UNIT_PATH
 
 
 def test_filter_file_matches_the_plan(host: Host, node: NodePlan) -> None:
     """The packet filter file has exactly the firewall rules of the plan."""
-    assert host.file("/etc/bedplate/filter.nft").content_string == ruleset(node.firewall_rules, node.roles)
+    planned = ruleset(node.firewall_rules, node.roles, node.pod_rules)
+
+    assert host.file("/etc/bedplate/filter.nft").content_string == planned
 
 
 def test_loaded_filter_matches_the_plan(host: Host, node: NodePlan) -> None:
     """The packet filter in the kernel has exactly the firewall rules of the plan: no port was opened by hand."""
-    planned = host.check_output(f"printf %%s %s | {TRIED}", ruleset(node.firewall_rules, node.roles))
+    packets = ruleset(node.firewall_rules, node.roles, node.pod_rules)
+    planned = host.check_output(f"printf %%s %s | {TRIED}", packets)
 
     assert host.check_output(HELD) == planned
 
@@ -36,6 +40,21 @@ def test_only_mounts_can_reach_nfs(host: Host) -> None:
     chain = host.check_output("nft --stateless list chain inet bedplate output")
 
     assert f"tcp dport 2049 meta skuid != {{ {MOUNTERS} }} counter reject with tcp reset" in chain
+
+
+@applies_if(lambda node: NodeRole.WORKBENCH not in node.roles)
+def test_only_root_reaches_the_metadata_service(host: Host) -> None:
+    """Only root gets the credentials of the machine's IAM role, except on workbenches, where people use the role."""
+    chain = host.check_output("nft --stateless list chain inet bedplate output")
+
+    assert [match for match in METADATA if f"{match} meta skuid != 0 counter reject" not in chain] == []
+
+
+def test_only_root_sends_packets_of_the_overlay(host: Host) -> None:
+    """Only root can send VXLAN: with it, a user could send packets in the name of any pod."""
+    chain = host.check_output("nft --stateless list chain inet bedplate output")
+
+    assert re.search(rf"^\s*udp dport {OVERLAY} meta skuid != 0 .*counter reject", chain, re.MULTILINE)
 
 
 # Programs of the system and of the roles that listen as root; docker-proxy listens for ports of containers.

@@ -15,7 +15,8 @@ SSH, HTTPS, NFS, API = 22, 443, 2049, API_PORT
 # Ports of the control plane for workers besides the API, as name, protocol and port. Packets of pods arrive as VXLAN on
 # Linux's default port; their source ports vary, so connection tracking matches no reply. metrics-server calls every
 # kubelet.
-WORKER_PORTS = (("Overlay", UDP, 8472), ("Kubelet", TCP, 10250))
+OVERLAY = 8472
+WORKER_PORTS = (("Overlay", UDP, OVERLAY), ("Kubelet", TCP, 10250))
 
 
 @dataclass(frozen=True, slots=True)

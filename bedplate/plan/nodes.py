@@ -19,11 +19,14 @@ from bedplate.plan.firewall import (
     DNS,
     DNS_PROTOCOLS,
     NFS,
+    OVERLAY,
     SSH,
     TCP,
+    UDP,
     WORKER_PORTS,
     FirewallRule,
     has_workers,
+    pod_rules,
 )
 from bedplate.plan.fleet import (
     Access,
@@ -137,6 +140,8 @@ class NodePlan:
     hosts: Mapping[str, tuple[IPv4Address, ...]]
     firewall_rules: tuple[FirewallRule, ...]
     """The inbound rules of its packet filter."""
+    pod_rules: tuple[FirewallRule, ...] = ()
+    """What it forwards to pods from outside of the cluster."""
     mounts: tuple[Mount, ...] = ()
     shares: tuple[Share, ...] = ()
     buckets: tuple[BucketPlan, ...] = ()
@@ -289,6 +294,7 @@ def _inbound_rules(plan: FleetPlan, label: str, place: str, roles: frozenset[Nod
         *_compute_rules(plan, place, roles),
         *_control_plane_rules(plan, roles),
         *_pod_rules(plan, roles),
+        *_overlay_rules(plan, place, roles),
         *_nfs_rules(plan, label, place),
         *_vpn_rules(roles),
         *_dns_rules(plan, roles),
@@ -368,6 +374,21 @@ def _pod_rules(plan: FleetPlan, roles: frozenset[NodeRole]) -> Iterator[Firewall
         yield FirewallRule(_POD_RULES[0], "All from pods", plan.pods)
     elif plan.pods and NodeRole.CONTROL in roles:
         yield FirewallRule(_POD_RULES[1], "Kubernetes API for pods", plan.pods, TCP, API_PORT)
+
+
+def _overlay_rules(plan: FleetPlan, place: str, roles: frozenset[NodeRole]) -> Iterator[FirewallRule]:
+    """Yield the rules for VXLAN from machines of the cluster: its packets have senders that nothing verifies.
+
+    Those from workers to members are among the rules of the control plane.
+    """
+    if roles & {NodeRole.WORKER, NodeRole.CONTROL}:
+        for member in plan.control_plane.members if plan.control_plane else ():
+            block = IPv4Network(member.address)
+            yield FirewallRule(f"overlay-from-{member.name}", f"Overlay from {member.name}", block, UDP, OVERLAY)
+    if NodeRole.WORKER in roles:
+        for other in _connected_places(plan, place):
+            for name, block in _machine_blocks(plan, other, Use.KUBERNETES) if has_workers(plan, other) else ():
+                yield FirewallRule(f"overlay-from-{name}", f"Overlay from workers of {other}", block, UDP, OVERLAY)
 
 
 def _nfs_rules(plan: FleetPlan, label: str, place: str) -> Iterator[FirewallRule]:
@@ -547,6 +568,8 @@ def _node(
         accounts=_accounts_by_access(plan)[access_on(roles)],
         hosts=_hosts(plan),
         firewall_rules=_inbound_rules(plan, label, place, roles),
+        # A gateway of a site that is a worker forwards what its LAN and laptops send to pods.
+        pod_rules=pod_rules(plan) if NodeRole.ROUTER in roles or {NodeRole.WORKER, NodeRole.TUNNELS} <= roles else (),
         mounts=_mounts(plan, label, place, platform, roles),
         shares=_shares(plan, label, place) if platform is Platform.METAL else (),
         buckets=_buckets(plan, region, roles),

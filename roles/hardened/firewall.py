@@ -9,13 +9,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network, collapse_addresses
 
-from bedplate.plan.firewall import NFS, FirewallRule
-from bedplate.plan.nodes import NodeRole, pods_of
+from bedplate.plan.firewall import NFS, OVERLAY, UDP, FirewallRule
+from bedplate.plan.fleet import Access
+from bedplate.plan.nodes import NodeRole, access_on, pods_of
 from roles.base import ManagedFile, file_text, render
 from roles.storage.mounts import TUNNEL_UID
 
 # Kubernetes forwards packets of pods; gateways have tables of their own for forwarded packets.
-FORWARDERS = frozenset({NodeRole.WORKER, NodeRole.CONTROL, NodeRole.TUNNELS, NodeRole.PEERED, NodeRole.LAPTOPS})
+_GATEWAYS = frozenset({NodeRole.TUNNELS, NodeRole.PEERED, NodeRole.LAPTOPS})
+FORWARDERS = frozenset({NodeRole.WORKER, NodeRole.CONTROL}) | _GATEWAYS
 # Users run containers there: Docker or Podman decides whether packets are forwarded.
 HOSTS = frozenset({NodeRole.WORKBENCH})
 # Programs in pods must not connect to a file server: the node's kernel mounts volumes.
@@ -23,6 +25,14 @@ PODS = frozenset({NodeRole.WORKER, NodeRole.CONTROL})
 # Users that may connect to a file server: root, for mounts of the kernel, and the user of the tunnels to EFS.
 # Any other user could claim any identity, because an NFS server trusts its clients (ADR 15).
 FILES, MOUNTERS = f"tcp dport {NFS}", f"0, {TUNNEL_UID}"
+# Whoever reaches the metadata service has the role of the machine. The other addresses give the roles of ECS tasks and
+# EKS pods. Source: EC2 user guide, "Instance metadata"; EKS user guide, "EKS Pod Identity".
+METADATA = (
+    "ip daddr { 169.254.169.254, 169.254.170.2, 169.254.170.23 }",
+    "ip6 daddr { fd00:ec2::23, fd00:ec2::254 }",
+)
+# The bridge of pods and flannel's VXLAN device: their packets are those of pods.
+_POD_DEVICES = 'ifname { "cni0", "flannel.1" }'
 # The loaded table, and the table that the text on stdin gives in an empty network namespace: a rule added by hand is
 # only in the first.
 HELD = "nft --stateless list table inet bedplate"
@@ -64,21 +74,44 @@ def merge_rules(rules: Iterable[FirewallRule]) -> tuple[InboundRule, ...]:
     return tuple(_inbound_rule(*key, blocks[key]) for key in sorted(blocks))
 
 
-def ruleset(rules: Iterable[FirewallRule], node_roles: frozenset[NodeRole]) -> str:
-    """Return the rules of a node, which nftables loads in one transaction."""
+def ruleset(
+    rules: Iterable[FirewallRule], node_roles: frozenset[NodeRole], to_pods: Iterable[FirewallRule] = ()
+) -> str:
+    """Return the rules of a node, which nftables loads in one transaction.
+
+    `to_pods`: from outside of the cluster, it forwards these connections to pods, and no others.
+    """
     all_rules = tuple(rules)
+    inbound, carries_pods = merge_rules(all_rules), bool(node_roles & PODS)
+    overlay = (rule.name for rule in inbound if (rule.protocol, rule.port) == (UDP, OVERLAY) and rule.blocks)
     return render(
         "hardened/filter.nft.j2",
-        inbound=merge_rules(all_rules),
+        inbound=inbound,
+        overlay=next(overlay, None) if carries_pods else None,
+        overlay_port=OVERLAY,
+        metadata=METADATA,
+        people_use_role=access_on(node_roles) is Access.LOGIN,
+        pod_devices=_POD_DEVICES,
+        to_pods=tuple(_pod_matches(to_pods)),
+        is_gateway=bool(node_roles & _GATEWAYS),
         to_files=FILES,
         mounters=MOUNTERS,
-        carries_pods=bool(node_roles & PODS),
+        carries_pods=carries_pods,
         pods=pods_of(all_rules),
-        only_routes_pods=NodeRole.ROUTER in node_roles,
         translates=NodeRole.ROUTER in node_roles or {NodeRole.WORKER, NodeRole.TUNNELS} <= node_roles,
         forwards=bool(node_roles & FORWARDERS),
         bridges=_BRIDGES if node_roles & HOSTS else (),
     )
+
+
+def _pod_matches(rules: Iterable[FirewallRule]) -> Iterator[str]:
+    """Yield the expression for each range of ports; kube-proxy has changed the port of a service by then."""
+    blocks: dict[str, list[IPv4Network]] = {}
+    for rule in rules:
+        ports = f"{rule.port}-{rule.last}" if rule.last and rule.last != rule.port else rule.port
+        blocks.setdefault(f"meta l4proto {rule.protocol} ct original proto-dst {ports}", []).append(rule.block)
+    for ports, from_blocks in blocks.items():
+        yield f"ip saddr {{ {', '.join(map(str, collapse_addresses(from_blocks)))} }} {ports}"
 
 
 def _inbound_rule(protocol: str, port: int, blocks: list[IPv4Network]) -> InboundRule:
@@ -112,6 +145,7 @@ def emergency_ruleset(rules: Iterable[FirewallRule]) -> str:
         inbound=merge_rules(rule for rule in rules if (rule.protocol, rule.port) == _SSH),
         to_files=FILES,
         mounters=MOUNTERS,
+        metadata=METADATA,
         mark=MARK,
     )
 

@@ -265,13 +265,14 @@ _RESTART_SSHD = (
 class Hardened(Role):
     """A hardened node: `rules` are its inbound firewall rules, `administrators` the names of people with all rights.
 
-    `fabric`: it has EFA, often with several interfaces in one network.
+    `fabric`: it has EFA, often with several interfaces in one network. `to_pods`: what it forwards to pods.
     """
 
     rules: tuple[FirewallRule, ...]
     node_roles: frozenset[NodeRole]
     fabric: bool = False
     administrators: tuple[str, ...] = ()
+    to_pods: tuple[FirewallRule, ...] = ()
     name: ClassVar[str] = "hardened"
     space: ClassVar[DiskSpace] = DiskSpace(programs=80, state=16)
 
@@ -304,6 +305,6 @@ class Hardened(Role):
 
     @property
     def _confirmation(self) -> Confirmation:
-        packets = ruleset(self.rules, self.node_roles)
+        packets = ruleset(self.rules, self.node_roles, self.to_pods)
         sshd = logins.settings(self.node_roles, self.administrators)
         return Confirmation(packets, sshd, emergency_ruleset(self.rules))

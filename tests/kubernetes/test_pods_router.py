@@ -60,7 +60,7 @@ class Overlay:
     def filter(self, roles: frozenset[NodeRole]) -> None:
         """Load the packet filter of the router's role."""
         (node,) = (node for node in permanent_nodes(self.plan) if NodeRole.ROUTER in node.roles)
-        self.router.load_rules(ruleset(node.firewall_rules, roles))
+        self.router.load_rules(ruleset(node.firewall_rules, roles, node.pod_rules))
 
 
 @pytest.fixture(scope="module")

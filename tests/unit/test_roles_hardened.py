@@ -16,6 +16,7 @@ from roles.hardened.firewall import (
     FORWARDERS,
     HOSTS,
     MARK,
+    METADATA,
     MOUNTERS,
     PATH,
     UNIT_PATH,
@@ -432,7 +433,17 @@ def test_users_cannot_connect_to_file_servers(node_role: NodeRole) -> None:
     rules = chain(ruleset((), frozenset({node_role})), "output")
 
     reject = f"tcp dport 2049 meta skuid != {{ {MOUNTERS} }} counter reject with tcp reset"
-    assert rules == ["type filter hook output priority filter; policy accept;", reject]
+    assert rules[:2] == ["type filter hook output priority filter; policy accept;", reject]
+
+
+@pytest.mark.parametrize("node_role", sorted(NodeRole))
+def test_only_people_of_workbenches_have_the_role_of_a_machine(node_role: NodeRole) -> None:
+    """Other users than root reach the metadata service on workbenches only, where people use the machine's role."""
+    rules = chain(ruleset((), frozenset({node_role})), "output")
+
+    guarded = {rule for rule in rules if rule.endswith("meta skuid != 0 counter reject") and "daddr" in rule}
+    expected = {f"{match} meta skuid != 0 counter reject" for match in METADATA}
+    assert guarded == (set() if node_role is NodeRole.WORKBENCH else expected)
 
 
 @pytest.mark.parametrize("node_role", sorted(NodeRole))
@@ -453,7 +464,8 @@ def test_only_workbenches_forward_for_containers(node_role: NodeRole) -> None:
     bridges = [f'iifname "{name}" accept' for name in ("docker*", "br-*", "podman*", "cni-podman*")]
     published = "ct status dnat ip saddr @from_all accept"
     reject = "tcp dport 2049 counter reject with tcp reset"
-    expected = ["ct state established,related accept", published, reject, *bridges, "counter drop"]
+    overlay = "udp dport 8472 counter drop"
+    expected = ["ct state established,related accept", published, reject, overlay, *bridges, "counter drop"]
     assert rules == (expected if node_role in HOSTS else [])
 
 

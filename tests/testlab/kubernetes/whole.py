@@ -225,7 +225,7 @@ class WholeCluster:
         )
         if is_cloud:
             self._serve_metadata(case.host, case.facts)
-        case.host.load_rules(ruleset(case.plan.firewall_rules, case.plan.roles))
+        case.host.load_rules(ruleset(case.plan.firewall_rules, case.plan.roles, case.plan.pod_rules))
         machine.start_containerd([pod_image(machine.folder), *images], None)
         self.approvers.machines[case.name] = KnownMachine(frozenset({case.address}), case.facts.get("instance-id"))
         self.approvers.folder[case.name] = machine.root
@@ -331,7 +331,7 @@ def _running(cluster: WholeCluster) -> Iterator[None]:
         plane.shell(FIRST, f"touch {REAL_KUBELET}")
         for name, host in plane.hosts.items():
             node = plane.node(name)
-            host.load_rules(ruleset(node.firewall_rules, node.roles))
+            host.load_rules(ruleset(node.firewall_rules, node.roles, node.pod_rules))
             plane.shell(name, "mkdir -p /run/sshd")
             plane.start(name, *SSHD, log="sshd.log")
             plane.start(name, "bash", "-c", TOKENS, log="token.log")
