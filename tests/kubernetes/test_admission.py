@@ -47,8 +47,8 @@ def grace(control_plane: ControlPlane, applied: Applied) -> str:
     """Return a token of a researcher, whose namespace accepts pods."""
     assert applied.changed
     control_plane.wait_for_namespace("grace")
-    quotas = ("get", "quota", "-n", "grace", "-o", "jsonpath={.items[*].status.hard}")
-    assert wait_until(lambda: control_plane.kubectl(*quotas))
+    quotas = ("get", "quota", "-n", "grace", "-o", "jsonpath={range .items[*]}{.status.hard.pods} {end}")
+    assert wait_until(lambda: len(control_plane.kubectl(*quotas).split()) == 2)
     # The API server learns of new policies by a watch.
     dry = ("create", "-n", "grace", "--dry-run=server", "-f", "-")
     assert wait_until(lambda: control_plane.try_kubectl(*dry, text=text(pod(nodeName="x"))).returncode)
@@ -98,11 +98,18 @@ def tolerating(**toleration: str) -> Document:
     return pod(tolerations=[toleration])
 
 
+def repelling(**others: object) -> Document:
+    """Return a pod next to which no pod with a label is placed, in namespaces besides its own or in its own."""
+    term = {"labelSelector": {}, "topologyKey": "kubernetes.io/os", **others}
+    return pod(affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
+
+
 def text(*documents: Document) -> str:
     """Return documents as kubectl reads them."""
     return "\n---\n".join(map(json.dumps, documents))
 
 
+_NODE = {"apiVersion": "v1", "kind": "Node", "name": "train-1", "uid": "1"}
 _TEMPLATE = {"accessModes": ["ReadWriteMany"], "volumeName": "grace.cellar-data", "storageClassName": ""}
 _CLAIM = {"spec": {**_TEMPLATE, "resources": {"requests": {"storage": "1Ti"}}}}
 _PORTS = [{"port": 2049}]
@@ -135,6 +142,17 @@ _REFUSED: Mapping[str, tuple[Document, str]] = {
     "every taint with an effect": (tolerating(operator="Exists", effect="NoSchedule"), "without a key"),
     "taint of members": (tolerating(operator="Exists", key="node-role.kubernetes.io/control-plane"), _MEMBERS),
     "taint of the gate": (tolerating(key="bedplate/gate", value="pending"), _MEMBERS),
+    "scheduler of one's own": (pod(schedulerName="mine"), "delete schedulerName"),
+    "static pod": (
+        {**pod(), "metadata": {"generateName": "x-", "annotations": {"kubernetes.io/config.mirror": "x"}}},
+        "must set spec.nodeName",
+    ),
+    "pod of a machine": (
+        {**pod(), "metadata": {"generateName": "x-", "ownerReferences": [_NODE]}},
+        "only kubelet creates",
+    ),
+    "repelling pods of others": (repelling(namespaceSelector={}), "exceeded quota: affinity-to-others"),
+    "repelling pods of one person": (repelling(namespaces=["ada"]), "exceeded quota: affinity-to-others"),
     "class of the system": (
         pod(priorityClassName="system-node-critical"),
         "delete priorityClassName: system-node-critical",
@@ -182,6 +200,8 @@ _ACCEPTED: Mapping[str, Document] = {
         tolerations=[{"key": "nvidia.com/gpu", "operator": "Exists"}, {"key": "lab.example/large", "value": "yes"}],
         nodeSelector={"kubernetes.io/hostname": "train-1"},
     ),
+    "repelling own pods": repelling(),
+    "resources of the whole pod": pod(resources={"requests": {"cpu": "1", "memory": "2Gi"}}),
     "default class by name": pod(priorityClassName="default"),
     "own capabilities": pod({"securityContext": {"capabilities": {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]}}}),
     "init container": pod(initContainers=[{"name": "first", "image": "none", "securityContext": {"runAsUser": 7}}]),
@@ -287,7 +307,7 @@ def test_pods_get_what_the_policies_require(control_plane: ControlPlane, grace: 
     assert stored["containers"][1]["securityContext"]["runAsUser"] == UID
     assert stored["securityContext"] == {**_USER, "supplementalGroupsPolicy": "Strict"}
     assert (stored["preemptionPolicy"], stored["priority"]) == ("Never", 0)
-    assert stored["containers"][0]["resources"]["requests"] == {"cpu": "250m", "memory": "512Mi"}
+    assert stored["containers"][0]["resources"]["requests"] == {"cpu": "100m", "memory": "256Mi"}
     assert "limits" not in stored["containers"][0]["resources"]
 
 
@@ -498,6 +518,7 @@ _RIGHTS = (
     _right("get pods --subresource=log -n ada", "no"),
     _right("update leases.coordination.k8s.io -n kube-system", "no"),
     _right("impersonate users", "no"),
+    _right("impersonate groups", "no"),
     _right("impersonate serviceaccounts -n people", "no"),
     _right("create nodes --subresource=proxy", "no"),
     _right("create pods --subresource=exec", "yes"),

@@ -211,6 +211,65 @@ def test_a_home_is_the_same_folder_as_on_the_machine(lab: Lab) -> None:
     assert lab.titan.machine.shell("cat /home/grace/new; stat -c %u /home/grace/new").split() == ["result", str(uid)]
 
 
+def _shared_store(folder: str) -> str:
+    """Return a volume and a claim of grace with a folder of the site's machine."""
+    claim = {"namespace": "grace", "name": "shared"}
+    common = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+    size, place = {"storage": "1Gi"}, {"key": "topology.kubernetes.io/region", "operator": "In", "values": [SITE]}
+    affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": [place]}]}}
+    volume = {**common, "capacity": size, "claimRef": claim, "local": {"path": folder}, "nodeAffinity": affinity}
+    parts = (
+        ("PersistentVolume", {"name": "grace.shared"}, volume),
+        ("PersistentVolumeClaim", claim, {**common, "volumeName": "grace.shared", "resources": {"requests": size}}),
+    )
+    documents = ({"apiVersion": "v1", "kind": kind, "metadata": meta, "spec": spec} for kind, meta, spec in parts)
+    return "\n---\n".join(map(json.dumps, documents))
+
+
+def test_files_of_others_stay_theirs(lab: Lab) -> None:
+    """A person reads no closed file of a shared store: neither by a group of the volume, nor below a closed folder."""
+    plane, uids = lab.worker.approvers.plane, lab_plan().accounts.uids
+    uid, other = uids["grace"], uids["ada"]
+    files = "/opt/shared/ada /opt/shared/ada/key /opt/shared/ada/open"
+    lab.titan.machine.shell(
+        f"mkdir -p /opt/shared/ada/open; echo secret | tee /opt/shared/ada/key /opt/shared/ada/open/key >/dev/null; "
+        f"chown -R {other}:{other} /opt/shared/ada; chmod 700 /opt/shared/ada; chmod 600 /opt/shared/ada/key"
+    )
+    before = lab.titan.machine.shell(f"stat -c '%n %u:%g %a' {files}")
+    lab.kubectl("create", "-f", "-", text=_shared_store("/opt/shared"))
+    token = plane.kubectl("create", "token", "grace", "-n", "people").strip()
+
+    def create(name: str, group: Mapping[str, int], part: Mapping[str, str]) -> tuple[int, str]:
+        user = {"runAsUser": uid, "runAsGroup": uid, **group}
+        volumes = [{"name": "shared", "persistentVolumeClaim": {"claimName": "shared"}}]
+        mounts = [{"name": "shared", "mountPath": "/shared", **part}]
+        limits = {"allowPrivilegeEscalation": False}
+        script = "cat /shared/ada/key /shared/ada/open/key /shared/key || true"
+        spec = {"nodeSelector": {}, "securityContext": user, "volumes": volumes}
+        document = job(name, script, spec=spec, volumeMounts=mounts, securityContext=limits)
+        return plane.as_person(token, "create", "-n", "grace", "-f", "-", text=document)
+
+    assert "cannot have fsGroup" in create("group", {"fsGroup": uid}, {})[1]
+    assert "delete subPath" in create("part", {}, {"subPath": "ada/open"})[1]
+    assert create("whole", {}, {})[0] == 0
+    assert lab.end("whole", "grace")[1].count("Permission denied") == 2
+    assert lab.titan.machine.shell(f"stat -c '%n %u:%g %a' {files}") == before
+
+
+_NET_RAW = 13  # capabilities(7)
+
+
+def test_containers_of_people_send_no_raw_packets(lab: Lab) -> None:
+    """A plain pod of a person has the usual capabilities but this one; a pod of an administrator's namespace has it."""
+    script = "sed -n 's/^CapBnd:\\t//p' /proc/self/status"
+    for namespace in ("grace", "default"):
+        lab.create(job("bounded", script), namespace)
+
+    people, others = (int(lab.end("bounded", namespace)[1], 16) for namespace in ("grace", "default"))
+
+    assert others & ~people == 1 << _NET_RAW
+
+
 def test_a_taint_keeps_other_pods_away(lab: Lab) -> None:
     """A pod without a toleration of GPUs is not placed on a machine that has them."""
     lab.create(pod("stranger", spec=in_region(SITE)))
