@@ -43,7 +43,7 @@ from stacks.dns import (
     reverse_names,
 )
 from stacks.identity.policy import FleetKey, launch_statements
-from stacks.identity.roles import CONTROL, GATEWAY, NodeRole, node_kinds, profile_arn_of
+from stacks.identity.roles import GATEWAY, NodeRole, member_kind, node_kinds, profile_arn_of
 from stacks.network.firewall import ControlFirewall, NodeFirewall, PodsFirewall, StorageFirewall
 from stacks.network.transit import (
     RegionStack,
@@ -136,11 +136,12 @@ def _declare_home(context: RegionContext) -> PrivateZone:
     NodeNameRegistration(plan, zone.zone_id, context.shared, options)
     if plan.control_plane:
         firewall = ControlFirewall(plan, network.vpc_id, context.firewall, options)
-        profile = profile_arn_of(context.shared, CONTROL)
+        members = plan.control_plane.members
+        profiles = {member.name: profile_arn_of(context.shared, member_kind(member)) for member in members}
         pods = PodsFirewall(plan, network.vpc_id, options).group_id if pods_router(plan) else None
         tables = network.table_ids
         inputs = ControlInputs(
-            network.node_subnet_ids, tables, firewall, pods, context.egress, profile, context.topic_arn
+            network.node_subnet_ids, tables, firewall, pods, context.egress, profiles, context.topic_arn
         )
         machines = ControlMachines(plan, plan.control_plane, inputs, options)
         pulumi.export("control_plane", machines.group_names)

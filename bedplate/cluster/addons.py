@@ -14,6 +14,7 @@ from ruamel.yaml import YAML
 from bedplate.catalog.stacks import AddonPins
 from bedplate.errors import InputError
 from bedplate.plan.cluster import NODE_DNS, ClusterPlan, minor_version
+from bedplate.plan.firewall import OVERLAY
 from bedplate.plan.registration import ACCELERATOR, INSTANCE_TYPE
 
 Object = dict[str, Any]
@@ -24,7 +25,6 @@ _DOMAIN = "cluster.local"
 # Members take pods of the control plane only; before the first worker exists, DNS and metrics run there.
 _ON_MEMBERS = {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}
 _EVERYWHERE = [{"operator": "Exists", "effect": "NoSchedule"}]
-_VXLAN_PORT = 8472
 _AUTHORITY = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
 
 
@@ -116,7 +116,7 @@ def _patch_flannel(document: Object, setting: Setting) -> None:
     """Set the block of pods, and the size of packets: flannel takes 50 bytes from it."""
     if document["kind"] == "ConfigMap":
         cluster = setting.cluster
-        backend = {"Type": "vxlan", "Port": _VXLAN_PORT, "MTU": cluster.mtu}
+        backend = {"Type": "vxlan", "Port": OVERLAY, "MTU": cluster.mtu}
         network = {"Network": str(cluster.pods), "EnableNFTables": True, "Backend": backend}
         document["data"]["net-conf.json"] = json.dumps(network, indent=2)
 

@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from ipaddress import IPv4Network
 from shlex import quote
 from typing import Any
@@ -137,6 +138,19 @@ _TOKENS = "kube-token"
 _KEY_TYPE = "ssh-ed25519"
 # Seconds until ssh asks the next member.
 _PATIENCE = 5
+# A token of an hour is asked for again 10 minutes before its end. Only a file of the person's own is used that nobody
+# else can read, and none with a time in the future, after a correction of the clock.
+_CACHED = """\
+umask 077
+ask() { %(ask)s; }
+folder=${XDG_CACHE_HOME:-$HOME/.cache}/bedplate
+file=$folder/%(name)s.token
+mkdir -p "$folder" && new=$(mktemp "$folder/token.XXXXXX") || { ask; exit; }
+trap 'rm -f "$new"' EXIT
+kept=$(find "$file" -type f -user "$(id -u)" -perm 600 -mmin -50 2>/dev/null)
+if [ "$kept" ] && ! [ "$file" -nt "$new" ]; then cat "$file"; exit; fi
+ask >"$new" && cat "$new" && mv -f "$new" "$file"
+"""
 
 
 def person_kubeconfig(cluster: ClusterPlan, person: str, host_keys: Mapping[str, Sequence[str]]) -> dict[str, Any]:
@@ -166,14 +180,20 @@ def person_kubeconfig(cluster: ClusterPlan, person: str, host_keys: Mapping[str,
 
 
 def token_command(cluster: ClusterPlan, person: str, host_keys: Mapping[str, Sequence[str]]) -> str:
-    """Return the shell command that asks one member after the other for a token; it trusts recorded host keys only."""
+    """Return the shell script that prints a token; it asks one member after the other, and keeps the token for a while.
+
+    It trusts recorded host keys only. Each command of kubectl runs it anew, so without the file each would run ssh.
+    """
     keys = {member.name: _host_key(host_keys.get(member.name, ())) for member in cluster.members}
     trusted = {name: key for name, key in keys.items() if key}
     if not trusted:
         raise InputError(
             "no host key of a control-plane machine is recorded", fix=f"run `bedplate node trust {min(keys)}`"
         )
-    return " || ".join(_ssh(person, f"{name}.{cluster.domain}", key) for name, key in trusted.items())
+    ask = " || ".join(_ssh(person, f"{name}.{cluster.domain}", key) for name, key in trusted.items())
+    # Another cluster of the same name has other authorities.
+    cluster_id = sha256(cluster.authority.encode()).hexdigest()[:12]
+    return _CACHED % {"ask": ask, "name": f"{cluster.fleet}-{person}-{cluster_id}"}
 
 
 def _host_key(keys: Sequence[str]) -> str:

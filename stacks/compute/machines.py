@@ -125,7 +125,7 @@ class ControlInputs:
     firewall: ControlFirewall
     pods_group_id: pulumi.Output[str] | None
     egress: pulumi.Resource
-    profile_arn: pulumi.Output[str]
+    profile_arns: Mapping[str, pulumi.Output[str]]
     topic_arn: pulumi.Output[str]
 
 
@@ -151,7 +151,7 @@ class ControlMachines(pulumi.ComponentResource):
             zone=member.zone,
             volume=CONTROL_VOLUME,
             tags=tags,
-            profile_arn=self._inputs.profile_arn,
+            profile_arn=self._inputs.profile_arns[member.name],
             interface_id=self._interface(member, name),
             user_data=volume_id.apply(lambda volume: encode_user_data(name, member_boot(self._plan, member, volume))),
             hooks=member_hooks(self._plan),

@@ -1,4 +1,4 @@
-"""IAM roles and instance profiles of nodes, one for each kind: ssh, kubernetes, control-plane, gateway.
+"""IAM roles and instance profiles of nodes, one for each kind: ssh, kubernetes, gateway, and each control plane member.
 
 Permissions are limited to the regions of the fleet, to its resources by name, or to resources with its tag.
 """
@@ -13,7 +13,7 @@ from pulumi_aws.iam.role import Role, RoleArgs
 from pulumi_aws.iam.role_policy import RolePolicy, RolePolicyArgs
 
 from bedplate.plan.cluster import join_parameter
-from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.fleet import ControlPlaneMember, FleetPlan
 from bedplate.plan.registration import ENABLED
 from bedplate.spec.sites import Use
 from stacks.alarms import gate_namespace
@@ -35,6 +35,11 @@ def scaling_group_arns(plan: FleetPlan) -> tuple[str, ...]:
 def fleet_tag_condition(plan: FleetPlan) -> Conditions:
     """Return the condition that a resource has the tag of the fleet."""
     return {"StringEquals": {f"aws:ResourceTag/{FLEET}": (plan.name,)}}
+
+
+def _own_tags(plan: FleetPlan, tag: str, value: str) -> Conditions:
+    """Return the condition that a resource has the tag of the fleet, and another tag."""
+    return {"StringEquals": {**fleet_tag_condition(plan)["StringEquals"], f"aws:ResourceTag/{tag}": (value,)}}
 
 
 def allow_in_regions(plan: FleetPlan, sid: str, actions: tuple[str, ...]) -> Statement:
@@ -62,17 +67,14 @@ _AUTOSCALER_ACTIONS = (
 )
 
 
-def control_permissions(plan: FleetPlan) -> Iterator[Statement]:
-    """Yield the permissions of the control plane only."""
+def _control_permissions(plan: FleetPlan, member: str) -> Iterator[Statement]:
+    """Yield the permissions of one member of the control plane: its own volume and folder, and the workers."""
     home = plan.home.name
     yield Statement(
         sid="HoldOwnVolume",
         actions=("ec2:AttachVolume", "ec2:DetachVolume"),
         resources=(arn(plan, "ec2", home, "instance/*"), arn(plan, "ec2", home, "volume/*")),
-        conditions={
-            "StringEquals": {f"aws:ResourceTag/{FLEET}": (plan.name,)},
-            "StringLike": {f"aws:ResourceTag/{MEMBER}": ("control-*",)},
-        },
+        conditions=_own_tags(plan, MEMBER, member),
     )
     yield Statement(
         sid="ScaleWorkers",
@@ -89,7 +91,7 @@ def control_permissions(plan: FleetPlan) -> Iterator[Statement]:
         sid="WriteSnapshots",
         # Neither read nor delete: the bucket keeps versions, so a stolen member destroys no snapshot.
         actions=("s3:PutObject",),
-        resources=(f"{bucket_arn(plan.nodes_bucket(home).name)}/etcd/*",),
+        resources=(f"{bucket_arn(plan.nodes_bucket(home).name)}/etcd/{member}/*",),
     )
     yield from _approver_permissions(plan)
     # The approver compares nodes with instances; the zone of a group is that of its subnets.
@@ -178,19 +180,29 @@ _SESSION_ACTIONS = (
     "ssmmessages:OpenDataChannel",
 )
 GATEWAY = "gateway"
-CONTROL = "control-plane"
-NODE_KINDS = (*(use.value for use in Use), CONTROL, GATEWAY)
+
+
+def member_kind(member: ControlPlaneMember) -> str:
+    """Return the kind of a control plane member: AWS can limit rights to one instance only by a role of its own."""
+    return member.name.partition(".")[0]
+
+
+def _members(plan: FleetPlan) -> Mapping[str, str]:
+    """Return the names of the control plane members by kind."""
+    members = plan.control_plane.members if plan.control_plane else ()
+    return {member_kind(member): member.name for member in members}
 
 
 def node_kinds(plan: FleetPlan) -> tuple[str, ...]:
     """Return the kinds of nodes in a fleet."""
-    return tuple(kind for kind in NODE_KINDS if kind != CONTROL or plan.control_plane)
+    return (*(use.value for use in Use), *_members(plan), GATEWAY)
 
 
 def permissions(plan: FleetPlan, kind: str) -> tuple[Statement, ...]:
     """Return the permissions of a kind of node."""
+    member = _members(plan).get(kind)
     return (
-        *_KIND_PERMISSIONS[kind](plan),
+        *(_control_permissions(plan, member) if member else _KIND_PERMISSIONS[kind](plan)),
         *_parameter_permissions(plan),
         *_bundle_permissions(plan),
         *_lifecycle_permissions(plan, kind),
@@ -208,7 +220,7 @@ def _ssh_permissions(plan: FleetPlan) -> Iterator[Statement]:
 def kinds_with_bucket_access(plan: FleetPlan) -> tuple[str, ...]:
     """Return the kinds of nodes that may use objects in buckets."""
     return tuple(
-        kind for kind in NODE_KINDS if any(statement.sid == "UseObjects" for statement in permissions(plan, kind))
+        kind for kind in node_kinds(plan) if any(statement.sid == "UseObjects" for statement in permissions(plan, kind))
     )
 
 
@@ -279,12 +291,12 @@ def _bundle_permissions(plan: FleetPlan) -> Iterator[Statement]:
 def _lifecycle_permissions(plan: FleetPlan, kind: str) -> Iterator[Statement]:
     """Yield the permission to answer the lifecycle hooks of groups of the same kind; gateways have no hooks."""
     if kind != GATEWAY:
-        own_tag = (MEMBER, "control-*") if kind == CONTROL else (USE, kind)
+        member = _members(plan).get(kind)
         yield Statement(
             sid="AnswerLifecycleHooks",
             actions=("autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat"),
             resources=scaling_group_arns(plan),
-            conditions={**fleet_tag_condition(plan), "StringLike": {f"aws:ResourceTag/{own_tag[0]}": (own_tag[1],)}},
+            conditions=_own_tags(plan, MEMBER, member) if member else _own_tags(plan, USE, kind),
         )
 
 
@@ -315,7 +327,6 @@ _KIND_PERMISSIONS: Mapping[str, Callable[[FleetPlan], Iterator[Statement]]] = Ma
     {
         Use.SSH.value: _ssh_permissions,
         Use.KUBERNETES.value: _worker_permissions,
-        CONTROL: control_permissions,
         GATEWAY: _no_permissions,
     }
 )

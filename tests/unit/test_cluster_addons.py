@@ -1,14 +1,16 @@
 """Add-ons without a cluster: pins, patches, the kubeconfig of a person, faults of the status, digests of images."""
 
 import json
+import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from subprocess import run as run_program
+from time import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -150,9 +152,52 @@ def test_a_kubeconfig_has_no_secret_and_trusts_recorded_keys_only(tmp_path: Path
     assert set(user["user"]) == {"exec"}
     assert "grace@control-2.us-west-2.lab.internal kube-token" in script
     assert "control-1" not in script
-    done = run_program(["sh", "-c", script.replace("ssh -T", "ssh -G")], capture_output=True, text=True, check=False)
+    script = script.replace("ssh -T", "ssh -G")
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    done = run_program(["sh", "-c", script], capture_output=True, text=True, check=False, env=environment)
     assert "stricthostkeychecking true" in done.stdout
     assert f"control-2.us-west-2.lab.internal {KEY}" in done.stdout
+
+
+def _token(folder: Path) -> str:
+    """Run the command of a kubeconfig; return what it prints."""
+    document = person_kubeconfig(lab_cluster(), "grace", {"control-1.us-west-2": (KEY,)})
+    script = document["users"][0]["user"]["exec"]["args"][1]
+    environment = {"PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(folder)}
+    done = run_program(["sh", "-c", script], capture_output=True, text=True, check=False, env=environment)
+    return done.stdout
+
+
+def test_a_token_is_kept_until_shortly_before_its_end(tmp_path: Path) -> None:
+    """A kubeconfig runs ssh once in 50 minutes; a token that others could read, or of the future, is not used."""
+    ssh = tmp_path / "ssh"
+    ssh.write_text(f'#!/bin/sh\nprintf x >>{tmp_path}/calls\necho "token $(wc -c <{tmp_path}/calls)"\n')
+    ssh.chmod(0o755)
+    first, again = _token(tmp_path), _token(tmp_path)
+    (file,) = (tmp_path / ".cache/bedplate").iterdir()
+    changes: dict[str, Callable[[], None]] = {
+        "old": lambda: os.utime(file, (time() - 51 * 60,) * 2),
+        "readable": lambda: file.chmod(0o644),
+        "future": lambda: os.utime(file, (time() + 3600,) * 2),
+    }
+    after: list[str] = []
+    for change in changes.values():
+        change()
+        after.append(_token(tmp_path))
+
+    assert first == again == "token 1\n"
+    assert after == ["token 2\n", "token 3\n", "token 4\n"]
+    assert _token(tmp_path) == "token 4\n"
+    assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+def test_no_token_is_kept_when_no_member_answers(tmp_path: Path) -> None:
+    """A failed request leaves no file, and its error is not taken for a token later."""
+    (tmp_path / "ssh").write_text("#!/bin/sh\necho half\nexit 255\n")
+    (tmp_path / "ssh").chmod(0o755)
+
+    assert _token(tmp_path) == ""
+    assert [*(tmp_path / ".cache/bedplate").iterdir()] == []
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from bedplate.plan.fleet import BucketPlan
 from bedplate.plan.nodes import MountKind
 from stacks.dns import registration_permissions
 from stacks.identity.policy import Statement, policy
-from stacks.identity.roles import CONTROL, GATEWAY, NODE_KINDS, permissions
+from stacks.identity.roles import GATEWAY, node_kinds, permissions
 from stacks.network.vpc import find_groups_permission, flow_log_group, write_flows_permission
 from stacks.storage.buckets import bucket_policy, replicated_stores, replication_permissions
 from stacks.storage.files import mount_policy, require_tls
@@ -21,6 +21,9 @@ from tests.testlab.fakes.buckets import Call, matching_statements, mount_conditi
 from tests.testlab.fakes.node_states import CLOUD
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
+KINDS = node_kinds(plan_of(EXAMPLES / "lab.yaml"))
+MEMBERS = ["control-1", "control-2", "control-3"]
+MEMBER = MEMBERS[0]
 # Actions without resource-level permissions, whose resource must be `*`.
 WITHOUT_RESOURCE = (
     *("ssmmessages:", "ec2:Describe", "ec2:GetInstanceTypes", "autoscaling:Describe"),
@@ -38,33 +41,33 @@ def plan() -> FleetPlan:
 @pytest.fixture(scope="module")
 def statements(plan: FleetPlan) -> tuple[Statement, ...]:
     """Return the statements of all kinds of nodes."""
-    return tuple({statement.sid: statement for kind in NODE_KINDS for statement in permissions(plan, kind)}.values())
+    return tuple({statement.sid: statement for kind in KINDS for statement in permissions(plan, kind)}.values())
 
 
-@pytest.mark.parametrize("kind", [CONTROL, GATEWAY])
+@pytest.mark.parametrize("kind", [MEMBER, GATEWAY])
 def test_gateways_and_the_control_plane_have_no_access_to_data(kind: str, plan: FleetPlan) -> None:
     """Their roles have no permissions for file systems, for buckets of stores, and for data keys of those."""
     statements = permissions(plan, kind)
     of_s3 = [statement for statement in statements if statement.actions[0].startswith("s3:")]
 
     assert not [statement for statement in statements if statement.actions[0].startswith("elasticfilesystem:")]
-    own = ["WriteSnapshots", "ListStatus", "ReadStatus"] if kind == CONTROL else []
+    own = ["WriteSnapshots", "ListStatus", "ReadStatus"] if kind == MEMBER else []
     assert {statement.sid for statement in of_s3} == {*own, "ReadBundles", "WriteOwnStatus"}
     assert "UseDataKey" not in {statement.sid for statement in statements}
 
 
 def test_members_write_snapshots_and_read_none(plan: FleetPlan) -> None:
-    """A stolen member can neither read nor delete what others have uploaded; no other node has any right there."""
-    rights = {statement.sid: statement for statement in permissions(plan, CONTROL)}
-    folder = "arn:aws:s3:::lab-nodes-111122223333-us-west-2/etcd/*"
+    """A stolen member can neither read, write nor delete what others upload; no other node has any right there."""
+    rights = {statement.sid: statement for statement in permissions(plan, MEMBER)}
+    folder = "arn:aws:s3:::lab-nodes-111122223333-us-west-2/etcd/control-1.us-west-2/*"
 
     assert (rights["WriteSnapshots"].actions, rights["WriteSnapshots"].resources) == (("s3:PutObject",), (folder,))
-    for kind in NODE_KINDS:
+    for kind in KINDS:
         resources = [resource for statement in permissions(plan, kind) for resource in statement.resources]
-        assert resources.count(folder) == (kind == CONTROL)
+        assert resources.count(folder) == (kind == MEMBER)
 
 
-@pytest.mark.parametrize("kind", NODE_KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_nodes_read_bundles_and_write_only_their_own_status(kind: str, plan: FleetPlan) -> None:
     """A node cannot change a bundle, a ring, or the status of another; it cannot list the bucket."""
     rights = {statement.sid: statement for statement in permissions(plan, kind)}
@@ -89,10 +92,11 @@ def test_only_kubernetes_workers_read_the_join_token(plan: FleetPlan) -> None:
             for action in statement.actions
             if any(fnmatchcase(parameter, resource) for resource in statement.resources) and action.startswith("ssm:")
         ]
-        for kind in NODE_KINDS
+        for kind in KINDS
     }
 
-    assert actions == {"ssh": [], "kubernetes": ["ssm:GetParameter"], CONTROL: ["ssm:PutParameter"], GATEWAY: []}
+    members = {key: ["ssm:PutParameter"] for key in MEMBERS}
+    assert actions == {"ssh": [], "kubernetes": ["ssm:GetParameter"], **members, GATEWAY: []}
 
 
 def test_actions_have_no_wildcards(statements: tuple[Statement, ...]) -> None:
@@ -126,22 +130,20 @@ def test_nodes_use_only_buckets_of_the_fleet(plan: FleetPlan, statements: tuple[
 @pytest.mark.parametrize(
     ("kind", "tags"),
     [
-        ("ssh", [{"aws:ResourceTag/bedplate:use": ("ssh",)}]),
-        ("kubernetes", [{"aws:ResourceTag/bedplate:use": ("kubernetes",)}]),
-        (CONTROL, [{"aws:ResourceTag/bedplate:member": ("control-*",)}]),
-        (GATEWAY, []),
+        ("ssh", {"aws:ResourceTag/bedplate:use": ("ssh",)}),
+        ("kubernetes", {"aws:ResourceTag/bedplate:use": ("kubernetes",)}),
+        (MEMBER, {"aws:ResourceTag/bedplate:member": ("control-1.us-west-2",)}),
+        (GATEWAY, None),
     ],
 )
 def test_lifecycle_actions_require_the_tags_of_a_nodes_own_groups(
-    kind: str, tags: list[object], plan: FleetPlan
+    kind: str, tags: Mapping[str, object] | None, plan: FleetPlan
 ) -> None:
     """A user of a workbench cannot end starting machines of the control plane, or stop the drain of a worker."""
     statements = [statement for statement in permissions(plan, kind) if statement.sid == "AnswerLifecycleHooks"]
 
-    assert [statement.conditions["StringLike"] for statement in statements] == tags
-    assert all(
-        statement.conditions["StringEquals"] == {"aws:ResourceTag/bedplate:fleet": ("lab",)} for statement in statements
-    )
+    required = [{"StringEquals": {"aws:ResourceTag/bedplate:fleet": ("lab",), **tags}}] if tags else []
+    assert [statement.conditions for statement in statements] == required
 
 
 def test_nodes_use_keys_only_through_services(statements: tuple[Statement, ...]) -> None:
@@ -153,7 +155,7 @@ def test_nodes_use_keys_only_through_services(statements: tuple[Statement, ...])
     assert all("kms:ResourceAliases" in statement.conditions["ForAnyValue:StringEquals"] for statement in keys)
 
 
-@pytest.mark.parametrize("kind", NODE_KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_policies_fit_the_quota_of_a_role(kind: str, plan: FleetPlan) -> None:
     """IAM counts all characters of inline policies except white space."""
     texts = (policy(*permissions(plan, kind)), policy(*registration_permissions(plan, "Z0123456789ABCDEFGHIJ")))
@@ -163,10 +165,10 @@ def test_policies_fit_the_quota_of_a_role(kind: str, plan: FleetPlan) -> None:
 
 def test_only_the_control_plane_scales_groups(plan: FleetPlan) -> None:
     """Only groups with the tags of the autoscaler and the fleet."""
-    by_kind = {kind: _with_action(permissions(plan, kind), "autoscaling:SetDesiredCapacity") for kind in NODE_KINDS}
+    by_kind = {kind: _with_action(permissions(plan, kind), "autoscaling:SetDesiredCapacity") for kind in KINDS}
 
-    assert [kind for kind, statements in by_kind.items() if statements] == [CONTROL]
-    (statement,) = by_kind[CONTROL]
+    assert [kind for kind, statements in by_kind.items() if statements] == MEMBERS
+    (statement,) = by_kind[MEMBER]
     assert statement.conditions["StringEquals"] == {"aws:ResourceTag/bedplate:fleet": ("lab",)}
     assert statement.conditions["Null"] == {"aws:ResourceTag/k8s.io/cluster-autoscaler/enabled": ("false",)}
 
@@ -174,8 +176,8 @@ def test_only_the_control_plane_scales_groups(plan: FleetPlan) -> None:
 def test_the_control_plane_ends_machines_of_groups_with_an_idle_time(plan: FleetPlan) -> None:
     """Only members may, only in these groups of the fleet, and without such a group not at all."""
     action = "autoscaling:DeleteScheduledAction"
-    assert [kind for kind in NODE_KINDS if _with_action(permissions(plan, kind), action)] == [CONTROL]
-    (statement,) = _with_action(permissions(plan, CONTROL), action)
+    assert [kind for kind in KINDS if _with_action(permissions(plan, kind), action)] == MEMBERS
+    (statement,) = _with_action(permissions(plan, MEMBER), action)
     assert statement.actions == (action, "autoscaling:TerminateInstanceInAutoScalingGroup")
     assert statement.conditions == {
         "StringEquals": {
@@ -185,25 +187,26 @@ def test_the_control_plane_ends_machines_of_groups_with_an_idle_time(plan: Fleet
     }
 
     permanent = replace(plan, pools=tuple(pool for pool in plan.pools if pool.tenure.idle is None))
-    assert not _with_action(permissions(permanent, CONTROL), action)
+    assert not _with_action(permissions(permanent, MEMBER), action)
 
 
 def test_the_control_plane_has_no_permissions_of_a_cloud_controller(plan: FleetPlan) -> None:
     """There is none (ADR 23): the approver reads instances, the controller of capacity also subnets."""
-    actions = {action for statement in permissions(plan, CONTROL) for action in statement.actions}
+    actions = {action for statement in permissions(plan, MEMBER) for action in statement.actions}
 
     places = ("AvailabilityZones", "InstanceTopology", "Regions", "RouteTables", "SecurityGroups", "Volumes", "Vpcs")
     assert not actions & {f"ec2:Describe{place}" for place in places}
     assert {"ec2:DescribeInstances", "ec2:DescribeSubnets"} <= actions
 
 
-def test_the_control_plane_attaches_only_its_own_volumes(plan: FleetPlan) -> None:
-    """Instance and volume must have the tag of a member."""
-    by_kind = {kind: _with_action(permissions(plan, kind), "ec2:AttachVolume") for kind in NODE_KINDS}
+def test_a_member_attaches_only_its_own_volume(plan: FleetPlan) -> None:
+    """Instance and volume must have its tag: a stolen member takes the volume of no other."""
+    by_kind = {kind: _with_action(permissions(plan, kind), "ec2:AttachVolume") for kind in KINDS}
 
-    assert [kind for kind, statements in by_kind.items() if statements] == [CONTROL]
-    (statement,) = by_kind[CONTROL]
-    assert statement.conditions["StringLike"] == {"aws:ResourceTag/bedplate:member": ("control-*",)}
+    assert [kind for kind, statements in by_kind.items() if statements] == MEMBERS
+    for kind in MEMBERS:
+        (statement,) = by_kind[kind]
+        assert statement.conditions["StringEquals"]["aws:ResourceTag/bedplate:member"] == (f"{kind}.us-west-2",)
     assert {resource.rpartition(":")[2] for resource in statement.resources} == {"instance/*", "volume/*"}
 
 

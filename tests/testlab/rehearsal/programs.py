@@ -17,7 +17,6 @@ from bedplate.rehearsal.provider import DefaultProvider
 from bedplate.rehearsal.simulation import running
 from bedplate.rehearsal.stack import Run, SharedState, Stack, run
 from bedplate.rehearsal.state import Entry, Op, Step
-from stacks.identity.roles import NODE_KINDS
 
 HOME = DefaultProvider("us-west-2")
 ACCOUNT = "111122223333"
@@ -82,6 +81,7 @@ def subnet(name: str, vpc_id: Output[str], block: str, opts: ResourceOptions | N
     return aws.ec2.Subnet(name, vpc_id=vpc_id, cidr_block=block, opts=opts)
 
 
+_MEMBERS = (f"control-{number}" for number in range(1, 8))
 EXAMPLES = Path(__file__).parents[3] / "examples"
 # Exports of the stacks that other stacks read, as after their creation.
 EXPORTS = {
@@ -92,7 +92,9 @@ EXPORTS = {
     "laptop_gateway": {"private_ip": "10.64.0.9"},
     "node_table_ids": {zone: "rtb-1" for facts in load_catalog().regions.values() for zone in facts.zones},
     "parameter_key_arn": "arn:aws:kms:us-west-2:111122223333:key/k",
-    "profile_arns": dict.fromkeys(NODE_KINDS, "arn:aws:iam::111122223333:instance-profile/p"),
+    "profile_arns": dict.fromkeys(
+        ("ssh", "kubernetes", *_MEMBERS, "gateway"), "arn:aws:iam::111122223333:instance-profile/p"
+    ),
     "regions": list(load_catalog().regions),
     "transit_gateway_id": "tgw-1",
     "transit_table_id": "tgw-rtb-1",
