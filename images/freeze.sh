@@ -7,6 +7,12 @@ shopt -s nullglob dotglob extglob
 
 readonly ROOT=${ROOT:-}
 readonly HOMES=("$ROOT"/root "$ROOT"/home/* "$ROOT"/var/lib/*)
+# In a home: what logs in to other services.
+readonly CREDENTIALS=(.aws .azure .config/gcloud .docker .git-credentials .cache/huggingface/token .kube .netrc .npmrc .pgpass .pypirc)
+# Keys and ids of this machine; it is a node of the cluster only after its own request.
+readonly OWN=("$ROOT"/etc/kubernetes/{kubelet,bootstrap-kubelet,admin}.conf "$ROOT"/etc/kubernetes/pki/*.key
+  "$ROOT"/var/lib/kubelet/pki/* "$ROOT"/etc/ssl/private/*.key "$ROOT"/etc/nvme/host{id,nqn}
+  "$ROOT"/var/lib/NetworkManager/secret_key)
 defects=0
 
 # --- clean -----------------------------------------------------------------------------------------------------------
@@ -18,7 +24,9 @@ remove_identity() {
     "$ROOT"/var/lib/cloud/* "$ROOT"/var/lib/dhcp/* "$ROOT"/var/lib/systemd/{random-seed,credential.secret} \
     "$ROOT"/var/lib/bedplate/!(*.unreached)
   : >"$ROOT/etc/machine-id"
-  rm -f "$ROOT/var/lib/dbus/machine-id"
+  rm -rf "$ROOT/var/lib/dbus/machine-id" "${OWN[@]}"
+  # The service of iSCSI writes a name in place of this line.
+  [[ ! -e $ROOT/etc/iscsi/initiatorname.iscsi ]] || echo 'GenerateName=yes' >"$ROOT/etc/iscsi/initiatorname.iscsi"
   [[ ! -e $ROOT/etc/hostname ]] || : >"$ROOT/etc/hostname"
   [[ ! -e $ROOT/etc/hosts ]] || sed -i '/^127\.0\.1\.1 /d' "$ROOT/etc/hosts"
   # The arrays of this machine's disks.
@@ -35,9 +43,11 @@ remove_bootstrap() {
 remove_traces() {
   local home
   for home in "${HOMES[@]}"; do
-    rm -rf "$home"/.ssh/{authorized_keys,known_hosts} "$home"/.*_history "$home"/.{lesshst,viminfo,wget-hsts,aws}
+    rm -rf "$home"/.ssh/{authorized_keys{,2},known_hosts} "$home"/.*_history "$home"/.{lesshst,viminfo,wget-hsts} \
+      "${CREDENTIALS[@]/#/$home/}"
   done
-  rm -rf "$ROOT"/etc/ssh/authorized_keys.d/* "$ROOT"/etc/sudoers.d/{50-bedplate-people,90-cloud-init-users}
+  rm -rf "$ROOT"/etc/ssh/authorized_keys.d/* \
+    "$ROOT"/etc/sudoers.d/{50-bedplate-people,90-bedplate-first,90-cloud-init-users}
 }
 
 # Logs keep their files, so that modes and owners stay.
@@ -77,6 +87,8 @@ check_identity() {
   absent 'host key' "$ROOT"/etc/ssh/ssh_host_*
   absent 'state of cloud-init' "$ROOT"/var/lib/cloud/*
   absent 'state of this machine' "$ROOT"/var/lib/bedplate/!(*.unreached)
+  absent 'key or id of this machine' "${OWN[@]}"
+  ! grep -qs '^InitiatorName=' "$ROOT/etc/iscsi/initiatorname.iscsi" || defect 'iSCSI name of this machine'
   absent 'bootstrap of the bake' "$ROOT"/usr/local/lib/bedplate/bootstrap "$ROOT"/etc/systemd/system/bedplate-node.*
   [[ -e $ROOT/etc/machine-id && ! -s $ROOT/etc/machine-id ]] || defect 'machine id: /etc/machine-id must be an empty file'
 }
@@ -84,11 +96,12 @@ check_identity() {
 check_keys() {
   local home file
   for home in "${HOMES[@]}"; do
-    absent 'authorised key' "$home"/.ssh/authorized_keys
+    absent 'authorised key' "$home"/.ssh/authorized_keys{,2}
     absent 'history' "$home"/.*_history
-    absent 'AWS credentials' "$home"/.aws
+    absent 'credentials' "${CREDENTIALS[@]/#/$home/}"
   done
   absent 'authorised key' "$ROOT"/etc/ssh/authorized_keys.d/*
+  absent 'rights of the first login' "$ROOT"/etc/sudoers.d/90-bedplate-first
   while read -r file; do
     defect "private key: ${file#"$ROOT"}"
   done < <(grep -rlsI -e '-----BEGIN [A-Z ]*PRIVATE KEY-----' "$ROOT/root" "$ROOT/home" "$ROOT/etc/ssh" || true)

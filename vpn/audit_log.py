@@ -35,7 +35,8 @@ class Begun:
     """The authority that signs all later entries, and the kind of its key store.
 
     `authority` and `root` are the SHA-256 of the certificates in authority.crt; `root` is empty without a root.
-    `tls_crypt` is the SHA-256 of the gateways' first tls-crypt-v2 key.
+    `tls_crypt` is the SHA-256 of the gateways' first tls-crypt-v2 key. `root_list` is the number and the SHA-256 of the
+    root's revocation list, which is signed together with the authority; older logs lack it.
     """
 
     at: datetime
@@ -44,6 +45,7 @@ class Begun:
     keys: str
     root: str = ""
     tls_crypt: str = ""
+    root_list: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,7 @@ def _entry_document(entry: Entry) -> dict[str, Any]:
     match entry:
         case Begun():
             digests = {"root": entry.root, "tls_crypt": entry.tls_crypt}
+            digests |= {"root_list": entry.root_list} if entry.root_list else {}
             return {"begun": entry.fleet, "at": at, "authority": entry.authority, "keys": entry.keys, **digests}
         case Issued():
             subject = {"issued": entry.name, "at": at, "use": entry.use, "serial": f"{entry.serial:x}"}
@@ -127,7 +130,8 @@ def _entry_document(entry: Entry) -> dict[str, Any]:
 def _entry_of(document: dict[str, Any]) -> Entry:
     at = datetime.fromisoformat(document["at"])
     if "begun" in document:
-        fleet, *rest = (str(document[key]) for key in ("begun", "authority", "keys", "root", "tls_crypt"))
+        document = {"root_list": "", **document}
+        fleet, *rest = (str(document[key]) for key in ("begun", "authority", "keys", "root", "tls_crypt", "root_list"))
         return Begun(at, fleet, *rest)
     if "revoked" in document:
         return Revoked(at, _parse_serial(document["revoked"]), Reason(document["reason"]))

@@ -158,7 +158,7 @@ def read_authority(folder: PkiFolder) -> Authority:
 def read_chain(file: Path) -> Authority:
     """Return the authority of an authority.crt without its twin; raise InputError if a signature is not valid."""
     try:
-        issuing, *roots = x509.load_pem_x509_certificates(_read_text(file).encode())
+        issuing, *roots = _read_certificates(file)
         (signer,) = roots or [issuing]
         issuing.verify_directly_issued_by(signer)
     except _UNVERIFIED:
@@ -170,6 +170,15 @@ def read_chain(file: Path) -> Authority:
     return Authority(issuing, roots[0] if roots else None)
 
 
+def _read_certificates(file: Path) -> list[x509.Certificate]:
+    """Return the certificates of a file; raise ValueError if it has any other text, which other programs may read."""
+    text = _read_text(file)
+    certificates = x509.load_pem_x509_certificates(text.encode())
+    if "".join(map(certificate_text, certificates)) != text:
+        raise ValueError("text besides the certificates")
+    return certificates
+
+
 def root_crl_beside(authority: Path) -> Path:
     """Return the path of the root's revocation list for an authority.crt."""
     return authority.with_name("root.crl.pem")
@@ -179,7 +188,7 @@ def _read_twin(file: Path, authority: Authority) -> x509.Certificate:
     """Return the twin; only the owner of the issuing key can sign one."""
     issuing = authority.certificate
     try:
-        (twin,) = x509.load_pem_x509_certificates(_read_text(file).encode())
+        (twin,) = _read_certificates(file)
         twin.verify_directly_issued_by(twin)
         is_twin = twin.subject == issuing.subject and twin.public_key() == issuing.public_key()
     except _UNVERIFIED:
@@ -332,7 +341,9 @@ def create_authority(  # noqa: PLR0913  all that an authority is made of
         begun = replace(_with_digests(begun, authority), tls_crypt=digest(server_key))
         store.write({AUTHORITY: key_text(issuer.key, passphrase), TLS_CRYPT: server_key})
         if root:
-            folder.write(_root_files(folder, issuer, root, root_list, begun))
+            crl = sign_crl(root, root_list.revoked, root_list.number, begun.at, LIFE)
+            begun = replace(begun, root_list=_list_identity(crl))
+            folder.write(_root_files(folder, issuer, crl, begun))
         folder.write(_first_files(folder, issuer, begun))
         folder.write({folder.authority: authority.chain})
 
@@ -421,11 +432,16 @@ def _fingerprint(certificate: x509.Certificate) -> str:
     return certificate.fingerprint(SHA256()).hex()
 
 
-def _root_files(folder: PkiFolder, issuer: Issuer, root: Issuer, crl: RootCrl, begun: Begun) -> dict[Path, str]:
+def _root_files(
+    folder: PkiFolder, issuer: Issuer, crl: x509.CertificateRevocationList, begun: Begun
+) -> dict[Path, str]:
     """Return the files of an authority under a root; the root's list is valid as long as the authority."""
-    signed = sign_crl(root, crl.revoked, crl.number, begun.at, LIFE)
     twin = self_signed_twin(issuer, begun.fleet, begun.at)
-    return {folder.twin: certificate_text(twin), folder.root_list: crl_text(signed)}
+    return {folder.twin: certificate_text(twin), folder.root_list: crl_text(crl)}
+
+
+def _list_identity(crl: x509.CertificateRevocationList) -> str:
+    return f"{crl_number(crl)} {digest(crl_text(crl))}"
 
 
 def _first_files(folder: PkiFolder, issuer: Issuer, begun: Begun) -> dict[Path, str]:
@@ -481,11 +497,19 @@ def read_root_crl(file: Path, root: x509.Certificate) -> x509.CertificateRevocat
     return crls[0]
 
 
+def _check_list_identity(crl: x509.CertificateRevocationList, file: Path, begun: Begun) -> None:
+    """Raise InputError for an older or newer list of the root: the older one lacks a revoked authority."""
+    if begun.root_list not in ("", _list_identity(crl)):
+        what = f"{file.name} has number {crl_number(crl)}, the journal names another list {begun.root_list.split()[0]}"
+        raise InputError(what, where=str(file), fix="restore it from the last commit, and find out who replaced it")
+
+
 def root_crl_texts(pki: Pki, now: datetime) -> tuple[str, ...]:
-    """Return the root's list in PEM, nothing without a root; raise InputError if it is damaged or expired."""
+    """Return the root's list in PEM, nothing without a root; raise InputError if it is damaged, another or expired."""
     if pki.authority.root is None:
         return ()
     crl = read_root_crl(pki.folder.root_list, pki.authority.root)
+    _check_list_identity(crl, pki.folder.root_list, pki.journal.begun)
     if crl_end(crl) <= now:
         raise InputError(
             f"root.crl.pem expired on {crl_end(crl):%Y-%m-%d}",
@@ -540,7 +564,7 @@ def read_root(file: Path, now: datetime, passphrase: Passphrase) -> Issuer:
 def root_crl_replacing(file: Path, root: Issuer, now: datetime) -> RootCrl:
     """Return the root's next list, which also revokes the authority of an authority.crt.
 
-    Raise InputError if another root signed that authority, or root.crl.pem in its folder is not the root's list.
+    Raise InputError if another root signed that authority, or its journal names another list than root.crl.pem.
     """
     replaced = read_chain(file)
     if replaced.root != root.certificate:
@@ -550,6 +574,8 @@ def root_crl_replacing(file: Path, root: Issuer, now: datetime) -> RootCrl:
             fix="write --replaces with the authority.crt that this root signed",
         )
     last = read_root_crl(root_crl_beside(file), root.certificate)
+    log = read_audit_log(PkiFolder(file.parent), public_key(replaced))
+    _check_list_identity(last, root_crl_beside(file), log.begun)
     before = (Revocation(entry.serial_number, entry.revocation_date_utc, Reason.REPLACED) for entry in last)
     added = Revocation(replaced.certificate.serial_number, now, Reason.REPLACED)
     return RootCrl(crl_number(last) + 1, (*before, added))

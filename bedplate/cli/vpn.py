@@ -107,6 +107,9 @@ def init(  # noqa: PLR0913  one parameter an option
             "--replaces", metavar="FILE", help="authority.crt of the root's previous authority, which it revokes."
         ),
     ] = None,
+    first: Annotated[
+        bool, typer.Option("--first", help="The existing root has signed no authority before: it revokes none.")
+    ] = False,
     keys: Annotated[
         Keys, typer.Option("--keys", help="Store of private keys: a folder, or SSM parameters.")
     ] = Keys.FOLDER,
@@ -120,6 +123,10 @@ def init(  # noqa: PLR0913  one parameter an option
     if replaces and not (root and root.exists()):
         what = "--replaces requires the root that signed the previous authority"
         raise InputError(what, where="--root", fix="pass its key: --root FILE")
+    if root and root.exists() and bool(replaces) == first:
+        what = f"{root.name} exists: the authority that it has signed would not be revoked"
+        fix = "pass that one's file, --replaces RENAMED/authority.crt, or --first if it has signed none"
+        raise InputError(what, where="--root", fix=fix)
     passphrase = new_passphrase(passphrase_file) if locked else None
     issuer = _root(root, plan.name, folder, passphrase, passphrase_file) if root else None
     moment = now()

@@ -161,6 +161,8 @@ def _text(path: Path) -> str:
         raise NotALockError(
             f"it is a link to {path.readlink()}, which does not exist", "replace the link by the file itself"
         )
+    if path.is_symlink() and not path.resolve().is_relative_to(folder := path.parent.resolve()):
+        raise NotALockError(f"it is a link to a file outside {folder}", "replace the link by the file itself")
     # A blocking open of a FIFO would wait forever.
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(handle, "rb") as stream:

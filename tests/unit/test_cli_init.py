@@ -2,6 +2,7 @@
 
 import re
 import runpy
+import subprocess
 from pathlib import Path
 
 import pulumi
@@ -123,3 +124,18 @@ def test_commands_find_the_fleet_file_from_a_subfolder(
     assert run(["check"]) == 0
     assert "../../fleet.yaml is valid" in capsys.readouterr().out
     assert run(["check", "other.yaml"]) == 2
+
+
+def test_the_workflow_runs_pinned_code_and_text_cannot_end_its_code_block(folder: Path) -> None:
+    """A tag or a branch can be moved to other code; a fence would end at the text of a pull request."""
+    assert run(["init", str(folder), *VALUES]) == 0
+    text = (folder / ".github/workflows/fleet.yml").read_text()
+    assert all(re.search(r"@[0-9a-f]{40}  # v", line) for line in text.splitlines() if "uses:" in line)
+    assert 'checkout --quiet --detach "$COMMIT"' in text
+    (function,) = re.findall(r"^ +report\(\) \{\n.*?^ +\}\n", text, re.MULTILINE | re.DOTALL)
+    hostile = r"hostile() { printf 'x\n```\r```\n\n# heading\n<b>'; }"
+    program = f"{hostile}\n{function}report hostile"
+    shown = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True).stdout
+
+    assert shown.startswith("### `hostile`\n\n    x\n")
+    assert all(line.startswith("    ") for line in shown.splitlines()[2:] if line)

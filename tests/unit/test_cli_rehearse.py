@@ -240,8 +240,8 @@ def test_a_program_may_name_images_that_the_rehearsal_cannot_know(
 
 @pytest.mark.parametrize(
     ("port", "named", "result"),
-    [(22, "", (3, ["S101"])), (6443, "", (0, ["S109"])), (6443, "tcp/6443", (0, []))],
-    ids=["SSH", "unknown service", "named"],
+    [(22, "", (3, ["S101"])), (6443, "", (3, ["S102"])), (8443, "", (0, ["S109"])), (6443, "tcp/6443", (0, []))],
+    ids=["SSH", "service of a cluster", "unknown service", "named"],
 )
 def test_a_program_that_opens_a_port_to_the_internet_is_reported(
     port: int, named: str, result: tuple[int, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -420,12 +420,12 @@ def test_a_root_that_cannot_sign_is_refused(
     whole = (root.read_bytes(), root.with_name("root.key.crt").read_bytes())
     spoil(root)
 
-    assert run(["vpn", "init", str(lab), "--root", str(root)]) == 2
+    assert run(["vpn", "init", str(lab), "--root", str(root), "--first"]) == 2
 
     assert message in capsys.readouterr().err
     root.write_bytes(whole[0])
     root.with_name("root.key.crt").write_bytes(whole[1])
-    assert run(["vpn", "init", str(lab), "--root", str(root)]) == 0
+    assert run(["vpn", "init", str(lab), "--root", str(root), "--first"]) == 0
 
 
 def test_a_root_beside_the_fleet_file_is_refused(lab: Path) -> None:
@@ -436,13 +436,16 @@ def test_a_root_beside_the_fleet_file_is_refused(lab: Path) -> None:
 
 
 def test_a_root_signs_a_successor(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`vpn init --replaces` revokes the former authority; without the root's key nothing is created."""
+    """`vpn init --replaces` revokes the former authority; without it, or the root's key, nothing is created."""
     root = str(tmp_path / "root.key")
     assert run(["vpn", "init", "--root", root]) == 0
     folder_of(here).path.rename("former.pki")
 
     assert run(["vpn", "init", "--replaces", "former.pki/authority.crt"]) == 2
     assert "pass its key: --root FILE" in capsys.readouterr().err
+    assert run(["vpn", "init", "--root", root]) == 2
+    assert "--replaces RENAMED/authority.crt, or --first" in capsys.readouterr().err
+    assert not folder_of(here).authority.exists()
     assert run(["vpn", "init", "--root", root, "--replaces", "former.pki/authority.crt"]) == 0
 
     assert len(parse_crls(folder_of(here).root_list.read_text())[0]) == 1

@@ -219,11 +219,19 @@ def test_a_service_that_gives_itself_away_is_told() -> None:
     assert "Jupyter (8888)" in exposures[0].message
 
 
+@pytest.mark.parametrize("port", [2049, 2379, 2380, 6443, 9090, 9100, 9400, 10250, 10255, 10257, 10259])
+def test_a_service_of_a_cluster_open_to_the_internet_is_an_error(port: int) -> None:
+    """Also in a graph that is not of bedplate."""
+    (exposure,) = faults([group(), rule("0.0.0.0/0", (port, port))])
+
+    assert (exposure.code, exposure.level.value) == ("S101" if port == 2049 else "S102", "error")
+
+
 @pytest.mark.parametrize(
     ("resources", "message"),
     [
-        ([group(), rule("0.0.0.0/0", (9100, 9100))], "tcp/9100 is open to 3,7"),
-        ([open_to("tcp/443"), rule("0.0.0.0/0", (440, 450))], "tcp/440-442, tcp/444-450 is open"),
+        ([group(), rule("0.0.0.0/0", (9101, 9101))], "tcp/9101 is open to 3,7"),
+        ([open_to("tcp/443"), rule("0.0.0.0/0", (441, 444))], "tcp/441-442, tcp/444 is open"),
         ([open_to("tcp/22"), rule("0.0.0.0/0", (22, 23))], "tcp/23 is open"),
         ([open_to("tcp/443"), rule("0.0.0.0/0", (443, 443), "udp")], "udp/443 is open"),
         ([open_to("443 tcp/x"), rule("0.0.0.0/0", (443, 443))], "tcp/443 is open"),

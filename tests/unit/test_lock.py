@@ -171,6 +171,20 @@ def test_a_broken_link_as_lock_is_an_error(lock: Path) -> None:
         read_lock(lock, "lab")
 
 
+def test_a_lock_outside_of_the_folder_is_an_error(lock: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The checked content must be the committed content, as with the fleet file; a link in the folder is read."""
+    outside = tmp_path_factory.mktemp("outside") / "fleet.lock"
+    outside.write_text(lock_text("lab", Record({})))
+    lock.symlink_to(outside)
+    with pytest.raises(InputError, match="it is a link to a file outside"):
+        read_lock(lock, "lab")
+
+    lock.unlink()
+    lock.with_name("other.lock").write_text(outside.read_text())
+    lock.symlink_to("other.lock")
+    assert read_lock(lock, "lab") == Record({})
+
+
 def test_a_folder_as_lock_is_an_error(lock: Path) -> None:
     """The message contains the reason of the operating system."""
     lock.mkdir()

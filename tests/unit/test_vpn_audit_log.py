@@ -28,7 +28,16 @@ from vpn.audit_log import (
 from vpn.authority import Reason, crl_number, crl_text, new_authority, new_root, parse_crls, sign_crl
 from vpn.certificates import HASH, Issuer, Use, certificate_text, gateway_subject, key_usage, laptop, new_key
 from vpn.gateways import access_list_of
-from vpn.pki import FOLDER, DamagedAuditLog, FolderKeys, PkiFolder, create_authority, open_pki, root_crl_replacing
+from vpn.pki import (
+    FOLDER,
+    DamagedAuditLog,
+    FolderKeys,
+    PkiFolder,
+    create_authority,
+    open_pki,
+    root_crl_replacing,
+    root_crl_texts,
+)
 from vpn.signing import add, due, renew, renew_crl, revoke
 from vpn.status import keys_status
 
@@ -101,8 +110,17 @@ def _root_removed(folder: PkiFolder) -> None:
     folder.authority.write_text(folder.authority.read_text().replace(certificate_text(ROOT.certificate), ""))
 
 
+def _trusted_appended(folder: PkiFolder) -> None:
+    other = certificate_text(FOREIGN.certificate).replace("CERTIFICATE", "TRUSTED CERTIFICATE")
+    folder.authority.write_text(folder.authority.read_text() + other)
+
+
+def _text_appended(folder: PkiFolder) -> None:
+    folder.authority.write_text(folder.authority.read_text() + "text\n")
+
+
 @pytest.mark.parametrize(
-    "change", [_appended, _root_swapped, _root_renewed, _root_removed], ids=["third", "swapped", "renewed", "removed"]
+    "change", [_appended, _root_swapped, _root_renewed, _root_removed, _trusted_appended, _text_appended]
 )
 def test_a_root_is_the_one_that_signed_the_authority(
     change: Callable[[PkiFolder], None], folder_with_root: PkiFolder
@@ -198,16 +216,36 @@ def test_nothing_is_signed_with_a_damaged_root_list(change: Callable[[str], str]
 
 def test_nothing_is_signed_with_an_expired_root_list(folder_with_root: PkiFolder) -> None:
     """Tunnels with certificates would reject each other."""
-    folder_with_root.root_list.write_text(crl_text(sign_crl(ROOT, (), 1, NOW - 2 * DAY, DAY)))
+    (crl,) = parse_crls(folder_with_root.root_list.read_text())
 
-    with pytest.raises(InputError, match=r"root\.crl\.pem expired on 2026-11-20") as error:
-        revoke(pki_in(folder_with_root), ["ada.laptop"], Reason.LOST, NOW, unasked)
+    with pytest.raises(InputError, match=r"root\.crl\.pem expired on 20") as error:
+        root_crl_texts(pki_in(folder_with_root), crl.next_update_utc or NOW)
 
     assert "--replaces" in error.value.fix
 
 
+@pytest.mark.parametrize("number", [1, 2, 3], ids=["older", "other", "newer"])
+def test_only_the_list_of_the_journal_is_accepted(number: int, folder_with_root: PkiFolder, tmp_path: Path) -> None:
+    """Every list of the root has its signature: an older one would trust a revoked authority again."""
+    (tmp_path / "next").mkdir()
+    successor = PkiFolder(tmp_path / "next" / "fleet.pki")
+    root_list = root_crl_replacing(folder_with_root.authority, ROOT, NOW)
+    create_authority(
+        successor, Begun(NOW, FLEET, "", FOLDER), FolderKeys(successor.keys), root=ROOT, root_list=root_list
+    )
+    assert len(root_crl_texts(pki_in(successor), NOW)) == 1
+    successor.root_list.write_text(crl_text(sign_crl(ROOT, (), number, NOW)))
+
+    message = rf"root\.crl\.pem has number {number}, the journal names another list 2"
+    with pytest.raises(InputError, match=message) as error:
+        revoke(pki_in(successor), ["ada.laptop"], Reason.LOST, NOW, unasked)
+    assert "restore it from the last commit" in error.value.fix
+    with pytest.raises(InputError, match=message):
+        root_crl_replacing(successor.authority, ROOT, NOW)
+
+
 ENTRIES = (
-    Begun(NOW, "lab", "ab" * 32, "folder"),
+    Begun(NOW, "lab", "ab" * 32, "folder", root_list=f"1 {'cd' * 32}"),
     Issued(NOW, 2**70, "ada.laptop", Use.CLIENT, NOW + timedelta(days=90), "cd" * 32, 0),
     Issued(NOW, 2**71, "gateway.cellar.lab.internal", Use.SERVER, NOW + timedelta(days=90), "ef" * 32),
     Revoked(NOW, 2**70, Reason.LOST),

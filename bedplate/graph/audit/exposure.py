@@ -190,6 +190,22 @@ SERVICES = (
     Service("S102", "the Ray dashboard", "tcp", 8265),
     Service("S102", "Jupyter", "tcp", 8888),
     Service("S102", "the kubelet", "tcp", 10250),
+    # Services of a cluster and of its machines: no laptop outside the VPN needs one.
+    Service("S102", "SMB", "tcp", 445),
+    Service("S102", "MySQL", "tcp", 3306),
+    Service("S102", "PostgreSQL", "tcp", 5432),
+    Service("S102", "the Kubernetes API", "tcp", 6443),
+    Service("S102", "VXLAN", "udp", 8472),
+    Service("S102", "Prometheus", "tcp", 9090),
+    Service("S102", "the node exporter", "tcp", 9100),
+    Service("S102", "Elasticsearch", "tcp", 9200),
+    Service("S102", "the DCGM exporter", "tcp", 9400),
+    Service("S102", "kube-proxy", "tcp", 10249),
+    Service("S102", "the kubelet without a login", "tcp", 10255),
+    Service("S102", "kube-controller-manager", "tcp", 10257),
+    Service("S102", "kube-scheduler", "tcp", 10259),
+    Service("S102", "Memcached", "tcp", 11211),
+    Service("S102", "MongoDB", "tcp", 27017),
 )
 
 PUBLIC_PORTS = frozenset({"S101", "S102", "S103", "S108", "S109"})
