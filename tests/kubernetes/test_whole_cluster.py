@@ -4,8 +4,6 @@ What is real and what is replaced: docs/testing.md, "A whole cluster".
 """
 
 import json
-import os
-import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,10 +12,9 @@ import pytest
 
 from bedplate.plan.cluster import cluster_plan
 from tests.testlab.fleets.variants import lab_plan
-from tests.testlab.kubernetes.binaries import find_programs
 from tests.testlab.kubernetes.control_plane import wait_until
 from tests.testlab.kubernetes.images import addon_images
-from tests.testlab.kubernetes.real_node import PLUGINS, PROGRAMS, pod
+from tests.testlab.kubernetes.real_node import need_real_nodes, pod
 from tests.testlab.kubernetes.upstream import MIRROR
 from tests.testlab.kubernetes.whole import FIRST, TITAN, Case, WholeCluster, whole_cluster
 from tests.testlab.machines.control_plane import NAMES
@@ -26,15 +23,13 @@ from tests.testlab.run import lack
 GPUS = "nvidia.com/gpu"
 _TOLERATED = (GPUS,)
 _GATE = "bedplate/gate=pending:NoSchedule"
-_NEEDED = (*PROGRAMS, "openvpn", "dnsmasq", "sshd", "ssh-agent", "systemd-socket-activate", "curl")
+_NEEDED = ("openvpn", "dnsmasq", "sshd", "ssh-agent", "systemd-socket-activate", "curl")
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WholeCluster]:
     """Yield the laboratory; the tests build the cluster."""
-    programs = find_programs()
-    if programs is None or os.geteuid() or not all(map(shutil.which, _NEEDED)) or not PLUGINS.exists():
-        lack(f"needs root, the programs of Kubernetes, {', '.join(_NEEDED)}, and Debian's CNI plugins")
+    programs = need_real_nodes(*_NEEDED)
     if not MIRROR.exists():
         lack("needs upstream's manifests: `python -m tests.testlab.kubernetes` fetches them")
     with (

@@ -26,6 +26,7 @@ from roles.system import HeldPackages
 from tests.testlab.fakes.aws import metadata_service
 from tests.testlab.fakes.node import Recorder, recorded
 from tests.testlab.fleets.variants import lab_node, lab_plan
+from tests.testlab.kubernetes.binaries import CONTAINERD, HERE
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
 MEMBERS = tuple(f"control-{number}.us-west-2" for number in (1, 2, 3))
@@ -101,6 +102,8 @@ def test_containerd_has_the_version_of_the_stack() -> None:
     preferences = played.written("/etc/apt/preferences.d/docker")
     assert "Package: containerd.io\nPin: version 2.2.1-*\nPin-Priority: 990" in preferences
     assert 'Package: *\nPin: origin "download.docker.com"\nPin-Priority: -1' in preferences
+    # Real kubelets of the tests run on this one.
+    assert "containerd/v2 v2.2.1\n" in (HERE / "kube" / CONTAINERD).read_text()
     assert "SystemdCgroup = true" in played.written(CONFIG)
 
 

@@ -3,7 +3,7 @@
 import signal
 import sys
 
-from tests.testlab.kubernetes.binaries import BuildError, build, build_previous, find_programs
+from tests.testlab.kubernetes.binaries import BuildError, build, build_containerd, build_previous, find_programs
 from tests.testlab.kubernetes.control_plane import ControlPlane
 from tests.testlab.kubernetes.upstream import fetch_manifests
 
@@ -13,6 +13,7 @@ def main() -> None:
     try:
         folder = find_programs() or build()
         build_previous()
+        build_containerd()
         fetch_manifests()
     except BuildError as error:
         sys.exit(f"error: {error}")

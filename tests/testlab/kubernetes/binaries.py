@@ -2,7 +2,7 @@
 
 `python -m tests.testlab.kubernetes` builds them (20 minutes of CPU time at first, 30 s with Go's caches warm) and keeps
 them outside the tree, under the hash of the modules. The test of an upgrade also needs the previous minor version
-of Kubernetes: the same program with the modules of `kube/previous.mod`.
+of Kubernetes: the same program with the modules of `kube/previous.mod`. Real kubelets need containerd.
 """
 
 import fcntl
@@ -23,7 +23,7 @@ _LINKS = (
     *("kubelet", "kubeadm", "kubectl", "fake-gpus"),
 )
 PROGRAMS = ("etcd", "kwok", "coredns", "flannel", *_LINKS)
-_PREVIOUS = "previous.mod"
+_PREVIOUS, CONTAINERD = "previous.mod", "containerd.mod"
 # The module and the package of each program that is built.
 _PACKAGES = {
     "kube": ("kube", "."),
@@ -33,6 +33,10 @@ _PACKAGES = {
     "kwok": ("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
     "coredns": ("coredns", "."),
     "flannel": ("flannel", "github.com/flannel-io/flannel"),
+}
+_CONTAINERD = {
+    name: ("kube", f"github.com/containerd/containerd/v2/cmd/{name}")
+    for name in ("containerd", "containerd-shim-runc-v2", "ctr")
 }
 
 
@@ -85,6 +89,21 @@ def build_previous() -> Path:
     return _build(_previous_folder(), {"kube": ("kube", ".")}, _PREVIOUS)
 
 
+def find_containerd() -> Path | None:
+    """Return the folder with containerd, its shim and ctr, in the version of the stack; None without it."""
+    folder = _containerd_folder()
+    return folder if folder.exists() else None
+
+
+def build_containerd() -> Path:
+    """Build containerd unless it is in the cache. Raises BuildError."""
+    return _build(_containerd_folder(), _CONTAINERD, CONTAINERD)
+
+
+def _containerd_folder() -> Path:
+    return CACHE / f"containerd-{_digest(HERE / 'kube' / name for name in (CONTAINERD, 'containerd.sum'))}"
+
+
 def _build(target: Path, packages: Mapping[str, tuple[str, str]], modules: str = "go.mod") -> Path:
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
@@ -98,7 +117,7 @@ def _build(target: Path, packages: Mapping[str, tuple[str, str]], modules: str =
             folder.mkdir()
             for name, (module, package) in packages.items():
                 _go_build(module, package, folder / name, modules)
-            for link in _LINKS:
+            for link in _LINKS if "kube" in packages else ():
                 (folder / link).symlink_to("kube")
             folder.rename(target)
     return target
@@ -106,9 +125,7 @@ def _build(target: Path, packages: Mapping[str, tuple[str, str]], modules: str =
 
 def _go_build(module: str, package: str, output: Path, modules: str) -> None:
     # flannel has a backend in C, of which nothing is used here.
-    linked, has_c = {"kube": (_version_flags(modules), "0"), "flannel": ("-extldflags=-static", "1")}.get(
-        module, ("", "0")
-    )
+    linked, has_c = ("-extldflags=-static", "1") if module == "flannel" else (_version_flags(module, modules), "0")
     command = (
         "go",
         "build",
@@ -124,9 +141,11 @@ def _go_build(module: str, package: str, output: Path, modules: str) -> None:
         raise BuildError(f"go build failed in {HERE / module}")
 
 
-def _version_flags(modules: str) -> str:
-    """Return the flags by which the programs know their version, as upstream's build sets them."""
-    text = (HERE / "kube" / modules).read_text()
-    major, minor, patch = re.search(r"k8s\.io/kubernetes v(\d+)\.(\d+)\.(\d+)", text).groups()  # type: ignore[union-attr]
+def _version_flags(module: str, modules: str) -> str:
+    """Return the flags by which programs of Kubernetes know their version, as upstream's build sets them."""
+    found = re.search(r"k8s\.io/kubernetes v(\d+)\.(\d+)\.(\d+)", (HERE / module / modules).read_text())
+    if not found:
+        return ""
+    major, minor, patch = found.groups()
     values = {"gitVersion": f"v{major}.{minor}.{patch}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
     return " ".join(f"-X k8s.io/component-base/version.{key}={value}" for key, value in values.items())

@@ -34,8 +34,11 @@ Files = Mapping[str, Path | str]
 
 
 def pod_image(folder: Path) -> Path:
-    """Write an archive with the image of tests' pods: it waits for its end."""
-    return _write(folder / "pod.tar", IMAGE, {}, {"Entrypoint": [*_WAIT], "User": "65535:65535"})
+    """Write an archive with the image of tests' pods: it waits for its end. Everybody is in its group 0."""
+    people = ",".join(f"u{uid}" for uid in range(20000, 20010))
+    users = "".join(f"u{uid}:x:{uid}:{uid}::/:/bin/sh\n" for uid in range(20000, 20010))
+    files = {"etc/passwd": users, "etc/group": f"root:x:0:{people}\n"}
+    return _write(folder / "pod.tar", IMAGE, files, {"Entrypoint": [*_WAIT], "User": "65535:65535"})
 
 
 def addon_images(programs: Path, cluster: ClusterPlan, folder: Path) -> list[Path]:

@@ -5,7 +5,6 @@ AWS is a fake metadata service and a table of the test.
 
 import json
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,12 +22,10 @@ from bedplate.worker.__main__ import Agent
 from tests.testlab import run
 from tests.testlab.fakes.aws import metadata_service
 from tests.testlab.fleets.variants import lab_plan
-from tests.testlab.kubernetes.binaries import find_programs
 from tests.testlab.kubernetes.control_plane import ControlPlane, wait_until
 from tests.testlab.kubernetes.images import pod_image
 from tests.testlab.kubernetes.joining import Approvers, JoiningMachine
-from tests.testlab.kubernetes.real_node import HOST, NODE, PLUGINS, PODS, PROGRAMS, RealNode, real_node, segment
-from tests.testlab.run import lack
+from tests.testlab.kubernetes.real_node import HOST, NODE, PODS, RealNode, need_real_nodes, real_node, segment
 
 TITAN = "titan-01.cellar"
 FACTS = {
@@ -121,9 +118,7 @@ def blank(case: Case, root: Path) -> Iterator[Running]:
 @contextmanager
 def cluster() -> Iterator[Approvers]:
     """Yield the approver of a control plane with the blocks of the plan, which nodes of the segment reach."""
-    programs, plan = find_programs(), cluster_plan(lab_plan())
-    if programs is None or os.geteuid() or not all(map(shutil.which, PROGRAMS)) or not PLUGINS.exists():
-        lack(f"needs root, the programs of Kubernetes, {', '.join(PROGRAMS)}, and Debian's CNI plugins")
+    programs, plan = need_real_nodes(), cluster_plan(lab_plan())
     assert plan
     with (
         local_address(HOST) as patch,

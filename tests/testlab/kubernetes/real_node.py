@@ -21,9 +21,11 @@ from bedplate.plan.cluster import ClusterNode
 from bedplate.worker.machine import KUBECONFIG
 from roles.base import ManagedFile, file_text
 from roles.kubernetes.role import FOLDER, PROVIDERS, kubelet_files
+from tests.testlab.kubernetes.binaries import find_containerd, find_programs
 from tests.testlab.kubernetes.images import IMAGE
+from tests.testlab.run import lack
 
-PROGRAMS = ("containerd", "runc", "busybox", "nsenter", "ip", "nft", "iptables")
+PROGRAMS = ("runc", "busybox", "nsenter", "ip", "nft", "iptables")
 PLUGINS = Path("/usr/lib/cni")
 # A number that differs between test runs on one machine.
 _NUMBER = os.getpid() % 250
@@ -54,6 +56,14 @@ PODS: Mapping[str, Any] = {
     "isGateway": True,
     "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.89.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]},
 }
+
+
+def need_real_nodes(*more: str) -> Path:
+    """Return the folder of Kubernetes' programs; skip the test without what real kubelets need, or other programs."""
+    programs, needed = find_programs(), (*PROGRAMS, *more)
+    if not (programs and find_containerd() and PLUGINS.exists() and all(map(shutil.which, needed))) or os.geteuid():
+        lack(f"needs root, the programs of Kubernetes, containerd, {', '.join(needed)}, and Debian's CNI plugins")
+    return programs
 
 
 @contextmanager
@@ -216,13 +226,15 @@ class RealNode:
 
     def _start(self, log: str, *command: str) -> None:
         with (self.folder / f"{log}.log").open("ab") as stream:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream)
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, env=_with_containerd()
+            )
         self._processes.append(process)
 
     def _ctr(self, script: str) -> None:
         """Run a shell script in which `ctr` asks the node's containerd."""
         asking = f'ctr() {{ command ctr --address {self.folder}/containerd.sock --namespace k8s.io "$@"; }}'
-        _run("timeout", "60", "sh", "-c", f"{asking}\n{script}")
+        _run("timeout", "60", "sh", "-c", f"{asking}\n{script}", environment=_with_containerd())
 
     def stop(self) -> None:
         """End kubelet, the containers, then containerd, and last the namespace with all mounts."""
@@ -259,6 +271,11 @@ def real_node(
             yield machine
         finally:
             machine.stop()
+
+
+def _with_containerd() -> Mapping[str, str]:
+    """Return the environment of programs, which find containerd before that of the test's machine."""
+    return {**os.environ, "PATH": f"{find_containerd()}:{os.environ['PATH']}"}
 
 
 def _run(*command: str, text: str = "", environment: Mapping[str, str] | None = None) -> str:

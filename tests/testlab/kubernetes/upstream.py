@@ -105,16 +105,4 @@ def runnable_objects(plan: FleetPlan, cluster: ClusterPlan) -> tuple[Object, ...
     # The kernel permits this setting in the machine's own network namespace only.
     (settings,) = (item["data"] for item in objects if "config.conf" in item.get("data", {}))
     settings["config.conf"] += "conntrack: {maxPerCore: 0}\n"
-    return tuple(map(for_old_containerd, objects))
-
-
-_STRICT = "supplementalGroupsPolicy"
-
-
-def for_old_containerd(item: Object) -> Object:
-    """Return a policy without `supplementalGroupsPolicy`, which Debian's containerd 1.6 lacks: kubelet refuses it."""
-    rules = {"MutatingAdmissionPolicy": "mutations", "ValidatingAdmissionPolicy": "validations"}.get(item["kind"])
-    if rules is None:
-        return item
-    kept = [rule for rule in item["spec"][rules] if _STRICT not in json.dumps(rule)]
-    return {**item, "spec": {**item["spec"], rules: kept}}
+    return objects
