@@ -343,6 +343,19 @@ def test_a_pod_cannot_be_changed_into_a_refused_one(control_plane: ControlPlane,
     assert "Forbidden" in control_plane.as_person(grace, "patch", "pod", name, "-n", "grace", "-p", moved)[1]
 
 
+def test_a_service_cannot_be_changed_into_a_refused_one(control_plane: ControlPlane, grace: str) -> None:
+    """An address outside the cluster is refused later, too; other changes are not."""
+    name = created(control_plane, grace, _ACCEPTED["Service"])["metadata"]["name"]
+
+    def change(**spec: object) -> str:
+        words = ("patch", "service", name, "-n", "grace", "-p", json.dumps({"spec": spec}))
+        return control_plane.as_person(grace, *words)[1]
+
+    assert _PLUGIN in change(externalIPs=["10.64.32.16"])
+    assert "exceeded quota" in change(type="NodePort")
+    assert "patched" in change(selector={"app": "y"})
+
+
 @pytest.mark.parametrize(
     ("kind", "version", "fields"),
     [
