@@ -26,7 +26,7 @@ from bedplate.cli.output import (
     show,
     show_document,
 )
-from bedplate.cluster.apply import Key, apply_objects, delete_objects
+from bedplate.cluster.apply import Key, apply_objects, close_namespace, delete_objects
 from bedplate.cluster.client import ClusterClient, open_cluster
 from bedplate.cluster.desired import desired_objects, person_kubeconfig
 from bedplate.cluster.registry import image_digest
@@ -74,8 +74,10 @@ def addons(
     cluster = cluster_of(plan)
     objects = desired_objects(plan, cluster, load_addons(), read)
     client = _client(fleet, plan, kubeconfig, passphrase_file)
-    show(applied_lines(apply_objects(client, objects, lambda key: show([f"applied {key}"]))))
-    return 0
+    applied = apply_objects(client, objects, lambda key: show([f"applied {key}"]))
+    show(applied_lines(applied))
+    notify(line for failure in applied.failures for line in error_lines(failure))
+    return PartialError.exit_code if applied.failures else 0
 
 
 def _reader(mirror: Path | None) -> Callable[[str], bytes]:
@@ -175,11 +177,15 @@ def access(
     return 0
 
 
-def remove_person(fleet: Path, plan: FleetPlan, name: str, passphrase_file: Path | None) -> None:
-    """Delete a person's account in the cluster, which refuses all their tokens."""
+def remove_person(
+    fleet: Path, plan: FleetPlan, name: str, passphrase_file: Path | None, *, keeps_pods: bool = False
+) -> None:
+    """Delete a person's account in the cluster, and end their work: the cluster refuses their tokens and their pods."""
     client, label = _client(fleet, plan, None, passphrase_file), person_name(name)
     account = Key("v1", "ServiceAccount", PEOPLE, label)
     owner = Key("rbac.authorization.k8s.io/v1", "RoleBinding", label, "bedplate:owner")
     for key in delete_objects(client, (account, owner)):
         show([f"deleted {key}: the cluster refuses the tokens of {name}"])
-    notify([f"pods of {name} go on: `kubectl delete namespace {label}` ends them"])
+    close_namespace(client, label, ends_pods=not keeps_pods)
+    ended = "their pods run until they end" if keeps_pods else "their pods are ended"
+    show([f"closed Namespace {label}: nothing starts there, and {ended}"])

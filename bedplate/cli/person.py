@@ -122,6 +122,9 @@ def remove(  # noqa: PLR0913  one parameter an option
     name: Annotated[str, typer.Argument(metavar="USER", help="A person, also one who is no longer in the fleet file.")],
     fleet: FleetFile = DEFAULT_FLEET,
     *,
+    keep_pods: Annotated[
+        bool, typer.Option("--keep-pods", help="Let running pods in the cluster go on until they end.")
+    ] = False,
     user: User = None,
     identity: Identity = None,
     ssh_config: SshConfig = None,
@@ -129,7 +132,7 @@ def remove(  # noqa: PLR0913  one parameter an option
 ) -> int:
     """Remove a person's access.
 
-    Revokes their laptops, and removes their accounts from all machines once they are deleted from the fleet file. The
+    Revokes their laptops, ends their pods in the cluster, where nothing of theirs starts any more, and removes their accounts from all machines once they are deleted from the fleet file. The
     exit status is 6 while something is left that the same command does.
     """
     loaded = open_fleet(fleet, brief=True)
@@ -144,12 +147,13 @@ def remove(  # noqa: PLR0913  one parameter an option
         # Slow: it imports the client of Kubernetes.
         from bedplate.cli.kube_cluster import remove_person
 
-        failures += _errors(lambda: remove_person(fleet, plan, name, passphrase_file))
+        failures += _errors(lambda: remove_person(fleet, plan, name, passphrase_file, keeps_pods=keep_pods))
     if name in plan.accounts.uids:
         failures.append(_still_declared(loaded, name))
     elif name in plan.accounts.departed:
         failures += _apply_people(plan, SshOptions(fleet, user, identity, ssh_config))
-    notify(unfinished_lines(failures, f"bedplate person remove {name}{_option(fleet)}"))
+    options = f"{' --keep-pods' if keep_pods else ''}{_option(fleet)}"
+    notify(unfinished_lines(failures, f"bedplate person remove {name}{options}"))
     show(kept_lines(plan, name))
     if name not in plan.accounts.uids:
         show(documents_line(plan))

@@ -1,31 +1,45 @@
 """Server-side apply of objects, and deletion of objects that only an earlier apply declared.
 
-A ConfigMap lists the applied objects. It is extended before the first change, so an interrupted run loses none.
+A ConfigMap lists the applied objects with the digests of what was declared. It is extended before the first change, so an
+interrupted run loses none. An object is left alone if the same was declared before and it still has these values.
+
+A namespace is never deleted, because deleting it deletes all that people have in it: it is closed instead.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import sha256
+from itertools import groupby
 from typing import Any, cast
 
-from lightkube import codecs
+from lightkube import Client, codecs
+from lightkube import operators as op
 from lightkube.core.resource import NamespacedResource
 from lightkube.core.resource_registry import resource_registry
 from lightkube.models.meta_v1 import ObjectMeta
-from lightkube.resources.core_v1 import ConfigMap
+from lightkube.resources.core_v1 import ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota
+from lightkube.types import PatchType
 
-from bedplate.cluster.addons import Object
-from bedplate.cluster.client import ClusterClient, Missing
-from bedplate.errors import PartialError
+from bedplate.cluster.addons import ADDON_LABEL, Object
+from bedplate.cluster.client import ClusterClient, Invalid, Missing
+from bedplate.errors import BedplateError, PartialError
 from bedplate.foreign import LARGE, parse_json
 
 MANAGER = "bedplate-addons"
 _SYSTEM, _ENTRIES = "kube-system", "objects"
 _FIRST = ("Namespace", "PriorityClass", "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ConfigMap")
-# Deleting one deletes all that people have in it.
-_KEPT = frozenset({"Namespace"})
 # Only one class may be the default: the old one is deleted before the new one is created.
 _EXCLUSIVE = frozenset({"PriorityClass"})
+# What still limits the pods of a closed namespace.
+_LIMITS = frozenset({"ResourceQuota", "LimitRange", "NetworkPolicy"})
+_NAMESPACE, _VOLUME, _CLAIM, _QUOTA = "Namespace", "PersistentVolume", "PersistentVolumeClaim", "default"
+# Requests at the same time: more do not help an API server of few cores.
+_AT_A_TIME = 8
+_PATIENCE = 30.0
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -43,31 +57,71 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The result: objects that were created or changed, deleted, and kept although they are no longer declared."""
+    """The result: objects that were created or changed, deleted, or kept although they are no longer declared.
+
+    `failures` has those that the API server refused: all others are applied.
+    """
 
     changed: tuple[Key, ...]
     deleted: tuple[Key, ...]
     kept: tuple[Key, ...]
     total: int
+    failures: tuple[BedplateError, ...] = ()
+
+
+@dataclass
+class _Run:
+    """One apply: what is declared, what exists, and what has changed so far."""
+
+    cluster: ClusterClient
+    declared: Mapping[Key, Object]
+    current: Mapping[Key, Any]
+    before: Mapping[Key, str]
+    notify: Callable[[Key], None]
+    changed: list[Key] = field(default_factory=list)
+    refused: dict[Key, BedplateError] = field(default_factory=dict)
+
+    def apply(self, key: Key) -> None:
+        """Apply an object unless it is as declared."""
+        item, current = self.declared[key], self.current.get(key)
+        if current is not None and self.before.get(key) == _digest(item) and _has(current.to_dict(), item):
+            return
+        try:
+            after = _apply(self.cluster, key, item)
+        except Invalid as error:
+            self.refused[key] = error
+            return
+        if current is None or _state(after) != _state(current):
+            self.changed.append(key)
+            self.notify(key)
 
 
 def apply_objects(
     cluster: ClusterClient, objects: Iterable[Object], notify: Callable[[Key], None] = lambda _: None
 ) -> Applied:
-    """Apply the objects, delete those no longer declared, and return the changes."""
+    """Apply the objects, delete those no longer declared, and return the changes.
+
+    An object that the API server refuses stops no other.
+    """
     declared = {key_of(item): item for item in sorted(objects, key=_rank)}
     before = read_inventory(cluster)
-    _write_inventory(cluster, {*before, *declared})
+    _write_inventory(cluster, {**dict.fromkeys(declared, ""), **before})
     obsolete = [key for key in before if key not in declared]
     early = tuple(key for key in obsolete if key.kind in _EXCLUSIVE and _delete(cluster, key))
-    changed = []
-    for key, item in declared.items():
-        if _apply(cluster, key, item):
-            changed.append(key)
-            notify(key)
-    deleted = early + tuple(key for key in obsolete if key.kind not in _KEPT | _EXCLUSIVE and _delete(cluster, key))
-    _write_inventory(cluster, declared)
-    return Applied(tuple(changed), deleted, tuple(key for key in obsolete if key.kind in _KEPT), len(declared))
+    run = _Run(cluster, declared, _read_current(cluster, declared), before, notify)
+    with ThreadPoolExecutor(_AT_A_TIME) as pool:
+        for _, keys in groupby(declared, key=lambda key: _rank(declared[key])):
+            list(pool.map(run.apply, keys))
+    for key in [key for key in run.refused if key.kind == _VOLUME]:
+        _replace_volume(run, key)
+    _free_volumes(run)
+    closed = {key.name for key in obsolete if key.kind == _NAMESPACE}
+    for name in closed:
+        close_namespace(cluster, name)
+    kept = tuple(key for key in obsolete if key.kind == _NAMESPACE or (key.namespace in closed and key.kind in _LIMITS))
+    late = tuple(key for key in obsolete if key not in (*kept, *early) and _delete(cluster, key))
+    _write_inventory(cluster, {key: "" if key in run.refused else _digest(item) for key, item in declared.items()})
+    return Applied(tuple(sorted(run.changed)), early + late, kept, len(declared), tuple(run.refused.values()))
 
 
 def delete_objects(cluster: ClusterClient, keys: Sequence[Key]) -> tuple[Key, ...]:
@@ -75,10 +129,113 @@ def delete_objects(cluster: ClusterClient, keys: Sequence[Key]) -> tuple[Key, ..
     return tuple(key for key in keys if _delete(cluster, key))
 
 
+def close_namespace(cluster: ClusterClient, name: str, *, ends_pods: bool = True) -> None:
+    """Let nothing start in a namespace any more, and end its pods: whatever creates them, the quota refuses new ones.
+
+    Raises PartialError if the quota does not apply in time.
+    """
+    hard = {"pods": "0", "count/jobs.batch": "0"}
+    patch = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": _QUOTA}, "spec": {"hard": hard}}
+    try:
+        cluster.call(
+            f"close namespace {name}",
+            lambda api: api.patch(ResourceQuota, _QUOTA, patch, namespace=name, patch_type=PatchType.MERGE),
+        )
+    except Missing:
+        return  # the namespace was deleted
+    _wait(f"the quota of namespace {name} applies", lambda: _is_closed(cluster, name))
+    if ends_pods:
+        cluster.call(f"end the pods of {name}", lambda api: api.deletecollection(Pod, namespace=name))
+
+
+def _is_closed(cluster: ClusterClient, name: str) -> bool:
+    """Return whether the controller manager has read the quota: admission uses what it has written."""
+    quota = cluster.call(f"read the quota of {name}", lambda api: api.get(ResourceQuota, _QUOTA, namespace=name))
+    return bool(quota.status and (quota.status.hard or {}).get("pods") == "0")
+
+
+def _wait(about: str, is_done: Callable[[], bool]) -> None:
+    end = time.monotonic() + _PATIENCE
+    while not is_done():
+        if time.monotonic() > end:
+            raise PartialError(f"not after {_PATIENCE:.0f} seconds: {about}", fix="run it again")
+        time.sleep(0.2)
+
+
 def key_of(item: Object) -> Key:
     """Return the identity of an object."""
     metadata = item["metadata"]
     return Key(item["apiVersion"], item["kind"], metadata.get("namespace", ""), metadata["name"])
+
+
+def _digest(item: Object) -> str:
+    return sha256(json.dumps(item, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _has(current: object, declared: object) -> bool:
+    """Return whether an object has all declared values; a value that the API server writes in another form is missing."""
+    if isinstance(declared, Mapping) and isinstance(current, Mapping):
+        return all(key in current and _has(current[key], value) for key, value in declared.items())
+    if isinstance(declared, list) and isinstance(current, list):
+        return len(declared) == len(current) and all(map(_has, current, declared))
+    return current == declared
+
+
+def _read_current(cluster: ClusterClient, declared: Iterable[Key]) -> Mapping[Key, Any]:
+    """Return the objects of the declared kinds that an apply has made: one request a kind."""
+    found = {}
+    for version, kind in dict.fromkeys((key.version, key.kind) for key in declared):
+        resource = _resource(Key(version, kind, "", ""))
+        for item in cluster.objects(resource, labels={ADDON_LABEL: op.exists()})[0]:
+            item.apiVersion, item.kind = version, kind
+            found[Key(version, kind, item.metadata.namespace or "", item.metadata.name)] = item
+    return found
+
+
+def _replace_volume(run: _Run, key: Key) -> None:
+    """Replace a volume whose place or path has changed, with its claim: both cannot be edited.
+
+    It has the same files afterwards: it is a folder of machines, and deleting the object deletes no file.
+    """
+    reference = run.declared[key]["spec"]["claimRef"]
+    claim = Key("v1", _CLAIM, reference["namespace"], reference["name"])
+    try:
+        pods, _ = run.cluster.objects(Pod, namespace=claim.namespace)
+        if users := sorted(_users(pods, claim.name)):
+            what = f"{key} has another place or path now, and {', '.join(users[:3])} of {claim.namespace} use it"
+            raise PartialError(what, fix="run it again when these pods have ended")  # noqa: TRY301  kept for the report
+        delete_objects(run.cluster, (claim, key))
+        _wait(f"{claim} and {key} are deleted", lambda: not any(_exists(run.cluster, item) for item in (claim, key)))
+        for item in (key, claim):
+            if item in run.declared:
+                _apply(run.cluster, item, run.declared[item])
+                run.changed.append(item)
+                run.notify(item)
+    except BedplateError as error:
+        run.refused[key] = error
+    else:
+        del run.refused[key]
+
+
+def _users(pods: Iterable[Any], claim: str) -> Iterator[str]:
+    for pod in pods:
+        volumes = pod.spec.volumes or ()
+        if any(volume.persistentVolumeClaim and volume.persistentVolumeClaim.claimName == claim for volume in volumes):
+            yield str(pod.metadata.name)
+
+
+def _free_volumes(run: _Run) -> None:
+    """Let the new claim of a person have the volume whose claim was deleted: it keeps the identity of the old one."""
+    patch = {"spec": {"claimRef": {"uid": None, "resourceVersion": None}}}
+    for key in run.declared:
+        volume = run.current.get(key) if key.kind == _VOLUME else None
+        if volume is not None and volume.status and volume.status.phase == "Released":
+            free = partial(_patch, PersistentVolume, key.name, patch)
+            run.cluster.call(f"free {key}", free)
+
+
+def _patch(resource: type[Any], name: str, patch: Object, api: Client) -> object:
+    return cast("Any", api).patch(resource, name, patch, patch_type=PatchType.MERGE)
 
 
 def _rank(item: Object) -> int:
@@ -101,16 +258,17 @@ def _state(item: Any) -> tuple[object, ...]:  # noqa: ANN401  lightkube's own ty
     return metadata.uid, metadata.generation or metadata.resourceVersion, metadata.labels, metadata.annotations
 
 
-def _apply(cluster: ClusterClient, key: Key, item: Object) -> bool:
-    """Apply an object, and return whether it has changed."""
-    try:
-        current: Any = cluster.call(f"read {key}", lambda api: api.get(_resource(key), key.name, **_scope(key)))
-        before = _state(current)
-    except Missing:
-        before = ()
+def _apply(cluster: ClusterClient, key: Key, item: Object) -> Any:  # noqa: ANN401  lightkube's own types
     typed: Any = codecs.from_dict(item)
-    after: Any = cluster.call(f"apply {key}", lambda api: api.apply(typed, field_manager=MANAGER, force=True))
-    return _state(after) != before
+    return cluster.call(f"apply {key}", lambda api: api.apply(typed, field_manager=MANAGER, force=True))
+
+
+def _exists(cluster: ClusterClient, key: Key) -> bool:
+    try:
+        cluster.call(f"read {key}", lambda api: cast("Any", api).get(_resource(key), key.name, **_scope(key)))
+    except Missing:
+        return False
+    return True
 
 
 def _delete(cluster: ClusterClient, key: Key) -> bool:
@@ -121,22 +279,22 @@ def _delete(cluster: ClusterClient, key: Key) -> bool:
     return True
 
 
-def read_inventory(cluster: ClusterClient) -> tuple[Key, ...]:
-    """Return what earlier runs have applied."""
+def read_inventory(cluster: ClusterClient) -> Mapping[Key, str]:
+    """Return what earlier runs have applied, with the digest of what was declared; empty if that is not known."""
     try:
         config_map = cluster.call("read the inventory", lambda api: api.get(ConfigMap, MANAGER, namespace=_SYSTEM))
     except Missing:
-        return ()
+        return {}
     try:
         entries = parse_json((config_map.data or {}).get(_ENTRIES, "[]"), LARGE)
-        return tuple(Key(*map(str, words)) for words in entries)
+        return {Key(*map(str, words[:4])): str(words[4]) if words[4:] else "" for words in entries}
     except (ValueError, TypeError):
         fix = "correct it, or delete it: then no earlier object is deleted by this run"
         raise PartialError(f"the ConfigMap {_SYSTEM}/{MANAGER} is invalid", fix=fix) from None
 
 
-def _write_inventory(cluster: ClusterClient, keys: Iterable[Key]) -> None:
-    entries = sorted([key.version, key.kind, key.namespace, key.name] for key in keys)
+def _write_inventory(cluster: ClusterClient, digests: Mapping[Key, str]) -> None:
+    entries = sorted([key.version, key.kind, key.namespace, key.name, digest] for key, digest in digests.items())
     document = ConfigMap(
         metadata=ObjectMeta(name=MANAGER, namespace=_SYSTEM),
         data={_ENTRIES: "[\n" + ",\n".join(json.dumps(entry) for entry in entries) + "\n]"},

@@ -28,7 +28,7 @@ _CONNECT = 5.0
 _TIMEOUT = httpx2.Timeout(20.0, connect=_CONNECT)
 # Attempts of one call, and half of the longest first pause in seconds; each further pause may be twice as long.
 _ATTEMPTS, _PAUSE = 5, 0.2
-_UNAUTHORIZED, _FORBIDDEN, _MISSING, _CONFLICT, _GONE, _TOO_MANY = 401, 403, 404, 409, 410, 429
+_UNAUTHORIZED, _FORBIDDEN, _MISSING, _CONFLICT, _GONE, _INVALID, _TOO_MANY = 401, 403, 404, 409, 410, 422, 429
 _SERVER_FAULT = 500
 
 
@@ -42,6 +42,10 @@ class Conflict(PartialError):
 
 class TooManyRequests(PartialError):
     """Status 429: the API server limits requests, or a disruption budget does not permit an eviction now."""
+
+
+class Invalid(PartialError):
+    """The API server refuses the values of an object, or a change of them."""
 
 
 class Expired(PartialError):
@@ -82,10 +86,10 @@ class ClusterClient:
         raise AssertionError
 
     def objects(self, kind: type[Any], **query: Any) -> tuple[tuple[Any, ...], str]:  # noqa: ANN401  lightkube's own
-        """Return the objects of a kind in all namespaces, and the resourceVersion of the list."""
+        """Return the objects of a kind, in all namespaces or the given one, and the resourceVersion of the list."""
 
         def read(api: Client) -> tuple[tuple[Any, ...], str]:
-            listing = cast("Any", api).list(kind, chunk_size=_PAGE, **_scope(kind), **query)
+            listing = cast("Any", api).list(kind, chunk_size=_PAGE, **{**_scope(kind), **query})
             items = tuple(listing)
             return items, listing.resourceVersion
 
@@ -195,6 +199,8 @@ def translate_error(error: Exception, operation: str) -> BedplateError:
             return Conflict(text)
         case code if code == _GONE:
             return Expired(text)
+        case code if code == _INVALID:
+            return Invalid(text)
         case code if code == _TOO_MANY:
             return TooManyRequests(text, fix="try again in a minute")
         case _:

@@ -22,6 +22,7 @@ from bedplate.cluster.addons import (
 from bedplate.errors import InputError
 from bedplate.plan.cluster import PEOPLE, ClusterPlan, minor_version, person_name
 from bedplate.plan.fleet import Account, Accounts, FleetPlan
+from bedplate.plan.registration import SITE
 from bedplate.spec.sites import Use
 
 _POLICY, _DEFAULTS, _VOLUMES = "policy", "pod-defaults", "volumes"
@@ -84,29 +85,32 @@ def _administrators(accounts: Accounts) -> Object:
 def volume_objects(plan: FleetPlan) -> tuple[Object, ...]:
     """Return a volume and a claim of each person for each store, with the path that it has on machines.
 
-    The machine mounts the store, over TLS where it is EFS. A person's volume of homes is their own home only.
+    The machine mounts the store, over TLS where it is EFS. A person's volume of homes is their own home only. The place
+    of a volume cannot be edited, so that of EFS names no region: the machines of all regions mount it.
     """
-    regions = [region.name for region in plan.regions]
-    stores = [(files.store, files.mount, regions) for files in plan.files]
-    stores += [(export.store, export.mount, [export.site]) for export in plan.exports]
+    stores = [(files.store, files.mount, {"key": SITE, "operator": "DoesNotExist"}) for files in plan.files]
+    stores += [
+        (export.store, export.mount, {"key": _REGION, "operator": "In", "values": [export.site]})
+        for export in plan.exports
+    ]
     return labelled(
         (
             item
             for person in plan.accounts.people
-            for store, path, places in stores
+            for store, path, place in stores
             for item in _volume(
-                person_name(person.name), store, f"{path}/{person.name}" if path == HOMES else path, places
+                person_name(person.name), store, f"{path}/{person.name}" if path == HOMES else path, place
             )
         ),
         _VOLUMES,
     )
 
 
-def _volume(person: str, store: str, path: str, places: list[str]) -> Iterator[Object]:
+def _volume(person: str, store: str, path: str, place: Object) -> Iterator[Object]:
     claim = {"name": store, "namespace": person}
     name = f"{person}.{store}"
     common = {"accessModes": ["ReadWriteMany"], "storageClassName": "", "volumeMode": "Filesystem"}
-    terms = [{"matchExpressions": [{"key": _REGION, "operator": "In", "values": places}]}]
+    terms = [{"matchExpressions": [place]}]
     yield {
         "apiVersion": "v1",
         "kind": "PersistentVolume",

@@ -13,6 +13,8 @@ from bedplate.catalog.tables import Arch, InstanceFacts
 from bedplate.plan.fleet import MachinePlan, SitePlan
 from bedplate.plan.pools import Adapter, PoolPlan, interfaces
 
+SITE = "bedplate/site"
+"""The label of a physical machine."""
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 ZONE = "topology.kubernetes.io/zone"
 _REGION = "topology.kubernetes.io/region"
@@ -73,7 +75,7 @@ def pool_registration(pool: PoolPlan, catalog: Catalog) -> Registration:
 
 def machine_registration(site: SitePlan, machine: MachinePlan) -> Registration:
     """Return the registration of a worker of a site; the site takes the place of region and zone."""
-    labels = {"bedplate/site": site.name, **place_labels(site.name, site.name)}
+    labels = {SITE: site.name, **place_labels(site.name, site.name)}
     gpus = machine.spec.gpus
     if gpus is None:
         return Registration(labels, (), {})

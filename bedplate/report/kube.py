@@ -60,7 +60,8 @@ def applied_lines(applied: Applied) -> Iterator[str]:
     """Yield what an apply has changed."""
     yield from (f"deleted {key}" for key in applied.deleted)
     for key in applied.kept:
-        command = f"kubectl delete {key.kind.lower()} {key.name}"
-        yield f"kept {key}, which is not declared: `{command}` deletes it with all it has"
+        if key.kind == "Namespace":
+            command = f"kubectl delete namespace {key.name}"
+            yield f"closed {key}, which is not declared: nothing starts there; `{command}` deletes it with all it has"
     changed = f"{counted(len(applied.changed), 'object')} changed" if applied.changed else "no changes"
     yield f"{changed}, {applied.total} in all"
