@@ -132,8 +132,9 @@ def remove(  # noqa: PLR0913  one parameter an option
 ) -> int:
     """Remove a person's access.
 
-    Revokes their laptops, ends their pods in the cluster, where nothing of theirs starts any more, and removes their accounts from all machines once they are deleted from the fleet file. The
-    exit status is 6 while something is left that the same command does.
+    Revokes their laptops, ends their pods in the cluster, where nothing of theirs starts any more, and removes their
+    accounts from all machines once they are deleted from the fleet file. The exit status is 6 while something is left
+    that the same command does.
     """
     loaded = open_fleet(fleet, brief=True)
     plan = plan_loaded(loaded)

@@ -1,7 +1,7 @@
 """Server-side apply of objects, and deletion of objects that only an earlier apply declared.
 
-A ConfigMap lists the applied objects with the digests of what was declared. It is extended before the first change, so an
-interrupted run loses none. An object is left alone if the same was declared before and it still has these values.
+A ConfigMap lists the applied objects with the digests of what was declared. It is extended before the first change, so
+an interrupted run loses none. An object is left alone if the same was declared before and it still has these values.
 
 A namespace is never deleted, because deleting it deletes all that people have in it: it is closed instead.
 """
@@ -21,7 +21,7 @@ from lightkube import operators as op
 from lightkube.core.resource import NamespacedResource
 from lightkube.core.resource_registry import resource_registry
 from lightkube.models.meta_v1 import ObjectMeta
-from lightkube.resources.core_v1 import ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota
+from lightkube.resources.core_v1 import ConfigMap, PersistentVolume, Pod, ResourceQuota
 from lightkube.types import PatchType
 
 from bedplate.cluster.addons import ADDON_LABEL, Object
@@ -173,7 +173,7 @@ def _digest(item: Object) -> str:
 
 
 def _has(current: object, declared: object) -> bool:
-    """Return whether an object has all declared values; a value that the API server writes in another form is missing."""
+    """Return whether an object has all declared values; one that the API server writes in another form is missing."""
     if isinstance(declared, Mapping) and isinstance(current, Mapping):
         return all(key in current and _has(current[key], value) for key, value in declared.items())
     if isinstance(declared, list) and isinstance(current, list):
@@ -203,7 +203,7 @@ def _replace_volume(run: _Run, key: Key) -> None:
         pods, _ = run.cluster.objects(Pod, namespace=claim.namespace)
         if users := sorted(_users(pods, claim.name)):
             what = f"{key} has another place or path now, and {', '.join(users[:3])} of {claim.namespace} use it"
-            raise PartialError(what, fix="run it again when these pods have ended")  # noqa: TRY301  kept for the report
+            raise PartialError(what, fix="run it again when these pods have ended")
         delete_objects(run.cluster, (claim, key))
         _wait(f"{claim} and {key} are deleted", lambda: not any(_exists(run.cluster, item) for item in (claim, key)))
         for item in (key, claim):

@@ -88,7 +88,8 @@ def volume_objects(plan: FleetPlan) -> tuple[Object, ...]:
     The machine mounts the store, over TLS where it is EFS. A person's volume of homes is their own home only. The place
     of a volume cannot be edited, so that of EFS names no region: the machines of all regions mount it.
     """
-    stores = [(files.store, files.mount, {"key": SITE, "operator": "DoesNotExist"}) for files in plan.files]
+    in_regions: Object = {"key": SITE, "operator": "DoesNotExist"}
+    stores = [(files.store, files.mount, in_regions) for files in plan.files]
     stores += [
         (export.store, export.mount, {"key": _REGION, "operator": "In", "values": [export.site]})
         for export in plan.exports

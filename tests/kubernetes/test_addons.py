@@ -4,21 +4,25 @@ The manifests are upstream's, from the Go module proxy. NVIDIA's two are not the
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from ipaddress import IPv4Network
 
 import pytest
+from lightkube.resources.core_v1 import PersistentVolume, PersistentVolumeClaim
 
 from bedplate.catalog.catalog import load_addons
-from bedplate.cluster.addons import Object
-from bedplate.cluster.apply import Key, apply_objects, delete_objects, key_of, read_inventory
+from bedplate.cluster.addons import Object, labelled
+from bedplate.cluster.apply import Key, apply_objects, close_namespace, delete_objects, key_of, read_inventory
 from bedplate.cluster.client import ClusterClient
-from bedplate.cluster.desired import desired_objects
+from bedplate.cluster.desired import desired_objects, people_objects, volume_objects
+from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import ClusterPlan, cluster_plan
 from tests.testlab.fleets.variants import lab_plan
 from tests.testlab.kubernetes.control_plane import ControlPlane, wait_until
 from tests.testlab.kubernetes.upstream import MIRROR, available_pins, read_upstream
+from tests.testlab.rehearsal.live import edits_of
+from tests.testlab.rehearsal.programs import plan_of_text
 from tests.testlab.run import lack
 
 
@@ -73,7 +77,7 @@ def test_a_second_apply_changes_nothing(cluster: ClusterClient, objects: tuple[O
 
 
 def test_prune_deletes_what_is_no_longer_declared(cluster: ClusterClient, objects: tuple[Object, ...]) -> None:
-    """An object of an earlier apply is deleted; a namespace is kept, because it holds work of people."""
+    """An object of an earlier apply is deleted; a namespace is closed, because it holds files and work of people."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "old"}}
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "old", "namespace": "old"}}
     apply_objects(cluster, (*objects, namespace, config))
@@ -83,6 +87,76 @@ def test_prune_deletes_what_is_no_longer_declared(cluster: ClusterClient, object
     assert applied.deleted == (key_of(config),)
     assert applied.kept == (key_of(namespace),)
     assert set(read_inventory(cluster)) == {key_of(item) for item in objects}
+
+
+def test_an_object_that_was_changed_by_hand_is_applied_again(
+    control_plane: ControlPlane, cluster: ClusterClient, objects: tuple[Object, ...]
+) -> None:
+    """A value that differs from the declared one, or a deleted object, is restored; nothing else is written."""
+    control_plane.kubectl("label", "namespace", "grace", "bedplate/uid=1", "--overwrite")
+    control_plane.kubectl("delete", "configmap", "kube-flannel-cfg", "-n", "kube-flannel")
+
+    applied = apply_objects(cluster, objects)
+
+    assert {str(key) for key in applied.changed} == {"Namespace grace", "ConfigMap kube-flannel/kube-flannel-cfg"}
+
+
+def test_a_refused_object_stops_no_other(
+    control_plane: ControlPlane, cluster: ClusterClient, objects: tuple[Object, ...]
+) -> None:
+    """The API server refuses one change: it is reported, and all others are made."""
+    good = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "good", "namespace": "default"}}
+    bad = {**good, "metadata": {"name": "bad", "namespace": "default", "labels": {"a": "not valid!"}}}
+    try:
+        applied = apply_objects(cluster, (*objects, bad, good))
+
+        assert [str(key) for key in applied.changed] == ["ConfigMap default/good"]
+        assert ["not valid!" in failure.what for failure in applied.failures] == [True]
+    finally:
+        apply_objects(cluster, objects)
+
+
+def test_a_deleted_claim_comes_back(
+    control_plane: ControlPlane, cluster: ClusterClient, objects: tuple[Object, ...]
+) -> None:
+    """A person has deleted the claim of their home: the next apply creates it, bound to the same volume."""
+    control_plane.kubectl("delete", "pvc", "home", "-n", "grace")
+    assert wait_until(lambda: control_plane.kubectl(*_phase("pv/grace.home")) == "Released")
+
+    apply_objects(cluster, objects)
+
+    assert wait_until(lambda: control_plane.kubectl(*_phase("pvc/home", "-n", "grace")) == "Bound")
+
+
+def _phase(name: str, *options: str) -> tuple[str, ...]:
+    return ("get", name, *options, "--output", "jsonpath={.status.phase}")
+
+
+def test_the_work_of_a_removed_person_ends(control_plane: ControlPlane, cluster: ClusterClient) -> None:
+    """Nothing starts in a closed namespace, whatever creates it, and running pods end unless they are kept."""
+    container = {"name": "c", "image": "none"}
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container]}}
+    spec = {"replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "template": template}
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec}
+    control_plane.kubectl("create", "namespace", "leaver")
+    control_plane.kubectl("create", "quota", "default", "-n", "leaver", "--hard=pods=500")
+    control_plane.wait_for_namespace("leaver")
+    control_plane.kubectl("create", "-n", "leaver", "-f", "-", text=json.dumps(deployment))
+
+    def pods() -> set[str]:
+        return set(control_plane.kubectl("get", "pods", "-n", "leaver", "--output", "name").split())
+
+    assert wait_until(lambda: len(pods()) == 2)
+    before = pods()
+
+    close_namespace(cluster, "leaver", ends_pods=False)
+    control_plane.kubectl("scale", "deployment/d", "-n", "leaver", "--replicas=9")
+    assert not wait_until(lambda: pods() != before, 5)
+
+    close_namespace(cluster, "leaver")
+    assert wait_until(lambda: not pods())
+    assert not wait_until(pods, 5)
+    control_plane.kubectl("delete", "namespace", "leaver", "--wait=false")
 
 
 def test_pods_are_for_the_own_namespace_only(control_plane: ControlPlane, grace: str) -> None:
@@ -172,3 +246,62 @@ def test_tokens_of_a_removed_person_are_refused(
     assert delete_objects(cluster, (account,)) == (account,)
 
     assert wait_until(lambda: "Unauthorized" in control_plane.as_person(grace, "get", "pods", "-n", "grace")[1], 60)
+
+
+def _changes_of_volumes() -> Mapping[str, tuple[FleetPlan, FleetPlan]]:
+    """Return the plans around each edit of regions, sites and stores that changes volumes, with the lab's people."""
+    plans = {}
+    for edit in (edit for table in ("stores.yaml", "places.yaml") for edit in edits_of(table)):
+        before, after = (
+            replace(plan_of_text(text), accounts=lab_plan().accounts) for text in (edit.before, edit.after)
+        )
+        if volume_objects(before) != volume_objects(after):
+            plans[edit.promise] = (before, after)
+    return plans
+
+
+def test_volumes_follow_every_edit_of_regions_and_stores(control_plane: ControlPlane) -> None:
+    """An edit that moves a store, or its path, is applied; each claim is bound to its volume afterwards."""
+    cluster = ClusterClient(control_plane.client())
+    system = labelled([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "people"}}], "people")
+    changes = _changes_of_volumes()
+    assert {"storage.*.mount changed", "storage.*.site changed"} <= changes.keys()
+    try:
+        for promise, plans in changes.items():
+            for plan in plans:
+                people = people_objects(plan.accounts, IPv4Network("10.112.0.0/13"))
+                assert apply_objects(cluster, (*system, *people, *volume_objects(plan))).failures == (), promise
+                paths = {item["spec"]["local"]["path"] for item in volume_objects(plan) if "local" in item["spec"]}
+                # The volumes of removed stores end with their claims.
+                assert wait_until(
+                    lambda: {volume.spec.local.path for volume in cluster.objects(PersistentVolume)[0]} == paths  # noqa: B023
+                ), promise
+                assert wait_until(
+                    lambda: {claim.status.phase for claim in cluster.objects(PersistentVolumeClaim)[0]} <= {"Bound"}
+                ), promise
+    finally:
+        apply_objects(cluster, system)
+
+
+def test_a_volume_in_use_is_not_replaced(control_plane: ControlPlane) -> None:
+    """The path of a store changes while a pod has it: the apply says which pod, and the next one after it succeeds."""
+    cluster = ClusterClient(control_plane.client())
+    system = labelled([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "people"}}], "people")
+    before, after = _changes_of_volumes()["storage.*.mount changed"]
+    people = (*system, *people_objects(before.accounts, IPv4Network("10.112.0.0/13")))
+    apply_objects(cluster, (*people, *volume_objects(before)))
+    control_plane.wait_for_namespace("grace")
+    control_plane.kubectl(
+        "create", "-n", "grace", "-f", "-", text=_pod(20001).replace('"generateName": "p-"', '"name": "reader"')
+    )
+    try:
+        refused = apply_objects(cluster, (*people, *volume_objects(after)))
+
+        assert [failure.what for failure in refused.failures] == [
+            "PersistentVolume grace.home has another place or path now, and reader of grace use it"
+        ]
+        control_plane.kubectl("delete", "pod", "--all", "-n", "grace")
+        assert apply_objects(cluster, (*people, *volume_objects(after))).failures == ()
+    finally:
+        control_plane.kubectl("delete", "pod", "--all", "-n", "grace")
+        apply_objects(cluster, system)
