@@ -7,6 +7,7 @@ A namespace is never deleted, because deleting it deletes all that people have i
 """
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,7 @@ from lightkube.types import PatchType
 
 from bedplate.cluster.addons import ADDON_LABEL, Object
 from bedplate.cluster.client import ClusterClient, Invalid, Missing
+from bedplate.cluster.pods import quantity
 from bedplate.errors import BedplateError, PartialError
 from bedplate.foreign import LARGE, parse_json
 
@@ -40,6 +42,7 @@ _NAMESPACE, _VOLUME, _CLAIM, _QUOTA = "Namespace", "PersistentVolume", "Persiste
 # Requests at the same time: more do not help an API server of few cores.
 _AT_A_TIME = 8
 _PATIENCE = 30.0
+_AMOUNT = re.compile(r"[0-9]+(\.[0-9]+)?(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -84,7 +87,7 @@ class _Run:
     def apply(self, key: Key) -> None:
         """Apply an object unless it is as declared."""
         item, current = self.declared[key], self.current.get(key)
-        if current is not None and self.before.get(key) == _digest(item) and _has(current.to_dict(), item):
+        if current is not None and self.before.get(key) == _digest(item) and has_values(current.to_dict(), item):
             return
         try:
             after = _apply(self.cluster, key, item)
@@ -172,13 +175,15 @@ def _digest(item: Object) -> str:
     return sha256(json.dumps(item, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _has(current: object, declared: object) -> bool:
-    """Return whether an object has all declared values; one that the API server writes in another form is missing."""
+def has_values(current: object, declared: object) -> bool:
+    """Return whether an object has all declared values: an empty one may be missing, a quantity have another unit."""
     if isinstance(declared, Mapping) and isinstance(current, Mapping):
-        return all(key in current and _has(current[key], value) for key, value in declared.items())
+        return all(has_values(current.get(key), value) for key, value in declared.items())
     if isinstance(declared, list) and isinstance(current, list):
-        return len(declared) == len(current) and all(map(_has, current, declared))
-    return current == declared
+        return len(declared) == len(current) and all(map(has_values, current, declared))
+    if isinstance(declared, str) and isinstance(current, str) and all(map(_AMOUNT.fullmatch, (declared, current))):
+        return quantity(declared) == quantity(current)
+    return current == declared or (current is None and declared in ("", [], {}))
 
 
 def _read_current(cluster: ClusterClient, declared: Iterable[Key]) -> Mapping[Key, Any]:

@@ -181,3 +181,4 @@ def test_a_removed_person_is_refused_within_a_minute(whole: WholeCluster) -> Non
     )
     assert (status, "Unauthorized" in output or "logged in" in output) == (1, True), output
     assert "no account of yours" in whole.on_laptop("grace", *ask).stderr
+    assert wait_until(lambda: not whole.api.kubectl("get", "pods", "--namespace=grace", "--output=name"), 60)
