@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 LARGEST, LARGE = 64 * 1024, 64 * 1024 * 1024
 """Bytes of a document; and of one that describes a whole fleet, or has the packages of a machine."""
-# Numbers that floats and other programs hold.
-_DEPTH, _MAX_INT, _MAX_DIGITS = 64, 1 << 53, 20
+# Numbers of 64 bits, such as the ids of etcd.
+_DEPTH, _MAX_INT, _MAX_DIGITS = 64, 1 << 64, 20
 
 T = TypeVar("T")
 

@@ -1,8 +1,9 @@
 """The commands that make and change the control plane: kube init, member, restore, upgrade."""
 
+import secrets
 import tempfile
-import time
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -32,8 +33,19 @@ from bedplate.cli.output import (
     notify,
     show,
 )
+from bedplate.cli.vpn_session import now
 from bedplate.errors import BedplateError, HeldError, InputError, PartialError
 from bedplate.kube.authorities import digest
+from bedplate.kube.formation import (
+    adopted_id,
+    etcd_cluster_id,
+    is_recorded,
+    no_data,
+    plan_formation,
+    remaining_members,
+    running,
+    stale_members,
+)
 from bedplate.kube.members import (
     LONG,
     Connection,
@@ -41,12 +53,15 @@ from bedplate.kube.members import (
     archive,
     ask_all,
     check_authority,
-    lost_members,
     on_all,
     read_status,
 )
-from bedplate.lock import check_plan_recorded
+from bedplate.kube.snapshots import PREFIX, check_snapshot, newest_key
+from bedplate.lock import check_plan_recorded, lock_path, record_etcd
 from bedplate.plan import FleetPlan
+from bedplate.plan.cluster import ClusterPlan, initial_cluster, peer_url
+from bedplate.plan.fleet import ControlPlaneMember
+from bedplate.plan.record import FORMING
 from bedplate.report.diagnostics import error_lines
 
 
@@ -72,25 +87,25 @@ def init(
 
 
 def start_cluster(fleet: Path, options: SshOptions, passphrase_file: Path | None = None) -> int:
-    """Make the authorities, start every member that is not ready, and print its state; return the exit status."""
+    """Make the authorities, start every member that does not run, and print its state; return the exit status.
+
+    The first member of a new fleet forms the cluster. Others start with its data, or join one after the other.
+    """
     plan = plan_of(fleet)
     with locked(fleet), connections(plan, member_nodes(plan), options) as members:
         statuses, errors = ask_all(members.values(), read_status)
         authority_digest = digest(plan.record.authority) if plan.record.authority else ""
-        if authority_digest and not errors and all(_runs(status, authority_digest) for status in statuses.values()):
+        ids = {status.cluster for status in statuses.values() if _runs(status, authority_digest)}
+        if not errors and all(_runs(status, authority_digest) for status in statuses.values()) and len(ids - {""}) == 1:
+            record_etcd(lock_path(fleet), plan.name, ids.pop())
             show(["control plane: runs"])
             return 0
+        is_new = not plan.record.authority
         authorities = make_authorities(fleet, plan, passphrase_file)
         check_authority(statuses, authorities.digest)
-        errors.update(_unstartable(statuses))
-        pending = [name for name in statuses if name not in errors and not _runs(statuses[name], authorities.digest)]
-        show(f"start {name}" for name in pending)
-        files = archive(authorities)
-        started, failures = ask_all([members[name] for name in pending], lambda member: member.run("take", files))
-        errors.update(failures)
-        able = [name for name in statuses if name in started or (name not in pending and name not in errors)]
-        if len(able) * 2 > len(members):
-            errors.update(_finish([members[name] for name in able]))
+        if is_new:
+            record_etcd(lock_path(fleet), plan.name, FORMING)
+        errors.update(_Start(fleet, members, archive(authorities)).run(statuses, errors))
     return _report(members, errors)
 
 
@@ -98,17 +113,86 @@ def _runs(status: MemberStatus, authority: str) -> bool:
     return status.is_ready and status.authority == authority
 
 
-def _unstartable(statuses: Mapping[str, MemberStatus]) -> dict[str, BedplateError]:
-    """Return the errors of members that only another command may start."""
-    errors: dict[str, BedplateError] = {
-        name: PartialError(f"{name} is in a restore that has not ended", fix="run `bedplate kube restore` again")
-        for name, status in statuses.items()
-        if status.is_restoring
-    }
-    for name in lost_members(statuses):
-        fix = f"run `bedplate kube member replace {name}`"
-        errors[name] = PartialError(f"{name} has lost its data: its volume is new", fix=fix)
-    return errors
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """The start of members: their connections, and the authorities as an archive."""
+
+    fleet: Path
+    members: Mapping[str, Connection]
+    files: bytes
+
+    def run(
+        self, statuses: Mapping[str, MemberStatus], silent: Mapping[str, BedplateError]
+    ) -> Mapping[str, BedplateError]:
+        """Start the members that do not run, and return their errors."""
+        cluster = self.cluster
+        formation = plan_formation(cluster, statuses, silent)
+        errors = dict(formation.errors)
+        if formation.first:
+            show([f"start {formation.first}: it forms the cluster"])
+            token, only = _token(cluster), [member for member in cluster.members if member.name == formation.first]
+            command = f"form new {token} {initial_cluster(only)}"
+            self.members[formation.first].run(command, self.files)
+            errors |= _finish([self.members[formation.first]])
+        if formation.start:
+            errors |= self._start(formation.start, running(cluster, statuses))
+        started, failed = ask_all([self.members[name] for name in statuses], read_status)
+        if etcd := adopted_id(cluster, started, silent):
+            record_etcd(lock_path(self.fleet), cluster.fleet, etcd)
+        errors |= failed | stale_members(self.cluster, started)
+        return errors | self.join([name for name in formation.join if name not in errors], started, silent)
+
+    @property
+    def cluster(self) -> ClusterPlan:
+        """The cluster with the id that is recorded now."""
+        return cluster_of(plan_of(self.fleet))
+
+    def _start(self, names: Collection[str], healthy: Mapping[str, MemberStatus]) -> dict[str, BedplateError]:
+        """Start members with data. One that had not copied all data gets its vote when it has."""
+        show(f"start {name}" for name in names)
+        started, errors = ask_all([self.members[name] for name in names], lambda member: member.run("take", self.files))
+        learners = {entry.url for status in healthy.values() for entry in status.etcd if entry.is_learner}
+        for member in self.cluster.members:
+            if member.name in started and peer_url(member) in learners:
+                self.members[next(iter(healthy))].run(f"promote {peer_url(member)}")
+        return errors | _finish([self.members[name] for name in started])
+
+    def join(
+        self, names: Collection[str], statuses: Mapping[str, MemberStatus], silent: Collection[str]
+    ) -> dict[str, BedplateError]:
+        """Let members without data copy that of the others, one after the other; return the errors."""
+        cluster, errors = self.cluster, dict[str, BedplateError]()
+        healthy = next(iter(running(cluster, statuses)), None)
+        for member in cluster.members:
+            if member.name not in names:
+                continue
+            if healthy is None:
+                errors[member.name] = no_data(member.name, silent)
+            elif errors:
+                fix = "run the command again"
+                errors[member.name] = PartialError(f"{member.name} joins after {next(iter(errors))}", fix=fix)
+            else:
+                errors |= self._join(member, self.members[healthy])
+        return errors
+
+    def _join(self, planned: ControlPlaneMember, healthy: Connection) -> dict[str, BedplateError]:
+        member, url = self.members[planned.name], peer_url(planned)
+        show([f"{healthy.name}: let {member.name} join", f"start {member.name}"])
+        try:
+            healthy.run(f"forget {url}")
+            initial = healthy.run(f"admit {member.name} {url}").strip()
+            member.run(f"form existing {self.cluster.fleet} {initial}", self.files)
+            healthy.run(f"promote {url}")
+        except HeldError:
+            raise
+        except BedplateError as error:
+            return {member.name: error}
+        return _finish([member])
+
+
+def _token(cluster: ClusterPlan) -> str:
+    """Return a token from which etcd makes an id that no other cluster has."""
+    return f"{cluster.fleet}-{secrets.token_hex(8)}"
 
 
 def _finish(members: Iterable[Connection]) -> dict[str, BedplateError]:
@@ -152,7 +236,7 @@ def member(  # noqa: PLR0913  each is an option of the command line
     passphrase_file: PassphraseFile = None,
     fleet: FleetOption = DEFAULT_FLEET,
 ) -> int:
-    """Replace a member's lost volume.
+    """Replace a member's lost volume, or its data of another cluster.
 
     The others must run. They forget the member, which gets the authorities and copies their data. A member that only
     lost its machine restores itself.
@@ -169,23 +253,37 @@ def member(  # noqa: PLR0913  each is an option of the command line
         if error := errors.get(name):
             raise error
         check_authority(statuses, authorities.digest)
-        if statuses[name].has_data:
-            if statuses[name].is_ready:
-                show([f"{name}: runs"])
-                return 0
-            what = f"{name} has the data of etcd: it is not replaced"
-            fix = f"`bedplate node logs {name}`; to give it up, detach and delete its volume, then `bedplate up`"
-            raise InputError(what, fix=fix)
-        healthy = [other for other, status in statuses.items() if status.is_ready and other != name]
+        start = _Start(fleet, members, archive(authorities))
+        if not is_recorded(start.cluster):
+            raise InputError("the id of the etcd cluster is not recorded", fix="run `bedplate kube init` first")
+        healthy = running(start.cluster, statuses)
+        if name in healthy:
+            show([f"{name}: runs"])
+            return 0
         if len(healthy) <= len(members) // 2:
             fix = "start the others first; if their volumes are lost too, run `bedplate kube restore`"
             raise PartialError(f"only {len(healthy)} of {len(members)} members run: etcd accepts no change", fix=fix)
-        show([f"{healthy[0]}: let {name} join again"])
-        members[healthy[0]].run(f"forget {name} https://{planned[name].address}:2380")
-        show([f"start {name}"])
-        members[name].run("take joining", archive(authorities))
-        errors = _finish([members[name]])
+        if statuses[name].has_data:
+            _check_stale(start.cluster, statuses, name)
+            show([f"{name}: move the data of the other cluster to data.before"])
+            members[name].run("discard")
+        errors = start.join([name], statuses, ())
     return _report([name], errors)
+
+
+def _check_stale(cluster: ClusterPlan, statuses: Mapping[str, MemberStatus], name: str) -> None:
+    """Raise InputError if the data of a member is that of the cluster."""
+    if name not in stale_members(cluster, statuses):
+        what = f"{name} has the data of etcd: it is not replaced"
+        fix = f"`bedplate node logs {name}`; to give it up, detach and delete its volume, then `bedplate up`"
+        raise InputError(what, fix=fix)
+
+
+Unsigned = Annotated[bool, typer.Option("--unsigned", help="Accept a snapshot that no member has signed.")]
+Without = Annotated[
+    list[str] | None,
+    typer.Option("--without", metavar="NAME", help="A member that is away; replace it later. Can be repeated."),
+]
 
 
 def restore(  # noqa: PLR0913  each is an option of the command line
@@ -193,6 +291,8 @@ def restore(  # noqa: PLR0913  each is an option of the command line
         str | None, typer.Argument(metavar="[SNAPSHOT]", help="A file, or a key in the bucket. Default: the newest.")
     ] = None,
     *,
+    without: Without = None,
+    unsigned: Unsigned = False,
     yes: Yes = False,
     user: User = None,
     identity: Identity = None,
@@ -203,49 +303,65 @@ def restore(  # noqa: PLR0913  each is an option of the command line
     """Restore the cluster from a snapshot.
 
     Every member must answer. Each checks the snapshot before any is stopped; then all restore it, and start. The data
-    before is kept on each volume until the next restore.
+    before is kept on each volume until the next restore. A snapshot must be signed by a member: with --unsigned, who
+    made the file can be administrator of the cluster. With --without, the others restore it; `kube member replace` lets
+    the missing one join later.
     """
     plan = plan_of(fleet)
-    cluster_of(plan)
+    remaining = remaining_members(cluster_of(plan), without or ())
     options = SshOptions(fleet, user, identity, ssh_config)
     with (
         tempfile.TemporaryDirectory(prefix="bedplate-") as folder,
         locked(fleet),
-        connections(plan, member_nodes(plan), options) as members,
+        connections(plan, member_nodes(plan), options) as connected,
     ):
-        file = _snapshot(plan, snapshot, Path(folder))
+        members = {member.name: connected[member.name] for member in remaining}
         everyone = tuple(members.values())
         authorities = make_authorities(fleet, plan, passphrase_file)
         check_authority(on_all(everyone, read_status), authorities.digest)
-        confirm(f"replace the state of the cluster by {snapshot or file.name}?", yes=yes)
+        file = _snapshot(plan, snapshot, Path(folder), unsigned=unsigned)
+        if unsigned:
+            notify([f"{file.name}: nobody has verified who made it", f"{file.stat().st_size:,} bytes"])
+        else:
+            names = [member.name for member in cluster_of(plan).members]
+            facts = check_snapshot(file, file.name, authorities.snapshot_key, names, now())
+            show(facts.lines(file.stat().st_size, now()))
+        confirm("replace the state of the cluster by this snapshot?", yes=yes)
         show(["send the snapshot to all members"])
         on_all(everyone, lambda member: member.send("receive", file))
         show(["stop all members"])
         on_all(everyone, lambda member: member.run("stop"))
         show(["restore and start all members"])
-        files, token = archive(authorities), f"{plan.name}-{int(time.time())}"
+        files, token = archive(authorities), _token(cluster_of(plan))
         on_all(everyone, lambda member: member.run("take", files))
-        on_all(everyone, lambda member: member.run(f"restore {token}", seconds=LONG))
+        # Before any starts: members with the data before are then those of another cluster.
+        record_etcd(lock_path(fleet), plan.name, etcd_cluster_id(remaining, token), replaces=True)
+        command = f"restore {token} {initial_cluster(remaining)}"
+        on_all(everyone, lambda member: member.run(command, seconds=LONG))
         errors = _finish(everyone)
+    show(f"later: `bedplate kube member replace {name}`" for name in without or ())
     return _report(members, errors)
 
 
-def _snapshot(plan: FleetPlan, name: str | None, folder: Path) -> Path:
+def _snapshot(plan: FleetPlan, name: str | None, folder: Path, *, unsigned: bool) -> Path:
     """Return the file of a snapshot; one of the bucket is downloaded. Raises InputError if there is none."""
-    if name and not name.startswith("etcd/"):
+    if name and not name.startswith(PREFIX):
         check_files_exist(Path(name))
         return Path(name)
     # Slow: it imports boto3.
     from bedplate.account.bundle import RegionStore
 
     store = RegionStore(open_account(plan), plan, plan.home.name)
-    keys = sorted(store.keys("etcd/"), key=lambda key: key.rpartition("/")[2])
+    keys = sorted(store.keys(PREFIX), key=lambda key: key.rpartition("/")[2])
     if name and name not in keys:
         fix = f"write a file, or one of {', '.join(keys[-3:])}" if keys else "name an existing file"
         raise InputError(f"no snapshot {name}", fix=fix)
-    if not keys:
-        raise InputError(f"no snapshot in {store.bucket}", fix="name a file, such as one copied from a member's volume")
-    key = name or keys[-1]
+    if unsigned and not name:
+        raise InputError("--unsigned needs the name of a snapshot", fix=f"write one of {', '.join(keys[-3:])}")
+    key = name or newest_key(keys, [member.name for member in cluster_of(plan).members], now())
+    if not key:
+        what = f"no snapshot in {store.bucket} that a member of the fleet file has signed"
+        raise InputError(what, fix="name a file, such as one copied from a member's volume")
     file = folder / key.rpartition("/")[2]
     show([f"download {key}"])
     store.save(key, file)

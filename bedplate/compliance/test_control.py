@@ -9,6 +9,7 @@ from ruamel.yaml import YAML
 from testinfra.host import Host
 
 from bedplate.compliance.settings import applies_if, differing_files
+from bedplate.plan.cluster import peer_url
 from bedplate.plan.nodes import NodePlan
 from roles.control.role import ADMISSION, AUDIT, DATA, ENCRYPTION, LOGS, PKI, VOLUME, control_files
 from roles.kubernetes.role import MANIFESTS
@@ -27,12 +28,13 @@ def test_member_has_the_planned_configuration(host: Host, node: NodePlan) -> Non
     assert not changed, f"changed: {', '.join(changed)}"
 
 
-def test_etcd_knows_all_members(host: Host, node: NodePlan) -> None:
-    """etcd runs under the member's name, with all members of the plan."""
+def test_etcd_has_the_name_of_the_member(host: Host, node: NodePlan) -> None:
+    """etcd runs under the member's name and address: the others know it by both."""
     assert node.cluster
+    assert node.cluster.member
     etcd = _options(host, "etcd")
 
-    assert (etcd["name"], etcd["initial-cluster"]) == (node.name, node.cluster.cluster.initial_cluster)
+    assert (etcd["name"], etcd["initial-advertise-peer-urls"]) == (node.name, peer_url(node.cluster.member))
 
 
 def test_member_keeps_everything_on_its_volume(host: Host) -> None:

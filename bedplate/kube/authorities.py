@@ -5,6 +5,7 @@ one from which the key of encryption at rest is derived: so the store encrypts e
 """
 
 import base64
+import hmac
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -69,6 +70,11 @@ class Authorities:
     def digest(self) -> str:
         """The SHA-256 of its file, which members report."""
         return digest(self.certificate)
+
+    @property
+    def snapshot_key(self) -> bytes:
+        """The key by which members sign snapshots, as `etcd-snapshot` derives it from the file on their volumes."""
+        return hmac.digest(_secret(self.encryption), b"bedplate snapshot of etcd", "sha256")
 
     def files(self) -> Mapping[str, str]:
         """Return the files of a member below its folder of certificates; `ca.key`, which its units wait for, last."""
@@ -138,17 +144,20 @@ def _pair(path: str, issuer: Issuer) -> dict[str, str]:
     return {f"{path}.crt": certificate_text(issuer.certificate), f"{path}.key": key_text(issuer.key)}
 
 
+def _secret(key: ec.EllipticCurvePrivateKey) -> bytes:
+    scalar = key.private_numbers().private_value.to_bytes((key.key_size + 7) // 8, "big")
+    return HKDF(SHA256(), 32, None, b"bedplate encryption at rest").derive(scalar)
+
+
 def _encryption(key: ec.EllipticCurvePrivateKey) -> str:
     """Return the EncryptionConfiguration of the API server: new Secrets are encrypted, old ones can be read."""
-    scalar = key.private_numbers().private_value.to_bytes((key.key_size + 7) // 8, "big")
-    secret = HKDF(SHA256(), 32, None, b"bedplate encryption at rest").derive(scalar)
     return f"""apiVersion: apiserver.config.k8s.io/v1
 kind: EncryptionConfiguration
 resources:
   - resources: [secrets]
     providers:
       - secretbox:
-          keys: [{{name: first, secret: {base64.b64encode(secret).decode()}}}]
+          keys: [{{name: first, secret: {base64.b64encode(_secret(key)).decode()}}}]
       - identity: {{}}
 """
 

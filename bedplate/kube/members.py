@@ -29,22 +29,32 @@ _SECONDS, LONG = 180, 1800
 
 @dataclass(frozen=True, slots=True)
 class EtcdMember:
-    """A member in etcd's own list; one that has never started `has_started` false."""
+    """A member in etcd's own list. One that has never started has no name; a learner has no vote yet."""
 
     name: str
-    has_started: bool
+    url: str
+    is_learner: bool
 
 
 @dataclass(frozen=True, slots=True)
 class MemberStatus:
-    """The report of a member: the SHA-256 of its authority ("" without one), its state, and etcd's list of members."""
+    """The report of a member: the SHA-256 of its authority ("" without one), its state, and that of its etcd.
+
+    `cluster` is the id of the etcd cluster of its data, "" if unknown. `etcd` is etcd's list of members, and `size` and
+    `used` are bytes of its database, if etcd answers. `snapshot` is the file name of its newest snapshot.
+    """
 
     authority: str
     has_data: bool
     is_restoring: bool
     is_ready: bool
     version: str
+    cluster: str = ""
     etcd: tuple[EtcdMember, ...] = ()
+    size: int = 0
+    used: int = 0
+    alarms: tuple[str, ...] = ()
+    snapshot: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +107,8 @@ def _failure(name: str, status: int, errors: str) -> BedplateError:
         return PartialError(f"{name} not reached: {what}", fix=f"{fix}, then run the command again")
     if "command not found" in what:
         return PartialError(f"{name} lacks the role control", fix=f"run `bedplate node apply {name}`")
+    if "unknown command" in what:
+        return PartialError(f"{name} has an older role control", fix=f"run `bedplate node apply {name}`")
     return PartialError(f"{name}: {what}", fix=f"`bedplate node logs {name}` shows more; then run the command again")
 
 
@@ -112,14 +124,24 @@ def read_status(connection: Connection) -> MemberStatus:
 
 def parse_status(answer: Mapping[str, Any]) -> MemberStatus:
     """Return the status in an answer of `bedplate-member status`."""
-    listed = (answer["etcd"] or {}).get("members", ())
+    # Programs of an older role report neither id nor endpoint.
+    endpoint = (answer.get("endpoints") or [{"Status": {}}])[0]["Status"]
+    live = endpoint.get("header", {}).get("cluster_id")
     return MemberStatus(
         authority=str(answer["authority"]),
         has_data=answer["has_data"] is True,
         is_restoring=answer["is_restoring"] is True,
         is_ready=answer["is_ready"] is True,
         version=str(answer["version"]),
-        etcd=tuple(EtcdMember(str(entry.get("name", "")), bool(entry.get("clientURLs"))) for entry in listed),
+        cluster=f"{int(live):016x}" if live else str(answer.get("cluster", "")),
+        etcd=tuple(
+            EtcdMember(str(entry.get("name", "")), str(entry["peerURLs"][0]), entry.get("isLearner") is True)
+            for entry in (answer["etcd"] or {}).get("members", ())
+        ),
+        size=int(endpoint.get("dbSize", 0)),
+        used=int(endpoint.get("dbSizeInUse", 0)),
+        alarms=tuple(str(alarm.get("alarm")) for alarm in (answer.get("alarms") or {}).get("alarms", ())),
+        snapshot=str(answer.get("snapshot", "")),
     )
 
 
@@ -132,12 +154,6 @@ def archive(authorities: Authorities) -> bytes:
             entry.size, entry.mode = len(data), 0o600
             tar.addfile(entry, io.BytesIO(data))
     return base64.b64encode(buffer.getvalue())
-
-
-def lost_members(statuses: Mapping[str, MemberStatus]) -> tuple[str, ...]:
-    """Return the members that etcd has seen running, and that have no data now: their volumes are new."""
-    started = {member.name for status in statuses.values() for member in status.etcd if member.has_started}
-    return tuple(name for name, status in statuses.items() if name in started and not status.has_data)
 
 
 def check_authority(statuses: Mapping[str, MemberStatus], digest: str) -> None:

@@ -15,6 +15,7 @@ from bedplate.files import held, os_errors_as_machine_errors, write_whole
 from bedplate.lock.format import NotALockError, lock_text, parse_lock
 from bedplate.plan import FleetPlan, Record, plan_fleet
 from bedplate.plan.allocation import release
+from bedplate.plan.record import FORMING
 from bedplate.spec import Fleet
 
 _NAME = "fleet.lock"
@@ -142,7 +143,7 @@ def record_etcd(path: Path, fleet: str, cluster: str, *, replaces: bool = False)
     """
     with held(path):
         record = read_lock(path, fleet)
-        if not replaces and record.etcd not in ("", cluster):
+        if not replaces and record.etcd not in ("", FORMING, cluster):
             what = f"the lock has etcd cluster {record.etcd}, the members have {cluster}"
             fix = "get the lock of the operator who restored the cluster, or run `bedplate kube restore`"
             raise InputError(what, where=str(path), fix=fix)

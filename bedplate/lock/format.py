@@ -11,6 +11,7 @@ from bedplate import __version__
 from bedplate.plan import Record
 from bedplate.plan.fleet import GROUP_IDS, PEOPLE_IDS
 from bedplate.plan.planner import IMAGE_ID
+from bedplate.plan.record import FORMING
 from bedplate.plan.space import is_nested
 
 _REGION = r"[a-z]{2}(-[a-z]+)+-\d+"
@@ -33,7 +34,7 @@ HOST_KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)) [A-Z
 _CERTIFICATE = re.compile(
     r"-----BEGIN CERTIFICATE-----\n([A-Za-z0-9+/]{1,64}={0,2}\n){4,40}-----END CERTIFICATE-----\n", re.ASCII
 )
-ETCD_ID = re.compile(r"[0-9a-f]{16}", re.ASCII)
+ETCD_ID = re.compile(rf"[0-9a-f]{{16}}|{FORMING}", re.ASCII)
 _RESTORE = "restore it: `git checkout -- fleet.lock`"
 
 

@@ -4,7 +4,7 @@ Members have what the approver must know in their node document, so that it need
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv4Network
 from types import MappingProxyType
@@ -79,8 +79,8 @@ class ClusterPlan:
 
     @property
     def initial_cluster(self) -> str:
-        """All members of etcd, as its flag wants them: `control-1.us-west-2=https://10.64.32.16:2380,...`."""
-        return ",".join(f"{member.name}=https://{member.address}:{_ETCD_PEER_PORT}" for member in self.members)
+        """All members of etcd, as its flag wants them."""
+        return initial_cluster(self.members)
 
     @property
     def short_domain(self) -> str:
@@ -92,6 +92,16 @@ class ClusterPlan:
         """Every name and address of the API servers, for their certificates."""
         names = (f"{member.name}.{self.domain}" for member in self.members)
         return (self.api, *names, *(str(member.address) for member in self.members))
+
+
+def peer_url(member: ControlPlaneMember) -> str:
+    """Return the address of a member's etcd for the other members."""
+    return f"https://{member.address}:{_ETCD_PEER_PORT}"
+
+
+def initial_cluster(members: Iterable[ControlPlaneMember]) -> str:
+    """Return these members of etcd, as its flag wants them: `control-1.us-west-2=https://10.64.32.16:2380,...`."""
+    return ",".join(f"{member.name}={peer_url(member)}" for member in members)
 
 
 @cached_on_plan

@@ -16,6 +16,8 @@ NO_NUMBERS: Mapping[str, int] = MappingProxyType({})
 NO_KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 NO_INSTANCES: Mapping[str, str] = MappingProxyType({})
 NO_RESOLVERS: Mapping[str, tuple[IPv4Address, ...]] = MappingProxyType({})
+FORMING = "forming"
+"""In place of the id of the etcd cluster: its first start has begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class Record:
     authority: str = ""
     """The certificate of the Kubernetes cluster's authority in PEM; empty before `bedplate kube init`."""
     etcd: str = ""
-    """The id of the only etcd cluster that is this fleet's, 16 hexadecimal digits; empty before it has started."""
+    """The id of the fleet's only etcd cluster, 16 hexadecimal digits; empty, or FORMING, before it has started."""
 
     def without(self, paths: Container[str]) -> "Record":
         """Return the record without the blocks of these paths and the addresses in them."""

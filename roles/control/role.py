@@ -76,7 +76,8 @@ def _cluster_configuration(cluster: ClusterPlan) -> dict[str, Any]:
 def _etcd(cluster: ClusterPlan) -> dict[str, str]:
     return {
         "initial-cluster": cluster.initial_cluster,
-        "initial-cluster-state": "new",
+        # A member that has lost its data must never become a cluster of its own.
+        "initial-cluster-state": "existing",
         "initial-cluster-token": cluster.fleet,
         "quota-backend-bytes": str(_QUOTA),
     }

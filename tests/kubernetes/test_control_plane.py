@@ -17,6 +17,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from bedplate.cli import run
+from bedplate.kube.members import parse_status
+from bedplate.lock import lock_path, read_lock
 from tests.testlab.machines.control_plane import NAMES, ControlPlane, control_plane
 from tests.testlab.network.netlab import until
 
@@ -32,11 +34,11 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 
 def test_one_command_starts_the_cluster(plane: ControlPlane, capsys: pytest.CaptureFixture[str]) -> None:
-    """While a member is away, the other two form the cluster (exit 6); the second run completes it."""
+    """While a member is away nothing starts, because it could have data (exit 6); the second run starts all."""
     plane.kill(THIRD)
     assert run(["kube", "init", str(plane.fleet)]) == 6
-    assert f"{THIRD} not reached" in capsys.readouterr().err
-    assert plane.kubectl(FIRST, "get --raw /readyz") == "ok"
+    assert f"the first start needs all members, and {THIRD} cannot start" in capsys.readouterr().err
+    assert not any(plane.answers(name) for name in (FIRST, SECOND))
 
     plane.boot(THIRD)
     assert run(["kube", "init", str(plane.fleet)]) == 0
@@ -101,18 +103,16 @@ def test_a_replaced_machine_comes_back_by_itself(plane: ControlPlane) -> None:
 
 
 def test_a_lost_volume_is_replaced(plane: ControlPlane, capsys: pytest.CaptureFixture[str]) -> None:
-    """A blank member is never started as a new one: `init` names the command, which copies the data of the others."""
+    """A blank member never forms a cluster: `init` lets it copy the data of the others."""
     plane.kill(THIRD)
     shutil.rmtree(plane.volume(THIRD))
     plane.boot(THIRD)
-    assert run(["kube", "init", str(plane.fleet)]) == 6
-    assert f"run `bedplate kube member replace {THIRD}`" in capsys.readouterr().err
 
-    assert run(["kube", "member", "replace", THIRD, "--fleet", str(plane.fleet)]) == 0
+    assert run(["kube", "init", str(plane.fleet)]) == 0
 
     members = json.loads(_etcd(plane, "member list --write-out json"))["members"]
     assert sorted(member["name"] for member in members) == [*NAMES]
-    assert all(member.get("clientURLs") for member in members)
+    assert not any(member.get("isLearner") for member in members)
     assert "meanwhile" in plane.kubectl(THIRD, "get configmaps --output name")
     assert run(["kube", "member", "replace", THIRD, "--fleet", str(plane.fleet)]) == 0
     assert f"{THIRD}: runs" in capsys.readouterr().out
@@ -153,14 +153,58 @@ def test_a_snapshot_restores_a_running_cluster(plane: ControlPlane) -> None:
 def test_a_damaged_snapshot_stops_nothing(
     plane: ControlPlane, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each member checks the file before any is stopped."""
+    """It has no signature of a member; with `--unsigned`, each member checks the file before any is stopped."""
     snapshot = tmp_path / "damaged.db"
     snapshot.write_bytes(b"no snapshot")
+    command = ["kube", "restore", str(snapshot), "--yes", "--fleet", str(plane.fleet)]
 
-    assert run(["kube", "restore", str(snapshot), "--yes", "--fleet", str(plane.fleet)]) == 6
+    assert run(command) == 2
+    assert "damaged.db is not signed by a member" in capsys.readouterr().err
+    assert run([*command, "--unsigned"]) == 6
 
     assert FIRST in capsys.readouterr().err
     assert plane.kubectl(FIRST, "get --raw /readyz") == "ok"
+
+
+def test_a_cluster_is_restored_while_a_member_is_away(plane: ControlPlane, capsys: pytest.CaptureFixture[str]) -> None:
+    """The others restore it; the old data of the third joins no cluster, and `member replace` gives it the new one."""
+    snapshot, before = _snapshot(plane), _recorded(plane)
+    plane.kill(THIRD)
+
+    assert run(["kube", "restore", str(snapshot), "--without", THIRD, "--yes", "--fleet", str(plane.fleet)]) == 0
+
+    assert "configmap/plain" in plane.kubectl(FIRST, "get configmaps --output name")
+    plane.boot(THIRD)
+    assert run(["kube", "init", str(plane.fleet)]) == 6
+    what = f"{THIRD} has data of etcd cluster {before}, and the fleet has {_recorded(plane)}"
+    assert what in capsys.readouterr().err
+    assert run(["kube", "member", "replace", THIRD, "--fleet", str(plane.fleet)]) == 0
+    assert {_id(plane, name) for name in NAMES} == {_recorded(plane)}
+    assert (plane.volume(THIRD) / "data.before" / "member").exists()
+
+
+def test_a_lost_majority_never_makes_a_second_cluster(plane: ControlPlane, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two blank members wait for the third; when it runs alone, the message names the restore, which ends in one."""
+    snapshot, before = _snapshot(plane), _recorded(plane)
+    for name in (SECOND, THIRD):
+        plane.kill(name)
+        shutil.rmtree(plane.volume(name))
+        plane.boot(name)
+    plane.kill(FIRST)
+
+    assert run(["kube", "init", str(plane.fleet)]) == 6
+    fix = f"start {FIRST} first; if their volumes are lost too, run `bedplate kube restore`"
+    assert fix in " ".join(capsys.readouterr().err.split())
+    plane.boot(FIRST)
+    assert run(["kube", "init", str(plane.fleet)]) == 6
+    assert "fix  run `bedplate kube restore`" in capsys.readouterr().err
+    assert not any((plane.volume(name) / "data").exists() for name in (SECOND, THIRD))
+    assert _recorded(plane) == before
+
+    assert run(["kube", "restore", str(snapshot), "--yes", "--fleet", str(plane.fleet)]) == 0
+
+    assert {_id(plane, name) for name in NAMES} == {_recorded(plane)} != {before}
+    assert "configmap/plain" in plane.kubectl(SECOND, "get configmaps --output name")
 
 
 def test_a_cluster_without_volumes_is_restored(plane: ControlPlane) -> None:
@@ -174,6 +218,14 @@ def test_a_cluster_without_volumes_is_restored(plane: ControlPlane) -> None:
     assert run(["kube", "restore", str(snapshot), "--yes", "--fleet", str(plane.fleet)]) == 0
 
     assert plane.kubectl(SECOND, "get secret token --output jsonpath={.data.word}") == "cGFyc25pcA=="
+
+
+def _recorded(plane: ControlPlane) -> str:
+    return read_lock(lock_path(plane.fleet), "lab").etcd
+
+
+def _id(plane: ControlPlane, name: str) -> str:
+    return parse_status(json.loads(plane.shell(name, "bedplate-member status"))).cluster
 
 
 def _snapshot(plane: ControlPlane) -> Path:

@@ -166,10 +166,11 @@ def test_a_replaced_machine_has_the_identity_of_its_volume(folder: Path) -> None
         ("umount /var/lib/etcd", "etcd must not write to the root disk"),
         ("rm /var/lib/etcd/pki/etcd/ca.key", "etcd/ca.crt or its key is missing: run bedplate kube init"),
         ("rm /var/lib/etcd/pki/encryption.yaml", "encryption.yaml is missing: run bedplate kube init"),
+        ("true", "etcd has no data on this volume: run bedplate kube init"),
     ],
 )
 def test_an_incomplete_member_makes_nothing(damage: str, reason: str, folder: Path) -> None:
-    """Without volume, an authority or the key of encryption there is no static pod that kubelet could start."""
+    """Without volume, an authority, the key of encryption, or data of the cluster there is no static pod."""
     output = _member(folder).run(f"{damage}\n{MEMBER} 2>&1 || ls -A /etc/kubernetes/manifests 2>&1 || true")
 
     assert reason in output

@@ -1,17 +1,21 @@
 """The commands of the control plane with members that answer by a fake ssh. Real members: tests/kubernetes."""
 
+import hmac
 import json
 import stat
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from bedplate.cli import kube_nodes, run
 from bedplate.cli.fleet import plan_of
-from bedplate.cli.kube_session import make_authorities
+from bedplate.cli.kube_session import cluster_of, make_authorities
 from bedplate.errors import InputError
 from bedplate.files import held
-from bedplate.lock import lock_path, read_lock
+from bedplate.kube.formation import etcd_cluster_id
+from bedplate.lock import lock_path, read_lock, record_etcd
+from bedplate.plan.record import FORMING
 from tests.testlab.fakes.apply import FakeApply
 from tests.testlab.rehearsal.programs import EXAMPLES
 from vpn.pki import folder_of
@@ -26,6 +30,10 @@ cat >"$folder/stdin"
 case $command in
 *status | *nodes) cat "$folder/${{command##* }}" ;;
 *"token create"*) cat "$folder/token" ;;
+*" admit "*) echo "the initial cluster" ;;
+*" form "* | *" take" | *" restore "*)
+  [[ -e $folder/exit ]] || sed -Ei 's/"(has_data|is_ready)": false/"\\1": true/g' "$folder/status"
+  [[ -e $folder/exit ]] || sed -i 's/"cluster": ""/"cluster": "{cluster}"/' "$folder/status" ;;
 *bedplate-worker*) echo joined the cluster ;;
 *"apt-get "*) [[ -e $folder/broken ]] || sed -i "s/^$host v[^ ]*/$host v1.36.3/" {folder}/*/nodes ;;
 esac
@@ -37,9 +45,12 @@ BLANK = {
     "is_restoring": False,
     "is_ready": False,
     "version": "v1.36.3",
+    "cluster": "",
     "etcd": None,
 }
-STARTED = {"members": [{"name": name, "clientURLs": ["https://10.0.0.1:2379"]} for name in NAMES]}
+CLUSTER = "1196a0f3c2d4e5b6"
+URLS = tuple(f"https://10.64.{block}.16:2380" for block in (32, 64, 96))
+LISTED = {"members": [{"name": name, "peerURLs": [url]} for name, url in zip(NAMES, URLS, strict=True)]}
 
 
 @pytest.fixture
@@ -51,7 +62,7 @@ def members(lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / name).mkdir(parents=True)
         report(folder, name)
     tools.mkdir()
-    (tools / "ssh").write_text(_SSH.format(folder=folder))
+    (tools / "ssh").write_text(_SSH.format(folder=folder, cluster=CLUSTER))
     (tools / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
     return folder
@@ -69,75 +80,100 @@ def calls(folder: Path, name: str) -> list[str]:
     return [line.removeprefix("sudo -n bedplate-member ") for line in lines if not line.endswith("status")]
 
 
-def test_init_gives_every_member_the_authorities(members: Path, lab: Path) -> None:
-    """The lock has the certificate, which node documents repeat; only the operator can read keys and kubeconfig."""
+def test_the_first_member_forms_the_cluster_and_the_others_join_it(members: Path, lab: Path) -> None:
+    """The lock has certificate and id, which node documents repeat; only the operator can read keys and kubeconfig."""
     assert run(["kube", "init", str(lab)]) == 0
 
-    assert all(calls(members, name) == ["take", "ready", "finish"] for name in NAMES)
-    assert len({(members / name / "calls").read_text() for name in NAMES}) == 1
-    assert read_lock(lock_path(lab), "lab").authority.startswith("-----BEGIN CERTIFICATE-----\n")
+    first, ready = calls(members, NAMES[0]), ["ready", "finish"]
+    joins = [[f"forget {url}", f"admit {name} {url}", f"promote {url}"] for name, url in zip(NAMES, URLS, strict=True)]
+    assert first[0].startswith("form new lab-")
+    assert first[0].endswith(f" {NAMES[0]}={URLS[0]}")
+    assert first[1:] == [*ready, *joins[1], *joins[2]]
+    for name in NAMES[1:]:
+        assert calls(members, name) == ["form existing lab the initial cluster", *ready]
+    record = read_lock(lock_path(lab), "lab")
+    assert record.authority.startswith("-----BEGIN CERTIFICATE-----\n")
+    assert record.etcd == CLUSTER
     keys = folder_of(lab).keys
     assert {stat.S_IMODE(file.stat().st_mode) for file in keys.iterdir()} == {0o600}
     assert (keys / "admin.kubeconfig").exists()
     assert "keys/" in (folder_of(lab).path / ".gitignore").read_text()
 
 
+def _run_members(members: Path, lab: Path, *names: str, **changes: object) -> None:
+    """Let members report that they run in the recorded cluster."""
+    authority = make_authorities(lab, plan_of(lab), None).digest
+    record_etcd(lock_path(lab), "lab", CLUSTER)
+    state = {"authority": authority, "is_ready": True, "has_data": True, "cluster": CLUSTER, "etcd": LISTED}
+    for name in names:
+        report(members, name, **(state | changes))
+
+
 def test_init_after_init_changes_nothing(members: Path, lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Members that run with the recorded authority get no command."""
-    plan = plan_of(lab)
-    authority = make_authorities(lab, plan, None).digest
-    for name in NAMES:
-        report(members, name, authority=authority, is_ready=True, has_data=True, etcd=STARTED)
+    """Members that run with the recorded authority get no command; an id that is not recorded yet is recorded."""
+    _run_members(members, lab, *NAMES)
+    lock = lock_path(lab)
+    lock.write_text(lock.read_text().replace(f',\n "etcd": "{CLUSTER}"', ""))
+    assert not read_lock(lock, "lab").etcd
 
     assert run(["kube", "init", str(lab)]) == 0
 
     assert not any(calls(members, name) for name in NAMES)
     assert "control plane: runs" in capsys.readouterr().out
+    assert read_lock(lock, "lab").etcd == CLUSTER
 
 
-def test_init_continues_without_a_member(members: Path, lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Two of three form the cluster; one of three is started, but cannot be ready yet."""
+def test_a_first_start_that_was_interrupted_continues(members: Path, lab: Path) -> None:
+    """Nothing starts while a member is away, and the lock says that the start has begun; the next run forms it."""
     (members / NAMES[2]).rename(members / "away")
     assert run(["kube", "init", str(lab)]) == 6
-    assert "control-3.us-west-2 not reached" in capsys.readouterr().err
-    assert calls(members, NAMES[0]) == ["take", "ready", "finish"]
+    assert not any(calls(members, name) for name in NAMES)
+    assert read_lock(lock_path(lab), "lab").etcd == FORMING
+    (members / "away").rename(members / NAMES[2])
+    (members / NAMES[0] / "exit").write_text("5")
+    assert run(["kube", "init", str(lab)]) == 5
+    (members / NAMES[0] / "exit").unlink()
 
-    (members / NAMES[1]).rename(members / "away too")
-    (members / NAMES[0] / "calls").unlink()
+    assert run(["kube", "init", str(lab)]) == 0
+
+    assert read_lock(lock_path(lab), "lab").etcd == CLUSTER
+
+
+def test_a_member_with_a_new_volume_copies_the_data_of_the_others(members: Path, lab: Path) -> None:
+    """By `init`, also while another member is away, or by `member replace`."""
+    _run_members(members, lab, NAMES[0])
+    (members / NAMES[1]).rename(members / "away")
+    join = [f"forget {URLS[2]}", f"admit {NAMES[2]} {URLS[2]}", f"promote {URLS[2]}"]
+
     assert run(["kube", "init", str(lab)]) == 6
-    assert calls(members, NAMES[0]) == ["take"]
+    assert calls(members, NAMES[0]) == join
+    assert calls(members, NAMES[2]) == ["form existing lab the initial cluster", "ready", "finish"]
 
-
-def test_a_member_with_a_new_volume_is_not_started(
-    members: Path, lab: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Etcd has seen it running: only `member replace` may start it, through a member that runs."""
-    authority = make_authorities(lab, plan_of(lab), None).digest
-    for name in NAMES[:2]:
-        report(members, name, authority=authority, is_ready=True, has_data=True, etcd=STARTED)
-
-    assert run(["kube", "init", str(lab)]) == 6
-    assert f"run `bedplate kube member replace {NAMES[2]}`" in capsys.readouterr().err
-    assert calls(members, NAMES[2]) == []
+    (members / "away").rename(members / NAMES[1])
+    _run_members(members, lab, *NAMES[:2])
+    report(members, NAMES[2])
     (members / NAMES[0] / "calls").unlink()
-
     assert run(["kube", "member", "replace", NAMES[2], "--fleet", str(lab)]) == 0
-    assert calls(members, NAMES[0]) == [f"forget {NAMES[2]} https://10.64.96.16:2380"]
-    assert calls(members, NAMES[2]) == ["take joining", "ready", "finish"]
+    assert calls(members, NAMES[0]) == join
 
 
 def test_a_member_is_not_replaced_without_the_others(
     members: Path, lab: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Etcd accepts no change without a majority; data is never given up."""
-    authority = make_authorities(lab, plan_of(lab), None).digest
-    report(members, NAMES[0], authority=authority, is_ready=True, has_data=True, etcd=STARTED)
-    report(members, NAMES[1], authority=authority, has_data=True)
-
-    assert run(["kube", "member", "replace", NAMES[2], "--fleet", str(lab)]) == 6
+    """Etcd accepts no change without a majority; data of the cluster is never given up, that of another one is."""
+    _run_members(members, lab, NAMES[0])
+    _run_members(members, lab, NAMES[1], is_ready=False)
+    command = ["kube", "member", "replace", "--fleet", str(lab)]
+    assert run([*command, NAMES[2]]) == 6
     assert "only 1 of 3 members run" in capsys.readouterr().err
-    assert run(["kube", "member", "replace", NAMES[1], "--fleet", str(lab)]) == 2
+    _run_members(members, lab, NAMES[2])
+    assert run([*command, NAMES[1]]) == 2
     assert "has the data of etcd" in capsys.readouterr().err
+    _run_members(members, lab, NAMES[1], is_ready=False, cluster="5985a0f3c2d4e5b6")
+
+    assert run([*command, NAMES[1]]) == 0
+
+    assert calls(members, NAMES[1]) == ["discard", "form existing lab the initial cluster", "ready", "finish"]
 
 
 def test_a_member_of_another_cluster_is_left_alone(
@@ -170,21 +206,50 @@ def test_one_operator_at_a_time(members: Path, lab: Path) -> None:
     assert run(["kube", "init", str(lab)]) == 5
 
 
-def test_all_members_check_a_snapshot_before_any_stops(members: Path, lab: Path, tmp_path: Path) -> None:
-    """Each step begins when all members have done the one before."""
-    snapshot = tmp_path / "snapshot.db"
-    assert run(["kube", "restore", str(snapshot), "--yes", "--fleet", str(lab)]) == 2
-    snapshot.write_bytes(b"data")
+def _signed(lab: Path, folder: Path, member: str = NAMES[0]) -> Path:
+    """Return a snapshot as a member signs it."""
+    key = make_authorities(lab, plan_of(lab), None).snapshot_key
+    facts = f"{member} 20261127T000000Z {CLUSTER} 42 {sha256(b'data').hexdigest()}"
+    mac = hmac.new(key, facts.encode(), "sha256").hexdigest()
+    file = folder / f"{member}_20261127T000000Z_{CLUSTER}_42_{mac}.db"
+    file.write_bytes(b"data")
+    return file
+
+
+def test_all_members_check_a_snapshot_before_any_stops(
+    members: Path, lab: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its facts are shown; each step begins when all members have done the one before; the lock has the new id."""
+    snapshot = _signed(lab, tmp_path)
+    assert run(["kube", "restore", "absent.db", "--yes", "--fleet", str(lab)]) == 2
     assert run(["kube", "restore", str(snapshot), "--yes", "--fleet", str(lab)]) == 0
+    output = capsys.readouterr().out
+    assert f"snapshot of {NAMES[0]}, 2026-11-27 00:00 UTC" in output
+    assert f"etcd cluster {CLUSTER}, revision 42" in output
     commands = calls(members, NAMES[1])
     assert commands[:3] == ["receive", "stop", "take"]
-    assert commands[3].startswith("restore lab-")
+    _, token, initial = commands[3].split()
+    assert initial == cluster_of(plan_of(lab)).initial_cluster
+    assert read_lock(lock_path(lab), "lab").etcd == etcd_cluster_id(cluster_of(plan_of(lab)).members, token)
     assert commands[4:] == ["ready", "finish"]
 
     (members / NAMES[0]).rename(members / "away")
     (members / NAMES[1] / "calls").unlink()
     assert run(["kube", "restore", str(snapshot), "--yes", "--fleet", str(lab)]) == 6
     assert calls(members, NAMES[1]) == []
+
+
+def test_a_majority_restores_without_the_others(members: Path, lab: Path, tmp_path: Path) -> None:
+    """They form the cluster alone; a minority is refused, because the others could run."""
+    snapshot = _signed(lab, tmp_path)
+    command = ["kube", "restore", str(snapshot), "--yes", "--fleet", str(lab), "--without", NAMES[2]]
+    (members / NAMES[2]).rename(members / "away")
+
+    assert run(command) == 0
+
+    initial = calls(members, NAMES[0])[3].split()[2]
+    assert initial == ",".join(f"{name}={url}" for name, url in zip(NAMES[:2], URLS[:2], strict=True))
+    assert run([*command, "--without", NAMES[1]]) == 2
 
 
 def test_an_upgrade_goes_from_member_to_member(

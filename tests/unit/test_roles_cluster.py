@@ -144,7 +144,7 @@ def test_members_differ_in_name_and_address_only() -> None:
     assert documents[0][1] == documents[1][1] == documents[2][1]
     arguments = {entry["name"]: entry["value"] for entry in documents[0][1]["etcd"]["local"]["extraArgs"]}
     assert arguments["initial-cluster"].count("https://") == len(MEMBERS)
-    assert arguments["initial-cluster-state"] == "new"
+    assert arguments["initial-cluster-state"] == "existing"
     assert {document[0]["nodeRegistration"]["name"] for document in documents} == {*MEMBERS}
 
 

@@ -7,6 +7,7 @@ server, controller manager, scheduler, and the programs of the role.
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -34,6 +35,7 @@ from tests.testlab.network.netlab import Lab, LabHost, LabProgram, until
 from tests.testlab.run import ROOT, need_program, need_root
 
 NAMES = tuple(f"control-{number}.us-west-2" for number in (1, 2, 3))
+COUNT = "control_plane: {type: m7i.xlarge, count: 3}"
 PROGRAMS = ("etcd", "etcdctl", "etcdutl", "kubeadm", "kubectl", "kube-apiserver", "kube-controller-manager")
 # The double leaves the registration to a real kubelet.
 REAL_KUBELET = "/etc/bedplate/real-kubelet"
@@ -76,6 +78,20 @@ class ControlPlane:
     # The script that installs packages on a blank machine, and the folder of each version's programs.
     prepare: Callable[[str], str] = lambda _: ""
     versions: Mapping[str, Path] = field(default_factory=dict)
+
+    def add(self, switch: LabHost, *names: str) -> None:
+        """Add members of the fleet file to the network."""
+        for name in names:
+            host = self.hosts[name] = self.lab.host(name)
+            port = f"p{len(self.hosts)}"
+            self.lab.wire((host, "eth0", f"{self.node(name).address}/16"), (switch, port, ""))
+            switch.run("ip", "link", "set", port, "master", "br0")
+
+    def resize(self, count: int) -> None:
+        """Write another number of members into the fleet file, and record their addresses."""
+        text = self.fleet.read_text()
+        self.fleet.write_text(re.sub(r"(control_plane: .*count: )\d", rf"\g<1>{count}", text))
+        assert run(["plan", str(self.fleet), "--write"]) == 0
 
     def volume(self, name: str) -> Path:
         """Return the folder of a member's volume."""
@@ -179,22 +195,23 @@ def control_plane(
     patch: pytest.MonkeyPatch,
     set_up: Callable[[ControlPlane, LabHost], None] | None = None,
     version: str = "1.36",
+    count: int = 3,
 ) -> Iterator[ControlPlane]:
-    """Yield three booted members without authorities, and put the operator's ssh into PATH.
+    """Yield booted members without authorities, and put the operator's ssh into PATH.
 
     `set_up` gets the members before their boot, and the switch of their network.
     """
     fleet = folder / "fleet.yaml"
-    fleet.write_text((ROOT / "examples" / "lab.yaml").read_text().replace('version: "1.36"', f'version: "{version}"'))
+    text = (ROOT / "examples" / "lab.yaml").read_text().replace('version: "1.36"', f'version: "{version}"')
+    assert COUNT in text
+    fleet.write_text(text.replace(COUNT, COUNT.replace("3", str(count))))
     assert run(["plan", str(fleet), "--write"]) == 0
     with Lab("kube") as lab:
         switch = lab.host("switch")
         switch.run("ip", "link", "add", "br0", "type", "bridge")
         switch.run("ip", "link", "set", "br0", "up")
-        plane = ControlPlane(lab, fleet, {name: lab.host(name) for name in NAMES})
-        for number, (name, host) in enumerate(plane.hosts.items()):
-            lab.wire((host, "eth0", f"{plane.node(name).address}/16"), (switch, f"p{number}", ""))
-            switch.run("ip", "link", "set", f"p{number}", "master", "br0")
+        plane = ControlPlane(lab, fleet, {})
+        plane.add(switch, *NAMES[:count])
         tools = folder / "tools"
         tools.mkdir()
         (tools / "ssh").write_text(_SSH)
@@ -214,7 +231,7 @@ def booted(plane: ControlPlane) -> Iterator[None]:
     for program in PROGRAMS:
         need_program(program)
     try:
-        for name in NAMES:
+        for name in plane.hosts:
             plane.boot(name)
         yield
     finally:

@@ -85,7 +85,9 @@ class Member:
 
 
 MEMBER = "/usr/local/lib/bedplate/control-member"
-MAKE = f"{MEMBER} >/dev/null"
+# As the first member of a cluster, whose etcd has not started.
+_INITIAL = "echo \"new lab $(sed -n '/name: initial-cluster$/{n;s/^ *value: *//p}' /etc/kubernetes/kubeadm.yaml)\""
+MAKE = f"{_INITIAL} >/var/lib/etcd/initial; {MEMBER} >/dev/null"
 # What etcd, kubelet and the controller of capacity leave behind when they run.
 _STARTED = f"""ssh-keygen -q -A; mkdir -p /run/sshd
 mkdir -p /var/lib/etcd/data/member /var/lib/etcd/snapshots /run/bedplate {Path(METRICS).parent}
