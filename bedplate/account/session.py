@@ -123,10 +123,19 @@ class HostKey:
 
 
 def read_host_key(client: AwsClient, machine: Machine) -> HostKey:
-    """Return the Ed25519 host key of an instance, from its console, else from its Systems Manager agent."""
+    """Return the Ed25519 host key of an instance, from its console, else from its Systems Manager agent.
+
+    People of a workbench, which belongs to a group, have its rights in AWS: they could answer instead of the agent.
+    """
     if key := _key_of_console(client, machine):
         return HostKey(key, "its console")
+    if machine.group:
+        raise PartialError(f"the console of {machine.name} ({machine.instance}) has no host key", fix=_by_hand(machine))
     return HostKey(_key_of_agent(client, machine), "its Systems Manager agent")
+
+
+def _by_hand(machine: Machine) -> str:
+    return f"read the fingerprint in the EC2 serial console, then `bedplate node trust {machine.name} SHA256:...`"
 
 
 def _key_of_console(client: AwsClient, machine: Machine) -> str | None:
@@ -149,8 +158,7 @@ def _key_of_agent(client: AwsClient, machine: Machine) -> str:
     sent = _call(client, machine, "send_command", DocumentName="AWS-RunShellScript", TimeoutSeconds=30, **query)
     key = _ed25519_key(_output(client, machine, sent["Command"]["CommandId"]))
     if key is None:
-        fix = f"read the fingerprint in the EC2 serial console, then `bedplate node trust {machine.name} SHA256:...`"
-        raise PartialError(f"{machine.name} ({machine.instance}) has not returned its host key", fix=fix)
+        raise PartialError(f"{machine.name} ({machine.instance}) has not returned its host key", fix=_by_hand(machine))
     return key
 
 

@@ -182,25 +182,49 @@ def test_a_key_on_the_console_is_recorded(account: StubbedSession, capsys: pytes
     ],
     ids=["overwritten", "kernel key", "kernel block", "cut"],
 )
-def test_without_a_key_on_the_console_the_agent_reads_it(
+def test_without_a_key_on_the_console_a_workbench_is_not_trusted(
     console: str, account: StubbedSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Users can make the kernel print text, but each of its lines starts with the time."""
+    """Its users could fill the console, and answer Run Command with the rights of the machine's role."""
     name_zone(account, OWNER)
     group_members(account, INSTANCE)
     console_output(account, console)
+
+    assert run(["node", "trust", NAME]) == 6
+
+    output = capsys.readouterr().err
+    assert f"the console of {NAME} ({INSTANCE}) has no host key" in output
+    assert "EC2 serial console" in output
+    assert not Path("fleet.lock").exists()
+
+
+GATEWAY = "laptops.us-west-2"
+
+
+def _gateway(account: StubbedSession) -> None:
+    """Prepare the answer about the running gateway of laptops."""
+    found = [{"Instances": [{"InstanceId": INSTANCE, "State": {"Name": "running"}}]}]
+    account.answers("ec2", HOME, "describe_instances", {"Reservations": found}, Filters=ANY)
+
+
+def test_without_a_key_on_the_console_the_agent_of_a_gateway_reads_it(
+    account: StubbedSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """People have no account there, so nobody else could answer instead of the agent."""
+    _gateway(account)
+    console_output(account, "")
     _agent(account, {"Status": "InProgress"}, {"Status": "Success", "StandardOutputContent": f"{KEY} root@box\n"})
 
-    assert run(["node", "trust", NAME]) == 0
+    assert run(["node", "trust", GATEWAY]) == 0
 
-    assert _known() == {NAME: (KEY,)}
+    assert _known() == {GATEWAY: (KEY,)}
     assert "(read from its Systems Manager agent)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("replies", "says"),
     [
-        ((), f"{NAME} ({INSTANCE}) is not connected to Systems Manager"),
+        ((), f"{GATEWAY} ({INSTANCE}) is not connected to Systems Manager"),
         (({"Status": "Failed", "StandardOutputContent": ""},), "has not returned its host key"),
     ],
     ids=["not connected", "failed"],
@@ -209,12 +233,11 @@ def test_a_machine_whose_key_aws_cannot_read_is_reported(
     replies: tuple[dict[str, str], ...], says: str, account: StubbedSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Status 6, with the next step; nothing is recorded."""
-    name_zone(account, OWNER)
-    group_members(account, INSTANCE)
+    _gateway(account)
     account.refuses("ec2", HOME, "get_console_output", "UnsupportedOperation")
     _agent(account, *replies)
 
-    assert run(["node", "trust", NAME]) == 6
+    assert run(["node", "trust", GATEWAY]) == 6
 
     output = capsys.readouterr().err
     assert says in output
