@@ -7,19 +7,22 @@ from pathlib import Path
 import pytest
 
 from bedplate.catalog import load_catalog
+from bedplate.plan import FleetPlan
 from bedplate.plan.firewall import DNS, NFS, OVERLAY, SSH, WORKER_PORTS
+from bedplate.plan.fleet import Access
 from bedplate.plan.links import API_PORT
-from bedplate.plan.nodes import BGP, IKE, OPENVPN, NodePlan, permanent_nodes, pool_nodes
+from bedplate.plan.nodes import BGP, IKE, OPENVPN, NodePlan, NodeRole, Platform, permanent_nodes, pool_node, pool_nodes
 from roles.base import file_text
 from roles.catalog import names_of
 from roles.hardened.firewall import METADATA, MOUNTERS, emergency_ruleset, ruleset
 from roles.hardened.logins import settings
 from roles.storage.mounts import TUNNEL_UID, TUNNEL_USER, tunnel
 from roles.storage.role import Storage
+from stacks.identity.roles import node_kinds
 from tests.testlab.fakes.node import Disk, Recorder, recorded
 from tests.testlab.fakes.node_states import CLOUD, NO_STORAGE
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
-from tests.testlab.run import ROOT
+from tests.testlab.run import ROOT, page_text
 
 # Units with another user than root, and why the packet filter needs no exception for them.
 OTHER_USERS = {
@@ -81,15 +84,16 @@ LISTENERS: Mapping[str, frozenset[int]] = {
 }
 
 
-def _nodes(file: Path) -> Iterator[NodePlan]:
-    plan = plan_of(file)
+def _all_nodes(plan: FleetPlan) -> Iterator[NodePlan]:
     yield from (*permanent_nodes(plan), *pool_nodes(plan, load_catalog()))
+    for pool in plan.pools:
+        yield pool_node(plan, pool, f"{pool.group}.{pool.region}", load_catalog())
 
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda file: file.stem)
 def test_every_open_port_has_a_listener(file: Path) -> None:
     """The packet filter of a machine opens only ports on which one of its roles listens."""
-    for node in _nodes(file):
+    for node in _all_nodes(plan_of(file)):
         listening = {port for role in names_of(node) for port in LISTENERS.get(role, ())}
         opened = {rule.port for rule in node.firewall_rules if rule.port is not None}
         # A worker of a site has its role once the cluster exists.
@@ -103,3 +107,40 @@ def test_the_addresses_of_the_metadata_service_are_those_that_programs_ask() -> 
 
     assert asked
     assert all(any(f" {address}," in match for match in METADATA) for address in asked)
+
+
+def _kind(node: NodePlan) -> str:
+    """Return the name of a machine's kind in docs/machines.md."""
+    place = "region" if node.platform is Platform.CLOUD else "site"
+    kinds = {NodeRole.WORKBENCH: f"workbench of a {place}", NodeRole.WORKER: f"worker of a {place}"}
+    kinds |= {NodeRole.CONTROL: "control plane member"}
+    return next((name for role, name in kinds.items() if role in node.roles), f"{_OTHERS[place]} of a {place}")
+
+
+_OTHERS = {"region": "gateway", "site": "other machine"}
+_LOGINS = {Access.LOGIN: "shell", Access.TOKENS: "a token", Access.NONE: "none"}
+
+
+def _rights(node: NodePlan, plan: FleetPlan) -> tuple[str, str, str]:
+    """Return what the plan gives to people without administration: login, role in AWS, and who gets that role."""
+    access = {person.access for person in node.accounts.people if not person.admin}
+    role = {"workbench": "ssh", "worker": "kubernetes", "gateway": "gateway"}.get(_kind(node).split()[0], node.host)
+    guarded = METADATA[0] + " meta skuid != 0" in ruleset(node.firewall_rules, node.roles, node.pod_rules)
+    assert len(access) == 1
+    if node.platform is Platform.METAL:
+        return _LOGINS[access.pop()], "none", ""
+    assert role in node_kinds(plan)
+    name = re.sub(r"^control-\d+$", "control-N", role)
+    return _LOGINS[access.pop()], f"`{name}`", "root" if guarded else "every user"
+
+
+def test_the_page_says_who_may_do_what() -> None:
+    """For each kind of machine in the examples, docs/machines.md has the login of people and the role in AWS."""
+    rows = [line.split("|")[1:-1] for line in page_text("machines.md").splitlines() if line.startswith("| ")]
+    page = {name.strip(): tuple(cell.strip() for cell in cells[:3]) for name, *cells in rows}
+    plans = [plan_of(file) for file in sorted(EXAMPLES.glob("*.yaml"))]
+    nodes = [(plan, node) for plan in plans if len(plan.accounts.people) > 1 for node in _all_nodes(plan)]
+
+    wrong = {node.name: (page.get(_kind(node)), _rights(node, plan)) for plan, node in nodes}
+    assert {name: pair for name, pair in wrong.items() if pair[0] != pair[1]} == {}
+    assert {_kind(node) for _, node in nodes} == {name for name, cells in page.items() if cells[0] in _LOGINS.values()}
