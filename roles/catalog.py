@@ -79,7 +79,7 @@ def _cluster_roles(node: NodePlan) -> Iterator[Role]:
         return
     stack = load_catalog().stack(node.stack)
     gpus = bool(node.driver and stack.checksum(NVIDIA_KEY_SUM))
-    yield Containers(stack.value("containerd"), gpus, node.cluster.cluster.mirrors)
+    yield Containers(node.cluster.cluster.containerd, gpus, node.cluster.cluster.mirrors)
     yield Kubernetes(node.cluster)
     if node.cluster.member:
         yield Control(node.cluster)

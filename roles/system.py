@@ -129,6 +129,40 @@ def hold_packages(name: str, packages: Sequence[str]) -> None:
         server.shell(name=name, commands=[f"apt-mark hold {' '.join(packages)}"])
 
 
+class Joined(FactBase[bool]):
+    """Whether the machine is a node of a cluster: kubelet has its credentials."""
+
+    default = bool
+
+    def command(self) -> str:
+        """Look for the file."""
+        return "test ! -e /etc/kubernetes/kubelet.conf || echo joined"
+
+    def process(self, output: Iterable[str]) -> bool:
+        """Treat any line as a yes."""
+        return any(output)
+
+
+def move_packages(packages: Sequence[str], version: str) -> None:
+    """Declare that held packages have a version, a pattern of apt: an image may have another one.
+
+    On a node of a cluster they stay: `bedplate kube upgrade` moves them, one machine after the other.
+    """
+    installed = host.get_fact(DebPackages)
+    others = [
+        name for name in packages if not any(fnmatchcase(text, version) for text in installed.get(name, (version,)))
+    ]
+    if not others:
+        return
+    if host.get_fact(Joined):
+        host.log(f"{', '.join(others)}: not {version} until `bedplate kube upgrade`")
+    else:
+        words = " ".join(f"'{name}={version}'" for name in others)
+        options = "--yes --no-install-recommends --allow-change-held-packages --allow-downgrades"
+        command = f"apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq {options} install {words}"
+        server.shell(name=f"Replace the version of {', '.join(others)}", commands=[command])
+
+
 def purge_packages(name: str, packages: Sequence[str]) -> OperationMeta:
     """Declare that packages and their configuration files are removed."""
     return apt.packages(name=name, packages=list(packages), present=False, purge=True)

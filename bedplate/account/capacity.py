@@ -22,6 +22,8 @@ from bedplate.plan.pools import PoolPlan
 # Launches in the past, of which the climb uses the last ten minutes. 100 is the most in one page.
 _ACTIVITIES = 100
 _FAILED = ("Failed", "Cancelled")
+# The beginnings of the states of instances that leave their group.
+_LEAVING = ("Terminat", "Detach")
 _INSTANCE = re.compile(r"\bi-[0-9a-f]{8,17}\b")
 # Characters that AWS does not accept in the value of a tag.
 _NOT_IN_TAGS = re.compile(r"[^\w .:/=+\-@]")
@@ -121,15 +123,28 @@ class ScalingGroups:
         return self.client.call("autoscaling", plan.region, operation, AutoScalingGroupName=self._name(plan), **params)
 
 
-def terminate_machine(client: AwsClient, region: str, instance: str, *, replaced: bool = False) -> None:
-    """Terminate an instance through its group, which starts another one only if it is to be replaced."""
-    client.call(
+def terminate_machine(client: AwsClient, region: str, instance: str, *, replaced: bool = False) -> str:
+    """Terminate an instance through its group, which starts another one only if it is to be replaced.
+
+    Return the name of the Auto Scaling group.
+    """
+    reply = client.call(
         "autoscaling",
         region,
         "terminate_instance_in_auto_scaling_group",
         InstanceId=instance,
         ShouldDecrementDesiredCapacity=not replaced,
     )
+    name: str = reply["Activity"]["AutoScalingGroupName"]
+    return name
+
+
+def group_members(client: AwsClient, region: str, group: str) -> tuple[int, frozenset[str]]:
+    """Return the desired number of machines of an Auto Scaling group, and its instances that are not leaving."""
+    groups = client.call("autoscaling", region, "describe_auto_scaling_groups", AutoScalingGroupNames=[group])
+    (facts,) = groups["AutoScalingGroups"]
+    members = {member["InstanceId"]: member["LifecycleState"] for member in facts["Instances"]}
+    return facts["DesiredCapacity"], frozenset(name for name in members if not members[name].startswith(_LEAVING))
 
 
 def console_output(client: AwsClient, region: str, instance: str, lines: int) -> tuple[str, ...]:
@@ -146,7 +161,7 @@ def _pool(pool: PoolPlan | CapacityPool, group: Mapping[str, Any]) -> Pool:
 def _machines(pool: PoolPlan | CapacityPool, group: Mapping[str, Any]) -> Iterator[Machine]:
     for member in group["Instances"]:
         state = member["LifecycleState"]
-        if not state.startswith(("Terminat", "Detach")):
+        if not state.startswith(_LEAVING):
             # A climb does not read when a machine was launched.
             zone, is_ready = member["AvailabilityZone"], state == "InService"
             yield Machine(member["InstanceId"], pool.name, zone, launched=0.0, ready=is_ready)

@@ -1,6 +1,5 @@
 """The catalog: all facts as one value, read from the data files, and refreshed from answers of AWS."""
 
-import datetime as dt
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ from bedplate.catalog.tables import (
     InstanceFacts,
     QuotaFacts,
     RegionFacts,
+    ReleaseFacts,
     Sheet,
     read_accounts,
     read_chips,
@@ -59,8 +59,8 @@ class Catalog:
 
     `offers` has zone letters by instance type and region, also for types that are not in `types`; `accounts` has the
     account that answered, by region. `prices` has USD per hour, on demand, in `price_region`; `rates` has USD per hour
-    of other items. `drivers` is by branch, `stacks` by name, `chips` by name of the GPU. `releases` has the end of
-    support by minor version of Kubernetes.
+    of other items. `drivers` is by branch, `stacks` by name, `chips` by name of the GPU, `releases` by minor version of
+    Kubernetes.
     """
 
     regions: Mapping[str, RegionFacts]
@@ -75,7 +75,7 @@ class Catalog:
     price_region: str = ""
     drivers: Mapping[str, DriverFacts] = field(default_factory=dict)
     chips: Mapping[str, ChipFacts] = field(default_factory=dict)
-    releases: Mapping[str, dt.date] = field(default_factory=dict)
+    releases: Mapping[str, ReleaseFacts] = field(default_factory=dict)
     time_zones: frozenset[str] = frozenset()
     stacks: Mapping[str, StackLock] = field(default_factory=lambda: read_stacks(read_data_file("stacks").rows))
 
@@ -94,6 +94,13 @@ class Catalog:
     def stack(self, name: str | None) -> StackLock:
         """Return the stack lock of a name; the newest for None, and for a name that the catalog does not have."""
         return self.stacks.get(name or "") or self.stacks[max(self.stacks)]
+
+    def kubernetes(self, version: str) -> str:
+        """Return the patch to install for a version of Kubernetes: the newest known one of a minor version.
+
+        A minor version that the catalog does not have is returned as it is.
+        """
+        return self.releases[version].patch if version in self.releases else version
 
     def chip_in(self, model: str) -> str:
         """Return the known GPU in a longer name, such as a100 in `NVIDIA A100 80GB`; empty without one."""

@@ -42,11 +42,6 @@ class AddonPins:
     files: tuple[ManifestPin, ...] = ()
     images: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def minor(self) -> str:
-        """The minor version, such as 1.36."""
-        return ".".join(self.version.split(".")[:2])
-
     def pinned(self, texts: Mapping[str, bytes], digests: Mapping[str, str]) -> "AddonPins":
         """Return the pins with files and digests from their sources. Raises ViolationError if a known one differs."""
         for file in self.files:

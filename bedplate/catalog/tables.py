@@ -416,7 +416,25 @@ def read_chips(rows: Iterable[str]) -> dict[str, ChipFacts]:
     }
 
 
-def read_releases(rows: Iterable[str]) -> dict[str, date]:
-    """Return the end of support of each minor version of Kubernetes, oldest version first."""
+@dataclass(frozen=True, slots=True)
+class ReleaseFacts:
+    """A minor version of Kubernetes: the day on which it gets its last patch, and its newest known patch."""
+
+    ends: date
+    patch: str
+
+
+def read_releases(rows: Iterable[str]) -> dict[str, ReleaseFacts]:
+    """Return the minor versions of Kubernetes, oldest first."""
     cells = (row.split("\t") for row in rows)
-    return {version: date.fromisoformat(ends) for version, ends in cells}
+    return {version: ReleaseFacts(date.fromisoformat(ends), patch) for version, ends, patch in cells}
+
+
+def read_version(text: str) -> tuple[int, ...]:
+    """Return the numbers of a version of Kubernetes, such as `1.36` or `v1.36.3`."""
+    return tuple(map(int, text.removeprefix("v").split(".")))
+
+
+def minor_of(version: str) -> str:
+    """Return the minor version of a version of Kubernetes: 1.36 of `v1.36.3`."""
+    return ".".join(version.removeprefix("v").split(".")[:2])

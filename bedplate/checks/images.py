@@ -4,9 +4,18 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from bedplate.catalog import Catalog
-from bedplate.catalog.tables import Arch, ChipFacts, DriverFacts, read_kernel, write_kernel
+from bedplate.catalog.tables import (
+    Arch,
+    ChipFacts,
+    DriverFacts,
+    minor_of,
+    read_kernel,
+    read_version,
+    write_kernel,
+)
 from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault, one_of
 from bedplate.checks.groups import known_types
+from bedplate.checks.lifetimes import NOTICE, ending
 from bedplate.plan import FleetPlan
 from bedplate.spec import Fleet
 from bedplate.spec.groups import Group
@@ -82,10 +91,10 @@ def _nvidia_gpus(context: Context) -> Iterator[_Gpu]:
 
 
 def _check_end_of_support(context: Context, key: str, facts: DriverFacts) -> Iterator[Fault]:
-    if facts.ends and facts.ends < context.today:
+    if facts.ends and facts.ends < context.today + NOTICE:
         ends, branch = max((other.ends, other.branch) for other in context.catalog.drivers.values() if other.ends)
-        fix = f"write '{branch}', supported until {ends}" if ends >= context.today else ""
-        message = f"NVIDIA's support of driver branch {facts.branch} ended on {facts.ends}"
+        fix = f"write '{branch}', supported until {ends}" if ends >= context.today + NOTICE else ""
+        message = ending(f"NVIDIA's support of driver branch {facts.branch}", facts.ends, context.today)
         yield fault("W614", key, message, fix)
 
 
@@ -195,18 +204,23 @@ def _check_release(context: Context, key: str, version: str) -> Iterator[Fault]:
     releases = context.catalog.releases
     if not releases:
         return
-    newest = max(releases, key=read_kernel)
-    if read_kernel(version) > read_kernel(newest):
+    newest, minor = max(releases, key=read_kernel), minor_of(version)
+    facts = releases.get(minor)
+    if read_kernel(minor) > read_kernel(newest):
         message = f"Kubernetes {version} is not released; the newest version is {newest}"
         yield fault("E615", key, message, f"write '{newest}'")
-    elif version not in releases or releases[version] < context.today:
-        ended = f"support of Kubernetes {version} ended"
-        message = f"{ended} on {releases[version]}" if version in releases else ended
+    elif facts is None:
+        yield fault("W616", key, f"support of Kubernetes {minor} ended", f"write '{newest}'")
+    elif facts.ends < context.today + NOTICE:
+        message = ending(f"support of Kubernetes {minor}", facts.ends, context.today)
         yield fault("W616", key, message, f"write '{newest}'")
+    if facts and read_version(version) > read_version(facts.patch):
+        message = f"{version} is newer than the newest known patch {facts.patch}"
+        yield fault("W643", key, message, f"write '{facts.patch}'")
 
 
 def _check_skew(version: str, kubelet: str) -> Iterator[Fault]:
-    (major, minor), (node_major, node_minor) = read_kernel(version), read_kernel(kubelet)
+    (major, minor), (node_major, node_minor) = read_version(version)[:2], read_version(kubelet)[:2]
     if (node_major, node_minor) > (major, minor):
         message = f"the image's kubelet {kubelet} is newer than the control plane {version}"
     elif minor - node_minor > MOST_SKEW:
@@ -265,7 +279,7 @@ RULES = (
     Rule(
         "W614",
         "unsupported-branch",
-        "NVIDIA no longer fixes bugs and vulnerabilities in this branch.",
+        "NVIDIA fixes bugs and vulnerabilities of a branch until this day. Warned of 60 days before.",
         "write a supported branch",
         _DRIVERS,
         allowable=True,
@@ -323,7 +337,12 @@ RULES = (
             "containerd asks a mirror by this address, for the images of this registry.",
             "write it as {docker.io: 'https://mirror.lab.example'}",
         ),
-        Rule("E605", "cluster-version", "kubeadm installs a minor version.", "write it as '1.36'"),
+        Rule(
+            "E605",
+            "cluster-version",
+            "A minor version stands for its newest known patch; a patch is also accepted.",
+            "write it as '1.36' or '1.36.3'",
+        ),
         Rule(
             "E615",
             "unreleased-version",
@@ -335,8 +354,16 @@ RULES = (
         Rule(
             "W616",
             "unsupported-version",
-            "Kubernetes no longer fixes bugs and vulnerabilities in this version.",
+            "Kubernetes fixes bugs and vulnerabilities of a version until this day. Warned of 60 days before.",
             "write a supported version",
+            "kubernetes.io/releases",
+            allowable=True,
+        ),
+        Rule(
+            "W643",
+            "unknown-patch",
+            "The catalog does not have this patch. If nobody has released it, no machine can install it.",
+            "compare it with the list of releases, or write a known patch",
             "kubernetes.io/releases",
             allowable=True,
         ),

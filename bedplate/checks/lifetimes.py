@@ -19,6 +19,15 @@ def is_past(when: str, today: date) -> bool:
     return date.fromisoformat(when[:10]) < today
 
 
+NOTICE = timedelta(days=60)
+"""How long before a support or a key ends `check` warns: about two monthly upgrades."""
+
+
+def ending(what: str, ends: date, today: date) -> str:
+    """Return the message about the end of something, past or soon."""
+    return f"{what} {'ended' if ends < today else 'ends'} on {ends}"
+
+
 # What the fix of a missing expiry proposes.
 DEFAULT_LIFETIME = timedelta(days=90)
 

@@ -209,7 +209,10 @@ KUBE_COMMANDS = (
     ),
     Command("access", "kube_cluster:access", "Write the kubeconfig of a person.", "bedplate kube access ada"),
     Command(
-        "upgrade", "kube_nodes:upgrade", "Upgrade the cluster by a minor version.", "bedplate kube upgrade --check"
+        "upgrade",
+        "kube_upgrade:upgrade",
+        "Upgrade Kubernetes and containerd on all machines.",
+        "bedplate kube upgrade --check",
     ),
 )
 PERSON_COMMANDS = (

@@ -12,8 +12,9 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from bedplate.catalog.stacks import AddonPins
+from bedplate.catalog.tables import minor_of
 from bedplate.errors import InputError
-from bedplate.plan.cluster import NODE_DNS, ClusterPlan, minor_version
+from bedplate.plan.cluster import NODE_DNS, ClusterPlan
 from bedplate.plan.firewall import OVERLAY
 from bedplate.plan.registration import ACCELERATOR, INSTANCE_TYPE
 
@@ -79,26 +80,17 @@ def labelled(objects: Iterable[Object], name: str) -> tuple[Object, ...]:
 
 
 def choose_pins(pins: Iterable[AddonPins], cluster: ClusterPlan) -> Mapping[str, AddonPins]:
-    """Return the version of each add-on by name; kube-proxy has the minor version of the control plane.
+    """Return the version of each add-on by name; kube-proxy has the version of the control plane.
 
-    Raises InputError for a version of Kubernetes without a kube-proxy.
+    The image of a version without pins is used by its tag. Raises InputError if the patch is unknown.
     """
-    chosen: dict[str, AddonPins] = {}
-    versions = []
-    for addon in pins:
-        if addon.name != _PROXY:
-            chosen[addon.name] = addon
-        elif addon.minor == cluster.version:
-            chosen[_PROXY] = addon
-        else:
-            versions.append(addon.minor)
-    if _PROXY not in chosen:
-        nearest = max(versions, key=lambda minor: -abs(minor_version(minor) - minor_version(cluster.version)))
+    if cluster.version == minor_of(cluster.version):
         raise InputError(
-            f"kubernetes.version: no pinned kube-proxy for {cluster.version}",
-            fix=f"write {nearest}, or add kube-proxy {cluster.version} to bedplate/catalog/data/addons.txt",
+            f"kubernetes.version: the newest patch of {cluster.version} is unknown",
+            fix=f"write '{cluster.version}.' and the number of the patch",
         )
-    return chosen
+    proxy = AddonPins(_PROXY, cluster.version)
+    return {_PROXY: proxy} | {pin.name: pin for pin in pins if pin.name != _PROXY or pin.version == cluster.version}
 
 
 def _pod(document: Object) -> Object | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from lightkube.models.core_v1 import Affinity, Container, NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration
+from lightkube.models.meta_v1 import LabelSelector, LabelSelectorRequirement
 from lightkube.resources.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 
 from bedplate.capacity.observation import Size
@@ -312,7 +313,14 @@ def _is_single(rule: NodeSelectorRequirement) -> bool:
     return rule.operator == "In" and len(rule.values or ()) == 1
 
 
-def _matches(rule: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
+def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+    """Return whether a label selector matches an object with these labels; an empty one matches all."""
+    pairs = selector.matchLabels or {}
+    is_equal = all(labels.get(key) == value for key, value in pairs.items())
+    return is_equal and all(_matches(rule, labels) for rule in selector.matchExpressions or ())
+
+
+def _matches(rule: NodeSelectorRequirement | LabelSelectorRequirement, labels: Mapping[str, str]) -> bool:
     value, values = labels.get(rule.key), rule.values or ()
     match rule.operator:
         case "In":

@@ -4,7 +4,7 @@ import ssl
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,13 +15,14 @@ from lightkube.resources.core_v1 import Node
 from bedplate.cluster.addons import ADDON_LABEL
 from bedplate.cluster.client import ClusterClient
 from bedplate.cluster.demand import GATE
-from bedplate.plan.cluster import ClusterPlan, minor_version
+from bedplate.plan.cluster import ClusterPlan, has_version, minor_version
 from bedplate.plan.links import API_PORT
 
 _SECONDS = 3
 _EXPIRES_SOON = timedelta(days=14)
 # Kubernetes supports kubelets of the last three minor versions. Source: kubernetes.io/releases/version-skew-policy.
 _OLDEST = 3
+_CONTROL_GROUP = "control plane"
 _POOL, _SITE, _CONTROL = "bedplate/pool", "bedplate/site", "node-role.kubernetes.io/control-plane"
 
 
@@ -35,7 +36,7 @@ class MemberState:
 
 @dataclass(frozen=True, slots=True)
 class NodeCount:
-    """The nodes of a pool, a site or the control plane."""
+    """The nodes of a pool, a site or the control plane, with the versions of kubelet and containerd."""
 
     group: str
     nodes: int
@@ -43,6 +44,7 @@ class NodeCount:
     gated: int
     cordoned: int
     versions: tuple[str, ...]
+    runtimes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +58,10 @@ class AddonState:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """The state of the cluster, and what is wrong with it."""
+    """The state of the cluster, the planned versions in words, and what is wrong with it."""
 
     version: str
+    planned: str
     members: tuple[MemberState, ...]
     groups: tuple[NodeCount, ...]
     addons: tuple[AddonState, ...]
@@ -70,11 +73,7 @@ def read_status(cluster: ClusterClient, plan: ClusterPlan, now: datetime, port: 
     version = str(cluster.call("read the version", lambda api: _get_json(api, "/version"))["gitVersion"])
     nodes, _ = cluster.objects(Node)
     workloads = [item for kind in (DaemonSet, Deployment) for item in cluster.objects(kind, labels=_ADDONS)[0]]
-    status = assess(version, member_states(plan, port), nodes, workloads, now)
-    if minor_version(version) == minor_version(plan.version):
-        return status
-    late = f"the API server has version {version}, the fleet file {plan.version}: run `bedplate kube upgrade`"
-    return replace(status, faults=(late, *status.faults))
+    return assess(version, plan, member_states(plan, port), nodes, workloads, now)
 
 
 _ADDONS = {ADDON_LABEL: None}
@@ -102,8 +101,13 @@ def _certificate_end(address: str, port: int) -> datetime | None:
     return x509.load_pem_x509_certificate(text.encode()).not_valid_after_utc
 
 
-def assess(
-    version: str, members: Sequence[MemberState], nodes: Sequence[Any], workloads: Iterable[Any], now: datetime
+def assess(  # noqa: PLR0913, PLR0917  all that is observed
+    version: str,
+    plan: ClusterPlan,
+    members: Sequence[MemberState],
+    nodes: Sequence[Any],
+    workloads: Sequence[Any],
+    now: datetime,
 ) -> ClusterStatus:
     """Return the status of an observed cluster. Pure."""
     groups: dict[str, list[Any]] = {}
@@ -111,14 +115,16 @@ def assess(
         groups.setdefault(_group(node), []).append(node)
     counts = tuple(_count(name, groups[name]) for name in sorted(groups))
     addons = _addon_states(workloads)
-    faults = (*_member_faults(members, now), *_skew_faults(version, counts), *_addon_faults(addons))
-    return ClusterStatus(version, tuple(members), counts, addons, faults)
+    planned = f"Kubernetes {plan.version}, on workers {plan.kubelet}, containerd {plan.containerd}"
+    late = (*_version_faults(version, counts, plan), *_proxy_faults(workloads, plan))
+    faults = (*late, *_member_faults(members, now), *_skew_faults(version, counts), *_addon_faults(addons))
+    return ClusterStatus(version, planned, tuple(members), counts, addons, faults)
 
 
 def _group(node: Any) -> str:  # noqa: ANN401  lightkube's own types, whose every field is optional
     labels = node.metadata.labels or {}
     if _CONTROL in {taint.key for taint in node.spec.taints or ()} or _CONTROL in labels:
-        return "control plane"
+        return _CONTROL_GROUP
     return labels.get(_POOL) or labels.get(_SITE) or "other"
 
 
@@ -130,6 +136,7 @@ def _count(group: str, nodes: Sequence[Any]) -> NodeCount:
         gated=sum(GATE in {taint.key for taint in node.spec.taints or ()} for node in nodes),
         cordoned=sum(bool(node.spec.unschedulable) for node in nodes),
         versions=tuple(sorted({_kubelet(node) for node in nodes} - {""})),
+        runtimes=tuple(sorted({_runtime(node) for node in nodes} - {""})),
     )
 
 
@@ -143,6 +150,11 @@ def _kubelet(node: Any) -> str:  # noqa: ANN401
     return (info and info.kubeletVersion) or ""
 
 
+def _runtime(node: Any) -> str:  # noqa: ANN401
+    info = node.status and node.status.nodeInfo
+    return ((info and info.containerRuntimeVersion) or "").removeprefix("containerd://")
+
+
 def _addon_states(workloads: Iterable[Any]) -> tuple[AddonState, ...]:
     ready: Counter[str] = Counter()
     desired: Counter[str] = Counter()
@@ -152,6 +164,29 @@ def _addon_states(workloads: Iterable[Any]) -> tuple[AddonState, ...]:
         ready[name] += (status.numberReady if is_daemon else status.readyReplicas) or 0
         desired[name] += (status.desiredNumberScheduled if is_daemon else item.spec.replicas) or 0
     return tuple(AddonState(name, ready[name], desired[name]) for name in sorted(desired))
+
+
+def _version_faults(version: str, groups: Iterable[NodeCount], plan: ClusterPlan) -> Iterator[str]:
+    """Yield each version that is not the planned one."""
+    fix = "run `bedplate kube upgrade`"
+    if not has_version(version, plan.version):
+        yield f"the API server has version {version}, the plan {plan.version}: {fix}"
+    for group in groups:
+        kubelet = plan.version if group.group == _CONTROL_GROUP else plan.kubelet
+        others = [f"kubelet {name}" for name in group.versions if not has_version(name, kubelet)]
+        others += [f"containerd {name}" for name in group.runtimes if not has_version(name, plan.containerd)]
+        if others:
+            yield f"{group.group}: {', '.join(others)}; planned: kubelet {kubelet}, containerd {plan.containerd}: {fix}"
+
+
+def _proxy_faults(workloads: Iterable[Any], plan: ClusterPlan) -> Iterator[str]:
+    """Yield a fault of a kube-proxy that has not followed the control plane."""
+    for item in workloads:
+        images = (container.image for container in item.spec.template.spec.containers)
+        for image in images if item.metadata.name == "kube-proxy" else ():
+            version = image.partition("@")[0].rpartition(":")[2]
+            if not has_version(version, plan.version):
+                yield f"kube-proxy {version}; planned: {plan.version}: run `bedplate kube addons apply`"
 
 
 def _member_faults(members: Iterable[MemberState], now: datetime) -> Iterator[str]:

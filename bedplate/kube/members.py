@@ -1,24 +1,18 @@
-"""Control-plane members over SSH: what they report, their program `bedplate-member`, and the steps of an upgrade.
-
-In an upgrade the API server must not be older than a kubelet, and kubelets may be three minor versions older. Source:
-https://kubernetes.io/releases/version-skew-policy/, read 2026-11.
-"""
+"""Control-plane members over SSH: what they report, and their program `bedplate-member`."""
 
 import base64
 import io
 import subprocess
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
 from bedplate.errors import BedplateError, HeldError, InputError, PartialError
 from bedplate.foreign import parse_json
 from bedplate.kube.authorities import Authorities
-from bedplate.plan.cluster import minor_version
 
 Result = TypeVar("Result")
 _SSH_FAILED, _HELD = 255, 5
@@ -194,110 +188,3 @@ def on_all(connections: Iterable[Connection], act: Callable[[Connection], Result
     if errors:
         raise PartialError("; ".join(error.what for error in errors.values()), fix=next(iter(errors.values())).fix)
     return results
-
-
-# The oldest kubelet that an API server accepts.
-_SKEW = 3
-
-
-class Action(StrEnum):
-    """The action of a step."""
-
-    SNAPSHOT = "take a snapshot of etcd"
-    UPGRADE_MEMBER = "upgrade the member"
-    DRAIN = "drain"
-    UPGRADE_WORKER = "upgrade the packages"
-    REPLACE = "replace the instance"
-    UNCORDON = "uncordon"
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A step on a member or node; the next one begins when it has succeeded."""
-
-    action: Action
-    node: str
-
-
-@dataclass(frozen=True, slots=True)
-class Worker:
-    """A node that is no member: its name, version of kubelet, and provider id.
-
-    `is_upgrading`: an upgrade has drained it and not uncordoned it yet.
-    """
-
-    name: str
-    version: str
-    provider: str
-    is_upgrading: bool = False
-
-    @property
-    def instance(self) -> str:
-        """The EC2 instance; empty for a machine of a site."""
-        return self.provider.rpartition("/")[2] if self.provider.startswith("aws:") else ""
-
-    def has_version(self, version: str) -> bool:
-        """Return whether kubelet has a minor version."""
-        return minor_version(self.version) == minor_version(version)
-
-
-def upgrade_steps(
-    members: Mapping[str, str], workers: tuple[Worker, ...], control: str, kubelet: str
-) -> tuple[Step, ...]:
-    """Return the steps from the versions of members and workers to the minor versions of the plan.
-
-    What has its version already has no step, so that a second run continues. Raises InputError if a step would be
-    larger than one minor version, or if a version would be lowered.
-    """
-    for name, version in members.items():
-        _check(name, version, control)
-    oldest = min((minor_version(version) for version in members.values()), default=0)
-    for worker in workers:
-        _check_worker(worker, oldest, control, kubelet)
-    return tuple(_steps(members, workers, control, kubelet))
-
-
-def _steps(members: Mapping[str, str], workers: tuple[Worker, ...], control: str, kubelet: str) -> Iterator[Step]:
-    late = [name for name, version in members.items() if minor_version(version) != minor_version(control)]
-    if late:
-        yield Step(Action.SNAPSHOT, late[0])
-    for name in late:
-        yield Step(Action.UPGRADE_MEMBER, name)
-    for worker in workers:
-        if worker.has_version(kubelet):
-            if worker.is_upgrading:
-                yield Step(Action.UNCORDON, worker.name)
-            continue
-        yield Step(Action.DRAIN, worker.name)
-        if worker.instance:
-            yield Step(Action.REPLACE, worker.name)
-        else:
-            yield Step(Action.UPGRADE_WORKER, worker.name)
-            yield Step(Action.UNCORDON, worker.name)
-
-
-def _check(name: str, version: str, control: str) -> None:
-    now, target = minor_version(version), minor_version(control)
-    if target < now:
-        raise InputError(f"{name} has version {version}: Kubernetes cannot go back", fix=f"write version: '1.{now}'")
-    if target > now + 1:
-        what = f"{name} has version {version}: {control} is {target - now} minor versions newer"
-        raise InputError(what, fix=f"write version: '1.{now + 1}', upgrade, then write the next one")
-
-
-def _check_worker(worker: Worker, oldest: int, control: str, kubelet: str) -> None:
-    now, target = minor_version(worker.version), minor_version(kubelet)
-    if target < now:
-        what = f"{worker.name} has version {worker.version}, newer than {kubelet}"
-        raise InputError(what, fix=f"write image.kubernetes: '1.{now}'")
-    if now < minor_version(control) - _SKEW and oldest < minor_version(control):
-        what = f"{worker.name} has version {worker.version}, too old for an API server of {control}"
-        raise InputError(what, fix=f"write version: '1.{oldest}', and upgrade the workers first")
-
-
-def parse_workers(text: str, members: frozenset[str]) -> tuple[Worker, ...]:
-    """Return the workers in the output of `bedplate-member nodes`: name, version, provider id and mark a line."""
-    rows = (line.split(" ") for line in text.splitlines() if line.strip())
-    return tuple(
-        Worker(row[0], row[1], row[2], is_upgrading="upgrading" in row[3:]) for row in rows if row[0] not in members
-    )

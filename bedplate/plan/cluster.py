@@ -46,7 +46,9 @@ NODE_PODS = 24
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan:
-    """The cluster: `version` and `kubelet` are minor versions of the control plane and of workers.
+    """The cluster: `version` and `kubelet` are the versions of the control plane and of workers, such as 1.36.3.
+
+    `containerd` is the version of every machine's package, which contains runc.
 
     `api` is the DNS name of the API. `authority` is the certificate of the cluster's authority in PEM, empty before
     `bedplate kube init`. `etcd` is the id of the etcd cluster, empty before it has started. `mtu` is the largest packet
@@ -58,6 +60,7 @@ class ClusterPlan:
     domain: str
     version: str
     kubelet: str
+    containerd: str
     api: str
     pods: IPv4Network
     services: IPv4Network
@@ -115,6 +118,7 @@ def cluster_plan(plan: FleetPlan) -> ClusterPlan | None:
         domain=plan.domain,
         version=control.version,
         kubelet=plan.image.kubernetes or control.version,
+        containerd=control.containerd,
         api=api_name(plan),
         pods=plan.pods,
         services=plan.services,
@@ -284,6 +288,11 @@ def check_departed(fleet: Fleet, accounts: Accounts) -> None:
 def minor_version(version: str) -> int:
     """Return 36 of `1.36` or `v1.36.3`."""
     return int(version.split(".")[1])
+
+
+def has_version(actual: str, planned: str) -> bool:
+    """Return whether a version, such as `v1.36.3`, is the planned one; a planned minor version accepts any patch."""
+    return f"{actual.removeprefix('v')}.".startswith(f"{planned}.")
 
 
 # The groups of bootstrap tokens. The API server accepts a-z, 0-9, colons and hyphens after the prefix.

@@ -208,11 +208,15 @@ class ControlPlaneMember:
 
 @dataclass(frozen=True, slots=True)
 class ControlPlane:
-    """The machines of API servers and etcd, all in the home region, with their version; and mirrors of registries."""
+    """The machines of API servers and etcd, all in the home region, with their version; and mirrors of registries.
+
+    `containerd` is the version on every machine of the cluster.
+    """
 
     type: str
     version: str
     members: tuple[ControlPlaneMember, ...]
+    containerd: str
     mirrors: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -266,12 +266,18 @@ def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
         endpoints=endpoint_services(fleet),
         boundary=fleet.identity.permissions_boundary,
         control_plane=_control_plane(fleet, regions, record, catalog),
-        image=fleet.image.model_copy(update={"driver": fleet.image.driver or stack.driver}),
+        image=fleet.image.model_copy(update=_versions(fleet, catalog)),
         stack=stack.name,
         accounts=accounts,
         site_tunnels=_directs(fleet, blocks),
         tunnel_auth=fleet.vpn.tunnels.auth if fleet.vpn else TunnelAuth.PSK,
     )
+
+
+def _versions(fleet: Fleet, catalog: Catalog) -> dict[str, str | None]:
+    kubelet = fleet.image.kubernetes
+    driver = fleet.image.driver or catalog.stack(fleet.stack).driver
+    return {"driver": driver, "kubernetes": catalog.kubernetes(kubelet) if kubelet else None}
 
 
 def _regions(fleet: Fleet, blocks: Blocks) -> tuple[RegionPlan, ...]:
@@ -298,7 +304,8 @@ def _control_plane(
     home = next(region for region in regions if region.home)
     spec = cluster.control_plane
     members = place_members(home, spec.count, record.addresses, catalog.offered(spec.type, home.name))
-    return ControlPlane(spec.type, cluster.version, members, cluster.mirrors)
+    containerd = catalog.stack(fleet.stack).value("containerd")
+    return ControlPlane(spec.type, catalog.kubernetes(cluster.version), members, containerd, cluster.mirrors)
 
 
 def _laptops(fleet: Fleet, blocks: Blocks) -> tuple[LaptopPool, ...]:

@@ -11,6 +11,7 @@ from bedplate.report.columns import aligned, counted
 def status_lines(status: ClusterStatus) -> Iterator[str]:
     """Yield members, nodes by pool, add-ons, and what is wrong."""
     yield f"Kubernetes {status.version}"
+    yield f"planned: {status.planned}"
     yield from aligned(
         [("member", "certificate until")]
         + [
@@ -19,10 +20,17 @@ def status_lines(status: ClusterStatus) -> Iterator[str]:
         ]
     )
     rows = [
-        (group.group, *map(str, (group.nodes, group.ready, group.gated, group.cordoned)), _list(group.versions))
+        (
+            group.group,
+            *map(str, (group.nodes, group.ready, group.gated, group.cordoned)),
+            _list(group.versions),
+            _list(group.runtimes),
+        )
         for group in status.groups
     ]
-    yield from aligned([("nodes", "all", "ready", "gated", "cordoned", "kubelet"), *rows], right=(1, 2, 3, 4))
+    yield from aligned(
+        [("nodes", "all", "ready", "gated", "cordoned", "kubelet", "containerd"), *rows], right=(1, 2, 3, 4)
+    )
     addons = [(addon.name, f"{addon.ready} of {addon.desired} pods ready") for addon in status.addons]
     yield from aligned(addons) or ("no add-ons: run `bedplate kube addons apply`",)
     yield from (f"fault: {fault}" for fault in status.faults)
@@ -36,6 +44,7 @@ def status_document(status: ClusterStatus) -> dict[str, object]:
     """Return the status as one JSON document."""
     return {
         "version": status.version,
+        "planned": status.planned,
         "members": [
             {"name": member.name, "certificate": member.until.isoformat() if member.until else None}
             for member in status.members
@@ -48,6 +57,7 @@ def status_document(status: ClusterStatus) -> dict[str, object]:
                 "gated": group.gated,
                 "cordoned": group.cordoned,
                 "kubelets": list(group.versions),
+                "containerd": list(group.runtimes),
             }
             for group in status.groups
         ],

@@ -202,7 +202,14 @@ Taint = Annotated[
     ),
 ]
 KubernetesVersion = Annotated[
-    str, Syntax("E605", "Kubernetes version", r"1\.[0-9]{1,2}", "1, a dot and the minor version", "'1.36'")
+    str,
+    Syntax(
+        "E605",
+        "Kubernetes version",
+        r"1\.[0-9]{1,2}(\.[0-9]{1,2})?",
+        "1, a dot and the minor version, optionally a dot and the patch",
+        "'1.36'",
+    ),
 ]
 _SERVER = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[1-9][0-9]{0,4})?"
 _SCHEME = re.compile("^[a-z]*:?//")

@@ -16,7 +16,7 @@ from pyinfra.operations import files, systemd
 
 from roles.base import Changes, DiskSpace, ManagedFile, Role, changed, file_text, put_files, render
 from roles.nvidia.role import TOOLKIT
-from roles.system import Pin, Repository, add, hold_packages, install_packages, start_units
+from roles.system import Pin, Repository, add, hold_packages, install_packages, move_packages, start_units
 
 CONTAINERD = "containerd.service"
 CONFIG, MIRRORS = "/etc/containerd/config.toml", "/etc/containerd/certs.d"
@@ -46,7 +46,9 @@ def repository(distribution: str, codename: str, version: str) -> Repository:
 
 @dataclass(frozen=True, slots=True)
 class Containers(Role):
-    """A machine that runs pods; `version` is containerd's, `mirrors` the address that is asked before a registry.
+    """A machine that runs pods; `version` is containerd's, whose package contains runc.
+
+    `mirrors`: the address that is asked before a registry.
 
     `gpus`: with NVIDIA's toolkit, from the repository of the role `nvidia`, which is for Ubuntu only.
     """
@@ -62,6 +64,7 @@ class Containers(Role):
         release = host.get_fact(OsRelease) or {}
         add((repository(release["id"], release["version_codename"], self.version),))
         _install(PACKAGE)
+        move_packages((PACKAGE,), f"{self.version}-*")
         if self.gpus and host.get_fact(LinuxName) == "Ubuntu":
             _install(TOOLKIT)
 

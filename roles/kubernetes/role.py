@@ -12,10 +12,11 @@ from typing import Any, ClassVar
 from pyinfra.operations import server, systemd
 from ruamel.yaml import YAML
 
+from bedplate.catalog.tables import minor_of
 from bedplate.plan.cluster import NODE_DNS, ClusterNode, NodeKind
 from bedplate.plan.registration import MAX_PODS
 from roles.base import Changes, DiskSpace, ManagedFile, Role, changed, file_text, put_files
-from roles.system import SYSTEMD_SYSCTL, Pin, Repository, add, hold_packages, install_packages
+from roles.system import SYSTEMD_SYSCTL, Pin, Repository, add, hold_packages, install_packages, move_packages
 
 FOLDER = "/etc/bedplate/kubelet"
 PROGRAM = "/usr/local/lib/bedplate/kubelet-settings"
@@ -147,17 +148,22 @@ PACKAGES = ("kubelet", "kubeadm", "kubectl")
 _KEY_SUM = "7627818cf7bae52f9008c93e8b1f961f53dea11d40891778de216fb1b43be54d"
 
 
+def package_version(version: str) -> str:
+    """Return the pattern of the packages of a version, with any revision; of a minor version any patch."""
+    return f"{version}.*" if version == minor_of(version) else f"{version}-*"
+
+
 def repository(version: str) -> Repository:
-    """Return the repository of a minor version, with its packages pinned to it."""
+    """Return the repository of a version's minor version, with its packages pinned to the version."""
     return Repository(
         name="kubernetes",
-        uri=f"https://pkgs.k8s.io/core:/stable:/v{version}/deb/",
+        uri=f"https://pkgs.k8s.io/core:/stable:/v{minor_of(version)}/deb/",
         suites=("/",),
         components=(),
         key=file_text("kubernetes/repository.asc"),
         key_sum=_KEY_SUM,
         # kubelet depends on the last two, which have versions of their own.
-        pins=(Pin(PACKAGES, f"{version}.*"), Pin(("kubernetes-cni", "cri-tools"), "*")),
+        pins=(Pin(PACKAGES, package_version(version)), Pin(("kubernetes-cni", "cri-tools"), "*")),
     )
 
 
@@ -171,13 +177,14 @@ class Kubernetes(Role):
 
     @property
     def version(self) -> str:
-        """The minor version of its packages."""
+        """The version of its packages."""
         return self.node.cluster.version if self.node.member else self.node.cluster.kubelet
 
     def install(self) -> None:
         """Install the packages, held at their version."""
         add((repository(self.version),))
         install_packages("Install Kubernetes", (*PACKAGES, "kubernetes-cni", "cri-tools"))
+        move_packages(PACKAGES, package_version(self.version))
         hold_packages("Hold the version of Kubernetes", PACKAGES)
 
     def configure(self) -> Changes:

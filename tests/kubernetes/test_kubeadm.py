@@ -4,6 +4,7 @@ Nothing is booted: the files of members are in mounts of their own, and no conta
 """
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -97,6 +98,23 @@ def test_kubeadm_refuses_a_mistake(right: str, wrong: str, tmp_path: Path) -> No
     (text,) = _documents(node, [node])
 
     assert _validate(tmp_path, text.replace(right, wrong)).returncode != 0
+
+
+def test_etcd_is_the_one_that_kubeadm_installs() -> None:
+    """All tests run the etcd, and restore by the etcdutl, whose image a member of this Kubernetes has."""
+    images = _output(
+        "kubeadm", "config", "images", "list", "--kubernetes-version", _output("kubeadm", "version", "-o", "short")
+    )
+    installed = re.search(r"/etcd:v?([0-9.]+)", images)
+    assert installed
+    for program in ("etcd", "etcdctl", "etcdutl"):
+        version = re.search(r"[vV]ersion: ([0-9.]+)", _output(program, "version" if program != "etcd" else "--version"))
+
+        assert version and version[1] == installed[1], program
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 @pytest.fixture(scope="module")

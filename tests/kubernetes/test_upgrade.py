@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bedplate.cli import kube_nodes, run
+from bedplate.cli import kube_upgrade, run
 from tests.testlab.kubernetes.binaries import find_previous, find_programs
 from tests.testlab.machines.control_plane import NAMES, ControlPlane, control_plane
 from tests.testlab.machines.upgrade import Upgrading, longest_gap, serve_packages
@@ -46,7 +46,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upgrading]:
         switch.run("ip", "link", "set", "p8", "master", "br0")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kube_nodes, "apply_machines", lambda *call: labs[0].apply(*call))  # noqa: PLW0108
+        patch.setattr(kube_upgrade, "apply_machines", lambda *call: labs[0].apply(*call))  # noqa: PLW0108
         for _ in control_plane(tmp_path_factory.mktemp("kube"), patch, set_up, "1.35"):
             yield labs[0]
 
@@ -74,14 +74,17 @@ def test_a_newer_version_in_the_fleet_file_is_reported(lab: Upgrading, capsys: p
 
     status, output = lab.command("kube", "status", str(fleet))
     assert status == 3, output
-    assert f"the API server has version {OLD}, the fleet file 1.36: run `bedplate kube upgrade`" in output
+    assert f"the API server has version {OLD}, the plan 1.36.3: run `bedplate kube upgrade`" in output
+    assert f"cellar: kubelet {OLD}; planned: kubelet 1.36.3, containerd 2.2.1" in output
 
     capsys.readouterr()
     assert run(["kube", "upgrade", "--check", str(fleet)]) == 0
-    steps = capsys.readouterr().out.splitlines()
+    planned, *steps = capsys.readouterr().out.splitlines()
+    assert planned == "planned: Kubernetes 1.36.3, containerd 2.2.1"
     members = [f"{name}: upgrade the member" for name in NAMES]
     worker = [f"{TITAN}: {step}" for step in ("drain", "upgrade the packages", "uncordon")]
-    assert steps == [f"{FIRST}: take a snapshot of etcd", *members, *worker]
+    lines = (f"{FIRST}: take a snapshot of etcd", *members, *worker)
+    assert steps == [f"{line} (Kubernetes {OLD[1:]}, containerd 2.2.1)" for line in lines]
 
 
 def test_a_killed_upgrade_is_continued(lab: Upgrading, capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,7 +117,7 @@ def test_a_killed_upgrade_is_continued(lab: Upgrading, capsys: pytest.CaptureFix
 
 def test_objects_and_settings_are_kept(lab: Upgrading) -> None:
     """Each object of before is there; the pods have the images of the new kubeadm, and packages are held again."""
-    assert lab.plane.shell(TITAN, "apt-mark showhold").split() == ["kubeadm", "kubectl", "kubelet"]
+    assert lab.plane.shell(TITAN, "apt-mark showhold").split() == ["containerd.io", "kubeadm", "kubectl", "kubelet"]
     for name in NAMES:
         objects = lab.plane.kubectl(name, "get configmaps,secrets,deployments --output name").split()
         assert {"configmap/plain", "secret/token", "deployment.apps/web"} <= {*objects}
@@ -122,7 +125,7 @@ def test_objects_and_settings_are_kept(lab: Upgrading) -> None:
         listed = lab.plane.shell(name, "kubeadm config images list --kubernetes-version $(kubeadm version -o short)")
         assert {*re.findall(r"image: (\S+)", images)} <= {*listed.split()}
         assert images.count(NEW) == 3
-        assert lab.plane.shell(name, "apt-mark showhold").split() == ["kubeadm", "kubectl", "kubelet"]
+        assert lab.plane.shell(name, "apt-mark showhold").split() == ["containerd.io", "kubeadm", "kubectl", "kubelet"]
     assert lab.plane.kubectl(FIRST, "get secret token --output jsonpath={.data.word}") == "cGFyc25pcA=="
 
 
@@ -140,7 +143,7 @@ def test_the_skew_is_gone(lab: Upgrading) -> None:
 def test_a_worker_takes_pods_again(lab: Upgrading) -> None:
     """A run that was killed after the packages has left the worker cordoned: the next one uncordons it."""
     assert is_cordoned(lab) is False
-    lab.plane.shell(FIRST, f"bedplate-member drain {TITAN}")
+    lab.plane.shell(FIRST, f"bedplate-member cordon {TITAN}; bedplate-member drain {TITAN}")
     assert is_cordoned(lab) is True
 
     assert run(["kube", "upgrade", "--yes", str(lab.plane.fleet)]) == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bedplate.cli import kube_nodes, run
+from bedplate.cli import kube_upgrade, run
 from bedplate.cli.fleet import plan_of
 from bedplate.cli.kube_session import cluster_of, make_authorities
 from bedplate.errors import InputError
@@ -28,14 +28,15 @@ folder={folder}/$host
 echo "$command" >>"$folder/calls"
 cat >"$folder/stdin"
 case $command in
-*status | *nodes) cat "$folder/${{command##* }}" ;;
+*status | *nodes | *work) cat "$folder/${{command##* }}" ;;
+*"drain "*) [[ $command == *uncordon* || ! -e $folder/undrainable ]] || exit 1 ;;
 *"token create"*) cat "$folder/token" ;;
 *" admit "*) echo "the initial cluster" ;;
 *" form "* | *" take" | *" restore "*)
   [[ -e $folder/exit ]] || sed -Ei 's/"(has_data|is_ready)": false/"\\1": true/g' "$folder/status"
   [[ -e $folder/exit ]] || sed -i 's/"cluster": ""/"cluster": "{cluster}"/' "$folder/status" ;;
 *bedplate-worker*) echo joined the cluster ;;
-*"apt-get "*) [[ -e $folder/broken ]] || sed -i "s/^$host v[^ ]*/$host v1.36.3/" {folder}/*/nodes ;;
+*"apt-get "*) [[ -e $folder/broken ]] || sed -i "s/^$host\tv[^\t]*/$host\tv1.36.3/" {folder}/*/nodes ;;
 esac
 exit "$(cat "$folder/exit" 2>/dev/null || echo 0)"
 """
@@ -252,78 +253,190 @@ def test_a_majority_restores_without_the_others(members: Path, lab: Path, tmp_pa
     assert run([*command, "--without", NAMES[1]]) == 2
 
 
+OLD, NEW = "v1.35.2", "v1.36.3"
+PACKAGES = "kubelet=1.36.3-* kubeadm=1.36.3-* kubectl=1.36.3-* containerd.io=2.2.1-*"
+SITE = ("titan-01.cellar", "titan-02.cellar")
+TRAIN = ("train-9f3c21aa.us-west-2", "train-9f3c21ab.us-west-2")
+
+
+def row(name: str, version: str, provider: str = "", taints: str = "") -> str:
+    """Return the line of a node in `bedplate-member nodes`."""
+    return f"{name}\t{version}\tcontainerd://2.2.1\t{provider or f'bedplate://cellar/{name}'}\t\t{taints}\n"
+
+
+MEMBER_ROWS = "".join(row(name, NEW) for name in NAMES)
+
+
+@pytest.fixture
+def upgrade(members: Path, lab: Path) -> list[str]:
+    """Return the command that upgrades two workers of a site, with members that have their version and no pods."""
+    for name in NAMES:
+        report(members, name, version=NEW, is_ready=True)
+        (members / name / "work").write_text('{"items": []}')
+    (members / NAMES[0] / "nodes").write_text(MEMBER_ROWS + "".join(row(name, OLD) for name in SITE))
+    for name in SITE:
+        (members / name).mkdir()
+    (config := lab.with_name("ssh_config")).write_text("")
+    return ["kube", "upgrade", "--yes", str(lab), "--ssh-config", str(config)]
+
+
+def steps_of(members: Path, name: str) -> list[str]:
+    """Return the commands of an upgrade that change something."""
+    return [call for call in calls(members, name) if call not in {"nodes", "work"}]
+
+
 def test_an_upgrade_goes_from_member_to_member(
-    members: Path, lab: Path, applies: FakeApply, capsys: pytest.CaptureFixture[str]
+    members: Path, upgrade: list[str], applies: FakeApply, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A member is ready again before the next one; a worker of a site is drained, upgraded and uncordoned."""
-    worker = "titan-01.cellar"
-    (members / worker).mkdir()
-    (members / NAMES[0] / "nodes").write_text(f"{worker} v1.35.2 bedplate://cellar/titan-01\n")
-    for name in NAMES:
-        report(members, name, version="v1.36.3" if name == NAMES[1] else "v1.35.2", is_ready=True)
-    (config := lab.with_name("ssh_config")).write_text("")
-    options = [str(lab), "--ssh-config", str(config)]
-    assert run(["kube", "upgrade", "--check", *options]) == 0
-    assert f"{NAMES[2]}: upgrade the member" in capsys.readouterr().out
-    assert "upgrade 1.36" not in calls(members, NAMES[0])
+    for name in (NAMES[0], NAMES[2]):
+        report(members, name, version=OLD, is_ready=True)
+    nodes = members / NAMES[0] / "nodes"
+    nodes.write_text(nodes.read_text().replace(row(SITE[1], OLD), ""))
+    assert run([*upgrade, "--check"]) == 0
+    output = capsys.readouterr().out
+    assert "planned: Kubernetes 1.36.3, containerd 2.2.1" in output
+    assert f"{NAMES[2]}: upgrade the member (Kubernetes 1.35.2, containerd 2.2.1)" in output
+    assert steps_of(members, NAMES[0]) == []
 
-    assert run(["kube", "upgrade", "--yes", *options]) == 0
+    assert run(upgrade) == 0
 
-    member = ["upgrade 1.36", "ready", "finish"]
-    begun = [call for call in calls(members, NAMES[0]) if call != "nodes"]
-    assert begun == ["snapshot", *member, f"drain {worker}", f"uncordon {worker}"]
-    assert (calls(members, NAMES[1]), calls(members, NAMES[2])) == ([], member)
-    assert "kubelet=1.36.* kubeadm=1.36.* kubectl=1.36.* && apt-mark hold kubelet" in calls(members, worker)[0]
+    member = [f"upgrade {PACKAGES}", "ready", "finish"]
+    worker = [f"{command} {SITE[0]}" for command in ("cordon", "drain", "uncordon")]
+    assert steps_of(members, NAMES[0]) == ["snapshot", *member, *worker]
+    assert (steps_of(members, NAMES[1]), steps_of(members, NAMES[2])) == ([], member)
+    assert f"{PACKAGES} && apt-mark hold kubelet kubeadm kubectl containerd.io" in calls(members, SITE[0])[0]
+    roles = frozenset({"containers", "kubernetes"})
     assert [(request.targets[0].node.name, request.only) for request in applies.requests] == [
-        (NAMES[0], frozenset({"kubernetes", "control"})),
-        (NAMES[2], frozenset({"kubernetes", "control"})),
-        (worker, frozenset({"kubernetes"})),
+        (NAMES[0], roles | {"control"}),
+        (NAMES[2], roles | {"control"}),
+        (SITE[0], roles),
     ]
 
 
 def test_an_upgrade_ends_at_a_worker_without_its_version(
-    members: Path, lab: Path, applies: FakeApply, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    members: Path,
+    upgrade: list[str],
+    applies: FakeApply,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A kubelet that does not start again stays cordoned, and the next worker is left alone."""
-    monkeypatch.setattr(kube_nodes, "_STARTED_SECONDS", 0.0)
-    workers = ("titan-01.cellar", "titan-02.cellar")
-    rows = "".join(f"{name} v1.35.2 bedplate://cellar/{name}\n" for name in workers)
-    for name in NAMES:
-        report(members, name, is_ready=True)
-    (members / NAMES[0] / "nodes").write_text(rows)
-    (members / workers[0]).mkdir()
-    (members / workers[0] / "broken").touch()
-    (config := lab.with_name("ssh_config")).write_text("")
+    """A kubelet that does not start again stays cordoned, which is said, and the next worker is left alone."""
+    monkeypatch.setattr(kube_upgrade, "_STARTED_SECONDS", 0.0)
+    (members / SITE[0] / "broken").touch()
 
-    assert run(["kube", "upgrade", "--yes", str(lab), "--ssh-config", str(config)]) == 6
+    assert run(upgrade) == 6
 
-    assert f"{workers[0]}: kubelet does not report version 1.36" in capsys.readouterr().err
-    assert [call for call in calls(members, NAMES[0]) if call != "nodes"] == [f"drain {workers[0]}"]
+    errors = capsys.readouterr().err
+    assert f"{SITE[0]}: kubelet does not report Kubernetes 1.36.3, containerd 2.2.1" in errors
+    assert f"{SITE[0]} stays cordoned until the same command has succeeded" in errors
+    assert steps_of(members, NAMES[0]) == [f"cordon {SITE[0]}", f"drain {SITE[0]}"]
     assert len(applies.requests) == 1
 
 
+def test_a_worker_whose_drain_fails_takes_pods_again(
+    members: Path, upgrade: list[str], applies: FakeApply, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error says so; the next worker is left alone."""
+    (members / NAMES[0] / "undrainable").touch()
+
+    assert run(upgrade) == 6
+
+    assert f"{SITE[0]} takes pods again" in capsys.readouterr().err
+    assert steps_of(members, NAMES[0]) == [f"{command} {SITE[0]}" for command in ("cordon", "drain", "uncordon")]
+    assert not applies.requests
+
+
+@pytest.mark.parametrize("is_now", [False, True])
+def test_a_worker_with_work_that_may_not_move_is_left_alone(
+    members: Path, upgrade: list[str], applies: FakeApply, capsys: pytest.CaptureFixture[str], *, is_now: bool
+) -> None:
+    """It is named before the start and at the end, with exit status 6; `--now` ends its work."""
+    pod = {"kind": "Pod", "metadata": {"name": "notebook", "namespace": "ada"}, "spec": {"nodeName": SITE[0]}}
+    pod["spec"] |= {"containers": []}  # type: ignore[operator]
+    (members / NAMES[0] / "work").write_text(json.dumps({"items": [pod]}))
+    command = [*upgrade, "--now"] if is_now else upgrade
+    assert run([*command, "--check"]) == 0
+    reason = f"{SITE[0]}: left alone: pod ada/notebook: it may not be moved"
+    assert (reason in capsys.readouterr().out) is not is_now
+
+    assert run(command) == (0 if is_now else 6)
+
+    assert (reason in capsys.readouterr().err) is not is_now
+    upgraded = [request.targets[0].node.name for request in applies.requests]
+    assert upgraded == ([*SITE] if is_now else [SITE[1]])
+    assert is_now or steps_of(members, NAMES[0])[:2] == [f"cordon {SITE[0]}", f"uncordon {SITE[0]}"]
+
+
+@pytest.fixture
+def train(members: Path, upgrade: list[str], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the file with the nodes: two instances of a group with the old version."""
+    del upgrade
+    nodes = members / NAMES[0] / "nodes"
+    nodes.write_text(MEMBER_ROWS + "".join(instance(name, OLD) for name in TRAIN))
+    monkeypatch.setattr(kube_upgrade, "open_account", lambda _: None)
+    monkeypatch.setattr(kube_upgrade, "_PAUSE", 0.0)
+    return nodes
+
+
+def instance(name: str, version: str, taints: str = "") -> str:
+    """Return the line of an instance."""
+    return row(name, version, f"aws:///us-west-2b/i-{name[6:14]}", taints)
+
+
 def test_an_instance_of_an_old_bundle_ends_the_upgrade(
-    members: Path, lab: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    members: Path, train: Path, upgrade: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A new instance has the version of the bundle: with an older one, no further instance is replaced."""
-    monkeypatch.setattr(kube_nodes, "open_account", lambda _: None)
-    nodes = members / NAMES[0] / "nodes"
+    monkeypatch.setattr(kube_upgrade, "group_members", lambda *_: (2, frozenset({"i-00000001", "i-9f3c21ab"})))
 
-    def terminate(*_: object, **__: object) -> None:
-        nodes.write_text(nodes.read_text().replace("train-9f3c21aa", "train-00000001"))
+    def terminate(*_: object, **__: object) -> str:
+        train.write_text(train.read_text().replace("9f3c21aa", "00000001"))
+        return "lab-train"
 
-    monkeypatch.setattr("bedplate.account.capacity.terminate_machine", terminate)
-    for name in NAMES:
-        report(members, name, is_ready=True)
-    names = ("train-9f3c21aa.us-west-2", "train-9f3c21ab.us-west-2")
-    nodes.write_text("".join(f"{name} v1.35.2 aws:///us-west-2b/i-{name[6:14]}\n" for name in names))
+    monkeypatch.setattr(kube_upgrade, "terminate_machine", terminate)
 
-    assert run(["kube", "upgrade", "--yes", str(lab)]) == 6
+    assert run(upgrade) == 6
 
     errors = capsys.readouterr().err
-    assert "train-00000001.us-west-2 has version v1.35.2" in errors
+    assert "train-00000001.us-west-2 has Kubernetes 1.35.2" in errors
     assert "`bedplate bundle push`" in errors
-    assert calls(members, NAMES[0]).count(f"drain {names[1]}") == 0
+    assert f"drain {TRAIN[1]}" not in calls(members, NAMES[0])
+
+
+def test_an_instance_is_replaced_by_one_that_takes_pods(
+    members: Path, train: Path, upgrade: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wait is for a new instance of the group, not for a number of nodes: the controller of capacity changes it.
+
+    Meanwhile another group gets a node and the new instance has not passed its gate. Then the group is made smaller:
+    the second instance needs no successor.
+    """
+    states = iter(
+        [
+            (2, {"9f3c21ab"}, [instance(TRAIN[1], OLD), instance("other-00000009.us-west-2", NEW)]),
+            (
+                2,
+                {"9f3c21ab", "00000001"},
+                [instance(TRAIN[1], OLD), instance("train-00000001.us-west-2", NEW, "bedplate/gate")],
+            ),
+            (2, {"9f3c21ab", "00000001"}, [instance(TRAIN[1], OLD), instance("train-00000001.us-west-2", NEW)]),
+            (1, {"00000001"}, [instance("train-00000001.us-west-2", NEW)]),
+        ]
+    )
+
+    def members_of(*_: object) -> tuple[int, frozenset[str]]:
+        desired, names, rows = next(states)
+        train.write_text(MEMBER_ROWS + "".join(rows))
+        return desired, frozenset(f"i-{name}" for name in names)
+
+    monkeypatch.setattr(kube_upgrade, "group_members", members_of)
+    monkeypatch.setattr(kube_upgrade, "terminate_machine", lambda *_, **__: "lab-train")
+
+    assert run(upgrade) == 0
+
+    assert next(states, None) is None
+    assert [call for call in steps_of(members, NAMES[0]) if "drain" in call] == [f"drain {name}" for name in TRAIN]
 
 
 def test_a_fleet_without_a_cluster_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -78,14 +78,20 @@ def test_pinning_records_what_the_source_has_and_refuses_a_moved_tag() -> None:
         addon.pinned({}, {"r/a:1": "sha256:2"})
 
 
+_VERSIONS = ("1.35.4", "1.36.3", "1.36.9")
+
+
 def test_kube_proxy_has_the_version_of_the_cluster() -> None:
-    """A newer kube-proxy than the API server does not work; without a pinned one the message names the nearest."""
+    """A newer kube-proxy than the API server does not work; the image of a patch without pins is used by its tag."""
     cluster = lab_cluster()
 
-    assert choose_pins(load_addons(), replace(cluster, version="1.35"))["kube-proxy"].minor == "1.35"
+    versions = {name: choose_pins(load_addons(), replace(cluster, version=name))["kube-proxy"] for name in _VERSIONS}
+    assert {name: addon.version for name, addon in versions.items()} == {name: name for name in _VERSIONS}
+    assert versions["1.36.3"].images
+    assert not versions["1.36.9"].images
     with pytest.raises(InputError) as refused:
-        choose_pins(load_addons(), replace(cluster, version="1.34"))
-    assert "write 1.35" in refused.value.fix
+        choose_pins(load_addons(), replace(cluster, version="1.29"))
+    assert "write '1.29.'" in refused.value.fix
 
 
 def test_flannel_has_the_block_and_the_packets_of_the_plan() -> None:
@@ -216,24 +222,29 @@ def test_no_kubeconfig_without_a_cluster(cluster: ClusterPlan, keys: dict[str, t
 
 
 def test_faults_of_a_status() -> None:
-    """A certificate that ends soon, a kubelet that is too old, and pods that are not ready."""
+    """Versions that differ from the plan, a certificate that ends soon, a kubelet too old, and pods not ready."""
     members = [MemberState("control-1", NOW + timedelta(days=3)), MemberState("control-2", NOW + timedelta(days=300))]
-    info = SimpleNamespace(kubeletVersion="v1.32.1")
+    info = SimpleNamespace(kubeletVersion="v1.32.1", containerRuntimeVersion="containerd://2.2.1")
     node: Any = SimpleNamespace(
         metadata=SimpleNamespace(labels={"bedplate/pool": "train"}),
         spec=SimpleNamespace(taints=None, unschedulable=None),
         status=SimpleNamespace(conditions=None, nodeInfo=info),
     )
+    image = SimpleNamespace(image="registry.k8s.io/kube-proxy:v1.36.0@sha256:1")
     daemons: Any = SimpleNamespace(
-        metadata=SimpleNamespace(labels={"bedplate/addon": "flannel"}),
+        metadata=SimpleNamespace(name="kube-proxy", labels={"bedplate/addon": "kube-proxy"}),
+        spec=SimpleNamespace(template=SimpleNamespace(spec=SimpleNamespace(containers=[image]))),
         status=SimpleNamespace(numberReady=3, desiredNumberScheduled=4),
     )
     daemons.kind = "DaemonSet"
 
-    assert assess("v1.36.3", members, [node], [daemons], NOW).faults == (
+    assert assess("v1.36.0", lab_cluster(), members, [node], [daemons], NOW).faults == (
+        "the API server has version v1.36.0, the plan 1.36.3: run `bedplate kube upgrade`",
+        "train: kubelet v1.32.1; planned: kubelet 1.36.3, containerd 2.2.1: run `bedplate kube upgrade`",
+        "kube-proxy v1.36.0; planned: 1.36.3: run `bedplate kube addons apply`",
         "control-1: the certificate of the API server ends on 2026-11-26",
-        "train: kubelet v1.32.1 does not work with the API server's v1.36.3",
-        "flannel: 1 of 4 pods are not ready",
+        "train: kubelet v1.32.1 does not work with the API server's v1.36.0",
+        "kube-proxy: 1 of 4 pods are not ready",
     )
 
 

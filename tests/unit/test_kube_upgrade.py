@@ -1,20 +1,35 @@
-"""The steps of an upgrade by a minor version."""
+"""The steps of an upgrade, what keeps a worker from being drained, and the rollout by groups."""
 
+import json
+from collections.abc import Mapping
 from dataclasses import replace
+from threading import Barrier
 
 import pytest
 
-from bedplate.errors import InputError
-from bedplate.kube.members import Action, Step, Worker, parse_workers, upgrade_steps
+from bedplate.errors import InputError, PartialError
+from bedplate.kube.upgrade import (
+    Action,
+    Obstacles,
+    Step,
+    Versions,
+    Worker,
+    obstacles,
+    parse_nodes,
+    roll,
+    upgrade_steps,
+)
 
-OLD, NEW = "v1.36.3", "v1.37.0"
+OLD, NEW = Versions("v1.36.3", "2.2.1"), Versions("v1.37.2", "2.2.1")
+PATCH, RUNTIME = Versions("v1.36.0", "2.2.1"), Versions("v1.36.3", "2.1.4")
+OLDER, PLAN, NEWER = Versions("1.36.0", "2.2.1"), Versions("1.36.3", "2.2.1"), Versions("1.37.2", "2.2.1")
 TITAN = Worker("titan-01.cellar", OLD, "bedplate://cellar/titan-01")
 TRAIN = Worker("train-9f3c21aa.us-west-2", OLD, "aws:///us-west-2b/i-0123456789abcdef0")
 
 
 def test_members_are_upgraded_before_workers() -> None:
     """After a snapshot, one member after the other; then machines of sites are upgraded, and instances replaced."""
-    assert upgrade_steps({"a": OLD, "b": OLD}, (TITAN, TRAIN), "1.37", "1.37") == (
+    assert upgrade_steps({"a": OLD, "b": OLD}, (TITAN, TRAIN), NEWER, NEWER) == (
         Step(Action.SNAPSHOT, "a"),
         Step(Action.UPGRADE_MEMBER, "a"),
         Step(Action.UPGRADE_MEMBER, "b"),
@@ -26,37 +41,46 @@ def test_members_are_upgraded_before_workers() -> None:
     )
 
 
+@pytest.mark.parametrize("versions", [PATCH, RUNTIME], ids=["patch", "containerd"])
+def test_a_patch_and_containerd_are_upgraded(versions: Versions) -> None:
+    """Members and workers with another patch of Kubernetes, or another containerd, than planned have steps."""
+    steps = upgrade_steps({"a": versions, "b": OLD}, (replace(TITAN, versions=versions), TRAIN), PLAN, PLAN)
+
+    assert [step.node for step in steps] == ["a", "a", *[TITAN.name] * 3]
+
+
 def test_a_second_run_continues() -> None:
     """A component that has its version has no step."""
-    assert upgrade_steps({"a": NEW, "b": OLD}, (), "1.37", "1.37")[-1] == Step(Action.UPGRADE_MEMBER, "b")
-    assert upgrade_steps({"a": NEW}, (Worker("w", NEW, ""),), "1.37", "1.37") == ()
+    assert upgrade_steps({"a": NEW, "b": OLD}, (), NEWER, NEWER)[-1] == Step(Action.UPGRADE_MEMBER, "b")
+    assert upgrade_steps({"a": NEW}, (Worker("w", NEW, ""),), NEWER, NEWER) == ()
 
 
 def test_a_second_run_uncordons_an_upgraded_worker() -> None:
     """A run that ended between the packages and the last step has left its mark; a person who cordons leaves none."""
-    marked, other = (replace(TITAN, version=NEW, is_upgrading=is_upgrading) for is_upgrading in (True, False))
+    marked, other = (replace(TITAN, versions=NEW, is_upgrading=is_upgrading) for is_upgrading in (True, False))
 
-    assert upgrade_steps({"a": NEW}, (marked,), "1.37", "1.37") == (Step(Action.UNCORDON, TITAN.name),)
-    assert upgrade_steps({"a": NEW}, (other,), "1.37", "1.37") == ()
+    assert upgrade_steps({"a": NEW}, (marked,), NEWER, NEWER) == (Step(Action.UNCORDON, TITAN.name),)
+    assert upgrade_steps({"a": NEW}, (other,), NEWER, NEWER) == ()
 
 
 def test_workers_may_stay_older() -> None:
     """With `image.kubernetes` they keep their version."""
-    assert {step.node for step in upgrade_steps({"a": OLD}, (TITAN,), "1.37", "1.36")} == {"a"}
+    assert {step.node for step in upgrade_steps({"a": OLD}, (TITAN,), NEWER, PLAN)} == {"a"}
 
 
 @pytest.mark.parametrize(
     ("members", "workers", "versions", "fix"),
     [
-        ({"a": OLD}, (), ("1.38", "1.38"), "write version: '1.37', upgrade, then write the next one"),
-        ({"a": OLD}, (), ("1.35", "1.35"), "write version: '1.36'"),
-        ({"a": NEW}, (Worker("w", NEW, ""),), ("1.37", "1.36"), "write image.kubernetes: '1.37'"),
-        ({"a": OLD}, (Worker("w", "v1.33.1", ""),), ("1.37", "1.37"), "upgrade the workers first"),
+        ({"a": OLD}, (), (Versions("1.38.0", ""),) * 2, "write version: '1.37', upgrade, then write the next one"),
+        ({"a": OLD}, (), (Versions("1.35.4", ""),) * 2, "write version: '1.36'"),
+        ({"a": OLD}, (), (OLDER, OLDER), "write version: '1.36.3'"),
+        ({"a": NEW}, (Worker("w", NEW, ""),), (NEWER, PLAN), "write image.kubernetes: '1.37'"),
+        ({"a": OLD}, (Worker("w", Versions("v1.33.1", ""), ""),), (NEWER, NEWER), "upgrade the workers first"),
     ],
-    ids=["two-steps", "back", "worker-back", "skew"],
+    ids=["two-steps", "back", "patch-back", "worker-back", "skew"],
 )
 def test_an_impossible_upgrade_has_no_steps(
-    members: dict[str, str], workers: tuple[Worker, ...], versions: tuple[str, str], fix: str
+    members: dict[str, Versions], workers: tuple[Worker, ...], versions: tuple[Versions, Versions], fix: str
 ) -> None:
     """Nothing is begun that Kubernetes does not support; the fix has the right value."""
     with pytest.raises(InputError) as refused:
@@ -65,13 +89,79 @@ def test_an_impossible_upgrade_has_no_steps(
     assert fix in refused.value.fix
 
 
-def test_members_are_no_workers() -> None:
-    """A node without a provider id counts as a machine of a site."""
+def test_nodes_are_read_with_their_state() -> None:
+    """A node without a provider id counts as a machine of a site; one with the gate's taint takes no pods yet."""
     text = (
-        f"control-1.us-west-2 {OLD} aws:///us-west-2a/i-1\n{TRAIN.name} {OLD} {TRAIN.provider}\nbare {OLD}  upgrading\n"
+        f"{TRAIN.name}\tv1.36.3\tcontainerd://2.2.1\t{TRAIN.provider}\t\tbedplate/gate nvidia.com/gpu\n"
+        "bare.attic\tv1.36.3\tcontainerd://2.2.1\t\tupgrading\t\n"
     )
 
-    workers = parse_workers(text, frozenset({"control-1.us-west-2"}))
+    nodes = parse_nodes(text)
 
-    assert workers == (TRAIN, Worker("bare", OLD, "", is_upgrading=True))
-    assert [worker.instance for worker in workers] == ["i-0123456789abcdef0", ""]
+    assert nodes == (replace(TRAIN, is_usable=False), Worker("bare.attic", OLD, "", is_upgrading=True))
+    assert [node.instance for node in nodes] == ["i-0123456789abcdef0", ""]
+    assert [node.group for node in nodes] == ["train.us-west-2", "attic"]
+
+
+def _pod(name: str, owner: str = "", node: str = "n", **metadata: object) -> Mapping[str, object]:
+    owners = [{"apiVersion": "v1", "kind": owner, "name": "o", "uid": "1"}] if owner else []
+    meta = {"name": name, "namespace": "ada", "ownerReferences": owners, "labels": {"app": name}, **metadata}
+    return {"kind": "Pod", "metadata": meta, "spec": {"nodeName": node, "containers": []}, "status": {}}
+
+
+def _budget(app: str, allowed: int) -> Mapping[str, object]:
+    spec = {"selector": {"matchLabels": {"app": app}}}
+    meta = {"name": app, "namespace": "ada"}
+    return {"kind": "PodDisruptionBudget", "metadata": meta, "spec": spec, "status": {"disruptionsAllowed": allowed}}
+
+
+def test_pods_that_may_not_move_are_obstacles() -> None:
+    """Bare pods and jobs are, unless they are marked as movable; daemons and pods of controllers are not."""
+    items = [_pod("bare"), _pod("job", "Job"), _pod("web", "ReplicaSet"), _pod("proxy", "DaemonSet")]
+    items += [_pod("saved", "Job", annotations={"bedplate/movable": "true"}), _pod("pinned", "ReplicaSet", annotations={"bedplate/movable": "false"})]
+
+    (found,) = obstacles(json.dumps({"items": items})).values()
+
+    assert found == Obstacles(work=("ada/bare", "ada/job", "ada/pinned"))
+    assert found.reason(ends_work=False) == "pod ada/bare and 2 more: it may not be moved"
+    assert not found.reason(ends_work=True)
+
+
+def test_a_budget_that_allows_no_eviction_is_an_obstacle() -> None:
+    """Also if work may be ended: kubectl would try for 15 minutes."""
+    items = [_pod("web", "ReplicaSet"), _budget("web", 0), _pod("api", "ReplicaSet", "m"), _budget("api", 1)]
+
+    found = obstacles(json.dumps({"items": items}))
+
+    assert found["n"].reason(ends_work=True) == "pod ada/web: its disruption budget allows no eviction"
+    assert not found["m"].reason(ends_work=False)
+
+
+_NODES = {group: [(Step(Action.DRAIN, f"{group}{number}"),) for number in range(4)] for group in "ab"}
+
+
+def test_groups_are_upgraded_at_the_same_time() -> None:
+    """Each node waits for one of the other group: by default a group of fewer than 20 has one under way."""
+    both = Barrier(2)
+
+    assert roll(_NODES, None, lambda _: both.wait(10) and None) == ()
+
+
+def test_a_group_may_have_several_nodes_under_way() -> None:
+    """Each node waits for another one of its group."""
+    pairs = {group: Barrier(2) for group in _NODES}
+
+    assert roll(_NODES, 2, lambda steps: pairs[steps[0].node[0]].wait(10) and None) == ()
+
+
+def test_no_node_is_begun_after_an_error() -> None:
+    """The error is returned, and the nodes after it are left alone."""
+    begun = []
+
+    def run(steps: tuple[Step, ...]) -> None:
+        begun.append(steps[0].node)
+        raise PartialError(steps[0].node, fix="")
+
+    (error,) = roll({"a": [(Step(Action.DRAIN, name),) for name in "xyz"]}, None, run)
+
+    assert (error.what, begun) == ("x", ["x"])

@@ -20,9 +20,9 @@ from roles.capacity.role import PLAN, Capacity
 from roles.catalog import names_of, roles_of
 from roles.containers.role import CONFIG, MIRRORS, Containers, MirroredRegistries
 from roles.control.role import AUTHENTICATION_CONFIGURATION, Control, member_documents
-from roles.kubernetes.role import CLUSTER_CA, FOLDER, Kubernetes, kubelet_files
+from roles.kubernetes.role import CLUSTER_CA, FOLDER, PACKAGES, Kubernetes, kubelet_files
 from roles.nvidia.role import TOOLKIT
-from roles.system import HeldPackages
+from roles.system import HeldPackages, Joined
 from tests.testlab.fakes.aws import metadata_service
 from tests.testlab.fakes.node import Recorder, recorded
 from tests.testlab.fleets.variants import lab_node, lab_plan
@@ -69,22 +69,36 @@ def test_workers_trust_the_recorded_authority() -> None:
 
 
 def test_kubernetes_comes_from_the_repository_of_its_minor_version() -> None:
-    """Only packages of the cluster's minor version come from there, and apt holds them."""
+    """Only packages of the cluster's version come from there, and apt holds them."""
     played = Recorder(UBUNTU).play(Kubernetes(joined(TITAN)))
 
     assert "https://pkgs.k8s.io/core:/stable:/v1.36/deb/" in played.written(
         "/etc/apt/sources.list.d/kubernetes.sources"
     )
-    assert "version 1.36.*" in played.written("/etc/apt/preferences.d/kubernetes")
+    assert "Pin: version 1.36.3-*" in played.written("/etc/apt/preferences.d/kubernetes")
     assert "apt-mark hold kubelet kubeadm kubectl" in played.commands
 
 
 def test_a_worker_may_be_older_than_the_control_plane() -> None:
     """`image.kubernetes` is the version of workers, not of members."""
-    cluster = replace(joined(TITAN).cluster, kubelet="1.35")
+    cluster = replace(joined(TITAN).cluster, kubelet="1.35.4")
 
-    assert Kubernetes(replace(joined(TITAN), cluster=cluster)).version == "1.35"
-    assert Kubernetes(replace(joined(MEMBERS[0]), cluster=cluster)).version == "1.36"
+    assert Kubernetes(replace(joined(TITAN), cluster=cluster)).version == "1.35.4"
+    assert Kubernetes(replace(joined(MEMBERS[0]), cluster=cluster)).version == "1.36.3"
+
+
+@pytest.mark.parametrize("state", [None, "joined"])
+def test_a_new_machine_gets_the_pinned_version(state: str | None) -> None:
+    """Its image may have others, held. The packages of a node of the cluster stay until `kube upgrade`."""
+    names = ("kubernetes-cni", "cri-tools", *PACKAGES)
+    rows = [f"ii  {name}  1.36.0-1.1  amd64  -" for name in names] + ["ii  containerd.io  2.1.0-1~noble  amd64  -"]
+    facts = UBUNTU.but({"deb.DebPackages": tuple(rows), Joined.name: (state,) if state else None})
+
+    played = [Recorder(facts).play(role) for role in (Kubernetes(joined(TITAN)), Containers("2.2.1"))]
+
+    moved = [command for one in played for command in one.commands if "--allow-change-held-packages" in command]
+    assert len(moved) == (0 if state else 2)
+    assert state or ("kubeadm=1.36.3-*" in moved[0] and "containerd.io=2.2.1-*" in moved[1])
 
 
 def test_kubelet_is_not_started_before_it_has_joined() -> None:

@@ -65,6 +65,10 @@ exec "${place[@]}" env --ignore-environment HOME=/run PATH="/usr/local/sbin:$PAT
 _CLEAN = ("env", "--ignore-environment", "HOME=/run")
 
 
+# What a real kubelet reports of containerd, which these members do not have.
+_RUNTIME = "containerd://2.2.1"
+
+
 @dataclass
 class ControlPlane:
     """The members: the operator's fleet file, and a folder with the volume, log and process id of each."""
@@ -298,7 +302,7 @@ def _register(address: str, version: str) -> bool:
         return False
     name = next(line.split("'")[1] for line in Path("/etc/bedplate/kubelet/node.conf").read_text().splitlines())
     node = json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
-    status = json.dumps({"status": {"nodeInfo": {"kubeletVersion": version}}})
+    status = json.dumps({"status": {"nodeInfo": {"kubeletVersion": version, "containerRuntimeVersion": _RUNTIME}}})
     # kubectl reads the status before, which kubelet's certificate does not permit.
     patch = ("patch", "node", name, "--subresource=status", "--type=merge", f"--patch={status}")
     calls = (("kubelet", ("apply", "--validate=false", "-f", "-")), ("super-admin", patch))

@@ -22,13 +22,18 @@ from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import ClusterNode, cluster_plan
 from bedplate.plan.nodes import find_node
 from roles.base import ManagedFile
+from roles.containers.role import PACKAGE as CONTAINERD
 from roles.control.role import control_files
-from roles.kubernetes.role import PACKAGES, Kubernetes, kubelet_files, repository
+from roles.kubernetes.role import PACKAGES as KUBERNETES
+from roles.kubernetes.role import Kubernetes, kubelet_files, repository
 from tests.testlab.machines.control_plane import NAMES, ControlPlane, doubles, member_path
 from tests.testlab.machines.member import MOUNTS, pack
 from tests.testlab.network.netlab import LabHost, LabProgram, until
 from tests.testlab.run import ROOT
 
+# The same repository serves containerd, without a program: nothing here runs it.
+PACKAGES, RUNTIME = (*KUBERNETES, CONTAINERD), "2.2.1"
+_PIN = f"Package: {CONTAINERD}\nPin: version {RUNTIME}-*\nPin-Priority: 990\n"
 _HOST, NOTHING = "pkgs.k8s.io", Path("/nonexistent")
 _APT = f"""Acquire::https::{_HOST}::Verify-Peer "false";
 Acquire::https::{_HOST}::Verify-Host "false";
@@ -52,7 +57,8 @@ _HEARTBEAT = """set +e
 while sleep 2; do
   version=$(sed 's/.* //' /run/kubelet) now=$(date -u +%FT%TZ)
   ready="{\\"type\\": \\"Ready\\", \\"status\\": \\"True\\", \\"lastHeartbeatTime\\": \\"$now\\"}"
-  status="{\\"nodeInfo\\": {\\"kubeletVersion\\": \\"$version\\"}, \\"conditions\\": [$ready]}"
+  info="{\\"kubeletVersion\\": \\"$version\\", \\"containerRuntimeVersion\\": \\"containerd://2.2.1\\"}"
+  status="{\\"nodeInfo\\": $info, \\"conditions\\": [$ready]}"
   $KUBECTL patch node "$NODE" --subresource=status --type=merge --patch="{\\"status\\": $status}"
 done
 """
@@ -94,6 +100,7 @@ class Upgrading:
         """Yield the files of a member by the fleet file of now."""
         node = self._node(name)
         yield from repository(Kubernetes(node).version).files
+        yield ManagedFile("", "/etc/apt/preferences.d/lab", _PIN)
         yield from kubelet_files(node)
         yield from control_files(node) if node.member else ()
 
@@ -109,7 +116,7 @@ class Upgrading:
     ) -> SimpleNamespace:
         """Write the files of the roles on a member, and make its own again, as `apply_machines` would."""
         (name,) = (machine.node.name for machine in machines)
-        assert roles == ({"kubernetes", "control"} if name in NAMES else {"kubernetes"})
+        assert roles == {"containers", "kubernetes", *(("control",) if name in NAMES else ())}
         archive = self.client.folder / f"{name}.tar"
         pack(archive, self.files(name), NOTHING)
         restart = "; systemctl restart bedplate-member.service" if name in NAMES else ""
@@ -183,9 +190,8 @@ def serve_packages(client: LabHost, versions: Mapping[str, Path]) -> None:
         minor = ".".join(version.removeprefix("v").split(".")[:2])
         folder = client.folder / f"web/core:/stable:/v{minor}/deb"
         folder.mkdir(parents=True)
-        index = [
-            _package(client.folder / "build", folder, name, version.removeprefix("v"), programs) for name in PACKAGES
-        ]
+        build, numbers = client.folder / "build", dict.fromkeys(KUBERNETES, version.removeprefix("v"))
+        index = [_package(build, folder, *pair, programs) for pair in (numbers | {CONTAINERD: RUNTIME}).items()]
         (folder / "Packages").write_text("\n".join(index))
     key, certificate = client.folder / "web.key", client.folder / "web.crt"
     subject = ("-subj", f"/CN={_HOST}", "-days", "2", "-keyout", str(key), "-out", str(certificate))
@@ -208,9 +214,10 @@ def serve_packages(client: LabHost, versions: Mapping[str, Path]) -> None:
 def _package(build: Path, folder: Path, name: str, version: str, programs: Path) -> str:
     """Build a package whose program is a link, and return its paragraph of the index."""
     root = build / f"{name}-{version}"
-    (root / "DEBIAN").mkdir(parents=True)
-    (root / "usr/local/sbin").mkdir(parents=True)
-    (root / "usr/local/sbin" / name).symlink_to(programs / name)
+    (root / "DEBIAN").mkdir(parents=True, exist_ok=True)
+    (root / "usr/local/sbin").mkdir(parents=True, exist_ok=True)
+    if (programs / name).exists() and name in KUBERNETES:
+        (root / "usr/local/sbin" / name).symlink_to(programs / name)
     control = f"Package: {name}\nVersion: {version}-1.1\nArchitecture: all\nMaintainer: lab\nDescription: {name}\n"
     (root / "DEBIAN/control").write_text(control)
     file = folder / f"{name}_{version}.deb"
