@@ -2,18 +2,22 @@
 
 import json
 import re
+import subprocess
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, date, datetime
 from http.client import HTTPException
-from itertools import chain
+from itertools import chain, pairwise
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any, cast
 from urllib.request import urlopen
 
 from bedplate.account.client import AwsClient, NotThere, RegionResults, ask_regions, require_all
 from bedplate.catalog.catalog import RegionAnswer
+from bedplate.catalog.keys import PublicKey
 from bedplate.catalog.tables import AcceleratorFacts, Arch, GpuFacts, InstanceFacts
-from bedplate.errors import PartialError
+from bedplate.errors import MachineError, PartialError
 from bedplate.plan.cost import QuotaNeed
 from bedplate.plan.planner import IMAGE_ID, image_parameter
 
@@ -216,6 +220,32 @@ def _default_quota(client: AwsClient, region: str, service: str, code: str) -> f
         return None
     value: float | None = reply["Quota"].get("Value")
     return value
+
+
+def read_public_key(text: str) -> PublicKey:
+    """Return what gpg reads from the text of public keys. Raises MachineError without gpg."""
+    with TemporaryDirectory(prefix="bedplate-") as folder:
+        command = ("gpg", "--homedir", folder, "--batch", "--with-colons", "--show-keys")
+        try:
+            done = subprocess.run(command, input=text.encode(), capture_output=True, check=False)  # noqa: S603
+        except FileNotFoundError:
+            raise MachineError(
+                "gpg not found: keys cannot be compared", fix="install gnupg, and run it again"
+            ) from None
+    rows = [line.split(":") for line in done.stdout.decode().splitlines()]
+    primary = frozenset(after[_ID] for row, after in pairwise(rows) if row[0] == "pub" and after[0] == "fpr")
+    subkeys = (_end(row) for row in rows if row[0] == "sub" and "s" in row[_USES])
+    last = min((*(_end(row) for row in rows if row[0] == "pub"), max(subkeys, default=date.max)), default=date.max)
+    return PublicKey(primary, None if last == date.max else last)
+
+
+def _end(row: list[str]) -> date:
+    """Return the day on which a key ends; the last day of the calendar without one."""
+    return datetime.fromtimestamp(int(row[_ENDS]), UTC).date() if row[_ENDS] else date.max
+
+
+# Fields of gpg's output. Source: doc/DETAILS of GnuPG, "Format of the colon listings".
+_ENDS, _ID, _USES = 6, 9, 11
 
 
 def download(url: str) -> str:

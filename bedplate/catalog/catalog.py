@@ -7,6 +7,7 @@ from datetime import date
 from functools import cache
 from pathlib import Path
 
+from bedplate.catalog.keys import KeyFacts, read_keys, write_keys
 from bedplate.catalog.stacks import AddonPins, StackLock, read_addons, read_stacks, write_addons, write_stacks
 from bedplate.catalog.tables import (
     ChipFacts,
@@ -60,7 +61,7 @@ class Catalog:
     `offers` has zone letters by instance type and region, also for types that are not in `types`; `accounts` has the
     account that answered, by region. `prices` has USD per hour, on demand, in `price_region`; `rates` has USD per hour
     of other items. `drivers` is by branch, `stacks` by name, `chips` by name of the GPU, `releases` by minor version of
-    Kubernetes.
+    Kubernetes, `keys` by apt repository.
     """
 
     regions: Mapping[str, RegionFacts]
@@ -76,6 +77,7 @@ class Catalog:
     drivers: Mapping[str, DriverFacts] = field(default_factory=dict)
     chips: Mapping[str, ChipFacts] = field(default_factory=dict)
     releases: Mapping[str, ReleaseFacts] = field(default_factory=dict)
+    keys: Mapping[str, KeyFacts] = field(default_factory=dict)
     time_zones: frozenset[str] = frozenset()
     stacks: Mapping[str, StackLock] = field(default_factory=lambda: read_stacks(read_data_file("stacks").rows))
 
@@ -145,6 +147,7 @@ def load_catalog() -> Catalog:
         drivers=read_drivers(read_data_file("drivers").rows),
         chips=read_chips(read_data_file("gpus").rows),
         releases=read_releases(read_data_file("kubernetes").rows),
+        keys=read_keys(read_data_file("keys").rows),
         time_zones=read_time_zones(read_data_file("timezones").rows),
     )
 
@@ -153,6 +156,18 @@ def repository_key() -> str:
     """Return the public key of NVIDIA's apt repository; empty until a refresh has read it."""
     file = FOLDER / _KEY_FILE
     return file.read_text(encoding="utf-8") if file.exists() else ""
+
+
+def key_text(name: str) -> str:
+    """Return the public key of an apt repository."""
+    return (FOLDER / f"{name}.asc").read_text(encoding="utf-8")
+
+
+def write_key_files(keys: Mapping[str, KeyFacts], texts: Mapping[str, str], day: date) -> None:
+    """Replace the keys of apt repositories; `texts` has those to write by name."""
+    heading = {**read_data_file("keys").heading, "date": day.isoformat()}
+    files = {"keys.txt": write_sheet(heading, write_keys(keys)), **{f"{name}.asc": texts[name] for name in texts}}
+    write_together({FOLDER / name: text.encode() for name, text in files.items()})
 
 
 def write_stack_files(stacks: Mapping[str, StackLock], key: str, day: date) -> None:

@@ -28,6 +28,15 @@ def ending(what: str, ends: date, today: date) -> str:
     return f"{what} {'ended' if ends < today else 'ends'} on {ends}"
 
 
+def check_keys(context: Context) -> Iterator[Fault]:
+    """Yield a fault for each key of an apt repository of the cluster that ends soon."""
+    for name, key in context.catalog.keys.items() if context.fleet.kubernetes else ():
+        if key.ends and key.ends < context.today + NOTICE:
+            yield fault(
+                "W644", "kubernetes.version", ending(f"the key of the repository {name}", key.ends, context.today)
+            )
+
+
 # What the fix of a missing expiry proposes.
 DEFAULT_LIFETIME = timedelta(days=90)
 
@@ -139,7 +148,7 @@ def _rounded(usd: float) -> int:
 
 _SCHEDULES = "EC2 Auto Scaling PutScheduledUpdateGroupAction"
 
-CHECKS = (check_lifetimes, check_budget)
+CHECKS = (check_lifetimes, check_budget, check_keys)
 RULES = (
     *about(
         "groups",
@@ -203,6 +212,17 @@ RULES = (
             "AWS shows a cost up to a day late.",
             "raise monthly, or lower the maximums",
             "AWS Budgets, best practices",
+            allowable=True,
+        ),
+    ),
+    *about(
+        "kubernetes",
+        Rule(
+            "W644",
+            "key-ends",
+            "After the end of its key apt refuses the repository: no machine can install its packages.",
+            "run `bedplate catalog refresh`, then `bedplate bundle push`, and apply the roles",
+            "the key itself",
             allowable=True,
         ),
     ),

@@ -17,7 +17,15 @@ from bedplate.account.client import (
     open_client,
     require_all,
 )
-from bedplate.account.facts import download, enabled_regions, list_prices, newest_images, read_quotas, read_region
+from bedplate.account.facts import (
+    download,
+    enabled_regions,
+    list_prices,
+    newest_images,
+    read_public_key,
+    read_quotas,
+    read_region,
+)
 from bedplate.catalog import Catalog, load_catalog
 from bedplate.catalog.catalog import (
     REFRESHED,
@@ -28,6 +36,7 @@ from bedplate.catalog.catalog import (
     refreshed,
     refreshed_texts,
     write_data_files,
+    write_key_files,
     write_stack_files,
 )
 from bedplate.catalog.stacks import CHECKSUMS, EFA_SUM, NVIDIA_KEY_SUM, with_published
@@ -220,7 +229,18 @@ def refresh_catalog(
     show(renewal_lines(differences, () if region else (name for name in catalog.regions if name not in regions)))
     show(fault_lines(_missing_offers(updated)))
     _refresh_checksums(catalog)
+    _refresh_keys(catalog)
     return 0
+
+
+def _refresh_keys(catalog: Catalog) -> None:
+    """Replace keys of apt repositories that their vendors have renewed."""
+    texts = {name: download(key.address) for name, key in catalog.keys.items()}
+    keys = {name: key.renewed(texts[name], read_public_key(texts[name])) for name, key in catalog.keys.items()}
+    renewed = {name: texts[name] for name in keys if keys[name] != catalog.keys[name]}
+    if renewed:
+        write_key_files(keys, renewed, today())
+        show([f"renewed: key of {name}, which ends on {keys[name].ends or 'no day'}" for name in renewed])
 
 
 def _refresh_checksums(catalog: Catalog) -> None:

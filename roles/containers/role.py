@@ -14,7 +14,9 @@ from pyinfra.facts.deb import DebPackages
 from pyinfra.facts.server import LinuxName, OsRelease
 from pyinfra.operations import files, systemd
 
-from roles.base import Changes, DiskSpace, ManagedFile, Role, changed, file_text, put_files, render
+from bedplate.catalog import load_catalog
+from bedplate.catalog.catalog import key_text
+from roles.base import Changes, DiskSpace, ManagedFile, Role, changed, put_files, render
 from roles.nvidia.role import TOOLKIT
 from roles.system import Pin, Repository, add, hold_packages, install_packages, move_packages, start_units
 
@@ -25,8 +27,6 @@ PACKAGE = "containerd.io"
 CDI = "nvidia-cdi-refresh.path"
 # The image of every pod's first container, which kubelet must never delete. Source: kubeadm 1.36, constants.go.
 PAUSE = "registry.k8s.io/pause:3.10.2"
-# Docker's key, fingerprint 9DC8 5822 9FC7 DD38 854A E2D8 8D81 803C 0EBF CD88; it has no end.
-_KEY_SUM = "1500c1f56fa9e26b9b8f42452a553675796ade0807cdce11975eb98170b3a570"
 # The API of this registry is not at its name.
 _SERVERS = {"docker.io": "https://registry-1.docker.io"}
 
@@ -38,8 +38,8 @@ def repository(distribution: str, codename: str, version: str) -> Repository:
         uri=f"https://download.docker.com/linux/{distribution}",
         suites=(codename,),
         components=("stable",),
-        key=file_text("containers/repository.asc"),
-        key_sum=_KEY_SUM,
+        key=key_text("docker"),
+        key_sum=load_catalog().keys["docker"].checksum,
         pins=(Pin((PACKAGE,), f"{version}-*"),),
     )
 

@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 from pyinfra.operations import server, systemd
 from ruamel.yaml import YAML
 
+from bedplate.catalog import load_catalog
+from bedplate.catalog.catalog import key_text
 from bedplate.catalog.tables import minor_of
 from bedplate.plan.cluster import NODE_DNS, ClusterNode, NodeKind
 from bedplate.plan.registration import MAX_PODS
@@ -143,9 +145,6 @@ def yaml_text(*documents: Mapping[str, Any]) -> str:
 KUBELET = "kubelet.service"
 MODULES, SYSCTL = "/etc/modules-load.d/bedplate-kubernetes.conf", "/etc/sysctl.d/70-bedplate-kubernetes.conf"
 PACKAGES = ("kubelet", "kubeadm", "kubectl")
-# Fingerprint DE15 B144 86CD 377B 9E87 6E1A 2346 54DA 9A29 6436. This copy of the key expires on 2026-12-29; the project
-# extends it every two years.
-_KEY_SUM = "7627818cf7bae52f9008c93e8b1f961f53dea11d40891778de216fb1b43be54d"
 
 
 def package_version(version: str) -> str:
@@ -160,8 +159,8 @@ def repository(version: str) -> Repository:
         uri=f"https://pkgs.k8s.io/core:/stable:/v{minor_of(version)}/deb/",
         suites=("/",),
         components=(),
-        key=file_text("kubernetes/repository.asc"),
-        key_sum=_KEY_SUM,
+        key=key_text("kubernetes"),
+        key_sum=load_catalog().keys["kubernetes"].checksum,
         # kubelet depends on the last two, which have versions of their own.
         pins=(Pin(PACKAGES, package_version(version)), Pin(("kubernetes-cni", "cri-tools"), "*")),
     )

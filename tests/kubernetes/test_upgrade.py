@@ -75,7 +75,7 @@ def test_a_newer_version_in_the_fleet_file_is_reported(lab: Upgrading, capsys: p
     status, output = lab.command("kube", "status", str(fleet))
     assert status == 3, output
     assert f"the API server has version {OLD}, the plan 1.36.3: run `bedplate kube upgrade`" in output
-    assert f"cellar: kubelet {OLD}; planned: kubelet 1.36.3, containerd 2.2.1" in output
+    assert f"other: kubelet {OLD}; planned: kubelet 1.36.3, containerd 2.2.1" in output
 
     capsys.readouterr()
     assert run(["kube", "upgrade", "--check", str(fleet)]) == 0

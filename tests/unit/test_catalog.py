@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -16,6 +16,7 @@ import moto.ec2
 import pytest
 from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
 
+from bedplate.account.facts import read_public_key
 from bedplate.catalog import Catalog, InstanceFacts, RegionFacts, load_catalog
 from bedplate.catalog.catalog import (
     FOLDER,
@@ -24,10 +25,12 @@ from bedplate.catalog.catalog import (
     RegionAnswer,
     changes,
     check_whole,
+    key_text,
     read_data_file,
     refreshed,
     refreshed_texts,
 )
+from bedplate.catalog.keys import PublicKey, read_keys, write_keys
 from bedplate.catalog.stacks import EFA_SUM, NVIDIA_KEY_SUM, read_stacks, with_published, write_stacks
 from bedplate.catalog.tables import (
     AcceleratorFacts,
@@ -45,8 +48,12 @@ from bedplate.catalog.tables import (
     write_prices,
     write_sheet,
 )
+from bedplate.checks.lifetimes import NOTICE
 from bedplate.errors import ViolationError, edits, nearest
-from tests.testlab.run import pace
+from bedplate.load import examine
+from bedplate.load.source import today
+from tests.testlab.rehearsal.programs import EXAMPLES
+from tests.testlab.run import need_program, pace
 
 TYPE_NAME = re.compile(r"[a-z][a-z0-9-]*\.(nano|micro|small|medium|large|\d*xlarge|metal(-\d+xl)?)")
 REGION_NAME = re.compile(r"[a-z]{2}-[a-z]+-\d")
@@ -574,3 +581,69 @@ def test_the_heading_names_the_regions_that_answered(regions: tuple[str, ...], s
     ]
 
     assert f"# source: {source}\n# unit: letters\n" in text
+
+
+SHIPPED = read_keys(read_data_file("keys").rows)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_keys_are_those_of_the_table(name: str) -> None:
+    """Gpg reads the fingerprint and the end that the table has."""
+    need_program("gpg")
+    text, facts = key_text(name), SHIPPED[name]
+
+    assert read_public_key(text) == PublicKey(frozenset({facts.fingerprint}), facts.ends)
+    assert sha256(text.encode()).hexdigest() == facts.checksum
+
+
+def test_a_renewed_key_replaces_the_shipped_copy() -> None:
+    """It has the same fingerprint and ends later; an older copy is not taken. The table keeps the new facts."""
+    facts = SHIPPED["kubernetes"]
+    assert facts.ends
+    same = frozenset({facts.fingerprint})
+    later, earlier = (PublicKey(same, facts.ends + timedelta(days=days)) for days in (730, -1))
+
+    renewed = facts.renewed("new", later)
+
+    assert (renewed.ends, renewed.checksum) == (later.ends, sha256(b"new").hexdigest())
+    assert facts.renewed("old", earlier) == facts
+    assert read_keys(write_keys({"kubernetes": renewed})) == {"kubernetes": renewed}
+
+
+@pytest.mark.parametrize("others", [set(), {"0" * 40}, {SHIPPED["docker"].fingerprint, "0" * 40}], ids=len)
+def test_another_key_is_refused(others: set[str]) -> None:
+    """Also next to the known one: apt would trust both."""
+    with pytest.raises(ViolationError, match="expected 9DC8"):
+        SHIPPED["docker"].renewed("text", PublicKey(frozenset(others), None))
+
+
+@pytest.mark.parametrize(("days", "words"), [(59, "ends on"), (-1, "ended on"), (61, "")])
+def test_a_key_that_ends_soon_is_a_warning(days: int, words: str, tmp_path: Path, catalog: Catalog) -> None:
+    """60 days before, if the fleet has a cluster; the fix says how to renew it."""
+    path = tmp_path / "fleet.yaml"
+    path.write_text((EXAMPLES / "lab.yaml").read_text())
+    key = replace(SHIPPED["kubernetes"], ends=today() + timedelta(days=days))
+
+    faults = [fault for fault in examine(path, replace(catalog, keys={"kubernetes": key})) if fault.code == "W644"]
+
+    assert [words in fault.message for fault in faults] == ([True] if words else [])
+
+
+# What ends within 60 days, and why nobody can change it yet.
+KNOWN_ENDS = {
+    ("key of kubernetes", date(2026, 12, 29)): "pkgs.k8s.io had not published a longer one where bedplate was built",
+}
+
+
+@pytest.mark.nightly
+def test_nothing_that_is_shipped_ends_within_60_days(catalog: Catalog) -> None:
+    """Keys, the driver branch of the newest stack, and Kubernetes of the examples, at today's real date.
+
+    An entry of the list whose date has changed must be deleted.
+    """
+    branch = catalog.drivers[catalog.stack(None).driver]
+    ends = {f"key of {name}": key.ends for name, key in SHIPPED.items()}
+    ends |= {f"driver branch {branch.branch}": branch.ends, "Kubernetes 1.36": catalog.releases["1.36"].ends}
+    limit = datetime.now(UTC).date() + NOTICE
+
+    assert {(name, end) for name, end in ends.items() if end and end < limit} == {*KNOWN_ENDS}

@@ -38,6 +38,7 @@ ELSEWHERE = {
     "E510",
     "E517",
     "E518",
+    "W644",
 }
 # `make fuzz` draws 10,000 of each kind, a normal run a few hundred.
 VALID = max(100, settings().max_examples)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bedplate.catalog import load_catalog
-from bedplate.catalog.catalog import FOLDER
+from bedplate.catalog.catalog import FOLDER, key_text
 from bedplate.cli import run
 from bedplate.load import load_fleet
 from bedplate.lock import read_lock, record_plan
@@ -64,7 +64,12 @@ def _price(account: StubbedSession) -> None:
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubbedSession]:
     """Return an AWS whose answers a test prepares."""
-    monkeypatch.setattr("bedplate.cli.account.download", lambda url: KEY if url.endswith(".pub") else "no installer")
+    texts = {key.address: key_text(name) for name, key in load_catalog().keys.items()}
+
+    def download(url: str) -> str:
+        return texts.get(url) or (KEY if url.endswith(".pub") else "no installer")
+
+    monkeypatch.setattr("bedplate.cli.account.download", download)
     with stubbed_account(monkeypatch) as session:
         session.belongs_to(ACCOUNT, "us-east-1")
         yield session

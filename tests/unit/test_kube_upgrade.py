@@ -118,7 +118,10 @@ def _budget(app: str, allowed: int) -> Mapping[str, object]:
 def test_pods_that_may_not_move_are_obstacles() -> None:
     """Bare pods and jobs are, unless they are marked as movable; daemons and pods of controllers are not."""
     items = [_pod("bare"), _pod("job", "Job"), _pod("web", "ReplicaSet"), _pod("proxy", "DaemonSet")]
-    items += [_pod("saved", "Job", annotations={"bedplate/movable": "true"}), _pod("pinned", "ReplicaSet", annotations={"bedplate/movable": "false"})]
+    items += [
+        _pod("saved", "Job", annotations={"bedplate/movable": "true"}),
+        _pod("pinned", "ReplicaSet", annotations={"bedplate/movable": "false"}),
+    ]
 
     (found,) = obstacles(json.dumps({"items": items})).values()
 
