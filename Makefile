@@ -16,8 +16,9 @@ help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
 # A lock file names every package, so pip must not resolve dependencies: for one with an extra, such as coverage[toml], pip 23
-# of Debian 12 takes the newest release instead of the locked one, and fails because it has no hash.
-LOCKED := --require-hashes --no-deps
+# of Debian 12 takes the newest release instead of the locked one, and fails because it has no hash. A source archive would run
+# its own code while it is installed: every locked package has a wheel.
+LOCKED := --require-hashes --no-deps --only-binary :all:
 
 $(READY): requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -117,6 +117,8 @@ def _check_accelerators(catalog: Catalog, key: str, facts: InstanceFacts, group:
         yield fault("E306", key, f"{facts.name} has no EFA", _size_with_efa(catalog, facts))
     if _has_other_accelerators(facts):
         yield fault("W317", key, f"{facts.name} has accelerators of another vendor than NVIDIA")
+        if group.use is Use.KUBERNETES:
+            yield fault("E645", key, f"no add-on makes the accelerators of {facts.name} known to Kubernetes")
     if facts.gpu and not facts.gpu.count:
         fix = _smallest_whole_gpu(catalog, facts.gpu)
         yield fault("E354", key, f"{facts.name} has a part of a GPU, which needs NVIDIA's GRID driver", fix)
@@ -297,6 +299,13 @@ RULES = about(
         "The image has only NVIDIA's driver, so other accelerators cannot be used.",
         "write a type with NVIDIA GPUs",
         "EC2 DescribeInstanceTypes",
+    ),
+    Rule(
+        "E645",
+        "no-device-plugin",
+        "Without a device plugin, pods that ask for these accelerators wait forever, on machines that cost money.",
+        "write a type with NVIDIA GPUs, or install the vendor's plugin and allow this",
+        allowable=True,
     ),
     Rule(
         "E354",

@@ -195,7 +195,7 @@ def upgrade(  # noqa: PLR0913  each is an option of the command line
     identity: Identity = None,
     ssh_config: SshConfig = None,
 ) -> int:
-    """Upgrade Kubernetes and containerd on all machines of the cluster.
+    """Upgrade Kubernetes and containerd on all machines.
 
     To the versions of the plan: first the members, one after the other, then workers, all groups at a time. Workers of
     sites are drained and upgraded, instances are drained and replaced. A worker with a pod that may not be moved is

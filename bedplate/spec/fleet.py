@@ -116,8 +116,8 @@ class Kubernetes(Spec):
 
     version: KubernetesVersion = Field(
         title="Version",
-        description="Minor version, quoted: YAML reads 1.36 as a number.",
-        json_schema_extra=on_edit(free("nothing in AWS; roles upgrade the nodes")),
+        description="Minor version, for its newest known patch, or a patch. Quoted: YAML reads 1.36 as a number.",
+        json_schema_extra=on_edit(free("nothing in AWS; `kube upgrade` moves the machines")),
     )
     control_plane: ControlPlane = Field(
         title="Control plane", description="Number and type of the control plane's machines."

@@ -410,6 +410,6 @@ class Image(Spec):
     kubernetes: KubernetesVersion | None = Field(
         default=None,
         title="Kubernetes version",
-        description="Minor version of the image's kubelet, quoted. Default: the cluster's version.",
+        description="Version of the image's kubelet, quoted, such as '1.36'. Default: the cluster's version.",
         json_schema_extra=on_edit(free(_NEXT_IMAGE, *EVERY)),
     )
