@@ -110,7 +110,8 @@ def test_etcd_is_the_one_that_kubeadm_installs() -> None:
     for program in ("etcd", "etcdctl", "etcdutl"):
         version = re.search(r"[vV]ersion: ([0-9.]+)", _output(program, "version" if program != "etcd" else "--version"))
 
-        assert version and version[1] == installed[1], program
+        assert version
+        assert version[1] == installed[1], program
 
 
 def _output(*command: str) -> str:
