@@ -180,5 +180,6 @@ def test_a_removed_person_is_refused_within_a_minute(whole: WholeCluster) -> Non
         json.loads(token.stdout)["status"]["token"], "get", "pods", "--namespace=grace"
     )
     assert (status, "Unauthorized" in output or "logged in" in output) == (1, True), output
-    assert "no account of yours" in whole.on_laptop("grace", *ask).stderr
+    # Her laptop keeps the token, which the cluster refuses; without it, she gets no other.
+    assert "no account of yours" in whole.on_laptop("grace", *ask, XDG_CACHE_HOME=str(whole.fleet.parent)).stderr
     assert wait_until(lambda: not whole.api.kubectl("get", "pods", "--namespace=grace", "--output=name"), 60)

@@ -159,7 +159,8 @@ class WholeCluster:
         names = host.folder / "resolv.conf"
         names.write_text(RESOLV_CONF)
         proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "")
-        own = {"SSH_AUTH_SOCK": self.agents[person], "LOGNAME": person, "PATH": os.environ["PATH"], **proxies}
+        agent = {"SSH_AUTH_SOCK": self.agents[person], "XDG_CACHE_HOME": str(host.folder / "cache")}
+        own = {**agent, "LOGNAME": person, "PATH": os.environ["PATH"], **proxies}
         return subprocess.run(
             ("ip", "netns", "exec", host.namespace, "sh", "-c", NAMED, str(names), *command),
             env={**os.environ, **own, **variables},
