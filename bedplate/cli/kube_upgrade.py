@@ -163,7 +163,7 @@ class Upgrade:
         return True
 
     def _nodes(self) -> dict[str, Worker]:
-        return {node.name: node for node in parse_nodes(self.first.run("nodes")) if node.name not in self.members}
+        return {node.name: node for node in _read_nodes(self.first) if node.name not in self.members}
 
     def _apply(self, name: str, *roles: str) -> None:
         location = NodeLocation(self._node(name))
@@ -175,6 +175,15 @@ class Upgrade:
 
     def _node(self, name: str) -> NodePlan:
         return find_node(self.plan, name, load_catalog())
+
+
+def _read_nodes(member: Connection) -> tuple[Worker, ...]:
+    """Return the nodes that a member reports. Raises PartialError for the answer of an older program."""
+    try:
+        return parse_nodes(member.run("nodes"))
+    except ValueError:
+        fix = f"run `bedplate node apply {member.name}`: it has the program of another version of bedplate"
+        raise PartialError(f"invalid answer from {member.name}", fix=fix) from None
 
 
 def _planned(cluster: ClusterPlan, version: str) -> Versions:
@@ -207,7 +216,7 @@ def upgrade(  # noqa: PLR0913  each is an option of the command line
     with locked(fleet), connections(plan, member_nodes(plan), options) as members:
         statuses = on_all(members.values(), read_status)
         _check_ready(statuses)
-        nodes = {node.name: node for node in parse_nodes(next(iter(members.values())).run("nodes"))}
+        nodes = {node.name: node for node in _read_nodes(next(iter(members.values())))}
         workers = {name: node for name, node in nodes.items() if name not in members}
         versions = {name: _of_member(status, nodes.get(name)) for name, status in statuses.items()}
         control, planned = (_planned(cluster, version) for version in (cluster.version, cluster.kubelet))

@@ -334,6 +334,17 @@ def test_an_upgrade_ends_at_a_worker_without_its_version(
     assert len(applies.requests) == 1
 
 
+def test_a_member_with_an_older_program_is_named(
+    members: Path, upgrade: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is begun: its answers have another form."""
+    (members / NAMES[0] / "nodes").write_text(f"{SITE[0]} {OLD} bedplate://cellar/titan-01\n")
+
+    assert run(upgrade) == 6
+
+    assert f"run `bedplate node apply {NAMES[0]}`" in capsys.readouterr().err
+
+
 def test_a_worker_whose_drain_fails_takes_pods_again(
     members: Path, upgrade: list[str], applies: FakeApply, capsys: pytest.CaptureFixture[str]
 ) -> None:
