@@ -10,6 +10,7 @@ import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.catalog.catalog import FOLDER, key_text
+from bedplate.catalog.keys import PublicKey
 from bedplate.cli import run
 from bedplate.load import load_fleet
 from bedplate.lock import read_lock, record_plan
@@ -69,7 +70,10 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubbedSession]:
     def download(url: str) -> str:
         return texts.get(url) or (KEY if url.endswith(".pub") else "no installer")
 
+    keys = {key_text(name): PublicKey(frozenset({key.fingerprint}), None) for name, key in load_catalog().keys.items()}
     monkeypatch.setattr("bedplate.cli.account.download", download)
+    # gpg reads the real keys in test_catalog.
+    monkeypatch.setattr("bedplate.cli.account.read_public_key", keys.__getitem__)
     with stubbed_account(monkeypatch) as session:
         session.belongs_to(ACCOUNT, "us-east-1")
         yield session
