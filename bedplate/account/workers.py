@@ -18,12 +18,13 @@ _ALIVE = ["pending", "running", "stopping", "stopped"]
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """An instance of a pool of the cluster, and the addresses of its interfaces."""
+    """An instance of a pool, the addresses of its interfaces, and when it was started last, in Unix time."""
 
     name: str
     instance: str
     region: str
     addresses: frozenset[str]
+    launched: float
 
 
 def read_workers(client: AwsClient, plan: JoiningPlan) -> RegionResults[tuple[Worker, ...]]:
@@ -54,7 +55,7 @@ def _worker(instance: Mapping[str, Any], region: str) -> Worker:
     }
     if "PrivateIpAddress" in instance:
         addresses.add(instance["PrivateIpAddress"])
-    return Worker(name, instance["InstanceId"], region, frozenset(addresses))
+    return Worker(name, instance["InstanceId"], region, frozenset(addresses), instance["LaunchTime"].timestamp())
 
 
 @dataclass

@@ -38,6 +38,7 @@ from bedplate.report.capacity_state import (
     status_document,
     status_lines,
 )
+from bedplate.rounds import run_round
 from bedplate.spec.sites import Use
 
 PERIOD = 30.0
@@ -265,16 +266,14 @@ class Loop:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._stopped.set())
         while not self._stopped.is_set():
-            try:
-                self.run_once()
-            except MachineError:
-                raise
-            except BedplateError as error:
-                self.counts.errors += 1
-                show([json.dumps({"time": round(self.clock(), 1), "error": error.what})])
-                self._write_metrics()
+            run_round(self.run_once, self._report_error, fatal=MachineError)
             self._wait()
         return 0
+
+    def _report_error(self, error: BedplateError) -> None:
+        self.counts.errors += 1
+        show([json.dumps({"time": round(self.clock(), 1), "error": error.what})])
+        self._write_metrics()
 
     def _wait(self) -> None:
         """Wait for the next round, and keep the Lease meanwhile."""

@@ -5,6 +5,7 @@ from base64 import b64decode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from secrets import choice
 from time import time
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from lightkube.models.certificates_v1 import CertificateSigningRequestCondition, CertificateSigningRequestStatus
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestApproval
-from lightkube.resources.core_v1 import Node, Secret
+from lightkube.resources.core_v1 import ConfigMap, Node, Secret
 from lightkube.types import PatchType
 
 from bedplate.cluster.approval import (
@@ -24,15 +25,19 @@ from bedplate.cluster.approval import (
     Decision,
     Inventory,
     decide,
+    difference,
     ended_nodes,
+    gate_taint,
     requested_name,
     track_absences,
-    waits_for_gate,
 )
 from bedplate.cluster.client import ClusterClient, Conflict, Missing, ObjectCache
+from bedplate.cluster.demand import readiness
 from bedplate.plan.cluster import BOOTSTRAPPERS, WORKERS
+from bedplate.rounds import Reports, run_round
 
-LEASE = "bedplate-approver"
+LEASE = ALARMS = "bedplate-approver"
+"""The names of the Lease, and of the ConfigMap with a sentence for each certificate that nobody approved like that."""
 _SIGNERS = (CLIENT, SERVING)
 _NAMESPACE = "kube-system"
 TOKEN_LIFE = timedelta(hours=1)
@@ -53,10 +58,13 @@ class Approver:
     absences: Mapping[str, float] = field(default_factory=dict)
     """Since when the instance of a node has been missing, by node."""
     _waiting: dict[str, str] = field(default_factory=dict)
+    _verified: set[str] = field(default_factory=set)
+    """The requests whose certificates were compared."""
 
     def __post_init__(self) -> None:
         self._requests = ObjectCache(self.client, CertificateSigningRequest)
         self._nodes = ObjectCache(self.client, Node)
+        self.reports = Reports(self.log)
 
     def start(self) -> None:
         """List requests and nodes, and watch them. Raises BedplateError."""
@@ -77,32 +85,69 @@ class Approver:
         return tuple(request for request in requests if request.spec.signerName in _SIGNERS and _is_pending(request))
 
     def answer(self, inventory: Inventory) -> None:
-        """Approve or deny the pending requests; requests of unknown machines wait."""
+        """Approve or deny each pending request; those of unknown machines wait, and no failure stops another answer."""
         waiting: dict[str, str] = {}
+        ready = self._ready()
         for request in self._pending():
-            decision, name = decide(_request(request), inventory), _name(request)
-            if decision.answer is Answer.WAIT:
-                waiting[name] = decision.reason
-                if self._waiting.get(name) != decision.reason:
-                    self.log(f"{name}: waits: {decision.reason}")
-            elif self._write(request, decision):
-                self.log(f"{name}: {decision.answer}: {decision.reason}")
+            run_round(partial(self._answer, request, inventory, ready, waiting), self.reports)
         self._waiting = waiting
 
-    def release(self) -> None:
-        """Remove the taint of the gate from nodes that have passed it."""
+    def _answer(
+        self,
+        request: CertificateSigningRequest,
+        inventory: Inventory,
+        ready: Mapping[str, float],
+        waiting: dict[str, str],
+    ) -> None:
+        decision, name = decide(_request(request), inventory, ready), _name(request)
+        if decision.answer is Answer.WAIT:
+            waiting[name] = decision.reason
+            if self._waiting.get(name) != decision.reason:
+                self.log(f"{name}: waits: {decision.reason}")
+        elif self._write(request, decision):
+            self.log(f"{name}: {decision.answer}: {decision.reason}")
+
+    def _ready(self) -> Mapping[str, float]:
+        """Return when each ready node was made."""
+        conditions = ((node, readiness(node)) for node in self._nodes.objects().values())
+        ready = (node.metadata for node, condition in conditions if condition and condition.status == "True")
+        return {str(metadata.name): metadata.creationTimestamp.timestamp() for metadata in ready}
+
+    def verify(self) -> None:
+        """Compare what was issued with what was approved; a difference is logged, and recorded for `kube status`."""
+        requests = {name: item for name, item in self._requests.objects().items() if item.spec.signerName in _SIGNERS}
+        issued = {name: item for name, item in requests.items() if item.status and item.status.certificate}
+        self._verified &= issued.keys()
+        for name in issued.keys() - self._verified:
+            run_round(partial(self._compare, name, issued[name]), self.reports)
+
+    def _compare(self, name: str, request: CertificateSigningRequest) -> None:
+        spec, certificate = request.spec, b64decode((request.status and request.status.certificate) or "")
+        if differs := difference(b64decode(spec.request), spec.signerName, certificate):
+            text = f"{name} of {spec.username}: issued for something else than approved: {differs}"
+            self.log(f"ALARM: {text}")
+            record = ConfigMap(metadata=ObjectMeta(name=ALARMS, namespace=_NAMESPACE), data={name: text})
+            self.client.call("record an alarm", lambda api: api.apply(record, field_manager=name[:128], force=True))
+        self._verified.add(name)
+
+    def follow_gates(self) -> None:
+        """Remove the taint of the gate from nodes that have passed it; set it on those that report another state."""
         for node in self._nodes.objects().values():
-            taints = node.spec.taints or []
-            if not waits_for_gate(node.metadata.annotations or {}, [taint.key for taint in taints]):
-                continue
-            kept = [taint.to_dict() for taint in taints if taint.key != GATE]
-            # The whole list is replaced, so only if the node is still as it was seen.
-            patch = {"metadata": {"resourceVersion": node.metadata.resourceVersion}, "spec": {"taints": kept}}
-            name = str(node.metadata.name)
-            if self._try(
-                f"patch Node {name}", lambda api, n=name, p=patch: api.patch(Node, n, p, patch_type=PatchType.MERGE)
-            ):
-                self.log(f"{name}: passed its gate")
+            run_round(partial(self._follow_gate, node), self.reports)
+
+    def _follow_gate(self, node: Any) -> None:  # noqa: ANN401  a Node
+        taints = {taint.key: taint for taint in node.spec.taints or []}
+        before = taints.get(GATE)
+        value = gate_taint(node.metadata.annotations or {}, before and (before.value or ""))
+        if value is None:
+            return
+        kept = [taint.to_dict() for taint in node.spec.taints or [] if taint.key != GATE]
+        if value:
+            kept.append({"key": GATE, "value": value, "effect": "NoSchedule"})
+        # The whole list is replaced, so only if the node is still as it was seen.
+        patch = {"metadata": {"resourceVersion": node.metadata.resourceVersion}, "spec": {"taints": kept}}
+        if self._patch(_name(node), patch):
+            self.log(f"{_name(node)}: {f'its gate is {value}' if value else 'passed its gate'}")
 
     def delete_ended(self, inventory: Inventory, now: float) -> None:
         """Delete the nodes whose instances have ended."""

@@ -271,10 +271,12 @@ class ObjectCache:
             except BedplateError as error:
                 self._error, self._failures = error, self._failures + 1
                 self._client.pauses.before(min(self._failures, 7))
-            except Exception:
+            except Exception as error:  # noqa: BLE001  an object that cannot be read must not end the copy for ever
                 if self._stopped.is_set():
                     return  # its connection was closed
-                raise
+                version, self._failures = None, self._failures + 1
+                self._error = PartialError(f"cannot read a {self._kind.__name__}: {type(error).__name__}")
+                self._client.pauses.before(min(self._failures, 7))
 
     def _watch(self, version: str) -> str:
         for event, item in self._client.events(self._kind, version, _WATCH):

@@ -136,7 +136,7 @@ def _is_starting(node: ClusterNode, now: float, *, has_work: bool) -> bool:
     if any(taint.key == GATE for taint in (node.spec.taints if node.spec else None) or ()):
         # A node with work has been in service: the taint was set again by hand.
         return not has_work
-    ready = _readiness(node)
+    ready = readiness(node)
     if ready is None or ready.status == "True":
         return ready is None
     changed = seconds(ready.lastTransitionTime)
@@ -144,13 +144,14 @@ def _is_starting(node: ClusterNode, now: float, *, has_work: bool) -> bool:
     return not has_work and (changed - created < _REGISTERING or now - changed > _LOST)
 
 
-def _readiness(node: ClusterNode) -> NodeCondition | None:
+def readiness(node: ClusterNode) -> NodeCondition | None:
+    """Return the condition `Ready` of a node; None before kubelet has reported."""
     conditions = (node.status.conditions if node.status else None) or ()
     return next((condition for condition in conditions if condition.type == "Ready"), None)
 
 
 def _taints(node: ClusterNode) -> frozenset[str]:
-    ready = _readiness(node)
+    ready = readiness(node)
     # The cluster removes the taint a moment after the node has become ready.
     derived = {_UNSCHEDULABLE, _NOT_READY} if ready and ready.status == "True" else {_UNSCHEDULABLE}
     return blocking_taints(

@@ -4,16 +4,17 @@ import ssl
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cryptography import x509
 from lightkube.resources.apps_v1 import DaemonSet, Deployment
-from lightkube.resources.core_v1 import Node
+from lightkube.resources.core_v1 import ConfigMap, Node
 
 from bedplate.cluster.addons import ADDON_LABEL
-from bedplate.cluster.client import ClusterClient
+from bedplate.cluster.approver import ALARMS
+from bedplate.cluster.client import ClusterClient, Missing
 from bedplate.cluster.demand import GATE
 from bedplate.plan.cluster import ClusterPlan, has_version, minor_version
 from bedplate.plan.links import API_PORT
@@ -73,10 +74,20 @@ def read_status(cluster: ClusterClient, plan: ClusterPlan, now: datetime, port: 
     version = str(cluster.call("read the version", lambda api: _get_json(api, "/version"))["gitVersion"])
     nodes, _ = cluster.objects(Node)
     workloads = [item for kind in (DaemonSet, Deployment) for item in cluster.objects(kind, labels=_ADDONS)[0]]
-    return assess(version, plan, member_states(plan, port), nodes, workloads, now)
+    status = assess(version, plan, member_states(plan, port), nodes, workloads, now)
+    return replace(status, faults=(*status.faults, *read_alarms(cluster)))
 
 
 _ADDONS = {ADDON_LABEL: None}
+
+
+def read_alarms(cluster: ClusterClient) -> tuple[str, ...]:
+    """Return the certificates that were issued for something else than approved, as the approver has recorded them."""
+    try:
+        record = cluster.call("read alarms", lambda api: api.get(ConfigMap, ALARMS, namespace="kube-system"))
+    except Missing:
+        return ()
+    return tuple((record.data or {}).values())
 
 
 def _get_json(api: Any, path: str) -> Mapping[str, Any]:  # noqa: ANN401  lightkube's own client

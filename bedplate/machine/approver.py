@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from bedplate.account.client import AwsClient, open_client
@@ -20,6 +21,7 @@ from bedplate.cluster.lease import Leadership
 from bedplate.errors import BedplateError, InputError
 from bedplate.machine.state import State
 from bedplate.plan.cluster import JoiningPlan
+from bedplate.rounds import run_round
 
 _PAUSE = 1.0
 # EC2 is asked at most this often while a request waits, and this often otherwise.
@@ -52,7 +54,7 @@ class Cloud:
             waiting = {worker.instance for worker in workers if worker.name in requested}
             keys = self._keys.read(region, waiting) if waiting else {}
             machines |= {
-                worker.name: KnownMachine(worker.addresses, worker.instance, keys.get(worker.instance))
+                worker.name: KnownMachine(worker.addresses, worker.instance, keys.get(worker.instance), worker.launched)
                 for worker in workers
             }
         return Inventory(machines, frozenset(answers.successes), frozenset(answers.failures))
@@ -64,14 +66,26 @@ class Rounds:
 
     approver: Approver
     cloud: Cloud
+    leadership: Leadership
     _token_due: float = 0.0
 
     def run(self, now: float) -> None:
-        """Do what is due. Raises BedplateError."""
+        """Do what is due if this is the leader; an error of one step does not stop the others."""
+        self.approver.reports.begin_round()
+        run_round(partial(self._lead, now), self.approver.reports)
+
+    def _lead(self, now: float) -> None:
+        if self.leadership.hold():
+            approver, own = self.approver, (partial(self._answer, now), partial(self._renew, now))
+            for step in (approver.follow_gates, approver.verify, *own):
+                run_round(step, approver.reports)
+
+    def _answer(self, now: float) -> None:
         inventory = self.cloud.inventory(now, self.approver.requested())
         self.approver.answer(inventory)
-        self.approver.release()
         self.approver.delete_ended(inventory, now)
+
+    def _renew(self, now: float) -> None:
         if now >= self._token_due:
             self._token_due = now + _TOKEN_RETRY
             put_token(self.cloud.client, self.cloud.plan, self.approver.make_token())
@@ -86,7 +100,7 @@ def log(line: str) -> None:
 
 
 def main(kubeconfig: Path, state: State) -> int:
-    """Approve until an error that only a new start repairs."""
+    """Approve until this process is ended; an error before the first round ends it."""
     node = state.node()
     if node.joining is None:
         raise InputError("the node document has no plan for joining", fix="run `bedplate bundle push`")
@@ -94,16 +108,9 @@ def main(kubeconfig: Path, state: State) -> int:
     leadership = Leadership(cluster, node.name, name=LEASE)
     approver = Approver(cluster, log)
     approver.start()
-    rounds, last = Rounds(approver, Cloud(open_client(), node.joining)), ""
+    rounds = Rounds(approver, Cloud(open_client(), node.joining), leadership)
     while True:
-        try:
-            if leadership.hold():
-                rounds.run(time.monotonic())
-            last = ""
-        except BedplateError as error:
-            if error.what != last:
-                log(f"{error.what}{f'; {error.fix}' if error.fix else ''}")
-            last = error.what
+        rounds.run(time.monotonic())
         time.sleep(_PAUSE)
 
 

@@ -266,13 +266,14 @@ def test_a_dry_run_changes_nothing() -> None:
     assert dry.done == dry.reported == []
 
 
+@pytest.mark.parametrize("error", [PartialError("no answer"), RecursionError("no answer"), OverflowError("no answer")])
 def test_defect_failed_rounds_do_not_lengthen_the_pause(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
 ) -> None:
-    """The round after many failures comes as soon as after one, and each failure is a line of the log."""
+    """The round after many failures of any kind comes as soon as after one, and each failure is a line of the log."""
 
     def fail(_: float) -> Observation:
-        raise PartialError("no answer")
+        raise error
 
     world = _World()
     monkeypatch.setattr(world, "observe", fail)

@@ -1,11 +1,15 @@
 """Joining and leaving without a cluster: the approver's decisions, AWS's side of it, and the worker agent."""
 
+import re
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,16 +24,21 @@ from bedplate.cluster.approval import (
     Inventory,
     KnownMachine,
     decide,
+    difference,
     ended_nodes,
+    gate_taint,
+    requested_name,
     track_absences,
-    waits_for_gate,
 )
+from bedplate.errors import PartialError
+from bedplate.machine.approver import Rounds
 from bedplate.plan.cluster import BOOTSTRAPPERS, WORKERS, joining_plan, machine_group
+from bedplate.rounds import Reports
 from bedplate.worker.leaving import Departure, Notices, drain
 from bedplate.worker.leaving import decide as decide_departure
 from bedplate.worker.machine import AgentError
 from tests.testlab.fleets.variants import lab_plan
-from tests.testlab.kubernetes.requests import NodeKey
+from tests.testlab.kubernetes.requests import NodeKey, Texts, certificate
 
 TRAIN, OTHER, TITAN = "train-9f3c21aa.us-west-2", "train-0000ffff.us-west-2", "titan-01.cellar"
 KEY, STRANGER = NodeKey(), NodeKey()
@@ -126,12 +135,146 @@ def test_a_new_machine_waits_until_aws_knows_it(request_: CertificateRequest, re
     assert (decision.answer, reason in decision.reason) == (Answer.WAIT, True)
 
 
-def test_only_a_passed_gate_removes_the_taint() -> None:
-    """Without the annotation, or with a failed gate, the taint stays."""
-    assert waits_for_gate({"bedplate/gate": "passed"}, ["other", "bedplate/gate"])
-    assert not waits_for_gate({"bedplate/gate": "failed"}, ["bedplate/gate"])
-    assert not waits_for_gate({}, ["bedplate/gate"])
-    assert not waits_for_gate({"bedplate/gate": "passed"}, ["other"])
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("signer", [CLIENT, SERVING])
+def test_only_the_canonical_text_of_a_request_is_approved(signer: str, seed: int) -> None:
+    """Of generated texts with changed PEM or DER none ends the approver, and none but the plain one is approved."""
+    addresses = ("10.64.1.5",) if signer == SERVING else ()
+    texts = Texts(KEY, TRAIN, addresses, ("control-1.us-west-2", ("api.lab.internal",)), seed)
+    good = bootstrap(TRAIN) if signer == CLIENT else serving(TRAIN, "10.64.1.5")
+
+    for text, is_plain in [*texts.generate(150), *((text, False) for text in texts.odd())]:
+        decision = decide(replace(good, pem=text), INVENTORY)
+        assert (decision.answer is Answer.APPROVE) == is_plain, (decision, text.decode(errors="replace"))
+        assert requested_name(text).isascii()
+
+
+@pytest.mark.parametrize(
+    ("pem", "reason"),
+    [
+        (KEY.request(TRAIN, names=[f"10.64.{number}.1" for number in range(20)]), "20 names, at most 16"),
+        (KEY.request(TRAIN, names=["x" * 60 + ".lab"] * 150), "larger than 8192 bytes"),
+        (KEY.request(TRAIN, names=["a\x1b[2J\nb"]), r"a\x1b[2J\nb: not of"),
+        (KEY.request("train\n-1.us-west-2", names=["10.64.1.5"]), "the subject must be"),
+    ],
+    ids=["names", "size", "control characters", "line break in the name"],
+)
+def test_what_a_request_makes_the_approver_read_or_write_is_limited(pem: bytes, reason: str) -> None:
+    """Size and number of names have limits; no control character of a request reaches the journal."""
+    decision = decide(replace(serving(TRAIN, "10.64.1.5"), pem=pem), INVENTORY)
+
+    assert (decision.answer, reason in decision.reason) == (Answer.DENY, True), decision
+    assert decision.reason.isprintable()
+    assert len(decision.reason) < 400
+
+
+@pytest.mark.parametrize(
+    ("request_", "launched", "answer"),
+    [
+        (bootstrap(TRAIN), 900.0, Answer.DENY),
+        (bootstrap(TRAIN), 1100.0, Answer.APPROVE),
+        (bootstrap(TITAN, STRANGER, FOR_TITAN), None, Answer.DENY),
+        (renewal(TRAIN, TRAIN), 900.0, Answer.APPROVE),
+        (serving(TRAIN, "10.64.1.5"), 900.0, Answer.APPROVE),
+    ],
+    ids=["second key", "launched later", "site", "renewal", "serving"],
+)
+def test_a_token_gets_no_certificate_of_a_node_that_is_ready(
+    request_: CertificateRequest, launched: float | None, answer: Answer
+) -> None:
+    """A machine in the cluster has a certificate; only an instance that was launched later needs another one."""
+    machine = replace(INVENTORY.machines[TRAIN], launched=launched)
+    inventory = replace(INVENTORY, machines={**INVENTORY.machines, TRAIN: machine})
+
+    decision = decide(request_, inventory, {TRAIN: 1000.0, TITAN: 1000.0})
+
+    assert decision.answer is answer, decision
+    assert decide(request_, inventory).answer is Answer.APPROVE
+
+
+def test_a_certificate_for_something_else_than_the_request_is_found() -> None:
+    """Names, key, organization and purpose of what was issued are those of what was approved."""
+    approved = KEY.request(TRAIN, names=["10.64.1.5"])
+
+    def differs(
+        key: NodeKey = KEY,
+        name: str = TRAIN,
+        names: Sequence[str] = ("10.64.1.5",),
+        group: str = "system:nodes",
+        purpose: str = "server auth",
+    ) -> str:
+        return difference(approved, SERVING, certificate(key, name, names, group, purpose))
+
+    assert differs() == ""
+    assert "another subject" in differs(name=OTHER)
+    assert "another subject" in differs(group="system:masters")
+    assert "another key" in differs(key=STRANGER)
+    assert "api.lab.internal" in differs(names=["10.64.1.5", "api.lab.internal"])
+    assert "another purpose" in differs(purpose="client auth")
+    assert "cannot be read" in difference(approved, SERVING, b"no certificate")
+    assert "cannot be read" in difference(b"no request", SERVING, certificate(KEY, TRAIN))
+
+
+@pytest.mark.parametrize(
+    ("report", "before", "after"),
+    [
+        ("passed", "pending", ""),
+        ("passed", "replace", ""),
+        ("passed", None, None),
+        (None, "pending", None),
+        (None, None, None),
+        ("pending", "pending", None),
+        ("pending", None, "pending"),
+        ("replace", None, "replace"),
+        ("reboot", "pending", "reboot"),
+        ("repair", "repair", None),
+        ("PASSED", None, "failed"),
+        ("failed", "pending", "failed"),
+    ],
+)
+def test_the_taint_of_the_gate_follows_the_report(report: str | None, before: str | None, after: str | None) -> None:
+    """Only a passed gate removes the taint; every other report sets it, also later, and an unknown one is a failure."""
+    annotations = {"other": "passed"} | ({"bedplate/gate": report} if report else {})
+
+    assert gate_taint(annotations, before) == after
+
+
+class _Broken:
+    """The cluster and AWS, of which some parts fail in any way."""
+
+    def __init__(self, **errors: Exception) -> None:
+        self.errors, self.done, self.log = errors, list[str](), list[str]()
+        self.reports = Reports(self.log.append)
+        self.requested = frozenset
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def act(*_: object) -> bool:
+            if name in self.errors:
+                raise self.errors[name]
+            self.done.append(name)
+            return True
+
+        return act
+
+
+def test_an_error_of_one_step_stops_no_other_step_and_no_round() -> None:
+    """Whatever a step raises is a line of the journal once, until a round without it."""
+    broken: Any = _Broken(inventory=RecursionError("too deep"), verify=PartialError("no answer"))
+    rounds = Rounds(broken, broken, broken, _token_due=inf)
+
+    for _ in range(3):
+        rounds.run(1.0)
+
+    assert broken.done.count("follow_gates") == 3
+    assert broken.log[0] == "no answer"
+    assert re.fullmatch(r"RecursionError in test_joining\.py:\d+: too deep; report the defect", broken.log[1])
+    assert len(broken.log) == 2
+    broken.errors = {"hold": ValueError("\n")}
+    rounds.run(1.0)
+    broken.errors = {"verify": PartialError("no answer")}
+    rounds.run(1.0)
+    assert [line.partition(" ")[0] for line in broken.log[2:]] == ["ValueError", "no"]
+    assert broken.done.count("answer") == broken.done.count("delete_ended") == 1
 
 
 def test_nodes_of_ended_instances_are_deleted_after_two_answers() -> None:

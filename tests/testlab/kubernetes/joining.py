@@ -2,17 +2,19 @@
 
 import json
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 from time import monotonic
+from typing import cast
 
 from bedplate.cluster.approval import Inventory, KnownMachine
 from bedplate.cluster.approver import LEASE, Approver
 from bedplate.cluster.client import ClusterClient
 from bedplate.cluster.lease import Leadership
-from bedplate.errors import BedplateError
+from bedplate.machine.approver import Cloud, Rounds
 from bedplate.worker.join import join
 from bedplate.worker.machine import Settings
 from roles.base import file_text
@@ -47,13 +49,13 @@ class Approvers:
         self.ahead = 0.0
         self.missing: set[str] = set()
 
-    def inventory(self) -> Inventory:
+    def inventory(self, _now: float = 0.0, _requested: Collection[str] = ()) -> Inventory:
         """Return the machines, with the keys that they have published."""
         machines = {}
         for name, machine in self.machines.items():
             published = self.folder.get(name, Path()) / "published.json"
             key = json.loads(published.read_text())["key"] if machine.instance and published.exists() else None
-            machines[name] = KnownMachine(machine.addresses, machine.instance, machine.key or key)
+            machines[name] = replace(machine, key=machine.key or key)
         return Inventory(machines, REGIONS)
 
     @contextmanager
@@ -76,15 +78,13 @@ class Approvers:
         client = ClusterClient(self.plane.client(_USER))
         approver, leadership = Approver(client, self.log.append), Leadership(client, identity, name=LEASE)
         approver.start()
+        # The tests make the tokens themselves.
+        rounds = Rounds(approver, cast("Cloud", self), leadership, _token_due=inf)
         while not done.wait(0.1):
-            # As the product's loop: it survives an API that does not answer.
-            with suppress(BedplateError):
-                if leadership.hold():
-                    self.active.add(identity)
-                    approver.answer(self.inventory())
-                    approver.release()
-                    approver.delete_ended(self.inventory(), monotonic() + self.ahead)
-                    self.missing |= set(approver.absences)
+            rounds.run(monotonic() + self.ahead)
+            if leadership.holder == identity:
+                self.active.add(identity)
+                self.missing |= set(approver.absences)
         leadership.release()
         approver.stop()
 

@@ -1,0 +1,48 @@
+"""Rounds of a controller: an error of one is reported, and the next one tries again."""
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from bedplate.errors import BedplateError
+
+_LONGEST = 200
+
+
+@dataclass
+class Reports:
+    """Reports errors of rounds: `log` gets those that the round before did not have."""
+
+    log: Callable[[str], None]
+    _before: set[str] = field(default_factory=set)
+    _now: set[str] = field(default_factory=set)
+
+    def begin_round(self) -> None:
+        """Begin a round."""
+        self._before, self._now = self._now, set()
+
+    def __call__(self, error: BedplateError) -> None:
+        """Report an error of this round."""
+        text = f"{error.what}{f'; {error.fix}' if error.fix else ''}"
+        if text not in self._before | self._now:
+            self.log(text)
+        self._now.add(text)
+
+
+def run_round(
+    act: Callable[[], object],
+    report: Callable[[BedplateError], None],
+    fatal: type[BedplateError] | tuple[type[BedplateError], ...] = (),
+) -> None:
+    """Run a round, or a step of it, and report its error. Raises only `fatal` ones, which a new start repairs."""
+    try:
+        act()
+    except fatal:
+        raise
+    except BedplateError as error:
+        report(error)
+    except Exception as error:  # noqa: BLE001  a defect, or data that no rule foresaw: without it the rest goes on
+        *_, frame = traceback.extract_tb(error.__traceback__)
+        place = f"{frame.filename.rpartition('/')[2]}:{frame.lineno}"
+        text = f"{type(error).__name__} in {place}: {ascii(str(error))[1:-1][:_LONGEST]}"
+        report(BedplateError(text, fix="report the defect"))
