@@ -88,7 +88,9 @@ def decision(running: Running) -> float:
     """Return the seconds from the notice to the agent's first request to the API, at a random moment of its loop."""
     key, first, stopped = "autoscaling/target-lifecycle-state", Event(), Event()
     agent = Agent(running.agent.settings, running.case.name, running.agent.root, has_returned=True)
-    agent.gate, kubectl = running.agent.gate, agent.kubectl
+    # The look at the Node is over, and the next one is half a minute away.
+    agent.step()
+    kubectl = agent.kubectl
 
     def request(*words: str, **options: Any) -> str:  # noqa: ANN401  as kubectl takes them
         first.set()

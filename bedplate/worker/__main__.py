@@ -12,12 +12,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from .gate import PENDING, Gate, read_gate
 from .join import join
 from .leaving import Departure, answer_hook, cordon, decide, drain, read_notices, return_to_work
 from .machine import ROOT, AgentError, Metadata, Settings, kubectl, node_name, output, read_settings
 
-_VERDICT, _BOOT = Path("var/lib/bedplate/gate.json"), Path("proc/sys/kernel/random/boot_id")
-_GATE, _PASSED = "bedplate/gate", "passed"
+_GATE = "bedplate/gate"
+_APPLY_STATUS = (
+    *("apply", "--server-side", "--force-conflicts", "--field-manager=bedplate-gate", "--subresource=status"),
+    *("--validate=false", "--filename=-"),
+)
 PAUSE, _RETRY = 0.5, 5.0
 _UNITS = ("kubelet.service", "bedplate-worker.service")
 
@@ -36,11 +40,16 @@ class Agent:
     node: str
     root: Path = ROOT
     has_returned: bool = False
-    gate: str = ""
-    """The result of the gate that the node's annotation has."""
+    # Kubernetes deletes the pods of a missing Node after 40 s: two looks and a start of kubelet take less.
+    period: float = 15.0
+    """Seconds between two looks at the Node, if the gate has not changed."""
+    gate: Gate | None = None
+    """The gate at the last look."""
     departure: Departure | None = None
     has_answered: bool = False
     _retry: float = 0.0
+    _next_look: float = 0.0
+    _is_missing: bool = False
     _metadata: Metadata | None = field(default=None)
 
     def __post_init__(self) -> None:
@@ -79,26 +88,37 @@ class Agent:
             self.has_answered = True
 
     def _report(self) -> None:
-        """Take pods again after a reboot, and write the result of the gate to the node. Raises AgentError."""
-        if not self.has_returned:
+        """Write the gate of this boot to the Node, and register a machine whose Node was deleted. Raises AgentError.
+
+        The Node is read, never remembered: a person or an older snapshot of the cluster may have changed it.
+        """
+        gate = read_gate(self.root)
+        if gate == self.gate and time.monotonic() < self._next_look:
+            return
+        text = self.kubectl("get", "node", self.node, "--ignore-not-found", "--output=json")
+        self.gate, self._next_look = gate, time.monotonic() + self.period
+        if not text.strip():
+            self._register()
+            return
+        self._is_missing = False
+        annotations = json.loads(text)["metadata"].get("annotations", {})
+        if annotations.get(_GATE) != gate.report:
+            # A node may write its status by `apply`: for `patch` kubectl reads it first, which nodes may not.
+            self.kubectl(*_APPLY_STATUS, text=json.dumps(gate.status(self.node, time.time())))
+            self.kubectl("annotate", "node", self.node, f"{_GATE}={gate.report}", "--overwrite")
+            log(f"gate {gate.report}")
+        # Until the gate of this boot has ended, the node takes no pods.
+        if not self.has_returned and gate.report != PENDING:
             if return_to_work(self.node, self.kubectl):
                 log("takes pods again")
             self.has_returned = True
-        gate = gate_result(self.root)
-        if gate and gate != self.gate:
-            self.kubectl("annotate", "node", self.node, f"{_GATE}={gate}", "--overwrite")
-            self.gate = gate
-            log(f"gate {gate}")
 
-
-def gate_result(root: Path) -> str:
-    """Return `passed` or `failed` for the gate's verdict since the last boot; empty without one."""
-    try:
-        verdict = json.loads((root / _VERDICT).read_text(encoding="utf-8"))
-        boot = (root / _BOOT).read_text(encoding="utf-8").strip()
-        return "" if verdict["boot"] != boot else _PASSED if verdict["ok"] is True else "failed"
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
+    def _register(self) -> None:
+        """Restart kubelet if the Node is missing at two looks: kubelet registers at its start only."""
+        if self._is_missing and not self.has_answered:
+            log("the cluster has no Node of this machine: restart kubelet, which registers it")
+            output("systemctl", "restart", "kubelet.service")
+        self._is_missing = not self._is_missing
 
 
 def watch(settings: Settings) -> None:

@@ -64,9 +64,9 @@ def output(*command: str, text: str = "", seconds: float = 60.0) -> str:
     return done.stdout
 
 
-def kubectl(*arguments: str, root: Path = ROOT, seconds: float = 30.0) -> str:
+def kubectl(*arguments: str, root: Path = ROOT, seconds: float = 30.0, text: str = "") -> str:
     """Run kubectl with kubelet's own certificate. Raises AgentError."""
-    return output("kubectl", *arguments, f"--kubeconfig={root / KUBECONFIG}", seconds=seconds)
+    return output("kubectl", *arguments, f"--kubeconfig={root / KUBECONFIG}", seconds=seconds, text=text)
 
 
 class Metadata:

@@ -11,7 +11,7 @@ import pytest
 from bedplate.worker.__main__ import Agent
 from bedplate.worker.leaving import Departure, drain
 from tests.testlab.kubernetes.control_plane import wait_until
-from tests.testlab.kubernetes.joined_node import CASES, Running, blank
+from tests.testlab.kubernetes.joined_node import CASES, Running, blank, is_ready
 from tests.testlab.kubernetes.real_node import pod
 
 
@@ -57,6 +57,57 @@ def test_pods_run_after_the_gate_has_passed(running: Running) -> None:
     running.pass_gate()
 
     assert wait_until(lambda: running.phase("first") == "Running", 60), running.machine.log("kubelet")
+
+
+def test_a_deleted_node_of_a_live_machine_comes_back(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent restarts kubelet, which registers with the gate's taint; the taint goes, and a new pod runs.
+
+    kubelet itself does not come back: systemd is replaced by a start of the program.
+    """
+    node, machine = running.case.name, running.machine
+
+    def restart(*words: str) -> str:
+        assert words == ("systemctl", "restart", "kubelet.service")
+        machine.restart_kubelet(running.approvers.plane.programs)
+        return ""
+
+    monkeypatch.setattr("bedplate.worker.__main__.output", restart)
+    monkeypatch.setattr(running.agent, "period", 1.0)
+    identity = running.node()["metadata"]["uid"]
+    running.kubectl("delete", "pod", "first", "--wait")
+    running.kubectl("delete", "node", node)
+
+    def is_back() -> bool:
+        running.agent.step()
+        found = running.approvers.plane.try_kubectl("get", "node", node, "-o=jsonpath={.metadata.uid}")
+        return found.stdout not in {"", identity} and is_ready(running)
+
+    assert wait_until(is_back, 60), machine.log("kubelet")
+    assert wait_until(lambda: running.agent.step() or not gate_taints(running), 30), running.node()
+    tolerated = [taint.partition("=")[0] for taint in running.case.promised.taints]
+    running.kubectl("create", "-f", "-", text=pod("first", tolerated, {"app": "train"}))
+    assert wait_until(lambda: running.phase("first") == "Running", 60), machine.log("kubelet")
+
+
+def test_a_gate_that_fails_later_keeps_new_pods_away(running: Running) -> None:
+    """The node gets the taint with what the gate requires, and a condition with the failed check; its pod runs on."""
+    verdict = {"ok": False, "boot": "boot-1", "action": "replace"}
+    finding = {"check": "gpu-errors", "ok": False, "text": "Xid 79 on GPU 18"}
+    running.write_verdict({**verdict, "findings": [finding]})
+
+    assert wait_until(lambda: gate_taints(running) == ["replace"], 30)
+    (condition,) = (entry for entry in running.node()["status"]["conditions"] if entry["type"] == "GateFailed")
+    assert (condition["status"], condition["message"]) == ("True", "gpu-errors: Xid 79 on GPU 18")
+    assert running.phase("first") == "Running"
+
+    running.pass_gate()
+    assert wait_until(lambda: not gate_taints(running), 30)
+
+
+def gate_taints(running: Running) -> list[str]:
+    """Return the values of the gate's taint."""
+    taints = running.node()["spec"].get("taints", [])
+    return [taint["value"] for taint in taints if taint["key"] == "bedplate/gate"]
 
 
 def test_it_drains_within_its_time_as_budgets_permit(running: Running) -> None:

@@ -1,5 +1,6 @@
 """Joining and leaving without a cluster: the approver's decisions, AWS's side of it, and the worker agent."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -34,9 +35,10 @@ from bedplate.errors import PartialError
 from bedplate.machine.approver import Rounds
 from bedplate.plan.cluster import BOOTSTRAPPERS, WORKERS, joining_plan, machine_group
 from bedplate.rounds import Reports
-from bedplate.worker.leaving import Departure, Notices, drain
+from bedplate.worker.__main__ import Agent
+from bedplate.worker.leaving import LEAVING, Departure, Notices, drain
 from bedplate.worker.leaving import decide as decide_departure
-from bedplate.worker.machine import AgentError
+from bedplate.worker.machine import AgentError, Settings
 from tests.testlab.fleets.variants import lab_plan
 from tests.testlab.kubernetes.requests import NodeKey, Texts, certificate
 
@@ -336,6 +338,114 @@ def test_a_drain_ends_in_time_when_the_api_does_not_answer() -> None:
     assert not drain(TRAIN, Departure("test", 2.5), calls.append, fail)
     assert 2.0 < time.monotonic() - started < 4.0
     assert calls.count("annotate") >= 2
+
+
+BOOT = '"boot": "boot-1"'
+BAD_GPU = f"""{{"ok": false, {BOOT}, "action": "replace", "findings": [
+    {{"check": "gpu-errors", "ok": false, "text": "Xid 79 on GPU 18"}},
+    {{"check": "clock", "ok": true, "text": "synchronised"}}]}}"""
+
+
+class _Node:
+    """A Node behind the agent's kubectl, with kubelet behind systemctl; `object` is None once it was deleted."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.object: dict[str, str] | None = {}
+        self.conditions: list[dict[str, str]] = []
+        self.calls: list[str] = []
+        self.verdict = root / "var/lib/bedplate/gate.json"
+        self.boot = root / "proc/sys/kernel/random/boot_id"
+        for file in (self.verdict, self.boot):
+            file.parent.mkdir(parents=True)
+        self.boot.write_text("boot-1\n")
+        self.agent = Agent(Settings("", cloud=False, drain=1, bootstrap=""), TITAN, root, period=0.0)
+        self.agent.kubectl = self.kubectl  # type: ignore[assignment]  # a function in place of a partial one
+        monkeypatch.setattr("bedplate.worker.__main__.output", self.systemctl)
+
+    def kubectl(self, *words: str, text: str = "") -> str:
+        if self.object is None:
+            return ""
+        if words[0] == "get":
+            return json.dumps({"metadata": {"annotations": self.object}})
+        self.calls.append(" ".join(words[:1]))
+        for key, _, value in (word.partition("=") for word in words[3:] if words[0] == "annotate"):
+            self.object |= {key: value} if value else {}
+        if text:
+            self.conditions = json.loads(text)["status"]["conditions"]
+        return ""
+
+    def systemctl(self, *words: str) -> str:
+        self.calls.append(" ".join(words))
+        self.object = {}
+        return ""
+
+
+@pytest.mark.parametrize(
+    ("verdict", "report", "condition"),
+    [
+        (f'{{"ok": true, {BOOT}}}', "passed", ("False", "Passed", "")),
+        ("", "pending", ("Unknown", "Pending", "")),
+        ('{"ok": true, "boot": "boot-0"}', "pending", ("Unknown", "Pending", "")),
+        ('{"ok": true, "boot": ""}', "pending", ("Unknown", "Pending", "")),
+        (BAD_GPU, "replace", ("True", "Replace", "gpu-errors: Xid 79 on GPU 18")),
+        ('{"ok": false, "boot": "", "action": "repair", "findings": []}', "repair", ("True", "Repair", "")),
+        (f'{{"ok": false, {BOOT}, "action": "explode", "findings": []}}', "failed", ("True", "Failed", "")),
+        ("[" * 100, "failed", ("True", "Failed", "the verdict cannot be read")),
+    ],
+    ids=["passed", "none", "of another boot", "of no boot", "replace", "no plan", "unknown action", "no JSON"],
+)
+def test_the_node_reports_the_gate_of_this_boot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: str, report: str, condition: tuple[str, str, str]
+) -> None:
+    """An annotation says what the gate requires, a condition the failed checks; without a gate since boot it waits."""
+    node = _Node(tmp_path, monkeypatch)
+    if verdict:
+        node.verdict.write_text(verdict)
+
+    for _ in range(3):
+        node.agent.step()
+
+    (entry,) = node.conditions
+    assert node.object == {"bedplate/gate": report}
+    assert (entry["type"], entry["status"], entry["reason"], entry["message"]) == ("GateFailed", *condition)
+    assert node.calls == ["apply", "annotate"]
+
+
+def test_a_deleted_node_comes_back_with_its_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Missing at two looks, kubelet restarts and registers it; the gate is reported again, also to an older Node."""
+    node = _Node(tmp_path, monkeypatch)
+    node.verdict.write_text(f'{{"ok": true, {BOOT}}}')
+    node.agent.step()
+    node.object = None
+    node.agent.step()
+    assert node.calls == ["apply", "annotate"]
+
+    node.agent.step()
+    assert node.calls[2:] == ["systemctl restart kubelet.service"]
+    node.agent.step()
+    assert node.object == {"bedplate/gate": "passed"}
+    # As after a restore of an older snapshot.
+    node.object = {}
+    node.agent.step()
+    assert node.object == {"bedplate/gate": "passed"}
+    node.agent.has_answered, node.object = True, None
+    for _ in range(4):
+        node.agent.step()
+    assert node.object is None
+
+
+def test_a_node_takes_pods_after_the_gate_of_this_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent removes its own cordon when the gate has ended; a failed one has its taint then."""
+    node = _Node(tmp_path, monkeypatch)
+    node.object = {LEAVING: "this machine shuts down"}
+    node.agent.step()
+    assert "uncordon" not in node.calls
+
+    node.verdict.write_text(f'{{"ok": false, {BOOT}, "action": "reboot", "findings": []}}')
+    node.agent.step()
+
+    assert node.calls.index("uncordon") > node.calls.index("annotate")
+    assert node.object["bedplate/gate"] == "reboot"
 
 
 def test_the_agent_needs_the_standard_library_only(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ AWS is a fake metadata service and a table of the test.
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -89,9 +89,13 @@ class Running:
 
     def pass_gate(self) -> None:
         """Report a passed gate."""
-        verdict = self.agent.root / "var/lib/bedplate/gate.json"
-        verdict.parent.mkdir(parents=True, exist_ok=True)
-        verdict.write_text('{"ok": true, "boot": "boot-1"}')
+        self.write_verdict({"ok": True, "boot": "boot-1"})
+
+    def write_verdict(self, verdict: Mapping[str, object]) -> None:
+        """Write the verdict of a gate, and let the agent report it."""
+        file = self.agent.root / "var/lib/bedplate/gate.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(verdict))
         self.agent.step()
 
     def node(self) -> dict[str, Any]:

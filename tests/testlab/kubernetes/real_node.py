@@ -179,6 +179,11 @@ class RealNode:
         waits = 'until test -s "$0"; do sleep 0.2; done; exec "$@"'
         self._start("kubelet", *self._enter(), *_DIES, "sh", "-c", waits, str(self.root / KUBECONFIG), *command)
 
+    def restart_kubelet(self, programs: Path) -> None:
+        """Restart kubelet, the last program that was started; its containers run on."""
+        self._kill([self._processes.pop()])
+        self.start_kubelet(programs)
+
     def _adapted(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         authority = f"{self.root}{settings['authentication']['x509']['clientCAFile']}"
         authentication = {**settings["authentication"], "x509": {"clientCAFile": authority}}

@@ -1,0 +1,49 @@
+"""The result of the health gate, as the node reports it: an annotation for the approver, a condition for people."""
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+_VERDICT, _BOOT = Path("var/lib/bedplate/gate.json"), Path("proc/sys/kernel/random/boot_id")
+PENDING, _PASSED, _FAILED = "pending", "passed", "failed"
+_ACTIONS = frozenset({"repair", "reboot", "replace"})
+_CONDITION, _LONGEST = "GateFailed", 1000
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A gate: `passed`, the action that the failed one requires, or `pending` if none has run since the last boot."""
+
+    report: str
+    findings: str = ""
+
+    def status(self, node: str, now: float) -> dict[str, object]:
+        """Return the part of a Node with it as a condition, at a Unix time."""
+        status = {_PASSED: "False", PENDING: "Unknown"}.get(self.report, "True")
+        changed = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        times = {"lastHeartbeatTime": changed, "lastTransitionTime": changed}
+        reason = {"type": _CONDITION, "status": status, "reason": self.report.capitalize()}
+        condition = {**reason, "message": self.findings[:_LONGEST], **times}
+        part = {"metadata": {"name": node}, "status": {"conditions": [condition]}}
+        return {"apiVersion": "v1", "kind": "Node", **part}
+
+
+def read_gate(root: Path) -> Gate:
+    """Return the gate by its verdict since the last boot; a verdict of another form is a failed one."""
+    try:
+        text = (root / _VERDICT).read_text(encoding="utf-8")
+        boot = (root / _BOOT).read_text(encoding="utf-8").strip()
+    except OSError:
+        return Gate(PENDING)
+    try:
+        verdict = json.loads(text)
+        # A gate that could not read its plan knows no boot.
+        if verdict["boot"] not in (boot, "") or (verdict["ok"] is True and not verdict["boot"]):
+            return Gate(PENDING)
+        if verdict["ok"] is True:
+            return Gate(_PASSED)
+        failed = [f"{finding['check']}: {finding['text']}" for finding in verdict["findings"] if not finding["ok"]]
+        return Gate(verdict["action"] if verdict["action"] in _ACTIONS else _FAILED, "; ".join(failed))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return Gate(_FAILED, "the verdict cannot be read")
