@@ -62,7 +62,7 @@ def _cluster_configuration(cluster: ClusterPlan) -> dict[str, Any]:
         "etcd": {"local": {"dataDir": DATA, "extraArgs": _arguments(_etcd(cluster))}},
         "apiServer": {
             "certSANs": list(cluster.api_names),
-            "extraArgs": _arguments(_API_SERVER),
+            "extraArgs": _arguments(API_SERVER),
             "extraVolumes": [
                 _volume("settings", _SETTINGS, read_only=True),
                 _volume("audit-log", LOGS, read_only=False),
@@ -92,7 +92,7 @@ ADMISSION = {
 }
 """The options that limit what people may create."""
 _TLS = {"tls-min-version": "VersionTLS12"}
-_API_SERVER = {
+API_SERVER = {
     "audit-policy-file": AUDIT,
     "audit-log-path": f"{LOGS}/audit.log",
     "audit-log-maxage": "30",
@@ -103,8 +103,11 @@ _API_SERVER = {
     "encryption-provider-config": ENCRYPTION,
     "encryption-provider-config-automatic-reload": "true",
     "kubelet-certificate-authority": f"{PKI}/ca.crt",
-    # A cut tunnel must not end a training run: pods of an unreachable node are replaced after an hour.
-    "default-unreachable-toleration-seconds": "3600",
+    # A cut tunnel must not end a training run: kubelet ends pods that were evicted meanwhile when the tunnel is back.
+    # The nodes of ended instances are deleted, and their pods with them.
+    "default-unreachable-toleration-seconds": "259200",
+    # A node is not ready while its containerd hangs: its containers run on.
+    "default-not-ready-toleration-seconds": "3600",
     "profiling": "false",
     **ADMISSION,
     **_TLS,

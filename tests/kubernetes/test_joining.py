@@ -39,7 +39,7 @@ from bedplate.cluster.status import read_alarms
 from bedplate.plan.cluster import BOOTSTRAPPERS, WORKERS, machine_group
 from bedplate.worker import join as agent
 from bedplate.worker.machine import KUBECONFIG, AgentError
-from tests.testlab.kubernetes.control_plane import FAKE, ControlPlane, wait_until
+from tests.testlab.kubernetes.control_plane import FAKE, Api, ControlPlane, wait_until
 from tests.testlab.kubernetes.joining import REGIONS, Approvers, JoiningMachine
 from tests.testlab.kubernetes.requests import NodeKey, Texts
 from tests.testlab.run import need_program
@@ -210,7 +210,7 @@ USAGES = {CLIENT: "client auth", SERVING: "server auth"}
 _READY = "-o=jsonpath={.status.conditions[?(@.type=='Ready')].status}"
 
 
-def create(plane: ControlPlane, text: bytes, signer: str, *options: str) -> subprocess.CompletedProcess[str]:
+def create(plane: Api, text: bytes, signer: str, *options: str) -> subprocess.CompletedProcess[str]:
     """Create a request as an administrator; the output is its name."""
     usages = ["digital signature", USAGES[signer]]
     spec = {"request": b64encode(text).decode(), "signerName": signer, "usages": usages}
@@ -219,7 +219,7 @@ def create(plane: ControlPlane, text: bytes, signer: str, *options: str) -> subp
     return plane.try_kubectl("create", "-f", "-", "-o=name", *options, text=document)
 
 
-def requests(plane: ControlPlane) -> dict[str, dict[str, Any]]:
+def requests(plane: Api) -> dict[str, dict[str, Any]]:
     """Return the requests by name."""
     return {item["metadata"]["name"]: item for item in json.loads(plane.kubectl("get", "csr", "-o=json"))["items"]}
 

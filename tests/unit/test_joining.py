@@ -374,6 +374,9 @@ class _Node:
             self.conditions = json.loads(text)["status"]["conditions"]
         return ""
 
+    def delete(self) -> None:
+        self.object = None
+
     def systemctl(self, *words: str) -> str:
         self.calls.append(" ".join(words))
         self.object = {}
@@ -416,7 +419,7 @@ def test_a_deleted_node_comes_back_with_its_gate(tmp_path: Path, monkeypatch: py
     node = _Node(tmp_path, monkeypatch)
     node.verdict.write_text(f'{{"ok": true, {BOOT}}}')
     node.agent.step()
-    node.object = None
+    node.delete()
     node.agent.step()
     assert node.calls == ["apply", "annotate"]
 
@@ -428,7 +431,8 @@ def test_a_deleted_node_comes_back_with_its_gate(tmp_path: Path, monkeypatch: py
     node.object = {}
     node.agent.step()
     assert node.object == {"bedplate/gate": "passed"}
-    node.agent.has_answered, node.object = True, None
+    node.delete()
+    node.agent.has_answered = True
     for _ in range(4):
         node.agent.step()
     assert node.object is None

@@ -179,6 +179,16 @@ class RealNode:
         waits = 'until test -s "$0"; do sleep 0.2; done; exec "$@"'
         self._start("kubelet", *self._enter(), *_DIES, "sh", "-c", waits, str(self.root / KUBECONFIG), *command)
 
+    @contextmanager
+    def cut(self) -> Iterator[None]:
+        """Cut the node off from all others."""
+        link = f"jo{_NUMBER}-{self.address.rpartition('.')[2]}"
+        _run("ip", "link", "set", link, "down")
+        try:
+            yield
+        finally:
+            _run("ip", "link", "set", link, "up")
+
     def restart_kubelet(self, programs: Path) -> None:
         """Restart kubelet, the last program that was started; its containers run on."""
         self._kill([self._processes.pop()])
