@@ -20,7 +20,7 @@ from roles.base import ManagedFile, file_text
 from roles.capacity.role import METRICS, capacity_files
 from roles.containers.role import container_files
 from roles.control.role import ENCRYPTION, PKI, control_files
-from roles.hardened.logins import DROP_IN, settings
+from roles.hardened.logins import DROP_IN, MAIN, settings
 from roles.kubernetes.role import MODULES, SYSCTL, kubelet_files
 from roles.tokens.role import cluster_accounts, token_files
 from roles.worker.role import worker_files
@@ -129,6 +129,7 @@ def _files(node: ClusterNode, plan: FleetPlan) -> Iterator[ManagedFile]:
     capacity = worker_capacity(plan)
     yield from capacity_files(capacity) if capacity else ()
     yield from token_files(node.member.address, cluster_accounts(plan.accounts))
+    yield ManagedFile("", MAIN, f"Include {DROP_IN}\n")
     yield ManagedFile("", DROP_IN, settings(frozenset({NodeRole.CONTROL}), ("ada",)))
     for path, name in ((MODULES, "modules.conf"), (SYSCTL, "sysctl.conf")):
         yield ManagedFile("", path, file_text(f"kubernetes/{name}"))
