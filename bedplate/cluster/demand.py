@@ -133,14 +133,14 @@ def _takes_part(
 
 def _is_starting(node: ClusterNode, now: float, *, has_work: bool) -> bool:
     """Return whether a node is not in service yet, or has failed without work."""
+    created = seconds(node.metadata.creationTimestamp if node.metadata else None)
     if any(taint.key == GATE for taint in (node.spec.taints if node.spec else None) or ()):
-        # A node with work has been in service: the taint was set again by hand.
-        return not has_work
+        # A node with work or of some age has been in service: its gate has failed later, or it was rebooted.
+        return not has_work and now - created <= _LOST
     ready = readiness(node)
     if ready is None or ready.status == "True":
         return ready is None
     changed = seconds(ready.lastTransitionTime)
-    created = seconds(node.metadata.creationTimestamp if node.metadata else None)
     return not has_work and (changed - created < _REGISTERING or now - changed > _LOST)
 
 

@@ -218,18 +218,23 @@ def test_only_the_controllers_cordon_has_its_annotation() -> None:
     assert [seen.cordoned for seen in observe([], nodes).nodes] == [Cordon.PLANNER, Cordon.HUMAN, None]
 
 
+YOUNG = {"creationTimestamp": "2027-01-15T07:50:00Z"}
+GATED = [{"key": "bedplate/gate", "value": "pending", "effect": "NoSchedule"}]
+
+
 @pytest.mark.parametrize(
     ("change", "joins"),
     [
         ({}, True),
-        ({"taints": [{"key": "bedplate/gate", "value": "pending", "effect": "NoSchedule"}]}, False),
+        ({"taints": GATED, "meta": YOUNG}, False),
+        ({"taints": GATED}, True),
         ({"conditions": []}, False),
         ({"conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": "2026-11-23T04:00:05Z"}]}, False),
     ],
-    ids=["ready", "gate", "no condition", "never ready"],
+    ids=["ready", "gate", "gate after a reboot", "no condition", "never ready"],
 )
 def test_a_machine_joins_after_its_gate(change: dict[str, Any], *, joins: bool) -> None:
-    """Before that it is on its way: its node is not a place for pods."""
+    """Before that it is on its way: its node is not a place for pods. A gate that closes later does not undo it."""
     machine = Machine("i-0000000a", "p", "us-west-2a", 0)
 
     seen = observe([], [node("n", "i-0000000a", **change)], (machine,))
@@ -380,7 +385,7 @@ def test_a_pending_pod_has_the_message_of_the_scheduler() -> None:
 
 def test_a_machine_with_a_node_object_is_registered() -> None:
     """Also a node that does not take part yet is known: it is not missing in the cluster."""
-    gated = node("a", "i-0000000a", taints=[{"key": "bedplate/gate", "effect": "NoSchedule"}])
+    gated = node("a", "i-0000000a", YOUNG, taints=GATED)
     machines = tuple(Machine(name, "p", "us-west-2a", NOW - 60) for name in ("i-0000000a", "i-0000000b"))
     seen = observe([], [gated], machines).machines
     assert [(machine.node, machine.registered) for machine in seen] == [(None, True), (None, False)]
