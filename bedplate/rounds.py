@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 
 from bedplate.errors import BedplateError
 
-_LONGEST = 200
-
 
 @dataclass
 class Reports:
@@ -44,5 +42,5 @@ def run_round(
     except Exception as error:  # noqa: BLE001  a defect, or data that no rule foresaw: without it the rest goes on
         *_, frame = traceback.extract_tb(error.__traceback__)
         place = f"{frame.filename.rpartition('/')[2]}:{frame.lineno}"
-        text = f"{type(error).__name__} in {place}: {ascii(str(error))[1:-1][:_LONGEST]}"
+        text = f"{type(error).__name__} in {place}: {ascii(str(error))[1:-1][:200]}"
         report(BedplateError(text, fix="report the defect"))

@@ -86,26 +86,19 @@ class Approver:
 
     def answer(self, inventory: Inventory) -> None:
         """Approve or deny each pending request; those of unknown machines wait, and no failure stops another answer."""
-        waiting: dict[str, str] = {}
-        ready = self._ready()
-        for request in self._pending():
-            run_round(partial(self._answer, request, inventory, ready, waiting), self.reports)
-        self._waiting = waiting
+        pending, ready = {_name(request): request for request in self._pending()}, self._ready()
+        self._waiting = {name: reason for name, reason in self._waiting.items() if name in pending}
+        for request in pending.values():
+            run_round(partial(self._answer, request, inventory, ready), self.reports)
 
-    def _answer(
-        self,
-        request: CertificateSigningRequest,
-        inventory: Inventory,
-        ready: Mapping[str, float],
-        waiting: dict[str, str],
-    ) -> None:
+    def _answer(self, request: CertificateSigningRequest, inventory: Inventory, ready: Mapping[str, float]) -> None:
         decision, name = decide(_request(request), inventory, ready), _name(request)
-        if decision.answer is Answer.WAIT:
-            waiting[name] = decision.reason
-            if self._waiting.get(name) != decision.reason:
-                self.log(f"{name}: waits: {decision.reason}")
-        elif self._write(request, decision):
-            self.log(f"{name}: {decision.answer}: {decision.reason}")
+        if decision.answer is not Answer.WAIT:
+            if self._write(request, decision):
+                self.log(f"{name}: {decision.answer}: {decision.reason}")
+        elif self._waiting.get(name) != decision.reason:
+            self.log(f"{name}: waits: {decision.reason}")
+            self._waiting[name] = decision.reason
 
     def _ready(self) -> Mapping[str, float]:
         """Return when each ready node was made."""
@@ -136,9 +129,8 @@ class Approver:
             run_round(partial(self._follow_gate, node), self.reports)
 
     def _follow_gate(self, node: Any) -> None:  # noqa: ANN401  a Node
-        taints = {taint.key: taint for taint in node.spec.taints or []}
-        before = taints.get(GATE)
-        value = gate_taint(node.metadata.annotations or {}, before and (before.value or ""))
+        before = next((taint.value or "" for taint in node.spec.taints or [] if taint.key == GATE), None)
+        value = gate_taint(node.metadata.annotations or {}, before)
         if value is None:
             return
         kept = [taint.to_dict() for taint in node.spec.taints or [] if taint.key != GATE]
