@@ -21,6 +21,7 @@ from bedplate.lock import check_recorded, lock_path, read_lock
 from bedplate.plan import plan_fleet
 from bedplate.plan.cost import bill
 from bedplate.plan.fleet import Accounts, FleetPlan, RegionPlan
+from bedplate.plan.issuer import has_pod_roles, issuer_documents
 from bedplate.plan.links import connected_regions, has_inbound_resolver, has_outbound_resolver, has_transit, pods_router
 from bedplate.plan.planner import baked_image, required_images
 from bedplate.plan.pools import PoolPlan, pool_interfaces
@@ -42,6 +43,7 @@ from stacks.dns import (
     remote_records,
     reverse_names,
 )
+from stacks.identity.pods import PodRoles, TokenIssuer
 from stacks.identity.policy import FleetKey, launch_statements
 from stacks.identity.roles import GATEWAY, NodeRole, member_kind, node_kinds, profile_arn_of
 from stacks.network.firewall import ControlFirewall, NodeFirewall, PodsFirewall, StorageFirewall
@@ -361,6 +363,10 @@ def declare_shared(plan: FleetPlan) -> None:
         AccountBudget(plan, plan.budget.monthly, plan.budget.email, options)
     if replicated_stores(plan):
         ReplicationRole(plan, options)
+    if has_pod_roles(plan) and issuer_documents(plan):
+        issuer = TokenIssuer(plan, options)
+        if plan.buckets:
+            PodRoles(plan, issuer, options)
     key = FleetKey(plan, "parameters", options)
     FleetParameters(plan, key.arn, options)
     pulumi.export("regions", sorted(region.name for region in plan.regions))

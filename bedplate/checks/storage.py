@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault, one_of, repeated
 from bedplate.checks.ladders import check_declared_region
-from bedplate.plan.fleet import NODES_STORE
+from bedplate.plan.fleet import ISSUER_STORE, NODES_STORE
 from bedplate.plan.pools import bucket_name
 from bedplate.spec.sites import EfsStore, NfsStore, S3Store
 
@@ -100,6 +100,9 @@ def check_declared_site(context: Context, key: str, site: str) -> Iterator[Fault
         yield fault("E406", key, f"the file has no site {site}", one_of(sites))
 
 
+_TAKEN = {NODES_STORE: "the bundles of nodes", ISSUER_STORE: "the public keys of the cluster"}
+
+
 def _check_buckets(context: Context, name: str, store: S3Store) -> Iterator[Fault]:
     fleet = context.fleet
     regions = tuple((f"storage.{name}.regions.{index}", region) for index, region in enumerate(store.regions))
@@ -114,8 +117,8 @@ def _check_buckets(context: Context, name: str, store: S3Store) -> Iterator[Faul
         yield fault("E401", f"storage.{name}", message, "shorten the name of the store or of the fleet")
     elif _RESERVED.search(longest):
         yield fault("E401", f"storage.{name}", f"S3 reserves bucket names like {longest}")
-    elif name == NODES_STORE:
-        yield fault("E401", f"storage.{name}", f"the bucket name {longest} belongs to the bundles of nodes")
+    elif name in _TAKEN:
+        yield fault("E401", f"storage.{name}", f"the bucket name {longest} belongs to {_TAKEN[name]}")
 
 
 def _check_readers(context: Context, name: str, store: S3Store) -> Iterator[Fault]:

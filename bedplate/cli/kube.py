@@ -98,6 +98,8 @@ def start_cluster(fleet: Path, options: SshOptions, passphrase_file: Path | None
         ids = {status.cluster for status in statuses.values() if _runs(status, authority_digest)}
         if not errors and all(_runs(status, authority_digest) for status in statuses.values()) and len(ids - {""}) == 1:
             record_etcd(lock_path(fleet), plan.name, ids.pop())
+            if not plan.record.account_keys:  # the lock of an older version
+                make_authorities(fleet, plan, passphrase_file)
             show(["control plane: runs"])
             return 0
         is_new = not plan.record.authority

@@ -44,7 +44,7 @@ def locked(fleet: Path) -> AbstractContextManager[None]:
 
 
 def make_authorities(fleet: Path, plan: FleetPlan, passphrase_file: Path | None) -> Authorities:
-    """Return the cluster's authorities, made if there are none, and record their certificate in the lock.
+    """Return the cluster's authorities, made if there are none, and record what is public in the lock.
 
     They are encrypted by a passphrase if those of the VPN are. Raises InputError if the store lacks recorded ones.
     """
@@ -57,7 +57,7 @@ def make_authorities(fleet: Path, plan: FleetPlan, passphrase_file: Path | None)
             raise InputError("the key store lacks the cluster's authorities", where=str(folder_of(fleet).path), fix=fix)
         authorities = new_authorities(plan.name, now())
         write_authorities(store, authorities, _vpn_passphrase(fleet, plan, passphrase_file))
-    record_authority(lock_path(fleet), plan.name, authorities.certificate)
+    record_authority(lock_path(fleet), plan.name, authorities.certificate, authorities.account_key)
     return authorities
 
 

@@ -28,6 +28,7 @@ from bedplate.update import Consequence, consequences
 from stacks.program import declare
 
 PROJECT = "bedplate"
+_ACCOUNT_KEY = f"MHYwEAYHKoZIzj0CAQYFK4EEACIDYgAE{'A' * 128}"
 
 Waves = tuple[tuple[Stack, ...], ...]
 """Stacks in the order of their creation or teardown: those of one wave run in parallel."""
@@ -54,7 +55,7 @@ def waves_of_change(before: FleetPlan, after: FleetPlan, names: Sequence[str] = 
 
 def _waves(before: FleetPlan | None, after: FleetPlan | None, names: Sequence[str]) -> Iterator[Wave]:
     """Yield the steps of the order with the stacks of these parts and of the parts that they read."""
-    deployed, destroyed = (plan and _with_images(plan) for plan in (after, before))
+    deployed, destroyed = (plan and _with_later_facts(plan) for plan in (after, before))
     for step in stack_order(before, after):
         plan = deployed if step.action is Action.UP else destroyed
         wave_parts = [part for part in step.parts if not names or LINKS in names or part in (SHARED, *names)]
@@ -68,11 +69,12 @@ def _stack(plan: FleetPlan, part: str) -> Stack:
     return Stack(stack_name(plan, part), PROJECT, partial(declare, plan, part), images=images, node_zone=zone)
 
 
-def _with_images(plan: FleetPlan) -> FleetPlan:
-    """Return the plan with made-up image ids where a real deployment requires recorded ones."""
+def _with_later_facts(plan: FleetPlan) -> FleetPlan:
+    """Return the plan with made-up image ids, and a key of the cluster's tokens, where `up` records real ones."""
     places = required_images(plan, load_catalog())
     images = {place: f"ami-{sha256(place.encode()).hexdigest()[:17]}" for place in places}
-    return replace(plan, record=plan.record.with_images(images))
+    record = plan.record.with_images(images)
+    return replace(plan, record=replace(record, account_keys=record.account_keys or (_ACCOUNT_KEY,)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,13 +76,17 @@ class Authorities:
         """The key by which members sign snapshots, as `etcd-snapshot` derives it from the file on their volumes."""
         return hmac.digest(_secret(self.encryption), b"bedplate snapshot of etcd", "sha256")
 
+    @property
+    def account_key(self) -> str:
+        """The public key of service account tokens, as base64 of its DER."""
+        return base64.b64encode(_public(self.accounts, Encoding.DER)).decode()
+
     def files(self) -> Mapping[str, str]:
         """Return the files of a member below its folder of certificates; `ca.key`, which its units wait for, last."""
-        public = self.accounts.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         return {
             **_pair("etcd/ca", self.etcd),
             **_pair("front-proxy-ca", self.front_proxy),
-            "sa.pub": public.decode(),
+            "sa.pub": _public(self.accounts, Encoding.PEM).decode(),
             "sa.key": key_text(self.accounts),
             "encryption.yaml": _encryption(self.encryption),
             **_pair("ca", self.cluster),
@@ -138,6 +142,10 @@ def _text(store: KeyStore, name: str) -> str:
     if text is None:
         raise InputError(f"the key store lacks {name}", fix="restore it from a backup of the key store")
     return text
+
+
+def _public(key: ec.EllipticCurvePrivateKey, encoding: Encoding) -> bytes:
+    return key.public_key().public_bytes(encoding, PublicFormat.SubjectPublicKeyInfo)
 
 
 def _pair(path: str, issuer: Issuer) -> dict[str, str]:

@@ -123,17 +123,19 @@ def record_host_keys(  # noqa: PLR0913  all facts about one machine
         return _update(path, fleet, record, record.with_host_keys(machine, keys, instance))
 
 
-def record_authority(path: Path, fleet: str, certificate: str) -> Record:
-    """Record the certificate of the cluster's authority, and return the new record. Raises as `record_images`.
+def record_authority(path: Path, fleet: str, certificate: str, account_key: str) -> Record:
+    """Record the certificate of the cluster's authority and the public key of its tokens, and return the new record.
 
-    Raises InputError if another one is recorded: every machine of the cluster trusts it.
+    Earlier keys stay: the tokens that they signed are valid. Raises as `record_images`, and InputError if another
+    authority is recorded: every machine of the cluster trusts it.
     """
     with held(path):
         record = read_lock(path, fleet)
         if record.authority not in ("", certificate):
             fix = "use the key store of the recorded one, or restore fleet.lock from the last commit"
             raise InputError("the lock has the certificate of another cluster authority", where=str(path), fix=fix)
-        return _update(path, fleet, record, replace(record, authority=certificate))
+        keys = (account_key, *(key for key in record.account_keys if key != account_key))
+        return _update(path, fleet, record, replace(record, authority=certificate, account_keys=keys))
 
 
 def record_etcd(path: Path, fleet: str, cluster: str, *, replaces: bool = False) -> Record:

@@ -35,6 +35,8 @@ _CERTIFICATE = re.compile(
     r"-----BEGIN CERTIFICATE-----\n([A-Za-z0-9+/]{1,64}={0,2}\n){4,40}-----END CERTIFICATE-----\n", re.ASCII
 )
 ETCD_ID = re.compile(rf"[0-9a-f]{{16}}|{FORMING}", re.ASCII)
+# A public key on P-384, which all keys of bedplate are on.
+_ACCOUNT_KEY = re.compile(r"MHYwEAYHKoZIzj0CAQYFK4EEACIDYgAE[A-Za-z0-9+/]{128}", re.ASCII)
 _RESTORE = "restore it: `git checkout -- fleet.lock`"
 
 
@@ -154,6 +156,13 @@ def etcd_of(value: object) -> str:
     return str(value)
 
 
+def account_keys_of(value: object) -> tuple[str, ...]:
+    """Return the public keys of the cluster's service account tokens."""
+    if not isinstance(value, list) or not all(isinstance(key, str) and _ACCOUNT_KEY.fullmatch(key) for key in value):
+        raise NotALockError("account_keys must hold public keys on P-384, as base64 of their DER")
+    return tuple(value)
+
+
 VERSION = 1
 _RELEASE = re.compile(r"\d{1,4}\.\d{1,4}\.\d{1,4}")
 _KEYS = {"version", "fleet", "blocks"}
@@ -171,6 +180,7 @@ _OPTIONAL_KEYS = {
     "resolvers",
     "authority",
     "etcd",
+    "account_keys",
 }
 
 
@@ -195,6 +205,7 @@ def lock_text(fleet: str, record: Record) -> str:
         "resolvers": {region: list(map(str, record.resolvers[region])) for region in sorted(record.resolvers)},
         **({"authority": record.authority.splitlines()} if record.authority else {}),
         **({"etcd": record.etcd} if record.etcd else {}),
+        **({"account_keys": list(record.account_keys)} if record.account_keys else {}),
     }
     return json.dumps(document, indent=1) + "\n"
 
@@ -216,6 +227,7 @@ def parse_lock(text: str, fleet: str) -> Record:
         resolvers={region: resolvers_of(region, value) for region, value in _entries(document, "resolvers")},
         authority=authority_of(document.get("authority", [])),
         etcd=etcd_of(document.get("etcd", "")),
+        account_keys=account_keys_of(document.get("account_keys", [])),
     )
     _check_overlaps((path, block) for path, block in record.blocks.items() if not is_nested(path))
     _check_overlaps((path, block) for path, block in record.blocks.items() if is_nested(path))

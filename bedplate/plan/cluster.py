@@ -40,6 +40,8 @@ _DNS_NUMBER = 10
 PODS_DOMAIN = "pods"
 """The subdomain of the fleet's domain with the services of the cluster, as laptops and sites name them."""
 _ETCD_PEER_PORT = 2380
+KEY_SET = "openid/v1/jwks"
+"""The object with the public keys of tokens, below the address of the issuer."""
 # Each node gets a /24 of the block for pods.
 NODE_PODS = 24
 
@@ -53,7 +55,7 @@ class ClusterPlan:
     `api` is the DNS name of the API. `authority` is the certificate of the cluster's authority in PEM, empty before
     `bedplate kube init`. `etcd` is the id of the etcd cluster, empty before it has started. `mtu` is the largest packet
     on every path between nodes; packets of pods are 50 bytes smaller. `mirrors` are the addresses that are asked before
-    a registry.
+    a registry. `issuer` is the address of the keys of service account tokens.
     """
 
     fleet: str
@@ -69,11 +71,17 @@ class ClusterPlan:
     authority: str = ""
     etcd: str = ""
     mirrors: Mapping[str, str] = field(default_factory=dict)
+    issuer: str = ""
 
     @property
     def endpoint(self) -> str:
         """The name and port of the API."""
         return f"{self.api}:{API_PORT}"
+
+    @property
+    def key_set(self) -> str:
+        """The address of the public keys of service account tokens."""
+        return f"{self.issuer}/{KEY_SET}"
 
     @property
     def dns(self) -> IPv4Address:
@@ -127,6 +135,7 @@ def cluster_plan(plan: FleetPlan) -> ClusterPlan | None:
         authority=plan.record.authority,
         etcd=plan.record.etcd,
         mirrors=control.mirrors,
+        issuer=f"https://{plan.issuer_bucket.host}",
     )
 
 

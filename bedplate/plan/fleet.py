@@ -210,7 +210,7 @@ class ControlPlaneMember:
 class ControlPlane:
     """The machines of API servers and etcd, all in the home region, with their version; and mirrors of registries.
 
-    `containerd` is the version on every machine of the cluster.
+    `containerd` is the version on every machine of the cluster. `pod_roles`: whether pods of people get roles in AWS.
     """
 
     type: str
@@ -218,6 +218,7 @@ class ControlPlane:
     members: tuple[ControlPlaneMember, ...]
     containerd: str
     mirrors: Mapping[str, str] = field(default_factory=dict)
+    pod_roles: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +244,8 @@ class ExportPlan:
 
 NODES_STORE = "nodes"
 """The part of a bucket's name that no store may have: the bucket of node bundles."""
+ISSUER_STORE = "issuer"
+"""The same of the bucket with the public keys of the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +258,11 @@ class BucketPlan:
     expire_days: int | None
     readers: tuple[str, ...] = ()
     """ARNs of roles outside the fleet that may read."""
+
+    @property
+    def host(self) -> str:
+        """The host name at which its objects are."""
+        return f"{self.name}.s3.{self.region}.amazonaws.com"
 
 
 ViewT = TypeVar("ViewT")
@@ -337,6 +345,12 @@ class FleetPlan:
     def nodes_bucket(self, region: str) -> BucketPlan:
         """Return the bucket of a region from which nodes get their bundle, and to which they write their status."""
         return BucketPlan(NODES_STORE, region, bucket_name(self.name, NODES_STORE, self.account, region), None)
+
+    @property
+    def issuer_bucket(self) -> BucketPlan:
+        """The bucket with the public keys of the cluster's tokens; its address is the issuer in them."""
+        home = self.home.name
+        return BucketPlan(ISSUER_STORE, home, bucket_name(self.name, ISSUER_STORE, self.account, home), None)
 
     def ring_parameter(self, ring: Ring) -> str:
         """Return the SSM parameter of each region that names the bundle of a ring."""

@@ -305,7 +305,8 @@ def _control_plane(
     spec = cluster.control_plane
     members = place_members(home, spec.count, record.addresses, catalog.offered(spec.type, home.name))
     containerd = catalog.stack(fleet.stack).value("containerd")
-    return ControlPlane(spec.type, catalog.kubernetes(cluster.version), members, containerd, cluster.mirrors)
+    version = catalog.kubernetes(cluster.version)
+    return ControlPlane(spec.type, version, members, containerd, cluster.mirrors, cluster.pod_roles)
 
 
 def _laptops(fleet: Fleet, blocks: Blocks) -> tuple[LaptopPool, ...]:

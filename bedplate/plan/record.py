@@ -45,6 +45,8 @@ class Record:
     """The certificate of the Kubernetes cluster's authority in PEM; empty before `bedplate kube init`."""
     etcd: str = ""
     """The id of the fleet's only etcd cluster, 16 hexadecimal digits; empty, or FORMING, before it has started."""
+    account_keys: tuple[str, ...] = ()
+    """The public keys of the cluster's service account tokens, each as base64 of its DER; the first one signs."""
 
     def without(self, paths: Container[str]) -> "Record":
         """Return the record without the blocks of these paths and the addresses in them."""

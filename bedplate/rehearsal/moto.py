@@ -1,7 +1,7 @@
 """Repairs of moto, the AWS simulator: each replaces a method of moto while a simulation runs.
 
-`repaired` applies all repairs: launch templates, instances, subnets, NAT gateways, scheduled actions, transit gateways
-and the resolver. `load_for_call` loads the AMIs and managed policies of AWS when a call asks for them.
+`repaired` applies all repairs: launch templates, instances, subnets, NAT gateways, scheduled actions, transit gateways,
+buckets and the resolver. `load_for_call` loads the AMIs and managed policies of AWS when a call asks for them.
 `failing_launches` implements the fault no-capacity. Each repair names the behaviour of moto that it corrects.
 """
 
@@ -28,11 +28,13 @@ from moto.ec2.models.transit_gateway import TransitGatewayBackend
 from moto.ec2.models.transit_gateway_attachments import TransitGatewayAttachmentBackend
 from moto.ec2.models.transit_gateway_route_tables import TransitGatewayRelations, TransitGatewayRouteTableBackend
 from moto.ec2.models.vpn_connections import VPNConnectionBackend
+from moto.iam.access_control import PermissionResult
 from moto.iam.aws_managed_policies import aws_managed_policies_data
 from moto.iam.models import AWSManagedPolicy, iam_backends
 from moto.kms import models as kms_models
 from moto.route53resolver.models import ResolverEndpoint
 from moto.route53resolver.responses import Route53ResolverResponse
+from moto.s3.models import FakeBucket
 
 from bedplate.rehearsal.faults import Faults, Shortage
 
@@ -84,9 +86,15 @@ def repaired() -> Iterator[None]:
         repairs.enter_context(wrapped(kms_models, "generate_private_key", cache))
         repairs.enter_context(replaced(ResolverEndpoint, "MAX_ENDPOINTS_PER_REGION", _MAX_ENDPOINTS))
         repairs.enter_context(replaced(Route53ResolverResponse, "update_resolver_rule", _update_resolver_rule))
+        repairs.enter_context(replaced(FakeBucket, "get_permission", _no_bucket_policy))
         for (owner, name), repair in _TRANSIT_REPAIRS.items():
             repairs.enter_context(wrapped(owner, name, repair))
         yield
+
+
+def _no_bucket_policy(_bucket: FakeBucket, _action: str, _resource: str) -> PermissionResult:
+    """Moto ignores the conditions of a policy, so a statement against requests without TLS denies all."""
+    return PermissionResult.NEUTRAL
 
 
 # EC2 and Auto Scaling. Backends are Any: moto combines them from many classes.

@@ -69,6 +69,7 @@ _TABLE = (
         within="vpcId",
     ),
     Quota("aws:efs/fileSystem:FileSystem", 1000, "FileSystemLimitExceeded", "Amazon EFS quotas"),
+    Quota("aws:iam/openIdConnectProvider:OpenIdConnectProvider", 100, "LimitExceeded", "IAM and AWS STS quotas"),
     Quota("aws:iam/role:Role", 1000, "LimitExceeded", "IAM and AWS STS quotas"),
     Quota("aws:kms/key:Key", 100_000, "LimitExceededException", "AWS KMS resource quotas"),
     Quota("aws:route53/resolverEndpoint:ResolverEndpoint", 4, "LimitExceededException", _RESOLVER_PAGE),

@@ -147,6 +147,13 @@ class Kubernetes(Spec):
         description="Address that machines of the cluster ask for images of a registry, before the registry itself.",
         json_schema_extra=on_edit(free("nothing in AWS; machines ask it from their next apply on")),
     )
+    pod_roles: bool = Field(
+        default=True,
+        title="AWS roles of pods",
+        description="Whether pods of people use buckets by roles of their own. Then a bucket has two public objects: "
+        "AWS reads the keys of tokens there.",
+        json_schema_extra=on_edit(shrinks("the roles of pods and the public objects; running pods lose their access")),
+    )
 
 
 VERSION = 1

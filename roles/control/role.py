@@ -62,7 +62,7 @@ def _cluster_configuration(cluster: ClusterPlan) -> dict[str, Any]:
         "etcd": {"local": {"dataDir": DATA, "extraArgs": _arguments(_etcd(cluster))}},
         "apiServer": {
             "certSANs": list(cluster.api_names),
-            "extraArgs": _arguments(API_SERVER),
+            "extraArgs": [*_issuers(cluster), *_arguments(API_SERVER)],
             "extraVolumes": [
                 _volume("settings", _SETTINGS, read_only=True),
                 _volume("audit-log", LOGS, read_only=False),
@@ -112,6 +112,17 @@ API_SERVER = {
     **ADMISSION,
     **_TLS,
 }
+
+
+# kubeadm's issuer, which signed the tokens of older clusters.
+_FORMER_ISSUER = "https://kubernetes.default.svc.cluster.local"
+
+
+def _issuers(cluster: ClusterPlan) -> list[dict[str, str]]:
+    """Return the arguments of the issuers of tokens: the first signs, all are accepted."""
+    names = ("service-account-issuer", "service-account-issuer", "service-account-jwks-uri")
+    values = (cluster.issuer, _FORMER_ISSUER, cluster.key_set)
+    return [{"name": name, "value": value} for name, value in zip(names, values, strict=True)]
 
 
 def _arguments(values: Mapping[str, str]) -> list[dict[str, str]]:

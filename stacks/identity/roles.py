@@ -224,28 +224,33 @@ def kinds_with_bucket_access(plan: FleetPlan) -> tuple[str, ...]:
     )
 
 
+READ_OBJECTS = ("s3:GetObject",)
+WRITE_OBJECTS = ("s3:AbortMultipartUpload", "s3:DeleteObject", "s3:ListMultipartUploadParts", "s3:PutObject")
+
+
 def _bucket_permissions(plan: FleetPlan) -> Iterator[Statement]:
     if not plan.buckets:
         return
     buckets = tuple(sorted(bucket_arn(bucket.name) for bucket in plan.buckets))
-    regions = sorted({bucket.region for bucket in plan.buckets})
-    yield Statement(
-        sid="ListBuckets",
-        actions=("s3:GetBucketLocation", "s3:ListBucket", "s3:ListBucketMultipartUploads"),
-        resources=buckets,
-    )
+    yield list_buckets(buckets)
     yield Statement(
         sid="UseObjects",
-        actions=(
-            "s3:AbortMultipartUpload",
-            "s3:DeleteObject",
-            "s3:GetObject",
-            "s3:ListMultipartUploadParts",
-            "s3:PutObject",
-        ),
+        actions=tuple(sorted((*READ_OBJECTS, *WRITE_OBJECTS))),
         resources=tuple(f"{bucket}/*" for bucket in buckets),
     )
-    yield allow_key_use(plan, "s3", tuple(regions), "data", ("kms:Decrypt", "kms:GenerateDataKey"))
+    yield use_data_key(plan)
+
+
+def list_buckets(buckets: tuple[str, ...]) -> Statement:
+    """Return the statement to list the objects and uploads of buckets."""
+    actions = ("s3:GetBucketLocation", "s3:ListBucket", "s3:ListBucketMultipartUploads")
+    return Statement(sid="ListBuckets", actions=actions, resources=buckets)
+
+
+def use_data_key(plan: FleetPlan) -> Statement:
+    """Return the statement to use the keys of the fleet's buckets through S3."""
+    regions = tuple(sorted({bucket.region for bucket in plan.buckets}))
+    return allow_key_use(plan, "s3", regions, "data", ("kms:Decrypt", "kms:GenerateDataKey"))
 
 
 def _parameter_permissions(plan: FleetPlan) -> Iterator[Statement]:

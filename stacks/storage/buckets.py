@@ -36,6 +36,7 @@ from pulumi_aws.s3.bucket_server_side_encryption_configuration import (
 from pulumi_aws.s3.bucket_versioning import BucketVersioning, BucketVersioningInitArgs
 
 from bedplate.plan.fleet import BucketPlan, FleetPlan
+from bedplate.plan.issuer import has_pod_roles, pod_role_name
 from stacks.alarms import alarm_on_failed_copies
 from stacks.identity.policy import ServiceRole, Statement, arn, bucket_arn, declare_service_role, policy
 from stacks.identity.roles import allow_key_use, kinds_with_bucket_access
@@ -221,9 +222,11 @@ def restrict_access(plan: FleetPlan, bucket: BucketPlan) -> tuple[Statement, Sta
         _BACKUP_ROLE,
     )
     roles = tuple(sorted(arn(plan, "iam", "", name) for name in role_names))
+    # All by a pattern: a list of hundreds would exceed the size of a policy.
+    of_pods = (arn(plan, "iam", "", f"role/{pod_role_name(plan, '*')}"),) if has_pod_roles(plan) else ()
     return (
-        _deny_others("ReadByFleetAlone", bucket, _READ_PATTERNS, tuple(sorted({*roles, *bucket.readers}))),
-        _deny_others("WriteByFleetAlone", bucket, _WRITE_PATTERNS, roles),
+        _deny_others("ReadByFleetAlone", bucket, _READ_PATTERNS, tuple(sorted({*roles, *bucket.readers})), of_pods),
+        _deny_others("WriteByFleetAlone", bucket, _WRITE_PATTERNS, roles, of_pods),
     )
 
 
@@ -231,7 +234,9 @@ def _replication_role(plan: FleetPlan, bucket: BucketPlan) -> tuple[str, ...]:
     return (f"role/{replication_role_name(plan)}",) if bucket.store in replicated_stores(plan) else ()
 
 
-def _deny_others(sid: str, bucket: BucketPlan, actions: tuple[str, ...], roles: tuple[str, ...]) -> Statement:
+def _deny_others(
+    sid: str, bucket: BucketPlan, actions: tuple[str, ...], roles: tuple[str, ...], patterns: tuple[str, ...]
+) -> Statement:
     """Deny actions to all principals except the roles; AWS services are checked as the principal they act for."""
     return Statement(
         sid=sid,
@@ -241,6 +246,7 @@ def _deny_others(sid: str, bucket: BucketPlan, actions: tuple[str, ...], roles: 
         resources=(f"{bucket_arn(bucket.name)}/*",),
         conditions={
             "StringNotEquals": {"aws:PrincipalArn": roles},
+            **({"StringNotLike": {"aws:PrincipalArn": patterns}} if patterns else {}),
             "BoolIfExists": {"aws:PrincipalIsAWSService": ("false",)},
         },
     )

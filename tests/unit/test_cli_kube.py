@@ -124,6 +124,20 @@ def test_init_after_init_changes_nothing(members: Path, lab: Path, capsys: pytes
     assert read_lock(lock, "lab").etcd == CLUSTER
 
 
+def test_init_records_the_public_key_of_tokens_in_an_older_lock(members: Path, lab: Path) -> None:
+    """The stack publishes the key; members that run get no command for it."""
+    _run_members(members, lab, *NAMES)
+    lock = lock_path(lab)
+    document = json.loads(lock.read_text())
+    (key,) = document.pop("account_keys")
+    lock.write_text(json.dumps(document))
+
+    assert run(["kube", "init", str(lab)]) == 0
+
+    assert read_lock(lock, "lab").account_keys == (key,)
+    assert not any(calls(members, name) for name in NAMES)
+
+
 def test_a_first_start_that_was_interrupted_continues(members: Path, lab: Path) -> None:
     """Nothing starts while a member is away, and the lock says that the start has begun; the next run forms it."""
     (members / NAMES[2]).rename(members / "away")

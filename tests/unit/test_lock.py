@@ -463,17 +463,20 @@ def test_a_lock_in_a_missing_folder_is_a_machine_error(tmp_path: Path) -> None:
         pass
 
 
+OLD_KEY, NEW_KEY = (f"MHYwEAYHKoZIzj0CAQYFK4EEACIDYgAE{letter * 128}" for letter in "AB")
+
+
 def test_the_authority_of_the_cluster_is_recorded_once(lock: Path) -> None:
     """Other writers keep it, and no second one replaces it: every machine of the cluster trusts the first."""
     first, second = (
         f"-----BEGIN CERTIFICATE-----\n{(letter * 64 + chr(10)) * 8}-----END CERTIFICATE-----\n" for letter in "AB"
     )
-    record_authority(lock, "lab", first)
+    record_authority(lock, "lab", first, OLD_KEY)
     record_plan(lock, WEST, catalog())
 
     assert read_lock(lock, "lab").authority == first
     with pytest.raises(InputError, match="another cluster authority"):
-        record_authority(lock, "lab", second)
+        record_authority(lock, "lab", second, OLD_KEY)
     lock.write_text(lock.read_text().replace("AAAA", "A;AA", 1))
     with pytest.raises(InputError, match="lines of one certificate"):
         read_lock(lock, "lab")
@@ -491,4 +494,17 @@ def test_the_etcd_cluster_is_recorded_once(lock: Path) -> None:
     assert record_etcd(lock, "lab", second, replaces=True).etcd == second
     lock.write_text(lock.read_text().replace(second, "5985"))
     with pytest.raises(InputError, match="invalid id of the etcd cluster: '5985'"):
+        read_lock(lock, "lab")
+
+
+def test_a_new_key_of_tokens_is_recorded_before_the_earlier_ones(lock: Path) -> None:
+    """Tokens of an earlier key are valid until they end; a lock with something else than public keys is refused."""
+    certificate = f"-----BEGIN CERTIFICATE-----\n{('A' * 64 + chr(10)) * 8}-----END CERTIFICATE-----\n"
+    for key in (OLD_KEY, OLD_KEY, NEW_KEY):
+        record_authority(lock, "lab", certificate, key)
+    record_plan(lock, WEST, catalog())
+
+    assert read_lock(lock, "lab").account_keys == (NEW_KEY, OLD_KEY)
+    lock.write_text(lock.read_text().replace(NEW_KEY, NEW_KEY[:-4]))
+    with pytest.raises(InputError, match="account_keys must hold public keys"):
         read_lock(lock, "lab")

@@ -132,6 +132,15 @@ class Graph:
         return {(node.kind, ident): node for node in self.nodes for ident in node.identities()}
 
 
+PUBLIC = "bedplate:public"
+"""The tag that names what is public by intent: ports of a security group, objects of a bucket."""
+
+
+def public_names(node: Node) -> frozenset[str]:
+    """Return the words of a resource's tag `bedplate:public`."""
+    return frozenset(name for text in words(part(node.inputs, "tags").get(PUBLIC)) for name in text.split())
+
+
 _FIX = "pass the output of `bedplate graph`"
 
 

@@ -6,7 +6,17 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 from itertools import chain, pairwise
 
-from bedplate.graph.audit.document import Graph, Node, Properties, is_on, is_seen, number, part, parts, words
+from bedplate.graph.audit.document import (
+    Graph,
+    Node,
+    Properties,
+    is_on,
+    is_seen,
+    number,
+    parts,
+    public_names,
+    words,
+)
 from bedplate.graph.audit.rules import StackFault, fault
 
 Block = IPv4Network | IPv6Network
@@ -215,7 +225,6 @@ Rules = tuple[Ingress, ...]
 Port = tuple[str, int]
 """A protocol and a port: `("udp", 1194)`."""
 
-_PUBLIC = "bedplate:public"
 _COMPONENT = "::bedplate:stacks:"  # in the URNs of bedplate's components and of their children
 
 
@@ -233,11 +242,10 @@ def check_exposure(graph: Graph) -> Iterator[StackFault]:
 
 def _named_ports(group: Node) -> Iterator[Port]:
     """Yield the ports that the tag of a security group names, such as `udp/1194 tcp/443`."""
-    for text in words(part(group.inputs, "tags").get(_PUBLIC)):
-        for name in text.split():
-            protocol, _, port = name.partition("/")
-            if port.isdecimal():
-                yield protocol, int(port)
+    for name in public_names(group):
+        protocol, _, port = name.partition("/")
+        if port.isdecimal():
+            yield protocol, int(port)
 
 
 def _exposed(rules: Iterable[Ingress], named: frozenset[Port], code: str) -> Iterator[StackFault]:

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from bedplate.foreign import parse_json
-from bedplate.graph.audit.document import Graph, Node, Properties, is_on, is_seen, part, parts, words
+from bedplate.graph.audit.document import Graph, Node, Properties, is_on, is_seen, part, parts, public_names, words
 from bedplate.graph.audit.exposure import block_of, is_wide
 from bedplate.graph.audit.rules import StackFault, fault
 
@@ -250,6 +250,8 @@ def check_trust(graph: Graph) -> Iterator[StackFault]:
 
 
 SWITCHES = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
+# Off where a policy makes the objects public that the bucket's tag names.
+_POLICY_SWITCHES = frozenset({"blockPublicPolicy", "restrictPublicBuckets"})
 _ACLS = ("public-read", "public-read-write", "authenticated-read", "website")
 _PUBLIC_GRANTEES = ("/global/AllUsers", "/global/AuthenticatedUsers")
 # Resources with a policy of their callers. The policy of an endpoint only restricts, so it is not among them.
@@ -279,7 +281,8 @@ def check_bucket_blocks(graph: Graph) -> Iterator[StackFault]:
         if bucket.urn not in blocks:
             yield fault("S301", bucket.urn, "", "the bucket has no public access block")
     for node in graph.of("s3.BucketPublicAccessBlock"):
-        off = [key for key in SWITCHES if not is_on(node.inputs, key)]
+        is_public = any(map(public_names, graph.targets(node, "bucket", "s3.Bucket")))
+        off = [key for key in SWITCHES if not is_on(node.inputs, key) and not (is_public and key in _POLICY_SWITCHES)]
         if off:
             yield fault("S301", node.urn, off[0], f"{', '.join(off)} {'is' if len(off) == 1 else 'are'} not on")
 
@@ -301,9 +304,17 @@ def check_acls(graph: Graph) -> Iterator[StackFault]:
 def check_policies(graph: Graph) -> Iterator[StackFault]:
     """Yield a fault for each resource policy that allows the public."""
     for node in graph.of(*_POLICIES):
+        public = frozenset(_public_objects(graph, node))
         for statement in statements(node.inputs, "policy"):
-            if statement.allows and statement.is_public and not statement.is_narrowed:
+            is_named = {*statement.actions} == {"s3:getobject"} and {*statement.resources} <= public
+            if statement.allows and statement.is_public and not statement.is_narrowed and not is_named:
                 yield fault("S303", node.urn, statement.key, "the statement allows any principal")
+
+
+def _public_objects(graph: Graph, policy: Node) -> Iterator[str]:
+    """Yield the ARNs of the objects that the tag of a policy's bucket names."""
+    for bucket in graph.targets(policy, "bucket", "s3.Bucket"):
+        yield from (f"arn:aws:s3:::{bucket.inputs.get('bucket')}/{name}" for name in public_names(bucket))
 
 
 def check_publicly_accessible(graph: Graph) -> Iterator[StackFault]:

@@ -4,7 +4,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bedplate.foreign import parse_json
-from bedplate.graph.audit.document import Graph, Node, Properties, has_value, is_on, is_seen, number, part, parts, words
+from bedplate.graph.audit.document import (
+    Graph,
+    Node,
+    Properties,
+    has_value,
+    is_on,
+    is_seen,
+    number,
+    part,
+    parts,
+    public_names,
+    words,
+)
 from bedplate.graph.audit.policies import Statement, is_hidden, statements
 from bedplate.graph.audit.rules import StackFault, fault
 
@@ -274,13 +286,15 @@ def _covers_files(statement: Statement) -> bool:
 def check_keeping(graph: Graph) -> Iterator[StackFault]:
     """Yield a fault for data that `pulumi destroy` or an accidental overwrite would delete."""
     for node in graph.of(*_DATA):
-        if node.protect is False:
+        if node.protect is False and not public_names(node):
             yield fault("S601", node.urn, "protect", "the option protect is off")
     versioned = graph.settings("s3.BucketVersioning", "bucket", "s3.Bucket")
     for node in graph.of("s3.Bucket"):
         if node.inputs.get("forceDestroy") in (True, "true"):
             yield fault("S602", node.urn, "forceDestroy", "forceDestroy is on")
-        if not any(map(_keeps_versions, versioned.get(node.urn, ()))) and not _is_versioned(node):
+        keeps_versions = any(map(_keeps_versions, versioned.get(node.urn, ()))) or _is_versioned(node)
+        # Public objects are no data: the stack writes them.
+        if not keeps_versions and not public_names(node):
             yield fault("S603", node.urn, "", "versioning is off")
 
 

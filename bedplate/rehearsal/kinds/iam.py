@@ -1,4 +1,4 @@
-"""IAM roles, their inline and managed policies, and instance profiles; and the checks of policy documents."""
+"""IAM roles with their policies, instance profiles, providers of OpenID Connect; and the checks of policy documents."""
 
 import json
 import re
@@ -423,4 +423,71 @@ INSTANCE_PROFILE = ResourceKind(
     update=_update_profile,
     delete=_delete_profile,
     complaints=_check_profile,
+)
+
+
+# --- Providers of OpenID Connect
+
+_PROVIDER_LIMITS = {
+    "url": Text(1, 255, r"https://[^:?#]+", "an address that begins with https://, without port and query"),
+}
+_MAX_CLIENTS = 100
+_PROVIDER_TAGS = Tagger(
+    service="iam",
+    add="tag_open_id_connect_provider",
+    remove="untag_open_id_connect_provider",
+    ident="OpenIDConnectProviderArn",
+)
+
+
+def _check_provider(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
+    yield from check_limits(inputs, _PROVIDER_LIMITS)
+    clients = inputs.get("clientIdLists")
+    if is_known(clients) and len(clients or ()) > _MAX_CLIENTS:
+        yield InvalidInput("clientIdLists", f"has {len(clients)} ids, at most {_MAX_CLIENTS} are allowed")
+
+
+def _create_provider(aws: Aws, inputs: Props) -> str:
+    response = aws.call(
+        "iam",
+        "create_open_id_connect_provider",
+        Url=inputs["url"],
+        ClientIDList=inputs["clientIdLists"],
+        ThumbprintList=inputs.get("thumbprintLists") or [],
+        Tags=tag_pairs(inputs.get("tags")),
+    )
+    return str(response["OpenIDConnectProviderArn"])
+
+
+def _read_provider(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
+    provider = aws.call("iam", "get_open_id_connect_provider", OpenIDConnectProviderArn=ident)
+    return {"arn": ident, "thumbprintLists": provider["ThumbprintList"]}
+
+
+def _update_provider(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    if sorted(old["clientIdLists"]) != sorted(new["clientIdLists"]):
+        # moto lacks the calls that add and remove ids. The new provider has the same ARN.
+        _delete_provider(aws, ident, old)
+        _create_provider(aws, new)
+        return
+    if (thumbprints := new.get("thumbprintLists")) and thumbprints != old.get("thumbprintLists"):
+        target = {"OpenIDConnectProviderArn": ident, "ThumbprintList": thumbprints}
+        aws.call("iam", "update_open_id_connect_provider_thumbprint", **target)
+    _PROVIDER_TAGS.retag(aws, ident, old, new)
+
+
+def _delete_provider(aws: Aws, ident: str, outputs: Props) -> None:
+    aws.call("iam", "delete_open_id_connect_provider", OpenIDConnectProviderArn=ident)
+
+
+OPEN_ID_CONNECT_PROVIDER = ResourceKind(
+    token="aws:iam/openIdConnectProvider:OpenIdConnectProvider",
+    inputs=updates("clientIdLists", "thumbprintLists", "tags") | replaces("url"),
+    computed=frozenset({"thumbprintLists"}),
+    sets=frozenset({"clientIdLists"}),
+    create=_create_provider,
+    read=_read_provider,
+    update=_update_provider,
+    delete=_delete_provider,
+    complaints=_check_provider,
 )

@@ -66,6 +66,7 @@ _OPERATORS: Mapping[str, Callable[[str | None, list[str]], bool]] = {
     "BoolIfExists": lambda actual, values: actual is None or actual in values,
     "NumericLessThan": lambda actual, values: actual is not None and float(actual) < float(values[0]),
     "StringNotEquals": lambda actual, values: actual not in values,
+    "StringNotLike": lambda actual, values: not any(fnmatchcase(actual or "", value) for value in values),
 }
 
 

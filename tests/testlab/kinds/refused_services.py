@@ -12,6 +12,7 @@ _UNKNOWN_KEY = "arn:aws:kms:us-west-2:111122223333:key/11111111-2222-3333-4444-5
 _UNKNOWN_SUBNET = "subnet-0123456789abcdef0"
 _UNKNOWN_ROLE = "arn:aws:iam::111122223333:role/ghost"
 _TEMPLATE, _GROUP = "aws:ec2/launchTemplate:LaunchTemplate", "aws:autoscaling/group:Group"
+_PROVIDER = "aws:iam/openIdConnectProvider:OpenIdConnectProvider"
 _BUCKET, _PARAMETER = "aws:s3/bucket:Bucket", "aws:ssm/parameter:Parameter"
 _RULES = "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration"
 
@@ -44,6 +45,8 @@ SERVICE_INPUTS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("aws:iam/role:Role", {"assumeRolePolicy": "{}"}, "assumeRolePolicy"),
     ("aws:iam/role:Role", {"maxSessionDuration": 60}, "maxSessionDuration"),
     ("aws:iam/instanceProfile:InstanceProfile", {"name": "p" * 129}, "name"),
+    (_PROVIDER, {"url": "http://issuer.example"}, "url"),
+    (_PROVIDER, {"clientIdLists": [f"client-{number}" for number in range(101)]}, "clientIdLists"),
     ("aws:kms/key:Key", {"deletionWindowInDays": 5}, "deletionWindowInDays"),
     ("aws:kms/alias:Alias", {"name": "data"}, "name"),
     ("aws:kms/alias:Alias", {"name": "alias/aws/data"}, "name"),

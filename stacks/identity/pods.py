@@ -1,0 +1,137 @@
+"""Roles of people's pods, and the issuer of their tokens: the bucket with its public keys, and the provider of IAM.
+
+Decision: docs/adr/0035-issuer-in-a-bucket.md.
+"""
+
+from collections.abc import Iterator
+
+import pulumi
+from pulumi_aws.iam.open_id_connect_provider import OpenIdConnectProvider, OpenIdConnectProviderArgs
+from pulumi_aws.iam.role import Role, RoleArgs
+from pulumi_aws.iam.role_policy import RolePolicy, RolePolicyArgs
+from pulumi_aws.s3._inputs import (
+    BucketOwnershipControlsRuleArgs,
+    BucketServerSideEncryptionConfigurationRuleApplyServerSideEncryptionByDefaultArgs,
+    BucketServerSideEncryptionConfigurationRuleArgs,
+)
+from pulumi_aws.s3.bucket import Bucket, BucketArgs
+from pulumi_aws.s3.bucket_objectv2 import BucketObjectv2, BucketObjectv2Args
+from pulumi_aws.s3.bucket_ownership_controls import BucketOwnershipControls, BucketOwnershipControlsArgs
+from pulumi_aws.s3.bucket_policy import BucketPolicy, BucketPolicyArgs
+from pulumi_aws.s3.bucket_public_access_block import BucketPublicAccessBlock, BucketPublicAccessBlockArgs
+from pulumi_aws.s3.bucket_server_side_encryption_configuration import (
+    BucketServerSideEncryptionConfiguration,
+    BucketServerSideEncryptionConfigurationInitArgs,
+)
+
+from bedplate.plan.cluster import KEY_SET, person_name
+from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.issuer import AUDIENCE, DISCOVERY, issuer_documents, pod_role_name, pod_subject
+from stacks.identity.policy import Statement, arn, bucket_arn, policy
+from stacks.identity.roles import READ_OBJECTS, WRITE_OBJECTS, list_buckets, use_data_key
+from stacks.options import PUBLIC, child_options, name_tag
+from stacks.storage.files import require_tls
+
+
+def issuer_policy(plan: FleetPlan) -> str:
+    """Return the policy of the issuer's bucket: everybody reads two objects over TLS."""
+    bucket = plan.issuer_bucket.name
+    public = Statement(
+        sid="PublishKeys",
+        principals={"AWS": ("*",)},
+        actions=("s3:GetObject",),
+        resources=tuple(f"{bucket_arn(bucket)}/{key}" for key in (DISCOVERY, KEY_SET)),
+    )
+    return policy(*require_tls(bucket), public)
+
+
+class TokenIssuer(pulumi.ComponentResource):
+    """The public keys of the cluster's tokens, and the provider by which IAM trusts them.
+
+    AWS trusts whoever owns the bucket. So the provider is created after it and deleted before it.
+    """
+
+    def __init__(self, plan: FleetPlan, opts: pulumi.ResourceOptions) -> None:
+        bucket = plan.issuer_bucket
+        self._label = f"{plan.name}-{bucket.store}"
+        super().__init__("bedplate:stacks:TokenIssuer", self._label, None, opts)
+        tags = {**name_tag(bucket.name), PUBLIC: f"{DISCOVERY} {KEY_SET}"}
+        name = Bucket(self._label, BucketArgs(bucket=bucket.name, tags=tags), child_options(self)).id
+        access = self._open(plan, name)
+        documents = [self._document(name, key, text, access) for key, text in issuer_documents(plan).items()]
+        provider = OpenIdConnectProviderArgs(
+            url=f"https://{plan.issuer_bucket.host}", client_id_lists=[AUDIENCE], tags=name_tag(self._label)
+        )
+        self.provider = OpenIdConnectProvider(self._label, provider, child_options(self, after=tuple(documents)))
+        self.register_outputs({})
+
+    def _open(self, plan: FleetPlan, bucket: pulumi.Output[str]) -> BucketPolicy:
+        """Let a policy, but no ACL, make objects public; a customer's key would hide them."""
+        block = BucketPublicAccessBlockArgs(
+            bucket=bucket,
+            block_public_acls=True,
+            block_public_policy=False,
+            ignore_public_acls=True,
+            restrict_public_buckets=False,
+        )
+        access_block = BucketPublicAccessBlock(self._label, block, child_options(self))
+        owner = BucketOwnershipControlsRuleArgs(object_ownership="BucketOwnerEnforced")
+        BucketOwnershipControls(
+            self._label, BucketOwnershipControlsArgs(bucket=bucket, rule=owner), child_options(self)
+        )
+        own_keys = BucketServerSideEncryptionConfigurationRuleApplyServerSideEncryptionByDefaultArgs(
+            sse_algorithm="AES256"
+        )
+        rule = BucketServerSideEncryptionConfigurationRuleArgs(apply_server_side_encryption_by_default=own_keys)
+        encryption = BucketServerSideEncryptionConfigurationInitArgs(bucket=bucket, rules=[rule])
+        BucketServerSideEncryptionConfiguration(self._label, encryption, child_options(self))
+        args = BucketPolicyArgs(bucket=bucket, policy=issuer_policy(plan))
+        return BucketPolicy(self._label, args, child_options(self, after=(access_block,)))
+
+    def _document(self, bucket: pulumi.Output[str], key: str, text: str, access: BucketPolicy) -> BucketObjectv2:
+        args = BucketObjectv2Args(
+            bucket=bucket, key=key, content=text, content_type="application/json", tags=name_tag(key)
+        )
+        return BucketObjectv2(f"{self._label}-{key.rpartition('/')[2]}", args, child_options(self, after=(access,)))
+
+
+def pod_permissions(plan: FleetPlan, person: str) -> Iterator[Statement]:
+    """Yield the permissions of a person's pods: read the fleet's buckets, and write below the person's name."""
+    buckets = tuple(sorted(bucket_arn(bucket.name) for bucket in plan.buckets))
+    yield list_buckets(buckets)
+    yield Statement(sid="ReadObjects", actions=READ_OBJECTS, resources=tuple(f"{bucket}/*" for bucket in buckets))
+    own = tuple(f"{bucket}/{person}/*" for bucket in buckets)
+    yield Statement(sid="WriteOwnObjects", actions=WRITE_OBJECTS, resources=own)
+    yield use_data_key(plan)
+
+
+def pod_trust(plan: FleetPlan, person: str) -> Statement:
+    """Return the trust statement: pods of the person's namespace assume the role, by tokens for AWS."""
+    host = plan.issuer_bucket.host
+    subject = {f"{host}:aud": (AUDIENCE,), f"{host}:sub": (pod_subject(person),)}
+    return Statement(
+        sid="BeAPod",
+        principals={"Federated": (arn(plan, "iam", "", f"oidc-provider/{host}"),)},
+        actions=("sts:AssumeRoleWithWebIdentity",),
+        conditions={"StringEquals": subject},
+    )
+
+
+class PodRoles(pulumi.ComponentResource):
+    """The roles of people's pods, one for each person: IAM knows no other claim of a token than its subject."""
+
+    def __init__(self, plan: FleetPlan, issuer: TokenIssuer, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("bedplate:stacks:PodRoles", plan.name, None, opts)
+        for person in plan.accounts.people:
+            name = pod_role_name(plan, person_name(person.name))
+            args = RoleArgs(
+                name=name,
+                description=f"pods of {person.name} in the fleet {plan.name}",
+                assume_role_policy=policy(pod_trust(plan, person.name)),
+                permissions_boundary=plan.boundary,
+                tags=name_tag(name),
+            )
+            role = Role(name, args, child_options(self, after=(issuer.provider,)))
+            permissions = policy(*pod_permissions(plan, person.name))
+            RolePolicy(name, RolePolicyArgs(name=name, role=role.name, policy=permissions), child_options(self))
+        self.register_outputs({})
