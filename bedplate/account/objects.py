@@ -76,6 +76,17 @@ def find_role(client: AwsClient, creation: Creation) -> Iterator[str]:
         yield role["RoleName"]
 
 
+def find_identity_provider(client: AwsClient, creation: Creation) -> Iterator[str]:
+    """Yield the provider of OpenID Connect with the address."""
+    host = creation.inputs["url"].removeprefix("https://")
+    for provider in client.call("iam", creation.region, "list_open_id_connect_providers")["OpenIDConnectProviderList"]:
+        if provider["Arn"].endswith(f":oidc-provider/{host}"):
+            query = {"OpenIDConnectProviderArn": provider["Arn"]}
+            reply = client.call("iam", creation.region, "get_open_id_connect_provider", **query)
+            if has_tags(creation, reply.get("Tags", ())):
+                yield provider["Arn"]
+
+
 def find_instance_profile(client: AwsClient, creation: Creation) -> Iterator[str]:
     """Yield the instance profile with the name."""
     query = {"InstanceProfileName": creation.inputs["name"]}
@@ -355,6 +366,7 @@ FINDERS: Mapping[str, Finder] = MappingProxyType(
         "aws:efs/fileSystem:FileSystem": find_file_system,
         "aws:efs/mountTarget:MountTarget": find_mount_target,
         "aws:iam/instanceProfile:InstanceProfile": find_instance_profile,
+        "aws:iam/openIdConnectProvider:OpenIdConnectProvider": find_identity_provider,
         "aws:iam/role:Role": find_role,
         "aws:kms/alias:Alias": find_alias,
         "aws:kms/key:Key": find_key,
@@ -397,6 +409,7 @@ REPEATABLE = frozenset(
         "aws:efs/fileSystemPolicy:FileSystemPolicy",
         "aws:iam/rolePolicy:RolePolicy",
         "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration",
+        "aws:s3/bucketObjectv2:BucketObjectv2",
         "aws:s3/bucketOwnershipControls:BucketOwnershipControls",
         "aws:s3/bucketPolicy:BucketPolicy",
         "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock",

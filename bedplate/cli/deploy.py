@@ -38,10 +38,11 @@ from bedplate.deploy.state import Resource, StackState, deployed_layout, kept_pr
 from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.folder.files import FLEET_FILE
 from bedplate.load import load_fleet
-from bedplate.lock import lock_path, record_images, record_plan
+from bedplate.lock import lock_path, record_etcd, record_images, record_plan
 from bedplate.plan import FleetPlan, bill
 from bedplate.plan.cost import quota_needs
 from bedplate.plan.planner import unrecorded_images
+from bedplate.plan.record import FORMING
 from bedplate.plan.stacks import (
     LINKS,
     SHARED,
@@ -143,7 +144,7 @@ def _up(fleet: Path, stack: Sequence[str] | None, *, yes: bool) -> int:
     plan = _deployable(fleet, stack or [])
     _ensure_backend(plan, fleet, yes=yes)
     session = _open(fleet, plan, stack or [], Action.UP)
-    session = replace(session, plan=_recorded(fleet, session, yes=yes))
+    session = replace(session, plan=with_authorities(fleet, _recorded(fleet, session, yes=yes)))
     previews = _preview(session)
     if status := exit_status(previews):
         return status
@@ -294,6 +295,18 @@ def _recorded(fleet: Path, session: Session, *, yes: bool) -> FleetPlan:
     plan = plan_loaded(load_fleet(fleet, load_catalog()))
     _require_recorded(fleet, plan)
     return plan
+
+
+def with_authorities(fleet: Path, plan: FleetPlan) -> FleetPlan:
+    """Return the plan; make the cluster's authorities first: a stack publishes the keys of its tokens."""
+    if not plan.control_plane or plan.record.authority:
+        return plan
+    from bedplate.cli.kube_session import locked, make_authorities  # slow
+
+    with locked(fleet):
+        make_authorities(fleet, plan, None)
+        record_etcd(lock_path(fleet), plan.name, FORMING)
+    return plan_of(fleet)
 
 
 def _ensure_backend(plan: FleetPlan, fleet: Path, *, yes: bool) -> None:

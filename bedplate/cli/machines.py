@@ -16,7 +16,7 @@ from bedplate.catalog import load_catalog
 from bedplate.cli.bundle import deliver_bundle
 from bedplate.cli.fleet import open_account, plan_of
 from bedplate.cli.kube import start_cluster
-from bedplate.cli.kube_session import locked, make_authorities, member_nodes
+from bedplate.cli.kube_session import member_nodes
 from bedplate.cli.login import IN_SERVICE, SshOptions, is_in_cloud, location_of
 from bedplate.cli.node_apply import INTERRUPTED, apply_machines
 from bedplate.cli.output import notify, show
@@ -43,11 +43,6 @@ def ready_machines(fleet: Path, command: str) -> int:
     """
     plan = plan_of(fleet)
     client = open_account(plan)
-    if member_nodes(plan) and not plan.record.authority:
-        # Before the node documents are delivered: workers trust the cluster by its certificate in them.
-        with locked(fleet):
-            make_authorities(fleet, plan, None)
-        plan = plan_of(fleet)
     undelivered = deliver_bundle(plan, client)
     machines, errors = _wait(fleet, plan, client)
     errors += undelivered

@@ -22,6 +22,7 @@ from bedplate.cluster.addons import (
 from bedplate.errors import InputError
 from bedplate.plan.cluster import PEOPLE, ClusterPlan, minor_version, person_name
 from bedplate.plan.fleet import Account, Accounts, FleetPlan
+from bedplate.plan.issuer import AUDIENCE, TOKEN_FILE, has_pod_roles, pod_settings
 from bedplate.plan.registration import SITE
 from bedplate.spec.sites import Use
 
@@ -52,6 +53,23 @@ def _binding(policy: Object) -> Object:
         "metadata": {"name": name},
         "spec": {"policyName": name, **_BOUND[policy["kind"]]},
     }
+
+
+_NAMESPACE = "__NAMESPACE__"
+
+
+def pod_role_objects(plan: FleetPlan, cluster: ClusterPlan) -> tuple[Object, ...]:
+    """Return the policy that gives pods of people their AWS role; none without roles, or in an older cluster."""
+    has_roles = has_pod_roles(plan) and plan.buckets and plan.record.account_keys
+    if not has_roles or minor_version(cluster.version) < _MUTATES:
+        return ()
+    settings = ", ".join(f"'{key}': '{value}'" for key, value in pod_settings(plan, _NAMESPACE).items())
+    words = {
+        "__SETTINGS__": "{" + settings.replace(_NAMESPACE, "' + request.namespace + '") + "}",
+        "__FOLDER__": TOKEN_FILE.rpartition("/")[0],
+        "__AUDIENCE__": AUDIENCE,
+    }
+    return labelled(load_objects(own_manifest("pod-role"), words), _POLICY)
 
 
 def people_objects(accounts: Accounts, pods: IPv4Network) -> tuple[Object, ...]:
@@ -224,7 +242,8 @@ def desired_objects(
     setting = Setting(cluster, efa_types(plan))
     addons = tuple(_addon_objects(setting, choose_pins(pins, cluster), read))
     people = people_objects(plan.accounts, cluster.pods)
-    return (*policy_objects(cluster.version), *addons, *people, *volume_objects(plan))
+    policies = (*policy_objects(cluster.version), *pod_role_objects(plan, cluster))
+    return (*policies, *addons, *people, *volume_objects(plan))
 
 
 def _addon_objects(setting: Setting, pins: Mapping[str, AddonPins], read: Callable[[str], bytes]) -> Iterator[Object]:

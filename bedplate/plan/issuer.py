@@ -15,6 +15,7 @@ from bedplate.plan.fleet import FleetPlan, cached_on_plan
 AUDIENCE = "sts.amazonaws.com"
 ACCOUNT = "default"
 """The service account of people's pods, in the namespace of each person."""
+TOKEN_FILE = "/var/run/secrets/aws/token"  # noqa: S105  a path
 DISCOVERY = ".well-known/openid-configuration"
 # The DER of a public key on P-384 ends with its two coordinates.
 _COORDINATE = 48
@@ -66,6 +67,16 @@ def _base64(data: bytes) -> str:
 def pod_role_name(plan: FleetPlan, namespace: str) -> str:
     """Return the name of the role of the pods in a namespace; no fleet has a dot in its name."""
     return f"{plan.name}.pods.{namespace}"
+
+
+def pod_settings(plan: FleetPlan, namespace: str) -> Mapping[str, str]:
+    """Return the environment with which SDKs of AWS use a pod's token; boto3 ignores AWS_REGION."""
+    return {
+        "AWS_ROLE_ARN": f"arn:aws:iam::{plan.account}:role/{pod_role_name(plan, namespace)}",
+        "AWS_WEB_IDENTITY_TOKEN_FILE": TOKEN_FILE,
+        "AWS_REGION": plan.home.name,
+        "AWS_DEFAULT_REGION": plan.home.name,
+    }
 
 
 def pod_subject(person: str) -> str:

@@ -24,8 +24,10 @@ _GRANTS: Mapping[str, Grant] = MappingProxyType(
         "aws:efs/": (("elasticfilesystem:*",), _ANY),
         "aws:iam/": (
             ("iam:*",),
-            tuple(f"arn:aws:iam::ACCOUNT:{name}-*" for name in ("instance-profile/FLEET", "role/FLEET"))
-            + ("arn:aws:iam::ACCOUNT:role/FLEET.*", "arn:aws:iam::ACCOUNT:oidc-provider/FLEET-*"),
+            tuple(
+                f"arn:aws:iam::ACCOUNT:{name}*"
+                for name in ("instance-profile/FLEET-", "oidc-provider/FLEET-", "role/FLEET-", "role/FLEET.")
+            ),
         ),
         "aws:kms/": (("kms:*",), _ANY),
         "aws:route53/": (("route53:*",), _ANY),
@@ -100,9 +102,10 @@ If the account encrypts EBS volumes with a customer key by default, the policy o
 `AWSServiceRoleForAutoScaling` to use it and to create grants. Otherwise no instance starts.
 
 A fleet with a cluster has one bucket with two public objects, the keys of the cluster's tokens
-([ADR 35](adr/0035-issuer-in-a-bucket.md)). If the account or the organization blocks public policies of all buckets, `up`
-fails with `AccessDenied` at `s3:PutBucketPolicy`. Then turn off `BlockPublicPolicy` and `RestrictPublicBuckets` for the
-account: each other bucket of bedplate has its own block. Or write `pod_roles: false` in the section `kubernetes`.
+([ADR 35](adr/0035-issuer-in-a-bucket.md)). If the account or the organization blocks public policies of all buckets,
+`up` fails with `AccessDenied` at `s3:PutBucketPolicy`. Then turn off `BlockPublicPolicy` and `RestrictPublicBuckets`
+for the account: each other bucket of bedplate has its own block. Or write `pod_roles: false` in the section
+`kubernetes`.
 
 ## Permissions of a deployer
 

@@ -6,10 +6,11 @@ import pytest
 
 from bedplate.account.machines import Machine
 from bedplate.cli import machines, run
+from bedplate.cli.deploy import with_authorities
+from bedplate.cli.fleet import plan_of
 from bedplate.cli.machines import ready_machines
 from bedplate.errors import BedplateError, MachineError, PartialError
 from bedplate.lock import lock_path, record_host_keys
-from bedplate.plan.fleet import FleetPlan
 from tests.testlab.fakes.apply import FakeApply
 from tests.testlab.fleets.variants import HOME
 
@@ -78,26 +79,28 @@ def test_a_machine_that_does_not_start_does_not_stop_the_others(
 def test_the_control_plane_is_started_after_its_roles(
     here: Path, results: list[Machine | BedplateError], applies: FakeApply, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its authority is recorded before node documents are delivered; the status is that of `kube init`."""
+    """The status is that of `kube init`."""
     results[:] = []
     member = Machine(
         "i-0000000000000000c", "", "", HOME, f"{HOME}a", "m7i.xlarge", "running", None, f"control-1.{HOME}"
     )
     record_host_keys(lock_path(here), "lab", f"control-1.{HOME}", (KEY,), member.instance, replace_known=False)
     monkeypatch.setattr(machines, "_gateways", lambda _plan, _client: [member])
-    delivered: list[str] = []
-
-    def deliver(plan: FleetPlan, _client: object) -> list[str]:
-        delivered.append(plan.record.authority)
-        return []
-
-    monkeypatch.setattr(machines, "deliver_bundle", deliver)
     monkeypatch.setattr(machines, "start_cluster", lambda _fleet, _options: 6 if applies.machines else 0)
 
     assert ready_machines(here, "bedplate up") == 6
 
     assert applies.machines == [f"control-1.{HOME}"]
-    assert delivered[0].startswith("-----BEGIN CERTIFICATE-----")
+
+
+def test_the_authorities_of_the_cluster_are_made_before_its_stacks(here: Path) -> None:
+    """A stack publishes the keys of tokens, and workers trust the certificate in their documents; made once."""
+    assert run(["plan", str(here), "--write"]) == 0
+    plan = with_authorities(here, plan_of(here))
+
+    assert plan.record.authority.startswith("-----BEGIN CERTIFICATE-----")
+    assert plan.record.account_keys[0] in lock_path(here).read_text()
+    assert with_authorities(here, plan) is plan
 
 
 @pytest.mark.usefixtures("results")

@@ -306,9 +306,15 @@ def check_policies(graph: Graph) -> Iterator[StackFault]:
     for node in graph.of(*_POLICIES):
         public = frozenset(_public_objects(graph, node))
         for statement in statements(node.inputs, "policy"):
-            is_named = {*statement.actions} == {"s3:getobject"} and {*statement.resources} <= public
-            if statement.allows and statement.is_public and not statement.is_narrowed and not is_named:
+            if _reads_only(statement, public):
+                continue
+            if statement.allows and statement.is_public and not statement.is_narrowed:
                 yield fault("S303", node.urn, statement.key, "the statement allows any principal")
+
+
+def _reads_only(statement: Statement, objects: frozenset[str]) -> bool:
+    resources = frozenset(statement.resources)
+    return statement.actions == ("s3:getobject",) and bool(resources) and resources <= objects
 
 
 def _public_objects(graph: Graph, policy: Node) -> Iterator[str]:

@@ -116,7 +116,7 @@ class ObjectStore:
         self._regions = {bucket.name: bucket.region for bucket in self.plan.buckets} | dict.fromkeys(
             self.others, "us-west-2"
         )
-        self._grants = policy(*permissions(self.plan, self.kind))
+        self._grants = self.grants()
         for name, region in self._regions.items():
             self._make(name, region)
 
@@ -124,6 +124,10 @@ class ObjectStore:
     def role(self) -> str:
         """The role's ARN."""
         return f"arn:aws:iam::{self.plan.account}:role/{self.plan.name}-{self.kind}"
+
+    def grants(self) -> str:
+        """Return the role's policy."""
+        return policy(*permissions(self.plan, self.kind))
 
     @property
     def hosts(self) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ _NO_USE = dict.fromkeys(
 
 @dataclass(frozen=True, slots=True)
 class ClusterAuthority:
-    """A folder with `ca.crt`, `ca.key`, `sa.key` for tokens of service accounts, and certificates by name."""
+    """A folder with `ca.crt`, `ca.key`, `sa.key` and `sa.pub` for tokens of service accounts, and certificates by name."""
 
     folder: Path
 
@@ -38,7 +38,12 @@ class ClusterAuthority:
             .sign(key, hashes.SHA256())
         )
         _write(folder / "ca", certificate, key)
-        (folder / "sa.key").write_bytes(_pem(rsa.generate_private_key(65537, 2048)))
+        accounts = rsa.generate_private_key(65537, 2048)
+        (folder / "sa.key").write_bytes(_pem(accounts))
+        public = accounts.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        (folder / "sa.pub").write_bytes(public)
         return cls(folder)
 
     @property

@@ -127,13 +127,18 @@ class ControlPlane(Api):
 
     `address` is where the API server listens; another one than loopback lets machines in other network namespaces join,
     and pods reach it, at the port of real clusters. `services` is the block of service addresses. Each node gets a /24
-    of the block of `pods`.
+    of the block of `pods`. `issuers` are the arguments of the issuers of tokens.
     """
 
     def __init__(
-        self, programs: Path, address: str = "127.0.0.1", services: str = "10.96.0.0/16", pods: str = ""
+        self,
+        programs: Path,
+        address: str = "127.0.0.1",
+        services: str = "10.96.0.0/16",
+        pods: str = "",
+        issuers: Sequence[str] = ("--service-account-issuer=https://kubernetes.default.svc",),
     ) -> None:
-        self.address, self.services, self.pods = address, services, pods
+        self.address, self.services, self.pods, self.issuers = address, services, pods, tuple(issuers)
         memory = Path("/dev/shm")  # noqa: S108  etcd syncs every write to disk: memory is faster
         folder = Path(mkdtemp(prefix="bedplate-kube-", dir=memory if os.access(memory, os.W_OK) else None))
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -200,8 +205,8 @@ class ControlPlane(Api):
             *(f"--advertise-address={self.address}", f"--endpoint-reconciler-type={reconciler}", "--allow-privileged"),
             *("--tls-cert-file=serving.crt", "--tls-private-key-file=serving.key", "--client-ca-file=ca.crt"),
             *("--authorization-mode=Node,RBAC", *(f"--{name}={value}" for name, value in ADMISSION.items())),
-            *("--enable-bootstrap-token-auth", "--service-account-issuer=https://kubernetes.default.svc"),
-            *("--service-account-key-file=sa.key", "--service-account-signing-key-file=sa.key"),
+            *("--enable-bootstrap-token-auth", *self.issuers),
+            *("--service-account-key-file=sa.pub", "--service-account-signing-key-file=sa.key"),
             *("--kubelet-certificate-authority=ca.crt", "--kubelet-preferred-address-types=InternalIP"),
             *(f"--kubelet-client-certificate={_KUBELET_CLIENT}.crt", f"--kubelet-client-key={_KUBELET_CLIENT}.key"),
         )

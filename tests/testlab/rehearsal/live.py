@@ -181,6 +181,7 @@ _NOTICED: Mapping[str, str] = {
     "ec2/vpcPeeringConnection:VpcPeeringConnection": "a link",
     "ec2/vpnConnection:VpnConnection": "a connection",
     "ec2transitgateway/peeringAttachment:PeeringAttachment": "a link",
+    "iam/openIdConnectProvider:OpenIdConnectProvider": "roles of pods",
     "route53/resolverRule:ResolverRule": "forwarding",
     "route53/zone:Zone": "names",
     "s3/bucketReplicationConfig:BucketReplicationConfig": "copies",
