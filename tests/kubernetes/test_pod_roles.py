@@ -111,7 +111,7 @@ def test_what_is_published_is_what_the_api_server_says(plane: ControlPlane, plan
 
 def test_a_labelled_pod_gets_the_settings(plane: ControlPlane, plan: FleetPlan) -> None:
     """Each container has the variables and the token of its namespace; other pods, also of the same person, do not."""
-    cases = {
+    cases: dict[str, dict[str, Any]] = {
         "plain": {},
         "bare": {"automountServiceAccountToken": False},
         "full": {"initContainers": [_container("first")], "volumes": [{"name": "scratch", "emptyDir": {}}]},

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -26,8 +27,8 @@ from roles.control.role import member_documents
 from stacks.identity.pods import issuer_policy, pod_permissions
 from stacks.identity.policy import policy
 from stacks.storage.buckets import bucket_policy
-from tests.testlab.fakes.buckets import matching_statements
-from tests.testlab.fakes.pods import Call, PodCloud, TokenRefused
+from tests.testlab.fakes.buckets import Call, matching_statements
+from tests.testlab.fakes.pods import PodCloud, TokenRefused
 from tests.testlab.fleets.variants import lab_plan
 
 ISSUER = "https://lab-issuer-111122223333-us-west-2.s3.us-west-2.amazonaws.com"
@@ -176,7 +177,7 @@ print(attempt('get_object', Key='ada/data')['Body'].read())
     ],
 )
 def test_other_tokens_of_the_cluster_are_refused(
-    cloud: PodCloud, authorities: Authorities, changes: Mapping[str, object], code: str
+    cloud: PodCloud, authorities: Authorities, changes: Mapping[str, Any], code: str
 ) -> None:
     """Of another person or account, expired, for the API, or of another fleet."""
     with pytest.raises(TokenRefused, match=code):

@@ -20,7 +20,7 @@ _NO_USE = dict.fromkeys(
 
 @dataclass(frozen=True, slots=True)
 class ClusterAuthority:
-    """A folder with `ca.crt`, `ca.key`, `sa.key` and `sa.pub` for tokens of service accounts, and certificates by name."""
+    """A folder with `ca.crt`, `ca.key`, `sa.key` and `sa.pub` for service accounts, and certificates by name."""
 
     folder: Path
 
