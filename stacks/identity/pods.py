@@ -123,7 +123,8 @@ class PodRoles(pulumi.ComponentResource):
     def __init__(self, plan: FleetPlan, issuer: TokenIssuer, opts: pulumi.ResourceOptions) -> None:
         super().__init__("bedplate:stacks:PodRoles", plan.name, None, opts)
         for person in plan.accounts.people:
-            name = pod_role_name(plan, person_name(person.name))
+            namespace = person_name(person.name)
+            name, label = pod_role_name(plan, namespace), f"{plan.name}-pods-{namespace}"
             args = RoleArgs(
                 name=name,
                 description=f"pods of {person.name} in the fleet {plan.name}",
@@ -131,7 +132,7 @@ class PodRoles(pulumi.ComponentResource):
                 permissions_boundary=plan.boundary,
                 tags=name_tag(name),
             )
-            role = Role(name, args, child_options(self, after=(issuer.provider,)))
+            role = Role(label, args, child_options(self, after=(issuer.provider,)))
             permissions = policy(*pod_permissions(plan, person.name))
-            RolePolicy(name, RolePolicyArgs(name=name, role=role.name, policy=permissions), child_options(self))
+            RolePolicy(label, RolePolicyArgs(name=name, role=role.name, policy=permissions), child_options(self))
         self.register_outputs({})
