@@ -13,6 +13,7 @@ import typer
 from bedplate.cli.deploy import Yes, confirm
 from bedplate.cli.fleet import open_account, plan_of
 from bedplate.cli.kube_session import (
+    Without,
     admin_kubeconfig,
     cluster_of,
     connections,
@@ -282,10 +283,6 @@ def _check_stale(cluster: ClusterPlan, statuses: Mapping[str, MemberStatus], nam
 
 
 Unsigned = Annotated[bool, typer.Option("--unsigned", help="Accept a snapshot that no member has signed.")]
-Without = Annotated[
-    list[str] | None,
-    typer.Option("--without", metavar="NAME", help="A member that is away; replace it later. Can be repeated."),
-]
 
 
 def restore(  # noqa: PLR0913  each is an option of the command line

@@ -14,14 +14,18 @@ from bedplate.account.facts import download
 from bedplate.catalog.catalog import load_addons, write_addon_file
 from bedplate.catalog.stacks import AddonPins
 from bedplate.cli.fleet import plan_of
-from bedplate.cli.kube_session import admin_kubeconfig, cluster_of
+from bedplate.cli.kube_session import admin_kubeconfig, cluster_of, connections, member_nodes
+from bedplate.cli.login import SshOptions
 from bedplate.cli.output import (
     DEFAULT_FLEET,
     FleetFile,
     FleetOption,
+    Identity,
     Json,
     PassphraseFile,
     Person,
+    SshConfig,
+    User,
     notify,
     show,
     show_document,
@@ -33,11 +37,14 @@ from bedplate.cluster.registry import image_digest
 from bedplate.cluster.status import read_status
 from bedplate.errors import BedplateError, InputError, PartialError, ViolationError, nearest_fix
 from bedplate.files import write_whole
+from bedplate.kube.health import etcd_faults
+from bedplate.kube.members import ask_all
+from bedplate.kube.members import read_status as read_member
 from bedplate.load.source import today
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import PEOPLE, person_name
 from bedplate.report.diagnostics import error_lines
-from bedplate.report.kube import applied_lines, status_document, status_lines
+from bedplate.report.kube import applied_lines, etcd_document, etcd_lines, status_document, status_lines
 
 
 class Action(StrEnum):
@@ -133,25 +140,36 @@ def _client(fleet: Path, plan: FleetPlan, kubeconfig: Path | None, passphrase_fi
     return open_cluster(kubeconfig or admin_kubeconfig(fleet, plan, passphrase_file))
 
 
-def status(
+def status(  # noqa: PLR0913  each is an option of the command line
     fleet: FleetFile = DEFAULT_FLEET,
     *,
     as_json: Json = False,
     kubeconfig: Kubeconfig = None,
+    user: User = None,
+    identity: Identity = None,
+    ssh_config: SshConfig = None,
     passphrase_file: PassphraseFile = None,
 ) -> int:
-    """Show members, versions, certificates, nodes by pool, and add-ons.
+    """Show members, etcd, versions, certificates, nodes by pool, and add-ons.
 
-    The exit status is 3 if something is wrong.
+    Asks the API, and each member over SSH. The exit status is 3 if something is wrong.
     """
-    plan = plan_of(fleet)
+    plan, now = plan_of(fleet), datetime.now(UTC)
     cluster = cluster_of(plan)
-    state = read_status(_client(fleet, plan, kubeconfig, passphrase_file), cluster, datetime.now(UTC))
+    with connections(plan, member_nodes(plan), SshOptions(fleet, user, identity, ssh_config)) as members:
+        etcd, errors = ask_all(members.values(), read_member)
+    wrong = tuple(etcd_faults(cluster, etcd, errors, now))
+    if not as_json:
+        # Before the API is asked, which may not answer.
+        show(etcd_lines(etcd, now))
+        show(f"fault: {fault}" for fault in wrong)
+    state = read_status(_client(fleet, plan, kubeconfig, passphrase_file), cluster, now)
     if as_json:
-        show_document(status_document(state))
+        document = status_document(state)
+        show_document({**document, "etcd": etcd_document(etcd), "faults": [*wrong, *state.faults]})
     else:
         show(status_lines(state))
-    return ViolationError.exit_code if state.faults else 0
+    return ViolationError.exit_code if wrong or state.faults else 0
 
 
 def access(

@@ -4,6 +4,9 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from bedplate.cli.login import SshOptions, ssh_targets
 from bedplate.cli.vpn_session import FOLDER, PARAMETERS, keys_of, known_passphrase, now, store_of
@@ -27,6 +30,10 @@ from bedplate.plan.nodes import NodePlan, NodeRole, permanent_nodes
 from vpn.pki import AUTHORITY, KeyStore, NoAuthority, folder_of, open_issuer
 from vpn.push import ssh_connection
 
+Without = Annotated[
+    list[str] | None,
+    typer.Option("--without", metavar="NAME", help="A member that is away; replace it later. Can be repeated."),
+]
 _PRIVATE, _PRIVATE_FOLDER = 0o600, 0o700
 
 

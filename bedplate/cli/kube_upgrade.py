@@ -13,17 +13,18 @@ from bedplate.account.capacity import group_members, terminate_machine
 from bedplate.catalog import load_catalog
 from bedplate.cli.deploy import Yes, confirm
 from bedplate.cli.fleet import open_account, plan_of
-from bedplate.cli.kube_session import cluster_of, connections, locked, member_nodes
+from bedplate.cli.kube_session import Without, cluster_of, connections, locked, member_nodes
 from bedplate.cli.login import SshOptions
 from bedplate.cli.node_apply import apply_machines
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Identity, SshConfig, User, notify, show
 from bedplate.errors import PartialError
+from bedplate.kube.formation import remaining_members
 from bedplate.kube.members import LONG, Connection, MemberStatus, on_all, read_status
 from bedplate.kube.upgrade import Action, Obstacles, Step, Versions, Worker, obstacles, parse_nodes, roll, upgrade_steps
 from bedplate.lock import check_plan_recorded
 from bedplate.nodes.ssh import NodeLocation
 from bedplate.plan import FleetPlan
-from bedplate.plan.cluster import ClusterPlan
+from bedplate.plan.cluster import ClusterPlan, peer_url
 from bedplate.plan.nodes import NodePlan, find_node
 from bedplate.report.diagnostics import error_lines
 from roles.containers.role import PACKAGE
@@ -199,6 +200,7 @@ def upgrade(  # noqa: PLR0913  each is an option of the command line
         int | None,
         typer.Option("--max-unavailable", min=1, metavar="N", help="Workers of a group at a time. Default: a tenth."),
     ] = None,
+    without: Without = None,
     yes: Yes = False,
     user: User = None,
     identity: Identity = None,
@@ -208,16 +210,19 @@ def upgrade(  # noqa: PLR0913  each is an option of the command line
 
     To the versions of the plan: first the members, one after the other, then workers, all groups at a time. Workers of
     sites are drained and upgraded, instances are drained and replaced. A worker with a pod that may not be moved is
-    left alone. After a failure, the same command continues. The exit status is 6 while workers are left.
+    left alone. After a failure, the same command continues. The exit status is 6 while workers are left. With
+    --without, the others remove a member that is away from etcd; replace it later, and run the command again.
     """
     plan = plan_of(fleet)
     cluster, options = cluster_of(plan), SshOptions(fleet, user, identity, ssh_config)
     check_plan_recorded(plan, fleet)
-    with locked(fleet), connections(plan, member_nodes(plan), options) as members:
+    remaining = [member.name for member in remaining_members(cluster, without or ())]
+    with locked(fleet), connections(plan, member_nodes(plan), options) as connected:
+        members = {name: connected[name] for name in remaining}
         statuses = on_all(members.values(), read_status)
         _check_ready(statuses)
         nodes = {node.name: node for node in _read_nodes(next(iter(members.values())))}
-        workers = {name: node for name, node in nodes.items() if name not in members}
+        workers = {name: node for name, node in nodes.items() if name not in connected}
         versions = {name: _of_member(status, nodes.get(name)) for name, status in statuses.items()}
         control, planned = (_planned(cluster, version) for version in (cluster.version, cluster.kubelet))
         steps = upgrade_steps(versions, tuple(workers.values()), control, planned)
@@ -230,6 +235,10 @@ def upgrade(  # noqa: PLR0913  each is an option of the command line
         if check or not steps:
             return 0
         confirm("upgrade?", yes=yes)
+        for member in cluster.members:
+            if member.name not in members:
+                show([f"remove {member.name} from etcd; later: `bedplate kube member replace {member.name}`"])
+                members[remaining[0]].run(f"forget {peer_url(member)}")
         return _run(work, steps, max_unavailable)
 
 

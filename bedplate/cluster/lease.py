@@ -95,10 +95,10 @@ class Leadership:
         return Lease(metadata=meta, spec=spec)
 
 
-def read_holder(client: ClusterClient) -> str:
+def read_holder(client: ClusterClient, name: str = NAME) -> str:
     """Return the identity of the leading controller; empty for none."""
     try:
-        lease = client.call("get Lease", lambda api: api.get(Lease, NAME, namespace=NAMESPACE))
+        lease = client.call("get Lease", lambda api: api.get(Lease, name, namespace=NAMESPACE))
     except Missing:
         return ""
     return (lease.spec.holderIdentity if lease.spec else None) or ""

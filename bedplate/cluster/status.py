@@ -4,18 +4,22 @@ import ssl
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cryptography import x509
 from lightkube.resources.apps_v1 import DaemonSet, Deployment
+from lightkube.resources.certificates_v1 import CertificateSigningRequest
 from lightkube.resources.core_v1 import ConfigMap, Node
 
 from bedplate.cluster.addons import ADDON_LABEL
 from bedplate.cluster.approver import ALARMS
+from bedplate.cluster.approver import LEASE as APPROVER
 from bedplate.cluster.client import ClusterClient, Missing
 from bedplate.cluster.demand import GATE
+from bedplate.cluster.lease import NAME as CAPACITY
+from bedplate.cluster.lease import read_holder
 from bedplate.plan.cluster import ClusterPlan, has_version, minor_version
 from bedplate.plan.links import API_PORT
 
@@ -59,7 +63,10 @@ class AddonState:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """The state of the cluster, the planned versions in words, and what is wrong with it."""
+    """The state of the cluster, the planned versions in words, and what is wrong with it.
+
+    `leaders` are the members whose approver and controller of capacity act, `waiting` the requests for certificates.
+    """
 
     version: str
     planned: str
@@ -67,6 +74,8 @@ class ClusterStatus:
     groups: tuple[NodeCount, ...]
     addons: tuple[AddonState, ...]
     faults: tuple[str, ...]
+    leaders: Mapping[str, str] = field(default_factory=dict)
+    waiting: tuple[str, ...] = ()
 
 
 def read_status(cluster: ClusterClient, plan: ClusterPlan, now: datetime, port: int = API_PORT) -> ClusterStatus:
@@ -74,11 +83,56 @@ def read_status(cluster: ClusterClient, plan: ClusterPlan, now: datetime, port: 
     version = str(cluster.call("read the version", lambda api: _get_json(api, "/version"))["gitVersion"])
     nodes, _ = cluster.objects(Node)
     workloads = [item for kind in (DaemonSet, Deployment) for item in cluster.objects(kind, labels=_ADDONS)[0]]
+    requests, _ = cluster.objects(CertificateSigningRequest)
     status = assess(version, plan, member_states(plan, port), nodes, workloads, now)
-    return replace(status, faults=(*status.faults, *read_alarms(cluster)))
+    leaders = {name: read_holder(cluster, lease) for name, lease in _LEASES.items()}
+    waiting = {_row(request): request.metadata.creationTimestamp for request in requests if _waits(request)}
+    faults = (*_node_faults(nodes, now), *_waiting_faults(leaders, waiting, now), *read_alarms(cluster))
+    return replace(status, leaders=leaders, waiting=tuple(waiting), faults=(*status.faults, *faults))
 
 
 _ADDONS = {ADDON_LABEL: None}
+_LEASES = {"approver": APPROVER, "capacity": CAPACITY}
+# A machine boots, and a request waits for EC2's answer.
+_PATIENCE = timedelta(minutes=10)
+_MOST_NAMES = 5
+
+
+def _waits(request: Any) -> bool:  # noqa: ANN401  lightkube's own types, whose every field is optional
+    return not (request.status and (request.status.conditions or request.status.certificate))
+
+
+def _row(request: Any) -> str:  # noqa: ANN401
+    return f"{request.metadata.name} of {request.spec.username}"
+
+
+def _node_faults(nodes: Iterable[Any], now: datetime) -> Iterator[str]:
+    """Yield a fault for each group with nodes that are not ready for a while."""
+    groups: dict[str, list[str]] = {}
+    for node in nodes:
+        if not _is_ready(node) and now - _changed(node) > _PATIENCE:
+            groups.setdefault(_group(node), []).append(node.metadata.name)
+    for group, names in groups.items():
+        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        fix = f"`bedplate node logs {names[0]}` shows why"
+        yield f"{group}: not ready: {', '.join(names[:_MOST_NAMES])}{more}: {fix}"
+
+
+def _changed(node: Any) -> datetime:  # noqa: ANN401
+    conditions = (node.status and node.status.conditions) or ()
+    times = [condition.lastTransitionTime for condition in conditions if condition.type == "Ready"]
+    changed: datetime = (times and times[0]) or node.metadata.creationTimestamp
+    return changed
+
+
+def _waiting_faults(leaders: Mapping[str, str], waiting: Mapping[str, datetime], now: datetime) -> Iterator[str]:
+    for name, leader in leaders.items():
+        if not leader:
+            yield f"no member acts as {name}: `systemctl status bedplate-{name}` on each member"
+    for row, created in waiting.items():
+        if now - created > _PATIENCE:
+            where = leaders["approver"] or "a member"
+            yield f"the request {row} waits: `journalctl -u bedplate-approver` on {where} has the reason"
 
 
 def read_alarms(cluster: ClusterClient) -> tuple[str, ...]:

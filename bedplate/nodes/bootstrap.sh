@@ -538,13 +538,17 @@ put_status() {
   done
 }
 
-# The newest snapshot of etcd, below the name of this machine. One object of S3 has at most 5 GB in one call.
 put_snapshot() {
-  local file sum
+  FILE=$(find "$ROOT/var/lib/etcd/snapshots" -name '*.db' | sort | tail -n 1)
+  FOLDER=etcd put_file
+}
+
+# FILE into FOLDER, below the name of this machine. One object of S3 has at most 5 GB in one call.
+put_file() {
+  local sum
   is_cloud || return 0
-  file=$(find "$ROOT/var/lib/etcd/snapshots" -name '*.db' | sort | tail -n 1)
-  sum=$(sha256sum <"$file")
-  s3 "etcd/$DOCUMENT/${file##*/}" --max-time 900 --request PUT --upload-file "$file" \
+  sum=$(sha256sum <"$FILE")
+  s3 "$FOLDER/$DOCUMENT/${FILE##*/}" --max-time 900 --request PUT --upload-file "$FILE" \
     --header "X-Amz-Content-Sha256: ${sum%% *}" >/dev/null
 }
 

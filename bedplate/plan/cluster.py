@@ -40,6 +40,8 @@ _DNS_NUMBER = 10
 PODS_DOMAIN = "pods"
 """The subdomain of the fleet's domain with the services of the cluster, as laptops and sites name them."""
 _ETCD_PEER_PORT = 2380
+ETCD_QUOTA = 8 * 1024**3
+"""The largest size that etcd suggests; the volume of 32 GiB also holds snapshots. Source: etcd.io, "System limits"."""
 KEY_SET = "openid/v1/jwks"
 """The object with the public keys of tokens, below the address of the issuer."""
 # Each node gets a /24 of the block for pods.

@@ -1,10 +1,12 @@
 """Reports of the cluster: its status, and what an apply of the add-ons has changed."""
 
-from collections.abc import Iterator
-from datetime import UTC
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 
 from bedplate.cluster.apply import Applied
 from bedplate.cluster.status import ClusterStatus
+from bedplate.kube.health import snapshot_age
+from bedplate.kube.members import MemberStatus
 from bedplate.report.columns import aligned, counted
 
 
@@ -33,7 +35,42 @@ def status_lines(status: ClusterStatus) -> Iterator[str]:
     )
     addons = [(addon.name, f"{addon.ready} of {addon.desired} pods ready") for addon in status.addons]
     yield from aligned(addons) or ("no add-ons: run `bedplate kube addons apply`",)
+    yield from aligned([(f"leader of {name}", leader or "none") for name, leader in status.leaders.items()])
+    yield from (f"waiting request for a certificate: {row}" for row in status.waiting)
     yield from (f"fault: {fault}" for fault in status.faults)
+
+
+_HEAD = ("etcd", "cluster", "bytes", "used", "version", "snapshot")
+
+
+def etcd_lines(statuses: Mapping[str, MemberStatus], now: datetime) -> Iterator[str]:
+    """Yield a row for the etcd of each member that answers."""
+    rows = [
+        (name, status.cluster or "-", f"{status.size:,}", f"{status.used:,}", status.version, _age(status, now))
+        for name, status in statuses.items()
+    ]
+    yield from aligned([_HEAD, *rows], right=(2, 3))
+
+
+def _age(status: MemberStatus, now: datetime) -> str:
+    age = snapshot_age(status, now)
+    return "none" if age is None else f"{age / timedelta(minutes=1):.0f} min ago"
+
+
+def etcd_document(statuses: Mapping[str, MemberStatus]) -> list[dict[str, object]]:
+    """Return the same as values of a JSON document."""
+    return [
+        {
+            "name": name,
+            "cluster": status.cluster,
+            "size": status.size,
+            "used": status.used,
+            "alarms": list(status.alarms),
+            "learners": [entry.name for entry in status.etcd if entry.is_learner],
+            "snapshot": status.snapshot,
+        }
+        for name, status in statuses.items()
+    ]
 
 
 def _list(versions: tuple[str, ...]) -> str:
@@ -62,6 +99,8 @@ def status_document(status: ClusterStatus) -> dict[str, object]:
             for group in status.groups
         ],
         "addons": [{"name": addon.name, "ready": addon.ready, "desired": addon.desired} for addon in status.addons],
+        "leaders": dict(status.leaders),
+        "waiting": list(status.waiting),
         "faults": list(status.faults),
     }
 

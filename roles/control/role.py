@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from pyinfra.operations import server, systemd
 
-from bedplate.plan.cluster import ClusterNode, ClusterPlan
+from bedplate.plan.cluster import ETCD_QUOTA, ClusterNode, ClusterPlan
 from bedplate.plan.links import API_PORT
 from roles.base import Changes, DiskSpace, ManagedFile, Role, changed, file_text, put_files
 from roles.kubernetes.role import SOCKET, yaml_text
@@ -27,8 +27,6 @@ AUDIT, AUTHENTICATION = f"{_SETTINGS}/audit.yaml", f"{_SETTINGS}/authentication.
 PATCHES = "/etc/kubernetes/patches"
 LOGS = "/var/log/kubernetes"
 _KUBEADM = "kubeadm.k8s.io/v1beta4"
-# The largest size that etcd suggests; the volume of 32 GiB also holds snapshots. Source: etcd.io, "System limits".
-_QUOTA = 8 * 1024**3
 
 
 def member_documents(node: ClusterNode) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
@@ -79,7 +77,7 @@ def _etcd(cluster: ClusterPlan) -> dict[str, str]:
         # A member that has lost its data must never become a cluster of its own.
         "initial-cluster-state": "existing",
         "initial-cluster-token": cluster.fleet,
-        "quota-backend-bytes": str(_QUOTA),
+        "quota-backend-bytes": str(ETCD_QUOTA),
     }
 
 
@@ -149,6 +147,10 @@ def _rule(level: str, **matches: Any) -> dict[str, Any]:  # noqa: ANN401  fields
 _NOISE = [{"group": "coordination.k8s.io"}, {"group": "events.k8s.io"}, {"group": "", "resources": ["events"]}]
 _COMPONENTS = ["system:kube-scheduler", "system:kube-controller-manager"]
 _SECRET = [{"group": "", "resources": ["secrets", "configmaps", "serviceaccounts/token"]}]
+# Kinds that hold no secret value. Others may: people write keys into the environment of pods, and tokens into reviews.
+_GROUPS = ("rbac.authorization.k8s.io", "certificates.k8s.io", "admissionregistration.k8s.io", "networking.k8s.io")
+_KINDS = ["nodes", "namespaces", "services", "persistentvolumes", "persistentvolumeclaims", "resourcequotas"]
+_PUBLIC = [*({"group": group} for group in _GROUPS), {"group": "policy"}, {"group": "", "resources": _KINDS}]
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -158,12 +160,12 @@ AUDIT_POLICY = {
         _rule("None", nonResourceURLs=["/healthz*", "/livez*", "/readyz*", "/version", "/openapi/*"]),
         # Leases and events: most of all requests, and they change nothing.
         _rule("None", resources=_NOISE),
-        # Who reads or changes secrets, never their content.
+        # Who reads or changes secrets, never their content: this log leaves the machine.
         _rule("Metadata", resources=_SECRET),
         # The nodes' and the components' own watching.
         _rule("None", userGroups=["system:nodes"], verbs=["get", "list", "watch"]),
         _rule("None", users=_COMPONENTS, verbs=["get", "list", "watch"]),
-        _rule("Request", verbs=["create", "update", "patch", "delete", "deletecollection"]),
+        _rule("Request", verbs=["create", "update", "patch", "delete", "deletecollection"], resources=_PUBLIC),
         _rule("Metadata"),
     ],
 }
@@ -215,7 +217,7 @@ def control_files(node: ClusterNode) -> Iterator[ManagedFile]:
     yield ManagedFile("Write who is authenticated", AUTHENTICATION, authentication)
     patch = yaml_text(restart_patch(audit, authentication))
     yield ManagedFile("Write the patch of the API server", f"{PATCHES}/kube-apiserver+merge.yaml", patch)
-    for program in ("control-member", "etcd-snapshot"):
+    for program in ("control-member", "etcd-snapshot", "audit-upload"):
         path = f"{_PROGRAMS}/{program}"
         yield ManagedFile(f"Write {path}", path, file_text(f"control/{program}"), "755")
     yield ManagedFile("Write the program of operators", PROGRAM, file_text("control/bedplate-member"), "755")

@@ -91,7 +91,9 @@ def _control_permissions(plan: FleetPlan, member: str) -> Iterator[Statement]:
         sid="WriteSnapshots",
         # Neither read nor delete: the bucket keeps versions, so a stolen member destroys no snapshot.
         actions=("s3:PutObject",),
-        resources=(f"{bucket_arn(plan.nodes_bucket(home).name)}/etcd/{member}/*",),
+        resources=tuple(
+            f"{bucket_arn(plan.nodes_bucket(home).name)}/{folder}/{member}/*" for folder in ("etcd", "audit")
+        ),
     )
     yield from _approver_permissions(plan)
     # The approver compares nodes with instances; the zone of a group is that of its subnets.

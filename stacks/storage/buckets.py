@@ -318,7 +318,7 @@ class StoreBucket(pulumi.ComponentResource):
         BucketLifecycleConfiguration(self._label, expiry, retained_options(self, after=(versioning,)))
 
 
-STATUS_DAYS, SNAPSHOT_DAYS = 30, 30
+STATUS_DAYS, SNAPSHOT_DAYS, AUDIT_DAYS = 30, 30, 365
 
 
 class NodesBucket(StoreBucket):
@@ -331,9 +331,10 @@ class NodesBucket(StoreBucket):
         return policy(*require_tls(bucket.name))
 
     def lifecycle(self, bucket: BucketPlan) -> list[BucketLifecycleConfigurationRuleArgs]:
-        """Return the lifecycle rules: status and snapshots of etcd are deleted after some weeks."""
+        """Return the lifecycle rules: status and snapshots are deleted after weeks, audit logs after a year."""
         return [
             *lifecycle_rules(bucket.expire_days),
             expiry_rule("status", "status/", STATUS_DAYS),
             expiry_rule("snapshots", "etcd/", SNAPSHOT_DAYS),
+            expiry_rule("audit", "audit/", AUDIT_DAYS),
         ]

@@ -8,14 +8,19 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
 from pathlib import Path
 from time import perf_counter
 from urllib.parse import urlsplit
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding
+from lightkube.models.certificates_v1 import CertificateSigningRequestSpec
 from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.certificates_v1 import CertificateSigningRequest
 from lightkube.resources.core_v1 import Namespace, Node, ServiceAccount
 
 from bedplate.cluster.client import ClusterClient
@@ -27,6 +32,7 @@ from roles.tokens.role import PROGRAM, token_files
 from tests.testlab.fleets.variants import lab_plan
 from tests.testlab.kubernetes.control_plane import ControlPlane, wait_until
 from tests.testlab.run import clock_pace, need_root
+from vpn.certificates import new_key
 
 LABELS = {"bedplate/pool": "train"}
 
@@ -77,6 +83,31 @@ def test_status_names_what_is_wrong(control_plane: ControlPlane) -> None:
     client.delete(Node, name)
     assert "control-2: the API server does not answer" in faults
     assert any(fault.startswith("attic: kubelet v1.99.0 does not work") for fault in faults), faults
+
+
+def test_status_shows_waiting_requests_leaders_and_lost_nodes(control_plane: ControlPlane) -> None:
+    """What waits for ten minutes is a fault with its fix; without a leader nobody approves and nobody scales."""
+    cluster, port = _here(control_plane)
+    client = control_plane.client()
+    # Without a kubelet, real or of kwok.
+    name = "lost"
+    client.create(Node(metadata=ObjectMeta(name=name, labels={"bedplate/site": "attic"})))
+    key = new_key()
+    text = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(key, SHA256())
+    pem = base64.b64encode(text.public_bytes(Encoding.PEM)).decode()
+    spec = CertificateSigningRequestSpec(pem, "example.com/nobody", usages=["client auth"])
+    client.create(CertificateSigningRequest(metadata=ObjectMeta(name="waiting"), spec=spec))
+
+    status = read_status(ClusterClient(client), cluster, datetime.now(UTC) + timedelta(hours=1), port)
+
+    client.delete(CertificateSigningRequest, "waiting")
+    client.delete(Node, name)
+    assert any(row.startswith("waiting of ") for row in status.waiting)
+    assert status.leaders.keys() == {"approver", "capacity"}
+    faults = "\n".join(status.faults)
+    assert "no member acts as approver: `systemctl status bedplate-approver` on each member" in faults
+    assert "waits: `journalctl -u bedplate-approver` on a member has the reason" in faults
+    assert f"attic: not ready: {name}: `bedplate node logs {name}` shows why" in faults
 
 
 # A user id and its name in the cluster.
