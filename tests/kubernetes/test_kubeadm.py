@@ -222,6 +222,40 @@ def test_the_newest_three_snapshots_are_kept(folder: Path) -> None:
     assert json.loads(status)["totalKey"] > 0
 
 
+_DEFRAGMENTED = (
+    _ETCD.partition("for number")[0]
+    + r"""
+client() { etcdctl --cacert $pki/ca.crt --cert $pki/server.crt --key $pki/server.key "$@"; }
+value() { client endpoint status --write-out=json | sed "s/.*\"$1\":\([0-9]*\).*/\1/"; }
+snapshot() { /usr/local/lib/bedplate/etcd-snapshot 2>/dev/null; value dbSize; }
+fill() {
+  for number in $(seq 1 120); do head -c 900000 /dev/urandom | base64 -w0 | client put "big/$number" >/dev/null; done
+  client del --prefix big/ >/dev/null
+  client compact "$(value revision)" >/dev/null
+  # etcd counts pages of deleted objects with its next commits.
+  until [[ $(value dbSizeInUse) -lt 1000000 ]]; do client put tick tock >/dev/null; sleep 0.5; done
+}
+fill
+value dbSize
+snapshot
+fill
+snapshot
+rm /var/lib/etcd/defragmented
+snapshot
+"""
+)
+
+
+def test_etcd_gives_back_the_space_of_deleted_objects(folder: Path) -> None:
+    """After a snapshot, when more than half of its file is free, and once a day at most."""
+    full, first, same_day, next_day = map(int, _member(folder).run(_DEFRAGMENTED).split())
+
+    assert full > 100 << 20
+    assert first < 1 << 20
+    assert same_day > 100 << 20
+    assert next_day < 1 << 20
+
+
 def _worker(folder: Path) -> Member:
     """Return a worker of a site, in a fleet whose lock has the authority."""
     fleet = folder / LAB.name
