@@ -120,7 +120,7 @@ def _taint(text: str) -> dict[str, str]:
 
 def labels_text(kind: NodeKind) -> str:
     """Return the labels as kubelet's option takes them."""
-    return ",".join(f"{key}={value}" for key, value in kind.registration.labels.items()) + "\n"
+    return ",".join(f"{key}={value}" for key, value in sorted(kind.registration.labels.items())) + "\n"
 
 
 def _identity(node: ClusterNode) -> str:

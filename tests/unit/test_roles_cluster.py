@@ -12,10 +12,13 @@ import pytest
 from ruamel.yaml import YAML
 
 from bedplate.catalog import load_catalog
+from bedplate.compliance.settings import parse_sysctl_files
 from bedplate.plan.capacity import read_capacity_document
 from bedplate.plan.cluster import ClusterNode, as_node, cluster_plan, pool_node_kinds
+from bedplate.plan.node_document import node_document, read_node_document
 from bedplate.plan.nodes import NodePlan
 from roles.base import file_text
+from roles.baseline.role import Baseline
 from roles.capacity.role import PLAN, Capacity
 from roles.catalog import names_of, roles_of
 from roles.containers.role import CONFIG, MIRRORS, Containers, MirroredRegistries
@@ -55,6 +58,31 @@ def test_members_and_workers_have_their_roles() -> None:
     assert ROLES.isdisjoint(names_of(lab_node(TITAN))), "before `kube init`"
     assert ROLES.isdisjoint(names_of(lab_node("titan-03.cellar")))
     assert roles_of(worker())[-1].name == "hardened"
+
+
+def test_roles_of_a_worker_agree_on_sysctls() -> None:
+    """No sysctl has different values in the files of two roles: the last file wins, and the other role undoes it."""
+    node = worker()
+    entries = Recorder(UBUNTU).play(Baseline(node), Kubernetes(joined(TITAN)), stages=["configure"]).disk.entries
+    files = sorted(path for path in entries if path.startswith("/etc/sysctl.d/") and path.endswith(".conf"))
+
+    values: dict[str, set[str]] = {}
+    for path in files:
+        for name, value in parse_sysctl_files(entries[path].content.splitlines()).items():
+            values.setdefault(name, set()).add(value)
+
+    assert len(files) == 2
+    assert {name: given for name, given in values.items() if len(given) > 1} == {}
+
+
+def test_a_bundle_and_an_apply_write_the_same_files() -> None:
+    """The files of kubelet are the same from a plan and from its document, whose keys are sorted: nothing restarts."""
+    node = worker()
+    read = read_node_document(node_document(node))
+    assert node.cluster
+    assert read.cluster
+
+    assert list(kubelet_files(read.cluster)) == list(kubelet_files(node.cluster))
 
 
 def test_workers_trust_the_recorded_authority() -> None:
