@@ -4,6 +4,7 @@ import pytest
 
 from bedplate.catalog import load_catalog
 from tests.testlab.machines.defects import Rule, Where, defects_at
+from tests.testlab.machines.fake_driver import FAKE_EFA
 from tests.testlab.machines.lab import VIOLATED, FleetFolder, check_defects, make_fleet_folder
 from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.machines.operator import Operator
@@ -13,12 +14,6 @@ pytestmark = pytest.mark.nightly
 NAME = "workbench-cpu-1.us-west-2"
 ROLE = ("--role", "efa")
 _DEFECTS = defects_at(Where.FABRIC)
-FAKE_EFA = r"""
-mkdir -p /opt/amazon/efa/bin
-echo '# EFA installer version: VERSION' >/opt/amazon/efa_installed_packages
-printf '%s\n' '#!/bin/sh' 'printf "provider: efa\n    domain: rdmap0s6-rdm\n"' >/opt/amazon/efa/bin/fi_info
-chmod 755 /opt/amazon/efa/bin/fi_info
-"""
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,8 @@ No GPU is involved: tests/testlab/machines/fake_driver.py has the driver.
 
 import pytest
 
-from roles.frameworks.role import DIGEST, FOLDER, torch_version
 from tests.testlab.machines.defects import Rule, Where, defects_at
-from tests.testlab.machines.fake_driver import fake_driver
+from tests.testlab.machines.fake_driver import FAKE_PYTORCH, fake_driver
 from tests.testlab.machines.lab import VIOLATED, WORKBENCH, FleetFolder, check_defects
 from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.machines.operator import Operator
@@ -16,14 +15,6 @@ pytestmark = pytest.mark.nightly
 
 ROLE = ("--role", "nvidia", "--role", "frameworks")
 _DEFECTS = defects_at(Where.GPU)
-FAKE_PYTORCH = rf"""
-mkdir -p {FOLDER}/{DIGEST}/bin; ln -s {DIGEST} {FOLDER}/current; echo {DIGEST} >{FOLDER}/current/complete
-cat >{FOLDER}/current/bin/python <<'PYTHON'
-#!/bin/sh
-case "$2" in *device_count*) set -- /dev/nvidia?; echo $# ;; *) echo {torch_version()}+cu130 ;; esac
-PYTHON
-chmod 755 {FOLDER}/current/bin/python
-"""
 
 
 @pytest.fixture(scope="module")

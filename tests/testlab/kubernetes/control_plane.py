@@ -130,6 +130,9 @@ class ControlPlane(Api):
     of the block of `pods`. `issuers` are the arguments of the issuers of tokens.
     """
 
+    names: Sequence[str] = ()
+    """More names of the API server in its certificate."""
+
     def __init__(
         self,
         programs: Path,
@@ -150,7 +153,7 @@ class ControlPlane(Api):
     def __enter__(self) -> Self:
         """Start the control plane, within some 5 s."""
         first = str(IPv4Network(self.services)[1])
-        hosts = ("localhost", "kubernetes", "kubernetes.default.svc", first, *{"127.0.0.1", self.address})
+        hosts = ("localhost", "kubernetes", "kubernetes.default.svc", first, *{"127.0.0.1", self.address}, *self.names)
         self.authority = ClusterAuthority.create(self.folder)
         self.authority.issue("serving", hosts=hosts)
         self.authority.issue(_KUBELET_CLIENT, ["system:masters"])

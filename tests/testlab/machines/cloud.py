@@ -15,6 +15,7 @@ from tests.testlab.fakes.aws import Request, metadata_service, serving
 from tests.testlab.fakes.buckets import ObjectStore
 from tests.testlab.machines.container import call
 from tests.testlab.machines.node_lab import Node, bind_socket
+from tests.testlab.network.netlab import LabHost
 
 # The address of this machine's loopback interface in slirp4netns.
 HOST_LOOPBACK = "10.0.2.2"
@@ -25,7 +26,7 @@ def seen_by_nodes(url: str) -> str:
     return url.replace("127.0.0.1", HOST_LOOPBACK)
 
 
-METADATA, _S3 = "169.254.169.254", "198.51.100.3"
+METADATA, S3 = "169.254.169.254", "198.51.100.3"
 # Headers of the simulation's own connection.
 _HOP_HEADERS = frozenset({"connection", "content-length", "date", "keep-alive", "server", "transfer-encoding"})
 
@@ -72,16 +73,27 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def serve_buckets(node: Node, store: ObjectStore, folder: Path) -> Iterator[None]:
     """Serve S3 buckets to a node on which the AWS CLI is installed."""
-    workstation = node.workstation.host
-    workstation.run("ip", "address", "replace", f"{_S3}/32", "dev", "lo")
-    node.run("".join(f"echo {_S3} {host} >> /etc/hosts\n" for host in store.hosts))
+    node.run("".join(f"echo {S3} {host} >> /etc/hosts\n" for host in store.hosts))
+    with serve_objects(node.workstation.host, store, folder):
+        trust_store(node, folder)
+        yield
+
+
+@contextmanager
+def serve_objects(host: LabHost, store: ObjectStore, folder: Path) -> Iterator[None]:
+    """Serve S3 buckets at the address S3 of a lab host, with a new certificate in a folder."""
+    host.run("ip", "address", "replace", f"{S3}/32", "dev", "lo")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*_certificate(folder, store.hosts))
-    (trusted,) = node.root.glob("opt/bedplate-aws/lib/python3*/site-packages/awscli/botocore/cacert.pem")
-    trusted.write_text(trusted.read_text() + (folder / "ca.pem").read_text())
-    listener = context.wrap_socket(bind_socket(workstation, _S3, 443), server_side=True)
+    listener = context.wrap_socket(bind_socket(host, S3, 443), server_side=True)
     with serving(type("Handler", (_Handler,), {"store": store}), listener):
         yield
+
+
+def trust_store(node: Node, folder: Path) -> None:
+    """Let the AWS CLI of a node trust the certificate of that folder."""
+    (trusted,) = node.root.glob("opt/bedplate-aws/lib/python3*/site-packages/awscli/botocore/cacert.pem")
+    trusted.write_text(trusted.read_text() + (folder / "ca.pem").read_text())
 
 
 @contextmanager

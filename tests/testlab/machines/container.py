@@ -131,8 +131,8 @@ class Machine:
             *("--capability=CAP_NET_ADMIN", "--resolv-conf=off", "--timezone=off", "--link-journal=no"),
             # nfs-ganesha needs this call to find the files that clients open.
             "--system-call-filter=open_by_handle_at",
-            # systemd needs this device for automounts.
-            *(("--bind=/dev/autofs",) if Path("/dev/autofs").exists() else ()),
+            # systemd needs the first for automounts; the second is for file systems in place of NFS.
+            *(f"--bind={device}" for device in ("/dev/autofs", "/dev/fuse") if Path(device).exists()),
             f"--machine={self.namespace}",
         )
         with self.log.open("ab") as sink:

@@ -1,8 +1,10 @@
-"""A fake driver of NVIDIA GPUs for a test node.
+"""Fakes of software for GPUs and EFA on a test node: a driver of NVIDIA, PyTorch, and libfabric.
 
 Placeholder packages have the names and versions of Ubuntu's archive. Their nvidia-smi counts files in /dev, and
 `modprobe` and `uname`, first in PATH, pretend that Ubuntu's kernel loads the module.
 """
+
+from roles.frameworks.role import DIGEST, FOLDER, torch_version
 
 _SCRIPT = r"""
 set -e
@@ -28,7 +30,8 @@ for gpu in /dev/nvidia?; do
   case $1 in
   *driver_version) cat /sys/module/nvidia/version ;;
   *name) echo "NVIDIA $(cat /etc/fake-gpu)" ;;
-  -q) xml+="<gpu id='$gpu'><product_name>NVIDIA $(cat /etc/fake-gpu)</product_name></gpu>" ;;
+  -q) xml+="<gpu id='$gpu'><product_name>NVIDIA $(cat /etc/fake-gpu)</product_name>"
+    xml+="<fb_memory_usage><total>$(cat /etc/fake-memory) MiB</total></fb_memory_usage></gpu>" ;;
   *persistence_mode) if systemctl --quiet is-active nvidia-persistenced; then echo Enabled; else echo Disabled; fi ;;
   esac
 done
@@ -40,12 +43,17 @@ SMI
   unit nvidia-persistenced '/usr/bin/nvidia-persistenced --no-persistence-mode'
   printf '#!/bin/sh\n[ "$3" = --persistence-mode ] && exec sleep infinity\n' >/srv/pack/usr/bin/nvidia-persistenced
   chmod 755 /srv/pack/usr/bin/nvidia-persistenced
+  cp -r /srv/pack /srv/closed
   pack nvidia-headless-no-dkms-$branch-server-open $release
+  mv /srv/closed /srv/pack
+  pack nvidia-headless-no-dkms-$branch-server $release
   unit nvidia-fabricmanager '/usr/bin/sleep infinity'
   pack nvidia-fabricmanager-$branch $release
   mkdir -p /srv/pack/usr/share/nvidia-module; echo $version >/srv/pack/usr/share/nvidia-module/version
   cp -r /srv/pack /srv/module
   pack linux-modules-nvidia-$branch-server-open-generic-hwe-24.04 $release
+  cp -r /srv/module /srv/pack
+  pack linux-modules-nvidia-$branch-server-generic-hwe-24.04 $release
   mv /srv/module /srv/pack
   pack linux-modules-nvidia-$branch-server-open-aws $release
   pack libnvidia-compute-$branch-server $release
@@ -85,12 +93,41 @@ echo 0x10de >/sys/bus/pci/devices/0000:01:00.0/vendor; echo 0x030200 >/sys/bus/p
 """
 
 
-def fake_driver(model: str, count: int) -> str:
-    """Return a shell script that gives a node an archive of driver packages, and GPUs."""
-    return _SCRIPT + fake_gpus(model, count)
+def fake_driver(model: str, count: int, memory: int = 0) -> str:
+    """Return a shell script that gives a node an archive of driver packages, and GPUs with this memory in MiB."""
+    return _SCRIPT + fake_gpus(model, count, memory)
 
 
-def fake_gpus(model: str, count: int) -> str:
+def fake_gpus(model: str, count: int, memory: int = 0) -> str:
     """Return a shell script that gives a node with that archive GPUs, until a reboot."""
     devices = "".join(f"touch /dev/nvidia{number}\n" for number in range(count))
-    return f"{_HARDWARE}{devices}echo {model} >/etc/fake-gpu\n"
+    return f"{_HARDWARE}{devices}echo '{model}' >/etc/fake-gpu\necho {memory} >/etc/fake-memory\n"
+
+
+# What udev does at boot: the module, and the service that its rule starts.
+LOADED = """if [ -e /usr/share/nvidia-module/version ]; then
+  modprobe nvidia; systemctl --no-block start nvidia-persistenced
+fi
+"""
+
+
+# An installed PyTorch, which takes gigabytes.
+FAKE_PYTORCH = rf"""
+mkdir -p {FOLDER}/{DIGEST}/bin; ln -s {DIGEST} {FOLDER}/current; echo {DIGEST} >{FOLDER}/current/complete
+cat >{FOLDER}/current/bin/python <<'PYTHON'
+#!/bin/sh
+case "$2" in *device_count*) set -- /dev/nvidia?; echo $# ;; *) echo {torch_version()}+cu130 ;; esac
+PYTHON
+chmod 755 {FOLDER}/current/bin/python
+"""
+# What AWS's installer of EFA leaves behind; VERSION is that of the stack.
+FAKE_EFA = r"""
+mkdir -p /opt/amazon/efa/bin
+echo '# EFA installer version: VERSION' >/opt/amazon/efa_installed_packages
+cat >/opt/amazon/efa/bin/fi_info <<'INFO'
+#!/bin/sh
+printf 'provider: efa\n    domain: rdmap0s6-rdm\n'
+ls /sys/class/infiniband 2>/dev/null | sed -n '2,$s/.*/provider: efa\n    domain: &-rdm/p'
+INFO
+chmod 755 /opt/amazon/efa/bin/fi_info
+"""

@@ -1,0 +1,327 @@
+"""The services of a whole machine, each used as its users do; a service that does not work raises an error."""
+
+import json
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from subprocess import TimeoutExpired
+
+from bedplate.plan.firewall import NFS
+from bedplate.plan.links import API_PORT
+from bedplate.plan.nodes import EXPORTER_PORT, MountKind, NodeRole
+from roles.catalog import roles_of
+from roles.gate.role import Gate
+from roles.storage.mounts import HOMES, loopback
+from tests.testlab.machines import nfs_client
+from tests.testlab.machines.cloud import METADATA
+from tests.testlab.machines.container import CommandError
+from tests.testlab.machines.surroundings import add_address, address_of
+from tests.testlab.machines.whole import STRANGER, Whole, config_of_ada
+from tests.testlab.machines.whole_worker import wait_until_joined
+from tests.testlab.network.netlab import LabError
+
+# Hosts of the fleet: a workbench of the home region, and one of no place.
+COLLEAGUE, OUTSIDE = "10.64.33.200", "203.0.113.77"
+_FOR_PEOPLE = frozenset({NodeRole.WORKBENCH})
+_COMPUTES = frozenset({NodeRole.WORKBENCH, NodeRole.WORKER})
+Service = Callable[[Whole], None]
+
+
+def services_of(machine: Whole) -> Mapping[str, Service]:
+    """Return the services of a machine by name."""
+    return dict(_services(machine))
+
+
+def _services(machine: Whole) -> Iterator[tuple[str, Service]]:
+    planned = machine.planned
+    yield "ssh", check_ssh
+    if planned.mounts and NodeRole.WORKBENCH in planned.roles:
+        yield "homes", check_homes
+    if machine.store:
+        yield "s3", check_buckets
+    if planned.gpus:
+        yield "driver", check_driver
+    if any(isinstance(role, Gate) for role in roles_of(planned)):
+        yield "gate", check_gate
+    if machine.cluster:
+        yield "cluster", check_cluster
+        yield "pods", check_pods
+    if planned.laptops:
+        yield "laptop", check_laptop
+    if NodeRole.CONTROL in planned.roles:
+        yield "volume of etcd", check_volume
+        yield "api", check_api_port
+    if planned.shares:
+        yield "exports", check_exports
+    if machine.has_role:
+        yield "metadata", check_metadata
+    yield "node exporter", check_metrics
+    yield "configuration again", check_again
+    yield "audit", check_audit
+
+
+def failures_of(machine: Whole) -> dict[str, str]:
+    """Use each service; return the error of each that does not work."""
+    errors = {name: _error_of(machine, use) for name, use in services_of(machine).items()}
+    return {name: error for name, error in errors.items() if error}
+
+
+def _error_of(machine: Whole, use: Service) -> str:
+    """Return the error of a service; empty if it works."""
+    try:
+        use(machine)
+    except (AssertionError, CommandError, LabError, OSError, TimeoutExpired):
+        return traceback.format_exc()[-2000:]
+    return ""
+
+
+def check_ssh(machine: Whole) -> None:
+    """Administrators log in and become root, others only where they work, and nobody else or from elsewhere."""
+    assert machine.as_person("ada", "sudo -n id -u") == "0\n"
+    refused = [STRANGER, "ubuntu"] if machine.planned.platform.value == "cloud" else [STRANGER]
+    if machine.planned.roles & _FOR_PEOPLE:
+        assert machine.as_person("grace", "id -u") == f"{machine.plan.accounts.uids['grace']}\n"
+        assert machine.ssh("grace", "sudo -n id -u").returncode == 1
+    elif NodeRole.CONTROL in machine.planned.roles:
+        # A token of the cluster, which does not run, and nothing else.
+        done = machine.ssh("grace", "id -u")
+        assert (done.returncode, done.stdout) == (1, ""), done
+        assert "error" in done.stderr
+    else:
+        refused.append("grace")
+    for name in refused:
+        done = machine.ssh(name, "true")
+        assert (done.returncode, "Permission denied" in done.stderr) == (255, True), f"{name} logs in: {done.stderr}"
+    add_address(machine.lab, OUTSIDE)
+    assert "timed out" in machine.ssh("ada", "true", OUTSIDE).stderr
+
+
+def check_homes(machine: Whole) -> None:
+    """Two people write to their homes, which are those of the store, and neither reads the other's.
+
+    Neither connects to a file server or a tunnel, which would believe any user id.
+    """
+    homes = next(mount for mount in machine.planned.mounts if mount.path == HOMES)
+    folder = machine.files.exports[homes.export]
+    for person in ("ada", "grace"):
+        uid = machine.plan.accounts.uids[person]
+        if homes.kind is MountKind.NFS and not (folder / person).exists():
+            # What the file server does.
+            (folder / person).mkdir(mode=0o700)
+            machine.lab.workstation.host.run("chown", f"{uid}:{uid}", str(folder / person))
+        machine.as_person(person, f"echo of {person} >> ~/notes")
+        notes = folder / person / "notes"
+        assert (notes.stat().st_uid, (folder / person).stat().st_mode & 0o777) == (uid, 0o700)
+        assert machine.as_person(person, "cat ~/notes") == notes.read_text()
+    assert "Permission denied" in machine.ssh("grace", "cat ~ada/notes").stderr
+    for mount in machine.planned.mounts:
+        machine.as_person("grace", f"touch {mount.path}/grace/x") if mount.path == HOMES else machine.as_person(
+            "grace", f"touch {mount.path}/of-grace"
+        )
+        tunnel = (loopback(mount.store),) if mount.kind is MountKind.EFS else ()
+        for address in (*tunnel, address_of(mount, machine.planned)):
+            done = machine.ssh("grace", f"timeout 10 bash -c 'exec 3<>/dev/tcp/{address}/2049'")
+            assert "Connection refused" in done.stderr, f"grace at {address}: {done.returncode} {done.stderr}"
+    assert {address for address, _ in machine.files.peers} == {str(machine.node.address)}
+
+
+def check_buckets(machine: Whole) -> None:
+    """A result that one person uploads is read by another; the list of all buckets is refused."""
+    machine.as_person("ada", "bash -lc 'echo 0.91 | aws s3 cp - $S3_RESULTS/ada/accuracy.txt'")
+    assert machine.as_person("grace", "bash -lc 'aws s3 cp $S3_RESULTS/ada/accuracy.txt -'") == "0.91\n"
+    assert "AccessDenied" in machine.ssh("grace", "bash -lc 'aws s3 ls'").stderr
+
+
+def check_metadata(machine: Whole) -> None:
+    """Root has the rights of the machine in AWS; people have them where they work, and nobody else."""
+    url, header = f"http://{METADATA}/latest/api/token", "X-aws-ec2-metadata-token-ttl-seconds: 60"
+    ask = f"curl -sS --noproxy '*' --max-time 5 --request PUT --header '{header}' {url}"
+    assert machine.node.run(ask)
+    person = f"setpriv --reuid {machine.plan.accounts.uids['grace']} --clear-groups {ask} || true"
+    assert bool(machine.node.run(person)) == bool(machine.planned.roles & _FOR_PEOPLE)
+
+
+def check_driver(machine: Whole) -> None:
+    """An administrator, and each person who works here, sees the GPUs of the plan."""
+    people = ("ada", "grace") if machine.planned.roles & _FOR_PEOPLE else ("ada",)
+    assert machine.planned.gpus
+    for person in people:
+        names = machine.as_person(person, "nvidia-smi --query-gpu=name").splitlines()
+        assert len(names) == machine.planned.gpus.count, names
+        if machine.planned.frameworks is not False and "frameworks" in [
+            role.name for role in roles_of(machine.planned)
+        ]:
+            count = machine.as_person(person, "python -c 'import torch; print(torch.cuda.device_count())'")
+            assert count == f"{machine.planned.gpus.count}\n"
+
+
+def check_gate(machine: Whole) -> None:
+    """The health gate passes, and has seen each mount and GPU."""
+    verdict = json.loads(machine.node.run("/usr/local/sbin/bedplate-gate --json"))
+    assert verdict["ok"], verdict
+    texts = [finding["text"] for finding in verdict["findings"]]
+    for mount in machine.planned.mounts:
+        assert f"{mount.path} answers" in texts, texts
+    if gpus := machine.planned.gpus:
+        assert f"{gpus.count} {gpus.model}, planned {gpus.count}" in texts, texts
+
+
+def check_metrics(machine: Whole) -> None:
+    """Machines of people read the metrics of workbenches and workers; other hosts, and of others, nobody."""
+    readers = {COLLEAGUE: bool(machine.planned.roles & _COMPUTES), OUTSIDE: False}
+    url = f"http://{machine.node.address}:{EXPORTER_PORT}/metrics"
+    for address, may in readers.items():
+        add_address(machine.lab, address)
+        words = ("-sS", "--noproxy", "*", "--interface", address, "--max-time", "30" if may else "3", url)
+        done = machine.lab.workstation.run("curl", *words)
+        assert ("node_memory_MemTotal_bytes" in done.stdout) == may, f"{address}: {done.stdout[:100]}{done.stderr}"
+    here = machine.as_person("ada", f"curl -sS --noproxy '*' --max-time 30 {url}")
+    assert "node_memory_MemTotal_bytes" in here
+
+
+def check_again(machine: Whole) -> None:
+    """Another configuration run, or an apply at a site, changes nothing; a member starts what waits for the cluster."""
+    waiting = {"Start the approver of nodes", "Start the controller of capacity"}
+    assert set(machine.again()) - (waiting if NodeRole.CONTROL in machine.planned.roles else set()) == set()
+
+
+def check_audit(machine: Whole) -> None:
+    """An audit of the machine, by itself in the cloud and by an administrator elsewhere, finds no violation."""
+    (audit,) = machine.audited()["nodes"]
+    assert not audit.get("unreached"), audit
+    verdicts = audit["verdicts"]
+    assert [(verdict["rule"], verdict["words"]) for verdict in verdicts if verdict["outcome"] == "violated"] == []
+
+
+def check_laptop(machine: Whole) -> None:
+    """A laptop connects, and reaches a page behind the gateway, and it by SSH, but nothing outside of the plan."""
+    laptop = machine.laptop
+    assert laptop
+    laptop.connect()
+    assert laptop.fetch() == "page"
+    assert laptop.fetch_outside() == ""
+    ssh = ("ssh", "-F", str(config_of_ada(machine)), str(machine.node.address), "hostname")
+    assert laptop.host.run(*ssh).strip() == machine.planned.host
+
+
+def check_volume(machine: Whole) -> None:
+    """The member's volume is mounted where etcd writes, and has what was written before."""
+    kind = machine.node.run("findmnt --noheadings --output FSTYPE /var/lib/etcd").strip()
+    assert kind == "ext4"
+    machine.node.run("[ -e /var/lib/etcd/kept ] || [ ! -e /root/restarted ]; touch /var/lib/etcd/kept /root/restarted")
+
+
+def check_api_port(machine: Whole) -> None:
+    """Machines of the fleet reach the port of the API, and no other host; a page stands for the API server."""
+    serve = f"python3 -m http.server --directory /srv --bind {machine.node.address} {API_PORT}"
+    machine.node.run(f"systemctl is-active --quiet api || systemd-run --quiet --unit=api {serve}")
+    for address, may in ((COLLEAGUE, True), (OUTSIDE, False)):
+        add_address(machine.lab, address)
+        limit = "30" if may else "3"
+        words = ("-sSf", "--noproxy", "*", "--retry", "5", "--retry-connrefused", "--interface", address)
+        url = f"http://{machine.node.address}:{API_PORT}/"
+        done = machine.lab.workstation.run("curl", *words, "--max-time", limit, url)
+        assert (done.returncode == 0) == may, f"{address}: {done.stderr}"
+    # The audit would see it.
+    machine.node.run("systemctl stop api")
+
+
+def check_exports(machine: Whole) -> None:
+    """A client of the plan writes and reads as a person in the own home, not in that of another; other hosts cannot.
+
+    The NFS client is tests/testlab/machines/nfs_client.py. An unprivileged port is not served.
+    """
+    uids, host = machine.plan.accounts.uids, machine.lab.workstation.host
+    client, other = "192.168.40.23", "192.168.40.99"
+    for address in (client, other):
+        add_address(machine.lab, address)
+
+    def write(source: str, port: int, person: str, path: str) -> str:
+        end = (source, str(port), str(machine.node.address), str(uids[person]), path, f"of {person}")
+        command = ("ip", "netns", "exec", host.namespace, sys.executable, "-P", nfs_client.__file__, *end)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        return done.stdout + done.stderr.strip()
+
+    for number, person in enumerate(uids):
+        assert write(client, 800 + number, person, f"/srv/home/{person}/notes") == f"of {person}"
+    assert write(client, 810, "grace", "/srv/data/of-grace") == "of grace"
+    assert "failed: 13" in write(client, 811, "grace", "/srv/home/ada/notes")
+    assert "of grace" not in write(client, 20811, "grace", "/srv/data/of-grace")
+    assert "cannot connect" in write(other, 812, "grace", "/srv/data/of-grace")
+
+
+def check_cluster(machine: Whole) -> None:
+    """The machine is a ready node with the labels of its plan, whose gate has opened it for pods."""
+    assert machine.cluster
+    node = wait_until_joined(machine.cluster, machine.planned.name)
+    assert machine.planned.cluster
+    kinds, types = machine.planned.cluster.kinds, machine.planned.types
+    labels = kinds[types[0] if types else ""].registration.labels
+    assert labels.items() <= node["metadata"]["labels"].items()
+
+
+# A network namespace behind the bridge of pods stands for the network of a pod.
+_POD = """
+ip netns list | grep -qw pod && exit
+ip netns add pod; ip link add cni0 type veth peer name eth0 netns pod
+ip address add {gateway}/24 dev cni0; ip link set cni0 up; ip -n pod link set lo up
+ip -n pod address add {pod}/24 dev eth0; ip -n pod link set eth0 up; ip -n pod route add default via {gateway}
+sysctl -qw net.ipv4.ip_forward=1
+nft 'table ip pods {{ chain post {{ type nat hook postrouting priority 100; oifname eth0 masquerade; }}; }}'
+"""
+
+
+def check_pods(machine: Whole) -> None:
+    """A pod's container writes to its person's home, and reaches the API, but no file server and no metadata.
+
+    The container is a process with the id of the person, in the network of a pod; the claim is its volume's folder.
+    """
+    planned, uid = machine.planned, machine.plan.accounts.uids["grace"]
+    assert machine.cluster
+    assert machine.plan.pods
+    block = next(machine.plan.pods.subnets(new_prefix=24))
+    machine.node.run(_POD.format(gateway=block[1], pod=block[2]))
+    inside_pod = f"ip netns exec pod setpriv --reuid {uid} --regid {uid} --clear-groups"
+
+    def tries(address: str, port: int) -> str:
+        return machine.node.run(
+            f"{inside_pod} timeout 5 bash -c 'exec 3<>/dev/tcp/{address}/{port}' 2>&1 && echo yes || true"
+        )
+
+    homes = [mount for mount in planned.mounts if mount.path == HOMES]
+    for mount in homes:
+        home = machine.files.exports[mount.export] / "grace"
+        if not home.exists():
+            home.mkdir(mode=0o700)
+            machine.lab.workstation.host.run("chown", f"{uid}:{uid}", str(home))
+        machine.node.run(f"{inside_pod} sh -c 'echo of a pod > /home/grace/job'")
+        assert (home / "job").stat().st_uid == uid
+        assert "Permission denied" in machine.node.run(
+            f"setpriv --reuid {uid + 1} --regid {uid + 1} --clear-groups cat /home/grace/job 2>&1 || true"
+        )
+        for address in (*((loopback(mount.store),) if mount.kind is MountKind.EFS else ()), address_of(mount, planned)):
+            assert "yes" not in tries(address, 2049), address
+    assert "yes" in tries(machine.cluster.plane.address, 6443)
+
+
+# Shell commands that break a service, by its name: mistakes that roles and filters could make.
+_FLUSH = "nft flush chain inet bedplate output"
+_DEFECTS: Mapping[str, str] = {
+    "homes": _FLUSH,
+    "pods": f"{_FLUSH}; nft flush chain inet bedplate forward",
+    "laptop": "nft insert rule inet bedplate_laptops forward oifname eth0 drop",
+    "api": f"nft insert rule inet bedplate input tcp dport {API_PORT} accept",
+    "exports": f"nft insert rule inet bedplate input tcp dport {NFS} accept",
+    "node exporter": f"nft insert rule inet bedplate input tcp dport {EXPORTER_PORT} accept",
+}
+
+
+def undetected_defects(machine: Whole) -> list[str]:
+    """Break each service that has a defect in the table; return the names of those that then still seem to work."""
+    undetected = []
+    for name, use in services_of(machine).items():
+        if name in _DEFECTS:
+            machine.node.run(_DEFECTS[name])
+            undetected += [name] if _error_of(machine, use) == "" else []
+    return undetected
