@@ -163,6 +163,15 @@ def _patch_metrics(document: Object, _setting: Setting) -> None:
         container["args"].append(f"--kubelet-certificate-authority={_AUTHORITY}")
 
 
+def _patch_policies(document: Object, _setting: Setting) -> None:
+    """Set the image of the release, whose manifest names the one before, and show metrics to the node only."""
+    pod = _pod(document)
+    if pod:
+        (container,) = pod["containers"]
+        container["image"] = "registry.k8s.io/networking/kube-network-policies:v0.8.0"
+        container["args"].append("--metrics-bind-address=127.0.0.1:9080")
+
+
 def _patch_gpus(document: Object, _setting: Setting) -> None:
     """Run on nodes with GPUs, with the host's driver, and pass devices by CDI; there is no runtime of NVIDIA."""
     pod = _pod(document)
@@ -231,6 +240,7 @@ ADDONS = (
         },
         _patch_node_dns,
     ),
+    Addon("kube-network-policies", patch=_patch_policies),
     Addon("metrics-server", patch=_patch_metrics),
     Addon("nvidia-device-plugin", patch=_patch_gpus),
     Addon("dcgm-exporter", patch=_patch_dcgm),

@@ -26,6 +26,7 @@ MIRROR = CACHE / "mirror"
 _MODULES = {
     "flannel-io/flannel": "github.com/flannel-io/flannel",
     "kubernetes/kubernetes": "k8s.io/kubernetes",
+    "kubernetes-sigs/kube-network-policies": "sigs.k8s.io/kube-network-policies",
     "kubernetes-sigs/metrics-server": "sigs.k8s.io/metrics-server",
 }
 _DAEMONS = """\
