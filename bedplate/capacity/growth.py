@@ -193,6 +193,8 @@ def _places(observation: Observation, rungs: Sequence[Rung]) -> Iterator[Place]:
         machine = machines.get(node.machine or "")
         if node.cordoned is Cordon.HUMAN or node.free.cpus <= 0 or (machine and machine.notice is not None):
             continue
+        if node.failed and machine:
+            continue
         if node.cordoned and machine and machine.pool in fixed:
             continue
         source = Source.CORDONED if node.cordoned else Source.LIVE

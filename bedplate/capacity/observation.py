@@ -134,7 +134,10 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of the cluster; `machine` is None for a physical one, which the planner never removes."""
+    """A node of the cluster; `machine` is None for a physical one, which the planner never removes.
+
+    `failed` is what the health gate of the node requires: to reboot or replace the machine; empty if it has passed.
+    """
 
     name: str
     machine: str | None
@@ -146,6 +149,7 @@ class Node:
     joined: float = 0.0
     idle_since: float | None = None
     cordoned: Cordon | None = None
+    failed: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,7 @@ _NODE: Keys = {
     "joined": (_NUMBER, 0.0),
     "idle_since": ((float, int, _NONE), None),
     "cordoned": ((str, _NONE), None),
+    "failed": (_TEXT, ""),
 }
 _MACHINE: Keys = {
     "id": (_TEXT, _REQUIRED),

@@ -7,7 +7,7 @@
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -156,6 +156,8 @@ _WARNING = 30.0  # a node is cordoned this long before its idle time is over
 _YOUNG = 120.0
 _SETTLED = 1800.0  # a pod runs this long before it is moved
 _HALF, _CHEAPER, _TRIED = 0.5, 0.8, 20
+# Failed gates in a pool that may have one cause.
+_MANY = 3
 _RESERVED = ("reservation", "capacity-block")
 
 
@@ -205,6 +207,7 @@ def shrink(observation: Observation, rungs: Sequence[Rung], growth: Growth) -> t
     above = {rung.pool.name: max(rung.pool.desired, rung.machines) - rung.pool.minimum for rung in rungs}
     removal = Removal(max(1, int(observation.settings.cap * len(observation.nodes))), above)
     actions: list[Action] = list(_end_late(fleet, removal))
+    actions += _replace_failed(fleet, removal)
     actions += _end_empty(fleet, removal)
     actions += _cordon_idle(fleet, removal)
     actions += _move(fleet, removal)
@@ -229,27 +232,55 @@ def end_useless(rungs: Sequence[Rung], growth: Growth, now: float) -> Iterator[T
 
 
 def _end_late(fleet: Fleet, removal: Removal) -> Iterator[Action]:
-    """End machines that did not become nodes; AWS replaces them if pending pods or the minimum need them."""
-    for name, rung in fleet.rungs.items():
-        new = fleet.growth.ladder.opened[name]
+    """End machines that did not become nodes."""
+    for rung in fleet.rungs.values():
         for machine in rung.facts.late if rung.facts and not rung.is_fixed else ():
             age = (fleet.observation.time - machine.launched) / 60
-            reason = f"not a node {age:.0f} minutes after its launch"
-            if removal.left <= 0:
-                removal.kept += 1
-            elif removal.replaced[name] < new or removal.above[name] <= 0:
-                removal.left -= 1
-                removal.replaced[name] += 1
-                yield Terminate(machine.id, decrement=False, reason=f"{reason}: to be replaced")
-            elif removal.take(name):
-                yield Terminate(machine.id, decrement=True, reason=reason)
+            yield from _end_replaced(fleet, removal, machine, f"not a node {age:.0f} minutes after its launch")
+
+
+def _replace_failed(fleet: Fleet, removal: Removal) -> Iterator[Action]:
+    """Drain nodes whose health gate has failed, and end their empty machines, a few of each pool at once.
+
+    A gate that fails on half of a pool is no fault of its machines: nothing is done then.
+    """
+    by_pool: defaultdict[str, list[Node]] = defaultdict(list)
+    for node in fleet.observation.nodes:
+        if rung := fleet.rung_of(node):
+            by_pool[rung.pool.name].append(node)
+    pods = {pod.id: pod for pod in fleet.observation.pods}
+    for nodes in by_pool.values():
+        failed = [node for node in nodes if node.failed and node.cordoned is not Cordon.HUMAN]
+        if len(failed) >= _MANY and 2 * len(failed) >= len(nodes):
+            continue
+        failed.sort(key=lambda node: node.cordoned is None)
+        for node in failed[: max(1, int(fleet.observation.settings.cap * len(nodes)))]:
+            reason = f"the health gate of {node.name} requires: {node.failed}"
+            is_movable = any(pods[pod].movable for pod in node.pods if pod in pods)
+            if node.cordoned is None or is_movable:
+                yield DrainNode(node.name, reason)
+            elif not node.pods and fleet.machines[node.name].notice is None:
+                yield from _end_replaced(fleet, removal, fleet.machines[node.name], reason)
+
+
+def _end_replaced(fleet: Fleet, removal: Removal, machine: Machine, reason: str) -> Iterator[Action]:
+    """End a machine; AWS replaces it if pending pods or the minimum need it."""
+    name = machine.pool
+    if removal.left <= 0:
+        removal.kept += 1
+    elif removal.replaced[name] < fleet.growth.ladder.opened[name] or removal.above[name] <= 0:
+        removal.left -= 1
+        removal.replaced[name] += 1
+        yield Terminate(machine.id, decrement=False, reason=reason)
+    elif removal.take(name):
+        yield Terminate(machine.id, decrement=True, reason=reason)
 
 
 def _end_empty(fleet: Fleet, removal: Removal) -> Iterator[Action]:
     """End own cordoned nodes that are empty; at the minimum of their pool they become schedulable again."""
     for node in fleet.observation.nodes:
         rung = fleet.rung_of(node)
-        if node.cordoned is not Cordon.PLANNER or rung is None or node.name in fleet.used:
+        if node.cordoned is not Cordon.PLANNER or rung is None or node.failed or node.name in fleet.used:
             continue
         machine = fleet.machines[node.name]
         if node.pods or machine.notice is not None:
@@ -267,7 +298,9 @@ def _cordon_idle(fleet: Fleet, removal: Removal) -> Iterator[Action]:
     idle: list[tuple[int, float, Node, Rung]] = []
     for node in observation.nodes:
         rung = fleet.rung_of(node)
-        if rung is None or node.cordoned or node.pods or node.idle_since is None or node.name in fleet.used:
+        if rung is None or node.cordoned or node.failed or node.pods or node.idle_since is None:
+            continue
+        if node.name in fleet.used:
             continue
         since = observation.time - node.idle_since
         if (

@@ -29,6 +29,7 @@ from bedplate.cluster.lease import IDLE, MEMORY, Leadership, StateStore, read_ho
 from bedplate.cluster.live import LiveCluster
 from bedplate.errors import BedplateError, InputError, MachineError, nearest, nearest_fix
 from bedplate.files import login_name, write_whole
+from bedplate.foreign import one_line
 from bedplate.plan import FleetPlan
 from bedplate.plan.capacity import CapacityPlan, capacity_plan, read_capacity_document
 from bedplate.report.capacity_state import (
@@ -164,6 +165,9 @@ def run(  # noqa: PLR0913  each is an option of the command line
     plan_file: Annotated[
         Path | None, typer.Option("--plan", metavar="FILE", help="The plan on a member, instead of FLEET.")
     ] = None,
+    etcd_cluster: Annotated[
+        Path | None, typer.Option("--etcd-cluster", metavar="FILE", help="The id of the etcd cluster of this member.")
+    ] = None,
     metrics: Annotated[
         Path | None, typer.Option("--metrics", metavar="FILE", help="File of metrics for the node exporter.")
     ] = None,
@@ -174,6 +178,8 @@ def run(  # noqa: PLR0913  each is an option of the command line
     controllers one acts.
     """
     capacity, client = _plan_and_account(plan_file, fleet)
+    if etcd_cluster:
+        _check_cluster(capacity, etcd_cluster)
     outputs = Outputs(record, metrics)
     if kubeconfig is None:
         return _run_without_cluster(FleetGroups(client, capacity), outputs, once=once, is_dry=dry_run)
@@ -200,6 +206,19 @@ def run(  # noqa: PLR0913  each is an option of the command line
     finally:
         leader.release()
         live.stop()
+
+
+def _check_cluster(capacity: CapacityPlan, file: Path) -> None:
+    """Raise InputError if a member has another etcd cluster than the fleet: it would lack the nodes of the fleet."""
+    try:
+        cluster = file.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        cluster = ""
+    if capacity.etcd and cluster != capacity.etcd:
+        what = f"this member has etcd cluster {one_line(cluster) or 'unknown'}, and the fleet has {capacity.etcd}"
+        raise InputError(
+            what, where=str(file), fix="run `bedplate kube status`; after a restore `bedplate bundle push`"
+        )
 
 
 def _run_without_cluster(groups: FleetGroups, outputs: "Outputs", *, once: bool, is_dry: bool) -> int:

@@ -38,6 +38,7 @@ CORDONED = "bedplate/cordoned-by"
 """Annotation of a node that the controller has cordoned; a person's cordon has none."""
 GATE = "bedplate/gate"
 # Taints that the cluster derives from other parts of an observation: a cordon, and the condition `Ready`.
+_RENEWED = ("reboot", "replace")
 _UNSCHEDULABLE, _NOT_READY = "node.kubernetes.io/unschedulable", "node.kubernetes.io/not-ready"
 _INSTANCE = re.compile(r"aws:///[^/]*/(i-[0-9a-f]+)")
 # A node registers as not ready and is ready within this time, or it never was. An empty node that is not ready for
@@ -191,7 +192,14 @@ def _node(
         joined=joined,
         idle_since=None if work else max(joined, cluster.ends.get(name, cluster.since)),
         cordoned=cordon_of(node),
+        failed=_required(node),
     )
+
+
+def _required(node: ClusterNode) -> str:
+    """Return `reboot` or `replace` if the health gate of a node requires it; empty for what a repair may solve."""
+    taints = (node.spec.taints if node.spec else None) or ()
+    return next((taint.value for taint in taints if taint.key == GATE and taint.value in _RENEWED), "")
 
 
 def _measured(

@@ -17,6 +17,7 @@ from bedplate.errors import InputError
 from bedplate.plan.fleet import FleetPlan, cached_on_plan
 from bedplate.plan.links import is_connected
 from bedplate.plan.pools import PoolPlan
+from bedplate.plan.record import FORMING
 from bedplate.plan.registration import EFA, devices, pool_registration
 from bedplate.spec.sites import Use
 from bedplate.spec.text import seconds_of
@@ -64,7 +65,7 @@ class CapacityPlan:
 
     `spare` has the machines of a group that stay free, `ceilings` its most USD per hour, and `ceiling` that of all
     groups of workers. `buckets` has the bucket by region in which machines for SSH report
-    whether they are used.
+    whether they are used. `etcd` is the id of the fleet's etcd cluster, empty before it is recorded.
     """
 
     fleet: str
@@ -76,6 +77,7 @@ class CapacityPlan:
     ceilings: Mapping[str, float] = field(default_factory=dict)
     ceiling: float | None = None
     buckets: Mapping[str, str] = field(default_factory=dict)
+    etcd: str = ""
 
 
 @cached_on_plan
@@ -121,6 +123,7 @@ def capacity_plan(plan: FleetPlan, catalog: Catalog, *uses: Use) -> CapacityPlan
         ceilings={pool.group: pool.tenure.max_cost for pool in pools if pool.tenure.max_cost is not None},
         ceiling=plan.max_cost,
         buckets={region: plan.nodes_bucket(region).name for region in regions},
+        etcd="" if plan.record.etcd == FORMING else plan.record.etcd,
     )
 
 

@@ -498,3 +498,39 @@ def test_a_silent_region_stays_as_it_was() -> None:
     decision = _decide(replace(fleet, pools=(silent, EAST)))
     assert _sizes(decision.actions) == {"east": 1}
     assert not any(isinstance(action, Terminate | CordonNode | DrainNode) for action in decision.actions)
+
+
+def _gated(name: str, *pods: Pod, cordoned: Cordon | None = None) -> Node:
+    return replace(_node(name, *pods, idle=None if pods else 60, cordoned=cordoned), failed="replace")
+
+
+def test_a_node_whose_gate_has_failed_is_drained_and_replaced() -> None:
+    """Its movable pods go, others end by themselves; the empty machine ends, also at the minimum of its pool."""
+    stays = replace(POD, id="stays", node="node-a", size=Size(1, 1, 1))
+    goes = replace(stays, id="goes", movable=True)
+    busy = [replace(POD, id=f"busy-{number}", node=f"node-{number}") for number in range(9)]
+    others = [_node(str(number), pod) for number, pod in enumerate(busy)]
+
+    def actions(node: Node, *pods: Pod) -> tuple[Action, ...]:
+        fleet = _fleet([node, *others], [*pods, *busy])
+        return _decide(replace(fleet, pools=(replace(WEST, desired=10, minimum=10, maximum=100), EAST))).actions
+
+    (drain,) = actions(_gated("a", stays, goes), stays, goes)
+    assert isinstance(drain, DrainNode)
+    assert actions(_gated("a", stays, cordoned=Cordon.PLANNER), stays) == ()
+    assert isinstance(actions(_gated("a"))[0], DrainNode)
+    (end,) = actions(_gated("a", cordoned=Cordon.PLANNER))
+    assert end == Terminate("a", decrement=False, reason="the health gate of node-a requires: replace")
+    assert actions(_gated("a", cordoned=Cordon.HUMAN)) == ()
+
+
+def test_a_gate_that_fails_on_half_of_a_pool_ends_nothing() -> None:
+    """A gate that fails nearly everywhere is a defect of the gate, or of what it checks, not of the machines."""
+    nodes = [_gated(str(number)) for number in range(3)] + [_node(str(number), idle=60) for number in range(3, 6)]
+    assert _decide(_fleet(nodes)).actions == ()
+
+
+def test_failed_gates_are_replaced_a_few_at_a_time() -> None:
+    """Of twenty nodes with nine failed gates two are drained at once."""
+    nodes = [_gated(str(number)) for number in range(9)] + [_node(str(number), idle=60) for number in range(9, 20)]
+    assert len(_decide(_fleet(nodes)).actions) == 2

@@ -2,14 +2,18 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from moto import mock_aws
 
+from bedplate.catalog import load_catalog
 from bedplate.cli import run
+from bedplate.plan.capacity import capacity_document, capacity_plan
 from bedplate.spec.sites import Use
 from tests.testlab.fakes.scaling import ScalingCloud
+from tests.testlab.fleets.variants import lab_plan
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
 Printed = pytest.CaptureFixture[str]
@@ -82,3 +86,34 @@ def test_wrong_arguments_are_refused(cloud: ScalingCloud, words: list[str], mess
     assert not cloud.requests
     assert run(["capacity", *words]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("cluster", ["5985f0e1c2d3a4b5\n", "", None])
+def test_a_member_of_another_etcd_cluster_changes_nothing(
+    cloud: ScalingCloud, tmp_path: Path, cluster: str | None, capsys: Printed
+) -> None:
+    """Another cluster, or an unknown one, lacks the nodes of the fleet: their machines would seem useless."""
+    plan = replace(lab_plan(), record=replace(lab_plan().record, etcd="1196aabbccddeeff"))
+    (tmp_path / "capacity.json").write_text(capacity_document(capacity_plan(plan, load_catalog())))
+    if cluster is not None:
+        (tmp_path / "cluster").write_text(cluster)
+
+    status = run(["capacity", "run", "--plan", f"{tmp_path}/capacity.json", "--etcd-cluster", f"{tmp_path}/cluster"])
+
+    assert status == 2
+    assert (
+        f"this member has etcd cluster {(cluster or 'unknown').strip()}, and the fleet has" in capsys.readouterr().err
+    )
+
+
+def test_a_member_of_the_recorded_etcd_cluster_runs_the_controller(
+    cloud: ScalingCloud, tmp_path: Path, capsys: Printed
+) -> None:
+    """With the recorded id the next thing is the API of the cluster."""
+    plan = replace(lab_plan(), record=replace(lab_plan().record, etcd="1196aabbccddeeff"))
+    (tmp_path / "capacity.json").write_text(capacity_document(capacity_plan(plan, load_catalog())))
+    (tmp_path / "cluster").write_text("1196aabbccddeeff\n")
+
+    run(["capacity", "run", "--plan", f"{tmp_path}/capacity.json", "--etcd-cluster", f"{tmp_path}/cluster"])
+
+    assert "the controller needs the cluster's API" in capsys.readouterr().err

@@ -389,3 +389,11 @@ def test_a_machine_with_a_node_object_is_registered() -> None:
     machines = tuple(Machine(name, "p", "us-west-2a", NOW - 60) for name in ("i-0000000a", "i-0000000b"))
     seen = observe([], [gated], machines).machines
     assert [(machine.node, machine.registered) for machine in seen] == [(None, True), (None, False)]
+
+
+@pytest.mark.parametrize(("value", "failed"), [("replace", "replace"), ("reboot", "reboot"), ("repair", ""), ("x", "")])
+def test_a_failed_gate_that_needs_another_machine_is_seen(value: str, failed: str) -> None:
+    """A gate that requires a reboot or a replacement renews the machine; a repair may be of something else."""
+    taint = {"key": "bedplate/gate", "value": value, "effect": "NoSchedule"}
+    (seen,) = observe([pod(node="n")], [node("n", "i-1", taints=[taint])], (Machine("i-1", "p", "z", 0),)).nodes
+    assert seen.failed == failed
