@@ -189,7 +189,9 @@ def check_again(machine: Whole) -> None:
 
 def check_audit(machine: Whole) -> None:
     """An audit of the machine, by itself in the cloud and by an administrator elsewhere, finds no violation."""
-    (audit,) = machine.audited()["nodes"]
+    document = machine.audited()
+    assert document, "the machine has written no audit"
+    (audit,) = document["nodes"]
     assert not audit.get("unreached"), audit
     verdicts = audit["verdicts"]
     assert [(verdict["rule"], verdict["words"]) for verdict in verdicts if verdict["outcome"] == "violated"] == []
