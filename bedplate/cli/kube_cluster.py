@@ -32,9 +32,9 @@ from bedplate.cli.output import (
 )
 from bedplate.cluster.apply import Key, apply_objects, close_namespace, delete_objects
 from bedplate.cluster.client import ClusterClient, open_cluster
-from bedplate.cluster.desired import desired_objects, person_kubeconfig
+from bedplate.cluster.desired import admit_routers, desired_objects, person_kubeconfig
 from bedplate.cluster.registry import image_digest
-from bedplate.cluster.status import read_status
+from bedplate.cluster.status import read_routers, read_status
 from bedplate.errors import BedplateError, InputError, PartialError, ViolationError, nearest_fix
 from bedplate.files import write_whole
 from bedplate.kube.health import etcd_faults
@@ -43,6 +43,7 @@ from bedplate.kube.members import read_status as read_member
 from bedplate.load.source import today
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import PEOPLE, person_name
+from bedplate.plan.nodes import permanent_nodes
 from bedplate.report.diagnostics import error_lines
 from bedplate.report.kube import applied_lines, etcd_document, etcd_lines, status_document, status_lines
 
@@ -81,6 +82,7 @@ def addons(
     cluster = cluster_of(plan)
     objects = desired_objects(plan, cluster, load_addons(), read)
     client = _client(fleet, plan, kubeconfig, passphrase_file)
+    admit_routers(objects, read_routers(client, {node.name for node in permanent_nodes(plan) if node.pod_rules}))
     applied = apply_objects(client, objects, lambda key: show([f"applied {key}"]))
     show(applied_lines(applied))
     notify(line for failure in applied.failures for line in error_lines(failure))

@@ -9,6 +9,7 @@ from typing import Any
 
 from bedplate.catalog.stacks import AddonPins
 from bedplate.cluster.addons import (
+    ADDON_LABEL,
     ADDONS,
     EFA_ADDON,
     Object,
@@ -87,6 +88,13 @@ def _person_objects(person: Account, accounts: Accounts, pods: IPv4Network) -> I
         "__PODS__": str(pods),
     }
     return load_objects(own_manifest("person"), words)
+
+
+def admit_routers(objects: Iterable[Object], routers: Iterable[str]) -> None:
+    """Let pods of people accept what machines forward from laptops and sites, with addresses of these blocks."""
+    for item in objects:
+        if (item["kind"], item["metadata"]["labels"][ADDON_LABEL]) == ("NetworkPolicy", PEOPLE):
+            item["spec"]["ingress"][0]["from"] += [{"ipBlock": {"cidr": block}} for block in routers]
 
 
 def _administrators(accounts: Accounts) -> Object:

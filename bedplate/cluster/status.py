@@ -2,7 +2,7 @@
 
 import ssl
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -133,6 +133,13 @@ def _waiting_faults(leaders: Mapping[str, str], waiting: Mapping[str, datetime],
         if now - created > _PATIENCE:
             where = leaders["approver"] or "a member"
             yield f"the request {row} waits: `journalctl -u bedplate-approver` on {where} has the reason"
+
+
+def read_routers(cluster: ClusterClient, names: Container[str]) -> tuple[str, ...]:
+    """Return the first two addresses, of the overlay and the bridge, of the pods' blocks of these machines."""
+    nodes = (node for node in cluster.objects(Node)[0] if node.metadata.name in names)
+    blocks = [node.spec.podCIDR for node in nodes if node.spec and node.spec.podCIDR]
+    return tuple(f"{block.partition('/')[0]}/31" for block in blocks)
 
 
 def read_alarms(cluster: ClusterClient) -> tuple[str, ...]:

@@ -15,14 +15,23 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from lightkube.models.core_v1 import NodeSpec
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.core_v1 import Node
 
 from bedplate.catalog.catalog import load_addons, read_data_file
 from bedplate.catalog.stacks import AddonPins, ManifestPin, read_addons, write_addons
 from bedplate.cli import run
 from bedplate.cluster.addons import ADDONS, Object, Setting, choose_pins, render_addon
-from bedplate.cluster.desired import people_objects, person_kubeconfig, policy_objects, volume_objects
+from bedplate.cluster.desired import (
+    admit_routers,
+    people_objects,
+    person_kubeconfig,
+    policy_objects,
+    volume_objects,
+)
 from bedplate.cluster.registry import image_digest
-from bedplate.cluster.status import MemberState, assess
+from bedplate.cluster.status import MemberState, assess, read_routers
 from bedplate.errors import InputError, ViolationError
 from bedplate.plan.cluster import ClusterPlan, cluster_plan
 from roles.tokens.role import Tokens
@@ -147,6 +156,26 @@ def test_each_person_has_a_namespace_and_stores_at_the_usual_paths() -> None:
     assert {("Namespace", "grace"), ("ServiceAccount", "grace"), ("ServiceAccount", "ada")} <= kinds
     assert volumes["grace.home"] == "/home/grace"
     assert volumes["grace.cellar-data"] == "/data"
+
+
+def test_network_policies_admit_machines_that_forward() -> None:
+    """A machine forwards packets of laptops with its own addresses in the pods' block, by the blocks of nodes."""
+    listed = {"control-1.us-west-2": "10.112.3.0/24", "control-2.us-west-2": "10.112.4.0/24", "new": None}
+    nodes = [
+        Node(metadata=ObjectMeta(name=name), spec=NodeSpec(podCIDR=block) if block else None)
+        for name, block in listed.items()
+    ]
+    cluster: Any = SimpleNamespace(objects=lambda _kind: (nodes, "1"))
+    objects = people_objects(lab_plan().accounts, lab_cluster().pods)
+
+    routers = read_routers(cluster, {"control-1.us-west-2", "new"})
+    admit_routers(objects, routers)
+
+    rules = [item["spec"]["ingress"][0]["from"] for item in objects if item["kind"] == "NetworkPolicy"]
+    outside = {"ipBlock": {"cidr": "0.0.0.0/0", "except": ["10.112.0.0/13"]}}
+    assert routers == ("10.112.3.0/31",)
+    assert rules
+    assert all(rule == [{"podSelector": {}}, outside, {"ipBlock": {"cidr": "10.112.3.0/31"}}] for rule in rules)
 
 
 def test_a_kubeconfig_has_no_secret_and_trusts_recorded_keys_only(tmp_path: Path) -> None:
