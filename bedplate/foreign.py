@@ -12,14 +12,15 @@ if TYPE_CHECKING:
 
 LARGEST, LARGE = 64 * 1024, 64 * 1024 * 1024
 """Bytes of a document; and of one that describes a whole fleet, or has the packages of a machine."""
-# Numbers of 64 bits, such as the ids of etcd.
-_DEPTH, _MAX_INT, _MAX_DIGITS = 64, 1 << 64, 20
+_DEPTH, _MAX_DIGITS = 64, 20
+EXACT, WORD = 1 << 53, 1 << 64
+"""The largest integer by default, which a float has exactly; and that of 64 bits, such as the ids of etcd."""
 
 T = TypeVar("T")
 
 
-def parse_json(text: str | bytes, largest: int = LARGEST) -> Any:  # noqa: ANN401  JSON
-    """Return the value of a JSON text.
+def parse_json(text: str | bytes, largest: int = LARGEST, *, largest_int: int = EXACT) -> Any:  # noqa: ANN401  JSON
+    """Return the value of a JSON text of at most `largest` bytes, with integers of at most `largest_int`.
 
     Raises ValueError for an invalid or too large text, a value nested too deeply, a number that is infinite or huge, a
     key that is there twice, and characters that UTF-8 cannot encode.
@@ -28,7 +29,11 @@ def parse_json(text: str | bytes, largest: int = LARGEST) -> Any:  # noqa: ANN40
         raise ValueError(f"larger than {largest:,} bytes")
     try:
         document = json.loads(
-            text, object_pairs_hook=_object, parse_int=_int, parse_float=_float, parse_constant=_float
+            text,
+            object_pairs_hook=_object,
+            parse_int=lambda digits: _int(digits, largest_int),
+            parse_float=_float,
+            parse_constant=_float,
         )
     except RecursionError:
         raise ValueError("nested too deeply") from None
@@ -54,8 +59,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return table
 
 
-def _int(digits: str) -> int:
-    if len(digits) > _MAX_DIGITS or abs(int(digits)) > _MAX_INT:
+def _int(digits: str, largest: int) -> int:
+    if len(digits) > _MAX_DIGITS or abs(int(digits)) > largest:
         raise ValueError("number too large")
     return int(digits)
 

@@ -194,7 +194,10 @@ VPN_COMMANDS = (
 KUBE_COMMANDS = (
     Command("init", "kube:init", "Make the cluster's authorities and start it.", "bedplate kube init"),
     Command(
-        "member", "kube:member", "Replace a member's lost volume.", "bedplate kube member replace control-2.us-west-2"
+        "member",
+        "kube:member",
+        "Replace a member's lost volume, or its data of another cluster.",
+        "bedplate kube member replace control-2.us-west-2",
     ),
     Command(
         "join", "kube_nodes:join", "Let a machine of a site join the cluster.", "bedplate kube join titan-01.cellar"
@@ -204,7 +207,7 @@ KUBE_COMMANDS = (
     Command(
         "status",
         "kube_cluster:status",
-        "Show members, versions, certificates, nodes by pool, and add-ons.",
+        "Show members, etcd, versions, certificates, nodes by pool, and add-ons.",
         "bedplate kube status",
     ),
     Command("access", "kube_cluster:access", "Write the kubeconfig of a person.", "bedplate kube access ada"),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bedplate.errors import BedplateError, HeldError, InputError, PartialError
-from bedplate.foreign import parse_json
+from bedplate.foreign import WORD, parse_json
 from bedplate.kube.authorities import Authorities
 
 Result = TypeVar("Result")
@@ -109,7 +109,7 @@ def _failure(name: str, status: int, errors: str) -> BedplateError:
 def read_status(connection: Connection) -> MemberStatus:
     """Return what a member reports. Raises PartialError for an invalid answer."""
     try:
-        answer = parse_json(connection.run("status", seconds=60))
+        answer = parse_json(connection.run("status", seconds=60), largest_int=WORD)
         return parse_status(answer)
     except (ValueError, KeyError, TypeError, AttributeError):
         fix = f"run `bedplate node apply {connection.name}`"

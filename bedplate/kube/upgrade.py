@@ -4,7 +4,6 @@ In an upgrade the API server must not be older than a kubelet, and kubelets may 
 https://kubernetes.io/releases/version-skew-policy/, read 2026-11.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -19,6 +18,7 @@ from lightkube.resources.core_v1 import Pod
 from bedplate.catalog.tables import read_version
 from bedplate.cluster.pods import has_ended, is_daemon, is_movable, selects
 from bedplate.errors import BedplateError, InputError
+from bedplate.foreign import LARGE, WORD, parse_json
 from bedplate.plan.cluster import has_version, minor_version, region_of_node
 
 # The oldest kubelet that an API server accepts.
@@ -176,7 +176,7 @@ class Obstacles:
 
 def obstacles(text: str) -> dict[str, Obstacles]:
     """Return the obstacles by node, from the output of `bedplate-member work`: pods and disruption budgets."""
-    items = json.loads(text)["items"]
+    items = parse_json(text, LARGE, largest_int=WORD)["items"]
     closed = [item for item in items if item["kind"] == "PodDisruptionBudget" and not _allowed(item)]
     by_node: dict[str, Obstacles] = {}
     for item in items:

@@ -540,7 +540,8 @@ put_status() {
 
 put_snapshot() {
   FILE=$(find "$ROOT/var/lib/etcd/snapshots" -name '*.db' | sort | tail -n 1)
-  FOLDER=etcd put_file
+  FOLDER=etcd
+  put_file
 }
 
 # FILE into FOLDER, below the name of this machine. One object of S3 has at most 5 GB in one call.

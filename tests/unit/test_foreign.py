@@ -9,7 +9,7 @@ import pytest
 
 from bedplate.bundle import UNREADABLE, read_node_status, read_ring_state
 from bedplate.errors import PartialError
-from bedplate.foreign import LARGEST, parse_json
+from bedplate.foreign import LARGEST, WORD, parse_json
 from tests.testlab.fakes.hostile import CONTROLS, HOSTILE
 
 ROOT = Path(__file__).parents[2]
@@ -39,6 +39,7 @@ def test_valid_json_is_read() -> None:
     text = '{"list": [1, -2.5, true, null, "\u00e9\\n"], "deep": [[[{}]]], "time": 9007199254740992}'
     assert parse_json(text) == parse_json(text.encode()) == document
     assert parse_json(f"[{' ' * LARGEST}]", 2 * LARGEST) == []
+    assert parse_json("18446744073709551615", largest_int=WORD) == WORD - 1
 
 
 OWN = "the program's own file, or the output of a program that it has started"
@@ -64,6 +65,7 @@ PERMITTED = {
     "bedplate/worker/machine.py": OWN,
     "bedplate/worker/leaving.py": CLOUD,
     "bedplate/worker/join.py": REMOTE,
+    "bedplate/worker/gate.py": OWN,
     "bedplate/worker/__main__.py": OWN,
     "roles/engine/agent.py": REMOTE,
     "roles/kubernetes/ecr-credentials": CLOUD,
