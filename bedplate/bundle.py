@@ -156,7 +156,7 @@ _VERSION = 1
 _ROOT = Path(__file__).parents[1]
 _PACKAGES = ("bedplate", "images", "roles", "vpn")
 # Packages of the operator's machine that are large, and that nothing on a node imports.
-_OPERATOR = ("bedplate/bundle.py", *(f"bedplate/{name}/" for name in ("deploy", "picture", "rehearsal")))
+_OPERATOR = tuple(f"bedplate/{name}/" for name in ("deploy", "picture", "rehearsal"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,11 +124,14 @@ def test_wheels_are_installed_once_for_each_lock_file(tmp_path: Path, monkeypatc
 
 
 def test_the_code_of_a_bundle_is_complete(tmp_path: Path) -> None:
-    """Roles and compliance rules import nothing that a node does not get."""
+    """Roles, compliance rules and the controllers on members import nothing that a node does not get."""
     files = tuple(code_files(ROOT))
     with tarfile.open(fileobj=BytesIO(pack(Source(ROOT, files)))) as archive:
         archive.extractall(tmp_path, filter="data")
-    command = "import roles.engine.node_run, roles.catalog, bedplate.gate, bedplate.compliance.conftest"
+    command = (
+        "import roles.engine.node_run, roles.catalog, bedplate.gate, bedplate.compliance.conftest, "
+        "bedplate.machine.approver, bedplate.machine.idle, bedplate.cli.capacity_run"
+    )
 
     result = subprocess.run([sys.executable, "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
 
