@@ -3,7 +3,14 @@
 import signal
 import sys
 
-from tests.testlab.kubernetes.binaries import BuildError, build, build_containerd, build_previous, find_programs
+from tests.testlab.kubernetes.binaries import (
+    BuildError,
+    build,
+    build_containerd,
+    build_policies,
+    build_previous,
+    find_programs,
+)
 from tests.testlab.kubernetes.control_plane import ControlPlane
 from tests.testlab.kubernetes.upstream import fetch_manifests
 
@@ -14,6 +21,7 @@ def main() -> None:
         folder = find_programs() or build()
         build_previous()
         build_containerd()
+        build_policies()
         fetch_manifests()
     except BuildError as error:
         sys.exit(f"error: {error}")

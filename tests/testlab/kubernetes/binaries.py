@@ -23,7 +23,7 @@ _LINKS = (
     *("kubelet", "kubeadm", "kubectl", "fake-gpus"),
 )
 PROGRAMS = ("etcd", "kwok", "coredns", "flannel", *_LINKS)
-_PREVIOUS, CONTAINERD = "previous.mod", "containerd.mod"
+_PREVIOUS, CONTAINERD, _POLICIES = "previous.mod", "containerd.mod", "policies.mod"
 # The module and the package of each program that is built.
 _PACKAGES = {
     "kube": ("kube", "."),
@@ -38,6 +38,7 @@ _CONTAINERD = {
     name: ("kube", f"github.com/containerd/containerd/v2/cmd/{name}")
     for name in ("containerd", "containerd-shim-runc-v2", "ctr")
 }
+_POLICY_PROGRAM = {"netpol": ("flannel", "sigs.k8s.io/kube-network-policies/cmd")}
 
 
 class BuildError(Exception):
@@ -104,6 +105,21 @@ def _containerd_folder() -> Path:
     return CACHE / f"containerd-{_digest(HERE / 'kube' / name for name in (CONTAINERD, 'containerd.sum'))}"
 
 
+def find_policies() -> Path | None:
+    """Return the folder with kube-network-policies, in the version of the add-on; None without it."""
+    folder = _policies_folder()
+    return folder if folder.exists() else None
+
+
+def build_policies() -> Path:
+    """Build kube-network-policies unless it is in the cache. Raises BuildError."""
+    return _build(_policies_folder(), _POLICY_PROGRAM, _POLICIES)
+
+
+def _policies_folder() -> Path:
+    return CACHE / f"policies-{_digest(HERE / 'flannel' / name for name in (_POLICIES, 'policies.sum'))}"
+
+
 def _build(target: Path, packages: Mapping[str, tuple[str, str]], modules: str = "go.mod") -> Path:
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
@@ -125,7 +141,9 @@ def _build(target: Path, packages: Mapping[str, tuple[str, str]], modules: str =
 
 def _go_build(module: str, package: str, output: Path, modules: str) -> None:
     # flannel has a backend in C, of which nothing is used here.
-    linked, has_c = ("-extldflags=-static", "1") if module == "flannel" else (_version_flags(module, modules), "0")
+    linked, has_c = (
+        ("-extldflags=-static", "1") if package.endswith("/flannel") else (_version_flags(module, modules), "0")
+    )
     command = (
         "go",
         "build",
