@@ -42,6 +42,8 @@ _NAMESPACE, _VOLUME, _CLAIM, _QUOTA = "Namespace", "PersistentVolume", "Persiste
 # Requests at the same time: more do not help an API server of few cores.
 _AT_A_TIME = 8
 _PATIENCE = 30.0
+# A pod may ask for years.
+_END = 60
 _AMOUNT = re.compile(r"[0-9]+(\.[0-9]+)?(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
 
 
@@ -148,7 +150,9 @@ def close_namespace(cluster: ClusterClient, name: str, *, ends_pods: bool = True
         return  # the namespace was deleted
     _wait(f"the quota of namespace {name} applies", lambda: _is_closed(cluster, name))
     if ends_pods:
-        cluster.call(f"end the pods of {name}", lambda api: api.deletecollection(Pod, namespace=name))
+        cluster.call(
+            f"end the pods of {name}", lambda api: api.deletecollection(Pod, namespace=name, grace_period=_END)
+        )
 
 
 def _is_closed(cluster: ClusterClient, name: str) -> bool:

@@ -18,6 +18,7 @@ from bedplate.cluster.pods import (
     blocking_taints,
     gang_of,
     has_ended,
+    is_critical,
     is_daemon,
     is_movable,
     placement_of,
@@ -161,12 +162,14 @@ def _taints(node: ClusterNode) -> frozenset[str]:
 
 
 def _sizes(node: ClusterNode, pods: Iterable[ClusterPod]) -> tuple[Size, Size]:
-    """Return the resources of a node for work, without those of its DaemonSets, and the free part of them."""
+    """Return the resources of a node for work, without those of its own DaemonSets, and the free part.
+
+    DaemonSets of people do not reduce the size: one of them on a single node would make the whole pool too small.
+    """
     allocatable = size_of(node.status.allocatable if node.status else None)
-    own = [replace(pod_size(pod), pods=1) for pod in pods if is_daemon(pod)]
-    size = subtract(allocatable, add(*own, Size()))
-    work = [replace(pod_size(pod), pods=1) for pod in pods if not is_daemon(pod)]
-    free = subtract(size, add(*work, Size()))
+    used = [(is_daemon(pod) and is_critical(pod), replace(pod_size(pod), pods=1)) for pod in pods]
+    size = subtract(allocatable, add(*(part for is_own, part in used if is_own), Size()))
+    free = subtract(allocatable, add(*(part for _, part in used), Size()))
     # A size of 0 pods means no limit.
     return replace(size, pods=max(size.pods, 1) if allocatable.pods else 0), free
 

@@ -5,7 +5,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from lightkube.models.core_v1 import Affinity, Container, NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration
+from lightkube.models.core_v1 import (
+    Affinity,
+    Container,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    PodSpec,
+    Taint,
+    Toleration,
+)
 from lightkube.models.meta_v1 import LabelSelector, LabelSelectorRequirement
 from lightkube.resources.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 
@@ -32,11 +40,16 @@ _HOSTNAME, _ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 _SCHEDULER = "default-scheduler"
 # Resources that `Size` has; of any other the planner knows neither what a pool offers nor what is free.
 _COMPARED = frozenset({GPUS, EFA, "cpu", "memory", "ephemeral-storage", "pods"})
+# The value of `system-cluster-critical`.
+_CRITICAL = 2_000_000_000
 _ENDED = ("Succeeded", "Failed")
 _GIB = 1024.0**3
 
 # Source: k8s.io/apimachinery, resource.Quantity.
 _QUANTITY = re.compile(r"([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
+# Kubernetes stores 1e400, which is no finite number here.
+_MOST = 1e30
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _UNITS = {
     **{unit: 10.0 ** (3 * power) for unit, power in zip("numkMGTPE", (-3, -2, -1, 1, 2, 3, 4, 5, 6), strict=True)},
     **{f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTPE", 1)},
@@ -46,7 +59,7 @@ _UNITS = {
 def quantity(text: str | None) -> float:
     """Return a Kubernetes quantity such as 500m or 16Gi as a number; 0 for none."""
     match = _QUANTITY.fullmatch(str(text or "0"))
-    return float(match[1]) * _UNITS.get(match[2] or "", 1.0) if match else 0.0
+    return min(float(match[1]) * _UNITS.get(match[2] or "", 1.0), _MOST) if match else 0.0
 
 
 def size_of(resources: Mapping[str, object] | None) -> Size:
@@ -100,11 +113,12 @@ def pod_size(pod: Pod) -> Size:
             peak = largest(peak, sidecars)
         else:
             peak = largest(peak, add(sidecars, _request(container)))
-    return add(largest(add(running, sidecars), peak), size_of(spec.overhead))
+    # The request of the whole pod is at least that of its containers.
+    return add(largest(add(running, sidecars), peak, _request(spec)), size_of(spec.overhead))
 
 
-def _request(container: Container) -> Size:
-    resources = container.resources
+def _request(part: Container | PodSpec) -> Size:
+    resources = part.resources
     # Without a request the limit is the request.
     return size_of({**(resources.limits or {}), **(resources.requests or {})}) if resources else Size()
 
@@ -119,6 +133,11 @@ def is_daemon(pod: Pod) -> bool:
     owners = _owner_kinds(pod)
     annotations = (pod.metadata.annotations if pod.metadata else None) or {}
     return "DaemonSet" in owners or "Node" in owners or _MIRROR in annotations
+
+
+def is_critical(pod: Pod) -> bool:
+    """Return whether a pod has a priority of the system, which people cannot give to theirs."""
+    return bool(pod.spec and (pod.spec.priority or 0) >= _CRITICAL)
 
 
 def waits_for_machine(pod: Pod) -> bool:
@@ -186,8 +205,8 @@ def unsupported(pod: Pod) -> str:
 def _resource_names(pod: Pod) -> frozenset[str]:
     """Return the resources of which a pod requests more than nothing."""
     spec = pod.spec
-    containers = [*spec.containers, *(spec.initContainers or ())] if spec else []
-    parts = [resources for container in containers if (resources := container.resources)]
+    owners = [*spec.containers, *(spec.initContainers or ()), spec] if spec else []
+    parts = [resources for owner in owners if (resources := owner.resources)]
     amounts = [part for resources in parts for part in (resources.limits, resources.requests) if part]
     amounts += [spec.overhead] if spec and spec.overhead else []
     return frozenset(name for part in amounts for name, amount in part.items() if quantity(str(amount)))
@@ -246,7 +265,9 @@ class Placement:
     def admits(self, labels: Mapping[str, str]) -> bool:
         """Return whether a node with these labels satisfies one of the terms."""
         return any(
-            not term.matchFields and all(_matches(rule, labels) for rule in term.matchExpressions or ())
+            term.matchExpressions
+            and not term.matchFields
+            and all(_matches(rule, labels) for rule in term.matchExpressions)
             for term in self.terms
         )
 
@@ -298,7 +319,8 @@ def _placement(labels: dict[str, str], terms: tuple[NodeSelectorTerm, ...]) -> P
     if len(terms) == 1:
         rules = terms[0].matchExpressions or ()
         single = {rule.key: rule.values[0] for rule in rules if _is_single(rule) and rule.values}
-        if len(single) == len(rules) and not single.keys() & labels.keys():
+        # A term without expressions selects by fields, or no node at all.
+        if rules and not terms[0].matchFields and len(single) == len(rules) and not single.keys() & labels.keys():
             return Placement(labels | single)
     return Placement(labels, terms)
 
@@ -331,8 +353,11 @@ def _matches(rule: NodeSelectorRequirement | LabelSelectorRequirement, labels: M
             return value is not None
         case "DoesNotExist":
             return value is None
-        case "Gt" | "Lt" if value is not None and value.isdecimal() and values:
-            return int(value) > int(values[0]) if rule.operator == "Gt" else int(value) < int(values[0])
+        case "Gt" | "Lt":
+            # The API server accepts any text here; the scheduler finds no node for one that is no number.
+            numbers = [int(text) for text in (value or "", *values[:1]) if _INTEGER.fullmatch(text)]
+            ascending = numbers if rule.operator == "Lt" else numbers[::-1]
+            return ascending[:1] < ascending[1:]
         case _:
             return False
 

@@ -1,6 +1,7 @@
 """Pods and nodes as the planner reads them: requests, placement, gangs, cordons, idle times."""
 
 from collections.abc import Mapping
+from math import inf
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -94,7 +95,7 @@ def test_a_pod_needs_what_the_scheduler_counts() -> None:
 def test_a_node_holds_so_many_pods(most_pods: int | None, size: int, free: int) -> None:
     """Pods of DaemonSets reduce its size, others its free part; a size of 0 is unlimited. Its pool has the size."""
     owner = {"kind": "DaemonSet", "name": "d", "apiVersion": "apps/v1", "uid": "1"}
-    pods = [pod("d", "n", {"ownerReferences": [owner]}), pod("w", "n")]
+    pods = [pod("d", "n", {"ownerReferences": [owner]}, priority=2_000_001_000), pod("w", "n")]
     machine = Machine("i-1", "p", "us-west-2a", NOW)
     observation = observe(pods, [node("n", "i-1", most_pods=most_pods)], (machine,))
 
@@ -193,7 +194,8 @@ def test_pods_that_do_not_wait_for_a_machine_are_left_out() -> None:
 def test_a_node_offers_what_its_own_pods_leave() -> None:
     """Pods of a DaemonSet reduce the size of the node and of its pool, other pods what is free."""
     daemon = {"ownerReferences": [{"kind": "DaemonSet", "name": "d", "apiVersion": "apps/v1", "uid": "1"}]}
-    own = pod("daemon", node="n", meta=daemon, containers=[{"name": "c", "resources": {"requests": {"cpu": "1"}}}])
+    containers = [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
+    own = pod("daemon", node="n", meta=daemon, containers=containers, priority=2_000_001_000)
     machine = Machine("i-0000000a", "p", "us-west-2a", 0)
 
     seen = observe([own, pod("work", node="n")], [node("n", "i-0000000a")], (machine,))
@@ -201,6 +203,72 @@ def test_a_node_offers_what_its_own_pods_leave() -> None:
     assert (seen.nodes[0].size, seen.nodes[0].free) == (Size(8, 7, 32), Size(7, 6.5, 31))
     assert seen.pools[0].size == Size(8, 7, 32)
     assert (seen.machines[0].node, seen.nodes[0].pods, seen.nodes[0].idle_since) == ("n", ("ada/work",), None)
+
+
+def test_a_daemon_set_of_a_person_makes_no_pool_too_small() -> None:
+    """It uses what is free on its node; a new machine of the pool has its whole size, and the node has no work."""
+    daemon = {"ownerReferences": [{"kind": "DaemonSet", "name": "d", "apiVersion": "apps/v1", "uid": "1"}]}
+    machine = Machine("i-0000000a", "p", "us-west-2a", 0)
+
+    seen = observe([pod("mine", node="n", meta=daemon)], [node("n", "i-0000000a")], (machine,))
+
+    assert (seen.nodes[0].size, seen.nodes[0].free) == (Size(8, 8, 32), Size(7, 7.5, 31))
+    assert (seen.pools[0].size, seen.nodes[0].pods) == (Size(8, 8, 32), ())
+
+
+def test_the_request_of_a_whole_pod_counts() -> None:
+    """It is at least that of its containers, and has resources that no pool offers."""
+    requests = {"cpu": "4", "memory": "8Gi"}
+
+    assert pod_size(pod(resources={"requests": requests})) == Size(gpus=1, cpus=4, memory=8)
+    (seen,) = observe([pod(resources={"requests": {**requests, "hugepages-2Mi": "2Mi"}})], []).pods
+    assert "hugepages-2Mi" in seen.unsupported
+
+
+@pytest.mark.parametrize("amount", ["1e400", "10e399", "1e30"])
+def test_no_request_is_too_large_to_be_read(amount: str) -> None:
+    """The API server stores such requests: no machine has as much, and the other pods are read."""
+    huge = {"name": "c", "resources": {"requests": {"nvidia.com/gpu": amount, "cpu": amount}}}
+
+    size = observe([pod(containers=[huge]), pod("q")], []).pods[0].size
+
+    assert size.gpus > 10**20
+    assert 1e20 < size.cpus < inf
+
+
+@pytest.mark.parametrize(
+    ("rule", "admitted"),
+    [
+        (("Gt", "11"), True),
+        (("Lt", "13"), True),
+        (("Gt", "-1"), True),
+        (("Gt", "12"), False),
+        (("Gt", "abc"), False),
+        (("Lt", "9" * 5000), False),
+    ],
+    ids=["greater", "less", "negative", "equal", "no number", "too long"],
+)
+def test_an_affinity_compares_numbers(rule: tuple[str, str], *, admitted: bool) -> None:
+    """The API server accepts any text; a node fits no comparison with a text that is no number."""
+    (operator, value), labels = rule, {"labels": {"rack": "12"}}
+    terms = [{"matchExpressions": [{"key": "rack", "operator": operator, "values": [value]}]}]
+
+    seen = observe([pod(affinity=_required(terms))], [node("n", meta=labels)])
+
+    assert (seen.pods[0].selector.items() <= seen.nodes[0].labels.items()) is admitted
+
+
+@pytest.mark.parametrize("term", [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["m"]}]}, {}])
+def test_a_term_without_labels_fits_no_new_machine(term: dict[str, Any]) -> None:
+    """One by the name of a node, and an empty one, which selects nothing: otherwise a machine would start in vain."""
+    seen = observe([pod(affinity=_required([term]))], [node("n")])
+
+    assert not seen.pods[0].selector.items() <= seen.pools[0].labels.items()
+    assert not seen.pods[0].selector.items() <= seen.nodes[0].labels.items()
+
+
+def _required(terms: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
 def test_idle_counts_from_the_end_of_the_last_pod() -> None:
