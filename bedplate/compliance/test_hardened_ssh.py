@@ -184,10 +184,11 @@ def test_openssh_is_recent(host: Host) -> None:
 
 
 def test_sshd_limits_login_attempts(daemon: Mapping[str, str]) -> None:
-    """Unauthenticated connections are few, end after 30 s, and can try three keys."""
+    """Unauthenticated connections are few, of one host fewer, end after 30 s, and can try three keys."""
     assert int(daemon["logingracetime"]) <= 30
     assert int(daemon["maxauthtries"]) <= 3
     assert daemon["maxstartups"] == "10:30:60"
+    assert daemon["persourcemaxstartups"] == "8"
     assert daemon["maxsessions"] == "10"
 
 

@@ -235,7 +235,11 @@ def test_unused_kernel_modules_are_blocked(host: Host) -> None:
     """Rarely used file systems, USB storage and network protocols cannot be loaded."""
     text = host.file("/etc/modprobe.d/bedplate-hardened.conf").content_string
 
-    for module in ("cramfs", "freevxfs", "hfs", "hfsplus", "jffs2", "usb-storage", "dccp", "sctp", "rds", "tipc"):
+    systems, protocols = (
+        ("cramfs", "freevxfs", "hfs", "hfsplus", "jffs2"),
+        ("dccp", "sctp", "rds", "tipc", "smc", "rxrpc"),
+    )
+    for module in (*systems, "usb-storage", *protocols):
         assert f"install {module} /bin/true\nblacklist {module}\n" in text
 
 

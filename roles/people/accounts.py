@@ -138,6 +138,7 @@ _NO_PASSWORDS = frozenset({"*", "!"})
 _EXPIRED = "1"
 # UID_MAX of login.defs is below the fleet's ids; useradd gives no subuid range to ids above it. Source: subuid(5).
 _SUBIDS = f"--key UID_MAX={PEOPLE_IDS[-1]}"
+_SLICE = "/sys/fs/cgroup/user.slice/user-{uid}.slice/cgroup.kill"
 # Processes started with sudo belong to root; the kernel records the login user: proc(5), loginuid.
 _END_SESSIONS = (
     "for each in /proc/[0-9]*; do "
@@ -174,8 +175,11 @@ def end_processes(name: str, uid: int, state: AccountState) -> Iterator[PendingC
 
 
 def _end_commands(uid: int) -> tuple[str, ...]:
+    # The kernel ends the whole slice of a user at once: a process that always forks is gone before pkill sees its id.
+    every = _SLICE.format(uid=uid)
     # Status 1: no process is left.
-    return (f"pkill -KILL --uid {uid} || test $? -eq 1", _END_SESSIONS.format(uid=uid))
+    pkill = f"pkill -KILL --uid {uid} || test $? -eq 1"
+    return (f"test ! -e {every} || echo 1 > {every} || true", pkill, _END_SESSIONS.format(uid=uid))
 
 
 def lock_commands(login: Login) -> tuple[str, ...]:

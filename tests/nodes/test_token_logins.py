@@ -38,9 +38,12 @@ trap 'kill $(cat /run/test-sshd.pid)' EXIT
 opts="-F none -i /root/key -o BatchMode=yes -o StrictHostKeyChecking=no -o LogLevel=ERROR"
 set +e
 taken() {{ ls /root; rm -f /root/stolen; }}
+hold() {{ /usr/bin/python3 -c "import socket, time
+held = [socket.create_connection(('127.0.0.1', 22)) for _ in range(60)]
+time.sleep(60)" & held=$!; sleep 1; }}
 at() {{ person=$1; shift; timeout 10 ssh -n $opts "$@" "$person@127.0.0.1" $COMMAND 2>&1 || echo "status $?"; }}
 """
-# Each prints what the person gets; the last ones would open a connection or a port of the member.
+# Each prints what the person gets. In the last one, another host holds connections without a login.
 _TRIES: Mapping[str, str] = {
     "command": "COMMAND='id -un' at {0}",
     "terminal": "COMMAND=tty at {0} -tt",
@@ -49,6 +52,11 @@ _TRIES: Mapping[str, str] = {
     "old scp": "timeout 10 scp -O $opts {0}@127.0.0.1:/etc/hostname /root/stolen 2>&1; taken",
     "connection": "COMMAND= at {0} -W 127.0.0.1:22 | head -c 60",
     "port": "COMMAND=true at {0} -o ExitOnForwardFailure=yes -R 127.0.0.1:3000:127.0.0.1:22",
+    "socket": "COMMAND=true at {0} -o ExitOnForwardFailure=yes -R $WORK/socket:127.0.0.1:22",
+    "network": "COMMAND=true at {0} -o ExitOnForwardFailure=yes -w 0:0",
+    "subsystem": "COMMAND=bash at {0} -s",
+    "environment": "COMMAND=x at {0} -A -o 'SetEnv=LC_ALL=C BASH_ENV=$WORK/x LD_PRELOAD=$WORK/x'",
+    "held": "hold; for i in 1 2 3 4; do COMMAND='id -un' at {0} -b 127.0.0.2; done; kill $held; wait $held || true",
 }
 
 
@@ -88,6 +96,10 @@ def test_others_than_administrators_get_a_token_and_nothing_else(results: Mappin
     assert not [name for name, text in grace.items() if "stolen" in text.split()]
     assert "SSH-2.0" not in grace["connection"]
     assert "forwarding failed" in grace["port"]
+    assert "forwarding failed" in grace["socket"]
+    assert "Tunnel forwarding failed" in grace["network"]
+    assert "subsystem request failed" in grace["subsystem"]
+    assert grace["environment"] == "a token for grace"
 
 
 def test_administrators_keep_their_shell(results: Mapping[str, Mapping[str, str]]) -> None:
@@ -97,3 +109,8 @@ def test_administrators_keep_their_shell(results: Mapping[str, Mapping[str, str]
     assert ada["command"] == "ada"
     assert ada["terminal"].startswith("/dev/pts/")
     assert all("stolen" in ada[name].split() for name in ("sftp", "scp"))
+
+
+def test_one_host_cannot_refuse_the_logins_of_others(results: Mapping[str, Mapping[str, str]]) -> None:
+    """A host that opens 60 connections without a login keeps nobody at another address from logging in."""
+    assert results["ada"]["held"].split() == ["ada"] * 4

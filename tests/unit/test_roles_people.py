@@ -133,7 +133,8 @@ def test_people_with_tokens_only_lose_what_they_left(system: Recorded) -> None:
     commands = played.step("Update account bob").commands
     assert commands[0] == "rm -f /var/lib/systemd/linger/bob"
     assert "--expiredate 1" in commands[1]
-    assert commands[2].startswith("pkill -KILL --uid 20001")
+    assert "user-20001.slice/cgroup.kill" in commands[2]
+    assert commands[3].startswith("pkill -KILL --uid 20001")
     assert commands[-1] == "usermod --home / --shell /bin/sh --expiredate '' bob"
     assert "Remove keys of bob" not in played.names
     lines = (
@@ -349,7 +350,7 @@ def test_root_processes_of_a_person_who_left_end() -> None:
     """Processes started with sudo are found by the login user id."""
     (change,) = end_departed(ACCOUNTS, replace(CONFIGURED, busy=frozenset({20002})))
 
-    _, sessions = change.commands
+    *_, sessions = change.commands
     subprocess.run(("sh", "-euc", sessions.replace("20002", "4000000001")), check=True, capture_output=True)
 
 
