@@ -212,7 +212,7 @@ def _replace_volume(run: _Run, key: Key) -> None:
         pods, _ = run.cluster.objects(Pod, namespace=claim.namespace)
         if users := sorted(_users(pods, claim.name)):
             what = f"{key} has another place or path now, and {', '.join(users[:3])} of {claim.namespace} use it"
-            raise PartialError(what, fix="run it again when these pods have ended")
+            raise PartialError(what, fix="run it again when these pods are deleted")
         delete_objects(run.cluster, (claim, key))
         _wait(f"{claim} and {key} are deleted", lambda: not any(_exists(run.cluster, item) for item in (claim, key)))
         for item in (key, claim):
