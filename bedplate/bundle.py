@@ -155,8 +155,8 @@ def pack_wheels(target: Target, lock: Path, unpack: Install) -> bytes:
 _VERSION = 1
 _ROOT = Path(__file__).parents[1]
 _PACKAGES = ("bedplate", "images", "roles", "vpn")
-# Packages of the operator's machine that are large, and that nothing on a node imports.
-_OPERATOR = tuple(f"bedplate/{name}/" for name in ("deploy", "picture", "rehearsal"))
+# Packages of the operator's machine that nothing on a node imports. They are large, or need wheels that it lacks.
+_OPERATOR = tuple(f"bedplate/{name}/" for name in ("cli", "deploy", "picture", "rehearsal"))
 
 
 @dataclass(frozen=True, slots=True)

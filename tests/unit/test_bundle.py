@@ -124,18 +124,19 @@ def test_wheels_are_installed_once_for_each_lock_file(tmp_path: Path, monkeypatc
 
 
 def test_the_code_of_a_bundle_is_complete(tmp_path: Path) -> None:
-    """Roles, compliance rules and the controllers on members import nothing that a node does not get."""
+    """Roles, compliance rules and the controllers on members import only what a node gets: neither typer nor rich."""
     files = tuple(code_files(ROOT))
     with tarfile.open(fileobj=BytesIO(pack(Source(ROOT, files)))) as archive:
         archive.extractall(tmp_path, filter="data")
     command = (
         "import roles.engine.node_run, roles.catalog, bedplate.gate, bedplate.compliance.conftest, "
-        "bedplate.machine.approver, bedplate.machine.idle, bedplate.cli.capacity_run"
+        "bedplate.machine.approver, bedplate.machine.idle, bedplate.machine.capacity; "
+        "import sys; print({*sys.modules} & {'typer', 'rich'})"
     )
 
     result = subprocess.run([sys.executable, "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
 
-    assert result.returncode == 0, result.stderr
+    assert (result.returncode, result.stdout) == (0, "set()\n"), result.stderr
     assert {"bedplate/catalog/data/gpus.txt", "roles/hardened/sudoers", "bedplate/gate/xid.txt"} <= {*files}
     assert not [file for file in files if file.endswith(".pyc") or file.startswith("bedplate/rehearsal/")]
 

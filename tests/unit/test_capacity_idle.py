@@ -3,7 +3,7 @@
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from bedplate.capacity.planner import Memory, decide
 from bedplate.capacity.protocol import observation_document, parse_observation
 from bedplate.catalog import load_catalog
 from bedplate.cli import run
-from bedplate.cli.capacity_run import Loop, Outputs
+from bedplate.operate.capacity_loop import Loop, Outputs
 from bedplate.plan.capacity import capacity_plan
 from tests.testlab.fakes.hostile import HOSTILE
 from tests.testlab.fakes.scaling import ScalingCloud
@@ -163,7 +163,7 @@ def test_the_controller_needs_no_cluster(cloud: ScalingCloud, report: Callable[.
 
 
 def test_an_invalid_report_ends_nothing(
-    cloud: ScalingCloud, report: Callable[..., None], capsys: Printed, monkeypatch: pytest.MonkeyPatch
+    cloud: ScalingCloud, report: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A user of a machine may write any text there: the loop goes on, and ends the other machine."""
     groups = FleetGroups(AwsClient(cloud), capacity_plan(cloud.plan, load_catalog()))
@@ -177,8 +177,10 @@ def test_an_invalid_report_ends_nothing(
     monkeypatch.setattr("signal.signal", lambda *_: None)
     monkeypatch.setattr(Loop, "_wait", lambda _: stopped.set())
 
-    assert Loop(Controller(groups, decide, Memory()), Outputs(None, None)).run() == 0
-    assert json.loads(capsys.readouterr().out)["machine"] == other
+    entries: list[Mapping[str, object]] = []
+    Loop(Controller(groups, decide, Memory()), Outputs(entries.append, pytest.fail)).run()
+
+    assert [entry["machine"] for entry in entries] == [other]
     assert _instances() == [hostile]
 
 

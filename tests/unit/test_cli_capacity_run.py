@@ -1,6 +1,8 @@
 """`bedplate capacity status`, `explain`, `pause`, `resume` and `run` without a cluster, with groups in moto."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -103,6 +105,21 @@ def test_a_member_of_another_etcd_cluster_changes_nothing(
     assert status == 2
     assert (
         f"this member has etcd cluster {(cluster or 'unknown').strip()}, and the fleet has" in capsys.readouterr().err
+    )
+
+
+def test_the_program_on_a_member_writes_its_fatal_error_to_the_journal(tmp_path: Path) -> None:
+    """Without an etcd cluster it ends before it asks AWS or the cluster, and systemd starts it anew later."""
+    plan = replace(lab_plan(), record=replace(lab_plan().record, etcd="1196aabbccddeeff"))
+    (tmp_path / "capacity.json").write_text(capacity_document(capacity_plan(plan, load_catalog())))
+    files = [f"--{option}={tmp_path / option}" for option in ("kubeconfig", "etcd-cluster", "metrics")]
+    command = (sys.executable, "-m", "bedplate.machine.capacity", f"--plan={tmp_path / 'capacity.json'}", *files)
+
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert ended.returncode == 2
+    assert (
+        "this member has etcd cluster unknown, and the fleet has 1196aabbccddeeff" in json.loads(ended.stdout)["error"]
     )
 
 

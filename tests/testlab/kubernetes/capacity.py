@@ -17,10 +17,10 @@ from bedplate.capacity.controller import Controller, Round
 from bedplate.capacity.observation import Node as PlannerNode
 from bedplate.capacity.simulator import Frame, frame_of
 from bedplate.catalog import load_catalog
-from bedplate.cli.capacity_run import Loop, Outputs
 from bedplate.cluster.client import ClusterClient, open_cluster
 from bedplate.cluster.lease import Leadership, StateStore
 from bedplate.cluster.live import LiveCluster
+from bedplate.operate.capacity_loop import Loop, Outputs
 from bedplate.plan import FleetPlan
 from bedplate.plan.capacity import CapacityPlan, capacity_plan
 from bedplate.spec.sites import Use
@@ -89,7 +89,8 @@ class Run:
         self.controller: Controller[Any] = Controller(
             cloud, decide or planner.decide, planner.Memory(), self.live, leader
         )
-        self.loop = Loop(self.controller, Outputs(None, None), self.live, StateStore(self.live.client), lab.now)
+        outputs, store = Outputs(lambda _: None, print), StateStore(self.live.client)
+        self.loop = Loop(self.controller, outputs, self.live, store, lab.now)
 
     def step(self, seconds: float = 30.0) -> Round | None:
         """Run a round, then let machines join and time pass."""
