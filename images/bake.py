@@ -13,7 +13,6 @@ from types import MappingProxyType
 from bedplate.catalog.tables import Arch
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.planner import ImageKind
-from bedplate.spec.sites import Use
 
 KIND, BAKE, BASE, BUNDLE, VERSIONS, COMMIT = (
     f"bedplate:{word}" for word in ("image-kind", "bake", "base", "bundle", "versions", "commit")
@@ -64,7 +63,7 @@ class Recipe:
 def pinned_versions(plan: FleetPlan, kind: ImageKind) -> tuple[str, ...]:
     """Return the versions of the fleet file that the install stage of a kind uses, as `kernel=6.8`."""
     cluster = plan.control_plane.version if plan.control_plane else None
-    is_worker = kind.use is Use.KUBERNETES
+    is_worker = kind.use.is_worker
     versions = {
         # The versions of containerd, DCGM and EFA.
         "stack": plan.stack if is_worker or kind.driver or kind.efa else None,

@@ -19,7 +19,6 @@ from bedplate.plan.cluster import cluster_plan
 from bedplate.plan.firewall import DNS, DNS_PROTOCOLS, FirewallRule
 from bedplate.plan.fleet import FleetPlan, RegionPlan
 from bedplate.plan.links import api_name, forwards_to_cluster, ssh_patterns, ssh_pools
-from bedplate.spec.sites import Use
 from stacks.identity.policy import Statement, policy
 from stacks.network.firewall import RuleGroup
 from stacks.network.transit import RegionStack
@@ -163,8 +162,8 @@ class NodeNameRegistration(pulumi.ComponentResource):
             tags=name_tag(path),
         )
         Parameter(path.removeprefix("/").replace("/", "-"), parameter, child_options(self))
-        if ssh_pools(plan):
-            role = f"{plan.name}-{Use.SSH.value}"
+        for use in sorted({pool.use for pool in ssh_pools(plan)}):
+            role = f"{plan.name}-{use.value}"
             permissions = zone_id.apply(lambda zone: policy(*registration_permissions(plan, zone)))
             RolePolicy(
                 f"{role}-names",

@@ -10,7 +10,6 @@ from bedplate.errors import InputError, PartialError
 from bedplate.foreign import parse_json
 from bedplate.plan import FleetPlan
 from bedplate.plan.links import has_transit
-from bedplate.spec.groups import Market
 
 # Pulumi writes the whole state at each step: a deployment leaves many versions.
 _VERSIONS_KEPT_DAYS = 90
@@ -204,7 +203,7 @@ def service_roles(plan: FleetPlan) -> Mapping[str, str]:
     AWS would create them together with the first resource, which can fail then.
     """
     roles = {"AWSServiceRoleForAutoScaling": "autoscaling.amazonaws.com"}
-    if any(pool.market is Market.SPOT for pool in plan.pools):
+    if any(pool.market.is_spot for pool in plan.pools):
         roles["AWSServiceRoleForEC2Spot"] = "spot.amazonaws.com"
     if plan.files:
         roles["AWSServiceRoleForAmazonElasticFileSystem"] = "elasticfilesystem.amazonaws.com"

@@ -120,7 +120,7 @@ class FleetGroups:
         unknown = [instance for instance in members if instance not in self._launched]
         for instance, facts in describe_instances(self.client, region, unknown):
             self._launched[instance] = facts["LaunchTime"].timestamp()
-        has_spot = any(pool.region == region and pool.market == "spot" for pool in self.plan.pools)
+        has_spot = any(pool.region == region and pool.market.is_spot for pool in self.plan.pools)
         subnets = {subnet for group in groups.values() for subnet in _subnets(group)}
         with_idle_limit = {pool.name for pool in self.plan.pools if pool.is_ssh and pool.idle}
         ssh_groups = [groups[name] for name in groups.keys() & with_idle_limit]

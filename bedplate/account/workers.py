@@ -35,7 +35,7 @@ def read_workers(client: AwsClient, plan: JoiningPlan) -> RegionResults[tuple[Wo
 def _of_region(client: AwsClient, plan: JoiningPlan, region: str) -> Iterator[Worker]:
     values = {
         "tag:bedplate:fleet": [plan.fleet],
-        "tag:bedplate:use": [Use.KUBERNETES.value],
+        "tag:bedplate:use": [use.value for use in Use if use.is_worker],
         "instance-state-name": _ALIVE,
     }
     filters = [{"Name": name, "Values": accepted} for name, accepted in values.items()]

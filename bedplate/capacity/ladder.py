@@ -169,7 +169,6 @@ def _reclaimed(facts: PoolFacts) -> int:
     return taken if taken >= max(_RECLAIMED_LEAST, _RECLAIMED_SHARE * len(facts.machines)) else 0
 
 
-_RESERVED = ("reservation", "capacity-block")
 _BOOT_FACTOR, _BOOT_MARGIN = 1.3, 60.0
 # No machine boots in less: it was a node when the simulation started, or clocks differ.
 _SHORTEST_BOOT = 30.0
@@ -262,7 +261,7 @@ def read_rungs(observation: Observation, memory: Memory) -> tuple[Rung, ...]:
     for launch in observation.activities:
         launches[launch.pool].append(launch)
     rungs = []
-    for pool in sorted(observation.pools, key=lambda pool: pool.market not in _RESERVED):
+    for pool in sorted(observation.pools, key=lambda pool: not pool.market.is_reserved):
         own = tuple(machines[pool.name])
         late = tuple(_late(own, observation, memory.boots.get(pool.name)))
         # The memory may be that of an earlier controller, and the shortage may have ended since.

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
+from bedplate.spec.groups import Market
+
 NOT_READY = "InstanceNotReady"
 """The code of an instance whose first boot failed or did not end in time. It is bedplate's own, not EC2's."""
 
@@ -192,7 +194,7 @@ class Pool:
     maximum: int
     desired: int
     type: str = ""
-    market: str = "on-demand"
+    market: Market = Market.ON_DEMAND
     size: Size = field(default_factory=Size)
     price: float = 0.0
     labels: Mapping[str, str] = field(default_factory=dict)

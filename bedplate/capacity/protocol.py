@@ -26,6 +26,7 @@ from bedplate.capacity.observation import (
 )
 from bedplate.errors import InputError
 from bedplate.foreign import LARGE, parse_json
+from bedplate.spec.groups import Market
 
 T = TypeVar("T")
 Entry = dict[str, Any]
@@ -233,7 +234,7 @@ def _pool(entry: Entry) -> Pool:
     zones, taints = tuple(entry.pop("zones")), frozenset(entry.pop("taints"))
     if not zones:
         raise ValueError("zones must not be empty")
-    return Pool(size=size, zones=zones, taints=taints, **entry)
+    return Pool(size=size, zones=zones, taints=taints, market=Market(entry.pop("market")), **entry)
 
 
 def _activity(entry: Entry) -> Activity:

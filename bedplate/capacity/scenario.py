@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bedplate.capacity.observation import Node, Pod, Pool, Settings, Size
+from bedplate.spec.groups import Market
 
 HOUR = 3600.0
 ENDLESS = 1_000_000
@@ -61,7 +62,7 @@ class HumanCordon:
     busy: bool = False
 
 
-Place = tuple[str, str, str]
+Place = tuple[str, str, Market]
 """A zone or region, an instance type, and a market."""
 
 
@@ -140,7 +141,7 @@ def _pool(name: str, group: str, rung: int, region: str, zones: str, **more: obj
         "group": group,
         "region": region,
         "type": str(more["type"]),
-        "market": str(more.get("market", "on-demand")),
+        "market": str(more.get("market", Market.ON_DEMAND)),
     }
     places = tuple(region + letter for letter in zones)
     return Pool(name, group, rung, region, places, 0, 100, 0, labels=labels, **more)  # type: ignore[arg-type]
@@ -153,7 +154,7 @@ def _train(region: str, rung: int, maximum: int = 100, zones: str = "ab") -> Lau
     return Launchable(replace(pool, maximum=maximum), 420.0)
 
 
-def _burst(region: str, rung: int, market: str, price: float) -> Launchable:
+def _burst(region: str, rung: int, market: Market, price: float) -> Launchable:
     """Return a pool of machines with 4 GPUs."""
     more = {"type": _G6E, "size": Size(4, 48.0, 380.0), "taints": _GPU, "market": market, "price": price}
     pool = _pool(f"burst-{region}-{market}", "burst", rung, region, "ab", **more)
@@ -169,7 +170,7 @@ def _cpu(region: str, rung: int) -> Launchable:
 def burst_1600() -> Scenario:
     """60 GPUs on site grow to 1,600 over three regions; the first two have less than their pools may hold."""
     zones = zip((f"{region}{letter}" for region in (WEST, EAST, NORTH) for letter in "ab"), _BURST_ZONES, strict=True)
-    capacity = {(zone, _P5, "on-demand"): ((0.0, count),) for zone, count in zones}
+    capacity = {(zone, _P5, Market.ON_DEMAND): ((0.0, count),) for zone, count in zones}
     size = Size(4, 20.0, 160.0)
     site = tuple(Node(f"titan-{n:02}", None, {"group": "train"}, frozenset(), size, size) for n in range(1, 16))
     jobs = gpu_burst(replace(_TRAIN, sizes=(1, 2, 4), hours=(6, 8)), "room", 60, 0, 300)
@@ -194,7 +195,7 @@ def gangs() -> Scenario:
     """Two gangs of 16 whole machines; the zone of the first rung has 10, that of the second 20, the third 40."""
     rungs = ((WEST, "b", 10), (EAST, "a", 20), (NORTH, "a", 40))
     pools = tuple(_train(region, at, 40, zone) for at, (region, zone, _) in enumerate(rungs))
-    capacity = {(region + zone, _P5, "on-demand"): ((0.0, count),) for region, zone, count in rungs}
+    capacity = {(region + zone, _P5, Market.ON_DEMAND): ((0.0, count),) for region, zone, count in rungs}
     jobs = gpu_burst(replace(_TRAIN, sizes=(1, 2), hours=(1, 2)), "small", 24, 1200, 300)
     size = Size(8, 180.0, 1800.0)
     for gang in range(2):
@@ -215,7 +216,7 @@ def steady_day() -> Scenario:
 
 def dry_region() -> Scenario:
     """The first region has no more machines for hours, then some again."""
-    places = [(f"{WEST}{zone}", _P5, "on-demand") for zone in "ab"]
+    places = [(f"{WEST}{zone}", _P5, Market.ON_DEMAND) for zone in "ab"]
     capacity = dict.fromkeys(places, ((0.0, 10), (2 * HOUR, 0), (5 * HOUR, 20)))
     jobs = gpu_stream(replace(_TRAIN, hours=(0.5, 2.0)), "job", 120, 600, 8 * HOUR)
     pools = (_train(WEST, 0), _train(EAST, 1))
@@ -226,19 +227,23 @@ def dry_region() -> Scenario:
 
 def quotas() -> Scenario:
     """The quotas of two regions are smaller than their pools."""
-    quota = {(WEST, _G6E, "on-demand"): 8, (EAST, _G6E, "on-demand"): 12}
+    quota = {(WEST, _G6E, Market.ON_DEMAND): 8, (EAST, _G6E, Market.ON_DEMAND): 12}
     work = replace(_BURST, movable=0.5)
     jobs = [*gpu_burst(work, "first", 60, 1800, 120), *gpu_burst(work, "second", 60, 3600, 120)]
-    pools = tuple(_burst(region, at, "on-demand", 10.5) for at, region in enumerate((WEST, EAST, NORTH)))
+    pools = tuple(_burst(region, at, Market.ON_DEMAND, 10.5) for at, region in enumerate((WEST, EAST, NORTH)))
     return Scenario("quotas", "quotas below the maximum", 8 * HOUR, pools, tuple(jobs), 1800, quota=quota)
 
 
 def spot_storm() -> Scenario:
     """AWS interrupts most spot instances of a region three times; the second time it has no others."""
-    pools = (_burst(WEST, 0, "spot", 4.5), _burst(EAST, 1, "spot", 4.6), _burst(WEST, 2, "on-demand", 10.5))
+    pools = (
+        _burst(WEST, 0, Market.SPOT, 4.5),
+        _burst(EAST, 1, Market.SPOT, 4.6),
+        _burst(WEST, 2, Market.ON_DEMAND, 10.5),
+    )
     storms = ((2 * HOUR, "a", 0.8), (3 * HOUR, "a", 0.9), (3 * HOUR + 20, "b", 0.9), (5 * HOUR, "b", 0.6))
     cuts = tuple(Interruption(time, WEST + zone, share) for time, zone, share in storms)
-    capacity = {(f"{WEST}{zone}", _G6E, "spot"): ((0.0, 30), (3 * HOUR, 0), (4 * HOUR, 30)) for zone in "ab"}
+    capacity = {(f"{WEST}{zone}", _G6E, Market.SPOT): ((0.0, 30), (3 * HOUR, 0), (4 * HOUR, 30)) for zone in "ab"}
     jobs = gpu_stream(replace(_BURST, hours=(1.0, 4.0)), "job", 100, 0, 6 * HOUR)
     about = "AWS interrupts most spot instances"
     return Scenario("spot-storm", about, 9 * HOUR, pools, tuple(jobs), capacity=capacity, interruptions=cuts)

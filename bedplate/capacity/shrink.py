@@ -158,7 +158,6 @@ _SETTLED = 1800.0  # a pod runs this long before it is moved
 _HALF, _CHEAPER, _TRIED = 0.5, 0.8, 20
 # Failed gates in a pool that may have one cause.
 _MANY = 3
-_RESERVED = ("reservation", "capacity-block")
 
 
 @dataclass
@@ -392,7 +391,7 @@ def _better_rung(fleet: Fleet, rung: Rung) -> Rung | None:
             return None
         if better.pool.group != rung.pool.group:
             continue
-        is_cheaper = better.pool.price <= _CHEAPER * rung.pool.price or better.pool.market in _RESERVED
+        is_cheaper = better.pool.price <= _CHEAPER * rung.pool.price or better.pool.market.is_reserved
         if is_cheaper and _launches_nothing(better) and fleet.growth.ladder.has_room(better):
             return better
     return None

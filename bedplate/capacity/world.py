@@ -267,7 +267,7 @@ class World:
         quota = scenario.quota.get((pool.region, *key), ENDLESS)
         allowed = quota - sum(machine.group.pool.region == pool.region for machine in alike)
         if allowed < free:
-            return allowed, "MaxSpotInstanceCountExceeded" if pool.market == "spot" else "VcpuLimitExceeded"
+            return allowed, "MaxSpotInstanceCountExceeded" if pool.market.is_spot else "VcpuLimitExceeded"
         return free, "InsufficientInstanceCapacity"
 
     def _needed(self, group: SimGroup) -> int:
@@ -340,7 +340,7 @@ class World:
         spot = [
             machine
             for machine in self.machines.values()
-            if machine.zone == cut.zone and machine.group.pool.market == "spot" and machine.notice is None
+            if machine.zone == cut.zone and machine.group.pool.market.is_spot and machine.notice is None
         ]
         for machine in self._dice.sample(spot, round(len(spot) * cut.share)):
             machine.notice = self.now + _NOTICE

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 
 from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault
-from bedplate.spec.sites import EfsStore, Use
+from bedplate.spec.sites import cloud_mounts
 
 
 def check_people_and_ways_in(context: Context) -> Iterator[Fault]:
     """Yield warnings about machines for SSH without people, or without a network path to them."""
     fleet = context.fleet
-    groups = [name for name, group in fleet.groups.items() if group.use is Use.SSH]
+    groups = [name for name, group in fleet.groups.items() if group.use.has_logins]
     machines = [name for site in fleet.sites.values() for name, machine in site.machines.items() if machine.use]
     if (groups or machines) and not fleet.people and context.is_whole("people"):
         message = f"nobody can log in to {_listed([*groups, *machines], 'or')}: the file has no people"
@@ -38,7 +38,7 @@ def check_start(context: Context) -> Iterator[Fault]:
     """Yield warnings about groups for SSH whose machines nothing starts."""
     fleet = context.fleet
     for name, group in fleet.groups.items():
-        is_idle = group.use is Use.SSH and group.nodes.min == 0 < group.nodes.max
+        is_idle = group.use.has_logins and group.nodes.min == 0 < group.nodes.max
         if is_idle and all(rung.region in fleet.regions for rung in group.ladder):
             message = f"nothing starts a machine of {name}: its minimum is 0"
             fix = f"write min: 1, or start a machine with `bedplate node start {name}`"
@@ -63,14 +63,12 @@ def check_distance(context: Context) -> Iterator[Fault]:
     fleet = context.fleet
     rungs = [(name, rung) for name, group in fleet.groups.items() for rung in group.ladder]
     regions = {rung.region: name for name, rung in rungs if rung.region in fleet.regions}
-    for name, store in fleet.storage.items():
-        if not isinstance(store, EfsStore) or store.region not in fleet.regions:
-            continue
-        distant = sorted(region for region in regions if _continent(region) != _continent(store.region))
-        if distant:
+    for name, home, mount in cloud_mounts(fleet.storage):
+        distant = sorted(region for region in regions if _continent(region) != _continent(home))
+        if distant and home in fleet.regions:
             places, group = " and ".join(distant), regions[distant[0]]
-            message = f"machines in {places} mount {store.mount} from another continent, in {store.region}"
-            fix = f"use regions near {store.region} in the ladder of {group}, or keep the data in an s3 store"
+            message = f"machines in {places} mount {mount} from another continent, in {home}"
+            fix = f"use regions near {home} in the ladder of {group}, or keep the data in an s3 store"
             yield fault("W420", f"storage.{name}.region", message, fix)
 
 

@@ -13,7 +13,6 @@ from bedplate.plan import FleetPlan
 from bedplate.plan.allocation import joined_sites, pods_size
 from bedplate.plan.cluster import NODE_PODS
 from bedplate.spec.network import Interconnect
-from bedplate.spec.sites import Use
 
 LEAST_VCPUS, LEAST_MEMORY_MIB = 2, 2048
 
@@ -28,7 +27,7 @@ def check_workers(context: Context) -> Iterator[Fault]:
         machines = site.machines.items()
         uses += [(f"sites.{site_name}.machines.{name}.use", machine.use) for name, machine in machines if machine.use]
     for key, use in uses:
-        if use is Use.KUBERNETES:
+        if use.is_worker:
             yield fault("E602", key, "the file has no kubernetes section for this worker", _cluster_fix(context))
 
 
@@ -99,10 +98,10 @@ def _node_counts(context: Context) -> Iterator[tuple[str, int]]:
     """Yield the most nodes of each group, of each site and of the control plane."""
     fleet = context.fleet
     for name, group in fleet.groups.items():
-        if group.use is Use.KUBERNETES:
+        if group.use.is_worker:
             yield name, group.nodes.max
     for name, site in fleet.sites.items():
-        yield name, sum(machine.use is Use.KUBERNETES for machine in site.machines.values())
+        yield name, sum(machine.is_worker for machine in site.machines.values())
     yield "the control plane", fleet.kubernetes.control_plane.count if fleet.kubernetes else 0
 
 
@@ -111,9 +110,9 @@ def check_worker_paths(context: Context) -> Iterator[Fault]:
     fleet = context.fleet
     if fleet.network.interconnect is not Interconnect.NONE:
         return
-    uses = {name: [machine.use for machine in site.machines.values()] for name, site in fleet.sites.items()}
+    sites = [name for name, site in fleet.sites.items() if any(machine.is_worker for machine in site.machines.values())]
     joined = {frozenset(pair) for pair in joined_sites(fleet)}
-    for first, second in combinations([name for name in uses if Use.KUBERNETES in uses[name]], 2):
+    for first, second in combinations(sites, 2):
         if frozenset((first, second)) not in joined:
             fix = f"write joins: [{first}] in the gateway of {second}, or `interconnect: transit`"
             yield fault("E641", f"sites.{second}.gateway", f"workers of {second} have no path to those of {first}", fix)

@@ -8,8 +8,7 @@ from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault, plan
 from bedplate.errors import nearest
 from bedplate.plan.pools import PoolPlan, interfaces
 from bedplate.plan.registration import LABEL, from_zero_tags, pool_registration
-from bedplate.spec.groups import Group, Market
-from bedplate.spec.sites import Use
+from bedplate.spec.groups import Group
 
 
 def check_groups(context: Context) -> Iterator[Fault]:
@@ -54,7 +53,7 @@ def check_limits(context: Context) -> Iterator[Fault]:
     """Yield faults of spare machines and ceilings that can have no effect."""
     for name, group in context.fleet.groups.items():
         key = f"groups.{name}"
-        if group.use is not Use.KUBERNETES:
+        if not group.use.is_worker:
             for field, value in (("spare", group.spare), ("max_cost", group.max_cost)):
                 if value:
                     yield fault("E357", f"{key}.{field}", f"a group with use: {group.use} cannot have {field}")
@@ -117,7 +116,7 @@ def _check_accelerators(catalog: Catalog, key: str, facts: InstanceFacts, group:
         yield fault("E306", key, f"{facts.name} has no EFA", _size_with_efa(catalog, facts))
     if _has_other_accelerators(facts):
         yield fault("W317", key, f"{facts.name} has accelerators of another vendor than NVIDIA")
-        if group.use is Use.KUBERNETES:
+        if group.use.is_worker:
             yield fault("E645", key, f"no add-on makes the accelerators of {facts.name} known to Kubernetes")
     if facts.gpu and not facts.gpu.count:
         fix = _smallest_whole_gpu(catalog, facts.gpu)
@@ -146,7 +145,7 @@ def _has_other_accelerators(facts: InstanceFacts) -> bool:
 def _check_similar(key: str, group: Group, type_facts: tuple[InstanceFacts, ...]) -> Iterator[Fault]:
     if not group.similar:
         return
-    reserved = any(rung.market in (Market.RESERVATION, Market.CAPACITY_BLOCK) for rung in group.ladder)
+    reserved = any(rung.market.is_reserved for rung in group.ladder)
     conflicts = {
         "GPU or accelerator instance types": any(facts.gpu or facts.accelerator for facts in type_facts),
         "a fabric": group.fabric is not None,
@@ -177,7 +176,7 @@ def check_labels(context: Context) -> Iterator[Fault]:
     """Yield faults of unused, reserved and duplicate labels and taints."""
     for name, group in context.fleet.groups.items():
         key = f"groups.{name}"
-        if group.use is not Use.KUBERNETES:
+        if not group.use.is_worker:
             for field, value in (("labels", group.labels), ("taints", group.taints)):
                 if value:
                     yield fault("E338", f"{key}.{field}", f"a group with use: {group.use} cannot have {field}")
@@ -250,7 +249,7 @@ def check_tags(context: Context) -> Iterator[Fault]:
     """Yield faults of labels and taints that exceed the limits of AWS tags."""
     for name, pools in planned_pools(context).items():
         key, group = f"groups.{name}", context.fleet.groups[name]
-        if group.use is not Use.KUBERNETES:
+        if not group.use.is_worker:
             continue
         for place, label in label_keys(key, group):
             if len(LABEL + label) > LONGEST_KEY:

@@ -19,7 +19,7 @@ from bedplate.checks.lifetimes import NOTICE, ending
 from bedplate.plan import FleetPlan
 from bedplate.spec import Fleet
 from bedplate.spec.groups import Group
-from bedplate.spec.sites import Machine, Use
+from bedplate.spec.sites import Machine
 
 
 class _Gpu(NamedTuple):
@@ -124,7 +124,7 @@ def check_frameworks(context: Context) -> Iterator[Fault]:
     old = {gpu.place: gpu.chip for gpu in _nvidia_gpus(context) if not gpu.chip.open}
     for place, machine in _machines(context.fleet):
         key, chip = f"{place}.frameworks", old.get(place)
-        if machine.frameworks and machine.use is not Use.SSH:
+        if machine.frameworks and not (machine.use and machine.use.has_logins):
             yield fault("E355", key, "frameworks are for machines with use: ssh", "delete frameworks")
         elif machine.frameworks and chip:
             message = (

@@ -8,7 +8,7 @@ from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault, one_
 from bedplate.checks.groups import full_gpus, hardware_kind
 from bedplate.checks.lifetimes import is_past
 from bedplate.errors import nearest
-from bedplate.spec.groups import Fabric, Group, Market, Rung
+from bedplate.spec.groups import Fabric, Group, Rung
 
 KeyedRungs = tuple[tuple[str, Rung], ...]
 
@@ -93,30 +93,27 @@ def _number(key: str) -> int:
     return int(key.rpartition(".")[2]) + 1
 
 
-RESERVED = (Market.RESERVATION, Market.CAPACITY_BLOCK)
-
-
 def check_markets(context: Context) -> Iterator[Fault]:
     """Yield faults of keys that a rung's market needs or does not use."""
     for name, group in context.fleet.groups.items():
         for key, rung in keyed_rungs(name, group):
             yield from _check_unused_keys(key, rung)
-            if rung.market is Market.SPOT and group.fabric is Fabric.EFA:
+            if rung.market.is_spot and group.fabric is Fabric.EFA:
                 yield fault("W325", key, "a job on several machines fails when AWS interrupts one of them")
-            if rung.market in RESERVED:
+            if rung.market.is_reserved:
                 yield from _check_reservation_keys(context, key, rung)
-            if rung.market is Market.CAPACITY_BLOCK:
+            if rung.market.is_block:
                 yield from _check_end(context, key, rung)
 
 
 def _check_unused_keys(key: str, rung: Rung) -> Iterator[Fault]:
     for name, value in (("reservation", rung.reservation), ("reserved", rung.reserved)):
-        if rung.market not in RESERVED and value:
+        if not rung.market.is_reserved and value:
             fix = f"write market: reservation or capacity-block, or delete {name}"
             yield fault("E312", f"{key}.{name}", f"market {rung.market} does not use {name}", fix)
-    if rung.market is not Market.SPOT and rung.max_price is not None:
+    if not rung.market.is_spot and rung.max_price is not None:
         yield fault("E326", f"{key}.max_price", f"market {rung.market} does not use max_price")
-    if rung.market is not Market.CAPACITY_BLOCK and rung.ends:
+    if not rung.market.is_block and rung.ends:
         yield fault("E327", f"{key}.ends", f"market {rung.market} does not use ends")
 
 
@@ -223,7 +220,7 @@ def check_reservations(context: Context) -> Iterator[Fault]:
     for name, group in context.fleet.groups.items():
         for key, rung in keyed_rungs(name, group):
             reservation = rung.reservation
-            if reservation is None or rung.market not in RESERVED:
+            if reservation is None or not rung.market.is_reserved:
                 continue
             if rung.zone and zones.setdefault(reservation, rung.zone) != rung.zone:
                 message = f"{reservation} is in {zones[reservation]} elsewhere in this file"
@@ -242,19 +239,19 @@ def check_capacity(context: Context) -> Iterator[Fault]:
     for name, group in context.fleet.groups.items():
         rungs = keyed_rungs(name, group)
         for key, rung in rungs:
-            if rung.market in RESERVED and len(group.types) > 1:
+            if rung.market.is_reserved and len(group.types) > 1:
                 message = f"one reservation cannot hold {len(group.types)} types: {', '.join(group.types)}"
                 yield fault("E344", key, message)
-            if rung.market is Market.CAPACITY_BLOCK:
+            if rung.market.is_block:
                 yield from _check_block(key, rung, group)
         yield from _check_maximum(f"groups.{name}", group, rungs)
 
 
 def rung_capacity(rung: Rung) -> int | None:
     """Return the most machines that a rung can hold; None if it has no limit."""
-    if rung.market not in RESERVED:
+    if not rung.market.is_reserved:
         return None
-    return rung.reserved or (MOST_OF_BLOCK if rung.market is Market.CAPACITY_BLOCK else None)
+    return rung.reserved or (MOST_OF_BLOCK if rung.market.is_block else None)
 
 
 def _check_block(key: str, rung: Rung, group: Group) -> Iterator[Fault]:

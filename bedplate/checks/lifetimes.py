@@ -10,7 +10,6 @@ from bedplate.checks.groups import has_gpus
 from bedplate.errors import edits, nearest
 from bedplate.plan.pools import share_of_week
 from bedplate.spec.groups import Group, Schedule
-from bedplate.spec.sites import Use
 from bedplate.spec.text import PERMANENT
 
 
@@ -74,12 +73,12 @@ def _renewal(context: Context, group: Group) -> str:
 def _has_permanent_gpus(context: Context, group: Group) -> bool:
     """Return whether an SSH group always has GPU machines."""
     is_permanent = group.nodes.min and not group.schedule
-    return bool(is_permanent) and group.use is Use.SSH and has_gpus(context.catalog, group)
+    return bool(is_permanent) and group.use.has_logins and has_gpus(context.catalog, group)
 
 
 def _check_schedule_use(key: str, group: Group) -> Iterator[Fault]:
     """Yield a fault if a schedule would terminate running jobs."""
-    if group.use is Use.KUBERNETES:
+    if group.use.is_worker:
         yield fault("E331", f"{key}.schedule", "a group of Kubernetes workers cannot have a schedule")
     elif group.fabric is not None:
         yield fault("E331", f"{key}.schedule", "a group with a fabric cannot have a schedule")

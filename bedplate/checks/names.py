@@ -10,7 +10,6 @@ from bedplate.plan.nodes import SITE_GATEWAY_HOST
 from bedplate.plan.pools import pool_name
 from bedplate.spec import Fleet
 from bedplate.spec.network import TunnelAuth
-from bedplate.spec.sites import Use
 from bedplate.spec.text import LONGEST
 
 # Amazon EC2 API reference, CreateLaunchTemplate; an Auto Scaling group allows 255.
@@ -33,7 +32,7 @@ def check_names(context: Context) -> Iterator[Fault]:
                 )
                 yield fault("E350", key, message)
             host = f"{name}-{group.nodes.max}.{rung.region}.{fleet.domain}"
-            if group.use is Use.SSH and len(host) > LONGEST:
+            if group.use.has_logins and len(host) > LONGEST:
                 message = f"the full name of a machine has {len(host)} characters; RFC 1123 allows {LONGEST}"
                 yield fault("E248", f"groups.{name}", message)
                 break
@@ -45,7 +44,7 @@ def _check_control_plane_names(fleet: Fleet) -> Iterator[Fault]:
     first = member_name(1, home)
     for name, group in fleet.groups.items() if fleet.kubernetes else ():
         regions = {rung.region for rung in group.ladder}
-        if group.use is Use.SSH and home in regions and f"{name}-1.{home}" == first:
+        if group.use.has_logins and home in regions and f"{name}-1.{home}" == first:
             yield fault("E353", f"groups.{name}", f"{first} is already a machine of the control plane")
 
 

@@ -14,7 +14,7 @@ from bedplate.plan.space import NODES_BITS, REGION_NARROWEST, REGION_WIDEST, blo
 from bedplate.spec import Fleet
 from bedplate.spec.groups import Group
 from bedplate.spec.network import Interconnect, Region
-from bedplate.spec.sites import EfsStore, Use
+from bedplate.spec.sites import cloud_mounts
 
 
 def check_regions(context: Context) -> Iterator[Fault]:
@@ -88,7 +88,7 @@ def check_control_plane_access(context: Context) -> Iterator[Fault]:
     for name, group in fleet.groups.items():
         for key, rung in keyed_rungs(name, group):
             region = rung.region
-            if group.use is Use.KUBERNETES and region in fleet.regions and not _are_connected(fleet, region, home):
+            if group.use.is_worker and region in fleet.regions and not _are_connected(fleet, region, home):
                 message = f"{region} has no connection to the control plane in {home}"
                 yield fault("E342", f"{key}.region", message)
 
@@ -157,7 +157,7 @@ def zone_capacity(context: Context, region: str) -> int | None:
     prefix = block.prefixlen if block else fleet.network.region_size
     if not REGION_WIDEST <= prefix <= REGION_NARROWEST:
         return None
-    file_systems = sum(isinstance(store, EfsStore) and store.region == region for store in fleet.storage.values())
+    file_systems = sum(place == region for _, place, _ in cloud_mounts(fleet.storage))
     others = _RESOLVERS + file_systems + len(endpoint_services(fleet))
     return block_size(prefix + NODES_BITS) - _AWS - block_size(FIXED_PREFIX) - others
 

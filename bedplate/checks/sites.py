@@ -8,7 +8,7 @@ from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault, one_
 from bedplate.errors import nearest
 from bedplate.plan.cluster import PODS_DOMAIN
 from bedplate.plan.links import TRANSIT_ASNS
-from bedplate.spec.sites import Dials, Machine, Site, Use
+from bedplate.spec.sites import Dials, Machine, Site
 from bedplate.spec.text import LONGEST
 
 AWS_ASN = 64512
@@ -83,7 +83,7 @@ def _check_host_address(key: str, address: IPv4Address, lan: IPv4Network) -> Ite
 
 
 def _check_scratch(key: str, machine: Machine) -> Iterator[Fault]:
-    if machine.scratch and machine.use is not Use.SSH:
+    if machine.scratch and not machine.has_logins:
         yield fault("E255", key, "scratch needs a machine with `use: ssh`")
     for place, disk, _ in repeated((f"{key}.{index}", disk) for index, disk in enumerate(machine.scratch)):
         yield fault("E256", place, f"{disk} is listed twice")

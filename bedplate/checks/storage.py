@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault, one_of, repeated
 from bedplate.checks.ladders import check_declared_region
@@ -50,10 +51,15 @@ def is_within(path: str, folder: str) -> bool:
 
 def _mounts(context: Context) -> Iterator[_Mount]:
     for name, store in context.fleet.storage.items():
-        if isinstance(store, EfsStore):
-            yield _Mount(name, _CLOUD, store.mount)
-        elif isinstance(store, NfsStore):
-            yield _Mount(name, store.site, store.mount, store.machine, store.export)
+        match store:
+            case EfsStore():
+                yield _Mount(name, _CLOUD, store.mount)
+            case NfsStore():
+                yield _Mount(name, store.site, store.mount, store.machine, store.export)
+            case S3Store():
+                pass
+            case _:
+                assert_never(store)
 
 
 def _check_nesting(mount: _Mount, others: Sequence[_Mount]) -> Iterator[Fault]:
@@ -91,6 +97,8 @@ def check_stores(context: Context) -> Iterator[Fault]:
                 yield from _check_export(context, key, store)
                 yield from _check_path(f"{key}.mount", store.mount)
                 yield from _check_path(f"{key}.export", store.export)
+            case _:
+                assert_never(store)
 
 
 def check_declared_site(context: Context, key: str, site: str) -> Iterator[Fault]:

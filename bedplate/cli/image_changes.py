@@ -30,7 +30,6 @@ from bedplate.plan import FleetPlan
 from bedplate.plan.planner import image_kinds
 from bedplate.plan.pools import PoolPlan
 from bedplate.report.images import by_name
-from bedplate.spec.sites import Use
 from images.bake import BAKE_DOCUMENTS, WITHDRAWN
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="An image of `image list`.")]
@@ -161,7 +160,7 @@ def _pools(plan: FleetPlan, kind: str) -> tuple[PoolPlan, ...]:
 
 
 def _workers(plan: FleetPlan, kind: str) -> tuple[PoolPlan, ...]:
-    return tuple(pool for pool in _pools(plan, kind) if pool.use is Use.KUBERNETES)
+    return tuple(pool for pool in _pools(plan, kind) if pool.use.is_worker)
 
 
 def _old(images: Iterable[FleetImage], used: frozenset[str], keep: int) -> Iterator[tuple[FleetImage, ...]]:

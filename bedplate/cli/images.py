@@ -42,7 +42,6 @@ from bedplate.report.images import (
     rollout_lines,
 )
 from bedplate.spec.groups import Ring
-from bedplate.spec.sites import Use
 from images.bake import BUNDLE, Recipe, document_name, pinned_versions
 
 
@@ -169,7 +168,7 @@ def list_images(fleet: FleetFile = DEFAULT_FLEET, *, json: Json = False) -> int:
     answers = all_images(client, fleet_plan)
     images = [image for region in answers.successes.values() for image in region]
     used = used_images(client, fleet_plan, images)
-    workers = [pool for pool in fleet_plan.pools if pool.use is Use.KUBERNETES and pool.region in answers.successes]
+    workers = [pool for pool in fleet_plan.pools if pool.use.is_worker and pool.region in answers.successes]
     rollouts = tuple(last_rollouts(client, fleet_plan.name, workers))
     if json:
         bucket = RegionStore(client, fleet_plan, fleet_plan.home.name).bucket

@@ -29,7 +29,6 @@ from bedplate.plan.laptops import Transport
 from bedplate.plan.nodes import NodeRole, find_node, permanent_nodes
 from bedplate.plan.pools import PoolPlan
 from bedplate.report.diagnostics import error_lines
-from bedplate.spec.sites import Use
 
 _WAIT, _PAUSE = 600.0, 10.0
 _MAX_THREADS = 8
@@ -119,7 +118,7 @@ def _pool_machines(plan: FleetPlan, client: AwsClient) -> Iterator[Machine | Bed
 
 
 def _ssh_pools(plan: FleetPlan) -> tuple[PoolPlan, ...]:
-    return tuple(pool for pool in plan.pools if pool.use is Use.SSH)
+    return tuple(pool for pool in plan.pools if pool.use.has_logins)
 
 
 def _desired(plan: FleetPlan, client: AwsClient) -> dict[str, int]:

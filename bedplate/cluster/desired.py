@@ -25,7 +25,6 @@ from bedplate.plan.cluster import PEOPLE, ClusterPlan, minor_version, person_nam
 from bedplate.plan.fleet import Account, Accounts, FleetPlan
 from bedplate.plan.issuer import AUDIENCE, TOKEN_FILE, has_pod_roles, pod_settings
 from bedplate.plan.registration import SITE
-from bedplate.spec.sites import Use
 
 _POLICY, _DEFAULTS, _VOLUMES = "policy", "pod-defaults", "volumes"
 _BOUND: Mapping[str, Object] = {
@@ -115,10 +114,10 @@ def volume_objects(plan: FleetPlan) -> tuple[Object, ...]:
     of a volume cannot be edited, so that of EFS names no region: the machines of all regions mount it.
     """
     in_regions: Object = {"key": SITE, "operator": "DoesNotExist"}
-    stores = [(files.store, files.mount, in_regions) for files in plan.files]
+    files, exports, _ = plan.stores
+    stores = [(system.store, system.mount, in_regions) for system in files]
     stores += [
-        (export.store, export.mount, {"key": _REGION, "operator": "In", "values": [export.site]})
-        for export in plan.exports
+        (export.store, export.mount, {"key": _REGION, "operator": "In", "values": [export.site]}) for export in exports
     ]
     return labelled(
         (
@@ -265,5 +264,5 @@ def _addon_objects(setting: Setting, pins: Mapping[str, AddonPins], read: Callab
 
 def efa_types(plan: FleetPlan) -> tuple[str, ...]:
     """Return the EC2 types of the pools with a fabric whose machines are workers."""
-    pools = (pool for pool in plan.pools if pool.fabric and pool.use is Use.KUBERNETES)
+    pools = (pool for pool in plan.pools if pool.fabric and pool.use.is_worker)
     return tuple(sorted({name for pool in pools for name in pool.types}))

@@ -13,7 +13,7 @@ from bedplate.errors import edits, nearest
 from bedplate.load.shapes import accepts, aws_name_fix, default_note, flow, note, number_fix, region_zones, shape
 from bedplate.load.yaml import Node, key_below, meaning_in_yaml_1_1, unambiguous
 from bedplate.spec.base import SYNTAXES, shown
-from bedplate.spec.fleet import Schema, schema_at
+from bedplate.spec.fleet import Schema, definition, schema_at
 from bedplate.spec.sshkey import check_key
 
 # Code, message and fix.
@@ -276,10 +276,11 @@ def _addition(name: str, schema: Schema) -> str:
 
 
 def _missing_kind(_: ErrorDetails, location: ErrorLocation) -> _Report:
-    kinds = {kind: set(schema_at(location.path, kind).get("properties", ())) for kind in ("efs", "s3", "nfs")}
-    names = set(location.node.names)
-    kind = max(kinds, key=lambda kind: len(kinds[kind] & names))
-    return "E105", f"{location.node.key} requires the key kind: efs, s3 or nfs", f"add kind: {kind}"
+    forms = [definition(form["$ref"])["properties"] for form in schema_at(location.path)["oneOf"]]
+    kinds = [form["kind"]["const"] for form in forms]
+    nearest_form = max(forms, key=lambda form: len(form.keys() & set(location.node.names)))
+    fix = f"add kind: {nearest_form['kind']['const']}"
+    return "E105", f"{location.node.key} requires the key kind: {_choice(kinds)}", fix
 
 
 def nearest_words(error: ErrorDetails, location: ErrorLocation) -> tuple[str, ...]:

@@ -52,7 +52,7 @@ def read_state(plan: FleetPlan, account: AwsClient, kubeconfig: Path | None) -> 
     texts = StateStore(client).read()
     live.restore(texts.get(IDLE, ""))
     observation = live.observe_once(observation)
-    workers = frozenset(pool.name for pool in plan.pools if pool.use is Use.KUBERNETES)
+    workers = frozenset(pool.name for pool in plan.pools if pool.use.is_worker)
     # A pod that the controller has reported is explained again.
     decision, memory = decide(observation, replace(last_memory(texts), reported=frozenset()))
     leader = read_holder(client)

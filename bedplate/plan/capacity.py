@@ -19,6 +19,7 @@ from bedplate.plan.links import is_connected
 from bedplate.plan.pools import PoolPlan
 from bedplate.plan.record import FORMING
 from bedplate.plan.registration import EFA, devices, pool_registration
+from bedplate.spec.groups import Market
 from bedplate.spec.sites import Use
 from bedplate.spec.text import seconds_of
 
@@ -45,7 +46,7 @@ class CapacityPool:
     maximum: int
     most: int
     type: str
-    market: str
+    market: Market
     gpus: int
     cpus: float
     memory: float
@@ -114,7 +115,7 @@ def capacity_plan(plan: FleetPlan, catalog: Catalog, *uses: Use) -> CapacityPlan
         (pool for pool in plan.pools if (pool.use in uses if uses else is_managed(pool))),
         key=lambda pool: (pool.group, pool.rung),
     )
-    regions = sorted({pool.region for pool in pools if pool.use is Use.SSH and pool.tenure.idle})
+    regions = sorted({pool.region for pool in pools if pool.use.has_logins and pool.tenure.idle})
     return CapacityPlan(
         plan.name,
         plan.home.name,
@@ -129,7 +130,7 @@ def capacity_plan(plan: FleetPlan, catalog: Catalog, *uses: Use) -> CapacityPlan
 
 def is_managed(pool: PoolPlan) -> bool:
     """Return whether the controller starts or ends machines of a pool."""
-    return pool.use is Use.KUBERNETES or pool.tenure.idle is not None
+    return pool.use.is_worker or pool.tenure.idle is not None
 
 
 def _pool(plan: FleetPlan, pool: PoolPlan, catalog: Catalog) -> CapacityPool:
@@ -146,7 +147,7 @@ def _pool(plan: FleetPlan, pool: PoolPlan, catalog: Catalog) -> CapacityPool:
         maximum=pool.max,
         most=pool.most,
         type=pool.types[0],
-        market=pool.market.value,
+        market=pool.market,
         gpus=min((sum(devices(type_facts).values()) for type_facts in facts), default=0),
         cpus=min((type_facts.vcpus - _KEPT_CORES for type_facts in facts), default=0.0),
         memory=min((_memory(type_facts) for type_facts in facts), default=0.0),
@@ -157,7 +158,7 @@ def _pool(plan: FleetPlan, pool: PoolPlan, catalog: Catalog) -> CapacityPool:
         taints=registration.taints,
         barred=_barred(plan, pool),
         idle=seconds_of(pool.tenure.idle) if pool.tenure.idle else None,
-        is_ssh=pool.use is Use.SSH,
+        is_ssh=pool.use.has_logins,
     )
 
 
@@ -168,6 +169,6 @@ def _memory(facts: InstanceFacts) -> float:
 def _barred(plan: FleetPlan, pool: PoolPlan) -> str:
     """Return why no machine of a pool could work: a worker needs a path to the home region."""
     home = plan.home.name
-    if pool.use is Use.KUBERNETES and pool.region != home and not is_connected(plan, pool.region, home):
+    if pool.use.is_worker and pool.region != home and not is_connected(plan, pool.region, home):
         return f"{pool.region} has no path to {home}"
     return ""

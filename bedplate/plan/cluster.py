@@ -25,9 +25,7 @@ from bedplate.plan.registration import (
     registration,
 )
 from bedplate.spec.fleet import Fleet
-from bedplate.spec.groups import Market
 from bedplate.spec.network import Interconnect
-from bedplate.spec.sites import Use
 from bedplate.tunnels import TUNNEL_MTU
 
 # The largest packet in a VPC, and between VPCs over transit gateways or peering connections.
@@ -222,7 +220,7 @@ def site_node(cluster: ClusterPlan, site: SitePlan, machine: MachinePlan) -> Clu
 def pool_node_kinds(cluster: ClusterPlan, pool: PoolPlan, catalog: Catalog) -> ClusterNode:
     """Return the machines of a pool as nodes, without the labels of type and zone, which each machine adds."""
     kinds = dict(_kinds(pool, catalog))
-    grace = _SPOT_GRACE if pool.market is Market.SPOT else _GRACE
+    grace = _SPOT_GRACE if pool.market.is_spot else _GRACE
     return ClusterNode(cluster, f"{pool.group}-*.{pool.region}", MappingProxyType(kinds), grace)
 
 
@@ -237,7 +235,7 @@ def as_node(plan: FleetPlan, name: str) -> ClusterNode | None:
     host, _, place = name.partition(".")
     site = plan.sites_by_name.get(place)
     machine = site.machines.get(host) if site else None
-    return site_node(cluster, site, machine) if site and machine and machine.spec.use is Use.KUBERNETES else None
+    return site_node(cluster, site, machine) if site and machine and machine.spec.is_worker else None
 
 
 def _kinds(pool: PoolPlan, catalog: Catalog) -> Iterator[tuple[str, NodeKind]]:

@@ -294,9 +294,6 @@ Granted = Mapping[tuple[str, str], float]
 _TIB = 1024
 # `p5en.48xlarge`: family p, generation 5.
 _FAMILY = re.compile(r"([a-z]+)-?(\d*)")
-# Machines in a reservation count like on-demand machines; machines in a capacity block do not count.
-# Source: EC2 user guide, On-Demand Instance quotas and Capacity Blocks considerations.
-_COUNTS_AS = {Market.ON_DEMAND: "on-demand", Market.RESERVATION: "on-demand", Market.SPOT: "spot"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,13 +332,27 @@ def _vcpu_need(
     is_on_demand = quota.market == "on-demand"
     fixed = sum(machine.count * _vcpus((machine.rate,), quota, catalog) for machine in machines if is_on_demand)
     least = most = fixed
-    counted = [pool for pool in pools if _COUNTS_AS.get(pool.market) == quota.market]
+    counted = [pool for pool in pools if _quota_market(pool.market) == quota.market]
     for _, group in groupby(counted, key=lambda pool: pool.group):
         same_group = tuple(group)
         vcpus = _vcpus(same_group[0].types, quota, catalog)
         least += sum(pool.min for pool in same_group) * vcpus
         most += combined_max(same_group) * vcpus
     return QuotaNeed(region, quota, least, most)
+
+
+def _quota_market(market: Market) -> str:
+    """Return the market of the quotas for which machines count; empty if none counts them.
+
+    Source: EC2 user guide, On-Demand Instance quotas and Capacity Blocks considerations.
+    """
+    match market:
+        case Market.ON_DEMAND | Market.RESERVATION:
+            return "on-demand"
+        case Market.SPOT:
+            return "spot"
+        case Market.CAPACITY_BLOCK:
+            return ""
 
 
 def _vcpus(types: tuple[str, ...], quota: QuotaFacts, catalog: Catalog) -> int:

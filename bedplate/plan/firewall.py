@@ -7,7 +7,6 @@ from ipaddress import IPv4Network
 from bedplate.plan.fleet import FleetPlan, LaptopPool, RegionPlan
 from bedplate.plan.links import API_PORT, is_connected
 from bedplate.plan.space import nodes_space
-from bedplate.spec.sites import Use
 
 TCP, UDP = "tcp", "udp"
 DNS, DNS_PROTOCOLS = 53, ("udp", "tcp")
@@ -90,10 +89,10 @@ def storage_rules(plan: FleetPlan, region: RegionPlan) -> tuple[FirewallRule, ..
 
 def has_workers(plan: FleetPlan, place: str) -> bool:
     """Return whether a region or a site has Kubernetes workers."""
-    if any(pool.region == place and pool.use is Use.KUBERNETES for pool in plan.pools):
+    if any(pool.region == place and pool.use.is_worker for pool in plan.pools):
         return True
     site = plan.sites_by_name.get(place)
-    return site is not None and bool(site.used_for(Use.KUBERNETES))
+    return site is not None and any(machine.spec.is_worker for machine in site.machines.values())
 
 
 def region_transit_rules(region: RegionPlan) -> tuple[FirewallRule, ...]:

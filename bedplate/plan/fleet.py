@@ -342,6 +342,11 @@ class FleetPlan:
         """The sites by name, in the order of the file."""
         return MappingProxyType({site.name: site for site in self.sites})
 
+    @property
+    def stores(self) -> tuple[tuple[FilesPlan, ...], tuple[ExportPlan, ...], tuple[BucketPlan, ...]]:
+        """The stores by kind. Code that treats each kind unpacks them: mypy then refuses to forget one."""
+        return self.files, self.exports, self.buckets
+
     def nodes_bucket(self, region: str) -> BucketPlan:
         """Return the bucket of a region from which nodes get their bundle, and to which they write their status."""
         return BucketPlan(NODES_STORE, region, bucket_name(self.name, NODES_STORE, self.account, region), None)

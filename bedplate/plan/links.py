@@ -13,7 +13,6 @@ from types import MappingProxyType
 from bedplate.plan.fleet import ControlPlaneMember, FleetPlan, RegionPlan, cached_on_plan
 from bedplate.plan.pools import PoolPlan, combined_max
 from bedplate.spec.network import Interconnect
-from bedplate.spec.sites import Use
 
 # The first private AS number of four bytes (RFC 6996).
 _FIRST_ASN = 4_200_000_000
@@ -73,7 +72,7 @@ def remote_networks(plan: FleetPlan, place: str) -> tuple[RemoteNetwork, ...]:
 
 def _is_gateway_a_worker(plan: FleetPlan, place: str) -> bool:
     site = plan.sites_by_name.get(place)
-    return site is not None and site.machines[site.gateway].spec.use is Use.KUBERNETES
+    return site is not None and site.machines[site.gateway].spec.is_worker
 
 
 def networks_of_place(plan: FleetPlan, place: str) -> tuple[RemoteNetwork, ...]:
@@ -235,7 +234,7 @@ def ssh_pools(plan: FleetPlan) -> tuple[PoolPlan, ...]:
     """Return the first pool of each SSH group in each region: names of machines are per group and region."""
     pools: dict[tuple[str, str], PoolPlan] = {}
     for pool in plan.pools:
-        if pool.use is Use.SSH:
+        if pool.use.has_logins:
             pools.setdefault((pool.group, pool.region), pool)
     return tuple(pools.values())
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from ipaddress import IPv4Network
 from types import MappingProxyType
+from typing import assert_never
 
 from bedplate.catalog import Catalog
 from bedplate.catalog.tables import Arch, ChipFacts
@@ -36,45 +37,33 @@ from bedplate.spec.network import Endpoint, TunnelAuth
 from bedplate.spec.sites import EfsStore, NfsStore, S3Store, Use
 
 
-def files(fleet: Fleet) -> tuple[FilesPlan, ...]:
-    """Return the EFS file systems, in the order of the file."""
-    return tuple(
-        FilesPlan(store=name, region=store.region, mount=store.mount)
-        for name, store in fleet.storage.items()
-        if isinstance(store, EfsStore)
-    )
-
-
-def buckets(fleet: Fleet) -> tuple[BucketPlan, ...]:
-    """Return a bucket for each region of each S3 store, in the order of the file."""
-    return tuple(
-        BucketPlan(
-            store=name,
-            region=region,
-            name=bucket_name(fleet.name, name, fleet.account, region),
-            expire_days=store.expire_days,
-            readers=store.readers,
-        )
-        for name, store in fleet.storage.items()
-        if isinstance(store, S3Store)
-        for region in store.regions
-    )
-
-
-def exports(fleet: Fleet) -> tuple[ExportPlan, ...]:
-    """Return the folders that sites' machines export over NFS, in the order of the file."""
-    return tuple(
-        ExportPlan(
-            store=name,
-            site=store.site,
-            machine=store.machine,
-            export=store.export,
-            mount=store.mount,
-            clients=store.clients,
-        )
-        for name, store in fleet.storage.items()
-        if isinstance(store, NfsStore)
-    )
+def stores(fleet: Fleet) -> tuple[tuple[FilesPlan, ...], tuple[ExportPlan, ...], tuple[BucketPlan, ...]]:
+    """Return the EFS file systems, the exports of sites, and a bucket for each region of each S3 store."""
+    files: list[FilesPlan] = []
+    exports: list[ExportPlan] = []
+    buckets: list[BucketPlan] = []
+    for name, store in fleet.storage.items():
+        match store:
+            case EfsStore():
+                files.append(FilesPlan(name, store.region, store.mount))
+            case NfsStore():
+                exports.append(
+                    ExportPlan(name, store.site, store.machine, store.export, store.mount, clients=store.clients)
+                )
+            case S3Store():
+                buckets += [
+                    BucketPlan(
+                        store=name,
+                        region=region,
+                        name=bucket_name(fleet.name, name, fleet.account, region),
+                        expire_days=store.expire_days,
+                        readers=store.readers,
+                    )
+                    for region in store.regions
+                ]
+            case _:
+                assert_never(store)
+    return tuple(files), tuple(exports), tuple(buckets)
 
 
 # The part of an endpoint's service name after `com.amazonaws.<region>.`. A pull from ECR uses its API and its registry.
@@ -239,6 +228,7 @@ def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
     blocks = allocate_blocks(fleet, record)
     regions = _regions(fleet, blocks)
     accounts = number_accounts(fleet, record)
+    files, exports, buckets = stores(fleet)
     check_departed(fleet, accounts)
     return FleetPlan(
         name=fleet.name,
@@ -255,14 +245,14 @@ def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
         laptops=_laptops(fleet, blocks),
         tunnels=_tunnels(fleet, blocks),
         pools=pools(fleet, catalog),
-        files=files(fleet),
-        buckets=buckets(fleet),
+        files=files,
+        buckets=buckets,
         record=record,
         blocks=blocks,
         budget=fleet.budget,
         max_cost=fleet.max_cost,
         alarms=fleet.alarms,
-        exports=exports(fleet),
+        exports=exports,
         endpoints=endpoint_services(fleet),
         boundary=fleet.identity.permissions_boundary,
         control_plane=_control_plane(fleet, regions, record, catalog),
@@ -333,9 +323,6 @@ def _directs(fleet: Fleet, blocks: Blocks) -> tuple[SiteTunnelPlan, ...]:
     )
 
 
-_ROLES = {Use.SSH: "workbench", Use.KUBERNETES: "worker"}
-
-
 @dataclass(frozen=True, slots=True)
 class ImageKind:
     """The properties that pools with the same image share.
@@ -354,7 +341,15 @@ class ImageKind:
     def name(self) -> str:
         """The name in commands, tags, parameters and the lock, such as `worker-x86_64-580-open-efa`."""
         parts = (self.driver, "efa" if self.efa else "", "frameworks" if self.frameworks else "")
-        return "-".join(filter(None, (_ROLES[self.use], self.arch, *parts)))
+        return "-".join(filter(None, (self._role, self.arch, *parts)))
+
+    @property
+    def _role(self) -> str:
+        match self.use:
+            case Use.SSH:
+                return "workbench"
+            case Use.KUBERNETES:
+                return "worker"
 
 
 def pool_kind(plan: FleetPlan, pool: PoolPlan, catalog: Catalog) -> ImageKind:
@@ -363,13 +358,13 @@ def pool_kind(plan: FleetPlan, pool: PoolPlan, catalog: Catalog) -> ImageKind:
     facts = catalog.types.get(pool.types[0])
     gpu = facts.gpu if facts else None
     chip = catalog.chips.get(gpu.name) if gpu else None
-    default = pool.use is Use.SSH and chip is not None and chip.open
+    default = pool.use.has_logins and chip is not None and chip.open
     return ImageKind(
         pool.use,
         arch,
         _driver(pool.driver or plan.image.driver or "", gpu.count, chip) if gpu else "",
         efa=pool.fabric is not None,
-        frameworks=default if pool.frameworks is None else pool.use is Use.SSH and pool.frameworks,
+        frameworks=default if pool.frameworks is None else pool.use.has_logins and pool.frameworks,
     )
 
 

@@ -103,15 +103,6 @@ def combined_max(pools: Collection[PoolPlan]) -> int:
     return min(sum(pool.max for pool in pools), *(pool.most for pool in pools))
 
 
-# The suffix of a pool's name for its purchase option.
-_MARKETS = {
-    Market.ON_DEMAND: "",
-    Market.SPOT: "-spot",
-    Market.RESERVATION: "-reservation",
-    Market.CAPACITY_BLOCK: "-block",
-}
-
-
 def bucket_name(fleet: str, store: str, account: str, region: str) -> str:
     """Return a bucket's name, unique in all of AWS because it contains the account number."""
     return f"{fleet}-{store}-{account}-{region}"
@@ -124,8 +115,19 @@ def tunnel_secret(fleet: str, site: str, region: str) -> str:
 
 def pool_name(group: str, rung: Rung, place: str) -> str:
     """Return a pool's name; `place` is its zone, or its region if it spans several zones."""
-    reservation = f"-{rung.reservation}" if rung.reservation else ""
-    return f"{group}-{place}{_MARKETS[rung.market]}{reservation}"
+    return "-".join(filter(None, (group, place, _market_word(rung.market), rung.reservation)))
+
+
+def _market_word(market: Market) -> str:
+    match market:
+        case Market.ON_DEMAND:
+            return ""
+        case Market.SPOT:
+            return "spot"
+        case Market.RESERVATION:
+            return "reservation"
+        case Market.CAPACITY_BLOCK:
+            return "block"
 
 
 _DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")

@@ -142,8 +142,9 @@ def _outputs(plan: FleetPlan) -> set[tuple[str, str]]:
     """Return what `links` reads of each region, without transit gateways: (region, name)."""
     zones = {(region.name, zone.name) for region in plan.regions for zone in region.zones}
     gateways = {(pool.place, "laptops") for pool in plan.laptops if pool.place in _regions(plan)}
-    files = {(files.region, files.store) for files in plan.files}
-    return zones | gateways | files | {(bucket.region, bucket.store) for bucket in plan.buckets}
+    files, _, buckets = plan.stores
+    stores = {(system.region, system.store) for system in files} | {(bucket.region, bucket.store) for bucket in buckets}
+    return zones | gateways | stores
 
 
 def _regions(plan: FleetPlan) -> tuple[str, ...]:
@@ -212,7 +213,8 @@ def _keys_by_prefix(plan: FleetPlan) -> Iterator[tuple[str, str]]:
         yield region.name, f"regions.{region.name}"
         yield from ((zone.name, f"regions.{region.name}.zones") for zone in region.zones)
     yield from ((site.name, f"sites.{site.name}") for site in plan.sites)
-    stores = (*(files.store for files in plan.files), *(bucket.store for bucket in plan.buckets))
+    files, _, buckets = plan.stores
+    stores = (*(system.store for system in files), *(bucket.store for bucket in buckets))
     yield from ((store, f"storage.{store}") for store in stores)
     if plan.control_plane:
         yield "control", "kubernetes.control_plane"

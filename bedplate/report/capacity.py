@@ -24,7 +24,6 @@ from bedplate.capacity.shrink import idle_end, keep_reason
 from bedplate.capacity.simulator import Simulation
 from bedplate.plan.pools import PoolPlan
 from bedplate.report.columns import aligned, counted
-from bedplate.spec.sites import Use
 
 if TYPE_CHECKING:
     from bedplate.account.machines import Machine as LiveMachine
@@ -230,7 +229,7 @@ def running_lines(machines: "Iterable[LiveMachine]", pools: Pools, ends: Mapping
     for machine in machines:
         name = machine.name or machine.instance
         end = f", until {_time(ends[machine.pool])}" if machine.pool in ends else ""
-        login = f": `bedplate ssh {name}`" if machine.name and pools[machine.pool].use is Use.SSH else ""
+        login = f": `bedplate ssh {name}`" if machine.name and pools[machine.pool].use.has_logins else ""
         yield f"machine {name} is running in {machine.zone}{end}{login}"
 
 

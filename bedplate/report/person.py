@@ -8,7 +8,6 @@ from bedplate.load.yaml import Node
 from bedplate.nodes.invitation import Invitation
 from bedplate.plan import FleetPlan
 from bedplate.report.columns import counted
-from bedplate.spec.sites import Use
 
 _ADMINISTRATORS = "next: `bedplate up --stack shared`: machines that start later read the administrators from it"
 
@@ -71,6 +70,6 @@ def kept_lines(plan: FleetPlan, name: str) -> Iterator[str]:
     yield f"  access of {name} to AWS, to Pulumi's backend and to Git"
     yield "  sudo rights of an administrator on machines that start later: `bedplate up --stack shared`"
     yield "  secrets that they know, such as PULUMI_CONFIG_PASSPHRASE or a copy of fleet.pki/keys: replace them"
-    workers = dict.fromkeys(pool.group for pool in plan.pools if pool.use is Use.KUBERNETES)
+    workers = dict.fromkeys(pool.group for pool in plan.pools if pool.use.is_worker)
     if workers:
         yield f"  running machines of {', '.join(workers)}, if roles were applied to them: terminate them"

@@ -127,11 +127,12 @@ def _machines(plan: FleetPlan) -> Iterator[Row]:
 
 
 def _stores(plan: FleetPlan) -> Iterator[Row]:
-    for files in plan.files:
-        yield (f"  {files.store}", f"EFS in {files.region}", f"mounted on {files.mount}")
-    for nfs in plan.exports:
+    files, exports, buckets = plan.stores
+    for system in files:
+        yield (f"  {system.store}", f"EFS in {system.region}", f"mounted on {system.mount}")
+    for nfs in exports:
         yield (f"  {nfs.store}", f"NFS in {nfs.site}", f"mounted on {nfs.mount}, from {nfs.machine}:{nfs.export}")
-    for bucket in plan.buckets:
+    for bucket in buckets:
         yield (f"  {bucket.store}", f"S3 in {bucket.region}", f"s3://{bucket.name}")
 
 

@@ -66,10 +66,11 @@ def _machines(plan: FleetPlan, exports: Exports) -> Iterator[tuple[str, ...]]:
 
 
 def _stores(plan: FleetPlan, exports: Exports) -> Iterator[tuple[str, ...]]:
-    for files in plan.files:
-        if stack := exports.get(f"{plan.name}.{files.region}"):
-            yield (f"  {files.store}", files.region, f"{files.mount} on {stack['files'][files.store]['dns_name']}")
-    for bucket in plan.buckets:
+    files, _, buckets = plan.stores
+    for system in files:
+        if stack := exports.get(f"{plan.name}.{system.region}"):
+            yield (f"  {system.store}", system.region, f"{system.mount} on {stack['files'][system.store]['dns_name']}")
+    for bucket in buckets:
         if f"{plan.name}.{bucket.region}" in exports:
             yield (f"  {bucket.store}", bucket.region, f"s3://{bucket.name}")
 

@@ -139,12 +139,39 @@ _FRAMEWORKS = "the Python environment of its machines, at their next apply"
 
 
 class Market(StrEnum):
-    """How instances are bought."""
+    """How instances are bought. Code decides by its properties, or in a `match` that mypy checks for completeness."""
 
     ON_DEMAND = "on-demand"
     SPOT = "spot"
     RESERVATION = "reservation"
     CAPACITY_BLOCK = "capacity-block"
+
+    @property
+    def is_spot(self) -> bool:
+        """Whether AWS may interrupt the instances, and their price varies."""
+        match self:
+            case Market.SPOT:
+                return True
+            case Market.ON_DEMAND | Market.RESERVATION | Market.CAPACITY_BLOCK:
+                return False
+
+    @property
+    def is_reserved(self) -> bool:
+        """Whether the instances run in capacity that the account has reserved, in one zone."""
+        match self:
+            case Market.RESERVATION | Market.CAPACITY_BLOCK:
+                return True
+            case Market.ON_DEMAND | Market.SPOT:
+                return False
+
+    @property
+    def is_block(self) -> bool:
+        """Whether the instances run in a capacity block, which ends at a fixed time."""
+        match self:
+            case Market.CAPACITY_BLOCK:
+                return True
+            case Market.ON_DEMAND | Market.SPOT | Market.RESERVATION:
+                return False
 
 
 class Fabric(StrEnum):

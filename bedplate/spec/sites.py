@@ -1,7 +1,8 @@
 """The sections of the fleet file about physical sites and shared storage."""
 
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Literal, assert_never
 
 from pydantic import Field
 
@@ -34,10 +35,28 @@ _DATA = "stores with data are protected"
 
 
 class Use(StrEnum):
-    """The use of a machine."""
+    """The use of a machine. Code decides by its properties, or in a `match` that mypy checks for completeness."""
 
     SSH = "ssh"
     KUBERNETES = "kubernetes"
+
+    @property
+    def has_logins(self) -> bool:
+        """Whether people log in to the machine, by a name that it keeps."""
+        match self:
+            case Use.SSH:
+                return True
+            case Use.KUBERNETES:
+                return False
+
+    @property
+    def is_worker(self) -> bool:
+        """Whether the machine is a worker of the Kubernetes cluster."""
+        match self:
+            case Use.SSH:
+                return False
+            case Use.KUBERNETES:
+                return True
 
 
 class Dials(StrEnum):
@@ -104,6 +123,16 @@ class Machine(Spec):
         description="Disks for one volume at /scratch, for data that may be lost. bedplate formats blank disks only.",
         json_schema_extra=on_edit(free("the volume, at the next apply; mounted disks stay until a reboot", *EVERY)),
     )
+
+    @property
+    def has_logins(self) -> bool:
+        """Whether people log in to the machine."""
+        return self.use is not None and self.use.has_logins
+
+    @property
+    def is_worker(self) -> bool:
+        """Whether the machine is a worker of the Kubernetes cluster."""
+        return self.use is not None and self.use.is_worker
 
 
 class Gateway(Spec):
@@ -295,3 +324,15 @@ class NfsStore(Spec):
 
 
 Store = Annotated[EfsStore | S3Store | NfsStore, Field(discriminator="kind")]
+
+
+def cloud_mounts(storage: Mapping[str, Store]) -> Iterator[tuple[str, str, str]]:
+    """Yield the name, the region and the mount point of each store that nodes in AWS mount."""
+    for name, store in storage.items():
+        match store:
+            case EfsStore():
+                yield name, store.region, store.mount
+            case S3Store() | NfsStore():
+                pass
+            case _:
+                assert_never(store)

@@ -40,7 +40,7 @@ from bedplate.plan.pools import (
     scheduled_actions,
 )
 from bedplate.plan.registration import from_zero_tags, pool_registration
-from bedplate.spec.groups import Fabric, Market
+from bedplate.spec.groups import Fabric
 from bedplate.spec.network import Egress
 from bedplate.spec.sites import Use
 from stacks.alarms import alarm_on_failed_gates, alarm_on_missing_instances
@@ -50,9 +50,9 @@ from stacks.options import child_options, name_tag, node_tags, scaling_group_opt
 
 def is_mixed(pool: PoolPlan) -> bool:
     """Return whether a pool needs a mixed instances policy: for several types, `similar` or spot."""
-    if pool.market is Market.CAPACITY_BLOCK:
+    if pool.market.is_block:
         return False
-    return pool.market is Market.SPOT or len(pool.types) > 1 or pool.offer.similar
+    return pool.market.is_spot or len(pool.types) > 1 or pool.offer.similar
 
 
 def mixed_instances_policy(
@@ -103,7 +103,7 @@ def _distribution(
     offer: Offer, requirements: InstanceRequirements | None
 ) -> GroupMixedInstancesPolicyInstancesDistributionArgs:
     """Use spot only, or on-demand only: types in the file's order, or by instance requirements the cheapest."""
-    if offer.market is Market.SPOT:
+    if offer.market.is_spot:
         return GroupMixedInstancesPolicyInstancesDistributionArgs(
             on_demand_base_capacity=0,
             on_demand_percentage_above_base_capacity=0,
@@ -164,9 +164,6 @@ def _timestamp(time: datetime | None) -> str | None:
 
 
 READY, DRAINED = "ready", "drained"
-# Shorter than the 30 minutes after which missing instances trigger an alarm.
-_READY_SECONDS = {Use.SSH: 1500, Use.KUBERNETES: 1200}
-_DRAINED_SECONDS = {Use.SSH: 300, Use.KUBERNETES: 900}
 # Seconds between the interruption notice of a spot instance and its end.
 _SPOT_SECONDS = 120
 
@@ -185,13 +182,25 @@ def pool_hooks(plan: FleetPlan, pool: PoolPlan) -> tuple[Hook, ...]:
     """Return the hooks of a pool; none if its instances cannot reach AWS to report."""
     if plan.egress is Egress.NONE:
         return ()
-    drain_seconds = _SPOT_SECONDS if pool.market is Market.SPOT else _DRAINED_SECONDS[pool.use]
-    return ready_hook(_READY_SECONDS[pool.use]), drained_hook(drain_seconds)
+    ready_seconds, drain_seconds = _hook_seconds(pool.use)
+    return ready_hook(ready_seconds), drained_hook(_SPOT_SECONDS if pool.market.is_spot else drain_seconds)
+
+
+def _hook_seconds(use: Use) -> tuple[int, int]:
+    """Return how long instances may take to report ready and drained.
+
+    The first is shorter than the 30 minutes after which missing instances trigger an alarm.
+    """
+    match use:
+        case Use.SSH:
+            return 1500, 300
+        case Use.KUBERNETES:
+            return 1200, 900
 
 
 def member_hooks(plan: FleetPlan) -> tuple[Hook, ...]:
     """Return the hooks of a control plane member."""
-    return () if plan.egress is Egress.NONE else (ready_hook(_READY_SECONDS[Use.KUBERNETES]),)
+    return () if plan.egress is Egress.NONE else (ready_hook(_hook_seconds(Use.KUBERNETES)[0]),)
 
 
 def ready_hook(seconds: int) -> Hook:
@@ -267,7 +276,7 @@ def group_args(
         vpc_zone_identifiers=list(subnet_ids),
         launch_template=None if mixed else GroupLaunchTemplateArgs(id=template.id, version=template.version),
         mixed_instances_policy=mixed_instances_policy(pool, _specification(template), catalog) if mixed else None,
-        capacity_rebalance=pool.market is Market.SPOT,
+        capacity_rebalance=pool.market.is_spot,
         default_instance_warmup=_WARMUP_SECONDS,
         health_check_type="EC2",
         health_check_grace_period=_GRACE_SECONDS,
@@ -301,20 +310,16 @@ def _specification(template: Template) -> GroupMixedInstancesPolicyLaunchTemplat
 def _tags(plan: FleetPlan, pool: PoolPlan, catalog: Catalog) -> list[GroupTagArgs]:
     """Return the tags for instances, and for Kubernetes the tags that only the cluster autoscaler reads."""
     instance_tags = node_tags(plan, pool)
-    is_worker = pool.use is Use.KUBERNETES
-    autoscaler_tags = from_zero_tags(plan.name, pool_registration(pool, catalog)) if is_worker else {}
+    autoscaler_tags = from_zero_tags(plan.name, pool_registration(pool, catalog)) if pool.use.is_worker else {}
     return [
         GroupTagArgs(key=key, value=value, propagate_at_launch=key in instance_tags)
         for key, value in sorted((instance_tags | autoscaler_tags).items())
     ]
 
 
-_GROUPED_MARKETS = (Market.ON_DEMAND, Market.SPOT)
-
-
 def placement_group(plan: FleetPlan, pool: PoolPlan, parent: pulumi.Resource) -> pulumi.Output[str] | None:
     """Declare the placement group of a pool with EFA; return its name, or None."""
-    if pool.fabric is not Fabric.EFA or pool.market not in _GROUPED_MARKETS:
+    if pool.fabric is not Fabric.EFA or pool.market.is_reserved:
         return None
     name = f"{plan.name}-{pool.name}"
     args = PlacementGroupArgs(name=name, strategy="cluster", tags=name_tag(name))

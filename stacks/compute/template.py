@@ -28,7 +28,7 @@ from bedplate.plan.fleet import ControlPlaneMember, FleetPlan
 from bedplate.plan.links import highest_number
 from bedplate.plan.planner import architecture, image_parameter
 from bedplate.plan.pools import PLAIN, Adapter, Interface, PoolPlan, Volume
-from bedplate.spec.groups import Market, Ring
+from bedplate.spec.groups import Ring
 from bedplate.spec.network import Egress
 from bedplate.spec.sites import Use
 from stacks.options import name_tag, node_tags
@@ -92,8 +92,6 @@ def encode_user_data(machine: str, script: str) -> str:
 
 _TAGGED_TYPES = ("instance", "network-interface", "volume")
 _SPOT_TAGGED_TYPES = (*_TAGGED_TYPES, "spot-instances-request")
-# Containers need one more hop to the metadata service. People run containers on the machines that they log in to.
-HOPS = {Use.SSH: 2, Use.KUBERNETES: 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +122,7 @@ def template_args(
         instance_type=pool.types[0],
         update_default_version=True,
         iam_instance_profile=LaunchTemplateIamInstanceProfileArgs(arn=base.profile_arn),
-        metadata_options=metadata_options(HOPS[pool.use]),
+        metadata_options=metadata_options(token_hops(pool.use)),
         monitoring=LaunchTemplateMonitoringArgs(enabled=False),
         block_device_mappings=[root_volume(pool.volume)],
         network_interfaces=interface_args(start.interfaces, base.security_group_id),
@@ -135,6 +133,15 @@ def template_args(
         tag_specifications=_tag_specifications(plan, pool),
         tags=name_tag(name),
     )
+
+
+def token_hops(use: Use) -> int:
+    """Return the hop limit of tokens of the metadata service: people run containers, which need one more hop."""
+    match use:
+        case Use.SSH:
+            return 2
+        case Use.KUBERNETES:
+            return 1
 
 
 def metadata_options(hops: int = 1) -> LaunchTemplateMetadataOptionsArgs:
@@ -172,7 +179,7 @@ def _reservation(pool: PoolPlan) -> LaunchTemplateCapacityReservationSpecificati
 
 def _market(pool: PoolPlan) -> LaunchTemplateInstanceMarketOptionsArgs | None:
     """Return the market of a capacity block; the Auto Scaling group sets spot, and on demand is the default."""
-    if pool.market is not Market.CAPACITY_BLOCK:
+    if not pool.market.is_block:
         return None
     return LaunchTemplateInstanceMarketOptionsArgs(market_type="capacity-block")
 
@@ -180,7 +187,7 @@ def _market(pool: PoolPlan) -> LaunchTemplateInstanceMarketOptionsArgs | None:
 def _tag_specifications(plan: FleetPlan, pool: PoolPlan) -> list[LaunchTemplateTagSpecificationArgs]:
     """Return the tags of all launched resources; EC2 refuses tags of spot requests in an on-demand launch."""
     tags = node_tags(plan, pool)
-    types = _SPOT_TAGGED_TYPES if pool.market is Market.SPOT else _TAGGED_TYPES
+    types = _SPOT_TAGGED_TYPES if pool.market.is_spot else _TAGGED_TYPES
     return [LaunchTemplateTagSpecificationArgs(resource_type=resource_type, tags=tags) for resource_type in types]
 
 
@@ -195,10 +202,12 @@ def first_boot(plan: FleetPlan, pool: PoolPlan) -> str:
         "DOMAIN": f"{pool.region}.{plan.domain}",
         **bundle_source(plan, pool.region, pool.name, pool.ring),
     }
-    if pool.use is Use.KUBERNETES:
-        return _script(plan, ("take_worker_name", "let_admins_in", _RUN), values)
-    steps = ("claim_name", "take_claimed_name", "let_admins_in", "watch_for_end", _RUN)
-    return _script(plan, steps, values | {"HIGHEST": str(highest_number(plan, pool))})
+    match pool.use:
+        case Use.KUBERNETES:
+            return _script(plan, ("take_worker_name", "let_admins_in", _RUN), values)
+        case Use.SSH:
+            steps = ("claim_name", "take_claimed_name", "let_admins_in", "watch_for_end", _RUN)
+            return _script(plan, steps, values | {"HIGHEST": str(highest_number(plan, pool))})
 
 
 def member_boot(plan: FleetPlan, member: ControlPlaneMember, volume_id: str) -> str:

@@ -3,9 +3,8 @@
 Permissions are limited to the regions of the fleet, to its resources by name, or to resources with its tag.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from types import MappingProxyType
 
 import pulumi
 from pulumi_aws.iam.instance_profile import InstanceProfile, InstanceProfileArgs
@@ -106,7 +105,7 @@ def _idle_permissions(plan: FleetPlan) -> Iterator[Statement]:
 
     A machine's report is read like the keys of workers.
     """
-    groups = sorted({pool.group for pool in plan.pools if pool.use is Use.SSH and pool.tenure.idle})
+    groups = sorted({pool.group for pool in plan.pools if pool.use.has_logins and pool.tenure.idle})
     if not groups:
         return
     tags = {**fleet_tag_condition(plan)["StringEquals"], f"aws:ResourceTag/{GROUP}": tuple(groups)}
@@ -202,15 +201,27 @@ def node_kinds(plan: FleetPlan) -> tuple[str, ...]:
 
 def permissions(plan: FleetPlan, kind: str) -> tuple[Statement, ...]:
     """Return the permissions of a kind of node."""
-    member = _members(plan).get(kind)
     return (
-        *(_control_permissions(plan, member) if member else _KIND_PERMISSIONS[kind](plan)),
+        *_kind_permissions(plan, kind),
         *_parameter_permissions(plan),
         *_bundle_permissions(plan),
         *_lifecycle_permissions(plan, kind),
         *_metric_permissions(plan, kind),
         *_session_permissions(plan),
     )
+
+
+def _kind_permissions(plan: FleetPlan, kind: str) -> Iterator[Statement]:
+    """Return the permissions that no other kind has. Gateways and the control plane have no access to data."""
+    if member := _members(plan).get(kind):
+        return _control_permissions(plan, member)
+    if kind == GATEWAY:
+        return iter(())
+    match Use(kind):
+        case Use.SSH:
+            return _ssh_permissions(plan)
+        case Use.KUBERNETES:
+            return _worker_permissions(plan)
 
 
 def _ssh_permissions(plan: FleetPlan) -> Iterator[Statement]:
@@ -323,20 +334,6 @@ def _session_permissions(plan: FleetPlan) -> Iterator[Statement]:
     )
     # These four actions have no resource-level permissions.
     yield allow_in_regions(plan, "HoldSessions", _SESSION_ACTIONS)
-
-
-def _no_permissions(plan: FleetPlan) -> Iterator[Statement]:  # noqa: ARG001  # same signature as the other functions
-    yield from ()
-
-
-# Permissions by kind. Gateways and the control plane have no access to data.
-_KIND_PERMISSIONS: Mapping[str, Callable[[FleetPlan], Iterator[Statement]]] = MappingProxyType(
-    {
-        Use.SSH.value: _ssh_permissions,
-        Use.KUBERNETES.value: _worker_permissions,
-        GATEWAY: _no_permissions,
-    }
-)
 
 
 def allow_key_use(

@@ -14,7 +14,7 @@ from bedplate.spec.sites import Use
 from roles.hardened.firewall import ruleset
 from roles.people.role import People
 from roles.storage.role import Storage
-from stacks.compute.template import HOPS
+from stacks.compute.template import token_hops
 from tests.testlab.fakes.buckets import ObjectStore
 from tests.testlab.fleets.variants import lab_node
 from tests.testlab.machines.cloud import METADATA, serve_buckets, serve_role_credentials
@@ -73,7 +73,7 @@ def node(node_lab: NodeLab, store: ObjectStore) -> Iterator[Node]:
 @pytest.fixture
 def workbench(node: Node, store: ObjectStore) -> Iterator[Node]:
     """Yield the workbench with its instance role."""
-    with serve_role_credentials(node, store, HOPS[Use.SSH]):
+    with serve_role_credentials(node, store, token_hops(Use.SSH)):
         yield node
 
 
@@ -166,7 +166,7 @@ def test_credentials_need_a_token(workbench: Node) -> None:
 @pytest.mark.parametrize("use", [Use.SSH, Use.KUBERNETES], ids=["container", "pod"])
 def test_container_has_the_role_and_pod_does_not(use: Use, node: Node, box: str, store: ObjectStore) -> None:
     """Tokens pass two hops on workbenches, for containers, and one on Kubernetes nodes, so pods have no role."""
-    with serve_role_credentials(node, store, HOPS[use]):
+    with serve_role_credentials(node, store, token_hops(use)):
         on_node = node.run(TOKEN_COMMAND)
         in_container = node.run(f"{box} {TOKEN_COMMAND} 2>&1 || true")
 

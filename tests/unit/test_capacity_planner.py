@@ -31,6 +31,7 @@ from bedplate.capacity.observation import (
 from bedplate.capacity.planner import Memory, decide
 from bedplate.capacity.scenario import Job, Launchable, Scenario
 from bedplate.capacity.simulator import Figures, simulate
+from bedplate.spec.groups import Market
 
 NOW, DAY = 1_000_000.0, 86_400.0
 UNIT, GPU = Size(8, 96.0, 500.0), frozenset({"nvidia.com/gpu"})
@@ -101,7 +102,7 @@ def test_pending_pods_fill_the_ladder_in_order() -> None:
 
 def test_reservations_come_first() -> None:
     """A reservation is used before the rungs above it: it is paid for."""
-    reserved = replace(EAST, market="reservation")
+    reserved = replace(EAST, market=Market.RESERVATION)
     assert _sizes(_decide(Observation(NOW, pods=_pods(1), pools=(WEST, reserved))).actions) == {"east": 1}
 
 
@@ -281,7 +282,7 @@ def test_nothing_changes_in_a_paused_group() -> None:
 
 def test_machines_are_bought_at_the_notice() -> None:
     """Pods of a machine that AWS interrupts count as pending; a pool that loses many machines is not used for them."""
-    spot = replace(WEST, market="spot", desired=2)
+    spot = replace(WEST, market=Market.SPOT, desired=2)
     machines = tuple(replace(_machine(name), notice=NOW + 120) for name in ("i-1", "i-2"))
     pods = tuple(replace(pod, node=f"node-i-{at}") for at, pod in enumerate(_pods(2), 1))
     nodes = (_node("i-1", pods[0]), _node("i-2", pods[1]))
@@ -291,7 +292,7 @@ def test_machines_are_bought_at_the_notice() -> None:
 
 def test_a_reclaimed_pool_stays_at_its_minimum() -> None:
     """Of machines that AWS interrupts, none that the minimum needs is ended."""
-    spot = replace(WEST, market="spot", minimum=2, desired=4)
+    spot = replace(WEST, market=Market.SPOT, minimum=2, desired=4)
     machines = [replace(_machine(f"i-{number}"), notice=NOW + 120) for number in range(3)]
     nodes = tuple(_node(f"i-{number}", idle=60) for number in range(3))
     young = _machine("i-3", age=60, node=False)

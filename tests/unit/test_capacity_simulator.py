@@ -25,6 +25,7 @@ from bedplate.capacity.planner import Memory, decide
 from bedplate.capacity.scenario import HOUR, SCENARIOS, Broken, HumanCordon, Interruption, Job, Launchable, Scenario
 from bedplate.capacity.simulator import simulate
 from bedplate.cli import run
+from bedplate.spec.groups import Market
 
 Printed = pytest.CaptureFixture[str]
 GPU = frozenset({"nvidia.com/gpu"})
@@ -47,7 +48,7 @@ def fleets(draw: st.DrawFn) -> Scenario:
             maximum=minimum + draw(st.integers(0, 4)),
             desired=minimum,
             type="p5",
-            market=draw(st.sampled_from(["on-demand", "spot"])),
+            market=draw(st.sampled_from([Market.ON_DEMAND, Market.SPOT])),
             size=Size(8, 96.0, 500.0),
             price=draw(st.sampled_from([10.0, 50.0])),
             labels={"group": "train"},
@@ -58,7 +59,7 @@ def fleets(draw: st.DrawFn) -> Scenario:
     capacity = {
         (zone, "p5", market): ((0.0, draw(st.integers(0, 3))), (2 * HOUR, 9))
         for zone in draw(st.sets(st.sampled_from(zones)))
-        for market in ("on-demand", "spot")
+        for market in (Market.ON_DEMAND, Market.SPOT)
     }
     names = [item.pool.name for item in pools]
     return Scenario(
@@ -142,7 +143,9 @@ def test_limits_hold_in_any_fleet(fleet: Scenario) -> None:
 def test_an_interrupted_machine_stops_its_gang_once() -> None:
     """Two pods of a gang share a machine that AWS interrupts: the gang stops as a whole, and runs again elsewhere."""
     size, zone = Size(8, 96.0, 500.0), "region-0a"
-    pool = Pool("pool-0", "train", 0, "region-0", (zone,), 0, 4, 0, "p5", "spot", size, 10.0, {"group": "train"}, GPU)
+    pool = Pool(
+        "pool-0", "train", 0, "region-0", (zone,), 0, 4, 0, "p5", Market.SPOT, size, 10.0, {"group": "train"}, GPU
+    )
     pod = Pod("a", 0.0, Size(4, 1.0, 1.0), {"group": "train"}, GPU, gang="gang")
     jobs = tuple(Job(replace(pod, id=name), HOUR) for name in "ab")
     fleet = Scenario("gang", "", END, (Launchable(pool, 60.0),), jobs, interruptions=(Interruption(600, zone, 1.0),))

@@ -36,11 +36,12 @@ from bedplate.cluster.client import ClusterClient, Pauses, TooManyRequests
 from bedplate.errors import BedplateError, MachineError, PartialError
 from bedplate.operate.capacity_loop import PERIOD, Loop, Outputs
 from bedplate.report.capacity_state import CapacityState, explain_group, explain_pod, status_lines
+from bedplate.spec.groups import Market
 
 NOW = 1_795_410_000.0
 EIGHT = Size(gpus=8, cpus=100, memory=1000)
 WEST = Pool("west", "train", 0, "us-west-2", ("us-west-2a",), 0, 4, 2, size=EIGHT, price=50.0)
-EAST = Pool("east", "train", 1, "us-east-1", ("us-east-1a",), 0, 8, 3, size=EIGHT, price=50.0, market="spot")
+EAST = Pool("east", "train", 1, "us-east-1", ("us-east-1a",), 0, 8, 3, size=EIGHT, price=50.0, market=Market.SPOT)
 POD = Pod("ada/llm-0", NOW - 240, Size(gpus=8, cpus=4))
 
 

@@ -28,7 +28,7 @@ from bedplate.plan.nodes import NodePlan, NodeRole
 from bedplate.plan.pools import PoolPlan
 from bedplate.rehearsal.simulation import Aws, running
 from bedplate.spec.sites import Use
-from stacks.compute.template import HOPS, encode_user_data, first_boot, member_boot
+from stacks.compute.template import encode_user_data, first_boot, member_boot, token_hops
 from stacks.program import administrators
 from tests.testlab.fakes.buckets import ObjectStore
 from tests.testlab.fakes.first_boot import Node as Instance
@@ -235,7 +235,7 @@ def _start_from_user_data(machine: Whole, pool: PoolPlan | None) -> None:
     # A machine that runs would write its status while the bucket is deleted.
     stack.callback(node.machine.crash)
     instance = _instance(machine, place, pool)
-    hops = HOPS[pool.use] if pool else 1
+    hops = token_hops(pool.use) if pool else 1
     stack.enter_context(metadata_at_its_address(machine.lab.workstation.host, instance.facts, hops))
     machine.has_role = True
     document = replace(machine.planned, name=f"{pool.group}.{pool.region}") if pool else machine.planned
