@@ -21,12 +21,12 @@ from bedplate.cluster.pods import (
     is_critical,
     is_daemon,
     is_movable,
+    machine_size,
     placement_of,
     pod_size,
     scheduler_message,
     seconds,
     size_of,
-    smallest,
     spread_of,
     subtract,
     tolerated,
@@ -216,7 +216,7 @@ def _measured(
     joined = [
         sizes[node_of[machine.id]][0] for machine in machines if machine.pool == pool.name and machine.id in node_of
     ]
-    return replace(pool, size=smallest(*joined) if joined else pool.size, labels=_marked(pool.labels, marks))
+    return replace(pool, size=machine_size(pool.size, joined), labels=_marked(pool.labels, marks))
 
 
 def _marked(labels: Mapping[str, str], marks: Iterable[Placement]) -> Mapping[str, str]:

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from statistics import median_low
 
 from lightkube.models.core_v1 import (
     Affinity,
@@ -90,9 +91,19 @@ def largest(*sizes: Size) -> Size:
     return _combine(sizes, max)
 
 
-def smallest(*sizes: Size) -> Size:
-    """Return the smallest value of each resource."""
-    return _combine(sizes, min)
+def machine_size(planned: Size, reported: Sequence[Size]) -> Size:
+    """Return what a new machine of a pool offers: the smallest report of its nodes that agrees with the plan.
+
+    Other reports are broken or false, and count for that node alone. Devices are planned. What the plan does not know
+    is the median of the reports.
+    """
+    size = _combine((planned, *reported), _agreed)
+    return replace(size, gpus=planned.gpus, efa=planned.efa) if planned.cpus else size
+
+
+def _agreed(values: Sequence[float]) -> float:
+    planned = values[0] or median_low(values[1:] or values)
+    return min((value for value in values[1:] if planned * 0.75 <= value <= planned * 2), default=planned)
 
 
 def _combine(sizes: Sequence[Size], function) -> Size:  # type: ignore[no-untyped-def]  # noqa: ANN001

@@ -12,6 +12,7 @@ from bedplate.capacity.observation import (
     Action,
     Activity,
     Machine,
+    Node,
     Observation,
     Pod,
     Pool,
@@ -46,6 +47,15 @@ def misfit(pod: Pod, pool: Pool) -> str:
         needed, size = getattr(pod.size, name), getattr(pool.size, name)
         if needed > size:
             return f"the pod asks for {needed:g} {unit}, a machine has {size:g}"
+    return ""
+
+
+def shortage(node: Node, pool: Pool) -> str:
+    """Return the resource of which a node reports less than a machine of its pool has; empty if there is none."""
+    for name, unit in _UNITS.items():
+        reported, size = getattr(node.size, name), getattr(pool.size, name)
+        if reported < size:
+            return f"{reported:g} {unit}, a machine of {pool.name} has {size:g}"
     return ""
 
 

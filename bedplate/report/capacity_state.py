@@ -25,6 +25,7 @@ from bedplate.report.capacity import (
     breaker_sentences,
     clock,
     misfit,
+    shortage,
     size_words,
     use_sentence,
 )
@@ -270,15 +271,19 @@ def _node_lines(state: CapacityState, pools: set[str]) -> Iterator[str]:
     """Yield sentences about nodes that are cordoned or idle."""
     machines = {machine.id: machine for machine in state.observation.machines if machine.pool in pools}
     nodes = [node for node in state.observation.nodes if node.machine in machines]
-    sentences = [_node_sentence(state, node, machines[str(node.machine)]) for node in nodes]
+    by_name = {pool.name: pool for pool in state.observation.pools}
+    of_nodes = [(node, machines[str(node.machine)]) for node in nodes]
+    sentences = [_node_sentence(state, node, machine, by_name[machine.pool]) for node, machine in of_nodes]
     lines = [sentence for sentence in sentences if sentence]
     yield from lines[:_SHOWN]
     if len(lines) > _SHOWN:
         yield f"{counted(len(lines) - _SHOWN, 'more node')} like these."
 
 
-def _node_sentence(state: CapacityState, node: Node, machine: Machine) -> str:
+def _node_sentence(state: CapacityState, node: Node, machine: Machine, pool: Pool) -> str:
     now = state.observation.time
+    if lack := shortage(node, pool):
+        return f"{node.name}: it reports {lack}. Restart kubelet there, or end it by `bedplate node stop`."
     if machine.notice:
         return f"{node.name}: AWS interrupts this spot instance at {clock(machine.notice)}."
     if node.cordoned is Cordon.HUMAN:
@@ -290,23 +295,17 @@ def _node_sentence(state: CapacityState, node: Node, machine: Machine) -> str:
         return f"{node.name}: cordoned by the controller; it is used again if pods need it, else it ends."
     if node.idle_since is not None and not node.pods:
         idle_for = f"{node.name}: idle for {age(now - node.idle_since)}"
-        if reason := _keep_reason(state, machine):
+        if reason := _keep_reason(state, pool):
             return f"{idle_for}; it stays: {reason}."
-        left_time = node.idle_since + _idle_limit(state, machine) - now
+        left_time = node.idle_since + (pool.idle or state.observation.settings.idle) - now
         end = f"it ends in {age(left_time)}" if left_time > 0 else "it ends next"
         return f"{idle_for}; {end} unless a pod needs it."
     return ""
 
 
-def _idle_limit(state: CapacityState, machine: Machine) -> float:
-    pool = next(pool for pool in state.observation.pools if pool.name == machine.pool)
-    return pool.idle or state.observation.settings.idle
-
-
-def _keep_reason(state: CapacityState, machine: Machine) -> str:
-    """Return why an idle node of a machine is not ended; empty if it is."""
+def _keep_reason(state: CapacityState, pool: Pool) -> str:
+    """Return why an idle node of a pool is not ended; empty if it is."""
     settings = state.observation.settings
-    pool = next(pool for pool in state.observation.pools if pool.name == machine.pool)
     if pool.group in state.paused:
         return f"{pool.group} is paused"
     if max(pool.desired, len(state.machines(pool))) <= pool.minimum:

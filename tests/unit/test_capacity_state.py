@@ -103,6 +103,10 @@ STATES: Mapping[str, tuple[Observation, Breaker | None]] = {
     ),
     "ada/llm-3 has no place yet: west: no capacity in us-west-2a (next probe in 5 min); east: one more machine exceeds "
     "the ceiling of 160 USD per hour.": (observation(4, settings=Settings(ceiling=160.0)), None),
+    "n1: it reports 0 CPUs, a machine of east has 100. Restart kubelet there, or end it by `bedplate node stop`.": (
+        observation(0, nodes=(replace(observation().nodes[0], size=Size(8, 0, 1000)),)),
+        None,
+    ),
     "it stays: train keeps 1 spare machine.": (observation(0, settings=Settings(spare={"train": 1})), None),
     "it stays: east is at its minimum of 3.": (observation(0, pools=(replace(EAST, minimum=3),)), None),
 }

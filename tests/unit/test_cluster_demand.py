@@ -31,13 +31,11 @@ def node(
     instance: str = "",
     meta: dict[str, Any] | None = None,
     conditions: object = READY,
-    most_pods: int | None = None,
+    resources: Mapping[str, str] = MappingProxyType({}),
     **spec: Any,  # noqa: ANN401
 ) -> Node:
-    """Return a node with eight GPUs, of an instance or physical."""
-    resources = {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": "8"}
-    if most_pods is not None:
-        resources["pods"] = str(most_pods)
+    """Return a node with eight GPUs, of an instance or physical; `resources` are reported instead."""
+    allocatable = {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": "8", **resources}
     provider = f"aws:///us-west-2a/{instance}" if instance else f"bedplate://cellar/{name}"
     metadata = {"name": name, "creationTimestamp": "2026-11-23T04:00:00Z", "labels": {"disk": "ssd"}, **(meta or {})}
     return cast(
@@ -46,7 +44,7 @@ def node(
             {
                 "metadata": metadata,
                 "spec": {"providerID": provider, **spec},
-                "status": {"allocatable": resources, "conditions": conditions},
+                "status": {"allocatable": allocatable, "conditions": conditions},
             }
         ),
     )
@@ -97,7 +95,8 @@ def test_a_node_holds_so_many_pods(most_pods: int | None, size: int, free: int) 
     owner = {"kind": "DaemonSet", "name": "d", "apiVersion": "apps/v1", "uid": "1"}
     pods = [pod("d", "n", {"ownerReferences": [owner]}, priority=2_000_001_000), pod("w", "n")]
     machine = Machine("i-1", "p", "us-west-2a", NOW)
-    observation = observe(pods, [node("n", "i-1", most_pods=most_pods)], (machine,))
+    resources = {} if most_pods is None else {"pods": str(most_pods)}
+    observation = observe(pods, [node("n", "i-1", resources=resources)], (machine,))
 
     (observed,) = observation.nodes
     assert (observed.size.pods, observed.free.pods) == (size, free)
@@ -214,6 +213,36 @@ def test_a_daemon_set_of_a_person_makes_no_pool_too_small() -> None:
 
     assert (seen.nodes[0].size, seen.nodes[0].free) == (Size(8, 8, 32), Size(7, 7.5, 31))
     assert (seen.pools[0].size, seen.nodes[0].pods) == (Size(8, 8, 32), ())
+
+
+@pytest.mark.parametrize(
+    ("reports", "expected"),
+    [
+        pytest.param([{"cpu": "0"}], Size(8, 7, 32), id="no CPU, and no other node"),
+        pytest.param([{"cpu": "0", "memory": "0", "nvidia.com/gpu": "0"}, {}], Size(8, 8, 32), id="nothing"),
+        pytest.param([{"nvidia.com/gpu": "7"}, {}], Size(8, 8, 32), id="a GPU less"),
+        pytest.param([{"cpu": "4"}, {"memory": "9Ti"}], Size(8, 8, 32), id="half of the CPUs, false memory"),
+        pytest.param([{"cpu": "6500m"}, {}], Size(8, 6.5, 32), id="a DaemonSet"),
+    ],
+)
+def test_a_false_report_of_a_node_changes_no_pool(reports: list[dict[str, str]], expected: Size) -> None:
+    """A pool has the smallest reported size that agrees with the plan, else the planned one; devices are planned."""
+    machines = tuple(Machine(f"i-{number}", "p", "us-west-2a", NOW) for number in range(len(reports)))
+    nodes = [node(f"n{number}", f"i-{number}", resources=resources) for number, resources in enumerate(reports)]
+
+    pool = Pool("p", "train", 0, "us-west-2", ("us-west-2a",), 0, 9, 0, size=Size(8, 7, 28))
+    seen = join(Cluster([], nodes, {}, NOW), Observation(NOW, machines=machines, pools=(pool,)))
+
+    assert seen.pools[0].size == expected
+    assert len(seen.nodes) == len(reports)
+
+
+def test_a_pool_of_an_unknown_type_has_the_size_of_most_nodes() -> None:
+    """One node that reports nothing changes nothing."""
+    machines = tuple(Machine(f"i-{number}", "p", "us-west-2a", NOW) for number in range(3))
+    nodes = [node(f"n{number}", f"i-{number}", resources={"cpu": "0"} if not number else {}) for number in range(3)]
+
+    assert observe([], nodes, machines).pools[0].size == Size(8, 8, 32)
 
 
 def test_the_request_of_a_whole_pod_counts() -> None:
