@@ -8,11 +8,13 @@ from bedplate.account.client import AwsClient, NotThere, TooLarge
 from bedplate.bundle import UNREADABLE, NodeStatus, RingState, hash_of, read_node_status, read_ring_state
 from bedplate.errors import PartialError
 from bedplate.foreign import LARGEST
+from bedplate.plan.cluster import ETCD_QUOTA
 from bedplate.plan.fleet import FleetPlan
 from bedplate.spec.groups import Ring
 
-_CHUNK = 1 << 20
 _LARGEST_BLOB = 1 << 29
+# etcd may exceed its quota a little before it refuses writes.
+_LARGEST_SNAPSHOT = 2 * ETCD_QUOTA
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +55,9 @@ class RegionStore:
         return self.client.read_object(self.region, self.bucket, key, largest)
 
     def save(self, key: str, file: Path) -> None:
-        """Write an object to a file. Raises NotThere."""
-        reply = self.client.call("s3", self.region, "get_object", Bucket=self.bucket, Key=key)
+        """Write a snapshot of etcd to a file. Raises NotThere, and TooLarge."""
         with file.open("wb") as stream:
-            for chunk in reply["Body"].iter_chunks(_CHUNK):
-                stream.write(chunk)
+            self.client.copy_object(self.region, {"Bucket": self.bucket, "Key": key}, stream, _LARGEST_SNAPSHOT)
 
     def blob(self, name: str) -> bytes:
         """Return an archive. Raises PartialError if it is not what its name says."""

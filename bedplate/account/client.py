@@ -6,10 +6,12 @@ AWS's texts about credentials and permissions are never shown: they quote the si
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
+from io import BytesIO
 from itertools import groupby
 from types import MappingProxyType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import IO, Any, Generic, Protocol, TypeVar
 
 import boto3
 from botocore.client import BaseClient
@@ -34,6 +36,7 @@ from bedplate.errors import BedplateError, InputError, MachineError, PartialErro
 from bedplate.foreign import LARGEST
 
 _LONGEST = 200
+_CHUNK = 1 << 20
 _SERVER_FAULT = 500
 
 
@@ -218,17 +221,24 @@ class AwsClient:
             raise translate_error(error, service) from None
 
     def read_object(self, region: str, bucket: str, key: str, largest: int = LARGEST, **query: str) -> bytes:
-        """Return an object of a bucket; raises like `call`, and TooLarge before it reads more than `largest` bytes."""
-        body = self.call("s3", region, "get_object", Bucket=bucket, Key=key, **query)["Body"]
-        try:
-            data: bytes = body.read(largest + 1)
-        except BotoCoreError as error:
-            raise translate_error(error, "s3") from None
-        finally:
-            body.close()
-        if len(data) > largest:
-            raise TooLarge(f"s3://{bucket}/{key} is larger than {largest:,} bytes", fix="find out who wrote it")
-        return data
+        """Return an object of a bucket; raises like `copy_object`."""
+        data = BytesIO()
+        self.copy_object(region, {"Bucket": bucket, "Key": key, **query}, data, largest)
+        return data.getvalue()
+
+    def copy_object(self, region: str, place: Mapping[str, str], target: IO[bytes], largest: int = LARGEST) -> None:
+        """Write an object to a file; raises like `call`, and TooLarge before it writes more than `largest` bytes."""
+        left = largest
+        with closing(self.call("s3", region, "get_object", **place)["Body"]) as body:
+            try:
+                for chunk in body.iter_chunks(_CHUNK):
+                    left -= len(chunk)
+                    if left < 0:
+                        what = f"s3://{place['Bucket']}/{place['Key']} is larger than {largest:,} bytes"
+                        raise TooLarge(what, fix="find out who wrote it")
+                    target.write(chunk)
+            except BotoCoreError as error:
+                raise translate_error(error, "s3") from None
 
     def endpoint(self, service: str, region: str) -> str:
         """Return the URL of a service in a region."""

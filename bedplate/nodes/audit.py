@@ -18,7 +18,7 @@ from time import monotonic
 from typing import Any
 
 import bedplate
-from bedplate.foreign import LARGE, parse_json
+from bedplate.foreign import LARGE, LARGEST, parse_json
 from bedplate.nodes.apply import Event, NodeErrorKind, Step, parse_event
 from bedplate.nodes.ssh import Login
 
@@ -63,7 +63,7 @@ class Findings:
         return json.dumps(asdict(self))
 
 
-def parse_findings(text: str) -> tuple[Findings, ...]:
+def parse_findings(text: str | bytes) -> tuple[Findings, ...]:
     """Return the findings in a JSON list."""
     return tuple(_parse_findings(document) for document in parse_json(text, LARGE))
 
@@ -149,7 +149,8 @@ def _run_checks(audit: AuditRequest, node: str, on_event: EventHandler) -> Findi
         if not file.exists():
             return Findings(node, unreached=f"the checks failed: {_last_line(output)}")
         try:
-            (findings,) = parse_findings(file.read_text()[: LARGE + 1])
+            with file.open("rb") as stream:
+                (findings,) = parse_findings(stream.read(LARGE + 1))
         except (ValueError, TypeError, KeyError):
             return Findings(node, unreached="unreadable findings")
     return findings
@@ -179,7 +180,7 @@ def _run(command: Sequence[str], on_event: EventHandler) -> str:
             for line in events:
                 with suppress(ValueError, TypeError, KeyError):  # findings have the same, and are checked
                     on_event(parse_event(line))
-        output.seek(0)
+        output.seek(max(0, output.seek(0, os.SEEK_END) - LARGEST))
         return output.read().decode(errors="replace")
 
 

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import fields
 from fnmatch import fnmatchcase
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import botocore.exceptions as boto
 import moto.ec2
 import pytest
 from botocore.parsers import ResponseParserError
+from botocore.response import StreamingBody
 from moto import mock_aws
 
 from bedplate.account.backend import create_role, missing_roles, service_roles
@@ -21,6 +23,7 @@ from bedplate.account.client import (
     Denied,
     NoCredentials,
     NotThere,
+    TooLarge,
     check_account,
     open_session,
     translate_error,
@@ -444,3 +447,30 @@ def test_the_roles_of_a_fleet_follow_its_resources() -> None:
     assert len(service_roles(LAB_PLAN)) == 4
     solo = service_roles(plan_of(EXAMPLES / "minimal.yaml"))
     assert [*solo] == ["AWSServiceRoleForAutoScaling", "AWSServiceRoleForAmazonElasticFileSystem"]
+
+
+def test_an_object_of_a_bucket_is_read_to_its_limit(client: AwsClient, tmp_path: Path) -> None:
+    """One byte more is an error, in memory and on disk; the file has no byte above the limit."""
+    place = {"Bucket": "states", "Key": "etcd/x"}
+    client.call("s3", HOME, "create_bucket", Bucket="states", CreateBucketConfiguration={"LocationConstraint": HOME})
+    client.call("s3", HOME, "put_object", **place, Body=b"12345678")
+    file = tmp_path / "x"
+
+    assert client.read_object(HOME, "states", "etcd/x", 8) == b"12345678"
+    with file.open("wb") as stream:
+        client.copy_object(HOME, place, stream, 8)
+    assert file.read_bytes() == b"12345678"
+    with pytest.raises(TooLarge, match="s3://states/etcd/x is larger than 7 bytes"):
+        client.read_object(HOME, "states", "etcd/x", 7)
+    with pytest.raises(TooLarge), file.open("wb") as stream:
+        client.copy_object(HOME, place, stream, 7)
+    assert file.stat().st_size <= 7
+
+
+def test_a_lost_connection_to_a_bucket_is_one_error(client: AwsClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operator sees a message, and no traceback, when an object ends before its length."""
+    reply = {"Body": StreamingBody(BytesIO(b"1234"), 8)}
+    monkeypatch.setattr(AwsClient, "call", lambda *_, **__: reply)
+
+    with pytest.raises(BedplateError):
+        client.copy_object(HOME, {"Bucket": "states", "Key": "etcd/x"}, BytesIO())

@@ -12,12 +12,14 @@ import pytest
 from botocore.client import BaseClient
 
 from bedplate.account.bakes import KEY, VALID
+from bedplate.account.client import NotThere
 from bedplate.account.images import bill_of_materials
 from bedplate.catalog import load_catalog
 from bedplate.cli import images, run
 from bedplate.cli.fleet import plan_of
 from bedplate.errors import PartialError
 from bedplate.files import held
+from bedplate.foreign import LARGEST
 from bedplate.lock import lock_path, read_lock, record_images
 from bedplate.plan.planner import image_kinds
 from bedplate.report.images import by_name
@@ -239,6 +241,17 @@ def test_a_bake_of_another_operator_is_not_swept(aws: BakeLab, here: Path, capsy
     aws.time += VALID
     assert run(["image", "bake", KIND]) == 0
     assert aws.left() == ()
+
+
+@pytest.mark.parametrize("size", [9, LARGEST + 1])
+def test_an_invalid_lease_is_replaced(aws: BakeLab, here: Path, size: int) -> None:
+    """What no command has written locks nothing."""
+    store = {"Bucket": aws.plan.nodes_bucket(HOME).name, "Key": KEY}
+    aws.client.call("s3", HOME, "put_object", **store, Body=b"{" * size)
+
+    assert run(["image", "sweep"]) == 0
+    with pytest.raises(NotThere):
+        aws.client.call("s3", HOME, "head_object", **store)
 
 
 def _deploy_workers(aws: BakeLab, image: str, *, is_mixed: bool) -> str:

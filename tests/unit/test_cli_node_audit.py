@@ -19,8 +19,9 @@ from bedplate.cli import node_apply, run
 from bedplate.cli.node_apply import ApplyProgress, Board, Row, apply_order, audit_nodes
 from bedplate.cli.output import check_files_exist
 from bedplate.compliance.ledger import unreached_reason
+from bedplate.nodes import audit
 from bedplate.nodes.apply import ApplyRequest, Event, Step, Target
-from bedplate.nodes.audit import AuditRequest, Findings
+from bedplate.nodes.audit import AuditRequest, Findings, run_audit
 from bedplate.nodes.audit import RuleOutcome as Verdict
 from bedplate.plan.nodes import permanent_nodes
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
@@ -289,3 +290,22 @@ def test_each_rule_is_shown_while_it_is_asked(monkeypatch: pytest.MonkeyPatch) -
     assert [event.name for event in begun] == [f"{verdict.role} {verdict.rule}" for verdict in findings.verdicts]
     assert [event.changed + event.unchanged for event in begun] == list(range(rules))
     assert {event.changed + event.unchanged + event.ahead for event in begun} == {rules}
+
+
+@pytest.mark.parametrize(
+    ("script", "unreached"),
+    [
+        ("truncate -s 8T ${0#*=}", "unreadable findings"),
+        ("yes '' | head -c 999999; echo $BYTES; exit 1", "the checks failed: x"),
+    ],
+)
+def test_an_audit_reads_a_bounded_part_of_what_a_machine_causes(
+    monkeypatch: pytest.MonkeyPatch, script: str, unreached: str
+) -> None:
+    """Findings of many terabytes are unreadable; of the output only the end is read."""
+    monkeypatch.setenv("BYTES", "x")
+    monkeypatch.setattr(audit, "_command", lambda *_: ("sh", "-c", script))
+
+    (findings,) = run_audit(AuditRequest(), ["nas.cellar"], lambda _: None)
+
+    assert findings.unreached == unreached
