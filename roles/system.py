@@ -193,26 +193,26 @@ class UnitStates(FactBase[Mapping[str, frozenset[str]]]):
         return {unit: frozenset((state, _ENABLED) if unit in links else (state,)) for unit, state in states}
 
 
-def start_units(units: Mapping[str, str], *, ends_apply: bool = True) -> None:
-    """Declare that units are running and enabled; `units` has them by operation name.
+def start_units(units: Mapping[str, str], *, ends_apply: bool = True, runs: bool = True) -> None:
+    """Declare that units are enabled and, unless `runs` is false, running; `units` has them by operation name.
 
     With `ends_apply=False` an error is reported at the end of the apply, for units that no other operation needs.
     """
     for name, unit in units.items():
-        _start_unit(name=name, unit=unit, units=tuple(units.values()), _ignore_errors=not ends_apply)
+        _start_unit(name=name, unit=unit, units=tuple(units.values()), runs=runs, _ignore_errors=not ends_apply)
 
 
 @operation()
-def _start_unit(unit: str, units: Sequence[str]) -> Generator[PyinfraCommand, None, None]:
+def _start_unit(unit: str, units: Sequence[str], *, runs: bool) -> Generator[PyinfraCommand, None, None]:
     states = host.get_fact(UnitStates, units=units).get(unit, frozenset())
     if _ENABLED not in states:
         # No daemon-reload: `start` does not need the links, and the next boot reads them. With `--no-reload` instead of
         # `--root` systemd 253 and later would report NeedDaemonReload for all units.
         yield StringCommand("systemctl --root=/ --quiet enable", QuoteString(unit))
-    if _ACTIVE not in states:
+    if runs and _ACTIVE not in states:
         yield StringCommand("systemctl start", QuoteString(unit))
-    if {_ENABLED, _ACTIVE} <= states:
-        host.noop(f"{unit} is running and enabled")
+    if {_ENABLED, _ACTIVE if runs else _ENABLED} <= states:
+        host.noop(f"{unit} is enabled, and runs if it must")
 
 
 class Settable(FactBase[Mapping[str, str]]):

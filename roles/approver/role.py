@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from pyinfra.context import host
 from pyinfra.operations import systemd
 
 from roles.base import Changes, ManagedFile, Role, changed, file_text, put_files
-from roles.system import start_units
+from roles.system import Joined, start_units
 
 UNIT = "bedplate-approver.service"
 RIGHTS = "/etc/bedplate/approver-rights.yaml"
@@ -28,9 +29,9 @@ class Approver(Role):
         return put_files(*approver_files())
 
     def activate(self, changes: Changes) -> None:
-        """Start the approver, and restart it after a change."""
+        """Start the approver once the cluster exists, and restart it after a change."""
         systemd.daemon_reload(name="Reload systemd for the approver", _if=changed(changes))
-        start_units({"Start the approver of nodes": UNIT})
+        start_units({"Start the approver of nodes": UNIT}, runs=host.get_fact(Joined))
         systemd.service(name="Restart the approver of nodes", service=UNIT, restarted=True, _if=changed(changes))
 
 

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from pyinfra.context import host
 from pyinfra.operations import systemd
 
 from bedplate.plan.capacity import CapacityPlan, capacity_document
 from roles.base import Changes, ManagedFile, Role, changed, file_text, put_files
-from roles.system import start_units
+from roles.system import Joined, start_units
 
 UNIT = "bedplate-capacity.service"
 PLAN, RIGHTS = "/etc/bedplate/capacity.json", "/etc/bedplate/capacity-rights.yaml"
@@ -31,9 +32,9 @@ class Capacity(Role):
         return put_files(*capacity_files(self.plan))
 
     def activate(self, changes: Changes) -> None:
-        """Start the controller, and restart it after a change."""
+        """Start the controller once the cluster exists, and restart it after a change."""
         systemd.daemon_reload(name="Reload systemd for the controller of capacity", _if=changed(changes))
-        start_units({"Start the controller of capacity": UNIT})
+        start_units({"Start the controller of capacity": UNIT}, runs=host.get_fact(Joined))
         systemd.service(name="Restart the controller of capacity", service=UNIT, restarted=True, _if=changed(changes))
 
 

@@ -1,6 +1,7 @@
 """The roles of the cluster: containerd, kubelet with its settings, and members of the control plane."""
 
 import os
+import re
 import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
@@ -25,7 +26,7 @@ from roles.containers.role import CONFIG, MIRRORS, Containers, MirroredRegistrie
 from roles.control.role import AUTHENTICATION_CONFIGURATION, Control, member_documents
 from roles.kubernetes.role import CLUSTER_CA, FOLDER, PACKAGES, Kubernetes, kubelet_files
 from roles.nvidia.role import TOOLKIT
-from roles.system import HeldPackages, Joined
+from roles.system import HeldPackages, Joined, UnitStates
 from tests.testlab.fakes.aws import metadata_service
 from tests.testlab.fakes.node import Recorder, recorded
 from tests.testlab.fleets.variants import lab_node, lab_plan
@@ -35,7 +36,7 @@ from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 MEMBERS = tuple(f"control-{number}.us-west-2" for number in (1, 2, 3))
 TITAN = "titan-01.cellar"
 ROLES = {"containers", "kubernetes", "control"}
-UBUNTU = recorded("ubuntu-24.04").but({HeldPackages.name: None, MirroredRegistries.name: None})
+UBUNTU = recorded("ubuntu-24.04").but({HeldPackages.name: None, MirroredRegistries.name: None, Joined.name: None})
 read_yaml = YAML(typ="safe").load
 
 
@@ -290,6 +291,23 @@ def test_a_sites_machine_asks_no_metadata_service(tmp_path: Path) -> None:
 
     assert configuration["providerID"] == "bedplate://cellar/titan-01"
     assert "--hostname-override=titan-01.cellar --node-ip=192.168.40.21" in arguments
+
+
+@pytest.mark.parametrize("name", ["approver", "capacity"])
+@pytest.mark.parametrize("state", ["", "joined"])
+def test_a_member_starts_its_services_when_the_cluster_exists(name: str, state: str) -> None:
+    """Before `kube init` a second run changes nothing; a unit of the cluster is enabled, and starts with the member."""
+    unit = f"bedplate-{name}.service"
+    (role,) = (role for role in roles_of(lab_node(MEMBERS[0])) if role.name == name)
+    states = ("inactive", f"multi-user.target.wants/{unit}")
+    facts = UBUNTU.but({Joined.name: (state,) if state else None, UnitStates.name: states})
+
+    member = Recorder(facts)
+    member.play(role)
+
+    assert member.play(role).commands == ([f"systemctl start {unit}"] if state else [])
+    assert f"systemctl --root=/ --quiet enable {unit}" in Recorder(UBUNTU).play(role).commands
+    assert unit in re.findall(r"^Wants=(.*)", file_text("control/bedplate-member.service"), re.MULTILINE)[0].split()
 
 
 def test_members_run_the_controller_of_capacity() -> None:
