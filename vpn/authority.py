@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from bedplate.checks.diagnostics import Level
 from bedplate.errors import InputError
+from bedplate.rules import Level
 from vpn.certificates import (
     CLOCK_TOLERANCE,
     EXTENDED_KEY_USAGES,

@@ -17,9 +17,9 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from bedplate.checks.diagnostics import Level
 from bedplate.errors import InputError
 from bedplate.files import held, os_errors_as_machine_errors, write_together, write_whole
+from bedplate.rules import Level
 from vpn.audit_log import (
     AuditLog,
     Begun,

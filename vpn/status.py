@@ -7,13 +7,13 @@ from ipaddress import IPv4Network
 
 from pydantic import TypeAdapter
 
-from bedplate.checks.diagnostics import Level
 from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.foreign import parse_json
 from bedplate.plan import FleetPlan
 from bedplate.plan.fleet import TunnelPlan
 from bedplate.plan.links import has_transit, networks_accepted, networks_of_place, region_peers, remote_networks
 from bedplate.plan.nodes import NodePlan, NodeRole
+from bedplate.rules import Level
 from vpn.agent.status import Neighbour, Status, Tunnel
 from vpn.audit_log import Issued
 from vpn.authority import FAILURE, WARNING, Finding, crl_end, crl_findings, crl_number

@@ -1,8 +1,10 @@
 """Access: what a valid fleet needs before people can use it: accounts, a VPN, a started machine, alarms, a cluster."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
-from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault
+from bedplate.checks.diagnostics import Context
+from bedplate.rules import Fault, Rule, fault
 from bedplate.spec.sites import cloud_mounts
 
 
@@ -13,7 +15,7 @@ def check_people_and_ways_in(context: Context) -> Iterator[Fault]:
     machines = [name for site in fleet.sites.values() for name, machine in site.machines.items() if machine.use]
     if (groups or machines) and not fleet.people and context.is_whole("people"):
         message = f"nobody can log in to {_listed([*groups, *machines], 'or')}: the file has no people"
-        yield fault("W530", "people", message)
+        yield fault(NO_PEOPLE, "people", message)
     has_way_in = fleet.sites or (fleet.vpn and fleet.vpn.laptops)
     if groups and not has_way_in and context.is_whole("vpn") and context.is_whole("sites"):
         region = fleet.groups[groups[0]].ladder[0].region
@@ -24,7 +26,7 @@ def check_people_and_ways_in(context: Context) -> Iterator[Fault]:
             f"add vpn: {{laptops: {{gateways: [{{region: {region}}}]}}}}; without a VPN, `bedplate ssh {groups[0]}` "
             "uses Session Manager and requires AWS credentials of the account"
         )
-        yield fault("W630", f"groups.{groups[0]}.use", message, fix)
+        yield fault(NO_WAY_IN, f"groups.{groups[0]}.use", message, fix)
 
 
 def _listed(names: Sequence[str], word: str) -> str:
@@ -42,7 +44,7 @@ def check_start(context: Context) -> Iterator[Fault]:
         if is_idle and all(rung.region in fleet.regions for rung in group.ladder):
             message = f"nothing starts a machine of {name}: its minimum is 0"
             fix = f"write min: 1, or start a machine with `bedplate node start {name}`"
-            yield fault("W360", f"groups.{name}.nodes.min", message, fix)
+            yield fault(NO_START, f"groups.{name}.nodes.min", message, fix)
 
 
 def check_alarms(context: Context) -> Iterator[Fault]:
@@ -51,7 +53,7 @@ def check_alarms(context: Context) -> Iterator[Fault]:
     if (fleet.groups or fleet.sites) and fleet.alarms is None and context.is_whole("alarms"):
         address = fleet.owner if "@" in fleet.owner else "ADDRESS"
         message = "alarms appear only in the AWS console: the file names no recipient"
-        yield fault("W632", "alarms", message, f"add alarms: {{email: {address}}}")
+        yield fault(NO_ALARMS, "alarms", message, f"add alarms: {{email: {address}}}")
 
 
 # Areas of AWS region names that are not continents of their own.
@@ -69,7 +71,7 @@ def check_distance(context: Context) -> Iterator[Fault]:
             places, group = " and ".join(distant), regions[distant[0]]
             message = f"machines in {places} mount {mount} from another continent, in {home}"
             fix = f"use regions near {home} in the ladder of {group}, or keep the data in an s3 store"
-            yield fault("W420", f"storage.{name}.region", message, fix)
+            yield fault(DISTANT_MOUNT, f"storage.{name}.region", message, fix)
 
 
 def _continent(region: str) -> str:
@@ -78,34 +80,20 @@ def _continent(region: str) -> str:
 
 
 CHECKS = (check_people_and_ways_in, check_start, check_alarms, check_distance)
-RULES = (
-    Rule("W530", "no-people", "Only declared people can log in.", "add people: {USER: {admin: true, keys: [KEY]}}"),
-    *about(
-        "groups",
-        Rule("W360", "no-start", "bedplate starts the minimum; nothing else starts machines for SSH.", "write min: 1"),
-        Rule(
-            "W630",
-            "no-way-in",
-            "Machines have private addresses, which only a VPN or Session Manager reaches.",
-            "add vpn: {laptops: {gateways: [{region: REGION}]}}",
-            allowable=True,
-        ),
-    ),
-    Rule(
-        "W632",
-        "no-alarms",
-        "Nobody notices a failed machine or gateway.",
-        "add alarms: {email: ADDRESS}",
-        allowable=True,
-    ),
-    *about(
-        "storage",
-        Rule(
-            "W420",
-            "distant-mount",
-            "Every file operation takes a round trip over the ocean, about 100 ms.",
-            "keep the machines on the continent of the file system",
-            allowable=True,
-        ),
-    ),
+NO_PEOPLE = Rule("W530", "Only declared people can log in.", "add people: {USER: {admin: true, keys: [KEY]}}")
+NO_ALARMS = Rule("W632", "Nobody notices a failed machine or gateway.", "add alarms: {email: ADDRESS}", allowable=True)
+_group_rule = partial(Rule, section="groups")
+NO_START = _group_rule("W360", "bedplate starts the minimum; nothing else starts machines for SSH.", "write min: 1")
+NO_WAY_IN = _group_rule(
+    "W630",
+    "Machines have private addresses, which only a VPN or Session Manager reaches.",
+    "add vpn: {laptops: {gateways: [{region: REGION}]}}",
+    allowable=True,
+)
+_storage_rule = partial(Rule, section="storage")
+DISTANT_MOUNT = _storage_rule(
+    "W420",
+    "Every file operation takes a round trip over the ocean, about 100 ms.",
+    "keep the machines on the continent of the file system",
+    allowable=True,
 )

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from itertools import islice
 
-from bedplate.checks.diagnostics import Context, Fault, Rule, fault
+from bedplate.checks.diagnostics import Context
+from bedplate.rules import Fault, Rule, fault
 from bedplate.spec import Fleet
 
 # Ranges without hosts, each with its purpose and source.
@@ -72,23 +73,23 @@ SMALLEST_SUPERNET, _MOST_TRIED = 12, 300
 def check_ranges(context: Context) -> Iterator[Fault]:
     """Yield faults of blocks in reserved, public or commonly used ranges."""
     for declared in declared_blocks(context.fleet):
-        for code, message in _range_violations(declared):
-            yield fault(code, declared.key, message, _another_block(context.fleet, declared))
+        for rule, message in _range_violations(declared):
+            yield fault(rule, declared.key, message, _another_block(context.fleet, declared))
 
 
-def _range_violations(declared: DeclaredBlock) -> Iterator[tuple[str, str]]:
-    """Yield the code and message of each range that a block must not overlap."""
+def _range_violations(declared: DeclaredBlock) -> Iterator[tuple[Rule, str]]:
+    """Yield the rule and message of each range that a block must not overlap."""
     reserved = next((block for block in RESERVED if declared.block.overlaps(block)), None)
     if reserved:
-        yield "E220", f"{declared} overlaps {reserved} ({RESERVED[reserved]})"
+        yield RESERVED_BLOCK, f"{declared} overlaps {reserved} ({RESERVED[reserved]})"
     elif declared.block.overlaps(CARRIER):
-        yield "E222", f"{declared} overlaps {CARRIER} (RFC 6598)"
+        yield CARRIER_BLOCK, f"{declared} overlaps {CARRIER} (RFC 6598)"
     elif not is_private(declared.block):
-        yield "E221", f"{declared} contains public addresses"
+        yield PUBLIC_BLOCK, f"{declared} contains public addresses"
     if declared.uses(DOCKER):
-        yield "E224", f"{declared} overlaps {DOCKER}, Docker's bridge on every node"
+        yield DOCKER_BLOCK, f"{declared} overlaps {DOCKER}, Docker's bridge on every node"
     if declared.uses(DEFAULT_VPC):
-        yield "W223", f"{declared} overlaps {DEFAULT_VPC}, the default VPC of every account"
+        yield DEFAULT_VPC_BLOCK, f"{declared} overlaps {DEFAULT_VPC}, the default VPC of every account"
 
 
 def _another_block(fleet: Fleet, declared: DeclaredBlock) -> str:
@@ -136,7 +137,7 @@ def check_overlaps(context: Context) -> Iterator[Fault]:
             message = f"{declared} overlaps {widest}: both contain {declared.block}"
             others = [other for other in (declared, widest) if other.key.startswith("regions.")]
             fix = f"delete {others[0].key}: bedplate then allocates a block" if others else ""
-            yield fault("E226", declared.key, message, fix)
+            yield fault(OVERLAP, declared.key, message, fix)
         else:
             widest = declared
 
@@ -153,10 +154,10 @@ def check_sizes(context: Context) -> Iterator[Fault]:
         least = max(low, fleet.network.supernet.prefixlen + 1)
         if least > high:
             message = f"the supernet {fleet.network.supernet} is too small: the block needs at least a /{high}"
-            yield fault("E227", key, message, f"write a supernet of /{high - 1} or larger")
+            yield fault(POOL_SIZE, key, message, f"write a supernet of /{high - 1} or larger")
         elif not least <= size <= high:
             message = f"/{size} is out of range: it must be /{least} to /{high}"
-            yield fault("E227", key, message, f"write /{min(max(size, least), high)}")
+            yield fault(POOL_SIZE, key, message, f"write /{min(max(size, least), high)}")
 
 
 def check_remaining_space(context: Context) -> Iterator[Fault]:
@@ -167,13 +168,15 @@ def check_remaining_space(context: Context) -> Iterator[Fault]:
     if len(allocated) == 1 and not has_other_blocks and fleet.network.region_size == supernet.prefixlen:
         message = f"{allocated[0]} uses all of {supernet}: no space for another region, a VPN or a cluster"
         wider = supernet.supernet(new_prefix=max(supernet.prefixlen - 4, 8))
-        yield fault("W237", "network.supernet", message, f"write {wider}, or region_size: /{supernet.prefixlen + 4}")
+        yield fault(
+            SUPERNET_FULL, "network.supernet", message, f"write {wider}, or region_size: /{supernet.prefixlen + 4}"
+        )
 
 
 def _check_vpc_size(key: str, size: int, start: str = "") -> Iterator[Fault]:
     if not LARGEST_VPC <= size <= SMALLEST_VPC:
         message = f"a VPC cannot have /{size}: AWS allows /{LARGEST_VPC} to /{SMALLEST_VPC}"
-        yield fault("E225", key, message, f"write {start}/{min(max(size, LARGEST_VPC), 20)}")
+        yield fault(VPC_SIZE, key, message, f"write {start}/{min(max(size, LARGEST_VPC), 20)}")
 
 
 def _sizes(context: Context) -> Iterator[tuple[str, int, int, int]]:
@@ -192,72 +195,32 @@ def _sizes(context: Context) -> Iterator[tuple[str, int, int, int]]:
 
 _VPC = "Amazon VPC, VPC CIDR blocks"
 _IANA = "IANA IPv4 Special-Purpose Address Registry"
-_BLOCK = "write four numbers and a prefix length, such as 10.64.0.0/10"
 
 CHECKS = (check_ranges, check_overlaps, check_sizes, check_remaining_space)
-RULES = (
-    Rule("E210", "not-a-block", "A block is four numbers and a prefix length.", _BLOCK),
-    Rule("E211", "no-prefix", "A block needs a prefix length.", "add the prefix length"),
-    Rule("E212", "host-bits", "A block starts at its network address.", "write the network address"),
-    Rule("E213", "not-canonical", "Programs read other forms differently.", _BLOCK),
-    Rule("E214", "ipv6", "bedplate allocates IPv4 addresses only.", "write an IPv4 value"),
-    Rule(
-        "E215",
-        "not-an-address",
-        "An address is four numbers from 0 to 255.",
-        "write four numbers from 0 to 255, separated by dots",
-    ),
-    Rule("E216", "not-a-size", "A size is a prefix length.", "write a prefix length, such as /22"),
-    Rule("E220", "reserved-block", "Hosts cannot use these addresses.", "write a block of 10.0.0.0/8", _IANA),
-    Rule(
-        "E221",
-        "public-block",
-        "Traffic to the owners of these addresses would stay in the fleet.",
-        "write a block of 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16 (RFC 1918)",
-        "RFC 1918",
-        allowable=True,
-    ),
-    Rule(
-        "E222",
-        "carrier-block",
-        "Internet providers and AWS services use 100.64.0.0/10.",
-        "write a block of 10.0.0.0/8",
-        "RFC 6598",
-        allowable=True,
-    ),
-    Rule(
-        "W223",
-        "default-vpc-block",
-        "The default VPC of every account has this block, so it cannot be peered.",
-        "write another block",
-        _VPC,
-    ),
-    Rule("E224", "docker-block", "Docker's bridge uses 172.17.0.0/16 on every node.", "write another block"),
-    Rule(
-        "E225",
-        "vpc-size",
-        "A VPC has /16 to /28, and the zones of a region need /20.",
-        "write /16 to /20",
-        _VPC,
-    ),
-    Rule("E226", "overlap", "An address must belong to one machine.", "write another block for one of the two"),
-    Rule(
-        "E227",
-        "pool-size",
-        "A block must hold its hosts and fit into the supernet.",
-        "write a size within the limits",
-    ),
-    Rule(
-        "W237",
-        "supernet-full",
-        "Recorded blocks never move, so a later part of the fleet needs a wider supernet.",
-        "write a wider supernet, or a smaller region_size",
-    ),
-    Rule("E230", "supernet-exhausted", "Every allocated block is in the supernet.", "declare a larger supernet"),
-    Rule("E231", "renumbers-block", "The addresses of deployed resources cannot change.", "keep the recorded size"),
-    Rule("E232", "touches-recorded-block", "Two places cannot share addresses.", "declare another block"),
-    Rule("E233", "outside-supernet", "Every recorded block is in the supernet.", "keep the recorded supernet"),
-    Rule("E234", "subnets-do-not-fit", "Each zone needs an edge and a node subnet.", "declare a larger block"),
-    Rule("E235", "zone-slots-exhausted", "A region has addresses for seven zones.", "use zones that it had before"),
-    Rule("E236", "tunnels-exhausted", "Each tunnel needs its own /30.", "declare fewer sites or regions"),
+RESERVED_BLOCK = Rule("E220", "Hosts cannot use these addresses.", "write a block of 10.0.0.0/8", _IANA)
+PUBLIC_BLOCK = Rule(
+    "E221",
+    "Traffic to the owners of these addresses would stay in the fleet.",
+    "write a block of 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16 (RFC 1918)",
+    "RFC 1918",
+    allowable=True,
+)
+CARRIER_BLOCK = Rule(
+    "E222",
+    "Internet providers and AWS services use 100.64.0.0/10.",
+    "write a block of 10.0.0.0/8",
+    "RFC 6598",
+    allowable=True,
+)
+DEFAULT_VPC_BLOCK = Rule(
+    "W223", "The default VPC of every account has this block, so it cannot be peered.", "write another block", _VPC
+)
+DOCKER_BLOCK = Rule("E224", "Docker's bridge uses 172.17.0.0/16 on every node.", "write another block")
+VPC_SIZE = Rule("E225", "A VPC has /16 to /28, and the zones of a region need /20.", "write /16 to /20", _VPC)
+OVERLAP = Rule("E226", "An address must belong to one machine.", "write another block for one of the two")
+POOL_SIZE = Rule("E227", "A block must hold its hosts and fit into the supernet.", "write a size within the limits")
+SUPERNET_FULL = Rule(
+    "W237",
+    "Recorded blocks never move, so a later part of the fleet needs a wider supernet.",
+    "write a wider supernet, or a smaller region_size",
 )

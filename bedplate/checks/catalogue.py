@@ -25,25 +25,22 @@ from bedplate.checks import (
     sites,
     storage,
 )
-from bedplate.checks.diagnostics import Context, Fault, Rule
-
-__all__ = ["RULES", "Rule", "check_fleet", "count_rules"]
+from bedplate.checks.diagnostics import Context
+from bedplate.plan import faults
+from bedplate.rules import Fault, Rule, rules_of
+from bedplate.spec import fleet, network, sshkey, text
+from bedplate.spec import groups as group_keys
 
 
 class Topic(Protocol):
     """A topic module."""
 
     @property
-    def RULES(self) -> tuple[Rule, ...]:  # noqa: N802  # a module's constant
-        """The rules of the topic."""
-
-    @property
     def CHECKS(self) -> tuple[Callable[[Context], Iterator[Fault]], ...]:  # noqa: N802  # a module's constant
-        """The functions that find violations; other rules are checked while the file is read or planned."""
+        """The functions that find violations."""
 
 
 TOPICS: tuple[Topic, ...] = (
-    file,
     addresses,
     regions,
     sites,
@@ -57,10 +54,11 @@ TOPICS: tuple[Topic, ...] = (
     cluster,
     examples,
     access,
-    exceptions,
 )
+# The rules of the others are checked while the file is read or planned; exceptions apply to the result of all checks.
+_MODULES = (*TOPICS, file, exceptions, text, sshkey, network, group_keys, fleet, faults)
 
-RULES: Mapping[str, Rule] = MappingProxyType({rule.code: rule for topic in TOPICS for rule in topic.RULES})
+RULES: Mapping[str, Rule] = MappingProxyType({rule.code: rule for rule in rules_of(_MODULES)})
 
 
 def check_fleet(context: Context) -> Iterator[Fault]:

@@ -1,17 +1,19 @@
 """The cluster and laptop gateways: workers, control plane, and the places of gateways."""
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import combinations
 
 from bedplate.catalog import Catalog
 from bedplate.catalog.tables import read_kernel
-from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault, repeated
+from bedplate.checks.diagnostics import Context, repeated
 from bedplate.checks.groups import check_known_type
-from bedplate.checks.ladders import check_declared_region
+from bedplate.checks.ladders import TYPE_NOT_OFFERED, check_declared_region
 from bedplate.checks.storage import check_declared_site
 from bedplate.plan import FleetPlan
 from bedplate.plan.allocation import joined_sites, pods_size
 from bedplate.plan.cluster import NODE_PODS
+from bedplate.rules import Fault, Rule, fault
 from bedplate.spec.network import Interconnect
 
 LEAST_VCPUS, LEAST_MEMORY_MIB = 2, 2048
@@ -28,7 +30,7 @@ def check_workers(context: Context) -> Iterator[Fault]:
         uses += [(f"sites.{site_name}.machines.{name}.use", machine.use) for name, machine in machines if machine.use]
     for key, use in uses:
         if use.is_worker:
-            yield fault("E602", key, "the file has no kubernetes section for this worker", _cluster_fix(context))
+            yield fault(NO_CLUSTER, key, "the file has no kubernetes section for this worker", _cluster_fix(context))
 
 
 def _cluster_fix(context: Context) -> str:
@@ -43,12 +45,12 @@ def check_control_plane(context: Context) -> Iterator[Fault]:
     plane, key = context.fleet.kubernetes.control_plane, "kubernetes.control_plane"
     if plane.count % 2 == 0:
         message = f"{plane.count} machines tolerate no more failures than {plane.count - 1}"
-        yield fault("E603", f"{key}.count", message, f"write {plane.count - 1} or {plane.count + 1}")
+        yield fault(EVEN_CONTROL_PLANE, f"{key}.count", message, f"write {plane.count - 1} or {plane.count + 1}")
     yield from check_known_type(context.catalog, f"{key}.type", plane.type)
     facts = context.catalog.types.get(plane.type)
     if facts and (facts.vcpus < LEAST_VCPUS or facts.memory_mib < LEAST_MEMORY_MIB):
         message = f"{plane.type} has {facts.vcpus} vCPUs and {facts.memory_mib} MiB"
-        yield fault("E604", f"{key}.type", message)
+        yield fault(SMALL_CONTROL_PLANE, f"{key}.type", message)
     yield from _check_home_offer(context, f"{key}.type", plane.type)
 
 
@@ -60,13 +62,13 @@ def check_laptop_gateways(context: Context) -> Iterator[Fault]:
     for key, gateway in keyed:
         if (gateway.region is None) == (gateway.site is None):
             message = "the gateway has no place" if gateway.region is None else "the gateway has a region and a site"
-            yield fault("E608", key, message)
+            yield fault(GATEWAY_PLACE, key, message)
         if gateway.region:
             yield from check_declared_region(context, f"{key}.region", gateway.region)
         if gateway.site:
             yield from check_declared_site(context, f"{key}.site", gateway.site)
     for key, gateway, _ in repeated(keyed):
-        yield fault("E609", key, f"{gateway.region or gateway.site} already has a gateway")
+        yield fault(DUPLICATE_GATEWAY, key, f"{gateway.region or gateway.site} already has a gateway")
 
 
 def _check_home_offer(context: Context, key: str, type_name: str) -> Iterator[Fault]:
@@ -74,7 +76,7 @@ def _check_home_offer(context: Context, key: str, type_name: str) -> Iterator[Fa
     home = next((name for name, region in context.fleet.regions.items() if region.home), None)
     catalog = context.catalog
     if home and home in catalog.regions and type_name in catalog.types and not catalog.offered(type_name, home):
-        yield fault("E302", key, f"the home region {home} does not offer {type_name}")
+        yield fault(TYPE_NOT_OFFERED, key, f"the home region {home} does not offer {type_name}")
 
 
 def check_pods(context: Context) -> Iterator[Fault]:
@@ -91,7 +93,7 @@ def check_pods(context: Context) -> Iterator[Fault]:
     message = f"a /{size} for pods holds {1 << (NODE_PODS - size)} nodes; the file allows {nodes}: {most}"
     wider = NODE_PODS - (nodes - 1).bit_length()
     fix = f"write pods: /{wider}, or lower the maximums" if wider >= widest else ""
-    yield fault("E640", "kubernetes.pods", message, fix)
+    yield fault(PODS_BLOCK_TOO_SMALL, "kubernetes.pods", message, fix)
 
 
 def _node_counts(context: Context) -> Iterator[tuple[str, int]]:
@@ -115,7 +117,12 @@ def check_worker_paths(context: Context) -> Iterator[Fault]:
     for first, second in combinations(sites, 2):
         if frozenset((first, second)) not in joined:
             fix = f"write joins: [{first}] in the gateway of {second}, or `interconnect: transit`"
-            yield fault("E641", f"sites.{second}.gateway", f"workers of {second} have no path to those of {first}", fix)
+            yield fault(
+                WORKERS_NOT_CONNECTED,
+                f"sites.{second}.gateway",
+                f"workers of {second} have no path to those of {first}",
+                fix,
+            )
 
 
 _MEMBER_FIX = (
@@ -132,49 +139,31 @@ def check_members(plan: FleetPlan, catalog: Catalog) -> Iterator[Fault]:
     offered = catalog.offered(plane.type, home)
     if names := [f"{member.name} ({member.zone})" for member in plane.members if member.zone not in offered]:
         message = f"{plane.type} is not offered in the zones of {', '.join(names)}"
-        yield fault("E302", "kubernetes.control_plane.type", message, _MEMBER_FIX)
+        yield fault(TYPE_NOT_OFFERED, "kubernetes.control_plane.type", message, _MEMBER_FIX)
 
 
 CHECKS = (check_workers, check_control_plane, check_laptop_gateways, check_pods, check_worker_paths)
-RULES = (
-    Rule("E602", "no-cluster", "Workers need a cluster.", "add the kubernetes section, or write use: ssh"),
-    *about(
-        "kubernetes",
-        Rule(
-            "E603",
-            "even-control-plane",
-            "etcd's quorum gains nothing from an even number of machines.",
-            "write 1, 3, 5 or 7",
-            "etcd FAQ",
-        ),
-        Rule(
-            "E604",
-            "small-control-plane",
-            "An API server and etcd need 2 vCPUs and 2 GiB.",
-            "write a larger type, such as m7i.xlarge",
-            "kubeadm",
-        ),
-        Rule(
-            "E640",
-            "pods-block-too-small",
-            "Each node gets a /24 of the block for pods. A node without one runs no pod.",
-            "write a wider supernet, or lower the maximums",
-            at_key=True,
-        ),
-    ),
-    *about(
-        "sites",
-        Rule(
-            "E641",
-            "workers-not-connected",
-            "Pods of every node must reach each other: services choose endpoints anywhere.",
-            "join the gateways of the sites, or write `interconnect: transit`",
-            allowable=True,
-        ),
-    ),
-    *about(
-        "vpn",
-        Rule("E608", "gateway-place", "A gateway has one place.", "write either region or site"),
-        Rule("E609", "duplicate-gateway", "A place needs only one gateway.", "delete one of the two"),
-    ),
+NO_CLUSTER = Rule("E602", "Workers need a cluster.", "add the kubernetes section, or write use: ssh")
+_cluster_rule = partial(Rule, section="kubernetes")
+EVEN_CONTROL_PLANE = _cluster_rule(
+    "E603", "etcd's quorum gains nothing from an even number of machines.", "write 1, 3, 5 or 7", "etcd FAQ"
 )
+SMALL_CONTROL_PLANE = _cluster_rule(
+    "E604", "An API server and etcd need 2 vCPUs and 2 GiB.", "write a larger type, such as m7i.xlarge", "kubeadm"
+)
+PODS_BLOCK_TOO_SMALL = _cluster_rule(
+    "E640",
+    "Each node gets a /24 of the block for pods. A node without one runs no pod.",
+    "write a wider supernet, or lower the maximums",
+    at_key=True,
+)
+_site_rule = partial(Rule, section="sites")
+WORKERS_NOT_CONNECTED = _site_rule(
+    "E641",
+    "Pods of every node must reach each other: services choose endpoints anywhere.",
+    "join the gateways of the sites, or write `interconnect: transit`",
+    allowable=True,
+)
+_vpn_rule = partial(Rule, section="vpn")
+GATEWAY_PLACE = _vpn_rule("E608", "A gateway has one place.", "write either region or site")
+DUPLICATE_GATEWAY = _vpn_rule("E609", "A place needs only one gateway.", "delete one of the two")

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from bedplate.catalog import Catalog
 from bedplate.catalog.stacks import EFA_SUM, NVIDIA_KEY_SUM
-from bedplate.checks.diagnostics import Context, Fault, Level, Rule, fault
+from bedplate.checks.diagnostics import Context
 from bedplate.checks.groups import has_gpus
+from bedplate.rules import Fault, Level, Rule, fault
 from bedplate.spec import Fleet
 
-EXAMPLE_VALUE, OTHER_OFFERS, UNVERIFIED = "E417", "E418", "E419"
 _ACCOUNT = "111122223333"
 # Each text, and what to write instead.
 _FIXES = {
@@ -64,7 +64,7 @@ def check_offers(context: Context) -> Iterator[Fault]:
     if regions:
         message = f"zones in {', '.join(sorted(regions))} are chosen from offers of another account"
         fix = f"run `bedplate catalog refresh` with credentials of account {account}, then `bedplate check`"
-        yield fault(OTHER_OFFERS, "account", message, fix)
+        yield fault(OFFERS_OF_OTHER_ACCOUNT, "account", message, fix)
 
 
 def _regions_with_choice(fleet: Fleet) -> set[str]:
@@ -83,7 +83,7 @@ def _unverified(fleet: Fleet, catalog: Catalog) -> Iterator[Fault]:
     for item, key in _required_checksums(fleet, catalog):
         if not stack.checksum(item):
             message = f"{item} of stack {stack.name} was never compared with {stack.items[item].source}"
-            yield fault(UNVERIFIED, key, message)
+            yield fault(UNVERIFIED_CHECKSUM, key, message)
 
 
 def _required_checksums(fleet: Fleet, catalog: Catalog) -> Iterator[tuple[str, str]]:
@@ -98,27 +98,17 @@ def _required_checksums(fleet: Fleet, catalog: Catalog) -> Iterator[tuple[str, s
 
 
 CHECKS = (check_examples, check_offers)
-RULES = (
-    Rule(
-        EXAMPLE_VALUE,
-        "example-value",
-        "The value belongs to nobody or to somebody else.",
-        "write your own value",
-        warns=True,
-    ),
-    Rule(
-        OTHER_OFFERS,
-        "offers-of-other-account",
-        "In older regions each account has its own zone letters: a chosen zone may not offer the type.",
-        "run `bedplate catalog refresh` with credentials of this account, then `bedplate check`",
-        "AWS Regions and Availability Zones, AZ IDs",
-        allowable=True,
-        warns=True,
-    ),
-    Rule(
-        UNVERIFIED,
-        "unverified-checksum",
-        "Nodes install software of other vendors only if its checksum was compared with its source.",
-        "run `bedplate catalog refresh`",
-    ),
+EXAMPLE_VALUE = Rule("E417", "The value belongs to nobody or to somebody else.", "write your own value", warns=True)
+OFFERS_OF_OTHER_ACCOUNT = Rule(
+    "E418",
+    "In older regions each account has its own zone letters: a chosen zone may not offer the type.",
+    "run `bedplate catalog refresh` with credentials of this account, then `bedplate check`",
+    "AWS Regions and Availability Zones, AZ IDs",
+    allowable=True,
+    warns=True,
+)
+UNVERIFIED_CHECKSUM = Rule(
+    "E419",
+    "Nodes install software of other vendors only if its checksum was compared with its source.",
+    "run `bedplate catalog refresh`",
 )

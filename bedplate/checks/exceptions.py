@@ -1,9 +1,10 @@
 """Exceptions: rules that a fleet may violate because it names them under `allow`, with a reason."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 
-from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault
 from bedplate.errors import nearest
+from bedplate.rules import Fault, Rule, fault
 
 
 def without_allowed(
@@ -22,37 +23,28 @@ def without_allowed(
         yield from _exception_faults(code, reason, rules)
         rule = rules.get(code)
         if is_whole and rule and rule.allowable and not rule.late and code not in violated:
-            yield fault("W703", f"allow.{code}", f"the file does not violate {code}")
+            yield fault(UNUSED_EXCEPTION, f"allow.{code}", f"the file does not violate {code}")
 
 
 def _exception_faults(code: str, reason: str, rules: Mapping[str, Rule]) -> Iterator[Fault]:
     if code not in rules:
         near = next((rule.code for rule in rules.values() if rule.name == code), None) or nearest(code, rules)
-        yield fault("E701", f"allow.{code}", f"no rule has the code {code}", f"write {near}" if near else "")
+        yield fault(UNKNOWN_RULE, f"allow.{code}", f"no rule has the code {code}", f"write {near}" if near else "")
     elif not rules[code].allowable:
-        yield fault("E702", f"allow.{code}", f"{code} {rules[code].name} cannot be allowed")
+        yield fault(RULE_NOT_ALLOWABLE, f"allow.{code}", f"{code} {rules[code].name} cannot be allowed")
     if not reason.strip():
-        yield fault("E704", f"allow.{code}", "the exception has no reason")
+        yield fault(NO_REASON, f"allow.{code}", "the exception has no reason")
 
 
-RULES = about(
-    "allow",
-    Rule(
-        "E701",
-        "unknown-rule",
-        "An exception must name an existing rule.",
-        "run `bedplate check --explain all` for the list of codes",
-        at_key=True,
-    ),
-    Rule(
-        "E702",
-        "rule-not-allowable",
-        "A fleet that violates this rule does not work.",
-        "delete the exception and fix the violation",
-        at_key=True,
-    ),
-    Rule("W703", "unused-exception", "The exception has no effect.", "delete the exception", at_key=True),
-    Rule("E704", "no-reason", "Reviewers need the reason of an exception.", "write the reason"),
+_rule = partial(Rule, section="allow")
+UNKNOWN_RULE = _rule(
+    "E701",
+    "An exception must name an existing rule.",
+    "run `bedplate check --explain all` for the list of codes",
+    at_key=True,
 )
-# Exceptions apply to the result of all other checks.
-CHECKS: tuple[Callable[[Context], Iterator[Fault]], ...] = ()
+RULE_NOT_ALLOWABLE = _rule(
+    "E702", "A fleet that violates this rule does not work.", "delete the exception and fix the violation", at_key=True
+)
+UNUSED_EXCEPTION = _rule("W703", "The exception has no effect.", "delete the exception", at_key=True)
+NO_REASON = _rule("E704", "Reviewers need the reason of an exception.", "write the reason")

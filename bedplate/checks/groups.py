@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Iterator
+from functools import partial
 
 from bedplate.catalog import Catalog, GpuFacts, InstanceFacts
-from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault, planned_pools, repeated
+from bedplate.checks.diagnostics import Context, planned_pools, repeated
 from bedplate.errors import nearest
 from bedplate.plan.pools import PoolPlan, interfaces
 from bedplate.plan.registration import LABEL, from_zero_tags, pool_registration
+from bedplate.rules import Fault, Rule, fault
 from bedplate.spec.groups import Group
 
 
@@ -18,7 +20,7 @@ def check_groups(context: Context) -> Iterator[Fault]:
         yield from _check_numbers(key, group)
         types = tuple((f"{key}.types.{index}", type_name) for index, type_name in enumerate(group.types))
         for place, type_name, _ in repeated(types):
-            yield fault("E313", place, f"{type_name} is listed twice")
+            yield fault(DUPLICATE_TYPE, place, f"{type_name} is listed twice")
         for place, type_name in types:
             yield from check_known_type(context.catalog, place, type_name)
 
@@ -29,7 +31,7 @@ def check_known_type(catalog: Catalog, key: str, type_name: str) -> Iterator[Fau
         # Comparing with all of a thousand types takes long, and the first letter is rarely wrong.
         near = nearest(type_name, [name for name in catalog.types if name[0] == type_name[0]])
         fix = f"write {near} ({hardware(catalog.types[near])})" if near else ""
-        yield fault("E301", key, f"EC2 has no instance type {type_name}", fix)
+        yield fault(UNKNOWN_INSTANCE_TYPE, key, f"EC2 has no instance type {type_name}", fix)
 
 
 def hardware(facts: InstanceFacts) -> str:
@@ -56,26 +58,30 @@ def check_limits(context: Context) -> Iterator[Fault]:
         if not group.use.is_worker:
             for field, value in (("spare", group.spare), ("max_cost", group.max_cost)):
                 if value:
-                    yield fault("E357", f"{key}.{field}", f"a group with use: {group.use} cannot have {field}")
+                    yield fault(UNUSED_LIMIT, f"{key}.{field}", f"a group with use: {group.use} cannot have {field}")
             continue
         if group.spare > group.nodes.max:
             message = f"`spare` ({group.spare}) is larger than the group's maximum of {group.nodes.max}"
-            yield fault("E358", f"{key}.spare", message, f"write spare: {group.nodes.max} or less, or raise nodes.max")
+            yield fault(
+                SPARE_ABOVE_MAX, f"{key}.spare", message, f"write spare: {group.nodes.max} or less, or raise nodes.max"
+            )
         prices = [context.catalog.price(facts.name) for _, facts in known_types(context.catalog, group)]
         price = max((price for price in prices if price), default=0.0)
         for place, ceiling in ((f"{key}.max_cost", group.max_cost), ("max_cost", context.fleet.max_cost)):
             if ceiling is not None and ceiling < price:
                 message = f"{ceiling:g} USD per hour is less than one machine of {name} costs ({price:,.2f})"
-                yield fault("E359", place, message, f"write {math.ceil(price)} or more, or delete max_cost")
+                yield fault(
+                    CEILING_BELOW_A_MACHINE, place, message, f"write {math.ceil(price)} or more, or delete max_cost"
+                )
 
 
 def _check_numbers(key: str, group: Group) -> Iterator[Fault]:
     low, high = group.nodes.min, group.nodes.max
     if low > high:
         message = f"`max` ({high}) is smaller than `min` ({low})"
-        yield fault("E304", f"{key}.nodes.min", message, f"write {{min: {high}, max: {low}}}")
+        yield fault(MIN_ABOVE_MAX, f"{key}.nodes.min", message, f"write {{min: {high}, max: {low}}}")
     elif high == 0:
-        yield fault("W316", f"{key}.nodes.max", "the group has no machines: its maximum is 0")
+        yield fault(EMPTY_GROUP, f"{key}.nodes.max", "the group has no machines: its maximum is 0")
 
 
 def check_types(context: Context) -> Iterator[Fault]:
@@ -102,25 +108,25 @@ def _check_same_hardware(key: str, facts: InstanceFacts, first: InstanceFacts, g
     """Yield a fault for the coarsest difference of a type to the first one."""
     if hardware_kind(facts) != hardware_kind(first):
         message = f"{facts.name} is {hardware_kind(facts)}; {first.name} is {hardware_kind(first)}"
-        yield fault("E305", key, message, f"move {facts.name} to a group of its own")
+        yield fault(MIXED_HARDWARE, key, message, f"move {facts.name} to a group of its own")
     elif full_gpus(facts) != full_gpus(first):
         message = f"{facts.name} has {_gpu_count(facts)}; {first.name} has {_gpu_count(first)}"
-        yield fault("E322", key, message, f"move {facts.name} to a group of its own")
+        yield fault(MIXED_GPU_COUNTS, key, message, f"move {facts.name} to a group of its own")
     elif facts.efa and first.efa and interfaces(facts, group.fabric) != interfaces(first, group.fabric):
         message = f"{facts.name} has {_efa_layout(facts)}; {first.name} has {_efa_layout(first)}"
-        yield fault("E323", key, message, f"move {facts.name} to a group of its own")
+        yield fault(MIXED_NETWORK_CARDS, key, message, f"move {facts.name} to a group of its own")
 
 
 def _check_accelerators(catalog: Catalog, key: str, facts: InstanceFacts, group: Group) -> Iterator[Fault]:
     if group.fabric and not facts.efa:
-        yield fault("E306", key, f"{facts.name} has no EFA", _size_with_efa(catalog, facts))
+        yield fault(TYPE_WITHOUT_EFA, key, f"{facts.name} has no EFA", _size_with_efa(catalog, facts))
     if _has_other_accelerators(facts):
-        yield fault("W317", key, f"{facts.name} has accelerators of another vendor than NVIDIA")
+        yield fault(NOT_NVIDIA, key, f"{facts.name} has accelerators of another vendor than NVIDIA")
         if group.use.is_worker:
-            yield fault("E645", key, f"no add-on makes the accelerators of {facts.name} known to Kubernetes")
+            yield fault(NO_DEVICE_PLUGIN, key, f"no add-on makes the accelerators of {facts.name} known to Kubernetes")
     if facts.gpu and not facts.gpu.count:
         fix = _smallest_whole_gpu(catalog, facts.gpu)
-        yield fault("E354", key, f"{facts.name} has a part of a GPU, which needs NVIDIA's GRID driver", fix)
+        yield fault(PART_OF_A_GPU, key, f"{facts.name} has a part of a GPU, which needs NVIDIA's GRID driver", fix)
 
 
 def _smallest_whole_gpu(catalog: Catalog, gpu: GpuFacts) -> str:
@@ -154,7 +160,7 @@ def _check_similar(key: str, group: Group, type_facts: tuple[InstanceFacts, ...]
     }
     conflict = next((name for name, applies in conflicts.items() if applies), None)
     if conflict:
-        yield fault("E324", f"{key}.similar", f"`similar: true` cannot be used with {conflict}")
+        yield fault(SIMILAR_NOT_APPLICABLE, f"{key}.similar", f"`similar: true` cannot be used with {conflict}")
 
 
 def _gpu_count(facts: InstanceFacts) -> str:
@@ -179,7 +185,7 @@ def check_labels(context: Context) -> Iterator[Fault]:
         if not group.use.is_worker:
             for field, value in (("labels", group.labels), ("taints", group.taints)):
                 if value:
-                    yield fault("E338", f"{key}.{field}", f"a group with use: {group.use} cannot have {field}")
+                    yield fault(UNUSED_LABEL, f"{key}.{field}", f"a group with use: {group.use} cannot have {field}")
             continue
         for place, name_in_cluster in label_keys(key, group):
             yield from _check_label_domain(place, name_in_cluster)
@@ -199,7 +205,7 @@ def _check_duplicate_taints(key: str, group: Group) -> Iterator[Fault]:
     keyed = ((f"{key}.taints.{index}", (name.partition("=")[0], effect)) for index, (name, _, effect) in taints)
     for place, (name, effect), first in repeated(keyed):
         number = int(first.rpartition(".")[2]) + 1
-        yield fault("E351", place, f"taint {number} already has the key {name} with the effect {effect}")
+        yield fault(DUPLICATE_TAINT, place, f"taint {number} already has the key {name} with the effect {effect}")
 
 
 def _check_label_domain(place: str, label: str) -> Iterator[Fault]:
@@ -207,9 +213,9 @@ def _check_label_domain(place: str, label: str) -> Iterator[Fault]:
     if not slash:
         return
     if any(domain == reserved or domain.endswith(f".{reserved}") for reserved in _KUBERNETES_DOMAINS):
-        yield fault("E337", place, f"Kubernetes reserves the domain {domain}")
+        yield fault(RESERVED_LABEL, place, f"Kubernetes reserves the domain {domain}")
     elif domain in _BEDPLATE_DOMAINS:
-        yield fault("E337", place, f"bedplate or a driver sets labels in the domain {domain}")
+        yield fault(RESERVED_LABEL, place, f"bedplate or a driver sets labels in the domain {domain}")
 
 
 # Amazon EBS user guide, General Purpose SSD volumes: 3,000 IOPS at any size, then 500 per GiB; 0.25 MiB/s per IOPS.
@@ -223,7 +229,7 @@ def check_volumes(context: Context) -> Iterator[Fault]:
         yield from _check_volume_speed(f"groups.{name}", group)
         if group.disk < image:
             message = f"the disk of {group.disk} GiB is smaller than the image of {image} GiB"
-            yield fault("E336", f"groups.{name}.disk", message, f"write disk: {image} or more")
+            yield fault(DISK_BELOW_IMAGE, f"groups.{name}.disk", message, f"write disk: {image} or more")
 
 
 def _check_volume_speed(key: str, group: Group) -> Iterator[Fault]:
@@ -231,12 +237,12 @@ def _check_volume_speed(key: str, group: Group) -> Iterator[Fault]:
     if group.disk_iops > most_iops:
         message = f"a disk of {group.disk} GiB has at most {most_iops} IOPS, not {group.disk_iops}"
         fix = f"write disk_iops: {most_iops}, or disk: {-(-group.disk_iops // IOPS_PER_GIB)}"
-        yield fault("E334", f"{key}.disk_iops", message, fix)
+        yield fault(DISK_IOPS, f"{key}.disk_iops", message, fix)
     least_iops = group.disk_throughput * IOPS_PER_MIB
     if least_iops > group.disk_iops:
         message = f"{group.disk_throughput} MiB/s need {least_iops} IOPS; the disk has {group.disk_iops}"
         fix = f"write disk_iops: {least_iops}, or a smaller disk_throughput"
-        yield fault("E335", f"{key}.disk_throughput", message, fix)
+        yield fault(DISK_THROUGHPUT, f"{key}.disk_throughput", message, fix)
 
 
 # AWS tag naming limits and EC2 Auto Scaling quotas.
@@ -254,11 +260,11 @@ def check_tags(context: Context) -> Iterator[Fault]:
         for place, label in label_keys(key, group):
             if len(LABEL + label) > LONGEST_KEY:
                 message = f"{label} has {len(label)} characters; an AWS tag allows {LONGEST_KEY - len(LABEL)}"
-                yield fault("E339", place, message)
+                yield fault(TOO_MANY_TAGS, place, message)
         count = max((tag_count(context.fleet.name, pool, context.catalog) for pool in pools), default=0)
         if count > MOST_TAGS:
             place = f"{key}.labels" if group.labels else f"{key}.taints"
-            yield fault("E339", place, f"the group's pools would have {count} tags; AWS allows {MOST_TAGS}")
+            yield fault(TOO_MANY_TAGS, place, f"the group's pools would have {count} tags; AWS allows {MOST_TAGS}")
 
 
 def tag_count(fleet: str, pool: PoolPlan, catalog: Catalog) -> int:
@@ -269,126 +275,79 @@ def tag_count(fleet: str, pool: PoolPlan, catalog: Catalog) -> int:
 _EBS = "Amazon EBS user guide, General Purpose SSD volumes"
 
 CHECKS = (check_groups, check_types, check_volumes, check_labels, check_tags, check_limits)
-RULES = about(
-    "groups",
-    Rule(
-        "E301",
-        "unknown-instance-type",
-        "The catalog has no such instance type.",
-        "write an EC2 instance type",
-        "EC2 DescribeInstanceTypes",
-        allowable=True,
-    ),
-    Rule("E304", "min-above-max", "The minimum cannot exceed the maximum.", "raise max or lower min"),
-    Rule(
-        "E305", "mixed-hardware", "The types of a group must be interchangeable.", "make a group per kind of hardware"
-    ),
-    Rule(
-        "E306",
-        "type-without-efa",
-        "`fabric: efa` needs instance types with EFA.",
-        "write a type with EFA, or delete fabric",
-        "EC2 DescribeInstanceTypes",
-    ),
-    Rule("E313", "duplicate-type", "A second entry has no effect.", "delete one of the two"),
-    Rule("W316", "empty-group", "A group with a maximum of 0 has no effect.", "raise max, or delete the group"),
-    Rule(
-        "W317",
-        "not-nvidia",
-        "The image has only NVIDIA's driver, so other accelerators cannot be used.",
-        "write a type with NVIDIA GPUs",
-        "EC2 DescribeInstanceTypes",
-    ),
-    Rule(
-        "E645",
-        "no-device-plugin",
-        "Without a device plugin, pods that ask for these accelerators wait forever, on machines that cost money.",
-        "write a type with NVIDIA GPUs, or install the vendor's plugin and allow this",
-        allowable=True,
-    ),
-    Rule(
-        "E354",
-        "part-of-a-gpu",
-        "A part of a GPU needs NVIDIA's GRID driver, which the image does not have.",
-        "write a type with whole GPUs",
-        "EC2 user guide, NVIDIA drivers",
-    ),
-    Rule(
-        "E320",
-        "label-syntax",
-        "Kubernetes rejects other labels.",
-        "write it as lab.example/team: vision",
-        "Kubernetes, Labels and Selectors",
-    ),
-    Rule(
-        "E321",
-        "taint-syntax",
-        "Kubernetes rejects other taints.",
-        "write it as team=vision:NoSchedule",
-        "Kubernetes, Taints and Tolerations",
-    ),
-    Rule(
-        "E322",
-        "mixed-gpu-counts",
-        "A job requests a number of GPUs, so all machines of a group need the same number.",
-        "make a group per number of GPUs",
-    ),
-    Rule(
-        "E323",
-        "mixed-network-cards",
-        "All types of a group share one list of network interfaces.",
-        "make a group per layout of network cards",
-        "EC2 API, launch template network interfaces",
-    ),
-    Rule(
-        "E324",
-        "similar-not-applicable",
-        "AWS selects similar types only by CPUs and memory.",
-        "delete similar",
-        "EC2 API, InstanceRequirements",
-    ),
-    Rule("E334", "disk-iops", "A gp3 volume has 500 IOPS per GiB.", "raise disk, or lower disk_iops", _EBS),
-    Rule(
-        "E335",
-        "disk-throughput",
-        "A gp3 volume has 0.25 MiB/s per IOPS.",
-        "raise disk_iops, or lower disk_throughput",
-        _EBS,
-    ),
-    Rule(
-        "E336",
-        "disk-below-image",
-        "EC2 requires a root volume of at least the size of the image.",
-        "raise disk",
-        "EC2 API, EbsBlockDevice",
-    ),
-    Rule(
-        "E337",
-        "reserved-label",
-        "Kubernetes, drivers or bedplate set the labels and taints of these domains.",
-        "use a domain of your own, such as lab.example",
-        "Kubernetes, NodeRestriction",
-    ),
-    Rule(
-        "E338", "unused-label", "Only Kubernetes nodes have labels and taints.", "delete them, or write use: kubernetes"
-    ),
-    Rule(
-        "E357", "unused-limit", "Only Kubernetes nodes have pods to start for.", "delete it, or write use: kubernetes"
-    ),
-    Rule("E358", "spare-above-max", "A group cannot keep more machines free than it may have.", "lower spare"),
-    Rule("E359", "ceiling-below-a-machine", "No machine could start.", "raise max_cost"),
-    Rule(
-        "E339",
-        "too-many-tags",
-        "Labels and taints are also tags of Auto Scaling groups, for scaling from zero.",
-        "shorten or delete some labels or taints",
-        "AWS tag naming limits; EC2 Auto Scaling quotas",
-    ),
-    Rule(
-        "E351",
-        "duplicate-taint",
-        "A node has one taint per key and effect.",
-        "delete one of the two",
-        "Kubernetes, Taints and Tolerations",
-    ),
+_rule = partial(Rule, section="groups")
+UNKNOWN_INSTANCE_TYPE = _rule(
+    "E301",
+    "The catalog has no such instance type.",
+    "write an EC2 instance type",
+    "EC2 DescribeInstanceTypes",
+    allowable=True,
+)
+MIN_ABOVE_MAX = _rule("E304", "The minimum cannot exceed the maximum.", "raise max or lower min")
+MIXED_HARDWARE = _rule("E305", "The types of a group must be interchangeable.", "make a group per kind of hardware")
+TYPE_WITHOUT_EFA = _rule(
+    "E306",
+    "`fabric: efa` needs instance types with EFA.",
+    "write a type with EFA, or delete fabric",
+    "EC2 DescribeInstanceTypes",
+)
+DUPLICATE_TYPE = _rule("E313", "A second entry has no effect.", "delete one of the two")
+EMPTY_GROUP = _rule("W316", "A group with a maximum of 0 has no effect.", "raise max, or delete the group")
+NOT_NVIDIA = _rule(
+    "W317",
+    "The image has only NVIDIA's driver, so other accelerators cannot be used.",
+    "write a type with NVIDIA GPUs",
+    "EC2 DescribeInstanceTypes",
+)
+NO_DEVICE_PLUGIN = _rule(
+    "E645",
+    "Without a device plugin, pods that ask for these accelerators wait forever, on machines that cost money.",
+    "write a type with NVIDIA GPUs, or install the vendor's plugin and allow this",
+    allowable=True,
+)
+PART_OF_A_GPU = _rule(
+    "E354",
+    "A part of a GPU needs NVIDIA's GRID driver, which the image does not have.",
+    "write a type with whole GPUs",
+    "EC2 user guide, NVIDIA drivers",
+)
+MIXED_GPU_COUNTS = _rule(
+    "E322",
+    "A job requests a number of GPUs, so all machines of a group need the same number.",
+    "make a group per number of GPUs",
+)
+MIXED_NETWORK_CARDS = _rule(
+    "E323",
+    "All types of a group share one list of network interfaces.",
+    "make a group per layout of network cards",
+    "EC2 API, launch template network interfaces",
+)
+SIMILAR_NOT_APPLICABLE = _rule(
+    "E324", "AWS selects similar types only by CPUs and memory.", "delete similar", "EC2 API, InstanceRequirements"
+)
+DISK_IOPS = _rule("E334", "A gp3 volume has 500 IOPS per GiB.", "raise disk, or lower disk_iops", _EBS)
+DISK_THROUGHPUT = _rule(
+    "E335", "A gp3 volume has 0.25 MiB/s per IOPS.", "raise disk_iops, or lower disk_throughput", _EBS
+)
+DISK_BELOW_IMAGE = _rule(
+    "E336", "EC2 requires a root volume of at least the size of the image.", "raise disk", "EC2 API, EbsBlockDevice"
+)
+RESERVED_LABEL = _rule(
+    "E337",
+    "Kubernetes, drivers or bedplate set the labels and taints of these domains.",
+    "use a domain of your own, such as lab.example",
+    "Kubernetes, NodeRestriction",
+)
+UNUSED_LABEL = _rule("E338", "Only Kubernetes nodes have labels and taints.", "delete them, or write use: kubernetes")
+UNUSED_LIMIT = _rule("E357", "Only Kubernetes nodes have pods to start for.", "delete it, or write use: kubernetes")
+SPARE_ABOVE_MAX = _rule("E358", "A group cannot keep more machines free than it may have.", "lower spare")
+CEILING_BELOW_A_MACHINE = _rule("E359", "No machine could start.", "raise max_cost")
+TOO_MANY_TAGS = _rule(
+    "E339",
+    "Labels and taints are also tags of Auto Scaling groups, for scaling from zero.",
+    "shorten or delete some labels or taints",
+    "AWS tag naming limits; EC2 Auto Scaling quotas",
+)
+DUPLICATE_TAINT = _rule(
+    "E351", "A node has one taint per key and effect.", "delete one of the two", "Kubernetes, Taints and Tolerations"
 )

@@ -1,6 +1,7 @@
 """Images and software: driver branches, the stack, frameworks, Kubernetes versions, and images in the lock."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from bedplate.catalog import Catalog
@@ -13,10 +14,11 @@ from bedplate.catalog.tables import (
     read_version,
     write_kernel,
 )
-from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault, one_of
+from bedplate.checks.diagnostics import Context, one_of
 from bedplate.checks.groups import known_types
 from bedplate.checks.lifetimes import NOTICE, ending
 from bedplate.plan import FleetPlan
+from bedplate.rules import Fault, Rule, fault
 from bedplate.spec import Fleet
 from bedplate.spec.groups import Group
 from bedplate.spec.sites import Machine
@@ -45,7 +47,7 @@ def check_driver(context: Context) -> Iterator[Fault]:
         if branch in drivers and key not in unfit:
             yield from _check_branch(context, key, drivers[branch])
         elif branch not in drivers:
-            yield fault("E610", key, f"NVIDIA has no driver branch {branch}", one_of(packaged))
+            yield fault(UNKNOWN_BRANCH, key, f"NVIDIA has no driver branch {branch}", one_of(packaged))
     for gpu in gpus:
         together = [other.chip for other in gpus if other.driver_key == gpu.driver_key]
         suitable = [branch for branch in packaged if all(_supports(branch, chip) for chip in together)]
@@ -55,7 +57,7 @@ def check_driver(context: Context) -> Iterator[Fault]:
         if machine.driver and place not in places:
             chip = context.catalog.chip_in(machine.gpus.model) if isinstance(machine, Machine) and machine.gpus else ""
             fix = f"write gpus.model: {chip}" if chip else "delete driver"
-            yield fault("W623", f"{place}.driver", "no known NVIDIA GPU here needs a driver", fix)
+            yield fault(DRIVER_UNUSED, f"{place}.driver", "no known NVIDIA GPU here needs a driver", fix)
 
 
 def _check_branch(context: Context, key: str, facts: DriverFacts) -> Iterator[Fault]:
@@ -68,7 +70,7 @@ def check_stack(context: Context) -> Iterator[Fault]:
     """Yield a fault if the catalog does not have the stack lock."""
     name, stacks = context.fleet.stack, context.catalog.stacks
     if name and name not in stacks:
-        yield fault("E621", "stack", f"no stack {name} in the catalog", one_of(f"'{stack}'" for stack in stacks))
+        yield fault(UNKNOWN_STACK, "stack", f"no stack {name} in the catalog", one_of(f"'{stack}'" for stack in stacks))
 
 
 def _nvidia_gpus(context: Context) -> Iterator[_Gpu]:
@@ -95,7 +97,7 @@ def _check_end_of_support(context: Context, key: str, facts: DriverFacts) -> Ite
         ends, branch = max((other.ends, other.branch) for other in context.catalog.drivers.values() if other.ends)
         fix = f"write '{branch}', supported until {ends}" if ends >= context.today + NOTICE else ""
         message = ending(f"NVIDIA's support of driver branch {facts.branch}", facts.ends, context.today)
-        yield fault("W614", key, message, fix)
+        yield fault(UNSUPPORTED_BRANCH, key, message, fix)
 
 
 def _check_kernel(context: Context, key: str, facts: DriverFacts) -> Iterator[Fault]:
@@ -105,7 +107,7 @@ def _check_kernel(context: Context, key: str, facts: DriverFacts) -> Iterator[Fa
         message = f"driver branch {facts.branch} builds on kernels up to {newest}, not on {kernel}"
         drivers = sorted(context.catalog.drivers.values(), key=lambda other: other.branch)
         suitable = [other.branch for other in drivers if other.kernel and other.kernel >= read_kernel(kernel)]
-        yield fault("E613", key, message, f"write '{suitable[0]}', or an older kernel" if suitable else "")
+        yield fault(DRIVER_KERNEL, key, message, f"write '{suitable[0]}', or an older kernel" if suitable else "")
 
 
 def _check_packages(key: str, facts: DriverFacts) -> Iterator[Fault]:
@@ -116,7 +118,7 @@ def _check_packages(key: str, facts: DriverFacts) -> Iterator[Fault]:
             if other
             else f"Ubuntu 24.04 has no packages of driver branch {facts.branch}"
         )
-        yield fault("E622", key, message, f"write '{other}'" if other else "")
+        yield fault(BRANCH_NOT_PACKAGED, key, message, f"write '{other}'" if other else "")
 
 
 def check_frameworks(context: Context) -> Iterator[Fault]:
@@ -125,12 +127,12 @@ def check_frameworks(context: Context) -> Iterator[Fault]:
     for place, machine in _machines(context.fleet):
         key, chip = f"{place}.frameworks", old.get(place)
         if machine.frameworks and not (machine.use and machine.use.has_logins):
-            yield fault("E355", key, "frameworks are for machines with use: ssh", "delete frameworks")
+            yield fault(FRAMEWORKS_UNUSABLE, key, "frameworks are for machines with use: ssh", "delete frameworks")
         elif machine.frameworks and chip:
             message = (
                 f"PyTorch has no code for {chip.name.upper()} ({chip.generation.capitalize()}), only for newer GPUs"
             )
-            yield fault("E355", key, message, "delete frameworks")
+            yield fault(FRAMEWORKS_UNUSABLE, key, message, "delete frameworks")
 
 
 def _machines(fleet: Fleet) -> Iterator[tuple[str, Group | Machine]]:
@@ -154,10 +156,10 @@ def _check_chip(gpu: _Gpu, suitable: Sequence[str]) -> Iterator[Fault]:
     key, fitting = (gpu.driver_key, suitable[0]) if suitable else (f"{gpu.place}.driver", str(chip.last or chip.first))
     if chip.last and int(branch) > chip.last:
         message = f"driver branch {branch} does not support {name}: {chip.last} is the last that does"
-        yield fault("E612", gpu.key, message, f"write {key}: '{fitting}'")
+        yield fault(DRIVER_TOO_NEW, gpu.key, message, f"write {key}: '{fitting}'")
     elif int(branch) < chip.first:
         message = f"driver branch {branch} does not support {name}: it needs {chip.first} or newer"
-        yield fault("E611", gpu.key, message, f"write {key}: '{fitting}'")
+        yield fault(DRIVER_TOO_OLD, gpu.key, message, f"write {key}: '{fitting}'")
 
 
 def check_images(plan: FleetPlan, catalog: Catalog) -> Iterator[Fault]:
@@ -169,7 +171,7 @@ def check_images(plan: FleetPlan, catalog: Catalog) -> Iterator[Fault]:
         for arch in sorted({_arch(name, catalog) for name in types}):
             if f"{region}/{arch}" not in images:
                 message = f"fleet.lock has no image for {arch} in {region}, only {', '.join(sorted(images))}"
-                yield fault("E349", key, message)
+                yield fault(NO_IMAGE, key, message)
 
 
 def _launches(plan: FleetPlan) -> Iterator[tuple[str, str, tuple[str, ...]]]:
@@ -208,15 +210,15 @@ def _check_release(context: Context, key: str, version: str) -> Iterator[Fault]:
     facts = releases.get(minor)
     if read_kernel(minor) > read_kernel(newest):
         message = f"Kubernetes {version} is not released; the newest version is {newest}"
-        yield fault("E615", key, message, f"write '{newest}'")
+        yield fault(UNRELEASED_VERSION, key, message, f"write '{newest}'")
     elif facts is None:
-        yield fault("W616", key, f"support of Kubernetes {minor} ended", f"write '{newest}'")
+        yield fault(UNSUPPORTED_VERSION, key, f"support of Kubernetes {minor} ended", f"write '{newest}'")
     elif facts.ends < context.today + NOTICE:
         message = ending(f"support of Kubernetes {minor}", facts.ends, context.today)
-        yield fault("W616", key, message, f"write '{newest}'")
+        yield fault(UNSUPPORTED_VERSION, key, message, f"write '{newest}'")
     if facts and read_version(version) > read_version(facts.patch):
         message = f"{version} is newer than the newest known patch {facts.patch}"
-        yield fault("W643", key, message, f"write '{facts.patch}'")
+        yield fault(UNKNOWN_PATCH, key, message, f"write '{facts.patch}'")
 
 
 def _check_skew(version: str, kubelet: str) -> Iterator[Fault]:
@@ -229,143 +231,89 @@ def _check_skew(version: str, kubelet: str) -> Iterator[Fault]:
         )
     else:
         return
-    yield fault("E607", "image.kubernetes", message, f"write '{version}', or delete it")
+    yield fault(VERSION_SKEW, "image.kubernetes", message, f"write '{version}', or delete it")
 
 
 _DRIVERS = "NVIDIA data center drivers"
 
 CHECKS = (check_driver, check_stack, check_frameworks, check_versions)
-RULES = (
-    Rule("E606", "driver-branch", "The image pins a branch of NVIDIA's driver.", "write it as '580'", _DRIVERS),
-    Rule(
-        "E607",
-        "version-skew",
-        "A kubelet cannot be newer than its control plane, or more than three minor versions older.",
-        "write the version of the cluster",
-        "Kubernetes, Version Skew Policy",
-    ),
-    Rule(
-        "E610",
-        "unknown-branch",
-        "The catalog has no such driver branch.",
-        "write it as '580'",
-        _DRIVERS,
-        allowable=True,
-    ),
-    Rule(
-        "E611",
-        "driver-too-old",
-        "A driver supports only GPUs that existed at its release. Blackwell needs branch 570 or newer.",
-        "write a newer branch",
-        "NVIDIA data center driver release notes",
-        allowable=True,
-    ),
-    Rule(
-        "E612",
-        "driver-too-new",
-        "Branch 580 is the last for Maxwell, Pascal and Volta. These GPUs need its closed kernel modules.",
-        "write '580', or newer GPUs",
-        "NVIDIA Unix driver deprecation schedule",
-        allowable=True,
-    ),
-    Rule(
-        "E613",
-        "driver-kernel",
-        "The driver branch has no modules for this kernel.",
-        "write a newer branch, or an older kernel",
-        "NVIDIA driver release notes",
-        allowable=True,
-    ),
-    Rule(
-        "W614",
-        "unsupported-branch",
-        "NVIDIA fixes bugs and vulnerabilities of a branch until this day. Warned of 60 days before.",
-        "write a supported branch",
-        _DRIVERS,
-        allowable=True,
-    ),
-    Rule(
-        "E620",
-        "stack-name",
-        "A stack is a set of versions that were published together.",
-        "write it as '2026-11'",
-    ),
-    Rule(
-        "E621",
-        "unknown-stack",
-        "The catalog has no such set of versions.",
-        "delete it, for the newest set",
-    ),
-    Rule(
-        "E622",
-        "branch-not-packaged",
-        "The packages of a replaced branch only depend on those of its successor, so versions would differ.",
-        "write '580'",
-        "Ubuntu 24.04, noble-updates",
-        allowable=True,
-    ),
-    Rule(
-        "W623",
-        "driver-unused",
-        "A driver branch is for NVIDIA GPUs.",
-        "delete it",
-    ),
-    Rule(
-        "E355",
-        "frameworks-unusable",
-        "PyTorch's packages support Turing and newer GPUs; workers run it in containers.",
-        "delete frameworks",
-        "PyTorch, release compatibility matrix",
-    ),
-    Rule("E617", "kernel-series", "Drivers are built for a kernel series.", "write it as '6.8'"),
-    *about(
-        "groups",
-        Rule(
-            "E349",
-            "no-image",
-            "Once fleet.lock has images, a machine without one would start from Ubuntu's image.",
-            "copy or build an image there, and record it in fleet.lock",
-            allowable=True,
-            late=True,
-        ),
-    ),
-    *about(
-        "kubernetes",
-        Rule(
-            "E642",
-            "registry-mirror",
-            "containerd asks a mirror by this address, for the images of this registry.",
-            "write it as {docker.io: 'https://mirror.lab.example'}",
-        ),
-        Rule(
-            "E605",
-            "cluster-version",
-            "A minor version stands for its newest known patch; a patch is also accepted.",
-            "write it as '1.36' or '1.36.3'",
-        ),
-        Rule(
-            "E615",
-            "unreleased-version",
-            "The catalog has no such version of Kubernetes.",
-            "write a released version",
-            "kubernetes.io/releases",
-            allowable=True,
-        ),
-        Rule(
-            "W616",
-            "unsupported-version",
-            "Kubernetes fixes bugs and vulnerabilities of a version until this day. Warned of 60 days before.",
-            "write a supported version",
-            "kubernetes.io/releases",
-            allowable=True,
-        ),
-        Rule(
-            "W643",
-            "unknown-patch",
-            "The catalog does not have this patch. If nobody has released it, no machine can install it.",
-            "compare it with the list of releases, or write a known patch",
-            "kubernetes.io/releases",
-            allowable=True,
-        ),
-    ),
+VERSION_SKEW = Rule(
+    "E607",
+    "A kubelet cannot be newer than its control plane, or more than three minor versions older.",
+    "write the version of the cluster",
+    "Kubernetes, Version Skew Policy",
+)
+UNKNOWN_BRANCH = Rule("E610", "The catalog has no such driver branch.", "write it as '580'", _DRIVERS, allowable=True)
+DRIVER_TOO_OLD = Rule(
+    "E611",
+    "A driver supports only GPUs that existed at its release. Blackwell needs branch 570 or newer.",
+    "write a newer branch",
+    "NVIDIA data center driver release notes",
+    allowable=True,
+)
+DRIVER_TOO_NEW = Rule(
+    "E612",
+    "Branch 580 is the last for Maxwell, Pascal and Volta. These GPUs need its closed kernel modules.",
+    "write '580', or newer GPUs",
+    "NVIDIA Unix driver deprecation schedule",
+    allowable=True,
+)
+DRIVER_KERNEL = Rule(
+    "E613",
+    "The driver branch has no modules for this kernel.",
+    "write a newer branch, or an older kernel",
+    "NVIDIA driver release notes",
+    allowable=True,
+)
+UNSUPPORTED_BRANCH = Rule(
+    "W614",
+    "NVIDIA fixes bugs and vulnerabilities of a branch until this day. Warned of 60 days before.",
+    "write a supported branch",
+    _DRIVERS,
+    allowable=True,
+)
+UNKNOWN_STACK = Rule("E621", "The catalog has no such set of versions.", "delete it, for the newest set")
+BRANCH_NOT_PACKAGED = Rule(
+    "E622",
+    "The packages of a replaced branch only depend on those of its successor, so versions would differ.",
+    "write '580'",
+    "Ubuntu 24.04, noble-updates",
+    allowable=True,
+)
+DRIVER_UNUSED = Rule("W623", "A driver branch is for NVIDIA GPUs.", "delete it")
+FRAMEWORKS_UNUSABLE = Rule(
+    "E355",
+    "PyTorch's packages support Turing and newer GPUs; workers run it in containers.",
+    "delete frameworks",
+    "PyTorch, release compatibility matrix",
+)
+_group_rule = partial(Rule, section="groups")
+NO_IMAGE = _group_rule(
+    "E349",
+    "Once fleet.lock has images, a machine without one would start from Ubuntu's image.",
+    "copy or build an image there, and record it in fleet.lock",
+    allowable=True,
+    late=True,
+)
+_cluster_rule = partial(Rule, section="kubernetes")
+UNRELEASED_VERSION = _cluster_rule(
+    "E615",
+    "The catalog has no such version of Kubernetes.",
+    "write a released version",
+    "kubernetes.io/releases",
+    allowable=True,
+)
+UNSUPPORTED_VERSION = _cluster_rule(
+    "W616",
+    "Kubernetes fixes bugs and vulnerabilities of a version until this day. Warned of 60 days before.",
+    "write a supported version",
+    "kubernetes.io/releases",
+    allowable=True,
+)
+UNKNOWN_PATCH = _cluster_rule(
+    "W643",
+    "The catalog does not have this patch. If nobody has released it, no machine can install it.",
+    "compare it with the list of releases, or write a known patch",
+    "kubernetes.io/releases",
+    allowable=True,
 )

@@ -1,13 +1,15 @@
 """Ladders: declared regions and zones, useful rungs, offered types, and reservations."""
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 
 from bedplate.catalog import Catalog, InstanceFacts
-from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault, one_of, repeated
+from bedplate.checks.diagnostics import Context, one_of, repeated
 from bedplate.checks.groups import full_gpus, hardware_kind
-from bedplate.checks.lifetimes import is_past
+from bedplate.checks.lifetimes import IN_THE_PAST, is_past
 from bedplate.errors import nearest
+from bedplate.rules import Fault, Rule, fault
 from bedplate.spec.groups import Fabric, Group, Rung
 
 KeyedRungs = tuple[tuple[str, Rung], ...]
@@ -38,7 +40,7 @@ def check_declared_region(context: Context, key: str, region: str) -> Iterator[F
         zones = f"{{zones: [{', '.join(sorted(facts.zones)[:2])}]}}" if facts else ""
         declaration = f"declare `{region}: {zones}` under regions, or " if facts else ""
         fix = f"write {near}" if near else declaration + one_of(regions & context.catalog.regions.keys() or regions)
-        yield fault("E309", key, f"the file has no region {region}", fix)
+        yield fault(UNDECLARED_REGION, key, f"the file has no region {region}", fix)
 
 
 def _is_misspelt_declaration(context: Context, region: str) -> bool:
@@ -53,10 +55,10 @@ def _check_zone(context: Context, key: str, rung: Rung) -> Iterator[Fault]:
     if rung.zone is None or not zones or rung.zone in zones:
         return
     if not rung.zone.startswith(rung.region):
-        yield fault("E203", f"{key}.zone", f"{rung.zone} is not a zone of {rung.region}", one_of(zones))
+        yield fault(ZONE_OF_OTHER_REGION, f"{key}.zone", f"{rung.zone} is not a zone of {rung.region}", one_of(zones))
     else:
         message = f"regions.{rung.region} does not list {rung.zone}"
-        yield fault("E310", f"{key}.zone", message, f"list it there, or {one_of(zones)}")
+        yield fault(UNDECLARED_ZONE, f"{key}.zone", message, f"list it there, or {one_of(zones)}")
 
 
 def _check_duplicates(rungs: KeyedRungs) -> Iterator[Fault]:
@@ -66,7 +68,7 @@ def _check_duplicates(rungs: KeyedRungs) -> Iterator[Fault]:
         message = f"rungs {_number(first)} and {_number(key)} are the same"
         if by_key[key] != by_key[first]:
             message = f"rungs {_number(first)} and {_number(key)} have the same place and market"
-        yield fault("E308", key, message)
+        yield fault(DUPLICATE_RUNG, key, message)
 
 
 def _check_unreachable(group: Group, rungs: KeyedRungs) -> Iterator[Fault]:
@@ -74,11 +76,11 @@ def _check_unreachable(group: Group, rungs: KeyedRungs) -> Iterator[Fault]:
     for index, (key, rung) in enumerate(rungs):
         for other, earlier in rungs[:index]:
             if rung.zone and _covers(earlier, rung):
-                yield fault("E340", key, f"rung {_number(other)} already covers all zones of {rung.region}")
+                yield fault(COVERED_RUNG, key, f"rung {_number(other)} already covers all zones of {rung.region}")
                 break
             if earlier.reserved and not earlier.ends and earlier.reserved >= group.nodes.max > 0:
                 message = f"rung {_number(other)} has {earlier.reserved} reserved machines; the group's maximum is "
-                yield fault("W341", key, f"{message}{group.nodes.max}")
+                yield fault(UNREACHABLE_RUNG, key, f"{message}{group.nodes.max}")
                 break
 
 
@@ -99,7 +101,7 @@ def check_markets(context: Context) -> Iterator[Fault]:
         for key, rung in keyed_rungs(name, group):
             yield from _check_unused_keys(key, rung)
             if rung.market.is_spot and group.fabric is Fabric.EFA:
-                yield fault("W325", key, "a job on several machines fails when AWS interrupts one of them")
+                yield fault(SPOT_FABRIC, key, "a job on several machines fails when AWS interrupts one of them")
             if rung.market.is_reserved:
                 yield from _check_reservation_keys(context, key, rung)
             if rung.market.is_block:
@@ -110,11 +112,11 @@ def _check_unused_keys(key: str, rung: Rung) -> Iterator[Fault]:
     for name, value in (("reservation", rung.reservation), ("reserved", rung.reserved)):
         if not rung.market.is_reserved and value:
             fix = f"write market: reservation or capacity-block, or delete {name}"
-            yield fault("E312", f"{key}.{name}", f"market {rung.market} does not use {name}", fix)
+            yield fault(UNUSED_RESERVATION, f"{key}.{name}", f"market {rung.market} does not use {name}", fix)
     if not rung.market.is_spot and rung.max_price is not None:
-        yield fault("E326", f"{key}.max_price", f"market {rung.market} does not use max_price")
+        yield fault(PRICE_WITHOUT_SPOT, f"{key}.max_price", f"market {rung.market} does not use max_price")
     if not rung.market.is_block and rung.ends:
-        yield fault("E327", f"{key}.ends", f"market {rung.market} does not use ends")
+        yield fault(END_WITHOUT_BLOCK, f"{key}.ends", f"market {rung.market} does not use ends")
 
 
 def _check_reservation_keys(context: Context, key: str, rung: Rung) -> Iterator[Fault]:
@@ -124,15 +126,17 @@ def _check_reservation_keys(context: Context, key: str, rung: Rung) -> Iterator[
     missing = [name for name, value in values.items() if value is None and not context.declared.has(key, name)]
     if missing:
         message = f"the market {rung.market} requires the {'keys' if missing[1:] else 'key'} {' and '.join(missing)}"
-        yield fault("E311", f"{key}.{missing[0]}", message, f"add {', '.join(forms[name] for name in missing)}")
+        yield fault(
+            INCOMPLETE_RESERVATION, f"{key}.{missing[0]}", message, f"add {', '.join(forms[name] for name in missing)}"
+        )
 
 
 def _check_end(context: Context, key: str, rung: Rung) -> Iterator[Fault]:
     if rung.ends and is_past(rung.ends, context.today):
         message = f"the block ended on {rung.ends[:10]}; today is {context.today}"
-        yield fault("E329", f"{key}.ends", message, "delete the rung, or write the id and end of another block")
+        yield fault(IN_THE_PAST, f"{key}.ends", message, "delete the rung, or write the id and end of another block")
     elif rung.ends is None and not context.declared.has(key, "ends"):
-        yield fault("W328", f"{key}.ends", "the end of the capacity block is missing")
+        yield fault(BLOCK_WITHOUT_END, f"{key}.ends", "the end of the capacity block is missing")
 
 
 _MOST_ALTERNATIVES = 2
@@ -157,7 +161,10 @@ def _check_ladder_offers(context: Context, key: str, group: Group, type_facts: l
             types = " or ".join(facts.name for facts in type_facts)
             message = f"{', '.join(sorted(zones))} {verb} not offer {types}"
             yield fault(
-                "E302", f"{key}.ladder.{index}", message, _offer_fix(context.catalog, group, type_facts, offered, zones)
+                TYPE_NOT_OFFERED,
+                f"{key}.ladder.{index}",
+                message,
+                _offer_fix(context.catalog, group, type_facts, offered, zones),
             )
 
 
@@ -224,14 +231,14 @@ def check_reservations(context: Context) -> Iterator[Fault]:
                 continue
             if rung.zone and zones.setdefault(reservation, rung.zone) != rung.zone:
                 message = f"{reservation} is in {zones[reservation]} elsewhere in this file"
-                yield fault("E315", f"{key}.zone", message)
+                yield fault(RESERVATION_ZONES, f"{key}.zone", message)
             if rung.reserved and sizes.setdefault(reservation, rung.reserved) != rung.reserved:
                 message = f"{reservation} has {sizes[reservation]} machines elsewhere in this file"
                 fix = f"write {sizes[reservation]} in both, or correct the other"
-                yield fault("E345", f"{key}.reserved", message, fix)
+                yield fault(RESERVATION_DIFFERS, f"{key}.reserved", message, fix)
             if types.setdefault(reservation, group.types[0]) != group.types[0]:
                 message = f"{reservation} has type {types[reservation]} elsewhere in this file"
-                yield fault("E345", f"{key}.reservation", message)
+                yield fault(RESERVATION_DIFFERS, f"{key}.reservation", message)
 
 
 def check_capacity(context: Context) -> Iterator[Fault]:
@@ -241,7 +248,7 @@ def check_capacity(context: Context) -> Iterator[Fault]:
         for key, rung in rungs:
             if rung.market.is_reserved and len(group.types) > 1:
                 message = f"one reservation cannot hold {len(group.types)} types: {', '.join(group.types)}"
-                yield fault("E344", key, message)
+                yield fault(RESERVATION_OF_TYPES, key, message)
             if rung.market.is_block:
                 yield from _check_block(key, rung, group)
         yield from _check_maximum(f"groups.{name}", group, rungs)
@@ -257,10 +264,10 @@ def rung_capacity(rung: Rung) -> int | None:
 def _check_block(key: str, rung: Rung, group: Group) -> Iterator[Fault]:
     if rung.reserved and rung.reserved > MOST_OF_BLOCK:
         message = f"a capacity block has at most {MOST_OF_BLOCK} machines, not {rung.reserved}"
-        yield fault("E346", f"{key}.reserved", message)
+        yield fault(BLOCK_SIZE, f"{key}.reserved", message)
     for type_name in group.types:
         if type_name.partition(".")[0] not in BLOCK_FAMILIES:
-            yield fault("E347", key, f"AWS does not sell capacity blocks of {type_name}")
+            yield fault(NO_BLOCKS_OF_TYPE, key, f"AWS does not sell capacity blocks of {type_name}")
 
 
 def _check_maximum(key: str, group: Group, rungs: KeyedRungs) -> Iterator[Fault]:
@@ -269,118 +276,70 @@ def _check_maximum(key: str, group: Group, rungs: KeyedRungs) -> Iterator[Fault]
     finite_limits = [limit for limit in limits if limit is not None]
     if len(finite_limits) == len(limits) and sum(finite_limits) < group.nodes.max:
         message = f"all rungs together have {sum(finite_limits)} machines; the maximum is {group.nodes.max}"
-        yield fault("W352", f"{key}.nodes.max", message, f"write max: {sum(finite_limits)}, or add a rung")
+        yield fault(UNREACHABLE_MAXIMUM, f"{key}.nodes.max", message, f"write max: {sum(finite_limits)}, or add a rung")
 
 
 _BLOCKS = "Amazon EC2 user guide, Capacity Blocks for ML"
 _RESERVATIONS = "Amazon EC2 user guide, capacity reservations"
 
 CHECKS = (check_ladders, check_offers, check_markets, check_reservations, check_capacity)
-RULES = about(
-    "groups",
-    Rule(
-        "E302",
-        "type-not-offered",
-        "AWS does not offer the type in these zones.",
-        "use another type or region",
-        "EC2 DescribeInstanceTypeOfferings",
-        allowable=True,
-    ),
-    Rule("E308", "duplicate-rung", "The same place and market have the same capacity.", "delete one of the two"),
-    Rule(
-        "E309",
-        "undeclared-region",
-        "bedplate creates resources only in declared regions.",
-        "declare it under regions",
-    ),
-    Rule(
-        "E310",
-        "undeclared-zone",
-        "Only listed zones get a subnet.",
-        "list it in the region's zones",
-    ),
-    Rule("E311", "incomplete-reservation", "A reservation is an id in one zone.", "write both reservation and zone"),
-    Rule(
-        "E312",
-        "unused-reservation",
-        "Only the markets reservation and capacity-block use it.",
-        "write one of these markets, or delete the key",
-    ),
-    Rule("E315", "reservation-zones", "A reservation is in one zone.", "write the zone of the reservation"),
-    Rule(
-        "W325",
-        "spot-fabric",
-        "A job on several machines fails with the first interruption.",
-        "run only jobs with checkpoints on this rung, or delete it",
-        "Amazon EC2 user guide, spot best practices",
-        allowable=True,
-    ),
-    Rule(
-        "E326",
-        "price-without-spot",
-        "Only spot instances have a maximum price.",
-        "write `market: spot`, or delete max_price",
-        "EC2 API, SpotMarketOptions",
-    ),
-    Rule(
-        "E327",
-        "end-without-block",
-        "Only capacity blocks have an end.",
-        "write `market: capacity-block`, or delete ends",
-        _BLOCKS,
-    ),
-    Rule(
-        "W328",
-        "block-without-end",
-        "AWS terminates the machines 30 minutes before the end; bedplate cannot empty the pool in time.",
-        "add ends with the end that AWS shows, such as '2027-01-31T11:30:00Z'",
-        _BLOCKS,
-    ),
-    Rule(
-        "E340",
-        "covered-rung",
-        "An earlier rung has already tried this zone.",
-        "put this rung first, or delete it",
-    ),
-    Rule(
-        "W341",
-        "unreachable-rung",
-        "An earlier rung already holds the maximum of the group.",
-        "delete the rung, or raise max",
-    ),
-    Rule(
-        "E344",
-        "reservation-of-types",
-        "A reservation has one instance type.",
-        "make a group with the reserved type only",
-        _RESERVATIONS,
-    ),
-    Rule(
-        "E345",
-        "reservation-differs",
-        "A reservation has one type and one size.",
-        "correct the id of the reservation",
-        _RESERVATIONS,
-    ),
-    Rule(
-        "E346",
-        "block-size",
-        "A capacity block has at most 64 machines.",
-        "buy several blocks, and write a rung for each",
-        _BLOCKS,
-    ),
-    Rule(
-        "E347",
-        "no-blocks-of-type",
-        "AWS sells capacity blocks of a few families only.",
-        "write `market: reservation`, or another type",
-        _BLOCKS,
-        allowable=True,
-    ),
-    Rule(
-        "W352",
-        "unreachable-maximum",
-        "All rungs are reserved, so no other capacity exists.",
-        "lower max, or add a rung",
-    ),
+ZONE_OF_OTHER_REGION = Rule("E203", "A zone belongs to one region.", "write a zone of this region")
+_rule = partial(Rule, section="groups")
+TYPE_NOT_OFFERED = _rule(
+    "E302",
+    "AWS does not offer the type in these zones.",
+    "use another type or region",
+    "EC2 DescribeInstanceTypeOfferings",
+    allowable=True,
 )
+DUPLICATE_RUNG = _rule("E308", "The same place and market have the same capacity.", "delete one of the two")
+UNDECLARED_REGION = _rule("E309", "bedplate creates resources only in declared regions.", "declare it under regions")
+UNDECLARED_ZONE = _rule("E310", "Only listed zones get a subnet.", "list it in the region's zones")
+INCOMPLETE_RESERVATION = _rule("E311", "A reservation is an id in one zone.", "write both reservation and zone")
+UNUSED_RESERVATION = _rule(
+    "E312", "Only the markets reservation and capacity-block use it.", "write one of these markets, or delete the key"
+)
+RESERVATION_ZONES = _rule("E315", "A reservation is in one zone.", "write the zone of the reservation")
+SPOT_FABRIC = _rule(
+    "W325",
+    "A job on several machines fails with the first interruption.",
+    "run only jobs with checkpoints on this rung, or delete it",
+    "Amazon EC2 user guide, spot best practices",
+    allowable=True,
+)
+PRICE_WITHOUT_SPOT = _rule(
+    "E326",
+    "Only spot instances have a maximum price.",
+    "write `market: spot`, or delete max_price",
+    "EC2 API, SpotMarketOptions",
+)
+END_WITHOUT_BLOCK = _rule(
+    "E327", "Only capacity blocks have an end.", "write `market: capacity-block`, or delete ends", _BLOCKS
+)
+BLOCK_WITHOUT_END = _rule(
+    "W328",
+    "AWS terminates the machines 30 minutes before the end; bedplate cannot empty the pool in time.",
+    "add ends with the end that AWS shows, such as '2027-01-31T11:30:00Z'",
+    _BLOCKS,
+)
+COVERED_RUNG = _rule("E340", "An earlier rung has already tried this zone.", "put this rung first, or delete it")
+UNREACHABLE_RUNG = _rule(
+    "W341", "An earlier rung already holds the maximum of the group.", "delete the rung, or raise max"
+)
+RESERVATION_OF_TYPES = _rule(
+    "E344", "A reservation has one instance type.", "make a group with the reserved type only", _RESERVATIONS
+)
+RESERVATION_DIFFERS = _rule(
+    "E345", "A reservation has one type and one size.", "correct the id of the reservation", _RESERVATIONS
+)
+BLOCK_SIZE = _rule(
+    "E346", "A capacity block has at most 64 machines.", "buy several blocks, and write a rung for each", _BLOCKS
+)
+NO_BLOCKS_OF_TYPE = _rule(
+    "E347",
+    "AWS sells capacity blocks of a few families only.",
+    "write `market: reservation`, or another type",
+    _BLOCKS,
+    allowable=True,
+)
+UNREACHABLE_MAXIMUM = _rule("W352", "All rungs are reserved, so no other capacity exists.", "lower max, or add a rung")

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable, Iterator
 from datetime import date, timedelta
+from functools import partial
 
 from bedplate.catalog import Catalog
 from bedplate.catalog.tables import HOURS_OF_MONTH
-from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault
+from bedplate.checks.diagnostics import Context
 from bedplate.checks.groups import has_gpus
 from bedplate.errors import edits, nearest
 from bedplate.plan.pools import share_of_week
+from bedplate.rules import Fault, Rule, fault
 from bedplate.spec.groups import Group, Schedule
 from bedplate.spec.text import PERMANENT
 
@@ -32,7 +34,7 @@ def check_keys(context: Context) -> Iterator[Fault]:
     for name, key in context.catalog.keys.items() if context.fleet.kubernetes else ():
         if key.ends and key.ends < context.today + NOTICE:
             yield fault(
-                "W644", "kubernetes.version", ending(f"the key of the repository {name}", key.ends, context.today)
+                KEY_ENDS, "kubernetes.version", ending(f"the key of the repository {name}", key.ends, context.today)
             )
 
 
@@ -54,12 +56,15 @@ def _check_expiry(context: Context, key: str, group: Group) -> Iterator[Fault]:
     if group.expires is not None:
         if group.expires != PERMANENT and is_past(group.expires, context.today):
             message = f"the group expired on {group.expires}; today is {context.today}"
-            yield fault("E329", f"{key}.expires", message, _renewal(context, group))
+            yield fault(IN_THE_PAST, f"{key}.expires", message, _renewal(context, group))
     elif _has_permanent_gpus(context, group) and not context.declared.has(key, "expires"):
         message = f"{group.nodes.min} x {group.types[0]} runs permanently without an expiry"
         day = context.today + DEFAULT_LIFETIME
         yield fault(
-            "W330", f"{key}.expires", message, f"add expires: '{day}' or another last day, or expires: permanent"
+            GPUS_WITHOUT_EXPIRY,
+            f"{key}.expires",
+            message,
+            f"add expires: '{day}' or another last day, or expires: permanent",
         )
 
 
@@ -79,14 +84,14 @@ def _has_permanent_gpus(context: Context, group: Group) -> bool:
 def _check_schedule_use(key: str, group: Group) -> Iterator[Fault]:
     """Yield a fault if a schedule would terminate running jobs."""
     if group.use.is_worker:
-        yield fault("E331", f"{key}.schedule", "a group of Kubernetes workers cannot have a schedule")
+        yield fault(SCHEDULE_ENDS_JOBS, f"{key}.schedule", "a group of Kubernetes workers cannot have a schedule")
     elif group.fabric is not None:
-        yield fault("E331", f"{key}.schedule", "a group with a fabric cannot have a schedule")
+        yield fault(SCHEDULE_ENDS_JOBS, f"{key}.schedule", "a group with a fabric cannot have a schedule")
 
 
 def _check_schedule(context: Context, key: str, schedule: Schedule) -> Iterator[Fault]:
     if schedule.start == schedule.stop:
-        yield fault("E332", f"{key}.stop", f"the machines start and stop at the same time, {schedule.start}")
+        yield fault(EMPTY_SCHEDULE, f"{key}.stop", f"the machines start and stop at the same time, {schedule.start}")
     zones = context.catalog.time_zones
     if zones and schedule.zone not in zones:
         near = nearest(schedule.zone, zones)
@@ -94,7 +99,7 @@ def _check_schedule(context: Context, key: str, schedule: Schedule) -> Iterator[
         # One letter in three may be wrong; another city is no correction.
         is_near = near is not None and edits(near.lower(), schedule.zone.lower()) * 3 < len(city)
         fix = f"write {near}" if is_near else f"write a name that `timedatectl list-timezones | grep {area}/` prints"
-        yield fault("E333", f"{key}.zone", f"unknown time zone {schedule.zone}", fix)
+        yield fault(UNKNOWN_TIME_ZONE, f"{key}.zone", f"unknown time zone {schedule.zone}", fix)
 
 
 # AWS Budgets may show a cost up to this many hours late.
@@ -111,12 +116,14 @@ def check_budget(context: Context) -> Iterator[Fault]:
     if least > monthly:
         name, _ = max(_minimum_costs(context), key=lambda cost: (cost[1], cost[0]))
         message = f"the minimum number of machines costs {least:,.0f} USD per month; the budget is {monthly:,}"
-        yield fault("E801", key, message, f"write monthly: {_rounded(least)}, or lower the minimum of {name}")
+        yield fault(
+            BUDGET_BELOW_MINIMUM, key, message, f"write monthly: {_rounded(least)}, or lower the minimum of {name}"
+        )
     elif most * HOURS_OF_DELAY > monthly:
         message = (
             f"all groups at their maximum cost {most:,.0f} USD per hour: the whole budget in {monthly / most:,.0f} h"
         )
-        yield fault("W802", key, message)
+        yield fault(BUDGET_SPENT_IN_A_DAY, key, message)
 
 
 def _minimum_costs(context: Context) -> Iterator[tuple[str, float]]:
@@ -148,81 +155,49 @@ def _rounded(usd: float) -> int:
 _SCHEDULES = "EC2 Auto Scaling PutScheduledUpdateGroupAction"
 
 CHECKS = (check_lifetimes, check_budget, check_keys)
-RULES = (
-    *about(
-        "groups",
-        Rule("E318", "invalid-date", "The calendar has no such day.", "write it as '2027-01-31'"),
-        Rule(
-            "E319",
-            "schedule-syntax",
-            "Auto Scaling takes times, weekdays and time zones in this form only.",
-            "write start: '07:00', stop: '20:00', days: MON-FRI, zone: Europe/Zurich",
-            _SCHEDULES,
-        ),
-        Rule(
-            "E329",
-            "in-the-past",
-            "Auto Scaling rejects actions in the past, and ended capacity cannot start.",
-            "write a later day, then run `pulumi up --refresh` for the group's regions",
-            _SCHEDULES,
-            allowable=True,
-        ),
-        Rule(
-            "W330",
-            "gpus-without-expiry",
-            "Forgotten GPU machines are the largest avoidable cost.",
-            "add expires with the last day, such as '2027-01-31', or expires: permanent",
-            allowable=True,
-        ),
-        Rule(
-            "E331",
-            "schedule-ends-jobs",
-            "Kubernetes workers and groups with a fabric cannot have a schedule: it would terminate running jobs.",
-            "delete the schedule",
-        ),
-        Rule(
-            "E356",
-            "duration-syntax",
-            "A duration is a number with one unit: minutes, hours or days.",
-            "write it as 90m, 2h or 1d",
-        ),
-        Rule("E332", "empty-schedule", "The machines would never run.", "write another time"),
-        Rule(
-            "E333",
-            "unknown-time-zone",
-            "Auto Scaling takes names of the IANA database.",
-            "write it as Europe/Zurich",
-            "IANA time zone database",
-        ),
-    ),
-    *about(
-        "budget",
-        Rule(
-            "E801",
-            "budget-below-minimum",
-            "The minimum of every group runs all the time, or in the hours of its schedule, at list price.",
-            "raise monthly, or lower the minimums",
-            "AWS price list",
-            allowable=True,
-        ),
-        Rule(
-            "W802",
-            "budget-spent-in-a-day",
-            "AWS shows a cost up to a day late.",
-            "raise monthly, or lower the maximums",
-            "AWS Budgets, best practices",
-            allowable=True,
-        ),
-    ),
-    *about(
-        "kubernetes",
-        Rule(
-            "W644",
-            "key-ends",
-            "After the end of its key apt refuses the repository: no machine can install its packages.",
-            "run `bedplate catalog refresh`, then `bedplate bundle push`, and apply the roles",
-            "the key itself",
-            allowable=True,
-        ),
-    ),
+_group_rule = partial(Rule, section="groups")
+IN_THE_PAST = _group_rule(
+    "E329",
+    "Auto Scaling rejects actions in the past, and ended capacity cannot start.",
+    "write a later day, then run `pulumi up --refresh` for the group's regions",
+    _SCHEDULES,
+    allowable=True,
+)
+GPUS_WITHOUT_EXPIRY = _group_rule(
+    "W330",
+    "Forgotten GPU machines are the largest avoidable cost.",
+    "add expires with the last day, such as '2027-01-31', or expires: permanent",
+    allowable=True,
+)
+SCHEDULE_ENDS_JOBS = _group_rule(
+    "E331",
+    "Kubernetes workers and groups with a fabric cannot have a schedule: it would terminate running jobs.",
+    "delete the schedule",
+)
+EMPTY_SCHEDULE = _group_rule("E332", "The machines would never run.", "write another time")
+UNKNOWN_TIME_ZONE = _group_rule(
+    "E333", "Auto Scaling takes names of the IANA database.", "write it as Europe/Zurich", "IANA time zone database"
+)
+_budget_rule = partial(Rule, section="budget")
+BUDGET_BELOW_MINIMUM = _budget_rule(
+    "E801",
+    "The minimum of every group runs all the time, or in the hours of its schedule, at list price.",
+    "raise monthly, or lower the minimums",
+    "AWS price list",
+    allowable=True,
+)
+BUDGET_SPENT_IN_A_DAY = _budget_rule(
+    "W802",
+    "AWS shows a cost up to a day late.",
+    "raise monthly, or lower the maximums",
+    "AWS Budgets, best practices",
+    allowable=True,
+)
+_cluster_rule = partial(Rule, section="kubernetes")
+KEY_ENDS = _cluster_rule(
+    "W644",
+    "After the end of its key apt refuses the repository: no machine can install its packages.",
+    "run `bedplate catalog refresh`, then `bedplate bundle push`, and apply the roles",
+    "the key itself",
+    allowable=True,
 )

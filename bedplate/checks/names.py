@@ -1,13 +1,16 @@
 """Names: their syntax, and the limits of AWS, DNS and certificates for names that bedplate builds from them."""
 
 from collections.abc import Iterator
+from functools import partial
 
-from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault
+from bedplate.checks.diagnostics import Context
 from bedplate.checks.ladders import keyed_rungs
+from bedplate.checks.sites import HOST_NAME_TOO_LONG
 from bedplate.plan.fleet import member_name
 from bedplate.plan.laptops import NAME_PREFIX
 from bedplate.plan.nodes import SITE_GATEWAY_HOST
 from bedplate.plan.pools import pool_name
+from bedplate.rules import Fault, Rule, fault
 from bedplate.spec import Fleet
 from bedplate.spec.network import TunnelAuth
 from bedplate.spec.text import LONGEST
@@ -30,11 +33,11 @@ def check_names(context: Context) -> Iterator[Fault]:
                     f"the launch template {template[:20]}... has {len(template)} characters; "
                     f"EC2 allows {LONGEST_TEMPLATE}"
                 )
-                yield fault("E350", key, message)
+                yield fault(NAME_TOO_LONG, key, message)
             host = f"{name}-{group.nodes.max}.{rung.region}.{fleet.domain}"
             if group.use.has_logins and len(host) > LONGEST:
                 message = f"the full name of a machine has {len(host)} characters; RFC 1123 allows {LONGEST}"
-                yield fault("E248", f"groups.{name}", message)
+                yield fault(HOST_NAME_TOO_LONG, f"groups.{name}", message)
                 break
 
 
@@ -45,7 +48,7 @@ def _check_control_plane_names(fleet: Fleet) -> Iterator[Fault]:
     for name, group in fleet.groups.items() if fleet.kubernetes else ():
         regions = {rung.region for rung in group.ladder}
         if group.use.has_logins and home in regions and f"{name}-1.{home}" == first:
-            yield fault("E353", f"groups.{name}", f"{first} is already a machine of the control plane")
+            yield fault(CONTROL_PLANE_NAME, f"groups.{name}", f"{first} is already a machine of the control plane")
 
 
 # RFC 5280, appendix A.1: ub-common-name.
@@ -57,7 +60,9 @@ def check_certificate_names(context: Context) -> Iterator[Fault]:
     for key, name in (*_laptop_gateways(context.fleet), *_site_gateways(context.fleet)):
         if len(name) > LONGEST_COMMON_NAME:
             message = f"the name of its certificate has {len(name)} characters; X.520 allows {LONGEST_COMMON_NAME}"
-            yield fault("E618", key, message, f"shorten the domain by {len(name) - LONGEST_COMMON_NAME}")
+            yield fault(
+                CERTIFICATE_NAME_TOO_LONG, key, message, f"shorten the domain by {len(name) - LONGEST_COMMON_NAME}"
+            )
 
 
 def _laptop_gateways(fleet: Fleet) -> Iterator[tuple[str, str]]:
@@ -79,55 +84,18 @@ def _site_gateways(fleet: Fleet) -> Iterator[tuple[str, str]]:
 
 
 CHECKS = (check_names, check_certificate_names)
-RULES = (
-    Rule("E410", "fleet-name", "The names of all resources start with it.", "write it as lab"),
-    Rule("E411", "bad-name", "The name becomes part of names in AWS and DNS.", "write it as train"),
-    Rule(
-        "E412",
-        "account-id",
-        "An account id has twelve digits.",
-        "write the twelve digits, quoted",
-        "AWS IAM",
-    ),
-    Rule(
-        "E413",
-        "owner",
-        "The owner is a tag of every resource.",
-        "write an e-mail address or a team",
-        "AWS tag naming limits",
-    ),
-    Rule(
-        "E414",
-        "domain",
-        "Every host has a name in the domain.",
-        "write it as lab.internal",
-        "RFC 1123, RFC 6761, RFC 6762",
-    ),
-    Rule("E415", "host-name", "The host name is one label of a DNS name.", "write it as titan-01", "RFC 1123"),
-    *about(
-        "groups",
-        Rule(
-            "E350",
-            "name-too-long",
-            "The name of a pool contains fleet, group, place and market.",
-            "shorten the name of the group",
-            "EC2 API, CreateLaunchTemplate",
-        ),
-        Rule(
-            "E353",
-            "control-plane-name",
-            "Machines of the control plane already have these names.",
-            "rename the group",
-        ),
-    ),
-    *about(
-        "vpn",
-        Rule(
-            "E618",
-            "certificate-name-too-long",
-            "The certificate of a gateway contains its full name.",
-            "shorten the domain",
-            "X.520; RFC 5280, appendix A.1",
-        ),
-    ),
+_group_rule = partial(Rule, section="groups")
+NAME_TOO_LONG = _group_rule(
+    "E350",
+    "The name of a pool contains fleet, group, place and market.",
+    "shorten the name of the group",
+    "EC2 API, CreateLaunchTemplate",
+)
+CONTROL_PLANE_NAME = _group_rule("E353", "Machines of the control plane already have these names.", "rename the group")
+_vpn_rule = partial(Rule, section="vpn")
+CERTIFICATE_NAME_TOO_LONG = _vpn_rule(
+    "E618",
+    "The certificate of a gateway contains its full name.",
+    "shorten the domain",
+    "X.520; RFC 5280, appendix A.1",
 )

@@ -3,10 +3,14 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
-from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault, repeated
+from bedplate.checks.diagnostics import Context, repeated
 from bedplate.plan.cluster import PEOPLE, person_name
+from bedplate.plan.faults import NAME_IN_CLUSTER
+from bedplate.rules import Fault, Rule, fault
 from bedplate.spec.base import shown
+from bedplate.spec.sshkey import PRIVATE_KEY
 
 
 def check_people(context: Context) -> Iterator[Fault]:
@@ -15,13 +19,13 @@ def check_people(context: Context) -> Iterator[Fault]:
     for name in sorted(context.declared.names("people").difference(context.fleet.people)):
         if name.casefold() in context.fleet.people:
             message = f"{shown(name)} differs from {name.casefold()} only in case"
-            yield fault("E505", f"people.{name.casefold()}", message)
+            yield fault(SIMILAR_USERS, f"people.{name.casefold()}", message)
     keys = ((f"people.{name}.keys.{i}", line) for name, person in people for i, line in enumerate(person.keys))
     for key, _, first in repeated((key, tuple(line.split(" ")[:2])) for key, line in keys):
-        yield fault("W511", key, f"{first.split('.')[1]} has the same key")
+        yield fault(SHARED_KEY, key, f"{first.split('.')[1]} has the same key")
     yield from _check_groups(context)
     if people and context.is_whole("people") and not any(person.admin for _, person in people):
-        yield fault("W512", "people", "the fleet has no administrator")
+        yield fault(NO_ADMINISTRATOR, "people", "the fleet has no administrator")
 
 
 def _check_groups(context: Context) -> Iterator[Fault]:
@@ -31,9 +35,9 @@ def _check_groups(context: Context) -> Iterator[Fault]:
         groups = tuple((f"people.{name}.groups.{index}", group) for index, group in enumerate(person.groups))
         for key, group in groups:
             if group in people:
-                yield fault("E514", key, f"{group} is a person, who has a group of the same name")
+                yield fault(GROUP_NAMED_LIKE_PERSON, key, f"{group} is a person, who has a group of the same name")
         for key, group, _ in repeated(groups):
-            yield fault("E515", key, f"{group} is listed twice")
+            yield fault(DUPLICATE_GROUP, key, f"{group} is listed twice")
 
 
 # Programs in pods that ask for NAME.LABEL get the Service NAME of the namespace LABEL, before a host of that name.
@@ -47,14 +51,23 @@ def check_cluster_names(context: Context) -> Iterator[Fault]:
     labels = [(f"people.{name}", person_name(name)) for name in people]
     for key, label in labels:
         if not label:
-            yield fault("E519", key, "the name has no letter or digit for Kubernetes")
+            yield fault(NAME_IN_CLUSTER, key, "the name has no letter or digit for Kubernetes")
         elif label in _NAMESPACES or label.startswith("kube-") or label.endswith("-system"):
-            yield fault("E519", key, f"the cluster needs the name {label} itself")
+            yield fault(NAME_IN_CLUSTER, key, f"the cluster needs the name {label} itself")
         elif label in context.fleet.sites or label in context.fleet.regions:
-            yield fault("E519", key, f"in pods, machines of {label} would have the names of this person's services")
+            yield fault(
+                NAME_IN_CLUSTER, key, f"in pods, machines of {label} would have the names of this person's services"
+            )
     for key, label, first in repeated(labels):
         if label:
-            yield fault("E519", key, f"{first.removeprefix('people.')} has the same name in the cluster, {label}")
+            yield fault(
+                NAME_IN_CLUSTER, key, f"{first.removeprefix('people.')} has the same name in the cluster, {label}"
+            )
+
+
+SECRET = Rule(
+    "E501", "Fleet files are committed and displayed.", "delete it here, revoke it, and keep secrets in SSM parameters"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +77,22 @@ class SecretPattern:
     kind: str
     letters: str
     form: str
-    code: str = "E501"
+    rule: Rule = SECRET
 
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A secret in a text: the code of its rule, its kind, and its start and end."""
+    """A secret in a text: its rule, its kind, and its start and end."""
 
-    code: str
+    rule: Rule
     kind: str
     start: int
     end: int
 
 
 PATTERNS = (
-    SecretPattern("a private key", "PRIVATE KEY", r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY", "E502"),
-    SecretPattern("a PuTTY key", "PuTTY-User-Key-File", r"PuTTY-User-Key-File-[0-9]", "E502"),
+    SecretPattern("a private key", "PRIVATE KEY", r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY", PRIVATE_KEY),
+    SecretPattern("a PuTTY key", "PuTTY-User-Key-File", r"PuTTY-User-Key-File-[0-9]", PRIVATE_KEY),
     SecretPattern("an OpenVPN static key", "OpenVPN Static key", r"-----BEGIN OpenVPN Static key"),
     SecretPattern("an age key", "AGE-SECRET-KEY-1", r"AGE-SECRET-KEY-1[A-Z0-9]+"),
     SecretPattern("an AWS access key", "AKIA", r"\bAKIA[A-Z0-9]{16}\b"),
@@ -107,69 +120,16 @@ def secrets_in(text: str) -> Iterator[Secret]:
     for pattern in PATTERNS:
         if pattern.letters in text:
             for match in re.finditer(pattern.form, text):
-                yield Secret(pattern.code, pattern.kind, match.start(), match.end())
+                yield Secret(pattern.rule, pattern.kind, match.start(), match.end())
     for match in _WORD.finditer(text):
         if _AWS_SECRET.fullmatch(match[0]):
-            yield Secret("E501", "an AWS secret access key", match.start(), match.end())
+            yield Secret(SECRET, "an AWS secret access key", match.start(), match.end())
 
 
 CHECKS = (check_people, check_cluster_names)
-RULES = (
-    Rule(
-        "E501",
-        "secret",
-        "Fleet files are committed and displayed.",
-        "delete it here, revoke it, and keep secrets in SSM parameters",
-    ),
-    Rule(
-        "E502",
-        "private-key",
-        "A private key gives access to every reader of the file.",
-        "delete it, create a new key pair, and write the line of its .pub file",
-    ),
-    *about(
-        "people",
-        Rule("E503", "user-name", "It is an account on every node.", "write it as ada", "useradd(8)"),
-        Rule(
-            "E505",
-            "similar-users",
-            "Readers confuse names that differ only in case.",
-            "rename one of the two",
-            at_key=True,
-        ),
-        Rule("E506", "not-a-key", "sshd would ignore it.", "write the line of the .pub file"),
-        Rule("E507", "key-options", "Options change what a login may do.", "delete the words before the key type"),
-        Rule("E508", "multiline-key", "A second line would be a second key.", "write each key as an entry of the list"),
-        Rule("E509", "key-type", "sshd does not accept this key type.", "create a key with ssh-keygen -t ed25519"),
-        Rule(
-            "E510",
-            "weak-key",
-            "Short RSA keys can be broken.",
-            "create a key with ssh-keygen -t ed25519",
-            "NIST SP 800-57",
-        ),
-        Rule(
-            "W511",
-            "shared-key",
-            "Logins with a shared key cannot be attributed to a person.",
-            "write one key per person",
-        ),
-        Rule("W512", "no-administrator", "Nobody could repair a node.", "write `admin: true` for one person"),
-        Rule("E513", "group-name", "It is a group on every node.", "write it as vision", "groupadd(8)"),
-        Rule(
-            "E514",
-            "group-named-like-person",
-            "Every person has a group of the same name.",
-            "rename the group",
-        ),
-        Rule("E515", "duplicate-group", "A second entry has no effect.", "delete one of the two"),
-        Rule("E517", "ids-exhausted", "bedplate never reuses an id.", "use names that the lock has"),
-        Rule("E518", "name-recorded", "Files on nodes belong to the previous owner of the name.", "use another name"),
-        Rule(
-            "E519",
-            "name-in-cluster",
-            "It is the person's account and namespace in Kubernetes, with - for _ and no - at the ends.",
-            "choose another name",
-        ),
-    ),
-)
+_rule = partial(Rule, section="people")
+SIMILAR_USERS = _rule("E505", "Readers confuse names that differ only in case.", "rename one of the two", at_key=True)
+SHARED_KEY = _rule("W511", "Logins with a shared key cannot be attributed to a person.", "write one key per person")
+NO_ADMINISTRATOR = _rule("W512", "Nobody could repair a node.", "write `admin: true` for one person")
+GROUP_NAMED_LIKE_PERSON = _rule("E514", "Every person has a group of the same name.", "rename the group")
+DUPLICATE_GROUP = _rule("E515", "A second entry has no effect.", "delete one of the two")

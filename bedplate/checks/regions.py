@@ -2,15 +2,17 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from bedplate.catalog import Catalog, RegionFacts
-from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault, one_of, planned_pools, repeated
-from bedplate.checks.ladders import keyed_rungs, rung_capacity
+from bedplate.checks.diagnostics import Context, one_of, planned_pools, repeated
+from bedplate.checks.ladders import ZONE_OF_OTHER_REGION, keyed_rungs, rung_capacity
 from bedplate.errors import nearest
 from bedplate.plan.fleet import FIXED_PREFIX
 from bedplate.plan.planner import endpoint_services
 from bedplate.plan.pools import PoolPlan, addresses_per_node
 from bedplate.plan.space import NODES_BITS, REGION_NARROWEST, REGION_WIDEST, block_size
+from bedplate.rules import Fault, Rule, fault
 from bedplate.spec import Fleet
 from bedplate.spec.groups import Group
 from bedplate.spec.network import Interconnect, Region
@@ -25,7 +27,7 @@ def check_regions(context: Context) -> Iterator[Fault]:
         if facts is None:
             yield _unknown_region(context, key, name)
         elif facts.opt_in:
-            yield fault("E204", key, f"{name} is disabled until the account enables it")
+            yield fault(OPT_IN_REGION, key, f"{name} is disabled until the account enables it")
         yield from _check_zones(name, region, facts)
 
 
@@ -38,9 +40,9 @@ def _unknown_region(context: Context, key: str, name: str) -> Fault:
     if partition:
         message = f"{name} is a region of AWS {partition}, which bedplate does not support"
         regions = (region for region, facts in context.catalog.regions.items() if not facts.opt_in)
-        return fault("E201", key, message, one_of(regions))
+        return fault(UNKNOWN_REGION, key, message, one_of(regions))
     near = nearest(name, context.catalog.regions)
-    return fault("E201", key, f"AWS has no region {name}", f"write {near}" if near else "")
+    return fault(UNKNOWN_REGION, key, f"AWS has no region {name}", f"write {near}" if near else "")
 
 
 def check_home(context: Context) -> Iterator[Fault]:
@@ -48,21 +50,23 @@ def check_home(context: Context) -> Iterator[Fault]:
     homes = tuple(name for name, region in context.fleet.regions.items() if region.home)
     if not homes and context.is_whole("regions"):
         first = next(iter(context.fleet.regions))
-        yield fault("E206", "regions", "no region is the home region", f"write `home: true` in one, such as {first}")
+        yield fault(
+            HOME_REGION, "regions", "no region is the home region", f"write `home: true` in one, such as {first}"
+        )
     for name in homes[1:]:
         message = f"two home regions: {homes[0]} and {name}"
-        yield fault("E206", f"regions.{name}.home", message, "delete `home: true` in one of them")
+        yield fault(HOME_REGION, f"regions.{name}.home", message, "delete `home: true` in one of them")
 
 
 def _check_zones(name: str, region: Region, facts: RegionFacts | None) -> Iterator[Fault]:
     for index, zone in enumerate(region.zones):
         key = f"regions.{name}.zones.{index}"
         if zone in region.zones[:index]:
-            yield fault("E205", key, f"{zone} is listed twice")
+            yield fault(DUPLICATE_ZONE, key, f"{zone} is listed twice")
         elif facts and not zone.startswith(name):
-            yield fault("E203", key, f"{zone} is not a zone of {name}", one_of(facts.zones))
+            yield fault(ZONE_OF_OTHER_REGION, key, f"{zone} is not a zone of {name}", one_of(facts.zones))
         elif facts and zone not in facts.zones:
-            yield fault("E202", key, f"{name} has no zone {zone}", one_of(facts.zones))
+            yield fault(UNKNOWN_ZONE, key, f"{name} has no zone {zone}", one_of(facts.zones))
 
 
 def check_interconnect(context: Context) -> Iterator[Fault]:
@@ -76,7 +80,7 @@ def check_interconnect(context: Context) -> Iterator[Fault]:
     if fleet.network.interconnect is not Interconnect.TRANSIT:
         limits += _laptops_without_sites(fleet)
     if limits:
-        yield fault("W208", "network.interconnect", "; ".join(limits))
+        yield fault(LIMITED_ROUTING, "network.interconnect", "; ".join(limits))
 
 
 def check_control_plane_access(context: Context) -> Iterator[Fault]:
@@ -90,7 +94,7 @@ def check_control_plane_access(context: Context) -> Iterator[Fault]:
             region = rung.region
             if group.use.is_worker and region in fleet.regions and not _are_connected(fleet, region, home):
                 message = f"{region} has no connection to the control plane in {home}"
-                yield fault("E342", f"{key}.region", message)
+                yield fault(NO_CONTROL_PLANE_ACCESS, f"{key}.region", message)
 
 
 def _gateway_regions(fleet: Fleet) -> Iterator[str]:
@@ -130,7 +134,7 @@ def check_endpoints(context: Context) -> Iterator[Fault]:
     """Yield faults of VPC endpoints that are listed twice."""
     endpoints = enumerate(context.fleet.network.endpoints)
     for key, endpoint, _ in repeated((f"network.endpoints.{index}", endpoint) for index, endpoint in endpoints):
-        yield fault("E209", key, f"{endpoint.value} is listed twice")
+        yield fault(DUPLICATE_ENDPOINT, key, f"{endpoint.value} is listed twice")
 
 
 # Addresses that AWS reserves in every subnet (Amazon VPC user guide, subnet sizing), and interfaces of resolvers.
@@ -171,7 +175,9 @@ def _check_minimum(context: Context, key: str, group: Group, pools: tuple[PoolPl
     limits += [limit for limit in [rung_capacity(group.ladder[0])] if limit is not None]
     if limits and group.nodes.min > min(limits):
         message = f"the first pool must hold the minimum, {group.nodes.min}, but has capacity for {min(limits)}"
-        yield fault("E343", f"{key}.nodes.min", message, f"write min: {min(limits)}, or put a larger rung first")
+        yield fault(
+            MINIMUM_DOES_NOT_FIT, f"{key}.nodes.min", message, f"write min: {min(limits)}, or put a larger rung first"
+        )
 
 
 def _node_addresses(pool: PoolPlan, catalog: Catalog) -> int:
@@ -211,7 +217,7 @@ def _check_zone_capacity(region: str, zones: Mapping[str, Mapping[str, int]], ca
         groups = sorted(zones[zone].items(), key=lambda item: (-item[1], item[0]))
         shares = ", ".join(f"{name} {count}" for name, count in groups)
         message = f"{zone} has {capacity} addresses for machines, but its groups may need {total}: {shares}"
-        yield fault("E348", f"regions.{region}", message)
+        yield fault(SUBNET_TOO_SMALL, f"regions.{region}", message)
 
 
 CHECKS = (
@@ -222,72 +228,53 @@ CHECKS = (
     check_control_plane_access,
     check_addresses,
 )
-RULES = (
-    Rule(
-        "E201",
-        "unknown-region",
-        "The catalog has no such AWS region.",
-        "write the name of an AWS region",
-        "EC2 DescribeRegions",
-        allowable=True,
-        at_key=True,
-    ),
-    Rule(
-        "E202",
-        "unknown-zone",
-        "New accounts have no such zone in the region; bedplate does not support local zones.",
-        "write a zone of the region",
-        "EC2 DescribeAvailabilityZones",
-        allowable=True,
-    ),
-    Rule("E203", "zone-of-other-region", "A zone belongs to one region.", "write a zone of this region"),
-    Rule(
-        "E204",
-        "opt-in-region",
-        "An account must enable this region before it can create resources there.",
-        "enable it and write `allow: {E204: REASON}`, or use another region",
-        "AWS General Reference, enabling regions",
-        allowable=True,
-        at_key=True,
-    ),
-    Rule("E205", "duplicate-zone", "Each zone gets one edge and one node subnet.", "delete one of the two"),
-    Rule(
-        "E206",
-        "home-region",
-        "Exactly one region holds the shared resources.",
-        "write `home: true` in exactly one region",
-    ),
-    Rule(
-        "W208",
-        "limited-routing",
-        "VPC peering and virtual private gateways route only the blocks of their VPCs. "
-        "Laptop gateways connect only regions that have one.",
-        "write `interconnect: transit`, or with `none` a laptop gateway in each region",
-        "Amazon VPC peering guide, limitations; AWS Site-to-Site VPN user guide, virtual private gateways",
-        allowable=True,
-    ),
-    Rule("E209", "duplicate-endpoint", "A service has one endpoint per region.", "delete one of the two"),
-    *about(
-        "groups",
-        Rule(
-            "E342",
-            "no-control-plane-access",
-            "Workers need a permanent connection to the control plane.",
-            "write `interconnect: transit` or `peering`, add a laptop gateway in both regions, or use the home region",
-        ),
-        Rule(
-            "E343",
-            "minimum-does-not-fit",
-            "The first pool must hold all machines of the minimum.",
-            "lower min, or put a larger rung first",
-        ),
-        Rule(
-            "E348",
-            "subnet-too-small",
-            "A machine without a free address cannot start.",
-            "declare a larger block or region_size, list more zones, or lower the maximums",
-            "Amazon VPC user guide, subnet sizing",
-            allowable=True,
-        ),
-    ),
+UNKNOWN_REGION = Rule(
+    "E201",
+    "The catalog has no such AWS region.",
+    "write the name of an AWS region",
+    "EC2 DescribeRegions",
+    allowable=True,
+    at_key=True,
+)
+UNKNOWN_ZONE = Rule(
+    "E202",
+    "New accounts have no such zone in the region; bedplate does not support local zones.",
+    "write a zone of the region",
+    "EC2 DescribeAvailabilityZones",
+    allowable=True,
+)
+OPT_IN_REGION = Rule(
+    "E204",
+    "An account must enable this region before it can create resources there.",
+    "enable it and write `allow: {E204: REASON}`, or use another region",
+    "AWS General Reference, enabling regions",
+    allowable=True,
+    at_key=True,
+)
+DUPLICATE_ZONE = Rule("E205", "Each zone gets one edge and one node subnet.", "delete one of the two")
+HOME_REGION = Rule("E206", "Exactly one region holds the shared resources.", "write `home: true` in exactly one region")
+LIMITED_ROUTING = Rule(
+    "W208",
+    "VPC peering and virtual private gateways route only the blocks of their VPCs. "
+    "Laptop gateways connect only regions that have one.",
+    "write `interconnect: transit`, or with `none` a laptop gateway in each region",
+    "Amazon VPC peering guide, limitations; AWS Site-to-Site VPN user guide, virtual private gateways",
+    allowable=True,
+)
+DUPLICATE_ENDPOINT = Rule("E209", "A service has one endpoint per region.", "delete one of the two")
+_group_rule = partial(Rule, section="groups")
+NO_CONTROL_PLANE_ACCESS = _group_rule(
+    "E342",
+    "Workers need a permanent connection to the control plane.",
+    "write `interconnect: transit` or `peering`, add a laptop gateway in both regions, or use the home region",
+)
+MINIMUM_DOES_NOT_FIT = _group_rule(
+    "E343", "The first pool must hold all machines of the minimum.", "lower min, or put a larger rung first"
+)
+SUBNET_TOO_SMALL = _group_rule(
+    "E348",
+    "A machine without a free address cannot start.",
+    "declare a larger block or region_size, list more zones, or lower the maximums",
+    "Amazon VPC user guide, subnet sizing",
+    allowable=True,
 )

@@ -1,15 +1,17 @@
 """Sites: addresses on their LAN, gateways, tunnels between sites, host names, and name servers."""
 
 from collections.abc import Iterator
+from functools import partial
 from ipaddress import IPv4Address, IPv4Network
 
 from bedplate.checks.addresses import is_private, smallest_lan
-from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault, one_of, repeated
+from bedplate.checks.diagnostics import Context, one_of, repeated
 from bedplate.errors import nearest
 from bedplate.plan.cluster import PODS_DOMAIN
 from bedplate.plan.links import TRANSIT_ASNS
+from bedplate.rules import Fault, Rule, fault
 from bedplate.spec.sites import Dials, Machine, Site
-from bedplate.spec.text import LONGEST
+from bedplate.spec.text import DOMAIN, LONGEST
 
 AWS_ASN = 64512
 # Numbers that BGP reserves, and numbers that EC2 rejects for a customer gateway (CreateCustomerGateway).
@@ -30,10 +32,12 @@ def check_sites(context: Context) -> Iterator[Fault]:
     """Yield faults within each site."""
     for name, site in context.fleet.sites.items():
         if name in context.declared.names("regions"):
-            yield fault("E207", f"sites.{name}", f"{name} is also the name of a region")
+            yield fault(SITE_NAMED_LIKE_REGION, f"sites.{name}", f"{name} is also the name of a region")
         if name == PODS_DOMAIN and context.fleet.kubernetes:
             yield fault(
-                "E207", f"sites.{name}", f"{name}.{context.fleet.domain} is the domain of the cluster's services"
+                SITE_NAMED_LIKE_REGION,
+                f"sites.{name}",
+                f"{name}.{context.fleet.domain} is the domain of the cluster's services",
             )
         yield from _check_addresses(f"sites.{name}.machines", site)
         for label, machine in site.machines.items():
@@ -48,9 +52,11 @@ def check_gateways(context: Context) -> Iterator[Fault]:
     asns = ((f"sites.{name}.gateway.asn", site.gateway.asn) for name, site in sites)
     publics = ((f"sites.{name}.gateway.public", site.gateway.public) for name, site in sites)
     for key, asn, first in repeated(asns):
-        yield fault("E245", key, f"{asn} is also the ASN of {first.split('.')[1]}", f"write {_free_asn(context)}")
+        yield fault(
+            DUPLICATE_ASN, key, f"{asn} is also the ASN of {first.split('.')[1]}", f"write {_free_asn(context)}"
+        )
     for key, public, first in repeated(publics):
-        yield fault("E247", key, f"{public} is also the gateway of {first.split('.')[1]}")
+        yield fault(DUPLICATE_GATEWAY_ADDRESS, key, f"{public} is also the gateway of {first.split('.')[1]}")
 
 
 def _check_addresses(key: str, site: Site) -> Iterator[Fault]:
@@ -61,32 +67,40 @@ def _check_addresses(key: str, site: Site) -> Iterator[Fault]:
         if is_private(site.lan):
             lan = smallest_lan(address for _, address in addresses)
             message = f"{len(outside)} of {len(addresses)} machines have an address outside the LAN {site.lan}"
-            yield fault("E240", f"{key.removesuffix('machines')}lan", message, f"write {lan}, or correct the addresses")
+            yield fault(
+                ADDRESS_OUTSIDE_LAN,
+                f"{key.removesuffix('machines')}lan",
+                message,
+                f"write {lan}, or correct the addresses",
+            )
         return
     for place, address in addresses:
         yield from _check_host_address(place, address, site.lan)
     for place, address, first in repeated(addresses):
         other = first.split(".")[-2]
         message = f"{address} is also the address of {other}"
-        yield fault("E242", place, message, f"correct the address of {place.split('.')[-2]} or of {other}")
+        yield fault(DUPLICATE_ADDRESS, place, message, f"correct the address of {place.split('.')[-2]} or of {other}")
 
 
 def _check_host_address(key: str, address: IPv4Address, lan: IPv4Network) -> Iterator[Fault]:
     if address not in lan:
         near = IPv4Address(int(lan.network_address) | int(address) & int(lan.hostmask))
         yield fault(
-            "E240", key, f"{address} is not on the site's LAN {lan}", f"write an address of the LAN, such as {near}"
+            ADDRESS_OUTSIDE_LAN,
+            key,
+            f"{address} is not on the site's LAN {lan}",
+            f"write an address of the LAN, such as {near}",
         )
     elif lan.prefixlen < _NO_RESERVED_ENDS and address in (lan.network_address, lan.broadcast_address):
         near = address + 1 if address == lan.network_address else address - 1
-        yield fault("E241", key, f"{address} is the first or the last address of {lan}", f"write {near}")
+        yield fault(NETWORK_ADDRESS, key, f"{address} is the first or the last address of {lan}", f"write {near}")
 
 
 def _check_scratch(key: str, machine: Machine) -> Iterator[Fault]:
     if machine.scratch and not machine.has_logins:
-        yield fault("E255", key, "scratch needs a machine with `use: ssh`")
+        yield fault(SCRATCH_WITHOUT_SSH, key, "scratch needs a machine with `use: ssh`")
     for place, disk, _ in repeated((f"{key}.{index}", disk) for index, disk in enumerate(machine.scratch)):
-        yield fault("E256", place, f"{disk} is listed twice")
+        yield fault(DUPLICATE_DISK, place, f"{disk} is listed twice")
 
 
 def _check_gateway(context: Context, name: str, site: Site) -> Iterator[Fault]:
@@ -95,14 +109,14 @@ def _check_gateway(context: Context, name: str, site: Site) -> Iterator[Fault]:
     if gateway.machine not in machines:
         near = nearest(gateway.machine, machines)
         fix = f"write {near}" if near else one_of(machines) or f"declare {gateway.machine} under sites.{name}.machines"
-        yield fault("E243", f"{key}.machine", f"{name} has no machine {gateway.machine}", fix)
+        yield fault(UNKNOWN_GATEWAY, f"{key}.machine", f"{name} has no machine {gateway.machine}", fix)
     reason = next((reason for numbers, reason in RESERVED_ASNS if gateway.asn in numbers), None)
     if reason:
         message = f"a site cannot have ASN {gateway.asn}: {reason}"
-        yield fault("E244", f"{key}.asn", message, f"write {_free_asn(context)}, or another of 64513 to 65534")
+        yield fault(RESERVED_ASN, f"{key}.asn", message, f"write {_free_asn(context)}, or another of 64513 to 65534")
     if not gateway.public.is_global:
         fix = f"write the address that `curl https://checkip.amazonaws.com` prints on {gateway.machine}"
-        yield fault("E246", f"{key}.public", f"{gateway.public} is not a public address", fix)
+        yield fault(PRIVATE_GATEWAY_ADDRESS, f"{key}.public", f"{gateway.public} is not a public address", fix)
 
 
 def _free_asn(context: Context) -> int:
@@ -116,7 +130,7 @@ def _check_host_names(context: Context, name: str, site: Site) -> Iterator[Fault
         host = f"{machine}.{name}.{context.fleet.domain}"
         if len(host) > LONGEST:
             message = f"the full name of {machine} has {len(host)} characters; RFC 1123 allows {LONGEST}"
-            yield fault("E248", f"sites.{name}.machines.{machine}", message)
+            yield fault(HOST_NAME_TOO_LONG, f"sites.{name}.machines.{machine}", message)
 
 
 def check_connections(context: Context) -> Iterator[Fault]:
@@ -126,13 +140,17 @@ def check_connections(context: Context) -> Iterator[Fault]:
         yield from _check_other_site(context, key, name, other)
     pairs = ((key, frozenset((name, other))) for key, name, other in connections if name != other)
     for key, pair, first in repeated(pairs):
-        yield fault("E252", key, f"{first} already connects {' and '.join(sorted(pair))}")
+        yield fault(DUPLICATE_CONNECTION, key, f"{first} already connects {' and '.join(sorted(pair))}")
     for key, name, other in connections:
         if other in context.fleet.sites and _are_behind_nat(context, name, other):
-            yield fault("E253", key, f"{name} and {other} are both behind NAT")
+            yield fault(BOTH_BEHIND_NAT, key, f"{name} and {other} are both behind NAT")
     for name, site in context.fleet.sites.items():
         if site.gateway.behind_nat and site.gateway.dials is Dials.AWS:
-            yield fault("E254", f"sites.{name}.gateway.dials", f"AWS cannot dial {name}: its gateway is behind NAT")
+            yield fault(
+                AWS_DIALS_BEHIND_NAT,
+                f"sites.{name}.gateway.dials",
+                f"AWS cannot dial {name}: its gateway is behind NAT",
+            )
 
 
 def _connections(context: Context) -> Iterator[tuple[str, str, str]]:
@@ -148,9 +166,9 @@ def _check_other_site(context: Context, key: str, name: str, other: str) -> Iter
     if other in context.declared.names("regions"):
         fix = "delete it: every site has tunnels to all regions"
     if other == name:
-        yield fault("E251", key, f"{name} cannot be connected to itself", one_of(others) or "delete it")
+        yield fault(UNKNOWN_CONNECTED_SITE, key, f"{name} cannot be connected to itself", one_of(others) or "delete it")
     elif other not in others:
-        yield fault("E251", key, f"the file has no site {other}", fix)
+        yield fault(UNKNOWN_CONNECTED_SITE, key, f"the file has no site {other}", fix)
 
 
 def _are_behind_nat(context: Context, *names: str) -> bool:
@@ -164,7 +182,7 @@ AWS_DOMAINS = ("amazonaws.com", "compute.internal", "ec2.internal")
 def check_name_servers(context: Context) -> Iterator[Fault]:
     """Yield faults of domains that overlap with others, and of unusable name servers."""
     fleet = context.fleet
-    yield from _check_aws_domain("E414", "domain", fleet.domain, f"write {fleet.name}.internal")
+    yield from _check_aws_domain(DOMAIN, "domain", fleet.domain, f"write {fleet.name}.internal")
     for name, site in fleet.sites.items():
         if site.dns:
             yield from _check_domain(f"sites.{name}.dns.domain", site.dns.domain, fleet.domain)
@@ -173,25 +191,25 @@ def check_name_servers(context: Context) -> Iterator[Fault]:
             for place, server in servers:
                 yield from _check_host_address(place, server, site.lan)
             for place, server, _ in repeated(servers):
-                yield fault("E250", place, f"duplicate name server {server}")
+                yield fault(DUPLICATE_NAME_SERVER, place, f"duplicate name server {server}")
     sites = fleet.sites.items()
     domains = ((f"sites.{name}.dns.domain", site.dns.domain) for name, site in sites if site.dns)
     for key, domain, first in repeated(domains):
-        yield fault("E249", key, f"{domain} is also the domain of {first.split('.')[1]}")
+        yield fault(OVERLAPPING_DOMAIN, key, f"{domain} is also the domain of {first.split('.')[1]}")
 
 
 def _check_domain(key: str, domain: str, fleet_domain: str) -> Iterator[Fault]:
     if _is_within(domain, fleet_domain):
-        yield fault("E249", key, f"{domain} is within the fleet's domain {fleet_domain}")
+        yield fault(OVERLAPPING_DOMAIN, key, f"{domain} is within the fleet's domain {fleet_domain}")
     elif _is_within(fleet_domain, domain):
-        yield fault("E249", key, f"the fleet's domain {fleet_domain} is within {domain}")
-    yield from _check_aws_domain("E249", key, domain)
+        yield fault(OVERLAPPING_DOMAIN, key, f"the fleet's domain {fleet_domain} is within {domain}")
+    yield from _check_aws_domain(OVERLAPPING_DOMAIN, key, domain)
 
 
-def _check_aws_domain(code: str, key: str, domain: str, fix: str = "") -> Iterator[Fault]:
+def _check_aws_domain(rule: Rule, key: str, domain: str, fix: str = "") -> Iterator[Fault]:
     for aws_domain in AWS_DOMAINS:
         if _is_within(domain, aws_domain):
-            yield fault(code, key, f"{domain} overlaps {aws_domain}, a domain of AWS", fix)
+            yield fault(rule, key, f"{domain} overlaps {aws_domain}, a domain of AWS", fix)
 
 
 def _is_within(domain: str, other: str) -> bool:
@@ -199,95 +217,61 @@ def _is_within(domain: str, other: str) -> bool:
 
 
 CHECKS = (check_sites, check_gateways, check_connections, check_name_servers)
-RULES = about(
-    "sites",
-    Rule(
-        "E207",
-        "site-named-like-region",
-        "Host names contain the name of a region or a site; `pods` is that of the cluster's services.",
-        "rename the site",
-        at_key=True,
-    ),
-    Rule(
-        "E240",
-        "address-outside-lan",
-        "Machines and name servers of a site have addresses on its LAN.",
-        "write an address of the LAN",
-    ),
-    Rule(
-        "E241",
-        "network-address",
-        "The first and the last address of a LAN are not host addresses.",
-        "write another address of the LAN",
-        "RFC 1122",
-    ),
-    Rule("E242", "duplicate-address", "Two machines cannot share an address.", "change one of the two"),
-    Rule("E243", "unknown-gateway", "The gateway is a machine of the site.", "write the name of a machine of the site"),
-    Rule(
-        "E244",
-        "reserved-asn",
-        "BGP, AWS or the fleet's transit gateways reserve this number.",
-        "use 64513 to 65534",
-        "RFC 7607, RFC 7300, RFC 5398",
-    ),
-    Rule(
-        "E245",
-        "duplicate-asn",
-        "BGP drops routes that contain the receiver's own number.",
-        "give each site its own number",
-        "RFC 4271",
-    ),
-    Rule(
-        "E246",
-        "private-gateway-address",
-        "AWS reaches the gateway over the internet.",
-        "write its fixed public address",
-    ),
-    Rule(
-        "E247",
-        "duplicate-gateway-address",
-        "AWS identifies a customer gateway by its address.",
-        "write the public address of this site's gateway",
-    ),
-    Rule(
-        "E248",
-        "host-name-too-long",
-        "A full host name has at most 253 characters.",
-        "shorten the domain, or the name of the group, site or machine",
-        "RFC 1123",
-    ),
-    Rule(
-        "E249",
-        "overlapping-domain",
-        "A forwarded domain hides all other names below it.",
-        "write a domain of the site only",
-        "Amazon Route 53 developer guide, resolver rules and private hosted zones",
-    ),
-    Rule("E250", "duplicate-name-server", "A second entry has no effect.", "delete one of the two"),
-    Rule(
-        "E251",
-        "unknown-connected-site",
-        "A site connects to another site of the file.",
-        "write the name of another site",
-    ),
-    Rule("E252", "duplicate-connection", "Two gateways have one tunnel.", "list it at one of the two sites"),
-    Rule(
-        "E253",
-        "both-behind-nat",
-        "One of two gateways must accept connections.",
-        "forward UDP 500 and 4500 to one of them and delete its behind_nat",
-    ),
-    Rule(
-        "E254",
-        "aws-dials-behind-nat",
-        "A gateway behind NAT does not accept connections.",
-        "write `dials: site`, or forward UDP 500 and 4500 and delete behind_nat",
-    ),
-    Rule(
-        "E255",
-        "scratch-without-ssh",
-        "Only people who log in use scratch.",
-        "delete scratch, or write `use: ssh`",
-    ),
-    Rule("E256", "duplicate-disk", "A volume contains each disk once.", "delete one of the two"),
+_rule = partial(Rule, section="sites")
+SITE_NAMED_LIKE_REGION = _rule(
+    "E207",
+    "Host names contain the name of a region or a site; `pods` is that of the cluster's services.",
+    "rename the site",
+    at_key=True,
 )
+ADDRESS_OUTSIDE_LAN = _rule(
+    "E240", "Machines and name servers of a site have addresses on its LAN.", "write an address of the LAN"
+)
+NETWORK_ADDRESS = _rule(
+    "E241",
+    "The first and the last address of a LAN are not host addresses.",
+    "write another address of the LAN",
+    "RFC 1122",
+)
+DUPLICATE_ADDRESS = _rule("E242", "Two machines cannot share an address.", "change one of the two")
+UNKNOWN_GATEWAY = _rule("E243", "The gateway is a machine of the site.", "write the name of a machine of the site")
+RESERVED_ASN = _rule(
+    "E244",
+    "BGP, AWS or the fleet's transit gateways reserve this number.",
+    "use 64513 to 65534",
+    "RFC 7607, RFC 7300, RFC 5398",
+)
+DUPLICATE_ASN = _rule(
+    "E245", "BGP drops routes that contain the receiver's own number.", "give each site its own number", "RFC 4271"
+)
+PRIVATE_GATEWAY_ADDRESS = _rule("E246", "AWS reaches the gateway over the internet.", "write its fixed public address")
+DUPLICATE_GATEWAY_ADDRESS = _rule(
+    "E247", "AWS identifies a customer gateway by its address.", "write the public address of this site's gateway"
+)
+HOST_NAME_TOO_LONG = _rule(
+    "E248",
+    "A full host name has at most 253 characters.",
+    "shorten the domain, or the name of the group, site or machine",
+    "RFC 1123",
+)
+OVERLAPPING_DOMAIN = _rule(
+    "E249",
+    "A forwarded domain hides all other names below it.",
+    "write a domain of the site only",
+    "Amazon Route 53 developer guide, resolver rules and private hosted zones",
+)
+DUPLICATE_NAME_SERVER = _rule("E250", "A second entry has no effect.", "delete one of the two")
+UNKNOWN_CONNECTED_SITE = _rule("E251", "A site connects to another site of the file.", "write the name of another site")
+DUPLICATE_CONNECTION = _rule("E252", "Two gateways have one tunnel.", "list it at one of the two sites")
+BOTH_BEHIND_NAT = _rule(
+    "E253",
+    "One of two gateways must accept connections.",
+    "forward UDP 500 and 4500 to one of them and delete its behind_nat",
+)
+AWS_DIALS_BEHIND_NAT = _rule(
+    "E254",
+    "A gateway behind NAT does not accept connections.",
+    "write `dials: site`, or forward UDP 500 and 4500 and delete behind_nat",
+)
+SCRATCH_WITHOUT_SSH = _rule("E255", "Only people who log in use scratch.", "delete scratch, or write `use: ssh`")
+DUPLICATE_DISK = _rule("E256", "A volume contains each disk once.", "delete one of the two")

@@ -3,12 +3,14 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import assert_never
 
-from bedplate.checks.diagnostics import Context, Fault, Rule, about, fault, one_of, repeated
+from bedplate.checks.diagnostics import Context, one_of, repeated
 from bedplate.checks.ladders import check_declared_region
 from bedplate.plan.fleet import ISSUER_STORE, NODES_STORE
 from bedplate.plan.pools import bucket_name
+from bedplate.rules import Fault, Rule, fault
 from bedplate.spec.sites import EfsStore, NfsStore, S3Store
 
 # Every cloud machine mounts every EFS store, whatever their regions.
@@ -35,11 +37,13 @@ def check_mounts(context: Context) -> Iterator[Fault]:
     """Yield faults of conflicting mount points in one place, and of folders that two stores export."""
     mounts = tuple(_mounts(context))
     for key, (place, path), first in repeated((mount.key, (mount.place, mount.path)) for mount in mounts):
-        yield fault("E403", key, f"{path} in {place} is already the mount point of the store {first.split('.')[1]}")
+        yield fault(
+            DUPLICATE_MOUNT, key, f"{path} in {place} is already the mount point of the store {first.split('.')[1]}"
+        )
     exports = (mount for mount in mounts if mount.export)
     folders = ((f"storage.{mount.store}.export", (mount.place, mount.machine, mount.export)) for mount in exports)
     for key, (_, machine, folder), first in repeated(folders):
-        yield fault("E409", key, f"{machine} already exports {folder} for {first.split('.')[1]}")
+        yield fault(DUPLICATE_EXPORT, key, f"{machine} already exports {folder} for {first.split('.')[1]}")
     for mount in mounts:
         yield from _check_nesting(mount, [other for other in mounts if other.place == mount.place])
 
@@ -66,9 +70,11 @@ def _check_nesting(mount: _Mount, others: Sequence[_Mount]) -> Iterator[Fault]:
     """Yield a fault if a mount is below another, or hides a folder that a machine of its site exports."""
     for other in others:
         if mount.path != other.path and is_within(mount.path, other.path):
-            yield fault("E416", mount.key, f"{mount.path} is below {other.path}, the mount point of {other.store}")
+            yield fault(
+                NESTED_MOUNT, mount.key, f"{mount.path} is below {other.path}, the mount point of {other.store}"
+            )
         elif other.export and other.machine != mount.machine and is_within(other.export, mount.path):
-            yield fault("E416", mount.key, f"{mount.path} hides {other.export}, which {other.machine} exports")
+            yield fault(NESTED_MOUNT, mount.key, f"{mount.path} hides {other.export}, which {other.machine} exports")
 
 
 LONGEST_BUCKET = 63
@@ -105,7 +111,7 @@ def check_declared_site(context: Context, key: str, site: str) -> Iterator[Fault
     """Yield a fault if the file does not declare a site."""
     sites = context.declared.names("sites")
     if site not in sites:
-        yield fault("E406", key, f"the file has no site {site}", one_of(sites))
+        yield fault(UNKNOWN_SITE, key, f"the file has no site {site}", one_of(sites))
 
 
 _TAKEN = {NODES_STORE: "the bundles of nodes", ISSUER_STORE: "the public keys of the cluster"}
@@ -115,74 +121,65 @@ def _check_buckets(context: Context, name: str, store: S3Store) -> Iterator[Faul
     fleet = context.fleet
     regions = tuple((f"storage.{name}.regions.{index}", region) for index, region in enumerate(store.regions))
     for key, region, _ in repeated(regions):
-        yield fault("E408", key, f"{region} is listed twice")
+        yield fault(DUPLICATE_REGION, key, f"{region} is listed twice")
     for key, region in regions:
         yield from check_declared_region(context, key, region)
     buckets = [bucket_name(fleet.name, name, fleet.account, region) for region in store.regions]
     longest = max(buckets, key=len)
     if len(longest) > LONGEST_BUCKET:
         message = f"the bucket name {longest} has {len(longest)} characters; S3 allows {LONGEST_BUCKET}"
-        yield fault("E401", f"storage.{name}", message, "shorten the name of the store or of the fleet")
+        yield fault(BUCKET_NAME, f"storage.{name}", message, "shorten the name of the store or of the fleet")
     elif _RESERVED.search(longest):
-        yield fault("E401", f"storage.{name}", f"S3 reserves bucket names like {longest}")
+        yield fault(BUCKET_NAME, f"storage.{name}", f"S3 reserves bucket names like {longest}")
     elif name in _TAKEN:
-        yield fault("E401", f"storage.{name}", f"the bucket name {longest} belongs to {_TAKEN[name]}")
+        yield fault(BUCKET_NAME, f"storage.{name}", f"the bucket name {longest} belongs to {_TAKEN[name]}")
 
 
 def _check_readers(context: Context, name: str, store: S3Store) -> Iterator[Fault]:
     for index, reader in enumerate(store.readers):
         account = reader.split(":")[4]
         if account != context.fleet.account:
-            yield fault("E405", f"storage.{name}.readers.{index}", f"{reader} is a role of another account, {account}")
+            yield fault(
+                READER_OF_OTHER_ACCOUNT,
+                f"storage.{name}.readers.{index}",
+                f"{reader} is a role of another account, {account}",
+            )
 
 
 def _check_export(context: Context, key: str, store: NfsStore) -> Iterator[Fault]:
     yield from check_declared_site(context, f"{key}.site", store.site)
     machines = context.declared.names("sites", store.site, "machines")
     if store.site in context.declared.names("sites") and store.machine not in machines:
-        yield fault("E407", f"{key}.machine", f"{store.site} has no machine {store.machine}", one_of(machines))
+        yield fault(UNKNOWN_MACHINE, f"{key}.machine", f"{store.site} has no machine {store.machine}", one_of(machines))
 
 
 def _check_path(key: str, path: str) -> Iterator[Fault]:
     if path.split("/")[1] in _SYSTEM or any(is_within(path, own) or is_within(own, path) for own in _BEDPLATE_FOLDERS):
         message = f"the operating system or bedplate uses {path}"
-        yield fault("E404", key, message, f"write a path outside it, such as /data/{path.rpartition('/')[2]}")
+        yield fault(SYSTEM_PATH, key, message, f"write a path outside it, such as /data/{path.rpartition('/')[2]}")
 
 
 CHECKS = (check_stores, check_mounts)
-RULES = about(
-    "storage",
-    Rule(
-        "E401",
-        "bucket-name",
-        "S3 would reject the name of the bucket, or bedplate uses it.",
-        "rename the store",
-        "Amazon S3, bucket naming rules",
-        at_key=True,
-    ),
-    Rule(
-        "E402",
-        "bad-path",
-        "fstab and exports contain the path without quotes.",
-        "write an absolute path of plain characters",
-    ),
-    Rule("E403", "duplicate-mount", "One mount hides the other.", "use another mount point for one of the two"),
-    Rule("E404", "system-path", "A mount there hides files that the node needs.", "write another path, such as /data"),
-    Rule(
-        "E405",
-        "reader-of-other-account",
-        "A role of another account also needs permission in the policies of the bucket and its key.",
-        "write a role of the fleet's account that people of the other account may assume",
-        "Amazon S3 user guide, cross-account access",
-    ),
-    Rule("E406", "unknown-site", "The site must be declared in this file.", "declare it under sites"),
-    Rule("E407", "unknown-machine", "The machine must be declared at the site.", "declare it in the site's machines"),
-    Rule("E408", "duplicate-region", "A store has one bucket per region.", "delete one of the two"),
-    Rule("E409", "duplicate-export", "Two stores cannot share a folder.", "write another folder for one of the two"),
-    Rule(
-        "E416",
-        "nested-mount",
-        "A nested mount waits for the outer one, and hides files in it.",
-        "write a mount point outside it",
-    ),
+_rule = partial(Rule, section="storage")
+BUCKET_NAME = _rule(
+    "E401",
+    "S3 would reject the name of the bucket, or bedplate uses it.",
+    "rename the store",
+    "Amazon S3, bucket naming rules",
+    at_key=True,
+)
+DUPLICATE_MOUNT = _rule("E403", "One mount hides the other.", "use another mount point for one of the two")
+SYSTEM_PATH = _rule("E404", "A mount there hides files that the node needs.", "write another path, such as /data")
+READER_OF_OTHER_ACCOUNT = _rule(
+    "E405",
+    "A role of another account also needs permission in the policies of the bucket and its key.",
+    "write a role of the fleet's account that people of the other account may assume",
+    "Amazon S3 user guide, cross-account access",
+)
+UNKNOWN_SITE = _rule("E406", "The site must be declared in this file.", "declare it under sites")
+UNKNOWN_MACHINE = _rule("E407", "The machine must be declared at the site.", "declare it in the site's machines")
+DUPLICATE_REGION = _rule("E408", "A store has one bucket per region.", "delete one of the two")
+DUPLICATE_EXPORT = _rule("E409", "Two stores cannot share a folder.", "write another folder for one of the two")
+NESTED_MOUNT = _rule(
+    "E416", "A nested mount waits for the outer one, and hides files in it.", "write a mount point outside it"
 )

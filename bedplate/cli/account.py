@@ -40,7 +40,7 @@ from bedplate.catalog.catalog import (
     write_stack_files,
 )
 from bedplate.catalog.stacks import CHECKSUMS, EFA_SUM, NVIDIA_KEY_SUM, with_published
-from bedplate.checks.diagnostics import Fault
+from bedplate.checks.ladders import TYPE_NOT_OFFERED
 from bedplate.cli.fleet import open_account, plan_of
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, notify, show, show_document
 from bedplate.errors import BedplateError, InputError, MachineError, PartialError, ViolationError
@@ -57,6 +57,7 @@ from bedplate.plan.stacks import parts, stack_name
 from bedplate.report.cost import quota_document, quota_lines, renewal_lines, unmet_needs
 from bedplate.report.diagnostics import fault_lines
 from bedplate.report.plan import image_lines
+from bedplate.rules import Fault
 
 if TYPE_CHECKING:
     from bedplate.deploy.engine import Engine  # Pulumi takes seconds to import
@@ -258,7 +259,7 @@ def _missing_offers(catalog: Catalog) -> Iterator[Fault]:
     fleet = read_fleet(DEFAULT_FLEET, catalog).fleet
     if fleet:
         record = read_lock(lock_path(DEFAULT_FLEET), fleet.name)
-        yield from (fault for fault in examine(DEFAULT_FLEET, catalog, record) if fault.code == "E302")
+        yield from (fault for fault in examine(DEFAULT_FLEET, catalog, record) if fault.code == TYPE_NOT_OFFERED.code)
 
 
 def _enabled_regions(client: AwsClient, catalog: Catalog) -> tuple[str, ...]:

@@ -12,13 +12,13 @@ from typing import Annotated
 import typer
 
 from bedplate.catalog import load_catalog
-from bedplate.checks.diagnostics import Level
 from bedplate.cli.output import notify, show
 from bedplate.errors import BedplateError, InputError
 from bedplate.files import login_name, os_errors_as_machine_errors, write_together
 from bedplate.folder.example import Answers, example_questions, example_regions, fill_example, read_example
 from bedplate.folder.files import FLEET_FILE, check_empty, folder_files, link_environment
 from bedplate.load import examine
+from bedplate.rules import Level
 
 _KEY_FILES = ("id_ed25519.pub", "id_ecdsa.pub", "id_rsa.pub")
 _TEXTS: Mapping[str, str] = MappingProxyType(

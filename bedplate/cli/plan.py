@@ -9,8 +9,7 @@ import typer
 
 from bedplate.catalog import load_catalog
 from bedplate.checks.catalogue import RULES
-from bedplate.checks.diagnostics import Fault, Level
-from bedplate.checks.examples import OTHER_OFFERS
+from bedplate.checks.examples import OFFERS_OF_OTHER_ACCOUNT
 from bedplate.cli.fleet import open_fleet, plan_faults_located, plan_loaded, plan_of, replanned
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, notify, show, show_document
 from bedplate.errors import InputError, ViolationError, nearest
@@ -36,6 +35,7 @@ from bedplate.report.updates import (
     removed_zone_lines,
     removed_zones,
 )
+from bedplate.rules import Fault, Level
 from bedplate.spec.fleet import fleet_schema
 from bedplate.update import Effect, consequences
 
@@ -74,7 +74,7 @@ def _record_plan(path: Path, release: tuple[str, ...], *, json: bool) -> FleetPl
     with plan_faults_located(loaded):
         recorded = record_plan(lock_path(path), loaded.fleet, load_catalog(), release_of=release)
     lines = (*recorded_lines(recorded.plan, recorded.released),)
-    if any(fault.code == OTHER_OFFERS for fault in loaded.faults):
+    if any(fault.code == OFFERS_OF_OTHER_ACCOUNT.code for fault in loaded.faults):
         lines = (*foreign_zone_lines(loaded.fleet, recorded.plan, load_catalog()), *lines)
     _print_plan(recorded.plan, lines, json=json)
     return recorded.plan

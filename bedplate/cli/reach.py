@@ -22,7 +22,6 @@ from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, Parts, show, sho
 from bedplate.errors import InputError, MachineError, ViolationError
 from bedplate.files import write_whole
 from bedplate.graph.audit.document import read_graph, read_resources
-from bedplate.graph.audit.rules import Severity
 from bedplate.graph.audit.run import audit
 from bedplate.graph.reach import Direct, Fabric, Packet, Prefix, Trip, prefix, read_fabric, trip
 from bedplate.graph.terraform import plan_document
@@ -32,6 +31,7 @@ from bedplate.plan import FleetPlan
 from bedplate.plan.links import networks_of_place
 from bedplate.plan.reachability import Endpoint, Flow, find_endpoint, internet_endpoint, parse_flow
 from bedplate.report.graph import audit_lines, reach_document, reach_lines, stack_fault_document
+from bedplate.rules import Level
 
 STDIN = "-"
 GraphFile = Annotated[
@@ -55,7 +55,7 @@ def audit_graph(graph: GraphFile, *, json: Json = False) -> int:
         show_document({"faults": stack_fault_document(faults)})
     else:
         show(audit_lines(name, faults, len(resources.nodes)))
-    return ViolationError.exit_code if any(fault.level is Severity.ERROR for fault in faults) else 0
+    return ViolationError.exit_code if any(fault.level is Level.ERROR for fault in faults) else 0
 
 
 def reach(  # noqa: PLR0913 - one parameter an option

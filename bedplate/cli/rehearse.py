@@ -29,8 +29,8 @@ from bedplate.cli.output import (
 )
 from bedplate.cli.stacks import Later, Waves, audit_report, later_fleet, program_stack, teardown_waves, waves
 from bedplate.errors import InputError, PartialError, ViolationError
+from bedplate.graph.audit.document import StackFault
 from bedplate.graph.audit.exposure import PUBLIC_PORTS
-from bedplate.graph.audit.rules import Severity, StackFault
 from bedplate.plan import FleetPlan, bill
 from bedplate.plan.stacks import Origin, stack_name, unknown_origin
 from bedplate.rehearsal.faults import Fault, NoCapacity, RegionDown
@@ -51,6 +51,7 @@ from bedplate.report.rehearsal import (
     types_document,
 )
 from bedplate.report.updates import diff_document, diff_lines, order_document, order_lines
+from bedplate.rules import Level
 
 ACCOUNT_OF_PROGRAMS = "123456789012"
 _FAULTS = "region-down:REGION or no-capacity:TYPE@ZONE"
@@ -189,7 +190,7 @@ def _change_document(later: Later | None) -> dict[str, object]:
 def _status(report: Report, violations: Iterable[StackFault]) -> int:
     if report.real_failures:
         return InputError.exit_code
-    if any(fault.level is Severity.ERROR for fault in violations) or not report.is_stable:
+    if any(fault.level is Level.ERROR for fault in violations) or not report.is_stable:
         return ViolationError.exit_code
     return PartialError.exit_code if report.is_partial else 0
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from bedplate.catalog import load_catalog
 from bedplate.cli.fleet import device_counts, open_fleet, replanned
 from bedplate.errors import InputError
-from bedplate.graph.audit.document import graph_of
-from bedplate.graph.audit.rules import StackFault
+from bedplate.graph.audit.document import StackFault, graph_of
 from bedplate.graph.audit.run import audit
 from bedplate.load import Loaded
 from bedplate.plan import FleetPlan

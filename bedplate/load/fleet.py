@@ -7,25 +7,30 @@ from itertools import accumulate, islice
 from pathlib import Path
 
 from bedplate.catalog import Catalog
+from bedplate.checks import file as rules
 from bedplate.checks.catalogue import RULES, check_fleet, count_rules
 from bedplate.checks.cluster import check_members
-from bedplate.checks.diagnostics import Context, Declared, Fault, Level, fault
-from bedplate.checks.examples import EXAMPLE_VALUE, OTHER_OFFERS, live_faults
+from bedplate.checks.diagnostics import Context, Declared
+from bedplate.checks.examples import EXAMPLE_VALUE, OFFERS_OF_OTHER_ACCOUNT, live_faults
 from bedplate.checks.exceptions import without_allowed
 from bedplate.checks.images import check_images
-from bedplate.checks.people import Secret, secrets_in
+from bedplate.checks.lifetimes import IN_THE_PAST
+from bedplate.checks.people import SECRET, Secret, secrets_in
 from bedplate.errors import InputError
 from bedplate.load.model import Modelling, current_keys, model
 from bedplate.load.source import read_source, today
 from bedplate.load.yaml import MOST_FAULTS, Composer, Node, Place, Unreadable, place_after
 from bedplate.plan import FleetPlan
+from bedplate.plan.faults import PlanFaults
 from bedplate.plan.planner import plan_fleet
-from bedplate.plan.record import PlanFault, PlanFaults, Record
+from bedplate.plan.record import Record
+from bedplate.rules import Fault, Level, fault
 from bedplate.spec import Fleet
 from bedplate.spec.base import shown
+from bedplate.spec.sshkey import PRIVATE_KEY
 
 HIDDEN = "(hidden)"
-_SECRET_CODES = frozenset({"E501", "E502"})
+_SECRET_CODES = frozenset({SECRET.code, PRIVATE_KEY.code})
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,7 @@ def _secrets_in_text(text: str) -> Iterator[SecretText]:
 
 
 def _secret_fault(secret: Secret, key: str) -> Fault:
-    return fault(secret.code, key, f"this looks like {secret.kind}")
+    return fault(secret.rule, key, f"this looks like {secret.kind}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +130,7 @@ class Reading:
 def read_fleet(path: Path, catalog: Catalog) -> Reading:
     """Return the reading of a file; a file that cannot be read has one fault."""
     if path.suffix == ".lock":
-        problem = fault("E002", "", f"{path} is a lock file, not a fleet file")
+        problem = fault(rules.NOT_A_FILE, "", f"{path} is a lock file, not a fleet file")
         return Reading(path, (replace(problem, file=str(path), line=1, column=1),), {})
     try:
         text = read_source(path)
@@ -171,7 +176,7 @@ def _reported(path: Path, text: str, tree: Node | None, faults: Iterable[Fault])
     if len(ordered) > MOST_FAULTS:
         last = ordered[MOST_FAULTS]
         message = f"the file has more than {MOST_FAULTS} faults"
-        yield replace(fault("E020", "", message), file=str(path), line=last.line, column=last.column)
+        yield replace(fault(rules.TOO_MANY_FAULTS, "", message), file=str(path), line=last.line, column=last.column)
 
 
 _NO_RECORD = Record({})
@@ -191,9 +196,9 @@ class Loaded:
         """How many rules of the catalog apply to the file."""
         return count_rules(self.reading.nodes)
 
-    def placed(self, refused: Iterable[PlanFault]) -> tuple[Fault, ...]:
-        """Return faults of the plan as faults of the file."""
-        return _placed(self.reading, refused)
+    def placed(self, plan_faults: Iterable[Fault]) -> tuple[Fault, ...]:
+        """Return faults of the plan with their positions, in the order of the file."""
+        return in_order(map(self.reading.placed, plan_faults))
 
     def check_plan(self, plan: FleetPlan, catalog: Catalog) -> FleetPlan:
         """Return the plan; raise FleetFaults if the plan and its lock violate a rule."""
@@ -237,16 +242,16 @@ def examine(path: Path, catalog: Catalog, record: Record = _NO_RECORD) -> tuple[
     try:
         plan = plan_fleet(reading.fleet, record, catalog)
     except PlanFaults as error:
-        return in_order((*reading.faults, *_placed(reading, error.faults)))
+        return in_order((*reading.faults, *map(reading.placed, error.faults)))
     return in_order((*reading.faults, *_plan_faults(reading, reading.fleet, plan, catalog)))
 
 
 def _deployment_faults(reading: Reading, part: str, catalog: Catalog) -> tuple[Fault, ...]:
     """Return the faults for a deployment of one part of the fleet."""
     faults = (
-        replace(fault, level=Level.ERROR) if fault.code == OTHER_OFFERS else fault
+        replace(fault, level=Level.ERROR) if fault.code == OFFERS_OF_OTHER_ACCOUNT.code else fault
         for fault in reading.faults
-        if fault.code != EXAMPLE_VALUE and _concerns(fault, reading, part)
+        if fault.code != EXAMPLE_VALUE.code and _concerns(fault, reading, part)
     )
     example_faults = map(reading.placed, live_faults(reading.fleet, catalog)) if reading.fleet else ()
     return in_order((*faults, *example_faults))
@@ -254,7 +259,7 @@ def _deployment_faults(reading: Reading, part: str, catalog: Catalog) -> tuple[F
 
 def _concerns(fault: Fault, reading: Reading, part: str) -> bool:
     """Return False for an expired group without a pool in that part of the fleet."""
-    if fault.code != "E329" or reading.fleet is None:
+    if fault.code != IN_THE_PAST.code or reading.fleet is None:
         return True
     group = reading.fleet.groups[fault.key.split(".")[1]]
     return any(rung.region == part for rung in group.ladder)
@@ -265,11 +270,6 @@ def _plan_faults(reading: Reading, fleet: Fleet, plan: FleetPlan, catalog: Catal
     plan_faults = (*check_images(plan, catalog), *check_members(plan, catalog))
     faults = {fault.key: fault for fault in plan_faults if fault.code not in fleet.allow}
     return in_order(map(reading.placed, faults.values()))
-
-
-def _placed(reading: Reading, refused: Iterable[PlanFault]) -> tuple[Fault, ...]:
-    faults = (fault(plan_fault.code, plan_fault.key, plan_fault.message, plan_fault.fix) for plan_fault in refused)
-    return in_order(map(reading.placed, faults))
 
 
 def in_order(faults: Iterable[Fault]) -> tuple[Fault, ...]:

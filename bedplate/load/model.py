@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from bedplate.catalog import Catalog
-from bedplate.checks.diagnostics import Fault, fault
+from bedplate.checks import file as rules
 from bedplate.load.reports import (
     ErrorLocation,
     correction,
@@ -24,6 +24,7 @@ from bedplate.load.reports import (
     with_typed_fix,
 )
 from bedplate.load.yaml import MOST_FAULTS, Node, key_below
+from bedplate.rules import Fault, fault
 from bedplate.spec import Fleet
 
 
@@ -190,11 +191,11 @@ def model(tree: Node, faults: Iterable[Fault], catalog: Catalog) -> Modelling:
     """Validate a tree that already has some faults; the fleet is None if nothing of it is valid."""
     modelling = Modelling(tree, tree, list(faults), catalog)
     if not isinstance(tree.value, dict):
-        not_a_mapping = fault("E103", "", "a fleet file must be a mapping", "copy examples/minimal.yaml")
+        not_a_mapping = fault(rules.WRONG_TYPE, "", "a fleet file must be a mapping", "copy examples/minimal.yaml")
         modelling.faults.append(tree.place.of(not_a_mapping))
         return modelling
     nulls = [node for node in tree.walk() if node.value is None]
-    empty = (node.place.of(fault("E104", node.key, "the key has no value")) for node in nulls)
+    empty = (node.place.of(fault(rules.NULL_VALUE, node.key, "the key has no value")) for node in nulls)
     typed = (with_typed_fix(tree_fault, tree, catalog) for tree_fault in (*modelling.faults, *empty))
     modelling.faults = []
     modelling.add_faults(filter(None, typed))

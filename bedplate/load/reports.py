@@ -7,17 +7,18 @@ from dataclasses import dataclass, replace
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from bedplate.catalog import Catalog
+from bedplate.checks import file as rules
 from bedplate.checks.catalogue import RULES
-from bedplate.checks.diagnostics import Fault, fault
 from bedplate.errors import edits, nearest
 from bedplate.load.shapes import accepts, aws_name_fix, default_note, flow, note, number_fix, region_zones, shape
 from bedplate.load.yaml import Node, key_below, meaning_in_yaml_1_1, unambiguous
+from bedplate.rules import Fault, Rule, fault
 from bedplate.spec.base import SYNTAXES, shown
 from bedplate.spec.fleet import Schema, definition, schema_at
 from bedplate.spec.sshkey import check_key
 
-# Code, message and fix.
-_Report = tuple[str, str, str]
+# Rule, message and fix.
+_Report = tuple[Rule, str, str]
 _EXPECTED = {
     "bool_type": "true or false",
     "dict_type": "a mapping",
@@ -95,10 +96,10 @@ def shape_fault(error: ErrorDetails, location: ErrorLocation, tree: Node, catalo
     if error["type"] == "union_tag_invalid":
         location = locate(location.node, ("kind",))
     report = _REPORTS.get(error["type"])
-    code, message, fix = report(error, location) if report else _wrong_type(error, location, tree, catalog)
-    place = location.node.key_place if RULES[code].at_key else location.node.report_place
-    key = location.missing_key if code == "E102" else location.node.key
-    return place.of(fault(code, key, message, fix))
+    rule, message, fix = report(error, location) if report else _wrong_type(error, location, tree, catalog)
+    place = location.node.key_place if rule.at_key else location.node.report_place
+    key = location.missing_key if rule is rules.MISSING_KEY else location.node.key
+    return place.of(fault(rule, key, message, fix))
 
 
 def _syntax_fault(error: ErrorDetails, location: ErrorLocation, tree: Node, catalog: Catalog) -> Fault:
@@ -106,7 +107,7 @@ def _syntax_fault(error: ErrorDetails, location: ErrorLocation, tree: Node, cata
     details = error.get("ctx", {})
     word = str(location.path[-1] if location.missing == "[key]" else location.node.value)
     fix = aws_name_fix(details["noun"], word, location.path, tree, catalog) or details["fix"]
-    return fault(error["type"], location.node.key, details["message"], fix + _default(word, location))
+    return fault(RULES[error["type"]], location.node.key, details["message"], fix + _default(word, location))
 
 
 def _default(word: str, location: ErrorLocation) -> str:
@@ -121,7 +122,7 @@ def _wrong_type(error: ErrorDetails, location: ErrorLocation, tree: Node, catalo
     if expected == "a list" and location.name == "zones" and isinstance(node.value, int):
         zones = region_zones(location.path, tree, catalog)
         fix = f"write [{', '.join(zones[: node.value])}]" if zones else ""
-    return "E103", f"must be {expected}, not {_described(node)}", fix or _type_fix(expected, location)
+    return rules.WRONG_TYPE, f"must be {expected}, not {_described(node)}", fix or _type_fix(expected, location)
 
 
 def _described(node: Node) -> str:
@@ -196,7 +197,11 @@ def correction(location: ErrorLocation) -> str | None:
 
 def _unknown_key(_: ErrorDetails, location: ErrorLocation) -> _Report:
     name = str(location.path[-1])
-    return "E101", f"unknown key {shown(name)} in {location.above.key or 'the fleet file'}", _key_fix(name, location)
+    return (
+        rules.UNKNOWN_KEY,
+        f"unknown key {shown(name)} in {location.above.key or 'the fleet file'}",
+        _key_fix(name, location),
+    )
 
 
 def _key_fix(name: str, location: ErrorLocation) -> str:
@@ -224,18 +229,18 @@ _ADMIN_WORDS = ("admins", "administrators", "sudo", "sudoers")
 def missing_section(tree: Node, name: str) -> Fault:
     """Return the fault for a missing top-level key."""
     message = f"the file requires the key {name}"
-    return tree.key_place.of(fault("E102", name, message, _addition(name, schema_at((name,)))))
+    return tree.key_place.of(fault(rules.MISSING_KEY, name, message, _addition(name, schema_at((name,)))))
 
 
 def with_typed_fix(problem: Fault, tree: Node, catalog: Catalog) -> Fault | None:
     """Return a fault of an empty or ambiguous value with the fix for the type of its key; None for an unknown key."""
-    if problem.code not in ("E104", "E110"):
+    if problem.code not in (rules.NULL_VALUE.code, rules.AMBIGUOUS_WORD.code):
         return problem
     location = _location(tree, problem.key)
     schema = location.schema
     if not schema:
         return None
-    if problem.code == "E104":
+    if problem.code == rules.NULL_VALUE.code:
         delete = default_note(schema) if location.is_optional else ""
         form = "REASON, with your reason" if problem.key.startswith("allow.") else shape(location.name, schema)
         return replace(problem, fix=f"write {location.name}: {form}{delete}")
@@ -267,7 +272,7 @@ def _location(tree: Node, key: str) -> ErrorLocation:
 def _missing_key(_: ErrorDetails, location: ErrorLocation) -> _Report:
     name, kind = location.missing, _store_kind(location.node) or location.kind
     schema = schema_at((*location.path, name), kind)
-    return "E102", f"{location.node.key or 'the file'} requires the key {name}", _addition(name, schema)
+    return rules.MISSING_KEY, f"{location.node.key or 'the file'} requires the key {name}", _addition(name, schema)
 
 
 def _addition(name: str, schema: Schema) -> str:
@@ -280,7 +285,7 @@ def _missing_kind(_: ErrorDetails, location: ErrorLocation) -> _Report:
     kinds = [form["kind"]["const"] for form in forms]
     nearest_form = max(forms, key=lambda form: len(form.keys() & set(location.node.names)))
     fix = f"add kind: {nearest_form['kind']['const']}"
-    return "E105", f"{location.node.key} requires the key kind: {_choice(kinds)}", fix
+    return rules.UNKNOWN_WORD, f"{location.node.key} requires the key kind: {_choice(kinds)}", fix
 
 
 def nearest_words(error: ErrorDetails, location: ErrorLocation) -> tuple[str, ...]:
@@ -306,7 +311,7 @@ def _unknown_word(error: ErrorDetails, location: ErrorLocation) -> _Report:
     words = re.findall(r"'([^']+)'", details.get("expected_tags", details.get("expected", "")))
     choice = _choice(words)
     return (
-        "E105",
+        rules.UNKNOWN_WORD,
         f"must be {choice}, not {shown(location.node.value)}",
         f"write {_choice(nearest_words(error, location))}",
     )
@@ -324,19 +329,23 @@ def _out_of_range(error: ErrorDetails, location: ErrorLocation) -> _Report:
     fix = "write a private ASN, such as 65000" if location.name == "asn" else f"write {limit}{delete}"
     if "gt" in limits:
         fix = f"write a larger number{delete}"
-    return "E107", f"must be {side} {limit}, not {shown(location.node.value)}", fix
+    return rules.OUT_OF_RANGE, f"must be {side} {limit}, not {shown(location.node.value)}", fix
 
 
 def _empty_list(_: ErrorDetails, location: ErrorLocation) -> _Report:
     delete = default_note(location.schema) if location.is_optional else ""
     fix = f"write {shape(location.name, location.schema)}{delete}"
-    return "E108", f"{location.node.key} is empty", fix
+    return rules.EMPTY_LIST, f"{location.node.key} is empty", fix
 
 
 def _long_list(error: ErrorDetails, location: ErrorLocation) -> _Report:
     details = error.get("ctx", {})
     most, length = details.get("max_length"), details.get("actual_length")
-    return "E107", f"{location.node.key} has {length} items; at most {most} are allowed", f"keep at most {most} items"
+    return (
+        rules.OUT_OF_RANGE,
+        f"{location.node.key} has {length} items; at most {most} are allowed",
+        f"keep at most {most} items",
+    )
 
 
 _REPORTS: Mapping[str, Callable[[ErrorDetails, ErrorLocation], _Report]] = {

@@ -10,9 +10,11 @@ from datetime import UTC, date, datetime
 from ipaddress import IPv4Network
 from pathlib import Path
 
+from bedplate.checks import file as rules
 from bedplate.errors import InputError, nearest
 from bedplate.foreign import parse_json
 from bedplate.load.yaml import Composer, Node, Place, Unreadable, place_after
+from bedplate.rules import Rule
 
 LARGEST = 1024 * 1024
 STDIN = Path("-")
@@ -43,10 +45,10 @@ def read_source(path: Path) -> str:
     except FileNotFoundError:
         near = nearest(path.name, _yaml_names(path.parent))
         fix = f"write {path.with_name(near)}" if near else ""
-        raise Unreadable("E001", f"{path} does not exist", _START, fix=fix) from None
+        raise Unreadable(rules.MISSING_FILE, f"{path} does not exist", _START, fix=fix) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "invalid path"
-        raise _at_start("E005", f"cannot read {str(path)!r}: {reason}") from None
+        raise _at_start(rules.UNREADABLE_FILE, f"cannot read {str(path)!r}: {reason}") from None
 
 
 def _yaml_names(folder: Path) -> list[str]:
@@ -59,16 +61,16 @@ def _yaml_names(folder: Path) -> list[str]:
 def _check_kind(status: os.stat_result, path: Path) -> None:
     kind = stat.S_IFMT(status.st_mode)
     if kind != stat.S_IFREG:
-        raise _at_start("E002", f"{path} is {_KINDS.get(kind, 'a special file')}, not a file")
+        raise _at_start(rules.NOT_A_FILE, f"{path} is {_KINDS.get(kind, 'a special file')}, not a file")
     if status.st_size > LARGEST:
-        raise _at_start("E004", f"{path} has {status.st_size:,} bytes; the limit is {LARGEST:,}")
+        raise _at_start(rules.FILE_TOO_LARGE, f"{path} has {status.st_size:,} bytes; the limit is {LARGEST:,}")
 
 
 def _check_link(path: Path) -> None:
     """Refuse a link to another folder: the checked content must be the committed content."""
     folder = path.parent.resolve()
     if path.is_symlink() and not path.resolve().is_relative_to(folder):
-        raise _at_start("E003", f"{path} is a link to a file outside {folder}")
+        raise _at_start(rules.LINK_OUTSIDE_FOLDER, f"{path} is a link to a file outside {folder}")
 
 
 def _read(path: Path) -> bytes:
@@ -79,32 +81,32 @@ def _read(path: Path) -> bytes:
             _check_kind(os.fstat(number), path)
         data = file.read(LARGEST + 1)
     if len(data) > LARGEST:
-        raise _at_start("E004", f"{path} has more than {LARGEST:,} bytes")
+        raise _at_start(rules.FILE_TOO_LARGE, f"{path} has more than {LARGEST:,} bytes")
     return data
 
 
-def _at_start(code: str, message: str) -> Unreadable:
-    return Unreadable(code, message, _START)
+def _at_start(rule: Rule, message: str) -> Unreadable:
+    return Unreadable(rule, message, _START)
 
 
 def _decode(data: bytes) -> str:
     """Return the text of UTF-8 data with printable characters only."""
     mark = next((name for start, name in _BYTE_ORDER_MARKS.items() if data.startswith(start)), None)
     if mark:
-        raise Unreadable("E006", f"the file starts with {mark}", _START)
+        raise Unreadable(rules.NOT_UTF8, f"the file starts with {mark}", _START)
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
         place = place_after(data[: error.start].decode())
-        raise Unreadable("E006", f"byte {error.start:,} of the file is not UTF-8", place) from None
+        raise Unreadable(rules.NOT_UTF8, f"byte {error.start:,} of the file is not UTF-8", place) from None
     match = _INVISIBLE.search(text)
     if match:
         message = f"the file contains the character U+{ord(match[0]):04X}"
-        raise Unreadable("E007", message, place_after(text[: match.start()]))
+        raise Unreadable(rules.CONTROL_CHARACTER, message, place_after(text[: match.start()]))
     match = _NON_BREAKING_SPACE.search(text)
     if match:
         fix = "replace it by a space"
-        raise Unreadable("E007", "a non-breaking space", place_after(text[: match.start(1)]), fix=fix)
+        raise Unreadable(rules.CONTROL_CHARACTER, "a non-breaking space", place_after(text[: match.start(1)]), fix=fix)
     return text
 
 

@@ -25,8 +25,9 @@ from ruamel.yaml.events import (
     StreamStartEvent,
 )
 
-from bedplate.checks.diagnostics import Fault, fault
+from bedplate.checks import file as rules
 from bedplate.load.syntax import find_slip
+from bedplate.rules import Fault, Rule, fault
 from bedplate.spec.base import shown
 
 Scalar = str | int | float | bool | None
@@ -170,9 +171,9 @@ def place_after(text: str) -> Place:
 class Unreadable(Exception):
     """The file cannot be read further; `fault` says why. Callers add it to the list of faults."""
 
-    def __init__(self, code: str, message: str, place: Place, key: str = "", *, fix: str = "") -> None:
+    def __init__(self, rule: Rule, message: str, place: Place, key: str = "", *, fix: str = "") -> None:
         super().__init__(message)
-        self.fault = place.of(fault(code, key, message, fix))
+        self.fault = place.of(fault(rule, key, message, fix))
 
 
 MOST_ALIASES = 100
@@ -192,7 +193,7 @@ class Anchors:
         """Count one value; raise Unreadable if the file has too many."""
         self._values += 1
         if self._values > MOST_VALUES:
-            raise Unreadable("E012", f"the file has more than {MOST_VALUES:,} values", place)
+            raise Unreadable(rules.TOO_MANY_VALUES, f"the file has more than {MOST_VALUES:,} values", place)
 
     @contextmanager
     def reading(self, anchor: str) -> Iterator[None]:
@@ -211,13 +212,15 @@ class Anchors:
         self._aliases += 1
         name = f"*{shown(anchor)}"
         if anchor in self._open:
-            raise Unreadable("E015", f"{name} is inside the value that it repeats", place, key)
+            raise Unreadable(rules.RECURSIVE_ALIAS, f"{name} is inside the value that it repeats", place, key)
         if self._open:
-            raise Unreadable("E014", f"{name} is inside the anchored value &{shown(self._open[-1])}", place, key)
+            raise Unreadable(
+                rules.NESTED_ALIAS, f"{name} is inside the anchored value &{shown(self._open[-1])}", place, key
+            )
         if anchor not in self._nodes:
-            raise Unreadable("E021", f"{name} has no anchor before it", place, key)
+            raise Unreadable(rules.UNKNOWN_ALIAS, f"{name} has no anchor before it", place, key)
         if self._aliases > MOST_ALIASES:
-            raise Unreadable("E013", f"the file has more than {MOST_ALIASES} aliases", place, key)
+            raise Unreadable(rules.TOO_MANY_ALIASES, f"the file has more than {MOST_ALIASES} aliases", place, key)
         return self._copy(replace(self._nodes[anchor], place=place, key_place=key_place), key)
 
     def _copy(self, node: Node, key: str) -> Node:
@@ -254,14 +257,14 @@ class Composer:
             elif not isinstance(event, DocumentEndEvent | StreamStartEvent | StreamEndEvent):
                 tree = self._node(event, "", _START)
         if tree is None or tree.value is None:
-            raise Unreadable("E008", "the file is empty, or has only comments", _START)
+            raise Unreadable(rules.EMPTY_FILE, "the file is empty, or has only comments", _START)
         return tree
 
     def _check_document(self, event: DocumentStartEvent, *, again: bool) -> None:
         if again:
-            raise Unreadable("E009", "a second YAML document starts here", _place(event))
+            raise Unreadable(rules.MANY_DOCUMENTS, "a second YAML document starts here", _place(event))
         if event.version or event.tags:
-            self._add_fault("E022", "", "the file starts with a YAML directive", _START)
+            self._add_fault(rules.YAML_DIRECTIVE, "", "the file starts with a YAML directive", _START)
 
     def _node(self, event: Event, key: str, key_place: Place | None = None) -> Node:
         """Return the value that starts with this event."""
@@ -269,10 +272,10 @@ class Composer:
         if isinstance(event, AliasEvent):
             return self._anchors.expand(event.anchor, key, key_place or place, place)
         if not isinstance(event, ScalarEvent | MappingStartEvent | SequenceStartEvent):
-            raise Unreadable("E010", "a value is missing here", place, key)
+            raise Unreadable(rules.YAML_SYNTAX, "a value is missing here", place, key)
         self._anchors.count(place)
         if event.tag is not None:
-            self._add_fault("E016", key, f"the value has the tag {_shorthand(event.tag)}", place)
+            self._add_fault(rules.TAG, key, f"the value has the tag {_shorthand(event.tag)}", place)
         text = str(event.value) if isinstance(event, ScalarEvent) else ""
         if event.anchor is None:
             return Node(key, self._value(event, key), place, key_place or place, text)
@@ -287,7 +290,7 @@ class Composer:
             return self._scalar(event, key)
         self._depth += 1
         if self._depth > DEEPEST:
-            raise Unreadable("E011", f"more than {DEEPEST} nested levels", _place(event))
+            raise Unreadable(rules.TOO_DEEP, f"more than {DEEPEST} nested levels", _place(event))
         value = self._mapping(key) if isinstance(event, MappingStartEvent) else self._sequence(key)
         self._depth -= 1
         return value
@@ -303,7 +306,7 @@ class Composer:
             plain = unambiguous(event.value, meaning)
             quote = f"quote it: '{event.value}'"
             fix = f"for a string, {quote}; otherwise write {plain}" if plain else quote
-            self._add_fault("E110", key, message, _place(event), fix)
+            self._add_fault(rules.AMBIGUOUS_WORD, key, message, _place(event), fix)
         return value
 
     def _sequence(self, key: str) -> tuple[Node, ...]:
@@ -326,7 +329,7 @@ class Composer:
                 continue
             if name in values:
                 lines = f"lines {values[name].key_place.line} and {value.key_place.line}"
-                self._add_fault("E018", value.key, f"duplicate key, in {lines}", value.key_place)
+                self._add_fault(rules.DUPLICATE_KEY, value.key, f"duplicate key, in {lines}", value.key_place)
             values.setdefault(name, value)
         return values
 
@@ -335,7 +338,11 @@ class Composer:
         text = f"{node.text},{rest}"
         number = int(node.text + rest) if len(rest) == _DIGITS_OF_THOUSANDS else float(f"{node.text}.{rest}")
         self._add_fault(
-            "E019", node.key, f"{text} is two entries: a comma separates them", node.place, f"write {number}"
+            rules.KEY_NOT_TEXT,
+            node.key,
+            f"{text} is two entries: a comma separates them",
+            node.place,
+            f"write {number}",
         )
         return replace(node, value=number, text=str(number))
 
@@ -346,14 +353,16 @@ class Composer:
             message = "a key must be a string, not a list, mapping or alias"
             is_template = isinstance(event, MappingStartEvent) and event.flow_style
             fix = "a fleet file has no templates: write the value itself" if is_template else ""
-            self._add_fault("E019", key, message, _place(event), fix)
+            self._add_fault(rules.KEY_NOT_TEXT, key, message, _place(event), fix)
             return None
         name, value = str(event.value), self._node(event, key_below(key, str(event.value))).value
         if name == "<<" and not event.style:
-            self._add_fault("E017", key_below(key, name), "<< is a merge key", _place(event))
+            self._add_fault(rules.MERGE_KEY, key_below(key, name), "<< is a merge key", _place(event))
         elif not isinstance(value, str):
             message = f"the key {shown(name)} is not a string"
-            self._add_fault("E019", key_below(key, name), message, _place(event), f"quote it: '{shown(name)}'")
+            self._add_fault(
+                rules.KEY_NOT_TEXT, key_below(key, name), message, _place(event), f"quote it: '{shown(name)}'"
+            )
         return name
 
     def _until(self, end: type[Event]) -> Iterator[Event]:
@@ -363,9 +372,9 @@ class Composer:
                 return
             yield event
 
-    def _add_fault(self, code: str, key: str, message: str, place: Place, fix: str = "") -> None:
+    def _add_fault(self, rule: Rule, key: str, message: str, place: Place, fix: str = "") -> None:
         if len(self.faults) <= MOST_FAULTS:
-            self.faults.append(place.of(fault(code, key, message, fix)))
+            self.faults.append(place.of(fault(rule, key, message, fix)))
 
 
 # As in 5,000; other digits after a comma are decimals, as in 1,5.
@@ -386,9 +395,9 @@ def _events(text: str) -> Iterator[Event]:
         yield from YAML(typ="safe").parse(text)
     except MarkedYAMLError as error:
         slip = find_slip(text, error)
-        raise Unreadable("E010", slip.message, Place(slip.line, slip.column), fix=slip.fix) from None
+        raise Unreadable(rules.YAML_SYNTAX, slip.message, Place(slip.line, slip.column), fix=slip.fix) from None
     except YAMLError:
-        raise Unreadable("E010", "the text is not YAML", _START) from None
+        raise Unreadable(rules.YAML_SYNTAX, "the text is not YAML", _START) from None
 
 
 def _place(event: Event) -> Place:

@@ -9,13 +9,14 @@ from pathlib import Path
 from shlex import quote
 
 from bedplate.catalog import Catalog
-from bedplate.checks.diagnostics import fault
+from bedplate.checks.file import UNUSABLE_LOCK
 from bedplate.errors import InputError
 from bedplate.files import held, os_errors_as_machine_errors, write_whole
 from bedplate.lock.format import NotALockError, lock_text, parse_lock
 from bedplate.plan import FleetPlan, Record, plan_fleet
 from bedplate.plan.allocation import release
 from bedplate.plan.record import FORMING
+from bedplate.rules import fault
 from bedplate.spec import Fleet
 
 _NAME = "fleet.lock"
@@ -26,7 +27,7 @@ class InvalidLock(InputError):
     """The lock is damaged, of another fleet or of another version; `fault` has the position."""
 
     def __init__(self, path: Path, error: NotALockError) -> None:
-        unusable = fault("E290", "", f"cannot use {path.name}: {error.what}", error.fix)
+        unusable = fault(UNUSABLE_LOCK, "", f"cannot use {path.name}: {error.what}", error.fix)
         self.fault = replace(unusable, file=str(path), line=error.line, column=error.column)
         super().__init__(unusable.message, where=str(path), fix=unusable.fix)
 

@@ -6,15 +6,15 @@ never move.
 
 from bedplate.plan.allocation import allocate_blocks
 from bedplate.plan.cost import Bill, bill
+from bedplate.plan.faults import PlanFaults
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.planner import plan_fleet
-from bedplate.plan.record import PlanFault, PlanFaults, Record
+from bedplate.plan.record import Record
 from bedplate.plan.stacks import plan_document
 
 __all__ = [
     "Bill",
     "FleetPlan",
-    "PlanFault",
     "PlanFaults",
     "Record",
     "allocate_blocks",

@@ -12,8 +12,17 @@ from types import MappingProxyType
 
 from bedplate.errors import InputError
 from bedplate.plan import space
-from bedplate.plan.record import PlanFault, PlanFaults, Record
+from bedplate.plan.faults import (
+    OUTSIDE_SUPERNET,
+    RENUMBERS_BLOCK,
+    SUPERNET_EXHAUSTED,
+    TOUCHES_RECORDED_BLOCK,
+    TUNNELS_EXHAUSTED,
+    PlanFaults,
+)
+from bedplate.plan.record import Record
 from bedplate.plan.space import ADDRESS_BITS, Space, Span, block_size, is_nested, is_under, leads_to, span_of, subnets
+from bedplate.rules import Fault, fault
 from bedplate.spec import Fleet
 from bedplate.spec.fleet import Kubernetes
 
@@ -130,7 +139,7 @@ def _site_tunnels(fleet: Fleet) -> Iterator[BlockRequest]:
         yield BlockRequest(BlockKind.TUNNEL, space.direct_path(site, other), f"sites.{site}.gateway", TUNNEL_PREFIX)
 
 
-def conflicts(requests: tuple[BlockRequest, ...], record: Record, supernet: IPv4Network) -> Iterator[PlanFault]:
+def conflicts(requests: tuple[BlockRequest, ...], record: Record, supernet: IPv4Network) -> Iterator[Fault]:
     """Yield a fault for every request that conflicts with the record."""
     recorded_blocks = _RecordedBlocks(requests, record)
     for request in requests:
@@ -147,33 +156,33 @@ def _must_lie_inside(request: BlockRequest) -> bool:
     return request.declared is None and request.kind is not BlockKind.TUNNEL
 
 
-def _renumbering_fault(request: BlockRequest, recorded: IPv4Network) -> PlanFault:
+def _renumbering_fault(request: BlockRequest, recorded: IPv4Network) -> Fault:
     requested = str(request.declared) if request.declared else f"a /{request.prefix}"
-    return PlanFault(
-        code="E231",
+    return fault(
+        RENUMBERS_BLOCK,
         key=request.key,
         message=f"{request.path} is recorded as {recorded}; {requested} would renumber it",
         fix=f"keep {recorded}, or renumber deliberately: `bedplate plan --write --release {request.path}`",
     )
 
 
-def _outside_fault(request: BlockRequest, recorded: IPv4Network, supernet: IPv4Network) -> PlanFault:
+def _outside_fault(request: BlockRequest, recorded: IPv4Network, supernet: IPv4Network) -> Fault:
     declare = f", or set `block: {recorded}` in the region" if request.kind is BlockKind.REGION else ""
-    return PlanFault(
-        code="E233",
+    return fault(
+        OUTSIDE_SUPERNET,
         key="network.supernet",
         message=f"{request.path} is recorded as {recorded}, which is outside {supernet}",
         fix=f"use a supernet that contains {recorded}{declare}",
     )
 
 
-def _overlap_faults(request: BlockRequest, recorded_blocks: "_RecordedBlocks") -> Iterator[PlanFault]:
+def _overlap_faults(request: BlockRequest, recorded_blocks: "_RecordedBlocks") -> Iterator[Fault]:
     if request.declared is None:
         return
     for path, recorded, in_use in recorded_blocks.overlapping(request.declared):
         release_hint = "" if in_use else f", or release it first: `bedplate plan --write --release {path}`"
-        yield PlanFault(
-            code="E232",
+        yield fault(
+            TOUCHES_RECORDED_BLOCK,
             key=request.key,
             message=f"{request.declared} overlaps {recorded}, which the lock records for {path}",
             fix=f"use a block that does not overlap {recorded}{release_hint}",
@@ -297,7 +306,7 @@ class Allocation:
     """The block of each request by path, and the faults of those without one."""
 
     blocks: Blocks
-    faults: tuple[PlanFault, ...]
+    faults: tuple[Fault, ...]
 
 
 def assign_blocks(requests: tuple[BlockRequest, ...], record: Record, supernet: IPv4Network) -> Allocation:
@@ -346,9 +355,7 @@ def _first_fit(missing: Iterable[BlockRequest], spaces: tuple[Space, ...], windo
     return blocks
 
 
-def _shortages(
-    missing: tuple[BlockRequest, ...], blocks: Blocks, supernet: IPv4Network, free: int
-) -> Iterator[PlanFault]:
+def _shortages(missing: tuple[BlockRequest, ...], blocks: Blocks, supernet: IPv4Network, free: int) -> Iterator[Fault]:
     unmet = [request for request in missing if request.path not in blocks]
     tunnels = [request for request in unmet if request.kind is BlockKind.TUNNEL]
     others = [request for request in unmet if request.kind is not BlockKind.TUNNEL]
@@ -359,13 +366,13 @@ def _shortages(
         yield _out_of_tunnels(tunnels)
 
 
-def _exhausted(unmet: list[BlockRequest], supernet: IPv4Network, *, needed: int, free: int) -> PlanFault:
+def _exhausted(unmet: list[BlockRequest], supernet: IPv4Network, *, needed: int, free: int) -> Fault:
     more = f" and {len(unmet) - 1} more" if len(unmet) > 1 else ""
     # Used and needed addresses, rounded up to a power of two: no arrangement fits in less.
     enough = ADDRESS_BITS - (supernet.num_addresses - free + needed - 1).bit_length()
     prefix = max(min(enough, supernet.prefixlen - 1), 0)
-    return PlanFault(
-        code="E230",
+    return fault(
+        SUPERNET_EXHAUSTED,
         key="network.supernet",
         message=f"{supernet} has no space for {unmet[0].path} (/{unmet[0].prefix}){more}: "
         f"new blocks need {needed:,} addresses, {free:,} are free",
@@ -373,10 +380,10 @@ def _exhausted(unmet: list[BlockRequest], supernet: IPv4Network, *, needed: int,
     )
 
 
-def _out_of_tunnels(unmet: list[BlockRequest]) -> PlanFault:
+def _out_of_tunnels(unmet: list[BlockRequest]) -> Fault:
     capacity = TUNNELS.num_addresses // block_size(TUNNEL_PREFIX)
-    return PlanFault(
-        code="E236",
+    return fault(
+        TUNNELS_EXHAUSTED,
         key=unmet[0].key,
         message=f"{TUNNELS} has no inside addresses left for {len(unmet)} tunnels: its capacity is {capacity:,}",
         fix="use fewer sites or regions, or release tunnels that the file no longer has",

@@ -10,11 +10,11 @@ from ipaddress import IPv4Address, IPv4Network
 from types import MappingProxyType
 
 from bedplate.catalog import Catalog
+from bedplate.plan.faults import NAME_IN_CLUSTER, PlanFaults
 from bedplate.plan.firewall import has_workers
 from bedplate.plan.fleet import Accounts, ControlPlaneMember, FleetPlan, MachinePlan, SitePlan, cached_on_plan
 from bedplate.plan.links import API_PORT, api_name, place_names
 from bedplate.plan.pools import PoolPlan
-from bedplate.plan.record import PlanFault, PlanFaults
 from bedplate.plan.registration import (
     INSTANCE_TYPE,
     ZONE,
@@ -24,6 +24,7 @@ from bedplate.plan.registration import (
     pool_registration,
     registration,
 )
+from bedplate.rules import fault
 from bedplate.spec.fleet import Fleet
 from bedplate.spec.network import Interconnect
 from bedplate.tunnels import TUNNEL_MTU
@@ -281,8 +282,8 @@ def check_departed(fleet: Fleet, accounts: Accounts) -> None:
     departed = {person_name(name): name for name in accounts.departed}
     labels = ((name, person_name(name)) for name in (fleet.people if fleet.kubernetes else ()))
     faults = tuple(
-        PlanFault(
-            "E519",
+        fault(
+            NAME_IN_CLUSTER,
             f"people.{name}",
             f"{departed[label]} was removed; the cluster's namespace {label} may still hold their work",
             f"choose a name that differs from {departed[label]} in letters or digits",

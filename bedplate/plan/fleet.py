@@ -11,8 +11,10 @@ from ipaddress import IPv4Address, IPv4Network
 from types import MappingProxyType
 from typing import TypeVar, cast
 
+from bedplate.plan.faults import IDS_EXHAUSTED, NAME_RECORDED, PlanFaults
 from bedplate.plan.pools import PoolPlan, bucket_name
-from bedplate.plan.record import NO_NUMBERS, PlanFault, PlanFaults, Record
+from bedplate.plan.record import NO_NUMBERS, Record
+from bedplate.rules import Fault, fault
 from bedplate.spec.fleet import Alarms, Budget, Fleet
 from bedplate.spec.groups import Image, Ring
 from bedplate.spec.network import Egress, Interconnect, TunnelAuth
@@ -456,21 +458,21 @@ def _group_keys(fleet: Fleet) -> Mapping[str, str]:
     return keys
 
 
-def _recorded_otherwise(names: Mapping[str, str], recorded: Mapping[str, int], noun: str) -> Iterator[PlanFault]:
+def _recorded_otherwise(names: Mapping[str, str], recorded: Mapping[str, int], noun: str) -> Iterator[Fault]:
     """Yield a fault for each name that the lock records as the other kind."""
     for name, key in names.items():
         if name in recorded:
             message = f"the lock records {name} as {noun}; files with its id may still exist"
-            yield PlanFault("E518", key, message, "choose another name: recorded names and ids are never reused")
+            yield fault(NAME_RECORDED, key, message, "choose another name: recorded names and ids are never reused")
 
 
-def _out_of_ids(names: Mapping[str, str], recorded: Mapping[str, int], ids: range) -> Iterator[PlanFault]:
+def _out_of_ids(names: Mapping[str, str], recorded: Mapping[str, int], ids: range) -> Iterator[Fault]:
     """Yield a fault for the first name for which no id is left."""
     new_names = [name for name in names if name not in recorded]
     free = ids.stop - _next_id(recorded, ids)
     if len(new_names) > free:
         message = f"no id left for {new_names[free]}: all of {ids.start} to {ids.stop - 1} are assigned"
-        yield PlanFault("E517", names[new_names[free]], message, "use a name that the lock records: it keeps its id")
+        yield fault(IDS_EXHAUSTED, names[new_names[free]], message, "use a name that the lock records: it keeps its id")
 
 
 def _assign_ids(names: Iterable[str], recorded: Mapping[str, int], ids: range) -> dict[str, int]:

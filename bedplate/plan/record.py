@@ -1,14 +1,9 @@
-"""The content of fleet.lock: every block, address and id ever assigned, plus trusted facts such as host keys.
+"""The content of fleet.lock: every block, address and id ever assigned, plus trusted facts such as host keys."""
 
-Also here: the faults of a plan, with their codes.
-"""
-
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv4Network
 from types import MappingProxyType
-
-from bedplate.errors import InputError
 
 NO_ADDRESSES: Mapping[str, IPv4Address] = MappingProxyType({})
 NO_IMAGES: Mapping[str, str] = MappingProxyType({})
@@ -83,23 +78,3 @@ class Record:
             host_keys=MappingProxyType({**self.host_keys, machine: keys}),
             instances=MappingProxyType({**others, machine: instance} if instance else others),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class PlanFault:
-    """One fault of a fleet file; `key` is the dotted path in the file (`regions.us-west-2.block`)."""
-
-    code: str
-    key: str
-    message: str
-    fix: str
-
-
-class PlanFaults(InputError):
-    """Faults of a fleet file against its lock or its supernet; nothing is allocated."""
-
-    def __init__(self, faults: Iterable[PlanFault]) -> None:
-        self.faults = tuple(dict.fromkeys(faults))
-        first, more = self.faults[0], len(self.faults) - 1
-        also = f" (and {more} more)" if more else ""
-        super().__init__(f"{first.code} {first.message}{also}", where=first.key, fix=first.fix)

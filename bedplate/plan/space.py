@@ -9,7 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
-from bedplate.plan.record import PlanFault, Record
+from bedplate.plan.faults import SUBNETS_DO_NOT_FIT, ZONE_SLOTS_EXHAUSTED
+from bedplate.plan.record import Record
+from bedplate.rules import Fault, fault
 from bedplate.spec import Fleet
 
 ADDRESS_BITS = 32
@@ -232,14 +234,14 @@ class Subnets:
     """Subnets by the path of their region, and the faults of regions without subnets."""
 
     of_region: dict[str, Blocks]
-    faults: tuple[PlanFault, ...]
+    faults: tuple[Fault, ...]
 
 
 def subnets(fleet: Fleet, record: Record, blocks: Blocks) -> Subnets:
     """Return the subnets of each region that has a block."""
     recorded = _recorded_subnets(record)
     of_region: dict[str, Blocks] = {}
-    faults: list[PlanFault] = []
+    faults: list[Fault] = []
     for name, region in fleet.regions.items():
         path = region_path(name)
         block = blocks.get(path)
@@ -262,27 +264,27 @@ def _recorded_subnets(record: Record) -> defaultdict[str, dict[str, IPv4Network]
     return recorded
 
 
-def _fault(fleet: Fleet, name: str, block: IPv4Network) -> PlanFault:
+def _fault(fleet: Fleet, name: str, block: IPv4Network) -> Fault:
     if fits(block):
         return _no_slot_fault(name, block)
     declared = fleet.regions[name].block is not None
     return _size_fault(f"regions.{name}.block" if declared else "network.region_size", block.prefixlen)
 
 
-def _no_slot_fault(name: str, block: IPv4Network) -> PlanFault:
-    return PlanFault(
-        code="E235",
+def _no_slot_fault(name: str, block: IPv4Network) -> Fault:
+    return fault(
+        ZONE_SLOTS_EXHAUSTED,
         key=f"regions.{name}.zones",
         message=f"{block} has space for {SLOTS} zones, counting the recorded ones; the file needs more",
         fix=f"use fewer zones, or release an old one: `--release {region_path(name)}/zone/...`",
     )
 
 
-def _size_fault(key: str, prefix: int) -> PlanFault:
+def _size_fault(key: str, prefix: int) -> Fault:
     if prefix < REGION_WIDEST:
         why, fix = f"the largest VPC of AWS is /{REGION_WIDEST}", f"use /{REGION_WIDEST} or smaller"
     else:
         edge = prefix + EDGE_BITS
         why = f"an edge subnet would be /{edge}, and the smallest of AWS is /{SUBNET_NARROWEST}"
         fix = f"use /{REGION_NARROWEST} or wider"
-    return PlanFault(code="E234", key=key, message=f"a region's block cannot be /{prefix}: {why}", fix=fix)
+    return fault(SUBNETS_DO_NOT_FIT, key=key, message=f"a region's block cannot be /{prefix}: {why}", fix=fix)

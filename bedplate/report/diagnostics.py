@@ -5,16 +5,15 @@ from textwrap import wrap
 from types import MappingProxyType
 from typing import Any
 
-from bedplate.checks.catalogue import RULES, Rule
-from bedplate.checks.diagnostics import Fault, Level
+from bedplate.checks.catalogue import RULES
 from bedplate.errors import BedplateError
-from bedplate.graph.audit.rules import STACK_RULES, StackRule
+from bedplate.graph.audit.run import STACK_RULES
 from bedplate.report.columns import WIDTH, aligned, counted
+from bedplate.rules import Fault, Level, Rule
 
 INDENT = "    "
 
-AnyRule = Rule | StackRule
-ALL_RULES: Mapping[str, AnyRule] = MappingProxyType({**RULES, **STACK_RULES})
+ALL_RULES: Mapping[str, Rule] = MappingProxyType({**RULES, **STACK_RULES})
 """The rules of fleet files and of stack resources, by code."""
 
 
@@ -119,7 +118,7 @@ def defect_lines(error: Exception) -> tuple[str, ...]:
     )
 
 
-def rule_lines(rule: AnyRule) -> Iterator[str]:
+def rule_lines(rule: Rule) -> Iterator[str]:
     """Yield the reason for a rule, the fix, the source, and whether a fleet file may allow violations."""
     yield f"{rule.code} {rule.name} ({_level(rule)})"
     yield from aligned(
@@ -132,12 +131,12 @@ def rule_lines(rule: AnyRule) -> Iterator[str]:
     )
 
 
-def _level(rule: AnyRule) -> str:
+def _level(rule: Rule) -> str:
     """Return the level of a rule; some warnings of `check` are errors in a deployment."""
-    return f"{rule.level}; error in `pulumi up`" if isinstance(rule, Rule) and rule.warns else rule.level.value
+    return f"{rule.level}; error in `pulumi up`" if rule.warns and rule.code.startswith("E") else rule.level.value
 
 
-def rules_lines(rules: Mapping[str, AnyRule]) -> Iterator[str]:
+def rules_lines(rules: Mapping[str, Rule]) -> Iterator[str]:
     """Yield one line for each rule, by code, and their number."""
     yield from aligned((code, rules[code].name, rules[code].reason) for code in sorted(rules))
     yield f"{counted(len(rules), 'rule')}; details: `bedplate check --explain CODE`"
@@ -178,7 +177,7 @@ def _section(letters: str) -> Iterator[str]:
     yield ""
 
 
-def _cells(rule: AnyRule) -> tuple[str, ...]:
+def _cells(rule: Rule) -> tuple[str, ...]:
     allow = "yes" if rule.allowable else ""
     return (rule.code, rule.name, _level(rule), rule.reason, rule.fix, allow, rule.source)
 

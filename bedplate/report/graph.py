@@ -3,12 +3,14 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 
-from bedplate.graph.audit.rules import STACK_RULES, Severity, StackFault
+from bedplate.graph.audit.document import StackFault
+from bedplate.graph.audit.run import STACK_RULES
 from bedplate.graph.reach import Trace, Trip
 from bedplate.plan.reachability import Endpoint, Flow
 from bedplate.plan.stacks import Origin, unknown_origin
 from bedplate.report.columns import aligned, counted
 from bedplate.report.diagnostics import INDENT, wrapped
+from bedplate.rules import Level
 
 
 def stack_fault_lines(faults: Iterable[StackFault], origin: Origin = unknown_origin) -> tuple[str, ...]:
@@ -42,7 +44,7 @@ def judgement_lines(faults: Iterable[StackFault], origin: Origin = unknown_origi
 def stack_tally(faults: Iterable[StackFault]) -> str:
     """Return `2 errors, 1 warning`; empty without faults."""
     levels = [fault.level for fault in faults]
-    counts = ((levels.count(level), level) for level in Severity)
+    counts = ((levels.count(level), level) for level in Level)
     return ", ".join(counted(count, level.value) for count, level in counts if count)
 
 

@@ -16,6 +16,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, GetCoreSchemaHandler
 from pydantic.config import JsonDict
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from bedplate.rules import Rule
+
 KEYWORD = "x-update"
 
 
@@ -142,9 +144,9 @@ class Spec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=False)
 
 
-def invalid(code: str, message: str, fix: str, noun: str = "") -> PydanticCustomError:
-    """Return the validation error for a violated rule: its code (`E203`), a message, a fix, and what was expected."""
-    return PydanticCustomError(code, "{message}", {"message": message, "fix": fix, "noun": noun})
+def invalid(rule: Rule, message: str, fix: str, noun: str = "") -> PydanticCustomError:
+    """Return the validation error for a violated rule: a message, a fix, and what was expected."""
+    return PydanticCustomError(rule.code, "{message}", {"message": message, "fix": fix, "noun": noun})
 
 
 LONGEST = 60
@@ -182,7 +184,7 @@ class Syntax:
     by `limited_by`. `reserved` words are rejected although they match. `similar` proposes corrections of a word.
     """
 
-    code: str
+    rule: Rule
     noun: str
     pattern: str
     form: str
@@ -216,7 +218,7 @@ class Syntax:
         return word
 
     def _invalid(self, message: str, fix: str) -> PydanticCustomError:
-        return invalid(self.code, message, fix, self.noun)
+        return invalid(self.rule, message, fix, self.noun)
 
     def nearest(self, word: str) -> str | None:
         """Return the most similar valid word, quoted if YAML requires it; None if there is none."""

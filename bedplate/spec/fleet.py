@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from bedplate.rules import Rule
 from bedplate.spec.base import (
     ADDED,
     BOTH,
@@ -48,6 +49,8 @@ from bedplate.spec.text import (
     StackName,
     UserName,
 )
+
+OTHER_FORMAT = Rule("E601", "Keys can mean something else in another format.", "write `version: 1`")
 
 _ACCOUNTS = "accounts: existing nodes at their next apply, new cloud nodes at boot"
 
@@ -162,13 +165,13 @@ VERSION = 1
 def check_version(value: object) -> object:
     """Return the format version; raise a validation error for any other than the current one."""
     if type(value) is not int:
-        raise invalid("E601", f"format version {shown(value)} is not an integer", f"write {VERSION}")
+        raise invalid(OTHER_FORMAT, f"format version {shown(value)} is not an integer", f"write {VERSION}")
     if value > VERSION:
         message = f"the file has format {value}; this bedplate reads format {VERSION}"
-        raise invalid("E601", message, f"update bedplate; its CHANGELOG describes format {value}")
+        raise invalid(OTHER_FORMAT, message, f"update bedplate; its CHANGELOG describes format {value}")
     if value < VERSION:
         message = f"format {value} does not exist; this bedplate reads format {VERSION}"
-        raise invalid("E601", message, f"compare the file with examples/minimal.yaml, then write {VERSION}")
+        raise invalid(OTHER_FORMAT, message, f"compare the file with examples/minimal.yaml, then write {VERSION}")
     return value
 
 

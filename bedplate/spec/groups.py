@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from bedplate.rules import Rule
 from bedplate.spec.base import (
     ADDED,
     BOTH,
@@ -42,6 +43,14 @@ from bedplate.spec.text import (
     ZoneName,
 )
 
+SCHEDULE_SYNTAX = Rule(
+    "E319",
+    "Auto Scaling takes times, weekdays and time zones in this form only.",
+    "write start: '07:00', stop: '20:00', days: MON-FRI, zone: Europe/Zurich",
+    "EC2 Auto Scaling PutScheduledUpdateGroupAction",
+    section="groups",
+)
+
 
 def _similar_times(word: str) -> Iterator[str]:
     """Yield a time such as 8, 8.30 or 8 pm with two digits each."""
@@ -63,7 +72,7 @@ _DAY = "(MON|TUE|WED|THU|FRI|SAT|SUN)"
 Clock = Annotated[
     str,
     Syntax(
-        "E319",
+        SCHEDULE_SYNTAX,
         "time of day",
         r"([01][0-9]|2[0-3]):[0-5][0-9]",
         "HH:MM, from 00:00 to 23:59",
@@ -75,7 +84,7 @@ Clock = Annotated[
 Weekdays = Annotated[
     str,
     Syntax(
-        "E319",
+        SCHEDULE_SYNTAX,
         "list of weekdays",
         rf"{_DAY}(-{_DAY}|(,{_DAY})*)",
         "MON to SUN, with a hyphen or commas",
@@ -87,7 +96,7 @@ Weekdays = Annotated[
 TimeZone = Annotated[
     str,
     Syntax(
-        "E319",
+        SCHEDULE_SYNTAX,
         "time zone",
         r"UTC|[A-Z][A-Za-z_]+(/[A-Z][A-Za-z0-9_+-]+)+",
         "an area, a slash and a city, as `timedatectl list-timezones` lists them",

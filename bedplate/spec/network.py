@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from bedplate.rules import Rule
 from bedplate.spec.base import (
     BOTH,
     CHANGED,
@@ -28,6 +29,17 @@ from bedplate.spec.base import (
 )
 from bedplate.spec.text import RegionName, Slug, ZoneName
 
+_BLOCK = "write four numbers and a prefix length, such as 10.64.0.0/10"
+NOT_A_BLOCK = Rule("E210", "A block is four numbers and a prefix length.", _BLOCK)
+NO_PREFIX = Rule("E211", "A block needs a prefix length.", "add the prefix length")
+HOST_BITS = Rule("E212", "A block starts at its network address.", "write the network address")
+NOT_CANONICAL = Rule("E213", "Programs read other forms differently.", _BLOCK)
+IPV6 = Rule("E214", "bedplate allocates IPv4 addresses only.", "write an IPv4 value")
+NOT_AN_ADDRESS = Rule(
+    "E215", "An address is four numbers from 0 to 255.", "write four numbers from 0 to 255, separated by dots"
+)
+NOT_A_SIZE = Rule("E216", "A size is a prefix length.", "write a prefix length, such as /22")
+
 _LEADING_ZEROS = re.compile(r"(?<![0-9])0+(?=[0-9])")
 _MOST_BITS = 32
 _PREFIX = re.compile(r"/(0|[1-9]|[12][0-9]|3[0-2])")
@@ -42,15 +54,15 @@ def check_block(value: object) -> IPv4Network:
     text = _text(value, _IPV4_FIX, _block_fix)
     if "/" not in text:
         raise invalid(
-            "E211", f"{shown(text)} has no prefix length", f"{_block_fix(text)}, or with another prefix length"
+            NO_PREFIX, f"{shown(text)} has no prefix length", f"{_block_fix(text)}, or with another prefix length"
         )
     interface = _parse_leniently(text)
     if interface is None:
-        raise invalid("E210", f"{shown(text)} is not an IPv4 block", _block_fix(text))
+        raise invalid(NOT_A_BLOCK, f"{shown(text)} is not an IPv4 block", _block_fix(text))
     if text != str(interface):
-        raise invalid("E213", f"{text} is not in canonical form", f"write {interface.network}")
+        raise invalid(NOT_CANONICAL, f"{text} is not in canonical form", f"write {interface.network}")
     if interface.ip != interface.network.network_address:
-        raise invalid("E212", f"{text} has host bits set", f"write {interface.network}")
+        raise invalid(HOST_BITS, f"{text} has host bits set", f"write {interface.network}")
     return interface.network
 
 
@@ -60,7 +72,7 @@ def check_address(value: object) -> IPv4Address:
     try:
         return IPv4Address(text)
     except ValueError:
-        raise invalid("E215", f"{shown(text)} is not an IPv4 address", _address_fix(text)) from None
+        raise invalid(NOT_AN_ADDRESS, f"{shown(text)} is not an IPv4 address", _address_fix(text)) from None
 
 
 def _block_fix(text: str) -> str:
@@ -96,7 +108,7 @@ def _large_octet(address: str) -> str:
 def check_prefix(value: object) -> int:
     """Return the number of bits of a prefix length such as /22."""
     if not isinstance(value, str) or not _PREFIX.fullmatch(value):
-        raise invalid("E216", f"{shown(value)} is not a prefix length from /0 to /32", _prefix_fix(str(value)))
+        raise invalid(NOT_A_SIZE, f"{shown(value)} is not a prefix length from /0 to /32", _prefix_fix(str(value)))
     return int(value[1:])
 
 
@@ -115,11 +127,11 @@ def _prefix_fix(text: str) -> str:
 def _text(value: object, fix: str, near: Callable[[str], str]) -> str:
     """Return the value; raise a validation error unless it is a string of digits, dots and slashes."""
     if not isinstance(value, str):
-        raise invalid("E210", f"{shown(value)} is not a string", fix)
+        raise invalid(NOT_A_BLOCK, f"{shown(value)} is not a string", fix)
     if value.count(":") > 1:
-        raise invalid("E214", f"{shown(value)} is IPv6, which bedplate does not support", fix)
+        raise invalid(IPV6, f"{shown(value)} is IPv6, which bedplate does not support", fix)
     if not re.fullmatch(r"[0-9./]+", value):
-        raise invalid("E213", f"{shown(value)} has invalid characters: use 0-9, dots and a slash", near(value))
+        raise invalid(NOT_CANONICAL, f"{shown(value)} has invalid characters: use 0-9, dots and a slash", near(value))
     return value
 
 

@@ -9,12 +9,68 @@ from calendar import monthrange
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, date, datetime
+from functools import partial
 from typing import Annotated
 
 from pydantic import AfterValidator, WithJsonSchema
 
+from bedplate.rules import Rule
 from bedplate.spec.base import Syntax, invalid, shown
 from bedplate.spec.sshkey import check_key
+
+BAD_IDENTIFIER = Rule("E106", "AWS and Linux define the form of their identifiers.", "correct it", "EC2 API")
+FLEET_NAME = Rule("E410", "The names of all resources start with it.", "write it as lab")
+BAD_NAME = Rule("E411", "The name becomes part of names in AWS and DNS.", "write it as train")
+ACCOUNT_ID = Rule("E412", "An account id has twelve digits.", "write the twelve digits, quoted", "AWS IAM")
+OWNER = Rule(
+    "E413", "The owner is a tag of every resource.", "write an e-mail address or a team", "AWS tag naming limits"
+)
+DOMAIN = Rule(
+    "E414", "Every host has a name in the domain.", "write it as lab.internal", "RFC 1123, RFC 6761, RFC 6762"
+)
+HOST_NAME = Rule("E415", "The host name is one label of a DNS name.", "write it as titan-01", "RFC 1123")
+DRIVER_BRANCH = Rule(
+    "E606", "The image pins a branch of NVIDIA's driver.", "write it as '580'", "NVIDIA data center drivers"
+)
+KERNEL_SERIES = Rule("E617", "Drivers are built for a kernel series.", "write it as '6.8'")
+STACK_NAME = Rule("E620", "A stack is a set of versions that were published together.", "write it as '2026-11'")
+_group_rule = partial(Rule, section="groups")
+INVALID_DATE = _group_rule("E318", "The calendar has no such day.", "write it as '2027-01-31'")
+LABEL_SYNTAX = _group_rule(
+    "E320",
+    "Kubernetes rejects other labels.",
+    "write it as lab.example/team: vision",
+    "Kubernetes, Labels and Selectors",
+)
+TAINT_SYNTAX = _group_rule(
+    "E321",
+    "Kubernetes rejects other taints.",
+    "write it as team=vision:NoSchedule",
+    "Kubernetes, Taints and Tolerations",
+)
+DURATION_SYNTAX = _group_rule(
+    "E356", "A duration is a number with one unit: minutes, hours or days.", "write it as 90m, 2h or 1d"
+)
+_cluster_rule = partial(Rule, section="kubernetes")
+CLUSTER_VERSION = _cluster_rule(
+    "E605",
+    "A minor version stands for its newest known patch; a patch is also accepted.",
+    "write it as '1.36' or '1.36.3'",
+)
+REGISTRY_MIRROR = _cluster_rule(
+    "E642",
+    "containerd asks a mirror by this address, for the images of this registry.",
+    "write it as {docker.io: 'https://mirror.lab.example'}",
+)
+_people_rule = partial(Rule, section="people")
+USER_NAME = _people_rule("E503", "It is an account on every node.", "write it as ada", "useradd(8)")
+GROUP_NAME = _people_rule("E513", "It is a group on every node.", "write it as vision", "groupadd(8)")
+BAD_PATH = Rule(
+    "E402",
+    "fstab and exports contain the path without quotes.",
+    "write an absolute path of plain characters",
+    section="storage",
+)
 
 LONGEST = 253
 _DOMAIN_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -24,7 +80,7 @@ def check_domain(domain: str) -> str:
     """Return the domain; raise a validation error with the violated rule of RFC 1123."""
     for is_violated, message in _domain_rules(domain):
         if is_violated:
-            raise invalid("E414", message, _domain_fix(domain))
+            raise invalid(DOMAIN, message, _domain_fix(domain))
     return domain
 
 
@@ -63,8 +119,8 @@ def _check_expiry(word: str) -> str:
     if word != PERMANENT and not _is_day(word):
         message = f"{shown(word)} is neither a date nor {PERMANENT}"
         if word.lower() in ("never", "none", "forever", "no", "unlimited"):
-            raise invalid("E318", message, f"write {PERMANENT}")
-        raise invalid("E318", message, _near_day(word) or f"write 'YEAR-MONTH-DAY', or {PERMANENT}")
+            raise invalid(INVALID_DATE, message, f"write {PERMANENT}")
+        raise invalid(INVALID_DATE, message, _near_day(word) or f"write 'YEAR-MONTH-DAY', or {PERMANENT}")
     return word
 
 
@@ -89,7 +145,7 @@ def _near_day(word: str) -> str:
 
 def _check_moment(word: str) -> str:
     if not _is_moment(word):
-        raise invalid("E318", f"{shown(word)} is not a time in UTC", _near_moment(word))
+        raise invalid(INVALID_DATE, f"{shown(word)} is not a time in UTC", _near_moment(word))
     return word
 
 
@@ -163,7 +219,7 @@ def _similar_durations(word: str) -> Iterator[str]:
 Duration = Annotated[
     str,
     Syntax(
-        "E356",
+        DURATION_SYNTAX,
         "duration",
         r"([1-9][0-9]{1,2}m|[1-9][0-9]?h|[1-9]d)",
         "a number and m, h or d, from 10m to 9d",
@@ -176,11 +232,13 @@ _KUBERNETES_NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _LABEL_KEY = rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_KUBERNETES_NAME}"
 _LABEL_FORM = "letters, digits and inner -_. (at most 63), optionally after a domain and a slash"
 # Source: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/, "Syntax and character set".
-LabelKey = Annotated[str, Syntax("E320", "label key", _LABEL_KEY, _LABEL_FORM, "lab.example/team", 317, "Kubernetes")]
+LabelKey = Annotated[
+    str, Syntax(LABEL_SYNTAX, "label key", _LABEL_KEY, _LABEL_FORM, "lab.example/team", 317, "Kubernetes")
+]
 LabelValue = Annotated[
     str,
     Syntax(
-        "E320",
+        LABEL_SYNTAX,
         "label value",
         f"({_KUBERNETES_NAME})?",
         "letters, digits and inner -_. (at most 63)",
@@ -192,7 +250,7 @@ LabelValue = Annotated[
 Taint = Annotated[
     str,
     Syntax(
-        "E321",
+        TAINT_SYNTAX,
         "taint",
         rf"{_LABEL_KEY}(=({_KUBERNETES_NAME})?)?:(NoSchedule|PreferNoSchedule|NoExecute)",
         "a label key, = and a value, a colon, and NoSchedule, PreferNoSchedule or NoExecute",
@@ -204,7 +262,7 @@ Taint = Annotated[
 KubernetesVersion = Annotated[
     str,
     Syntax(
-        "E605",
+        CLUSTER_VERSION,
         "Kubernetes version",
         r"1\.[0-9]{1,2}(\.[0-9]{1,2})?",
         "1, a dot and the minor version, optionally a dot and the patch",
@@ -216,7 +274,7 @@ _SCHEME = re.compile("^[a-z]*:?//")
 RegistryName = Annotated[
     str,
     Syntax(
-        "E642",
+        REGISTRY_MIRROR,
         "registry",
         _SERVER,
         "the name in front of the first slash of an image",
@@ -227,7 +285,7 @@ RegistryName = Annotated[
 MirrorUrl = Annotated[
     str,
     Syntax(
-        "E642",
+        REGISTRY_MIRROR,
         "mirror",
         rf"https://{_SERVER}(/[A-Za-z0-9._~/-]*)?",
         "https://, a name, optionally a port and a path",
@@ -235,11 +293,11 @@ MirrorUrl = Annotated[
         similar=lambda word: [f"https://{_SCHEME.sub('', word)}"],
     ),
 ]
-DriverBranch = Annotated[str, Syntax("E606", "driver branch", r"[0-9]{3}", "three digits", "'580'")]
+DriverBranch = Annotated[str, Syntax(DRIVER_BRANCH, "driver branch", r"[0-9]{3}", "three digits", "'580'")]
 StackName = Annotated[
     str,
     Syntax(
-        "E620",
+        STACK_NAME,
         "stack name",
         r"20[0-9]{2}-(0[1-9]|1[0-2])",
         "the year and month of the release",
@@ -248,7 +306,8 @@ StackName = Annotated[
     ),
 ]
 KernelSeries = Annotated[
-    str, Syntax("E617", "kernel series", r"[1-9][0-9]?\.[0-9]{1,2}", "two numbers and a dot between them", "'6.8'")
+    str,
+    Syntax(KERNEL_SERIES, "kernel series", r"[1-9][0-9]?\.[0-9]{1,2}", "two numbers and a dot between them", "'6.8'"),
 ]
 
 
@@ -277,7 +336,7 @@ _NODE = r"/[A-Za-z0-9_-][A-Za-z0-9._-]*"
 FleetName = Annotated[
     str,
     Syntax(
-        "E410",
+        FLEET_NAME,
         "fleet name",
         r"(?!aws|ssm|xn--|sthree-|amzn-)[a-z]([a-z0-9-]*[a-z0-9])",
         "two or more of a-z, 0-9 and inner hyphens, starting with a letter, but not with aws, ssm, xn--, sthree- or "
@@ -290,7 +349,7 @@ FleetName = Annotated[
 Slug = Annotated[
     str,
     Syntax(
-        "E411",
+        BAD_NAME,
         "name",
         r"[a-z]([a-z0-9-]*[a-z0-9])?",
         "a-z, 0-9 and inner hyphens, starting with a letter",
@@ -301,7 +360,7 @@ Slug = Annotated[
 AccountId = Annotated[
     str,
     Syntax(
-        "E412",
+        ACCOUNT_ID,
         "AWS account id",
         r"[0-9]{12}",
         "the twelve digits that `aws sts get-caller-identity` prints",
@@ -311,7 +370,7 @@ AccountId = Annotated[
 Owner = Annotated[
     str,
     Syntax(
-        "E413",
+        OWNER,
         "owner",
         r"(?!aws:)[A-Za-z0-9_.:/=+@-]([A-Za-z0-9_.:/=+@ -]*[A-Za-z0-9_.:/=+@-])?",
         "letters, digits, inner spaces and _.:/=+-@, not starting with aws: (the rules of AWS tags)",
@@ -324,7 +383,7 @@ Owner = Annotated[
 HostLabel = Annotated[
     str,
     Syntax(
-        "E415",
+        HOST_NAME,
         "host name",
         f"(?![0-9]+$){_LABEL}",
         f"{_LABEL_WORDS}, but not only digits (RFC 1123)",
@@ -340,19 +399,19 @@ DomainName = Annotated[
     WithJsonSchema({"type": "string", "maxLength": 253, "examples": ["lab.internal"]}),
 ]
 RegionName = Annotated[
-    str, Syntax("E106", "AWS region name", _REGION, "an area, a direction and a number", "us-west-2")
+    str, Syntax(BAD_IDENTIFIER, "AWS region name", _REGION, "an area, a direction and a number", "us-west-2")
 ]
 ZoneName = Annotated[
-    str, Syntax("E106", "zone name", f"{_REGION}[a-z]", "the region's name and one letter", "us-west-2a")
+    str, Syntax(BAD_IDENTIFIER, "zone name", f"{_REGION}[a-z]", "the region's name and one letter", "us-west-2a")
 ]
 InstanceType = Annotated[
     str,
-    Syntax("E106", "instance type", r"[a-z0-9-]+\.[a-z0-9-]+", "a family, a dot and a size", "p5.48xlarge", 64),
+    Syntax(BAD_IDENTIFIER, "instance type", r"[a-z0-9-]+\.[a-z0-9-]+", "a family, a dot and a size", "p5.48xlarge", 64),
 ]
 ReservationId = Annotated[
     str,
     Syntax(
-        "E106",
+        BAD_IDENTIFIER,
         "capacity reservation id",
         r"cr-[0-9a-f]{8,17}",
         "cr- and 8 to 17 of 0-9, a-f",
@@ -362,7 +421,7 @@ ReservationId = Annotated[
 Email = Annotated[
     str,
     Syntax(
-        "E106",
+        BAD_IDENTIFIER,
         "e-mail address",
         r"[A-Za-z0-9._%+-]+@([A-Za-z0-9-]+\.)+[A-Za-z]{2,}",
         "a mailbox, @ and a domain with a dot",
@@ -375,7 +434,7 @@ Email = Annotated[
 PolicyArn = Annotated[
     str,
     Syntax(
-        "E106",
+        BAD_IDENTIFIER,
         "ARN of a managed policy",
         r"arn:aws[a-z-]*:iam::([0-9]{12}|aws):policy/[A-Za-z0-9_+=,.@/-]+",
         "arn:aws:iam::, the account, :policy/ and the policy's name",
@@ -387,7 +446,7 @@ PolicyArn = Annotated[
 RoleArn = Annotated[
     str,
     Syntax(
-        "E106",
+        BAD_IDENTIFIER,
         "ARN of a role",
         r"arn:aws[a-z-]*:iam::[0-9]{12}:role/[A-Za-z0-9_+=,.@/-]+",
         "arn:aws:iam::, the account, :role/ and the role's name, without wildcards",
@@ -399,7 +458,7 @@ RoleArn = Annotated[
 MountPath = Annotated[
     str,
     Syntax(
-        "E402",
+        BAD_PATH,
         "path",
         f"({_NODE})+",
         "an absolute path of letters, digits, ., _ and -, without a dot at the start of a part",
@@ -412,7 +471,7 @@ MountPath = Annotated[
 DiskName = Annotated[
     str,
     Syntax(
-        "E106",
+        BAD_IDENTIFIER,
         "disk",
         r"/dev/disk/by-(id|path)/[A-Za-z0-9#+.:=@_-]+",
         "a path in /dev/disk/by-id or /dev/disk/by-path, because names like sda change at boot",
@@ -424,7 +483,7 @@ DiskName = Annotated[
 UserName = Annotated[
     str,
     Syntax(
-        "E503",
+        USER_NAME,
         "user name",
         r"[a-z_][a-z0-9_-]*",
         "a-z, 0-9, _ and -, starting with a letter or _",
@@ -438,7 +497,7 @@ UserName = Annotated[
 GroupName = Annotated[
     str,
     Syntax(
-        "E513",
+        GROUP_NAME,
         "group name",
         r"[a-z_][a-z0-9_-]*",
         "a-z, 0-9, _ and -, starting with a letter or _",

@@ -1,17 +1,22 @@
 """The checks of a fleet file: every rule has an example that violates it, and most have a valid counterpart."""
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
 
+from bedplate import checks, load, plan, spec
 from bedplate.catalog import load_catalog
 from bedplate.checks.catalogue import RULES
-from bedplate.checks.diagnostics import Fault, Level
 from bedplate.checks.people import secrets_in
+from bedplate.graph import audit
 from bedplate.load import examine
+from bedplate.report.diagnostics import ALL_RULES
+from bedplate.rules import Fault, Level, rules_of
 
 FLEETS = Path(__file__).parents[1] / "data" / "fleets"
 BASE = (FLEETS / "base.yaml").read_text(encoding="utf-8")
@@ -387,3 +392,14 @@ def test_a_secret_is_recognized_by_its_pattern(kind: str) -> None:
 def test_public_text_is_not_a_secret(text: str) -> None:
     """Public keys, hashes, names and URLs may be in a fleet file."""
     assert list(secrets_in(text)) == []
+
+
+def test_every_rule_is_in_its_catalogue() -> None:
+    """A rule of a module that no catalogue lists would have no name; two rules with one code would hide each other."""
+    packages = ((package.__path__, f"{package.__name__}.") for package in (spec, plan, checks, load, audit))
+    modules = [import_module(module.name) for package in packages for module in walk_packages(*package)]
+
+    rules = set(rules_of(modules))
+
+    assert rules == set(ALL_RULES.values())
+    assert len(rules) == len(ALL_RULES)

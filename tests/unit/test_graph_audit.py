@@ -10,8 +10,7 @@ from ruamel.yaml import YAML
 
 from bedplate.errors import InputError
 from bedplate.graph.audit.document import graph_of, read_graph
-from bedplate.graph.audit.rules import STACK_RULES
-from bedplate.graph.audit.run import audit
+from bedplate.graph.audit.run import STACK_RULES, audit
 from tests.testlab.rehearsal.graphs import codes, faults, group, prefix_list, resource, rule
 
 

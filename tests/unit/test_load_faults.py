@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from bedplate.catalog import load_catalog
-from bedplate.checks.diagnostics import Fault, Level
 from bedplate.load import examine, load_fleet
-from bedplate.plan.record import PlanFault
+from bedplate.plan.faults import SUPERNET_EXHAUSTED
+from bedplate.rules import Fault, Level, fault
 
 FLEETS = Path(__file__).parents[1] / "data" / "fleets"
 BASE = (FLEETS / "base.yaml").read_text(encoding="utf-8")
@@ -185,10 +185,10 @@ def test_a_loaded_fleet_locates_faults_of_its_plan() -> None:
     path = FLEETS / "base.yaml"
     loaded = load_fleet(path, load_catalog())
 
-    (fault,) = loaded.placed([PlanFault("E230", "network.supernet", "full", "grow it")])
+    (placed,) = loaded.placed([fault(SUPERNET_EXHAUSTED, "network.supernet", "full", "grow it")])
 
-    assert (fault.line, fault.column, fault.level) == (7, 21, Level.ERROR)
-    assert fault.file == str(path)
+    assert (placed.line, placed.column, placed.level) == (7, 21, Level.ERROR)
+    assert placed.file == str(path)
 
 
 def test_a_loaded_fleet_counts_applicable_rules() -> None:

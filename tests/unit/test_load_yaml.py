@@ -19,11 +19,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bedplate.catalog import load_catalog
-from bedplate.checks.diagnostics import Fault, Level
 from bedplate.errors import InputError
 from bedplate.load import FleetFaults, examine, load_fleet
 from bedplate.load.source import EPOCH, today
 from bedplate.load.yaml import Composer, Node, Place, Scalar, meaning_in_yaml_1_1, resolve
+from bedplate.rules import Fault, Level
 
 
 def composed(text: str) -> Node:

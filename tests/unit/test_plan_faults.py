@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from bedplate.plan import PlanFault, PlanFaults, Record, allocate_blocks
+from bedplate.plan import PlanFaults, Record, allocate_blocks
 from bedplate.plan.cluster import check_departed
 from bedplate.plan.fleet import GROUP_IDS, PEOPLE_IDS, number_accounts
 from bedplate.plan.record import NO_NUMBERS
+from bedplate.rules import Fault
 from bedplate.spec import Fleet
 from tests.testlab.fleets.random import ADA as KEY
 from tests.testlab.fleets.sketch import cluster, laptops, sketch
@@ -30,7 +31,7 @@ def people(*names: str, **groups: str) -> dict[str, Any]:
     return {name: {"keys": (KEY,), "groups": tuple(groups.get(name, "").split())} for name in (*names, *groups)}
 
 
-def find_faults(fleet: Fleet, record: Mapping[str, str], ids: Mapping[str, int] = NO_NUMBERS) -> tuple[PlanFault, ...]:
+def find_faults(fleet: Fleet, record: Mapping[str, str], ids: Mapping[str, int] = NO_NUMBERS) -> tuple[Fault, ...]:
     """Return the faults of a fleet against a record."""
     blocks = {path: IPv4Network(block) for path, block in record.items()}
     uids = {name: number for name, number in ids.items() if number in PEOPLE_IDS}

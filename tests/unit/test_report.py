@@ -9,7 +9,6 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from bedplate.checks.diagnostics import Fault, Level
 from bedplate.cli.output import show
 from bedplate.errors import InputError
 from bedplate.nodes.apply import Event, NodeErrorKind, NodeResult, Step
@@ -30,6 +29,7 @@ from bedplate.report.diagnostics import (
 from bedplate.report.graph import judgement_lines, stack_fault_lines, traced_fault_document
 from bedplate.report.nodes import apply_lines
 from bedplate.report.plan import named, roots
+from bedplate.rules import Fault, Level
 from tests.conftest import Expect
 from tests.testlab.rehearsal.graphs import faults, resource
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of

@@ -1,6 +1,5 @@
 """The models of the fleet file: addresses, names, the JSON Schema, SSH keys, budgets and boundaries."""
 
-import re
 from base64 import b64encode
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network
@@ -14,8 +13,6 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 from ruamel.yaml import YAML
 
-from bedplate import spec
-from bedplate.checks.catalogue import RULES
 from bedplate.spec.fleet import Alarms, Budget, Identity, fleet_schema, schema_at
 from bedplate.spec.network import check_address, check_block, check_prefix
 from bedplate.spec.sshkey import check_key
@@ -75,17 +72,6 @@ def test_a_prefix_length_must_start_with_a_slash(value: object) -> None:
     """A number alone could be a count of addresses."""
     with pytest.raises(PydanticCustomError):
         check_prefix(value)
-
-
-SOURCES = sorted(Path(spec.__file__).parent.glob("*.py"))
-
-
-def test_every_code_of_a_model_is_a_rule() -> None:
-    """Otherwise the fault would have no name, level and reason."""
-    codes = {code for path in SOURCES for code in re.findall(r'"([EW]\d{3})"', path.read_text(encoding="utf-8"))}
-
-    assert codes
-    assert codes <= set(RULES)
 
 
 LABEL = TypeAdapter(HostLabel)

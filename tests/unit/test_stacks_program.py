@@ -12,7 +12,6 @@ import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.catalog.stacks import NVIDIA_KEY_SUM
-from bedplate.checks.diagnostics import Level
 from bedplate.errors import InputError
 from bedplate.load import FleetFaults, load_fleet
 from bedplate.lock import lock_path, record_images, record_plan
@@ -20,6 +19,7 @@ from bedplate.plan import Record, plan_fleet
 from bedplate.plan.firewall import WORKER_PORTS, control_rules, node_rules, storage_rules
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.stacks import parts, stack_name
+from bedplate.rules import Level
 from bedplate.spec.network import Egress, Interconnect
 from bedplate.spec.sites import Use
 from stacks.network.vpc import nat_gateway_zones

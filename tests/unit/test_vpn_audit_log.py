@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from bedplate.checks.diagnostics import Level
 from bedplate.errors import InputError
+from bedplate.rules import Level
 from tests.testlab.keys.authority import FLEET, NOW, added, begun_in, pki_in, unasked
 from tests.testlab.run import need_program
 from vpn.audit_log import (

@@ -11,9 +11,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from bedplate.checks.diagnostics import Level
 from bedplate.errors import HeldError, InputError, MachineError
 from bedplate.files import held
+from bedplate.rules import Level
 from tests.testlab.keys.authority import NOW, added, begun_in, pki_in, unasked
 from tests.testlab.run import need_program
 from vpn.authority import (

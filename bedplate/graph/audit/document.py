@@ -1,4 +1,4 @@
-"""Resources of a graph and their properties. A property can be missing, masked as a secret, or unknown."""
+"""Resources of a graph, with properties and faults. A property can be missing, masked as a secret, or unknown."""
 
 import json
 from collections import defaultdict
@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from bedplate.errors import InputError
 from bedplate.foreign import LARGE, parse_json
+from bedplate.rules import Level, Rule
 
 # Placeholders of hidden values: ours, and the engine's for secrets and unknown values.
 _MASKS = frozenset(
@@ -222,3 +223,23 @@ def _dependencies(item: Mapping[str, Any], where: str) -> dict[str, tuple[str, .
 def _form(value: object) -> str:
     names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
     return names.get(type(value), "a number")
+
+
+@dataclass(frozen=True, slots=True)
+class StackFault:
+    """One fault of a resource.
+
+    `urn` is the resource's URN, `key` the path of its property in camelCase, such as `ingress.0.cidrBlocks`.
+    """
+
+    code: str
+    level: Level
+    urn: str
+    key: str
+    message: str
+    fix: str
+
+
+def fault(rule: Rule, urn: str, key: str, message: str) -> StackFault:
+    """Return a fault of the rule."""
+    return StackFault(rule.code, rule.level, urn, key, message, rule.fix)

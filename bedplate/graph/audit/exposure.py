@@ -10,6 +10,8 @@ from bedplate.graph.audit.document import (
     Graph,
     Node,
     Properties,
+    StackFault,
+    fault,
     is_on,
     is_seen,
     number,
@@ -17,7 +19,41 @@ from bedplate.graph.audit.document import (
     public_names,
     words,
 )
-from bedplate.graph.audit.rules import StackFault, fault
+from bedplate.rules import Rule
+
+OPEN_TO_THE_INTERNET = Rule(
+    "S101",
+    "SSH, NFS and wide port ranges must only accept known addresses. The rules of a security group add up.",
+    "name the addresses that need access: laptop pools, sites, other security groups",
+)
+OPEN_SERVICE = Rule(
+    "S102",
+    "Anyone who can connect to the service controls the machine or reads its data.",
+    "allow only security groups or the fleet's own blocks",
+)
+UNSEEN_PREFIX_LIST = Rule(
+    "S103",
+    "A prefix list can contain the whole internet.",
+    "check the entries of the list, or write its blocks into the rule",
+    warns=True,
+)
+UNNAMED_PUBLIC_PORT = Rule(
+    "S108",
+    "A port must be open to the internet by intent. A security group's tag `bedplate:public` names such ports.",
+    "allow known addresses only, or name the port in the tag: `bedplate:public: PROTOCOL/PORT PROTOCOL/PORT`",
+)
+PUBLIC_PORT = Rule(
+    "S109",
+    "The graph is not of bedplate's stacks. The service on the port may be for internal use only.",
+    "allow known addresses only, or name the port in the tag: `bedplate:public: PROTOCOL/PORT PROTOCOL/PORT`",
+    warns=True,
+)
+FILES_OPEN_TO_EDGE = Rule(
+    "S403",
+    "EFS trusts the user ids that a client sends. Machines that face the internet must not reach it.",
+    "allow the nodes' security group and the blocks of node subnets, and no block of a public subnet",
+    "Amazon EFS user guide, using VPC security groups",
+)
 
 Block = IPv4Network | IPv6Network
 
@@ -177,48 +213,50 @@ def _entries(graph: Graph) -> dict[str, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A service on a port, and the code of the rule that keeps the internet away from it."""
+    """A service on a port, and the rule that keeps the internet away from it."""
 
-    code: str
+    rule: Rule
     name: str
     protocol: str
     port: int
 
 
 SERVICES = (
-    Service("S101", "SSH", "tcp", 22),
-    Service("S101", "NFS", "tcp", 2049),
-    Service("S101", "NFS", "udp", 2049),
-    Service("S101", "the NFS port mapper", "tcp", 111),
-    Service("S101", "the NFS port mapper", "udp", 111),
+    Service(OPEN_TO_THE_INTERNET, "SSH", "tcp", 22),
+    Service(OPEN_TO_THE_INTERNET, "NFS", "tcp", 2049),
+    Service(OPEN_TO_THE_INTERNET, "NFS", "udp", 2049),
+    Service(OPEN_TO_THE_INTERNET, "the NFS port mapper", "tcp", 111),
+    Service(OPEN_TO_THE_INTERNET, "the NFS port mapper", "udp", 111),
     # Services without authentication by default, and services for trusted networks.
-    Service("S102", "Docker", "tcp", 2375),
-    Service("S102", "etcd", "tcp", 2379),
-    Service("S102", "etcd", "tcp", 2380),
-    Service("S102", "Remote Desktop", "tcp", 3389),
-    Service("S102", "Redis", "tcp", 6379),
-    Service("S102", "the Ray dashboard", "tcp", 8265),
-    Service("S102", "Jupyter", "tcp", 8888),
-    Service("S102", "the kubelet", "tcp", 10250),
+    Service(OPEN_SERVICE, "Docker", "tcp", 2375),
+    Service(OPEN_SERVICE, "etcd", "tcp", 2379),
+    Service(OPEN_SERVICE, "etcd", "tcp", 2380),
+    Service(OPEN_SERVICE, "Remote Desktop", "tcp", 3389),
+    Service(OPEN_SERVICE, "Redis", "tcp", 6379),
+    Service(OPEN_SERVICE, "the Ray dashboard", "tcp", 8265),
+    Service(OPEN_SERVICE, "Jupyter", "tcp", 8888),
+    Service(OPEN_SERVICE, "the kubelet", "tcp", 10250),
     # Services of a cluster and of its machines: no laptop outside the VPN needs one.
-    Service("S102", "SMB", "tcp", 445),
-    Service("S102", "MySQL", "tcp", 3306),
-    Service("S102", "PostgreSQL", "tcp", 5432),
-    Service("S102", "the Kubernetes API", "tcp", 6443),
-    Service("S102", "VXLAN", "udp", 8472),
-    Service("S102", "Prometheus", "tcp", 9090),
-    Service("S102", "the node exporter", "tcp", 9100),
-    Service("S102", "Elasticsearch", "tcp", 9200),
-    Service("S102", "the DCGM exporter", "tcp", 9400),
-    Service("S102", "kube-proxy", "tcp", 10249),
-    Service("S102", "the kubelet without a login", "tcp", 10255),
-    Service("S102", "kube-controller-manager", "tcp", 10257),
-    Service("S102", "kube-scheduler", "tcp", 10259),
-    Service("S102", "Memcached", "tcp", 11211),
-    Service("S102", "MongoDB", "tcp", 27017),
+    Service(OPEN_SERVICE, "SMB", "tcp", 445),
+    Service(OPEN_SERVICE, "MySQL", "tcp", 3306),
+    Service(OPEN_SERVICE, "PostgreSQL", "tcp", 5432),
+    Service(OPEN_SERVICE, "the Kubernetes API", "tcp", 6443),
+    Service(OPEN_SERVICE, "VXLAN", "udp", 8472),
+    Service(OPEN_SERVICE, "Prometheus", "tcp", 9090),
+    Service(OPEN_SERVICE, "the node exporter", "tcp", 9100),
+    Service(OPEN_SERVICE, "Elasticsearch", "tcp", 9200),
+    Service(OPEN_SERVICE, "the DCGM exporter", "tcp", 9400),
+    Service(OPEN_SERVICE, "kube-proxy", "tcp", 10249),
+    Service(OPEN_SERVICE, "the kubelet without a login", "tcp", 10255),
+    Service(OPEN_SERVICE, "kube-controller-manager", "tcp", 10257),
+    Service(OPEN_SERVICE, "kube-scheduler", "tcp", 10259),
+    Service(OPEN_SERVICE, "Memcached", "tcp", 11211),
+    Service(OPEN_SERVICE, "MongoDB", "tcp", 27017),
 )
 
-PUBLIC_PORTS = frozenset({"S101", "S102", "S103", "S108", "S109"})
+PUBLIC_PORTS = frozenset(
+    rule.code for rule in (OPEN_TO_THE_INTERNET, OPEN_SERVICE, UNSEEN_PREFIX_LIST, UNNAMED_PUBLIC_PORT, PUBLIC_PORT)
+)
 """The codes of faults about ports that are open to the internet."""
 
 Rules = tuple[Ingress, ...]
@@ -234,9 +272,9 @@ def check_exposure(graph: Graph) -> Iterator[StackFault]:
     for rule in ingress_rules(graph):
         groups[rule.group].append(rule)
     named = {group.urn: frozenset(_named_ports(group)) for group in graph.of(*GROUPS)}
-    code = "S108" if any(_COMPONENT in node.urn for node in graph.nodes) else "S109"
+    port_rule = UNNAMED_PUBLIC_PORT if any(_COMPONENT in node.urn for node in graph.nodes) else PUBLIC_PORT
     for group, rules in groups.items():
-        yield from _exposed(rules, named.get(group, frozenset()), code)
+        yield from _exposed(rules, named.get(group, frozenset()), port_rule)
         yield from _unseen(rules)
 
 
@@ -248,22 +286,22 @@ def _named_ports(group: Node) -> Iterator[Port]:
             yield protocol, int(port)
 
 
-def _exposed(rules: Iterable[Ingress], named: frozenset[Port], code: str) -> Iterator[StackFault]:
-    services: dict[tuple[str, Rules], list[str]] = defaultdict(list)
+def _exposed(rules: Iterable[Ingress], named: frozenset[Port], port_rule: Rule) -> Iterator[StackFault]:
+    services: dict[tuple[Rule, Rules], list[str]] = defaultdict(list)
     public = [rule for rule in rules if public_size(rule.blocks)]
     for service in SERVICES if public else ():
         wide = _wide_rules(rule for rule in public if rule.allows(service.protocol, service.port))
         if wide and (service.protocol, service.port) not in named:
-            services[service.code, wide].append(f"{service.name} ({service.port})")
-    # All ports open is one fault, of S101.
-    all_ports = {wide for code, wide in services if code == "S101" and all(map(_is_every_port, wide))}
-    for (service_code, wide), names in services.items():
-        if service_code == "S101" or wide not in all_ports:
-            yield fault(service_code, wide[0].urn, wide[0].key, _message(wide, names))
+            services[service.rule, wide].append(f"{service.name} ({service.port})")
+    # All ports open is one fault.
+    all_ports = {wide for broken, wide in services if broken is OPEN_TO_THE_INTERNET and all(map(_is_every_port, wide))}
+    for (broken, wide), names in services.items():
+        if broken is OPEN_TO_THE_INTERNET or wide not in all_ports:
+            yield fault(broken, wide[0].urn, wide[0].key, _message(wide, names))
     reported = {wide for _, wide in services}
     for wide, names in _open_ports(public, named).items():
         if wide not in reported:
-            yield fault(code, wide[0].urn, wide[0].key, _message(wide, names))
+            yield fault(port_rule, wide[0].urn, wide[0].key, _message(wide, names))
 
 
 def _open_ports(rules: Iterable[Ingress], named: frozenset[Port]) -> dict[Rules, list[str]]:
@@ -306,7 +344,7 @@ def _unseen(rules: Iterable[Ingress]) -> Iterator[StackFault]:
         services = [service for service in SERVICES if rule.allows(service.protocol, service.port)]
         for name in rule.unseen if services else ():
             message = f"{services[0].name} is open to the prefix list {name}, which is not in the graph"
-            yield fault("S103", rule.urn, rule.key, message)
+            yield fault(UNSEEN_PREFIX_LIST, rule.urn, rule.key, message)
 
 
 _NFS = ("tcp", 2049)
@@ -334,9 +372,16 @@ def check_edge(graph: Graph) -> Iterator[StackFault]:
 def _edge_faults(rule: Ingress, edges: tuple[Block, ...], members: frozenset[str]) -> Iterator[StackFault]:
     overlapping = [str(edge) for edge in edges if any(_overlap(edge, block) for block in rule.blocks)]
     if overlapping:
-        yield fault("S403", rule.urn, rule.key, f"NFS (2049) is open to public subnets: {', '.join(overlapping)}")
+        yield fault(
+            FILES_OPEN_TO_EDGE, rule.urn, rule.key, f"NFS (2049) is open to public subnets: {', '.join(overlapping)}"
+        )
     elif members & set(rule.groups):
-        yield fault("S403", rule.urn, rule.key, "NFS (2049) is open to a security group of machines in public subnets")
+        yield fault(
+            FILES_OPEN_TO_EDGE,
+            rule.urn,
+            rule.key,
+            "NFS (2049) is open to a security group of machines in public subnets",
+        )
 
 
 def _overlap(block: Block, other: Block) -> bool:

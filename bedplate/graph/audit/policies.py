@@ -6,9 +6,58 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from bedplate.foreign import parse_json
-from bedplate.graph.audit.document import Graph, Node, Properties, is_on, is_seen, part, parts, public_names, words
+from bedplate.graph.audit.document import (
+    Graph,
+    Node,
+    Properties,
+    StackFault,
+    fault,
+    is_on,
+    is_seen,
+    part,
+    parts,
+    public_names,
+    words,
+)
 from bedplate.graph.audit.exposure import block_of, is_wide
-from bedplate.graph.audit.rules import StackFault, fault
+from bedplate.rules import Rule
+
+BUCKET_NOT_SHUT = Rule(
+    "S301",
+    "Without a public access block, one policy or one object's ACL can make the bucket public.",
+    "add a public access block with all four settings on",
+    "Amazon S3 user guide, blocking public access",
+)
+PUBLIC_ACL = Rule("S302", "The ACL grants access to the public.", "remove the ACL; set BucketOwnerEnforced")
+POLICY_FOR_EVERYBODY = Rule(
+    "S303",
+    "Without a principal or a condition, the statement applies to anyone, with or without an AWS account.",
+    "name the principals, or restrict the account or network by a condition",
+)
+PUBLICLY_ACCESSIBLE = Rule(
+    "S304", "A database must not be reachable from the internet.", "set `publiclyAccessible: false`"
+)
+ALL_ON_ALL = Rule("S501", "The identity has full control of the account.", "name the actions and the resources")
+SERVICE_ON_ALL = Rule(
+    "S502", "The identity has full control of a service.", "name the actions, or restrict the resources"
+)
+ALLOWED_BY_EXCEPTION = Rule(
+    "S503",
+    "The statement also allows actions and resources that AWS adds later.",
+    "name the allowed actions and resources",
+)
+PASS_ANY_ROLE = Rule(
+    "S504",
+    "An identity that can pass any role can start a machine with any role.",
+    "name the roles that may be passed",
+    "AWS IAM user guide, granting permission to pass a role",
+)
+TRUSTS_EVERYBODY = Rule(
+    "S505", "Anyone with an AWS account can assume the role.", "name the principals, or restrict them by a condition"
+)
+ADMINISTRATOR = Rule(
+    "S506", "The managed policy allows nearly everything.", "write a policy with the actions that are needed"
+)
 
 # Condition keys that identify the caller, in lower case. Source: AWS IAM user guide, global condition context keys.
 _CALLER = frozenset(
@@ -176,9 +225,9 @@ def _policies(graph: Graph) -> Iterator[tuple[Node, str, Properties]]:
 
 
 def _excess(node: Node, statement: Statement, path: str) -> Iterator[StackFault]:
-    for code, is_excessive, message in _EXCESSES:
+    for rule, is_excessive, message in _EXCESSES:
         if is_excessive(statement):
-            yield fault(code, node.urn, f"{path}{statement.key}", message)
+            yield fault(rule, node.urn, f"{path}{statement.key}", message)
 
 
 def _grants_all(statement: Statement) -> bool:
@@ -218,11 +267,11 @@ def _is_everything(name: str) -> bool:
     return not arn[_REGION].strip(_WILD) and not arn[-1].strip(f"{_WILD}:/")
 
 
-_EXCESSES: tuple[tuple[str, Callable[[Statement], bool], str], ...] = (
-    ("S501", _grants_all, "it allows every action on every resource"),
-    ("S502", _grants_service, "it allows all actions of a service on every resource"),
-    ("S503", _excepts, "it allows everything except what NotAction or NotResource names"),
-    ("S504", _passes_any_role, "it allows iam:PassRole on any role"),
+_EXCESSES: tuple[tuple[Rule, Callable[[Statement], bool], str], ...] = (
+    (ALL_ON_ALL, _grants_all, "it allows every action on every resource"),
+    (SERVICE_ON_ALL, _grants_service, "it allows all actions of a service on every resource"),
+    (ALLOWED_BY_EXCEPTION, _excepts, "it allows everything except what NotAction or NotResource names"),
+    (PASS_ANY_ROLE, _passes_any_role, "it allows iam:PassRole on any role"),
 )
 
 
@@ -238,7 +287,7 @@ def _admin_faults(node: Node, key: str) -> Iterator[StackFault]:
     for arn in words(node.inputs.get(key)):
         name = arn.rpartition("/")[2]
         if arn.startswith("arn:aws") and ":aws:policy/" in arn and name in _ADMIN_POLICIES:
-            yield fault("S506", node.urn, key, f"the policy {name} is attached")
+            yield fault(ADMINISTRATOR, node.urn, key, f"the policy {name} is attached")
 
 
 def check_trust(graph: Graph) -> Iterator[StackFault]:
@@ -246,7 +295,7 @@ def check_trust(graph: Graph) -> Iterator[StackFault]:
     for node in graph.of("iam.Role"):
         for statement in statements(node.inputs, "assumeRolePolicy"):
             if statement.allows and statement.is_public and not statement.is_narrowed:
-                yield fault("S505", node.urn, statement.key, "any AWS account can assume the role")
+                yield fault(TRUSTS_EVERYBODY, node.urn, statement.key, "any AWS account can assume the role")
 
 
 SWITCHES = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
@@ -279,12 +328,14 @@ def check_bucket_blocks(graph: Graph) -> Iterator[StackFault]:
     blocks = graph.settings("s3.BucketPublicAccessBlock", "bucket", "s3.Bucket")
     for bucket in graph.of("s3.Bucket"):
         if bucket.urn not in blocks:
-            yield fault("S301", bucket.urn, "", "the bucket has no public access block")
+            yield fault(BUCKET_NOT_SHUT, bucket.urn, "", "the bucket has no public access block")
     for node in graph.of("s3.BucketPublicAccessBlock"):
         is_public = any(map(public_names, graph.targets(node, "bucket", "s3.Bucket")))
         off = [key for key in SWITCHES if not is_on(node.inputs, key) and not (is_public and key in _POLICY_SWITCHES)]
         if off:
-            yield fault("S301", node.urn, off[0], f"{', '.join(off)} {'is' if len(off) == 1 else 'are'} not on")
+            yield fault(
+                BUCKET_NOT_SHUT, node.urn, off[0], f"{', '.join(off)} {'is' if len(off) == 1 else 'are'} not on"
+            )
 
 
 def check_acls(graph: Graph) -> Iterator[StackFault]:
@@ -292,13 +343,13 @@ def check_acls(graph: Graph) -> Iterator[StackFault]:
     for node in graph.of("s3.Bucket", "s3.BucketAcl", "s3.BucketObject", "s3.BucketObjectv2"):
         acl = node.inputs.get("acl")
         if acl in _ACLS:
-            yield fault("S302", node.urn, "acl", f"the ACL is {acl}")
+            yield fault(PUBLIC_ACL, node.urn, "acl", f"the ACL is {acl}")
         grants = (*parts(node.inputs.get("grants")), *parts(part(node.inputs, "accessControlPolicy").get("grants")))
         uris = [
             uri for grant in grants for holder in (grant, part(grant, "grantee")) for uri in words(holder.get("uri"))
         ]
         if any(uri.endswith(_PUBLIC_GRANTEES) for uri in uris):
-            yield fault("S302", node.urn, "grants", "the ACL grants access to all users")
+            yield fault(PUBLIC_ACL, node.urn, "grants", "the ACL grants access to all users")
 
 
 def check_policies(graph: Graph) -> Iterator[StackFault]:
@@ -309,7 +360,7 @@ def check_policies(graph: Graph) -> Iterator[StackFault]:
             if _reads_only(statement, public):
                 continue
             if statement.allows and statement.is_public and not statement.is_narrowed:
-                yield fault("S303", node.urn, statement.key, "the statement allows any principal")
+                yield fault(POLICY_FOR_EVERYBODY, node.urn, statement.key, "the statement allows any principal")
 
 
 def _reads_only(statement: Statement, objects: frozenset[str]) -> bool:
@@ -327,4 +378,4 @@ def check_publicly_accessible(graph: Graph) -> Iterator[StackFault]:
     """Yield a fault for each database or broker with a public address."""
     for node in graph.nodes:
         if node.inputs.get("publiclyAccessible") in (True, "true"):
-            yield fault("S304", node.urn, "publiclyAccessible", "it has a public address")
+            yield fault(PUBLICLY_ACCESSIBLE, node.urn, "publiclyAccessible", "it has a public address")

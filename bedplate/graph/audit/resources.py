@@ -8,6 +8,8 @@ from bedplate.graph.audit.document import (
     Graph,
     Node,
     Properties,
+    StackFault,
+    fault,
     has_value,
     is_on,
     is_seen,
@@ -18,7 +20,66 @@ from bedplate.graph.audit.document import (
     words,
 )
 from bedplate.graph.audit.policies import Statement, is_hidden, statements
-from bedplate.graph.audit.rules import StackFault, fault
+from bedplate.rules import Rule
+
+DEFAULT_GROUP_IN_USE = Rule(
+    "S104",
+    "Resources launched without a security group get the default one, and its rules by accident.",
+    "remove its rules, and create a security group for the resources that need them",
+    "CIS AWS Foundations Benchmark, VPC default security group",
+)
+PUBLIC_ON_LAUNCH = Rule(
+    "S105",
+    "A machine with a public address is one wrong rule away from the internet.",
+    "launch without one; attach an elastic IP where one is needed",
+)
+METADATA_WITHOUT_TOKEN = Rule(
+    "S106",
+    "With IMDSv1, a program that forwards requests (SSRF) leaks the machine's credentials.",
+    "require IMDSv2: `httpTokens: required` in metadataOptions",
+    "Amazon EC2 user guide, instance metadata",
+)
+METADATA_HOPS = Rule(
+    "S107",
+    "With a hop limit above 1, a container can use the machine's role.",
+    "set `httpPutResponseHopLimit: 1`; 2 for machines with the tag bedplate:use = ssh",
+    "Amazon EC2 user guide, instance metadata",
+)
+FILES_IN_CLEAR = Rule("S201", "A file system cannot be encrypted after its creation.", "set `encrypted: true`")
+BUCKET_KEY_UNSAID = Rule(
+    "S202",
+    "The key that encrypts a bucket decides who can read it.",
+    "add a server-side encryption configuration with a key",
+)
+VOLUME_IN_CLEAR = Rule("S203", "Snapshots of an unencrypted volume are readable.", "set `encrypted: true`")
+PARAMETER_IN_CLEAR = Rule("S204", "Parameters tend to hold secrets sooner or later.", "set `type: SecureString`")
+BUCKET_BY_HTTP = Rule(
+    "S401",
+    "S3 accepts plain HTTP unless the bucket policy denies it.",
+    "deny s3:* to all principals if aws:SecureTransport is false, on the bucket and its objects",
+    "Amazon S3 user guide, security best practices",
+)
+FILES_BY_CLEAR_MOUNT = Rule(
+    "S402",
+    "EFS accepts unencrypted NFS unless the file system policy denies it.",
+    "add a policy that denies access if aws:SecureTransport is false",
+    "Amazon EFS user guide, encrypting data in transit",
+)
+DATA_UNPROTECTED = Rule("S601", "A single `pulumi destroy` deletes the data.", "set the option `protect`")
+BUCKET_FORCED = Rule("S602", "With forceDestroy, `pulumi destroy` deletes all objects.", "remove forceDestroy")
+BUCKET_UNVERSIONED = Rule("S603", "Overwritten and deleted objects are lost.", "enable versioning")
+NO_OWNER = Rule("S701", "The tag shows whom to ask about a resource and who pays.", "add the tag owner")
+LAUNCHED_WITHOUT_OWNER = Rule(
+    "S702",
+    "The provider's default tags do not apply to machines and volumes that a launch template creates.",
+    "add the tag owner to the tagSpecifications of instances and volumes",
+)
+FROM_ZERO_TAGS = Rule(
+    "S801",
+    "The autoscaler knows an empty group's machines only by its tags. A pod waits for ever if they are wrong.",
+    "set the node-template tags by the instance types and network interfaces of the launch template",
+    "cluster-autoscaler, cloudprovider/aws, Scaling a node group to 0",
+)
 
 LAUNCHERS = ("ec2.LaunchTemplate", "ec2.Instance", "ec2.LaunchConfiguration", "ec2.SpotInstanceRequest")
 _USE, _SSH_HOPS = "bedplate:use", 2
@@ -34,10 +95,10 @@ def check_metadata(graph: Graph) -> Iterator[StackFault]:
             continue
         if not has_value(options, "httpTokens", "required"):
             value = options.get("httpTokens", "not set")
-            yield fault("S106", node.urn, "metadataOptions.httpTokens", f"httpTokens is {value}")
+            yield fault(METADATA_WITHOUT_TOKEN, node.urn, "metadataOptions.httpTokens", f"httpTokens is {value}")
         hops = number(options.get("httpPutResponseHopLimit"))
         if hops is not None and hops > (_SSH_HOPS if _is_for_ssh(node) else 1):
-            yield fault("S107", node.urn, "metadataOptions.httpPutResponseHopLimit", f"the hop limit is {hops}")
+            yield fault(METADATA_HOPS, node.urn, "metadataOptions.httpPutResponseHopLimit", f"the hop limit is {hops}")
 
 
 def _is_for_ssh(node: Node) -> bool:
@@ -50,12 +111,16 @@ def check_public_addresses(graph: Graph) -> Iterator[StackFault]:
     """Yield a fault for each subnet or machine that assigns a public address at launch."""
     for node in graph.of("ec2.Subnet", "ec2.DefaultSubnet"):
         if node.inputs.get("mapPublicIpOnLaunch") in (True, "true"):
-            yield fault("S105", node.urn, "mapPublicIpOnLaunch", "each machine in the subnet gets a public address")
+            yield fault(
+                PUBLIC_ON_LAUNCH, node.urn, "mapPublicIpOnLaunch", "each machine in the subnet gets a public address"
+            )
     for node in graph.of(*LAUNCHERS):
         cards = enumerate(parts(node.inputs.get("networkInterfaces")))
         for path, holder in (("", node.inputs), *((f"networkInterfaces.{index}.", card) for index, card in cards)):
             if holder.get("associatePublicIpAddress") in (True, "true"):
-                yield fault("S105", node.urn, f"{path}associatePublicIpAddress", "the machine gets a public address")
+                yield fault(
+                    PUBLIC_ON_LAUNCH, node.urn, f"{path}associatePublicIpAddress", "the machine gets a public address"
+                )
 
 
 def check_volumes(graph: Graph) -> Iterator[StackFault]:
@@ -66,7 +131,7 @@ def check_volumes(graph: Graph) -> Iterator[StackFault]:
         return
     for node in graph.of("ebs.Volume"):
         if not is_on(node.inputs, "encrypted"):
-            yield fault("S203", node.urn, "encrypted", "the volume is not encrypted")
+            yield fault(VOLUME_IN_CLEAR, node.urn, "encrypted", "the volume is not encrypted")
     for node in graph.of(*LAUNCHERS):
         yield from _volumes_of(node)
 
@@ -76,9 +141,9 @@ def _volumes_of(node: Node) -> Iterator[StackFault]:
     for path, volume in volumes.items():
         # A volume from an encrypted snapshot is encrypted, and the graph does not show whether the snapshot is.
         if not is_on(volume, "encrypted") and not volume.get("snapshotId"):
-            yield fault("S203", node.urn, f"{path}.encrypted", "the volume is not encrypted")
+            yield fault(VOLUME_IN_CLEAR, node.urn, f"{path}.encrypted", "the volume is not encrypted")
     if not volumes and all(is_seen(node.inputs.get(key)) for key in (_MAPPINGS, *_VOLUMES)):
-        yield fault("S203", node.urn, _MAPPINGS, "its root volume is not declared as encrypted")
+        yield fault(VOLUME_IN_CLEAR, node.urn, _MAPPINGS, "its root volume is not declared as encrypted")
 
 
 def _volumes(node: Node) -> Iterator[tuple[str, Properties]]:
@@ -95,7 +160,7 @@ def check_default_groups(graph: Graph) -> Iterator[StackFault]:
     for node in graph.of("ec2.DefaultSecurityGroup"):
         for key in ("ingress", "egress"):
             if node.inputs.get(key):
-                yield fault("S104", node.urn, key, "the default security group has rules")
+                yield fault(DEFAULT_GROUP_IN_USE, node.urn, key, "the default security group has rules")
 
 
 DeviceCounts = Mapping[str, Mapping[str, int]]
@@ -145,7 +210,7 @@ def _tag_faults(
 
 
 def _tag_fault(group: Node, tag: str, value: object, fact: str) -> StackFault:
-    return fault("S801", group.urn, "tags", f"the tag {tag} is {value or 'missing'}, but {fact}")
+    return fault(FROM_ZERO_TAGS, group.urn, "tags", f"the tag {tag} is {value or 'missing'}, but {fact}")
 
 
 def _types(group: Node, template: Node | None) -> tuple[str, ...]:
@@ -183,7 +248,7 @@ def check_owners(graph: Graph) -> Iterator[StackFault]:
         inherited = defaults.get(node.provider.rpartition("::")[0], {})
         merged = tags if tags is None or tags.keys() & inherited.keys() else {**inherited, **tags}
         if merged is not None and not _has_owner(merged):
-            yield fault("S701", node.urn, "tags", "the tag owner is missing")
+            yield fault(NO_OWNER, node.urn, "tags", "the tag owner is missing")
 
 
 def check_launched(graph: Graph) -> Iterator[StackFault]:
@@ -193,7 +258,12 @@ def check_launched(graph: Graph) -> Iterator[StackFault]:
         specs = {spec.get("resourceType"): spec.get("tags") for spec in parts(visible)}
         bare = [kind for kind in _LAUNCHED if not _has_owner(specs.get(kind))]
         if is_seen(visible) and bare:
-            yield fault("S702", node.urn, "tagSpecifications", f"a launched {' and '.join(bare)} has no tag owner")
+            yield fault(
+                LAUNCHED_WITHOUT_OWNER,
+                node.urn,
+                "tagSpecifications",
+                f"a launched {' and '.join(bare)} has no tag owner",
+            )
 
 
 def _is_tagged(node: Node) -> bool:
@@ -236,14 +306,16 @@ def check_encryption(graph: Graph) -> Iterator[StackFault]:
     """Yield a fault for each unencrypted file system or parameter, and each bucket without a declared key."""
     for node in graph.of("efs.FileSystem"):
         if not is_on(node.inputs, "encrypted"):
-            yield fault("S201", node.urn, "encrypted", "the file system is not encrypted")
+            yield fault(FILES_IN_CLEAR, node.urn, "encrypted", "the file system is not encrypted")
     encryption = graph.settings("s3.BucketServerSideEncryptionConfiguration", "bucket", "s3.Bucket")
     for node in graph.of("s3.Bucket"):
         if node.urn not in encryption and not node.inputs.get("serverSideEncryptionConfiguration"):
-            yield fault("S202", node.urn, "", "the bucket declares no encryption key")
+            yield fault(BUCKET_KEY_UNSAID, node.urn, "", "the bucket declares no encryption key")
     for node in graph.of("ssm.Parameter"):
         if not has_value(node.inputs, "type", "SecureString"):
-            yield fault("S204", node.urn, "type", f"the parameter has the type {node.inputs.get('type', 'String')}")
+            yield fault(
+                PARAMETER_IN_CLEAR, node.urn, "type", f"the parameter has the type {node.inputs.get('type', 'String')}"
+            )
 
 
 def check_clear_text(graph: Graph) -> Iterator[StackFault]:
@@ -251,11 +323,11 @@ def check_clear_text(graph: Graph) -> Iterator[StackFault]:
     policies = graph.settings("s3.BucketPolicy", "bucket", "s3.Bucket")
     for node in graph.of("s3.Bucket"):
         if not _denies_clear_text(_holders(node, policies.get(node.urn, ())), _covers_bucket):
-            yield fault("S401", node.urn, "", "no policy denies requests without TLS")
+            yield fault(BUCKET_BY_HTTP, node.urn, "", "no policy denies requests without TLS")
     policies = graph.settings("efs.FileSystemPolicy", "fileSystemId", "efs.FileSystem")
     for node in graph.of("efs.FileSystem"):
         if not _denies_clear_text(policies.get(node.urn, ()), _covers_files):
-            yield fault("S402", node.urn, "", "no policy denies mounts without TLS")
+            yield fault(FILES_BY_CLEAR_MOUNT, node.urn, "", "no policy denies mounts without TLS")
 
 
 def _holders(bucket: Node, policies: Iterable[Node]) -> tuple[Node, ...]:
@@ -287,15 +359,15 @@ def check_keeping(graph: Graph) -> Iterator[StackFault]:
     """Yield a fault for data that `pulumi destroy` or an accidental overwrite would delete."""
     for node in graph.of(*_DATA):
         if node.protect is False and not public_names(node):
-            yield fault("S601", node.urn, "protect", "the option protect is off")
+            yield fault(DATA_UNPROTECTED, node.urn, "protect", "the option protect is off")
     versioned = graph.settings("s3.BucketVersioning", "bucket", "s3.Bucket")
     for node in graph.of("s3.Bucket"):
         if node.inputs.get("forceDestroy") in (True, "true"):
-            yield fault("S602", node.urn, "forceDestroy", "forceDestroy is on")
+            yield fault(BUCKET_FORCED, node.urn, "forceDestroy", "forceDestroy is on")
         keeps_versions = any(map(_keeps_versions, versioned.get(node.urn, ()))) or _is_versioned(node)
         # Public objects are no data: the stack writes them.
         if not keeps_versions and not public_names(node):
-            yield fault("S603", node.urn, "", "versioning is off")
+            yield fault(BUCKET_UNVERSIONED, node.urn, "", "versioning is off")
 
 
 def _keeps_versions(node: Node) -> bool:

@@ -1,9 +1,10 @@
 """Runs all checks of stack resources."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
-from bedplate.graph.audit.document import Graph
+from bedplate.graph.audit import exposure, policies, resources
+from bedplate.graph.audit.document import Graph, StackFault
 from bedplate.graph.audit.exposure import check_edge, check_exposure
 from bedplate.graph.audit.policies import (
     check_acls,
@@ -27,8 +28,11 @@ from bedplate.graph.audit.resources import (
     check_public_addresses,
     check_volumes,
 )
-from bedplate.graph.audit.rules import StackFault
+from bedplate.rules import Rule, rules_of
 
+STACK_RULES: Mapping[str, Rule] = MappingProxyType(
+    {rule.code: rule for rule in rules_of((exposure, policies, resources))}
+)
 Check = Callable[[Graph], Iterator[StackFault]]
 
 CHECKS: tuple[Check, ...] = (

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from bedplate.catalog import load_catalog
-from bedplate.checks.diagnostics import Fault
 from bedplate.load import examine
+from bedplate.rules import Fault
 
 Sample = Callable[[st.SearchStrategy[Any]], Any]
 Zones = Mapping[str, tuple[str, ...]]

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bedplate.cli.fleet import device_counts
-from bedplate.graph.audit.document import graph_of, kind_of
-from bedplate.graph.audit.rules import StackFault
+from bedplate.graph.audit.document import StackFault, graph_of, kind_of
 from bedplate.graph.audit.run import audit
 from bedplate.graph.terraform import plan_document
 
