@@ -26,6 +26,8 @@ from bedplate.cli.output import (
     Json,
     Parts,
     SafeStream,
+    Yes,
+    confirm,
     is_terminal,
     notify,
     show,
@@ -68,7 +70,6 @@ from bedplate.report.deploy import (
 
 _LOG_WIDTH = 200
 _STOPPING = "stopping: operations that have begun are completed"
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 NoMachines = Annotated[bool, typer.Option("--no-machines", help="Do not configure machines after the deployment.")]
 
 
@@ -354,16 +355,6 @@ def _show_red(lines: Iterable[str]) -> None:
         text = Text(line)
         text.highlight_regex(DESTRUCTIVE, "red")
         console.print(text, soft_wrap=True)
-
-
-def confirm(question: str, *, yes: bool) -> None:
-    """Ask on a terminal; raise InputError without one, and if the operator declines."""
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise InputError("there is no terminal to confirm this on", fix="add --yes")
-    if not typer.confirm(question, err=True):
-        raise InputError("not confirmed: nothing was done")
 
 
 def watched(deployment: Deployment) -> tuple[Progress, ...]:

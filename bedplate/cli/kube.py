@@ -10,7 +10,6 @@ from typing import Annotated
 
 import typer
 
-from bedplate.cli.deploy import Yes, confirm
 from bedplate.cli.fleet import open_account, plan_of
 from bedplate.cli.kube_session import (
     Without,
@@ -30,7 +29,9 @@ from bedplate.cli.output import (
     PassphraseFile,
     SshConfig,
     User,
+    Yes,
     check_files_exist,
+    confirm,
     notify,
     show,
 )

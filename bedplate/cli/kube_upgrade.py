@@ -11,12 +11,11 @@ import typer
 
 from bedplate.account.capacity import group_members, terminate_machine
 from bedplate.catalog import load_catalog
-from bedplate.cli.deploy import Yes, confirm
 from bedplate.cli.fleet import open_account, plan_of
 from bedplate.cli.kube_session import Without, cluster_of, connections, locked, member_nodes
 from bedplate.cli.login import SshOptions
 from bedplate.cli.node_apply import apply_machines
-from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Identity, SshConfig, User, notify, show
+from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Identity, SshConfig, User, Yes, confirm, notify, show
 from bedplate.errors import PartialError
 from bedplate.kube.formation import remaining_members
 from bedplate.kube.members import LONG, Connection, MemberStatus, on_all, read_status

@@ -1,6 +1,5 @@
 """The commands that start and stop machines of groups: node start, node stop."""
 
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -26,7 +25,7 @@ from bedplate.capacity.observation import NOT_READY
 from bedplate.capacity.shrink import parse_duration
 from bedplate.catalog import load_catalog
 from bedplate.cli.fleet import open_account, plan_of
-from bedplate.cli.output import DEFAULT_FLEET, FleetOption, notify, show
+from bedplate.cli.output import DEFAULT_FLEET, FleetOption, Yes, confirm, notify, show
 from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.files import login_name
 from bedplate.nodes.ssh import Login, NodeLocation, check_groups, logged_in, login_account, write_ssh_config
@@ -169,7 +168,7 @@ def _shortage(
 def stop(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A machine of a group, or its instance id.")],
     *,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    yes: Yes = False,
     fleet: FleetOption = DEFAULT_FLEET,
 ) -> int:
     """Terminate a machine of a group.
@@ -188,7 +187,7 @@ def stop(
     groups = ScalingGroups(client, plan.name, (pool,))
     desired = _desired_above_minimum(groups, machine)
     show(stop_lines(machine, f"up {age_of(machine, datetime.now(UTC))}", _people_on(plan, machine)))
-    _confirm(yes=yes)
+    confirm("terminate it?", yes=yes)
     terminate_machine(client, machine.region, machine.instance)
     groups.forget_end(pool.name, desired - 1)
     show([f"terminating {name}"])
@@ -238,12 +237,3 @@ def _people_on(plan: FleetPlan, machine: Machine) -> tuple[str, ...] | None:
         location = NodeLocation(node, machine.address)
         (target,) = write_ssh_config(Path(folder), [location], plan.record.host_keys, login).targets
         return logged_in(target)
-
-
-def _confirm(*, yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise InputError("there is no terminal to confirm this on", fix="add --yes")
-    if not typer.confirm("terminate it?", err=True):
-        raise InputError("not confirmed: nothing was done")

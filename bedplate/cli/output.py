@@ -114,6 +114,7 @@ FleetOption = Annotated[
     Path, typer.Option("--fleet", metavar="FLEET", help="The fleet file.", callback=find_fleet_file)
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 Parts = Annotated[
     list[str] | None, typer.Option("--stack", metavar="PART", help="shared, a region, or links; repeatable.")
 ]
@@ -149,6 +150,16 @@ PassphraseFile = Annotated[
         help="File with the passphrase of the private keys. Default: a prompt.",
     ),
 ]
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask on a terminal; raise InputError without one, and if the operator declines."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise InputError("there is no terminal to confirm this on", fix="add --yes")
+    if not typer.confirm(question, err=True):
+        raise InputError("not confirmed: nothing was done")
 
 
 def check_files_exist(*files: Path | None) -> None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bedplate.cli.deploy import Yes, confirm, exit_status, finish, folder_plan, require_complete, watched
+from bedplate.cli.deploy import exit_status, finish, folder_plan, require_complete, watched
 from bedplate.cli.fleet import open_account
-from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, Parts, notify, show, show_document
+from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, Parts, Yes, confirm, notify, show, show_document
 from bedplate.deploy.engine import Engine, open_engine
 from bedplate.deploy.progress import Operation, resource_name
 from bedplate.deploy.run import Deployment
