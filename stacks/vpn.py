@@ -28,10 +28,9 @@ from pulumi_aws.secretsmanager.secret import Secret, SecretArgs
 from pulumi_aws.secretsmanager.secret_version import SecretVersion, SecretVersionArgs
 from pulumi_aws.vpc.security_group_ingress_rule import SecurityGroupIngressRule, SecurityGroupIngressRuleArgs
 
-from bedplate.plan.firewall import region_transit_rules
+from bedplate.plan.firewall import IKE, region_transit_rules
 from bedplate.plan.fleet import FleetPlan, SitePlan, TunnelPlan
 from bedplate.plan.links import has_transit, networks_of_place
-from bedplate.plan.nodes import IKE
 from bedplate.plan.pools import tunnel_secret
 from bedplate.plan.stacks import SHARED
 from bedplate.spec.sites import Dials

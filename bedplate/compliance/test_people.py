@@ -9,7 +9,7 @@ from testinfra.host import Host
 from bedplate.compliance.settings import account_entries, applies_if, stray_lines, unknown_accounts
 from bedplate.nodes.ssh import INITIAL_ACCOUNT
 from bedplate.plan.fleet import GROUP_IDS, PEOPLE_IDS, Access
-from bedplate.plan.nodes import NodePlan, Platform, admin_keys_file
+from bedplate.plan.nodes import NodePlan, Platform
 from roles.hardened.logins import IMAGE_ACCOUNTS
 from roles.people.accounts import NO_SHELL, TOKEN_HOME, TOKEN_SHELL
 
@@ -195,7 +195,7 @@ def test_keys_belong_to_root(host: Host, node: NodePlan) -> None:
 def test_first_account_accepts_only_administrators(host: Host, node: NodePlan) -> None:
     """The first account of the machine accepts only keys of current administrators."""
     files = {name: host.run("cat ~%s/.ssh/authorized_keys", name).stdout for name in IMAGE_ACCOUNTS}
-    differing = sorted(name for name, text in files.items() if text not in {"", admin_keys_file(node.accounts)})
+    differing = sorted(name for name, text in files.items() if text not in {"", node.accounts.admin_keys_file})
 
     assert not differing, f"keys other than administrators': {', '.join(differing)}"
 

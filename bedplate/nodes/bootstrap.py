@@ -7,7 +7,7 @@ from shlex import quote
 
 from bedplate.errors import InputError
 from bedplate.nodes.ssh import INITIAL_ACCOUNT
-from bedplate.plan.nodes import NodePlan, Platform, admin_keys, admin_keys_file
+from bedplate.plan.nodes import NodePlan, Platform
 
 PROGRAM = "/usr/local/lib/bedplate/bootstrap"
 """The script on a machine."""
@@ -35,14 +35,14 @@ def site_script(node: NodePlan) -> str:
     if node.platform is Platform.CLOUD:
         fix = "an EC2 instance needs no script: Auto Scaling starts it, and cloud-init configures it"
         raise InputError(f"{node.name} is an EC2 instance", fix=fix)
-    if not admin_keys(node.accounts):
+    if not node.accounts.admin_keys:
         raise InputError("no administrator in the fleet file", fix="set `admin: true` for one of `people`")
     values = {
         "HOST_NAME": node.full_name,
         "DOCUMENT": node.name,
         "RING": "stable",
         "ACCOUNT": INITIAL_ACCOUNT,
-        "ADMIN_KEYS": admin_keys_file(node.accounts).rstrip("\n"),
+        "ADMIN_KEYS": node.accounts.admin_keys_file.rstrip("\n"),
     }
     return "\n".join(("#!/bin/bash", *_constants(Platform.METAL, _SITE_STEPS, values), _text()))
 

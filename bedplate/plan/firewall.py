@@ -11,6 +11,10 @@ from bedplate.plan.space import nodes_space
 TCP, UDP = "tcp", "udp"
 DNS, DNS_PROTOCOLS = 53, ("udp", "tcp")
 SSH, HTTPS, NFS, API = 22, 443, 2049, API_PORT
+# IKE, and ESP in UDP behind NAT. Source: RFC 7296 section 2, RFC 3948.
+IKE = (500, 4500)
+# Source: RFC 4271 section 8.2.1.
+BGP = 179
 # Ports of the control plane for workers besides the API, as name, protocol and port. Packets of pods arrive as VXLAN on
 # Linux's default port; their source ports vary, so connection tracking matches no reply. metrics-server calls every
 # kubelet.
@@ -63,6 +67,15 @@ POD_PORTS = (range(80, 81), range(HTTPS, HTTPS + 1), range(3000, 9100))
 def pod_rules(plan: FleetPlan) -> tuple[FirewallRule, ...]:
     """Return the rules of the pods router: ports of pods for laptops and sites, cluster DNS for resolvers at home."""
     return (*_pages(plan), *_cluster_dns(plan))
+
+
+# The names of a machine's rules for its own pods.
+POD_RULES = ("all-from-pods", "api-from-pods")
+
+
+def pods_of(rules: Iterable[FirewallRule]) -> IPv4Network | None:
+    """Return the block of pods in a machine's rules; None for a machine without pods."""
+    return next((rule.block for rule in rules if rule.name in POD_RULES), None)
 
 
 def _pages(plan: FleetPlan) -> Iterator[FirewallRule]:

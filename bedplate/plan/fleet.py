@@ -63,6 +63,16 @@ class Accounts:
         """The names of the administrators."""
         return tuple(person.name for person in self.people if person.admin)
 
+    @property
+    def admin_keys(self) -> tuple[str, ...]:
+        """The keys of the administrators, in the order of the file."""
+        return tuple(key for person in self.people if person.admin for key in person.keys)
+
+    @property
+    def admin_keys_file(self) -> str:
+        """The text of the authorized_keys file with the administrators' keys."""
+        return "".join(f"{line}\n" for line in ("# Written by bedplate: keys of administrators", *self.admin_keys))
+
     def having(self, *access: Access) -> tuple[Account, ...]:
         """Return the accounts with one of these kinds of access."""
         return tuple(person for person in self.people if person.access in access)

@@ -12,7 +12,9 @@ from types import MappingProxyType
 
 from bedplate.plan.fleet import ControlPlaneMember, FleetPlan, RegionPlan, cached_on_plan
 from bedplate.plan.pools import PoolPlan, combined_max
+from bedplate.plan.space import nodes_space
 from bedplate.spec.network import Interconnect
+from bedplate.spec.sites import Use
 
 # The first private AS number of four bytes (RFC 6996).
 _FIRST_ASN = 4_200_000_000
@@ -188,6 +190,26 @@ def is_connected(plan: FleetPlan, place: str, other: str) -> bool:
     return is_mixed or plan.interconnect is not Interconnect.NONE or frozenset((place, other)) in tunnel_pairs(plan)
 
 
+def node_blocks(plan: FleetPlan, place: str) -> tuple[tuple[str, IPv4Network], ...]:
+    """Return the name and block of each range of nodes in a region, or of a site's LAN."""
+    site = plan.sites_by_name.get(place)
+    if site:
+        return ((place, site.lan),)
+    return tuple((f"{place}-{block.prefixlen}", block) for block in nodes_space(plan.region(place).block))
+
+
+def machine_blocks(plan: FleetPlan, place: str, *uses: Use) -> tuple[tuple[str, IPv4Network], ...]:
+    """Return the ranges of nodes in a region, or the addresses of a site's machines of these uses, each with a name."""
+    site = plan.sites_by_name.get(place)
+    return site.used_for(*uses) if site else node_blocks(plan, place)
+
+
+def connected_places(plan: FleetPlan, place: str) -> Iterator[str]:
+    """Yield the machine's place, then each other place with a network path to it."""
+    yield place
+    yield from (other for other in place_names(plan) if other != place and is_connected(plan, place, other))
+
+
 @cached_on_plan
 def _region_peers(plan: FleetPlan) -> Mapping[str, RegionPeer]:
     """Return the gateway of each connected region."""
@@ -222,6 +244,17 @@ API_PORT = 6443
 def api_name(plan: FleetPlan) -> str:
     """Return the DNS name of the Kubernetes API, which resolves to every control-plane machine."""
     return f"kubernetes.{plan.domain}"
+
+
+@cached_on_plan
+def fixed_hosts(plan: FleetPlan) -> Mapping[str, tuple[IPv4Address, ...]]:
+    """Return the fixed addresses of the fleet by full name, and those of the Kubernetes API."""
+    addresses: dict[str, tuple[IPv4Address, ...]] = {
+        f"{name}.{plan.domain}": (address,) for name, address in plan.addresses.items()
+    }
+    if plan.control_plane:
+        addresses[api_name(plan)] = tuple(member.address for member in plan.control_plane.members)
+    return MappingProxyType(addresses)
 
 
 def short_name(member: ControlPlaneMember) -> str:

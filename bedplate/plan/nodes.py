@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from ipaddress import IPv4Address, IPv4Network
-from types import MappingProxyType
 
 from bedplate.catalog.catalog import Catalog
 from bedplate.errors import InputError, edits, nearest
@@ -16,10 +15,13 @@ from bedplate.plan.capacity import CapacityPlan, worker_capacity
 from bedplate.plan.cluster import ClusterNode, JoiningPlan, as_node, cluster_plan, joining_plan, pool_node_kinds
 from bedplate.plan.firewall import (
     ANYWHERE,
+    BGP,
     DNS,
     DNS_PROTOCOLS,
+    IKE,
     NFS,
     OVERLAY,
+    POD_RULES,
     SSH,
     TCP,
     UDP,
@@ -42,11 +44,13 @@ from bedplate.plan.fleet import (
 from bedplate.plan.laptops import LaptopGateway, Transport, laptop_gateway_at, resolver_region
 from bedplate.plan.links import (
     API_PORT,
-    api_name,
+    connected_places,
     connected_regions,
+    fixed_hosts,
     forwards_dns,
     highest_number,
-    is_connected,
+    machine_blocks,
+    node_blocks,
     place_names,
     pods_router,
     region_peers,
@@ -54,7 +58,6 @@ from bedplate.plan.links import (
     ssh_pools,
 )
 from bedplate.plan.pools import PoolPlan
-from bedplate.plan.space import nodes_space
 from bedplate.spec.sites import Clients, Use
 
 
@@ -279,12 +282,6 @@ def _buckets(plan: FleetPlan, region: str, roles: frozenset[NodeRole]) -> tuple[
 EXPORTER_PORT = 9100
 # The listening sockets of OpenVPN, as protocol and port.
 OPENVPN = tuple((str(transport), transport.port) for transport in Transport)
-# IKE, and ESP in UDP behind NAT. Source: RFC 7296 section 2, RFC 3948.
-IKE = (500, 4500)
-# Source: RFC 4271 section 8.2.1.
-BGP = 179
-# The names of the rules for pods.
-_POD_RULES = ("all-from-pods", "api-from-pods")
 
 
 def _inbound_rules(plan: FleetPlan, label: str, place: str, roles: frozenset[NodeRole]) -> tuple[FirewallRule, ...]:
@@ -302,31 +299,6 @@ def _inbound_rules(plan: FleetPlan, label: str, place: str, roles: frozenset[Nod
     )
 
 
-def pods_of(rules: Iterable[FirewallRule]) -> IPv4Network | None:
-    """Return the block of pods in a machine's rules; None for a machine without pods."""
-    return next((rule.block for rule in rules if rule.name in _POD_RULES), None)
-
-
-def _node_blocks(plan: FleetPlan, place: str) -> tuple[tuple[str, IPv4Network], ...]:
-    """Return the name and block of each range of nodes in a region, or of a site's LAN."""
-    site = plan.sites_by_name.get(place)
-    if site:
-        return ((place, site.lan),)
-    return tuple((f"{place}-{block.prefixlen}", block) for block in nodes_space(plan.region(place).block))
-
-
-def _machine_blocks(plan: FleetPlan, place: str, *uses: Use) -> tuple[tuple[str, IPv4Network], ...]:
-    """Return the ranges of nodes in a region, or the addresses of a site's machines of these uses, each with a name."""
-    site = plan.sites_by_name.get(place)
-    return site.used_for(*uses) if site else _node_blocks(plan, place)
-
-
-def _connected_places(plan: FleetPlan, place: str) -> Iterator[str]:
-    """Yield the machine's place, then each other place with a network path to it."""
-    yield place
-    yield from (other for other in place_names(plan) if other != place and is_connected(plan, place, other))
-
-
 def _ssh_rules(plan: FleetPlan) -> Iterator[FirewallRule]:
     """Yield the rules for SSH from laptops, sites and nodes."""
     for pool in plan.laptops:
@@ -334,7 +306,7 @@ def _ssh_rules(plan: FleetPlan) -> Iterator[FirewallRule]:
             f"ssh-from-laptops-{pool.place}", f"SSH from the laptops of {pool.place}", pool.block, TCP, SSH
         )
     for place in place_names(plan):
-        for name, block in _node_blocks(plan, place):
+        for name, block in node_blocks(plan, place):
             yield FirewallRule(f"ssh-from-{name}", f"SSH from {place}", block, TCP, SSH)
 
 
@@ -342,8 +314,8 @@ def _compute_rules(plan: FleetPlan, place: str, roles: frozenset[NodeRole]) -> I
     """Yield the rules among workbenches and workers: all traffic, but none from other hosts of a LAN."""
     if not roles & _USER_ROLES:
         return
-    for other in _connected_places(plan, place):
-        for name, block in _machine_blocks(plan, other, *Use):
+    for other in connected_places(plan, place):
+        for name, block in machine_blocks(plan, other, *Use):
             yield FirewallRule(f"all-from-{name}", f"All from nodes of {other}", block)
 
 
@@ -353,10 +325,10 @@ def _control_plane_rules(plan: FleetPlan, roles: frozenset[NodeRole]) -> Iterato
     for member in plan.control_plane.members if plan.control_plane else ():
         yield FirewallRule(f"all-from-{member.name}", f"All from {member.name}", IPv4Network(member.address))
     for place in place_names(plan):
-        for name, block in _node_blocks(plan, place):
+        for name, block in node_blocks(plan, place):
             yield FirewallRule(f"api-from-{name}", f"Kubernetes API for {place}", block, TCP, API_PORT)
     for place in (place for place in place_names(plan) if has_workers(plan, place)):
-        for name, block in _machine_blocks(plan, place, Use.KUBERNETES):
+        for name, block in machine_blocks(plan, place, Use.KUBERNETES):
             for service, protocol, port in WORKER_PORTS:
                 about = f"{service} from workers of {place}"
                 yield FirewallRule(f"{service.lower()}-from-{name}", about, block, protocol, port)
@@ -371,9 +343,9 @@ def _pod_rules(plan: FleetPlan, roles: frozenset[NodeRole]) -> Iterator[Firewall
     Packets of pods on other nodes arrive from the address of their node.
     """
     if plan.pods and NodeRole.WORKER in roles:
-        yield FirewallRule(_POD_RULES[0], "All from pods", plan.pods)
+        yield FirewallRule(POD_RULES[0], "All from pods", plan.pods)
     elif plan.pods and NodeRole.CONTROL in roles:
-        yield FirewallRule(_POD_RULES[1], "Kubernetes API for pods", plan.pods, TCP, API_PORT)
+        yield FirewallRule(POD_RULES[1], "Kubernetes API for pods", plan.pods, TCP, API_PORT)
 
 
 def _overlay_rules(plan: FleetPlan, place: str, roles: frozenset[NodeRole]) -> Iterator[FirewallRule]:
@@ -386,8 +358,8 @@ def _overlay_rules(plan: FleetPlan, place: str, roles: frozenset[NodeRole]) -> I
             block = IPv4Network(member.address)
             yield FirewallRule(f"overlay-from-{member.name}", f"Overlay from {member.name}", block, UDP, OVERLAY)
     if NodeRole.WORKER in roles:
-        for other in _connected_places(plan, place):
-            for name, block in _machine_blocks(plan, other, Use.KUBERNETES) if has_workers(plan, other) else ():
+        for other in connected_places(plan, place):
+            for name, block in machine_blocks(plan, other, Use.KUBERNETES) if has_workers(plan, other) else ():
                 yield FirewallRule(f"overlay-from-{name}", f"Overlay from workers of {other}", block, UDP, OVERLAY)
 
 
@@ -491,7 +463,8 @@ def _permanent(plan: FleetPlan) -> Iterator[_NamedPlanner]:
     for pool in plan.laptops:
         if pool.place in plan.regions_by_name:
             name = f"{LAPTOP_GATEWAY_HOST}.{pool.place}"
-            yield name, partial(_node, plan, name, Platform.CLOUD, _gateway_roles(plan, pool.place), None)
+            roles = {NodeRole.LAPTOPS} | ({NodeRole.PEERED} if pool.place in connected_regions(plan) else set())
+            yield name, partial(_node, plan, name, Platform.CLOUD, frozenset(roles), None)
 
 
 def _numbered(plan: FleetPlan, catalog: Catalog) -> Iterator[_NamedPlanner]:
@@ -513,11 +486,6 @@ def _site_node(plan: FleetPlan, site: SitePlan, machine: MachinePlan) -> NodePla
         frameworks=machine.spec.frameworks,
         scratch=machine.spec.scratch,
     )
-
-
-def _gateway_roles(plan: FleetPlan, region: str) -> frozenset[NodeRole]:
-    is_peered = region in connected_regions(plan)
-    return frozenset({NodeRole.LAPTOPS, NodeRole.PEERED} if is_peered else {NodeRole.LAPTOPS})
 
 
 def _site_roles(plan: FleetPlan, site: SitePlan, machine: MachinePlan) -> frozenset[NodeRole]:
@@ -566,7 +534,7 @@ def _node(
         region=region,
         address=address,
         accounts=_accounts_by_access(plan)[access_on(roles)],
-        hosts=_hosts(plan),
+        hosts=fixed_hosts(plan),
         firewall_rules=_inbound_rules(plan, label, place, roles),
         # A gateway of a site that is a worker forwards what its LAN and laptops send to pods.
         pod_rules=pod_rules(plan) if NodeRole.ROUTER in roles or {NodeRole.WORKER, NodeRole.TUNNELS} <= roles else (),
@@ -583,33 +551,8 @@ def _node(
     )
 
 
-@cached_on_plan
-def _hosts(plan: FleetPlan) -> Mapping[str, tuple[IPv4Address, ...]]:
-    """Return the fixed addresses of the fleet by full name, and those of the Kubernetes API."""
-    addresses: dict[str, tuple[IPv4Address, ...]] = {
-        f"{name}.{plan.domain}": (address,) for name, address in plan.addresses.items()
-    }
-    if plan.control_plane:
-        addresses[api_name(plan)] = tuple(member.address for member in plan.control_plane.members)
-    return MappingProxyType(addresses)
-
-
 def _remote_blocks(plan: FleetPlan, place: str, roles: frozenset[NodeRole]) -> Iterator[IPv4Network]:
     if NodeRole.TUNNELS in roles:
         yield from (network.block for network in remote_networks(plan, place))
     if NodeRole.PEERED in roles:
         yield from (block for peer in region_peers(plan, place) for block in peer.blocks)
-
-
-ADMIN_KEYS_HEADER = "# Written by bedplate: keys of administrators"
-"""The first line of an authorized_keys file that bedplate writes."""
-
-
-def admin_keys(accounts: Accounts) -> tuple[str, ...]:
-    """Return the keys of the administrators, in the order of the file."""
-    return tuple(key for person in accounts.people if person.admin for key in person.keys)
-
-
-def admin_keys_file(accounts: Accounts) -> str:
-    """Return the text of the authorized_keys file with the administrators' keys."""
-    return "".join(f"{line}\n" for line in (ADMIN_KEYS_HEADER, *admin_keys(accounts)))

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network, collapse_addresses
 
-from bedplate.plan.firewall import NFS, OVERLAY, UDP, FirewallRule
+from bedplate.plan.firewall import NFS, OVERLAY, UDP, FirewallRule, pods_of
 from bedplate.plan.fleet import Access
-from bedplate.plan.nodes import NodeRole, access_on, pods_of
+from bedplate.plan.nodes import NodeRole, access_on
 from roles.base import ManagedFile, file_text, render
 from roles.storage.mounts import TUNNEL_UID
 

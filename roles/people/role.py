@@ -12,7 +12,6 @@ from pyinfra.context import host
 from pyinfra.operations import files, server
 
 from bedplate.plan.fleet import PEOPLE_IDS, Access, Account, Accounts
-from bedplate.plan.nodes import admin_keys_file
 from roles.base import (
     NO_CHANGES,
     Changes,
@@ -227,7 +226,7 @@ class People(Role):
         return ManagedFile("Set sudo rights of administrators", SUDOERS, text, "440")
 
     def _image_keys(self, state: AccountState) -> tuple[ManagedFile, ...]:
-        text = admin_keys_file(self.accounts)
+        text = self.accounts.admin_keys_file
         key_files = admin_key_files(state, self.first)
         # The owner of the home may have replaced the file by a symlink.
         return tuple(

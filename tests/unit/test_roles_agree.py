@@ -8,10 +8,10 @@ import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.plan import FleetPlan
-from bedplate.plan.firewall import DNS, NFS, OVERLAY, SSH, WORKER_PORTS
+from bedplate.plan.firewall import BGP, DNS, IKE, NFS, OVERLAY, SSH, WORKER_PORTS
 from bedplate.plan.fleet import Access
 from bedplate.plan.links import API_PORT
-from bedplate.plan.nodes import BGP, IKE, OPENVPN, NodePlan, NodeRole, Platform, permanent_nodes, pool_node, pool_nodes
+from bedplate.plan.nodes import OPENVPN, NodePlan, NodeRole, Platform, permanent_nodes, pool_node, pool_nodes
 from roles.base import file_text
 from roles.catalog import names_of
 from roles.hardened.firewall import METADATA, MOUNTERS, emergency_ruleset, ruleset
