@@ -68,7 +68,7 @@ def kept_lines(plan: FleetPlan, name: str) -> Iterator[str]:
     yield "not removed by bedplate:"
     yield f"  files of {owner} in /home and other stores: copy or delete them"
     yield f"  access of {name} to AWS, to Pulumi's backend and to Git"
-    yield "  sudo rights of an administrator on machines that start later: `bedplate up --stack shared`"
+    yield "  sudo rights on machines that start later, and the AWS role of their pods: `bedplate up --stack shared`"
     yield "  secrets that they know, such as PULUMI_CONFIG_PASSPHRASE or a copy of fleet.pki/keys: replace them"
     workers = dict.fromkeys(pool.group for pool in plan.pools if pool.use.is_worker)
     if workers:

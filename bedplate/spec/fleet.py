@@ -274,7 +274,7 @@ class Fleet(Spec):
         validate_default=True,
         title="People",
         description="User accounts, by user name.",
-        json_schema_extra=on_edit(free(_ACCOUNTS, *BOTH)),
+        json_schema_extra=on_edit(free(f"{_ACCOUNTS}; the AWS role of their pods", *BOTH)),
     )
     kubernetes: Kubernetes | None = Field(
         default=None,

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 from bedplate.cluster.apply import apply_objects, close_namespace
+from bedplate.cluster.approval import KnownMachine, difference
 from bedplate.cluster.approver import Approver
 from bedplate.cluster.client import ClusterClient
 from bedplate.cluster.desired import people_objects, policy_objects
@@ -19,12 +20,13 @@ from bedplate.plan.cluster import cluster_plan
 from roles.base import file_text
 from tests.testlab.fleets.variants import lab_plan
 from tests.testlab.kubernetes.control_plane import ControlPlane, wait_until
-from tests.testlab.kubernetes.requests import NodeKey
+from tests.testlab.kubernetes.joining import Approvers
+from tests.testlab.kubernetes.requests import NodeKey, Texts
 
 Document = dict[str, Any]
 Kubectl = Callable[..., str]
 _WORKER = "train-0000000f.us-west-2"
-_CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
+_CLIENT, _SERVING = "kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving"
 _CORDONED = {"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}
 
 
@@ -213,7 +215,8 @@ def _large() -> bytes:
 
 
 def _request(pem: bytes, signer: str = _CLIENT, **metadata: object) -> str:
-    spec = {"request": base64.b64encode(pem).decode(), "signerName": signer, "usages": ["client auth"]}
+    usages = ["digital signature", "server auth" if signer == _SERVING else "client auth"]
+    spec = {"request": base64.b64encode(pem).decode(), "signerName": signer, "usages": usages}
     return json.dumps(_object("CertificateSigningRequest", "certificates.k8s.io/v1", metadata=metadata, spec=spec))
 
 
@@ -252,6 +255,65 @@ def test_the_request_of_a_machine_is_accepted(thief: Kubectl, worker: Kubectl) -
     """Joining and renewal are the valid counterparts."""
     for kubectl in (thief, worker):
         assert "created" in kubectl("create", "-f", "-", text=_request(_NODE))
+
+
+def _answer(plane: ControlPlane, kubectl: Kubectl, pem: bytes, signer: str) -> tuple[str, str]:
+    """Return what the approver says of a request, and the certificate that is issued."""
+    created = kubectl("create", "-f", "-", "-o", "name", text=_request(pem, signer))
+    assert created.startswith("certificatesigningrequest"), created
+
+    def field(path: str) -> str:
+        return plane.kubectl("get", created.strip(), "-o", f"jsonpath={{.status.{path}}}")
+
+    assert wait_until(lambda: "Denied" in field("conditions[*].type") or field("certificate"), 60)
+    return field("conditions[0].message"), field("certificate")
+
+
+_ADDRESS, _MEMBER, _API = "10.64.1.5", "control-1.us-west-2", "api.lab.internal"
+
+
+def test_a_researcher_cannot_take_the_packets_of_others(
+    plane: ControlPlane, grace: Kubectl, thief: Kubectl, worker: Kubectl
+) -> None:
+    """The way from an account over a worker to the API's traffic ends in a refusal at each step.
+
+    It needs a certificate with the API's name, by a text in which approver and signer read different requests, and a
+    Service with the API's address. Ordinary requests and Services of the same people are accepted.
+    """
+    key, approvers = NodeKey(), Approvers(plane)
+    approvers.machines[_WORKER] = KnownMachine(frozenset({_ADDRESS}), "i-0000000f", key.hash)
+    approvers.machines[_MEMBER] = KnownMachine(frozenset({"10.64.32.16"}))
+    plain, own = key.request(_WORKER), key.request(_WORKER, names=[_ADDRESS])
+    member, foreign = NodeKey().request(_MEMBER), key.request(_WORKER, names=[_ADDRESS, _API])
+    *_, two_lists = Texts(key, _WORKER, [_ADDRESS], (_MEMBER, [_API]), 0).odd()
+
+    assert "cannot create" in grace("create", "-f", "-", text=_request(plain))
+    assert "cannot list" in grace("get", "--raw", "/api/v1/namespaces/kube-system/secrets")
+    for kubectl, first, second, signer in ((thief, plain, member, _CLIENT), (worker, own, foreign, _SERVING)):
+        assert "one BEGIN only" in kubectl("create", "-f", "-", text=_request(first[:-1] + b" .\n" + second, signer))
+    with approvers.running("control-1"):
+        for kubectl, pem, signer, reason in (
+            (thief, member, _CLIENT, f"the token is not for {_MEMBER}"),
+            (worker, foreign, _SERVING, f"{_API}: not of {_WORKER}"),
+            (worker, two_lists, _SERVING, "not the canonical text"),
+        ):
+            said, certificate = _answer(plane, kubectl, pem, signer)
+            assert reason in said
+            assert not certificate
+        for kubectl, pem, signer in ((thief, plain, _CLIENT), (worker, own, _SERVING)):
+            said, certificate = _answer(plane, kubectl, pem, signer)
+            assert not difference(pem, signer, base64.b64decode(certificate)), said
+    assert not [line for line in approvers.log if "ALARM" in line]
+
+    service = _object("Service", name="own", spec={"ports": [{"port": 6443}]})
+    assert "created" in grace("create", "-f", "-", text=json.dumps(service))
+    assert grace("get", "service", "own", "-o", "jsonpath={.spec.clusterIP}").startswith("10.")
+    for address in ("10.64.32.16", "192.168.40.5", "10.64.0.2"):
+        spec = {"externalIPs": [address]}
+        taking = _object("Service", spec={**service["spec"], **spec})
+        assert "external IPs is denied" in grace("create", "-f", "-", text=json.dumps(taking))
+        assert "external IPs is denied" in grace("patch", "service", "own", "-p", json.dumps({"spec": spec}))
+    grace("delete", "service", "own")
 
 
 def _mirror(uid: str = "1", **spec: object) -> Document:
