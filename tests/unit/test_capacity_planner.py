@@ -409,6 +409,7 @@ def test_a_pod_that_the_scheduler_refuses_stops_to_hold_machines() -> None:
     assert figures.gpu_hours <= 8 * 3
 
 
+@pytest.mark.nightly
 @settings(max_examples=20, deadline=None)
 @given(
     arrivals=st.lists(st.floats(0, 7200), min_size=1, max_size=6),

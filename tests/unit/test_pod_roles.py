@@ -27,7 +27,7 @@ from roles.control.role import member_documents
 from stacks.identity.pods import issuer_policy, pod_permissions
 from stacks.identity.policy import policy
 from stacks.storage.buckets import bucket_policy
-from tests.testlab.fakes.buckets import Call, matching_statements
+from tests.testlab.fakes.buckets import Call, allowed, matching_statements
 from tests.testlab.fakes.pods import PodCloud, TokenRefused
 from tests.testlab.fleets.variants import lab_plan
 
@@ -141,6 +141,26 @@ def test_policies_fit_their_quotas() -> None:
     assert len("".join(policy(*pod_permissions(plan, "a" * 32)).split())) < 10_240
 
 
+@pytest.mark.parametrize(
+    ("action", "key", "is_allowed"),
+    [
+        ("s3:GetObject", "ada/data", True),
+        ("s3:PutObject", "grace/model", True),
+        ("s3:PutObject", "ada/model", False),
+        ("s3:DeleteObject", "grace", False),
+    ],
+)
+def test_a_persons_role_reads_everything_and_writes_its_own(action: str, key: str, *, is_allowed: bool) -> None:
+    """The policies of the role and of the bucket together: a key that only begins like the name is another one."""
+    plan = lab_plan()
+    bucket = next(bucket for bucket in plan.buckets if bucket.name == RESULTS)
+    keys = {"aws:SecureTransport": "true", "s3:TlsVersion": "1.3", "aws:PrincipalArn": f"{ROLE}grace"}
+    call = Call(action, f"arn:aws:s3:::{RESULTS}/{key}", keys | {"aws:PrincipalIsAWSService": "false"})
+
+    assert allowed(call, policy(*pod_permissions(plan, "grace")), bucket_policy(plan, bucket)) == is_allowed
+
+
+@pytest.mark.nightly
 def test_a_pod_uses_buckets_by_its_own_identity(cloud: PodCloud, authorities: Authorities, tmp_path: Path) -> None:
     """It reads every object of the fleet's buckets, and writes below its person's name only."""
     file = tmp_path / "token"
