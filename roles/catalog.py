@@ -11,7 +11,6 @@ from bedplate.catalog.stacks import NVIDIA_KEY_SUM
 from bedplate.load import load_fleet
 from bedplate.lock import check_plan_recorded, lock_path, read_lock
 from bedplate.nodes.ssh import INITIAL_ACCOUNT
-from bedplate.plan import plan_fleet
 from bedplate.plan.nodes import NodePlan, NodeRole, Platform, permanent_nodes
 from roles.approver.role import Approver
 from roles.base import Role
@@ -121,7 +120,6 @@ def machines(file: Path) -> Mapping[str, NodePlan]:
     """Return the permanent machines by name. Raises FleetFaults, or InputError if fleet.lock is outdated."""
     catalog = load_catalog()
     loaded = load_fleet(file, catalog)
-    record = read_lock(lock_path(file), loaded.fleet.name)
-    plan = loaded.check_plan(plan_fleet(loaded.fleet, record, catalog), catalog)
+    plan = loaded.plan(read_lock(lock_path(file), loaded.fleet.name), catalog)
     check_plan_recorded(plan, file)
     return {node.name: node for node in permanent_nodes(plan)}

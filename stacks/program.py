@@ -18,7 +18,6 @@ from bedplate.catalog import Catalog, load_catalog
 from bedplate.errors import InputError
 from bedplate.load import load_fleet
 from bedplate.lock import check_recorded, lock_path, read_lock
-from bedplate.plan import plan_fleet
 from bedplate.plan.cost import bill
 from bedplate.plan.fleet import Accounts, FleetPlan, RegionPlan
 from bedplate.plan.issuer import has_pod_roles, issuer_documents
@@ -277,8 +276,7 @@ def load_stack(fleet_file: Path, stack: str) -> StackRun:
     catalog = load_catalog()
     # An expired group must not block the stacks of other regions.
     load_result = load_fleet(fleet_file, catalog, part=stack.partition(".")[2])
-    lock = read_lock(lock_path(fleet_file), load_result.fleet.name)
-    plan = load_result.check_plan(plan_fleet(load_result.fleet, lock, catalog), catalog)
+    plan = load_result.plan(read_lock(lock_path(fleet_file), load_result.fleet.name), catalog)
     require_recorded(plan, fleet_file)
     require_image_ids(plan, catalog, fleet_file)
     return StackRun(plan, part_of(plan, stack))

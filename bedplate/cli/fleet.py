@@ -1,15 +1,14 @@
 """From a fleet file to its plan: the first step of every command that acts on a fleet."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bedplate.catalog import load_catalog
 from bedplate.cli.output import notify
-from bedplate.load import FleetFaults, Loaded, load_fleet
+from bedplate.load import Loaded, load_fleet
 from bedplate.lock import lock_path, read_lock
-from bedplate.plan import FleetPlan, PlanFaults, plan_fleet
+from bedplate.plan import FleetPlan
 from bedplate.plan.registration import devices
 from bedplate.plan.stacks import Origin, origin
 from bedplate.report.diagnostics import fault_lines, tally
@@ -33,9 +32,7 @@ def open_fleet(path: Path, *, brief: bool = False) -> Loaded:
 
 def plan_loaded(loaded: Loaded) -> FleetPlan:
     """Return the plan of the fleet and its lock. Raises FleetFaults if they contradict each other."""
-    record = read_lock(lock_path(loaded.path), loaded.fleet.name)
-    with plan_faults_located(loaded):
-        return loaded.check_plan(plan_fleet(loaded.fleet, record, load_catalog()), load_catalog())
+    return loaded.plan(read_lock(lock_path(loaded.path), loaded.fleet.name), load_catalog())
 
 
 def plan_of(path: Path, *, brief: bool = True) -> FleetPlan:
@@ -55,22 +52,12 @@ def open_account(plan: FleetPlan) -> "AwsClient":
 
 def replanned(changed: Loaded, plan: FleetPlan) -> FleetPlan:
     """Return the plan of a changed fleet file, as if `plan` were recorded in the lock."""
-    with plan_faults_located(changed):
-        return changed.check_plan(plan_fleet(changed.fleet, plan.recorded(), load_catalog()), load_catalog())
+    return changed.plan(plan.recorded(), load_catalog())
 
 
 def resource_origin(loaded: Loaded, plan: FleetPlan) -> Origin:
     """Return the function that finds the line of the fleet file for a resource of a stack."""
     return lambda stack, name: loaded.reading.where(origin(plan, stack, name))
-
-
-@contextmanager
-def plan_faults_located(loaded: Loaded) -> Iterator[None]:
-    """Turn errors of the planner into faults of the fleet file, each with its line."""
-    try:
-        yield
-    except PlanFaults as refused:
-        raise FleetFaults(loaded.placed(refused.faults)) from None
 
 
 def device_counts() -> Mapping[str, Mapping[str, int]]:

@@ -10,7 +10,7 @@ import typer
 from bedplate.catalog import load_catalog
 from bedplate.checks.catalogue import RULES
 from bedplate.checks.examples import OFFERS_OF_OTHER_ACCOUNT
-from bedplate.cli.fleet import open_fleet, plan_faults_located, plan_loaded, plan_of, replanned
+from bedplate.cli.fleet import open_fleet, plan_loaded, plan_of, replanned
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, notify, show, show_document
 from bedplate.errors import InputError, ViolationError, nearest
 from bedplate.load import FleetFaults, in_order, load_fleet
@@ -71,7 +71,7 @@ def plan(
 
 def _record_plan(path: Path, release: tuple[str, ...], *, json: bool) -> FleetPlan:
     loaded = open_fleet(path)
-    with plan_faults_located(loaded):
+    with loaded.locating_plan_faults():
         recorded = record_plan(lock_path(path), loaded.fleet, load_catalog(), release_of=release)
     lines = (*recorded_lines(recorded.plan, recorded.released),)
     if any(fault.code == OFFERS_OF_OTHER_ACCOUNT.code for fault in loaded.faults):

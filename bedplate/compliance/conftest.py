@@ -20,6 +20,7 @@ from bedplate.compliance.settings import MARKER
 from bedplate.compliance.shell import LocalBackend, ShellBackend
 from bedplate.errors import BedplateError, InputError
 from bedplate.load import load_fleet
+from bedplate.lock import lock_path, read_lock
 from bedplate.plan import FleetPlan
 from bedplate.plan.node_document import read_node_document
 from bedplate.plan.nodes import NodePlan, find_node, pool_node
@@ -132,11 +133,10 @@ def _plan_node(plan: FleetPlan, name: str, pool_name: str | None) -> NodePlan:
 def _fleet_plan(config: pytest.Config) -> FleetPlan:
     """Return the plan of the fleet, cached."""
     if _PLAN not in config.stash:
-        # Its packages are not on a machine that checks itself.
-        from bedplate.cli.fleet import plan_loaded  # noqa: PLC0415  as above
-
+        fleet_file = Path(config.getoption("--fleet"))
         with _usage_errors():
-            config.stash[_PLAN] = plan_loaded(load_fleet(Path(config.getoption("--fleet")), load_catalog()))
+            loaded = load_fleet(fleet_file, load_catalog())
+            config.stash[_PLAN] = loaded.plan(read_lock(lock_path(fleet_file), loaded.fleet.name), load_catalog())
     return config.stash[_PLAN]
 
 

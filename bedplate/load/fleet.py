@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import accumulate, islice
 from pathlib import Path
@@ -200,8 +201,18 @@ class Loaded:
         """Return faults of the plan with their positions, in the order of the file."""
         return in_order(map(self.reading.placed, plan_faults))
 
-    def check_plan(self, plan: FleetPlan, catalog: Catalog) -> FleetPlan:
-        """Return the plan; raise FleetFaults if the plan and its lock violate a rule."""
+    @contextmanager
+    def locating_plan_faults(self) -> Iterator[None]:
+        """Turn errors of the planner into faults of the fleet file, each with its line."""
+        try:
+            yield
+        except PlanFaults as refused:
+            raise FleetFaults(self.placed(refused.faults)) from None
+
+    def plan(self, record: Record, catalog: Catalog) -> FleetPlan:
+        """Return the plan of the fleet and its lock; raise FleetFaults if they violate a rule."""
+        with self.locating_plan_faults():
+            plan = plan_fleet(self.fleet, record, catalog)
         faults = _plan_faults(self.reading, self.fleet, plan, catalog)
         if faults:
             raise FleetFaults(faults)

@@ -10,7 +10,7 @@ from bedplate.catalog import load_catalog
 from bedplate.checks.diagnostics import Context, Declared
 from bedplate.checks.regions import check_addresses
 from bedplate.load import FleetFaults, examine, load_fleet
-from bedplate.plan import Record, plan_fleet
+from bedplate.plan import Record
 from tests.conftest import DATA
 from tests.testlab.fleets.random import find_faults as faults_of
 from tests.testlab.fleets.sketch import group, sketch
@@ -103,12 +103,11 @@ def test_a_missing_image_may_be_allowed(fleet_file: Path) -> None:
 
 
 def test_commands_refuse_a_plan_without_an_image(fleet_file: Path) -> None:
-    """Every command passes its plan to `judge`, which raises."""
+    """Every command gets its plan from the loaded fleet, which raises the faults of the plan."""
     loaded = load_fleet(fleet_file, load_catalog())
-    plan = plan_fleet(loaded.fleet, Record({}, images=WEST), load_catalog())
 
     with pytest.raises(FleetFaults, match=r"fleet.lock has no image for x86_64 in us-east-1, only us-west-2/x86_64"):
-        loaded.check_plan(plan, load_catalog())
+        loaded.plan(Record({}, images=WEST), load_catalog())
 
 
 def storage_faults(*stores: dict[str, str]) -> list[tuple[str, str]]:
