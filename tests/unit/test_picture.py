@@ -1,18 +1,19 @@
-"""The picture of a fleet: well-formed, complete, without overlaps, and self-contained."""
+"""The picture of a fleet and the plot of a simulation: well-formed, complete, to scale, and self-contained."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
-from itertools import combinations
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
+from bedplate.capacity.simulator import Frame
 from bedplate.catalog import load_catalog
 from bedplate.load import load_fleet
 from bedplate.picture import picture
-from bedplate.picture.page import page
-from bedplate.picture.svg import ELLIPSIS, Box, Face, Icon, Line, Text, fitted, width
+from bedplate.picture.timeline import timeline
 from bedplate.plan import FleetPlan, Record, plan_fleet
 from bedplate.spec.sites import Dials
 from tests.conftest import DATA, Expect
@@ -25,7 +26,8 @@ REGIONS = (
     *("us-west-2", "us-east-1", "eu-north-1", "ap-southeast-2", "ap-northeast-1", "eu-central-1"),
     *("sa-east-1", "ca-central-1", "us-east-2", "eu-west-1", "ap-south-1", "me-central-1"),
 )
-NAMESPACE = "{http://www.w3.org/2000/svg}"
+SVG = "{http://www.w3.org/2000/svg}"
+HTML = "{http://www.w3.org/1999/xhtml}"
 
 
 def fleet(count: int, interconnect: str = "transit", supernet: str = "10.64.0.0/10") -> FleetPlan:
@@ -68,41 +70,75 @@ def drawn(plan: FleetPlan) -> ET.Element:
 
 def words(plan: FleetPlan) -> str:
     """Return all text of a picture, tooltips included."""
-    return "\n".join(drawn(plan).itertext())
+    elements = tuple(drawn(plan).iter())
+    return "\n".join(
+        [*(element.text or "" for element in elements), *(element.get("title", "") for element in elements)]
+    )
+
+
+def with_class(root: ET.Element, name: str) -> list[ET.Element]:
+    """Return the elements with a CSS class."""
+    return [element for element in root.iter() if name in element.get("class", "").split()]
+
+
+def style(element: ET.Element, name: str) -> int:
+    """Return the number in a CSS declaration of an element."""
+    found = re.search(rf"(?:^|;){name}:([0-9]+)(px)?(;|$)", element.get("style", ""))
+    assert found is not None, element.attrib
+    return int(found[1])
 
 
 @pytest.mark.parametrize("count", range(1, 13))
-def test_nothing_overlaps_or_leaves_the_page(count: int) -> None:
-    """Text and icons do not overlap in the widest common font, for any number of regions."""
-    sheet = page(fleet(count))
-    boxes = [mark.box for mark in sheet.marks if isinstance(mark, Text | Icon)]
-    whole = Box(0, 0, sheet.width, sheet.height)
+def test_rows_of_cards_are_as_high_as_their_highest_card(count: int) -> None:
+    """A card has room for its title, the bar, its rows of 20 pixels, and a line between tables; no row is cut off."""
+    root = drawn(fleet(count))
 
-    overlaps = [pair for pair in combinations(boxes, 2) if pair[0].overlaps(pair[1])]
-
-    assert overlaps == []
-    assert all(box.lies_in(whole) for box in boxes)
-
-
-@pytest.mark.parametrize("count", range(1, 13))
-def test_no_line_crosses_text(count: int) -> None:
-    """Lines pass between the cards and around text."""
-    marks = page(fleet(count)).marks
-    boxes = [mark.box for mark in marks if isinstance(mark, Text | Icon)]
-    lines = [mark.box for mark in marks if isinstance(mark, Line)]
-
-    crossed = [box for box in boxes if any(line.overlaps(box) for line in lines)]
-
-    assert crossed == []
+    tiers = with_class(root, "tier")
+    for tier in tiers:
+        heights = []
+        for card in tier:
+            tables, bars, rows = (len(with_class(card, name)) for name in ("table", "bar", "row"))
+            heights.append(20 + 20 * rows + 8 + 30 * bars + 21 * (tables - 2))
+        assert style(tier, "height") == max(heights)
+    below = [
+        style(item, "height")
+        for name in ("tier", "band", "ladder")
+        for item in with_class(root, name)
+        if item.get("style")
+    ]
+    assert sum(below) + sum(style(tier, "margin-top") for tier in tiers) < int(root.attrib["height"])
 
 
-@pytest.mark.parametrize("words", ["", "train", "a" * 250, "\N{CJK UNIFIED IDEOGRAPH-4E00}" * 40])
-def test_text_that_is_too_wide_is_cut(words: str) -> None:
-    """The cut text fits and ends with an ellipsis."""
-    cut = fitted(words, Face.BODY, 100)
+@pytest.mark.parametrize("plan", [fleet(3), fleet(3, supernet="10.0.0.0/8"), lab()])
+def test_blocks_are_to_scale(plan: FleetPlan) -> None:
+    """The shares of a bar, from its first address on, are the numbers of addresses of blocks and between them."""
+    root = drawn(plan)
+    bands = [band for band in with_class(root, "band") if with_class(band, "bar")]
+    map_starts = [int(IPv4Address(band[0].text or "")) for band in bands]
+    starts = [*map_starts, *(int(region.block.network_address) for region in plan.regions)]
 
-    assert width(cut, Face.BODY) <= 100
-    assert cut == words or cut.endswith(ELLIPSIS)
+    drawn_blocks = []
+    for bar, start in zip(with_class(root, "bar"), starts, strict=True):
+        address = start
+        for part in bar:
+            if "title" in part.attrib:
+                network = IPv4Network(part.attrib["title"].rpartition(" ")[2])
+                drawn_blocks.append((network, address, style(part, "flex")))
+            address += style(part, "flex")
+    assert drawn_blocks == [(block, int(block.network_address), block.num_addresses) for block, _, _ in drawn_blocks]
+    assert {block for block, _, _ in drawn_blocks} >= {zone.nodes for region in plan.regions for zone in region.zones}
+
+
+def test_the_same_plan_gives_the_same_bytes() -> None:
+    """No clock, random number or order of a set is in the picture."""
+    assert picture(fleet(5)) == picture(fleet(5))
+
+
+def test_text_that_may_be_cut_has_a_tooltip() -> None:
+    """CSS cuts long text, and its tooltip has all of it."""
+    spans = {element.text: element.get("title") for element in drawn(fleet(3)).iter(f"{HTML}span")}
+
+    assert spans["EFS on " + "/home" * 40] == "EFS on " + "/home" * 40
 
 
 @pytest.mark.parametrize("plan", [fleet(1), fleet(5, "peering"), fleet(12), fleet(3, supernet="10.0.0.0/8"), lab()])
@@ -121,9 +157,10 @@ def test_a_picture_is_self_contained() -> None:
     """It references no file, URL or script."""
     root = drawn(lab())
 
-    tags = {element.tag.removeprefix(NAMESPACE) for element in root.iter()}
+    html = {HTML + name for name in ("div", "h1", "h2", "i", "span")}
+    svg = {SVG + name for name in ("svg", "title", "desc", "style", "rect", "path", "text", "switch", "foreignObject")}
+    assert {element.tag for element in root.iter()} == html | svg
     attributes = {name for element in root.iter() for name in element.attrib}
-    assert tags == {"svg", "title", "desc", "style", "rect", "line", "path", "text"}
     assert not {name for name in attributes if "href" in name or name.startswith("on")}
     assert not re.search(r"url\(|@import|@font-face", picture(lab()))
 
@@ -134,8 +171,17 @@ def test_names_are_escaped() -> None:
 
     root = drawn(replace(lab(), name=name))
 
-    assert root.find(f".//{NAMESPACE}script") is None
+    assert not [element for element in root.iter() if element.tag.endswith("script")]
     assert name in "".join(root.itertext())
+
+
+def test_viewers_without_html_in_svg_show_a_hint() -> None:
+    """They take the second branch of the switch, which says what to do."""
+    branches = drawn(lab()).findall(f"{SVG}switch/*")
+
+    assert [branch.tag for branch in branches] == [f"{SVG}foreignObject", f"{SVG}text"]
+    assert branches[0].get("requiredExtensions") == "http://www.w3.org/1999/xhtml"
+    assert "open the file in a browser" in (branches[1].text or "")
 
 
 def test_a_retired_block_is_shown_as_held() -> None:
@@ -170,15 +216,41 @@ def test_a_fleet_without_links_has_no_lines() -> None:
     """No line is drawn between unconnected regions."""
     apart = replace(fleet(3, "none"), sites=(), tunnels=())
 
-    assert 'class="mesh"' not in picture(apart)
-    assert 'class="tunnel"' not in picture(apart)
-
-
-def test_nothing_of_the_lab_is_cut() -> None:
-    """Names of usual length are shown in full."""
-    assert ELLIPSIS not in picture(lab())
+    assert with_class(drawn(apart), "mesh") == []
+    assert with_class(drawn(apart), "path") == []
+    assert len(with_class(drawn(fleet(3)), "mesh")) == 4
 
 
 def test_the_readme_picture_is_current(expect: Expect) -> None:
     """docs/pictures/lab.svg is the output of `bedplate plan --svg`."""
     expect("../../docs/pictures/lab.svg", picture(lab()))
+
+
+def frames(*rows: tuple[Mapping[str, int], int, int]) -> list[Frame]:
+    """Return frames of a minute each, from machines by pool, and the pods that wait and run."""
+    return [
+        Frame(60.0 * at, machines, booting=0, pending=pending, running=running, pending_gpus=0, running_gpus=0)
+        for at, (machines, pending, running) in enumerate(rows)
+    ]
+
+
+def test_a_plot_shows_pools_with_machines_and_pods() -> None:
+    """Areas of pools lie on each other up to the most machines; text is escaped; the time axis has hours."""
+    plot = timeline("<a> & b", frames(({"x": 1, "y": 0, "z": 0}, 5, 0), ({"x": 1, "y": 3, "z": 0}, 0, 5)))
+
+    root = ET.fromstring(plot)  # noqa: S314  our own output
+    shown = [element.text for element in root.iter(f"{SVG}text")]
+    polygons = [element.attrib["points"].split() for element in root.iter(f"{SVG}polygon")]
+    assert {"<a> & b", "4", "2", "5", "0:00"} <= set(shown)
+    assert polygons == [
+        ["0.0,142.5", "792.0,142.5", "792.0,190.0", "0.0,190.0"],
+        ["0.0,142.5", "792.0,142.5", "792.0,0.0", "792.0,142.5", "0.0,142.5"],
+    ]
+    assert [tspan.tail.strip() for tspan in root.iter(f"{SVG}tspan") if tspan.tail] == ["x", "y", "running", "waiting"]
+
+
+def test_a_plot_without_machines_is_empty() -> None:
+    """A simulation in which nothing starts has a plot too."""
+    root = ET.fromstring(timeline("none", frames(({"x": 0}, 0, 0))))  # noqa: S314  our own output
+
+    assert list(root.iter(f"{SVG}polygon")) == []
