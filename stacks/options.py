@@ -85,8 +85,8 @@ def name_tag(name: str) -> dict[str, str]:
 
 def node_tags(plan: FleetPlan, pool: PoolPlan) -> dict[str, str]:
     """Return the tags of the instances of a pool and their volumes; default tags do not reach them."""
-    pool_tags = {GROUP: pool.group, POOL: pool.name, USE: pool.use.value, OWNER: pool.tenure.owner}
-    expiry = {EXPIRES: pool.tenure.expires} if pool.tenure.expires else {}
+    pool_tags = {GROUP: pool.group, POOL: pool.name, USE: pool.use.value, OWNER: pool.owner}
+    expiry = {EXPIRES: pool.group_spec.expires} if pool.group_spec.expires else {}
     return stack_tags(plan, pool.region) | name_tag(f"{plan.name}-{pool.name}") | pool_tags | expiry
 
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bedplate.account.client import AwsClient, ask_regions, require_all
-from bedplate.capacity.ladder import Climb, climb
+from bedplate.capacity.ladder import LadderDecision, next_actions
 from bedplate.capacity.observation import Activity, Machine, Observation, Pool, SetDesired, failure_code
 from bedplate.capacity.shrink import REQUESTED_BY, UNTIL, End, after_stop, next_end
 from bedplate.errors import InputError
@@ -19,7 +19,7 @@ from bedplate.foreign import parse_json
 from bedplate.plan.capacity import CapacityPool
 from bedplate.plan.pools import PoolPlan
 
-# Launches in the past, of which the climb uses the last ten minutes. 100 is the most in one page.
+# Launches in the past, of which the decision uses the last ten minutes. 100 is the most in one page.
 _ACTIVITIES = 100
 _FAILED = ("Failed", "Cancelled")
 # The beginnings of the states of instances that leave their group.
@@ -162,7 +162,7 @@ def _machines(pool: PoolPlan | CapacityPool, group: Mapping[str, Any]) -> Iterat
     for member in group["Instances"]:
         state = member["LifecycleState"]
         if not state.startswith(_LEAVING):
-            # A climb does not read when a machine was launched.
+            # The decision does not read when a machine was launched.
             zone, is_ready = member["AvailabilityZone"], state == "InService"
             yield Machine(member["InstanceId"], pool.name, zone, launched=0.0, ready=is_ready)
 
@@ -231,7 +231,7 @@ class Progress:
     """One observation of a start, and the next actions."""
 
     observation: Observation
-    climb: Climb
+    decision: LadderDecision
     ends: Mapping[str, End] = field(default_factory=dict)
     """The ends of machines that are scheduled now, by pool."""
     cancelled: Mapping[str, End] = field(default_factory=dict)
@@ -254,7 +254,7 @@ def start_machines(groups: ScalingGroups, request: Request, clock: Clock) -> Ite
     observation = groups.observe(clock.now())
     ends.keep(observation)
     while True:
-        decision = climb(observation, request.count, tried)
+        decision = next_actions(observation, request.count, tried)
         final = _is_final(observation, decision, request.count) or clock.now() >= deadline
         yield Progress(observation, decision, dict(ends.scheduled), dict(ends.cancelled))
         if final:
@@ -269,7 +269,7 @@ def start_machines(groups: ScalingGroups, request: Request, clock: Clock) -> Ite
         observation = groups.observe(clock.now())
 
 
-def _is_final(observation: Observation, decision: Climb, count: int) -> bool:
+def _is_final(observation: Observation, decision: LadderDecision, count: int) -> bool:
     """Return whether enough machines are ready, or all that can come; failed pools are lowered first."""
     ready = sum(machine.ready for machine in observation.machines)
     is_waiting = decision.actions or decision.trying or ready < len(observation.machines)

@@ -243,7 +243,7 @@ def _round_samples(result: Round) -> Iterator[Sample]:
     for pool in observation.pools:
         labels, count = {"group": pool.group, "pool": pool.name}, machines[pool.name]
         yield "desired", labels, float(pool.desired)
-        yield "maximum", labels, float(pool.maximum)
+        yield "maximum", labels, float(pool.max)
         yield "machines", labels, float(count)
         yield "joined", labels, float(joined[pool.name])
         yield "usd_per_hour", labels, count * pool.price

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from bedplate.capacity.ladder import Doubt, Rung, RungStatus
+from bedplate.capacity.ladder import Doubt, RungState, RungStatus
 from bedplate.capacity.observation import Cordon, Node, Observation, Pod, Pool, Unplaced, Waiting
 from bedplate.capacity.packing import (
     Packer,
@@ -33,13 +33,13 @@ _PAUSE, _LONGEST_PAUSE = 3600.0, 86_400.0
 class Ladder:
     """The machines that one decision launches, within the limits of pools, groups and prices; and its probes."""
 
-    rungs: Sequence[Rung]
+    rungs: Sequence[RungState]
     observation: Observation
     opened: Counter[str] = field(default_factory=Counter)
     probes: set[str] = field(default_factory=set)
     _machines: Counter[str] = field(default_factory=Counter)
     _prices: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    _suited: dict[Shape, list[Rung]] = field(default_factory=dict)
+    _suited: dict[Shape, list[RungState]] = field(default_factory=dict)
     _zones: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -62,17 +62,17 @@ class Ladder:
                 return machine_place(rung.pool, name, zone, Source.NEW)
         return None
 
-    def probe(self, rung: Rung) -> None:
+    def probe(self, rung: RungState) -> None:
         """Launch one machine of a failed rung, if its probe is due."""
         if is_probe_due(rung, self.observation.time) and not self.limit(rung.pool):
             self.probes.add(rung.pool.name)
 
-    def has_room(self, rung: Rung) -> bool:
+    def has_room(self, rung: RungState) -> bool:
         """Return whether a rung can launch one more machine, or its probe is due."""
         has_room = rung.room > self.opened[rung.pool.name] or is_probe_due(rung, self.observation.time)
         return has_room and not self.limit(rung.pool)
 
-    def add(self, rung: Rung) -> None:
+    def add(self, rung: RungState) -> None:
         """Launch one more machine of a rung that no pending pod needs."""
         if rung.status is RungStatus.FAILED:
             self.probes.add(rung.pool.name)
@@ -84,7 +84,7 @@ class Ladder:
         pool = next(rung.pool for rung in self.rungs if rung.pool.name == place.name)
         self._add(pool, place.zone, -1)
 
-    def suited(self, shape: Shape) -> list[Rung]:
+    def suited(self, shape: Shape) -> list[RungState]:
         """Return the rungs on which an empty machine can run a pod of a shape."""
         if shape not in self._suited:
             self._suited[shape] = [rung for rung in self.rungs if _suits(rung.pool, shape)]
@@ -93,13 +93,13 @@ class Ladder:
     def limit(self, pool: Pool) -> str:
         """Return the limit that forbids one more machine of a pool; empty if none does."""
         settings, group = self.observation.settings, pool.group
-        most, ceiling = settings.most.get(group), settings.ceilings.get(group)
-        if most is not None and self._machines[group] >= most:
-            return f"{group} is at its maximum of {most}"
-        if ceiling is not None and self._prices[group] + pool.price > ceiling:
-            return f"one more machine of {group} exceeds its ceiling of {ceiling:g} USD per hour"
-        if settings.ceiling is not None and sum(self._prices.values()) + pool.price > settings.ceiling:
-            return f"one more machine exceeds the ceiling of {settings.ceiling:g} USD per hour"
+        group_max, max_cost = settings.max.get(group), settings.max_cost.get(group)
+        if group_max is not None and self._machines[group] >= group_max:
+            return f"{group} is at its maximum of {group_max}"
+        if max_cost is not None and self._prices[group] + pool.price > max_cost:
+            return f"one more machine of {group} exceeds its ceiling of {max_cost:g} USD per hour"
+        if settings.fleet_max_cost is not None and sum(self._prices.values()) + pool.price > settings.fleet_max_cost:
+            return f"one more machine exceeds the ceiling of {settings.fleet_max_cost:g} USD per hour"
         return ""
 
     def refusals(self, shape: Shape) -> str:
@@ -107,7 +107,7 @@ class Ladder:
         reasons = []
         for rung in self.suited(shape):
             pool = rung.pool
-            full = f"at its maximum of {pool.maximum}" if rung.room <= self.opened[pool.name] else ""
+            full = f"at its maximum of {pool.max}" if rung.room <= self.opened[pool.name] else ""
             reasons.append(f"{pool.name}: {rung.reason or self.limit(pool) or full}")
         return "; ".join(reasons)
 
@@ -144,7 +144,9 @@ class Growth:
         return tuple(place.name for place in self.places if place.taken and place.source is Source.CORDONED)
 
 
-def grow(observation: Observation, rungs: Sequence[Rung], doubts: Mapping[str, Doubt] = MappingProxyType({})) -> Growth:
+def grow(
+    observation: Observation, rungs: Sequence[RungState], doubts: Mapping[str, Doubt] = MappingProxyType({})
+) -> Growth:
     """Return where the pending pods go: to live nodes, to own cordoned ones, to machines on their way, to new ones.
 
     Pods in doubt get no place: the scheduler refuses them although a node has room.
@@ -153,8 +155,8 @@ def grow(observation: Observation, rungs: Sequence[Rung], doubts: Mapping[str, D
     places = list(_places(observation, rungs))
     packer = Packer(places, ladder)
     growth = Growth(ladder, places, doubts)
-    homes = _empty_places(observation, rungs)
-    singles, gangs = _demand(observation, homes, growth)
+    empty_places = _empty_places(observation, rungs)
+    singles, gangs = _demand(observation, empty_places, growth)
     for pod in singles:
         _report(growth, pod, packer.place(pod), ladder)
     for pods in gangs:
@@ -183,7 +185,7 @@ def _next_doubt(doubt: Doubt | None, has_room: bool, now: float) -> Doubt | None
     return Doubt(None, now + min(_LONGEST_PAUSE, _PAUSE * 2.0 ** min(times, 8)), times + 1)
 
 
-def _places(observation: Observation, rungs: Sequence[Rung]) -> Iterator[Place]:
+def _places(observation: Observation, rungs: Sequence[RungState]) -> Iterator[Place]:
     """Yield all places that can take a pod, in the order in which pods should use them."""
     machines = {machine.id: machine for machine in observation.machines}
     shapes = _spread_shapes(observation)
@@ -208,7 +210,7 @@ def _places(observation: Observation, rungs: Sequence[Rung]) -> Iterator[Place]:
         yield from _coming(rung)
 
 
-def _coming(rung: Rung) -> Iterator[Place]:
+def _coming(rung: RungState) -> Iterator[Place]:
     """Yield the machines of a pool that boot, and those that it was asked for but has not launched yet."""
     facts, pool = rung.facts, rung.pool
     late = {machine.id for machine in facts.late} if facts else set()
@@ -231,23 +233,25 @@ def _spread_shapes(observation: Observation) -> Mapping[str, list[Shape]]:
     return shapes
 
 
-def _demand(observation: Observation, homes: Sequence[Place], growth: Growth) -> tuple[list[Pod], list[list[Pod]]]:
+def _demand(
+    observation: Observation, empty_places: Sequence[Place], growth: Growth
+) -> tuple[list[Pod], list[list[Pod]]]:
     """Return the pods that need a place, by arrival, and the gangs; add those that fit nothing to the report.
 
     The pods of machines that AWS interrupts need one too.
     """
     taken = {machine.node for machine in observation.machines if machine.notice is not None and machine.node}
-    needy = sorted(
+    unscheduled = sorted(
         (pod for pod in observation.pods if pod.node is None or pod.node in taken), key=lambda pod: pod.arrival
     )
     singles: list[Pod] = []
     gangs: dict[str, list[Pod]] = defaultdict(list)
-    misfits: dict[Shape, str] = {}
-    for pod in needy:
+    unplaceable: dict[Shape, str] = {}
+    for pod in unscheduled:
         shape = shape_of(pod)
-        if shape not in misfits:
-            misfits[shape] = _misfit(shape, homes)
-        if reason := pod.unsupported or misfits[shape] or _doubt_reason(growth, pod, observation.time):
+        if shape not in unplaceable:
+            unplaceable[shape] = _unplaceable(shape, empty_places)
+        if reason := pod.unsupported or unplaceable[shape] or _doubt_reason(growth, pod, observation.time):
             if pod.node is None:
                 growth.unplaced.append(Unplaced(pod.id, reason))
         elif pod.gang:
@@ -266,7 +270,7 @@ def _doubt_reason(growth: Growth, pod: Pod, now: float) -> str:
     return f"a node has had room for it, but the scheduler does not place it{said}"
 
 
-def _empty_places(observation: Observation, rungs: Sequence[Rung]) -> list[Place]:
+def _empty_places(observation: Observation, rungs: Sequence[RungState]) -> list[Place]:
     """Return an empty machine of every pool, and an empty node of every kind of nodes."""
     empty = [machine_place(rung.pool, rung.pool.name, _only(rung.pool.zones), Source.NEW) for rung in rungs]
     for node in {_kind(node): node for node in observation.nodes}.values():
@@ -292,9 +296,9 @@ def _suits(pool: Pool, shape: Shape) -> bool:
     return place.admits(shape) and place.has_room(shape)
 
 
-def _misfit(shape: Shape, homes: Sequence[Place]) -> str:
+def _unplaceable(shape: Shape, empty_places: Sequence[Place]) -> str:
     """Return why pods of a shape fit nothing, by the place to which they are closest; empty if they fit somewhere."""
-    reasons = [(place, list(shortfalls(shape, place))) for place in homes]
+    reasons = [(place, list(shortfalls(shape, place))) for place in empty_places]
     if any(not missing for _, missing in reasons):
         return ""
     if not reasons:
@@ -330,14 +334,16 @@ def _arrival(place: Place) -> str:
 
 def _place_gang(growth: Growth, packer: Packer, observation: Observation, pods: Sequence[Pod]) -> None:
     """Place a gang as a whole, in the zone of its running pods if it has any."""
-    needy = {pod.id for pod in pods}
-    nodes = {pod.node for pod in observation.pods if pod.gang == pods[0].gang and pod.node and pod.id not in needy}
+    unscheduled = {pod.id for pod in pods}
+    nodes = {
+        pod.node for pod in observation.pods if pod.gang == pods[0].gang and pod.node and pod.id not in unscheduled
+    }
     zones = list(dict.fromkeys(place.zone for place in packer.places))
     pools: Iterable[Pool] = [rung.pool for rung in growth.ladder.suited(shape_of(pods[0]))]
     if nodes:
-        home = {place.zone for place in packer.places if place.name in nodes}
-        zones = [zone for zone in zones if zone in home]
-        pools = [pool for pool in pools if set(pool.zones) & home]
+        own_zones = {place.zone for place in packer.places if place.name in nodes}
+        zones = [zone for zone in zones if zone in own_zones]
+        pools = [pool for pool in pools if set(pool.zones) & own_zones]
     places = packer.place_gang(pods, zones, pools)
     if places:
         for pod, place in zip(pods, places, strict=True):
@@ -360,9 +366,9 @@ def _gang_refusals(ladder: Ladder, pods: Sequence[Pod]) -> str:
     return "; ".join(reasons)
 
 
-def is_probe_due(rung: Rung, now: float) -> bool:
+def is_probe_due(rung: RungState, now: float) -> bool:
     """Return whether a failed pool may launch one machine."""
-    if rung.status is not RungStatus.FAILED or not rung.pool.eligible or rung.machines >= rung.pool.maximum:
+    if rung.status is not RungStatus.FAILED or not rung.pool.eligible or rung.machines >= rung.pool.max:
         return False
     return rung.breaker is not None and rung.breaker.is_probe_due(now)
 

@@ -7,7 +7,7 @@ A pool that has failed launches nothing for a while, then one machine as a probe
 a later success closes it: a launch or, if machines had failed at their first boot, a machine that became a node.
 
 The controller reads the rungs with their breakers (`read_rungs`), and keeps a `Memory` between its decisions. Commands
-of operators, which keep nothing, ask for the next actions towards a number of machines (`climb`).
+of operators, which keep nothing, ask for the next actions towards a number of machines (`next_actions`).
 """
 
 from collections import defaultdict
@@ -185,7 +185,7 @@ class RungStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class RungState:
     """One pool of the ladder, which is one Auto Scaling group. `reason` explains a status that is not open."""
 
     pool: Pool
@@ -197,9 +197,9 @@ class Rung:
     breaker: Breaker | None = None
 
     @property
-    def floor(self) -> int:
+    def lowest_desired(self) -> int:
         """The lowest desired capacity that AWS accepts and that ends no machine."""
-        return max(self.pool.minimum, self.machines)
+        return max(self.pool.min, self.machines)
 
     @property
     def expected(self) -> int:
@@ -217,7 +217,7 @@ class Rung:
     @property
     def room(self) -> int:
         """The number of machines that the pool can still launch."""
-        return max(0, self.pool.maximum - self.expected) if self.status is RungStatus.OPEN else 0
+        return max(0, self.pool.max - self.expected) if self.status is RungStatus.OPEN else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +252,7 @@ class Memory:
     registered: frozenset[str] = frozenset()
 
 
-def read_rungs(observation: Observation, memory: Memory) -> tuple[Rung, ...]:
+def read_rungs(observation: Observation, memory: Memory) -> tuple[RungState, ...]:
     """Return all pools, reservations and capacity blocks first, else in ladder order, each with its new breaker."""
     machines: dict[str, list[Machine]] = defaultdict(list)
     for machine in observation.machines:
@@ -272,24 +272,24 @@ def read_rungs(observation: Observation, memory: Memory) -> tuple[Rung, ...]:
     return tuple(rungs)
 
 
-def _rung(facts: PoolFacts, memory: Memory, observation: Observation) -> Rung:
+def _rung(facts: PoolFacts, memory: Memory, observation: Observation) -> RungState:
     pool, now = facts.pool, observation.time
     machines = len(facts.machines)
     breaker = memory.breakers.get(pool.name)
     if pool.silent:
-        return Rung(pool, machines, RungStatus.SILENT, f"{pool.region} does not answer", None, facts, breaker)
+        return RungState(pool, machines, RungStatus.SILENT, f"{pool.region} does not answer", None, facts, breaker)
     breaker = next_breaker(breaker, facts, now)
     if pool.group in observation.settings.paused:
-        return Rung(pool, machines, RungStatus.PAUSED, f"{pool.group} is paused", None, facts, breaker)
+        return RungState(pool, machines, RungStatus.PAUSED, f"{pool.group} is paused", None, facts, breaker)
     if not pool.eligible:
         reason = "the region has no image, no link or no free addresses"
-        return Rung(pool, machines, RungStatus.FAILED, reason, None, facts, breaker)
+        return RungState(pool, machines, RungStatus.FAILED, reason, None, facts, breaker)
     if breaker and breaker.is_open:
-        return Rung(pool, machines, RungStatus.FAILED, breaker_reason(breaker, now), breaker.code, facts, breaker)
-    if max(machines, pool.desired) >= pool.maximum:
-        reason = f"at its maximum of {pool.maximum}"
-        return Rung(pool, machines, RungStatus.FULL, reason, None, facts, breaker)
-    return Rung(pool, machines, RungStatus.OPEN, "", None, facts, breaker)
+        return RungState(pool, machines, RungStatus.FAILED, breaker_reason(breaker, now), breaker.code, facts, breaker)
+    if max(machines, pool.desired) >= pool.max:
+        reason = f"at its maximum of {pool.max}"
+        return RungState(pool, machines, RungStatus.FULL, reason, None, facts, breaker)
+    return RungState(pool, machines, RungStatus.OPEN, "", None, facts, breaker)
 
 
 def breaker_reason(breaker: Breaker, now: float) -> str:
@@ -331,15 +331,15 @@ def next_boots(observation: Observation, memory: Memory) -> Mapping[str, float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Climb:
+class LadderDecision:
     """The next actions and the state of every rung; `missing` is the number of machines for which no rung has room."""
 
     actions: tuple[SetDesired, ...]
-    rungs: tuple[Rung, ...]
+    rungs: tuple[RungState, ...]
     missing: int
 
     @property
-    def trying(self) -> Rung | None:
+    def trying(self) -> RungState | None:
         """The first rung on which AWS is launching machines."""
         waiting = (rung for rung in self.rungs if rung.status is not RungStatus.FAILED)
         return next((rung for rung in waiting if rung.expected > rung.machines), None)
@@ -349,7 +349,7 @@ class Climb:
         return any(rung.pool.name == action.pool and action.count > rung.pool.desired for rung in self.rungs)
 
 
-def climb(observation: Observation, count: int, tried: Mapping[str, float]) -> Climb:
+def next_actions(observation: Observation, count: int, tried: Mapping[str, float]) -> LadderDecision:
     """Return the next actions towards `count` machines in all pools together.
 
     `tried` has the time at which each pool was last raised. Before the next rung is raised, the failed ones are lowered
@@ -358,16 +358,16 @@ def climb(observation: Observation, count: int, tried: Mapping[str, float]) -> C
     rungs = tuple(_assessed(observation, pool, tried.get(pool.name)) for pool in observation.pools)
     missing = max(0, count - sum(rung.expected for rung in rungs))
     actions = tuple(_lower(rungs)) or tuple(_raise(rungs, missing))
-    return Climb(actions, rungs, max(0, missing - sum(rung.room for rung in rungs)))
+    return LadderDecision(actions, rungs, max(0, missing - sum(rung.room for rung in rungs)))
 
 
-def _lower(rungs: Sequence[Rung]) -> Iterator[SetDesired]:
+def _lower(rungs: Sequence[RungState]) -> Iterator[SetDesired]:
     for rung in rungs:
-        if rung.status is RungStatus.FAILED and rung.pool.desired > rung.floor:
-            yield SetDesired(rung.pool.name, rung.floor, rung.reason)
+        if rung.status is RungStatus.FAILED and rung.pool.desired > rung.lowest_desired:
+            yield SetDesired(rung.pool.name, rung.lowest_desired, rung.reason)
 
 
-def _raise(rungs: Sequence[Rung], missing: int) -> Iterator[SetDesired]:
+def _raise(rungs: Sequence[RungState], missing: int) -> Iterator[SetDesired]:
     passed: list[str] = []
     for rung in rungs:
         share = min(rung.room, missing)
@@ -375,17 +375,17 @@ def _raise(rungs: Sequence[Rung], missing: int) -> Iterator[SetDesired]:
             reason = "; ".join(passed) or "the first rung of the ladder"
             yield SetDesired(rung.pool.name, rung.expected + share, reason)
             missing -= share
-        passed.append(f"{rung.pool.name}: {rung.reason or f'at its maximum of {rung.pool.maximum}'}")
+        passed.append(f"{rung.pool.name}: {rung.reason or f'at its maximum of {rung.pool.max}'}")
 
 
-def _assessed(observation: Observation, pool: Pool, tried: float | None) -> Rung:
+def _assessed(observation: Observation, pool: Pool, tried: float | None) -> RungState:
     machines = len(observation.machines_of(pool.name))
     code, reason = _rung_failure(observation, pool, tried)
     if reason:
-        return Rung(pool, machines, RungStatus.FAILED, reason, code)
-    if max(machines, pool.desired) >= pool.maximum:
-        return Rung(pool, machines, RungStatus.FULL, f"at its maximum of {pool.maximum}")
-    return Rung(pool, machines, RungStatus.OPEN)
+        return RungState(pool, machines, RungStatus.FAILED, reason, code)
+    if max(machines, pool.desired) >= pool.max:
+        return RungState(pool, machines, RungStatus.FULL, f"at its maximum of {pool.max}")
+    return RungState(pool, machines, RungStatus.OPEN)
 
 
 def _rung_failure(observation: Observation, pool: Pool, tried: float | None) -> tuple[str | None, str]:

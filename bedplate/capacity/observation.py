@@ -190,8 +190,8 @@ class Pool:
     rung: int
     region: str
     zones: tuple[str, ...]
-    minimum: int
-    maximum: int
+    min: int
+    max: int
     desired: int
     type: str = ""
     market: Market = Market.ON_DEMAND
@@ -231,17 +231,17 @@ class Settings:
     """Seconds before an `idle` node goes; `cap`: the share of nodes removed at once; `spare` machines by group.
 
     A machine without a node after `join` seconds is late, until the pool's own machines show how long it takes.
-    `most` limits the machines of all pools of a group, `ceilings` their price in USD per hour, and `ceiling` that of
-    all groups. In `paused` groups nothing is changed.
+    `max` limits the machines of all pools of a group, `max_cost` their price in USD per hour, and `fleet_max_cost`
+    that of all groups. In `paused` groups nothing is changed.
     """
 
     idle: float = 600.0
     cap: float = 0.1
     spare: Mapping[str, int] = field(default_factory=dict)
     join: float = 900.0
-    most: Mapping[str, int] = field(default_factory=dict)
-    ceilings: Mapping[str, float] = field(default_factory=dict)
-    ceiling: float | None = None
+    max: Mapping[str, int] = field(default_factory=dict)
+    max_cost: Mapping[str, float] = field(default_factory=dict)
+    fleet_max_cost: float | None = None
     paused: frozenset[str] = frozenset()
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from bedplate.capacity.growth import Growth, grow, next_doubts
-from bedplate.capacity.ladder import Breaker, Memory, Rung, RungStatus, next_boots, read_rungs
+from bedplate.capacity.ladder import Breaker, Memory, RungState, RungStatus, next_boots, read_rungs
 from bedplate.capacity.observation import Action, Decision, Observation, SetDesired, UncordonNode
 from bedplate.capacity.shrink import Removal, end_unused, end_useless, shrink, split_people
 
@@ -60,37 +60,37 @@ def _lost_nodes(observation: Observation, memory: Memory) -> tuple[frozenset[str
     return expected, f"{lost} of {len(expected)} machines are missing among the cluster's nodes: nothing is ended"
 
 
-def _lower(rungs: Sequence[Rung], growth: Growth) -> Iterator[SetDesired]:
+def _lower(rungs: Sequence[RungState], growth: Growth) -> Iterator[SetDesired]:
     """Yield lower desired capacities: they end nothing, but AWS launches no more."""
     for rung in rungs:
         name = rung.pool.name
         is_raised = growth.ladder.opened[name] or name in growth.ladder.probes
-        count = _floor(rung)
+        count = _desired_without_launches(rung)
         if count < rung.pool.desired and not is_raised and not rung.is_fixed:
             reason = rung.reason or "AWS interrupts machines, which are replaced elsewhere"
             yield SetDesired(name, count, f"so that AWS launches no more here: {reason}")
 
 
-def _raise(rungs: Sequence[Rung], growth: Growth, removal: Removal) -> Iterator[SetDesired]:
+def _raise(rungs: Sequence[RungState], growth: Growth, removal: Removal) -> Iterator[SetDesired]:
     """Yield higher desired capacities, as absolute numbers."""
     passed: list[str] = []
     for rung in rungs:
         name = rung.pool.name
         new = growth.ladder.opened[name] + (name in growth.ladder.probes)
-        count = min(rung.expected + new - removal.replaced[name], rung.pool.maximum)
+        count = min(rung.expected + new - removal.replaced[name], rung.pool.max)
         if new and count > rung.pool.desired:
             yield SetDesired(name, count, _raise_reason(rung, new, growth, passed))
         if rung.reason:
             passed.append(f"{name}: {rung.reason}")
 
 
-def _floor(rung: Rung) -> int:
+def _desired_without_launches(rung: RungState) -> int:
     """Return the desired capacity of a pool that launches nothing more than it has begun."""
     noticed = len(rung.facts.noticed) if rung.facts else 0
-    return max(rung.pool.minimum, rung.machines - noticed) + rung.expected - rung.machines
+    return max(rung.pool.min, rung.machines - noticed) + rung.expected - rung.machines
 
 
-def _raise_reason(rung: Rung, new: int, growth: Growth, passed: Sequence[str]) -> str:
+def _raise_reason(rung: RungState, new: int, growth: Growth, passed: Sequence[str]) -> str:
     if rung.pool.name in growth.ladder.probes:
         return f"probe after: {rung.breaker.cause if rung.breaker else rung.reason}"
     pods = len(growth.waiting)
@@ -98,7 +98,7 @@ def _raise_reason(rung: Rung, new: int, growth: Growth, passed: Sequence[str]) -
     return f"{need}; not used: {', '.join(passed)}" if passed else need
 
 
-def _breakers(rungs: Sequence[Rung], growth: Growth, now: float) -> Iterator[tuple[str, Breaker]]:
+def _breakers(rungs: Sequence[RungState], growth: Growth, now: float) -> Iterator[tuple[str, Breaker]]:
     for rung in rungs:
         name = rung.pool.name
         if rung.breaker:
@@ -106,7 +106,7 @@ def _breakers(rungs: Sequence[Rung], growth: Growth, now: float) -> Iterator[tup
 
 
 def _short(
-    rungs: Sequence[Rung], sizes: Sequence[SetDesired], memory: Memory, now: float
+    rungs: Sequence[RungState], sizes: Sequence[SetDesired], memory: Memory, now: float
 ) -> Iterator[tuple[str, float]]:
     """Yield the pools that have fewer machines than desired, with the time since which AWS launches none."""
     counts: Mapping[str, int] = {size.pool: size.count for size in sizes}

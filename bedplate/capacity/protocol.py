@@ -121,9 +121,9 @@ _SETTINGS: Keys = {
     "cap": (_NUMBER, 0.1),
     "spare": (_OBJECT, {}),
     "join": (_NUMBER, 900.0),
-    "most": (_OBJECT, {}),
-    "ceilings": (_OBJECT, {}),
-    "ceiling": ((float, int, _NONE), None),
+    "max": (_OBJECT, {}),
+    "max_cost": (_OBJECT, {}),
+    "fleet_max_cost": ((float, int, _NONE), None),
     "paused": (_LIST, ()),
 }
 _OBSERVATION: Keys = {
@@ -234,7 +234,8 @@ def _pool(entry: Entry) -> Pool:
     zones, taints = tuple(entry.pop("zones")), frozenset(entry.pop("taints"))
     if not zones:
         raise ValueError("zones must not be empty")
-    return Pool(size=size, zones=zones, taints=taints, market=Market(entry.pop("market")), **entry)
+    entry |= {"min": entry.pop("minimum"), "max": entry.pop("maximum"), "market": Market(entry["market"])}
+    return Pool(size=size, zones=zones, taints=taints, **entry)
 
 
 def _activity(entry: Entry) -> Activity:
@@ -300,8 +301,8 @@ def observation_document(observation: Observation) -> Mapping[str, Any]:
         "settings": {
             **asdict(settings),
             "spare": dict(settings.spare),
-            "most": dict(settings.most),
-            "ceilings": dict(settings.ceilings),
+            "max": dict(settings.max),
+            "max_cost": dict(settings.max_cost),
             "paused": sorted(settings.paused),
         },
     }
@@ -328,7 +329,9 @@ def _node_document(node: Node) -> Mapping[str, Any]:
 
 def _pool_document(pool: Pool) -> Mapping[str, Any]:
     return {
-        **_fields(pool, "size"),
+        **_fields(pool, "size", "min", "max"),
+        "minimum": pool.min,
+        "maximum": pool.max,
         "labels": dict(pool.labels),
         "max_pods": pool.size.pods,
         **_size_document(pool.size),

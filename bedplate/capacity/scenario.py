@@ -151,20 +151,20 @@ def _train(region: str, rung: int, maximum: int = 100, zones: str = "ab") -> Lau
     """Return a pool of machines with 8 GPUs."""
     size = Size(8, 192.0, 2000.0)
     pool = _pool(f"train-{region}", "train", rung, region, zones, type=_P5, size=size, price=55.0, taints=_GPU)
-    return Launchable(replace(pool, maximum=maximum), 420.0)
+    return Launchable(replace(pool, max=maximum), 420.0)
 
 
 def _burst(region: str, rung: int, market: Market, price: float) -> Launchable:
     """Return a pool of machines with 4 GPUs."""
     more = {"type": _G6E, "size": Size(4, 48.0, 380.0), "taints": _GPU, "market": market, "price": price}
     pool = _pool(f"burst-{region}-{market}", "burst", rung, region, "ab", **more)
-    return Launchable(replace(pool, maximum=60), 240.0)
+    return Launchable(replace(pool, max=60), 240.0)
 
 
 def _cpu(region: str, rung: int) -> Launchable:
     """Return a pool of machines without GPUs."""
     pool = _pool(f"sim-{region}", "sim", rung, region, "ab", type=_C7I, size=Size(0, 96.0, 190.0), price=4.3)
-    return Launchable(replace(pool, maximum=40), 150.0)
+    return Launchable(replace(pool, max=40), 150.0)
 
 
 def burst_1600() -> Scenario:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from bedplate.capacity.growth import Growth
-from bedplate.capacity.ladder import Rung, RungStatus
+from bedplate.capacity.ladder import RungState, RungStatus
 from bedplate.capacity.observation import (
     Action,
     Cordon,
@@ -107,7 +107,7 @@ def _of_pools(observation: Observation, names: set[str]) -> Observation:
 def end_unused(people: Observation) -> Iterator[Terminate]:
     """Yield the end of machines whose idle time is over, the longest unused first, up to the cap."""
     pools = {pool.name: pool for pool in people.pools}
-    above = {name: pool.desired - pool.minimum for name, pool in pools.items()}
+    above = {name: pool.desired - pool.min for name, pool in pools.items()}
     left = max(1, int(people.settings.cap * len(people.machines)))
     due = [
         (end, machine)
@@ -147,8 +147,8 @@ def keep_reason(machine: Machine, pool: Pool, observation: Observation) -> str:
         return "it is not in service"
     if pool.until is not None and now < pool.until:
         return "somebody has started it with `--for`"
-    if pool.desired <= pool.minimum:
-        return f"{pool.name} is at its minimum of {pool.minimum}"
+    if pool.desired <= pool.min:
+        return f"{pool.name} is at its minimum of {pool.min}"
     return ""
 
 
@@ -187,23 +187,23 @@ class Fleet:
     """An observation with its machines by node, its rungs by pool, and the places of pending pods."""
 
     observation: Observation
-    rungs: Mapping[str, Rung]
+    rungs: Mapping[str, RungState]
     growth: Growth
     machines: Mapping[str, Machine]
     used: frozenset[str]
 
-    def rung_of(self, node: Node) -> Rung | None:
+    def rung_of(self, node: Node) -> RungState | None:
         """Return the rung of a node that the planner may remove: not a physical one, nor one of a paused group."""
         machine = self.machines.get(node.name)
         rung = self.rungs.get(machine.pool) if machine else None
         return None if rung is None or rung.is_fixed else rung
 
 
-def shrink(observation: Observation, rungs: Sequence[Rung], growth: Growth) -> tuple[list[Action], Removal]:
+def shrink(observation: Observation, rungs: Sequence[RungState], growth: Growth) -> tuple[list[Action], Removal]:
     """Return the actions that remove machines, at most the share `cap` of all nodes, and what is left of that."""
     machines = {machine.node: machine for machine in observation.machines if machine.node}
     fleet = Fleet(observation, {rung.pool.name: rung for rung in rungs}, growth, machines, growth.used)
-    above = {rung.pool.name: max(rung.pool.desired, rung.machines) - rung.pool.minimum for rung in rungs}
+    above = {rung.pool.name: max(rung.pool.desired, rung.machines) - rung.pool.min for rung in rungs}
     removal = Removal(max(1, int(observation.settings.cap * len(observation.nodes))), above)
     actions: list[Action] = list(_end_late(fleet, removal))
     actions += _replace_failed(fleet, removal)
@@ -213,7 +213,7 @@ def shrink(observation: Observation, rungs: Sequence[Rung], growth: Growth) -> t
     return actions, removal
 
 
-def end_useless(rungs: Sequence[Rung], growth: Growth, now: float) -> Iterator[Terminate]:
+def end_useless(rungs: Sequence[RungState], growth: Growth, now: float) -> Iterator[Terminate]:
     """Yield the end of machines that a failed rung launched last, if no pending pod needs them any more.
 
     Such pods need more machines than the rung has, and go to another one. The cap does not count these machines: they
@@ -226,7 +226,7 @@ def end_useless(rungs: Sequence[Rung], growth: Growth, now: float) -> Iterator[T
         young = [m for m in rung.facts.machines if m.node is None and now - m.launched <= _YOUNG and m.id not in used]
         # The desired capacity is lowered first: AWS refuses to go below the minimum.
         desired = min(rung.pool.desired, rung.machines - len(rung.facts.noticed))
-        for machine in young[: max(0, desired - rung.pool.minimum)]:
+        for machine in young[: max(0, desired - rung.pool.min)]:
             yield Terminate(machine.id, decrement=True, reason="its pods go to another rung")
 
 
@@ -285,7 +285,7 @@ def _end_empty(fleet: Fleet, removal: Removal) -> Iterator[Action]:
         if node.pods or machine.notice is not None:
             continue
         if removal.above[rung.pool.name] <= 0:
-            yield UncordonNode(node.name, f"{rung.pool.name} is at its minimum of {rung.pool.minimum}")
+            yield UncordonNode(node.name, f"{rung.pool.name} is at its minimum of {rung.pool.min}")
         elif removal.take(rung.pool.name):
             yield Terminate(machine.id, decrement=True, reason=f"{node.name} is empty and cordoned")
 
@@ -294,7 +294,7 @@ def _cordon_idle(fleet: Fleet, removal: Removal) -> Iterator[Action]:
     """Cordon idle nodes, the worst rungs first, except spare nodes and nodes that pending pods need."""
     observation = fleet.observation
     order = {name: at for at, name in enumerate(fleet.rungs)}
-    idle: list[tuple[int, float, Node, Rung]] = []
+    idle: list[tuple[int, float, Node, RungState]] = []
     for node in observation.nodes:
         rung = fleet.rung_of(node)
         if rung is None or node.cordoned or node.failed or node.pods or node.idle_since is None:
@@ -350,7 +350,7 @@ def _may_move(fleet: Fleet, node: Node, pods: Mapping[str, Pod]) -> bool:
     return all(pod and pod.movable and not pod.gang and not pod.spread and pod.since <= settled for pod in work)
 
 
-def _target(fleet: Fleet, rung: Rung, node: Node, work: Sequence[Pod]) -> str:
+def _target(fleet: Fleet, rung: RungState, node: Node, work: Sequence[Pod]) -> str:
     """Return nodes that can take the pods of a node: nodes of better rungs, or busy nodes of the same rung."""
     size, free = node.size, node.free
     is_half_empty = size.cpus <= free.cpus / _HALF and size.gpus <= free.gpus / _HALF
@@ -366,13 +366,13 @@ def _target(fleet: Fleet, rung: Rung, node: Node, work: Sequence[Pod]) -> str:
     return ", ".join(names) if all(targets) else ""
 
 
-def _has_launched(rung: Rung, now: float) -> bool:
+def _has_launched(rung: RungState, now: float) -> bool:
     """Return whether a rung launched machines lately: nodes that are freed now would be launched again."""
     launches = rung.facts.launches if rung.facts else ()
     return any(launch.ok and now - launch.time < _SETTLED for launch in launches)
 
 
-def _is_better(fleet: Fleet, rung: Rung, other: Node, *, is_light: bool) -> bool:
+def _is_better(fleet: Fleet, rung: RungState, other: Node, *, is_light: bool) -> bool:
     machine = fleet.machines.get(other.name)
     if other.cordoned or (machine and machine.notice is not None):
         return False
@@ -384,7 +384,7 @@ def _is_better(fleet: Fleet, rung: Rung, other: Node, *, is_light: bool) -> bool
     return is_group and (theirs < own or (theirs == own and is_light and bool(other.pods)))
 
 
-def _better_rung(fleet: Fleet, rung: Rung) -> Rung | None:
+def _better_rung(fleet: Fleet, rung: RungState) -> RungState | None:
     """Return a cheaper rung above that has room, or whose probe is due, unless its next machine is on its way."""
     for better in fleet.rungs.values():
         if better is rung:
@@ -397,7 +397,7 @@ def _better_rung(fleet: Fleet, rung: Rung) -> Rung | None:
     return None
 
 
-def _launches_nothing(rung: Rung) -> bool:
+def _launches_nothing(rung: RungState) -> bool:
     machines = rung.facts.machines if rung.facts else ()
     return rung.expected == rung.machines and all(machine.node for machine in machines)
 

@@ -68,8 +68,7 @@ class _Recording:
     def _add_pools(self, observation: Observation) -> None:
         for pool in observation.pools:
             before = self.pools.get(pool.name, pool)
-            most = max(before.maximum, pool.maximum)
-            self.pools[pool.name] = replace(pool, desired=before.desired, maximum=most)
+            self.pools[pool.name] = replace(pool, desired=before.desired, max=max(before.max, pool.max))
         launched = {machine.id: machine for machine in observation.machines}
         for node in observation.nodes:
             machine = launched.get(node.machine or "")

@@ -184,7 +184,7 @@ class World:
         self.counts["refused"] += not is_done
 
     def _set_desired(self, group: SimGroup, count: int) -> bool:
-        if not group.pool.minimum <= count <= group.pool.maximum:
+        if not group.pool.min <= count <= group.pool.max:
             return False
         if count > group.desired and self.now - group.lowered < _FLIP:
             self.counts["flips"] += 1
@@ -195,7 +195,7 @@ class World:
         return True
 
     def _terminate(self, machine: SimMachine | None, *, decrement: bool) -> bool:
-        if machine is None or (decrement and machine.group.desired <= machine.group.pool.minimum):
+        if machine is None or (decrement and machine.group.desired <= machine.group.pool.min):
             return False
         node = machine.node
         self.counts["broken_cordons"] += node is not None and node.cordoned is Cordon.HUMAN
@@ -242,7 +242,7 @@ class World:
             zone = min(open_zones, key=lambda name: (used[name], name))
             self._launch(group, zone)
             started += 1
-        self.counts["doubled"] += max(0, started - max(needed, group.pool.minimum - before))
+        self.counts["doubled"] += max(0, started - max(needed, group.pool.min - before))
         if started:
             self._record(group, zone, None, started, before)
         if code:

@@ -11,7 +11,7 @@ from bedplate.spec.sites import cloud_mounts
 def check_people_and_ways_in(context: Context) -> Iterator[Fault]:
     """Yield warnings about machines for SSH without people, or without a network path to them."""
     fleet = context.fleet
-    groups = [name for name, group in fleet.groups.items() if group.use.has_logins]
+    groups = [name for name, group in fleet.groups.items() if group.use.is_ssh]
     machines = [name for site in fleet.sites.values() for name, machine in site.machines.items() if machine.use]
     if (groups or machines) and not fleet.people and context.is_whole("people"):
         message = f"nobody can log in to {_listed([*groups, *machines], 'or')}: the file has no people"
@@ -40,7 +40,7 @@ def check_start(context: Context) -> Iterator[Fault]:
     """Yield warnings about groups for SSH whose machines nothing starts."""
     fleet = context.fleet
     for name, group in fleet.groups.items():
-        is_idle = group.use.has_logins and group.nodes.min == 0 < group.nodes.max
+        is_idle = group.use.is_ssh and group.nodes.min == 0 < group.nodes.max
         if is_idle and all(rung.region in fleet.regions for rung in group.ladder):
             message = f"nothing starts a machine of {name}: its minimum is 0"
             fix = f"write min: 1, or start a machine with `bedplate node start {name}`"

@@ -126,7 +126,7 @@ def check_frameworks(context: Context) -> Iterator[Fault]:
     old = {gpu.place: gpu.chip for gpu in _nvidia_gpus(context) if not gpu.chip.open}
     for place, machine in _machines(context.fleet):
         key, chip = f"{place}.frameworks", old.get(place)
-        if machine.frameworks and not (machine.use and machine.use.has_logins):
+        if machine.frameworks and not (machine.use and machine.use.is_ssh):
             yield fault(FRAMEWORKS_UNUSABLE, key, "frameworks are for machines with use: ssh", "delete frameworks")
         elif machine.frameworks and chip:
             message = (

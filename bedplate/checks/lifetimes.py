@@ -78,7 +78,7 @@ def _renewal(context: Context, group: Group) -> str:
 def _has_permanent_gpus(context: Context, group: Group) -> bool:
     """Return whether an SSH group always has GPU machines."""
     is_permanent = group.nodes.min and not group.schedule
-    return bool(is_permanent) and group.use.has_logins and has_gpus(context.catalog, group)
+    return bool(is_permanent) and group.use.is_ssh and has_gpus(context.catalog, group)
 
 
 def _check_schedule_use(key: str, group: Group) -> Iterator[Fault]:

@@ -35,7 +35,7 @@ def check_names(context: Context) -> Iterator[Fault]:
                 )
                 yield fault(NAME_TOO_LONG, key, message)
             host = f"{name}-{group.nodes.max}.{rung.region}.{fleet.domain}"
-            if group.use.has_logins and len(host) > LONGEST:
+            if group.use.is_ssh and len(host) > LONGEST:
                 message = f"the full name of a machine has {len(host)} characters; RFC 1123 allows {LONGEST}"
                 yield fault(HOST_NAME_TOO_LONG, f"groups.{name}", message)
                 break
@@ -47,7 +47,7 @@ def _check_control_plane_names(fleet: Fleet) -> Iterator[Fault]:
     first = member_name(1, home)
     for name, group in fleet.groups.items() if fleet.kubernetes else ():
         regions = {rung.region for rung in group.ladder}
-        if group.use.has_logins and home in regions and f"{name}-1.{home}" == first:
+        if group.use.is_ssh and home in regions and f"{name}-1.{home}" == first:
             yield fault(CONTROL_PLANE_NAME, f"groups.{name}", f"{first} is already a machine of the control plane")
 
 

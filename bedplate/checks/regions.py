@@ -201,7 +201,7 @@ def _worst_case(pools: list[PoolPlan], catalog: Catalog) -> int:
 
     A pool of several zones spreads evenly, and all pools together hold at most the maximum of the group.
     """
-    left, addresses = pools[0].most, 0
+    left, addresses = pools[0].group_spec.nodes.max, 0
     for pool in sorted(pools, key=lambda pool: len(pool.zones)):
         machines = min(pool.max, left)
         left -= machines

@@ -97,7 +97,7 @@ def _check_host_address(key: str, address: IPv4Address, lan: IPv4Network) -> Ite
 
 
 def _check_scratch(key: str, machine: Machine) -> Iterator[Fault]:
-    if machine.scratch and not machine.has_logins:
+    if machine.scratch and not machine.is_ssh:
         yield fault(SCRATCH_WITHOUT_SSH, key, "scratch needs a machine with `use: ssh`")
     for place, disk, _ in repeated((f"{key}.{index}", disk) for index, disk in enumerate(machine.scratch)):
         yield fault(DUPLICATE_DISK, place, f"{disk} is listed twice")

@@ -218,7 +218,7 @@ def promote_bundle(plan: FleetPlan, client: AwsClient, ring: Ring, name: str) ->
 
 def read_canary(plan: FleetPlan, client: AwsClient, name: str) -> CanaryReport:
     """Return what the running machines of the ring `canary` report of a bundle. Raises PartialError."""
-    pools = [pool for pool in plan.pools if pool.ring is Ring.CANARY]
+    pools = [pool for pool in plan.pools if pool.group_spec.ring is Ring.CANARY]
     answers = read_pool_machines(client, plan, pools, ())
 
     def statuses(region: str) -> Mapping[str, NodeStatus | None]:
@@ -257,7 +257,7 @@ def _chosen(plan: FleetPlan, client: AwsClient, ring: Ring, bundle: str | None) 
     store = RegionStore(client, plan, plan.home.name)
     if bundle:
         return _resolved(store, bundle)
-    if ring is Ring.STABLE and any(pool.ring is Ring.CANARY for pool in plan.pools):
+    if ring is Ring.STABLE and any(pool.group_spec.ring is Ring.CANARY for pool in plan.pools):
         return _of_ring(store, Ring.CANARY)
     return build_bundle(user_cache()).hash
 

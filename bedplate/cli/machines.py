@@ -118,7 +118,7 @@ def _pool_machines(plan: FleetPlan, client: AwsClient) -> Iterator[Machine | Bed
 
 
 def _ssh_pools(plan: FleetPlan) -> tuple[PoolPlan, ...]:
-    return tuple(pool for pool in plan.pools if pool.use.has_logins)
+    return tuple(pool for pool in plan.pools if pool.use.is_ssh)
 
 
 def _desired(plan: FleetPlan, client: AwsClient) -> dict[str, int]:

@@ -64,7 +64,7 @@ def start(
     check_groups(plan, [group])
     pools = {pool.name: pool for pool in sorted(plan.pools, key=lambda pool: pool.rung) if pool.group == group}
     now = datetime.now(UTC)
-    _check_count(group, next(iter(pools.values())).most, count)
+    _check_count(group, next(iter(pools.values())).group_spec.nodes.max, count)
     until = now + parse_duration(duration) if duration else None
     request = Request(count, login_name(), dict(_ends(pools, until, now)))
     client = open_account(plan)
@@ -114,12 +114,12 @@ def _follow(groups: ScalingGroups, request: Request, pools: Mapping[str, PoolPla
             last = progress
             if before is None:
                 notify(undeployed_lines(progress.observation, pools))
-            notify(progress_lines(before, progress.observation, progress.climb, pools))
+            notify(progress_lines(before, progress.observation, progress.decision, pools))
             if before:
                 notify(_boot_failures(groups.client, pools, before.activities, progress))
     except (KeyboardInterrupt, BedplateError):
         if last:
-            notify(interrupted_lines(pools[next(iter(pools))].group, last.observation, last.climb, pools))
+            notify(interrupted_lines(pools[next(iter(pools))].group, last.observation, last.decision, pools))
         raise
     if last is None:
         raise AssertionError
@@ -150,10 +150,10 @@ def _shortage(
     """Print why a start has ended early and return its error."""
     booting = [machine for machine in progress.observation.machines if not machine.ready]
     summary = f"{progress.ready} of {count} machines of {group} run"
-    if not booting and progress.climb.missing:
-        notify(rung_lines(progress.climb, pools))
+    if not booting and progress.decision.missing:
+        notify(rung_lines(progress.decision, pools))
         return PartialError(
-            f"{summary}: no rung has room for {progress.climb.missing}", fix=shortage_fix(progress.climb)
+            f"{summary}: no rung has room for {progress.decision.missing}", fix=shortage_fix(progress.decision)
         )
     for machine in booting:
         notify(_console_lines(client, pools[machine.pool].region, machine.id))
@@ -220,10 +220,10 @@ def _live_machine(client: AwsClient, plan: FleetPlan, name: str) -> Machine:
 def _desired_above_minimum(groups: ScalingGroups, machine: Machine) -> int:
     """Return the desired capacity of a machine's pool; InputError at the minimum, where AWS would replace it."""
     (pool,) = groups.observe(0).pools
-    if pool.desired <= pool.minimum:
+    if pool.desired <= pool.min:
         region = machine.region
-        fix = f"lower `groups.{machine.group}.nodes.min` below {pool.minimum}, then run `bedplate up --stack {region}`"
-        raise InputError(f"{machine.pool} is at its minimum of {pool.minimum}: AWS would replace the machine", fix=fix)
+        fix = f"lower `groups.{machine.group}.nodes.min` below {pool.min}, then run `bedplate up --stack {region}`"
+        raise InputError(f"{machine.pool} is at its minimum of {pool.min}: AWS would replace the machine", fix=fix)
     return pool.desired
 
 

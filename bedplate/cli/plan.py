@@ -75,7 +75,7 @@ def _record_plan(path: Path, release: tuple[str, ...], *, json: bool) -> FleetPl
         recorded = record_plan(lock_path(path), loaded.fleet, load_catalog(), release_of=release)
     lines = (*recorded_lines(recorded.plan, recorded.released),)
     if any(fault.code == OFFERS_OF_OTHER_ACCOUNT.code for fault in loaded.faults):
-        lines = (*foreign_zone_lines(loaded.fleet, recorded.plan, load_catalog()), *lines)
+        lines = (*foreign_zone_lines(recorded.plan, load_catalog()), *lines)
     _print_plan(recorded.plan, lines, json=json)
     return recorded.plan
 

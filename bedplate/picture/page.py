@@ -40,7 +40,7 @@ def ladders(plan: FleetPlan) -> Iterator[Ladder]:
 
 def _rungs(pools: tuple[PoolPlan, ...]) -> Iterator[Cell]:
     """Yield the numbered rungs; pools that differ only in their zone are one rung."""
-    groups = groupby(pools, key=lambda pool: (pool.market, pool.region, pool.offer.reservation))
+    groups = groupby(pools, key=lambda pool: (pool.market, pool.region, pool.rung_spec.reservation))
     for number, ((market, region, _), members) in enumerate(groups, start=1):
         rung = tuple(members)
         title = f"{market.value}: {', '.join(pool.name for pool in rung)}"

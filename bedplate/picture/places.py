@@ -77,7 +77,7 @@ def _letter(zone: str, region: str) -> str:
 def _machines(plan: FleetPlan, region: RegionPlan) -> tuple[Row, ...]:
     heads: Row = tuple((Word(head, "label"),) for head in ("group", "zones", "machines"))
     here = [pool for pool in plan.pools if pool.region == region.name]
-    groups = groupby(here, key=lambda pool: (pool.group, pool.market, pool.offer.reservation))
+    groups = groupby(here, key=lambda pool: (pool.group, pool.market, pool.rung_spec.reservation))
     rows = [_machines_row(tuple(pools)) for _, pools in groups]
     if plan.control_plane and region.home:
         members = plan.control_plane.members

@@ -33,7 +33,7 @@ _MIB = 1024.0
 class CapacityPool:
     """A pool as the controller reads it: sizes in GPUs, cores and GiB for pods, price in USD per hour.
 
-    `most` is the maximum of its group over all pools. `barred` is the reason for which it must not grow, or empty.
+    `group_max` is the maximum of its group over all pools. `blocked_reason` is why it must not grow, or empty.
     `idle` is the time in seconds after which an unused machine ends, if the file says so; `is_ssh`: people log in.
     """
 
@@ -42,9 +42,9 @@ class CapacityPool:
     rung: int
     region: str
     zones: tuple[str, ...]
-    minimum: int
-    maximum: int
-    most: int
+    min: int
+    max: int
+    group_max: int
     type: str
     market: Market
     gpus: int
@@ -55,7 +55,7 @@ class CapacityPool:
     price: float
     labels: Mapping[str, str]
     taints: tuple[str, ...]
-    barred: str = ""
+    blocked_reason: str = ""
     idle: float | None = None
     is_ssh: bool = False
 
@@ -64,8 +64,8 @@ class CapacityPool:
 class CapacityPlan:
     """The pools of a fleet in ladder order. A node idles `idle` seconds; `cap` is the share removed at once.
 
-    `spare` has the machines of a group that stay free, `ceilings` its most USD per hour, and `ceiling` that of all
-    groups of workers. `buckets` has the bucket by region in which machines for SSH report
+    `spare` has the machines of a group that stay free, `max_cost` its most USD per hour, and `fleet_max_cost` that of
+    all groups of workers. `buckets` has the bucket by region in which machines for SSH report
     whether they are used. `etcd` is the id of the fleet's etcd cluster, empty before it is recorded.
     """
 
@@ -75,8 +75,8 @@ class CapacityPlan:
     idle: float = 600.0
     cap: float = 0.1
     spare: Mapping[str, int] = field(default_factory=dict)
-    ceilings: Mapping[str, float] = field(default_factory=dict)
-    ceiling: float | None = None
+    max_cost: Mapping[str, float] = field(default_factory=dict)
+    fleet_max_cost: float | None = None
     buckets: Mapping[str, str] = field(default_factory=dict)
     etcd: str = ""
 
@@ -115,14 +115,14 @@ def capacity_plan(plan: FleetPlan, catalog: Catalog, *uses: Use) -> CapacityPlan
         (pool for pool in plan.pools if (pool.use in uses if uses else is_managed(pool))),
         key=lambda pool: (pool.group, pool.rung),
     )
-    regions = sorted({pool.region for pool in pools if pool.use.has_logins and pool.tenure.idle})
+    regions = sorted({pool.region for pool in pools if pool.use.is_ssh and pool.group_spec.idle})
     return CapacityPlan(
         plan.name,
         plan.home.name,
         tuple(_pool(plan, pool, catalog) for pool in pools),
-        spare={pool.group: pool.tenure.spare for pool in pools if pool.tenure.spare},
-        ceilings={pool.group: pool.tenure.max_cost for pool in pools if pool.tenure.max_cost is not None},
-        ceiling=plan.max_cost,
+        spare={pool.group: pool.group_spec.spare for pool in pools if pool.group_spec.spare},
+        max_cost={pool.group: pool.group_spec.max_cost for pool in pools if pool.group_spec.max_cost is not None},
+        fleet_max_cost=plan.max_cost,
         buckets={region: plan.nodes_bucket(region).name for region in regions},
         etcd="" if plan.record.etcd == FORMING else plan.record.etcd,
     )
@@ -130,7 +130,7 @@ def capacity_plan(plan: FleetPlan, catalog: Catalog, *uses: Use) -> CapacityPlan
 
 def is_managed(pool: PoolPlan) -> bool:
     """Return whether the controller starts or ends machines of a pool."""
-    return pool.use.is_worker or pool.tenure.idle is not None
+    return pool.use.is_worker or pool.group_spec.idle is not None
 
 
 def _pool(plan: FleetPlan, pool: PoolPlan, catalog: Catalog) -> CapacityPool:
@@ -143,9 +143,9 @@ def _pool(plan: FleetPlan, pool: PoolPlan, catalog: Catalog) -> CapacityPool:
         rung=pool.rung,
         region=pool.region,
         zones=pool.zones,
-        minimum=pool.min,
-        maximum=pool.max,
-        most=pool.most,
+        min=pool.min,
+        max=pool.max,
+        group_max=pool.group_spec.nodes.max,
         type=pool.types[0],
         market=pool.market,
         gpus=min((sum(devices(type_facts).values()) for type_facts in facts), default=0),
@@ -156,9 +156,9 @@ def _pool(plan: FleetPlan, pool: PoolPlan, catalog: Catalog) -> CapacityPool:
         price=max(prices, default=0.0),
         labels={**registration.labels, "kubernetes.io/os": "linux"},
         taints=registration.taints,
-        barred=_barred(plan, pool),
-        idle=seconds_of(pool.tenure.idle) if pool.tenure.idle else None,
-        is_ssh=pool.use.has_logins,
+        blocked_reason=_blocked_reason(plan, pool),
+        idle=seconds_of(pool.group_spec.idle) if pool.group_spec.idle else None,
+        is_ssh=pool.use.is_ssh,
     )
 
 
@@ -166,7 +166,7 @@ def _memory(facts: InstanceFacts) -> float:
     return round(max(0.0, facts.memory_mib / _MIB * (1 - _KEPT_SHARE) - _KEPT_GIB), 1)
 
 
-def _barred(plan: FleetPlan, pool: PoolPlan) -> str:
+def _blocked_reason(plan: FleetPlan, pool: PoolPlan) -> str:
     """Return why no machine of a pool could work: a worker needs a path to the home region."""
     home = plan.home.name
     if pool.use.is_worker and pool.region != home and not is_connected(plan, pool.region, home):

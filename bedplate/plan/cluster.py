@@ -244,7 +244,7 @@ def _kinds(pool: PoolPlan, catalog: Catalog) -> Iterator[tuple[str, NodeKind]]:
         facts = catalog.types.get(name)
         reserved = _reserved_cpu(facts.vcpus) if facts else _RESERVED_CPU
         yield name, NodeKind(_gated(_without_own(registration(pool, name, "", catalog))), reserved)
-    if pool.offer.similar:
+    if pool.group_spec.similar:
         yield "", NodeKind(_gated(_without_own(pool_registration(pool, catalog))), _RESERVED_CPU)
 
 

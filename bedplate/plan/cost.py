@@ -246,7 +246,7 @@ def _disks(pools: tuple[PoolPlan, ...], catalog: Catalog) -> CostRange:
 
 def _counts(pools: tuple[PoolPlan, ...]) -> tuple[float, int]:
     """Return the mean number of machines over a week at the minimum, and the maximum."""
-    return sum(pool.min for pool in pools) * share_of_week(pools[0].tenure.schedule), combined_max(pools)
+    return sum(pool.min for pool in pools) * share_of_week(pools[0].group_spec.schedule), combined_max(pools)
 
 
 def volume_price(volume: Volume, catalog: Catalog) -> float:

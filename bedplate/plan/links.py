@@ -267,7 +267,7 @@ def ssh_pools(plan: FleetPlan) -> tuple[PoolPlan, ...]:
     """Return the first pool of each SSH group in each region: names of machines are per group and region."""
     pools: dict[tuple[str, str], PoolPlan] = {}
     for pool in plan.pools:
-        if pool.use.has_logins:
+        if pool.use.is_ssh:
             pools.setdefault((pool.group, pool.region), pool)
     return tuple(pools.values())
 

@@ -58,7 +58,7 @@ def region_documents(plan: FleetPlan, region: str, ring: Ring, catalog: Catalog)
 
     Permanent machines follow `stable`; those of sites are in the bucket of the home region.
     """
-    pools = (pool for pool in plan.pools if pool.region == region and pool.ring is ring)
+    pools = (pool for pool in plan.pools if pool.region == region and pool.group_spec.ring is ring)
     documents = {pool.name: pool_document(plan, pool, catalog) for pool in pools}
     for node in permanent_nodes(plan) if ring is Ring.STABLE else ():
         if node.region == region:

@@ -505,16 +505,16 @@ def pool_node(plan: FleetPlan, pool: PoolPlan, name: str, catalog: Catalog) -> N
     gpus = Hardware(facts.gpu.name, facts.gpu.count) if facts and facts.gpu else None
     node = _node(plan, name, Platform.CLOUD, frozenset({_ROLE_OF_USE[pool.use]}), None)
     fabric = pool.fabric is not None
-    driver, cluster = (pool.driver or plan.image.driver) if gpus else None, cluster_plan(plan)
+    driver, cluster = (pool.group_spec.driver or plan.image.driver) if gpus else None, cluster_plan(plan)
     return replace(
         node,
         gpus=gpus,
         driver=driver,
         types=pool.types,
         fabric=fabric,
-        frameworks=pool.frameworks,
-        owner=pool.tenure.owner,
-        expires=pool.tenure.expires,
+        frameworks=pool.group_spec.frameworks,
+        owner=pool.owner,
+        expires=pool.group_spec.expires,
         cluster=pool_node_kinds(cluster, pool, catalog) if cluster and pool.use is Use.KUBERNETES else None,
     )
 

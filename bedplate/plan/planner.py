@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from ipaddress import IPv4Network
 from types import MappingProxyType
 from typing import assert_never
@@ -29,7 +28,7 @@ from bedplate.plan.fleet import (
     number_accounts,
     place_members,
 )
-from bedplate.plan.pools import Offer, PoolPlan, Tenure, Volume, bucket_name, pool_name
+from bedplate.plan.pools import PoolPlan, bucket_name, pool_name
 from bedplate.plan.record import Record
 from bedplate.spec import Fleet
 from bedplate.spec.groups import Group, Rung
@@ -117,7 +116,7 @@ def required_images(plan: FleetPlan, catalog: Catalog) -> tuple[str, ...]:
     Auto Scaling accepts no SSM parameter as image together with instance requirements. Source: its user guide, "Use AWS
     Systems Manager parameters instead of AMI IDs in launch templates", limitations.
     """
-    required = {f"{pool.region}/{architecture(pool.types, catalog)}" for pool in plan.pools if pool.offer.similar}
+    required = {f"{pool.region}/{architecture(pool.types, catalog)}" for pool in plan.pools if pool.group_spec.similar}
     return tuple(sorted(required - plan.record.images.keys()))
 
 
@@ -139,49 +138,21 @@ def group_pools(name: str, group: Group, fleet: Fleet, catalog: Catalog) -> Iter
     The maximum of each is the group's, or the size of its reservation: available capacity decides at run time which
     rung grows. If one rung names a zone and another its region, the zone has one pool, from the first of the two.
     """
-    places: dict[str, tuple[int, Rung, tuple[str, ...]]] = {}
-    for position, rung in enumerate(group.ladder):
-        for place, zones in _places(group, rung, fleet.regions[rung.region].zones, catalog):
-            places.setdefault(pool_name(name, rung, place), (position, rung, zones))
-    for index, (pool, (position, rung, zones)) in enumerate(places.items()):
+    pools: dict[str, tuple[int, tuple[str, ...]]] = {}
+    for rung, rung_spec in enumerate(group.ladder):
+        for place, zones in _places(group, rung_spec, fleet.regions[rung_spec.region].zones, catalog):
+            pools.setdefault(pool_name(name, rung_spec, place), (rung, zones))
+    for index, (pool, (rung, zones)) in enumerate(pools.items()):
         yield PoolPlan(
             name=pool,
             group=name,
-            use=group.use,
-            region=rung.region,
+            group_spec=group,
+            rung=rung,
             zones=zones,
-            offer=_offer(group, rung),
             min=0 if index else group.nodes.min,
-            max=min(group.nodes.max, rung.reserved or group.nodes.max),
-            most=group.nodes.max,
-            volume=Volume(group.disk, group.disk_throughput, group.disk_iops),
-            fabric=group.fabric,
-            tenure=Tenure(
-                owner=group.owner or fleet.owner,
-                expires=group.expires,
-                schedule=group.schedule,
-                idle=group.idle,
-                spare=group.spare,
-                max_cost=group.max_cost,
-            ),
-            labels=group.labels,
-            taints=group.taints,
-            driver=group.driver,
-            frameworks=group.frameworks,
-            rung=position,
-            ring=group.ring,
+            max=min(group.nodes.max, group.ladder[rung].reserved or group.nodes.max),
+            owner=group.owner or fleet.owner,
         )
-
-
-def _offer(group: Group, rung: Rung) -> Offer:
-    return Offer(
-        market=rung.market,
-        types=group.types,
-        similar=group.similar,
-        reservation=rung.reservation,
-        max_price=rung.max_price,
-        ends=datetime.fromisoformat(rung.ends) if rung.ends else None,
-    )
 
 
 def _places(
@@ -208,14 +179,14 @@ def gateway_zone(region: RegionPlan, catalog: Catalog) -> str:
     return min(suitable or region.zones, key=lambda zone: zone.edge).name
 
 
-def chosen_zones(fleet: Fleet, plan: FleetPlan, region: RegionPlan, catalog: Catalog) -> Iterator[tuple[str, str]]:
+def chosen_zones(plan: FleetPlan, region: RegionPlan, catalog: Catalog) -> Iterator[tuple[str, str]]:
     """Yield the pools and machines of a region whose zones depend on the offers, each with its zones."""
     if plan.control_plane and region.home:
         yield from ((member.name, member.zone) for member in plan.control_plane.members)
     if any(pool.place == region.name for pool in plan.laptops):
         yield f"laptop gateway of {region.name}", gateway_zone(region, catalog)
     for pool in plan.pools:
-        if pool.region == region.name and fleet.groups[pool.group].ladder[pool.rung].zone is None:
+        if pool.region == region.name and pool.rung_spec.zone is None:
             yield pool.name, ", ".join(pool.zones)
 
 
@@ -358,13 +329,13 @@ def pool_kind(plan: FleetPlan, pool: PoolPlan, catalog: Catalog) -> ImageKind:
     facts = catalog.types.get(pool.types[0])
     gpu = facts.gpu if facts else None
     chip = catalog.chips.get(gpu.name) if gpu else None
-    default = pool.use.has_logins and chip is not None and chip.open
+    default = pool.use.is_ssh and chip is not None and chip.open
     return ImageKind(
         pool.use,
         arch,
-        _driver(pool.driver or plan.image.driver or "", gpu.count, chip) if gpu else "",
+        _driver(pool.group_spec.driver or plan.image.driver or "", gpu.count, chip) if gpu else "",
         efa=pool.fabric is not None,
-        frameworks=default if pool.frameworks is None else pool.use.has_logins and pool.frameworks,
+        frameworks=default if pool.group_spec.frameworks is None else pool.use.is_ssh and pool.group_spec.frameworks,
     )
 
 

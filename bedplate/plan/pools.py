@@ -1,20 +1,17 @@
 """Pools: one Auto Scaling group each, with its schedule, network interfaces, instance requirements and names."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
-from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
 from bedplate.catalog import Catalog
 from bedplate.catalog.tables import InstanceFacts
-from bedplate.spec.groups import Fabric, Market, Ring, Rung, Schedule
+from bedplate.spec.groups import Fabric, Group, Market, Rung, Schedule
 from bedplate.spec.sites import Use
 from bedplate.spec.text import PERMANENT
-
-NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,80 +24,61 @@ class Volume:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """The purchase option of a pool's machines.
-
-    `max_price` is USD an hour, for spot. `ends` is the end of a capacity block, in UTC. `similar` also admits other
-    types that meet the instance requirements.
-    """
-
-    market: Market
-    types: tuple[str, ...]
-    similar: bool = False
-    reservation: str | None = None
-    max_price: float | None = None
-    ends: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Tenure:
-    """The owner of machines, their expiry (an ISO date, `permanent`, or None), and their working hours.
-
-    `idle` is how long a machine may be unused, such as 2h; None is without a limit. The controller of capacity keeps
-    `spare` machines free, and starts none above `max_cost` in USD per hour.
-    """
-
-    owner: str
-    expires: str | None = None
-    schedule: Schedule | None = None
-    idle: str | None = None
-    spare: int = 0
-    max_cost: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class PoolPlan:
     """One Auto Scaling group: a rung of a group's ladder, in one zone where the fabric requires it.
 
-    `max` is the pool's maximum, `most` the maximum of its group over all pools. `labels` and `taints`
-    (`key=value:effect`) are those of the file; a node also registers those of its type. `driver` is a branch, None for
-    that of the fleet.
+    `rung` is an index in the ladder; no name or address depends on it. `min` and `max` are those of the pool: the group
+    has its own in `group_spec.nodes`. `owner` is the group's, or the fleet's.
     """
 
     name: str
     group: str
-    use: Use
-    region: str
+    group_spec: Group
+    rung: int
     zones: tuple[str, ...]
-    offer: Offer
     min: int
     max: int
-    most: int
-    volume: Volume
-    fabric: Fabric | None
-    tenure: Tenure
-    labels: Mapping[str, str] = field(default_factory=lambda: NO_LABELS)
-    taints: tuple[str, ...] = ()
-    driver: str | None = None
-    frameworks: bool | None = None
-    rung: int = 0
-    """The index of its rung in the group's ladder, for messages; no name or address depends on it."""
-    ring: Ring = Ring.STABLE
+    owner: str
+
+    @property
+    def rung_spec(self) -> Rung:
+        """The rung in the fleet file."""
+        return self.group_spec.ladder[self.rung]
+
+    @property
+    def use(self) -> Use:
+        """The use of its machines."""
+        return self.group_spec.use
+
+    @property
+    def region(self) -> str:
+        """The region of its rung."""
+        return self.rung_spec.region
 
     @property
     def market(self) -> Market:
-        """The purchase option of its machines."""
-        return self.offer.market
+        """How its machines are bought."""
+        return self.rung_spec.market
 
     @property
     def types(self) -> tuple[str, ...]:
         """The interchangeable instance types, in the order of the file."""
-        return self.offer.types
+        return self.group_spec.types
+
+    @property
+    def fabric(self) -> Fabric | None:
+        """The low-latency network of its machines."""
+        return self.group_spec.fabric
+
+    @property
+    def volume(self) -> Volume:
+        """The root volume of its machines."""
+        return Volume(self.group_spec.disk, self.group_spec.disk_throughput, self.group_spec.disk_iops)
 
 
 def combined_max(pools: Collection[PoolPlan]) -> int:
     """Return the combined maximum of pools of one group: their sum, limited by the group's maximum."""
-    return min(sum(pool.max for pool in pools), *(pool.most for pool in pools))
+    return min(sum(pool.max for pool in pools), *(pool.group_spec.nodes.max for pool in pools))
 
 
 def bucket_name(fleet: str, store: str, account: str, region: str) -> str:
@@ -168,7 +146,7 @@ def scheduled_actions(pool: PoolPlan) -> tuple[ScheduledAction, ...]:
     """Return the scheduled actions of a pool, daily ones first; these stop when the pool is emptied for good."""
     final = tuple(_final_actions(pool))
     until = min((action.at for action in final if action.at is not None), default=None)
-    schedule = pool.tenure.schedule
+    schedule = pool.group_spec.schedule
     return (*(_daily_actions(pool, schedule, until) if schedule else ()), *final)
 
 
@@ -182,9 +160,9 @@ def _daily_actions(pool: PoolPlan, schedule: Schedule, until: datetime | None) -
 
 
 def _final_actions(pool: PoolPlan) -> Iterator[ScheduledAction]:
-    if pool.offer.ends is not None:
-        yield ScheduledAction("end", _ENDED, at=pool.offer.ends - _lead(pool))
-    expires = pool.tenure.expires
+    if pool.rung_spec.ends is not None:
+        yield ScheduledAction("end", _ENDED, at=datetime.fromisoformat(pool.rung_spec.ends) - _lead(pool))
+    expires = pool.group_spec.expires
     if expires is not None and expires != PERMANENT:
         midnight = datetime.combine(date.fromisoformat(expires), time(), UTC)
         yield ScheduledAction("expire", _EMPTY, at=midnight + timedelta(days=1))
@@ -198,7 +176,7 @@ def _lead(pool: PoolPlan) -> timedelta:
 def next_stop(pool: PoolPlan, now: datetime) -> datetime | None:
     """Return the next time at which a schedule, an expiry or the end of a block terminates a pool's machines."""
     times = [action.at for action in _final_actions(pool) if action.at is not None]
-    if schedule := pool.tenure.schedule:
+    if schedule := pool.group_spec.schedule:
         local = now.astimezone(ZoneInfo(schedule.zone))
         stop = datetime.combine(local, time.fromisoformat(schedule.stop), local.tzinfo)
         times.append(stop if stop > now else stop + timedelta(days=1))
@@ -310,7 +288,7 @@ class InstanceRequirements:
 def instance_requirements(pool: PoolPlan, catalog: Catalog) -> InstanceRequirements | None:
     """Return the instance requirements of a pool with `similar: true`; None without it, or if no type is known."""
     facts = [catalog.types[name] for name in pool.types if name in catalog.types]
-    if not pool.offer.similar or not facts:
+    if not pool.group_spec.similar or not facts:
         return None
     vcpus = [type_facts.vcpus for type_facts in facts]
     memory = [type_facts.memory_mib for type_facts in facts]

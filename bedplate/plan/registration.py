@@ -47,8 +47,8 @@ def registration(pool: PoolPlan, type_name: str, zone: str, catalog: Catalog) ->
     accelerators = devices(facts)
     fabric = sum(interface.adapter is not Adapter.ENA for interface in interfaces(facts, pool.fabric))
     disk = {"ephemeral-storage": f"{pool.volume.gib * _DISK_PERCENT // 100}Gi"}
-    labels = {**_labels(pool, facts), INSTANCE_TYPE: type_name, ZONE: zone, **pool.labels}
-    taints = dict.fromkeys([f"{name}=present:NoSchedule" for name in accelerators] + list(pool.taints))
+    labels = {**_labels(pool, facts), INSTANCE_TYPE: type_name, ZONE: zone, **pool.group_spec.labels}
+    taints = dict.fromkeys([f"{name}=present:NoSchedule" for name in accelerators] + list(pool.group_spec.taints))
     counts = accelerators | ({EFA: fabric} if fabric else {})
     return Registration(labels, tuple(taints), {name: str(count) for name, count in counts.items()} | disk)
 
@@ -65,7 +65,7 @@ def pool_registration(pool: PoolPlan, catalog: Catalog) -> Registration:
         for key, value in variants[0].labels.items()
         if all(variant.labels.get(key) == value for variant in variants)
     }
-    if pool.offer.similar:
+    if pool.group_spec.similar:
         labels.pop(INSTANCE_TYPE, None)
     taints = dict.fromkeys(taint for variant in variants for taint in variant.taints)
     return Registration(

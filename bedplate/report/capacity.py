@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from bedplate.capacity.controller import subject_of
-from bedplate.capacity.ladder import Breaker, Climb, RungStatus
+from bedplate.capacity.ladder import Breaker, LadderDecision, RungStatus
 from bedplate.capacity.observation import (
     FAILURES,
     NOT_READY,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _MINUTE, _HOUR = 60.0, 3600.0
 
 
-def misfit(pod: Pod, pool: Pool) -> str:
+def mismatch(pod: Pod, pool: Pool) -> str:
     """Return why a machine of a pool cannot run a pod; empty if it can."""
     if pod.unsupported:
         return pod.unsupported
@@ -179,7 +179,9 @@ def undeployed_lines(now: Observation, pools: Pools) -> Iterator[str]:
         yield f"{rung_name(pool)}: not deployed: `bedplate up --stack {pool.region}`"
 
 
-def progress_lines(before: Observation | None, now: Observation, decision: Climb, pools: Pools) -> Iterator[str]:
+def progress_lines(
+    before: Observation | None, now: Observation, decision: LadderDecision, pools: Pools
+) -> Iterator[str]:
     """Yield what has happened since the last observation, then the next actions with their reasons."""
     if before:
         yield from (
@@ -205,7 +207,7 @@ def _machine_lines(before: Sequence[Machine], now: Sequence[Machine]) -> Iterato
             yield f"{machine.zone}: {machine.id} {'is in service' if machine.ready else 'is booting'}"
 
 
-def _action_line(action: SetDesired, decision: Climb, pools: Pools) -> str:
+def _action_line(action: SetDesired, decision: LadderDecision, pools: Pools) -> str:
     name = rung_name(pools[action.pool])
     if not decision.is_raise(action):
         return f"{name}: {action.reason}: no further attempts"
@@ -213,14 +215,14 @@ def _action_line(action: SetDesired, decision: Climb, pools: Pools) -> str:
     return f"{name}: launching {counted(action.count - rung.expected, 'machine')} ({action.reason})"
 
 
-def rung_lines(decision: Climb, pools: Pools) -> Iterator[str]:
+def rung_lines(decision: LadderDecision, pools: Pools) -> Iterator[str]:
     """Yield a line for each rung: the reason for which it takes no more machines."""
     for rung in decision.rungs:
         code = f" ({rung.code})" if rung.code else ""
         yield f"{rung_name(pools[rung.pool.name])}: {rung.reason or 'open'}{code}"
 
 
-def shortage_fix(decision: Climb) -> str:
+def shortage_fix(decision: LadderDecision) -> str:
     """Return the fix for a ladder without room: that of the first failed rung."""
     codes = (rung.code for rung in decision.rungs if rung.status is RungStatus.FAILED and rung.code)
     code = next(codes, None)
@@ -239,7 +241,7 @@ def running_lines(machines: "Iterable[LiveMachine]", pools: Pools, ends: Mapping
     for machine in machines:
         name = machine.name or machine.instance
         end = f", until {_time(ends[machine.pool])}" if machine.pool in ends else ""
-        login = f": `bedplate ssh {name}`" if machine.name and pools[machine.pool].use.has_logins else ""
+        login = f": `bedplate ssh {name}`" if machine.name and pools[machine.pool].use.is_ssh else ""
         yield f"machine {name} is running in {machine.zone}{end}{login}"
 
 
@@ -251,7 +253,7 @@ def end_lines(cancelled: Mapping[str, datetime], unlimited: Iterable[str]) -> It
         yield f"note: {pool} has no end: its machines were started without --for"
 
 
-def interrupted_lines(group: str, now: Observation, decision: Climb, pools: Pools) -> Iterator[str]:
+def interrupted_lines(group: str, now: Observation, decision: LadderDecision, pools: Pools) -> Iterator[str]:
     """Yield what AWS goes on with after an interrupted start, and how to follow or end it."""
     counts = {pool.name: pool.desired for pool in now.pools} | {a.pool: a.count for a in decision.actions}
     pending = False

@@ -24,7 +24,7 @@ from bedplate.report.capacity import (
     age,
     breaker_sentences,
     clock,
-    misfit,
+    mismatch,
     shortage,
     size_words,
     use_sentence,
@@ -78,7 +78,7 @@ def status_lines(state: CapacityState) -> Iterator[str]:
         machines = state.machines(pool)
         joined = str(sum(_has_joined(state, machine) for machine in machines))
         price = f"{len(machines) * pool.price:,.2f}"
-        counts = (str(len(machines)), joined, str(pool.desired), str(pool.maximum), price)
+        counts = (str(len(machines)), joined, str(pool.desired), str(pool.max), price)
         rows.append((pool.group, rung_name(pool), *counts, _short_state(state, pool)))
     yield from aligned(rows, right=(2, 3, 4, 5, 6))
     waiting = sum(pod.node is None for pod in state.observation.pods)
@@ -104,7 +104,7 @@ def status_document(state: CapacityState) -> Mapping[str, Any]:
             "machines": len(state.machines(pool)),
             "joined": sum(_has_joined(state, machine) for machine in state.machines(pool)),
             "desired": pool.desired,
-            "maximum": pool.maximum,
+            "maximum": pool.max,
             "usd_per_hour": round(len(state.machines(pool)) * pool.price, 2),
             "state": _short_state(state, pool),
         }
@@ -154,8 +154,8 @@ def _ceiling_lines(state: CapacityState, group: str) -> Iterator[str]:
     settings = state.observation.settings
     price = min((pool.price for pool in state.pools(group) if pool in state.worker_pools), default=None)
     ceilings = (
-        (f"`groups.{group}.max_cost`", settings.ceilings.get(group), state.pools(group)),
-        ("`max_cost` of the fleet", settings.ceiling, state.worker_pools),
+        (f"`groups.{group}.max_cost`", settings.max_cost.get(group), state.pools(group)),
+        ("`max_cost` of the fleet", settings.fleet_max_cost, state.worker_pools),
     )
     for key, ceiling, pools in ceilings:
         usd = sum(max(pool.desired, len(state.machines(pool))) * pool.price for pool in pools)
@@ -174,13 +174,13 @@ def explain_pod(state: CapacityState, pod: Pod) -> Iterator[str]:
     gang = f" with the {pod.gang_size} pods of {pod.gang}" if pod.gang else ""
     yield f"{pod.id} waits{gang} for {waited}. It asks for {size_words(pod.size)}."
     for pool in state.worker_pools:
-        reason = misfit(pod, pool)
+        reason = mismatch(pod, pool)
         sentence = f"does not suit it: {reason}." if reason else _rung_sentence(state, pool)
         yield f"{pool.group}, rung {rung_name(pool)}: {sentence}"
     yield from _place_lines(state, {pod.id: "It"})
     reasons = [unplaced.reason for unplaced in state.decision.unplaced if unplaced.pod == pod.id]
     yield from (f"No machine is started for it: {reason}." for reason in reasons)
-    suitable = [pool for pool in state.worker_pools if not misfit(pod, pool)]
+    suitable = [pool for pool in state.worker_pools if not mismatch(pod, pool)]
     yield from () if reasons else _next_lines(state, suitable)
 
 
@@ -228,14 +228,14 @@ def _short_state(state: CapacityState, pool: Pool) -> str:
         return failure_kind.cause if failure_kind else "launch failed"
     if pool.desired > len(state.machines(pool)):
         return "launching"
-    return "full" if pool.desired >= pool.maximum else "open"
+    return "full" if pool.desired >= pool.max else "open"
 
 
 def _rung_sentence(state: CapacityState, pool: Pool) -> str:
     """Return one sentence about a rung, or two."""
     machines = state.machines(pool)
     failure = _last_failure(state, pool)
-    count = f"{len(machines)} of at most {counted(pool.maximum, 'machine')}"
+    count = f"{len(machines)} of at most {counted(pool.max, 'machine')}"
     if pool.silent:
         return f"{count}; {pool.region} does not answer, so nothing is changed here."
     if not pool.eligible:
@@ -256,7 +256,7 @@ def _rung_sentence(state: CapacityState, pool: Pool) -> str:
     if booting:
         first = min(machine.launched for machine in booting)
         return f"{count}; {len(booting)} of them booting, the first since {clock(first)}."
-    if pool.desired >= pool.maximum:
+    if pool.desired >= pool.max:
         return f"{count}: it is full."
     return f"{count}; more can start."
 
@@ -308,8 +308,8 @@ def _keep_reason(state: CapacityState, pool: Pool) -> str:
     settings = state.observation.settings
     if pool.group in state.paused:
         return f"{pool.group} is paused"
-    if max(pool.desired, len(state.machines(pool))) <= pool.minimum:
-        return f"{pool.name} is at its minimum of {pool.minimum}"
+    if max(pool.desired, len(state.machines(pool))) <= pool.min:
+        return f"{pool.name} is at its minimum of {pool.min}"
     group = {own.id for other in state.pools(pool.group) for own in state.machines(other)}
     free = [node for node in state.observation.nodes if node.machine in group and not node.pods and not node.cordoned]
     if len(free) <= settings.spare.get(pool.group, 0):
@@ -329,7 +329,7 @@ def _people_lines(state: CapacityState, pools: set[str], *, is_brief: bool = Tru
 def _waiting_lines(state: CapacityState, pools: Sequence[Pool]) -> Iterator[str]:
     waiting = [pod for pod in state.observation.pods if pod.node is None]
     workers = [pool for pool in pools if pool in state.worker_pools]
-    suited = [pod for pod in waiting if any(not misfit(pod, pool) for pool in workers)]
+    suited = [pod for pod in waiting if any(not mismatch(pod, pool) for pool in workers)]
     if not suited:
         yield "No pod waits for this group."
         return

@@ -72,7 +72,7 @@ def _rows(plan: FleetPlan, bill: Bill) -> Iterator[Row]:
         least, most = sum(pool.min for pool in rungs), combined_max(rungs)
         yield _row(group, bill.groups[group], f"{least} to {most} x {_types(rungs[0].types)}{_hours(rungs[0])}")
         for pool in rungs:
-            place = pool.name.removeprefix(f"{group}-").removesuffix(f"-{pool.offer.reservation}")
+            place = pool.name.removeprefix(f"{group}-").removesuffix(f"-{pool.rung_spec.reservation}")
             yield _row(f"  {place}", bill.rungs[pool.name], pool.market.value)
     if plan.pools:
         yield _row("root volumes", bill.disks, "gp3")
@@ -82,7 +82,7 @@ def _rows(plan: FleetPlan, bill: Bill) -> Iterator[Row]:
 
 
 def _hours(pool: PoolPlan) -> str:
-    share = share_of_week(pool.tenure.schedule)
+    share = share_of_week(pool.group_spec.schedule)
     return f"; minimum in {100 * share:.0f} % of hours" if share < 1 else ""
 
 

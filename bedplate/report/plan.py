@@ -210,10 +210,10 @@ def recorded_lines(plan: FleetPlan, released: Mapping[str, IPv4Network]) -> Iter
         yield "fleet.lock is up to date"
 
 
-def foreign_zone_lines(fleet: Fleet, plan: FleetPlan, catalog: Catalog) -> Iterator[str]:
+def foreign_zone_lines(plan: FleetPlan, catalog: Catalog) -> Iterator[str]:
     """Yield the zones that are chosen from the offers of another account."""
     regions = [region for region in plan.regions if not catalog.has_letters_of(plan.account, region.name)]
-    rows = [row for region in regions for row in chosen_zones(fleet, plan, region, catalog)]
+    rows = [row for region in regions for row in chosen_zones(plan, region, catalog)]
     yield "zones chosen from the offers of another account:"
     yield from (f"  {line}" for line in aligned(rows))
     yield "before `pulumi up`, run `bedplate catalog refresh`: it lists zones that do not offer the type"

@@ -41,7 +41,7 @@ class Use(StrEnum):
     KUBERNETES = "kubernetes"
 
     @property
-    def has_logins(self) -> bool:
+    def is_ssh(self) -> bool:
         """Whether people log in to the machine, by a name that it keeps."""
         match self:
             case Use.SSH:
@@ -125,9 +125,9 @@ class Machine(Spec):
     )
 
     @property
-    def has_logins(self) -> bool:
+    def is_ssh(self) -> bool:
         """Whether people log in to the machine."""
-        return self.use is not None and self.use.has_logins
+        return self.use is not None and self.use.is_ssh
 
     @property
     def is_worker(self) -> bool:

@@ -33,14 +33,13 @@ from bedplate.catalog import Catalog
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.pools import (
     InstanceRequirements,
-    Offer,
     PoolPlan,
     ScheduledAction,
     instance_requirements,
     scheduled_actions,
 )
 from bedplate.plan.registration import from_zero_tags, pool_registration
-from bedplate.spec.groups import Fabric
+from bedplate.spec.groups import Fabric, Rung
 from bedplate.spec.network import Egress
 from bedplate.spec.sites import Use
 from stacks.alarms import alarm_on_failed_gates, alarm_on_missing_instances
@@ -52,7 +51,7 @@ def is_mixed(pool: PoolPlan) -> bool:
     """Return whether a pool needs a mixed instances policy: for several types, `similar` or spot."""
     if pool.market.is_block:
         return False
-    return pool.market.is_spot or len(pool.types) > 1 or pool.offer.similar
+    return pool.market.is_spot or len(pool.types) > 1 or pool.group_spec.similar
 
 
 def mixed_instances_policy(
@@ -66,7 +65,7 @@ def mixed_instances_policy(
         launch_template=GroupMixedInstancesPolicyLaunchTemplateArgs(
             launch_template_specification=template, overrides=_overrides(pool, requirements)
         ),
-        instances_distribution=_distribution(pool.offer, requirements),
+        instances_distribution=_distribution(pool.rung_spec, requirements),
     )
 
 
@@ -100,15 +99,15 @@ def _requirements(
 
 
 def _distribution(
-    offer: Offer, requirements: InstanceRequirements | None
+    rung: Rung, requirements: InstanceRequirements | None
 ) -> GroupMixedInstancesPolicyInstancesDistributionArgs:
     """Use spot only, or on-demand only: types in the file's order, or by instance requirements the cheapest."""
-    if offer.market.is_spot:
+    if rung.market.is_spot:
         return GroupMixedInstancesPolicyInstancesDistributionArgs(
             on_demand_base_capacity=0,
             on_demand_percentage_above_base_capacity=0,
             spot_allocation_strategy="price-capacity-optimized",
-            spot_max_price=None if offer.max_price is None else _dollars(offer.max_price),
+            spot_max_price=None if rung.max_price is None else _dollars(rung.max_price),
         )
     return GroupMixedInstancesPolicyInstancesDistributionArgs(
         on_demand_allocation_strategy="lowest-price" if requirements else "prioritized",
@@ -292,7 +291,7 @@ def group_args(
 
 def ignored_inputs(pool: PoolPlan) -> tuple[str, ...]:
     """Return the inputs that are set once: autoscalers, hook resources and schedules change them later."""
-    scheduled = ("min_size",) if pool.tenure.schedule else ()
+    scheduled = ("min_size",) if pool.group_spec.schedule else ()
     return ("desired_capacity", "initial_lifecycle_hooks", *scheduled)
 
 

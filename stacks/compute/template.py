@@ -169,10 +169,10 @@ def root_volume(volume: Volume) -> LaunchTemplateBlockDeviceMappingArgs:
 
 def _reservation(pool: PoolPlan) -> LaunchTemplateCapacityReservationSpecificationArgs | None:
     """Return the capacity reservation of a pool; EC2 launches only inside it."""
-    if pool.offer.reservation is None:
+    if pool.rung_spec.reservation is None:
         return None
     target = LaunchTemplateCapacityReservationSpecificationCapacityReservationTargetArgs(
-        capacity_reservation_id=pool.offer.reservation
+        capacity_reservation_id=pool.rung_spec.reservation
     )
     return LaunchTemplateCapacityReservationSpecificationArgs(capacity_reservation_target=target)
 
@@ -200,7 +200,7 @@ def first_boot(plan: FleetPlan, pool: PoolPlan) -> str:
         "SCALING_GROUP": f"{plan.name}-{pool.name}",
         "LABEL": pool.group,
         "DOMAIN": f"{pool.region}.{plan.domain}",
-        **bundle_source(plan, pool.region, pool.name, pool.ring),
+        **bundle_source(plan, pool.region, pool.name, pool.group_spec.ring),
     }
     match pool.use:
         case Use.KUBERNETES:

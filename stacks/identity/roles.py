@@ -105,7 +105,7 @@ def _idle_permissions(plan: FleetPlan) -> Iterator[Statement]:
 
     A machine's report is read like the keys of workers.
     """
-    groups = sorted({pool.group for pool in plan.pools if pool.use.has_logins and pool.tenure.idle})
+    groups = sorted({pool.group for pool in plan.pools if pool.use.is_ssh and pool.group_spec.idle})
     if not groups:
         return
     tags = {**fleet_tag_condition(plan)["StringEquals"], f"aws:ResourceTag/{GROUP}": tuple(groups)}

@@ -22,7 +22,9 @@ from bedplate.cluster.desired import volume_objects
 from bedplate.cluster.lease import IDLE, NAMESPACE, Leadership, StateStore, read_holder
 from bedplate.picture.timeline import timeline
 from bedplate.plan.capacity import capacity_document
+from bedplate.spec.groups import Nodes, Rung
 from roles.base import file_text
+from tests.testlab.fleets.sketch import with_group
 from tests.testlab.fleets.variants import lab_plan
 from tests.testlab.kubernetes.capacity import CapacityLab, capacity_lab, wait_for
 from tests.testlab.kubernetes.control_plane import ControlPlane, wait_until
@@ -40,13 +42,12 @@ def lab(control_plane: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyP
     """Yield the lab with no machines."""
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")
     template = next(pool for pool in lab_plan().pools if pool.group == "train" and pool.market == "on-demand")
+    ladder = tuple(Rung(region=region) for region in REGIONS)
+    template = with_group(template, ladder=ladder, fabric=None, nodes=Nodes(min=0, max=200))
     pools = tuple(
-        replace(
-            template, name=f"gpu-{region}", group="gpu", region=region, zones=(f"{region}a",), rung=rung, fabric=None,
-            min=0, max=most, most=200,
-        )
+        replace(template, name=f"gpu-{region}", group="gpu", zones=(f"{region}a",), rung=rung, min=0, max=most)
         for rung, (region, most) in enumerate(zip(REGIONS, (200, 120, 200), strict=True))
-    )  # fmt: skip
+    )
     with capacity_lab(control_plane, namespace, replace(lab_plan(), pools=pools)) as lab:
         yield lab
     client = control_plane.client()

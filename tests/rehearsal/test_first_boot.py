@@ -22,6 +22,7 @@ from stacks.compute.template import first_boot, member_boot
 from stacks.dns import registration_permissions
 from stacks.program import administrators
 from tests.testlab.fakes.first_boot import DATE, LAB, POOL, Bundle, Node, Place, boot_place
+from tests.testlab.fleets.sketch import with_group
 
 SCRIPT = first_boot(LAB, POOL)
 WORKER = next(pool for pool in LAB.pools if pool.use.value == "kubernetes")
@@ -445,7 +446,7 @@ def test_a_machine_keeps_the_former_bundle_only(ring_place: Place) -> None:
 
 def test_machines_follow_their_rings(ring_place: Place) -> None:
     """A new bundle reaches the two canary machines in their next run, and the others after its promotion to stable."""
-    canary = first_boot(LAB, replace(POOL, ring=Ring.CANARY))
+    canary = first_boot(LAB, with_group(POOL, ring=Ring.CANARY))
     fleet = [(ring_place.machine(), canary if number < 2 else SCRIPT) for number in range(4)]
 
     def next_run() -> list[str]:

@@ -45,6 +45,7 @@ from bedplate.errors import InputError, MachineError
 from bedplate.plan import FleetPlan
 from bedplate.spec.groups import Ring
 from tests.testlab.fakes.hostile import HOSTILE
+from tests.testlab.fleets.sketch import with_group
 from tests.testlab.rehearsal.programs import EXAMPLES
 
 ROOT = Path(bedplate.bundle.__file__).parents[1]
@@ -420,7 +421,7 @@ def test_one_hostile_status_is_one_failed_machine(account: Account, capsys: Prin
 
 def test_without_canary_groups_up_promotes_to_both_rings(account: Account) -> None:
     """Also the first bundle of a fleet, which no machine can have run."""
-    plan = replace(account.plan, pools=tuple(replace(pool, ring=Ring.STABLE) for pool in account.plan.pools))
+    plan = replace(account.plan, pools=tuple(with_group(pool, ring=Ring.STABLE) for pool in account.plan.pools))
 
     assert deliver_bundle(plan, AwsClient(account)) == []
     assert account.ring("eu-north-1", "stable") == account.ring("eu-north-1", "canary")

@@ -1,4 +1,4 @@
-"""The climb over a ladder, typed failures, and ends of machines, as pure decisions."""
+"""The search over a ladder, typed failures, and ends of machines, as pure decisions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bedplate.capacity.ladder import HOLD, PATIENCE, Climb, climb
+from bedplate.capacity.ladder import HOLD, PATIENCE, LadderDecision, next_actions
 from bedplate.capacity.observation import NOT_READY, Activity, Machine, Observation, Pool, failure_code
 from bedplate.capacity.shrink import End, after_stop, next_end, parse_duration
 from bedplate.errors import InputError
@@ -18,7 +18,7 @@ EAST = Pool("east", "box", 1, "east", ("east-a",), 0, 4, 0)
 NOW = 10_000.0
 
 
-def _steps(decision: Climb) -> list[tuple[str, int]]:
+def _steps(decision: LadderDecision) -> list[tuple[str, int]]:
     return [(action.pool, action.count) for action in decision.actions]
 
 
@@ -26,9 +26,9 @@ def _failed(pool: str, code: str | None, zone: str | None = None, ago: float = 1
     return Activity("", pool, NOW - ago, ok=False, code=code, zone=zone)
 
 
-def _climb(pools: Sequence[Pool], *activities: Activity, count: int = 1, tried: float | None = None) -> Climb:
+def _climb(pools: Sequence[Pool], *activities: Activity, count: int = 1, tried: float | None = None) -> LadderDecision:
     times = {} if tried is None else {pools[0].name: NOW - tried}
-    return climb(Observation(NOW, pools=tuple(pools), activities=activities), count, times)
+    return next_actions(Observation(NOW, pools=tuple(pools), activities=activities), count, times)
 
 
 def test_the_first_rung_with_room_is_raised() -> None:
@@ -45,7 +45,7 @@ def test_machines_on_their_way_count() -> None:
     booting = Machine("i-1", "west", "west-a", 0.0, ready=False)
 
     assert _climb((on_way, EAST)).actions == ()
-    assert climb(Observation(NOW, machines=(booting,), pools=(on_way, EAST)), 1, {}).actions == ()
+    assert next_actions(Observation(NOW, machines=(booting,), pools=(on_way, EAST)), 1, {}).actions == ()
     assert _climb((replace(WEST, desired=3), EAST)).actions == ()
 
 
@@ -78,8 +78,8 @@ def test_a_failed_rung_is_lowered_before_the_next_is_raised() -> None:
     """The next decision raises the next rung, with the reason; machines that the failed rung has stay."""
     failure = _failed("west", "VcpuLimitExceeded")
     running = Machine("i-1", "west", "west-a", 0.0, ready=True)
-    first = climb(_seen(3, running, failure), 3, {})
-    second = climb(_seen(1, running, failure), 3, {})
+    first = next_actions(_seen(3, running, failure), 3, {})
+    second = next_actions(_seen(1, running, failure), 3, {})
 
     assert _steps(first) == [("west", 1)]
     assert _steps(second) == [("east", 2)]
@@ -104,7 +104,7 @@ def test_a_rung_that_timed_out_is_not_tried_again_at_once() -> None:
 
 def test_a_ladder_without_room_says_how_many_machines_are_missing() -> None:
     """A failed rung is not lowered below its minimum."""
-    held = replace(WEST, minimum=1, desired=1)
+    held = replace(WEST, min=1, desired=1)
     decision = _climb((held,), _failed("west", "VcpuLimitExceeded"), count=3)
 
     assert (decision.actions, decision.missing, decision.rungs[0].reason) == ((), 3, "the vCPU quota is used up")
@@ -154,7 +154,7 @@ def test_no_machine_is_launched_twice(
     world = _World(fails)
     tried: dict[str, float] = {}
     for reply, launching in rounds:
-        decision = climb(world.observe(), count, tried)
+        decision = next_actions(world.observe(), count, tried)
         for action in decision.actions:
             world.desired[action.pool] = action.count
             if reply and decision.is_raise(action):
@@ -163,7 +163,7 @@ def test_no_machine_is_launched_twice(
                 tried = {}
                 break
         world.advance(launching)
-        assert all(amount <= WEST.maximum for amount in world.desired.values())
+        assert all(amount <= WEST.max for amount in world.desired.values())
     assert world.launches <= count
 
 

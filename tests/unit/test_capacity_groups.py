@@ -52,7 +52,7 @@ def test_all_regions_are_observed(cloud: ScalingCloud, groups: FleetGroups) -> N
     cloud.report(f"lab-{EAST}", "There is no Spot capacity available that matches your request.", "us-east-1a")
     seen = groups.observe(cloud.time)
 
-    assert [(pool.name, pool.desired, pool.maximum) for pool in seen.pools] == [
+    assert [(pool.name, pool.desired, pool.max) for pool in seen.pools] == [
         (WEST, 2, 300),
         (EAST, 0, 298),
         ("sim-us-west-2", 0, 298),
@@ -80,7 +80,7 @@ def test_limits_of_the_fleet_file_reach_the_planner(cloud: ScalingCloud) -> None
     member = read_capacity_document(capacity_document(capacity), "capacity.json")
     settings = FleetGroups(AwsClient(cloud), member).observe(cloud.time).settings
 
-    assert (settings.spare, settings.ceilings, settings.ceiling) == ({"burst": 1}, {"burst": 400.0}, 900.0)
+    assert (settings.spare, settings.max_cost, settings.fleet_max_cost) == ({"burst": 1}, {"burst": 400.0}, 900.0)
     assert {pool.idle for pool in member.pools if pool.group == "burst"} == {1200.0}
 
 
@@ -92,7 +92,7 @@ def test_defect_more_than_fifty_groups_are_read() -> None:
         cloud = ScalingCloud(replace(lab_plan(), pools=pools))
         cloud.deploy(Use.KUBERNETES)
         seen = FleetGroups(AwsClient(cloud), capacity_plan(cloud.plan, load_catalog())).observe(cloud.time)
-    assert {pool.name: pool.minimum for pool in seen.pools} == {pool.name: pool.min for pool in pools}
+    assert {pool.name: pool.min for pool in seen.pools} == {pool.name: pool.min for pool in pools}
 
 
 def _silence(patch: pytest.MonkeyPatch, *regions: str) -> None:

@@ -62,7 +62,7 @@ def test_an_unused_machine_is_ended() -> None:
         ({"reported": NOW + 901}, {}),
         ({"ready": False}, {}),
         ({}, {"until": NOW + HOUR}),
-        ({}, {"minimum": 1}),
+        ({}, {"min": 1}),
         ({}, {"idle": None}),
     ],
     ids=[
@@ -93,7 +93,7 @@ def test_the_cap_limits_machines_that_end_at_once() -> None:
     machines = [replace(UNUSED, id=f"i-{number}", idle_since=NOW - (3 + number) * HOUR) for number in range(6)]
 
     assert _ended(*machines, cap=0.5) == ["i-5", "i-4", "i-3"]
-    assert _ended(*machines, pool=replace(BOX, desired=6, minimum=4), cap=0.5) == ["i-5", "i-4"]
+    assert _ended(*machines, pool=replace(BOX, desired=6, min=4), cap=0.5) == ["i-5", "i-4"]
 
 
 @pytest.fixture

@@ -87,7 +87,7 @@ def _failed(pool: Pool, code: str | None, ago: float = 10) -> Activity:
 def _fleet(nodes: Sequence[Node], pods: Sequence[Pod] = (), **more: object) -> Observation:
     """Return nodes of the first pool with their machines."""
     machines = tuple(_machine(str(node.machine)) for node in nodes)
-    pools = (replace(WEST, desired=len(nodes), maximum=100), EAST)
+    pools = (replace(WEST, desired=len(nodes), max=100), EAST)
     return replace(Observation(NOW, tuple(pods), tuple(nodes), machines, pools), **more)  # type: ignore[arg-type]
 
 
@@ -198,7 +198,7 @@ def test_a_rung_whose_machines_failed_three_times_in_an_hour_is_passed() -> None
 def test_a_gang_is_placed_whole_or_not_at_all() -> None:
     """A gang goes to the first rung that has room for all of it, in one zone; else it waits with a reason."""
     gang = _pods(6, replace(POD, gang="gang"))
-    wide = replace(EAST, maximum=8)
+    wide = replace(EAST, max=8)
     assert _sizes(_decide(Observation(NOW, pods=gang, pools=(WEST, wide))).actions) == {"east": 6}
     decision = _decide(Observation(NOW, pods=gang, pools=(WEST, EAST)))
     assert decision.actions == ()
@@ -231,17 +231,17 @@ def test_every_resource_and_spread_counts(pod: Pod, pool: Pool, machines: int) -
 
 def test_pools_without_image_link_or_addresses_are_passed() -> None:
     """Pods wait with this reason if there is no other rung."""
-    barred = replace(WEST, eligible=False)
-    assert _sizes(_decide(Observation(NOW, pods=_pods(1), pools=(barred, EAST))).actions) == {"east": 1}
-    assert "no image" in _decide(Observation(NOW, pods=_pods(1), pools=(barred,))).waiting[0].reason
+    ineligible = replace(WEST, eligible=False)
+    assert _sizes(_decide(Observation(NOW, pods=_pods(1), pools=(ineligible, EAST))).actions) == {"east": 1}
+    assert "no image" in _decide(Observation(NOW, pods=_pods(1), pools=(ineligible,))).waiting[0].reason
 
 
 @pytest.mark.parametrize(
     ("settings", "sizes"),
     [
-        (Settings(ceilings={"train": 120.0}), {"west": 2}),
-        (Settings(ceiling=60.0), {"west": 1}),
-        (Settings(most={"train": 3}), {"west": 3}),
+        (Settings(max_cost={"train": 120.0}), {"west": 2}),
+        (Settings(fleet_max_cost=60.0), {"west": 1}),
+        (Settings(max={"train": 3}), {"west": 3}),
         (Settings(paused=frozenset({"train"})), {}),
     ],
     ids=["group ceiling", "fleet ceiling", "group maximum", "paused"],
@@ -255,7 +255,7 @@ def test_limits_of_groups_and_of_the_fleet(settings: Settings, sizes: dict[str, 
 
 def test_a_ceiling_ends_no_machine() -> None:
     """Machines that run cost more than the ceiling: they stay, and none is added."""
-    above = _fleet((_node("i-1", POD), _node("i-2", POD)), _pods(1), settings=Settings(ceilings={"train": 60.0}))
+    above = _fleet((_node("i-1", POD), _node("i-2", POD)), _pods(1), settings=Settings(max_cost={"train": 60.0}))
     assert _decide(above).actions == ()
 
 
@@ -292,7 +292,7 @@ def test_machines_are_bought_at_the_notice() -> None:
 
 def test_a_reclaimed_pool_stays_at_its_minimum() -> None:
     """Of machines that AWS interrupts, none that the minimum needs is ended."""
-    spot = replace(WEST, market=Market.SPOT, minimum=2, desired=4)
+    spot = replace(WEST, market=Market.SPOT, min=2, desired=4)
     machines = [replace(_machine(f"i-{number}"), notice=NOW + 120) for number in range(3)]
     nodes = tuple(_node(f"i-{number}", idle=60) for number in range(3))
     young = _machine("i-3", age=60, node=False)
@@ -313,7 +313,7 @@ def test_an_idle_node_is_cordoned_first_and_ended_if_it_stays_empty() -> None:
     busy = _node("i-2", POD, cordoned=Cordon.PLANNER)
     actions = _decide(_fleet((cordoned, busy), [replace(POD, node="node-i-2")])).actions
     assert [(type(a), getattr(a, "machine", "")) for a in actions] == [(Terminate, "i-1")]
-    at_minimum = (replace(WEST, minimum=1, desired=1), EAST)
+    at_minimum = (replace(WEST, min=1, desired=1), EAST)
     assert [type(a) for a in _decide(_fleet((cordoned,), pools=at_minimum)).actions] == [UncordonNode]
 
 
@@ -360,7 +360,7 @@ def test_defect_machines_that_never_joined_are_ended_within_the_cap() -> None:
     late = tuple(_machine(f"i-{number}", age=1000, node=False) for number in range(4))
     nodes = tuple(_node(f"n-{number}", POD, pool=EAST) for number in range(20))
     machines = late + tuple(_machine(f"n-{number}", EAST) for number in range(20))
-    pools = (replace(WEST, desired=4), replace(EAST, maximum=50, desired=20))
+    pools = (replace(WEST, desired=4), replace(EAST, max=50, desired=20))
     decision = _decide(Observation(NOW, _pods(4), nodes, machines, pools))
     assert sum(isinstance(action, Terminate) for action in decision.actions) == 2
     assert _sizes(decision.actions) == {"east": 24}
@@ -471,7 +471,7 @@ def _registered(count: int, lost: int) -> Observation:
     fleet = _fleet(nodes)
     gone = tuple(_machine(f"i-{number}", node=False, age=36_000) for number in range(count - lost, count))
     present = tuple(replace(machine, registered=True) for machine in fleet.machines)
-    pools = (replace(WEST, desired=count, maximum=100), EAST)
+    pools = (replace(WEST, desired=count, max=100), EAST)
     return replace(fleet, machines=present + gone, pools=pools)
 
 
@@ -515,7 +515,7 @@ def test_a_node_whose_gate_has_failed_is_drained_and_replaced() -> None:
 
     def actions(node: Node, *pods: Pod) -> tuple[Action, ...]:
         fleet = _fleet([node, *others], [*pods, *busy])
-        return _decide(replace(fleet, pools=(replace(WEST, desired=10, minimum=10, maximum=100), EAST))).actions
+        return _decide(replace(fleet, pools=(replace(WEST, desired=10, min=10, max=100), EAST))).actions
 
     (drain,) = actions(_gated("a", stays, goes), stays, goes)
     assert isinstance(drain, DrainNode)

@@ -44,8 +44,8 @@ def fleets(draw: st.DrawFn) -> Scenario:
             rung=rung,
             region=f"region-{rung}",
             zones=tuple(f"region-{rung}{zone}" for zone in "ab"[: draw(st.integers(1, 2))]),
-            minimum=minimum,
-            maximum=minimum + draw(st.integers(0, 4)),
+            min=minimum,
+            max=minimum + draw(st.integers(0, 4)),
             desired=minimum,
             type="p5",
             market=draw(st.sampled_from([Market.ON_DEMAND, Market.SPOT])),
@@ -116,7 +116,7 @@ class _Checked:
         pools = {pool.name: pool for pool in observation.pools}
         for action in decision.actions:
             if isinstance(action, SetDesired):
-                assert pools[action.pool].minimum <= action.count <= pools[action.pool].maximum
+                assert pools[action.pool].min <= action.count <= pools[action.pool].max
 
     def _check_removals(self, observation: Observation, decision: Decision) -> None:
         machines = {machine.id: machine for machine in observation.machines}

@@ -94,21 +94,21 @@ STATES: Mapping[str, tuple[Observation, Breaker | None]] = {
         DUE,
     ),
     "ada/llm-3 and 2 more have no place yet: east: at its maximum of 3.": (
-        observation(6, pools=(replace(EAST, maximum=3),)),
+        observation(6, pools=(replace(EAST, max=3),)),
         None,
     ),
     "`groups.train.max_cost` (160) permits no more machines: 150.00 USD per hour are in use, and one more machine": (
-        observation(6, settings=Settings(ceilings={"train": 160.0})),
+        observation(6, settings=Settings(max_cost={"train": 160.0})),
         None,
     ),
     "ada/llm-3 has no place yet: west: no capacity in us-west-2a (next probe in 5 min); east: one more machine exceeds "
-    "the ceiling of 160 USD per hour.": (observation(4, settings=Settings(ceiling=160.0)), None),
+    "the ceiling of 160 USD per hour.": (observation(4, settings=Settings(fleet_max_cost=160.0)), None),
     "n1: it reports 0 CPUs, a machine of east has 100. Restart kubelet there, or end it by `bedplate node stop`.": (
         observation(0, nodes=(replace(observation().nodes[0], size=Size(8, 0, 1000)),)),
         None,
     ),
     "it stays: train keeps 1 spare machine.": (observation(0, settings=Settings(spare={"train": 1})), None),
-    "it stays: east is at its minimum of 3.": (observation(0, pools=(replace(EAST, minimum=3),)), None),
+    "it stays: east is at its minimum of 3.": (observation(0, pools=(replace(EAST, min=3),)), None),
 }
 
 

@@ -28,6 +28,7 @@ from images.bake import (
     pinned_versions,
 )
 from stacks.compute.template import bake_boot
+from tests.testlab.fleets.sketch import with_group, with_rung
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
 LAB = plan_of(EXAMPLES / "lab.yaml")
@@ -87,10 +88,10 @@ def test_a_pool_gets_the_baked_image_of_its_kind_and_region() -> None:
     pool = next(pool for pool in LAB.pools if pool.region == HOME and pool.group == "workbench-gpu")
     plan = replace(LAB, record=LAB.record.with_baked({f"{HOME}/workbench-x86_64-580-open-frameworks": "ami-1"}))
     assert baked_image(plan, pool, load_catalog()) == "ami-1"
-    assert baked_image(plan, replace(pool, region=AWAY), load_catalog()) is None
+    assert baked_image(plan, with_rung(pool, region=AWAY), load_catalog()) is None
     newer = replace(plan, image=plan.image.model_copy(update={"driver": "595"}))
     assert baked_image(newer, pool, load_catalog()) is None
-    assert baked_image(newer, replace(pool, driver="580"), load_catalog()) == "ami-1"
+    assert baked_image(newer, with_group(pool, driver="580"), load_catalog()) == "ami-1"
 
 
 def test_the_instance_runs_only_the_install_stage(tmp_path: Path) -> None:

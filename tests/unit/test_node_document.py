@@ -12,6 +12,7 @@ from bedplate.plan.node_document import node_document, pool_document, read_node_
 from bedplate.plan.nodes import NodePlan, permanent_nodes, pool_node
 from bedplate.spec.groups import Ring
 from roles.catalog import roles_of
+from tests.testlab.fleets.sketch import with_group
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
 CATALOG = load_catalog()
@@ -56,7 +57,7 @@ def test_an_invalid_document_is_refused(old: str, new: str, message: str) -> Non
 
 def test_a_bucket_has_the_documents_of_its_region() -> None:
     """One for each pool of the ring; permanent machines follow `stable`, those of sites in the home region."""
-    plan = replace(LAB, pools=(replace(LAB.pools[0], ring=Ring.CANARY), *LAB.pools[1:]))
+    plan = replace(LAB, pools=(with_group(LAB.pools[0], ring=Ring.CANARY), *LAB.pools[1:]))
     canary = region_documents(plan, "us-west-2", Ring.CANARY, CATALOG)
     documents = region_documents(plan, "us-west-2", Ring.STABLE, CATALOG)
 

@@ -78,7 +78,7 @@ def test_workers_register_what_the_tags_of_their_pool_promise(name: str) -> None
 def test_similar_types_register_the_common_part() -> None:
     """With `similar: true` AWS may start a type that the file does not name."""
     plan = plan_of(EXAMPLES / "simulators.yaml")
-    pool = next(pool for pool in plan.pools if pool.offer.similar)
+    pool = next(pool for pool in plan.pools if pool.group_spec.similar)
     cluster = cluster_plan(plan)
     assert cluster
 

@@ -4,7 +4,6 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -20,11 +19,8 @@ from bedplate.plan.pools import (
     Adapter,
     InstanceRequirements,
     Interface,
-    Offer,
     PoolPlan,
     Sizes,
-    Tenure,
-    Volume,
     addresses_per_node,
     instance_requirements,
     interfaces,
@@ -41,9 +37,9 @@ from bedplate.plan.registration import (
     pool_registration,
     registration,
 )
-from bedplate.spec.groups import Fabric, Market
+from bedplate.spec.groups import Fabric, Group, Nodes, Rung
 from bedplate.spec.sites import Use
-from tests.testlab.fleets.sketch import catalog, group, sketch
+from tests.testlab.fleets.sketch import catalog, group, sketch, with_group, with_rung
 
 WEST = {"region": "us-west-2"}
 WEST_B = {**WEST, "zone": "us-west-2b"}
@@ -138,7 +134,8 @@ def test_the_first_of_two_rungs_of_one_pool_counts() -> None:
 
     group_pools = pools({**WEST_B, **zone_price}, {**WEST, **region_price}, types=["g6.xlarge"], fabric="efa")
 
-    assert {pool.zones: pool.offer.max_price for pool in group_pools} == {("us-west-2b",): 5.0, ("us-west-2c",): 9.0}
+    prices = {pool.zones: pool.rung_spec.max_price for pool in group_pools}
+    assert prices == {("us-west-2b",): 5.0, ("us-west-2c",): 9.0}
 
 
 TYPES = load_catalog().types
@@ -242,7 +239,7 @@ def test_no_more_efas_than_cards_are_used() -> None:
     assert {interface.card for interface in interfaces(odd, Fabric.EFA)} == {0, 1}
 
 
-ENDS = datetime(2099, 3, 1, 11, 30, tzinfo=UTC)
+ENDS = "2099-03-01T11:30:00Z"
 
 
 def pool(**parts: Any) -> PoolPlan:  # noqa: ANN401  raw values
@@ -289,8 +286,7 @@ def test_a_schedule_starts_the_minimum_and_stops_all() -> None:
 )
 def test_a_block_is_emptied_half_an_hour_before_aws_ends_it(kind: str, at: datetime) -> None:
     """AWS terminates machines 30 minutes before the block's end, those of UltraServers 60 minutes."""
-    plain = pool()
-    block = replace(plain, offer=replace(plain.offer, types=(kind,), ends=ENDS))
+    block = with_group(with_rung(pool(), ends=ENDS), types=(kind,))
 
     (action,) = scheduled_actions(block)
 
@@ -325,7 +321,7 @@ def test_the_next_stop_is_that_of_the_schedule_or_the_expiry(now: datetime, stop
 def test_the_earliest_end_stops_the_schedule() -> None:
     """No machine is started after the block's end or the expiry."""
     plain = pool(expires="2099-12-31", schedule={"start": "07:00", "stop": "20:00"})
-    both = replace(plain, offer=replace(plain.offer, ends=ENDS))
+    both = with_rung(plain, ends=ENDS)
 
     untils = {action.name: action.until for action in scheduled_actions(both)}
 
@@ -342,20 +338,17 @@ CATALOG = load_catalog()
 
 def worker_pool(*types: str, fabric: Fabric | None = None, similar: bool = False) -> PoolPlan:
     """Return a pool of these types in two zones."""
-    return PoolPlan(
-        name="gpu-us-west-2",
-        group="gpu",
+    spec = Group(
         use=Use.KUBERNETES,
-        region="us-west-2",
-        zones=("us-west-2a", "us-west-2b"),
-        offer=Offer(Market.ON_DEMAND, types, similar=similar),
-        min=0,
-        max=4,
-        most=4,
-        volume=Volume(200),
+        types=types,
+        nodes=Nodes(min=0, max=4),
+        ladder=(Rung(region="us-west-2"),),
+        disk=200,
         fabric=fabric,
-        tenure=Tenure("ops@lab.example"),
+        similar=similar,
     )
+    zones = ("us-west-2a", "us-west-2b")
+    return PoolPlan("gpu-us-west-2", "gpu", spec, 0, zones, min=0, max=4, owner="ops@lab.example")
 
 
 @pytest.mark.parametrize(
@@ -436,4 +429,4 @@ def test_instance_requirements_span_the_named_types(
     similar = worker_pool(*types, similar=True)
 
     assert instance_requirements(similar, CATALOG) == requirements
-    assert instance_requirements(replace(similar, offer=replace(similar.offer, similar=False)), CATALOG) is None
+    assert instance_requirements(with_group(similar, similar=False), CATALOG) is None

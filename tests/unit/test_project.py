@@ -41,7 +41,7 @@ def test_the_gpu_box_is_one_machine_with_a_schedule() -> None:
     (pool,) = pools("gpu-box")
 
     assert (pool.min, pool.max) == (1, 1)
-    assert pool.tenure.schedule is not None
+    assert pool.group_spec.schedule is not None
 
 
 def test_the_training_group_uses_only_its_capacity_block() -> None:
@@ -49,7 +49,7 @@ def test_the_training_group_uses_only_its_capacity_block() -> None:
     (block,) = (pool for pool in pools("training-block") if pool.group == "train")
 
     assert block.market is Market.CAPACITY_BLOCK
-    assert (block.max, block.fabric is not None, block.offer.ends is not None) == (8, True, True)
+    assert (block.max, block.fabric is not None, block.rung_spec.ends is not None) == (8, True, True)
 
 
 def test_the_simulators_use_spot_in_four_regions() -> None:
@@ -58,7 +58,7 @@ def test_the_simulators_use_spot_in_four_regions() -> None:
 
     assert {pool.market for pool in simulators} == {Market.SPOT}
     assert len({pool.region for pool in simulators}) == 4
-    assert all(pool.offer.similar for pool in simulators)
+    assert all(pool.group_spec.similar for pool in simulators)
 
 
 def test_the_arm64_example_has_only_arm64_types() -> None:

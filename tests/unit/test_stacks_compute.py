@@ -24,7 +24,7 @@ from bedplate.rehearsal.kinds.launch_template import check_network_cards, interf
 from bedplate.spec.groups import Ring
 from bedplate.spec.network import Egress
 from stacks.compute.template import LIMIT_BYTES, encode_user_data, first_boot, image_reference, member_boot
-from tests.testlab.fleets.sketch import BOUGHT, pooled, template_of
+from tests.testlab.fleets.sketch import BOUGHT, pooled, template_of, with_group
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 from tests.testlab.run import pace
 
@@ -47,8 +47,7 @@ def templates() -> tuple[dict[str, dict[str, Any]], float]:
     rendered = {}
     for name, facts in types.items():
         plan = plans[bool(facts.efa)]
-        offer = replace(plan.pools[0].offer, types=(name,))
-        rendered[name] = template_of(plan, replace(plan.pools[0], offer=offer))
+        rendered[name] = template_of(plan, with_group(plan.pools[0], types=(name,)))
     return rendered, process_time() - started
 
 
@@ -235,7 +234,7 @@ def test_every_step_is_a_function() -> None:
 
 def test_a_script_names_the_bucket_document_and_ring_but_no_bundle() -> None:
     """A new bundle must not change a launch template, which would replace machines."""
-    pool = replace(ssh_pools(LAB)[0], ring=Ring.CANARY)
+    pool = with_group(ssh_pools(LAB)[0], ring=Ring.CANARY)
     member = scripts(LAB)["control-1.us-west-2"].splitlines()
 
     assert {

@@ -187,7 +187,7 @@ def test_the_control_plane_ends_machines_of_groups_with_an_idle_time(plan: Fleet
         }
     }
 
-    permanent = replace(plan, pools=tuple(pool for pool in plan.pools if pool.tenure.idle is None))
+    permanent = replace(plan, pools=tuple(pool for pool in plan.pools if pool.group_spec.idle is None))
     assert not _with_action(permissions(permanent, MEMBER), action)
 
 

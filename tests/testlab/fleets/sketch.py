@@ -1,6 +1,7 @@
 """Small fleets for tests: a test passes the parts that matter, the rest has defaults."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bedplate.catalog import Catalog, RegionFacts, load_catalog
@@ -105,6 +106,16 @@ def pooled(kind: str, market: str = "on-demand", record: Record | None = None, *
     fabric = {"fabric": "efa"} if facts is not None and facts.efa else {}
     only_group = group(BOUGHT[market], types=(kind,), **{**fabric, **parts})
     return plan_fleet(sketch(groups={"box": only_group}), record or Record({}), load_catalog())
+
+
+def with_group(pool: PoolPlan, **values: object) -> PoolPlan:
+    """Return a pool whose group has other values."""
+    return replace(pool, group_spec=pool.group_spec.model_copy(update=values))
+
+
+def with_rung(pool: PoolPlan, **values: object) -> PoolPlan:
+    """Return a pool whose rung has other values, and is the only one of its group."""
+    return replace(with_group(pool, ladder=(pool.rung_spec.model_copy(update=values),)), rung=0)
 
 
 def template_of(plan: FleetPlan, pool: PoolPlan, script: str | None = None) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from stacks.compute.template import bake_boot, encode_user_data, first_boot
 from stacks.program import administrators
 from tests.testlab.fakes.first_boot import Node as Instance
 from tests.testlab.fakes.first_boot import Place, boot_place
+from tests.testlab.fleets.sketch import with_group
 from tests.testlab.machines.bundle import working_tree
 from tests.testlab.machines.cloud import seen_by_nodes
 from tests.testlab.machines.lab import FleetFolder, folder_of_ada
@@ -178,7 +179,7 @@ class Cloud:
 
     def machine(self, node: Node, ring: Ring = Ring.STABLE) -> SelfConfigured:
         """Return a machine of the pool with its user data, which has not run."""
-        user_data = b64decode(encode_user_data("a pool", first_boot(self.plan, replace(self.pool, ring=ring))))
+        user_data = b64decode(encode_user_data("a pool", first_boot(self.plan, with_group(self.pool, ring=ring))))
         instance = self.place.machine_of_group(self.group, str(node.address))
         return self.prepared(node, instance, user_data, self.pool.name)
 
