@@ -1,12 +1,11 @@
 """The page of the picture: header, address map, regions and sites, ladders, and legend."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import groupby
 
 from bedplate.picture.addresses import bands, map_height, outside
-from bedplate.picture.places import TO, above, below, is_meshed, tiers
-from bedplate.picture.template import Cell, Word, height_of, render
+from bedplate.picture.places import TO, is_meshed, rails, tiers
+from bedplate.picture.template import ROW, Cell, Word, height_of, render
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.pools import PoolPlan
 
@@ -14,18 +13,8 @@ FRAME, SECTION, BELOW = 180, 54, 14  # heights: margins with header and legend, 
 RUNGS = 4  # side by side
 
 
-@dataclass(frozen=True, slots=True)
-class Ladder:
-    """A group with its rungs."""
-
-    name: Cell
-    types: Cell
-    rungs: tuple[Cell, ...]
-
-    @property
-    def height(self) -> int:
-        """The height of the rungs, and at least that of name and types."""
-        return max(height_of((self.name, self.types)), height_of(self.rungs, RUNGS))
+# The words of a group, the types of its machines, and its rungs.
+Ladder = tuple[Cell, Cell, tuple[Cell, ...]]
 
 
 def ladders(plan: FleetPlan) -> Iterator[Ladder]:
@@ -35,7 +24,7 @@ def ladders(plan: FleetPlan) -> Iterator[Ladder]:
         first = pools[0]
         fabric = f", {first.fabric.value}" if first.fabric else ""
         facts = Word(f"{first.min}{TO}{first.max} for {first.use.value}{fabric}", "note fixed")
-        yield Ladder((Word(name, "name"), facts), (Word(", ".join(first.types), "note"),), tuple(_rungs(pools)))
+        yield (Word(name, "name"), facts), (Word(", ".join(first.types), "note"),), tuple(_rungs(pools))
 
 
 def _rungs(pools: tuple[PoolPlan, ...]) -> Iterator[Cell]:
@@ -53,7 +42,8 @@ def picture(plan: FleetPlan) -> str:
     """Return the picture as SVG; the same plan gives the same bytes."""
     parts, others, groups = tuple(bands(plan)), outside(plan), tuple(ladders(plan))
     regions, sites = tiers(plan)
-    ladders_height = SECTION * bool(groups) + sum(group.height + BELOW for group in groups)
+    rung_heights = (max(2 * ROW, height_of(rungs, RUNGS)) for _, _, rungs in groups)
+    ladders_height = SECTION * bool(groups) + sum(height + BELOW for height in rung_heights)
     height = FRAME + SECTION + map_height(parts, others) + SECTION + (regions + sites)[-1].bottom + ladders_height
     return render(
         "fleet.svg.j2",
@@ -63,7 +53,7 @@ def picture(plan: FleetPlan) -> str:
         outside=others,
         regions=regions,
         sites=sites,
-        mesh=[*map(above, regions)] if is_meshed(plan) else [],
-        tunnels=[*map(below, regions), *map(above, sites)] if sites else [],
+        mesh=[*rails(regions)] if is_meshed(plan) else [],
+        tunnels=[*rails(regions, is_below=True), *rails(sites)] if sites else [],
         ladders=groups,
     )

@@ -183,11 +183,8 @@ def is_meshed(plan: FleetPlan) -> bool:
     return plan.interconnect is not Interconnect.NONE and len(plan.regions) > 1
 
 
-def above(tier: Tier) -> Rail:
-    """Return the line above a row of cards."""
-    return (tier.top - RAIL, tier.top, len(tier.cards))
-
-
-def below(tier: Tier) -> Rail:
-    """Return the line below a row of cards."""
-    return (tier.bottom + RAIL, tier.bottom, len(tier.cards))
+def rails(tiers: Iterable[Tier], *, is_below: bool = False) -> Iterator[Rail]:
+    """Yield the line above or below each row of cards."""
+    for tier in tiers:
+        height, edge = (tier.bottom + RAIL, tier.bottom) if is_below else (tier.top - RAIL, tier.top)
+        yield (height, edge, len(tier.cards))
