@@ -1,5 +1,6 @@
-"""Rounds of a controller: an error of one is reported, and the next one tries again."""
+"""Rounds of a controller: an error of one is reported, and the next one tries again; and a wait with a time limit."""
 
+import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -44,3 +45,12 @@ def run_round(
         place = f"{frame.filename.rpartition('/')[2]}:{frame.lineno}"
         text = f"{type(error).__name__} in {place}: {ascii(str(error))[1:-1][:200]}"
         report(BedplateError(text, fix="report the defect"))
+
+
+def wait(is_done: Callable[[], bool], seconds: float, pause: float, late: BedplateError) -> None:
+    """Ask until something is done, with pauses in seconds. Raises `late` if it is not within the time."""
+    end = time.monotonic() + seconds
+    while not is_done():
+        if time.monotonic() > end:
+            raise late
+        time.sleep(pause)

@@ -47,16 +47,23 @@ class Addon:
 
 
 def render_addon(addon: Addon, pins: AddonPins, texts: Sequence[str], setting: Setting) -> tuple[Object, ...]:
-    """Return the objects of an add-on from the texts of its files; one without files has a manifest here."""
+    """Return the objects of an add-on from the texts of its files; one without files has a manifest here.
+
+    Images have the pinned tag and digest, whatever tag upstream's manifest has.
+    """
     values = {**addon.words(setting.cluster), "__VERSION__": pins.version}
     sources = texts or (own_manifest(addon.name),)
     objects = tuple(document for text in sources for document in load_objects(text, values))
+    pinned = {_repository(image): f"{image}@{digest}".removesuffix("@") for image, digest in pins.images.items()}
     for document in objects:
         addon.patch(document, setting)
         for container in _containers(document):
-            digest = pins.images.get(container["image"])
-            container["image"] += f"@{digest}" if digest else ""
+            container["image"] = pinned.get(_repository(container["image"]), container["image"])
     return labelled(objects, addon.name)
+
+
+def _repository(image: str) -> str:
+    return image.partition(":")[0]
 
 
 def own_manifest(name: str) -> str:
@@ -159,16 +166,15 @@ def _patch_metrics(document: Object, _setting: Setting) -> None:
         document["spec"]["template"]["metadata"] = {"labels": dict(_METRICS)}
         pod["tolerations"] = [_ON_MEMBERS]
         (container,) = pod["containers"]
-        container["image"] = "registry.k8s.io/metrics-server/metrics-server:v0.9.0"
+        container["image"] = "registry.k8s.io/metrics-server/metrics-server"
         container["args"].append(f"--kubelet-certificate-authority={_AUTHORITY}")
 
 
 def _patch_policies(document: Object, _setting: Setting) -> None:
-    """Set the image of the release, whose manifest names the one before, and show metrics to the node only."""
+    """Show metrics to the node only."""
     pod = _pod(document)
     if pod:
         (container,) = pod["containers"]
-        container["image"] = "registry.k8s.io/networking/kube-network-policies:v0.8.0"
         container["args"].append("--metrics-bind-address=127.0.0.1:9080")
 
 

@@ -82,7 +82,7 @@ class Approver:
 
     def _pending(self) -> tuple[CertificateSigningRequest, ...]:
         requests = self._requests.objects().values()
-        return tuple(request for request in requests if request.spec.signerName in _SIGNERS and _is_pending(request))
+        return tuple(request for request in requests if request.spec.signerName in _SIGNERS and is_pending(request))
 
     def answer(self, inventory: Inventory) -> None:
         """Approve or deny each pending request; those of unknown machines wait, and no failure stops another answer."""
@@ -196,7 +196,8 @@ def _random(length: int) -> str:
     return "".join(choice(_ALPHABET) for _ in range(length))
 
 
-def _is_pending(request: CertificateSigningRequest) -> bool:
+def is_pending(request: CertificateSigningRequest) -> bool:
+    """Return whether a request has no answer yet."""
     return not (request.status and (request.status.conditions or request.status.certificate))
 
 

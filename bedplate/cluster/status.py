@@ -6,6 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Network
 from typing import Any
 
 from cryptography import x509
@@ -14,13 +15,13 @@ from lightkube.resources.certificates_v1 import CertificateSigningRequest
 from lightkube.resources.core_v1 import ConfigMap, Node
 
 from bedplate.cluster.addons import ADDON_LABEL
-from bedplate.cluster.approver import ALARMS
+from bedplate.cluster.approver import ALARMS, is_pending
 from bedplate.cluster.approver import LEASE as APPROVER
 from bedplate.cluster.client import ClusterClient, Missing
-from bedplate.cluster.demand import GATE
+from bedplate.cluster.demand import GATE, readiness
 from bedplate.cluster.lease import NAME as CAPACITY
 from bedplate.cluster.lease import read_holder
-from bedplate.plan.cluster import ClusterPlan, has_version, minor_version
+from bedplate.plan.cluster import NODE_PODS, ClusterPlan, has_version, minor_version
 from bedplate.plan.links import API_PORT
 
 _SECONDS = 3
@@ -33,10 +34,10 @@ _POOL, _SITE, _CONTROL = "bedplate/pool", "bedplate/site", "node-role.kubernetes
 
 @dataclass(frozen=True, slots=True)
 class MemberState:
-    """A member of the control plane; `until` is the end of its API server's certificate, None if it is unreachable."""
+    """A member of the control plane, and the end of its API server's certificate; None if it is unreachable."""
 
     name: str
-    until: datetime | None
+    certificate: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +45,12 @@ class NodeCount:
     """The nodes of a pool, a site or the control plane, with the versions of kubelet and containerd."""
 
     group: str
-    nodes: int
+    all: int
     ready: int
     gated: int
     cordoned: int
-    versions: tuple[str, ...]
-    runtimes: tuple[str, ...]
+    kubelets: tuple[str, ...]
+    containerd: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class ClusterStatus:
     version: str
     planned: str
     members: tuple[MemberState, ...]
-    groups: tuple[NodeCount, ...]
+    nodes: tuple[NodeCount, ...]
     addons: tuple[AddonState, ...]
     faults: tuple[str, ...]
     leaders: Mapping[str, str] = field(default_factory=dict)
@@ -86,8 +87,8 @@ def read_status(cluster: ClusterClient, plan: ClusterPlan, now: datetime, port: 
     requests, _ = cluster.objects(CertificateSigningRequest)
     status = assess(version, plan, member_states(plan, port), nodes, workloads, now)
     leaders = {name: read_holder(cluster, lease) for name, lease in _LEASES.items()}
-    waiting = {_row(request): request.metadata.creationTimestamp for request in requests if _waits(request)}
-    faults = (*_node_faults(nodes, now), *_waiting_faults(leaders, waiting, now), *read_alarms(cluster))
+    waiting = {_row(request): request.metadata.creationTimestamp for request in requests if is_pending(request)}
+    faults = (*_waiting_faults(leaders, waiting, now), *read_alarms(cluster))
     return replace(status, leaders=leaders, waiting=tuple(waiting), faults=(*status.faults, *faults))
 
 
@@ -98,31 +99,8 @@ _PATIENCE = timedelta(minutes=10)
 _MOST_NAMES = 5
 
 
-def _waits(request: Any) -> bool:  # noqa: ANN401  lightkube's own types, whose every field is optional
-    return not (request.status and (request.status.conditions or request.status.certificate))
-
-
-def _row(request: Any) -> str:  # noqa: ANN401
+def _row(request: Any) -> str:  # noqa: ANN401  lightkube's own types, whose every field is optional
     return f"{request.metadata.name} of {request.spec.username}"
-
-
-def _node_faults(nodes: Iterable[Any], now: datetime) -> Iterator[str]:
-    """Yield a fault for each group with nodes that are not ready for a while."""
-    groups: dict[str, list[str]] = {}
-    for node in nodes:
-        if not _is_ready(node) and now - _changed(node) > _PATIENCE:
-            groups.setdefault(_group(node), []).append(node.metadata.name)
-    for group, names in groups.items():
-        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-        fix = f"`bedplate node logs {names[0]}` shows why"
-        yield f"{group}: not ready: {', '.join(names[:_MOST_NAMES])}{more}: {fix}"
-
-
-def _changed(node: Any) -> datetime:  # noqa: ANN401
-    conditions = (node.status and node.status.conditions) or ()
-    times = [condition.lastTransitionTime for condition in conditions if condition.type == "Ready"]
-    changed: datetime = (times and times[0]) or node.metadata.creationTimestamp
-    return changed
 
 
 def _waiting_faults(leaders: Mapping[str, str], waiting: Mapping[str, datetime], now: datetime) -> Iterator[str]:
@@ -190,7 +168,37 @@ def assess(  # noqa: PLR0913, PLR0917  all that is observed
     planned = f"Kubernetes {plan.version}, on workers {plan.kubelet}, containerd {plan.containerd}"
     late = (*_version_faults(version, counts, plan), *_proxy_faults(workloads, plan))
     faults = (*late, *_member_faults(members, now), *_skew_faults(version, counts), *_addon_faults(addons))
+    faults = (*faults, *_node_faults(nodes, now), *_block_faults(nodes, plan.pods, now))
     return ClusterStatus(version, planned, tuple(members), counts, addons, faults)
+
+
+def _node_faults(nodes: Iterable[Any], now: datetime) -> Iterator[str]:
+    """Yield a fault for each group with nodes that are not ready for a while."""
+    groups: dict[str, list[str]] = {}
+    for node in nodes:
+        condition = readiness(node)
+        changed = (condition and condition.lastTransitionTime) or node.metadata.creationTimestamp
+        if not _is_ready(node) and now - changed > _PATIENCE:
+            groups.setdefault(_group(node), []).append(node.metadata.name)
+    for group, names in groups.items():
+        yield f"{group}: not ready: {_some(names)}: `bedplate node logs {names[0]}` shows why"
+
+
+def _block_faults(nodes: Sequence[Any], pods: IPv4Network, now: datetime) -> Iterator[str]:
+    """Yield a fault of nodes without a block of addresses: each gets its own, and without one it runs no pod."""
+    late = [node.metadata for node in nodes if not node.spec.podCIDR]
+    names = [metadata.name for metadata in late if now - metadata.creationTimestamp > _PATIENCE]
+    blocks = 1 << (NODE_PODS - pods.prefixlen)
+    if names and len(nodes) > blocks:
+        what = f"{pods} is enough for {blocks} nodes, and there are {len(nodes)}"
+        yield f"no addresses for pods: {_some(names)}: {what}: end some, and lower the maximums of groups"
+    elif names:
+        yield f"no addresses for pods: {_some(names)}: `kubectl describe node {names[0]}` shows why"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more
 
 
 def _group(node: Any) -> str:  # noqa: ANN401  lightkube's own types, whose every field is optional
@@ -203,28 +211,24 @@ def _group(node: Any) -> str:  # noqa: ANN401  lightkube's own types, whose ever
 def _count(group: str, nodes: Sequence[Any]) -> NodeCount:
     return NodeCount(
         group=group,
-        nodes=len(nodes),
+        all=len(nodes),
         ready=sum(map(_is_ready, nodes)),
         gated=sum(GATE in {taint.key for taint in node.spec.taints or ()} for node in nodes),
         cordoned=sum(bool(node.spec.unschedulable) for node in nodes),
-        versions=tuple(sorted({_kubelet(node) for node in nodes} - {""})),
-        runtimes=tuple(sorted({_runtime(node) for node in nodes} - {""})),
+        kubelets=_versions(nodes, "kubeletVersion"),
+        containerd=_versions(nodes, "containerRuntimeVersion"),
     )
 
 
 def _is_ready(node: Any) -> bool:  # noqa: ANN401
-    conditions = (node.status and node.status.conditions) or ()
-    return any(condition.type == "Ready" and condition.status == "True" for condition in conditions)
+    condition = readiness(node)
+    return condition is not None and condition.status == "True"
 
 
-def _kubelet(node: Any) -> str:  # noqa: ANN401
-    info = node.status and node.status.nodeInfo
-    return (info and info.kubeletVersion) or ""
-
-
-def _runtime(node: Any) -> str:  # noqa: ANN401
-    info = node.status and node.status.nodeInfo
-    return ((info and info.containerRuntimeVersion) or "").removeprefix("containerd://")
+def _versions(nodes: Iterable[Any], field: str) -> tuple[str, ...]:
+    infos = (node.status and node.status.nodeInfo for node in nodes)
+    versions = {getattr(info, field).removeprefix("containerd://") for info in infos if info}
+    return tuple(sorted(versions - {""}))
 
 
 def _addon_states(workloads: Iterable[Any]) -> tuple[AddonState, ...]:
@@ -245,8 +249,8 @@ def _version_faults(version: str, groups: Iterable[NodeCount], plan: ClusterPlan
         yield f"the API server has version {version}, the plan {plan.version}: {fix}"
     for group in groups:
         kubelet = plan.version if group.group == _CONTROL_GROUP else plan.kubelet
-        others = [f"kubelet {name}" for name in group.versions if not has_version(name, kubelet)]
-        others += [f"containerd {name}" for name in group.runtimes if not has_version(name, plan.containerd)]
+        others = [f"kubelet {name}" for name in group.kubelets if not has_version(name, kubelet)]
+        others += [f"containerd {name}" for name in group.containerd if not has_version(name, plan.containerd)]
         if others:
             yield f"{group.group}: {', '.join(others)}; planned: kubelet {kubelet}, containerd {plan.containerd}: {fix}"
 
@@ -263,16 +267,17 @@ def _proxy_faults(workloads: Iterable[Any], plan: ClusterPlan) -> Iterator[str]:
 
 def _member_faults(members: Iterable[MemberState], now: datetime) -> Iterator[str]:
     for member in members:
-        if member.until is None:
+        if member.certificate is None:
             yield f"{member.name}: the API server does not answer"
-        elif member.until < now + _EXPIRES_SOON:
-            yield f"{member.name}: the certificate of the API server ends on {member.until.astimezone(UTC):%Y-%m-%d}"
+        elif member.certificate < now + _EXPIRES_SOON:
+            end = member.certificate.astimezone(UTC)
+            yield f"{member.name}: the certificate of the API server ends on {end:%Y-%m-%d}"
 
 
 def _skew_faults(version: str, groups: Iterable[NodeCount]) -> Iterator[str]:
     server = minor_version(version)
     for group in groups:
-        for kubelet in group.versions:
+        for kubelet in group.kubelets:
             if not server - _OLDEST <= minor_version(kubelet) <= server:
                 yield f"{group.group}: kubelet {kubelet} does not work with the API server's {version}"
 

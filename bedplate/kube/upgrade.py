@@ -4,18 +4,22 @@ In an upgrade the API server must not be older than a kubelet, and kubelets may 
 https://kubernetes.io/releases/version-skew-policy/, read 2026-11.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
 from threading import Event
-from typing import Any, cast
+from typing import Any
 
+from lightkube import codecs
 from lightkube.models.meta_v1 import LabelSelector
 from lightkube.resources.core_v1 import Pod
+from lightkube.resources.policy_v1 import PodDisruptionBudget
 
 from bedplate.catalog.tables import read_version
+from bedplate.cluster.demand import pod_id
 from bedplate.cluster.pods import has_ended, is_daemon, is_movable, selects
 from bedplate.errors import BedplateError, InputError
 from bedplate.foreign import LARGE, WORD, parse_json
@@ -24,12 +28,13 @@ from bedplate.plan.cluster import has_version, minor_version, region_of_node
 # The oldest kubelet that an API server accepts.
 _SKEW = 3
 _NOT_USABLE = ("bedplate/gate", "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_CORDONED = "node.kubernetes.io/unschedulable"
 # Of a group, one in so many machines is upgraded at a time by default.
 _SHARE = 10
 
 
 class Action(StrEnum):
-    """The action of a step."""
+    """A step on a machine; the next one of the same machine begins when it has succeeded."""
 
     SNAPSHOT = "take a snapshot of etcd"
     UPGRADE_MEMBER = "upgrade the member"
@@ -37,14 +42,6 @@ class Action(StrEnum):
     UPGRADE_WORKER = "upgrade the packages"
     REPLACE = "replace the instance"
     UNCORDON = "uncordon"
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A step on a member or node; the next one of the same node begins when it has succeeded."""
-
-    action: Action
-    node: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +65,15 @@ class Versions:
 class Worker:
     """A node, with the versions that its kubelet reports.
 
-    `is_upgrading`: an upgrade has drained it and not uncordoned it yet. `is_usable`: it is ready and takes pods.
+    `is_upgrading`: an upgrade has cordoned it and not uncordoned it yet. `is_kept`: somebody else has cordoned it.
+    `is_usable`: it is ready and has passed its gate.
     """
 
     name: str
     versions: Versions
     provider: str
     is_upgrading: bool = False
+    is_kept: bool = False
     is_usable: bool = True
 
     @property
@@ -96,14 +95,16 @@ def parse_nodes(text: str) -> tuple[Worker, ...]:
 
 def _parse_node(line: str) -> Worker:
     name, kubelet, runtime, provider, mark, taints = line.split("\t")
-    versions = Versions(kubelet, runtime.removeprefix("containerd://"))
-    return Worker(name, versions, provider, mark == "upgrading", not set(taints.split()) & {*_NOT_USABLE})
+    versions, keys = Versions(kubelet, runtime.removeprefix("containerd://")), {*taints.split()}
+    is_upgrading = mark == "upgrading"
+    is_kept = _CORDONED in keys and not is_upgrading
+    return Worker(name, versions, provider, is_upgrading, is_kept, is_usable=keys.isdisjoint(_NOT_USABLE))
 
 
 def upgrade_steps(
     members: Mapping[str, Versions], workers: Sequence[Worker], control: Versions, planned: Versions
-) -> tuple[Step, ...]:
-    """Return the steps from the versions of members and workers to those of the plan.
+) -> dict[str, tuple[Action, ...]]:
+    """Return the steps of each machine to the versions of the plan, of members first.
 
     What has its versions already has no step, so that a second run continues. Raises InputError if a step would be
     larger than one minor version, or if the version of a member would be lowered.
@@ -113,28 +114,19 @@ def upgrade_steps(
     oldest = min((minor_version(versions.kubernetes) for versions in members.values()), default=0)
     for worker in workers:
         _check_worker(worker, oldest, control.kubernetes, planned.kubernetes)
-    return tuple(_steps(members, workers, control, planned))
-
-
-def _steps(
-    members: Mapping[str, Versions], workers: Sequence[Worker], control: Versions, planned: Versions
-) -> Iterator[Step]:
     late = [name for name, versions in members.items() if not versions.are(control)]
+    steps: dict[str, tuple[Action, ...]] = dict.fromkeys(late, (Action.UPGRADE_MEMBER,))
     if late:
-        yield Step(Action.SNAPSHOT, late[0])
-    for name in late:
-        yield Step(Action.UPGRADE_MEMBER, name)
-    for worker in workers:
-        if worker.versions.are(planned):
-            if worker.is_upgrading:
-                yield Step(Action.UNCORDON, worker.name)
-            continue
-        yield Step(Action.DRAIN, worker.name)
-        if worker.instance:
-            yield Step(Action.REPLACE, worker.name)
-        else:
-            yield Step(Action.UPGRADE_WORKER, worker.name)
-            yield Step(Action.UNCORDON, worker.name)
+        steps[late[0]] = (Action.SNAPSHOT, Action.UPGRADE_MEMBER)
+    return steps | {worker.name: of_worker for worker in workers if (of_worker := _worker_steps(worker, planned))}
+
+
+def _worker_steps(worker: Worker, planned: Versions) -> tuple[Action, ...]:
+    if worker.versions.are(planned):
+        return (Action.UNCORDON,) if worker.is_upgrading else ()
+    if worker.instance:
+        return (Action.DRAIN, Action.REPLACE)
+    return (Action.DRAIN, Action.UPGRADE_WORKER, Action.UNCORDON)
 
 
 def _check(name: str, version: str, control: str) -> None:
@@ -159,64 +151,51 @@ def _check_worker(worker: Worker, oldest: int, control: str, kubelet: str) -> No
         raise InputError(what, fix=f"write version: '1.{oldest}', and upgrade the workers first")
 
 
-@dataclass(frozen=True, slots=True)
-class Obstacles:
-    """What keeps a worker from being drained: pods that may not move, and pods whose disruption budget allows none."""
+def obstacles(text: str, *, ends_work: bool) -> dict[str, str]:
+    """Return why each worker with such pods is not drained, from the output of `bedplate-member work`.
 
-    work: tuple[str, ...] = ()
-    budgets: tuple[str, ...] = ()
-
-    def reason(self, *, ends_work: bool) -> str:
-        """Return why the worker is left alone, in words; empty if it is drained. `ends_work`: pods may be ended."""
-        pods = self.budgets or (() if ends_work else self.work)
-        why = "its disruption budget allows no eviction" if self.budgets else "it may not be moved"
-        others = f" and {len(pods) - 1} more" if len(pods) > 1 else ""
-        return f"pod {pods[0]}{others}: {why}" if pods else ""
-
-
-def obstacles(text: str) -> dict[str, Obstacles]:
-    """Return the obstacles by node, from the output of `bedplate-member work`: pods and disruption budgets."""
-    items = parse_json(text, LARGE, largest_int=WORD)["items"]
-    closed = [item for item in items if item["kind"] == "PodDisruptionBudget" and not _allowed(item)]
-    by_node: dict[str, Obstacles] = {}
-    for item in items:
-        pod: Pod | None = cast("Any", Pod.from_dict(item)) if item["kind"] == "Pod" else None
-        if pod is None or not (pod.spec and pod.spec.nodeName) or is_daemon(pod) or has_ended(pod):
+    A pod may not be moved, unless `ends_work`, or its disruption budget allows no eviction.
+    """
+    items: list[Any] = [codecs.from_dict(item) for item in parse_json(text, LARGE, largest_int=WORD)["items"]]
+    # None while the controller has not counted the pods.
+    closed = [
+        item
+        for item in items
+        if isinstance(item, PodDisruptionBudget) and not (item.status and item.status.disruptionsAllowed)
+    ]
+    fixed, protected = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    for pod in items:
+        if not isinstance(pod, Pod) or not (pod.spec and pod.spec.nodeName) or is_daemon(pod) or has_ended(pod):
             continue
-        before, name = by_node.get(pod.spec.nodeName, Obstacles()), f"{_meta(item)['namespace']}/{_meta(item)['name']}"
-        work = before.work if is_movable(pod) else (*before.work, name)
-        budgets = (*before.budgets, name) if any(_protects(budget, item) for budget in closed) else before.budgets
-        by_node[pod.spec.nodeName] = Obstacles(work, budgets)
-    return by_node
+        if any(_protects(budget, pod) for budget in closed):
+            protected[pod.spec.nodeName].append(pod_id(pod))
+        if not (ends_work or is_movable(pod)):
+            fixed[pod.spec.nodeName].append(pod_id(pod))
+    reasons = {node: f"{_names(pods)}: it may not be moved" for node, pods in fixed.items()}
+    budgets = {node: f"{_names(pods)}: its disruption budget allows no eviction" for node, pods in protected.items()}
+    return reasons | budgets
 
 
-def _meta(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    metadata: Mapping[str, Any] = item["metadata"]
-    return metadata
+def _names(pods: Sequence[str]) -> str:
+    return f"pod {pods[0]}" + (f" and {len(pods) - 1} more" if len(pods) > 1 else "")
 
 
-def _allowed(budget: Mapping[str, Any]) -> int:
-    """Return how many pods may be evicted; none while the controller has not counted them."""
-    return int(budget.get("status", {}).get("disruptionsAllowed", 0))
-
-
-def _protects(budget: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
-    selector: LabelSelector = cast("Any", LabelSelector.from_dict(budget["spec"].get("selector") or {}))
-    is_same = _meta(budget)["namespace"] == _meta(pod)["namespace"]
-    return is_same and selects(selector, _meta(pod).get("labels", {}))
+def _protects(budget: Any, pod: Any) -> bool:  # noqa: ANN401  lightkube's own types, whose every field is optional
+    selector = (budget.spec and budget.spec.selector) or LabelSelector()
+    return bool(budget.metadata.namespace == pod.metadata.namespace and selects(selector, pod.metadata.labels or {}))
 
 
 def roll(
-    steps: Mapping[str, Sequence[tuple[Step, ...]]], at_once: int | None, run: Callable[[tuple[Step, ...]], object]
+    groups: Mapping[str, Sequence[str]], at_once: int | None, run: Callable[[str], object]
 ) -> tuple[BedplateError, ...]:
-    """Carry out the steps of each node; return the errors.
+    """Run an upgrade of each node of each group; return the errors.
 
-    `steps` are by group: groups are upgraded at the same time, in each `at_once` nodes, by default a tenth. After an
-    error no further node is begun, and those begun are finished.
+    All groups at the same time, in each `at_once` nodes, by default a tenth. After an error no further node is begun,
+    and those begun are finished.
     """
     has_failed, errors = Event(), list[BedplateError]()
 
-    def upgrade(node: tuple[Step, ...]) -> None:
+    def upgrade(node: str) -> None:
         if has_failed.is_set():
             return
         try:
@@ -227,7 +206,7 @@ def roll(
 
     with ExitStack() as stack:
         futures: list[Future[None]] = []
-        for nodes in steps.values():
+        for nodes in groups.values():
             pool = stack.enter_context(ThreadPoolExecutor(at_once or max(1, len(nodes) // _SHARE)))
             futures += [pool.submit(upgrade, node) for node in nodes]
         try:

@@ -1,6 +1,7 @@
 """Reports of the cluster: its status, and what an apply of the add-ons has changed."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict, astuple
 from datetime import UTC, datetime, timedelta
 
 from bedplate.cluster.apply import Applied
@@ -14,30 +15,21 @@ def status_lines(status: ClusterStatus) -> Iterator[str]:
     """Yield members, nodes by pool, add-ons, and what is wrong."""
     yield f"Kubernetes {status.version}"
     yield f"planned: {status.planned}"
-    yield from aligned(
-        [("member", "certificate until")]
-        + [
-            (member.name, f"{member.until.astimezone(UTC):%Y-%m-%d}" if member.until else "no answer")
-            for member in status.members
-        ]
-    )
-    rows = [
-        (
-            group.group,
-            *map(str, (group.nodes, group.ready, group.gated, group.cordoned)),
-            _list(group.versions),
-            _list(group.runtimes),
-        )
-        for group in status.groups
-    ]
-    yield from aligned(
-        [("nodes", "all", "ready", "gated", "cordoned", "kubelet", "containerd"), *rows], right=(1, 2, 3, 4)
-    )
+    ends = [(member.name, member.certificate) for member in status.members]
+    members = [(name, f"{end.astimezone(UTC):%Y-%m-%d}" if end else "no answer") for name, end in ends]
+    yield from aligned([("member", "certificate until"), *members])
+    head = ("nodes", "all", "ready", "gated", "cordoned", "kubelet", "containerd")
+    rows = [[_cell(value) for value in astuple(group)] for group in status.nodes]
+    yield from aligned([head, *rows], right=(1, 2, 3, 4))
     addons = [(addon.name, f"{addon.ready} of {addon.desired} pods ready") for addon in status.addons]
     yield from aligned(addons) or ("no add-ons: run `bedplate kube addons apply`",)
     yield from aligned([(f"leader of {name}", leader or "none") for name, leader in status.leaders.items()])
     yield from (f"waiting request for a certificate: {row}" for row in status.waiting)
     yield from (f"fault: {fault}" for fault in status.faults)
+
+
+def _cell(value: object) -> str:
+    return ", ".join(value) or "-" if isinstance(value, tuple) else str(value)
 
 
 _HEAD = ("etcd", "cluster", "bytes", "used", "version", "snapshot")
@@ -58,51 +50,15 @@ def _age(status: MemberStatus, now: datetime) -> str:
 
 
 def etcd_document(statuses: Mapping[str, MemberStatus]) -> list[dict[str, object]]:
-    """Return the same as values of a JSON document."""
-    return [
-        {
-            "name": name,
-            "cluster": status.cluster,
-            "size": status.size,
-            "used": status.used,
-            "alarms": list(status.alarms),
-            "learners": [entry.name for entry in status.etcd if entry.is_learner],
-            "snapshot": status.snapshot,
-        }
-        for name, status in statuses.items()
-    ]
-
-
-def _list(versions: tuple[str, ...]) -> str:
-    return ", ".join(versions) or "-"
+    """Return all that members report as values of a JSON document."""
+    return [{"name": name, **asdict(status)} for name, status in statuses.items()]
 
 
 def status_document(status: ClusterStatus) -> dict[str, object]:
     """Return the status as one JSON document."""
-    return {
-        "version": status.version,
-        "planned": status.planned,
-        "members": [
-            {"name": member.name, "certificate": member.until.isoformat() if member.until else None}
-            for member in status.members
-        ],
-        "nodes": [
-            {
-                "group": group.group,
-                "all": group.nodes,
-                "ready": group.ready,
-                "gated": group.gated,
-                "cordoned": group.cordoned,
-                "kubelets": list(group.versions),
-                "containerd": list(group.runtimes),
-            }
-            for group in status.groups
-        ],
-        "addons": [{"name": addon.name, "ready": addon.ready, "desired": addon.desired} for addon in status.addons],
-        "leaders": dict(status.leaders),
-        "waiting": list(status.waiting),
-        "faults": list(status.faults),
-    }
+    ends = [(member.name, member.certificate) for member in status.members]
+    members = [{"name": name, "certificate": end.isoformat() if end else None} for name, end in ends]
+    return {**asdict(status), "members": members}
 
 
 def applied_lines(applied: Applied) -> Iterator[str]:

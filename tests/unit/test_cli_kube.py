@@ -377,8 +377,8 @@ def test_a_worker_with_work_that_may_not_move_is_left_alone(
     members: Path, upgrade: list[str], applies: FakeApply, capsys: pytest.CaptureFixture[str], *, is_now: bool
 ) -> None:
     """It is named before the start and at the end, with exit status 6; `--now` ends its work."""
-    pod = {"kind": "Pod", "metadata": {"name": "notebook", "namespace": "ada"}, "spec": {"nodeName": SITE[0]}}
-    pod["spec"] |= {"containers": []}  # type: ignore[operator]
+    spec, meta = {"nodeName": SITE[0], "containers": []}, {"name": "notebook", "namespace": "ada"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
     (members / NAMES[0] / "work").write_text(json.dumps({"items": [pod]}))
     command = [*upgrade, "--now"] if is_now else upgrade
     assert run([*command, "--check"]) == 0
@@ -391,6 +391,44 @@ def test_a_worker_with_work_that_may_not_move_is_left_alone(
     upgraded = [request.targets[0].node.name for request in applies.requests]
     assert upgraded == ([*SITE] if is_now else [SITE[1]])
     assert is_now or steps_of(members, NAMES[0])[:2] == [f"cordon {SITE[0]}", f"uncordon {SITE[0]}"]
+
+
+def test_a_worker_that_somebody_has_cordoned_is_left_alone(
+    members: Path, upgrade: list[str], applies: FakeApply, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It stays cordoned, also with `--now`; one that a killed upgrade has cordoned is upgraded."""
+    nodes = members / NAMES[0] / "nodes"
+    cordoned = [row(name, OLD, taints="node.kubernetes.io/unschedulable") for name in SITE]
+    nodes.write_text(MEMBER_ROWS + cordoned[0] + cordoned[1].replace("\t\t", "\tupgrading\t"))
+    reason = f"{SITE[0]}: left alone: somebody has cordoned it"
+    assert run([*upgrade, "--check"]) == 0
+    assert reason in capsys.readouterr().out
+
+    assert run([*upgrade, "--now"]) == 6
+
+    assert reason in capsys.readouterr().err
+    assert steps_of(members, NAMES[0]) == [f"{command} {SITE[1]}" for command in ("cordon", "drain", "uncordon")]
+    assert [request.targets[0].node.name for request in applies.requests] == [SITE[1]]
+
+
+def test_an_upgrade_without_a_member_removes_it_from_etcd(
+    members: Path, upgrade: list[str], applies: FakeApply, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The others are upgraded, and the command that replaces it later is named; a minority is refused."""
+    (members / NAMES[0]).rename(members / "away")
+    (members / NAMES[1] / "nodes").write_text(MEMBER_ROWS)
+    for name in NAMES[1:]:
+        report(members, name, version=OLD, is_ready=True)
+    assert run(upgrade) == 6
+
+    assert run([*upgrade, "--without", NAMES[0]]) == 0
+
+    assert f"later: `bedplate kube member replace {NAMES[0]}`" in capsys.readouterr().out
+    member = [f"upgrade {PACKAGES}", "ready", "finish"]
+    assert steps_of(members, NAMES[1]) == [f"forget {URLS[0]}", "snapshot", *member]
+    assert steps_of(members, NAMES[2]) == member
+    assert [request.targets[0].node.name for request in applies.requests] == [*NAMES[1:]]
+    assert run([*upgrade, "--without", NAMES[0], "--without", NAMES[1]]) == 2
 
 
 @pytest.fixture

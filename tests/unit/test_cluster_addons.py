@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import IPv4Network
 from pathlib import Path
 from subprocess import run as run_program
 from time import time
@@ -34,9 +36,11 @@ from bedplate.cluster.registry import image_digest
 from bedplate.cluster.status import MemberState, assess, read_routers
 from bedplate.errors import InputError, ViolationError
 from bedplate.plan.cluster import ClusterPlan, cluster_plan
+from bedplate.report.kube import status_document, status_lines
 from roles.tokens.role import Tokens
 from tests.testlab.fakes.node import Recorder, recorded
 from tests.testlab.fleets.variants import lab_plan
+from tests.testlab.kubernetes import binaries
 
 TEXT = b"kind: ConfigMap"
 SUM = sha256(TEXT).hexdigest()
@@ -121,6 +125,35 @@ def test_images_have_their_digest() -> None:
 
     (daemons,) = (item for item in objects if item["kind"] == "DaemonSet")
     assert daemons["spec"]["template"]["spec"]["containers"][0]["image"] == f"{image}@sha256:1"
+
+
+@pytest.mark.parametrize(
+    ("name", "image"),
+    [
+        ("kube-network-policies", "registry.k8s.io/networking/kube-network-policies:v0.7.0"),
+        ("metrics-server", "gcr.io/k8s-staging-metrics-server/metrics-server:master"),
+    ],
+)
+def test_images_have_the_pinned_tag(name: str, image: str) -> None:
+    """Upstream's manifest of a release may name the image of the one before, or of none."""
+    pins = choose_pins(load_addons(), lab_cluster())[name]
+    pod = {"containers": [{"image": image, "args": []}]}
+    document = {"kind": "DaemonSet", "metadata": {"name": name}, "spec": {"template": {"spec": pod}}}
+    addon = next(addon for addon in ADDONS if addon.name == name)
+
+    (item,) = render_addon(addon, pins, [json.dumps(document)], Setting(lab_cluster()))
+
+    (container,) = item["spec"]["template"]["spec"]["containers"]
+    assert [container["image"].partition("@")[0]] == [*pins.images]
+    assert container["image"].endswith(f":v{pins.version}")
+
+
+def test_the_tests_build_the_pinned_version_of_network_policies() -> None:
+    """The program that the tests on nodes run is that of the add-on."""
+    text = (Path(binaries.__file__).parent / "flannel" / "policies.mod").read_text()
+
+    version = choose_pins(load_addons(), lab_cluster())["kube-network-policies"].version
+    assert re.search(r"sigs.k8s.io/kube-network-policies (\S+)", text)[1] == f"v{version}"  # type: ignore[index]
 
 
 def test_every_policy_applies_and_refuses_when_it_fails() -> None:
@@ -250,15 +283,50 @@ def test_no_kubeconfig_without_a_cluster(cluster: ClusterPlan, keys: dict[str, t
     assert fix in refused.value.fix
 
 
+def _node(name: str, version: str = "v1.36.3", block: str | None = "10.80.0.0/24", minutes: int = 60) -> Node:
+    """Return a node of a pool that is ready, and `minutes` old."""
+    ready = {"type": "Ready", "status": "True"}
+    others = ("architecture", "bootID", "kernelVersion", "kubeProxyVersion", "machineID", "operatingSystem", "osImage")
+    info = dict.fromkeys((*others, "systemUUID"), "")
+    info |= {"kubeletVersion": version, "containerRuntimeVersion": "containerd://2.2.1"}
+    created = (NOW - timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    meta = {"name": name, "labels": {"bedplate/pool": "train"}, "creationTimestamp": created}
+    spec = {"podCIDR": block} if block else {}
+    node: Any = Node.from_dict({"metadata": meta, "spec": spec, "status": {"conditions": [ready], "nodeInfo": info}})
+    return node
+
+
+def test_a_status_is_text_or_json() -> None:
+    """Both have the same values; what does not answer is a null in JSON."""
+    member = MemberState("control-1", None)
+    status = assess("v1.36.3", lab_cluster(), [member], [_node("a"), _node("b")], [], NOW)
+
+    row = next(line for line in status_lines(status) if line.startswith("train"))
+    document: Any = json.loads(json.dumps(status_document(status)))
+
+    assert row.split() == ["train", "2", "2", "0", "0", "v1.36.3", "2.2.1"]
+    values = {"all": 2, "ready": 2, "gated": 0, "cordoned": 0, "kubelets": ["v1.36.3"], "containerd": ["2.2.1"]}
+    assert document["nodes"] == [{"group": "train", **values}]
+    assert document["members"] == [{"name": "control-1", "certificate": None}]
+
+
+def test_nodes_without_addresses_for_pods_are_a_fault() -> None:
+    """A used-up block is named with its size; a node of the last minutes may still get its part."""
+    cluster = replace(lab_cluster(), pods=IPv4Network("10.80.0.0/23"))
+    nodes = [_node("a"), _node("b"), _node("c", block=None)]
+
+    (used_up,) = assess("v1.36.3", cluster, [], nodes, [], NOW).faults
+    (other,) = assess("v1.36.3", cluster, [], nodes[1:], [], NOW).faults
+
+    assert used_up.startswith("no addresses for pods: c: 10.80.0.0/23 is enough for 2 nodes, and there are 3: ")
+    assert other == "no addresses for pods: c: `kubectl describe node c` shows why"
+    assert not assess("v1.36.3", cluster, [], [*nodes[:2], _node("d", block=None, minutes=5)], [], NOW).faults
+
+
 def test_faults_of_a_status() -> None:
     """Versions that differ from the plan, a certificate that ends soon, a kubelet too old, and pods not ready."""
     members = [MemberState("control-1", NOW + timedelta(days=3)), MemberState("control-2", NOW + timedelta(days=300))]
-    info = SimpleNamespace(kubeletVersion="v1.32.1", containerRuntimeVersion="containerd://2.2.1")
-    node: Any = SimpleNamespace(
-        metadata=SimpleNamespace(labels={"bedplate/pool": "train"}),
-        spec=SimpleNamespace(taints=None, unschedulable=None),
-        status=SimpleNamespace(conditions=None, nodeInfo=info),
-    )
+    node = _node("a", "v1.32.1")
     image = SimpleNamespace(image="registry.k8s.io/kube-proxy:v1.36.0@sha256:1")
     daemons: Any = SimpleNamespace(
         metadata=SimpleNamespace(name="kube-proxy", labels={"bedplate/addon": "kube-proxy"}),

@@ -10,8 +10,6 @@ import pytest
 from bedplate.errors import InputError, PartialError
 from bedplate.kube.upgrade import (
     Action,
-    Obstacles,
-    Step,
     Versions,
     Worker,
     obstacles,
@@ -29,16 +27,14 @@ TRAIN = Worker("train-9f3c21aa.us-west-2", OLD, "aws:///us-west-2b/i-0123456789a
 
 def test_members_are_upgraded_before_workers() -> None:
     """After a snapshot, one member after the other; then machines of sites are upgraded, and instances replaced."""
-    assert upgrade_steps({"a": OLD, "b": OLD}, (TITAN, TRAIN), NEWER, NEWER) == (
-        Step(Action.SNAPSHOT, "a"),
-        Step(Action.UPGRADE_MEMBER, "a"),
-        Step(Action.UPGRADE_MEMBER, "b"),
-        Step(Action.DRAIN, TITAN.name),
-        Step(Action.UPGRADE_WORKER, TITAN.name),
-        Step(Action.UNCORDON, TITAN.name),
-        Step(Action.DRAIN, TRAIN.name),
-        Step(Action.REPLACE, TRAIN.name),
-    )
+    steps = upgrade_steps({"a": OLD, "b": OLD}, (TITAN, TRAIN), NEWER, NEWER)
+
+    assert list(steps.items()) == [
+        ("a", (Action.SNAPSHOT, Action.UPGRADE_MEMBER)),
+        ("b", (Action.UPGRADE_MEMBER,)),
+        (TITAN.name, (Action.DRAIN, Action.UPGRADE_WORKER, Action.UNCORDON)),
+        (TRAIN.name, (Action.DRAIN, Action.REPLACE)),
+    ]
 
 
 @pytest.mark.parametrize("versions", [PATCH, RUNTIME], ids=["patch", "containerd"])
@@ -46,26 +42,26 @@ def test_a_patch_and_containerd_are_upgraded(versions: Versions) -> None:
     """Members and workers with another patch of Kubernetes, or another containerd, than planned have steps."""
     steps = upgrade_steps({"a": versions, "b": OLD}, (replace(TITAN, versions=versions), TRAIN), PLAN, PLAN)
 
-    assert [step.node for step in steps] == ["a", "a", *[TITAN.name] * 3]
+    assert [*steps] == ["a", TITAN.name]
 
 
 def test_a_second_run_continues() -> None:
     """A component that has its version has no step."""
-    assert upgrade_steps({"a": NEW, "b": OLD}, (), NEWER, NEWER)[-1] == Step(Action.UPGRADE_MEMBER, "b")
-    assert upgrade_steps({"a": NEW}, (Worker("w", NEW, ""),), NEWER, NEWER) == ()
+    assert [*upgrade_steps({"a": NEW, "b": OLD}, (), NEWER, NEWER)] == ["b"]
+    assert upgrade_steps({"a": NEW}, (Worker("w", NEW, ""),), NEWER, NEWER) == {}
 
 
 def test_a_second_run_uncordons_an_upgraded_worker() -> None:
     """A run that ended between the packages and the last step has left its mark; a person who cordons leaves none."""
     marked, other = (replace(TITAN, versions=NEW, is_upgrading=is_upgrading) for is_upgrading in (True, False))
 
-    assert upgrade_steps({"a": NEW}, (marked,), NEWER, NEWER) == (Step(Action.UNCORDON, TITAN.name),)
-    assert upgrade_steps({"a": NEW}, (other,), NEWER, NEWER) == ()
+    assert upgrade_steps({"a": NEW}, (marked,), NEWER, NEWER) == {TITAN.name: (Action.UNCORDON,)}
+    assert upgrade_steps({"a": NEW}, (other,), NEWER, NEWER) == {}
 
 
 def test_workers_may_stay_older() -> None:
     """With `image.kubernetes` they keep their version."""
-    assert {step.node for step in upgrade_steps({"a": OLD}, (TITAN,), NEWER, PLAN)} == {"a"}
+    assert [*upgrade_steps({"a": OLD}, (TITAN,), NEWER, PLAN)] == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -90,29 +86,36 @@ def test_an_impossible_upgrade_has_no_steps(
 
 
 def test_nodes_are_read_with_their_state() -> None:
-    """A node without a provider id counts as a machine of a site; one with the gate's taint takes no pods yet."""
+    """A node without a provider id counts as a machine of a site; one with the gate's taint takes no pods yet.
+
+    A cordon without the mark of an upgrade is somebody's own.
+    """
     text = (
         f"{TRAIN.name}\tv1.36.3\tcontainerd://2.2.1\t{TRAIN.provider}\t\tbedplate/gate nvidia.com/gpu\n"
-        "bare.attic\tv1.36.3\tcontainerd://2.2.1\t\tupgrading\t\n"
+        "bare.attic\tv1.36.3\tcontainerd://2.2.1\t\tupgrading\tnode.kubernetes.io/unschedulable\n"
+        "kept.attic\tv1.36.3\tcontainerd://2.2.1\t\t\tnode.kubernetes.io/unschedulable\n"
     )
 
     nodes = parse_nodes(text)
 
-    assert nodes == (replace(TRAIN, is_usable=False), Worker("bare.attic", OLD, "", is_upgrading=True))
-    assert [node.instance for node in nodes] == ["i-0123456789abcdef0", ""]
-    assert [node.group for node in nodes] == ["train.us-west-2", "attic"]
+    attic = (Worker("bare.attic", OLD, "", is_upgrading=True), Worker("kept.attic", OLD, "", is_kept=True))
+    assert nodes == (replace(TRAIN, is_usable=False), *attic)
+    assert [node.instance for node in nodes] == ["i-0123456789abcdef0", "", ""]
+    assert [node.group for node in nodes] == ["train.us-west-2", "attic", "attic"]
 
 
 def _pod(name: str, owner: str = "", node: str = "n", **metadata: object) -> Mapping[str, object]:
     owners = [{"apiVersion": "v1", "kind": owner, "name": "o", "uid": "1"}] if owner else []
     meta = {"name": name, "namespace": "ada", "ownerReferences": owners, "labels": {"app": name}, **metadata}
-    return {"kind": "Pod", "metadata": meta, "spec": {"nodeName": node, "containers": []}, "status": {}}
+    spec = {"nodeName": node, "containers": []}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": {}}
 
 
 def _budget(app: str, allowed: int) -> Mapping[str, object]:
     spec = {"selector": {"matchLabels": {"app": app}}}
-    meta = {"name": app, "namespace": "ada"}
-    return {"kind": "PodDisruptionBudget", "metadata": meta, "spec": spec, "status": {"disruptionsAllowed": allowed}}
+    meta, status = {"name": app, "namespace": "ada"}, {"disruptionsAllowed": allowed}
+    kind = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget"}
+    return {**kind, "metadata": meta, "spec": spec, "status": status}
 
 
 def test_pods_that_may_not_move_are_obstacles() -> None:
@@ -123,24 +126,22 @@ def test_pods_that_may_not_move_are_obstacles() -> None:
         _pod("pinned", "ReplicaSet", annotations={"bedplate/movable": "false"}),
     ]
 
-    (found,) = obstacles(json.dumps({"items": items})).values()
+    text = json.dumps({"items": items})
 
-    assert found == Obstacles(work=("ada/bare", "ada/job", "ada/pinned"))
-    assert found.reason(ends_work=False) == "pod ada/bare and 2 more: it may not be moved"
-    assert not found.reason(ends_work=True)
+    assert obstacles(text, ends_work=False) == {"n": "pod ada/bare and 2 more: it may not be moved"}
+    assert not obstacles(text, ends_work=True)
 
 
 def test_a_budget_that_allows_no_eviction_is_an_obstacle() -> None:
     """Also if work may be ended: kubectl would try for 15 minutes."""
     items = [_pod("web", "ReplicaSet"), _budget("web", 0), _pod("api", "ReplicaSet", "m"), _budget("api", 1)]
 
-    found = obstacles(json.dumps({"items": items}))
+    found = obstacles(json.dumps({"items": items}), ends_work=True)
 
-    assert found["n"].reason(ends_work=True) == "pod ada/web: its disruption budget allows no eviction"
-    assert not found["m"].reason(ends_work=False)
+    assert found == {"n": "pod ada/web: its disruption budget allows no eviction"}
 
 
-_NODES = {group: [(Step(Action.DRAIN, f"{group}{number}"),) for number in range(4)] for group in "ab"}
+_NODES = {group: [f"{group}{number}" for number in range(4)] for group in "ab"}
 
 
 def test_groups_are_upgraded_at_the_same_time() -> None:
@@ -154,17 +155,17 @@ def test_a_group_may_have_several_nodes_under_way() -> None:
     """Each node waits for another one of its group."""
     pairs = {group: Barrier(2) for group in _NODES}
 
-    assert roll(_NODES, 2, lambda steps: pairs[steps[0].node[0]].wait(10) and None) == ()
+    assert roll(_NODES, 2, lambda node: pairs[node[0]].wait(10) and None) == ()
 
 
 def test_no_node_is_begun_after_an_error() -> None:
     """The error is returned, and the nodes after it are left alone."""
     begun = []
 
-    def run(steps: tuple[Step, ...]) -> None:
-        begun.append(steps[0].node)
-        raise PartialError(steps[0].node, fix="")
+    def run(node: str) -> None:
+        begun.append(node)
+        raise PartialError(node, fix="")
 
-    (error,) = roll({"a": [(Step(Action.DRAIN, name),) for name in "xyz"]}, None, run)
+    (error,) = roll({"a": ["x", "y", "z"]}, None, run)
 
     assert (error.what, begun) == ("x", ["x"])
