@@ -12,9 +12,7 @@ from bedplate.cli.kube_session import cluster_of, connections, member_nodes
 from bedplate.cli.login import SshOptions
 from bedplate.cli.output import DEFAULT_FLEET, FleetOption, Identity, SshConfig, User, notify, show
 from bedplate.errors import HeldError, InputError, PartialError
-from bedplate.kube.members import (
-    Connection,
-)
+from bedplate.kube.members import Connection
 from bedplate.nodes.ssh import nodes_by_name
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import BOOTSTRAPPERS, machine_group

@@ -8,28 +8,25 @@ A namespace is never deleted, because deleting it deletes all that people have i
 
 import json
 import re
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from hashlib import sha256
 from itertools import groupby
 from typing import Any, cast
 
-from lightkube import Client, codecs
+from lightkube import codecs
 from lightkube import operators as op
-from lightkube.core.resource import NamespacedResource
 from lightkube.core.resource_registry import resource_registry
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import ConfigMap, PersistentVolume, Pod, ResourceQuota
-from lightkube.types import PatchType
 
 from bedplate.cluster.addons import ADDON_LABEL, Object
 from bedplate.cluster.client import ClusterClient, Invalid, Missing
-from bedplate.cluster.pods import quantity
+from bedplate.cluster.pods import claim_names, quantity
 from bedplate.errors import BedplateError, PartialError
 from bedplate.foreign import LARGE, parse_json
+from bedplate.rounds import wait
 
 MANAGER = "bedplate-addons"
 _SYSTEM, _ENTRIES = "kube-system", "objects"
@@ -55,6 +52,11 @@ class Key:
     kind: str
     namespace: str
     name: str
+
+    @property
+    def resource(self) -> type[Any]:
+        """Its type."""
+        return cast("type[Any]", resource_registry.load(self.version, self.kind))
 
     def __str__(self) -> str:
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
@@ -112,7 +114,7 @@ def apply_objects(
     before = read_inventory(cluster)
     _write_inventory(cluster, {**dict.fromkeys(declared, ""), **before})
     obsolete = [key for key in before if key not in declared]
-    early = tuple(key for key in obsolete if key.kind in _EXCLUSIVE and _delete(cluster, key))
+    early = delete_objects(cluster, [key for key in obsolete if key.kind in _EXCLUSIVE])
     run = _Run(cluster, declared, _read_current(cluster, declared), before, notify)
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         for _, keys in groupby(declared, key=lambda key: _rank(declared[key])):
@@ -124,14 +126,14 @@ def apply_objects(
     for name in closed:
         close_namespace(cluster, name)
     kept = tuple(key for key in obsolete if key.kind == _NAMESPACE or (key.namespace in closed and key.kind in _LIMITS))
-    late = tuple(key for key in obsolete if key not in (*kept, *early) and _delete(cluster, key))
+    late = delete_objects(cluster, [key for key in obsolete if key not in (*kept, *early)])
     _write_inventory(cluster, {key: "" if key in run.refused else _digest(item) for key, item in declared.items()})
     return Applied(tuple(sorted(run.changed)), early + late, kept, len(declared), tuple(run.refused.values()))
 
 
 def delete_objects(cluster: ClusterClient, keys: Sequence[Key]) -> tuple[Key, ...]:
     """Delete objects, and return the existing ones."""
-    return tuple(key for key in keys if _delete(cluster, key))
+    return tuple(key for key in keys if cluster.delete(key.resource, key.name, key.namespace))
 
 
 def close_namespace(cluster: ClusterClient, name: str, *, ends_pods: bool = True) -> None:
@@ -140,12 +142,8 @@ def close_namespace(cluster: ClusterClient, name: str, *, ends_pods: bool = True
     Raises PartialError if the quota does not apply in time.
     """
     hard = {"pods": "0", "count/jobs.batch": "0"}
-    patch = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": _QUOTA}, "spec": {"hard": hard}}
     try:
-        cluster.call(
-            f"close namespace {name}",
-            lambda api: api.patch(ResourceQuota, _QUOTA, patch, namespace=name, patch_type=PatchType.MERGE),
-        )
+        cluster.patch(ResourceQuota, _QUOTA, {"spec": {"hard": hard}}, name)
     except Missing:
         return  # the namespace was deleted
     _wait(f"the quota of namespace {name} applies", lambda: _is_closed(cluster, name))
@@ -157,16 +155,12 @@ def close_namespace(cluster: ClusterClient, name: str, *, ends_pods: bool = True
 
 def _is_closed(cluster: ClusterClient, name: str) -> bool:
     """Return whether the controller manager has read the quota: admission uses what it has written."""
-    quota = cluster.call(f"read the quota of {name}", lambda api: api.get(ResourceQuota, _QUOTA, namespace=name))
-    return bool(quota.status and (quota.status.hard or {}).get("pods") == "0")
+    quota = cluster.find(ResourceQuota, _QUOTA, name)
+    return bool(quota and quota.status and (quota.status.hard or {}).get("pods") == "0")
 
 
 def _wait(about: str, is_done: Callable[[], bool]) -> None:
-    end = time.monotonic() + _PATIENCE
-    while not is_done():
-        if time.monotonic() > end:
-            raise PartialError(f"not after {_PATIENCE:.0f} seconds: {about}", fix="run it again")
-        time.sleep(0.2)
+    wait(is_done, _PATIENCE, 0.2, PartialError(f"not after {_PATIENCE:.0f} seconds: {about}", fix="run it again"))
 
 
 def key_of(item: Object) -> Key:
@@ -194,7 +188,7 @@ def _read_current(cluster: ClusterClient, declared: Iterable[Key]) -> Mapping[Ke
     """Return the objects of the declared kinds that an apply has made: one request a kind."""
     found = {}
     for version, kind in dict.fromkeys((key.version, key.kind) for key in declared):
-        resource = _resource(Key(version, kind, "", ""))
+        resource = Key(version, kind, "", "").resource
         for item in cluster.objects(resource, labels={ADDON_LABEL: op.exists()})[0]:
             item.apiVersion, item.kind = version, kind
             found[Key(version, kind, item.metadata.namespace or "", item.metadata.name)] = item
@@ -210,11 +204,11 @@ def _replace_volume(run: _Run, key: Key) -> None:
     claim = Key("v1", _CLAIM, reference["namespace"], reference["name"])
     try:
         pods, _ = run.cluster.objects(Pod, namespace=claim.namespace)
-        if users := sorted(_users(pods, claim.name)):
+        name = f"{claim.namespace}/{claim.name}"
+        if users := sorted(pod.metadata.name for pod in pods if name in claim_names(pod)):
             what = f"{key} has another place or path now, and {', '.join(users[:3])} of {claim.namespace} use it"
             raise PartialError(what, fix="run it again when these pods are deleted")
-        delete_objects(run.cluster, (claim, key))
-        _wait(f"{claim} and {key} are deleted", lambda: not any(_exists(run.cluster, item) for item in (claim, key)))
+        _wait(f"{claim} and {key} are deleted", lambda: not delete_objects(run.cluster, (claim, key)))
         for item in (key, claim):
             if item in run.declared:
                 _apply(run.cluster, item, run.declared[item])
@@ -226,39 +220,18 @@ def _replace_volume(run: _Run, key: Key) -> None:
         del run.refused[key]
 
 
-def _users(pods: Iterable[Any], claim: str) -> Iterator[str]:
-    for pod in pods:
-        volumes = pod.spec.volumes or ()
-        if any(volume.persistentVolumeClaim and volume.persistentVolumeClaim.claimName == claim for volume in volumes):
-            yield str(pod.metadata.name)
-
-
 def _free_volumes(run: _Run) -> None:
     """Let the new claim of a person have the volume whose claim was deleted: it keeps the identity of the old one."""
     patch = {"spec": {"claimRef": {"uid": None, "resourceVersion": None}}}
     for key in run.declared:
         volume = run.current.get(key) if key.kind == _VOLUME else None
         if volume is not None and volume.status and volume.status.phase == "Released":
-            free = partial(_patch, PersistentVolume, key.name, patch)
-            run.cluster.call(f"free {key}", free)
-
-
-def _patch(resource: type[Any], name: str, patch: Object, api: Client) -> object:
-    return cast("Any", api).patch(resource, name, patch, patch_type=PatchType.MERGE)
+            run.cluster.patch(PersistentVolume, key.name, patch)
 
 
 def _rank(item: Object) -> int:
     kind = item["kind"]
     return _FIRST.index(kind) if kind in _FIRST else len(_FIRST)
-
-
-def _resource(key: Key) -> type[Any]:
-    resource: type[Any] = resource_registry.load(key.version, key.kind)
-    return resource
-
-
-def _scope(key: Key) -> Mapping[str, str]:
-    return {"namespace": key.namespace} if issubclass(_resource(key), NamespacedResource) else {}
 
 
 def _state(item: Any) -> tuple[object, ...]:  # noqa: ANN401  lightkube's own types
@@ -272,30 +245,11 @@ def _apply(cluster: ClusterClient, key: Key, item: Object) -> Any:  # noqa: ANN4
     return cluster.call(f"apply {key}", lambda api: api.apply(typed, field_manager=MANAGER, force=True))
 
 
-def _exists(cluster: ClusterClient, key: Key) -> bool:
-    try:
-        cluster.call(f"read {key}", lambda api: cast("Any", api).get(_resource(key), key.name, **_scope(key)))
-    except Missing:
-        return False
-    return True
-
-
-def _delete(cluster: ClusterClient, key: Key) -> bool:
-    try:
-        cluster.call(f"delete {key}", lambda api: cast("Any", api).delete(_resource(key), key.name, **_scope(key)))
-    except Missing:
-        return False
-    return True
-
-
 def read_inventory(cluster: ClusterClient) -> Mapping[Key, str]:
     """Return what earlier runs have applied, with the digest of what was declared; empty if that is not known."""
+    config_map = cluster.find(ConfigMap, MANAGER, _SYSTEM)
     try:
-        config_map = cluster.call("read the inventory", lambda api: api.get(ConfigMap, MANAGER, namespace=_SYSTEM))
-    except Missing:
-        return {}
-    try:
-        entries = parse_json((config_map.data or {}).get(_ENTRIES, "[]"), LARGE)
+        entries = parse_json(((config_map and config_map.data) or {}).get(_ENTRIES, "[]"), LARGE)
         return {Key(*map(str, words[:4])): str(words[4]) if words[4:] else "" for words in entries}
     except (ValueError, TypeError):
         fix = "correct it, or delete it: then no earlier object is deleted by this run"

@@ -14,7 +14,6 @@ from lightkube.models.certificates_v1 import CertificateSigningRequestCondition,
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestApproval
 from lightkube.resources.core_v1 import ConfigMap, Node, Secret
-from lightkube.types import PatchType
 
 from bedplate.cluster.approval import (
     CLIENT,
@@ -138,7 +137,7 @@ class Approver:
             kept.append({"key": GATE, "value": value, "effect": "NoSchedule"})
         # The whole list is replaced, so only if the node is still as it was seen.
         patch = {"metadata": {"resourceVersion": node.metadata.resourceVersion}, "spec": {"taints": kept}}
-        if self._patch(_name(node), patch):
+        if self._try(partial(self.client.patch, Node, _name(node), patch)):
             self.log(f"{_name(node)}: {f'its gate is {value}' if value else 'passed its gate'}")
 
     def delete_ended(self, inventory: Inventory, now: float) -> None:
@@ -147,7 +146,7 @@ class Approver:
         self.absences = track_absences(nodes, inventory, self.absences, now)
         for name in ended_nodes(self.absences, now):
             # No other instance ever gets the name.
-            if self._try(f"delete Node {name}", lambda api, n=name: api.delete(Node, n)):
+            if self.client.delete(Node, name):
                 self.log(f"{name}: its instance has ended, deleted")
 
     def make_token(self) -> str:
@@ -166,9 +165,6 @@ class Approver:
         self.client.call("create Secret", lambda api: api.create(stored))
         return f"{identity}.{secret}"
 
-    def _patch(self, name: str, patch: Mapping[str, object]) -> bool:
-        return self._try(f"patch Node {name}", lambda api: api.patch(Node, name, patch, patch_type=PatchType.MERGE))
-
     def _write(self, request: CertificateSigningRequest, decision: Decision) -> bool:
         """Write the condition; return whether this approver decided."""
         is_approved = decision.answer is Answer.APPROVE
@@ -177,12 +173,14 @@ class Approver:
         )
         status = CertificateSigningRequestStatus(conditions=[condition])
         decided = CertificateSigningRequestApproval(spec=request.spec, metadata=request.metadata, status=status)
-        return self._try(f"answer {_name(request)}", lambda api: api.replace(decided, _name(request)))
+        name = _name(request)
+        return self._try(partial(self.client.call, f"answer {name}", lambda api: api.replace(decided, name)))
 
-    def _try(self, operation: str, function: Callable[..., object]) -> bool:
+    @staticmethod
+    def _try(change: Callable[[], object]) -> bool:
         """Make a change; return False if the object has changed or was deleted: the next pass reads it again."""
         try:
-            self.client.call(operation, function)
+            change()
         except (Conflict, Missing):
             return False
         return True

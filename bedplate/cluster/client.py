@@ -17,6 +17,7 @@ from lightkube.core.exceptions import ConfigError
 from lightkube.core.generic_client import WatchDriver
 from lightkube.core.resource import NamespacedResource
 from lightkube.resources.core_v1 import Namespace
+from lightkube.types import PatchType
 
 from bedplate.errors import BedplateError, InputError, MachineError, PartialError
 
@@ -28,7 +29,7 @@ _CONNECT = 5.0
 _TIMEOUT = httpx2.Timeout(20.0, connect=_CONNECT)
 # Attempts of one call, and half of the longest first pause in seconds; each further pause may be twice as long.
 _ATTEMPTS, _PAUSE = 5, 0.2
-_UNAUTHORIZED, _FORBIDDEN, _MISSING, _CONFLICT, _GONE, _INVALID, _TOO_MANY = 401, 403, 404, 409, 410, 422, 429
+_UNAUTHORIZED, _FORBIDDEN, _TOO_MANY = 401, 403, 429
 _SERVER_FAULT = 500
 
 
@@ -50,6 +51,9 @@ class Invalid(PartialError):
 
 class Expired(PartialError):
     """The version from which a watch was to continue is too old."""
+
+
+_CLASSES = MappingProxyType({404: Missing, 409: Conflict, 410: Expired, 422: Invalid})
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,30 @@ class ClusterClient:
             return items, listing.resourceVersion
 
         return self.call(f"list {kind.__name__}", read)
+
+    def find(self, kind: type[ResultT], name: str, namespace: str = "", *, attempts: int = _ATTEMPTS) -> ResultT | None:
+        """Return an object; None if it does not exist."""
+
+        def get(api: Any) -> ResultT | None:  # noqa: ANN401  lightkube's own types
+            return cast("ResultT", api.get(kind, name, namespace=namespace or None))
+
+        try:
+            return self.call(f"get {kind.__name__} {name}", get, attempts=attempts)
+        except Missing:
+            return None
+
+    def delete(self, kind: type[Any], name: str, namespace: str = "") -> bool:
+        """Delete an object, and return whether it existed."""
+        try:
+            self.call(f"delete {kind.__name__} {name}", lambda api: api.delete(kind, name, namespace=namespace or None))
+        except Missing:
+            return False
+        return True
+
+    def patch(self, kind: type[Any], name: str, change: Mapping[str, object], namespace: str = "") -> None:
+        """Merge a change into an object."""
+        options: Any = {"namespace": namespace or None, "patch_type": PatchType.MERGE}
+        self.call(f"patch {kind.__name__} {name}", lambda api: api.patch(kind, name, change, **options))
 
     def events(self, kind: type[Any], version: str, seconds: int) -> Iterator[tuple[str, Any]]:
         """Yield changes and bookmarks since a resourceVersion, for a limited time; raise Expired if it is too old.
@@ -193,14 +221,8 @@ def translate_error(error: Exception, operation: str) -> BedplateError:
             return MachineError("the Kubernetes API rejected the credentials", fix="renew the kubeconfig")
         case code if code == _FORBIDDEN:
             return MachineError(text, fix="bind a role that permits it to the user of the kubeconfig")
-        case code if code == _MISSING:
-            return Missing(text)
-        case code if code == _CONFLICT:
-            return Conflict(text)
-        case code if code == _GONE:
-            return Expired(text)
-        case code if code == _INVALID:
-            return Invalid(text)
+        case code if code in _CLASSES:
+            return _CLASSES[code](text)
         case code if code == _TOO_MANY:
             return TooManyRequests(text, fix="try again in a minute")
         case _:

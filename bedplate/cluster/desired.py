@@ -31,6 +31,7 @@ _BOUND: Mapping[str, Object] = {
     "MutatingAdmissionPolicy": {},
     "ValidatingAdmissionPolicy": {"validationActions": ["Deny"]},
 }
+_OF_PEOPLE: Object = {"matchExpressions": [{"key": "bedplate/uid", "operator": "Exists"}]}
 # The first minor version that has mutating policies by default: kubernetes.io, "Mutating Admission Policy", 2026-11.
 _MUTATES = 36
 HOMES = "/home"
@@ -40,19 +41,19 @@ _REGION = "topology.kubernetes.io/region"
 def policy_objects(version: str) -> tuple[Object, ...]:
     """Return the default priority, the rights of people, and the rules for what they create."""
     manifests = (_DEFAULTS, _POLICY) if minor_version(version) >= _MUTATES else (_POLICY,)
-    objects = [item for name in manifests for item in load_objects(own_manifest(name), {})]
-    return labelled([*objects, *(_binding(item) for item in objects if item["kind"] in _BOUND)], _POLICY)
+    return tuple(item for name in manifests for item in _policies(name, {}))
 
 
-def _binding(policy: Object) -> Object:
-    """Return the object that makes an admission policy apply."""
-    name = policy["metadata"]["name"]
-    return {
-        "apiVersion": policy["apiVersion"],
-        "kind": f"{policy['kind']}Binding",
-        "metadata": {"name": name},
-        "spec": {"policyName": name, **_BOUND[policy["kind"]]},
-    }
+def _policies(manifest: str, words: Mapping[str, str]) -> tuple[Object, ...]:
+    """Return the objects of a manifest. Its policies fail closed, and apply to the namespaces of people."""
+    objects = list(load_objects(own_manifest(manifest), words))
+    for policy in [item for item in objects if item["kind"] in _BOUND]:
+        policy["spec"]["failurePolicy"] = "Fail"
+        policy["spec"]["matchConstraints"]["namespaceSelector"] = _OF_PEOPLE
+        name, kind = policy["metadata"]["name"], policy["kind"]
+        binding = {"apiVersion": policy["apiVersion"], "kind": f"{kind}Binding", "metadata": {"name": name}}
+        objects.append({**binding, "spec": {"policyName": name, **_BOUND[kind]}})
+    return labelled(objects, _POLICY)
 
 
 _NAMESPACE = "__NAMESPACE__"
@@ -69,7 +70,7 @@ def pod_role_objects(plan: FleetPlan, cluster: ClusterPlan) -> tuple[Object, ...
         "__FOLDER__": TOKEN_FILE.rpartition("/")[0],
         "__AUDIENCE__": AUDIENCE,
     }
-    return labelled(load_objects(own_manifest("pod-role"), words), _POLICY)
+    return _policies("pod-role", words)
 
 
 def people_objects(accounts: Accounts, pods: IPv4Network) -> tuple[Object, ...]:
@@ -187,8 +188,6 @@ def person_kubeconfig(cluster: ClusterPlan, person: str, host_keys: Mapping[str,
     """Return a kubeconfig without a secret. Raises InputError before the cluster or a host key exists."""
     if not cluster.authority:
         raise InputError("the cluster has no authorities", fix="run `bedplate kube init`")
-    name, server = cluster.fleet, {"server": f"https://{cluster.endpoint}"}
-    authority = base64.b64encode(cluster.authority.encode()).decode()
     user = {
         "exec": {
             "apiVersion": "client.authentication.k8s.io/v1",
@@ -198,14 +197,22 @@ def person_kubeconfig(cluster: ClusterPlan, person: str, host_keys: Mapping[str,
             "installHint": "needs ssh 8.5 or newer, and your SSH key",
         }
     }
-    context = {"cluster": name, "user": person, "namespace": person_name(person)}
+    return kubeconfig(cluster, cluster.authority, person, user, namespace=person_name(person))
+
+
+def kubeconfig(
+    cluster: ClusterPlan, authority: str, name: str, user: Mapping[str, Any], **context: str
+) -> dict[str, Any]:
+    """Return a kubeconfig of one user, by the certificate of the authority in PEM."""
+    data = base64.b64encode(authority.encode()).decode()
+    server = {"server": f"https://{cluster.endpoint}", "certificate-authority-data": data}
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": name, "cluster": {**server, "certificate-authority-data": authority}}],
-        "users": [{"name": person, "user": user}],
-        "contexts": [{"name": name, "context": context}],
-        "current-context": name,
+        "clusters": [{"name": cluster.fleet, "cluster": server}],
+        "users": [{"name": name, "user": user}],
+        "contexts": [{"name": cluster.fleet, "context": {"cluster": cluster.fleet, "user": name, **context}}],
+        "current-context": cluster.fleet,
     }
 
 

@@ -65,11 +65,8 @@ class Leadership:
             return  # The Lease expires after DURATION.
 
     def _claim(self, now: float) -> bool:
-        try:
-            lease = self.client.call(
-                "get Lease", lambda api: api.get(Lease, self.name, namespace=NAMESPACE), attempts=2
-            )
-        except Missing:
+        lease = self.client.find(Lease, self.name, NAMESPACE, attempts=2)
+        if lease is None:
             self._write(self._lease(self.identity, None), is_new=True)
             return True
         version = str(lease.metadata.resourceVersion) if lease.metadata else ""
@@ -97,11 +94,8 @@ class Leadership:
 
 def read_holder(client: ClusterClient, name: str = NAME) -> str:
     """Return the identity of the leading controller; empty for none."""
-    try:
-        lease = client.call("get Lease", lambda api: api.get(Lease, name, namespace=NAMESPACE))
-    except Missing:
-        return ""
-    return (lease.spec.holderIdentity if lease.spec else None) or ""
+    lease = client.find(Lease, name, NAMESPACE)
+    return (lease.spec.holderIdentity if lease and lease.spec else None) or ""
 
 
 IDLE, MEMORY = "state.json", "memory.json"
@@ -117,11 +111,8 @@ class StateStore:
 
     def read(self) -> Mapping[str, str]:
         """Return the texts by key; empty before the first write."""
-        try:
-            stored = self.client.call("get ConfigMap", lambda api: api.get(ConfigMap, NAME, namespace=NAMESPACE))
-        except Missing:
-            return {}
-        self._last = dict(stored.data or {})
+        stored = self.client.find(ConfigMap, NAME, NAMESPACE)
+        self._last = dict((stored and stored.data) or {})
         return self._last
 
     def write(self, texts: Mapping[str, str]) -> None:

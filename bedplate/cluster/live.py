@@ -11,7 +11,6 @@ from typing import Any
 from lightkube.models.core_v1 import EventSource, ObjectReference
 from lightkube.models.meta_v1 import DeleteOptions, ObjectMeta, Preconditions
 from lightkube.resources.core_v1 import Event, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodEviction
-from lightkube.types import PatchType
 
 from bedplate.capacity.observation import (
     Action,
@@ -118,9 +117,8 @@ class LiveCluster:
 
     def check_empty(self, name: str) -> None:
         """Raise Conflict unless a node is cordoned by the controller and has no work, as the API server says."""
-        try:
-            node = self.client.call(f"get Node {name}", lambda api: api.get(Node, name))
-        except Missing:
+        node = self.client.find(Node, name)
+        if node is None:
             return
         if cordon_of(node) is not Cordon.PLANNER:
             raise Conflict(f"{name} is not cordoned by the controller")
@@ -206,8 +204,7 @@ class LiveCluster:
         name = str(meta.name)
         annotation = None if reason is None else f"{MANAGER}: {reason}"
         observed = {"resourceVersion": meta.resourceVersion, "annotations": {CORDONED: annotation}}
-        patch = {"metadata": observed, "spec": {"unschedulable": unschedulable}}
-        self.client.call(f"patch Node {name}", lambda api: api.patch(Node, name, patch, patch_type=PatchType.MERGE))
+        self.client.patch(Node, name, {"metadata": observed, "spec": {"unschedulable": unschedulable}})
 
     def _drain(self, name: str, reason: str) -> None:
         self._cordon(name, reason)

@@ -298,7 +298,7 @@ Volumes = Mapping[str, PersistentVolume]
 def volume_placements(pod: Pod, claims: Claims, volumes: Volumes) -> tuple[tuple[Placement, ...], str]:
     """Return where the volumes of a pod's claims are, and the obstacle if a claim has no volume that it can use."""
     placements = []
-    for name in _claim_names(pod):
+    for name in claim_names(pod):
         claim = claims.get(name)
         if claim is None or (claim.metadata and claim.metadata.deletionTimestamp):
             return (), f"its claim {name} does not exist"
@@ -310,7 +310,8 @@ def volume_placements(pod: Pod, claims: Claims, volumes: Volumes) -> tuple[tuple
     return tuple(placements), ""
 
 
-def _claim_names(pod: Pod) -> Iterator[str]:
+def claim_names(pod: Pod) -> Iterator[str]:
+    """Yield the claims of a pod's volumes, as `namespace/name`."""
     namespace, name = (pod.metadata.namespace, pod.metadata.name) if pod.metadata else ("", "")
     for volume in (pod.spec.volumes if pod.spec else None) or ():
         if volume.persistentVolumeClaim:

@@ -17,7 +17,7 @@ from lightkube.resources.core_v1 import ConfigMap, Node
 from bedplate.cluster.addons import ADDON_LABEL
 from bedplate.cluster.approver import ALARMS, is_pending
 from bedplate.cluster.approver import LEASE as APPROVER
-from bedplate.cluster.client import ClusterClient, Missing
+from bedplate.cluster.client import ClusterClient
 from bedplate.cluster.demand import GATE, readiness
 from bedplate.cluster.lease import NAME as CAPACITY
 from bedplate.cluster.lease import read_holder
@@ -122,11 +122,8 @@ def read_routers(cluster: ClusterClient, names: Container[str]) -> tuple[str, ..
 
 def read_alarms(cluster: ClusterClient) -> tuple[str, ...]:
     """Return the certificates that were issued for something else than approved, as the approver has recorded them."""
-    try:
-        record = cluster.call("read alarms", lambda api: api.get(ConfigMap, ALARMS, namespace="kube-system"))
-    except Missing:
-        return ()
-    return tuple((record.data or {}).values())
+    record = cluster.find(ConfigMap, ALARMS, "kube-system")
+    return tuple(((record and record.data) or {}).values())
 
 
 def _get_json(api: Any, path: str) -> Mapping[str, Any]:  # noqa: ANN401  lightkube's own client

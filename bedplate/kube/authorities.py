@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from bedplate.cluster.desired import kubeconfig
 from bedplate.errors import InputError
 from bedplate.foreign import parse_json
 from bedplate.plan.cluster import ClusterPlan
@@ -174,21 +175,11 @@ def admin_config(cluster: ClusterPlan, issuer: Issuer, operator: str, now: datet
     """Return a kubeconfig with a new key of an operator, whose certificate is valid for half a day."""
     key = new_key()
     certificate = _client_certificate(issuer, f"bedplate:{operator}", key.public_key(), now)
-    text = certificate_text(issuer.certificate)
-    server = {"server": f"https://{cluster.endpoint}", "certificate-authority-data": _base64(text)}
     user = {
         "client-certificate-data": _base64(certificate_text(certificate)),
         "client-key-data": _base64(key_text(key)),
     }
-    name = cluster.fleet
-    document = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": name, "cluster": server}],
-        "users": [{"name": operator, "user": user}],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": operator}}],
-        "current-context": name,
-    }
+    document = kubeconfig(cluster, certificate_text(issuer.certificate), operator, user)
     return json.dumps(document, indent=1) + "\n"
 
 
@@ -201,8 +192,8 @@ def is_usable(config: Path, cluster: ClusterPlan, authority: str, now: datetime)
         certificate = x509.load_pem_x509_certificate(base64.b64decode(text))
     except (OSError, ValueError, LookupError, TypeError):
         return False
-    expected = {"server": f"https://{cluster.endpoint}", "certificate-authority-data": _base64(authority)}
-    return bool(server == expected) and not is_due(
+    (expected,) = kubeconfig(cluster, authority, "", {})["clusters"]
+    return bool(server == expected["cluster"]) and not is_due(
         certificate.not_valid_before_utc, certificate.not_valid_after_utc, now
     )
 

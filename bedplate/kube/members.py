@@ -63,19 +63,16 @@ class Connection:
 
         Raises PartialError if it fails, and HeldError while another operator changes the member.
         """
-        return self._run(command, seconds, input=data)
+        return self._call(f"sudo -n bedplate-member {command}", seconds, input=data)
 
     def send(self, command: str, file: Path) -> str:
         """Run a command with a file as its standard input. Raises as `run`."""
         with file.open("rb") as stream:
-            return self._run(command, LONG, stdin=stream)
+            return self._call(f"sudo -n bedplate-member {command}", LONG, stdin=stream)
 
     def shell(self, command: str, seconds: float = LONG, data: bytes = b"") -> str:
         """Run a command of the shell as root; `data` is its standard input. Raises as `run`."""
         return self._call(f"sudo -n sh -c '{command}'", seconds, input=data)
-
-    def _run(self, command: str, seconds: float, **stdin: Any) -> str:  # noqa: ANN401  as subprocess takes it
-        return self._call(f"sudo -n bedplate-member {command}", seconds, **stdin)
 
     def _call(self, command: str, seconds: float, **stdin: Any) -> str:  # noqa: ANN401  as subprocess takes it
         try:

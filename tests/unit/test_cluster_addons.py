@@ -14,7 +14,7 @@ from pathlib import Path
 from subprocess import run as run_program
 from time import time
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from lightkube.models.core_v1 import NodeSpec
@@ -292,8 +292,8 @@ def _node(name: str, version: str = "v1.36.3", block: str | None = "10.80.0.0/24
     created = (NOW - timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ")
     meta = {"name": name, "labels": {"bedplate/pool": "train"}, "creationTimestamp": created}
     spec = {"podCIDR": block} if block else {}
-    node: Any = Node.from_dict({"metadata": meta, "spec": spec, "status": {"conditions": [ready], "nodeInfo": info}})
-    return node
+    document = {"metadata": meta, "spec": spec, "status": {"conditions": [ready], "nodeInfo": info}}
+    return cast("Node", Node.from_dict(document))
 
 
 def test_a_status_is_text_or_json() -> None:
