@@ -1,7 +1,9 @@
 """The command that upgrades the machines of the cluster: kube upgrade."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
 from typing import Annotated
 
@@ -95,9 +97,12 @@ class Upgrade:
             case Action.DRAIN | Action.UNCORDON:
                 self.first.run(f"{step} {name}", seconds=LONG)
 
+    def _now(self, name: str) -> Worker:
+        return _read_nodes(self.first).get(name, self.workers[name])
+
     def _cordon(self, name: str) -> str:
         """Cordon a worker, and return why it is left alone; empty if it can be drained."""
-        if _read_nodes(self.first).get(name, self.workers[name]).is_kept:
+        if self._now(name).is_kept:
             return _KEPT
         # The cordon is first: no pod can come between the question and the drain.
         self.first.run(f"cordon {name}", seconds=LONG)
@@ -109,11 +114,8 @@ class Upgrade:
     def _after_failure(self, name: str, step: Action) -> str:
         """Let a worker take pods again whose drain has failed, and return its state in words."""
         if step is Action.DRAIN:
-            try:
+            with suppress(PartialError):
                 self.first.run(f"uncordon {name}", seconds=LONG)
-            except PartialError:
-                pass
-            else:
                 return f"{name} takes pods again"
         return f"{name} stays cordoned until the same command has succeeded"
 
@@ -132,11 +134,7 @@ class Upgrade:
             )
         fix = f"`bedplate node logs {name}` shows more; then run the command again"
         late = PartialError(f"{name}: kubelet does not report {self.planned}", fix=fix)
-
-        def is_upgraded() -> bool:
-            return _read_nodes(self.first).get(name, self.workers[name]).versions.are(self.planned)
-
-        wait(is_upgraded, _STARTED_SECONDS, 1, late)
+        wait(lambda: self._now(name).versions.are(self.planned), _STARTED_SECONDS, 1, late)
 
     def _replace(self, name: str) -> None:
         """Terminate an instance; its group starts another one, which installs the new version.
@@ -146,12 +144,9 @@ class Upgrade:
         account, region, old = open_account(self.plan), name.partition(".")[2], self.workers[name].instance
         before = {node.instance for node in _read_nodes(self.first).values()}
         group = terminate_machine(account, region, old, replaced=True)
-
-        def is_replaced() -> bool:
-            return self._is_replaced(name, before, *group_members(account, region, group))
-
         late = PartialError(f"no machine has replaced {name}", fix="`bedplate node list --live` shows its state")
-        wait(is_replaced, _REPLACED_SECONDS, _PAUSE, late)
+        members = partial(group_members, account, region, group)
+        wait(lambda: self._is_replaced(name, before, *members()), _REPLACED_SECONDS, _PAUSE, late)
 
     def _is_replaced(self, name: str, before: set[str], desired: int, instances: frozenset[str]) -> bool:
         nodes, new = _read_nodes(self.first), instances - before

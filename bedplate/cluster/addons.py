@@ -39,11 +39,14 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Addon:
-    """An add-on: the words that its text has for values of the fleet, and the patches of its objects."""
+    """An add-on: the words that its text has for values of the fleet, and the patch of an object and of its pod.
+
+    The pod is empty unless the object is a DaemonSet or Deployment.
+    """
 
     name: str
     words: Callable[[ClusterPlan], Mapping[str, str]] = lambda _: {}
-    patch: Callable[[Object, Setting], None] = lambda _object, _setting: None
+    patch: Callable[[Object, Object, Setting], None] = lambda *_: None
 
 
 def render_addon(addon: Addon, pins: AddonPins, texts: Sequence[str], setting: Setting) -> tuple[Object, ...]:
@@ -56,8 +59,9 @@ def render_addon(addon: Addon, pins: AddonPins, texts: Sequence[str], setting: S
     objects = tuple(document for text in sources for document in load_objects(text, values))
     pinned = {_repository(image): f"{image}@{digest}".removesuffix("@") for image, digest in pins.images.items()}
     for document in objects:
-        addon.patch(document, setting)
-        for container in _containers(document):
+        pod = document["spec"]["template"]["spec"] if document["kind"] in {"DaemonSet", "Deployment"} else {}
+        addon.patch(document, pod, setting)
+        for container in (*pod.get("initContainers", ()), *pod.get("containers", ())):
             container["image"] = pinned.get(_repository(container["image"]), container["image"])
     return labelled(objects, addon.name)
 
@@ -100,18 +104,7 @@ def choose_pins(pins: Iterable[AddonPins], cluster: ClusterPlan) -> Mapping[str,
     return {_PROXY: proxy} | {pin.name: pin for pin in pins if pin.name != _PROXY or pin.version == cluster.version}
 
 
-def _pod(document: Object) -> Object | None:
-    """Return the pod's spec of a DaemonSet or Deployment."""
-    is_workload = document["kind"] in {"DaemonSet", "Deployment"}
-    return document["spec"]["template"]["spec"] if is_workload else None
-
-
-def _containers(document: Object) -> list[Object]:
-    pod = _pod(document) or {}
-    return [*pod.get("initContainers", ()), *pod.get("containers", ())]
-
-
-def _patch_flannel(document: Object, setting: Setting) -> None:
+def _patch_flannel(document: Object, _pod: Object, setting: Setting) -> None:
     """Set the block of pods, and the size of packets: flannel takes 50 bytes from it."""
     if document["kind"] == "ConfigMap":
         cluster = setting.cluster
@@ -133,34 +126,31 @@ _SHORT_NAMES = """\
 """
 
 
-def _patch_coredns(document: Object, setting: Setting) -> None:
+def _patch_coredns(document: Object, pod: Object, setting: Setting) -> None:
     """Two servers on different nodes; NodeLocal DNSCache answers most questions on each node.
 
     Laptops ask for services in the fleet's own domain.
     """
     if document["kind"] == "ConfigMap":
         document["data"]["Corefile"] += _SHORT_NAMES.format(short=setting.cluster.short_domain, inside=_DOMAIN)
-    pod = _pod(document)
     if pod:
         document["spec"]["replicas"] = 2
         pod["tolerations"].append(_ON_MEMBERS)
 
 
-def _patch_node_dns(document: Object, _setting: Setting) -> None:
+def _patch_node_dns(document: Object, pod: Object, _setting: Setting) -> None:
     """Listen on the link-local address only: with nftables, kube-proxy owns the address of the service."""
-    if document["metadata"]["name"] == "node-local-dns" and document["kind"] == "DaemonSet":
-        arguments = document["spec"]["template"]["spec"]["containers"][0]["args"]
-        arguments[1] = str(NODE_DNS)
+    if document["metadata"]["name"] == "node-local-dns" and pod:
+        pod["containers"][0]["args"][1] = str(NODE_DNS)
 
 
 _METRICS = {"k8s-app": "metrics-server"}
 
 
-def _patch_metrics(document: Object, _setting: Setting) -> None:
+def _patch_metrics(document: Object, pod: Object, _setting: Setting) -> None:
     """Select by a label, as upstream's kustomization does, and verify kubelets' certificates."""
     if document["kind"] == "Service":
         document["spec"]["selector"] = _METRICS
-    pod = _pod(document)
     if pod:
         document["spec"]["selector"] = {"matchLabels": _METRICS}
         document["spec"]["template"]["metadata"] = {"labels": dict(_METRICS)}
@@ -170,17 +160,15 @@ def _patch_metrics(document: Object, _setting: Setting) -> None:
         container["args"].append(f"--kubelet-certificate-authority={_AUTHORITY}")
 
 
-def _patch_policies(document: Object, _setting: Setting) -> None:
+def _patch_policies(_document: Object, pod: Object, _setting: Setting) -> None:
     """Show metrics to the node only."""
-    pod = _pod(document)
     if pod:
         (container,) = pod["containers"]
         container["args"].append("--metrics-bind-address=127.0.0.1:9080")
 
 
-def _patch_gpus(document: Object, _setting: Setting) -> None:
+def _patch_gpus(_document: Object, pod: Object, _setting: Setting) -> None:
     """Run on nodes with GPUs, with the host's driver, and pass devices by CDI; there is no runtime of NVIDIA."""
-    pod = _pod(document)
     if pod:
         _only_with_gpus(pod)
         (container,) = pod["containers"]
@@ -195,10 +183,9 @@ def _patch_gpus(document: Object, _setting: Setting) -> None:
 _CDI_HOOK = "/usr/bin/nvidia-cdi-hook"
 
 
-def _patch_dcgm(document: Object, _setting: Setting) -> None:
+def _patch_dcgm(document: Object, pod: Object, _setting: Setting) -> None:
     """Ask the host's DCGM, which the role `nvidia` installs: a second one would need the driver and more rights."""
     document["metadata"]["namespace"] = "kube-system"
-    pod = _pod(document)
     if pod:
         _only_with_gpus(pod)
         pod["hostNetwork"] = True
@@ -214,10 +201,9 @@ def _only_with_gpus(pod: Object) -> None:
     pod["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
 
 
-def _patch_efa(document: Object, setting: Setting) -> None:
+def _patch_efa(_document: Object, pod: Object, setting: Setting) -> None:
     """Run on the types with EFA interfaces."""
     term = {"key": INSTANCE_TYPE, "operator": "In", "values": list(setting.efa_types)}
-    pod = _pod(document) or {}
     affinity = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     affinity["nodeSelectorTerms"] = [{"matchExpressions": [term]}]
 

@@ -151,7 +151,9 @@ class Approver:
 
     def make_token(self) -> str:
         """Create a token for workers in the cloud, and return it."""
-        identity, secret = (_random(length) for length in (_ID_LENGTH, _SECRET_LENGTH))
+        identity, secret = (
+            "".join(choice(_ALPHABET) for _ in range(length)) for length in (_ID_LENGTH, _SECRET_LENGTH)
+        )
         expiration = (datetime.now(UTC) + TOKEN_LIFE).strftime("%Y-%m-%dT%H:%M:%SZ")
         content = {
             "token-id": identity,
@@ -188,10 +190,6 @@ class Approver:
 
 def _name(item: Any) -> str:  # noqa: ANN401  a request or a node
     return str(item.metadata.name)
-
-
-def _random(length: int) -> str:
-    return "".join(choice(_ALPHABET) for _ in range(length))
 
 
 def is_pending(request: CertificateSigningRequest) -> bool:

@@ -14,8 +14,8 @@ from bedplate.cluster.pods import (
     Claims,
     Placement,
     Volumes,
-    add,
     blocking_taints,
+    combine,
     gang_of,
     has_ended,
     is_critical,
@@ -168,8 +168,8 @@ def _sizes(node: ClusterNode, pods: Iterable[ClusterPod]) -> tuple[Size, Size]:
     """
     allocatable = size_of(node.status.allocatable if node.status else None)
     used = [(is_daemon(pod) and is_critical(pod), replace(pod_size(pod), pods=1)) for pod in pods]
-    size = subtract(allocatable, add(*(part for is_own, part in used if is_own), Size()))
-    free = subtract(allocatable, add(*(part for _, part in used), Size()))
+    size = subtract(allocatable, combine(sum, *(part for is_own, part in used if is_own), Size()))
+    free = subtract(allocatable, combine(sum, *(part for _, part in used), Size()))
     # A size of 0 pods means no limit.
     return replace(size, pods=max(size.pods, 1) if allocatable.pods else 0), free
 

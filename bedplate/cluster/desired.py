@@ -221,20 +221,15 @@ def token_command(cluster: ClusterPlan, person: str, host_keys: Mapping[str, Seq
 
     It trusts recorded host keys only. Each command of kubectl runs it anew, so without the file each would run ssh.
     """
-    keys = {member.name: _host_key(host_keys.get(member.name, ())) for member in cluster.members}
-    trusted = {name: key for name, key in keys.items() if key}
-    if not trusted:
-        raise InputError(
-            "no host key of a control-plane machine is recorded", fix=f"run `bedplate node trust {min(keys)}`"
-        )
-    ask = " || ".join(_ssh(person, f"{name}.{cluster.domain}", key) for name, key in trusted.items())
+    names = [member.name for member in cluster.members]
+    keys = {name: key for name in names for key in host_keys.get(name, ()) if key.startswith(f"{_KEY_TYPE} ")}
+    if not keys:
+        fix = f"run `bedplate node trust {min(names)}`"
+        raise InputError("no host key of a control-plane machine is recorded", fix=fix)
+    ask = " || ".join(_ssh(person, f"{name}.{cluster.domain}", key) for name, key in keys.items())
     # Another cluster of the same name has other authorities.
     cluster_id = sha256(cluster.authority.encode()).hexdigest()[:12]
     return _CACHED % {"ask": ask, "name": f"{cluster.fleet}-{person}-{cluster_id}"}
-
-
-def _host_key(keys: Sequence[str]) -> str:
-    return next((key for key in keys if key.startswith(f"{_KEY_TYPE} ")), "")
 
 
 def _ssh(person: str, host: str, key: str) -> str:

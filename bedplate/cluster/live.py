@@ -211,7 +211,11 @@ class LiveCluster:
         refused = []
         for pod in tuple(self.pods.objects().values()):
             on_node = pod.spec is not None and pod.spec.nodeName == name
-            if on_node and is_movable(pod) and not (is_daemon(pod) or has_ended(pod) or _is_ending(pod)):
+            if (
+                on_node
+                and is_movable(pod)
+                and not (is_daemon(pod) or has_ended(pod) or (pod.metadata and pod.metadata.deletionTimestamp))
+            ):
                 try:
                     self._evict(pod)
                 except (TooManyRequests, Missing):
@@ -238,10 +242,6 @@ def _reference(item: Any, kind: str) -> ObjectReference | None:  # noqa: ANN401 
     # Events about nodes have the node's name as id, as kubelet writes them.
     uid = meta.name if kind == "Node" else meta.uid
     return ObjectReference(apiVersion="v1", kind=kind, name=meta.name, namespace=meta.namespace, uid=uid)
-
-
-def _is_ending(pod: Pod) -> bool:
-    return bool(pod.metadata and pod.metadata.deletionTimestamp)
 
 
 def _end(pod: Pod) -> float | None:

@@ -1,10 +1,12 @@
 """The requirements of a pod, as the planner reads them: its size, where it may run, its gang, whether it may move."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
+from operator import attrgetter
 from statistics import median_low
+from typing import Any
 
 from lightkube.models.core_v1 import (
     Affinity,
@@ -76,19 +78,17 @@ def size_of(resources: Mapping[str, object] | None) -> Size:
     )
 
 
-def add(*sizes: Size) -> Size:
-    """Return the sum of sizes."""
-    return _combine(sizes, sum)
+_AMOUNTS = attrgetter(*(resource.name for resource in fields(Size)))
+
+
+def combine(function: Callable[[list[Any]], Any], *sizes: Size) -> Size:
+    """Return a size with the result of a function, such as `sum` or `max`, for each resource."""
+    return Size(*map(function, map(list, zip(*map(_AMOUNTS, sizes), strict=True))))
 
 
 def subtract(size: Size, part: Size) -> Size:
     """Return what remains of a size, never less than nothing."""
-    return _combine((size, part), lambda values: max(0, values[0] - values[1]))
-
-
-def largest(*sizes: Size) -> Size:
-    """Return the largest value of each resource."""
-    return _combine(sizes, max)
+    return combine(lambda values: max(0, values[0] - values[1]), size, part)
 
 
 def machine_size(planned: Size, reported: Sequence[Size]) -> Size:
@@ -97,7 +97,7 @@ def machine_size(planned: Size, reported: Sequence[Size]) -> Size:
     Other reports are broken or false, and count for that node alone. Devices are planned. What the plan does not know
     is the median of the reports.
     """
-    size = _combine((planned, *reported), _agreed)
+    size = combine(_agreed, planned, *reported)
     return replace(size, gpus=planned.gpus, efa=planned.efa) if planned.cpus else size
 
 
@@ -106,26 +106,22 @@ def _agreed(values: Sequence[float]) -> float:
     return min((value for value in values[1:] if planned * 0.75 <= value <= planned * 2), default=planned)
 
 
-def _combine(sizes: Sequence[Size], function) -> Size:  # type: ignore[no-untyped-def]  # noqa: ANN001
-    names = ("gpus", "cpus", "memory", "efa", "ephemeral", "pods")
-    return Size(**{name: function([getattr(size, name) for size in sizes]) for name in names})
-
-
 def pod_size(pod: Pod) -> Size:
     """Return the request of a pod as the scheduler counts it: containers, sidecars, init containers and overhead."""
     spec = pod.spec
     if spec is None:
         return Size()
-    running = add(*map(_request, spec.containers), Size())
+    running = combine(sum, *map(_request, spec.containers), Size())
     peak, sidecars = Size(), Size()
     for container in spec.initContainers or ():
         if container.restartPolicy == "Always":
-            sidecars = add(sidecars, _request(container))
-            peak = largest(peak, sidecars)
+            sidecars = combine(sum, sidecars, _request(container))
+            peak = combine(max, peak, sidecars)
         else:
-            peak = largest(peak, add(sidecars, _request(container)))
+            peak = combine(max, peak, combine(sum, sidecars, _request(container)))
     # The request of the whole pod is at least that of its containers.
-    return add(largest(add(running, sidecars), peak, _request(spec)), size_of(spec.overhead))
+    whole = combine(max, combine(sum, running, sidecars), peak, _request(spec))
+    return combine(sum, whole, size_of(spec.overhead))
 
 
 def _request(part: Container | PodSpec) -> Size:
@@ -330,7 +326,11 @@ def scheduler_message(pod: Pod) -> str:
 def _placement(labels: dict[str, str], terms: tuple[NodeSelectorTerm, ...]) -> Placement:
     if len(terms) == 1:
         rules = terms[0].matchExpressions or ()
-        single = {rule.key: rule.values[0] for rule in rules if _is_single(rule) and rule.values}
+        single = {
+            rule.key: rule.values[0]
+            for rule in rules
+            if rule.operator == "In" and rule.values and len(rule.values) == 1
+        }
         # A term without expressions selects by fields, or no node at all.
         if rules and not terms[0].matchFields and len(single) == len(rules) and not single.keys() & labels.keys():
             return Placement(labels | single)
@@ -341,10 +341,6 @@ def _required_terms(affinity: Affinity | None) -> tuple[NodeSelectorTerm, ...]:
     node = affinity.nodeAffinity if affinity else None
     required = node.requiredDuringSchedulingIgnoredDuringExecution if node else None
     return tuple(required.nodeSelectorTerms) if required else ()
-
-
-def _is_single(rule: NodeSelectorRequirement) -> bool:
-    return rule.operator == "In" and len(rule.values or ()) == 1
 
 
 def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
