@@ -78,7 +78,9 @@ def init(
     """Make the cluster's authorities and start it.
 
     Writes the authorities to the volume of each member, waits until the API answers, and writes the operator's
-    kubeconfig. Skips what is done. The exit status is 6 if a member failed; the same command continues.
+    kubeconfig. Skips what is done. The exit status is 6 if a member failed; the same command continues. All members
+    must answer until the first start has ended, and until a lock without the id of the etcd cluster has it; later, a
+    member that is away stops no other.
     """
     plan = plan_of(fleet)
     cluster_of(plan)
@@ -96,25 +98,22 @@ def start_cluster(fleet: Path, options: SshOptions, passphrase_file: Path | None
     plan = plan_of(fleet)
     with locked(fleet), connections(plan, member_nodes(plan), options) as members:
         statuses, errors = ask_all(members.values(), read_status)
-        authority_digest = digest(plan.record.authority) if plan.record.authority else ""
-        ids = {status.cluster for status in statuses.values() if _runs(status, authority_digest)}
-        if not errors and all(_runs(status, authority_digest) for status in statuses.values()) and len(ids - {""}) == 1:
+        is_new = not plan.record.authority
+        authority = "" if is_new else digest(plan.record.authority)
+        states = {(status.authority, status.is_ready) for status in statuses.values()}
+        ids = {status.cluster for status in statuses.values()} - {""}
+        if not errors and states == {(authority, True)} and len(ids) == 1:
             record_etcd(lock_path(fleet), plan.name, ids.pop())
             if not plan.record.account_keys:  # the lock of an older version
                 make_authorities(fleet, plan, passphrase_file)
             show(["control plane: runs"])
             return 0
-        is_new = not plan.record.authority
         authorities = make_authorities(fleet, plan, passphrase_file)
         check_authority(statuses, authorities.digest)
         if is_new:
             record_etcd(lock_path(fleet), plan.name, FORMING)
         errors.update(_Start(fleet, members, archive(authorities)).run(statuses, errors))
     return _report(members, errors)
-
-
-def _runs(status: MemberStatus, authority: str) -> bool:
-    return status.is_ready and status.authority == authority
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,36 +129,30 @@ class _Start:
     ) -> Mapping[str, BedplateError]:
         """Start the members that do not run, and return their errors."""
         cluster = self.cluster
-        formation = plan_formation(cluster, statuses, silent)
-        errors = dict(formation.errors)
+        formation, healthy = plan_formation(cluster, statuses, silent), running(cluster, statuses)
+        commands = dict.fromkeys(formation.start, "take")
         if formation.first:
-            show([f"start {formation.first}: it forms the cluster"])
-            token, only = _token(cluster), [member for member in cluster.members if member.name == formation.first]
-            command = f"form new {token} {initial_cluster(only)}"
-            self.members[formation.first].run(command, self.files)
-            errors |= _finish([self.members[formation.first]])
-        if formation.start:
-            errors |= self._start(formation.start, running(cluster, statuses))
-        started, failed = ask_all([self.members[name] for name in statuses], read_status)
+            first = [member for member in cluster.members if member.name == formation.first]
+            commands[formation.first] = f"form new {_token(cluster)} {initial_cluster(first)}"
+        show(f"start {name}" + (": it forms the cluster" if name == formation.first else "") for name in commands)
+        starting = [self.members[name] for name in commands]
+        begun, failed = ask_all(starting, lambda member: member.run(commands[member.name], self.files))
+        # A member that had not copied all data gets its vote when it has.
+        learners = {entry.url for status in healthy.values() for entry in status.etcd if entry.is_learner}
+        for member in cluster.members:
+            if member.name in begun and peer_url(member) in learners:
+                self.members[next(iter(healthy))].run(f"promote {peer_url(member)}")
+        failed |= _finish([self.members[name] for name in begun])
+        started, lost = ask_all([self.members[name] for name in statuses], read_status)
         if etcd := adopted_id(cluster, started, silent):
             record_etcd(lock_path(self.fleet), cluster.fleet, etcd)
-        errors |= failed | stale_members(self.cluster, started)
+        errors = {**formation.errors, **failed, **lost, **stale_members(self.cluster, started)}
         return errors | self.join([name for name in formation.join if name not in errors], started, silent)
 
     @property
     def cluster(self) -> ClusterPlan:
         """The cluster with the id that is recorded now."""
         return cluster_of(plan_of(self.fleet))
-
-    def _start(self, names: Collection[str], healthy: Mapping[str, MemberStatus]) -> dict[str, BedplateError]:
-        """Start members with data. One that had not copied all data gets its vote when it has."""
-        show(f"start {name}" for name in names)
-        started, errors = ask_all([self.members[name] for name in names], lambda member: member.run("take", self.files))
-        learners = {entry.url for status in healthy.values() for entry in status.etcd if entry.is_learner}
-        for member in self.cluster.members:
-            if member.name in started and peer_url(member) in learners:
-                self.members[next(iter(healthy))].run(f"promote {peer_url(member)}")
-        return errors | _finish([self.members[name] for name in started])
 
     def join(
         self, names: Collection[str], statuses: Mapping[str, MemberStatus], silent: Collection[str]
@@ -268,19 +261,14 @@ def member(  # noqa: PLR0913  each is an option of the command line
             fix = "start the others first; if their volumes are lost too, run `bedplate kube restore`"
             raise PartialError(f"only {len(healthy)} of {len(members)} members run: etcd accepts no change", fix=fix)
         if statuses[name].has_data:
-            _check_stale(start.cluster, statuses, name)
+            if name not in stale_members(start.cluster, statuses):
+                what = f"{name} has the data of etcd: it is not replaced"
+                fix = f"`bedplate node logs {name}`; to give it up, detach and delete its volume, then `bedplate up`"
+                raise InputError(what, fix=fix)
             show([f"{name}: move the data of the other cluster to data.before"])
             members[name].run("discard")
         errors = start.join([name], statuses, ())
     return _report([name], errors)
-
-
-def _check_stale(cluster: ClusterPlan, statuses: Mapping[str, MemberStatus], name: str) -> None:
-    """Raise InputError if the data of a member is that of the cluster."""
-    if name not in stale_members(cluster, statuses):
-        what = f"{name} has the data of etcd: it is not replaced"
-        fix = f"`bedplate node logs {name}`; to give it up, detach and delete its volume, then `bedplate up`"
-        raise InputError(what, fix=fix)
 
 
 Unsigned = Annotated[bool, typer.Option("--unsigned", help="Accept a snapshot that no member has signed.")]

@@ -4,7 +4,7 @@ Only the first member of a new fleet forms a cluster. Its id is recorded in flee
 data of that cluster only, or copies the data of the others.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha1
 
@@ -33,7 +33,7 @@ def plan_formation(cluster: ClusterPlan, statuses: Mapping[str, MemberStatus], a
     Raises InputError if members have different clusters and none is recorded, and PartialError if members that do not
     answer could have the data of the cluster.
     """
-    errors = {**_restoring(statuses), **stale_members(cluster, statuses), **_without_id(statuses)}
+    errors = {**stale_members(cluster, statuses), **dict(_unfit(statuses))}
     _check_same(cluster, statuses)
     names = [member.name for member in cluster.members if member.name in statuses and member.name not in errors]
     start = tuple(name for name in names if statuses[name].has_data and not statuses[name].is_ready)
@@ -50,12 +50,13 @@ def plan_formation(cluster: ClusterPlan, statuses: Mapping[str, MemberStatus], a
     return Formation((), blank[0], blank[1:], {})
 
 
-def _without_id(statuses: Mapping[str, MemberStatus]) -> dict[str, BedplateError]:
-    return {
-        name: PartialError(f"{name} reports no id of its etcd cluster", fix=f"run `bedplate node apply {name}`")
-        for name, status in statuses.items()
-        if status.is_ready and not status.cluster
-    }
+def _unfit(statuses: Mapping[str, MemberStatus]) -> Iterator[tuple[str, BedplateError]]:
+    for name, status in statuses.items():
+        if status.is_restoring:
+            yield name, PartialError(f"{name} is in a restore that has not ended", fix=f"{_RESTORE} again")
+        elif status.is_ready and not status.cluster:
+            fix = f"run `bedplate node apply {name}`"
+            yield name, PartialError(f"{name} reports no id of its etcd cluster", fix=fix)
 
 
 def is_recorded(cluster: ClusterPlan) -> bool:
@@ -130,14 +131,6 @@ def no_data(name: str, away: Iterable[str]) -> PartialError:
     names = ", ".join(away)
     fix = f"start {names} first; if their volumes are lost too, {_RESTORE}" if names else _RESTORE
     return PartialError(f"{name} has no data, and no member of the cluster runs", fix=fix)
-
-
-def _restoring(statuses: Mapping[str, MemberStatus]) -> dict[str, BedplateError]:
-    return {
-        name: PartialError(f"{name} is in a restore that has not ended", fix=f"{_RESTORE} again")
-        for name, status in statuses.items()
-        if status.is_restoring
-    }
 
 
 def etcd_cluster_id(members: Iterable[ControlPlaneMember], token: str) -> str:

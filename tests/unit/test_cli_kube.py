@@ -10,7 +10,9 @@ import pytest
 
 from bedplate.cli import kube_upgrade, run
 from bedplate.cli.fleet import plan_of
+from bedplate.cli.kube import start_cluster
 from bedplate.cli.kube_session import cluster_of, make_authorities
+from bedplate.cli.login import SshOptions
 from bedplate.errors import InputError
 from bedplate.files import held
 from bedplate.kube.formation import etcd_cluster_id
@@ -33,6 +35,7 @@ case $command in
 *"token create"*) cat "$folder/token" ;;
 *" admit "*) echo "the initial cluster" ;;
 *" form "* | *" take" | *" restore "*)
+  cp {lock} "$folder/lock"
   [[ -e $folder/exit ]] || sed -Ei 's/"(has_data|is_ready)": false/"\\1": true/g' "$folder/status"
   [[ -e $folder/exit ]] || sed -i 's/"cluster": ""/"cluster": "{cluster}"/' "$folder/status" ;;
 *bedplate-worker*) echo joined the cluster ;;
@@ -63,7 +66,7 @@ def members(lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / name).mkdir(parents=True)
         report(folder, name)
     tools.mkdir()
-    (tools / "ssh").write_text(_SSH.format(folder=folder, cluster=CLUSTER))
+    (tools / "ssh").write_text(_SSH.format(folder=folder, cluster=CLUSTER, lock=lock_path(lab)))
     (tools / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
     return folder
@@ -99,6 +102,14 @@ def test_the_first_member_forms_the_cluster_and_the_others_join_it(members: Path
     assert {stat.S_IMODE(file.stat().st_mode) for file in keys.iterdir()} == {0o600}
     assert (keys / "admin.kubeconfig").exists()
     assert "keys/" in (folder_of(lab).path / ".gitignore").read_text()
+
+
+def test_the_lock_says_that_the_cluster_forms_before_a_member_does(members: Path, lab: Path) -> None:
+    """As `up` starts it: a run that ends in between never makes a second cluster. Others join the recorded one."""
+    assert start_cluster(lab, SshOptions(lab)) == 0
+
+    records = [read_lock(members / name / "lock", "lab").etcd for name in NAMES]
+    assert records == [FORMING, CLUSTER, CLUSTER]
 
 
 def _run_members(members: Path, lab: Path, *names: str, **changes: object) -> None:
