@@ -4,6 +4,7 @@ import base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from ipaddress import IPv4Network
+from itertools import chain
 from shlex import quote
 from typing import Any
 
@@ -120,22 +121,14 @@ def volume_objects(plan: FleetPlan) -> tuple[Object, ...]:
     stores += [
         (export.store, export.mount, {"key": _REGION, "operator": "In", "values": [export.site]}) for export in exports
     ]
-    return labelled(
-        (
-            item
-            for person in plan.accounts.people
-            for store, path, place in stores
-            for item in _volume(
-                person_name(person.name), store, f"{path}/{person.name}" if path == HOMES else path, place
-            )
-        ),
-        _VOLUMES,
-    )
+    volumes = (_volume(person.name, *store) for person in plan.accounts.people for store in stores)
+    return labelled(chain.from_iterable(volumes), _VOLUMES)
 
 
-def _volume(person: str, store: str, path: str, place: Object) -> Iterator[Object]:
-    claim = {"name": store, "namespace": person}
-    name = f"{person}.{store}"
+def _volume(person: str, store: str, mount: str, place: Object) -> Iterator[Object]:
+    path = f"{mount}/{person}" if mount == HOMES else mount
+    claim = {"name": store, "namespace": person_name(person)}
+    name = f"{claim['namespace']}.{store}"
     common = {"accessModes": ["ReadWriteMany"], "storageClassName": "", "volumeMode": "Filesystem"}
     terms = [{"matchExpressions": [place]}]
     yield {

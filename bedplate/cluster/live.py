@@ -111,7 +111,7 @@ class LiveCluster:
             case DrainNode():
                 self._drain(action.node, action.reason)
             case EvictPod():
-                self._evict(self._pod(action.pod))
+                self._evict(_existing(self.pods, action.pod))
             case _:
                 raise AssertionError(action)
 
@@ -174,25 +174,13 @@ class LiveCluster:
             case _:
                 return None
 
-    def _node(self, name: str) -> Node:
-        node: Node | None = self.nodes.objects().get(name)
-        if node is None:
-            raise Conflict(f"{name} has left the cluster")
-        return node
-
-    def _pod(self, name: str) -> Pod:
-        pod: Pod | None = self.pods.objects().get(name)
-        if pod is None:
-            raise Conflict(f"{name} has ended")
-        return pod
-
     def _cordon(self, name: str, reason: str) -> None:
-        node = self._node(name)
+        node = _existing(self.nodes, name)
         if cordon_of(node) is None:
             self._patch(node, reason, unschedulable=True)
 
     def _uncordon(self, name: str) -> None:
-        node = self._node(name)
+        node = _existing(self.nodes, name)
         if cordon_of(node) is Cordon.HUMAN:
             raise Conflict(f"{name} was cordoned by a person")
         if cordon_of(node) is Cordon.PLANNER:
@@ -233,6 +221,12 @@ class LiveCluster:
             self.client.call(f"evict {pod_id(pod)}", lambda api: api.create(eviction, name), attempts=1)
         except Missing:
             return
+
+
+def _existing(cache: ObjectCache, name: str) -> Any:  # noqa: ANN401  any kind
+    if name not in (objects := cache.objects()):
+        raise Conflict(f"{name} does not exist any more")
+    return objects[name]
 
 
 def _reference(item: Any, kind: str) -> ObjectReference | None:  # noqa: ANN401  any kind

@@ -1,7 +1,6 @@
 """The digests of images, as their registries answer an anonymous client."""
 
 import re
-from collections.abc import Callable
 from http.client import HTTPException
 from urllib.error import HTTPError
 from urllib.parse import urlencode
@@ -28,31 +27,23 @@ def image_digest(image: str, *, scheme: str = "https") -> str:
     """Return the digest of `registry/name:tag`, for all architectures. Raises PartialError."""
     registry, _, path = image.partition("/")
     name, _, tag = path.rpartition(":")
-    url = f"{scheme}://{registry}/v2/{name}/manifests/{tag}"
     try:
-        digest = _head(url, "")
-    except HTTPError as error:
-        if error.code != _UNAUTHORIZED:
-            raise _failure(image, error) from None
-        challenge = error.headers.get("WWW-Authenticate", "")
-        digest = _translated(image, lambda: _head(url, _token(challenge)))
-    except (OSError, HTTPException, ValueError) as error:
-        raise _failure(image, error) from None
+        digest = _read(f"{scheme}://{registry}/v2/{name}/manifests/{tag}")
+    except (OSError, HTTPException, ValueError, KeyError, TypeError, AttributeError) as error:
+        reason, fix = getattr(error, "reason", error), "check the connection, and run it again"
+        raise PartialError(f"cannot read the digest of {image}: {reason}", fix=fix) from None
     if not _DIGEST.fullmatch(digest):
         raise PartialError(f"{registry} sent no digest of {image}", fix="run it again")
     return digest
 
 
-def _translated(image: str, read: Callable[[], str]) -> str:
+def _read(url: str) -> str:
     try:
-        return read()
-    except (OSError, HTTPException, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _failure(image, error) from None
-
-
-def _failure(image: str, error: Exception) -> PartialError:
-    reason = getattr(error, "reason", error)
-    return PartialError(f"cannot read the digest of {image}: {reason}", fix="check the connection, and run it again")
+        return _head(url, "")
+    except HTTPError as error:
+        if error.code != _UNAUTHORIZED:
+            raise
+        return _head(url, _token(error.headers.get("WWW-Authenticate", "")))
 
 
 def _head(url: str, token: str) -> str:
