@@ -180,9 +180,7 @@ class _Start:
             initial = healthy.run(f"admit {member.name} {url}").strip()
             member.run(f"form existing {self.cluster.fleet} {initial}", self.files)
             healthy.run(f"promote {url}")
-        except HeldError:
-            raise
-        except BedplateError as error:
+        except PartialError as error:
             return {member.name: error}
         return _finish([member])
 

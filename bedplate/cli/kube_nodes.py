@@ -11,7 +11,7 @@ from bedplate.cli.fleet import plan_of
 from bedplate.cli.kube_session import cluster_of, connections, member_nodes
 from bedplate.cli.login import SshOptions
 from bedplate.cli.output import DEFAULT_FLEET, FleetOption, Identity, SshConfig, User, notify, show
-from bedplate.errors import HeldError, InputError, PartialError
+from bedplate.errors import InputError, PartialError
 from bedplate.kube.members import Connection
 from bedplate.nodes.ssh import nodes_by_name
 from bedplate.plan import FleetPlan
@@ -68,8 +68,6 @@ def _make_token(members: Iterable[Connection], name: str) -> str:
     for member in members:
         try:
             token = member.shell(f"kubeadm token create {options}", seconds=60.0).strip()
-        except HeldError:
-            raise
         except PartialError as error:
             errors.append(error)
             continue

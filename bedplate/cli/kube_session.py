@@ -27,7 +27,7 @@ from bedplate.nodes.ssh import NodeLocation
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import ClusterPlan, cluster_plan
 from bedplate.plan.nodes import NodePlan, NodeRole, permanent_nodes
-from vpn.pki import AUTHORITY, KeyStore, NoAuthority, folder_of, open_issuer
+from vpn.pki import AUTHORITY, KeyStore, NoAuthority, Pki, folder_of, open_issuer
 from vpn.push import ssh_connection
 
 Without = Annotated[
@@ -71,25 +71,21 @@ def make_authorities(fleet: Path, plan: FleetPlan, passphrase_file: Path | None)
 def _store(fleet: Path, plan: FleetPlan) -> KeyStore:
     """Return the store with the cluster's keys: that of the VPN, or the folder for a fleet that had no VPN then."""
     folder = store_of(FOLDER, fleet)
-    if folder.read(CLUSTER) is None and _vpn_keys(fleet, plan) == PARAMETERS:
-        return store_of(PARAMETERS, fleet)
-    return folder
+    pki = _vpn_pki(fleet, plan) if folder.read(CLUSTER) is None else None
+    return store_of(PARAMETERS, fleet) if pki and pki.journal.begun.keys == PARAMETERS else folder
 
 
-def _vpn_keys(fleet: Path, plan: FleetPlan) -> str:
+def _vpn_pki(fleet: Path, plan: FleetPlan) -> Pki | None:
     try:
-        return keys_of(plan.name, fleet).journal.begun.keys
+        return keys_of(plan.name, fleet)
     except NoAuthority:
-        return FOLDER
+        return None
 
 
 def _vpn_passphrase(fleet: Path, plan: FleetPlan, passphrase_file: Path | None) -> bytes | None:
     """Return the verified passphrase of the VPN's keys; None if they are not encrypted."""
-    try:
-        pki = keys_of(plan.name, fleet)
-    except NoAuthority:
-        return None
-    return open_issuer(pki, known_passphrase(passphrase_file))[1] if pki.store.read(AUTHORITY) else None
+    pki = _vpn_pki(fleet, plan)
+    return open_issuer(pki, known_passphrase(passphrase_file))[1] if pki and pki.store.read(AUTHORITY) else None
 
 
 def admin_kubeconfig(fleet: Path, plan: FleetPlan, passphrase_file: Path | None = None) -> Path:

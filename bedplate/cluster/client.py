@@ -167,16 +167,14 @@ def _bookmark(line: str) -> tuple[str, Any] | None:
 
 def open_cluster(kubeconfig: Path | None = None) -> ClusterClient:
     """Return a client from a kubeconfig: the given one, $KUBECONFIG or ~/.kube/config; makes no call yet."""
+    fix = "set KUBECONFIG, or name a file by --kubeconfig"
     try:
-        config = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_env()
-        chosen = config.get()
+        chosen = (KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_env()).get()
     except (ConfigError, OSError, ValueError, KeyError) as error:
         where = str(kubeconfig) if kubeconfig else ""
-        raise InputError(
-            f"cannot read the kubeconfig: {error}", where=where, fix="set KUBECONFIG, or name a file by --kubeconfig"
-        ) from None
+        raise InputError(f"cannot read the kubeconfig: {error}", where=where, fix=fix) from None
     if chosen is None:
-        raise InputError("no kubeconfig found", fix="set KUBECONFIG, or name a file by --kubeconfig")
+        raise InputError("no kubeconfig found", fix=fix)
     return connect(chosen)
 
 
@@ -291,14 +289,15 @@ class ObjectCache:
             except Expired:
                 version = None
             except BedplateError as error:
-                self._error, self._failures = error, self._failures + 1
-                self._client.pauses.before(min(self._failures, 7))
+                self._fail(error)
             except Exception as error:  # noqa: BLE001  an object that cannot be read must not end the copy for ever
-                if self._stopped.is_set():
-                    return  # its connection was closed
-                version, self._failures = None, self._failures + 1
-                self._error = PartialError(f"cannot read a {self._kind.__name__}: {type(error).__name__}")
-                self._client.pauses.before(min(self._failures, 7))
+                version = None
+                if not self._stopped.is_set():  # else its connection was closed
+                    self._fail(PartialError(f"cannot read a {self._kind.__name__}: {type(error).__name__}"))
+
+    def _fail(self, error: BedplateError) -> None:
+        self._error, self._failures = error, self._failures + 1
+        self._client.pauses.before(min(self._failures, 7))
 
     def _watch(self, version: str) -> str:
         for event, item in self._client.events(self._kind, version, _WATCH):
