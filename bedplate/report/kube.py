@@ -32,16 +32,13 @@ def _cell(value: object) -> str:
     return ", ".join(value) or "-" if isinstance(value, tuple) else str(value)
 
 
-_HEAD = ("etcd", "cluster", "bytes", "used", "version", "snapshot")
-
-
 def etcd_lines(statuses: Mapping[str, MemberStatus], now: datetime) -> Iterator[str]:
     """Yield a row for the etcd of each member that answers."""
     rows = [
         (name, status.cluster or "-", f"{status.size:,}", f"{status.used:,}", status.version, _age(status, now))
         for name, status in statuses.items()
     ]
-    yield from aligned([_HEAD, *rows], right=(2, 3))
+    yield from aligned([("etcd", "cluster", "bytes", "used", "version", "snapshot"), *rows], right=(2, 3))
 
 
 def _age(status: MemberStatus, now: datetime) -> str:
