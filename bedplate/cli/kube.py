@@ -4,9 +4,8 @@ import secrets
 import tempfile
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -213,15 +212,10 @@ def _report(members: Collection[str], errors: Mapping[str, BedplateError]) -> in
     return 0
 
 
-class MemberAction(StrEnum):
-    """The actions of `kube member`."""
-
-    REPLACE = "replace"
-
-
 def member(  # noqa: PLR0913  each is an option of the command line
     action: Annotated[
-        MemberAction, typer.Argument(metavar="replace", help="The word `replace`: let a member with a new volume join.")
+        Literal["replace"],
+        typer.Argument(metavar="replace", help="The word `replace`: let a member with a new volume join."),
     ],
     name: Annotated[str, typer.Argument(metavar="NAME", help="A member, such as control-2.us-west-2.")],
     *,
@@ -269,16 +263,13 @@ def member(  # noqa: PLR0913  each is an option of the command line
     return _report([name], errors)
 
 
-Unsigned = Annotated[bool, typer.Option("--unsigned", help="Accept a snapshot that no member has signed.")]
-
-
 def restore(  # noqa: PLR0913  each is an option of the command line
     snapshot: Annotated[
         str | None, typer.Argument(metavar="[SNAPSHOT]", help="A file, or a key in the bucket. Default: the newest.")
     ] = None,
     *,
     without: Without = None,
-    unsigned: Unsigned = False,
+    unsigned: Annotated[bool, typer.Option("--unsigned", help="Accept a snapshot that no member has signed.")] = False,
     yes: Yes = False,
     user: User = None,
     identity: Identity = None,

@@ -3,9 +3,8 @@
 import json
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 from urllib.parse import urlsplit
 
 import typer
@@ -47,21 +46,13 @@ from bedplate.plan.nodes import permanent_nodes
 from bedplate.report.diagnostics import error_lines
 from bedplate.report.kube import applied_lines, etcd_document, etcd_lines, status_document, status_lines
 
-
-class Action(StrEnum):
-    """The actions of `kube addons`."""
-
-    APPLY = "apply"
-    PIN = "pin"
-
-
 Kubeconfig = Annotated[
     Path | None, typer.Option("--kubeconfig", metavar="FILE", help="Default: the operator's own, of `kube init`.")
 ]
 
 
 def addons(
-    action: Annotated[Action, typer.Argument(metavar="ACTION", help="apply, or pin.")],
+    action: Annotated[Literal["apply", "pin"], typer.Argument(metavar="ACTION", help="apply, or pin.")],
     fleet: FleetFile = DEFAULT_FLEET,
     *,
     mirror: Annotated[
@@ -76,7 +67,7 @@ def addons(
     created and the fleet has no more. `pin` compares checksums with their sources and records digests of images.
     """
     read = _reader(mirror)
-    if action is Action.PIN:
+    if action == "pin":
         return _pin(read)
     plan = plan_of(fleet)
     cluster = cluster_of(plan)
