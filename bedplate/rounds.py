@@ -1,11 +1,15 @@
-"""Rounds of a controller: an error of one is reported, and the next one tries again; and a wait with a time limit."""
+"""Rounds of a controller, in which an error stops nothing; questions to several machines; waits with a time limit."""
 
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from bedplate.errors import BedplateError
+
+Answer = TypeVar("Answer")
 
 
 @dataclass
@@ -45,6 +49,21 @@ def run_round(
         place = f"{frame.filename.rpartition('/')[2]}:{frame.lineno}"
         text = f"{type(error).__name__} in {place}: {ascii(str(error))[1:-1][:200]}"
         report(BedplateError(text, fix="report the defect"))
+
+
+def ask_each(
+    names: Iterable[str], ask: Callable[[str], Answer], at_a_time: int
+) -> tuple[dict[str, Answer], dict[str, BedplateError]]:
+    """Call a function for every name, several in parallel; return the answers and the errors, in the order of names."""
+    answers, errors = dict[str, Answer](), dict[str, BedplateError]()
+    with ThreadPoolExecutor(at_a_time) as pool:
+        calls = {name: pool.submit(ask, name) for name in dict.fromkeys(names)}
+    for name, call in calls.items():
+        try:
+            answers[name] = call.result()
+        except BedplateError as error:
+            errors[name] = error
+    return answers, errors
 
 
 def wait(is_done: Callable[[], bool], seconds: float, pause: float, late: BedplateError) -> None:

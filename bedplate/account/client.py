@@ -5,7 +5,6 @@ AWS's texts about credentials and permissions are never shown: they quote the si
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -34,6 +33,7 @@ from botocore.parsers import ResponseParserError
 
 from bedplate.errors import BedplateError, InputError, MachineError, PartialError
 from bedplate.foreign import LARGEST
+from bedplate.rounds import ask_each
 
 _LONGEST = 200
 _CHUNK = 1 << 20
@@ -302,13 +302,7 @@ class RegionResults(Generic[Answer]):
 
 def ask_regions(regions: Iterable[str], ask: Callable[[str], Answer]) -> RegionResults[Answer]:
     """Call a function for every region, several in parallel; a failing region does not stop the others."""
-    names = tuple(dict.fromkeys(regions))
-    with ThreadPoolExecutor(_AT_A_TIME) as pool:
-        results = dict(zip(names, pool.map(lambda name: _call(ask, name), names), strict=True))
-    return RegionResults(
-        successes={name: result.answer for name, result in results.items() if isinstance(result, _Success)},
-        failures={name: result for name, result in results.items() if isinstance(result, BedplateError)},
-    )
+    return RegionResults(*ask_each(regions, ask, _AT_A_TIME))
 
 
 def require_all(answers: RegionResults[Answer], undone: str) -> Mapping[str, Answer]:
@@ -327,18 +321,6 @@ def failure_lines(failures: Mapping[str, BedplateError]) -> tuple[str, ...]:
     ordered = sorted(failures, key=lambda name: failures[name].what)
     groups = groupby(ordered, key=lambda name: failures[name].what)
     return tuple(f"{', '.join(sorted(names))}: {what}" for what, names in groups)
-
-
-@dataclass(frozen=True, slots=True)
-class _Success(Generic[Answer]):
-    answer: Answer
-
-
-def _call(ask: Callable[[str], Answer], region: str) -> _Success[Answer] | BedplateError:
-    try:
-        return _Success(ask(region))
-    except BedplateError as error:
-        return error
 
 
 DEAD = frozenset({"deleted", "deleting", "delete-complete", "delete in progress", "failed", "rejected", "expired"})

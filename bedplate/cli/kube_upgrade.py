@@ -178,7 +178,7 @@ class Upgrade:
 def _read_nodes(member: Connection) -> dict[str, Worker]:
     """Return the nodes by name, members too. Raises PartialError for the answer of an older program."""
     try:
-        return {node.name: node for node in parse_nodes(member.run("nodes"))}
+        return parse_nodes(member.run("nodes"))
     except ValueError:
         fix = f"run `bedplate node apply {member.name}`: it has the program of another version of bedplate"
         raise PartialError(f"invalid answer from {member.name}", fix=fix) from None

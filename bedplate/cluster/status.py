@@ -87,7 +87,8 @@ def read_status(cluster: ClusterClient, plan: ClusterPlan, now: datetime, port: 
     requests, _ = cluster.objects(CertificateSigningRequest)
     status = assess(version, plan, member_states(plan, port), nodes, workloads, now)
     leaders = {name: read_holder(cluster, lease) for name, lease in _LEASES.items()}
-    waiting = {_row(request): request.metadata.creationTimestamp for request in requests if is_pending(request)}
+    pending = [(request.metadata, request.spec.username) for request in requests if is_pending(request)]
+    waiting = {f"{metadata.name} of {user}": metadata.creationTimestamp for metadata, user in pending}
     faults = (*_waiting_faults(leaders, waiting, now), *read_alarms(cluster))
     return replace(status, leaders=leaders, waiting=tuple(waiting), faults=(*status.faults, *faults))
 
@@ -97,10 +98,6 @@ _LEASES = {"approver": APPROVER, "capacity": CAPACITY}
 # A machine boots, and a request waits for EC2's answer.
 _PATIENCE = timedelta(minutes=10)
 _MOST_NAMES = 5
-
-
-def _row(request: Any) -> str:  # noqa: ANN401  lightkube's own types, whose every field is optional
-    return f"{request.metadata.name} of {request.spec.username}"
 
 
 def _waiting_faults(leaders: Mapping[str, str], waiting: Mapping[str, datetime], now: datetime) -> Iterator[str]:

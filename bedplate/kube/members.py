@@ -5,7 +5,6 @@ import io
 import subprocess
 import tarfile
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,6 +12,7 @@ from typing import Any, TypeVar
 from bedplate.errors import BedplateError, HeldError, InputError, PartialError
 from bedplate.foreign import WORD, parse_json
 from bedplate.kube.authorities import Authorities
+from bedplate.rounds import ask_each
 
 Result = TypeVar("Result")
 _SSH_FAILED, _HELD = 255, 5
@@ -159,18 +159,8 @@ def ask_all(
     connections: Iterable[Connection], act: Callable[[Connection], Result]
 ) -> tuple[dict[str, Result], dict[str, BedplateError]]:
     """Call a function for every member at once; return the results and the errors by name."""
-
-    def call(connection: Connection) -> Result | BedplateError:
-        try:
-            return act(connection)
-        except BedplateError as error:
-            return error
-
-    members = tuple(connections)
-    with ThreadPoolExecutor(max(1, len(members))) as pool:
-        results = dict(zip((member.name for member in members), pool.map(call, members), strict=True))
-    errors = {name: result for name, result in results.items() if isinstance(result, BedplateError)}
-    return {name: result for name, result in results.items() if not isinstance(result, BedplateError)}, errors
+    members = {member.name: member for member in connections}
+    return ask_each(members, lambda name: act(members[name]), max(1, len(members)))
 
 
 def on_all(connections: Iterable[Connection], act: Callable[[Connection], Result]) -> dict[str, Result]:

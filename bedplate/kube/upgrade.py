@@ -88,17 +88,16 @@ class Worker:
         return f"{host.rpartition('-')[0]}.{place}" if region_of_node(self.name) else place
 
 
-def parse_nodes(text: str) -> tuple[Worker, ...]:
-    """Return the nodes in the output of `bedplate-member nodes`, a line each; members included."""
-    return tuple(_parse_node(line) for line in text.splitlines() if line.strip())
-
-
-def _parse_node(line: str) -> Worker:
-    name, kubelet, runtime, provider, mark, taints = line.split("\t")
-    versions, keys = Versions(kubelet, runtime.removeprefix("containerd://")), {*taints.split()}
-    is_upgrading = mark == "upgrading"
-    is_kept = _CORDONED in keys and not is_upgrading
-    return Worker(name, versions, provider, is_upgrading, is_kept, is_usable=keys.isdisjoint(_NOT_USABLE))
+def parse_nodes(text: str) -> dict[str, Worker]:
+    """Return the nodes by name, members too, from the output of `bedplate-member nodes`: a line each."""
+    nodes: dict[str, Worker] = {}
+    for line in filter(str.strip, text.splitlines()):
+        name, kubelet, runtime, provider, mark, taints = line.split("\t")
+        versions, keys = Versions(kubelet, runtime.removeprefix("containerd://")), {*taints.split()}
+        is_upgrading, is_usable = mark == "upgrading", keys.isdisjoint(_NOT_USABLE)
+        is_kept = _CORDONED in keys and not is_upgrading
+        nodes[name] = Worker(name, versions, provider, is_upgrading, is_kept, is_usable)
+    return nodes
 
 
 def upgrade_steps(

@@ -96,7 +96,7 @@ def test_nodes_are_read_with_their_state() -> None:
         "kept.attic\tv1.36.3\tcontainerd://2.2.1\t\t\tnode.kubernetes.io/unschedulable\n"
     )
 
-    nodes = parse_nodes(text)
+    nodes = tuple(parse_nodes(text).values())
 
     attic = (Worker("bare.attic", OLD, "", is_upgrading=True), Worker("kept.attic", OLD, "", is_kept=True))
     assert nodes == (replace(TRAIN, is_usable=False), *attic)
