@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID, NameOID
 
+from bedplate.cluster.demand import GATE
 from bedplate.plan.cluster import BOOTSTRAPPERS, WORKERS, machine_group, region_of_node
 
 CLIENT, SERVING = "kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving"
@@ -199,17 +200,14 @@ def _parse(request: CertificateRequest) -> tuple[str, _Content]:
     """Return the node name in a request, and its content; raise _Malformed."""
     content = _read_request(request.pem)
     name = content.node
-    if not _NODE_NAME.fullmatch(name) or content.subject != _subject(name):
+    entries = {NameOID.COMMON_NAME: f"{_USER}{name}", NameOID.ORGANIZATION_NAME: _GROUP}
+    subject = tuple(sorted((oid.dotted_string, value) for oid, value in entries.items()))
+    if not _NODE_NAME.fullmatch(name) or content.subject != subject:
         raise _Malformed(f"the subject must be O={_GROUP}, CN={_USER}NAME")
     usage = _USAGES[request.signer]
     if usage not in request.usages or not request.usages <= _COMMON_USAGES | {usage}:
         raise _Malformed(f"the usages must be {usage} and digital signature")
     return name, content
-
-
-def _subject(name: str) -> tuple[tuple[str, str], ...]:
-    entries = {NameOID.COMMON_NAME: f"{_USER}{name}", NameOID.ORGANIZATION_NAME: _GROUP}
-    return tuple(sorted((oid.dotted_string, value) for oid, value in entries.items()))
 
 
 def _read_request(pem: bytes) -> _Content:
@@ -285,11 +283,7 @@ def difference(request: bytes, signer: str, certificate: bytes) -> str:
     return "" if purposes == {_PURPOSES[signer].dotted_string} else "another purpose"
 
 
-GATE, PASSED, FAILED = "bedplate/gate", "passed", "failed"
-"""The taint of a node that must not have new pods, and the annotation in which the node reports its gate.
-
-A kubelet may annotate its own node only, and may not change taints.
-"""
+_PASSED, _FAILED = "passed", "failed"
 _REPORTS = frozenset({"pending", "repair", "reboot", "replace"})
 
 
@@ -301,9 +295,9 @@ def gate_taint(annotations: Mapping[str, str], taint: str | None) -> str | None:
     report = annotations.get(GATE)
     if report is None:
         return None
-    if report == PASSED:
+    if report == _PASSED:
         return None if taint is None else ""
-    wanted = report if report in _REPORTS else FAILED
+    wanted = report if report in _REPORTS else _FAILED
     return None if wanted == taint else wanted
 
 

@@ -17,7 +17,6 @@ from lightkube.resources.core_v1 import ConfigMap, Node, Secret
 
 from bedplate.cluster.approval import (
     CLIENT,
-    GATE,
     SERVING,
     Answer,
     CertificateRequest,
@@ -31,7 +30,7 @@ from bedplate.cluster.approval import (
     track_absences,
 )
 from bedplate.cluster.client import ClusterClient, Conflict, Missing, ObjectCache
-from bedplate.cluster.demand import readiness
+from bedplate.cluster.demand import GATE, readiness
 from bedplate.plan.cluster import BOOTSTRAPPERS, WORKERS
 from bedplate.rounds import Reports, run_round
 

@@ -38,9 +38,13 @@ from bedplate.cluster.pods import (
 CORDONED = "bedplate/cordoned-by"
 """Annotation of a node that the controller has cordoned; a person's cordon has none."""
 GATE = "bedplate/gate"
+"""The taint of a node that must not have new pods, and the annotation in which the node reports its gate.
+
+A kubelet may annotate its own node only, and may not change taints.
+"""
 # Taints that the cluster derives from other parts of an observation: a cordon, and the condition `Ready`.
 _RENEWED = ("reboot", "replace")
-_UNSCHEDULABLE, _NOT_READY = "node.kubernetes.io/unschedulable", "node.kubernetes.io/not-ready"
+UNSCHEDULABLE, NOT_READY = "node.kubernetes.io/unschedulable", "node.kubernetes.io/not-ready"
 _INSTANCE = re.compile(r"aws:///[^/]*/(i-[0-9a-f]+)")
 # A node registers as not ready and is ready within this time, or it never was. An empty node that is not ready for
 # longer than `_LOST` has failed: its machine counts as one that never joined.
@@ -155,7 +159,7 @@ def readiness(node: ClusterNode) -> NodeCondition | None:
 def _taints(node: ClusterNode) -> frozenset[str]:
     ready = readiness(node)
     # The cluster removes the taint a moment after the node has become ready.
-    derived = {_UNSCHEDULABLE, _NOT_READY} if ready and ready.status == "True" else {_UNSCHEDULABLE}
+    derived = {UNSCHEDULABLE, NOT_READY} if ready and ready.status == "True" else {UNSCHEDULABLE}
     return blocking_taints(
         taint for taint in (node.spec.taints if node.spec else None) or () if taint.key not in derived
     )

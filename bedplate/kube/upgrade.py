@@ -19,7 +19,7 @@ from lightkube.resources.core_v1 import Pod
 from lightkube.resources.policy_v1 import PodDisruptionBudget
 
 from bedplate.catalog.tables import read_version
-from bedplate.cluster.demand import pod_id
+from bedplate.cluster.demand import GATE, NOT_READY, UNSCHEDULABLE, pod_id
 from bedplate.cluster.pods import has_ended, is_daemon, is_movable, selects
 from bedplate.errors import BedplateError, InputError
 from bedplate.foreign import LARGE, WORD, parse_json
@@ -27,8 +27,7 @@ from bedplate.plan.cluster import has_version, minor_version, region_of_node
 
 # The oldest kubelet that an API server accepts.
 _SKEW = 3
-_NOT_USABLE = ("bedplate/gate", "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-_CORDONED = "node.kubernetes.io/unschedulable"
+_NOT_USABLE = (GATE, NOT_READY, "node.kubernetes.io/unreachable")
 # Of a group, one in so many machines is upgraded at a time by default.
 _SHARE = 10
 
@@ -95,7 +94,7 @@ def parse_nodes(text: str) -> dict[str, Worker]:
         name, kubelet, runtime, provider, mark, taints = line.split("\t")
         versions, keys = Versions(kubelet, runtime.removeprefix("containerd://")), {*taints.split()}
         is_upgrading, is_usable = mark == "upgrading", keys.isdisjoint(_NOT_USABLE)
-        is_kept = _CORDONED in keys and not is_upgrading
+        is_kept = UNSCHEDULABLE in keys and not is_upgrading
         nodes[name] = Worker(name, versions, provider, is_upgrading, is_kept, is_usable)
     return nodes
 
