@@ -56,7 +56,7 @@ def ask_each(
 ) -> tuple[dict[str, Answer], dict[str, BedplateError]]:
     """Call a function for every name, several in parallel; return the answers and the errors, in the order of names."""
     answers, errors = dict[str, Answer](), dict[str, BedplateError]()
-    with ThreadPoolExecutor(at_a_time) as pool:
+    with ThreadPoolExecutor(max(1, at_a_time)) as pool:
         calls = {name: pool.submit(ask, name) for name in dict.fromkeys(names)}
     for name, call in calls.items():
         try:

@@ -1,10 +1,10 @@
 """The commands on what runs in the cluster: kube addons, status, access; and the end of a person's access."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 import typer
@@ -45,6 +45,7 @@ from bedplate.plan.cluster import PEOPLE, person_name
 from bedplate.plan.nodes import permanent_nodes
 from bedplate.report.diagnostics import error_lines
 from bedplate.report.kube import applied_lines, etcd_document, etcd_lines, status_document, status_lines
+from bedplate.rounds import ask_each
 
 Kubeconfig = Annotated[
     Path | None, typer.Option("--kubeconfig", metavar="FILE", help="Default: the operator's own, of `kube init`.")
@@ -99,8 +100,12 @@ def _reader(mirror: Path | None) -> Callable[[str], bytes]:
 
 def _pin(read: Callable[[str], bytes]) -> int:
     """Compare and record all checksums and digests; the exit status is 6 while one cannot be read."""
-    errors: list[BedplateError] = []
-    pins = tuple(_pinned(addon, read, errors) for addon in load_addons())
+    errors, pins = list[BedplateError](), list[AddonPins]()
+    for addon in load_addons():
+        texts, unread = ask_each((file.address for file in addon.files), read, 1)
+        digests, unknown = ask_each(addon.images, image_digest, 1)
+        pins.append(addon.pinned(texts, digests))
+        errors += [*unread.values(), *unknown.values()]
     write_addon_file(pins, today())
     show(
         f"{addon.name} {addon.version}: {sum(file.verified for file in addon.files)} of {len(addon.files)} files, "
@@ -109,24 +114,6 @@ def _pin(read: Callable[[str], bytes]) -> int:
     )
     notify(line for error in errors for line in error_lines(error))
     return PartialError.exit_code if errors else 0
-
-
-def _pinned(addon: AddonPins, read: Callable[[str], bytes], errors: list[BedplateError]) -> AddonPins:
-    texts = _collected((file.address for file in addon.files), read, errors)
-    return addon.pinned(texts, _collected(addon.images, image_digest, errors))
-
-
-ValueT = TypeVar("ValueT")
-
-
-def _collected(names: Iterable[str], read: Callable[[str], ValueT], errors: list[BedplateError]) -> dict[str, ValueT]:
-    values = {}
-    for name in names:
-        try:
-            values[name] = read(name)
-        except PartialError as error:
-            errors.append(error)
-    return values
 
 
 def _client(fleet: Path, plan: FleetPlan, kubeconfig: Path | None, passphrase_file: Path | None) -> ClusterClient:

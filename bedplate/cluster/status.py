@@ -3,7 +3,6 @@
 import ssl
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Network
@@ -23,6 +22,7 @@ from bedplate.cluster.lease import NAME as CAPACITY
 from bedplate.cluster.lease import read_holder
 from bedplate.plan.cluster import NODE_PODS, ClusterPlan, has_version, minor_version
 from bedplate.plan.links import API_PORT
+from bedplate.rounds import ask_each
 
 _SECONDS = 3
 _EXPIRES_SOON = timedelta(days=14)
@@ -132,9 +132,9 @@ def _get_json(api: Any, path: str) -> Mapping[str, Any]:  # noqa: ANN401  lightk
 
 def member_states(plan: ClusterPlan, port: int) -> tuple[MemberState, ...]:
     """Read the certificate of each member's API server, all at the same time."""
-    with ThreadPoolExecutor(max(len(plan.members), 1)) as pool:
-        ends = pool.map(lambda member: _certificate_end(str(member.address), port), plan.members)
-        return tuple(MemberState(member.name, end) for member, end in zip(plan.members, ends, strict=True))
+    addresses = {member.name: str(member.address) for member in plan.members}
+    ends, _ = ask_each(addresses, lambda name: _certificate_end(addresses[name], port), len(addresses))
+    return tuple(MemberState(name, end) for name, end in ends.items())
 
 
 def _certificate_end(address: str, port: int) -> datetime | None:

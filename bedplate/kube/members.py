@@ -160,7 +160,7 @@ def ask_all(
 ) -> tuple[dict[str, Result], dict[str, BedplateError]]:
     """Call a function for every member at once; return the results and the errors by name."""
     members = {member.name: member for member in connections}
-    return ask_each(members, lambda name: act(members[name]), max(1, len(members)))
+    return ask_each(members, lambda name: act(members[name]), len(members))
 
 
 def on_all(connections: Iterable[Connection], act: Callable[[Connection], Result]) -> dict[str, Result]:

@@ -6,10 +6,9 @@ https://kubernetes.io/releases/version-skew-policy/, read 2026-11.
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 from threading import Event
 from typing import Any
 
@@ -24,6 +23,7 @@ from bedplate.cluster.pods import has_ended, is_daemon, is_movable, selects
 from bedplate.errors import BedplateError, InputError
 from bedplate.foreign import LARGE, WORD, parse_json
 from bedplate.plan.cluster import has_version, minor_version, region_of_node
+from bedplate.rounds import ask_each
 
 # The oldest kubelet that an API server accepts.
 _SKEW = 3
@@ -191,26 +191,24 @@ def roll(
     All groups at the same time, in each `at_once` nodes, by default a tenth. After an error no further node is begun,
     and those begun are finished.
     """
-    has_failed, errors = Event(), list[BedplateError]()
+    has_failed = Event()
 
     def upgrade(node: str) -> None:
         if has_failed.is_set():
             return
         try:
             run(node)
-        except BedplateError as error:
+        except BaseException:
             has_failed.set()
-            errors.append(error)
+            raise
 
-    with ExitStack() as stack:
-        futures: list[Future[None]] = []
-        for nodes in groups.values():
-            pool = stack.enter_context(ThreadPoolExecutor(at_once or max(1, len(nodes) // _SHARE)))
-            futures += [pool.submit(upgrade, node) for node in nodes]
-        try:
-            for future in futures:
-                future.result()
-        finally:
-            # Also after an interrupt: what is begun is finished.
-            has_failed.set()
-    return tuple(errors)
+    def upgrade_group(group: str) -> tuple[BedplateError, ...]:
+        nodes = groups[group]
+        return tuple(ask_each(nodes, upgrade, at_once or len(nodes) // _SHARE)[1].values())
+
+    try:
+        errors, _ = ask_each(groups, upgrade_group, len(groups))
+    finally:
+        # Also after an interrupt: what is begun is finished.
+        has_failed.set()
+    return tuple(chain.from_iterable(errors.values()))
