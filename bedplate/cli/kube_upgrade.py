@@ -18,7 +18,7 @@ from bedplate.cli.node_apply import apply_machines
 from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Identity, SshConfig, User, Yes, confirm, notify, show
 from bedplate.errors import PartialError
 from bedplate.kube.formation import remaining_members
-from bedplate.kube.members import LONG, Connection, on_all, read_status
+from bedplate.kube.members import LONG, Connection, ask_all, on_all, read_status
 from bedplate.kube.upgrade import Action, Versions, Worker, obstacles, parse_nodes, roll, upgrade_steps
 from bedplate.lock import check_plan_recorded
 from bedplate.nodes.ssh import NodeLocation
@@ -215,7 +215,9 @@ def upgrade(  # noqa: PLR0913  each is an option of the command line
     with locked(fleet), connections(plan, member_nodes(plan), options) as connected:
         members = {name: connected[name] for name in remaining}
         statuses = on_all(members.values(), read_status)
-        if silent := [name for name, status in statuses.items() if not status.is_ready]:
+        # A member whose upgrade was interrupted may still start.
+        starting = [members[name] for name, status in statuses.items() if not status.is_ready]
+        if silent := ask_all(starting, lambda member: member.run("ready"))[1]:
             fix = "run `bedplate kube init` first: every member must run before one is stopped"
             raise PartialError(f"{', '.join(silent)} not ready", fix=fix)
         nodes = _read_nodes(members[remaining[0]])

@@ -32,6 +32,7 @@ cat >"$folder/stdin"
 case $command in
 *status | *nodes | *work) cat "$folder/${{command##* }}" ;;
 *"drain "*) [[ $command == *uncordon* || ! -e $folder/undrainable ]] || exit 1 ;;
+*" ready") [[ ! -e $folder/unready ]] || exit 1 ;;
 *"token create"*) cat "$folder/token" ;;
 *" admit "*) echo "the initial cluster" ;;
 *" form "* | *" take" | *" restore "*)
@@ -337,6 +338,21 @@ def test_an_upgrade_goes_from_member_to_member(
         (NAMES[2], roles | {"control"}),
         (SITE[0], roles),
     ]
+
+
+def test_an_upgrade_waits_for_a_member_that_starts(
+    members: Path, upgrade: list[str], applies: FakeApply, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run that was interrupted has restarted it; one that does not get ready stops the command."""
+    report(members, NAMES[1], version=OLD, is_ready=False)
+    assert run(upgrade) == 0
+    assert calls(members, NAMES[1]) == ["ready", "snapshot", f"upgrade {PACKAGES}", "ready", "finish"]
+    (members / NAMES[1] / "unready").touch()
+
+    assert run(upgrade) == 6
+
+    assert f"{NAMES[1]} not ready" in capsys.readouterr().err
+    assert len(applies.requests) == 3
 
 
 def test_an_upgrade_ends_at_a_worker_without_its_version(
