@@ -126,7 +126,7 @@ def status_of_many(programs: Path) -> tuple[float, float]:
         member = ControlPlaneMember("control-1.us-west-2", "us-west-2a", IPv4Address(plane.address))
         plan, client = replace(plan, members=(member,)), ClusterClient(plane.client())
         assert wait_until(
-            lambda: sum(group.ready for group in read_status(client, plan, now(), port).groups) >= NODES, 300
+            lambda: sum(group.ready for group in read_status(client, plan, now(), port).nodes) >= NODES, 300
         )
         works = (lambda: read_status(client, plan, now(), port), lambda: plane.kubectl("get", "nodes", "--output=json"))
         status, peer = (min(seconds(work) for _ in range(RUNS)) for work in works)
