@@ -160,9 +160,8 @@ def _taints(node: ClusterNode) -> frozenset[str]:
     ready = readiness(node)
     # The cluster removes the taint a moment after the node has become ready.
     derived = {UNSCHEDULABLE, NOT_READY} if ready and ready.status == "True" else {UNSCHEDULABLE}
-    return blocking_taints(
-        taint for taint in (node.spec.taints if node.spec else None) or () if taint.key not in derived
-    )
+    taints = (node.spec.taints if node.spec else None) or ()
+    return blocking_taints(taint for taint in taints if taint.key not in derived)
 
 
 def _sizes(node: ClusterNode, pods: Iterable[ClusterPod]) -> tuple[Size, Size]:

@@ -229,14 +229,10 @@ def _spread_keys(pod: Pod) -> frozenset[str]:
     return frozenset(rule.topologyKey for rule in (*required, *terms))
 
 
-def taint_text(taint: Taint) -> str:
-    """Return a taint as `key=value:effect`, as the plan writes it."""
-    return f"{taint.key}={taint.value or ''}:{taint.effect}"
-
-
 def blocking_taints(taints: Iterable[Taint] | None) -> frozenset[str]:
-    """Return the taints that keep pods away; a preference does not."""
-    return frozenset(taint_text(taint) for taint in taints or () if taint.effect != "PreferNoSchedule")
+    """Return the taints that keep pods away, as `key=value:effect` like the plan; a preference does not."""
+    blocking = (taint for taint in taints or () if taint.effect != "PreferNoSchedule")
+    return frozenset(f"{taint.key}={taint.value or ''}:{taint.effect}" for taint in blocking)
 
 
 def tolerated(taints: Iterable[str], tolerations: Sequence[Toleration] | None) -> frozenset[str]:
