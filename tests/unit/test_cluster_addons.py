@@ -41,6 +41,7 @@ from roles.tokens.role import Tokens
 from tests.testlab.fakes.node import Recorder, recorded
 from tests.testlab.fleets.variants import lab_plan
 from tests.testlab.kubernetes import binaries
+from tests.testlab.run import ROOT
 
 TEXT = b"kind: ConfigMap"
 SUM = sha256(TEXT).hexdigest()
@@ -398,3 +399,22 @@ def test_a_mirror_without_a_file_is_an_input_error(
     assert run(["kube", "addons", "apply", str(begun), "--mirror", str(tmp_path)]) == 2
 
     assert "copy https://raw.githubusercontent.com/flannel-io/" in capsys.readouterr().err
+
+
+# No test runs these add-ons; tests/kubernetes/test_addons.py applies their objects.
+NOT_RUN = {
+    "node-local-dns": "its program is not built here, and no image can be pulled",
+    "metrics-server": "its program is not built here, and no image can be pulled",
+    "nvidia-device-plugin": "needs GPUs and NVIDIA's image",
+    "dcgm-exporter": "needs GPUs and NVIDIA's image",
+    "efa-device-plugin": "needs EFA interfaces and the image of AWS",
+}
+
+
+def test_every_addon_is_run_or_listed() -> None:
+    """A test of tests/kubernetes names each add-on, or `NOT_RUN` has the reason why none runs it."""
+    tests = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "tests" / "kubernetes").glob("test_*.py"))
+    tested = {addon.name for addon in ADDONS if addon.name in tests}
+
+    assert tested.isdisjoint(NOT_RUN)
+    assert tested | set(NOT_RUN) == {addon.name for addon in ADDONS}
