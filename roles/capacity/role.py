@@ -4,17 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pyinfra.context import host
-from pyinfra.operations import systemd
-
 from bedplate.plan.capacity import CapacityPlan, capacity_document
-from roles.base import Changes, ManagedFile, Role, changed, file_text, put_files
-from roles.system import Joined, start_units
+from roles.base import Changes, ManagedFile, Role, put_files
+from roles.control.role import controller_files, start_controller
 
-UNIT = "bedplate-capacity.service"
-PLAN, RIGHTS = "/etc/bedplate/capacity.json", "/etc/bedplate/capacity-rights.yaml"
+UNIT, _ABOUT = "bedplate-capacity.service", "controller of capacity"
+PLAN = "/etc/bedplate/capacity.json"
 METRICS = "/var/lib/prometheus/node-exporter/bedplate-capacity.prom"
-_PROGRAM = "/usr/local/lib/bedplate/capacity"
+_COMMAND = f"bedplate.machine.capacity --plan {PLAN} --etcd-cluster /var/lib/etcd/cluster --metrics {METRICS}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +29,11 @@ class Capacity(Role):
         return put_files(*capacity_files(self.plan))
 
     def activate(self, changes: Changes) -> None:
-        """Start the controller once the cluster exists, and restart it after a change."""
-        systemd.daemon_reload(name="Reload systemd for the controller of capacity", _if=changed(changes))
-        start_units({"Start the controller of capacity": UNIT}, runs=host.get_fact(Joined))
-        systemd.service(name="Restart the controller of capacity", service=UNIT, restarted=True, _if=changed(changes))
+        """Start the controller."""
+        start_controller(self.name, _ABOUT, changes)
 
 
 def capacity_files(plan: CapacityPlan) -> Iterator[ManagedFile]:
     """Yield every file of the controller; none holds a secret."""
     yield ManagedFile("Write the plan of capacity", PLAN, capacity_document(plan))
-    yield ManagedFile("Write the controller's rights in the cluster", RIGHTS, file_text("capacity/rights.yaml"))
-    yield ManagedFile(f"Write {_PROGRAM}", _PROGRAM, file_text("capacity/run"), "755")
-    yield ManagedFile(f"Write {UNIT}", f"/etc/systemd/system/{UNIT}", file_text(f"capacity/{UNIT}"))
+    yield from controller_files("capacity", _ABOUT, _COMMAND, memory="1G", writes=f"-{METRICS.rpartition('/')[0]}")

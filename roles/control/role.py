@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, ClassVar
 
+from pyinfra.context import host
 from pyinfra.operations import server, systemd
 
 from bedplate.plan.cluster import ETCD_QUOTA, ClusterNode, ClusterPlan
 from bedplate.plan.links import API_PORT
-from roles.base import Changes, DiskSpace, ManagedFile, Role, changed, file_text, put_files
+from roles.base import Changes, DiskSpace, ManagedFile, Role, changed, file_text, put_files, render
 from roles.kubernetes.role import SOCKET, yaml_text
-from roles.system import install_packages, start_units
+from roles.system import Joined, install_packages, start_units
 
 # The mount point of the member's volume. Everything that a replaced machine needs is below it.
 VOLUME = "/var/lib/etcd"
@@ -217,7 +218,7 @@ def control_files(node: ClusterNode) -> Iterator[ManagedFile]:
     yield ManagedFile("Write who is authenticated", AUTHENTICATION, authentication)
     patch = yaml_text(restart_patch(audit, authentication))
     yield ManagedFile("Write the patch of the API server", f"{PATCHES}/kube-apiserver+merge.yaml", patch)
-    for program in ("control-member", "etcd-snapshot", "audit-upload"):
+    for program in ("control-member", "etcd-snapshot", "audit-upload", "controller"):
         path = f"{_PROGRAMS}/{program}"
         yield ManagedFile(f"Write {path}", path, file_text(f"control/{program}"), "755")
     yield ManagedFile("Write the program of operators", PROGRAM, file_text("control/bedplate-member"), "755")
@@ -225,3 +226,21 @@ def control_files(node: ClusterNode) -> Iterator[ManagedFile]:
         yield ManagedFile(f"Write {unit}", f"/etc/systemd/system/{unit}", file_text(f"control/{unit}"))
     drop_in = "/etc/systemd/system/kubelet.service.d/80-bedplate-member.conf"
     yield ManagedFile("Let kubelet wait for the member's files", drop_in, file_text("control/kubelet.conf"))
+
+
+def controller_files(name: str, about: str, command: str, **settings: str) -> tuple[ManagedFile, ManagedFile]:
+    """Return the rights and the unit of a controller, a module of the bundle with its arguments, with its limits."""
+    rights, unit = f"{name}-rights.yaml", f"bedplate-{name}.service"
+    text = render("control/controller.service.j2", name=name, about=about.capitalize(), command=command, **settings)
+    return (
+        ManagedFile(f"Write the rights of the {about}", f"/etc/bedplate/{rights}", file_text(f"{name}/rights.yaml")),
+        ManagedFile(f"Write {unit}", f"/etc/systemd/system/{unit}", text),
+    )
+
+
+def start_controller(name: str, about: str, changes: Changes) -> None:
+    """Start a controller once the cluster exists, and restart it after a change."""
+    unit = f"bedplate-{name}.service"
+    systemd.daemon_reload(name=f"Reload systemd for the {about}", _if=changed(changes))
+    start_units({f"Start the {about}": unit}, runs=host.get_fact(Joined))
+    systemd.service(name=f"Restart the {about}", service=unit, restarted=True, _if=changed(changes))
