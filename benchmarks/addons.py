@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from ipaddress import IPv4Network
 
@@ -34,11 +34,27 @@ PEOPLE, STORES, AT_A_TIME = 200, 3, 8
 MAX_FIRST_S, MAX_AGAIN_S = 8.0, 3.0
 
 
-def seconds(work: Callable[[], object]) -> float:
-    """Return the elapsed seconds of a call."""
-    begin = time.perf_counter()
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Elapsed seconds, and processor seconds of the client and of the control plane."""
+
+    elapsed: float
+    client: float
+    server: float
+
+    def __str__(self) -> str:
+        return f"{self.elapsed:.1f} s elapsed, {self.client:.1f} s and {self.server:.1f} s of processor"
+
+    def ratio(self, floor: "Cost") -> float:
+        """Return the processor seconds, compared with those of the floor."""
+        return (self.client + self.server) / (floor.client + floor.server)
+
+
+def cost(plane: ControlPlane, work: Callable[[], object]) -> Cost:
+    """Return what a call costs."""
+    elapsed, client, server = time.perf_counter(), time.process_time(), plane.cpu_seconds()
     work()
-    return time.perf_counter() - begin
+    return Cost(time.perf_counter() - elapsed, time.process_time() - client, plane.cpu_seconds() - server)
 
 
 def crowd() -> tuple[FleetPlan, ClusterPlan]:
@@ -88,15 +104,17 @@ def main() -> int:
     with ControlPlane(programs) as plane:
         client = ClusterClient(plane.client())
         objects = partial(desired, plan, replace(cluster, services=IPv4Network(plane.services)))
-        count, rendering = len(objects()), seconds(objects)
-        first, again = (seconds(lambda: apply(client, objects())) for _ in range(2))
-        floor = seconds(lambda: plain_apply(client, count))
+        first, again = (cost(plane, lambda: apply(client, objects())) for _ in range(2))
+        count = len(objects())
+        floor = cost(plane, lambda: plain_apply(client, count))
     pace, load = clock_pace(), os.getloadavg()[0]
-    print(f"kube addons apply of {count} objects for {PEOPLE} people; {rendering:.1f} s of it render them")
+    print(
+        f"kube addons apply of {count} objects for {PEOPLE} people; processor seconds of the client and of the cluster"
+    )
     for name, value, target in (("first", first, MAX_FIRST_S), ("again", again, MAX_AGAIN_S)):
-        print(f"{name}: {value:.1f} s (target: {target:.0f} s), ratio {value / floor:.2f}")
-    print(f"floor, {count} ConfigMaps: {floor:.1f} s; load {load:.1f}, pace {pace:.2f}")
-    return int(first > MAX_FIRST_S * pace or again > MAX_AGAIN_S * pace)
+        print(f"{name}: {value} (target: {target:.0f} s), ratio {value.ratio(floor):.2f}")
+    print(f"floor, {count} ConfigMaps: {floor}; load {load:.1f}, pace {pace:.2f}")
+    return int(first.elapsed > MAX_FIRST_S * pace or again.elapsed > MAX_AGAIN_S * pace)
 
 
 if __name__ == "__main__":

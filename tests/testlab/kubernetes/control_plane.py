@@ -286,6 +286,12 @@ class ControlPlane(Api):
         )
         return opener.open(url, timeout=10)
 
+    def cpu_seconds(self) -> float:
+        """Return the processor seconds of all processes."""
+        texts = (Path(f"/proc/{process.pid}/stat").read_text() for process in self._processes.values())
+        user_and_system = (text.rpartition(")")[2].split()[11:13] for text in texts)
+        return sum(int(ticks) for pair in user_and_system for ticks in pair) / os.sysconf("SC_CLK_TCK")
+
     def log(self, name: str) -> str:
         """Return what a process has printed."""
         return (self.folder / f"{name}.log").read_text(errors="replace")
