@@ -15,8 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from bedplate.catalog import load_catalog
-from bedplate.cli.fleet import open_fleet, plan_loaded
+from bedplate.cli.options import Terminal
 from bedplate.nodes.apply import ApplyProcess, ApplyRequest, Step, Target, run_apply
+from bedplate.operate.fleet import open_fleet, plan_loaded
 from bedplate.plan.nodes import find_node
 from tests.testlab.machines.node_lab import NodeLab
 
@@ -36,7 +37,7 @@ def main() -> None:
 
 def _worker_memory() -> float:
     """Return the peak memory of the process that runs the roles, in MiB."""
-    node = find_node(plan_loaded(open_fleet(LAB)), "titan-03.cellar", load_catalog())
+    node = find_node(plan_loaded(open_fleet(Terminal(LAB), brief=False)), "titan-03.cellar", load_catalog())
     with NodeLab() as node_lab:
         way = node_lab.boot(node.name, str(node.address)).machine.console()
         targets = tuple(Target(replace(node, name=f"many-{number}.cellar"), way) for number in range(NODES))
@@ -61,7 +62,7 @@ def _command_memory() -> float:
     """Return the memory of a command that has planned the fleet and shows events, in MiB."""
     import bedplate.cli.node_apply  # noqa: F401, PLC0415  the modules that `node apply` has loaded by then
 
-    plan_loaded(open_fleet(LAB))
+    plan_loaded(open_fleet(Terminal(LAB), brief=False))
     return _mebibytes(Path("/proc/self/status"), "VmHWM")
 
 

@@ -1,13 +1,11 @@
 """The commands about an account or a region of AWS: backend init, quotas, image record, catalog refresh."""
 
-import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from bedplate.account.backend import StateStore, prepare_store
 from bedplate.account.client import (
     AwsClient,
     NoCredentials,
@@ -41,28 +39,21 @@ from bedplate.catalog.catalog import (
 )
 from bedplate.catalog.stacks import CHECKSUMS, EFA_SUM, NVIDIA_KEY_SUM, with_published
 from bedplate.checks.ladders import TYPE_NOT_OFFERED
-from bedplate.cli.fleet import open_account, plan_of
-from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, notify, show, show_document
-from bedplate.errors import BedplateError, InputError, MachineError, PartialError, ViolationError
-from bedplate.files import os_errors_as_machine_errors
-from bedplate.folder.files import PROJECT_FILE, backend_url, file_url, record_backend, secrets_provider
+from bedplate.cli.options import DEFAULT_FLEET, FleetFile, Json, Terminal
+from bedplate.cli.output import notify, show, show_document
+from bedplate.errors import BedplateError, InputError, PartialError, ViolationError
 from bedplate.load import examine
 from bedplate.load.fleet import read_fleet
 from bedplate.load.source import today
 from bedplate.lock import lock_path, read_lock, record_images, renew_images
+from bedplate.operate.fleet import open_account, plan_of
 from bedplate.plan import FleetPlan
 from bedplate.plan.cost import Granted, QuotaNeed, quota_needs
 from bedplate.plan.planner import image_places, unrecorded_images
-from bedplate.plan.stacks import parts, stack_name
 from bedplate.report.cost import quota_document, quota_lines, renewal_lines, unmet_needs
 from bedplate.report.diagnostics import fault_lines
 from bedplate.report.plan import image_lines
 from bedplate.rules import Fault
-
-if TYPE_CHECKING:
-    from bedplate.deploy.engine import Engine  # Pulumi takes seconds to import
-
-_PASSPHRASES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
 
 
 def init(
@@ -80,73 +71,10 @@ def init(
 
     A second run creates and restores only what is missing, such as the settings file of a stack.
     """
-    changes = []
-    for change in _prepare(plan_of(fleet), fleet.absolute().parent, file):
-        show([change])
-        changes.append(change)
-    show(["commit Pulumi.yaml and the files Pulumi.<stack>.yaml" if changes else "nothing to do"])
+    from bedplate.operate import backend  # slow: Pulumi takes seconds to import
+
+    backend.init(Terminal(fleet), file)
     return 0
-
-
-def ensure_backend(plan: FleetPlan, folder: Path, confirm: Callable[[str], None]) -> None:
-    """Create the backend of a fleet folder after a confirmation, if Pulumi has none. Raises what `confirm` raises."""
-    from bedplate.deploy.engine import open_engine
-
-    if backend_url(folder) or open_engine(folder).has_login():
-        return
-    store = _store(plan)
-    confirm(f"there is no backend for Pulumi's state: create the bucket {store.bucket} and the KMS key {store.alias}?")
-    for change in _prepare(plan, folder, None):
-        show([change])
-
-
-def _store(plan: FleetPlan) -> StateStore:
-    return StateStore(plan.name, plan.owner, plan.account, plan.home.name)
-
-
-def _prepare(plan: FleetPlan, folder: Path, file: Path | None) -> Iterator[str]:
-    """Prepare backend and stacks; yield each change."""
-    from bedplate.deploy.engine import open_engine
-
-    engine, store = open_engine(folder), _store(plan)
-    url = file_url(folder, file) if file else store.url
-    configured = backend_url(folder)
-    if file and configured not in ("", url):
-        raise InputError(
-            f"the state is in {configured} already",
-            fix="omit --file; docs/state.md of bedplate describes how to move a state",
-        )
-    if not configured:
-        _check_unused(engine, plan.name)
-    if configured in ("", url):
-        yield from _prepare_folder(file) if file else prepare_store(open_account(plan), store)
-    if not configured:
-        record_backend(folder, url)
-        yield f"wrote the backend {url} to {PROJECT_FILE}"
-    default = store.secrets_provider if backend_url(folder) == store.url else ""
-    provider = secrets_provider(folder, plan.name) or default
-    yield from engine.prepare_stacks(plan.name, (stack_name(plan, part) for part in parts(plan)), provider)
-
-
-def _check_unused(engine: "Engine", fleet: str) -> None:
-    """Raise InputError if the fleet is deployed in the backend of `pulumi login`: `up` would create it again."""
-    if engine.has_login() and engine.is_deployed(fleet):
-        raise InputError(
-            f"the state of {fleet} is in the backend of your `pulumi login`",
-            fix="write its URL (`pulumi whoami --verbose`) to Pulumi.yaml as `backend: {url: URL}`, then run it again",
-        )
-
-
-def _prepare_folder(folder: Path) -> Iterator[str]:
-    if not any(map(os.environ.get, _PASSPHRASES)):
-        raise MachineError(
-            "the passphrase for the secrets of the state is missing",
-            fix=f"set {_PASSPHRASES[0]}, or {_PASSPHRASES[1]} to a file that holds it",
-        )
-    if not folder.is_dir():
-        with os_errors_as_machine_errors(folder):
-            folder.mkdir(mode=0o700, parents=True)
-        yield f"created the folder {folder}"
 
 
 def quotas(fleet: FleetFile = DEFAULT_FLEET, *, json: Json = False) -> int:
@@ -154,7 +82,7 @@ def quotas(fleet: FleetFile = DEFAULT_FLEET, *, json: Json = False) -> int:
 
     The exit status is 3 if a granted quota is too small for the minimum number of machines.
     """
-    plan = plan_of(fleet)
+    plan = plan_of(Terminal(fleet))
     required = quota_needs(plan, load_catalog())
     values, status = _granted_quotas(plan, required)
     if json:
@@ -194,7 +122,7 @@ def record_image_ids(
     renew: Annotated[bool, typer.Option("--renew", help="Also replace recorded images by the newest.")] = False,
 ) -> int:
     """Record Ubuntu images in fleet.lock."""
-    plan = plan_of(fleet)
+    plan = plan_of(Terminal(fleet))
     places = image_places(plan, load_catalog())
     due = places if renew else unrecorded_images(plan, load_catalog())
     recorded = plan.record.images

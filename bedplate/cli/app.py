@@ -146,13 +146,13 @@ IMAGE_COMMANDS = (
     Command("list", "images:list_images", "Show the fleet's images.", "bedplate image list fleet.yaml"),
     Command(
         "promote",
-        "image_changes:promote",
+        "images:promote",
         "Use a finished image for new machines, and replace workers on other images.",
         "bedplate image promote lab-worker-x86_64-1f2e3d4c5b6a",
     ),
     Command(
         "rollback",
-        "image_changes:rollback",
+        "images:rollback",
         "Return to the previous image of a kind.",
         "bedplate image rollback worker-x86_64",
     ),
@@ -162,8 +162,8 @@ IMAGE_COMMANDS = (
         "Compare two images: inputs, packages, and files of roles.",
         "bedplate image diff lab-worker-x86_64-1f2e lab-worker-x86_64-6a5b",
     ),
-    Command("prune", "image_changes:prune", "Delete old images.", "bedplate image prune fleet.yaml --keep 3"),
-    Command("sweep", "image_changes:sweep", "Remove what killed bakes have left.", "bedplate image sweep fleet.yaml"),
+    Command("prune", "images:prune", "Delete old images.", "bedplate image prune fleet.yaml --keep 3"),
+    Command("sweep", "images:sweep", "Remove what killed bakes have left.", "bedplate image sweep fleet.yaml"),
 )
 BACKEND_COMMANDS = (Command("init", "account:init", "Prepare the state of the deployments.", "bedplate backend init"),)
 VPN_COMMANDS = (
@@ -199,21 +199,19 @@ KUBE_COMMANDS = (
         "Replace a member's lost volume, or its data of another cluster.",
         "bedplate kube member replace control-2.us-west-2",
     ),
-    Command(
-        "join", "kube_nodes:join", "Let a machine of a site join the cluster.", "bedplate kube join titan-01.cellar"
-    ),
+    Command("join", "kube:join", "Let a machine of a site join the cluster.", "bedplate kube join titan-01.cellar"),
     Command("restore", "kube:restore", "Restore the cluster from a snapshot.", "bedplate kube restore"),
-    Command("addons", "kube_cluster:addons", "Apply the cluster's add-ons, or pin them.", "bedplate kube addons apply"),
+    Command("addons", "kube:addons", "Apply the cluster's add-ons, or pin them.", "bedplate kube addons apply"),
     Command(
         "status",
-        "kube_cluster:status",
+        "kube:status",
         "Show members, etcd, versions, certificates, nodes by pool, and add-ons.",
         "bedplate kube status",
     ),
-    Command("access", "kube_cluster:access", "Write the kubeconfig of a person.", "bedplate kube access ada"),
+    Command("access", "kube:access", "Write the kubeconfig of a person.", "bedplate kube access ada"),
     Command(
         "upgrade",
-        "kube_upgrade:upgrade",
+        "kube:upgrade",
         "Upgrade Kubernetes and containerd on all machines.",
         "bedplate kube upgrade --check",
     ),

@@ -13,7 +13,8 @@ from bedplate.capacity.observation import Observation
 from bedplate.capacity.planner import Memory
 from bedplate.capacity.planner import decide as decide_once
 from bedplate.capacity.protocol import decision_document, memory_document, parse_observation, read_memory
-from bedplate.cli.output import Json, show, show_document
+from bedplate.cli.options import Json
+from bedplate.cli.output import show, show_document
 from bedplate.errors import InputError
 from bedplate.files import write_whole
 

@@ -8,12 +8,13 @@ import typer
 
 from bedplate.account.client import open_client
 from bedplate.account.groups import FleetGroups
-from bedplate.cli.fleet import open_account, plan_of
-from bedplate.cli.output import DEFAULT_FLEET, FleetFile, FleetOption, Json, notify, show, show_document
+from bedplate.cli.options import DEFAULT_FLEET, FleetFile, FleetOption, Json, Terminal
+from bedplate.cli.output import notify, show, show_document
 from bedplate.errors import InputError, nearest, nearest_fix
 from bedplate.files import login_name
 from bedplate.operate.capacity import check_managed, plan_capacity, read_state
 from bedplate.operate.capacity_loop import Outputs, check_cluster, read_plan, run_controller
+from bedplate.operate.fleet import open_account, plan_of
 from bedplate.report.capacity_state import explain_group, explain_pod, status_document, status_lines
 
 Kubeconfig = Annotated[
@@ -28,7 +29,7 @@ def status(fleet: FleetFile = DEFAULT_FLEET, *, kubeconfig: Kubeconfig = None, a
 
     Without a kubeconfig, pods and nodes are not read.
     """
-    plan = plan_of(fleet)
+    plan = plan_of(Terminal(fleet))
     state = read_state(plan, open_account(plan), kubeconfig)
     if as_json:
         show_document(status_document(state))
@@ -44,7 +45,7 @@ def explain(
     fleet: FleetOption = DEFAULT_FLEET,
 ) -> int:
     """Explain in sentences what each rung does, what happens next, and why."""
-    plan = plan_of(fleet)
+    plan = plan_of(Terminal(fleet))
     groups = tuple(dict.fromkeys(pool.group for pool in plan.pools))
     if name is not None and "/" in name and kubeconfig is None:
         raise InputError(f"{name}: pods are not known without a kubeconfig", fix="set KUBECONFIG, or add --kubeconfig")
@@ -84,7 +85,7 @@ def resume(group: Group = None, *, fleet: FleetOption = DEFAULT_FLEET) -> int:
 
 
 def _groups_of(fleet: Path, group: str | None) -> FleetGroups:
-    plan = plan_of(fleet)
+    plan = plan_of(Terminal(fleet))
     capacity = plan_capacity(plan)
     check_managed(plan, capacity, group)
     return FleetGroups(open_account(plan), capacity)
@@ -117,7 +118,7 @@ def run(  # noqa: PLR0913  each is an option of the command line
     if plan_file:
         capacity, account = read_plan(plan_file), open_client()
     else:
-        plan = plan_of(fleet)
+        plan = plan_of(Terminal(fleet))
         capacity, account = plan_capacity(plan), open_account(plan)
     if etcd_cluster:
         check_cluster(capacity, etcd_cluster)

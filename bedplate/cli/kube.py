@@ -1,69 +1,33 @@
-"""The commands that make and change the control plane: kube init, member, restore, upgrade."""
+"""The commands of the Kubernetes cluster."""
 
-import secrets
-import tempfile
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from bedplate.cli.fleet import open_account, plan_of
-from bedplate.cli.kube_session import (
-    Without,
-    admin_kubeconfig,
-    cluster_of,
-    connections,
-    locked,
-    make_authorities,
-    member_nodes,
-)
-from bedplate.cli.login import SshOptions
-from bedplate.cli.output import (
+from bedplate.cli.options import (
     DEFAULT_FLEET,
     FleetFile,
     FleetOption,
     Identity,
+    Json,
     PassphraseFile,
+    Person,
     SshConfig,
+    Terminal,
     User,
     Yes,
-    check_files_exist,
-    confirm,
-    notify,
-    show,
+    printed,
 )
-from bedplate.cli.vpn_session import now
-from bedplate.errors import BedplateError, HeldError, InputError, PartialError
-from bedplate.kube.authorities import digest
-from bedplate.kube.formation import (
-    adopted_id,
-    etcd_cluster_id,
-    is_recorded,
-    no_data,
-    plan_formation,
-    remaining_members,
-    running,
-    stale_members,
-)
-from bedplate.kube.members import (
-    LONG,
-    Connection,
-    MemberStatus,
-    archive,
-    ask_all,
-    check_authority,
-    on_all,
-    read_status,
-)
-from bedplate.kube.snapshots import PREFIX, check_snapshot, newest_key
-from bedplate.lock import check_plan_recorded, lock_path, record_etcd
-from bedplate.plan import FleetPlan
-from bedplate.plan.cluster import ClusterPlan, initial_cluster, peer_url
-from bedplate.plan.fleet import ControlPlaneMember
-from bedplate.plan.record import FORMING
-from bedplate.report.diagnostics import error_lines
+from bedplate.operate import cluster_machines, cluster_objects, control_plane
+
+Without = Annotated[
+    list[str] | None,
+    typer.Option("--without", metavar="NAME", help="A member that is away; replace it later. Can be repeated."),
+]
+Kubeconfig = Annotated[
+    Path | None, typer.Option("--kubeconfig", metavar="FILE", help="Default: the operator's own, of `kube init`.")
+]
 
 
 def init(
@@ -81,135 +45,7 @@ def init(
     must answer until the first start has ended, and until a lock without the id of the etcd cluster has it; later, a
     member that is away stops no other.
     """
-    plan = plan_of(fleet)
-    cluster_of(plan)
-    check_plan_recorded(plan, fleet)
-    status = start_cluster(fleet, SshOptions(fleet, user, identity, ssh_config), passphrase_file)
-    show([f"kubeconfig: {admin_kubeconfig(fleet, plan_of(fleet), passphrase_file)}"])
-    return status
-
-
-def start_cluster(fleet: Path, options: SshOptions, passphrase_file: Path | None = None) -> int:
-    """Make the authorities, start every member that does not run, and print its state; return the exit status.
-
-    The first member of a new fleet forms the cluster. Others start with its data, or join one after the other.
-    """
-    plan = plan_of(fleet)
-    with locked(fleet), connections(plan, member_nodes(plan), options) as members:
-        statuses, errors = ask_all(members.values(), read_status)
-        is_new = not plan.record.authority
-        authority = "" if is_new else digest(plan.record.authority)
-        states = {(status.authority, status.is_ready) for status in statuses.values()}
-        ids = {status.cluster for status in statuses.values()} - {""}
-        if not errors and states == {(authority, True)} and len(ids) == 1:
-            record_etcd(lock_path(fleet), plan.name, ids.pop())
-            if not plan.record.account_keys:  # the lock of an older version
-                make_authorities(fleet, plan, passphrase_file)
-            show(["control plane: runs"])
-            return 0
-        authorities = make_authorities(fleet, plan, passphrase_file)
-        check_authority(statuses, authorities.digest)
-        if is_new:
-            record_etcd(lock_path(fleet), plan.name, FORMING)
-        errors.update(_Start(fleet, members, archive(authorities)).run(statuses, errors))
-    return _report(members, errors)
-
-
-@dataclass(frozen=True, slots=True)
-class _Start:
-    """The start of members: their connections, and the authorities as an archive."""
-
-    fleet: Path
-    members: Mapping[str, Connection]
-    files: bytes
-
-    def run(
-        self, statuses: Mapping[str, MemberStatus], silent: Mapping[str, BedplateError]
-    ) -> Mapping[str, BedplateError]:
-        """Start the members that do not run, and return their errors."""
-        cluster = self.cluster
-        formation, healthy = plan_formation(cluster, statuses, silent), running(cluster, statuses)
-        commands = dict.fromkeys(formation.start, "take")
-        if formation.first:
-            first = [member for member in cluster.members if member.name == formation.first]
-            commands[formation.first] = f"form new {_token(cluster)} {initial_cluster(first)}"
-        show(f"start {name}" + (": it forms the cluster" if name == formation.first else "") for name in commands)
-        starting = [self.members[name] for name in commands]
-        begun, failed = ask_all(starting, lambda member: member.run(commands[member.name], self.files))
-        # A member that had not copied all data gets its vote when it has.
-        learners = {entry.url for status in healthy.values() for entry in status.etcd if entry.is_learner}
-        for member in cluster.members:
-            if member.name in begun and peer_url(member) in learners:
-                self.members[next(iter(healthy))].run(f"promote {peer_url(member)}")
-        failed |= _finish([self.members[name] for name in begun])
-        started, lost = ask_all([self.members[name] for name in statuses], read_status)
-        if etcd := adopted_id(cluster, started, silent):
-            record_etcd(lock_path(self.fleet), cluster.fleet, etcd)
-        errors = {**formation.errors, **failed, **lost, **stale_members(self.cluster, started)}
-        return errors | self.join([name for name in formation.join if name not in errors], started, silent)
-
-    @property
-    def cluster(self) -> ClusterPlan:
-        """The cluster with the id that is recorded now."""
-        return cluster_of(plan_of(self.fleet))
-
-    def join(
-        self, names: Collection[str], statuses: Mapping[str, MemberStatus], silent: Collection[str]
-    ) -> dict[str, BedplateError]:
-        """Let members without data copy that of the others, one after the other; return the errors."""
-        cluster, errors = self.cluster, dict[str, BedplateError]()
-        healthy = next(iter(running(cluster, statuses)), None)
-        for member in cluster.members:
-            if member.name not in names:
-                continue
-            if healthy is None:
-                errors[member.name] = no_data(member.name, silent)
-            elif errors:
-                fix = "run the command again"
-                errors[member.name] = PartialError(f"{member.name} joins after {next(iter(errors))}", fix=fix)
-            else:
-                errors |= self._join(member, self.members[healthy])
-        return errors
-
-    def _join(self, planned: ControlPlaneMember, healthy: Connection) -> dict[str, BedplateError]:
-        member, url = self.members[planned.name], peer_url(planned)
-        show([f"{healthy.name}: let {member.name} join", f"start {member.name}"])
-        try:
-            healthy.run(f"forget {url}")
-            initial = healthy.run(f"admit {member.name} {url}").strip()
-            member.run(f"form existing {self.cluster.fleet} {initial}", self.files)
-            healthy.run(f"promote {url}")
-        except PartialError as error:
-            return {member.name: error}
-        return _finish([member])
-
-
-def _token(cluster: ClusterPlan) -> str:
-    """Return a token from which etcd makes an id that no other cluster has."""
-    return f"{cluster.fleet}-{secrets.token_hex(8)}"
-
-
-def _finish(members: Iterable[Connection]) -> dict[str, BedplateError]:
-    """Wait until the API of each member is ready, and grant rights; return the errors."""
-
-    def finish(member: Connection) -> None:
-        member.run("ready")
-        member.run("finish")
-        show([f"{member.name}: ready"])
-
-    return ask_all(members, finish)[1]
-
-
-def _report(members: Collection[str], errors: Mapping[str, BedplateError]) -> int:
-    """Print the errors and return the exit status. Raises HeldError while another operator changes a member."""
-    for error in errors.values():
-        if isinstance(error, HeldError):
-            raise error
-        notify(error_lines(error))
-    if errors:
-        notify([f"{len(members) - len(errors)} of {len(members)} members are ready: run the command again"])
-        return PartialError.exit_code
-    return 0
+    return control_plane.init(Terminal(fleet, user, identity, ssh_config, passphrase_file))
 
 
 def member(  # noqa: PLR0913  each is an option of the command line
@@ -231,36 +67,7 @@ def member(  # noqa: PLR0913  each is an option of the command line
     lost its machine restores itself.
     """
     del action  # there is one
-    plan = plan_of(fleet)
-    planned = {member.name: member for member in cluster_of(plan).members}
-    if name not in planned:
-        raise InputError(f"no member named {name}", fix=f"write one of {', '.join(planned)}")
-    options = SshOptions(fleet, user, identity, ssh_config)
-    with locked(fleet), connections(plan, member_nodes(plan), options) as members:
-        authorities = make_authorities(fleet, plan, passphrase_file)
-        statuses, errors = ask_all(members.values(), read_status)
-        if error := errors.get(name):
-            raise error
-        check_authority(statuses, authorities.digest)
-        start = _Start(fleet, members, archive(authorities))
-        if not is_recorded(start.cluster):
-            raise InputError("the id of the etcd cluster is not recorded", fix="run `bedplate kube init` first")
-        healthy = running(start.cluster, statuses)
-        if name in healthy:
-            show([f"{name}: runs"])
-            return 0
-        if len(healthy) <= len(members) // 2:
-            fix = "start the others first; if their volumes are lost too, run `bedplate kube restore`"
-            raise PartialError(f"only {len(healthy)} of {len(members)} members run: etcd accepts no change", fix=fix)
-        if statuses[name].has_data:
-            if name not in stale_members(start.cluster, statuses):
-                what = f"{name} has the data of etcd: it is not replaced"
-                fix = f"`bedplate node logs {name}`; to give it up, detach and delete its volume, then `bedplate up`"
-                raise InputError(what, fix=fix)
-            show([f"{name}: move the data of the other cluster to data.before"])
-            members[name].run("discard")
-        errors = start.join([name], statuses, ())
-    return _report([name], errors)
+    return control_plane.replace_member(Terminal(fleet, user, identity, ssh_config, passphrase_file), name)
 
 
 def restore(  # noqa: PLR0913  each is an option of the command line
@@ -284,62 +91,104 @@ def restore(  # noqa: PLR0913  each is an option of the command line
     made the file can be administrator of the cluster. With --without, the others restore it; `kube member replace` lets
     the missing one join later.
     """
-    plan = plan_of(fleet)
-    remaining = remaining_members(cluster_of(plan), without or ())
-    options = SshOptions(fleet, user, identity, ssh_config)
-    with (
-        tempfile.TemporaryDirectory(prefix="bedplate-") as folder,
-        locked(fleet),
-        connections(plan, member_nodes(plan), options) as connected,
-    ):
-        members = {member.name: connected[member.name] for member in remaining}
-        everyone = tuple(members.values())
-        authorities = make_authorities(fleet, plan, passphrase_file)
-        check_authority(on_all(everyone, read_status), authorities.digest)
-        file = _snapshot(plan, snapshot, Path(folder), unsigned=unsigned)
-        if unsigned:
-            notify([f"{file.name}: nobody has verified who made it", f"{file.stat().st_size:,} bytes"])
-        else:
-            names = [member.name for member in cluster_of(plan).members]
-            facts = check_snapshot(file, file.name, authorities.snapshot_key, names, now())
-            show(facts.lines(file.stat().st_size, now()))
-        confirm("replace the state of the cluster by this snapshot?", yes=yes)
-        show(["send the snapshot to all members"])
-        on_all(everyone, lambda member: member.send("receive", file))
-        show(["stop all members"])
-        on_all(everyone, lambda member: member.run("stop"))
-        show(["restore and start all members"])
-        files, token = archive(authorities), _token(cluster_of(plan))
-        on_all(everyone, lambda member: member.run("take", files))
-        # Before any starts: members with the data before are then those of another cluster.
-        record_etcd(lock_path(fleet), plan.name, etcd_cluster_id(remaining, token), replaces=True)
-        command = f"restore {token} {initial_cluster(remaining)}"
-        on_all(everyone, lambda member: member.run(command, seconds=LONG))
-        errors = _finish(everyone)
-    show(f"later: `bedplate kube member replace {name}`" for name in without or ())
-    return _report(members, errors)
+    operator = Terminal(fleet, user, identity, ssh_config, passphrase_file, yes)
+    return control_plane.restore(operator, snapshot, without or (), is_signed=not unsigned)
 
 
-def _snapshot(plan: FleetPlan, name: str | None, folder: Path, *, unsigned: bool) -> Path:
-    """Return the file of a snapshot; one of the bucket is downloaded. Raises InputError if there is none."""
-    if name and not name.startswith(PREFIX):
-        check_files_exist(Path(name))
-        return Path(name)
-    # Slow: it imports boto3.
-    from bedplate.account.bundle import RegionStore
+def join(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A machine of a site, such as titan-01.cellar.")],
+    *,
+    user: User = None,
+    identity: Identity = None,
+    ssh_config: SshConfig = None,
+    fleet: FleetOption = DEFAULT_FLEET,
+) -> int:
+    """Let a machine of a site join the cluster.
 
-    store = RegionStore(open_account(plan), plan, plan.home.name)
-    keys = sorted(store.keys(PREFIX), key=lambda key: key.rpartition("/")[2])
-    if name and name not in keys:
-        fix = f"write a file, or one of {', '.join(keys[-3:])}" if keys else "name an existing file"
-        raise InputError(f"no snapshot {name}", fix=fix)
-    if unsigned and not name:
-        raise InputError("--unsigned needs the name of a snapshot", fix=f"write one of {', '.join(keys[-3:])}")
-    key = name or newest_key(keys, [member.name for member in cluster_of(plan).members], now())
-    if not key:
-        what = f"no snapshot in {store.bucket} that a member of the fleet file has signed"
-        raise InputError(what, fix="name a file, such as one copied from a member's volume")
-    file = folder / key.rpartition("/")[2]
-    show([f"download {key}"])
-    store.save(key, file)
-    return file
+    Makes a token on a control-plane member, which is valid for 15 minutes and for this machine only, and sends it to
+    the machine over SSH. A machine that is in the cluster is not changed.
+    """
+    cluster_machines.join(Terminal(fleet, user, identity, ssh_config), name)
+    return 0
+
+
+def upgrade(  # noqa: PLR0913  each is an option of the command line
+    fleet: FleetFile = DEFAULT_FLEET,
+    *,
+    check: Annotated[bool, typer.Option("--check", help="Only show the steps, and workers to leave alone.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="End pods that may not be moved.")] = False,
+    max_unavailable: Annotated[
+        int | None,
+        typer.Option("--max-unavailable", min=1, metavar="N", help="Workers of a group at a time. Default: a tenth."),
+    ] = None,
+    without: Without = None,
+    yes: Yes = False,
+    user: User = None,
+    identity: Identity = None,
+    ssh_config: SshConfig = None,
+) -> int:
+    """Upgrade Kubernetes and containerd on all machines.
+
+    To the versions of the plan: first the members, one after the other, then workers, all groups at a time. Workers of
+    sites are drained and upgraded, instances are drained and replaced. A worker with a pod that may not be moved, or
+    that somebody has cordoned, is left alone. After a failure, the same command continues. The exit status is 6 while
+    workers are left. With --without, the others remove a member that is away from etcd; replace it later, and run the
+    command again.
+    """
+    operator = Terminal(fleet, user, identity, ssh_config, yes=yes)
+    return cluster_machines.upgrade(operator, without or (), max_unavailable, check=check, ends_work=now)
+
+
+def addons(
+    action: Annotated[Literal["apply", "pin"], typer.Argument(metavar="ACTION", help="apply, or pin.")],
+    fleet: FleetFile = DEFAULT_FLEET,
+    *,
+    mirror: Annotated[
+        Path | None, typer.Option("--mirror", metavar="FOLDER", help="Read files from FOLDER/host/path.")
+    ] = None,
+    kubeconfig: Kubeconfig = None,
+    passphrase_file: PassphraseFile = None,
+) -> int:
+    """Apply the cluster's add-ons, or pin them.
+
+    `apply` verifies upstream's files, applies them with people, rights and volumes, and deletes what an earlier apply
+    created and the fleet has no more. `pin` compares checksums with their sources and records digests of images.
+    """
+    if action == "pin":
+        return printed(cluster_objects.pin_addons(mirror))
+    operator = Terminal(fleet, passphrase_file=passphrase_file)
+    return printed(cluster_objects.apply_addons(operator, mirror, kubeconfig))
+
+
+def status(  # noqa: PLR0913  each is an option of the command line
+    fleet: FleetFile = DEFAULT_FLEET,
+    *,
+    as_json: Json = False,
+    kubeconfig: Kubeconfig = None,
+    user: User = None,
+    identity: Identity = None,
+    ssh_config: SshConfig = None,
+    passphrase_file: PassphraseFile = None,
+) -> int:
+    """Show members, etcd, versions, certificates, nodes by pool, and add-ons.
+
+    Asks the API, and each member over SSH. The exit status is 3 if something is wrong.
+    """
+    operator = Terminal(fleet, user, identity, ssh_config, passphrase_file)
+    return printed(cluster_objects.status(operator, kubeconfig, as_json=as_json), as_json=as_json)
+
+
+def access(
+    name: Person,
+    fleet: FleetOption = DEFAULT_FLEET,
+    *,
+    write: Annotated[
+        Path | None, typer.Option("--write", metavar="FILE", help="The kubeconfig. Default: USER.kubeconfig.")
+    ] = None,
+) -> int:
+    """Write the kubeconfig of a person.
+
+    It holds no secret: kubectl gets a token of one hour from the control plane with the person's SSH key.
+    """
+    cluster_objects.write_access(Terminal(fleet), name, write or Path(f"{name}.kubeconfig"))
+    return 0

@@ -1,4 +1,4 @@
-"""Printing, and the arguments and options that several commands share.
+"""Printing.
 
 Results go to stdout, warnings and progress to stderr. A closed or full stderr does not stop a command.
 A closed stdout does.
@@ -10,13 +10,11 @@ import re
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
-from typing import IO, Annotated
+from typing import IO
 
 import typer
 
-from bedplate.errors import InputError, MachineError
-from bedplate.folder.files import FLEET_FILE, find_fleet_file
+from bedplate.errors import MachineError
 
 # The exit status that a shell reports for a program killed by SIGPIPE: 128 + 13.
 BROKEN_PIPE = 141
@@ -105,67 +103,3 @@ def _redirect_to_null(stream: IO[str]) -> None:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream.fileno())
         os.close(null)
-
-
-DEFAULT_FLEET = Path(FLEET_FILE)
-
-FleetFile = Annotated[Path, typer.Argument(metavar="FLEET", help="The fleet file.", callback=find_fleet_file)]
-FleetOption = Annotated[
-    Path, typer.Option("--fleet", metavar="FLEET", help="The fleet file.", callback=find_fleet_file)
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
-Parts = Annotated[
-    list[str] | None, typer.Option("--stack", metavar="PART", help="shared, a region, or links; repeatable.")
-]
-
-# Which machines.
-Names = Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Machines, such as titan-01.cellar.")]
-Groups = Annotated[
-    list[str] | None, typer.Option("--group", metavar="GROUP", help="Running machines of a group; repeatable.")
-]
-Sites = Annotated[list[str] | None, typer.Option("--site", metavar="SITE", help="All machines of a site; repeatable.")]
-Every = Annotated[bool, typer.Option("--all", help="All permanent machines: gateways, and machines of sites.")]
-
-# How to log in.
-User = Annotated[
-    str | None,
-    typer.Option("--user", metavar="USER", help="Login name. Default: yours if you are an admin, else ubuntu."),
-]
-Identity = Annotated[Path | None, typer.Option("--identity", metavar="FILE", help="The private key to log in with.")]
-SshConfig = Annotated[
-    Path | None,
-    typer.Option("--ssh-config", metavar="FILE", help="Your own OpenSSH configuration, which also names known_hosts."),
-]
-
-# Certificates of the VPN.
-Person = Annotated[str, typer.Argument(metavar="USER", help="A person in the fleet file.")]
-Device = Annotated[str, typer.Option("--device", metavar="NAME", help="The person's device.")]
-PassphraseFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--passphrase-file",
-        metavar="FILE",
-        envvar="BEDPLATE_VPN_PASSPHRASE_FILE",
-        help="File with the passphrase of the private keys. Default: a prompt.",
-    ),
-]
-
-
-def confirm(question: str, *, yes: bool) -> None:
-    """Ask on a terminal; raise InputError without one, and if the operator declines."""
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise InputError("there is no terminal to confirm this on", fix="add --yes")
-    if not typer.confirm(question, err=True):
-        raise InputError("not confirmed: nothing was done")
-
-
-def check_files_exist(*files: Path | None) -> None:
-    """Raise InputError for a file that does not exist. Devices such as /dev/null are valid: ssh reads them."""
-    for file in filter(None, files):
-        if not file.exists():
-            raise InputError("no such file", where=str(file), fix="name an existing file")
-        if file.is_dir():
-            raise InputError("is a folder", where=str(file), fix="name a file")

@@ -10,11 +10,12 @@ import typer
 from bedplate.catalog import load_catalog
 from bedplate.checks.catalogue import RULES
 from bedplate.checks.examples import OFFERS_OF_OTHER_ACCOUNT
-from bedplate.cli.fleet import open_fleet, plan_loaded, plan_of, replanned
-from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, notify, show, show_document
+from bedplate.cli.options import DEFAULT_FLEET, FleetFile, Json, Terminal
+from bedplate.cli.output import notify, show, show_document
 from bedplate.errors import InputError, ViolationError, nearest
 from bedplate.load import FleetFaults, in_order, load_fleet
 from bedplate.lock import InvalidLock, lock_path, record_plan
+from bedplate.operate.fleet import open_fleet, plan_loaded, plan_of, replanned
 from bedplate.plan import FleetPlan, bill, plan_document
 from bedplate.plan.stacks import Step, stack_order
 from bedplate.report.cost import cost_document, cost_lines, price_lines
@@ -62,7 +63,7 @@ def plan(
     if write:
         fleet_plan = _record_plan(fleet, tuple(release or ()), json=json)
     else:
-        fleet_plan = plan_of(fleet, brief=False)
+        fleet_plan = plan_of(Terminal(fleet), brief=False)
         _print_plan(fleet_plan, difference_lines(fleet_plan), json=json)
     if svg is not None:
         _draw(fleet_plan, svg)
@@ -70,7 +71,7 @@ def plan(
 
 
 def _record_plan(path: Path, release: tuple[str, ...], *, json: bool) -> FleetPlan:
-    loaded = open_fleet(path)
+    loaded = open_fleet(Terminal(path), brief=False)
     with loaded.locating_plan_faults():
         recorded = record_plan(lock_path(path), loaded.fleet, load_catalog(), release_of=release)
     lines = (*recorded_lines(recorded.plan, recorded.released),)
@@ -105,7 +106,7 @@ def cost(fleet: FleetFile = DEFAULT_FLEET, *, json: Json = False) -> int:
 
     By group, rung and region, at the minimum and the maximum number of machines.
     """
-    fleet_plan = plan_of(fleet, brief=False)
+    fleet_plan = plan_of(Terminal(fleet), brief=False)
     costs = bill(fleet_plan, load_catalog())
     if json:
         show_document(cost_document(fleet_plan, costs))
@@ -133,7 +134,7 @@ def diff(
     if len(named) > 1:
         raise InputError("more than two fleet files", fix="write `bedplate diff OLD NEW`")
     (old,) = named or [DEFAULT_FLEET]
-    before, after = open_fleet(old, brief=True), open_fleet(new, brief=True)
+    before, after = open_fleet(Terminal(old)), open_fleet(Terminal(new))
     edits = consequences(before.fleet, after.fleet)
     fleet_plan = plan_loaded(before)
     order: tuple[Step, ...] = ()

@@ -17,8 +17,8 @@ from typing import Annotated, Any
 import typer
 
 import bedplate
-from bedplate.cli.fleet import device_counts, plan_of
-from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Json, Parts, show, show_document
+from bedplate.cli.options import DEFAULT_FLEET, FleetFile, Json, Parts, Terminal
+from bedplate.cli.output import show, show_document
 from bedplate.errors import InputError, MachineError, ViolationError
 from bedplate.files import write_whole
 from bedplate.graph.audit.document import read_graph, read_resources
@@ -27,6 +27,7 @@ from bedplate.graph.reach import Direct, Fabric, Packet, Prefix, Trip, prefix, r
 from bedplate.graph.terraform import plan_document
 from bedplate.load.source import today
 from bedplate.lock import lock_path
+from bedplate.operate.fleet import device_counts, plan_of
 from bedplate.plan import FleetPlan
 from bedplate.plan.links import networks_of_place
 from bedplate.plan.reachability import Endpoint, Flow, find_endpoint, internet_endpoint, parse_flow
@@ -114,7 +115,7 @@ def graph(
     if bool(stack) is every:
         what = "--all and --stack exclude each other" if every else "no stack selected"
         raise InputError(what, fix="pass --stack PART or --all")
-    resources, is_complete = _created(fleet, plan_of(fleet), tuple(stack or ()))
+    resources, is_complete = _created(fleet, plan_of(Terminal(fleet)), tuple(stack or ()))
     show_document(plan_document(resources) if form is Format.TERRAFORM_PLAN else resources)
     return 0 if is_complete else InputError.exit_code
 
@@ -159,7 +160,7 @@ def _trip(fabric: Fabric, ends: Ends, flow: Flow) -> Trip:
 
 def _rehearsed(fleet: Path, source: str, target: str) -> tuple[Ends, Fabric]:
     """Return the two places and the network of the fleet's stacks, created in the simulated AWS."""
-    plan = plan_of(fleet)
+    plan = plan_of(Terminal(fleet))
     ends = (find_endpoint(plan, source), find_endpoint(plan, target))
     resources, is_complete = _created(fleet, plan)
     if not is_complete:
@@ -173,7 +174,7 @@ def _from_graph(graph: str, fleet: Path, source: str, target: str) -> tuple[Ends
     spots = internet_endpoint(source), internet_endpoint(target)
     if spots[0] is not None and spots[1] is not None:
         return (spots[0], spots[1]), fabric
-    plan = plan_of(fleet)
+    plan = plan_of(Terminal(fleet))
     return (find_endpoint(plan, source), find_endpoint(plan, target)), _with_site_tunnels(fabric, plan)
 
 

@@ -15,22 +15,21 @@ from rich.table import Table
 
 from bedplate import STARTED
 from bedplate.catalog import load_catalog
-from bedplate.cli.fleet import open_fleet, plan_loaded, resource_origin
-from bedplate.cli.output import (
-    DEFAULT_FLEET,
-    FleetFile,
-    Json,
-    Parts,
-    SafeStream,
-    is_terminal,
-    notify,
-    show,
-    show_document,
-)
-from bedplate.cli.stacks import Later, Waves, audit_report, later_fleet, program_stack, teardown_waves, waves
+from bedplate.cli.options import DEFAULT_FLEET, FleetFile, Json, Parts, Terminal
+from bedplate.cli.output import SafeStream, is_terminal, notify, show, show_document
 from bedplate.errors import InputError, PartialError, ViolationError
 from bedplate.graph.audit.document import StackFault
 from bedplate.graph.audit.exposure import PUBLIC_PORTS
+from bedplate.operate.fleet import open_fleet, plan_loaded, resource_origin
+from bedplate.operate.rehearsal_stacks import (
+    Later,
+    Waves,
+    audit_report,
+    later_fleet,
+    program_stack,
+    teardown_waves,
+    waves,
+)
 from bedplate.plan import FleetPlan, bill
 from bedplate.plan.stacks import Origin, stack_name, unknown_origin
 from bedplate.rehearsal.faults import Fault, NoCapacity, RegionDown
@@ -134,9 +133,9 @@ def _rehearse_program(file: Path, region: str, faults: tuple[Fault, ...], *, jso
 def _rehearse_fleet(
     path: Path, parts: tuple[str, ...], changed: Path | None, faults: tuple[str, ...], *, json: bool
 ) -> int:
-    loaded = open_fleet(path)
+    loaded = open_fleet(Terminal(path), brief=False)
     plan = plan_loaded(loaded)
-    later = later_fleet(changed, loaded, plan, parts) if changed else None
+    later = later_fleet(Terminal(changed), loaded, plan, parts) if changed else None
     injected = parse_faults(faults, plan)
     stacks = waves(plan, parts)
     with _progress() as watch:

@@ -1,45 +1,17 @@
-"""The commands that log in to one machine: bedplate ssh, node logs, and node burn-in.
+"""The commands that log in to one machine: bedplate ssh, node logs, and node burn-in."""
 
-A host key that the lock does not hold is read through AWS and recorded at the first login. `--proxy` is for the
-ProxyCommand of ssh: it carries one connection, and leaves the login and the check of the host key to ssh.
-"""
-
-import os
-import re
-import subprocess
-import sys
-import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from bedplate.catalog import load_catalog
-from bedplate.cli.fleet import open_account, plan_loaded
-from bedplate.cli.login import LoginName, interactive_login, is_in_cloud, location_of, proxy_command
-from bedplate.cli.output import DEFAULT_FLEET, FleetOption, Identity, check_files_exist, notify
-from bedplate.errors import InputError, MachineError, PartialError
-from bedplate.load import load_fleet
-from bedplate.nodes.host_keys import check_plugin, connect, relay, trust_instructions
-from bedplate.nodes.ssh import Login, NodeLocation, nodes_by_name, write_ssh_config
-from bedplate.plan import FleetPlan
+from bedplate.cli.options import DEFAULT_FLEET, FleetOption, Identity, LoginName, Terminal
+from bedplate.operate.ssh import carry, log_in
 
-if TYPE_CHECKING:
-    from bedplate.account.client import AwsClient
-    from bedplate.account.machines import Machine
-    from bedplate.account.session import PluginCommand
-
-_INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
-_SSH_FAILED = 255
-# A shell reports 128 + the number of the signal that killed a program.
-_SIGNALLED = 128
-HostKeys = Mapping[str, tuple[str, ...]]
+Machine = Annotated[str, typer.Argument(metavar="NAME", help="A machine, a group with one, or an instance id.")]
 
 
 def ssh(  # noqa: PLR0913  each is an option of the command line
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A machine, a group with one, or an instance id.")],
+    name: Machine,
     command: Annotated[
         list[str] | None, typer.Argument(metavar="[-- COMMAND]", help="Run this instead of a shell.")
     ] = None,
@@ -53,23 +25,11 @@ def ssh(  # noqa: PLR0913  each is an option of the command line
 
     It connects over the VPN if the machine answers, else through AWS Session Manager. The exit status is that of ssh.
     """
-    # Warnings about the fleet file do not concern a login.
-    plan = plan_loaded(load_fleet(fleet, load_catalog()))
-    location, instance = _select(plan, name)
+    operator = Terminal(fleet, user, identity)
     if proxy:
-        _carry(plan, location, instance)
+        carry(operator, name)
         return 0
-    check_files_exist(identity)
-    is_direct = _answers(location)
-    keys: HostKeys = plan.record.host_keys
-    if is_in_cloud(location) and (instance or not is_direct or location.node.name not in keys):
-        instance = instance or _instance(plan, location)
-        keys = _verified_keys(fleet, plan, location, instance)
-    elif location.node.name not in keys:
-        what = f"the host key of {location.node.name} is not recorded"
-        raise InputError(what, fix=trust_instructions(location.node))
-    plugin = instance.session() if instance and not is_direct else None
-    return _run_ssh(location, keys, interactive_login(plan, user, identity), plugin, command or ())
+    return log_in(operator, name, command or ())
 
 
 _UNITS = ("cloud-final", "bedplate-node", "bedplate-gate", "bedplate-end")
@@ -77,7 +37,7 @@ _JOURNAL = ("sudo", "-n", "journalctl", "--no-pager", "--output=short-iso", *(f"
 
 
 def show_logs(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A machine, a group with one, or an instance id.")],
+    name: Machine,
     *,
     user: LoginName = None,
     identity: Identity = None,
@@ -88,14 +48,14 @@ def show_logs(
     Prints the journal of its bootstrap, configuration runs and gate. The login needs sudo. The exit status is that of
     ssh.
     """
-    return ssh(name, [*_JOURNAL], user=user, identity=identity, fleet=fleet)
+    return log_in(Terminal(fleet, user, identity), name, _JOURNAL)
 
 
 _BURN_IN = ("sudo", "-n", "/usr/local/sbin/bedplate-gate", "--burn-in")
 
 
 def burn_in(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A machine, a group with one, or an instance id.")],
+    name: Machine,
     *,
     user: LoginName = None,
     identity: Identity = None,
@@ -106,108 +66,4 @@ def burn_in(
     Runs DCGM's diagnostics of level 3, and NCCL's all-reduce if nccl-tests is installed, whose bandwidth is compared
     with the catalogue. Refuses GPUs in use. The exit status is 3 if a test failed, else that of ssh.
     """
-    return ssh(name, [*_BURN_IN], user=user, identity=identity, fleet=fleet)
-
-
-@dataclass(frozen=True, slots=True)
-class Instance:
-    """An EC2 instance of the fleet, with the client of its account."""
-
-    client: "AwsClient"
-    machine: "Machine"
-
-    def session(self) -> "PluginCommand":
-        """Start a Session Manager session and return the command that carries it."""
-        from bedplate.account.session import start_session
-
-        return start_session(self.client, self.machine)
-
-
-def _select(plan: FleetPlan, name: str) -> tuple[NodeLocation, Instance | None]:
-    """Return the machine of a name, of a group that has only one, or of an instance id; with what AWS was asked for."""
-    pools = [pool for pool in plan.pools if pool.group == name or _INSTANCE.fullmatch(name)]
-    if not pools:
-        (node,) = nodes_by_name(plan, [name], load_catalog())
-        return NodeLocation(node), None
-    # Slow: they import boto3.
-    from bedplate.account.client import require_all
-    from bedplate.account.machines import read_claims, read_pool_machines
-    from bedplate.account.session import RUNNING, running
-
-    client = open_account(plan)
-    answers = require_all(read_pool_machines(client, plan, pools, read_claims(client, plan)), "nothing was done")
-    members = [
-        machine for region in answers.values() for machine in region if name in (machine.instance, machine.group)
-    ]
-    machines = [machine for machine in members if machine.state in RUNNING] or members[:1]
-    if not machines:
-        raise PartialError(f"no running machine: {name}", fix="`bedplate node list --live` shows running machines")
-    if len(machines) > 1:
-        names = ", ".join(sorted(machine.name or machine.instance for machine in machines))
-        raise InputError(f"{name} has {len(machines)} running machines", fix=f"name one of {names}")
-    machine = running(machines[0])
-    return location_of(plan, machine), Instance(client, machine)
-
-
-def _instance(plan: FleetPlan, location: NodeLocation) -> Instance:
-    # Slow: it imports boto3.
-    from bedplate.account.session import find_instance
-
-    client = open_account(plan)
-    return Instance(client, find_instance(client, plan, location.node))
-
-
-def _answers(location: NodeLocation) -> bool:
-    """Return whether a machine answers at its address; raise BedplateError if there is no other path to it."""
-    if connection := connect(location.host):
-        connection.close()
-        return True
-    _check_session_possible(location)
-    return False
-
-
-def _check_session_possible(location: NodeLocation) -> None:
-    if not is_in_cloud(location):
-        fix = "connect to the VPN, and check that the machine is on"
-        raise PartialError(f"{location.node.name} does not answer at {location.host}", fix=fix)
-    check_plugin()
-
-
-def _verified_keys(fleet: Path, plan: FleetPlan, location: NodeLocation, instance: Instance) -> HostKeys:
-    """Return the recorded host keys, with that of an instance that is new. Names of the fleet are recorded."""
-    from bedplate.cli.trust import aws_host_key, record_aws_key
-
-    name, machine, keys = location.node.name, instance.machine, plan.record.host_keys
-    if name in keys and plan.record.instances.get(name, machine.instance) == machine.instance:
-        return keys
-    host_key = aws_host_key(plan, instance.client, machine)
-    if machine.name:
-        notify([record_aws_key(fleet, plan, machine, host_key)])
-    return {**keys, name: (host_key.key,)}
-
-
-def _run_ssh(
-    location: NodeLocation, keys: HostKeys, login: Login, plugin: "PluginCommand | None", command: Sequence[str]
-) -> int:
-    """Run ssh and return its exit status."""
-    proxy, secret = (proxy_command(plugin.argv), plugin.environment) if plugin else (None, {})
-    with tempfile.TemporaryDirectory(prefix="bedplate-") as folder:
-        write_ssh_config(Path(folder), [replace(location, proxy=proxy)], keys, login)
-        argv = ("ssh", "-F", str(Path(folder) / "ssh_config"), location.node.name, *command)
-        try:
-            status = subprocess.run(argv, env={**os.environ, **secret}, check=False).returncode  # noqa: S603
-        except FileNotFoundError:
-            raise MachineError("ssh is not installed", fix="install OpenSSH's client") from None
-    if status == _SSH_FAILED and not plugin and is_in_cloud(location):
-        notify([f"note: if its host key has changed: `bedplate node trust {location.node.name}`"])
-    return status if status >= 0 else _SIGNALLED - status
-
-
-def _carry(plan: FleetPlan, location: NodeLocation, instance: Instance | None) -> None:
-    """Carry a connection to the machine over stdin and stdout. Does not return if the plugin carries it."""
-    if connection := connect(location.host):
-        relay(connection, sys.stdin.fileno(), sys.stdout.fileno())
-        return
-    _check_session_possible(location)
-    plugin = (instance or _instance(plan, location)).session()
-    os.execvpe(plugin.argv[0], plugin.argv, {**os.environ, **plugin.environment})  # noqa: S606
+    return log_in(Terminal(fleet, user, identity), name, _BURN_IN)

@@ -16,6 +16,8 @@ from bedplate.report.compliance import xml_text
 _CHANGES = ("create", "import", "update", "replace", "delete")
 # Those that remove something are shown by name.
 _LISTED = ("replace", "delete")
+LOG_WIDTH = 200
+"""The width of progress in a log."""
 DESTRUCTIVE = rf"\b\d+ ({'|'.join(_LISTED)})\b|^  ({'|'.join(_LISTED)}) .*"
 """The parts of lines that are red on a terminal, as a regular expression."""
 _NAME, _STATE, _COUNT, _TIME = 24, 16, 12, 8

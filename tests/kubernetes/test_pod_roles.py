@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from bedplate.cli.stacks import waves
 from bedplate.cluster.apply import apply_objects
 from bedplate.cluster.client import ClusterClient
 from bedplate.cluster.desired import people_objects, pod_role_objects, policy_objects
 from bedplate.kube.authorities import Authorities, new_authorities
+from bedplate.operate.rehearsal_stacks import waves
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import as_node, cluster_plan
 from bedplate.plan.issuer import AUDIENCE, issuer_documents

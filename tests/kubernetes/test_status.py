@@ -52,9 +52,7 @@ def test_status_of_1000_nodes_takes_2_s(control_plane: ControlPlane) -> None:
     client = ClusterClient(control_plane.client())
 
     def ready() -> int:
-        (group,) = (
-            group for group in read_status(client, cluster, datetime.now(UTC), port).nodes if group.all > 900
-        )
+        (group,) = (group for group in read_status(client, cluster, datetime.now(UTC), port).nodes if group.all > 900)
         return group.ready
 
     assert wait_until(lambda: ready() == len(names), 300)

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bedplate.cli import kube_upgrade, run
+from bedplate.cli import run
+from bedplate.operate import cluster_machines
 from tests.testlab.kubernetes.binaries import find_previous, find_programs
 from tests.testlab.machines.control_plane import NAMES, ControlPlane, control_plane
 from tests.testlab.machines.upgrade import Upgrading, longest_gap, serve_packages
@@ -46,7 +47,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upgrading]:
         switch.run("ip", "link", "set", "p8", "master", "br0")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kube_upgrade, "apply_machines", lambda *call: labs[0].apply(*call))  # noqa: PLW0108
+        patch.setattr(cluster_machines, "apply_machines", lambda *call: labs[0].apply(*call))  # noqa: PLW0108
         for _ in control_plane(tmp_path_factory.mktemp("kube"), patch, set_up, "1.35"):
             yield labs[0]
 

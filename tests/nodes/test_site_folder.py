@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from bedplate.catalog import load_catalog
-from bedplate.cli.node import script_name, user_data, write_folder
 from bedplate.nodes.bootstrap import site_script
+from bedplate.operate.site_folder import script_name, user_data, write_folder
 from bedplate.plan.node_document import node_document
 from bedplate.plan.nodes import find_node
 from tests.nodes.test_self_configured import console_output

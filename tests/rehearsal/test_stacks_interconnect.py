@@ -6,8 +6,8 @@ from itertools import permutations
 import pytest
 
 from bedplate.catalog import load_catalog
-from bedplate.cli.stacks import waves
 from bedplate.graph.reach import Packet, read_fabric, walk
+from bedplate.operate.rehearsal_stacks import waves
 from bedplate.plan import FleetPlan, Record, plan_fleet
 from bedplate.plan.links import transit_asn
 from bedplate.plan.reachability import EndpointKind, endpoints

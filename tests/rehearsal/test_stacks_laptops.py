@@ -5,8 +5,8 @@ from itertools import permutations
 import pytest
 
 from bedplate.catalog import Catalog, load_catalog
-from bedplate.cli.stacks import waves
 from bedplate.graph.reach import Packet, read_fabric, trip
+from bedplate.operate.rehearsal_stacks import waves
 from bedplate.plan import Record, plan_fleet
 from bedplate.plan.cost import GATEWAY_TYPE
 from bedplate.plan.planner import gateway_zone

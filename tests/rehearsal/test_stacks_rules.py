@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from bedplate.catalog import load_catalog
-from bedplate.cli.stacks import waves
 from bedplate.graph.audit.document import graph_of
 from bedplate.graph.audit.run import audit
 from bedplate.graph.reach import Fabric, Packet, read_fabric, trip
 from bedplate.graph.reach.fabric import Endpoint
+from bedplate.operate.rehearsal_stacks import waves
 from bedplate.plan import Record, plan_fleet
 from bedplate.plan.cost import fixed_resources, quota_needs
 from bedplate.plan.reachability import EndpointKind, endpoints

@@ -70,7 +70,7 @@ def gateways(begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 def applies(monkeypatch: pytest.MonkeyPatch) -> FakeApply:
     """Return the fake that takes the place of applies."""
     fake = FakeApply()
-    monkeypatch.setattr("bedplate.cli.node_apply.run_apply", fake.run)
+    monkeypatch.setattr("bedplate.operate.apply.run_apply", fake.run)
     return fake
 
 

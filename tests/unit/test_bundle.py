@@ -37,11 +37,12 @@ from bedplate.bundle import (
     targets,
     user_cache,
 )
-from bedplate.cli import bundle as commands
 from bedplate.cli import run
-from bedplate.cli.bundle import deliver_bundle
-from bedplate.cli.fleet import plan_of
+from bedplate.cli.options import Terminal
 from bedplate.errors import InputError, MachineError
+from bedplate.operate import bundle as commands
+from bedplate.operate.bundle import deliver_bundle
+from bedplate.operate.fleet import plan_of
 from bedplate.plan import FleetPlan
 from bedplate.spec.groups import Ring
 from tests.testlab.fakes.hostile import HOSTILE
@@ -239,7 +240,7 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Account
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "key")
     with mock_aws():
-        account = Account(plan_of(file), file)
+        account = Account(plan_of(Terminal(file)), file)
         monkeypatch.setattr("bedplate.account.client.open_session", lambda: account)
         for region in REGIONS:
             settings = {"CreateBucketConfiguration": {"LocationConstraint": region}} if region != "us-east-1" else {}
@@ -380,7 +381,7 @@ def canaries(account: Account, monkeypatch: pytest.MonkeyPatch) -> list[Machine]
     machines: list[Machine] = []
     results = type("Results", (), {"successes": {"us-west-2": machines}, "failures": {}})()
     monkeypatch.setattr(commands, "read_pool_machines", lambda _client, _plan, _pools, _claims: results)
-    assert deliver_bundle(account.plan, AwsClient(account)) == []
+    assert deliver_bundle(Terminal(account.file), account.plan, AwsClient(account)) == []
     machines.append(MACHINE)
     return machines
 
@@ -394,16 +395,16 @@ def test_up_promotes_to_stable_when_every_canary_machine_has_passed(
     bundle = change_code(monkeypatch)
 
     account.report("i-1", bundle="another", ok=True)
-    assert deliver_bundle(account.plan, client) == []
+    assert deliver_bundle(Terminal(account.file), account.plan, client) == []
     assert "not yet run on i-1" in capsys.readouterr().err
     account.report("i-1", bundle=bundle, ok=False, sentence="role people failed")
-    assert "failed on canary" in str(deliver_bundle(account.plan, client))
+    assert "failed on canary" in str(deliver_bundle(Terminal(account.file), account.plan, client))
     assert "i-1 (canary) failed: role people failed" in capsys.readouterr().err
     assert run(["bundle", "promote", "stable"]) == 3
     assert account.ring("us-west-2", "stable") == old
 
     account.report("i-1", bundle=bundle, ok=True)
-    assert deliver_bundle(account.plan, client) == []
+    assert deliver_bundle(Terminal(account.file), account.plan, client) == []
     assert account.ring("us-west-2", "stable") == {"bundle": bundle, "sequence": 2}
 
 
@@ -423,7 +424,7 @@ def test_without_canary_groups_up_promotes_to_both_rings(account: Account) -> No
     """Also the first bundle of a fleet, which no machine can have run."""
     plan = replace(account.plan, pools=tuple(with_group(pool, ring=Ring.STABLE) for pool in account.plan.pools))
 
-    assert deliver_bundle(plan, AwsClient(account)) == []
+    assert deliver_bundle(Terminal(account.file), plan, AwsClient(account)) == []
     assert account.ring("eu-north-1", "stable") == account.ring("eu-north-1", "canary")
 
 

@@ -15,12 +15,14 @@ from bedplate.account.bakes import KEY, VALID
 from bedplate.account.client import NotThere
 from bedplate.account.images import bill_of_materials
 from bedplate.catalog import load_catalog
-from bedplate.cli import images, run
-from bedplate.cli.fleet import plan_of
+from bedplate.cli import run
+from bedplate.cli.options import Terminal
 from bedplate.errors import PartialError
 from bedplate.files import held
 from bedplate.foreign import LARGEST
 from bedplate.lock import lock_path, read_lock, record_images
+from bedplate.operate import images
+from bedplate.operate.fleet import plan_of
 from bedplate.plan.planner import image_kinds
 from bedplate.report.images import by_name
 from tests.testlab.fakes.aws import ACCOUNT
@@ -39,7 +41,7 @@ def open_account(here: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     """Return a function that opens an account in which lab.yaml is deployed, with a client that may die."""
     here.write_text(here.read_text().replace(ACCOUNT, "123456789012"))
     record_images(lock_path(here), "lab", {f"{HOME}/x86_64": BASE, f"{AWAY}/x86_64": BASE, "eu-north-1/x86_64": BASE})
-    plan, start = plan_of(here), lock_path(here).read_text()
+    plan, start = plan_of(Terminal(here)), lock_path(here).read_text()
 
     @contextmanager
     def open_(at: int = 0, *, is_after: bool = False) -> Iterator[BakeLab]:

@@ -8,17 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from bedplate.cli import kube_upgrade, run
-from bedplate.cli.fleet import plan_of
-from bedplate.cli.kube import start_cluster
-from bedplate.cli.kube_session import cluster_of, make_authorities
-from bedplate.cli.login import SshOptions
+from bedplate.cli import run
+from bedplate.cli.options import Terminal
 from bedplate.errors import InputError
 from bedplate.files import held
 from bedplate.kube.formation import etcd_cluster_id
 from bedplate.lock import lock_path, read_lock, record_etcd
+from bedplate.operate import cluster_machines
+from bedplate.operate.cluster_access import cluster_of, make_authorities
+from bedplate.operate.control_plane import start_cluster
+from bedplate.operate.fleet import plan_of
 from bedplate.plan.record import FORMING
 from tests.testlab.fakes.apply import FakeApply
+from tests.testlab.fakes.reports import Recorder
 from tests.testlab.rehearsal.programs import EXAMPLES
 from vpn.pki import folder_of
 
@@ -107,7 +109,7 @@ def test_the_first_member_forms_the_cluster_and_the_others_join_it(members: Path
 
 def test_the_lock_says_that_the_cluster_forms_before_a_member_does(members: Path, lab: Path) -> None:
     """As `up` starts it: a run that ends in between never makes a second cluster. Others join the recorded one."""
-    assert start_cluster(lab, SshOptions(lab)) == 0
+    assert start_cluster(Recorder(lab)) == 0
 
     records = [read_lock(members / name / "lock", "lab").etcd for name in NAMES]
     assert records == [FORMING, CLUSTER, CLUSTER]
@@ -115,7 +117,7 @@ def test_the_lock_says_that_the_cluster_forms_before_a_member_does(members: Path
 
 def _run_members(members: Path, lab: Path, *names: str, **changes: object) -> None:
     """Let members report that they run in the recorded cluster."""
-    authority = make_authorities(lab, plan_of(lab), None).digest
+    authority = make_authorities(Terminal(lab), plan_of(Terminal(lab))).digest
     record_etcd(lock_path(lab), "lab", CLUSTER)
     state = {"authority": authority, "is_ready": True, "has_data": True, "cluster": CLUSTER, "etcd": LISTED}
     for name in names:
@@ -218,11 +220,11 @@ def test_a_member_of_another_cluster_is_left_alone(
 def test_lost_keys_are_not_made_again(lab: Path, members: Path) -> None:
     """With a recorded certificate, new authorities would divide the cluster."""
     del members
-    make_authorities(lab, plan_of(lab), None)
+    make_authorities(Terminal(lab), plan_of(Terminal(lab)))
     (folder_of(lab).keys / "kubernetes.pem").unlink()
 
     with pytest.raises(InputError, match="the key store lacks the cluster's authorities"):
-        make_authorities(lab, plan_of(lab), None)
+        make_authorities(Terminal(lab), plan_of(Terminal(lab)))
 
 
 def test_one_operator_at_a_time(members: Path, lab: Path) -> None:
@@ -235,7 +237,7 @@ def test_one_operator_at_a_time(members: Path, lab: Path) -> None:
 
 def _signed(lab: Path, folder: Path, member: str = NAMES[0]) -> Path:
     """Return a snapshot as a member signs it."""
-    key = make_authorities(lab, plan_of(lab), None).snapshot_key
+    key = make_authorities(Terminal(lab), plan_of(Terminal(lab))).snapshot_key
     facts = f"{member} 20261127T000000Z {CLUSTER} 42 {sha256(b'data').hexdigest()}"
     mac = hmac.new(key, facts.encode(), "sha256").hexdigest()
     file = folder / f"{member}_20261127T000000Z_{CLUSTER}_42_{mac}.db"
@@ -256,8 +258,8 @@ def test_all_members_check_a_snapshot_before_any_stops(
     commands = calls(members, NAMES[1])
     assert commands[:3] == ["receive", "stop", "take"]
     _, token, initial = commands[3].split()
-    assert initial == cluster_of(plan_of(lab)).initial_cluster
-    assert read_lock(lock_path(lab), "lab").etcd == etcd_cluster_id(cluster_of(plan_of(lab)).members, token)
+    assert initial == cluster_of(plan_of(Terminal(lab))).initial_cluster
+    assert read_lock(lock_path(lab), "lab").etcd == etcd_cluster_id(cluster_of(plan_of(Terminal(lab))).members, token)
     assert commands[4:] == ["ready", "finish"]
 
     (members / NAMES[0]).rename(members / "away")
@@ -363,7 +365,7 @@ def test_an_upgrade_ends_at_a_worker_without_its_version(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A kubelet that does not start again stays cordoned, which is said, and the next worker is left alone."""
-    monkeypatch.setattr(kube_upgrade, "_STARTED_SECONDS", 0.0)
+    monkeypatch.setattr(cluster_machines, "_STARTED_SECONDS", 0.0)
     (members / SITE[0] / "broken").touch()
 
     assert run(upgrade) == 6
@@ -464,8 +466,8 @@ def train(members: Path, upgrade: list[str], monkeypatch: pytest.MonkeyPatch) ->
     del upgrade
     nodes = members / NAMES[0] / "nodes"
     nodes.write_text(MEMBER_ROWS + "".join(instance(name, OLD) for name in TRAIN))
-    monkeypatch.setattr(kube_upgrade, "open_account", lambda _: None)
-    monkeypatch.setattr(kube_upgrade, "_PAUSE", 0.0)
+    monkeypatch.setattr(cluster_machines, "open_account", lambda _: None)
+    monkeypatch.setattr(cluster_machines, "_PAUSE", 0.0)
     return nodes
 
 
@@ -478,13 +480,13 @@ def test_an_instance_of_an_old_bundle_ends_the_upgrade(
     members: Path, train: Path, upgrade: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A new instance has the version of the bundle: with an older one, no further instance is replaced."""
-    monkeypatch.setattr(kube_upgrade, "group_members", lambda *_: (2, frozenset({"i-00000001", "i-9f3c21ab"})))
+    monkeypatch.setattr(cluster_machines, "group_members", lambda *_: (2, frozenset({"i-00000001", "i-9f3c21ab"})))
 
     def terminate(*_: object, **__: object) -> str:
         train.write_text(train.read_text().replace("9f3c21aa", "00000001"))
         return "lab-train"
 
-    monkeypatch.setattr(kube_upgrade, "terminate_machine", terminate)
+    monkeypatch.setattr(cluster_machines, "terminate_machine", terminate)
 
     assert run(upgrade) == 6
 
@@ -520,8 +522,8 @@ def test_an_instance_is_replaced_by_one_that_takes_pods(
         train.write_text(MEMBER_ROWS + "".join(rows))
         return desired, frozenset(f"i-{name}" for name in names)
 
-    monkeypatch.setattr(kube_upgrade, "group_members", members_of)
-    monkeypatch.setattr(kube_upgrade, "terminate_machine", lambda *_, **__: "lab-train")
+    monkeypatch.setattr(cluster_machines, "group_members", members_of)
+    monkeypatch.setattr(cluster_machines, "terminate_machine", lambda *_, **__: "lab-train")
 
     assert run(upgrade) == 0
 
@@ -541,7 +543,7 @@ TITAN, TOKEN = "titan-01.cellar", "abcdef.0123456789abcdef"
 @pytest.fixture
 def site(members: Path, lab: Path) -> Path:
     """Return the folder of the members and of a machine of the site; the cluster has its authorities."""
-    make_authorities(lab, plan_of(lab), None)
+    make_authorities(Terminal(lab), plan_of(Terminal(lab)))
     (members / TITAN).mkdir()
     for name in NAMES:
         (members / name / "token").write_text(f"{TOKEN}\n")

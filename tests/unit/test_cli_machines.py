@@ -5,12 +5,14 @@ from pathlib import Path
 import pytest
 
 from bedplate.account.machines import Machine
-from bedplate.cli import machines, run
-from bedplate.cli.deploy import with_authorities
-from bedplate.cli.fleet import plan_of
-from bedplate.cli.machines import ready_machines
+from bedplate.cli import run
+from bedplate.cli.options import Terminal
 from bedplate.errors import BedplateError, MachineError, PartialError
 from bedplate.lock import lock_path, record_host_keys
+from bedplate.operate import machines
+from bedplate.operate.deploy import with_authorities
+from bedplate.operate.fleet import plan_of
+from bedplate.operate.machines import ready_machines
 from tests.testlab.fakes.apply import FakeApply
 from tests.testlab.fleets.variants import HOME
 
@@ -37,7 +39,7 @@ def results(here: Path, monkeypatch: pytest.MonkeyPatch) -> list[Machine | Bedpl
     reported: list[Machine | BedplateError] = [MACHINE]
     for name, value in {
         "open_account": lambda _plan: None,
-        "deliver_bundle": lambda _plan, _client: [],
+        "deliver_bundle": lambda *_: [],
         "_pool_machines": lambda _plan, _client: reported,
         "_gateways": lambda _plan, _client: (),
         "_desired": lambda _plan, _client: {"workbench-cpu-us-west-2": 1},
@@ -46,14 +48,14 @@ def results(here: Path, monkeypatch: pytest.MonkeyPatch) -> list[Machine | Bedpl
         "_WAIT": 0,
     }.items():
         monkeypatch.setattr(machines, name, value)
-    monkeypatch.setattr("bedplate.cli.login.answering", lambda _hosts: frozenset())
+    monkeypatch.setattr("bedplate.operate.login.answering", lambda _hosts: frozenset())
     return reported
 
 
 @pytest.mark.usefixtures("results")
 def test_a_running_machine_is_configured(here: Path, applies: FakeApply, capsys: pytest.CaptureFixture[str]) -> None:
     """A silent machine of a site is listed with its command; a group without machines with `node start`."""
-    assert ready_machines(here, "bedplate up") == 0
+    assert ready_machines(Terminal(here), "bedplate up") == 0
 
     output = capsys.readouterr().out
     assert applies.machines == [NAME]
@@ -68,7 +70,7 @@ def test_a_machine_that_does_not_start_does_not_stop_the_others(
     """After the limit: status 6, with the command that continues."""
     results.append(PartialError("i-1 of workbench-cpu is Pending"))
 
-    assert ready_machines(here, "bedplate up") == 6
+    assert ready_machines(Terminal(here), "bedplate up") == 6
 
     assert applies.machines == [NAME]
     errors = capsys.readouterr().err
@@ -86,9 +88,10 @@ def test_the_control_plane_is_started_after_its_roles(
     )
     record_host_keys(lock_path(here), "lab", f"control-1.{HOME}", (KEY,), member.instance, replace_known=False)
     monkeypatch.setattr(machines, "_gateways", lambda _plan, _client: [member])
-    monkeypatch.setattr(machines, "start_cluster", lambda _fleet, _options: 6 if applies.machines else 0)
 
-    assert ready_machines(here, "bedplate up") == 6
+    monkeypatch.setattr(machines, "start_cluster", lambda _: 6 if applies.machines else 0)
+
+    assert ready_machines(Terminal(here), "bedplate up") == 6
 
     assert applies.machines == [f"control-1.{HOME}"]
 
@@ -96,11 +99,11 @@ def test_the_control_plane_is_started_after_its_roles(
 def test_the_authorities_of_the_cluster_are_made_before_its_stacks(here: Path) -> None:
     """A stack publishes the keys of tokens, and workers trust the certificate in their documents; made once."""
     assert run(["plan", str(here), "--write"]) == 0
-    plan = with_authorities(here, plan_of(here))
+    plan = with_authorities(Terminal(here), plan_of(Terminal(here)))
 
     assert plan.record.authority.startswith("-----BEGIN CERTIFICATE-----")
     assert plan.record.account_keys[0] in lock_path(here).read_text()
-    assert with_authorities(here, plan) is plan
+    assert with_authorities(Terminal(here), plan) is plan
 
 
 @pytest.mark.usefixtures("results")
@@ -114,7 +117,7 @@ def test_without_a_path_nothing_is_applied(
 
     monkeypatch.setattr(machines, "check_plugin", missing)
 
-    assert ready_machines(here, "bedplate up") == 6
+    assert ready_machines(Terminal(here), "bedplate up") == 6
 
     assert not applies.requests
     assert f"no path to {NAME}: the VPN is not connected, and session-manager-plugin" in capsys.readouterr().err

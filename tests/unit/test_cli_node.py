@@ -245,7 +245,7 @@ def test_ids_that_the_lock_lacks_reach_no_machine(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`node apply` requires recorded user ids: a later person could get the same one."""
-    monkeypatch.setattr("bedplate.cli.node_apply.apply_order", pytest.fail)
+    monkeypatch.setattr("bedplate.operate.apply.apply_order", pytest.fail)
     run(["plan", "--write"])
     fleet = Path("fleet.yaml")
     alan = f'people:\n  alan: {{keys: ["{KEY}"], groups: [sound]}}\n'

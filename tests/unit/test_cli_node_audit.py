@@ -15,15 +15,19 @@ import pytest
 from rich.console import Console
 from testinfra.backend.base import CommandResult
 
-from bedplate.cli import node_apply, run
-from bedplate.cli.node_apply import ApplyProgress, Board, Row, apply_order, audit_nodes
-from bedplate.cli.output import check_files_exist
+from bedplate.cli import run
+from bedplate.cli.options import Terminal
+from bedplate.cli.progress import Board, Row, take_event
 from bedplate.compliance.ledger import unreached_reason
 from bedplate.nodes import audit
-from bedplate.nodes.apply import ApplyRequest, Event, Step, Target
+from bedplate.nodes.apply import ApplyRequest, Event, NodeResult, Step, Target
 from bedplate.nodes.audit import AuditRequest, Findings, run_audit
 from bedplate.nodes.audit import RuleOutcome as Verdict
+from bedplate.operate.apply import apply_order
+from bedplate.operate.audit import audit_nodes
+from bedplate.operate.login import check_files_exist
 from bedplate.plan.nodes import permanent_nodes
+from tests.testlab.fakes.reports import Recorder
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 from tests.testlab.run import need_program
 
@@ -148,7 +152,7 @@ def test_an_audit_without_a_rule_is_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Status 2: zero rules are not a passed audit."""
-    monkeypatch.setattr(node_apply, "audit_nodes", lambda *_: (Findings("gate.cellar", apart=9),))
+    monkeypatch.setattr("bedplate.operate.audit.audit_nodes", lambda *_: (Findings("gate.cellar", apart=9),))
 
     assert run(["node", "audit", "gate.cellar", "--local", "--role", "storage", *LAB]) == 2
 
@@ -186,6 +190,8 @@ def test_who_is_not_let_in_is_told_what_to_do(stderr: str, advice: str) -> None:
 
 
 CLI_NODE_PROGRESS_LAB = EXAMPLES / "lab.yaml"
+MONITORING = AuditRequest(CLI_NODE_PROGRESS_LAB, only=frozenset({"monitoring"}))
+OPERATOR = Terminal(CLI_NODE_PROGRESS_LAB)
 NODES = permanent_nodes(plan_of(CLI_NODE_PROGRESS_LAB))
 NOBODY = ("sh", "-c", "sleep 1; echo 'Connection refused' >&2; exit 255")
 WAITS = "waits for another program that installs packages"
@@ -224,7 +230,7 @@ def test_a_terminal_has_a_row_for_each_machine_from_the_start(
     order = ApplyRequest(tuple(Target(node, NOBODY) for node in NODES), "ada", check=True)
 
     with _terminal(monkeypatch, rows) as shown:
-        done = apply_order(order, ())
+        done = apply_order(OPERATOR, order, ())
 
     text = b"".join(shown).decode()
     first = text[: text.index("failed")]
@@ -248,11 +254,11 @@ def test_what_is_being_done_gives_way_to_who_does_it() -> None:
 
 def test_a_wait_is_one_line_of_a_log(capsys: pytest.CaptureFixture[str]) -> None:
     """A repeated note is printed once; the next wait is printed again."""
-    progress = ApplyProgress(["n"])
+    row, result = Row(""), NodeResult("n")
     waits, begins = Event("n", Step.NOTE, words=WAITS), Event("n", Step.BEGINS, name="Packages")
 
     for event in (begins, waits, waits, waits, begins, waits):
-        progress.take(event)
+        take_event(row, event, result)
 
     assert capsys.readouterr().err.splitlines() == [f"n: {WAITS}"] * 2
 
@@ -260,7 +266,7 @@ def test_a_wait_is_one_line_of_a_log(capsys: pytest.CaptureFixture[str]) -> None
 def test_a_terminal_shows_how_far_an_audit_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each machine has a row from the start; the table disappears at the end."""
     with _terminal(monkeypatch, 40) as shown:
-        (findings,) = audit_nodes(AuditRequest(CLI_NODE_PROGRESS_LAB, only=frozenset({"monitoring"})), ["nas.cellar"])
+        (findings,) = audit_nodes(OPERATOR, MONITORING, ["nas.cellar"])
 
     text = b"".join(shown).decode()
     rules, violated = len(findings.verdicts), len(findings.of(Verdict.VIOLATED))
@@ -270,7 +276,7 @@ def test_a_terminal_shows_how_far_an_audit_is(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_log_of_an_audit_has_a_line_for_each_machine_that_is_done(capsys: pytest.CaptureFixture[str]) -> None:
     """Rules have no lines, and stdout stays empty."""
-    (findings,) = audit_nodes(AuditRequest(CLI_NODE_PROGRESS_LAB, only=frozenset({"monitoring"})), ["nas.cellar"])
+    (findings,) = audit_nodes(OPERATOR, MONITORING, ["nas.cellar"])
 
     output = capsys.readouterr()
     violated = len(findings.of(Verdict.VIOLATED))
@@ -278,15 +284,14 @@ def test_a_log_of_an_audit_has_a_line_for_each_machine_that_is_done(capsys: pyte
     assert output.out == ""
 
 
-def test_each_rule_is_shown_while_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_rule_is_shown_while_it_is_asked() -> None:
     """By its role and name, with the number of checked rules."""
-    events: list[Event] = []
-    monkeypatch.setattr("bedplate.cli.node_apply.take_audit_event", lambda _, event: events.append(event))
+    operator = Recorder(CLI_NODE_PROGRESS_LAB)
 
-    (findings,) = audit_nodes(AuditRequest(CLI_NODE_PROGRESS_LAB, only=frozenset({"monitoring"})), ["nas.cellar"])
+    (findings,) = audit_nodes(operator, MONITORING, ["nas.cellar"])
 
     rules = len(findings.verdicts)
-    begun = [event for event in events if event.step is Step.BEGINS]
+    begun = [event for event in operator.events if event.step is Step.BEGINS]
     assert [event.name for event in begun] == [f"{verdict.role} {verdict.rule}" for verdict in findings.verdicts]
     assert [event.changed + event.unchanged for event in begun] == list(range(rules))
     assert {event.changed + event.unchanged + event.ahead for event in begun} == {rules}

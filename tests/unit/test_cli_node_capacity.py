@@ -11,7 +11,9 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from bedplate.cli import INTERRUPTED, machines, run
+from bedplate.cli import INTERRUPTED, run
+from bedplate.cli.options import Terminal
+from bedplate.operate import machines
 from tests.testlab.fakes.apply import FakeApply
 from tests.testlab.fakes.scaling import ScalingCloud
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
@@ -35,7 +37,7 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScalingCl
         cloud = ScalingCloud(plan_of(file))
         monkeypatch.setattr("bedplate.account.client.open_session", lambda: cloud)
         clock = SimpleNamespace(time=lambda: cloud.time, sleep=cloud.sleep)
-        monkeypatch.setattr("bedplate.cli.node_capacity.time", clock)
+        monkeypatch.setattr("bedplate.operate.group_machines.time", clock)
         cloud.deploy()
         yield cloud
 
@@ -313,8 +315,8 @@ def test_up_waits_for_names_and_records_host_keys(
     monkeypatch.setattr(machines, "_gateways", lambda _plan, _client: ())
     monkeypatch.setattr(machines, "answering", lambda _hosts: frozenset())
     monkeypatch.setattr(machines, "check_plugin", lambda: None)
-    monkeypatch.setattr(machines, "deliver_bundle", lambda _plan, _client: [])
-    monkeypatch.setattr("bedplate.cli.login.answering", lambda _hosts: frozenset())
+    monkeypatch.setattr(machines, "deliver_bundle", lambda *_: [])
+    monkeypatch.setattr("bedplate.operate.login.answering", lambda _hosts: frozenset())
     monkeypatch.setattr("moto.ec2.responses.general.SAMPLE_CONSOLE_OUTPUT", CONSOLE)
     assert run(["plan", "--write"]) == 0
     names = iter(["workbench-cpu-1.us-west-2"])
@@ -325,7 +327,7 @@ def test_up_waits_for_names_and_records_host_keys(
         _claim(instance, next(names))
 
     cloud.before_sleep = boot
-    assert machines.ready_machines(Path("fleet.yaml"), "bedplate up") == 0
+    assert machines.ready_machines(Terminal(Path("fleet.yaml")), "bedplate up") == 0
 
     assert applies.machines == ["workbench-cpu-1.us-west-2"]
     printed = capsys.readouterr()

@@ -8,8 +8,9 @@ from zipfile import ZipFile
 import pytest
 
 from bedplate.cli import run
-from bedplate.cli.vpn_session import keys_of
+from bedplate.cli.options import Terminal
 from bedplate.lock import lock_path, read_lock, record_endpoints, record_host_keys
+from bedplate.operate.keys import keys_of
 from tests.testlab.fakes.apply import FakeApply
 from tests.testlab.fleets.variants import GATEWAY_ADDRESS, HOME, RESOLVERS
 from tests.testlab.keys.operator import HOSTS, listed, lose_credentials
@@ -150,7 +151,7 @@ def test_a_person_is_removed_after_the_edit(
     assert {file.name for host in HOSTS.values() for file in (gateways / host / "udp.laptops").iterdir()} == {
         "ada.laptop"
     }
-    assert {entry.reason for entry in keys_of("lab", fleet).certificates.revocations()} == {Reason.LEFT}
+    assert {entry.reason for entry in keys_of("lab", Terminal(fleet)).certificates.revocations()} == {Reason.LEFT}
     assert [request.only for request in applies.requests] == [frozenset({"people"})] * 2
     assert all("grace" in target.node.accounts.departed for target in applies.requests[0].targets)
 

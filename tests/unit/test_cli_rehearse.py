@@ -14,9 +14,9 @@ import pytest
 from bedplate.catalog import load_catalog
 from bedplate.cli import run
 from bedplate.cli.rehearse import parse_faults
-from bedplate.cli.stacks import Waves, waves, waves_of_change
 from bedplate.errors import InputError
 from bedplate.load import load_fleet
+from bedplate.operate.rehearsal_stacks import Waves, waves, waves_of_change
 from bedplate.plan import FleetPlan, Record, plan_fleet
 from bedplate.rehearsal.faults import Fault, NoCapacity, RegionDown
 from tests.testlab.rehearsal.graphs import group, rule

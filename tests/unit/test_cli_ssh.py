@@ -36,7 +36,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture
 def far(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make all machines silent at their addresses, as without the VPN."""
-    monkeypatch.setattr("bedplate.cli.ssh.connect", lambda _host: None)
+    monkeypatch.setattr("bedplate.operate.ssh.connect", lambda _host: None)
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ def test_a_machine_that_answers_is_reached_directly(tmp_path: Path, monkeypatch:
     """Without AWS, and with the recorded host key."""
     record_host_keys(Path("fleet.lock"), "lab", NAME, (KEY,), replace_known=False)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        monkeypatch.setattr("bedplate.cli.ssh.connect", lambda _: socket.create_connection(listener.getsockname()))
+        monkeypatch.setattr("bedplate.operate.ssh.connect", lambda _: socket.create_connection(listener.getsockname()))
         program = tmp_path / "bin/ssh"
         program.parent.mkdir()
         program.write_text(f'#!/bin/sh\n{{ cat "$2" "${{2%/*}}/known_hosts"; echo "$3" "$4"; }} >{tmp_path}/config\n')
@@ -313,15 +313,15 @@ def test_an_apply_uses_the_same_path(
     if is_installed:
         request.getfixturevalue("plugin")
     record_host_keys(Path("fleet.lock"), "lab", NAME, (KEY,), replace_known=False)
-    monkeypatch.setattr("bedplate.cli.login.answering", lambda _hosts: frozenset())
+    monkeypatch.setattr("bedplate.operate.login.answering", lambda _hosts: frozenset())
     settings: list[str] = []
 
-    def read_settings(request: object, _missing: object) -> object:
+    def read_settings(_operator: object, request: object, _missing: object) -> object:
         argv = request.targets[0].argv  # type: ignore[attr-defined]
         settings.append(Path(argv[argv.index("-F") + 1]).read_text())
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bedplate.cli.node_apply.apply_order", read_settings)
+    monkeypatch.setattr("bedplate.operate.apply.apply_order", read_settings)
 
     assert run(["node", "apply", NAME, "--check"]) == 130
 
@@ -334,11 +334,11 @@ def test_a_command_runs_a_program_of_the_machine(command: str, program: str, mon
     """As root, by sudo without a password; its exit status is that of the command."""
     ran: list[str] = []
 
-    def ssh(name: str, words: list[str], **_options: object) -> int:
+    def log_in(_operator: object, name: str, words: tuple[str, ...]) -> int:
         ran.extend((name, " ".join(words)))
         return 3
 
-    monkeypatch.setattr("bedplate.cli.ssh.ssh", ssh)
+    monkeypatch.setattr("bedplate.cli.ssh.log_in", log_in)
 
     assert run(["node", command, NAME]) == 3
     assert ran[0] == NAME

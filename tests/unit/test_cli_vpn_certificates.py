@@ -13,9 +13,10 @@ from cryptography import x509
 from moto import mock_aws
 
 from bedplate.cli import run
-from bedplate.cli.fleet import open_fleet, plan_loaded
-from bedplate.cli.vpn_session import keys_of
+from bedplate.cli.options import Terminal
 from bedplate.lock import lock_path, record_endpoints
+from bedplate.operate.fleet import open_fleet, plan_loaded
+from bedplate.operate.keys import keys_of
 from tests.testlab.fakes.gateway import calls_of, shell_to, site_gateway_at
 from tests.testlab.fleets.variants import (
     ATTIC,
@@ -68,8 +69,8 @@ def _begun(fleet: Path, ago: timedelta) -> None:
     """Create the fleet's authority in the past, and issue the certificates of its gateways."""
     folder, then = folder_of(fleet), datetime.now(UTC).replace(microsecond=0) - ago
     create_authority(folder, Begun(then, "rooms", "", FOLDER), FolderKeys(folder.keys))
-    peers = tuple(peer_subjects(plan_loaded(open_fleet(fleet))).values())
-    issue_certificates(keys_of("rooms", fleet), peers, then, unasked)
+    peers = tuple(peer_subjects(plan_loaded(open_fleet(Terminal(fleet), brief=False))).values())
+    issue_certificates(keys_of("rooms", Terminal(fleet)), peers, then, unasked)
 
 
 def _begin_anew(fleet: Path, ago: timedelta) -> None:
@@ -227,7 +228,10 @@ def test_a_certificate_that_serves_nobody_costs_no_other_gateway_its_own(
     sound, mine = file.read_text(), _certificate(fleet, ATTIC)
     file.write_text(sound.replace("MII", "mii", 1))
     issue_certificates(
-        keys_of("rooms", fleet), (peer_subjects(plan_loaded(open_fleet(fleet)))[CELLAR],), datetime.now(UTC), unasked
+        keys_of("rooms", Terminal(fleet)),
+        (peer_subjects(plan_loaded(open_fleet(Terminal(fleet), brief=False)))[CELLAR],),
+        datetime.now(UTC),
+        unasked,
     )
     theirs = _certificate(fleet, CELLAR)
     capsys.readouterr()
@@ -252,7 +256,7 @@ def test_without_joined_gateways_nobody_gets_a_certificate(fleet: Path) -> None:
 
     assert run(["vpn", "tunnels", str(fleet)]) == 0
 
-    assert keys_of("rooms", fleet).certificates.issued == {}
+    assert keys_of("rooms", Terminal(fleet)).certificates.issued == {}
 
 
 def test_regions_know_each_other_by_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from bedplate.cli import run
-from bedplate.cli.vpn_session import keys_of, known_passphrase, now
+from bedplate.cli.options import Terminal
 from bedplate.lock import lock_path, read_lock, record_endpoints
+from bedplate.operate.keys import keys_of, known_passphrase, now
 from bedplate.plan import Record
 from tests.conftest import DATA
 from tests.testlab.fakes.aws import StubbedSession
@@ -72,7 +73,7 @@ def test_a_list_signed_by_a_clock_ahead_is_not_sent(
     folder = folder_of(begun)
     files = (folder.journal, folder.copy, folder.lists)
     committed = [file.read_bytes() for file in files]
-    renew_crl(keys_of("lab", begun), now() + timedelta(days=365), known_passphrase(None))
+    renew_crl(keys_of("lab", Terminal(begun)), now() + timedelta(days=365), known_passphrase(Terminal(begun)))
 
     assert run(["vpn", "sync", str(begun)]) == 2
 
@@ -152,7 +153,7 @@ def test_a_revoked_gateway_is_replaced(begun: Path, gateways: Path, capsys: pyte
         return capsys.readouterr().out.partition("<tls-crypt-v2>")[2]
 
     old, profile = tls_crypt("cellar"), profile_key()
-    serial = keys_of("lab", begun).certificates.current("gateway.cellar.lab.internal")
+    serial = keys_of("lab", Terminal(begun)).certificates.current("gateway.cellar.lab.internal")
 
     assert run(["vpn", "revoke", "--gateway", "cellar", str(begun)]) == 0
 
@@ -161,7 +162,7 @@ def test_a_revoked_gateway_is_replaced(begun: Path, gateways: Path, capsys: pyte
     assert tls_crypt("us-west-2") != old
     assert profile_key() != profile
     assert serial
-    assert serial.serial in keys_of("lab", begun).certificates.revoked
+    assert serial.serial in keys_of("lab", Terminal(begun)).certificates.revoked
     assert run(["vpn", "sync", str(begun)]) == 0
     assert tls_crypt("cellar") == tls_crypt("us-west-2")
     assert _revoked(gateways) == [1, 1]
@@ -185,7 +186,7 @@ def test_gateways_are_revoked_by_their_place_only(
     assert run(["vpn", "revoke", *words, str(begun)]) == 2
 
     assert message in capsys.readouterr().err
-    assert not keys_of("lab", begun).certificates.revoked
+    assert not keys_of("lab", Terminal(begun)).certificates.revoked
 
 
 def test_a_certificate_of_a_laptop_is_not_sent_as_a_gateways(
@@ -514,7 +515,7 @@ def test_a_full_pool_is_widened(here: Path) -> None:
 SERVICE, TIMER = "bedplate-vpn-lab.service", "bedplate-vpn-lab.timer"
 
 
-CLOCKS = ("vpn", "vpn_sync")
+CLOCKS = ("gateways", "laptops", "tunnels", "vpn_setup")
 
 
 @pytest.fixture
@@ -543,7 +544,7 @@ def old_gateways(odd_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def _set_clock(time: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in CLOCKS:
-        monkeypatch.setattr(f"bedplate.cli.{module}.now", lambda: time)
+        monkeypatch.setattr(f"bedplate.operate.{module}.now", lambda: time)
 
 
 def _units(fleet: Path, folder: Path, *options: str) -> dict[str, str]:

@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 
 from bedplate.cli import run
-from bedplate.cli.vpn import record_addresses
 from bedplate.lock import lock_path, read_lock, record_host_keys
+from bedplate.operate import Operator
+from bedplate.operate.vpn_setup import record_addresses
+from bedplate.plan import FleetPlan
+from bedplate.plan.nodes import NodePlan
 from tests.testlab.fakes.apply import FakeApply
 from tests.testlab.fleets.variants import HOME
 from tests.testlab.keys.operator import HOSTS
@@ -23,14 +26,14 @@ def deployed(begun: Path, gateways: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     assert run(["plan", str(begun), "--write"]) == 0
     record_host_keys(lock_path(begun), "lab", HOSTS["us-west-2"], (KEY,), replace_known=False)
 
-    def record(fleet: Path) -> int:
-        return record_addresses(fleet, address=ADDRESSES, resolver=RESOLVERS)
+    def record(operator: Operator) -> None:
+        record_addresses(operator, ADDRESSES, RESOLVERS)
 
-    def trust(name: str, *, fleet: Path) -> None:
-        record_host_keys(lock_path(fleet), "lab", name, (KEY,), replace_known=False)
+    def trust(operator: Operator, _plan: FleetPlan, node: NodePlan) -> None:
+        record_host_keys(lock_path(operator.fleet), "lab", node.name, (KEY,), replace_known=False)
 
-    monkeypatch.setattr("bedplate.cli.vpn.record_addresses", record)
-    monkeypatch.setattr("bedplate.cli.vpn.trust", trust)
+    monkeypatch.setattr("bedplate.operate.vpn_setup.record_addresses", record)
+    monkeypatch.setattr("bedplate.operate.vpn_setup.trust_instance", trust)
     return begun
 
 

@@ -17,17 +17,19 @@ import pytest
 from pulumi.automation.events import EngineEvent
 
 from bedplate.catalog.tables import QuotaFacts
-from bedplate.cli import deploy, run
+from bedplate.cli import run
 from bedplate.deploy.engine import Engine, NoBackend, open_engine
 from bedplate.deploy.progress import Operation, Progress, Status, advance
 from bedplate.deploy.run import Deployment
 from bedplate.errors import BedplateError, HeldError, InputError, MachineError, PartialError
 from bedplate.folder.files import backend_url
+from bedplate.operate import deploy
 from bedplate.plan.cost import QuotaNeed
 from bedplate.report.deploy import cause_lines, change_lines, quota_warning_lines
 from tests.conftest import DATA
 from tests.testlab.engine.command import simulated_account
 from tests.testlab.engine.folder import HISTORY, REPLAY, edited, make_folder, resources
+from tests.testlab.fakes.reports import Recorder
 from tests.testlab.rehearsal.programs import EXAMPLES
 
 VALUES = {"111122223333": "210987654321", "lab.example": "lab.internal", "IOMqqn": "IOMqqm", "g6.xlarge": "m7i.xlarge"}
@@ -71,7 +73,7 @@ def test_a_failure_names_each_resource_and_its_error() -> None:
     ]
 
 
-def test_an_error_of_a_program_has_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_of_a_program_has_no_traceback() -> None:
     """An own error has its message and fix. A defect has type and message, and a log with its traceback."""
     events = map(json.loads, (DATA / "engine/fail.jsonl").read_text().splitlines())
     (event,) = (event["event"] for event in events if "Traceback" in json.dumps(event))
@@ -82,8 +84,9 @@ def test_an_error_of_a_program_has_no_traceback(capsys: pytest.CaptureFixture[st
     assert error.startswith("error: trio.eu-north-1: the stack trio.shared has no eu-north-1 in its output")
     assert fix == "  fix: run `pulumi up -s trio.shared` first"
     event["diagnosticEvent"]["message"] = event["diagnosticEvent"]["message"].replace("bedplate.errors.Input", "Value")
-    deploy.exit_status([advance(progress, EngineEvent.from_json(event))])
-    (error, *_, fix) = capsys.readouterr().err.splitlines()
+    operator = Recorder(Path())
+    deploy.exit_status(operator, [advance(progress, EngineEvent.from_json(event))])
+    (error, *_, fix) = "\n".join(operator.noted).splitlines()
     assert error.startswith("error: trio.eu-north-1: ValueError: the stack trio.shared has no eu-north-1")
     log = Path(fix.rpartition(" ")[2])
     assert "Traceback (most recent call last)" in log.read_text()
@@ -137,7 +140,7 @@ def test_a_failing_region_stops_later_steps_only(error: BedplateError, code: int
     states = deployed(operation)
 
     assert [state.status for state in states] == [Status.DONE, Status.DONE, Status.FAILED, Status.SKIPPED]
-    assert deploy.exit_status(states) == code
+    assert deploy.exit_status(Recorder(Path()), states) == code
 
 
 @pytest.fixture

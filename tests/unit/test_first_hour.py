@@ -8,7 +8,8 @@ from typing import Any
 import boto3
 import pytest
 
-from bedplate.cli.fleet import plan_of
+from bedplate.cli.options import Terminal
+from bedplate.operate.fleet import plan_of
 from tests.conftest import DATA
 from tests.testlab.engine.command import simulated_account
 from tests.testlab.engine.first_hour import MACHINE, first_hour, simulate_machines
@@ -41,7 +42,7 @@ def new_fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 def launch() -> None:
     """Create what the stacks create of machines: the group, a laptop gateway, and the zone of names."""
-    ScalingCloud(plan_of(Path("fleet.yaml"))).deploy()
+    ScalingCloud(plan_of(Terminal(Path("fleet.yaml")))).deploy()
     tags = [{"Key": "bedplate:fleet", "Value": "box"}, {"Key": "Name", "Value": "box-laptops"}]
     boto3.client("ec2", REGION).run_instances(
         ImageId="ami-12c6146b",

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA384
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
-from bedplate.cli.stacks import waves
 from bedplate.kube.authorities import Authorities, new_authorities
+from bedplate.operate.rehearsal_stacks import waves
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import as_node, cluster_plan
 from bedplate.plan.issuer import AUDIENCE, DISCOVERY, issuer_documents, pod_settings, pod_subject

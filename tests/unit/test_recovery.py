@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from bedplate.account import objects
-from bedplate.cli import recover, run
+from bedplate.cli import run
 from bedplate.deploy.state import (
     LockHolder,
     Repair,
@@ -21,6 +20,7 @@ from bedplate.deploy.state import (
     unfinished_operations,
     unread_urns,
 )
+from bedplate.operate import recover
 from tests.testlab.engine.folder import edited, make_folder
 from tests.testlab.rehearsal.programs import EXAMPLES
 
@@ -182,7 +182,7 @@ def test_an_operation_that_cannot_be_decided_changes_nothing(
     """No stack of bedplate declares the type, or two objects fit. The other operations stay, too."""
     pending = (("updating", resource(SUBNET)), ("creating", resource(kind)))
     (folder / "export.json").write_text(json.dumps({"version": 3, "deployment": state(pending=pending)}))
-    monkeypatch.setattr(objects, "find_ids", lambda _client, _creation: ("vpc-1", "vpc-2"))
+    monkeypatch.setattr(recover, "find_ids", lambda _client, _creation: ("vpc-1", "vpc-2"))
 
     assert run(["recover", "--yes"]) == 6
 

@@ -11,14 +11,17 @@ from pulumi.automation.events import EngineEvent, StepEventMetadata
 
 from bedplate.account.backend import StateStore, bucket_settings, prepare_store
 from bedplate.account.client import AwsClient
-from bedplate.cli import account, deploy, recover, run
-from bedplate.cli.fleet import plan_of
+from bedplate.cli import run
 from bedplate.deploy.engine import Engine, access_error, check_provider, open_engine
 from bedplate.deploy.progress import Difference, Operation, differences
 from bedplate.errors import InputError, MachineError, PartialError
+from bedplate.operate import deploy, recover
+from bedplate.operate.backend import ensure_backend
+from bedplate.operate.fleet import plan_of
 from tests.conftest import DATA
 from tests.testlab.engine.folder import edited, make_folder
 from tests.testlab.fakes.aws import StubbedSession, client_of
+from tests.testlab.fakes.reports import Recorder
 from tests.testlab.rehearsal.programs import EXAMPLES
 
 ACCOUNT = "123456789012"
@@ -235,15 +238,13 @@ def test_a_stack_of_a_new_region_gets_the_key_of_the_others(folder: Path) -> Non
 def test_up_asks_before_it_makes_a_backend(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without a terminal and without --yes it stops."""
     assert run(["plan", "--write"]) == 0
-    plan = plan_of(folder / "fleet.yaml")
-
-    def decline(question: str) -> None:
-        raise InputError(question)
+    operator = Recorder(folder / "fleet.yaml")
+    plan = plan_of(operator)
 
     with pytest.raises(InputError, match="create the bucket lab-pulumi-123456789012"):
-        account.ensure_backend(plan, folder, decline)
+        ensure_backend(operator, plan)
     (folder / "login").touch()
-    account.ensure_backend(plan, folder, decline)
+    ensure_backend(operator, plan)
     capsys.readouterr()
 
 

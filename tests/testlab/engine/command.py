@@ -16,7 +16,8 @@ from unittest.mock import patch
 from moto import mock_aws
 
 from bedplate.account.client import RegionResults
-from bedplate.cli import deploy, machines, run
+from bedplate.cli import run
+from bedplate.operate import deploy, machines
 from tests.testlab.run import need_program
 
 ACCOUNT = "210987654321"
@@ -31,7 +32,7 @@ def limited_account() -> Iterator[None]:
         patch.object(deploy, "read_quotas", lambda _account, _needs: quotas),
         patch.object(deploy, "unrecorded_images", lambda _plan, _catalog: ()),
         # moto's account has no machines.
-        patch.object(machines, "ready_machines", lambda _fleet, _command: 0),
+        patch.object(machines, "ready_machines", lambda *_: 0),
         # moto gives the other service-linked roles names of its own.
         patch.object(
             deploy, "service_roles", lambda _plan: {"AWSServiceRoleForAutoScaling": "autoscaling.amazonaws.com"}

@@ -14,7 +14,8 @@ from zipfile import ZipFile
 import pytest
 from moto.ssm.responses import SimpleSystemManagerResponse
 
-from bedplate.cli import machines, run
+from bedplate.cli import run
+from bedplate.operate import machines
 from tests.testlab.engine.lab import REGION
 from tests.testlab.fakes.apply import FakeApply
 from tests.testlab.machines.sshd import Server, install_plugin
@@ -33,17 +34,17 @@ def simulate_machines(folder: Path, server: Server, call: Call, monkeypatch: pyt
     monkeypatch.setattr("moto.ec2.responses.general.SAMPLE_CONSOLE_OUTPUT", console)
     answer = json.dumps(server.session)
     monkeypatch.setattr(SimpleSystemManagerResponse, "start_session", lambda _self: answer, raising=False)
-    for module in ("nodes.host_keys", "cli.ssh"):
+    for module in ("nodes.host_keys", "operate.ssh"):
         monkeypatch.setattr(f"bedplate.{module}.connect", lambda _host: None)
     install_plugin(folder, monkeypatch)
     # The simulated account replaced it and restores it first; `monkeypatch` would then bring back the replacement.
     machines.ready_machines = _WAITS_FOR_AWS
     # pip downloads the packages of a bundle.
-    monkeypatch.setattr(machines, "deliver_bundle", lambda _plan, _client: [])
+    monkeypatch.setattr(machines, "deliver_bundle", lambda *_: [])
     clock = SimpleNamespace(monotonic=time.monotonic, time=time.time, sleep=lambda _seconds: _boot(call))
     monkeypatch.setattr(machines, "time", clock)
     applies = FakeApply()
-    monkeypatch.setattr("bedplate.cli.node_apply.run_apply", applies.run)
+    monkeypatch.setattr("bedplate.operate.apply.run_apply", applies.run)
     return applies
 
 

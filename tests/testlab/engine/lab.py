@@ -15,7 +15,8 @@ import pytest
 from moto.iam.access_control import PermissionResult
 from moto.s3.models import FakeBucket
 
-from bedplate.cli import deploy, recover, run
+from bedplate.cli import run
+from bedplate.operate import deploy, recover
 from bedplate.rehearsal.simulation import Aws, running
 from tests.testlab.engine.client import simulated_client
 from tests.testlab.engine.command import ACCOUNT, limited_account, simulated_provider

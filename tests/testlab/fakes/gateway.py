@@ -101,7 +101,7 @@ os.execv(sys.executable, agent)
 
 def shell_to(hosts: Path, patch: pytest.MonkeyPatch) -> None:
     """Replace ssh by a script; each folder below `hosts` is a gateway, which answers at its address."""
-    patch.setattr("bedplate.cli.login.answering", frozenset)
+    patch.setattr("bedplate.operate.login.answering", frozenset)
     tools = hosts.with_name("tools")
     tools_before(tools, patch)
     shell = tools / "ssh"

@@ -10,8 +10,8 @@ from itertools import combinations
 from pathlib import Path
 
 from bedplate.catalog import load_catalog
-from bedplate.cli.fleet import plan_loaded
 from bedplate.load import load_fleet
+from bedplate.operate.fleet import plan_loaded
 from bedplate.plan import FleetPlan, Record
 from bedplate.plan.fleet import SitePlan, TunnelPlan
 from bedplate.plan.laptops import LaptopGateway, laptop_gateways

@@ -12,8 +12,10 @@ from unittest.mock import patch
 
 import boto3
 
-from bedplate.cli import deploy, kube_cluster, machines, run
-from bedplate.cli.fleet import plan_of
+from bedplate.cli import run
+from bedplate.cli.options import Terminal
+from bedplate.operate import cluster_objects, deploy, machines
+from bedplate.operate.fleet import plan_of
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import cluster_plan
 from tests.testlab.engine.command import simulated_account
@@ -42,20 +44,20 @@ def main(words: list[str]) -> int:
     console = f"-----BEGIN SSH HOST KEY KEYS-----\n{key}\n-----END SSH HOST KEY KEYS-----\n"
     replaced = {
         # The catalog of the project was never refreshed, so types with GPUs are refused.
-        (deploy, "_deployable"): lambda fleet, _names: deploy.folder_plan(fleet),
+        (deploy, "_deployable"): lambda operator, _names: deploy.folder_plan(operator),
         (machines, "ready_machines"): _READY_MACHINES,
         # pip downloads the packages of a bundle.
-        (machines, "deliver_bundle"): lambda _plan, _client: [],
+        (machines, "deliver_bundle"): lambda *_: [],
         # The laboratory has no machines of SSH groups.
         (machines, "_ssh_pools"): lambda _plan: (),
-        (kube_cluster, "desired_objects"): lambda plan, cluster, _pins, _read: runnable_objects(plan, cluster),
+        (cluster_objects, "desired_objects"): lambda plan, cluster, _pins, _read: runnable_objects(plan, cluster),
     }
     with simulated_account(), ExitStack() as stack:
         for (module, name), value in replaced.items():
             stack.enter_context(patch.object(module, name, value))
         stack.enter_context(patch("moto.ec2.responses.general.SAMPLE_CONSOLE_OUTPUT", console))
-        stack.enter_context(patch("bedplate.cli.node_apply.run_apply", FakeApply().run))
-        _launch(plan_of(Path("fleet.yaml")))
+        stack.enter_context(patch("bedplate.operate.apply.run_apply", FakeApply().run))
+        _launch(plan_of(Terminal(Path("fleet.yaml"))))
         return run(words)
 
 

@@ -20,10 +20,11 @@ from typing import Any
 import pytest
 
 from bedplate.catalog import load_catalog
-from bedplate.cli.fleet import plan_of
+from bedplate.cli.options import Terminal
 from bedplate.cluster.approval import KnownMachine
 from bedplate.lock import lock_path, record_host_keys
 from bedplate.nodes.bootstrap import PROGRAM as BOOTSTRAP
+from bedplate.operate.fleet import plan_of
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import ClusterNode, ClusterPlan, as_node, cluster_plan, pool_node_kinds
 from bedplate.plan.nodes import NodePlan, find_node, pool_node
@@ -144,7 +145,7 @@ class WholeCluster:
     @property
     def plan(self) -> FleetPlan:
         """The plan of the fleet file and its lock."""
-        return plan_of(self.fleet)
+        return plan_of(Terminal(self.fleet))
 
     @property
     def cluster(self) -> ClusterPlan:

@@ -24,7 +24,8 @@ from ruamel.yaml import YAML
 
 from bedplate.catalog import load_catalog
 from bedplate.cli import run
-from bedplate.cli.fleet import plan_of
+from bedplate.cli.options import Terminal
+from bedplate.operate.fleet import plan_of
 from bedplate.plan.nodes import NodePlan, find_node
 from roles.base import ManagedFile
 from roles.control.role import control_files
@@ -173,7 +174,7 @@ class ControlPlane:
 
     def node(self, name: str) -> NodePlan:
         """Return a member in the plan of the fleet file."""
-        return find_node(plan_of(self.fleet), name, load_catalog())
+        return find_node(plan_of(Terminal(self.fleet)), name, load_catalog())
 
     def close(self) -> None:
         """End all members."""

@@ -16,8 +16,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from bedplate.catalog import load_catalog
-from bedplate.cli.fleet import plan_of
+from bedplate.cli.options import Terminal
 from bedplate.nodes.ssh import NodeLocation
+from bedplate.operate.fleet import plan_of
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import ClusterNode, cluster_plan
 from bedplate.plan.nodes import find_node
@@ -112,7 +113,7 @@ class Upgrading:
         return f"FILES={self.client.folder}/{name}.tar\n{hosts}{_INSTALL}"
 
     def apply(
-        self, _plan: FleetPlan, machines: Sequence[NodeLocation], _options: object, roles: frozenset[str]
+        self, _operator: object, _plan: FleetPlan, machines: Sequence[NodeLocation], roles: frozenset[str]
     ) -> SimpleNamespace:
         """Write the files of the roles on a member, and make its own again, as `apply_machines` would."""
         (name,) = (machine.node.name for machine in machines)
@@ -126,7 +127,11 @@ class Upgrading:
     def boot_worker(self, name: str) -> None:
         """Boot a machine of a site with its packages, whose Node object a double of kubelet keeps up to date."""
         host = self.plane.hosts[name]
-        pack(host.folder / "files.tar", doubles(find_node(plan_of(self.plane.fleet), name, load_catalog())), NOTHING)
+        pack(
+            host.folder / "files.tar",
+            doubles(find_node(plan_of(Terminal(self.plane.fleet)), name, load_catalog())),
+            NOTHING,
+        )
         node = self._node(name)
         taint = [{"key": "lab", "effect": "NoSchedule"}]
         spec = {"providerID": node.provider, "taints": taint}
@@ -143,7 +148,7 @@ class Upgrading:
 
     def command(self, *words: str) -> tuple[int, str]:
         """Run bedplate on the client; return its exit status and output."""
-        cluster = cluster_plan(plan_of(self.plane.fleet))
+        cluster = cluster_plan(plan_of(Terminal(self.plane.fleet)))
         assert cluster
         hosts = self.client.folder / "hosts"
         hosts.write_text("".join(f"{member.address} {cluster.api}\n" for member in cluster.members))
@@ -173,7 +178,7 @@ class Upgrading:
             program.end()
 
     def _node(self, name: str) -> ClusterNode:
-        node = find_node(plan_of(self.plane.fleet), name, load_catalog()).cluster
+        node = find_node(plan_of(Terminal(self.plane.fleet)), name, load_catalog()).cluster
         assert node
         return node
 

@@ -17,11 +17,11 @@ from subprocess import CompletedProcess
 from typing import Any
 
 from bedplate.catalog import load_catalog
-from bedplate.cli.fleet import plan_loaded
-from bedplate.cli.node import script_name, write_folder
 from bedplate.cluster.approval import KnownMachine
 from bedplate.load import load_fleet
 from bedplate.nodes.bootstrap import site_script
+from bedplate.operate.fleet import plan_loaded
+from bedplate.operate.site_folder import script_name, write_folder
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.node_document import node_document
 from bedplate.plan.nodes import NodePlan, NodeRole

@@ -4,10 +4,10 @@ import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from bedplate.cli.fleet import device_counts
 from bedplate.graph.audit.document import StackFault, graph_of, kind_of
 from bedplate.graph.audit.run import audit
 from bedplate.graph.terraform import plan_document
+from bedplate.operate.fleet import device_counts
 
 Resource = Mapping[str, Any]
 

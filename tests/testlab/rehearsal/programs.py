@@ -10,8 +10,8 @@ import pulumi_aws as aws
 from pulumi import Input, Output, ResourceOptions, _types
 
 from bedplate.catalog import load_catalog
-from bedplate.cli.stacks import waves
 from bedplate.load import load_fleet
+from bedplate.operate.rehearsal_stacks import waves
 from bedplate.plan import FleetPlan, Record, plan_fleet
 from bedplate.rehearsal.provider import DefaultProvider
 from bedplate.rehearsal.simulation import running

@@ -1,4 +1,4 @@
-"""How commands log in to machines: directly if a machine answers at its address, else through Session Manager.
+"""How workflows log in to machines: directly if a machine answers at its address, else through Session Manager.
 
 `ssh_targets` returns the ssh command of each machine. A machine in the cloud that does not answer gets a ProxyCommand,
 `bedplate ssh --proxy NAME`, which looks up its instance and starts a session when ssh connects.
@@ -6,18 +6,16 @@
 
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from shutil import which
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from bedplate.catalog import load_catalog
-from bedplate.cli.fleet import open_account
-from bedplate.cli.output import check_files_exist, notify
-from bedplate.errors import MachineError
+from bedplate.errors import InputError, MachineError
 from bedplate.files import login_name
 from bedplate.nodes.host_keys import answering, check_plugin
 from bedplate.nodes.ssh import (
@@ -29,53 +27,69 @@ from bedplate.nodes.ssh import (
     targets_of_config,
     write_ssh_config,
 )
+from bedplate.operate import Operator
+from bedplate.operate.fleet import open_account
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import pool_node_name
-from bedplate.plan.nodes import Platform, pool_node
+from bedplate.plan.nodes import NodePlan, Platform, pool_node
+from vpn.push import ssh_connection
 
 if TYPE_CHECKING:
     from bedplate.account.machines import Machine
 
 
-@dataclass(frozen=True, slots=True)
-class SshOptions:
-    """How an operator logs in to the machines of a fleet file: user and private key, or an OpenSSH configuration."""
-
-    fleet: Path
-    user: str | None = None
-    identity: Path | None = None
-    config: Path | None = None
-
-
-def ssh_targets(folder: Path, plan: FleetPlan, machines: Sequence[NodeLocation], options: SshOptions) -> SshTargets:
+def ssh_targets(folder: Path, plan: FleetPlan, machines: Sequence[NodeLocation], operator: Operator) -> SshTargets:
     """Return the ssh command for each machine. The configuration for ssh is written into the folder.
 
     Raises InputError for a missing file, and MachineError if ssh is not installed.
     """
-    check_files_exist(options.identity, options.config)
-    if options.config:
-        targets = targets_of_config(options.config, machines, Login(options.user, options.identity))
+    check_files_exist(operator.identity, operator.ssh_config)
+    if operator.ssh_config:
+        targets = targets_of_config(operator.ssh_config, machines, Login(operator.user, operator.identity))
     else:
-        user = options.user or deploy_account(plan.accounts, login_name())
-        login = Login(user, options.identity and options.identity.absolute())
+        user = operator.user or deploy_account(plan.accounts, login_name())
+        login = Login(user, operator.identity and operator.identity.absolute())
         keys = plan.record.host_keys
-        targets = write_ssh_config(folder, tuple(_with_paths(machines, keys, options.fleet)), keys, login)
+        targets = write_ssh_config(folder, tuple(_with_paths(operator, machines, keys)), keys, login)
     if targets.targets and not which("ssh"):
         raise MachineError("ssh is not installed", fix="install OpenSSH's client")
     return targets
 
 
-def _with_paths(machines: Sequence[NodeLocation], keys: Iterable[str], fleet: Path) -> Iterator[NodeLocation]:
+@contextmanager
+def ssh_commands(
+    operator: Operator, plan: FleetPlan, nodes: Collection[NodePlan]
+) -> Iterator[dict[str, tuple[str, ...]]]:
+    """Yield the ssh command of each machine by name.
+
+    Without a recorded host key, a machine is reached by the operator's own ssh settings.
+    """
+    with TemporaryDirectory(prefix="bedplate-") as folder:
+        targets = ssh_targets(Path(folder), plan, [NodeLocation(node) for node in nodes], operator).targets
+        commands = {target.node.name: target.argv for target in targets}
+        yield {node.name: commands.get(node.name) or ssh_connection(node.name).argv for node in nodes}
+
+
+def check_files_exist(*files: Path | None) -> None:
+    """Raise InputError for a file that does not exist. Devices such as /dev/null are valid: ssh reads them."""
+    for file in filter(None, files):
+        if not file.exists():
+            raise InputError("no such file", where=str(file), fix="name an existing file")
+        if file.is_dir():
+            raise InputError("is a folder", where=str(file), fix="name a file")
+
+
+def _with_paths(operator: Operator, machines: Sequence[NodeLocation], keys: Iterable[str]) -> Iterator[NodeLocation]:
     """Yield the machines; those with a key that only Session Manager reaches get a proxy."""
     in_cloud = [machine for machine in machines if is_in_cloud(machine) and machine.node.name in keys]
     hosts = answering({machine.host for machine in in_cloud})
     silent = [machine for machine in in_cloud if machine.host not in hosts]
     if silent and (missing := _missing_plugin()):
         names = ", ".join(machine.node.name for machine in silent)
-        notify([f"note: {names} not reached directly, and {missing.what}", f"  fix  {missing.fix}"])
+        operator.notify([f"note: {names} not reached directly, and {missing.what}", f"  fix  {missing.fix}"])
         silent = []
     for machine in machines:
-        yield with_proxy(machine, fleet) if machine in silent else machine
+        yield with_proxy(machine, operator.fleet) if machine in silent else machine
 
 
 def _missing_plugin() -> MachineError | None:
@@ -103,19 +117,14 @@ def proxy_command(argv: Sequence[str]) -> str:
     return shlex.join(argv).replace("%", "%%")
 
 
-LoginName = Annotated[
-    str | None,
-    typer.Option("--user", metavar="USER", help="Login name. Default: yours if the fleet file has it, else ubuntu."),
-]
-
-
-def interactive_login(plan: FleetPlan, user: str | None, identity: Path | None) -> Login:
-    """Return the login name and key. A note goes to stderr if the operator is not in the fleet file."""
-    operator = login_name()
-    name = user or login_account(plan.accounts, operator)
-    if not user and name != operator:
-        notify([f"note: no person named {operator} in the fleet file; ssh logs in as {name} (change it with --user)"])
-    return Login(name, identity and identity.absolute())
+def interactive_login(operator: Operator, plan: FleetPlan) -> Login:
+    """Return the login name and key. An operator who is not in the fleet file is told so."""
+    own = login_name()
+    name = operator.user or login_account(plan.accounts, own)
+    if not operator.user and name != own:
+        note = f"note: no person named {own} in the fleet file; ssh logs in as {name} (change it with --user)"
+        operator.notify([note])
+    return Login(name, operator.identity and operator.identity.absolute())
 
 
 IN_SERVICE = "InService"

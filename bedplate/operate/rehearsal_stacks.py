@@ -12,11 +12,12 @@ from itertools import chain
 from pathlib import Path
 
 from bedplate.catalog import load_catalog
-from bedplate.cli.fleet import device_counts, open_fleet, replanned
 from bedplate.errors import InputError
 from bedplate.graph.audit.document import StackFault, graph_of
 from bedplate.graph.audit.run import audit
 from bedplate.load import Loaded
+from bedplate.operate import Operator
+from bedplate.operate.fleet import device_counts, open_fleet, replanned
 from bedplate.plan import FleetPlan
 from bedplate.plan.planner import required_images
 from bedplate.plan.stacks import LINKS, SHARED, Action, Origin, Step, chosen_parts, origin, stack_name, stack_order
@@ -87,9 +88,9 @@ class Later:
     key: Origin
 
 
-def later_fleet(path: Path, loaded: Loaded, plan: FleetPlan, names: Sequence[str]) -> Later:
-    """Return the changed fleet of a second fleet file. Raises FleetFaults if the change is refused."""
-    changed = open_fleet(path)
+def later_fleet(operator: Operator, loaded: Loaded, plan: FleetPlan, names: Sequence[str]) -> Later:
+    """Return the changed fleet, that of the operator's file. Raises FleetFaults if the change is refused."""
+    changed = open_fleet(operator, brief=False)
     changed_plan = replanned(changed, plan)
     return Later(
         changed_plan,

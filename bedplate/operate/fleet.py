@@ -1,13 +1,12 @@
-"""From a fleet file to its plan: the first step of every command that acts on a fleet."""
+"""From a fleet file to its plan: the first step of every workflow that acts on a fleet."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bedplate.catalog import load_catalog
-from bedplate.cli.output import notify
 from bedplate.load import Loaded, load_fleet
 from bedplate.lock import lock_path, read_lock
+from bedplate.operate import Operator
 from bedplate.plan import FleetPlan
 from bedplate.plan.registration import devices
 from bedplate.plan.stacks import Origin, origin
@@ -17,16 +16,16 @@ if TYPE_CHECKING:
     from bedplate.account.client import AwsClient
 
 
-def open_fleet(path: Path, *, brief: bool = False) -> Loaded:
-    """Return the fleet that the file declares. Raises FleetFaults for errors in the file.
+def open_fleet(operator: Operator, *, brief: bool = True) -> Loaded:
+    """Return the fleet that the operator's file declares. Raises FleetFaults for errors in the file.
 
-    Its warnings go to stderr; with `brief`, only their number, for a command that they do not concern.
+    Its warnings are reported; with `brief`, only their number, for a command that they do not concern.
     """
-    loaded = load_fleet(path, load_catalog())
+    loaded = load_fleet(operator.fleet, load_catalog())
     if brief and loaded.faults:
-        notify([f"{tally(loaded.faults)} in {path}: `bedplate check` shows them"])
+        operator.notify([f"{tally(loaded.faults)} in {operator.fleet}: `bedplate check` shows them"])
     else:
-        notify(fault_lines(loaded.faults))
+        operator.notify(fault_lines(loaded.faults))
     return loaded
 
 
@@ -35,9 +34,9 @@ def plan_loaded(loaded: Loaded) -> FleetPlan:
     return loaded.plan(read_lock(lock_path(loaded.path), loaded.fleet.name), load_catalog())
 
 
-def plan_of(path: Path, *, brief: bool = True) -> FleetPlan:
-    """Return the plan of a fleet file and its lock. Raises FleetFaults for errors in either."""
-    return plan_loaded(open_fleet(path, brief=brief))
+def plan_of(operator: Operator, *, brief: bool = True) -> FleetPlan:
+    """Return the plan of the operator's fleet file and its lock. Raises FleetFaults for errors in either."""
+    return plan_loaded(open_fleet(operator, brief=brief))
 
 
 def open_account(plan: FleetPlan) -> "AwsClient":

@@ -1,17 +1,17 @@
-"""Shared by the commands of `bedplate vpn`: people, keys, the current time, and the passphrase.
+"""The keys of the VPN and their passphrase, the people who have them, and the current time.
 
 `vpn add` takes a third of a second, so nothing here imports the models of a fleet or boto3 unless it must.
 """
 
 import shlex
-import sys
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from getpass import getpass
 from pathlib import Path
 
-from bedplate.errors import InputError
+from bedplate.errors import InputError, nearest
 from bedplate.files import os_errors_as_machine_errors
 from bedplate.load.source import Users, read_users
+from bedplate.operate import Operator
 from vpn.certificates import Passphrase
 from vpn.pki import FolderKeys, KeyStore, NoAuthority, Pki, folder_of, open_pki
 
@@ -25,21 +25,34 @@ def now() -> datetime:
     return datetime.now(UTC).replace(microsecond=0)
 
 
-def users_of(fleet_file: Path) -> Users:
+def users_of(operator: Operator) -> Users:
     """Return the fleet's name and people. Raises FleetFaults, with all errors, if the file cannot be read."""
-    users = read_users(fleet_file)
+    users = read_users(operator.fleet)
     if users is not None:
         return users
     # Slow: it imports the models of a fleet, which find the errors.
-    from bedplate.cli.fleet import open_fleet
+    from bedplate.operate.fleet import open_fleet
 
-    fleet = open_fleet(fleet_file, brief=True).fleet
+    fleet = open_fleet(operator).fleet
     return Users(fleet.name, tuple(fleet.people), ())
 
 
-def keys_of(fleet: str, fleet_file: Path) -> Pki:
+def check_person(user: str, people: Iterable[str]) -> None:
+    """Raise InputError for a name that is not in `people`, with the nearest name and the line for a new person."""
+    names = tuple(people)
+    if user not in names:
+        closest = nearest(user, names)
+        entry = f'add a line below `people:`, with their public key: `  {user}: {{keys: ["ssh-ed25519 AAAA..."]}}`'
+        fix = f"write {closest}; for a new person {entry}" if closest else entry
+        person, _, device = user.partition(".")
+        if person in names:
+            fix = f"write {person} --device {device}"
+        raise InputError(f"no person named {user} in the fleet file", where="people", fix=fix)
+
+
+def keys_of(fleet: str, operator: Operator) -> Pki:
     """Return the fleet's certificate authority and keys. Raises as `open_pki` does."""
-    return open_pki(folder_of(fleet_file), fleet, lambda begun: store_of(begun.keys, fleet_file))
+    return open_pki(folder_of(operator.fleet), fleet, lambda begun: store_of(begun.keys, operator))
 
 
 def newest_list(fleet: str, fleet_file: Path) -> int | None:
@@ -52,25 +65,26 @@ def newest_list(fleet: str, fleet_file: Path) -> int | None:
     return listed.number if listed else None
 
 
-def store_of(kind: str, fleet_file: Path) -> KeyStore:
+def store_of(kind: str, operator: Operator) -> KeyStore:
     """Return the store of private keys. Raises InputError for an unknown kind, or for another AWS account."""
     if kind == FOLDER:
-        return FolderKeys(folder_of(fleet_file).keys)
+        return FolderKeys(folder_of(operator.fleet).keys)
     if kind != PARAMETERS:
         raise InputError(f"unknown key store {kind!r}", fix=f"write {FOLDER} or {PARAMETERS}")
     # Slow: they import boto3.
     from bedplate.account.vpn import ParameterKeys
-    from bedplate.cli.fleet import open_account, plan_of
+    from bedplate.operate.fleet import open_account, plan_of
 
-    plan = plan_of(fleet_file)
+    plan = plan_of(operator)
     return ParameterKeys(open_account(plan), plan.home.name, plan.name)
 
 
-def known_passphrase(file: Path | None) -> Passphrase:
-    """Return the function that reads the passphrase of the private keys, from the file or by a prompt."""
+def known_passphrase(operator: Operator) -> Passphrase:
+    """Return the function that reads the passphrase of the private keys, from the file or by a question."""
+    file = operator.passphrase_file
 
     def passphrase() -> bytes:
-        text = _read(file) if file else _ask("Passphrase of the VPN's keys: ")
+        text = _read(file) if file else operator.ask_secret("Passphrase of the VPN's keys: ")
         if not text:
             raise InputError("the passphrase is empty", fix="enter the passphrase that encrypts the keys")
         return text
@@ -78,13 +92,14 @@ def known_passphrase(file: Path | None) -> Passphrase:
     return passphrase
 
 
-def new_passphrase(file: Path | None) -> bytes:
-    """Return a passphrase for new keys, typed twice at a prompt. Raises InputError if it is too short."""
-    passphrase = _read(file) if file else _ask("New passphrase for the VPN's keys: ")
+def new_passphrase(operator: Operator) -> bytes:
+    """Return a passphrase for new keys, asked for twice. Raises InputError if it is too short."""
+    file = operator.passphrase_file
+    passphrase = _read(file) if file else operator.ask_secret("New passphrase for the VPN's keys: ")
     if len(passphrase) < MIN_PASSPHRASE:
         what = f"passphrase too short: {len(passphrase)} characters, at least {MIN_PASSPHRASE} required"
         raise InputError(what, fix="choose a longer one")
-    if not file and _ask("Repeat the passphrase: ") != passphrase:
+    if not file and operator.ask_secret("Repeat the passphrase: ") != passphrase:
         raise InputError("the two passphrases differ", fix="run the command again and type the same one twice")
     return passphrase
 
@@ -98,9 +113,3 @@ def _read(file: Path) -> bytes:
         )
     with os_errors_as_machine_errors(file, "read"):
         return file.read_bytes().strip()
-
-
-def _ask(question: str) -> bytes:
-    if not sys.stdin.isatty():
-        raise InputError("a passphrase is required and stdin is no terminal", fix="pass --passphrase-file FILE")
-    return getpass(question).encode()

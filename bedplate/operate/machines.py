@@ -1,4 +1,4 @@
-"""The last step of `bedplate up`: the bundle is delivered, machines get their host keys recorded and roles applied.
+"""The last step of `up`: the bundle is delivered, machines get their host keys recorded and roles applied.
 
 An apply without a difference changes nothing, so a machine that is ready takes seconds.
 """
@@ -6,24 +6,23 @@ An apply without a difference changes nothing, so a machine that is ready takes 
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from bedplate.account.capacity import ScalingGroups
 from bedplate.account.client import AwsClient
 from bedplate.account.machines import Machine, read_claims, read_pool_machines
 from bedplate.account.session import HostKey, find_instance
 from bedplate.catalog import load_catalog
-from bedplate.cli.bundle import deliver_bundle
-from bedplate.cli.fleet import open_account, plan_of
-from bedplate.cli.kube import start_cluster
-from bedplate.cli.kube_session import member_nodes
-from bedplate.cli.login import IN_SERVICE, SshOptions, is_in_cloud, location_of
-from bedplate.cli.node_apply import INTERRUPTED, apply_machines
-from bedplate.cli.output import notify, show
-from bedplate.cli.trust import aws_host_key, record_aws_key
 from bedplate.errors import BedplateError, MachineError, PartialError
 from bedplate.nodes.host_keys import answering, check_plugin
 from bedplate.nodes.ssh import NodeLocation
+from bedplate.operate import Operator
+from bedplate.operate.apply import INTERRUPTED, apply_machines
+from bedplate.operate.bundle import deliver_bundle
+from bedplate.operate.cluster_access import member_nodes
+from bedplate.operate.control_plane import start_cluster
+from bedplate.operate.fleet import open_account, plan_of
+from bedplate.operate.login import IN_SERVICE, is_in_cloud, location_of
+from bedplate.operate.trust import aws_host_key, record_aws_key
 from bedplate.plan import FleetPlan
 from bedplate.plan.laptops import Transport
 from bedplate.plan.nodes import NodeRole, find_node, permanent_nodes
@@ -35,61 +34,56 @@ _MAX_THREADS = 8
 _LIST = "`bedplate node list --live` shows its state"
 
 
-def ready_machines(fleet: Path, command: str) -> int:
+def ready_machines(operator: Operator, command: str) -> int:
     """Configure the machines of SSH groups, laptop gateways, the control plane, and machines of sites that answer.
 
     Waits at most ten minutes until AWS runs them. `command` continues; the exit status is 6 if a machine is not ready.
     """
-    plan = plan_of(fleet)
+    plan = plan_of(operator)
     client = open_account(plan)
-    undelivered = deliver_bundle(plan, client)
-    machines, errors = _wait(fleet, plan, client)
+    undelivered = deliver_bundle(operator, plan, client)
+    machines, errors = _wait(operator, plan, client)
     errors += undelivered
     # Read again: the lock has new host keys.
-    plan = plan_of(fleet)
-    _show_idle_groups(plan, client)
-    cloud = [location for machine in machines if (location := _location(plan, machine))]
+    plan = plan_of(operator)
+    _show_idle_groups(operator, plan, client)
+    cloud = [location for machine in machines if (location := _location(operator, plan, machine))]
     reachable, unreachable = _with_path(cloud)
     errors += unreachable
-    locations = [*reachable, *_of_sites(plan)]
+    locations = [*reachable, *_of_sites(operator, plan)]
     if locations:
-        done = apply_machines(plan, locations, SshOptions(fleet))
+        done = apply_machines(operator, plan, locations)
         for outcome in done.outcomes:
             if outcome.is_done:
-                show([f"{outcome.node}: ready, {len(outcome.changed)} changed"])
+                operator.show([f"{outcome.node}: ready, {len(outcome.changed)} changed"])
             else:
                 event = outcome.error
                 what, fix = (event.words, event.fix) if event else ("stopped", "")
                 errors.append(PartialError(f"{outcome.node}: {what}", fix=fix))
         if done.interrupted:
             return INTERRUPTED
-    status = _start_cluster(fleet, [location.node.name for location in reachable])
+    members = {node.name for node in member_nodes(plan_of(operator))}
+    status = start_cluster(operator) if members & {location.node.name for location in reachable} else 0
     for error in errors:
-        notify(error_lines(error))
+        operator.notify(error_lines(error))
     if errors:
-        notify([f"the stacks are deployed, but some machines are not ready: run `{command}` again"])
+        operator.notify([f"the stacks are deployed, but some machines are not ready: run `{command}` again"])
     return PartialError.exit_code if errors else status
 
 
-def _start_cluster(fleet: Path, reachable: Sequence[str]) -> int:
-    """Start the members of the control plane, if there is a path to one; return the exit status."""
-    members = {node.name for node in member_nodes(plan_of(fleet))}
-    return start_cluster(fleet, SshOptions(fleet)) if members & {*reachable} else 0
-
-
-def _wait(fleet: Path, plan: FleetPlan, client: AwsClient) -> tuple[list[Machine], list[BedplateError]]:
+def _wait(operator: Operator, plan: FleetPlan, client: AwsClient) -> tuple[list[Machine], list[BedplateError]]:
     """Return the machines with a recorded host key, and the errors of the others, once all have a key or time is up."""
     until = time.monotonic() + _WAIT
     last = ""
     while True:
         results = [*_pool_machines(plan, client), *_gateways(plan, client)]
-        machines, errors = _with_keys(fleet, client, [result for result in results if isinstance(result, Machine)])
+        machines, errors = _with_keys(operator, client, [result for result in results if isinstance(result, Machine)])
         errors += [result for result in results if isinstance(result, BedplateError)]
         missing = [error.what for error in errors if isinstance(error, PartialError)]
         if not missing or time.monotonic() >= until:
             return machines, errors
         if (line := f"waiting: {'; '.join(missing)}") != last:
-            notify([last := line])
+            operator.notify([last := line])
         time.sleep(_PAUSE)
 
 
@@ -127,14 +121,14 @@ def _desired(plan: FleetPlan, client: AwsClient) -> dict[str, int]:
     return {pool.name: pool.desired for pool in observation.pools}
 
 
-def _show_idle_groups(plan: FleetPlan, client: AwsClient) -> None:
+def _show_idle_groups(operator: Operator, plan: FleetPlan, client: AwsClient) -> None:
     """Show how to start a machine of each group that has none."""
     pools = _ssh_pools(plan)
     desired = _desired(plan, client) if pools else {}
     busy = {pool.group for pool in pools if desired.get(pool.name)}
     for group in dict.fromkeys(pool.group for pool in pools):
         if group not in busy:
-            show([f"{group}: no machine runs; start one: `bedplate node start {group}`"])
+            operator.show([f"{group}: no machine runs; start one: `bedplate node start {group}`"])
 
 
 def _gateways(plan: FleetPlan, client: AwsClient) -> Iterator[Machine | PartialError]:
@@ -147,10 +141,10 @@ def _gateways(plan: FleetPlan, client: AwsClient) -> Iterator[Machine | PartialE
 
 
 def _with_keys(
-    fleet: Path, client: AwsClient, machines: Sequence[Machine]
+    operator: Operator, client: AwsClient, machines: Sequence[Machine]
 ) -> tuple[list[Machine], list[BedplateError]]:
     """Record missing host keys; return the machines that have one, and the errors of the others."""
-    plan = plan_of(fleet)
+    plan = plan_of(operator)
     keys, instances = plan.record.host_keys, plan.record.instances
 
     def read(machine: Machine) -> HostKey | BedplateError | None:
@@ -164,12 +158,12 @@ def _with_keys(
 
     with ThreadPoolExecutor(_MAX_THREADS) as pool:
         results = list(zip(machines, pool.map(read, machines), strict=True))
-    show(record_aws_key(fleet, plan, machine, key) for machine, key in results if isinstance(key, HostKey))
+    operator.show(record_aws_key(operator, plan, machine, key) for machine, key in results if isinstance(key, HostKey))
     errors: list[BedplateError] = [error for _, error in results if isinstance(error, BedplateError)]
     return [machine for machine, result in results if not isinstance(result, BedplateError)], errors
 
 
-def _location(plan: FleetPlan, machine: Machine) -> NodeLocation | None:
+def _location(operator: Operator, plan: FleetPlan, machine: Machine) -> NodeLocation | None:
     """Return where ssh finds a machine; None for a gateway whose addresses `vpn up` has not recorded yet."""
     if machine.group:
         return location_of(plan, machine)
@@ -179,7 +173,7 @@ def _location(plan: FleetPlan, machine: Machine) -> NodeLocation | None:
     gateway = node.laptops
     if gateway and gateway.public and gateway.name_servers(Transport.UDP):
         return NodeLocation(node)
-    show([f"{node.name}: runs; set it up: `bedplate vpn up`"])
+    operator.show([f"{node.name}: runs; set it up: `bedplate vpn up`"])
     return None
 
 
@@ -196,15 +190,15 @@ def _with_path(locations: Sequence[NodeLocation]) -> tuple[list[NodeLocation], l
     return [*locations], []
 
 
-def _of_sites(plan: FleetPlan) -> Iterator[NodeLocation]:
+def _of_sites(operator: Operator, plan: FleetPlan) -> Iterator[NodeLocation]:
     """Yield the machines of sites that answer and have a recorded host key; show the command for the others."""
     machines = [NodeLocation(node) for node in permanent_nodes(plan) if not is_in_cloud(NodeLocation(node))]
     hosts = answering({machine.host for machine in machines})
     for machine in machines:
         name = machine.node.name
         if machine.host not in hosts:
-            show([f"{name}: does not answer; later: `bedplate node apply {name}`"])
+            operator.show([f"{name}: does not answer; later: `bedplate node apply {name}`"])
         elif name not in plan.record.host_keys:
-            show([f"{name}: no recorded host key; record it: `bedplate node trust {name} SHA256:...`"])
+            operator.show([f"{name}: no recorded host key; record it: `bedplate node trust {name} SHA256:...`"])
         else:
             yield machine

@@ -1,30 +1,27 @@
-"""The command that upgrades the machines of the cluster: kube upgrade."""
+"""Machines of the cluster: those of sites join it, and all are upgraded to the planned versions."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
-from typing import Annotated
-
-import typer
 
 from bedplate.account.capacity import group_members, terminate_machine
 from bedplate.catalog import load_catalog
-from bedplate.cli.fleet import open_account, plan_of
-from bedplate.cli.kube_session import Without, cluster_of, connections, locked, member_nodes
-from bedplate.cli.login import SshOptions
-from bedplate.cli.node_apply import apply_machines
-from bedplate.cli.output import DEFAULT_FLEET, FleetFile, Identity, SshConfig, User, Yes, confirm, notify, show
-from bedplate.errors import PartialError
+from bedplate.errors import InputError, PartialError
 from bedplate.kube.formation import remaining_members
 from bedplate.kube.members import LONG, Connection, ask_all, on_all, read_status
 from bedplate.kube.upgrade import Action, Versions, Worker, obstacles, parse_nodes, roll, upgrade_steps
 from bedplate.lock import check_plan_recorded
-from bedplate.nodes.ssh import NodeLocation
+from bedplate.nodes.ssh import NodeLocation, nodes_by_name
+from bedplate.operate import Operator
+from bedplate.operate.apply import apply_machines
+from bedplate.operate.cluster_access import cluster_of, connections, locked, member_nodes
+from bedplate.operate.fleet import open_account, plan_of
 from bedplate.plan import FleetPlan
-from bedplate.plan.cluster import peer_url
-from bedplate.plan.nodes import NodePlan, find_node
+from bedplate.plan.cluster import BOOTSTRAPPERS, machine_group, peer_url
+from bedplate.plan.nodes import NodePlan, NodeRole, Platform, find_node
 from bedplate.report.diagnostics import error_lines
 from bedplate.rounds import wait
 from roles.containers.role import PACKAGE
@@ -51,8 +48,8 @@ class Upgrade:
     `claimed` has the new instances that have replaced one.
     """
 
+    operator: Operator
     plan: FleetPlan
-    options: SshOptions
     members: Mapping[str, Connection]
     workers: Mapping[str, Worker]
     control: Versions
@@ -77,7 +74,7 @@ class Upgrade:
             self.left[name] = reason
             return
         for step in steps:
-            notify([f"{name}: {step}"])
+            self.operator.notify([f"{name}: {step}"])
             try:
                 self._run_step(name, step)
             except PartialError as error:
@@ -126,7 +123,7 @@ class Upgrade:
 
     def _upgrade_worker(self, name: str) -> None:
         self._apply(name, "containers", "kubernetes")
-        with connections(self.plan, [self._node(name)], self.options) as workers:
+        with connections(self.operator, self.plan, [self._node(name)]) as workers:
             workers[name].shell(
                 "apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --allow-downgrades "
                 f"--allow-change-held-packages {_words(self.planned)} "
@@ -165,7 +162,7 @@ class Upgrade:
 
     def _apply(self, name: str, *roles: str) -> None:
         location = NodeLocation(self._node(name))
-        (outcome,) = apply_machines(self.plan, [location], self.options, frozenset(roles)).outcomes
+        (outcome,) = apply_machines(self.operator, self.plan, [location], frozenset(roles)).outcomes
         if not outcome.is_done:
             error = outcome.error
             what = f"{name}: {error.words if error else 'stopped'}"
@@ -184,35 +181,16 @@ def _read_nodes(member: Connection) -> dict[str, Worker]:
         raise PartialError(f"invalid answer from {member.name}", fix=fix) from None
 
 
-def upgrade(  # noqa: PLR0913  each is an option of the command line
-    fleet: FleetFile = DEFAULT_FLEET,
-    *,
-    check: Annotated[bool, typer.Option("--check", help="Only show the steps, and workers to leave alone.")] = False,
-    now: Annotated[bool, typer.Option("--now", help="End pods that may not be moved.")] = False,
-    max_unavailable: Annotated[
-        int | None,
-        typer.Option("--max-unavailable", min=1, metavar="N", help="Workers of a group at a time. Default: a tenth."),
-    ] = None,
-    without: Without = None,
-    yes: Yes = False,
-    user: User = None,
-    identity: Identity = None,
-    ssh_config: SshConfig = None,
+def upgrade(
+    operator: Operator, without: Sequence[str], max_unavailable: int | None, *, check: bool, ends_work: bool
 ) -> int:
-    """Upgrade Kubernetes and containerd on all machines.
-
-    To the versions of the plan: first the members, one after the other, then workers, all groups at a time. Workers of
-    sites are drained and upgraded, instances are drained and replaced. A worker with a pod that may not be moved, or
-    that somebody has cordoned, is left alone. After a failure, the same command continues. The exit status is 6 while
-    workers are left. With --without, the others remove a member that is away from etcd; replace it later, and run the
-    command again.
-    """
-    plan = plan_of(fleet)
-    cluster, options = cluster_of(plan), SshOptions(fleet, user, identity, ssh_config)
-    check_plan_recorded(plan, fleet)
-    remaining = [member.name for member in remaining_members(cluster, without or ())]
+    """Upgrade all machines but the members `without`; return the exit status. `check` only shows the steps."""
+    plan = plan_of(operator)
+    cluster = cluster_of(plan)
+    check_plan_recorded(plan, operator.fleet)
+    remaining = [member.name for member in remaining_members(cluster, without)]
     control, planned = (Versions(version, cluster.containerd) for version in (cluster.version, cluster.kubelet))
-    with locked(fleet), connections(plan, member_nodes(plan), options) as connected:
+    with locked(operator), connections(operator, plan, member_nodes(plan)) as connected:
         members = {name: connected[name] for name in remaining}
         statuses = on_all(members.values(), read_status)
         # A member whose upgrade was interrupted may still start.
@@ -224,21 +202,21 @@ def upgrade(  # noqa: PLR0913  each is an option of the command line
         runtimes = {name: node.versions.containerd for name, node in nodes.items()}
         versions = {name: Versions(status.version, runtimes.get(name, "")) for name, status in statuses.items()}
         workers = {name: node for name, node in nodes.items() if name not in connected}
-        work = Upgrade(plan, options, members, workers, control, planned, ends_work=now)
+        work = Upgrade(operator, plan, members, workers, control, planned, ends_work)
         steps = upgrade_steps(versions, tuple(workers.values()), control, planned)
         current = versions | {name: worker.versions for name, worker in workers.items()}
-        show([f"planned: {control}" + (f"; of workers: {planned}" if planned != control else "")])
+        operator.show([f"planned: {control}" + (f"; of workers: {planned}" if planned != control else "")])
         lines = [f"{name}: {step} ({current[name]})" for name, of_machine in steps.items() for step in of_machine]
-        show(lines or ["every machine has them"])
+        operator.show(lines or ["every machine has them"])
         if drained := [name for name, of_machine in steps.items() if Action.DRAIN in of_machine]:
             reasons = {**work.obstacles(), **{name: _KEPT for name, worker in workers.items() if worker.is_kept}}
-            show(f"{name}: left alone: {reasons[name]}" for name in drained if name in reasons)
+            operator.show(f"{name}: left alone: {reasons[name]}" for name in drained if name in reasons)
         if check or not steps:
             return 0
-        confirm("upgrade?", yes=yes)
+        operator.confirm("upgrade?")
         for member in cluster.members:
             if member.name not in members:
-                show([f"remove {member.name} from etcd; later: `bedplate kube member replace {member.name}`"])
+                operator.show([f"remove {member.name} from etcd; later: `bedplate kube member replace {member.name}`"])
                 work.first.run(f"forget {peer_url(member)}")
         return _run(work, steps, max_unavailable)
 
@@ -252,12 +230,66 @@ def _run(work: Upgrade, steps: Mapping[str, tuple[Action, ...]], max_unavailable
         else:
             work.run(name, steps[name])
     errors = roll(groups, max_unavailable, lambda name: work.run(name, steps[name]))
-    notify(line for error in errors for line in error_lines(error))
-    notify(f"{name}: left alone: {reason}" for name, reason in sorted(work.left.items()))
+    work.operator.notify(line for error in errors for line in error_lines(error))
+    work.operator.notify(f"{name}: left alone: {reason}" for name, reason in sorted(work.left.items()))
     if work.left:
-        notify(["run the command again when these reasons have ended; --now ends pods that may not be moved"])
+        advice = "run the command again when these reasons have ended; --now ends pods that may not be moved"
+        work.operator.notify([advice])
     if errors or work.left:
         return PartialError.exit_code
     next_step = "run `bedplate kube addons apply`: kube-proxy has the version of the control plane"
-    show([f"upgraded to {work.control}", next_step])
+    work.operator.show([f"upgraded to {work.control}", next_step])
     return 0
+
+
+_AGENT = "/usr/local/sbin/bedplate-worker"
+_TOKEN = re.compile(r"[a-z0-9]{6}\.[a-z0-9]{16}", re.ASCII)
+# The agent waits two minutes for the approver.
+_SECONDS = 180.0
+
+
+def join(operator: Operator, name: str) -> None:
+    """Let a machine of a site join the cluster, with a token for it alone that is valid for 15 minutes."""
+    plan = plan_of(operator)
+    (node,) = nodes_by_name(plan, [name], load_catalog())
+    _check(plan, node)
+    with connections(operator, plan, (*member_nodes(plan), node)) as machines:
+        machine = machines.pop(node.name)
+        token = _make_token(operator, machines.values(), node.name)
+        operator.show([f"{node.name}: {_send(machine, token)}"])
+
+
+def _check(plan: FleetPlan, node: NodePlan) -> None:
+    """Raise InputError for a machine that cannot join by this command."""
+    cluster = cluster_of(plan)
+    if node.platform is Platform.CLOUD:
+        raise InputError(f"{node.name} is an EC2 instance", fix="an EC2 instance joins by itself")
+    if NodeRole.WORKER not in node.roles:
+        fix = f"write `use: kubernetes` for {node.host} in the fleet file, and run `bedplate node apply {node.name}`"
+        raise InputError(f"{node.name} is no worker of the cluster", fix=fix)
+    if not cluster.authority:
+        raise InputError("the cluster has no authorities", fix="run `bedplate kube init`")
+
+
+def _make_token(operator: Operator, members: Iterable[Connection], name: str) -> str:
+    """Return a new token, made on the first member that can. Raises the last error of all members."""
+    groups = f"--groups {BOOTSTRAPPERS} --groups {machine_group(name)}"
+    options = f"--kubeconfig /etc/kubernetes/admin.conf --ttl 15m --usages authentication {groups}"
+    errors: list[PartialError] = []
+    for member in members:
+        try:
+            token = member.shell(f"kubeadm token create {options}", seconds=60.0).strip()
+        except PartialError as error:
+            errors.append(error)
+            continue
+        operator.notify(line for skipped in errors for line in error_lines(skipped))
+        if not _TOKEN.fullmatch(token):
+            raise PartialError(f"{member.name} made no token", fix=f"run `bedplate node apply {member.name}`")
+        return token
+    raise errors[-1]
+
+
+def _send(machine: Connection, token: str) -> str:
+    """Write the token to the agent's standard input; return its answer. Raises PartialError."""
+    missing = f"{{ echo the role worker is missing: run bedplate node apply {machine.name} >&2; exit 1; }}"
+    return machine.shell(f"test -x {_AGENT} || {missing}; exec {_AGENT} join", _SECONDS, f"{token}\n".encode()).strip()

@@ -1,0 +1,136 @@
+"""The operator at the terminal, and the arguments and options that several commands share."""
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from getpass import getpass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bedplate.cli.output import notify, show, show_document
+from bedplate.errors import InputError
+from bedplate.folder.files import FLEET_FILE, find_fleet_file
+from bedplate.operate import Operator, Result
+
+if TYPE_CHECKING:
+    from bedplate.deploy.run import Deployment, Watch
+    from bedplate.nodes.apply import Event, NodeResult
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal(Operator):
+    """The operator at this terminal. The progress of stacks and machines is a live table, or lines in a log."""
+
+    def show(self, lines: Iterable[str]) -> None:
+        """Print lines on stdout."""
+        show(lines)
+
+    def show_changes(self, lines: Iterable[str]) -> None:
+        """Print lines on stdout, with replacements and deletions in red on a terminal."""
+        from bedplate.cli.progress import show_red
+
+        show_red(lines) if sys.stdout.isatty() else show(lines)
+
+    def notify(self, lines: Iterable[str]) -> None:
+        """Print lines on stderr."""
+        notify(lines)
+
+    def confirm(self, question: str) -> None:
+        """Ask on a terminal; raise InputError without one, and if the operator declines."""
+        if self.yes:
+            return
+        if not sys.stdin.isatty():
+            raise InputError("there is no terminal to confirm this on", fix="add --yes")
+        if not typer.confirm(question, err=True):
+            raise InputError("not confirmed: nothing was done")
+
+    def ask_secret(self, prompt: str) -> bytes:
+        """Read a secret at the terminal. Raises InputError without one."""
+        if not sys.stdin.isatty():
+            raise InputError("a passphrase is required and stdin is no terminal", fix="pass --passphrase-file FILE")
+        return getpass(prompt).encode()
+
+    def stacks(self, deployment: "Deployment") -> AbstractContextManager["Watch"]:
+        """Show the states of a deployment."""
+        from bedplate.cli.progress import stack_table
+
+        return stack_table(deployment)
+
+    def applies(self, names: Sequence[str]) -> AbstractContextManager[Callable[["Event", "NodeResult"], None]]:
+        """Show the progress of applies."""
+        from bedplate.cli.progress import apply_table
+
+        return apply_table(names)
+
+    def audits(self, names: Sequence[str]) -> AbstractContextManager[Callable[["Event"], None]]:
+        """Show the progress of audits."""
+        from bedplate.cli.progress import audit_table
+
+        return audit_table(names)
+
+
+def printed(result: Result, *, as_json: bool = False) -> int:
+    """Print a result, as lines or as one JSON document; return its exit status."""
+    if as_json:
+        show_document(result.document)
+    else:
+        show(result.lines)
+    notify(result.notes)
+    return result.status
+
+
+DEFAULT_FLEET = Path(FLEET_FILE)
+
+FleetFile = Annotated[Path, typer.Argument(metavar="FLEET", help="The fleet file.", callback=find_fleet_file)]
+FleetOption = Annotated[
+    Path, typer.Option("--fleet", metavar="FLEET", help="The fleet file.", callback=find_fleet_file)
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+Parts = Annotated[
+    list[str] | None, typer.Option("--stack", metavar="PART", help="shared, a region, or links; repeatable.")
+]
+
+Pythons = Annotated[
+    list[str] | None,
+    typer.Option("--python", metavar="VERSION", help="Also for this Python, such as 3.11; repeatable."),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
+
+# Which machines.
+Names = Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Machines, such as titan-01.cellar.")]
+Groups = Annotated[
+    list[str] | None, typer.Option("--group", metavar="GROUP", help="Running machines of a group; repeatable.")
+]
+Sites = Annotated[list[str] | None, typer.Option("--site", metavar="SITE", help="All machines of a site; repeatable.")]
+Every = Annotated[bool, typer.Option("--all", help="All permanent machines: gateways, and machines of sites.")]
+
+# How to log in.
+User = Annotated[
+    str | None,
+    typer.Option("--user", metavar="USER", help="Login name. Default: yours if you are an admin, else ubuntu."),
+]
+LoginName = Annotated[
+    str | None,
+    typer.Option("--user", metavar="USER", help="Login name. Default: yours if the fleet file has it, else ubuntu."),
+]
+Identity = Annotated[Path | None, typer.Option("--identity", metavar="FILE", help="The private key to log in with.")]
+SshConfig = Annotated[
+    Path | None,
+    typer.Option("--ssh-config", metavar="FILE", help="Your own OpenSSH configuration, which also names known_hosts."),
+]
+
+# Certificates of the VPN.
+Person = Annotated[str, typer.Argument(metavar="USER", help="A person in the fleet file.")]
+Device = Annotated[str, typer.Option("--device", metavar="NAME", help="The person's device.")]
+PassphraseFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--passphrase-file",
+        metavar="FILE",
+        envvar="BEDPLATE_VPN_PASSPHRASE_FILE",
+        help="File with the passphrase of the private keys. Default: a prompt.",
+    ),
+]

@@ -1,0 +1,321 @@
+"""Pulumi's engine runs on the stacks of the fleet: `up` decides the order of all steps, `preview` and `destroy`."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from tempfile import NamedTemporaryFile
+
+from bedplate.account.backend import create_role, missing_roles, service_roles
+from bedplate.account.client import AwsClient, failure_lines
+from bedplate.account.facts import newest_images, read_quotas
+from bedplate.catalog import load_catalog
+from bedplate.deploy.engine import Engine, open_engine
+from bedplate.deploy.progress import Operation, Progress, Status
+from bedplate.deploy.run import Deployment, Task
+from bedplate.deploy.state import Resource, StackState, deployed_layout, kept_price, recorded_price
+from bedplate.errors import BedplateError, InputError, PartialError
+from bedplate.folder.files import FLEET_FILE
+from bedplate.load import load_fleet
+from bedplate.lock import lock_path, record_etcd, record_images, record_plan
+from bedplate.operate import Operator
+from bedplate.operate.backend import ensure_backend
+from bedplate.operate.cluster_access import locked, make_authorities
+from bedplate.operate.fleet import open_account, plan_loaded, plan_of
+from bedplate.plan import FleetPlan, bill
+from bedplate.plan.cost import quota_needs
+from bedplate.plan.planner import unrecorded_images
+from bedplate.plan.record import FORMING
+from bedplate.plan.stacks import (
+    LINKS,
+    SHARED,
+    Action,
+    chosen_parts,
+    layout,
+    layout_order,
+    parts,
+    parts_read,
+    stack_name,
+)
+from bedplate.report.columns import counted
+from bedplate.report.deploy import (
+    LOG_WIDTH,
+    cause_lines,
+    change_lines,
+    kept_lines,
+    price_lines,
+    progress_lines,
+    quota_warning_lines,
+    removal_lines,
+)
+from stacks.program import require_image_ids, require_recorded
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The engine, what is deployed by part, and the operations of a command in their order."""
+
+    plan: FleetPlan
+    account: AwsClient
+    engine: Engine
+    states: Mapping[str, StackState]
+    steps: tuple[tuple[Task, ...], ...]
+
+    def parts(self, operation: Operation) -> tuple[str, ...]:
+        """Return the parts whose stacks have the operation, in order."""
+        prefix = stack_name(self.plan, "")
+        return tuple(name.removeprefix(prefix) for step in self.steps for name, what in step if what is operation)
+
+    def new_parts(self) -> tuple[str, ...]:
+        """Return the parts to deploy whose stacks have no resources, or will have none by then."""
+        empty = {part for part, state in self.states.items() if state.is_empty}
+        existing = self.states.keys() - empty - {*self.parts(Operation.DESTROY)}
+        return tuple(part for part in self.parts(Operation.UP) if part not in existing)
+
+    def tasks(self, chosen: Iterable[str], operation: Operation) -> tuple[Task, ...]:
+        """Return an operation on the stacks of parts."""
+        return tuple((stack_name(self.plan, part), operation) for part in chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What `up` would do: the changes of deployed stacks, the new stacks, and what is deleted with others."""
+
+    session: Session
+    states: tuple[Progress, ...]
+
+    @property
+    def document(self) -> dict[str, object]:
+        """The preview as JSON."""
+        changes = {state.stack: None if state.status is Status.LATER else dict(state.changes) for state in self.states}
+        new = [stack for stack, _ in self.session.tasks(self.session.new_parts(), Operation.UP)]
+        deleted = {stack: len(resources) for stack, resources in _deleted(self.session).items()}
+        return {"stacks": changes, "new": new, "deleted": deleted}
+
+    def show(self, operator: Operator) -> None:
+        """Report the changes of each stack, what is deleted, and the price."""
+        session = self.session
+        operator.show_changes(change_lines(self.states))
+        operator.show(f"{stack:<24} new" for stack, _ in session.tasks(session.new_parts(), Operation.UP))
+        operator.show_changes(_removals(session))
+        deployed = session.parts(Operation.UP)
+        parts_before = {*deployed, *session.parts(Operation.DESTROY)} & session.states.keys() - {SHARED, LINKS}
+        prices = bill(session.plan, load_catalog()).regions
+        after = sum(prices[part].min for part in deployed if part in prices)
+        operator.show(price_lines(recorded_price(session.states[part] for part in parts_before), after))
+
+
+def preview(operator: Operator, names: Sequence[str]) -> Preview:
+    """Return what `up` would do, to these stacks or all. A stack is previewed once it exists."""
+    session = _open(operator, _deployable(operator, names), names, Action.UP)
+    _require_recorded(operator, session.plan)
+    return Preview(session, _preview(operator, session))
+
+
+def up(operator: Operator, names: Sequence[str]) -> int:
+    """Deploy these stacks, or all; return the exit status."""
+    plan = _deployable(operator, names)
+    ensure_backend(operator, plan)
+    session = _open(operator, plan, names, Action.UP)
+    session = replace(session, plan=with_authorities(operator, _recorded(operator, session)))
+    previews = _preview(operator, session)
+    if status := exit_status(operator, previews):
+        return status
+    is_changed = any(state.steps or state.status is Status.LATER for state in previews)
+    if not (is_changed or session.new_parts() or session.parts(Operation.DESTROY)):
+        operator.show(["no change"])
+        return 0
+    _warn_of_quotas(operator, session)
+    roles = _missing_roles(operator, session)
+    Preview(session, previews).show(operator)
+    operator.show(f"{role} will be created in the account" for role in roles)
+    operator.confirm("deploy?")
+    for role, service in roles.items():
+        create_role(session.account, session.plan.home.name, role, service)
+    totals = {(state.stack, Operation.UP): len(state.steps) for state in previews}
+    return finish(operator, _deploy(operator, session, totals), again("up", operator, names))
+
+
+def destroy(operator: Operator, names: Sequence[str]) -> int:
+    """Delete what was deployed, except for data, of these stacks or all; return the exit status."""
+    session = _open(operator, folder_plan(operator), names, Action.DESTROY)
+    if not _deleted(session):
+        operator.show(["nothing is deployed", *_kept_lines(session.plan, session.states)])
+        return 0
+    operator.show_changes(_removals(session))
+    operator.confirm("destroy?")
+    status = finish(operator, _deploy(operator, session, {}), again("destroy", operator, names))
+    if not status:
+        operator.show(_kept_lines(session.plan, session.engine.states(session.plan.name)))
+    return status
+
+
+def folder_plan(operator: Operator) -> FleetPlan:
+    """Return the plan of the folder's fleet file. Raises InputError for a file that Pulumi's program ignores."""
+    fleet = operator.fleet
+    if fleet.name != FLEET_FILE and fleet.exists():
+        raise InputError(f"a deployment reads {FLEET_FILE} only", where=str(fleet), fix=f"rename it to {FLEET_FILE}")
+    return plan_of(operator)
+
+
+def _deployable(operator: Operator, names: Sequence[str]) -> FleetPlan:
+    """Return the plan; raise FleetFaults for what the programs of the stacks would refuse."""
+    plan = folder_plan(operator)
+    for part in parts(plan):
+        if not names or part in names:
+            load_fleet(operator.fleet, load_catalog(), part=part)
+    return plan
+
+
+def _open(operator: Operator, plan: FleetPlan, names: Sequence[str], action: Action) -> Session:
+    """Return the session. Raises InputError for credentials of another account, and if a killed run left operations."""
+    account = open_account(plan)
+    engine = open_engine(operator.fleet.absolute().parent)
+    states = engine.states(plan.name)
+    chosen = chosen_parts(plan, names, states)
+    order = layout_order(deployed_layout(states, plan.home.name), layout(plan) if action is Action.UP else None)
+    deployed = {part for part, state in states.items() if state.deletable}
+    steps = (
+        tuple(
+            (stack_name(plan, part), Operation(step.action))
+            for part in step.parts
+            if part in chosen and (step.action is Action.UP or part in deployed)
+        )
+        for step in order
+    )
+    require_complete(plan, {part: state for part, state in states.items() if part in chosen})
+    return Session(plan, account, engine, states, tuple(step for step in steps if step))
+
+
+def require_complete(plan: FleetPlan, states: Mapping[str, StackState]) -> None:
+    """Raise InputError if a killed run left operations behind in the state of a part."""
+    for part, state in states.items():
+        if pending := state.pending:
+            raise InputError(
+                f"a killed run of {stack_name(plan, part)} left operations with unknown results: {', '.join(pending)}",
+                fix="run `bedplate recover`",
+            )
+
+
+def _require_recorded(operator: Operator, plan: FleetPlan) -> None:
+    """Raise InputError if the lock is incomplete."""
+    require_recorded(plan, operator.fleet)
+    require_image_ids(plan, load_catalog(), operator.fleet)
+
+
+def _deploy(operator: Operator, session: Session, totals: Mapping[Task, int]) -> tuple[Progress, ...]:
+    deleted = {(stack, Operation.DESTROY): len(resources) for stack, resources in _deleted(session).items()}
+    return watched(operator, Deployment(session.engine, session.steps, {**totals, **deleted}))
+
+
+def again(command: str, operator: Operator, names: Sequence[str] = ()) -> str:
+    """Return the command that continues."""
+    return " ".join(("bedplate", command, str(operator.fleet), *(f"--stack {name}" for name in names)))
+
+
+def _deleted(session: Session) -> dict[str, tuple[Resource, ...]]:
+    """Return what is deleted with each stack that is destroyed."""
+    destroyed = session.parts(Operation.DESTROY)
+    return {stack_name(session.plan, part): session.states[part].deletable for part in destroyed}
+
+
+def _removals(session: Session) -> Iterator[str]:
+    return chain.from_iterable(removal_lines(stack, resources) for stack, resources in _deleted(session).items())
+
+
+def _kept_lines(plan: FleetPlan, states: Mapping[str, StackState]) -> Iterator[str]:
+    kept = {stack_name(plan, part): state.kept for part, state in states.items() if state.kept}
+    return kept_lines(kept, kept_price(chain.from_iterable(kept.values()), load_catalog()))
+
+
+def _missing_roles(operator: Operator, session: Session) -> dict[str, str]:
+    """Return the missing service-linked roles and their services; none, with a warning, if IAM does not answer."""
+    roles = service_roles(session.plan)
+    try:
+        missing = missing_roles(session.account, session.plan.home.name, roles)
+    except BedplateError as error:
+        operator.notify([f"warning: cannot check service-linked roles: {error.what}"])
+        return {}
+    return {role: roles[role] for role in missing}
+
+
+def _warn_of_quotas(operator: Operator, session: Session) -> None:
+    needs = quota_needs(session.plan, load_catalog())
+    answers = read_quotas(session.account, needs)
+    granted = {key: value for by_code in answers.successes.values() for key, value in by_code.items()}
+    operator.notify(quota_warning_lines(needs, granted))
+    operator.notify(f"warning: quotas unknown: {line}" for line in failure_lines(answers.failures))
+
+
+def _recorded(operator: Operator, session: Session) -> FleetPlan:
+    """Return the plan; record its addresses and images in the lock after a confirmation, if any is missing."""
+    plan, lock = session.plan, lock_path(operator.fleet)
+    missing = (*plan.new_blocks, *plan.new_people)
+    images = unrecorded_images(plan, load_catalog())
+    if not missing and not images:
+        return plan
+    if missing:
+        blocks = counted(len(plan.new_blocks), "block")
+        operator.notify([f"fleet.lock lacks {blocks} and {len(plan.new_people)} user ids"])
+        operator.confirm("record them?")
+        record_plan(lock, load_fleet(operator.fleet, load_catalog()).fleet, load_catalog())
+    if images:
+        record_images(lock, plan.name, newest_images(session.account, images))
+        operator.notify([f"recorded {counted(len(images), 'image')} in fleet.lock"])
+    plan = plan_loaded(load_fleet(operator.fleet, load_catalog()))
+    _require_recorded(operator, plan)
+    return plan
+
+
+def with_authorities(operator: Operator, plan: FleetPlan) -> FleetPlan:
+    """Return the plan; make the cluster's authorities first: a stack publishes the keys of its tokens."""
+    if not plan.control_plane or plan.record.authority:
+        return plan
+    with locked(operator):
+        make_authorities(operator, plan)
+        record_etcd(lock_path(operator.fleet), plan.name, FORMING)
+    return plan_of(operator)
+
+
+def _preview(operator: Operator, session: Session) -> tuple[Progress, ...]:
+    """Return the previews; those that wait for outputs of other stacks have failed for no error."""
+    new = session.new_parts()
+    existing = [part for part in session.parts(Operation.UP) if part not in new]
+    readable = [part for part in existing if not {*parts_read(session.plan, part)} & {*new}]
+    states = watched(operator, Deployment(session.engine, (session.tasks(readable, Operation.PREVIEW),)))
+    if session.engine.command.is_interrupted:
+        operator.notify(["interrupted: nothing was changed"])
+        raise KeyboardInterrupt
+    changing = {state.stack for state in states if state.steps or state.status is Status.FAILED}
+    previews = {state.stack: state for state in states if not state.waits_for(changing)}
+    return tuple(
+        previews.get(stack, Progress(stack, operation, Status.LATER))
+        for stack, operation in session.tasks(existing, Operation.PREVIEW)
+    )
+
+
+def watched(operator: Operator, deployment: Deployment) -> tuple[Progress, ...]:
+    """Run a deployment and report its progress; return the results."""
+    with operator.stacks(deployment) as watch:
+        return deployment.run(watch)
+
+
+def exit_status(operator: Operator, states: Sequence[Progress]) -> int:
+    """Report the errors; return the exit status, that of the error if nothing was changed."""
+    operator.notify(cause_lines(states))
+    if defects := [cause.log for state in states for cause in state.causes if cause.log]:
+        with NamedTemporaryFile("w", prefix="bedplate-", suffix=".log", delete=False) as log:
+            log.write("\n".join(defects))
+        operator.notify([f"  fix  report it, with the traceback in {log.name}"])
+    codes = {state.exit_code for state in states if state.status is Status.FAILED}
+    if not codes and all(state.status in (Status.DONE, Status.LATER) for state in states):
+        return 0
+    return PartialError.exit_code if len(codes) != 1 or any(state.steps for state in states) else codes.pop()
+
+
+def finish(operator: Operator, states: Sequence[Progress], command: str) -> int:
+    """Report the result of each stack and the command that continues; return the exit status."""
+    operator.show(progress_lines(states, LOG_WIDTH))
+    status = exit_status(operator, states)
+    if status:
+        operator.notify([f"  fix  correct the cause, then run `{command}` again: it continues"])
+    return status

@@ -1,0 +1,287 @@
+"""Images of the fleet: which it needs and has, and the bakes of those that are due."""
+
+import os
+import subprocess
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bedplate.account.bake import Bake, find_site
+from bedplate.account.bakes import Event, Progress, leased, run_bakes
+from bedplate.account.bundle import RegionStore
+from bedplate.account.capacity import Clock
+from bedplate.account.client import AwsClient, RegionResults, ask_regions, failure_lines, require_all
+from bedplate.account.facts import newest_images
+from bedplate.account.images import (
+    FleetImage,
+    Rollout,
+    check_base,
+    find_images,
+    images_in_use,
+    last_rollouts,
+    read_packages,
+)
+from bedplate.catalog import load_catalog
+from bedplate.errors import BedplateError, InputError, PartialError
+from bedplate.files import held
+from bedplate.lock import lock_path, record_baked
+from bedplate.operate import Operator
+from bedplate.operate.bundle import bundle_differences
+from bedplate.operate.fleet import open_account
+from bedplate.plan import FleetPlan
+from bedplate.plan.node_document import pool_document
+from bedplate.plan.planner import ImageKind, image_kinds
+from bedplate.plan.pools import PoolPlan
+from bedplate.report.bundle import SHORT
+from bedplate.report.images import (
+    PlannedImage,
+    difference_lines,
+    package_lines,
+)
+from bedplate.spec.groups import Ring
+from images.bake import BUNDLE, Recipe, document_name, pinned_versions
+from stacks.compute.template import bake_boot
+
+
+@contextmanager
+def locked(operator: Operator, plan: FleetPlan, client: AwsClient) -> Iterator[Clock]:
+    """Exclude other commands that change images, here and of other operators; yield a clock. Raises HeldError."""
+    store = RegionStore(client, plan, plan.home.name)
+    with held(operator.fleet.with_name("images")), leased(store, Clock(time.time, time.sleep)) as lease:
+        # It renews the lease during the pauses of a bake.
+        yield Clock(lease.clock.now, lease.sleep)
+
+
+def regions_of(plan: FleetPlan) -> tuple[str, ...]:
+    """Return the names of the fleet's regions."""
+    return tuple(plan.regions_by_name)
+
+
+ChosenKinds = Mapping[ImageKind, tuple[PoolPlan, ...]]
+
+
+def chosen_kinds(plan: FleetPlan, names: Sequence[str], regions: Sequence[str]) -> ChosenKinds:
+    """Return the kinds of these names and their pools in these regions; all without names. Raises InputError."""
+    kinds = image_kinds(plan, load_catalog())
+    kind_names = {kind.name for kind in kinds}
+    for name in names:
+        if name not in kind_names:
+            raise InputError(
+                f"the fleet needs no image of kind {name}", fix=f"write one of {', '.join(sorted(kind_names))}"
+            )
+    for region in regions:
+        if region not in plan.regions_by_name:
+            raise InputError(f"the fleet has no region {region}", fix=f"write one of {', '.join(regions_of(plan))}")
+    chosen = {
+        kind: tuple(pool for pool in pools if not regions or pool.region in regions)
+        for kind, pools in kinds.items()
+        if not names or kind.name in names
+    }
+    return {kind: pools for kind, pools in chosen.items() if pools}
+
+
+def all_images(client: AwsClient, plan: FleetPlan) -> RegionResults[tuple[FleetImage, ...]]:
+    """Return the images of each region that answers."""
+    return ask_regions(regions_of(plan), lambda region: find_images(client, plan.name, region))
+
+
+def images_of(client: AwsClient, plan: FleetPlan) -> list[FleetImage]:
+    """Return the images of all regions; raises if a region does not answer."""
+    answers = require_all(all_images(client, plan), "cannot list images")
+    return [image for images in answers.values() for image in images]
+
+
+def used_images(client: AwsClient, plan: FleetPlan, images: Iterable[FleetImage]) -> frozenset[str]:
+    """Return the images that the lock, machines, templates or parameters use."""
+    listed_images = list(images)
+
+    def ask(region: str) -> frozenset[str]:
+        return images_in_use(client, plan.name, region, [image for image in listed_images if image.region == region])
+
+    regions = {image.region for image in listed_images}
+    answers = require_all(ask_regions(sorted(regions), ask), "cannot read which images are in use")
+    return frozenset(plan.record.baked.values()).union(*answers.values())
+
+
+def copies_of(images: Iterable[FleetImage], name: str) -> tuple[FleetImage, ...]:
+    """Return the finished images of a name in all regions. Raises InputError for none."""
+    copies = tuple(image for image in images if image.name == name and image.finished)
+    if not copies:
+        raise InputError(f"no finished image is named {name}", fix="`bedplate image list` shows all images")
+    return copies
+
+
+_EXCERPT = 15
+
+
+def planned_images(operator: Operator, plan: FleetPlan) -> tuple[PlannedImage, ...]:
+    """Return the images that the fleet needs."""
+    return tuple(_planned(operator, open_account(plan), plan, image_kinds(plan, load_catalog())))
+
+
+def bake(operator: Operator, plan: FleetPlan, kinds: Sequence[str], regions: Sequence[str], *, keep: bool) -> None:
+    """Bake the images of these kinds that are due, or of all, copy them to the regions, and record them.
+
+    `keep` keeps the instance of a failed install stage. Raises the error of a single bake, or PartialError for several.
+    """
+    chosen = chosen_kinds(plan, kinds, regions)
+    client = open_account(plan)
+    planned = tuple(_planned(operator, client, plan, chosen))
+    current = [image for image in planned if not _is_due(image)]
+    operator.show(f"{image.recipe.kind.name}: {image.state}: {image.recipe.name}" for image in current)
+    due = tuple(image for image in planned if _is_due(image))
+    if not due:
+        return
+    runs = _runs(client, plan, due, chosen)
+    with locked(operator, plan, client) as clock:
+        try:
+            _follow(operator, runs, clock, plan.name, keep=keep)
+        except KeyboardInterrupt:
+            what = "the same command continues; `bedplate image sweep` removes what it has created"
+            operator.notify([f"interrupted: {what}"])
+            raise
+    _check_results(operator, runs)
+
+
+@dataclass(frozen=True, slots=True)
+class FleetImages:
+    """The images of the regions that answer, which of them are in use, and the last roll-outs of workers."""
+
+    images: list[FleetImage]
+    used: frozenset[str]
+    rollouts: tuple[Rollout, ...]
+    bucket: str
+    failures: Mapping[str, BedplateError]
+
+
+def read_images(plan: FleetPlan) -> FleetImages:
+    """Return the fleet's images."""
+    client = open_account(plan)
+    answers = all_images(client, plan)
+    images = [image for region in answers.successes.values() for image in region]
+    used = used_images(client, plan, images)
+    workers = [pool for pool in plan.pools if pool.use.is_worker and pool.region in answers.successes]
+    rollouts = tuple(last_rollouts(client, plan.name, workers))
+    bucket = RegionStore(client, plan, plan.home.name).bucket
+    return FleetImages(images, used, rollouts, bucket, answers.failures)
+
+
+def compare(plan: FleetPlan, first: str, second: str) -> Iterator[str]:
+    """Yield the differences of two images: inputs, packages, and files of roles."""
+    client = open_account(plan)
+    images = images_of(client, plan)
+    before, after = (copies_of(images, name)[0] for name in (first, second))
+    yield from difference_lines(before, after)
+    store = RegionStore(client, plan, plan.home.name)
+    yield from package_lines(*(read_packages(store, image.name) for image in (before, after)))
+    yield from _file_lines(store, *(image.tags.get(BUNDLE, "") for image in (before, after)))
+
+
+def _file_lines(store: RegionStore, first: str, second: str) -> Iterator[str]:
+    """Yield the files of roles that differ between two bundles."""
+    lines: list[str] = []
+    try:
+        if first != second:
+            lines = [
+                line
+                for line in bundle_differences(store, first[:SHORT], second[:SHORT])
+                if line.split()[-1].startswith("roles/")
+            ]
+    except BedplateError as error:
+        lines = [f"files of roles: unknown: {error.what}"]
+    yield from lines or ("files of roles: no differences",)
+
+
+def _planned(operator: Operator, client: AwsClient, plan: FleetPlan, kinds: ChosenKinds) -> Iterator[PlannedImage]:
+    """Yield each kind with its recipe, and the regions that have its image. Raises InputError for an unusable base."""
+    home = plan.home.name
+    bundle = _bundle(client, plan)
+    answers = all_images(client, plan)
+    operator.notify(f"images unknown: {line}" for line in failure_lines(answers.failures))
+    finished = [image for images in answers.successes.values() for image in images if image.finished]
+    for kind, pools in kinds.items():
+        place = f"{home}/{kind.arch}"
+        base = plan.record.images.get(place) or newest_images(client, [place])[place]
+        check_base(client, home, kind.arch, base)
+        recipe = Recipe(plan.name, kind, base, bundle, pinned_versions(plan, kind))
+        regions = tuple(dict.fromkeys(pool.region for pool in pools))
+        copies = {image.region: image for image in finished if image.name == recipe.name}
+        yield PlannedImage(
+            recipe,
+            regions,
+            {region: copies[region].id for region in (home, *regions) if region in copies},
+            {region: plan.record.baked.get(f"{region}/{kind.name}", "") for region in regions},
+            withdrawn=any(image.withdrawn for image in copies.values()),
+        )
+
+
+def _bundle(client: AwsClient, plan: FleetPlan) -> str:
+    """Return the hash of the bundle that machines of the stable ring use."""
+    ring = RegionStore(client, plan, plan.home.name).ring(Ring.STABLE)
+    if ring is None:
+        fix = "run `bedplate bundle push`, then `bedplate bundle promote stable`"
+        raise InputError(f"no bundle is promoted to stable in {plan.home.name}", fix=fix)
+    return ring.bundle
+
+
+def _is_due(image: PlannedImage) -> bool:
+    return image.state not in {"unchanged", "withdrawn"}
+
+
+def _runs(client: AwsClient, plan: FleetPlan, due: Iterable[PlannedImage], kinds: ChosenKinds) -> tuple[Progress, ...]:
+    def progress(image: PlannedImage) -> Progress:
+        document = pool_document(plan, kinds[image.recipe.kind][0], load_catalog())
+        user_data = bake_boot(plan, document_name(image.recipe.kind))
+        site = find_site(client, plan, image.recipe)
+        bake = Bake(client, plan, site, image.recipe, image.regions, user_data, document, _commit())
+        return Progress(bake, {region: ident for region, ident in image.in_use.items() if ident})
+
+    return tuple(progress(image) for image in due)
+
+
+def _commit() -> str:
+    """Return the commit of the clone of bedplate; `unknown` outside of a clone."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    try:
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()  # noqa: S603
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def _follow(operator: Operator, runs: tuple[Progress, ...], clock: Clock, name: str, *, keep: bool) -> None:
+    """Report what the bakes do until they are over."""
+
+    def record(images: Mapping[str, str]) -> None:
+        record_baked(lock_path(operator.fleet), name, images)
+
+    start = time.monotonic()
+    for event in run_bakes(runs, clock, record, keep=keep):
+        minutes, seconds = divmod(int(time.monotonic() - start), 60)
+        operator.notify([f"{minutes:02d}:{seconds:02d} {event.kind}: {event.text}"])
+        if event.console:
+            operator.notify(f"  | {line}" for line in event.console[-_EXCERPT:])
+            operator.notify([f"  the whole console output: {_keep_log(event)}"])
+
+
+def _keep_log(event: Event) -> Path:
+    """Write the console output of a failed instance to the cache folder."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "bedplate"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / f"bake-{event.kind}.log"
+    path.write_text("".join(f"{line}\n" for line in event.console), encoding="utf-8")
+    return path
+
+
+def _check_results(operator: Operator, runs: tuple[Progress, ...]) -> None:
+    """Report each result. Raises the error of a single bake, or PartialError for several."""
+    for run in runs:
+        if "" not in run.failures:
+            operator.show([f"{run.kind}: {run.bake.recipe.name} in {', '.join(sorted(run.recorded)) or 'no region'}"])
+    errors: list[BedplateError] = [error for run in runs for error in run.failures.values()]
+    if len(errors) == 1 and len(runs) == 1 and "" in runs[0].failures:
+        raise errors[0]
+    if errors:
+        operator.notify(f"{run.kind} {region}: {error.what}" for run in runs for region, error in run.failures.items())
+        raise PartialError("not all images are complete", fix=errors[0].fix or "run `bedplate image bake` again")

@@ -1,0 +1,175 @@
+"""Access of people: invitations with a profile and instructions, and the removal of a person from everything."""
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from shlex import quote
+
+from bedplate.catalog import load_catalog
+from bedplate.errors import BedplateError, InputError, PartialError, nearest_fix
+from bedplate.files import try_out, write_whole
+from bedplate.folder.files import FLEET_FILE
+from bedplate.load import Loaded
+from bedplate.lock import check_recorded, lock_path, record_plan
+from bedplate.nodes.invitation import Invitation, invitation_files, machines_of, pack
+from bedplate.operate import Operator
+from bedplate.operate.apply import Selection, apply_machines, select_machines
+from bedplate.operate.fleet import open_fleet, plan_loaded
+from bedplate.operate.gateways import sync
+from bedplate.operate.keys import check_person, keys_of, known_passphrase, now
+from bedplate.operate.laptops import check_endpoints, laptops_of, profile_of, revoke_laptops
+from bedplate.plan import FleetPlan
+from bedplate.plan.links import ssh_pools
+from bedplate.report.nodes import apply_lines
+from bedplate.report.person import admission_line, documents_line, entry_of, invited_lines, kept_lines, unfinished_lines
+from bedplate.report.vpn import issued_lines
+from vpn import signing
+from vpn.authority import Reason
+from vpn.certificates import Passphrase, Subject, laptop, user_of
+from vpn.pki import NoAuthority, Pki
+
+_PEOPLE = frozenset({"people"})
+
+
+def invite(operator: Operator, name: str, device: str, file: Path, *, is_applied: bool) -> int:
+    """Write an archive with a person's access; `is_applied` also updates gateways and machines. Return the status."""
+    subject = laptop(name, device)
+    plan = _recorded_plan(operator, name)
+    check_endpoints(plan)
+    try_out([file])
+    passphrase = cache(known_passphrase(operator))
+    pki = _with_certificate(operator, plan, subject, passphrase)
+    invitation = _invitation(plan, pki, subject, passphrase)
+    write_whole(file, pack(invitation_files(invitation)), 0o600)
+    operator.show(invited_lines(invitation, file))
+    if not is_applied:
+        operator.show([admission_line(name, _ssh_groups(plan), _option(operator))])
+        return 0
+    failures = (*_errors(lambda: sync(operator)), *_apply_people(operator, plan))
+    operator.show(documents_line(plan))
+    operator.notify(unfinished_lines(failures, f"bedplate person invite {name} --apply{_option(operator)}"))
+    return PartialError.exit_code if failures else 0
+
+
+def _recorded_plan(operator: Operator, name: str) -> FleetPlan:
+    """Return the plan, after it recorded the ids of new people. Raises InputError for other unrecorded values."""
+    loaded = open_fleet(operator)
+    check_person(name, loaded.fleet.people)
+    plan = plan_loaded(loaded)
+    if not (plan.new_people or plan.new_groups):
+        return plan
+    check_recorded((*plan.new_blocks, *plan.new_addresses), operator.fleet)
+    record_plan(lock_path(operator.fleet), loaded.fleet, load_catalog())
+    operator.show([f"recorded in fleet.lock: {', '.join((*plan.new_people, *plan.new_groups))}"])
+    return plan_loaded(loaded)
+
+
+def _with_certificate(operator: Operator, plan: FleetPlan, subject: Subject, passphrase: Passphrase) -> Pki:
+    """Return the keys of the fleet, after it issued a certificate to a laptop without a valid one."""
+    pki = keys_of(plan.name, operator)
+    certificate = pki.certificates.current(subject.name)
+    if certificate and certificate.until > now() and pki.store.read(subject.name):
+        return pki
+    signing.check_free_slot(pki.certificates, subject.name, [pool.block for pool in plan.laptops], now())
+    operator.show([next(issued_lines(signing.add(pki, [subject], now(), passphrase), now()))])
+    return keys_of(plan.name, operator)
+
+
+def _invitation(plan: FleetPlan, pki: Pki, subject: Subject, passphrase: Passphrase) -> Invitation:
+    name = user_of(subject.name)
+    person = next(person for person in plan.accounts.people if person.name == name)
+    profile = profile_of(plan, pki, subject.name, passphrase)
+    until = pki.certificates.holders()[subject.name].until
+    return Invitation(plan, person, machines_of(plan, name, load_catalog()), profile, until)
+
+
+def remove(operator: Operator, name: str, *, keeps_pods: bool) -> int:
+    """Revoke a person's laptops, end their pods, and remove their accounts; return the exit status.
+
+    The accounts are removed from all machines once the fleet file does not declare them.
+    """
+    loaded = open_fleet(operator)
+    plan = plan_loaded(loaded)
+    laptops = _laptops(operator, plan, name)
+    _check_known(name, plan, laptops)
+    failures: list[BedplateError] = []
+    if laptops:
+        passphrase = cache(known_passphrase(operator))
+        failures += _errors(lambda: revoke_laptops(operator, laptops, Reason.LEFT, passphrase))
+    if plan.record.authority:
+        # Slow: it imports the client of Kubernetes.
+        from bedplate.operate.cluster_objects import remove_person
+
+        failures += _errors(lambda: remove_person(operator, plan, name, keeps_pods=keeps_pods))
+    if name in plan.accounts.uids:
+        failures.append(_still_declared(loaded, name))
+    elif name in plan.accounts.departed:
+        failures += _apply_people(operator, plan)
+    options = f"{' --keep-pods' if keeps_pods else ''}{_option(operator)}"
+    operator.notify(unfinished_lines(failures, f"bedplate person remove {name}{options}"))
+    operator.show(kept_lines(plan, name))
+    if name not in plan.accounts.uids:
+        operator.show(documents_line(plan))
+    return PartialError.exit_code if failures else 0
+
+
+def _laptops(operator: Operator, plan: FleetPlan, name: str) -> set[str]:
+    """Return the laptops of a person; none for a fleet without a certificate authority."""
+    try:
+        return laptops_of(keys_of(plan.name, operator), name)
+    except NoAuthority:
+        return set()
+
+
+def _check_known(name: str, plan: FleetPlan, laptops: set[str]) -> None:
+    """Raise InputError for a person who never had access."""
+    people = {*plan.accounts.uids, *plan.accounts.departed}
+    if name not in people and not laptops:
+        message = f"no person named {name} in the fleet file, fleet.lock and fleet.pki"
+        raise InputError(message, fix=nearest_fix(name, people))
+
+
+def _still_declared(loaded: Loaded, name: str) -> BedplateError:
+    """Return the error of a person who is in the fleet file: an apply would create the accounts again."""
+    lines = loaded.path.read_text(encoding="utf-8").splitlines()
+    entry = entry_of(loaded.reading.nodes, f"people.{name}", lines)
+    what = f"accounts of {name} are not removed: the fleet file still declares them"
+    return PartialError(what, fix=f"delete {entry} of {loaded.path}")
+
+
+def _apply_people(operator: Operator, plan: FleetPlan) -> Iterator[BedplateError]:
+    """Apply the role `people` to permanent machines and to running machines of SSH groups; yield the failures."""
+    machines = select_machines(operator, plan, Selection(every=True))
+    if groups := _ssh_groups(plan):
+        try:
+            machines += select_machines(operator, plan, Selection(groups=groups))
+        except BedplateError as error:
+            yield PartialError(f"running machines of {', '.join(groups)}: {error.what}", fix=error.fix)
+    try:
+        done = apply_machines(operator, plan, machines, _PEOPLE)
+    except BedplateError as error:
+        yield error
+        return
+    operator.show(apply_lines(done.outcomes, check=False))
+    if done.interrupted:
+        raise KeyboardInterrupt
+    for outcome in done.outcomes:
+        if not outcome.is_done:
+            yield PartialError(f"accounts on {outcome.node}", fix=outcome.error.fix if outcome.error else "")
+
+
+def _ssh_groups(plan: FleetPlan) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(pool.group for pool in ssh_pools(plan)))
+
+
+def _errors(step: Callable[[], object]) -> Iterator[BedplateError]:
+    """Run a step and yield its error."""
+    try:
+        step()
+    except BedplateError as error:
+        yield error
+
+
+def _option(operator: Operator) -> str:
+    """Return the option that names the fleet file; empty for the default."""
+    return "" if operator.fleet == Path(FLEET_FILE) else f" --fleet {quote(str(operator.fleet))}"
