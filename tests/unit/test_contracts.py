@@ -45,7 +45,6 @@ def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([program, "--no-cache"], cwd=folder, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.nightly
 def test_the_copy_keeps_its_contracts(copy: Path) -> None:
     """Without a planted import nothing is broken."""
     done = lint_imports(copy)
@@ -53,7 +52,6 @@ def test_the_copy_keeps_its_contracts(copy: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("plant", PLANTS)
 def test_a_planted_import_breaks_a_contract(plant: str, copy: Path) -> None:
     """`make check` fails, and names the import or the package without a layer."""
