@@ -23,8 +23,8 @@ from bedplate.cluster.client import ClusterClient
 from bedplate.cluster.status import read_status
 from bedplate.plan.cluster import cluster_plan
 from bedplate.plan.fleet import ControlPlaneMember
-from bedplate.worker.__main__ import PAUSE, Agent
-from bedplate.worker.machine import KUBECONFIG
+from bedplate.programs.worker.__main__ import PAUSE, Agent
+from bedplate.programs.worker.machine import KUBECONFIG
 from roles.kubernetes.role import CLUSTER_CA
 from tests.testlab.fleets.variants import lab_plan
 from tests.testlab.kubernetes.binaries import find_programs

@@ -1,7 +1,7 @@
 """Push configuration to gateways over SSH, all gateways at once.
 
 Gateways of laptops get an access list, gateways with tunnels get a config bundle. Each push holds everything, so that a
-gateway that missed one is complete after the next. The gateway agent (`vpn.agent`) defines both formats.
+gateway that missed one is complete after the next. `bedplate.programs.gateway`, the agent, defines both formats.
 """
 
 import subprocess
@@ -18,8 +18,8 @@ from pydantic import TypeAdapter
 from bedplate.errors import BedplateError, MachineError, PartialError
 from bedplate.foreign import parse_json
 from bedplate.plan.laptops import LaptopGateway, Transport
-from vpn.agent import access_list as agent
-from vpn.agent.paths import ConfigBundle, File
+from bedplate.programs.gateway import access_list as agent
+from bedplate.programs.gateway.paths import ConfigBundle, File
 from vpn.laptops.server import Laptop, address_files, without_address
 from vpn.signing import POOL_FIX
 from vpn.sites.files import files_of

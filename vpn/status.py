@@ -13,8 +13,8 @@ from bedplate.plan import FleetPlan
 from bedplate.plan.fleet import TunnelPlan
 from bedplate.plan.links import has_transit, networks_accepted, networks_of_place, region_peers, remote_networks
 from bedplate.plan.nodes import NodePlan, NodeRole
+from bedplate.programs.gateway.status import Neighbour, Status, Tunnel
 from bedplate.rules import Level
-from vpn.agent.status import Neighbour, Status, Tunnel
 from vpn.audit_log import Issued
 from vpn.authority import FAILURE, WARNING, Finding, crl_end, crl_findings, crl_number
 from vpn.certificates import EXPIRY_WARNING, Use, is_encrypted, user_of

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from testinfra.host import Host
 
-import vpn.agent
+import bedplate.programs.gateway
 from bedplate.compliance.settings import applies_to
 from bedplate.plan.nodes import NodePlan, NodeRole
 from roles.vpnagent.role import FOLDER, METRICS, PROGRAM, TIMER
@@ -14,7 +14,7 @@ pytestmark = applies_to(NodeRole.LAPTOPS, NodeRole.TUNNELS)
 
 def test_agent_is_the_current_version(host: Host, node: NodePlan) -> None:
     """The gateway agent is the version of this project; an older one may not support all commands."""
-    modules = {file.name: file for file in Path(vpn.agent.__file__).parent.glob("*.py")}
+    modules = {file.name: file for file in Path(bedplate.programs.gateway.__file__).parent.glob("*.py")}
 
     assert set(host.file(f"{FOLDER}/vpnagent").listdir()) - {"__pycache__"} == set(modules)
     for name, file in modules.items():

@@ -5,7 +5,7 @@ from testinfra.host import Host
 
 from bedplate.compliance.settings import applies_if, differing_files
 from bedplate.plan.nodes import NodePlan, Platform
-from bedplate.worker.machine import KUBECONFIG
+from bedplate.programs.worker.machine import KUBECONFIG
 from roles.worker.role import worker_files
 
 pytestmark = applies_if(

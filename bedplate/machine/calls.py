@@ -25,7 +25,7 @@ from roles.gate.role import Gate
 
 # Programs that roles start must not find the packages of the bundle.
 _SHELL = ("env", "--unset=PYTHONPATH", "sh", "-c")
-_PROBE = (sys.executable, "-m", "bedplate.machine.probe")
+_PROBE = (sys.executable, "-m", "bedplate.programs.probe")
 _HEARTBEAT = 60.0
 # An operator's apply may install packages.
 _LOCK_SECONDS, _LOCK_PAUSE = 1800.0, 15.0

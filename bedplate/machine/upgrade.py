@@ -22,8 +22,8 @@ from bedplate.nodes.apply import Event, NodeError, NodeErrorKind, NodeResult, St
 from bedplate.nodes.upgrade import NO_LOGIN, REBOOTING
 from bedplate.plan.fleet import Accounts
 from bedplate.plan.nodes import NodePlan, NodeRole
-from bedplate.worker.leaving import Departure, drain, return_to_work
-from bedplate.worker.machine import AgentError, node_name
+from bedplate.programs.worker.leaving import Departure, drain, return_to_work
+from bedplate.programs.worker.machine import AgentError, node_name
 from roles.base import Disruption
 from roles.catalog import roles_of
 

@@ -10,9 +10,9 @@ import segno
 from segno.encoder import DataOverflowError
 
 from bedplate.errors import BedplateError
+from bedplate.programs.gateway.sessions import Session
+from bedplate.programs.gateway.status import Neighbour, Status, Tunnel
 from bedplate.report.columns import aligned, counted
-from vpn.agent.sessions import Session
-from vpn.agent.status import Neighbour, Status, Tunnel
 from vpn.audit_log import Issued
 from vpn.certificates import Use, device_words
 

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, cast
 
 from bedplate.nodes.apply import NodeError, NodeErrorKind
 from bedplate.nodes.bootstrap import OWN_RUN
-from roles.engine.agent import READY, receive, send
+from bedplate.programs.apply_agent import READY, receive, send
 
 if TYPE_CHECKING:
     from io import BufferedReader, BufferedWriter
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def agent_program() -> bytes:
     """Return the agent as a program for a Python without any module of this project."""
-    return (files("roles.engine") / "agent.py").read_bytes() + b"\n\nmain()\n"
+    return (files("bedplate.programs") / "apply_agent.py").read_bytes() + b"\n\nmain()\n"
 
 
 # Output of apt and dpkg, and of debconf, which pam-auth-update uses and which each package configuration locks.

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from pyinfra.operations import systemd
 
-import bedplate.gate
+import bedplate.programs.gate
 from bedplate.catalog import Catalog
-from bedplate.gate.machine import Expected, Gpus
 from bedplate.plan.nodes import Hardware, NodePlan
+from bedplate.programs.gate.machine import Expected, Gpus
 from roles.base import Changes, Disruption, ManagedFile, Role, changed, file_text, put_files
 from roles.system import install_packages, start_units
 
@@ -76,7 +76,7 @@ class Gate(Role):
 def gate_files() -> Iterator[ManagedFile]:
     """Yield the program and its units."""
     yield ManagedFile(f"Write {PROGRAM}", PROGRAM, file_text("gate/bedplate-gate"), "755")
-    for file in sorted(Path(bedplate.gate.__file__).parent.iterdir()):
+    for file in sorted(Path(bedplate.programs.gate.__file__).parent.iterdir()):
         if file.suffix not in {".py", ".txt"}:
             continue
         yield ManagedFile(

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pyinfra.operations import files, systemd
 
-import vpn.agent
+import bedplate.programs.gateway
 from roles.base import Changes, ManagedFile, Role, changed, file_text, put_files
 from roles.system import install_packages
 
@@ -43,7 +43,7 @@ class VpnAgent(Role):
 def agent_files() -> Iterator[ManagedFile]:
     """Yield the agent and its units."""
     yield ManagedFile(f"Write {PROGRAM}", PROGRAM, file_text("vpnagent/bedplate-vpn"), "755")
-    for file in sorted(Path(vpn.agent.__file__).parent.glob("*.py")):
+    for file in sorted(Path(bedplate.programs.gateway.__file__).parent.glob("*.py")):
         yield ManagedFile(
             f"Write the gateway agent: {file.stem}", f"{FOLDER}/vpnagent/{file.name}", file.read_text(encoding="utf-8")
         )

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from pyinfra.operations import systemd
 
-import bedplate.worker
+import bedplate.programs.worker
 from bedplate.nodes.bootstrap import PROGRAM as BOOTSTRAP
 from bedplate.plan.cluster import ClusterNode
 from roles.base import Changes, ManagedFile, Role, changed, file_text, put_files
@@ -48,7 +48,7 @@ class Worker(Role):
 def worker_files(node: ClusterNode, *, cloud: bool) -> Iterator[ManagedFile]:
     """Yield every file of the agent; none holds a secret."""
     yield ManagedFile(f"Write {AGENT}", AGENT, file_text("worker/bedplate-worker"), "755")
-    for file in sorted(Path(bedplate.worker.__file__).parent.glob("*.py")):
+    for file in sorted(Path(bedplate.programs.worker.__file__).parent.glob("*.py")):
         yield ManagedFile(
             f"Write the worker agent: {file.stem}", f"{_FOLDER}/{file.name}", file.read_text(encoding="utf-8")
         )

@@ -37,8 +37,8 @@ from bedplate.cluster.approver import ALARMS
 from bedplate.cluster.client import ClusterClient
 from bedplate.cluster.status import read_alarms
 from bedplate.plan.cluster import BOOTSTRAPPERS, WORKERS, machine_group
-from bedplate.worker import join as agent
-from bedplate.worker.machine import KUBECONFIG, AgentError
+from bedplate.programs.worker import join as agent
+from bedplate.programs.worker.machine import KUBECONFIG, AgentError
 from tests.testlab.kubernetes.control_plane import FAKE, Api, ControlPlane, wait_until
 from tests.testlab.kubernetes.joining import REGIONS, Approvers, JoiningMachine
 from tests.testlab.kubernetes.requests import NodeKey, Texts
@@ -154,7 +154,7 @@ def test_a_server_of_another_authority_gets_no_token(approvers: Approvers, tmp_p
     authority.write_bytes(right)
     code = f"""
 from pathlib import Path
-from bedplate.worker.join import Api
+from bedplate.programs.worker.join import Api
 Api({approvers.plane.server!r}, Path({str(authority)!r}), "x").call("GET", "/")
 """
     late = subprocess.run(

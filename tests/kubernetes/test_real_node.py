@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bedplate.worker.__main__ import Agent
-from bedplate.worker.leaving import Departure, drain
+from bedplate.programs.worker.__main__ import Agent
+from bedplate.programs.worker.leaving import Departure, drain
 from tests.testlab.kubernetes.control_plane import wait_until
 from tests.testlab.kubernetes.joined_node import CASES, Running, blank, is_ready
 from tests.testlab.kubernetes.real_node import pod
@@ -71,7 +71,7 @@ def test_a_deleted_node_of_a_live_machine_comes_back(running: Running, monkeypat
         machine.restart_kubelet(running.approvers.plane.programs)
         return ""
 
-    monkeypatch.setattr("bedplate.worker.__main__.output", restart)
+    monkeypatch.setattr("bedplate.programs.worker.__main__.output", restart)
     monkeypatch.setattr(running.agent, "period", 1.0)
     identity = running.node()["metadata"]["uid"]
     running.kubectl("delete", "pod", "first", "--wait")

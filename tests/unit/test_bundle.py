@@ -131,7 +131,7 @@ def test_the_code_of_a_bundle_is_complete(tmp_path: Path) -> None:
     with tarfile.open(fileobj=BytesIO(pack(Source(ROOT, files)))) as archive:
         archive.extractall(tmp_path, filter="data")
     command = (
-        "import roles.engine.node_run, roles.catalog, bedplate.gate, bedplate.compliance.conftest, "
+        "import roles.engine.node_run, roles.catalog, bedplate.programs.gate, bedplate.compliance.conftest, "
         "bedplate.machine.approver, bedplate.machine.idle, bedplate.machine.capacity; "
         "import sys; print({*sys.modules} & {'typer', 'rich'})"
     )
@@ -139,7 +139,7 @@ def test_the_code_of_a_bundle_is_complete(tmp_path: Path) -> None:
     result = subprocess.run([sys.executable, "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
 
     assert (result.returncode, result.stdout) == (0, "set()\n"), result.stderr
-    assert {"bedplate/catalog/data/gpus.txt", "roles/hardened/sudoers", "bedplate/gate/xid.txt"} <= {*files}
+    assert {"bedplate/catalog/data/gpus.txt", "roles/hardened/sudoers", "bedplate/programs/gate/xid.txt"} <= {*files}
     assert not [file for file in files if file.endswith(".pyc") or file.startswith("bedplate/rehearsal/")]
 
 

@@ -16,8 +16,8 @@ import pytest
 
 from bedplate.nodes.apply import NodeError, NodeErrorKind
 from bedplate.nodes.bootstrap import OWN_RUN
+from bedplate.programs.apply_agent import READY, receive, send
 from roles.engine import connection as engine_connection
-from roles.engine.agent import READY, receive, send
 from roles.engine.connection import Connection, agent_program, held_error
 from tests.testlab.fakes.agent import agent_options, connect
 

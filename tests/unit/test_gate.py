@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from bedplate.catalog import load_catalog
-from bedplate.gate.__main__ import check_new_boot, has_passed, judge, read_verdict
-from bedplate.gate.hardware import burn_in
-from bedplate.gate.machine import Expected, Gpus, Machine
-from bedplate.gate.verdict import Action
+from bedplate.programs.gate.__main__ import check_new_boot, has_passed, judge, read_verdict
+from bedplate.programs.gate.hardware import burn_in
+from bedplate.programs.gate.machine import Expected, Gpus, Machine
+from bedplate.programs.gate.verdict import Action
 from roles.gate.role import EXPECTED, Gate, expectations, gate_files
 from tests.testlab.fakes.node import Recorder, recorded
 from tests.testlab.fleets.variants import lab_node

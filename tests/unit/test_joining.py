@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-import bedplate.worker
+import bedplate.programs.worker
 from bedplate.cluster.approval import (
     ABSENCE,
     CLIENT,
@@ -34,11 +34,11 @@ from bedplate.cluster.approval import (
 from bedplate.errors import PartialError
 from bedplate.machine.approver import Rounds
 from bedplate.plan.cluster import BOOTSTRAPPERS, WORKERS, joining_plan, machine_group
+from bedplate.programs.worker.__main__ import Agent
+from bedplate.programs.worker.leaving import LEAVING, Departure, Notices, drain
+from bedplate.programs.worker.leaving import decide as decide_departure
+from bedplate.programs.worker.machine import AgentError, Settings
 from bedplate.rounds import Reports
-from bedplate.worker.__main__ import Agent
-from bedplate.worker.leaving import LEAVING, Departure, Notices, drain
-from bedplate.worker.leaving import decide as decide_departure
-from bedplate.worker.machine import AgentError, Settings
 from tests.testlab.fleets.variants import lab_plan
 from tests.testlab.kubernetes.requests import NodeKey, Texts, certificate
 
@@ -360,7 +360,7 @@ class _Node:
         self.boot.write_text("boot-1\n")
         self.agent = Agent(Settings("", cloud=False, drain=1, bootstrap=""), TITAN, root, period=0.0)
         self.agent.kubectl = self.kubectl  # type: ignore[assignment]  # a function in place of a partial one
-        monkeypatch.setattr("bedplate.worker.__main__.output", self.systemctl)
+        monkeypatch.setattr("bedplate.programs.worker.__main__.output", self.systemctl)
 
     def kubectl(self, *words: str, text: str = "") -> str:
         if self.object is None:
@@ -455,7 +455,9 @@ def test_a_node_takes_pods_after_the_gate_of_this_boot(tmp_path: Path, monkeypat
 def test_the_agent_needs_the_standard_library_only(tmp_path: Path) -> None:
     """The files of the role run without bedplate."""
     folder = tmp_path / "worker"
-    shutil.copytree(Path(bedplate.worker.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        Path(bedplate.programs.worker.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__")
+    )
     code = f"import runpy, sys; sys.path.insert(0, {str(tmp_path)!r}); sys.argv = ['x', 'join']; "
     done = subprocess.run(
         (sys.executable, "-ISc", f"{code}runpy.run_module('worker', run_name='__main__')"),

@@ -16,11 +16,12 @@ import pytest
 from bedplate.catalog import load_catalog
 from bedplate.machine import __main__ as machine
 from bedplate.machine import calls as programs
-from bedplate.machine import probe, upgrade
+from bedplate.machine import upgrade
 from bedplate.machine.state import State
 from bedplate.nodes.apply import Event, NodeErrorKind, NodeResult, Step
 from bedplate.plan.node_document import pool_document
 from bedplate.plan.nodes import NodePlan
+from bedplate.programs import probe
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
 LAB = plan_of(EXAMPLES / "lab.yaml")

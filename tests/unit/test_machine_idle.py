@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bedplate.machine import idle
-from bedplate.machine.idle import UnknownError, is_due, main, next_report, use_of
+from bedplate.programs.idle import UnknownError, is_due, main, next_report, use_of
 
 NOW = 1_795_410_000
 QUIET = {

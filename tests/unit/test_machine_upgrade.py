@@ -8,7 +8,7 @@ from bedplate.machine import upgrade
 from bedplate.machine.state import State
 from bedplate.machine.upgrade import Operator, Upgrade
 from bedplate.nodes.apply import NodeError, NodeResult
-from bedplate.worker.leaving import Departure
+from bedplate.programs.worker.leaving import Departure
 from roles.base import Disruption
 from tests.testlab.fleets.variants import lab_node
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyinfra.api.exceptions import DeployError
 
-import vpn.agent
+import bedplate.programs.gateway
 from bedplate.errors import InputError
 from bedplate.plan.laptops import laptop_gateways
 from bedplate.plan.nodes import permanent_nodes
@@ -207,7 +207,8 @@ def test_the_gateway_agent_needs_only_its_own_files(tmp_path: Path) -> None:
 
     assert process.returncode == 0, process.stderr
     assert "activate" in process.stdout
-    assert len(list((tmp_path / "vpnagent").iterdir())) == len(list(Path(vpn.agent.__file__).parent.glob("*.py")))
+    modules = Path(bedplate.programs.gateway.__file__).parent.glob("*.py")
+    assert len(list((tmp_path / "vpnagent").iterdir())) == len(list(modules))
 
 
 DEBIAN = recorded("debian-12")

@@ -15,13 +15,19 @@ from pathlib import Path
 
 import pytest
 
+from bedplate.programs.gateway.access_list import (
+    AccessList,
+    PendingActions,
+    activate_access_list,
+    parse_access_list,
+    read_pending,
+)
+from bedplate.programs.gateway.paths import TRANSPORTS, GatewayPaths, IncompleteError, RejectedError
+from bedplate.programs.gateway.sessions import Session, end_sessions, update_last_seen, write_last_seen
 from tests.testlab.fakes.daemons import daemon
 from tests.testlab.fleets.variants import lab_gateways
 from tests.testlab.keys.authority import LabKeys, moment
 from tests.testlab.run import need_program
-from vpn.agent.access_list import AccessList, PendingActions, activate_access_list, parse_access_list, read_pending
-from vpn.agent.paths import TRANSPORTS, GatewayPaths, IncompleteError, RejectedError
-from vpn.agent.sessions import Session, end_sessions, update_last_seen, write_last_seen
 from vpn.certificates import Use
 from vpn.laptops.server import Laptop
 from vpn.push import AccessList as PushedList
@@ -177,7 +183,9 @@ def test_daemons_can_read_all_files_under_any_umask(gateway: AgentGateway, mask:
     paths = gateway.paths
     folders = {"settings": paths.settings, "sockets": paths.sockets, "owner": paths.owner, "state": paths.state}
     options = [f"--{key}={value}" for key, value in folders.items()]
-    agent = shlex.join([sys.executable, "-m", "vpn.agent", *options, f"--root={paths.root}", "activate"])
+    agent = shlex.join(
+        [sys.executable, "-m", "bedplate.programs.gateway", *options, f"--root={paths.root}", "activate"]
+    )
     text = access_list_text(GATEWAY, access_list)
 
     subprocess.run(["sh", "-c", f"umask {mask}; {agent}"], input=text, text=True, check=True)

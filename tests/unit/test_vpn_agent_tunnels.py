@@ -12,6 +12,10 @@ from signal import SIGTERM
 
 import pytest
 
+from bedplate.programs.gateway import status
+from bedplate.programs.gateway.config_bundle import apply_bundle
+from bedplate.programs.gateway.paths import GatewayPaths, IncompleteError, RejectedError, parse_config_bundle
+from bedplate.programs.gateway.status import Charon, Neighbour, Tunnel, parse_neighbours, read_charon, read_neighbours
 from tests.testlab.fakes.gateway import (
     FIRST,
     SITE,
@@ -24,10 +28,6 @@ from tests.testlab.fakes.gateway import (
 )
 from tests.testlab.fleets.variants import cellar_gateway
 from tests.testlab.network.netlab import until
-from vpn.agent import status
-from vpn.agent.config_bundle import apply_bundle
-from vpn.agent.paths import GatewayPaths, IncompleteError, RejectedError, parse_config_bundle
-from vpn.agent.status import Charon, Neighbour, Tunnel, parse_neighbours, read_charon, read_neighbours
 from vpn.push import config_bundle_text
 from vpn.sites.files import GUARD_RULES, LAST_ROUTES, files_of, frr_conf_of
 from vpn.sites.gateway import Gateway, SharedKey

@@ -11,6 +11,9 @@ import pytest
 
 from bedplate.errors import BedplateError, MachineError, PartialError
 from bedplate.plan.nodes import NodePlan, NodeRole, permanent_nodes
+from bedplate.programs.gateway.access_list import PendingActions
+from bedplate.programs.gateway.sessions import Session
+from bedplate.programs.gateway.status import Neighbour, Status, Tunnel, metrics_text, parse_tunnels
 from bedplate.report.vpn import condition_document, condition_lines
 from bedplate.spec.network import Interconnect
 from tests.conftest import Expect
@@ -31,9 +34,6 @@ from tests.testlab.fleets.variants import (
     with_settings,
 )
 from tests.testlab.run import page_text
-from vpn.agent.access_list import PendingActions
-from vpn.agent.sessions import Session
-from vpn.agent.status import Neighbour, Status, Tunnel, metrics_text, parse_tunnels
 from vpn.laptops.server import Laptop
 from vpn.push import ACTIVATE_COMMAND, AccessList, PushedAccessList, SshConnection, push_access_list
 from vpn.status import ExpectedGateway, ExpectedTunnel, expected_gateway, gateway_findings, parse_status

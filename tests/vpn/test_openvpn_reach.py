@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from bedplate.plan.laptops import Transport
+from bedplate.programs.gateway.sessions import run_command
 from tests.testlab.network.laptops import MACHINE, MACHINE_NAME, NOBODY, NODE, NODE_NAME, LaptopLab
-from vpn.agent.sessions import run_command
 
 ADA, BOB = "ada.laptop", "bob.desk"
 ADA_AT_HOME, BOB_AT_HOME = "10.121.0.2", "10.121.0.3"

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from bedplate.plan.laptops import Transport, laptop_gateway_at
+from bedplate.programs.gateway.status import read_charon
 from tests.testlab.fleets.variants import PUBLIC, WEST, connected_regions_plan
 from tests.testlab.keys.operator import INSIDE, MOST_SECONDS, running_regions, seen_of_pings
 from tests.testlab.network.netlab import capture, packets, refusal, until
 from tests.testlab.network.regions import RegionsLab
-from vpn.agent.status import read_charon
 
 pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("regions")]
 

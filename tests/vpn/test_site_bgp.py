@@ -6,10 +6,10 @@ from time import monotonic, time
 
 import pytest
 
+from bedplate.programs.gateway.status import Neighbour, Status, Tunnel, read_neighbours
 from tests.testlab.fleets.variants import LAB_PLAN, lab_node
 from tests.testlab.network.netlab import capture, packets, pinging, refusal, until
 from tests.testlab.network.sites import DESK, RACK, STRAY, SiteLab, site_lab
-from vpn.agent.status import Neighbour, Status, Tunnel, read_neighbours
 from vpn.sites.files import PROTOCOL
 from vpn.status import expected_gateway, tunnel_findings
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from bedplate.programs.gateway.paths import TUNNEL_TABLE
+from bedplate.programs.gateway.status import CHARON_SOCKET, Charon, Tunnel, read_charon
 from tests.testlab.network.gateways import one_key, pair
 from tests.testlab.network.netlab import until
-from vpn.agent.paths import TUNNEL_TABLE
-from vpn.agent.status import CHARON_SOCKET, Charon, Tunnel, read_charon
 from vpn.sites.files import STANDARD
 
 pytestmark = pytest.mark.xdist_group("site-status")

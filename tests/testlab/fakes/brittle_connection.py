@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import IO
 
-from roles.engine.agent import receive, send
+from bedplate.programs.apply_agent import receive, send
 from tests.testlab.fakes.broken_connection import copy_replies, send_agent
 
 CONFIRMING, ENDING = "confirming", "ending"

@@ -8,7 +8,7 @@ import sys
 from threading import Event, Thread
 from typing import IO
 
-from roles.engine.agent import receive, send
+from bedplate.programs.apply_agent import receive, send
 
 
 def send_agent(to: IO[bytes]) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from bedplate.programs.gateway.paths import ConfigBundle, GatewayPaths, parse_config_bundle
 from tests.testlab.fleets.variants import cellar_gateway
-from vpn.agent.paths import ConfigBundle, GatewayPaths, parse_config_bundle
 from vpn.push import config_bundle_text
 from vpn.sites.gateway import Gateway
 
@@ -94,7 +94,7 @@ os.environ["PYTHONPATH"] = {root!r}
 os.environ["GATEWAY"] = folder
 owner = pwd.getpwuid(os.getuid()).pw_name
 places = ["--settings", folder, "--sockets", "/nowhere", "--owner", owner, "--state", folder, "--root", folder]
-agent = [sys.executable, "-S", "-m", "vpn.agent", *places, command.split()[-1]]
+agent = [sys.executable, "-S", "-m", "bedplate.programs.gateway", *places, command.split()[-1]]
 os.execv(sys.executable, agent)
 """
 

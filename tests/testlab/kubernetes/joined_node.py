@@ -17,8 +17,8 @@ from bedplate.catalog import load_catalog
 from bedplate.cluster.approval import KnownMachine
 from bedplate.plan.cluster import BOOTSTRAPPERS, ClusterNode, as_node, cluster_plan, machine_group, pool_node_kinds
 from bedplate.plan.registration import Registration, machine_registration, registration
-from bedplate.worker import join as agent_join
-from bedplate.worker.__main__ import Agent
+from bedplate.programs.worker import join as agent_join
+from bedplate.programs.worker.__main__ import Agent
 from tests.testlab import run
 from tests.testlab.fakes.aws import metadata_service
 from tests.testlab.fleets.variants import lab_plan

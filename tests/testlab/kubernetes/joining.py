@@ -15,8 +15,8 @@ from bedplate.cluster.approver import LEASE, Approver
 from bedplate.cluster.client import ClusterClient
 from bedplate.cluster.lease import Leadership
 from bedplate.machine.approver import Cloud, Rounds
-from bedplate.worker.join import join
-from bedplate.worker.machine import Settings
+from bedplate.programs.worker.join import join
+from bedplate.programs.worker.machine import Settings
 from roles.base import file_text
 from tests.testlab.kubernetes.control_plane import Api, wait_until
 

@@ -18,7 +18,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from bedplate.plan.cluster import ClusterNode
-from bedplate.worker.machine import KUBECONFIG
+from bedplate.programs.worker.machine import KUBECONFIG
 from roles.base import ManagedFile, file_text
 from roles.kubernetes.role import FOLDER, PROVIDERS, kubelet_files
 from tests.testlab.kubernetes.binaries import find_containerd, find_programs

@@ -243,7 +243,7 @@ def _modules(root: Path, version: str) -> tuple[str, ...]:
 
 _ROOT = Path(__file__).parents[3]
 _CODE = (
-    *("vpn", "tests/testlab/keys", "tests/testlab/machines", "tests/testlab/network"),
+    *("vpn", "bedplate/programs", "tests/testlab/keys", "tests/testlab/machines", "tests/testlab/network"),
     *("bedplate/errors.py", "bedplate/tunnels.py", "bedplate/__init__.py"),
 )
 

@@ -1,4 +1,4 @@
-"""`python3 -m bedplate.machine.probe COMMAND`: run a command if this machine can still be reached.
+"""`python3 -m bedplate.programs.probe COMMAND`: run a command if this machine can still be reached.
 
 The command confirms a change of sshd, of the packet filter, or of keys, which is reverted otherwise. An apply over SSH
 confirms it by a new login; here sshd must answer at the machine's address with its own key, and the source of bundles
