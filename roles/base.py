@@ -25,6 +25,7 @@ from pyinfra.context import host
 from pyinfra.operations import files, server
 from pyinfra.operations.util import any_changed
 
+import bedplate.programs
 from bedplate.errors import InputError
 
 Changes = Mapping[str, OperationMeta]
@@ -120,6 +121,7 @@ def run_changes(changes: Iterable[PendingChange]) -> None:
         server.shell(name=change.name, commands=list(change.commands))
 
 
+UNITS = "/etc/systemd/system"
 _SYMLINK = "symlink"
 
 
@@ -217,6 +219,39 @@ def render(template: str, **values: object) -> str:
 def file_text(name: str) -> str:
     """Return the text of a file, by its path below roles/: `baseline/journald.conf`."""
     return (_ROLES / name).read_text(encoding="utf-8")
+
+
+_PROGRAMS = Path(bedplate.programs.__file__).parent
+LIBRARY = "/usr/local/lib/bedplate"
+
+
+def program_texts(name: str) -> Mapping[str, str]:
+    """Return the text of each file of a program of `bedplate.programs`, and of what all share, by path below it."""
+    own = (*_PROGRAMS.glob(f"{name}.py"), *_PROGRAMS.glob(f"{name}/*.py"), *_PROGRAMS.glob(f"{name}/*.txt"))
+    paths = (_PROGRAMS / "__init__.py", _PROGRAMS / "program.py", *sorted(own))
+    return {path.relative_to(_PROGRAMS).as_posix(): path.read_text(encoding="utf-8") for path in paths}
+
+
+def program_files(name: str, command: str) -> tuple[ManagedFile, ...]:
+    """Return a program of `bedplate.programs` in a folder of its own, then the command that starts it."""
+    folder = f"{LIBRARY}/{name}"
+    files = (
+        ManagedFile(f"Write the program {name}: {path}", f"{folder}/programs/{path}", text)
+        for path, text in program_texts(name).items()
+    )
+    # Last: until then the command of an earlier version starts its own files.
+    start = render("program.j2", name=name, folder=folder)
+    return (*files, ManagedFile(f"Write {command}", command, start, "755"))
+
+
+def command_file(path: str, source: str) -> ManagedFile:
+    """Return a program of one file, whose text is a file below roles/."""
+    return ManagedFile(f"Write {path}", path, file_text(source), "755")
+
+
+def unit_files(role: str, *units: str) -> tuple[ManagedFile, ...]:
+    """Return units of systemd, whose texts are in the folder of a role."""
+    return tuple(ManagedFile(f"Write {unit}", f"{UNITS}/{unit}", file_text(f"{role}/{unit}")) for unit in units)
 
 
 _MARK = "==bedplate== "

@@ -4,7 +4,7 @@ import time
 
 from testinfra.host import Host
 
-from bedplate.compliance.settings import applies_to
+from bedplate.compliance.settings import applies_to, differing_files
 from bedplate.foreign import parse_json
 from bedplate.plan.nodes import NodeRole
 from roles.gate.role import TIMER, gate_files
@@ -26,13 +26,7 @@ def test_health_gate_is_scheduled(host: Host) -> None:
 
 def test_health_gate_is_unchanged(host: Host) -> None:
     """The program of the health gate is the one that the role ships, and belongs to root."""
-    changed = [
-        file.path
-        for file in gate_files()
-        if not host.file(file.path).exists
-        or host.file(file.path).content_string != file.text
-        or host.file(file.path).user != "root"
-    ]
+    changed = differing_files(host, gate_files())
 
     assert not changed, f"changed: {', '.join(changed)}"
 

@@ -1,25 +1,24 @@
 """Rules for VPN gateways: the gateway agent and its metrics."""
 
-from pathlib import Path
-
 from testinfra.host import Host
 
-import bedplate.programs.gateway
-from bedplate.compliance.settings import applies_to
+from bedplate.compliance.settings import applies_to, differing_files
 from bedplate.plan.nodes import NodePlan, NodeRole
-from roles.vpnagent.role import FOLDER, METRICS, PROGRAM, TIMER
+from roles.base import LIBRARY
+from roles.vpnagent.role import METRICS, TIMER, agent_files
 
 pytestmark = applies_to(NodeRole.LAPTOPS, NodeRole.TUNNELS)
 
 
 def test_agent_is_the_current_version(host: Host, node: NodePlan) -> None:
     """The gateway agent is the version of this project; an older one may not support all commands."""
-    modules = {file.name: file for file in Path(bedplate.programs.gateway.__file__).parent.glob("*.py")}
+    files = agent_files()
+    changed = differing_files(host, files)
+    installed = host.check_output("find %s -name '*.py'", f"{LIBRARY}/gateway").split()
+    others = {*installed} - {file.path for file in files}
 
-    assert set(host.file(f"{FOLDER}/vpnagent").listdir()) - {"__pycache__"} == set(modules)
-    for name, file in modules.items():
-        assert host.file(f"{FOLDER}/vpnagent/{name}").content_string == file.read_text(encoding="utf-8")
-    assert oct(host.file(PROGRAM).mode) == "0o755"
+    assert not changed, f"changed: {', '.join(changed)}"
+    assert not others, f"of another version: {', '.join(sorted(others))}"
 
 
 def test_vpn_metrics_are_current(host: Host, node: NodePlan) -> None:

@@ -22,8 +22,9 @@ from bedplate.nodes.apply import Event, NodeError, NodeErrorKind, NodeResult, St
 from bedplate.nodes.upgrade import NO_LOGIN, REBOOTING
 from bedplate.plan.fleet import Accounts
 from bedplate.plan.nodes import NodePlan, NodeRole
+from bedplate.programs.program import ProgramError
 from bedplate.programs.worker.leaving import Departure, drain, return_to_work
-from bedplate.programs.worker.machine import AgentError, node_name
+from bedplate.programs.worker.machine import node_name
 from roles.base import Disruption
 from roles.catalog import roles_of
 
@@ -102,7 +103,7 @@ class Upgrade:
             except NodeError:
                 return_to_work(name)
                 raise
-        except AgentError as error:
+        except ProgramError as error:
             raise NodeError(NodeErrorKind.FAILED, str(error), _AGAIN) from None
 
     def _evict(self, name: str, *, is_patient: bool) -> None:

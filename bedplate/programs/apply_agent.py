@@ -1,26 +1,26 @@
 """The agent: the program that an apply runs as root on a node, sent to it over SSH.
 
 Contains the frames of the connection (a JSON object and bytes), the node's lock, the list of unfinished operations,
-and the agent itself, which runs commands and reads and writes files. It uses the standard library only: the node gets
-this one file, and has no other module of the project.
+and the agent itself, which runs commands and reads and writes files. The node gets this module and `program`, and has
+no other module of the project.
 """
 
 import errno
 import fcntl
 import json
+import math
 import os
 import queue
-import signal
 import struct
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
+
+from .program import ProgramError, run, write_file
 
 READY = b"bedplate-agent 1\n"
 """Sent before the first frame. The operator's end skips all output of a login shell before it."""
@@ -109,37 +109,17 @@ def _try_lock(handle: int, operation: int) -> bool:
 def write_atomically(path: Path, body: bytes) -> None:
     """Write a file. An existing file keeps its owner and mode; a symlink is followed."""
     target = path.resolve()
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".bedplate-")
-    temporary = Path(name)
+    mode, owner = 0o644, (-1, -1)
+    with suppress(FileNotFoundError):
+        status = target.stat()
+        mode, owner = status.st_mode & 0o7777, (status.st_uid, status.st_gid)
     try:
-        with os.fdopen(handle, "wb") as file:
-            _copy_permissions(handle, target)
-            file.write(body)
-            file.flush()
-            os.fsync(handle)
-        _replace(temporary, target, body)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _copy_permissions(handle: int, path: Path) -> None:
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        os.fchmod(handle, 0o644)
-    else:
-        os.fchown(handle, status.st_uid, status.st_gid)
-        os.fchmod(handle, status.st_mode & 0o7777)
-
-
-def _replace(temporary: Path, path: Path, body: bytes) -> None:
-    try:
-        temporary.replace(path)
+        write_file(target, body, mode, owner)
     except OSError as error:
         # A file that is a mount point cannot be replaced, only written to.
         if error.errno not in (errno.EBUSY, errno.EXDEV):
             raise
-        path.write_bytes(body)
+        target.write_bytes(body)
 
 
 class Journal:
@@ -181,9 +161,7 @@ class Journal:
 
 SILENCE = 45.0
 """Seconds without a frame after which the agent assumes that the connection is lost, and exits."""
-TIMED_OUT = 124
-KILL_WAIT = 2.0
-"""Seconds to wait for a killed command to exit."""
+_KILLED = 124
 
 
 class Agent:
@@ -196,43 +174,24 @@ class Agent:
         self._unconfirmed = folder / "unconfirmed"
 
     def answer(self, header: Header, body: bytes) -> tuple[Header, bytes]:
-        """Process one frame and return the reply; an OSError becomes a reply with `refused`."""
+        """Process one frame and return the reply; an error becomes a reply with `refused`."""
         actions: dict[str, Callable[[Header, bytes], tuple[Header, bytes]]]
         actions = {"run": self.run, "put": self.put, "get": self.get, "end": self.end}
         try:
             if header.get("note"):
                 self.journal.note(str(header["note"]))
             return actions[str(header["do"])](header, body)
-        except OSError as error:
+        except (OSError, ProgramError) as error:
             return {"refused": str(error)}, b""
 
     def run(self, header: Header, body: bytes) -> tuple[Header, bytes]:
-        """Run a shell command. Its output goes to files, so that a service it starts keeps no pipe open.
-
-        The files are in memory, so that a node with a full disk or a full /run can still report.
-        """
-        with _memory_file("out") as out, _memory_file("err") as err:
-            process = subprocess.Popen(  # noqa: S602  a shell command, sent by an operator who is root
-                str(header["command"]),
-                shell=True,
-                stdin=subprocess.PIPE if body else subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-                cwd="/",
-            )
-            try:
-                process.communicate(body or None, timeout=header.get("timeout"))  # type: ignore[arg-type]
-                late, status = False, process.returncode
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                # A process that waits for a failed disk or file server cannot be killed.
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(timeout=KILL_WAIT)
-                late, status = True, TIMED_OUT
-            parts = [_read_all(out), _read_all(err)]
-        reply = {"status": status, "split": len(parts[0]), "unconfirmed": self.has_unconfirmed()}
-        return {**reply, "late": late}, b"".join(parts)
+        """Run a shell command, sent by an operator who is root."""
+        seconds = float(str(header.get("timeout") or math.inf))
+        result = run("/bin/sh", "-c", str(header["command"]), data=body, seconds=seconds, folder="/")
+        status = _KILLED if result.limit else result.status
+        err = result.err if result.is_late else result.err + result.limit.encode()
+        reply = {"status": status, "split": len(result.out), "unconfirmed": self.has_unconfirmed()}
+        return {**reply, "late": result.is_late}, result.out + err
 
     def has_unconfirmed(self) -> bool:
         """Return whether a role waits for a new login to confirm its change."""
@@ -255,15 +214,6 @@ class Agent:
         else:
             self.journal.forget_all()
         return {}, b""
-
-
-def _memory_file(name: str) -> IO[bytes]:
-    return os.fdopen(os.memfd_create(name), "w+b")
-
-
-def _read_all(file: IO[bytes]) -> bytes:
-    file.seek(0)
-    return file.read()
 
 
 def _queue_frames(agent: Agent, mode: str, frames: "queue.Queue[tuple[Header, bytes] | None]") -> None:

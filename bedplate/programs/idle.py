@@ -5,7 +5,6 @@ an unused machine ends it. A reboot or a missed quarter of an hour begins the id
 """
 
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bedplate.files import read_json, write_whole
+from .program import ProgramError, output, write_text
 
 LOAD = 0.5
 """The load average of five minutes from which CPUs work: half a thread, for any number of CPUs."""
@@ -24,11 +23,6 @@ _PROGRAM = "/usr/local/lib/bedplate/bootstrap"
 _NVIDIA = "0x10de"
 _OWN_RUN = "bedplate-node.service"
 _OWN_RUN_SECONDS = 600.0  # after its end, the load average still has it
-_PATIENCE = 60
-
-
-class UnknownError(Exception):
-    """A program that reports use has failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,27 +32,23 @@ class Machine:
     root: Path = Path("/")
 
     def output(self, *command: str) -> str:
-        """Return the output of a program. Raises UnknownError."""
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE, check=True)  # noqa: S603
-        except (OSError, subprocess.SubprocessError) as error:
-            raise UnknownError(f"unknown use: {command[0]} failed ({type(error).__name__})") from None
-        return done.stdout
+        """Return the output of a program. Raises ProgramError."""
+        return output(*command)
 
     def read(self, path: str) -> str:
-        """Return the text of a file. Raises UnknownError."""
+        """Return the text of a file. Raises ProgramError."""
         try:
             return (self.root / path).read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
-            raise UnknownError(f"unknown use: cannot read /{path}: {error}") from None
+            raise ProgramError(f"cannot read /{path}: {error}") from None
 
 
 def use_of(machine: Machine, *, was_idle: bool) -> str:
     """Return what uses a machine, in words; empty if nothing does."""
     try:
         return _sessions(machine) or _load(machine, was_idle=was_idle) or _gpus(machine)
-    except UnknownError as error:
-        return str(error)
+    except ProgramError as error:
+        return f"unknown use: {error}"
     except (ValueError, IndexError):
         return "unknown use: a program printed something unexpected"
 
@@ -113,18 +103,22 @@ def is_due(published: Mapping[str, Any], report: Mapping[str, Any]) -> bool:
 def main(machine: Machine, now: int) -> None:
     """Look at the machine, and write the report."""
     looks, published = machine.root / "run/bedplate/idle.json", machine.root / "var/lib/bedplate/status/idle.json"
-    last = read_json(looks)
+    last = _read_json(looks)
     report = next_report(last, use_of(machine, was_idle=bool(last.get("idle_since"))), now)
-    _write_json(looks, report)
-    if is_due(read_json(published), report):
-        _write_json(published, report)
+    write_text(looks, json.dumps(report) + "\n")
+    if is_due(_read_json(published), report):
+        write_text(published, json.dumps(report) + "\n")
         try:
             machine.output("env", "STATUS=idle", _PROGRAM, "put_status")
-        except UnknownError as error:
+        except ProgramError as error:
             published.unlink()  # the next look tries again
             sys.stderr.write(f"{error}\n")
 
 
-def _write_json(path: Path, document: Mapping[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, (json.dumps(document) + "\n").encode())
+def _read_json(path: Path) -> Mapping[str, Any]:
+    """Return a report of this program; empty for a missing or broken one."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}

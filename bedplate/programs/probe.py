@@ -7,15 +7,15 @@ must be reachable.
 
 import os
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
-from bedplate.machine.calls import run_step
+from .program import run
 
 _KEY = Path("/etc/ssh/ssh_host_ed25519_key.pub")
 _SECONDS = "5"
 _FAILED = 255
+_BOOTSTRAP = "/usr/local/lib/bedplate/bootstrap"
 # No packet is sent. Source: RFC 5737, a block for documentation.
 _ELSEWHERE = ("192.0.2.1", 9)
 
@@ -29,8 +29,7 @@ def own_address() -> str:
 
 def answers_with_own_key() -> bool:
     """Return whether sshd answers with the host key of this machine."""
-    command = ("ssh-keyscan", "-T", _SECONDS, "-t", "ed25519", own_address())
-    scanned = subprocess.run(command, capture_output=True, text=True, check=False).stdout  # noqa: S603
+    scanned = run("ssh-keyscan", "-T", _SECONDS, "-t", "ed25519", own_address()).text
     keys = [line.split()[1:3] for line in scanned.splitlines() if not line.startswith("#")]
     return _KEY.read_text(encoding="utf-8").split()[:2] in keys
 
@@ -40,7 +39,7 @@ def main(command: str) -> None:
     if not answers_with_own_key():
         sys.stderr.write("sshd does not answer with the key of this machine\n")
         sys.exit(_FAILED)
-    if not run_step("check_source"):
+    if run(_BOOTSTRAP, "check_source").error:
         sys.stderr.write("the source of bundles cannot be reached\n")
         sys.exit(_FAILED)
     os.execvp("env", ("env", "--unset=PYTHONPATH", "sh", "-c", command))  # noqa: S606, S607  the command of an operation

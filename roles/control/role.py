@@ -14,7 +14,20 @@ from pyinfra.operations import server, systemd
 
 from bedplate.plan.cluster import ETCD_QUOTA, ClusterNode, ClusterPlan
 from bedplate.plan.links import API_PORT
-from roles.base import Changes, DiskSpace, ManagedFile, Role, changed, file_text, put_files, render
+from roles.base import (
+    LIBRARY,
+    UNITS,
+    Changes,
+    DiskSpace,
+    ManagedFile,
+    Role,
+    changed,
+    command_file,
+    file_text,
+    put_files,
+    render,
+    unit_files,
+)
 from roles.kubernetes.role import SOCKET, yaml_text
 from roles.system import Joined, install_packages, start_units
 
@@ -181,7 +194,7 @@ def restart_patch(*texts: str) -> dict[str, Any]:
 KUBEADM = "/etc/kubernetes/kubeadm.yaml"
 MEMBER, RENEWAL = "bedplate-member.service", "bedplate-member.timer"
 SNAPSHOT, TIMER = "bedplate-etcd-snapshot.service", "bedplate-etcd-snapshot.timer"
-_PROGRAMS = "/usr/local/lib/bedplate"
+
 # The program of operators is on the path of sudo.
 PROGRAM = "/usr/local/sbin/bedplate-member"
 
@@ -219,11 +232,9 @@ def control_files(node: ClusterNode) -> Iterator[ManagedFile]:
     patch = yaml_text(restart_patch(audit, authentication))
     yield ManagedFile("Write the patch of the API server", f"{PATCHES}/kube-apiserver+merge.yaml", patch)
     for program in ("control-member", "etcd-snapshot", "audit-upload", "controller"):
-        path = f"{_PROGRAMS}/{program}"
-        yield ManagedFile(f"Write {path}", path, file_text(f"control/{program}"), "755")
-    yield ManagedFile("Write the program of operators", PROGRAM, file_text("control/bedplate-member"), "755")
-    for unit in (MEMBER, RENEWAL, SNAPSHOT, TIMER):
-        yield ManagedFile(f"Write {unit}", f"/etc/systemd/system/{unit}", file_text(f"control/{unit}"))
+        yield command_file(f"{LIBRARY}/{program}", f"control/{program}")
+    yield command_file(PROGRAM, "control/bedplate-member")
+    yield from unit_files("control", MEMBER, RENEWAL, SNAPSHOT, TIMER)
     drop_in = "/etc/systemd/system/kubelet.service.d/80-bedplate-member.conf"
     yield ManagedFile("Let kubelet wait for the member's files", drop_in, file_text("control/kubelet.conf"))
 
@@ -234,7 +245,7 @@ def controller_files(name: str, about: str, command: str, **settings: str) -> tu
     text = render("control/controller.service.j2", name=name, about=about.capitalize(), command=command, **settings)
     return (
         ManagedFile(f"Write the rights of the {about}", f"/etc/bedplate/{rights}", file_text(f"{name}/rights.yaml")),
-        ManagedFile(f"Write {unit}", f"/etc/systemd/system/{unit}", text),
+        ManagedFile(f"Write {unit}", f"{UNITS}/{unit}", text),
     )
 
 

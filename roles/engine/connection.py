@@ -10,21 +10,31 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib.resources import files
 from threading import Event, Lock, Thread, Timer
 from typing import IO, TYPE_CHECKING, cast
 
 from bedplate.nodes.apply import NodeError, NodeErrorKind
 from bedplate.nodes.bootstrap import OWN_RUN
 from bedplate.programs.apply_agent import READY, receive, send
+from roles.base import program_texts
 
 if TYPE_CHECKING:
     from io import BufferedReader, BufferedWriter
 
 
+_LOADER = """import sys, types
+for path, text in {texts}.items():
+    name = "programs." + path[:-3]
+    module = sys.modules[name] = types.ModuleType(name)
+    module.__package__ = "programs"
+    exec(compile(text, name, "exec"), module.__dict__)
+module.main()
+"""
+
+
 def agent_program() -> bytes:
     """Return the agent as a program for a Python without any module of this project."""
-    return (files("bedplate.programs") / "apply_agent.py").read_bytes() + b"\n\nmain()\n"
+    return _LOADER.format(texts=program_texts("apply_agent")).encode()
 
 
 # Output of apt and dpkg, and of debconf, which pam-auth-update uses and which each package configuration locks.

@@ -1,24 +1,21 @@
 """The role `gate`: the health gate `bedplate-gate`, and what the plan expects of this machine."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import ClassVar
 
 from pyinfra.operations import systemd
 
-import bedplate.programs.gate
 from bedplate.catalog import Catalog
 from bedplate.plan.nodes import Hardware, NodePlan
 from bedplate.programs.gate.machine import Expected, Gpus
-from roles.base import Changes, Disruption, ManagedFile, Role, changed, file_text, put_files
+from roles.base import Changes, Disruption, ManagedFile, Role, changed, program_files, put_files, unit_files
 from roles.system import install_packages, start_units
 
 PROGRAM = "/usr/local/sbin/bedplate-gate"
 EXPECTED = "/etc/bedplate/gate.json"
 TIMER, SERVICE = "bedplate-gate.timer", "bedplate-gate.service"
-_FOLDER = "/usr/local/lib/bedplate/gate"
 
 
 def expectations(node: NodePlan, catalog: Catalog) -> Mapping[str, Expected]:
@@ -73,14 +70,6 @@ class Gate(Role):
         systemd.service(name="Check the machine", service=SERVICE, restarted=True, _if=changed(changes))
 
 
-def gate_files() -> Iterator[ManagedFile]:
-    """Yield the program and its units."""
-    yield ManagedFile(f"Write {PROGRAM}", PROGRAM, file_text("gate/bedplate-gate"), "755")
-    for file in sorted(Path(bedplate.programs.gate.__file__).parent.iterdir()):
-        if file.suffix not in {".py", ".txt"}:
-            continue
-        yield ManagedFile(
-            f"Write the health gate: {file.name}", f"{_FOLDER}/{file.name}", file.read_text(encoding="utf-8")
-        )
-    for unit in (TIMER, SERVICE):
-        yield ManagedFile(f"Write {unit}", f"/etc/systemd/system/{unit}", file_text(f"gate/{unit}"))
+def gate_files() -> tuple[ManagedFile, ...]:
+    """Return the program and its units."""
+    return (*program_files("gate", PROGRAM), *unit_files("gate", TIMER, SERVICE))

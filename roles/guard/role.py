@@ -13,7 +13,7 @@ from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 from pyinfra.operations import server, systemd
 
-from roles.base import Changes, DiskSpace, ManagedFile, Role, changed, file_text, put_files
+from roles.base import Changes, DiskSpace, ManagedFile, Role, changed, file_text, put_files, unit_files
 from roles.system import SYSTEMD_SYSCTL, install_packages
 from vpn.sites.files import SYSCTL_CONF, RenderedFile, guard_files
 
@@ -84,7 +84,6 @@ class Guard(Role):
             ManagedFile(f"Write {file.path}", str(file.path), file.text, f"{file.mode:o}")
             for file in self._rendered_files()
         )
-        unit = ManagedFile(f"Write {SERVICE}", f"/etc/systemd/system/{SERVICE}", file_text("guard/guard.service"))
         if self.speaks_bgp:
             # Debian 13's package creates the account with the default shell, /bin/sh.
             server.user(  # noqa: S604  # the login shell of the account
@@ -95,7 +94,7 @@ class Guard(Role):
             ManagedFile(f"Extend the AppArmor profile of {name}", bounds_of(name), file_text("guard/apparmor"))
             for name in CONFINED
         )
-        return put_files(*profiles, *rendered, unit, *((daemons,) if self.speaks_bgp else ()))
+        return put_files(*profiles, *rendered, *unit_files("guard", SERVICE), *((daemons,) if self.speaks_bgp else ()))
 
     def activate(self, changes: Changes) -> None:
         """Load the rules before forwarding is enabled; disable the distribution's own strongSwan service."""

@@ -12,7 +12,7 @@ from ipaddress import IPv4Network, collapse_addresses
 from bedplate.plan.firewall import NFS, OVERLAY, UDP, FirewallRule, pods_of
 from bedplate.plan.fleet import Access
 from bedplate.plan.nodes import NodeRole, access_on
-from roles.base import ManagedFile, file_text, render
+from roles.base import UNITS, ManagedFile, render, unit_files
 from roles.storage.mounts import TUNNEL_UID
 
 # Kubernetes forwards packets of pods; gateways have tables of their own for forwarded packets.
@@ -130,9 +130,9 @@ def _name_parts(protocol: str, port: int) -> Iterator[str]:
 
 PATH = "/etc/bedplate/emergency.nft"
 UNIT = "bedplate-shut.service"
-UNIT_PATH = f"/etc/systemd/system/{UNIT}"
+UNIT_PATH = f"{UNITS}/{UNIT}"
 # The link that `systemctl enable` creates; image builds have no running systemd.
-ENABLED = f"/etc/systemd/system/sysinit.target.wants/{UNIT}"
+ENABLED = f"{UNITS}/sysinit.target.wants/{UNIT}"
 # An empty chain that only these rules have; `bedplate-trial` searches for this name.
 MARK = "emergency"
 _SSH = ("tcp", 22)
@@ -154,5 +154,5 @@ def emergency_files(text: str) -> tuple[ManagedFile, ...]:
     """Return the emergency rules and the unit that loads them at boot."""
     return (
         ManagedFile("Write the emergency firewall rules", PATH, text, "600"),
-        ManagedFile(f"Write {UNIT}", UNIT_PATH, file_text(f"hardened/{UNIT}")),
+        *unit_files("hardened", UNIT),
     )

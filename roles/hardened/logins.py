@@ -12,7 +12,19 @@ from pyinfra.operations import files, server
 
 from bedplate.plan.fleet import PEOPLE_IDS, Access
 from bedplate.plan.nodes import NodeRole, access_on
-from roles.base import Edit, ManagedFile, changed, file_text, put_files, remove_drop_ins, render, set_line, set_values
+from roles.base import (
+    UNITS,
+    Edit,
+    ManagedFile,
+    changed,
+    file_text,
+    put_files,
+    remove_drop_ins,
+    render,
+    set_line,
+    set_values,
+    unit_files,
+)
 from roles.hardened import firewall
 from roles.hardened.firewall import HELD, TRIED
 
@@ -138,9 +150,9 @@ CONFIRM = f"{SCRIPT} confirm"
 SECONDS = 120
 _FILTER = "/etc/bedplate/filter.nft"
 UNIT = "bedplate-filter.service"
-UNIT_PATH = f"/etc/systemd/system/{UNIT}"
+UNIT_PATH = f"{UNITS}/{UNIT}"
 # The link that `systemctl enable` creates; image builds have no running systemd.
-_ENABLED = f"/etc/systemd/system/sysinit.target.wants/{UNIT}"
+_ENABLED = f"{UNITS}/sysinit.target.wants/{UNIT}"
 
 
 class InForce(FactBase[bool]):
@@ -180,7 +192,7 @@ class Confirmation:
         put_files(
             ManagedFile(f"Write {SCRIPT}", SCRIPT, file_text("hardened/bedplate-trial"), "755"),
             *firewall.emergency_files(self.emergency),
-            ManagedFile(f"Write {UNIT}", UNIT_PATH, file_text(f"hardened/{UNIT}")),
+            *unit_files("hardened", UNIT),
             ManagedFile("Write the packet filter", "/etc/bedplate/wanted/filter.nft", self.packets, "600"),
             ManagedFile("Write the sshd configuration", "/etc/bedplate/wanted/sshd.conf", self.sshd, "600"),
         )

@@ -10,7 +10,7 @@ from typing import ClassVar
 from pyinfra.operations import files, server, systemd
 
 from bedplate.plan.laptops import LaptopGateway, Transport
-from roles.base import Changes, DiskSpace, ManagedFile, Role, changed, file_text, put_files
+from roles.base import UNITS, Changes, DiskSpace, ManagedFile, Role, changed, file_text, put_files, unit_files
 from roles.system import SYSTEMD_SYSCTL, install_packages
 from vpn.laptops.server import (
     DNS_UNIT,
@@ -26,7 +26,6 @@ from vpn.laptops.server import (
     server_conf,
 )
 
-_UNITS = "/etc/systemd/system"
 GUARD = "bedplate-laptops-guard.service"
 _SYSCTL = "/etc/sysctl.d/60-bedplate-laptops.conf"
 
@@ -91,7 +90,7 @@ class OpenVpn(Role):
             enabled=runs,
         )
         if runs:
-            is_new = changed(changes, f"{_UNITS}/{DNS_UNIT}")
+            is_new = changed(changes, f"{UNITS}/{DNS_UNIT}")
             systemd.service(name="Restart DNS for laptops", service=DNS_UNIT, restarted=True, _if=is_new)
 
 
@@ -102,9 +101,9 @@ def gateway_files(gateway: LaptopGateway) -> Iterator[ManagedFile]:
             f"Configure OpenVPN ({transport})", f"{STANDARD.settings}/{transport}.conf", server_conf(gateway, transport)
         )
     yield ManagedFile("Write the laptop packet filter", f"{STANDARD.settings}/guard.nft", guard_rules(gateway))
-    yield ManagedFile(f"Write {SERVICE}", f"{_UNITS}/{SERVICE}", daemon_unit())
+    yield ManagedFile(f"Write {SERVICE}", f"{UNITS}/{SERVICE}", daemon_unit())
     if gateway.upstream:
-        yield ManagedFile(f"Write {DNS_UNIT}", f"{_UNITS}/{DNS_UNIT}", dns_unit(gateway))
-    yield ManagedFile(f"Write {KEYS_PATH_UNIT}", f"{_UNITS}/{KEYS_PATH_UNIT}", keys_path_unit())
-    yield ManagedFile(f"Write {GUARD}", f"{_UNITS}/{GUARD}", file_text("openvpn/guard.service"))
+        yield ManagedFile(f"Write {DNS_UNIT}", f"{UNITS}/{DNS_UNIT}", dns_unit(gateway))
+    yield ManagedFile(f"Write {KEYS_PATH_UNIT}", f"{UNITS}/{KEYS_PATH_UNIT}", keys_path_unit())
+    yield from unit_files("openvpn", GUARD)
     yield ManagedFile("Write sysctls of the laptop gateway", _SYSCTL, file_text("openvpn/sysctl.conf"))

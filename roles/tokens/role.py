@@ -13,7 +13,16 @@ from pyinfra.operations import systemd
 from bedplate.plan.cluster import person_name
 from bedplate.plan.fleet import Accounts
 from bedplate.plan.links import API_PORT
-from roles.base import Changes, ManagedFile, Role, changed, file_text, put_files, render
+from roles.base import (
+    Changes,
+    ManagedFile,
+    Role,
+    changed,
+    command_file,
+    put_files,
+    render,
+    unit_files,
+)
 from roles.hardened.logins import TOKEN_PROGRAM
 
 SOCKET = "bedplate-token.socket"
@@ -50,6 +59,5 @@ def token_files(address: IPv4Address, accounts: Mapping[int, str]) -> Iterator[M
     """Yield the programs and units."""
     server = render("tokens/bedplate-token", server=f"https://{address}:{API_PORT}", accounts=dict(accounts))
     yield ManagedFile(f"Write {PROGRAM}", PROGRAM, server, "755")
-    yield ManagedFile(f"Write {TOKEN_PROGRAM}", TOKEN_PROGRAM, file_text("tokens/kube-token"), "755")
-    for unit in (SOCKET, "bedplate-token@.service"):
-        yield ManagedFile(f"Write {unit}", f"/etc/systemd/system/{unit}", file_text(f"tokens/{unit}"))
+    yield command_file(TOKEN_PROGRAM, "tokens/kube-token")
+    yield from unit_files("tokens", SOCKET, "bedplate-token@.service")

@@ -1,22 +1,17 @@
 """The role `vpnagent`: the gateway agent `bedplate-vpn`, and the timer that writes its Prometheus metrics."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 from pyinfra.operations import files, systemd
 
-import bedplate.programs.gateway
-from roles.base import Changes, ManagedFile, Role, changed, file_text, put_files
+from roles.base import Changes, ManagedFile, Role, changed, program_files, put_files, unit_files
 from roles.system import install_packages
 
-FOLDER = "/usr/local/lib/bedplate"
 PROGRAM = "/usr/local/sbin/bedplate-vpn"
 # The folder of prometheus-node-exporter's textfile collector on Debian.
 METRICS = "/var/lib/prometheus/node-exporter"
 TIMER = "bedplate-vpn-metrics.timer"
-_UNITS = "/etc/systemd/system"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +35,6 @@ class VpnAgent(Role):
         systemd.service(name="Start the timer of VPN metrics", service=TIMER, running=True, enabled=True)
 
 
-def agent_files() -> Iterator[ManagedFile]:
-    """Yield the agent and its units."""
-    yield ManagedFile(f"Write {PROGRAM}", PROGRAM, file_text("vpnagent/bedplate-vpn"), "755")
-    for file in sorted(Path(bedplate.programs.gateway.__file__).parent.glob("*.py")):
-        yield ManagedFile(
-            f"Write the gateway agent: {file.stem}", f"{FOLDER}/vpnagent/{file.name}", file.read_text(encoding="utf-8")
-        )
-    for unit in (TIMER, TIMER.replace(".timer", ".service")):
-        yield ManagedFile(f"Write {unit}", f"{_UNITS}/{unit}", file_text(f"vpnagent/{unit}"))
+def agent_files() -> tuple[ManagedFile, ...]:
+    """Return the agent and its units."""
+    return (*program_files("gateway", PROGRAM), *unit_files("vpnagent", TIMER, TIMER.replace(".timer", ".service")))

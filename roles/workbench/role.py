@@ -21,7 +21,19 @@ from pyinfra.operations import files, server, systemd
 
 from bedplate.plan.fleet import Account
 from bedplate.plan.nodes import Hardware
-from roles.base import Changes, DiskSpace, Edit, ManagedFile, Role, changed, edit_files, file_text, put_files
+from roles.base import (
+    Changes,
+    DiskSpace,
+    Edit,
+    ManagedFile,
+    Role,
+    changed,
+    command_file,
+    edit_files,
+    file_text,
+    put_files,
+    unit_files,
+)
 from roles.system import install_packages, start_units, venv_commands
 
 # The model of EC2's instance store disks. Source: EC2 user guide, "NVMe instance store volumes".
@@ -123,8 +135,8 @@ class Scratch:
         )
         return (
             ManagedFile("Write the table of /scratch", TABLE, "".join(rows)),
-            ManagedFile(f"Write {SCRIPT}", SCRIPT, file_text("workbench/bedplate-scratch"), "755"),
-            ManagedFile(f"Write {UNIT}", f"/etc/systemd/system/{UNIT}", file_text("workbench/scratch.service")),
+            command_file(SCRIPT, "workbench/bedplate-scratch"),
+            *unit_files("workbench", UNIT),
         )
 
     def share(self) -> None:
@@ -307,10 +319,7 @@ _CUDA = ManagedFile(
 )
 
 IDLE_TIMER = "bedplate-idle.timer"
-IDLE_UNITS = tuple(
-    ManagedFile(f"Write {unit}", f"/etc/systemd/system/{unit}", file_text(f"workbench/{unit}"))
-    for unit in (IDLE_TIMER, "bedplate-idle.service")
-)
+IDLE_UNITS = unit_files("workbench", IDLE_TIMER, "bedplate-idle.service")
 
 
 @dataclass(frozen=True, slots=True)

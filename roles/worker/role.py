@@ -3,21 +3,18 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 from pyinfra.operations import systemd
 
-import bedplate.programs.worker
 from bedplate.nodes.bootstrap import PROGRAM as BOOTSTRAP
 from bedplate.plan.cluster import ClusterNode
-from roles.base import Changes, ManagedFile, Role, changed, file_text, put_files
+from roles.base import Changes, ManagedFile, Role, changed, program_files, put_files, unit_files
 from roles.system import install_packages, start_units
 
 AGENT = "/usr/local/sbin/bedplate-worker"
 SETTINGS = "/etc/bedplate/worker.json"
 JOIN, WATCH = "bedplate-join.service", "bedplate-worker.service"
-_FOLDER = "/usr/local/lib/bedplate/worker"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +44,7 @@ class Worker(Role):
 
 def worker_files(node: ClusterNode, *, cloud: bool) -> Iterator[ManagedFile]:
     """Yield every file of the agent; none holds a secret."""
-    yield ManagedFile(f"Write {AGENT}", AGENT, file_text("worker/bedplate-worker"), "755")
-    for file in sorted(Path(bedplate.programs.worker.__file__).parent.glob("*.py")):
-        yield ManagedFile(
-            f"Write the worker agent: {file.stem}", f"{_FOLDER}/{file.name}", file.read_text(encoding="utf-8")
-        )
+    yield from program_files("worker", AGENT)
     settings = {
         "server": f"https://{node.cluster.endpoint}",
         "cloud": cloud,
@@ -59,5 +52,4 @@ def worker_files(node: ClusterNode, *, cloud: bool) -> Iterator[ManagedFile]:
         "bootstrap": BOOTSTRAP,
     }
     yield ManagedFile("Write the settings of the worker agent", SETTINGS, json.dumps(settings, indent=1) + "\n")
-    for unit in (JOIN, WATCH) if cloud else (WATCH,):
-        yield ManagedFile(f"Write {unit}", f"/etc/systemd/system/{unit}", file_text(f"worker/{unit}"))
+    yield from unit_files("worker", *((JOIN, WATCH) if cloud else (WATCH,)))

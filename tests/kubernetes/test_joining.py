@@ -37,8 +37,9 @@ from bedplate.cluster.approver import ALARMS
 from bedplate.cluster.client import ClusterClient
 from bedplate.cluster.status import read_alarms
 from bedplate.plan.cluster import BOOTSTRAPPERS, WORKERS, machine_group
+from bedplate.programs.program import ProgramError
 from bedplate.programs.worker import join as agent
-from bedplate.programs.worker.machine import KUBECONFIG, AgentError
+from bedplate.programs.worker.machine import KUBECONFIG
 from tests.testlab.kubernetes.control_plane import FAKE, Api, ControlPlane, wait_until
 from tests.testlab.kubernetes.joining import REGIONS, Approvers, JoiningMachine
 from tests.testlab.kubernetes.requests import NodeKey, Texts
@@ -99,7 +100,7 @@ def test_a_stolen_token_joins_nothing(approvers: Approvers, tmp_path: Path) -> N
 
     for name in ("train-0000000b.us-west-2", "control-1.us-west-2", TITAN):
         thief = JoiningMachine(tmp_path / f"as-{name}", approvers.plane, name)
-        with pytest.raises(AgentError) as refused:
+        with pytest.raises(ProgramError) as refused:
             thief.join(token)
         reasons.append(str(refused.value))
 
@@ -120,7 +121,7 @@ def test_a_token_of_a_site_joins_its_machine_only(approvers: Approvers, tmp_path
     created = approvers.plane.kubeadm("token", "create", "--ttl", "15m", "--usages", "authentication", *groups)
     token = created.strip()
 
-    with pytest.raises(AgentError, match=r"the token is not for titan-02\.cellar"):
+    with pytest.raises(ProgramError, match=r"the token is not for titan-02\.cellar"):
         other.join(token)
     assert titan.join(token)
     assert whoami(titan) == f"system:node:{TITAN}"
@@ -135,7 +136,7 @@ def test_a_wrong_or_expired_token_is_refused(approvers: Approvers, tmp_path: Pat
     approvers.plane.kubectl("patch", "secret", secret, "--namespace=kube-system", "--patch", past)
 
     for invalid in (token, "abcdef.0123456789abcdef"):
-        with pytest.raises(AgentError, match="refused the token: it is wrong or has expired"):
+        with pytest.raises(ProgramError, match="refused the token: it is wrong or has expired"):
             worker.join(invalid)
 
 
@@ -149,7 +150,7 @@ def test_a_server_of_another_authority_gets_no_token(approvers: Approvers, tmp_p
     files = ("-keyout", str(tmp_path / "other.key"), "-out", str(authority))
     subprocess.run((*make.split(), *files), check=True, capture_output=True)
 
-    with pytest.raises(AgentError, match="no valid certificate of the cluster's authority"):
+    with pytest.raises(ProgramError, match="no valid certificate of the cluster's authority"):
         worker.join(approvers.approver.make_token())
     authority.write_bytes(right)
     code = f"""
@@ -237,7 +238,7 @@ def test_an_instance_that_has_joined_gets_no_second_certificate(approvers: Appro
     assert wait_until(lambda: "True" in plane.kubectl("get", "node", name, _READY), 30)
     thief = machine(approvers, tmp_path / "thief", name, instance="i-00000002a")
 
-    with pytest.raises(AgentError, match=f"{name} is ready"):
+    with pytest.raises(ProgramError, match=f"{name} is ready"):
         thief.join(approvers.approver.make_token())
     approvers.machines[name] = KnownMachine(frozenset(), "i-00000002a", launched=time() + 5)
     assert thief.join(approvers.approver.make_token())

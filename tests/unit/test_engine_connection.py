@@ -174,7 +174,7 @@ def test_a_failed_write_is_reported(connection: Connection, tmp_path: Path) -> N
     message = connection.put(str(tmp_path / "folder"), b"text")
 
     assert "folder" in message
-    assert not list(tmp_path.glob(".bedplate-*"))
+    assert not list(tmp_path.glob(".folder.*"))
     connection.close()
 
 

@@ -67,6 +67,7 @@ PERMITTED = {
     "bedplate/programs/worker/join.py": REMOTE,
     "bedplate/programs/worker/gate.py": OWN,
     "bedplate/programs/worker/__main__.py": OWN,
+    "bedplate/programs/idle.py": OWN,
     "bedplate/programs/apply_agent.py": REMOTE,
     "roles/kubernetes/ecr-credentials": CLOUD,
     "bedplate/programs/gateway/paths.py": REMOTE,

@@ -2,9 +2,6 @@
 
 import json
 import re
-import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,7 +11,6 @@ from typing import Any
 
 import pytest
 
-import bedplate.programs.worker
 from bedplate.cluster.approval import (
     ABSENCE,
     CLIENT,
@@ -34,10 +30,11 @@ from bedplate.cluster.approval import (
 from bedplate.errors import PartialError
 from bedplate.machine.approver import Rounds
 from bedplate.plan.cluster import BOOTSTRAPPERS, WORKERS, joining_plan, machine_group
+from bedplate.programs.program import ProgramError
 from bedplate.programs.worker.__main__ import Agent
 from bedplate.programs.worker.leaving import LEAVING, Departure, Notices, drain
 from bedplate.programs.worker.leaving import decide as decide_departure
-from bedplate.programs.worker.machine import AgentError, Settings
+from bedplate.programs.worker.machine import Settings
 from bedplate.rounds import Reports
 from tests.testlab.fleets.variants import lab_plan
 from tests.testlab.kubernetes.requests import NodeKey, Texts, certificate
@@ -331,7 +328,7 @@ def test_a_drain_ends_in_time_when_the_api_does_not_answer() -> None:
 
     def fail(*arguments: str, seconds: float = 0.0) -> str:
         calls.append(arguments[0])
-        raise AgentError("connection refused")
+        raise ProgramError("connection refused")
 
     started = time.monotonic()
 
@@ -450,20 +447,3 @@ def test_a_node_takes_pods_after_the_gate_of_this_boot(tmp_path: Path, monkeypat
 
     assert node.calls.index("uncordon") > node.calls.index("annotate")
     assert node.object["bedplate/gate"] == "reboot"
-
-
-def test_the_agent_needs_the_standard_library_only(tmp_path: Path) -> None:
-    """The files of the role run without bedplate."""
-    folder = tmp_path / "worker"
-    shutil.copytree(
-        Path(bedplate.programs.worker.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__")
-    )
-    code = f"import runpy, sys; sys.path.insert(0, {str(tmp_path)!r}); sys.argv = ['x', 'join']; "
-    done = subprocess.run(
-        (sys.executable, "-ISc", f"{code}runpy.run_module('worker', run_name='__main__')"),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert "cannot read /etc/bedplate/worker.json" in done.stderr, done.stderr

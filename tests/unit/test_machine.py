@@ -386,7 +386,7 @@ def test_a_change_is_confirmed_only_on_a_reachable_machine(
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setattr(probe, "_KEY", tmp_path / "key.pub")
     monkeypatch.setattr(probe, "own_address", lambda: "10.0.0.1")
-    monkeypatch.setattr(probe, "run_step", lambda _name: has_source)
+    monkeypatch.setattr(probe, "_BOOTSTRAP", "true" if has_source else "false")
     monkeypatch.setattr("os.execvp", lambda _program, argv: ran.append(argv))
 
     with nullcontext() if key == KEY and has_source else pytest.raises(SystemExit, match="255"):

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bedplate.machine import idle
-from bedplate.programs.idle import UnknownError, is_due, main, next_report, use_of
+from bedplate.programs import idle
+from bedplate.programs.idle import is_due, main, next_report, use_of
+from bedplate.programs.program import MissingProgramError
 
 NOW = 1_795_410_000
 QUIET = {
@@ -33,7 +34,7 @@ class Fake(idle.Machine):
         for start, text in self.answers.items():
             if line.startswith(start):
                 return text
-        raise UnknownError(f"unknown use: {command[0]} failed (FileNotFoundError)")
+        raise MissingProgramError(f"{command[0]} is not installed")
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def _sessions(*sessions: str) -> dict[str, str]:
         ({"nvidia-smi": "0, 0\n1, 87\n"}, "0", "GPU 1 at 87 %"),
         ({"nvidia-smi": "0, [N/A]\n"}, "0", "GPU 0 at [N/A] %"),
         ({"nvidia-smi": ""}, "0", "unknown use: nvidia-smi lists no GPU"),
-        ({"loginctl list-sessions": "7 20000 ada\n"}, "0", "unknown use: loginctl failed (FileNotFoundError)"),
+        ({"loginctl list-sessions": "7 20000 ada\n"}, "0", "unknown use: loginctl is not installed"),
         ({}, "much", "unknown use: a program printed something unexpected"),
     ],
     ids=["nothing", "login", "left", "detached job", "GPU", "MIG", "driver", "program fails", "strange text"],

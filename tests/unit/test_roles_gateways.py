@@ -1,14 +1,10 @@
 """The roles of gateways (`guard`, `openvpn`, `vpnagent`) and the role `monitoring`."""
 
-import subprocess
-import sys
 from ipaddress import IPv4Address
-from pathlib import Path
 
 import pytest
 from pyinfra.api.exceptions import DeployError
 
-import bedplate.programs.gateway
 from bedplate.errors import InputError
 from bedplate.plan.laptops import laptop_gateways
 from bedplate.plan.nodes import permanent_nodes
@@ -17,7 +13,7 @@ from roles.guard.role import BGP_DAEMONS, SERVICE, Guard, KernelLacks
 from roles.monitoring.role import LOOPBACK, Monitoring, PrivateAddress
 from roles.openvpn.role import OpenVpn, gateway_files
 from roles.system import UnitStates
-from roles.vpnagent.role import FOLDER, VpnAgent, agent_files
+from roles.vpnagent.role import VpnAgent, agent_files
 from tests.testlab.fakes.node import Played, Recorded, Recorder, recorded
 from tests.testlab.fleets.variants import (
     LAB_PLAN,
@@ -186,29 +182,6 @@ def test_the_role_writes_no_key() -> None:
     text = "".join(file.text for gateway in lab_gateways() for file in gateway_files(gateway))
 
     assert "BEGIN" not in text
-
-
-def test_the_gateway_agent_needs_only_its_own_files(tmp_path: Path) -> None:
-    """The installed agent runs without any other module of the project."""
-    for file in agent_files():
-        if file.path.startswith(FOLDER):
-            path = tmp_path / Path(file.path).relative_to(FOLDER)
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(file.text)
-    (program,) = (file.text for file in agent_files() if file.path.endswith("/bedplate-vpn"))
-    (tmp_path / "bedplate-vpn").write_text(program.replace(FOLDER, str(tmp_path)))
-
-    process = subprocess.run(
-        [sys.executable, "-I", "-S", "-B", tmp_path / "bedplate-vpn", "--help"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert process.returncode == 0, process.stderr
-    assert "activate" in process.stdout
-    modules = Path(bedplate.programs.gateway.__file__).parent.glob("*.py")
-    assert len(list((tmp_path / "vpnagent").iterdir())) == len(list(modules))
 
 
 DEBIAN = recorded("debian-12")

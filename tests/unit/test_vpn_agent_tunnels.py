@@ -138,7 +138,7 @@ def test_a_unit_that_does_not_start_is_an_error(paths: GatewayPaths) -> None:
     """The exit status is 6, and the next run starts the unit."""
     (paths.root / "broken").touch()
 
-    with pytest.raises(IncompleteError, match="systemctl enable --now"):
+    with pytest.raises(IncompleteError, match="systemctl enable failed: Job for bedplate-guard"):
         _apply(paths, SITE)
     (paths.root / "broken").unlink()
 

@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from ..program import write_text
 from .hardware import burn_in, check_gpus, check_system, diagnose
 from .machine import Expected, Machine, read_expected
-from .verdict import Action, Finding, Verdict, write_file
+from .verdict import Action, Finding, Verdict
 
 Checks = Callable[[Machine, Expected], Iterator[Finding]]
 
@@ -78,9 +79,9 @@ def main() -> int:
     if arguments.burn_in:
         sys.stdout.write(f"{text}\n" if arguments.json else "".join(f"{line}\n" for line in verdict.report()))
         return 0 if verdict.ok else _FAILED
-    write_file(VERDICT, f"{text}\n")
+    write_text(VERDICT, f"{text}\n")
     if METRICS.parent.is_dir():
-        write_file(METRICS, verdict.metrics())
+        write_text(METRICS, verdict.metrics())
     sys.stdout.write(f"{text}\n" if arguments.json else "".join(f"{line}\n" for line in verdict.lines()))
     return 0 if verdict.ok else _FAILED
 

@@ -14,7 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from .machine import Expected, FailedProgramError, Gpus, Machine, MissingProgramError
+from ..program import MissingProgramError, ProgramError
+from .machine import Expected, Gpus, Machine
 from .verdict import Action, Finding
 
 # The share of the root disk that must be free.
@@ -36,7 +37,7 @@ def _clock(machine: Machine) -> Finding:
         return Finding("clock", f"not checked: this {container} uses the clock of its host")
     try:
         report = machine.output("chronyc", "-n", "tracking")
-    except (FailedProgramError, MissingProgramError) as error:
+    except ProgramError as error:
         return Finding("clock", str(error), Action.REPAIR)
     leap = next((line.partition(":")[2].strip() for line in report.splitlines() if line.startswith("Leap")), "unknown")
     if leap == "Not synchronised":
@@ -62,7 +63,7 @@ def _mount(machine: Machine, path: str) -> Finding:
         # As a subprocess with a timeout, because a call to a mount whose server does not answer blocks forever.
         machine.output("stat", "--file-system", "--format=%T", f"{machine.root / path.lstrip('/')}/.")
         machine.output("findmnt", "--mountpoint", path, "--types", "nfs,nfs4", "--noheadings")
-    except (FailedProgramError, MissingProgramError) as error:
+    except ProgramError as error:
         return Finding("mounts", f"{path}: {error}", Action.REPAIR)
     return Finding("mounts", f"{path} answers")
 
@@ -92,7 +93,7 @@ def check_gpus(machine: Machine, expected: Expected) -> Iterator[Finding]:
     except MissingProgramError as error:
         yield Finding("driver", str(error), Action.REPAIR)
         return
-    except (FailedProgramError, ET.ParseError) as error:
+    except (ProgramError, ET.ParseError) as error:
         yield Finding("driver", str(error), Action.REBOOT)
         return
     gpus = document.findall("gpu")
@@ -160,7 +161,7 @@ def _fabric(machine: Machine, gpus: list[ET.Element]) -> Iterator[Finding]:
     try:
         machine.output("systemctl", "is-active", FABRIC_MANAGER)
         inactive = machine.output("nvidia-smi", "nvlink", "--status").count("<inactive>")
-    except (FailedProgramError, MissingProgramError) as error:
+    except ProgramError as error:
         yield Finding("nvlink", str(error), Action.REPAIR)
         return
     yield Finding("nvlink", f"{inactive} inactive links", Action.REPLACE if inactive else Action.NONE)
@@ -170,7 +171,7 @@ def check_kernel_log(machine: Machine) -> Iterator[Finding]:
     """Yield a finding for each error number (Xid) of a GPU that the kernel has logged since boot."""
     try:
         log = machine.output("journalctl", "--dmesg", "--boot", "--output=cat", "--no-pager")
-    except (FailedProgramError, MissingProgramError) as error:
+    except ProgramError as error:
         yield Finding("gpu-errors", str(error), Action.REPAIR)
         return
     actions = read_actions(Path(__file__).with_name("xid.txt").read_text(encoding="utf-8").splitlines())
@@ -207,7 +208,7 @@ def diagnose(machine: Machine, level: int, missing: Action = Action.REPAIR) -> I
     except MissingProgramError as error:
         yield Finding("dcgm", str(error), missing)
         return
-    except (FailedProgramError, ValueError) as error:
+    except (ProgramError, ValueError) as error:
         # DCGM exits with an error if a test fails.
         yield Finding("dcgm", str(error), Action.REPLACE)
         return
@@ -240,7 +241,7 @@ def burn_in(machine: Machine, expected: Expected) -> Iterator[Finding]:
         return
     try:
         users = machine.output("nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader").split()
-    except (FailedProgramError, MissingProgramError) as error:
+    except ProgramError as error:
         yield Finding("driver", str(error), Action.REPAIR)
         return
     if users:
@@ -257,7 +258,7 @@ def _all_reduce(machine: Machine, count: int, least: int) -> Finding:
         match = _BANDWIDTH.search(machine.output(*_ALL_REDUCE, str(count)))
     except MissingProgramError as error:
         return Finding("all-reduce", f"not measured: {error}", Action.MONITOR)
-    except FailedProgramError as error:
+    except ProgramError as error:
         return Finding("all-reduce", str(error), Action.REPLACE)
     if match is None:
         return Finding("all-reduce", "all_reduce_perf printed no bandwidth", Action.REPAIR)

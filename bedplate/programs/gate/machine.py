@@ -1,11 +1,12 @@
 """A machine to the checks: the parts that the role `gate` expects, its programs with a time limit, and its files."""
 
 import json
-import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from ..program import output
 
 
 @dataclass(frozen=True)
@@ -44,14 +45,6 @@ def read_expected(file: Path, machine_type: str) -> Expected:
     return Expected(**values, gpus=Gpus(**gpus) if gpus else None)
 
 
-class MissingProgramError(Exception):
-    """A program that a check needs is not installed."""
-
-
-class FailedProgramError(Exception):
-    """A program failed or did not end in time; the text says which."""
-
-
 @dataclass(frozen=True)
 class Machine:
     """The machine that runs the gate; tests use another root."""
@@ -61,19 +54,8 @@ class Machine:
     """Seconds until a program counts as hanging."""
 
     def output(self, *command: str) -> str:
-        """Return what a program prints. Raises MissingProgramError or FailedProgramError."""
-        try:
-            done = subprocess.run(  # noqa: S603  constant programs
-                command, capture_output=True, text=True, errors="replace", timeout=self.timeout, check=True
-            )
-        except FileNotFoundError:
-            raise MissingProgramError(f"{command[0]} is not installed") from None
-        except subprocess.TimeoutExpired:
-            raise FailedProgramError(f"{command[0]} did not end within {self.timeout:.0f} s") from None
-        except subprocess.CalledProcessError as error:
-            text = " ".join((error.stderr or error.stdout or "").split())[:200]
-            raise FailedProgramError(f"{command[0]} failed: {text or error.returncode}") from None
-        return done.stdout
+        """Return what a program prints. Raises ProgramError."""
+        return output(*command, seconds=self.timeout)
 
     def read(self, path: str) -> str:
         """Return the text of a file without surrounding space, empty if there is none."""

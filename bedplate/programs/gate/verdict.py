@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from pathlib import Path
 
 
 class Action(StrEnum):
@@ -74,12 +73,3 @@ class Verdict:
         """Return all findings, then the result of a burn-in."""
         words = "passed" if self.ok else f"failed: {self.action}"
         return [*(f"{finding.check}: {finding.text}" for finding in self.findings), f"burn-in {words}"]
-
-
-def write_file(path: Path, text: str) -> None:
-    """Replace a file atomically; world-readable."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.new")
-    new.write_text(text, encoding="utf-8")
-    new.chmod(0o644)
-    new.replace(path)

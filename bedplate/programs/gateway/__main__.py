@@ -6,9 +6,10 @@ import os
 import sys
 from pathlib import Path
 
+from ..program import ProgramError
 from .access_list import activate_access_list, parse_access_list
 from .config_bundle import apply_bundle
-from .paths import AgentError, GatewayPaths, parse_config_bundle
+from .paths import GatewayPaths, parse_config_bundle
 from .sessions import write_last_seen
 from .status import read_status, write_metrics
 
@@ -24,7 +25,7 @@ def main() -> int:
     paths = GatewayPaths(arguments.settings, arguments.sockets, arguments.owner, arguments.state, arguments.root)
     try:
         _run(arguments, paths)
-    except AgentError as error:
+    except ProgramError as error:
         sys.stderr.write(f"{error}\n")
         return error.status
     return 0

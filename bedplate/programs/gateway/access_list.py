@@ -10,6 +10,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..program import write_text
 from .certificate import (
     IDENTITY_FILES,
     activate_crl,
@@ -20,7 +21,7 @@ from .certificate import (
     staged_crl_file,
     staged_identity,
 )
-from .paths import TRANSPORTS, GatewayPaths, IncompleteError, RejectedError, lock_folder, replace_file
+from .paths import TRANSPORTS, GatewayPaths, IncompleteError, RejectedError, lock_folder
 from .sessions import SUCCESS, end_sessions, run_command
 
 
@@ -60,8 +61,7 @@ def write_pending(file: Path, pending: PendingActions) -> None:
     if pending == NOTHING_PENDING:
         file.unlink(missing_ok=True)
         return
-    file.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    replace_file(file, json.dumps(pending.document()))
+    write_text(file, json.dumps(pending.document()))
 
 
 def run_pending(paths: GatewayPaths, pending: PendingActions, allowed: Mapping[str, Collection[str]]) -> dict[str, int]:
@@ -186,7 +186,7 @@ def _activate(paths: GatewayPaths, access_list: AccessList) -> dict[str, object]
             if identity:
                 activate_identity(paths, identity)
             activate_crl(paths)
-        replace_file(paths.version, f"{access_list.version}\n")
+        write_text(paths.version, f"{access_list.version}\n")
         for transport in TRANSPORTS:
             _replace_files(paths.addresses(transport), access_list.laptops[transport])
         allowed = {transport: access_list.laptops[transport].keys() for transport in TRANSPORTS}
@@ -231,7 +231,7 @@ def _replace_files(folder: Path, files: Mapping[str, str]) -> None:
     old = _read_files(folder)
     for name, text in files.items():
         if old.get(name) != text:
-            replace_file(folder / name, text)
+            write_text(folder / name, text)
     for name in old.keys() - files.keys():
         (folder / name).unlink()
 

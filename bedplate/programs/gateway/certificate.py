@@ -7,7 +7,6 @@ import os
 import pwd
 import re
 import shutil
-import subprocess
 import tempfile
 import time
 from calendar import timegm
@@ -17,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import strptime
 
-from .paths import GatewayPaths, RejectedError, write_synced
+from ..program import Result, replace, run, write_file
+from .paths import GatewayPaths, RejectedError
 
 _DATE = "%b %d %H:%M:%S %Y GMT"
 _SERIAL = re.compile(r"^ +Serial Number: ([0-9A-F]+)$", re.MULTILINE)
@@ -57,12 +57,12 @@ def read_crl(file: Path, authority: Path) -> Crl:
     """Return a revocation list; raise RejectedError if it is invalid or not signed by the authority."""
     options = ("-text", "-crlnumber", "-lastupdate", "-nextupdate", "-CAfile", str(authority))
     done = _run_openssl("crl", "-in", str(file), "-noout", *options)
-    if "verify OK" not in done.stderr:
+    if b"verify OK" not in done.err:
         # Raises an error of its own for a file that openssl cannot read.
         _openssl("crl", "-in", str(file), "-noout")
         raise RejectedError("the revocation list is not signed by this gateway's authority")
-    fields = dict(line.split("=", 1) for line in done.stdout.splitlines() if line.startswith(_CRL_FIELDS))
-    serials = frozenset(int(serial, 16) for serial in _SERIAL.findall(done.stdout))
+    fields = dict(line.split("=", 1) for line in done.text.splitlines() if line.startswith(_CRL_FIELDS))
+    serials = frozenset(int(serial, 16) for serial in _SERIAL.findall(done.text))
     begin, end = _parse_date(fields["lastUpdate"]), _parse_date(fields["nextUpdate"])
     return Crl(int(fields["crlNumber"], 16), begin, end, serials)
 
@@ -77,8 +77,8 @@ def check_identity(crl: Path, authority: Path, certificate: Path, key: Path) -> 
     trusted = ("-CAfile", str(authority), "-no-CApath", "-no-CAstore")
     revocation = ("-crl_check_all", "-CRLfile", str(crl))
     done = _run_openssl("verify", *trusted, *revocation, "-purpose", "sslserver", str(certificate))
-    if done.returncode:
-        raise RejectedError(f"the gateway's certificate is not valid: {' '.join(done.stderr.split())[:160]}")
+    if done.error:
+        raise RejectedError(f"the gateway's certificate is not valid: {done.error}")
     public_key = _openssl("x509", "-in", str(certificate), "-noout", "-pubkey")
     if public_key != _openssl("pkey", "-in", str(key), "-pubout"):
         raise RejectedError("the gateway's private key does not match its certificate")
@@ -95,14 +95,13 @@ def _parse_date(text: str) -> int:
 def _openssl(*arguments: str) -> str:
     """Return what openssl prints about a file; raise RejectedError if it cannot read the file."""
     done = _run_openssl(*arguments)
-    if done.returncode:
-        error = (done.stderr.strip().splitlines() or ["no error output"])[0][:200]
-        raise RejectedError(f"openssl {arguments[0]} cannot read {Path(arguments[2]).name}: {error}")
-    return done.stdout
+    if done.error:
+        raise RejectedError(f"cannot read {Path(arguments[2]).name}: {done.error}")
+    return done.text
 
 
-def _run_openssl(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(["/usr/bin/openssl", *arguments], capture_output=True, errors="replace", check=False)  # noqa: S603
+def _run_openssl(*arguments: str) -> Result:
+    return run("/usr/bin/openssl", *arguments)
 
 
 def read_active_crl(paths: GatewayPaths, authority: Path) -> Crl:
@@ -122,7 +121,7 @@ def staged_crl(paths: GatewayPaths, text: str, authority: Path, active: Crl) -> 
     """
     staged = staged_crl_file(paths)
     try:
-        write_synced(staged, text)
+        write_file(staged, text.encode())
         crl = read_crl(staged, authority)
         _check_crl(paths, crl, active)
         yield crl
@@ -136,7 +135,7 @@ def activate_crl(paths: GatewayPaths) -> None:
         # OpenVPN reads the file again only if its size or its modification time in seconds has changed.
         later = max(int(time.time()), int(paths.crl.stat().st_mtime) + 1)
         os.utime(staged_crl_file(paths), (later, later))
-    staged_crl_file(paths).replace(paths.crl)
+    replace(staged_crl_file(paths), paths.crl)
 
 
 def staged_crl_file(paths: GatewayPaths) -> Path:
@@ -184,7 +183,8 @@ def staged_identity(paths: GatewayPaths, files: Mapping[str, str] | None) -> Ite
     staged = Path(tempfile.mkdtemp(prefix=".identity-", dir=paths.settings))
     try:
         for name in IDENTITY_FILES:
-            _write_identity_file(staged / name, files[name], paths.owner)
+            mode, owner = (0o400, _user_id(paths.owner)) if name in _SECRET_FILES else (0o444, -1)
+            write_file(staged / name, files[name].encode(), mode, (owner, -1))
         yield staged
     finally:
         shutil.rmtree(staged)
@@ -193,18 +193,7 @@ def staged_identity(paths: GatewayPaths, files: Mapping[str, str] | None) -> Ite
 def activate_identity(paths: GatewayPaths, staged: Path) -> None:
     """Activate a staged certificate and its keys; daemons load them when they restart."""
     for name in IDENTITY_FILES:
-        (staged / name).replace(paths.settings / name)
-
-
-def _write_identity_file(path: Path, text: str, owner: str) -> None:
-    is_secret = path.name in _SECRET_FILES
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400 if is_secret else 0o444)
-    with os.fdopen(handle, "w") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(handle)
-        if is_secret:
-            os.fchown(handle, _user_id(owner), -1)
+        replace(staged / name, paths.settings / name)
 
 
 def _user_id(name: str) -> int:

@@ -4,13 +4,12 @@ Files that were written and not yet loaded are recorded. After a power failure t
 """
 
 import json
-import os
 import re
-import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
+from ..program import MissingProgramError, Result, replace, run, stage
 from .paths import (
     CHARON,
     CHARON_UNIT,
@@ -34,11 +33,9 @@ from .paths import (
     lock_folder,
 )
 
-_STAGED = ".new"
 _GUARD_UNIT, _FRR_UNIT = "bedplate-guard.service", "frr.service"
 _UNIT_TYPES = (".service", ".timer")
 _TIMEOUT_S = 25
-_MAX_ERROR_LENGTH = 160
 _XFRM_DEVICE = re.compile(r"^(ipsec[0-9]+)[@ ]", re.MULTILINE)
 _INTERFACE_ID = re.compile(r"^\s*if_id_out = ([0-9]+)$", re.MULTILINE)
 
@@ -121,11 +118,10 @@ def _replace_files(paths: GatewayPaths, files: Iterable[File], check: Callable[[
         for file in files:
             path = paths.at(file.path)
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700 if file.path.startswith(IPSEC) else 0o755)
-            staged[path] = path.with_name(path.name + _STAGED)
-            _write_file(staged[path], file, _owner(path))
+            staged[path] = stage(path, file.text.encode(), file.mode, _owner(path))
             check(staged[path], file)
         for path, new in staged.items():
-            new.replace(path)
+            replace(new, path)
     finally:
         for new in staged.values():
             new.unlink(missing_ok=True)
@@ -135,18 +131,6 @@ def _owner(path: Path) -> tuple[int, int]:
     """Return the user and group of a new file: of the old file or its folder, as for FRR's files."""
     status = (path if path.exists() else path.parent).stat()
     return status.st_uid, status.st_gid
-
-
-def _write_file(path: Path, file: File, owner: tuple[int, int]) -> None:
-    """Write a file that only root can read until it is complete."""
-    path.unlink(missing_ok=True)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(handle, "wb") as stream:
-        stream.write(file.text.encode())
-        stream.flush()
-        os.fchown(handle, *owner)
-        os.fchmod(handle, file.mode)
-        os.fsync(handle)
 
 
 def _check_guard_rules(staged: Path, file: File) -> None:
@@ -179,7 +163,7 @@ def _stop_units(files: Iterable[str]) -> None:
 def _start_units(bundle: ConfigBundle) -> tuple[str, ...]:
     """Enable and start all units, and return the inactive ones; raise IncompleteError if one fails."""
     units = tuple(_units(bundle))
-    states = _run_unchecked("systemctl", "is-active", *units).stdout.split()
+    states = _run_unchecked("systemctl", "is-active", *units).text.split()
     _run("systemctl", "enable", "--now", *units)
     return tuple(unit for unit, state in zip(units, states, strict=True) if state != "active")
 
@@ -214,25 +198,22 @@ def _reload_services(changed: AbstractSet[str], *, restarts_charon: bool) -> Non
 def _delete_unused_devices(connections: str) -> None:
     """Delete the XFRM interfaces that no connection uses."""
     used = {f"ipsec{number}" for number in _INTERFACE_ID.findall(connections)}
-    for device in _XFRM_DEVICE.findall(_run_unchecked("ip", "-brief", "link", "show", "type", "xfrm").stdout):
+    for device in _XFRM_DEVICE.findall(_run_unchecked("ip", "-brief", "link", "show", "type", "xfrm").text):
         if device not in used:
             _run("ip", "link", "delete", device)
 
 
 def _run(*command: str) -> None:
     """Run a command; raise IncompleteError if it fails."""
-    done = _run_unchecked(*command)
-    if done.returncode:
-        error = (done.stderr.strip().splitlines() or ["no error output"])[-1][:_MAX_ERROR_LENGTH]
-        raise IncompleteError(f"{' '.join(command[:3])}: exit status {done.returncode}: {error}")
+    if error := _run_unchecked(*command).error:
+        raise IncompleteError(error)
 
 
-def _run_unchecked(*command: str) -> subprocess.CompletedProcess[str]:
+def _run_unchecked(*command: str) -> Result:
     try:
-        return subprocess.run(  # noqa: S603  # the names of units and devices were validated with the bundle
-            command, capture_output=True, errors="replace", check=False, timeout=_TIMEOUT_S
-        )
-    except FileNotFoundError:
+        result = run(*command, seconds=_TIMEOUT_S)
+    except MissingProgramError:
         raise RejectedError(f"no program {command[0]} on this gateway: apply the role guard first") from None
-    except subprocess.TimeoutExpired:
-        raise IncompleteError(f"{' '.join(command[:3])}: no result within {_TIMEOUT_S} s") from None
+    if result.limit:
+        raise IncompleteError(result.error)
+    return result

@@ -10,40 +10,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-_MODE = 0o644
+from ..program import ProgramError
 
 
-class AgentError(Exception):
-    """An error that the operator can fix; `status` is the exit status of the agent."""
-
-    status: ClassVar[int] = 1
-
-
-class RejectedError(AgentError):
+class RejectedError(ProgramError):
     """The input was rejected; nothing was changed."""
 
     status: ClassVar[int] = 2
 
 
-class IncompleteError(AgentError):
+class IncompleteError(ProgramError):
     """The input is active, but a daemon did not answer: the next call tries again."""
 
     status: ClassVar[int] = 6
-
-
-def write_synced(path: Path, text: str) -> None:
-    """Write a text to a path, and return when it would survive a power failure."""
-    path.write_text(text)
-    path.chmod(_MODE)
-    with path.open() as stream:
-        os.fsync(stream.fileno())
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Replace a file atomically: readers see the old text or the new one."""
-    staged = path.with_name(f".{path.name}.new")
-    write_synced(staged, text)
-    staged.replace(path)
 
 
 @contextmanager

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .paths import IncompleteError, replace_file
+from ..program import write_text
+from .paths import IncompleteError
 
 _TIMEOUT_S = 1.0
 SUCCESS = "SUCCESS:"
@@ -107,8 +108,7 @@ def update_last_seen(file: Path, sessions: Iterable[Session], now: int) -> LastS
 
 def write_last_seen(file: Path, last_seen: Mapping[str, int]) -> None:
     """Write when each laptop was last connected."""
-    file.parent.mkdir(mode=0o755, exist_ok=True)
-    replace_file(file, json.dumps(dict(sorted(last_seen.items()))))
+    write_text(file, json.dumps(dict(sorted(last_seen.items()))))
 
 
 def _read_last_seen(file: Path) -> LastSeen:

@@ -2,16 +2,16 @@
 
 import json
 import re
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
+from ..program import ProgramError, output, run, write_text
 from .access_list import NOTHING_PENDING, PendingActions, read_pending
 from .certificate import certificate_end, crl_end, crl_number
-from .paths import TRANSPORTS, AgentError, GatewayPaths, RejectedError, replace_file
+from .paths import TRANSPORTS, GatewayPaths, IncompleteError, RejectedError
 from .sessions import LastSeen, Session, read_sessions, update_last_seen
 
 _TIMEOUT_S = 5
@@ -70,15 +70,9 @@ def _read_tunnels(socket: Path) -> tuple[Tunnel, ...] | None:
 
 
 def _run_swanctl(command: str, socket: Path) -> str | None:
-    done = _run([str(SWANCTL), command, "--raw", "--uri", f"unix://{socket}"])
-    return None if done is None or done.returncode else done.stdout
-
-
-def _run(command: list[str]) -> "subprocess.CompletedProcess[str] | None":
-    """Run a command; return None if it is not installed or does not end in time."""
     try:
-        return subprocess.run(command, capture_output=True, errors="replace", check=False, timeout=_TIMEOUT_S)  # noqa: S603
-    except (FileNotFoundError, subprocess.TimeoutExpired):
+        return output(str(SWANCTL), command, "--raw", "--uri", f"unix://{socket}", seconds=_TIMEOUT_S)
+    except ProgramError:
         return None
 
 
@@ -165,8 +159,11 @@ def read_neighbours(frr_conf: Path, *options: str) -> tuple[Neighbour, ...]:
     configured = _NEIGHBOUR.findall(frr_conf.read_text()) if frr_conf.exists() else []
     if not configured:
         return ()
-    done = _run(["vtysh", *options, "-c", _PEERS, "-c", _ROUTES])
-    return parse_neighbours(configured, done.stdout if done else "")
+    try:
+        text = run("vtysh", *options, "-c", _PEERS, "-c", _ROUTES, seconds=_TIMEOUT_S).text
+    except ProgramError:
+        text = ""
+    return parse_neighbours(configured, text)
 
 
 def parse_neighbours(configured: list[tuple[str, str]], output: str) -> tuple[Neighbour, ...]:
@@ -262,7 +259,7 @@ def read_status(paths: GatewayPaths) -> Status:
 def _sessions_or_none(paths: GatewayPaths, transport: str) -> tuple[Session, ...] | None:
     try:
         return read_sessions(paths.socket(transport))
-    except AgentError:
+    except IncompleteError:
         return None
 
 
@@ -321,7 +318,7 @@ def metrics_text(status: Status) -> str:
 
 def write_metrics(file: Path, status: Status) -> None:
     """Write the metrics atomically: the collector may read the file at any moment."""
-    replace_file(file, metrics_text(status))
+    write_text(file, metrics_text(status))
 
 
 def _session_metrics(status: Status) -> Iterator[Metric]:

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from ..program import ProgramError, output
 from .gate import PENDING, Gate, read_gate
 from .join import join
 from .leaving import Departure, answer_hook, cordon, decide, drain, read_notices, return_to_work
-from .machine import ROOT, AgentError, Metadata, Settings, kubectl, node_name, output, read_settings
+from .machine import ROOT, Metadata, Settings, kubectl, node_name, read_settings
 
 _GATE = "bedplate/gate"
 _APPLY_STATUS = (
@@ -63,7 +64,7 @@ class Agent:
         if time.monotonic() >= self._retry:
             try:
                 self._report()
-            except AgentError as error:
+            except ProgramError as error:
                 self._retry = time.monotonic() + _RETRY
                 log(str(error))
 
@@ -75,20 +76,20 @@ class Agent:
             try:
                 cordon(self.node, departure.reason, self.kubectl)
                 self.departure = departure
-            except AgentError as error:
+            except ProgramError as error:
                 log(str(error))
             return
         is_empty = drain(self.node, departure, log, self.kubectl)
         log("drained" if is_empty else "the time is over: kubelet ends the remaining pods")
         try:
             answer_hook(self.settings)
-        except AgentError as error:
+        except ProgramError as error:
             log(str(error))
         else:
             self.has_answered = True
 
     def _report(self) -> None:
-        """Write the gate of this boot to the Node, and register a machine whose Node was deleted. Raises AgentError.
+        """Write the gate of this boot to the Node, and register a machine whose Node was deleted. Raises ProgramError.
 
         The Node is read, never remembered: a person or an older snapshot of the cluster may have changed it.
         """
@@ -133,7 +134,7 @@ def stop(settings: Settings) -> None:
     """Leave if the system is shutting down: kubelet ends the pods at the same time, in their grace period."""
     try:
         output("systemctl", "is-system-running")
-    except AgentError as error:
+    except ProgramError as error:
         if str(error).endswith("stopping"):
             drain(node_name(), Departure("this machine shuts down", settings.drain), log)
 
@@ -151,7 +152,7 @@ def main(command: str) -> int:
             log("joined the cluster" if is_new else "is in the cluster already")
             if is_new:
                 output("systemctl", "restart", "--no-block", *_UNITS)
-    except AgentError as error:
+    except ProgramError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
     return 0

@@ -15,7 +15,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from .machine import AUTHORITY, KUBECONFIG, ROOT, AgentError, Settings, node_name, output
+from ..program import ProgramError, output, replace, write_text
+from .machine import AUTHORITY, KUBECONFIG, ROOT, Settings, node_name
 
 SETTINGS_PROGRAM = "/usr/local/lib/bedplate/kubelet-settings"
 _PKI, _STATUS = Path("var/lib/kubelet/pki"), Path("var/lib/bedplate/status/join.json")
@@ -39,7 +40,7 @@ class Api:
     token: str
 
     def call(self, method: str, path: str, body: object = None) -> dict[str, Any]:
-        """Return the object in a reply. Raises AgentError."""
+        """Return the object in a reply. Raises ProgramError."""
         request = urllib.request.Request(  # noqa: S310  https only: the settings hold the address
             f"{self.server}{path}",
             None if body is None else json.dumps(body).encode(),
@@ -51,9 +52,9 @@ class Api:
             with urllib.request.build_opener(*handlers).open(request, timeout=20) as reply:
                 document: dict[str, Any] = json.loads(reply.read(_LARGEST))
         except urllib.error.HTTPError as error:
-            raise AgentError(_refusal(error)) from None
+            raise ProgramError(_refusal(error)) from None
         except (urllib.error.URLError, OSError, ValueError, RecursionError) as error:
-            raise AgentError(_no_answer(self.server, error)) from None
+            raise ProgramError(_no_answer(self.server, error)) from None
         return document
 
 
@@ -61,7 +62,7 @@ def _context(authority: Path) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=str(authority))
     except (OSError, ssl.SSLError):
-        raise AgentError(f"cannot read {authority}: apply the role kubernetes after `bedplate kube init`") from None
+        raise ProgramError(f"cannot read {authority}: apply the role kubernetes after `bedplate kube init`") from None
 
 
 def _refusal(error: urllib.error.HTTPError) -> str:
@@ -85,7 +86,7 @@ def _no_answer(server: str, error: Exception) -> str:
 
 
 def join(settings: Settings, given_token: str, root: Path = ROOT) -> bool:
-    """Join, unless the machine has a valid certificate; return whether it is new. Raises AgentError."""
+    """Join, unless the machine has a valid certificate; return whether it is new. Raises ProgramError."""
     if _is_joined(root):
         return False
     output(SETTINGS_PROGRAM)
@@ -96,7 +97,7 @@ def join(settings: Settings, given_token: str, root: Path = ROOT) -> bool:
         _publish(settings, key, root)
         token = output(settings.bootstrap, "print_join_token").strip()
     if not token:
-        raise AgentError("no token: run `bedplate kube join` for a machine of a site")
+        raise ProgramError("no token: run `bedplate kube join` for a machine of a site")
     api = Api(settings.server, root / AUTHORITY, token)
     _write(root, settings.server, _certificate(api, name, request))
     return True
@@ -108,7 +109,7 @@ def _is_joined(root: Path) -> bool:
     try:
         output("openssl", "x509", "-noout", "-checkend", _LEAST_SECONDS, "-in", current)
         output("openssl", "verify", "-CAfile", str(root / AUTHORITY), current)
-    except AgentError:
+    except ProgramError:
         return False
     return (root / KUBECONFIG).exists()
 
@@ -117,8 +118,7 @@ def _make_request(name: str, root: Path) -> tuple[str, str]:
     """Return a signing request, and the SHA-256 of its key; the key is kept for another attempt."""
     key = root / _KEY
     if not key.exists() or not key.stat().st_size:
-        key.parent.mkdir(parents=True, exist_ok=True)
-        _write_private(key, output("openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout"))
+        write_text(key, output("openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout"), 0o600)
     subject = f"/O=system:nodes/CN=system:node:{name}"
     request = output("openssl", "req", "-new", "-sha256", "-key", str(key), "-subj", subject)
     public = output("openssl", "pkey", "-in", str(key), "-pubout")
@@ -127,14 +127,12 @@ def _make_request(name: str, root: Path) -> tuple[str, str]:
 
 
 def _publish(settings: Settings, key: str, root: Path) -> None:
-    file = root / _STATUS
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps({"version": 1, "key": key}) + "\n", encoding="utf-8")
+    write_text(root / _STATUS, json.dumps({"version": 1, "key": key}) + "\n")
     output(settings.bootstrap, "put_status")
 
 
 def _certificate(api: Api, name: str, request: str) -> str:
-    """Return the certificate after the approver has answered. Raises AgentError."""
+    """Return the certificate after the approver has answered. Raises ProgramError."""
     spec = {
         "request": base64.b64encode(request.encode()).decode(),
         "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
@@ -149,19 +147,19 @@ def _certificate(api: Api, name: str, request: str) -> str:
             return base64.b64decode(status["certificate"]).decode()
         for condition in status.get("conditions", ()):
             if condition["type"] in {"Denied", "Failed"}:
-                raise AgentError(f"the cluster refused {name}: {condition.get('message', condition['type'])}")
+                raise ProgramError(f"the cluster refused {name}: {condition.get('message', condition['type'])}")
         time.sleep(_PAUSE)
-    raise AgentError(f"no answer to the request of {name} within {_WAIT:.0f} s: is the approver running?")
+    raise ProgramError(f"no answer to the request of {name} within {_WAIT:.0f} s: is the approver running?")
 
 
 def _write(root: Path, server: str, certificate: str) -> None:
     """Write certificate and key where kubelet keeps and renews them, then the configuration with which it starts."""
     pair = root / _PKI / f"kubelet-client-{time.strftime('%Y-%m-%d-%H-%M-%S')}.pem"
-    _write_private(pair, certificate + (root / _KEY).read_text(encoding="utf-8"))
+    write_text(pair, certificate + (root / _KEY).read_text(encoding="utf-8"), 0o600)
     link = root / _PKI / "kubelet-client-current.new"
     link.unlink(missing_ok=True)
     link.symlink_to(pair)
-    link.replace(root / _CURRENT)
+    replace(link, root / _CURRENT)
     file = str(root / _CURRENT)
     document = {
         "apiVersion": "v1",
@@ -173,15 +171,5 @@ def _write(root: Path, server: str, certificate: str) -> None:
         "users": [{"name": "default", "user": {"client-certificate": file, "client-key": file}}],
         "contexts": [{"name": "default", "context": {"cluster": "default", "user": "default"}}],
     }
-    _write_private(root / KUBECONFIG, json.dumps(document, indent=1) + "\n")
+    write_text(root / KUBECONFIG, json.dumps(document, indent=1) + "\n", 0o600)
     (root / _KEY).unlink()
-
-
-def _write_private(file: Path, text: str) -> None:
-    """Replace a file that only root may read."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    new = file.with_name(f".{file.name}.new")
-    new.unlink(missing_ok=True)
-    new.touch(mode=0o600)
-    new.write_text(text, encoding="utf-8")
-    new.replace(file)

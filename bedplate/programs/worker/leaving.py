@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from .machine import AgentError, Metadata, Settings, kubectl, output
+from ..program import ProgramError, output
+from .machine import Metadata, Settings, kubectl
 
 LEAVING = "bedplate/leaving"
 """The annotation with the reason for which the agent has cordoned its node."""
@@ -73,7 +74,7 @@ Kubectl = Callable[..., str]
 
 
 def cordon(node: str, reason: str, run: Kubectl = kubectl) -> None:
-    """Take no new pods, and record why. Raises AgentError."""
+    """Take no new pods, and record why. Raises ProgramError."""
     run("annotate", "node", node, f"{LEAVING}={reason}", "--overwrite")
     run("cordon", node)
 
@@ -89,7 +90,7 @@ def drain(node: str, departure: Departure, log: Callable[[str], None], run: Kube
         try:
             cordon(node, departure.reason, run)
             run("drain", node, *options, seconds=left + _RETRY)
-        except AgentError as error:
+        except ProgramError as error:
             log(f"drain: {error}")
             time.sleep(min(_RETRY, max(deadline - time.monotonic(), 0.0)))
         else:
@@ -98,7 +99,7 @@ def drain(node: str, departure: Departure, log: Callable[[str], None], run: Kube
 
 
 def answer_hook(settings: Settings) -> None:
-    """Let Auto Scaling end this machine. Raises AgentError."""
+    """Let Auto Scaling end this machine. Raises ProgramError."""
     output(settings.bootstrap, "report_drained")
 
 

@@ -2,12 +2,13 @@
 
 import json
 import shlex
-import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from ..program import ProgramError, output
 
 ROOT = Path("/")
 KUBECONFIG, AUTHORITY = Path("etc/kubernetes/kubelet.conf"), Path("etc/kubernetes/pki/ca.crt")
@@ -15,10 +16,6 @@ SETTINGS, STARTED = Path("etc/bedplate/worker.json"), Path("run/bedplate/kubelet
 # The service is link-local: it answers within milliseconds or not at all.
 _IMDS_SECONDS = 2.0
 _EXPIRED = 401
-
-
-class AgentError(Exception):
-    """The agent cannot go on; the text says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -34,38 +31,24 @@ class Settings:
 
 
 def read_settings(root: Path = ROOT) -> Settings:
-    """Return the settings that the role has written. Raises AgentError."""
+    """Return the settings that the role has written. Raises ProgramError."""
     try:
         return Settings(**json.loads((root / SETTINGS).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
-        raise AgentError(f"cannot read /{SETTINGS}: {error}; apply the role worker") from None
+        raise ProgramError(f"cannot read /{SETTINGS}: {error}; apply the role worker") from None
 
 
 def node_name(root: Path = ROOT) -> str:
-    """Return the name under which kubelet registers. Raises AgentError."""
+    """Return the name under which kubelet registers. Raises ProgramError."""
     try:
         words = shlex.split((root / STARTED).read_text(encoding="utf-8").partition("=")[2])
         return next(word.partition("=")[2] for word in words if word.startswith("--hostname-override="))
     except (OSError, ValueError, StopIteration):
-        raise AgentError(f"/{STARTED} has no name: `systemctl status kubelet` shows the reason") from None
-
-
-def output(*command: str, text: str = "", seconds: float = 60.0) -> str:
-    """Return what a program prints. Raises AgentError with its last line."""
-    try:
-        done = subprocess.run(  # noqa: S603  constant programs
-            command, input=text, capture_output=True, text=True, errors="replace", timeout=seconds, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise AgentError(f"{command[0]}: {error}") from None
-    if done.returncode:
-        lines = (done.stderr or done.stdout).strip().splitlines() or [f"status {done.returncode}"]
-        raise AgentError(f"{Path(command[0]).name} {command[1]}: {lines[-1][:200]}")
-    return done.stdout
+        raise ProgramError(f"/{STARTED} has no name: `systemctl status kubelet` shows the reason") from None
 
 
 def kubectl(*arguments: str, root: Path = ROOT, seconds: float = 30.0, text: str = "") -> str:
-    """Run kubectl with kubelet's own certificate. Raises AgentError."""
+    """Run kubectl with kubelet's own certificate. Raises ProgramError."""
     return output("kubectl", *arguments, f"--kubeconfig={root / KUBECONFIG}", seconds=seconds, text=text)
 
 
