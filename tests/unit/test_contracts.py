@@ -15,9 +15,17 @@ from tests.testlab.run import ROOT
 PACKAGES = ("bedplate", "images", "roles", "stacks", "vpn")
 # The module that gets a forbidden import; the import; and what import-linter prints about it.
 PLANTS = {
-    "copied": ("bedplate/programs/gateway/status.py", "import bedplate.errors", "bedplate.programs.gateway.status -> bedplate.errors"),
+    "copied": (
+        "bedplate/programs/gateway/status.py",
+        "import bedplate.errors",
+        "bedplate.programs.gateway.status -> bedplate.errors",
+    ),
     "third-party": ("bedplate/programs/worker/join.py", "import pydantic", "bedplate.programs.worker.join -> pydantic"),
-    "gate": ("bedplate/programs/gate/hardware.py", "import bedplate.catalog", "bedplate.programs.gate.hardware -> bedplate.catalog"),
+    "gate": (
+        "bedplate/programs/gate/hardware.py",
+        "import bedplate.catalog",
+        "bedplate.programs.gate.hardware -> bedplate.catalog",
+    ),
     "plan": ("bedplate/plan/space.py", "import bedplate.compliance.settings", "bedplate.plan is not allowed to import"),
     "cli": ("bedplate/deploy/run.py", "import bedplate.cli.fleet", "bedplate.deploy is not allowed to import"),
     "roles": ("bedplate/deploy/run.py", "import roles.system", "roles.system"),
