@@ -113,6 +113,6 @@ class JoiningMachine:
         return Settings(self.plane.server, self.cloud, 30, str(self.root / "bootstrap"))
 
     def join(self, token: str) -> bool:
-        """Join with a token; AgentError if the cluster refuses."""
+        """Join with a token; ProgramError if the cluster refuses."""
         (self.root / "token").write_text(f"{token}\n")
         return join(self.settings, "" if self.cloud else token, self.root)
