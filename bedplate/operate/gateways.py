@@ -14,8 +14,8 @@ from bedplate.operate.tunnels import update_peers
 from bedplate.plan import FleetPlan
 from bedplate.plan.laptops import laptop_gateways
 from bedplate.plan.nodes import NodePlan
+from bedplate.programs.gateway.status import Status
 from bedplate.report.vpn import issued_lines, relisted_lines, revoked_lines, updated_gateway_lines
-from vpn.agent.status import Status
 from vpn.authority import Reason
 from vpn.certificates import Passphrase
 from vpn.gateways import access_list_of, gateway_keys, gateway_node, gateway_subjects, peer_subjects
