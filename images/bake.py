@@ -66,7 +66,7 @@ def pinned_versions(plan: FleetPlan, kind: ImageKind) -> tuple[str, ...]:
     is_worker = kind.use.is_worker
     versions = {
         # The versions of containerd, DCGM and EFA.
-        "stack": plan.stack if is_worker or kind.driver or kind.efa else None,
+        "software": plan.software if is_worker or kind.driver or kind.efa else None,
         "driver": kind.driver or None,
         "kernel": plan.image.kernel,
         "kubernetes": (plan.image.kubernetes or cluster) if is_worker else None,

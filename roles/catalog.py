@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bedplate.catalog import load_catalog
 from bedplate.catalog.catalog import repository_key
-from bedplate.catalog.stacks import NVIDIA_KEY_SUM
+from bedplate.catalog.software import NVIDIA_KEY_SUM
 from bedplate.load import load_fleet
 from bedplate.lock import check_plan_recorded, lock_path, read_lock
 from bedplate.nodes.ssh import INITIAL_ACCOUNT
@@ -53,10 +53,10 @@ def _roles(node: NodePlan) -> Iterator[Role]:
         yield Workbench(node.accounts.people, node.gpus, node.scratch, reports_use=in_cloud)
     if node.gpus and node.driver:
         driver = driver_of(node.driver, node.gpus, load_catalog().chips.get(node.gpus.model))
-        tools = Tools(driver.branch, load_catalog().stack(node.stack), repository_key(), driver.subnets)
+        tools = Tools(driver.branch, load_catalog().software_set(node.software), repository_key(), driver.subnets)
         yield Nvidia(driver, node.platform, NodeRole.WORKBENCH in node.roles, tools)
     if node.fabric:
-        yield Efa(load_catalog().stack(node.stack))
+        yield Efa(load_catalog().software_set(node.software))
     if has_frameworks(node):
         yield Frameworks()
     yield from _cluster_roles(node)
@@ -76,8 +76,8 @@ def _roles(node: NodePlan) -> Iterator[Role]:
 def _cluster_roles(node: NodePlan) -> Iterator[Role]:
     if node.cluster is None:
         return
-    stack = load_catalog().stack(node.stack)
-    gpus = bool(node.driver and stack.checksum(NVIDIA_KEY_SUM))
+    software = load_catalog().software_set(node.software)
+    gpus = bool(node.driver and software.checksum(NVIDIA_KEY_SUM))
     yield Containers(node.cluster.cluster.containerd, gpus, node.cluster.cluster.mirrors)
     yield Kubernetes(node.cluster)
     if node.cluster.member:
@@ -99,7 +99,7 @@ def install_digest(node: NodePlan) -> str:
     inputs = (
         *names_of(node),
         node.platform,
-        node.stack,
+        node.software,
         driver,
         bool(node.gpus),
         sorted({mount.kind for mount in node.mounts}),

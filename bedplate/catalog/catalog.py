@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from bedplate.catalog.keys import KeyFacts, read_keys, write_keys
-from bedplate.catalog.stacks import AddonPins, StackLock, read_addons, read_stacks, write_addons, write_stacks
+from bedplate.catalog.software import AddonPins, SoftwareSet, read_addons, read_software, write_addons, write_software
 from bedplate.catalog.tables import (
     ChipFacts,
     DriverFacts,
@@ -60,8 +60,8 @@ class Catalog:
 
     `offers` has zone letters by instance type and region, also for types that are not in `types`; `accounts` has the
     account that answered, by region. `prices` has USD per hour, on demand, in `price_region`; `rates` has USD per hour
-    of other items. `drivers` is by branch, `stacks` by name, `chips` by name of the GPU, `releases` by minor version of
-    Kubernetes, `keys` by apt repository.
+    of other items. `drivers` is by branch, `software` by name, `chips` by name of the GPU, `releases` by minor version
+    of Kubernetes, `keys` by apt repository.
     """
 
     regions: Mapping[str, RegionFacts]
@@ -79,7 +79,7 @@ class Catalog:
     releases: Mapping[str, ReleaseFacts] = field(default_factory=dict)
     keys: Mapping[str, KeyFacts] = field(default_factory=dict)
     time_zones: frozenset[str] = frozenset()
-    stacks: Mapping[str, StackLock] = field(default_factory=lambda: read_stacks(read_data_file("stacks").rows))
+    software: Mapping[str, SoftwareSet] = field(default_factory=lambda: read_software(read_data_file("software").rows))
 
     def offered(self, type_name: str, region: str) -> tuple[str, ...]:
         """Return the zones of a region that offer the type."""
@@ -93,9 +93,9 @@ class Catalog:
         """Return the regions that offer the type in at least one zone, by name."""
         return tuple(sorted(self.offers.get(type_name, {})))
 
-    def stack(self, name: str | None) -> StackLock:
-        """Return the stack lock of a name; the newest for None, and for a name that the catalog does not have."""
-        return self.stacks.get(name or "") or self.stacks[max(self.stacks)]
+    def software_set(self, name: str | None) -> SoftwareSet:
+        """Return the set of versions of a name; the newest for None, and for a name that the catalog does not have."""
+        return self.software.get(name or "") or self.software[max(self.software)]
 
     def kubernetes(self, version: str) -> str:
         """Return the patch to install for a version of Kubernetes: the newest known one of a minor version.
@@ -170,10 +170,10 @@ def write_key_files(keys: Mapping[str, KeyFacts], texts: Mapping[str, str], day:
     write_together({FOLDER / name: text.encode() for name, text in files.items()})
 
 
-def write_stack_files(stacks: Mapping[str, StackLock], key: str, day: date) -> None:
-    """Replace the stack locks, and the key of NVIDIA's apt repository."""
-    heading = {**read_data_file("stacks").heading, "date": day.isoformat()}
-    texts = {"stacks.txt": write_sheet(heading, write_stacks(stacks)), _KEY_FILE: key}
+def write_software_files(sets: Mapping[str, SoftwareSet], key: str, day: date) -> None:
+    """Replace the sets of versions, and the key of NVIDIA's apt repository."""
+    heading = {**read_data_file("software").heading, "date": day.isoformat()}
+    texts = {"software.txt": write_sheet(heading, write_software(sets)), _KEY_FILE: key}
     write_together({FOLDER / name: text.encode() for name, text in texts.items()})
 
 

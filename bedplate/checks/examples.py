@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from bedplate.catalog import Catalog
-from bedplate.catalog.stacks import EFA_SUM, NVIDIA_KEY_SUM
+from bedplate.catalog.software import EFA_SUM, NVIDIA_KEY_SUM
 from bedplate.checks.diagnostics import Context
 from bedplate.checks.groups import has_gpus
 from bedplate.rules import Fault, Level, Rule, fault
@@ -78,11 +78,11 @@ def _regions_with_choice(fleet: Fleet) -> set[str]:
 
 
 def _unverified(fleet: Fleet, catalog: Catalog) -> Iterator[Fault]:
-    """Yield an error for each unverified checksum of the stack that machines need."""
-    stack = catalog.stack(fleet.stack)
+    """Yield an error for each unverified checksum of the software set that machines need."""
+    software = catalog.software_set(fleet.software)
     for item, key in _required_checksums(fleet, catalog):
-        if not stack.checksum(item):
-            message = f"{item} of stack {stack.name} was never compared with {stack.items[item].source}"
+        if not software.checksum(item):
+            message = f"{item} of software set {software.name} was never compared with {software.items[item].source}"
             yield fault(UNVERIFIED_CHECKSUM, key, message)
 
 

@@ -1,4 +1,4 @@
-"""Images and software: driver branches, the stack, frameworks, Kubernetes versions, and images in the lock."""
+"""Images and software: driver branches, the software set, frameworks, Kubernetes versions, and images in the lock."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -66,17 +66,18 @@ def _check_branch(context: Context, key: str, facts: DriverFacts) -> Iterator[Fa
     yield from _check_packages(key, facts)
 
 
-def check_stack(context: Context) -> Iterator[Fault]:
-    """Yield a fault if the catalog does not have the stack lock."""
-    name, stacks = context.fleet.stack, context.catalog.stacks
-    if name and name not in stacks:
-        yield fault(UNKNOWN_STACK, "stack", f"no stack {name} in the catalog", one_of(f"'{stack}'" for stack in stacks))
+def check_software(context: Context) -> Iterator[Fault]:
+    """Yield a fault if the catalog does not have the set of versions."""
+    name, sets = context.fleet.software, context.catalog.software
+    if name and name not in sets:
+        message = f"no software set {name} in the catalog"
+        yield fault(UNKNOWN_SOFTWARE, "software", message, one_of(f"'{known}'" for known in sets))
 
 
 def _nvidia_gpus(context: Context) -> Iterator[_Gpu]:
     """Yield the known NVIDIA GPU of every type of a group and of every machine of a site."""
     fleet, chips = context.fleet, context.catalog.chips
-    default = fleet.image.driver or context.catalog.stack(fleet.stack).driver
+    default = fleet.image.driver or context.catalog.software_set(fleet.software).driver
     for name, group in fleet.groups.items():
         for index, facts in known_types(context.catalog, group):
             if facts.gpu and facts.gpu.name in chips:
@@ -236,7 +237,7 @@ def _check_skew(version: str, kubelet: str) -> Iterator[Fault]:
 
 _DRIVERS = "NVIDIA data center drivers"
 
-CHECKS = (check_driver, check_stack, check_frameworks, check_versions)
+CHECKS = (check_driver, check_software, check_frameworks, check_versions)
 VERSION_SKEW = Rule(
     "E607",
     "A kubelet cannot be newer than its control plane, or more than three minor versions older.",
@@ -272,7 +273,7 @@ UNSUPPORTED_BRANCH = Rule(
     _DRIVERS,
     allowable=True,
 )
-UNKNOWN_STACK = Rule("E621", "The catalog has no such set of versions.", "delete it, for the newest set")
+UNKNOWN_SOFTWARE = Rule("E621", "The catalog has no such set of versions.", "delete it, for the newest set")
 BRANCH_NOT_PACKAGED = Rule(
     "E622",
     "The packages of a replaced branch only depend on those of its successor, so versions would differ.",

@@ -35,9 +35,9 @@ from bedplate.catalog.catalog import (
     refreshed_texts,
     write_data_files,
     write_key_files,
-    write_stack_files,
+    write_software_files,
 )
-from bedplate.catalog.stacks import CHECKSUMS, EFA_SUM, NVIDIA_KEY_SUM, with_published
+from bedplate.catalog.software import CHECKSUMS, EFA_SUM, NVIDIA_KEY_SUM, with_published
 from bedplate.checks.ladders import TYPE_NOT_OFFERED
 from bedplate.cli.options import DEFAULT_FLEET, FleetFile, Json, Terminal
 from bedplate.cli.output import notify, show, show_document
@@ -173,12 +173,12 @@ def _refresh_keys(catalog: Catalog) -> None:
 
 
 def _refresh_checksums(catalog: Catalog) -> None:
-    """Compare the checksums of the stack locks with their sources, and record them with NVIDIA's key."""
-    newest = catalog.stack(None)
+    """Compare the checksums of the software sets with their sources, and record them with NVIDIA's key."""
+    newest = catalog.software_set(None)
     page, key = (download(newest.items[item].source) for item in (EFA_SUM, NVIDIA_KEY_SUM))
-    stacks = with_published(catalog.stacks, page, key)
-    write_stack_files(stacks, key, today())
-    missing = [f"{item} of stack {name}" for name in stacks for item in CHECKSUMS if not stacks[name].checksum(item)]
+    sets = with_published(catalog.software, page, key)
+    write_software_files(sets, key, today())
+    missing = [f"{item} of software set {name}" for name in sets for item in CHECKSUMS if not sets[name].checksum(item)]
     notify([f"not verified: {', '.join(missing)}"] if missing else [])
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from bedplate.catalog.stacks import AddonPins
+from bedplate.catalog.software import AddonPins
 from bedplate.catalog.tables import minor_of
 from bedplate.errors import InputError
 from bedplate.foreign import LARGE, parse_json

@@ -8,7 +8,7 @@ from itertools import chain
 from shlex import quote
 from typing import Any
 
-from bedplate.catalog.stacks import AddonPins
+from bedplate.catalog.software import AddonPins
 from bedplate.cluster.addons import (
     ADDON_LABEL,
     ADDONS,

@@ -1,4 +1,4 @@
-"""Rules for machines with EFA: AWS's software of the stack, every interface, and huge pages."""
+"""Rules for machines with EFA: AWS's software of the set, every interface, and huge pages."""
 
 import re
 
@@ -6,7 +6,7 @@ import pytest
 from testinfra.host import Host
 
 from bedplate.catalog import load_catalog
-from bedplate.catalog.stacks import EFA_SUM
+from bedplate.catalog.software import EFA_SUM
 from bedplate.compliance.settings import applies_if, installed, is_container
 from bedplate.plan.nodes import NodePlan
 from roles.efa.role import FI_INFO, HUGE_PAGES, SYSCTL, EfaVersion
@@ -15,14 +15,14 @@ pytestmark = applies_if(lambda node: node.fabric)
 
 
 @installed
-def test_efa_software_is_that_of_the_stack(host: Host, node: NodePlan) -> None:
-    """libfabric and the NCCL plugin come from the installer of the stack, whose checksum is verified."""
-    stack = load_catalog().stack(node.stack)
+def test_efa_software_is_that_of_the_set(host: Host, node: NodePlan) -> None:
+    """libfabric and the NCCL plugin come from the installer of the software set, whose checksum is verified."""
+    software = load_catalog().software_set(node.software)
     installed = host.run(EfaVersion().command()).stdout.strip()
-    if not installed and not stack.checksum(EFA_SUM):
-        pytest.skip(f"the checksum of the installer is not verified in stack {stack.name}")
+    if not installed and not software.checksum(EFA_SUM):
+        pytest.skip(f"the checksum of the installer is not verified in software set {software.name}")
 
-    assert installed == stack.value("efa")
+    assert installed == software.value("efa")
 
 
 def test_every_efa_interface_is_usable(host: Host, node: NodePlan) -> None:

@@ -102,15 +102,15 @@ def test_fabric_manager_runs(host: Host, driver: Driver) -> None:
 @pytest.fixture
 def tools(host: Host, node: NodePlan, driver: Driver) -> Tools:
     """Return the planned DCGM; its rules are not judged where nothing provides its packages."""
-    planned = Tools(driver.branch, load_catalog().stack(node.stack), repository_key(), driver.subnets)
+    planned = Tools(driver.branch, load_catalog().software_set(node.software), repository_key(), driver.subnets)
     if not planned.is_trusted and not host.run(Available().command(planned.packages[0])).stdout:
-        pytest.skip(f"the key of its repository is not verified in stack {planned.stack.name}")
+        pytest.skip(f"the key of its repository is not verified in software set {planned.software.name}")
     return planned
 
 
 @installed
-def test_dcgm_has_the_version_of_the_stack(host: Host, tools: Tools) -> None:
-    """DCGM is that of the stack, for the CUDA version of the driver, and held; with NVLSM where the GPUs need it."""
+def test_dcgm_has_the_version_of_the_set(host: Host, tools: Tools) -> None:
+    """DCGM is that of the software set, for the driver's CUDA version, and held; with NVLSM where the GPUs need it."""
     versions, held = _versions(host), set(host.check_output("apt-mark showhold").split())
     wrong = {package: versions.get(package, "none") for package in tools.packages if package != NVLSM}
 

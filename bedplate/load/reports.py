@@ -186,6 +186,8 @@ def _list_fix(location: ErrorLocation, value: str) -> str:
 
 def _similar_key(location: ErrorLocation) -> str | None:
     """Return the key that an unknown key is most similar to."""
+    if location.path == ("stack",):
+        return "software"
     return nearest(str(location.path[-1]), schema_at(location.path[:-1], location.kind).get("properties", ()))
 
 

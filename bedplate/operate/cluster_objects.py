@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from bedplate.account.facts import download
 from bedplate.catalog.catalog import load_addons, write_addon_file
-from bedplate.catalog.stacks import AddonPins
+from bedplate.catalog.software import AddonPins
 from bedplate.cluster.apply import Key, apply_objects, close_namespace, delete_objects
 from bedplate.cluster.client import ClusterClient, open_cluster
 from bedplate.cluster.desired import admit_routers, desired_objects, person_kubeconfig

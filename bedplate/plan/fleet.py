@@ -329,8 +329,8 @@ class FleetPlan:
     control_plane: ControlPlane | None = None
     image: Image = field(default_factory=Image)
     """The content of machine images; its driver branch is always set."""
-    stack: str = ""
-    """The name of the stack lock."""
+    software: str = ""
+    """The name of its set of software versions."""
     accounts: Accounts = NO_ACCOUNTS
     site_tunnels: tuple[SiteTunnelPlan, ...] = ()
     """The tunnels between sites; AWS has no end of them."""

@@ -152,8 +152,8 @@ class NodePlan:
     gpus: Hardware | None = None
     driver: str | None = None
     """The branch of its NVIDIA driver, for a machine with GPUs."""
-    stack: str = ""
-    """The stack lock with the versions of its software for GPUs and EFA."""
+    software: str = ""
+    """The name of the set with the versions of its software for GPUs and EFA."""
     frameworks: bool | None = None
     """Whether it has PyTorch, if the file says so."""
     types: tuple[str, ...] = ()
@@ -541,7 +541,7 @@ def _node(
         mounts=_mounts(plan, label, place, platform, roles),
         shares=_shares(plan, label, place) if platform is Platform.METAL else (),
         buckets=_buckets(plan, region, roles),
-        stack=plan.stack,
+        software=plan.software,
         laptops=laptop_gateway_at(plan, place) if NodeRole.LAPTOPS in roles else None,
         remote_blocks=tuple(_remote_blocks(plan, place, roles)),
         capacity=worker_capacity(plan) if NodeRole.CONTROL in roles else None,

@@ -195,7 +195,6 @@ Blocks = Mapping[str, IPv4Network]
 
 def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
     """Return the plan of a fleet that has passed the checks; raises PlanFaults."""
-    stack = catalog.stack(fleet.stack)
     blocks = allocate_blocks(fleet, record)
     regions = _regions(fleet, blocks)
     accounts = number_accounts(fleet, record)
@@ -228,7 +227,7 @@ def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
         boundary=fleet.identity.permissions_boundary,
         control_plane=_control_plane(fleet, regions, record, catalog),
         image=fleet.image.model_copy(update=_versions(fleet, catalog)),
-        stack=stack.name,
+        software=catalog.software_set(fleet.software).name,
         accounts=accounts,
         site_tunnels=_directs(fleet, blocks),
         tunnel_auth=fleet.vpn.tunnels.auth if fleet.vpn else TunnelAuth.PSK,
@@ -237,7 +236,7 @@ def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
 
 def _versions(fleet: Fleet, catalog: Catalog) -> dict[str, str | None]:
     kubelet = fleet.image.kubernetes
-    driver = fleet.image.driver or catalog.stack(fleet.stack).driver
+    driver = fleet.image.driver or catalog.software_set(fleet.software).driver
     return {"driver": driver, "kubernetes": catalog.kubernetes(kubelet) if kubelet else None}
 
 
@@ -265,7 +264,7 @@ def _control_plane(
     home = next(region for region in regions if region.home)
     spec = cluster.control_plane
     members = place_members(home, spec.count, record.addresses, catalog.offered(spec.type, home.name))
-    containerd = catalog.stack(fleet.stack).value("containerd")
+    containerd = catalog.software_set(fleet.software).value("containerd")
     version = catalog.kubernetes(cluster.version)
     return ControlPlane(spec.type, version, members, containerd, cluster.mirrors, cluster.pod_roles)
 

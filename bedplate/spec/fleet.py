@@ -45,8 +45,8 @@ from bedplate.spec.text import (
     RegionName,
     RegistryName,
     Slug,
+    SoftwareName,
     SshKey,
-    StackName,
     UserName,
 )
 
@@ -310,9 +310,9 @@ class Fleet(Spec):
     image: Image = Field(
         default_factory=Image, title="Image", description="The machine image that cloud nodes start from."
     )
-    stack: StackName | None = Field(
+    software: SoftwareName | None = Field(
         default=None,
-        title="Stack",
+        title="Software",
         description="Software versions for machines with GPUs or EFA, by the month of the set. Default: the newest.",
         json_schema_extra=on_edit(
             free("the driver, DCGM and the EFA software of machines, at their next apply", *EVERY)

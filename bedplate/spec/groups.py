@@ -426,7 +426,7 @@ class Image(Spec):
     driver: DriverBranch | None = Field(
         default=None,
         title="Driver branch",
-        description="NVIDIA driver branch of machines with GPUs, quoted, such as '580'. Default: that of the stack.",
+        description="NVIDIA driver branch of machines with GPUs, quoted, such as '580'. Default: that of `software`.",
         json_schema_extra=on_edit(free("machines with GPUs, at their next apply while no program uses a GPU", *EVERY)),
     )
     disk: int = Field(

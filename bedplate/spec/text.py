@@ -33,7 +33,7 @@ DRIVER_BRANCH = Rule(
     "E606", "The image pins a branch of NVIDIA's driver.", "write it as '580'", "NVIDIA data center drivers"
 )
 KERNEL_SERIES = Rule("E617", "Drivers are built for a kernel series.", "write it as '6.8'")
-STACK_NAME = Rule("E620", "A stack is a set of versions that were published together.", "write it as '2026-11'")
+SOFTWARE_NAME = Rule("E620", "A software set has versions that were published together.", "write it as '2026-11'")
 _group_rule = partial(Rule, section="groups")
 INVALID_DATE = _group_rule("E318", "The calendar has no such day.", "write it as '2027-01-31'")
 LABEL_SYNTAX = _group_rule(
@@ -294,11 +294,11 @@ MirrorUrl = Annotated[
     ),
 ]
 DriverBranch = Annotated[str, Syntax(DRIVER_BRANCH, "driver branch", r"[0-9]{3}", "three digits", "'580'")]
-StackName = Annotated[
+SoftwareName = Annotated[
     str,
     Syntax(
-        STACK_NAME,
-        "stack name",
+        SOFTWARE_NAME,
+        "software set",
         r"20[0-9]{2}-(0[1-9]|1[0-2])",
         "the year and month of the release",
         "'2026-11'",

@@ -13,7 +13,7 @@ from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 from pyinfra.operations import server
 
-from bedplate.catalog.stacks import EFA_SUM, StackLock
+from bedplate.catalog.software import EFA_SUM, SoftwareSet
 from roles.base import Changes, DiskSpace, ManagedFile, Role, file_text, put_files
 from roles.system import apply_sysctls
 
@@ -42,17 +42,18 @@ class EfaVersion(FactBase[str]):
 class Efa(Role):
     """A machine with EFA interfaces."""
 
-    stack: StackLock
+    software: SoftwareSet
     name: ClassVar[str] = "efa"
     space: ClassVar[DiskSpace] = DiskSpace(programs=600, state=2000)
 
     def install(self) -> None:
         """Install AWS's software; an error is reported at the end of the apply."""
-        version = self.stack.value("efa")
-        if not self.stack.checksum(EFA_SUM):
-            host.log(f"no EFA software: the checksum of installer {version} is not verified in stack {self.stack.name}")
+        version = self.software.value("efa")
+        if not self.software.checksum(EFA_SUM):
+            name = self.software.name
+            host.log(f"no EFA software: the checksum of installer {version} is not verified in software set {name}")
         elif host.get_fact(EfaVersion) != version:
-            commands = [" && ".join(_commands(version, self.stack.checksum(EFA_SUM)))]
+            commands = [" && ".join(_commands(version, self.software.checksum(EFA_SUM)))]
             server.shell(name=f"Install EFA {version}", commands=commands, _ignore_errors=True)
 
     def configure(self) -> Changes:

@@ -19,7 +19,7 @@ from pyinfra.facts.deb import DebPackages
 from pyinfra.facts.server import Arch, LinuxName
 from pyinfra.operations import server, systemd
 
-from bedplate.catalog.stacks import NVIDIA_KEY_SUM, StackLock
+from bedplate.catalog.software import NVIDIA_KEY_SUM, SoftwareSet
 from bedplate.catalog.tables import ChipFacts
 from bedplate.errors import InputError
 from bedplate.plan.nodes import Hardware, Platform
@@ -39,10 +39,10 @@ _CUDA_13 = 580
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """DCGM for a driver branch, from a stack; `key` is the repository's public key, `switched`: with NVLSM."""
+    """DCGM for a driver branch, from a software set; `key` is the repository's public key, `switched`: with NVLSM."""
 
     branch: str
-    stack: StackLock
+    software: SoftwareSet
     key: str
     switched: bool = False
 
@@ -60,7 +60,7 @@ class Tools:
     @property
     def version(self) -> str:
         """The version of DCGM."""
-        return self.stack.value("dcgm")
+        return self.software.value("dcgm")
 
     def is_outdated(self, installed: Mapping[str, Iterable[str]]) -> bool:
         """Return whether DCGM is installed in another version; `installed` has the versions of packages."""
@@ -77,14 +77,14 @@ class Tools:
     @property
     def is_trusted(self) -> bool:
         """Whether the repository's key was compared with NVIDIA's."""
-        return bool(self.key and self.stack.checksum(NVIDIA_KEY_SUM))
+        return bool(self.key and self.software.checksum(NVIDIA_KEY_SUM))
 
     def add_repository(self) -> None:
         """Declare the repository, from which apt installs these packages only; NVLSM's versions are dates."""
-        toolkit = Pin((TOOLKIT,), f"{self.stack.value('toolkit')}-*")
+        toolkit = Pin((TOOLKIT,), f"{self.software.value('toolkit')}-*")
         pins = (Pin(("datacenter-gpu-manager-4-*",), f"1:{self.version}-*"), Pin((NVLSM,), "*"), toolkit)
         architecture = _ARCHITECTURES[host.get_fact(Arch)]
-        key_sum = self.stack.checksum(NVIDIA_KEY_SUM)
+        key_sum = self.software.checksum(NVIDIA_KEY_SUM)
         add([Repository("nvidia", f"{_URI}/{architecture}/", ("/",), (), self.key, key_sum, pins)])
 
 
@@ -266,7 +266,7 @@ class Nvidia(Role):
                 server.shell(name=f"Replace DCGM by version {self.tools.version}", commands=[self.tools.replacement])
             _install("Install DCGM", self.tools.packages)
         else:
-            host.log(f"no DCGM: the key of its repository is not verified in stack {self.tools.stack.name}")
+            host.log(f"no DCGM: the key of its repository is not verified in software set {self.tools.software.name}")
 
     def configure(self) -> Changes:
         """Disable nouveau, and enable persistence mode."""

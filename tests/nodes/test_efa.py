@@ -29,7 +29,7 @@ def lab(node_lab: NodeLab) -> FleetFolder:
 def node(node_lab: NodeLab, lab: FleetFolder) -> Node:
     """Return a node with the role applied."""
     booted = node_lab.boot(NAME, "10.64.33.7")
-    booted.run(FAKE_EFA.replace("VERSION", load_catalog().stack(None).value("efa")))
+    booted.run(FAKE_EFA.replace("VERSION", load_catalog().software_set(None).value("efa")))
     assert Operator(node_lab, lab.fleet).changes(NAME, *ROLE)[NAME]
     return booted
 
@@ -41,7 +41,7 @@ def rule_outcomes(node: Node, lab: FleetFolder, tmp_path_factory: pytest.TempPat
 
 
 def test_a_second_apply_changes_nothing(node: Node, node_lab: NodeLab, lab: FleetFolder) -> None:
-    """The installed software of the stack is kept."""
+    """The installed software of the software set is kept."""
     assert Operator(node_lab, lab.fleet).changes(node.name, *ROLE) == {NAME: []}
 
 

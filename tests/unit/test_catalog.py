@@ -31,7 +31,7 @@ from bedplate.catalog.catalog import (
     refreshed_texts,
 )
 from bedplate.catalog.keys import PublicKey, read_keys, write_keys
-from bedplate.catalog.stacks import EFA_SUM, NVIDIA_KEY_SUM, read_stacks, with_published, write_stacks
+from bedplate.catalog.software import EFA_SUM, NVIDIA_KEY_SUM, read_software, with_published, write_software
 from bedplate.catalog.tables import (
     AcceleratorFacts,
     GpuFacts,
@@ -57,7 +57,7 @@ from tests.testlab.run import need_program, pace
 
 TYPE_NAME = re.compile(r"[a-z][a-z0-9-]*\.(nano|micro|small|medium|large|\d*xlarge|metal(-\d+xl)?)")
 REGION_NAME = re.compile(r"[a-z]{2}-[a-z]+-\d")
-SHEETS = ("drivers", "gpus", "instances", "kubernetes", "offers", "prices", "regions", "stacks", "timezones")
+SHEETS = ("drivers", "gpus", "instances", "kubernetes", "offers", "prices", "regions", "software", "timezones")
 
 
 @pytest.fixture
@@ -187,14 +187,14 @@ def test_the_newest_branch_supports_every_gpu_with_open_modules(catalog: Catalog
 
 def test_every_stack_is_a_possible_set(catalog: Catalog) -> None:
     """Ubuntu has its driver branch, which builds on its kernel, with a Fabric Manager of the same version."""
-    for stack in catalog.stacks.values():
-        driver = catalog.drivers[stack.driver]
+    for software in catalog.software.values():
+        driver = catalog.drivers[software.driver]
 
-        assert driver.packaged == stack.driver
+        assert driver.packaged == software.driver
         assert driver.kernel
-        assert driver.kernel >= read_kernel(stack.value("kernel"))
-        assert stack.value("fabric-manager") == stack.value("driver")
-        assert all(item.source.startswith("http") for item in stack.items.values())
+        assert driver.kernel >= read_kernel(software.value("kernel"))
+        assert software.value("fabric-manager") == software.value("driver")
+        assert all(item.source.startswith("http") for item in software.items.values())
 
 
 KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----"
@@ -203,27 +203,27 @@ EFA_PAGE = "<p>EFA 1.60.0</p> SHA256: <code>{new}</code> <p>EFA 1.50.0</p> MD5: 
 
 def test_published_checksums_are_verified(catalog: Catalog) -> None:
     """Those of the EFA installer on AWS's page, and of the key; both are then written and read unchanged."""
-    efa = catalog.stack(None).value(EFA_SUM)
+    efa = catalog.software_set(None).value(EFA_SUM)
 
-    stacks = with_published(catalog.stacks, EFA_PAGE.format(new="0" * 64, old=efa), KEY)
+    sets = with_published(catalog.software, EFA_PAGE.format(new="0" * 64, old=efa), KEY)
 
-    assert {stack.checksum(EFA_SUM) for stack in stacks.values()} == {efa}
-    assert {stack.checksum(NVIDIA_KEY_SUM) for stack in stacks.values()} == {sha256(KEY.encode()).hexdigest()}
-    assert read_stacks(write_stacks(stacks)) == stacks
+    assert {software.checksum(EFA_SUM) for software in sets.values()} == {efa}
+    assert {software.checksum(NVIDIA_KEY_SUM) for software in sets.values()} == {sha256(KEY.encode()).hexdigest()}
+    assert read_software(write_software(sets)) == sets
 
 
 def test_an_unpublished_checksum_stays_unverified(catalog: Catalog) -> None:
     """The page may lack an installer; the next entry's checksum is not taken for it."""
     page = f"EFA 1.50.0 EFA 1.49.0 SHA256: {'0' * 64}"
 
-    assert with_published(catalog.stacks, page, KEY)["2026-11"].checksum(EFA_SUM) == ""
+    assert with_published(catalog.software, page, KEY)["2026-11"].checksum(EFA_SUM) == ""
 
 
 @pytest.mark.parametrize(("page", "key"), [(f"EFA 1.50.0 SHA256: {'0' * 64}", KEY), ("", "<html>")])
 def test_another_checksum_is_refused(page: str, key: str, catalog: Catalog) -> None:
     """Either the download or the catalog is wrong, and an operator must decide."""
     with pytest.raises(ViolationError):
-        with_published(catalog.stacks, page, key)
+        with_published(catalog.software, page, key)
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Zurich", "America/Argentina/Buenos_Aires", "Etc/GMT+9"])
@@ -637,11 +637,11 @@ KNOWN_ENDS = {
 
 @pytest.mark.nightly
 def test_nothing_that_is_shipped_ends_within_60_days(catalog: Catalog) -> None:
-    """Keys, the driver branch of the newest stack, and Kubernetes of the examples, at today's real date.
+    """Keys, the driver branch of the newest software set, and Kubernetes of the examples, at today's real date.
 
     An entry of the list whose date has changed must be deleted.
     """
-    branch = catalog.drivers[catalog.stack(None).driver]
+    branch = catalog.drivers[catalog.software_set(None).driver]
     ends = {f"key of {name}": key.ends for name, key in SHIPPED.items()}
     ends |= {f"driver branch {branch.branch}": branch.ends, "Kubernetes 1.36": catalog.releases["1.36"].ends}
     limit = datetime.now(UTC).date() + NOTICE

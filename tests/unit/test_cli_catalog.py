@@ -95,14 +95,14 @@ def test_a_refresh_rewrites_what_aws_tells_anew(
 
     after = _contents(data)
     changed = {name for name in after if before.get(name) != after[name]}
-    assert changed == {"instances.txt", "nvidia.asc", "offers.txt", "prices.txt", "stacks.txt"}
+    assert changed == {"instances.txt", "nvidia.asc", "offers.txt", "prices.txt", "software.txt"}
     assert after["offers.txt"].startswith("# date: 2026-11-21\n")
     assert f"\n# accounts: {SMALL}={ACCOUNT}\n" in after["offers.txt"]
     assert f"asked in {SMALL}; the others as of" in after["instances.txt"]
     assert after["nvidia.asc"] == KEY
     output = capsys.readouterr()
     assert "instance types" in output.out
-    assert "not verified: efa-sha256 of stack 2026-10, efa-sha256 of stack 2026-11" in output.err
+    assert "not verified: efa-sha256 of software set 2026-10, efa-sha256 of software set 2026-11" in output.err
 
 
 @pytest.mark.usefixtures("data")

@@ -22,7 +22,7 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Node
 
 from bedplate.catalog.catalog import load_addons, read_data_file
-from bedplate.catalog.stacks import AddonPins, ManifestPin, read_addons, write_addons
+from bedplate.catalog.software import AddonPins, ManifestPin, read_addons, write_addons
 from bedplate.cli import run
 from bedplate.cluster.addons import ADDONS, Object, Setting, choose_pins, render_addon
 from bedplate.cluster.desired import (

@@ -79,7 +79,7 @@ def test_only_versions_that_a_kind_uses_are_pinned() -> None:
     """A new version of Kubernetes bakes no image of a workbench."""
     worker, workbench = ImageKind(Use.KUBERNETES, "x86_64", "580-open"), ImageKind(Use.SSH, "x86_64")
     assert any(word.startswith("kubernetes=") for word in pinned_versions(LAB, worker))
-    assert {"driver=580-open", f"stack={LAB.stack}"} <= {*pinned_versions(LAB, worker)}
+    assert {"driver=580-open", f"software={LAB.software}"} <= {*pinned_versions(LAB, worker)}
     assert [word.partition("=")[0] for word in pinned_versions(LAB, workbench) if "kernel" not in word] == ["disk"]
 
 

@@ -139,7 +139,7 @@ def test_kubelet_is_not_started_before_it_has_joined() -> None:
 
 
 def test_containerd_has_the_version_of_the_stack() -> None:
-    """Only containerd comes from Docker's repository, in the version of the stack lock."""
+    """Only containerd comes from Docker's repository, in the version of the software set."""
     played = Recorder(UBUNTU).play(Containers("2.2.1"))
 
     preferences = played.written("/etc/apt/preferences.d/docker")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bedplate.catalog import load_catalog
-from bedplate.catalog.stacks import EFA_SUM
+from bedplate.catalog.software import EFA_SUM
 from bedplate.plan.nodes import find_node
 from roles.catalog import roles_of
 from roles.efa.role import DOWNLOADS, FOLDER, SYSCTL, Efa, EfaVersion
@@ -14,9 +14,9 @@ from tests.testlab.fakes.node import Recorder, recorded
 from tests.testlab.fleets.variants import lab_node
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of_text
 
-STACK = load_catalog().stack("2026-11")
-DIGEST = STACK.value(EFA_SUM)
-VERIFIED = Efa(STACK.with_checksum(EFA_SUM, DIGEST))
+SOFTWARE = load_catalog().software_set("2026-11")
+DIGEST = SOFTWARE.value(EFA_SUM)
+VERIFIED = Efa(SOFTWARE.with_checksum(EFA_SUM, DIGEST))
 UBUNTU = recorded("ubuntu-24.04")
 INSTALL = "Install EFA 1.50.0"
 
@@ -26,7 +26,7 @@ def test_only_machines_with_a_fabric_have_the_role() -> None:
     lab = (EXAMPLES / "lab.yaml").read_text().replace("[m7i.4xlarge]", "[c7i.48xlarge]\n    fabric: efa")
     node = find_node(plan_of_text(lab), "workbench-cpu-1.us-west-2", load_catalog())
 
-    assert [role.stack for role in roles_of(node) if isinstance(role, Efa)] == [load_catalog().stack(None)]
+    assert [role.software for role in roles_of(node) if isinstance(role, Efa)] == [load_catalog().software_set(None)]
     assert "efa" not in {role.name for role in roles_of(lab_node("workbench-cpu-1.us-west-2"))}
 
 
@@ -41,7 +41,7 @@ def test_another_version_is_replaced(installed: str, *, installs: bool) -> None:
 
 def test_an_unverified_installer_is_not_downloaded() -> None:
     """It would run as root."""
-    assert INSTALL not in Recorder(UBUNTU).play(Efa(STACK)).names
+    assert INSTALL not in Recorder(UBUNTU).play(Efa(SOFTWARE)).names
 
 
 @pytest.mark.parametrize(("content", "runs"), [("right", True), ("wrong", False)])

@@ -39,14 +39,14 @@ def test_workbenches_with_supported_gpus_have_pytorch(
 
 
 def test_the_lock_has_a_hash_for_every_package() -> None:
-    """Uv refuses packages without hashes; CUDA 13.0 runs on the oldest driver branch of a stack."""
+    """Uv refuses packages without hashes; CUDA 13.0 runs on the oldest driver branch of a software set."""
     packages = re.findall(
         r"^([a-z0-9-]+)==(\S+)(?: .*)?\n((?:    --hash=sha256:[0-9a-f]{64}.*\n)+)", LOCK, re.MULTILINE
     )
 
     assert len(packages) == len(re.findall("^[a-z]", LOCK, re.MULTILINE))
     assert {version for name, version, _ in packages if name == "cuda-toolkit"} == {"13.0.3.0"}
-    assert min(int(stack.driver) for stack in load_catalog().stacks.values()) >= 580
+    assert min(int(software.driver) for software in load_catalog().software.values()) >= 580
 
 
 def test_an_environment_is_used_once_it_is_complete() -> None:

@@ -6,7 +6,7 @@ from hashlib import sha256
 import pytest
 
 from bedplate.catalog import load_catalog
-from bedplate.catalog.stacks import NVIDIA_KEY_SUM
+from bedplate.catalog.software import NVIDIA_KEY_SUM
 from bedplate.errors import InputError
 from bedplate.plan.nodes import Hardware, Platform
 from roles.catalog import names_of
@@ -19,8 +19,8 @@ from tests.testlab.fleets.variants import lab_node
 UBUNTU = recorded("ubuntu-24.04")
 DEBIAN = recorded("debian-12")
 OPEN = Driver("580")
-STACK = load_catalog().stack("2026-11")
-TOOLS = Tools("580", STACK, key="")
+SOFTWARE = load_catalog().software_set("2026-11")
+TOOLS = Tools("580", SOFTWARE, key="")
 SITE = Nvidia(OPEN, Platform.METAL, profiling=True, tools=TOOLS)
 CLOUD = Nvidia(OPEN, Platform.CLOUD, profiling=False, tools=TOOLS)
 NO_GPU = ("kernel=6.17.0-8-generic",)
@@ -136,11 +136,11 @@ def test_a_kernel_without_modules_is_an_error() -> None:
 
 
 KEY = (DATA / "keys" / "one.asc").read_text()
-TRUSTED = Tools("580", STACK.with_checksum(NVIDIA_KEY_SUM, sha256(KEY.encode()).hexdigest()), KEY, switched=True)
+TRUSTED = Tools("580", SOFTWARE.with_checksum(NVIDIA_KEY_SUM, sha256(KEY.encode()).hexdigest()), KEY, switched=True)
 
 
 def test_dcgm_comes_from_nvidias_repository() -> None:
-    """Of that repository apt installs only DCGM in the version of the stack, and NVLSM where NVSwitch needs it."""
+    """Of that repository apt installs only DCGM in the set's version, and NVLSM where NVSwitch needs it."""
     role = replace(SITE, driver=Driver("580", fabric=True, subnets=True), tools=TRUSTED)
 
     played = Recorder(machine(UBUNTU, UNLOADED)).play(role)
@@ -176,7 +176,7 @@ def test_imex_starts_once_its_nodes_are_listed(nodes: tuple[str, ...], *, starts
 
 @pytest.mark.parametrize(("version", "replaces"), [("1:4.5.3-1", True), ("1:4.7.0-1", False)])
 def test_another_version_of_dcgm_is_replaced(version: str, *, replaces: bool) -> None:
-    """It is held, so only an apply with another stack changes it."""
+    """It is held, so only an apply with another software set changes it."""
     packages = tuple(f"ii  {package} {version} amd64" for package in TOOLS.packages)
     table = machine(UBUNTU, UNLOADED)
     table = table.but({"deb.DebPackages": (*(table.answers["deb.DebPackages"] or ()), *packages)})

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bedplate.catalog import load_catalog
-from bedplate.catalog.stacks import NVIDIA_KEY_SUM
+from bedplate.catalog.software import NVIDIA_KEY_SUM
 from bedplate.errors import InputError
 from bedplate.load import FleetFaults, load_fleet
 from bedplate.lock import lock_path, record_images, record_plan
@@ -127,14 +127,14 @@ def test_example_values_are_refused(part: str, tmp_path: Path) -> None:
 def test_unverified_checksums_are_refused(locked_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Machines with GPUs would get no DCGM: the shipped catalog has no key of its repository."""
     locked_file.write_text(locked_file.read_text(encoding="utf-8").replace("m7i.xlarge", "g6.xlarge"), encoding="utf-8")
-    with pytest.raises(FleetFaults, match="E419 nvidia-key-sha256 of stack"):
+    with pytest.raises(FleetFaults, match="E419 nvidia-key-sha256 of software set"):
         load_stack(locked_file, "solo.us-west-2")
 
     catalog = load_catalog()
-    stacks = {name: stack.with_checksum(NVIDIA_KEY_SUM, "0" * 64) for name, stack in catalog.stacks.items()}
-    monkeypatch.setattr("stacks.program.load_catalog", lambda: replace(catalog, stacks=stacks))
+    sets = {name: software.with_checksum(NVIDIA_KEY_SUM, "0" * 64) for name, software in catalog.software.items()}
+    monkeypatch.setattr("stacks.program.load_catalog", lambda: replace(catalog, software=sets))
 
-    assert load_stack(locked_file, "solo.us-west-2").plan.stack == max(stacks)
+    assert load_stack(locked_file, "solo.us-west-2").plan.software == max(sets)
 
 
 def test_offers_of_another_account_are_refused(locked_file: Path) -> None:

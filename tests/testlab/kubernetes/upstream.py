@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bedplate.catalog.catalog import load_addons
-from bedplate.catalog.stacks import AddonPins, ManifestPin
+from bedplate.catalog.software import AddonPins, ManifestPin
 from bedplate.cluster.addons import ADDON_LABEL, Object
 from bedplate.cluster.desired import desired_objects
 from bedplate.plan import FleetPlan

@@ -57,7 +57,7 @@ def _with_fabric(kind: Kind) -> Kind:
     return replace(
         kind,
         hardware=_EFA_DEVICES + kind.hardware,
-        prepared=kind.prepared + FAKE_EFA.replace("VERSION", load_catalog().stack(None).value("efa")),
+        prepared=kind.prepared + FAKE_EFA.replace("VERSION", load_catalog().software_set(None).value("efa")),
     )
 
 

@@ -91,7 +91,7 @@ CHECKSUMS = (EFA_SUM, NVIDIA_KEY_SUM)
 
 
 @dataclass(frozen=True, slots=True)
-class StackItem:
+class SoftwareItem:
     """A version or checksum, empty if it is unknown; `verified` if it was read at the source, an address."""
 
     value: str
@@ -100,11 +100,11 @@ class StackItem:
 
 
 @dataclass(frozen=True, slots=True)
-class StackLock:
+class SoftwareSet:
     """One set: its month (`2026-11`), and its items by name: `kernel`, `driver`, `dcgm`, `efa`, ..."""
 
     name: str
-    items: Mapping[str, StackItem]
+    items: Mapping[str, SoftwareItem]
 
     def value(self, item: str) -> str:
         """Return a version or checksum; empty if it is unknown."""
@@ -119,37 +119,37 @@ class StackLock:
         """The branch of NVIDIA's driver, such as 580."""
         return self.value("driver").partition(".")[0]
 
-    def with_checksum(self, item: str, value: str) -> "StackLock":
+    def with_checksum(self, item: str, value: str) -> "SoftwareSet":
         """Return the set with a checksum from its source; raise ViolationError if another one is known."""
         entry = self.items[item]
         if entry.value not in ("", value):
             raise ViolationError(
-                f"{entry.source} has another checksum than stack {self.name}: {value}, expected {entry.value}",
+                f"{entry.source} has another checksum than software set {self.name}: {value}, expected {entry.value}",
                 fix="do not use the download; update bedplate, or ask its vendor why the checksum changed",
             )
         entry = replace(entry, value=value, verified=True)
         return replace(self, items={**self.items, item: entry})
 
 
-def read_stacks(rows: Iterable[str]) -> dict[str, StackLock]:
+def read_software(rows: Iterable[str]) -> dict[str, SoftwareSet]:
     """Return the sets by name, the oldest first."""
-    tables: dict[str, dict[str, StackItem]] = {}
+    tables: dict[str, dict[str, SoftwareItem]] = {}
     for row in rows:
         name, item, value, state, source = row.split("\t")
-        entry = StackItem("" if value == ABSENT else value, state == _VERIFIED, source)
+        entry = SoftwareItem("" if value == ABSENT else value, state == _VERIFIED, source)
         tables.setdefault(name, {})[item] = entry
-    return {name: StackLock(name, tables[name]) for name in sorted(tables)}
+    return {name: SoftwareSet(name, tables[name]) for name in sorted(tables)}
 
 
-def write_stacks(stacks: Mapping[str, StackLock]) -> tuple[str, ...]:
+def write_software(sets: Mapping[str, SoftwareSet]) -> tuple[str, ...]:
     """Return one row per item."""
-    return tuple(row for stack in stacks.values() for row in _write_stack(stack))
+    return tuple(row for software in sets.values() for row in _write_set(software))
 
 
-def _write_stack(stack: StackLock) -> Iterator[str]:
-    for item, entry in stack.items.items():
+def _write_set(software: SoftwareSet) -> Iterator[str]:
+    for item, entry in software.items.items():
         state = _VERIFIED if entry.verified else _UNVERIFIED
-        yield "\t".join((stack.name, item, entry.value or ABSENT, state, entry.source))
+        yield "\t".join((software.name, item, entry.value or ABSENT, state, entry.source))
 
 
 _TAG = re.compile(r"<[^>]*>")
@@ -162,7 +162,7 @@ def efa_checksums(page: str) -> dict[str, str]:
     return {version: digest for version, _, digest in _EFA_ENTRY.findall(_TAG.sub(" ", page))}
 
 
-def with_published(stacks: Mapping[str, StackLock], efa_page: str, key: str) -> dict[str, StackLock]:
+def with_published(sets: Mapping[str, SoftwareSet], efa_page: str, key: str) -> dict[str, SoftwareSet]:
     """Return the sets with the checksums of AWS's page and of NVIDIA's key.
 
     Installers that the page lacks stay unverified. Raises ViolationError for a key or a checksum that has changed.
@@ -170,8 +170,9 @@ def with_published(stacks: Mapping[str, StackLock], efa_page: str, key: str) -> 
     if _KEY_HEADER not in key:
         raise ViolationError("the key of NVIDIA's repository is not a public key", fix="run it again without a proxy")
     published, key_sum = efa_checksums(efa_page), sha256(key.encode()).hexdigest()
-    keyed = {name: stack.with_checksum(NVIDIA_KEY_SUM, key_sum) for name, stack in stacks.items()}
-    return {
-        name: stack.with_checksum(EFA_SUM, published[stack.value("efa")]) if stack.value("efa") in published else stack
-        for name, stack in keyed.items()
+    keyed = {name: software.with_checksum(NVIDIA_KEY_SUM, key_sum) for name, software in sets.items()}
+    return keyed | {
+        name: software.with_checksum(EFA_SUM, published[version])
+        for name, software in keyed.items()
+        if (version := software.value("efa")) in published
     }
