@@ -166,9 +166,10 @@ def _declare_storage(context: RegionContext) -> dict[str, SharedFileSystem]:
     plan, options = context.plan, context.options
     key = FleetKey(plan, "data", options, users=launch_statements(plan, context.region.name))
     files = _declare_files(context, key)
+    _, _, planned_buckets = plan.stores
     buckets = {
         bucket.store: StoreBucket(plan, bucket, key.arn, options)
-        for bucket in plan.buckets
+        for bucket in planned_buckets
         if bucket.region == context.region.name
     }
     NodesBucket(plan, plan.nodes_bucket(context.region.name), key.arn, options)

@@ -205,7 +205,8 @@ def service_roles(plan: FleetPlan) -> Mapping[str, str]:
     roles = {"AWSServiceRoleForAutoScaling": "autoscaling.amazonaws.com"}
     if any(pool.market.is_spot for pool in plan.pools):
         roles["AWSServiceRoleForEC2Spot"] = "spot.amazonaws.com"
-    if plan.files:
+    files, _, _ = plan.stores
+    if files:
         roles["AWSServiceRoleForAmazonElasticFileSystem"] = "elasticfilesystem.amazonaws.com"
     if has_transit(plan):
         roles["AWSServiceRoleForVPCTransitGateway"] = "transitgateway.amazonaws.com"

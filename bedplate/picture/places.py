@@ -100,17 +100,17 @@ def _machines_row(pools: tuple[PoolPlan, ...]) -> Row:
 
 
 def _stores(plan: FleetPlan, region: RegionPlan) -> Iterator[Row]:
-    for files in plan.files:
-        if files.region == region.name:
-            yield store_row("files", "EFS", files.store, f"EFS on {files.mount}")
-    for bucket in plan.buckets:
+    files, _, buckets = plan.stores
+    for system in files:
+        if system.region == region.name:
+            yield store_row("files", "EFS", system.store, f"EFS on {system.mount}")
+    for bucket in buckets:
         if bucket.region == region.name:
             kept = f"S3, {bucket.expire_days} days" if bucket.expire_days else "S3"
             yield store_row("bucket", f"s3://{bucket.name}", bucket.store, kept)
 
 
 _DIALS = {Dials.SITE: "dials", Dials.AWS: "waits for AWS to dial"}
-_USES = {Use.KUBERNETES: "for kubernetes", Use.SSH: "for ssh", None: "serving the site"}
 
 
 def site_card(plan: FleetPlan, site: SitePlan) -> Card:
@@ -134,14 +134,17 @@ def site_card(plan: FleetPlan, site: SitePlan) -> Card:
 
 def _site_machines(site: SitePlan) -> Iterator[Row]:
     """Yield a row for each use of machines: their number, and their GPUs by model."""
-    for use, words in _USES.items():
+    for use in (*sorted(Use), None):
         specs = [machine.spec for machine in site.machines.values() if machine.spec.use == use]
         models: Counter[str] = Counter()
         for gpus in filter(None, (spec.gpus for spec in specs)):
             models[gpus.model] += gpus.count
         gpu_text = ", ".join(f"{count} x {model}" for model, count in models.items())
         if specs:
-            yield ((Word(f"machines {words}"),), (Word(len(specs)), *([Word(gpu_text, "note")] if models else [])))
+            yield (
+                (Word(f"machines for {use}" if use else "machines serving the site"),),
+                (Word(len(specs)), *([Word(gpu_text, "note")] if models else [])),
+            )
 
 
 @dataclass(frozen=True, slots=True)

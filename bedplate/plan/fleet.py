@@ -18,7 +18,7 @@ from bedplate.rules import Fault, fault
 from bedplate.spec.fleet import Alarms, Budget, Fleet
 from bedplate.spec.groups import Image, Ring
 from bedplate.spec.network import Egress, Interconnect, TunnelAuth
-from bedplate.spec.sites import Clients, Dials, Machine, NameServers, Site, Use
+from bedplate.spec.sites import Clients, Dials, Machine, NameServers, Site
 
 
 class Access(StrEnum):
@@ -155,12 +155,12 @@ class SitePlan:
         """The site's private domain and its name servers, if any."""
         return self.spec.dns
 
-    def used_for(self, *uses: Use) -> tuple[tuple[str, IPv4Network], ...]:
-        """Return the name and the address, as a block, of each machine of these uses."""
+    def used_blocks(self, *, workers: bool = False) -> tuple[tuple[str, IPv4Network], ...]:
+        """Return the name and the address, as a block, of each machine with a use, or of the workers only."""
         return tuple(
             (f"{machine.label}.{self.name}", IPv4Network(machine.address))
             for machine in self.machines.values()
-            if machine.spec.use in uses
+            if (machine.spec.is_worker if workers else machine.spec.use)
         )
 
 

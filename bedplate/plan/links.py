@@ -14,7 +14,6 @@ from bedplate.plan.fleet import ControlPlaneMember, FleetPlan, RegionPlan, cache
 from bedplate.plan.pools import PoolPlan, combined_max
 from bedplate.plan.space import nodes_space
 from bedplate.spec.network import Interconnect
-from bedplate.spec.sites import Use
 
 # The first private AS number of four bytes (RFC 6996).
 _FIRST_ASN = 4_200_000_000
@@ -198,10 +197,10 @@ def node_blocks(plan: FleetPlan, place: str) -> tuple[tuple[str, IPv4Network], .
     return tuple((f"{place}-{block.prefixlen}", block) for block in nodes_space(plan.region(place).block))
 
 
-def machine_blocks(plan: FleetPlan, place: str, *uses: Use) -> tuple[tuple[str, IPv4Network], ...]:
-    """Return the ranges of nodes in a region, or the addresses of a site's machines of these uses, each with a name."""
+def machine_blocks(plan: FleetPlan, place: str, *, workers: bool = False) -> tuple[tuple[str, IPv4Network], ...]:
+    """Return the ranges of nodes in a region, or the addresses of a site's machines with a use, each with a name."""
     site = plan.sites_by_name.get(place)
-    return site.used_for(*uses) if site else node_blocks(plan, place)
+    return site.used_blocks(workers=workers) if site else node_blocks(plan, place)
 
 
 def connected_places(plan: FleetPlan, place: str) -> Iterator[str]:

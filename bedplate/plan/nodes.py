@@ -223,21 +223,22 @@ def _mounts(
     """Return the mounts of a machine: none for a machine without users or workloads."""
     if not roles & _USER_ROLES:
         return ()
+    files, exports, _ = plan.stores
     if platform is Platform.CLOUD:
         return tuple(
             Mount(
-                store=files.store,
+                store=system.store,
                 kind=MountKind.EFS,
-                server=f"{files.store}.files.{files.region}.{plan.domain}",
+                server=f"{system.store}.files.{system.region}.{plan.domain}",
                 export="/",
-                path=files.mount,
-                region=files.region,
+                path=system.mount,
+                region=system.region,
             )
-            for files in plan.files
+            for system in files
         )
     return tuple(
         Mount(export.store, MountKind.NFS, f"{export.machine}.{place}.{plan.domain}", export.export, export.mount)
-        for export in plan.exports
+        for export in exports
         if export.site == place and export.machine != label
     )
 
@@ -265,7 +266,7 @@ def _clients(plan: FleetPlan, export: ExportPlan) -> tuple[tuple[str, IPv4Networ
     if export.clients is Clients.LAN:
         return ((site.name, site.lan),)
     server = f"{export.machine}.{site.name}"
-    return tuple((name, block) for name, block in site.used_for(*Use) if name != server)
+    return tuple((name, block) for name, block in site.used_blocks() if name != server)
 
 
 def _buckets(plan: FleetPlan, region: str, roles: frozenset[NodeRole]) -> tuple[BucketPlan, ...]:
@@ -315,7 +316,7 @@ def _compute_rules(plan: FleetPlan, place: str, roles: frozenset[NodeRole]) -> I
     if not roles & _USER_ROLES:
         return
     for other in connected_places(plan, place):
-        for name, block in machine_blocks(plan, other, *Use):
+        for name, block in machine_blocks(plan, other):
             yield FirewallRule(f"all-from-{name}", f"All from nodes of {other}", block)
 
 
@@ -328,7 +329,7 @@ def _control_plane_rules(plan: FleetPlan, roles: frozenset[NodeRole]) -> Iterato
         for name, block in node_blocks(plan, place):
             yield FirewallRule(f"api-from-{name}", f"Kubernetes API for {place}", block, TCP, API_PORT)
     for place in (place for place in place_names(plan) if has_workers(plan, place)):
-        for name, block in machine_blocks(plan, place, Use.KUBERNETES):
+        for name, block in machine_blocks(plan, place, workers=True):
             for service, protocol, port in WORKER_PORTS:
                 about = f"{service} from workers of {place}"
                 yield FirewallRule(f"{service.lower()}-from-{name}", about, block, protocol, port)
@@ -359,7 +360,7 @@ def _overlay_rules(plan: FleetPlan, place: str, roles: frozenset[NodeRole]) -> I
             yield FirewallRule(f"overlay-from-{member.name}", f"Overlay from {member.name}", block, UDP, OVERLAY)
     if NodeRole.WORKER in roles:
         for other in connected_places(plan, place):
-            for name, block in machine_blocks(plan, other, Use.KUBERNETES) if has_workers(plan, other) else ():
+            for name, block in machine_blocks(plan, other, workers=True) if has_workers(plan, other) else ():
                 yield FirewallRule(f"overlay-from-{name}", f"Overlay from workers of {other}", block, UDP, OVERLAY)
 
 
@@ -401,7 +402,6 @@ def _bgp_rules(plan: FleetPlan, place: str, roles: frozenset[NodeRole]) -> Itera
         yield FirewallRule(f"bgp-from-{other}", f"BGP from the gateway of {other}", direct.inside, TCP, BGP)
 
 
-_ROLE_OF_USE = {Use.SSH: NodeRole.WORKBENCH, Use.KUBERNETES: NodeRole.WORKER}
 LAPTOP_GATEWAY_HOST = "laptops"
 # The identity of a site's gateway at tunnels to other gateways of the fleet.
 SITE_GATEWAY_HOST = "tunnels"
@@ -438,7 +438,7 @@ def _suggestion(plan: FleetPlan, name: str, names: Iterable[str]) -> str:
     here = [pool for pool in pools if pool in ssh_pools(plan) and pool.region == region]
     if here:
         return f"{group} has 1 to {max(highest_number(plan, pool) for pool in here)} in {region}"
-    if pools and pools[0].use is Use.KUBERNETES:
+    if pools and pools[0].use.is_worker:
         return f"machines of {group} are named after their instances: use --group {group}"
     if pools:
         regions = sorted({pool.region for pool in pools})
@@ -488,9 +488,17 @@ def _site_node(plan: FleetPlan, site: SitePlan, machine: MachinePlan) -> NodePla
     )
 
 
+def _role_of(use: Use) -> NodeRole:
+    match use:
+        case Use.SSH:
+            return NodeRole.WORKBENCH
+        case Use.KUBERNETES:
+            return NodeRole.WORKER
+
+
 def _site_roles(plan: FleetPlan, site: SitePlan, machine: MachinePlan) -> frozenset[NodeRole]:
     use = machine.spec.use
-    roles = {_ROLE_OF_USE[use]} if use else set()
+    roles = {_role_of(use)} if use else set()
     if machine.label == site.gateway:
         roles.add(NodeRole.TUNNELS)
         roles.update(NodeRole.LAPTOPS for pool in plan.laptops if pool.place == site.name)
@@ -503,7 +511,7 @@ def pool_node(plan: FleetPlan, pool: PoolPlan, name: str, catalog: Catalog) -> N
     """Return a machine of a pool under a name, with the GPUs of the pool's first type."""
     facts = catalog.types.get(pool.types[0])
     gpus = Hardware(facts.gpu.name, facts.gpu.count) if facts and facts.gpu else None
-    node = _node(plan, name, Platform.CLOUD, frozenset({_ROLE_OF_USE[pool.use]}), None)
+    node = _node(plan, name, Platform.CLOUD, frozenset({_role_of(pool.use)}), None)
     fabric = pool.fabric is not None
     driver, cluster = (pool.group_spec.driver or plan.image.driver) if gpus else None, cluster_plan(plan)
     return replace(
@@ -515,7 +523,7 @@ def pool_node(plan: FleetPlan, pool: PoolPlan, name: str, catalog: Catalog) -> N
         frameworks=pool.group_spec.frameworks,
         owner=pool.owner,
         expires=pool.group_spec.expires,
-        cluster=pool_node_kinds(cluster, pool, catalog) if cluster and pool.use is Use.KUBERNETES else None,
+        cluster=pool_node_kinds(cluster, pool, catalog) if cluster and pool.use.is_worker else None,
     )
 
 

@@ -1,5 +1,6 @@
-"""The import contracts of .importlinter see all code: each kind of forbidden import, planted in a copy, breaks one."""
+"""What code may import, and how it decides: each kind of violation, planted in a copy or a line, is found."""
 
+import ast
 import re
 import shutil
 import subprocess
@@ -9,6 +10,8 @@ from pathlib import Path
 import grimp
 import pytest
 
+from bedplate.spec.groups import Market
+from bedplate.spec.sites import Use
 from tests.testlab.contracts import OnlyContract
 from tests.testlab.run import ROOT
 
@@ -105,3 +108,34 @@ def test_a_shipped_program_imports_the_standard_library_only(program: Path) -> N
 
     assert imported
     assert {name.partition(".")[0] for name in imported} <= sys.stdlib_module_names
+
+
+def _undecided(source: str) -> list[int]:
+    """Return the lines that compare with one use or market, or have one as key: mypy does not miss a new one there."""
+    members = {f"{kind.__name__}.{member.name}" for kind in (Use, Market) for member in kind}
+    nodes = list(ast.walk(ast.parse(source)))
+    compared = [part for node in nodes if isinstance(node, ast.Compare) for part in ast.walk(node)]
+    keys = [key for node in nodes if isinstance(node, ast.Dict) for key in node.keys if key]
+    return [part.lineno for part in (*compared, *keys) if isinstance(part, ast.expr) and ast.unparse(part) in members]
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ("if pool.use is Use.SSH: pass", [1]),
+        ("x = market in (Market.SPOT, Market.RESERVATION)", [1, 1]),
+        ("HOPS = {\n    Use.SSH: 2}", [2]),
+        ("match use:\n    case Use.SSH: pass", []),
+        ("if subject.use is Use.CLIENT: pass", []),
+    ],
+)
+def test_a_decision_by_one_member_is_found(source: str, lines: list[int]) -> None:
+    """A comparison and a table are found; a match, and the uses of certificates, are allowed."""
+    assert _undecided(source) == lines
+
+
+def test_code_decides_by_uses_and_markets_where_mypy_sees_a_new_one() -> None:
+    """It asks a property, or has a match over all members: a new member is then a type error."""
+    files = (file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
+    lines = {str(file.relative_to(ROOT)): _undecided(file.read_text(encoding="utf-8")) for file in files}
+    assert {file: found for file, found in lines.items() if found} == {}
