@@ -3,25 +3,21 @@
 The request is sent on stdin so that process lists do not show it.
 """
 
-import copyreg
 import json
-import pickle
-import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 from typing import IO, BinaryIO, cast
+
+from pydantic import TypeAdapter
 
 from bedplate.errors import BedplateError, HeldError, PartialError, ViolationError
 from bedplate.foreign import LARGE, parse_json
 from bedplate.plan.nodes import NodePlan
-
-_SIZE = struct.Struct(">Q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,32 +45,19 @@ class ApplyRequest:
     stages: frozenset[str] | None = None
 
 
+_REQUEST = TypeAdapter(ApplyRequest)
+
+
 def write_request(stream: BinaryIO, request: ApplyRequest) -> None:
-    """Write a request to a stream."""
-    data = pickle.dumps(request)
-    stream.write(_SIZE.pack(len(data)) + data)
+    """Write a request to a stream, as one line of JSON."""
+    # pydantic warns about read-only views, which it writes with `fallback`.
+    stream.write(_REQUEST.dump_json(request, fallback=dict, warnings=False) + b"\n")
     stream.flush()
 
 
 def read_request(stream: BinaryIO) -> ApplyRequest:
-    """Read a request; only the parent process may write it, because it is a pickle."""
-    (size,) = _SIZE.unpack(stream.read(_SIZE.size))
-    request = pickle.loads(stream.read(size))  # noqa: S301  the pipe of the parent process
-    if not isinstance(request, ApplyRequest):
-        raise TypeError(type(request))
-    return request
-
-
-def _restore_view(content: dict[object, object]) -> Mapping[object, object]:
-    return MappingProxyType(content)
-
-
-def _reduce_view(view: Mapping[object, object]) -> tuple[object, tuple[dict[object, object]]]:
-    return _restore_view, (dict(view),)
-
-
-# Plans contain read-only views, which pickle does not support.
-copyreg.pickle(MappingProxyType, _reduce_view)  # type: ignore[arg-type]
+    """Read the request of the parent process."""
+    return _REQUEST.validate_json(stream.readline())
 
 
 class Step(StrEnum):

@@ -53,6 +53,7 @@ PERMITTED = {
     "bedplate/programs/gate/hardware.py": OWN,
     "bedplate/programs/gate/machine.py": OWN,
     "bedplate/machine/calls.py": OWN,
+    "bedplate/nodes/apply.py": "the pipe of the parent process",
     "bedplate/deploy/engine.py": OWN,
     "bedplate/deploy/state.py": OWN,
     "bedplate/rehearsal/kinds/iam.py": OWN,
