@@ -155,6 +155,14 @@ def pack_wheels(target: Target, lock: Path, unpack: Install) -> bytes:
 _VERSION = 1
 _ROOT = Path(__file__).parents[1]
 _PACKAGES = ("bedplate", "images", "roles", "vpn")
+ENTRIES = tuple(
+    f"bedplate.machine{module}" for module in ("", ".approver", ".capacity", ".freeze", ".idle", ".upgrade")
+)
+"""The modules of a bundle that files on a machine start.
+
+Such a file may be of an earlier bundle, and the bootstrap is as old as its machine: these names and their arguments
+stay, also if their code moves.
+"""
 # Packages of the operator's machine that nothing on a node imports. They are large, or need wheels that it lacks.
 _OPERATOR = tuple(f"bedplate/{name}/" for name in ("cli", "deploy", "picture", "rehearsal"))
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -22,6 +23,7 @@ import bedplate.bundle
 from bedplate.account.client import AwsClient
 from bedplate.account.machines import Machine
 from bedplate.bundle import (
+    ENTRIES,
     Cache,
     RingState,
     Source,
@@ -131,8 +133,7 @@ def test_the_code_of_a_bundle_is_complete(tmp_path: Path) -> None:
     with tarfile.open(fileobj=BytesIO(pack(Source(ROOT, files)))) as archive:
         archive.extractall(tmp_path, filter="data")
     command = (
-        "import roles.engine.node_run, roles.catalog, bedplate.programs.gate, bedplate.compliance.conftest, "
-        "bedplate.machine.approver, bedplate.machine.idle, bedplate.machine.capacity; "
+        f"import roles.engine.node_run, roles.catalog, bedplate.compliance.conftest, {', '.join(ENTRIES)}; "
         "import sys; print({*sys.modules} & {'typer', 'rich'})"
     )
 
@@ -141,6 +142,16 @@ def test_the_code_of_a_bundle_is_complete(tmp_path: Path) -> None:
     assert (result.returncode, result.stdout) == (0, "set()\n"), result.stderr
     assert {"bedplate/catalog/data/gpus.txt", "roles/hardened/sudoers", "bedplate/programs/gate/xid.txt"} <= {*files}
     assert not [file for file in files if file.endswith(".pyc") or file.startswith("bedplate/rehearsal/")]
+
+
+def test_files_on_machines_start_only_names_that_every_bundle_has() -> None:
+    """A machine with files of an earlier bundle starts the current one by the same names."""
+    files = (*(ROOT / "roles").rglob("*"), ROOT / "bedplate/nodes/bootstrap.sh")
+    texts = [file.read_text(encoding="utf-8") for file in files if file.is_file() and file.suffix != ".pyc"]
+    named = {name for text in texts for name in re.findall(r"\bbedplate\.machine(?:\$\{STAGE:\+)?[.\w]*", text)}
+
+    assert {name.replace("${STAGE:+", "") for name in named} | {"bedplate.machine"} == set(ENTRIES)
+    assert not [text for text in texts if re.search(r"-m bedplate\.(?!machine)", text)]
 
 
 def test_pip_installs_wheels_of_another_platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
