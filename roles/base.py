@@ -22,7 +22,7 @@ from pyinfra.api.command import PyinfraCommand, QuoteString, StringCommand
 from pyinfra.api.facts import FactBase
 from pyinfra.api.operation import OperationMeta, operation
 from pyinfra.context import host
-from pyinfra.operations import files, server
+from pyinfra.operations import files, server, systemd
 from pyinfra.operations.util import any_changed
 
 import bedplate.programs
@@ -79,6 +79,8 @@ class Role(ABC):
         """Start services, and restart or reload those whose files have changed."""
 
 
+UNITS = "/etc/systemd/system"
+"""The folder of units, and the start of that of the settings of systemd itself."""
 STAGES = ("install", "configure", "activate")
 
 
@@ -87,8 +89,8 @@ def deploy(
 ) -> tuple[tuple[Role, frozenset[str]], ...]:
     """Declare the operations of the selected roles and stages to pyinfra; None selects all.
 
-    Each stage runs for all roles before the next stage begins. Return each role with the keys of the operations that
-    its `install` declared.
+    Each stage runs for all roles before the next stage begins; before the last one, systemd reads changed units. Return
+    each role with the keys of the operations that its `install` declared.
     """
     selected = [role for role in roles if only is None or role.name in only]
     selected_stages = STAGES if stages is None else stages
@@ -102,6 +104,9 @@ def deploy(
     if "configure" in selected_stages:
         changes = {role.name: role.configure() for role in selected}
     if "activate" in selected_stages:
+        units = [change for files in changes.values() for path, change in files.items() if path.startswith(UNITS)]
+        if units:
+            systemd.daemon_reload(name="Reload systemd", _if=any_changed(*units))
         for role in selected:
             role.activate(changes.get(role.name, NO_CHANGES))
     return tuple(installs)
@@ -121,7 +126,6 @@ def run_changes(changes: Iterable[PendingChange]) -> None:
         server.shell(name=change.name, commands=list(change.commands))
 
 
-UNITS = "/etc/systemd/system"
 _SYMLINK = "symlink"
 
 

@@ -254,6 +254,5 @@ class Baseline(Role):
             name="Restart systemd-journald", service=JOURNALD, restarted=True, _if=changed(changes, JOURNAL.path)
         )
         set_kernel(self.settings, changes)
-        systemd.daemon_reload(name="Reload systemd for the limits of services", _if=changed(changes, MANAGER.path))
         restart_network_daemons(changes)
         turn_off_swap()

@@ -217,7 +217,6 @@ class Control(Role):
 
     def activate(self, changes: Changes) -> None:
         """Enable the units; after a change make the member's files again, from which kubelet restarts what differs."""
-        systemd.daemon_reload(name="Reload systemd for the control plane", _if=changed(changes))
         systemd.service(name="Enable the member at boot", service=MEMBER, running=None, enabled=True)
         server.shell(name="Make the member's files", commands=[f"systemctl restart {MEMBER}"], _if=changed(changes))
         start_units({"Take snapshots of etcd": TIMER, "Renew certificates": RENEWAL})
@@ -252,6 +251,5 @@ def controller_files(name: str, about: str, command: str, **settings: str) -> tu
 def start_controller(name: str, about: str, changes: Changes) -> None:
     """Start a controller once the cluster exists, and restart it after a change."""
     unit = f"bedplate-{name}.service"
-    systemd.daemon_reload(name=f"Reload systemd for the {about}", _if=changed(changes))
     start_units({f"Start the {about}": unit}, runs=host.get_fact(Joined))
     systemd.service(name=f"Restart the {about}", service=unit, restarted=True, _if=changed(changes))

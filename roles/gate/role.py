@@ -65,7 +65,6 @@ class Gate(Role):
 
     def activate(self, changes: Changes) -> None:
         """Start the timer, and check the machine after a change."""
-        systemd.daemon_reload(name="Reload systemd for the health gate", _if=changed(changes))
         start_units({"Start the timer of the health gate": TIMER})
         systemd.service(name="Check the machine", service=SERVICE, restarted=True, _if=changed(changes))
 

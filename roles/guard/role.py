@@ -102,7 +102,6 @@ class Guard(Role):
         has_changed = changed(changes)
         profiles = changed(changes, *map(bounds_of, CONFINED))
         server.shell(name="Reload AppArmor profiles of strongSwan", commands=[_RELOAD_PROFILES], _if=profiles)
-        systemd.daemon_reload(name="Reload systemd for the tunnel guard", _if=has_changed)
         systemd.service(name="Start the tunnel guard", service=SERVICE, running=True, enabled=True)
         systemd.service(name="Reload the tunnel guard", service=SERVICE, reloaded=True, _if=has_changed)
         server.shell(name="Restart tunnel monitors", commands=[_RESTART_MONITORS], _if=has_changed)

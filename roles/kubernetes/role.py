@@ -201,6 +201,5 @@ class Kubernetes(Role):
             commands=["systemctl restart systemd-modules-load.service", f"{SYSTEMD_SYSCTL} {SYSCTL}"],
             _if=changed(changes, MODULES, SYSCTL),
         )
-        systemd.daemon_reload(name="Reload systemd for kubelet", _if=changed(changes))
         systemd.service(name="Enable kubelet at boot", service=KUBELET, running=None, enabled=True)
         server.shell(name="Restart kubelet", commands=[f"systemctl try-restart {KUBELET}"], _if=changed(changes))

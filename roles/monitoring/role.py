@@ -66,7 +66,6 @@ class Monitoring(Role):
 
     def activate(self, changes: Changes) -> None:
         """Start the exporter, and restart it after a change."""
-        systemd.daemon_reload(name="Reload systemd for the exporter", _if=changed(changes, _DROP_IN))
         start_units({"Start the exporter": f"{SERVICE}.service"})
         systemd.service(name="Restart the exporter", service=SERVICE, restarted=True, _if=changed(changes))
 

@@ -17,7 +17,7 @@ from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 from pyinfra.facts.deb import DebPackages
 from pyinfra.facts.server import Arch, LinuxName
-from pyinfra.operations import server, systemd
+from pyinfra.operations import server
 
 from bedplate.catalog.software import NVIDIA_KEY_SUM, SoftwareSet
 from bedplate.catalog.tables import ChipFacts
@@ -286,7 +286,6 @@ class Nvidia(Role):
             commands=["! command -v update-initramfs >/dev/null || update-initramfs -u"],
             _if=changed(changes, MODPROBE),
         )
-        systemd.daemon_reload(name="Reload systemd for GPUs", _if=changed(changes, _DROP_IN))
         state = host.get_fact(GpuState)
         if not self._is_available() or self._waits() or "gpu" not in state:
             return

@@ -61,7 +61,6 @@ class OpenVpn(Role):
     def activate(self, changes: Changes) -> None:
         """Load the packet filter, then start or restart the servers that have keys."""
         has_changed = changed(changes)
-        systemd.daemon_reload(name="Reload systemd for OpenVPN", _if=has_changed)
         server.shell(name="Enable forwarding for laptops", commands=[f"{SYSTEMD_SYSCTL} {_SYSCTL}"], _if=has_changed)
         systemd.service(name="Start the laptop packet filter", service=GUARD, running=True, enabled=True)
         systemd.service(name="Reload the laptop packet filter", service=GUARD, reloaded=True, _if=has_changed)

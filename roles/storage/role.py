@@ -284,11 +284,7 @@ class Storage(Role):
         return put_files(*self._files())
 
     def activate(self, changes: Changes) -> None:
-        """Reload systemd, remove former mounts, start tunnels, mounts and the guard, and start the NFS server."""
-        units = [path for path in changes if path.startswith(UNIT_FOLDER)]
-        if units:
-            reload_systemd = ["systemctl daemon-reload"]
-            server.shell(name="Reload systemd for storage", commands=reload_systemd, _if=changed(changes, *units))
+        """Remove former mounts, start tunnels, mounts and the guard, and start the NFS server."""
         state = host.get_fact(ReadStorage)
         run_changes(remove_former(tuple(self._attached()), self._unit_names, state))
         self._close(state)

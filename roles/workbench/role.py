@@ -17,7 +17,7 @@ from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 from pyinfra.facts.files import Sha256File
 from pyinfra.facts.server import Arch, LinuxName, Mounts, MountsDict
-from pyinfra.operations import files, server, systemd
+from pyinfra.operations import files, server
 
 from bedplate.plan.fleet import Account
 from bedplate.plan.nodes import Hardware
@@ -346,7 +346,7 @@ class Workbench(Role):
 
     def configure(self) -> Changes:
         """Write the environment of shells, the files of /scratch, and the units that report the use of the machine."""
-        changes = put_files(_SHELL, _CUDA, *self._scratch.files, *self._idle_units)
+        changes = put_files(_SHELL, _CUDA, *self._scratch.files, *(IDLE_UNITS if self.reports_use else ()))
         edit_files(EDIT)
         return changes
 
@@ -354,13 +354,8 @@ class Workbench(Role):
         """Update the linker cache, create /scratch, start the timer. Shells read the environment at login."""
         server.shell(name="Update the linker cache", commands=["ldconfig"], _if=changed(changes, _CUDA.path))
         self._scratch.share()
-        if units := [unit.path for unit in self._idle_units]:
-            systemd.daemon_reload(name="Reload systemd for the reports of use", _if=changed(changes, *units))
+        if self.reports_use:
             start_units({"Start the timer of the reports of use": IDLE_TIMER})
-
-    @property
-    def _idle_units(self) -> tuple[ManagedFile, ...]:
-        return IDLE_UNITS if self.reports_use else ()
 
     @property
     def _scratch(self) -> Scratch:

@@ -35,7 +35,6 @@ class Worker(Role):
 
     def activate(self, changes: Changes) -> None:
         """Join in the background, and start the agent anew after a change."""
-        systemd.daemon_reload(name="Reload systemd for the worker agent", _if=changed(changes))
         if self.cloud:
             start_units({"Join the cluster": JOIN})
         systemd.service(name="Enable the worker agent at boot", service=WATCH, running=None, enabled=True)

@@ -9,8 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from bedplate.programs.gate.machine import Expected
 from bedplate.programs.program import MissingProgramError, ProgramError, output, run, write_file, write_text
-from roles.base import LIBRARY, program_files
+from roles.base import LIBRARY, STAGES, program_files
+from roles.gate.role import Gate
+from roles.vpnagent.role import VpnAgent
+from tests.testlab.fakes.node import Recorder, recorded
 
 START = "/usr/local/sbin/start"
 
@@ -41,6 +45,17 @@ def test_the_command_of_a_program_is_replaced_last() -> None:
 
     assert [file.path for file in files].index(START) == len(files) - 1
     assert {f"{LIBRARY}/gate/programs/gate/xid.txt", f"{LIBRARY}/gate/programs/program.py"} <= {f.path for f in files}
+
+
+def test_systemd_reads_units_once_before_services_start() -> None:
+    """Roles only write their units; unchanged units are not read again."""
+    played = Recorder(recorded("debian-12")).play(Gate({"": Expected()}), VpnAgent(), stages=STAGES[1:])
+    again = Recorder(recorded("debian-12"), played.disk).play(Gate({"": Expected()}), VpnAgent(), stages=STAGES[1:])
+
+    read = played.names.index("Reload systemd")
+    assert all(name.startswith(("Write ", "Create ")) for name in played.names[:read])
+    assert played.step("Reload systemd").commands == ("systemctl daemon-reload",)
+    assert not again.step("Reload systemd").changed
 
 
 def test_a_program_gets_its_input_and_returns_its_output() -> None:
