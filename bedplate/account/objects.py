@@ -1,8 +1,8 @@
 """Objects in an AWS account, found by the inputs of the resource that was to create them: one rule for each type.
 
-Ids have the form of the Pulumi AWS provider, whose source is Terraform's: it makes up those of routes and associations.
-The calls describe objects of EC2 directly: the Resource Groups Tagging API sees new objects later, so a search by it
-would miss them, and they would be created twice.
+Ids have the form of the Pulumi AWS provider, whose source is Terraform's: the provider invents the ids of routes and
+associations. The calls describe objects of EC2 directly: the Resource Groups Tagging API sees new objects later, so a
+search by it would miss them, and they would be created twice.
 """
 
 import zlib

@@ -105,6 +105,41 @@ def test_an_unknown_command_or_option_is_found(capsys: pytest.CaptureFixture[str
     assert [error.partition(":")[0] for error in command_errors(text, capsys)] == ["node aply x", "node list --lief"]
 
 
+PLAIN_PAGES = ("README.md", *(f"docs/{name}.md" for name in (
+    "get-started", "fleet-file", "machines", "kubernetes", "capacity", "researchers"
+)))  # fmt: skip
+MAX_WORDS = 25
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Yield the sentences of a page without its headings, tables and code blocks; a code span counts as one word."""
+    text = re.sub(r"^```.*?^```$", "\n", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^(?:#|\||!\[).*$", "\n", text, flags=re.MULTILINE)
+    text = re.sub(r"^ *(?:-|\d+\.) ", "\n\n", text, flags=re.MULTILINE)
+    text = re.sub(r"`[^`]+`", "CODE", re.sub(r"\[([^\]]+)\]\([^)]+\)", r"[\1]", text))
+    for paragraph in re.split(r"\n\s*\n", text):
+        yield from re.split(r"(?<=[.!?])[)*\]]*\s+(?=[^a-z])", " ".join(paragraph.split()))
+
+
+def long_sentences(text: str) -> list[str]:
+    """Return the sentences of a page that are too long."""
+    return [sentence for sentence in sentences(text) if len(re.findall(r"\S*\w\S*", sentence)) > MAX_WORDS]
+
+
+@pytest.mark.parametrize("page", PLAIN_PAGES)
+def test_pages_for_users_have_short_sentences(page: str) -> None:
+    """A sentence has at most 25 words, because many readers are not native speakers."""
+    assert long_sentences((RUN_ROOT / page).read_text(encoding="utf-8")) == []
+
+
+def test_a_long_sentence_is_found() -> None:
+    """Only sentences of prose count: table rows, code and list items are separate."""
+    long = "Word" + " word" * 25
+    text = f"# Title\n\nShort. {long}.\n\n| {long} |\n\n```\n{long}\n```\n\n- {long[:-5]}.\n- Short, `{long}`.\n"
+
+    assert long_sentences(text) == [f"{long}."]
+
+
 ASK_AWS = """
 import boto3
 from botocore.config import Config
