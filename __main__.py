@@ -2,6 +2,6 @@
 
 from pathlib import Path
 
-from bedplate.cli.program import declare_stack
+from bedplate.operate.program import declare_stack
 
 declare_stack(Path(__file__).resolve().parent)

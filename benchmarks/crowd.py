@@ -60,7 +60,7 @@ def _peak_memory(engine: ApplyProcess) -> float:
 
 def _command_memory() -> float:
     """Return the memory of a command that has planned the fleet and shows events, in MiB."""
-    import bedplate.cli.node_apply  # noqa: F401, PLC0415  the modules that `node apply` has loaded by then
+    import bedplate.operate.apply  # noqa: F401, PLC0415  the modules that `node apply` has loaded by then
 
     plan_loaded(open_fleet(Terminal(LAB), brief=False))
     return _mebibytes(Path("/proc/self/status"), "VmHWM")

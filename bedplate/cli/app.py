@@ -1,12 +1,15 @@
-"""All commands: where each is implemented, its summary and an example.
+"""All commands: where each is implemented, and an example.
 
 A command module imports what it needs at its top, which can take seconds: Pulumi, boto3, rich. `make_app` therefore
 imports only the module of the command that the arguments name. All other commands are entries of the help text.
 """
 
+import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, cast
 
@@ -22,15 +25,17 @@ Function = Callable[..., int]
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command: `target` is the module in `bedplate.cli` and its function.
-
-    `summary` is the first line of the function's docstring.
-    """
+    """One command: `target` is the module in `bedplate.cli` and its function."""
 
     name: str
     target: str
-    summary: str
     example: str
+
+    @property
+    def summary(self) -> str:
+        """The first line of the function's docstring, read from the source: an import can take seconds."""
+        module, _, function = self.target.partition(":")
+        return _summaries(module)[function]
 
     def load(self) -> Function:
         """Import the command's module and return its function."""
@@ -46,229 +51,103 @@ class Command:
         return unloaded
 
 
+@cache
+def _summaries(module: str) -> Mapping[str, str]:
+    tree = ast.parse(Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8"))
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    return {function.name: (ast.get_docstring(function) or "").partition("\n")[0] for function in functions}
+
+
 COMMANDS = (
-    Command("init", "init:init", "Make a fleet folder.", "bedplate init ~/lab --example gpu-box"),
-    Command("check", "plan:check", "Check the fleet file; print every error.", "bedplate check examples/lab.yaml"),
-    Command("plan", "plan:plan", "Show addresses, machines and pools.", "bedplate plan examples/lab.yaml"),
-    Command("cost", "plan:cost", "Show the hourly list price.", "bedplate cost examples/lab.yaml"),
-    Command("quotas", "account:quotas", "Show required and granted quotas.", "bedplate quotas examples/lab.yaml"),
-    Command(
-        "diff",
-        "plan:diff",
-        "Show the effects of an edit.",
-        "bedplate diff examples/lab.yaml examples/lab-grown.yaml",
-    ),
-    Command("preview", "deploy:preview", "Show what `up` would change.", "bedplate preview --stack us-west-2"),
-    Command("up", "deploy:up", "Deploy the fleet.", "bedplate up --stack shared"),
-    Command("refresh", "recover:refresh", "Adopt the real state of AWS.", "bedplate refresh --check"),
-    Command("destroy", "deploy:destroy", "Delete what was deployed, except for data.", "bedplate destroy"),
-    Command("recover", "recover:recover", "Repair the state after a killed run.", "bedplate recover"),
-    Command("ssh", "ssh:ssh", "Log in to a machine.", "bedplate ssh box -- nvidia-smi"),
-    Command("schema", "plan:schema", "Print the fleet file's JSON Schema.", "bedplate schema > fleet.schema.json"),
-    Command(
-        "rehearse",
-        "rehearse:rehearse",
-        "Run the stacks in a simulated AWS.",
-        "bedplate rehearse examples/lab.yaml --stack us-west-2",
-    ),
-    Command(
-        "graph",
-        "reach:graph",
-        "Print a stack's resources as JSON.",
-        "bedplate graph examples/lab.yaml --stack us-west-2",
-    ),
-    Command(
-        "reach",
-        "reach:reach",
-        "Trace a packet and its reply.",
-        "bedplate reach titan-01.cellar us-east-1a examples/lab.yaml",
-    ),
-    Command(
-        "audit-graph",
-        "reach:audit_graph",
-        "Check the resources that `graph` printed.",
-        "bedplate graph examples/lab.yaml --all | bedplate audit-graph -",
-    ),
+    Command("init", "init:init", "bedplate init ~/lab --example gpu-box"),
+    Command("check", "plan:check", "bedplate check examples/lab.yaml"),
+    Command("plan", "plan:plan", "bedplate plan examples/lab.yaml"),
+    Command("cost", "plan:cost", "bedplate cost examples/lab.yaml"),
+    Command("quotas", "account:quotas", "bedplate quotas examples/lab.yaml"),
+    Command("diff", "plan:diff", "bedplate diff examples/lab.yaml examples/lab-grown.yaml"),
+    Command("preview", "deploy:preview", "bedplate preview --stack us-west-2"),
+    Command("up", "deploy:up", "bedplate up --stack shared"),
+    Command("refresh", "deploy:refresh", "bedplate refresh --check"),
+    Command("destroy", "deploy:destroy", "bedplate destroy"),
+    Command("recover", "deploy:recover", "bedplate recover"),
+    Command("ssh", "ssh:ssh", "bedplate ssh box -- nvidia-smi"),
+    Command("schema", "plan:schema", "bedplate schema > fleet.schema.json"),
+    Command("rehearse", "rehearse:rehearse", "bedplate rehearse examples/lab.yaml --stack us-west-2"),
+    Command("graph", "reach:graph", "bedplate graph examples/lab.yaml --stack us-west-2"),
+    Command("reach", "reach:reach", "bedplate reach titan-01.cellar us-east-1a examples/lab.yaml"),
+    Command("audit-graph", "reach:audit_graph", "bedplate graph examples/lab.yaml --all | bedplate audit-graph -"),
 )
 NODE_COMMANDS = (
-    Command(
-        "audit",
-        "node_apply:audit",
-        "Check machines against the plan.",
-        "bedplate node audit titan-01.cellar --fleet examples/lab.yaml",
-    ),
-    Command("list", "node:list_nodes", "Show the fleet's machines.", "bedplate node list --fleet examples/lab.yaml"),
-    Command(
-        "apply",
-        "node_apply:apply",
-        "Configure machines as planned.",
-        "bedplate node apply --site cellar --fleet examples/lab.yaml",
-    ),
-    Command("start", "node_capacity:start", "Start machines of a group.", "bedplate node start workbench-gpu --for 8h"),
-    Command("stop", "node_capacity:stop", "Terminate a machine of a group.", "bedplate node stop box-1.us-west-2"),
-    Command("trust", "trust:trust", "Record a machine's host key.", "bedplate node trust titan-01.cellar SHA256:..."),
-    Command(
-        "bootstrap",
-        "node:bootstrap",
-        "Print a machine's first-boot script.",
-        "bedplate node bootstrap titan-01.cellar",
-    ),
-    Command(
-        "upgrade",
-        "node_apply:upgrade",
-        "Drain, update and reboot machines.",
-        "bedplate node upgrade --group workbench-gpu --at-once 2",
-    ),
-    Command("burn-in", "ssh:burn_in", "Test a machine's GPUs for minutes.", "bedplate node burn-in box-1.us-west-2"),
-    Command("logs", "ssh:show_logs", "Show how a machine configured itself.", "bedplate node logs box-1.us-west-2"),
-    Command(
-        "ssh-config",
-        "node:show_ssh_config",
-        "Print OpenSSH settings for the fleet.",
-        "bedplate node ssh-config --write ~/.ssh/lab",
-    ),
+    Command("audit", "node:audit", "bedplate node audit titan-01.cellar --fleet examples/lab.yaml"),
+    Command("list", "node:list_nodes", "bedplate node list --fleet examples/lab.yaml"),
+    Command("apply", "node:apply", "bedplate node apply --site cellar --fleet examples/lab.yaml"),
+    Command("start", "node:start", "bedplate node start workbench-gpu --for 8h"),
+    Command("stop", "node:stop", "bedplate node stop box-1.us-west-2"),
+    Command("trust", "node:trust", "bedplate node trust titan-01.cellar SHA256:..."),
+    Command("bootstrap", "node:bootstrap", "bedplate node bootstrap titan-01.cellar"),
+    Command("upgrade", "node:upgrade", "bedplate node upgrade --group workbench-gpu --at-once 2"),
+    Command("burn-in", "ssh:burn_in", "bedplate node burn-in box-1.us-west-2"),
+    Command("logs", "ssh:show_logs", "bedplate node logs box-1.us-west-2"),
+    Command("ssh-config", "node:show_ssh_config", "bedplate node ssh-config --write ~/.ssh/lab"),
 )
 BUNDLE_COMMANDS = (
-    Command("build", "bundle:build", "Build the bundle of this installation.", "bedplate bundle build --python 3.11"),
-    Command("push", "bundle:push", "Build the bundle and upload it to all regions.", "bedplate bundle push fleet.yaml"),
-    Command(
-        "promote", "bundle:promote", "Let the machines of a ring follow a bundle.", "bedplate bundle promote canary"
-    ),
-    Command("list", "bundle:list_bundles", "Show the bundle of each ring.", "bedplate bundle list --json"),
-    Command("diff", "bundle:diff", "Show the files that differ between two bundles.", "bedplate bundle diff stable"),
+    Command("build", "bundle:build", "bedplate bundle build --python 3.11"),
+    Command("push", "bundle:push", "bedplate bundle push fleet.yaml"),
+    Command("promote", "bundle:promote", "bedplate bundle promote canary"),
+    Command("list", "bundle:list_bundles", "bedplate bundle list --json"),
+    Command("diff", "bundle:diff", "bedplate bundle diff stable"),
 )
 IMAGE_COMMANDS = (
-    Command(
-        "record", "account:record_image_ids", "Record Ubuntu images in fleet.lock.", "bedplate image record fleet.yaml"
-    ),
-    Command("plan", "images:plan", "Show the images that the fleet needs.", "bedplate image plan fleet.yaml"),
-    Command("bake", "images:bake", "Bake images, copy and record them.", "bedplate image bake worker-x86_64"),
-    Command("list", "images:list_images", "Show the fleet's images.", "bedplate image list fleet.yaml"),
-    Command(
-        "promote",
-        "images:promote",
-        "Use a finished image for new machines, and replace workers on other images.",
-        "bedplate image promote lab-worker-x86_64-1f2e3d4c5b6a",
-    ),
-    Command(
-        "rollback",
-        "images:rollback",
-        "Return to the previous image of a kind.",
-        "bedplate image rollback worker-x86_64",
-    ),
-    Command(
-        "diff",
-        "images:diff",
-        "Compare two images: inputs, packages, and files of roles.",
-        "bedplate image diff lab-worker-x86_64-1f2e lab-worker-x86_64-6a5b",
-    ),
-    Command("prune", "images:prune", "Delete old images.", "bedplate image prune fleet.yaml --keep 3"),
-    Command("sweep", "images:sweep", "Remove what killed bakes have left.", "bedplate image sweep fleet.yaml"),
+    Command("record", "account:record_image_ids", "bedplate image record fleet.yaml"),
+    Command("plan", "images:plan", "bedplate image plan fleet.yaml"),
+    Command("bake", "images:bake", "bedplate image bake worker-x86_64"),
+    Command("list", "images:list_images", "bedplate image list fleet.yaml"),
+    Command("promote", "images:promote", "bedplate image promote lab-worker-x86_64-1f2e3d4c5b6a"),
+    Command("rollback", "images:rollback", "bedplate image rollback worker-x86_64"),
+    Command("diff", "images:diff", "bedplate image diff lab-worker-x86_64-1f2e lab-worker-x86_64-6a5b"),
+    Command("prune", "images:prune", "bedplate image prune fleet.yaml --keep 3"),
+    Command("sweep", "images:sweep", "bedplate image sweep fleet.yaml"),
 )
-BACKEND_COMMANDS = (Command("init", "account:init", "Prepare the state of the deployments.", "bedplate backend init"),)
+BACKEND_COMMANDS = (Command("init", "deploy:init", "bedplate backend init"),)
 VPN_COMMANDS = (
-    Command("up", "vpn:up", "Set up the gateways of laptops.", "bedplate vpn up"),
-    Command("init", "vpn:init", "Create the certificate authority.", "bedplate vpn init fleet.yaml"),
-    Command(
-        "add",
-        "vpn_certificates:add",
-        "Issue a certificate to a laptop.",
-        "bedplate vpn add ada fleet.yaml --device phone",
-    ),
-    Command("renew", "vpn_certificates:renew", "Replace a certificate and its key.", "bedplate vpn renew ada"),
-    Command(
-        "revoke",
-        "vpn:revoke",
-        "Revoke a person's certificates, or a gateway's.",
-        "bedplate vpn revoke ada --device phone",
-    ),
-    Command("list", "vpn_certificates:list_certificates", "Show certificates and expiry dates.", "bedplate vpn list"),
-    Command("show", "vpn:show_profile", "Print a laptop's OpenVPN profile.", "bedplate vpn show ada --write ada.ovpn"),
-    Command("sync", "vpn_sync:sync", "Update certificates and all gateways.", "bedplate vpn sync"),
-    Command("timer", "vpn_sync:timer", "Write a systemd timer for daily syncs.", "bedplate vpn timer"),
-    Command("tunnels", "vpn_sync:tunnels", "Send gateways their tunnels and keys.", "bedplate vpn tunnels"),
-    Command("status", "vpn_sync:status", "Show sessions, tunnels and expiry dates.", "bedplate vpn status"),
-    Command("record", "vpn:record_addresses", "Record public gateway addresses.", "bedplate vpn record"),
-    Command("guard", "vpn:guard", "Print nftables rules for Linux laptops.", "bedplate vpn guard > lab.nft"),
+    Command("up", "vpn:up", "bedplate vpn up"),
+    Command("init", "vpn:init", "bedplate vpn init fleet.yaml"),
+    Command("add", "vpn_certificates:add", "bedplate vpn add ada fleet.yaml --device phone"),
+    Command("renew", "vpn_certificates:renew", "bedplate vpn renew ada"),
+    Command("revoke", "vpn:revoke", "bedplate vpn revoke ada --device phone"),
+    Command("list", "vpn_certificates:list_certificates", "bedplate vpn list"),
+    Command("show", "vpn:show_profile", "bedplate vpn show ada --write ada.ovpn"),
+    Command("sync", "vpn:sync", "bedplate vpn sync"),
+    Command("timer", "vpn:timer", "bedplate vpn timer"),
+    Command("tunnels", "vpn:tunnels", "bedplate vpn tunnels"),
+    Command("status", "vpn:status", "bedplate vpn status"),
+    Command("record", "vpn:record_addresses", "bedplate vpn record"),
+    Command("guard", "vpn:guard", "bedplate vpn guard > lab.nft"),
 )
 KUBE_COMMANDS = (
-    Command("init", "kube:init", "Make the cluster's authorities and start it.", "bedplate kube init"),
-    Command(
-        "member",
-        "kube:member",
-        "Replace a member's lost volume, or its data of another cluster.",
-        "bedplate kube member replace control-2.us-west-2",
-    ),
-    Command("join", "kube:join", "Let a machine of a site join the cluster.", "bedplate kube join titan-01.cellar"),
-    Command("restore", "kube:restore", "Restore the cluster from a snapshot.", "bedplate kube restore"),
-    Command("addons", "kube:addons", "Apply the cluster's add-ons, or pin them.", "bedplate kube addons apply"),
-    Command(
-        "status",
-        "kube:status",
-        "Show members, etcd, versions, certificates, nodes by pool, and add-ons.",
-        "bedplate kube status",
-    ),
-    Command("access", "kube:access", "Write the kubeconfig of a person.", "bedplate kube access ada"),
-    Command(
-        "upgrade",
-        "kube:upgrade",
-        "Upgrade Kubernetes and containerd on all machines.",
-        "bedplate kube upgrade --check",
-    ),
+    Command("init", "kube:init", "bedplate kube init"),
+    Command("member", "kube:member", "bedplate kube member replace control-2.us-west-2"),
+    Command("join", "kube:join", "bedplate kube join titan-01.cellar"),
+    Command("restore", "kube:restore", "bedplate kube restore"),
+    Command("addons", "kube:addons", "bedplate kube addons apply"),
+    Command("status", "kube:status", "bedplate kube status"),
+    Command("access", "kube:access", "bedplate kube access ada"),
+    Command("upgrade", "kube:upgrade", "bedplate kube upgrade --check"),
 )
 PERSON_COMMANDS = (
-    Command(
-        "invite", "person:invite", "Write an archive with a person's access.", "bedplate person invite ada --apply"
-    ),
-    Command("remove", "person:remove", "Remove a person's access.", "bedplate person remove ada"),
+    Command("invite", "person:invite", "bedplate person invite ada --apply"),
+    Command("remove", "person:remove", "bedplate person remove ada"),
 )
 CAPACITY_COMMANDS = (
-    Command(
-        "status",
-        "capacity_run:status",
-        "Show the machines of each rung, and whether it can have more.",
-        "bedplate capacity status fleet.yaml",
-    ),
-    Command(
-        "explain",
-        "capacity_run:explain",
-        "Explain in sentences what each rung does, what happens next, and why.",
-        "bedplate capacity explain train --fleet fleet.yaml",
-    ),
-    Command(
-        "run",
-        "capacity_run:run",
-        "Run the controller: start and end machines as pods need them.",
-        "bedplate capacity run --once --dry-run",
-    ),
-    Command(
-        "pause",
-        "capacity_run:pause",
-        "Let the controller leave a group alone: it starts and ends nothing there.",
-        "bedplate capacity pause train",
-    ),
-    Command(
-        "resume",
-        "capacity_run:resume",
-        "Continue the controller's work after `capacity pause`.",
-        "bedplate capacity resume train",
-    ),
-    Command(
-        "decide",
-        "capacity:decide",
-        "Decide on observations from stdin.",
-        "bedplate capacity decide < observations.jsonl",
-    ),
-    Command("simulate", "capacity:simulate", "Simulate a scenario.", "bedplate capacity simulate burst-1600"),
+    Command("status", "capacity_run:status", "bedplate capacity status fleet.yaml"),
+    Command("explain", "capacity_run:explain", "bedplate capacity explain train --fleet fleet.yaml"),
+    Command("run", "capacity_run:run", "bedplate capacity run --once --dry-run"),
+    Command("pause", "capacity_run:pause", "bedplate capacity pause train"),
+    Command("resume", "capacity_run:resume", "bedplate capacity resume train"),
+    Command("decide", "capacity:decide", "bedplate capacity decide < observations.jsonl"),
+    Command("simulate", "capacity:simulate", "bedplate capacity simulate burst-1600"),
 )
-CATALOG_COMMANDS = (
-    Command(
-        "refresh",
-        "account:refresh_catalog",
-        "Update types, offers, prices and checksums.",
-        "bedplate catalog refresh --region us-west-2",
-    ),
-)
+CATALOG_COMMANDS = (Command("refresh", "account:refresh_catalog", "bedplate catalog refresh --region us-west-2"),)
 GROUPS: Mapping[str, tuple[str, tuple[Command, ...]]] = MappingProxyType(
     {
         "node": ("Configure and check machines.", NODE_COMMANDS),
@@ -352,12 +231,12 @@ def make_app(arguments: Sequence[str]) -> TyperGroup:
         epilog="Example: bedplate check examples/lab.yaml",
         callback=_root,
     )
-    _add_commands(app, COMMANDS, path)
+    _add_commands(app, COMMANDS, path, is_listed=not path)
     for name, (summary, commands) in GROUPS.items():
         group = typer.Typer(
             help=summary, cls=_Group, suggest_commands=False, rich_markup_mode=None, callback=_do_nothing
         )
-        _add_commands(group, commands, path[1:] if path[:1] == (name,) else ())
+        _add_commands(group, commands, path[1:] if path[:1] == (name,) else (), is_listed=path == (name,))
         app.add_typer(group, name=name)
     root = cast("TyperGroup", typer.main.get_command(app))
     for param in root.params:
@@ -366,15 +245,16 @@ def make_app(arguments: Sequence[str]) -> TyperGroup:
     return root
 
 
-def _add_commands(app: typer.Typer, commands: Iterable[Command], path: tuple[str, ...]) -> None:
+def _add_commands(app: typer.Typer, commands: Iterable[Command], path: tuple[str, ...], *, is_listed: bool) -> None:
+    """Add commands; their summaries are read if the arguments name none of them, so that a help text may list them."""
     for command in commands:
         is_named = path == (command.name,)
         function = command.load() if is_named else command.placeholder()
+        summary = command.summary if is_listed else None
         # Without `help` typer shows the whole docstring.
-        text = None if is_named else command.summary
-        app.command(
-            command.name, cls=_Command, help=text, short_help=command.summary, epilog=f"Example: {command.example}"
-        )(function)
+        app.command(command.name, cls=_Command, help=summary, short_help=summary, epilog=f"Example: {command.example}")(
+            function
+        )
 
 
 def _do_nothing() -> None:

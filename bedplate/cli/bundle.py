@@ -1,27 +1,17 @@
 """The commands of node bundles: build, push, promote, list, diff."""
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
-from bedplate.cli.options import DEFAULT_FLEET, FleetFile, FleetOption, Json, Pythons, Terminal
-from bedplate.cli.output import show, show_document
+from bedplate.cli.options import DEFAULT_FLEET, FleetFile, FleetOption, Json, Pythons, Terminal, printed
 from bedplate.operate import bundle as bundles
-from bedplate.operate.fleet import plan_of
-from bedplate.report.bundle import bundle_document, bundle_lines, ring_lines, rings_document
 from bedplate.spec.groups import Ring
 
 
 def build(*, python: Pythons = None, json: Json = False) -> int:
     """Build the bundle of this installation."""
-    cache, bundle = bundles.built(python or ())
-    sizes = {name: len(cache.read(name)) for name in bundle.blobs}
-    if json:
-        show_document(bundle_document(bundle, sizes))
-    else:
-        show(bundle_lines(bundle, sizes))
-    return 0
+    return printed(bundles.build(python or ()), as_json=json)
 
 
 def push(fleet: FleetFile = DEFAULT_FLEET, *, python: Pythons = None) -> int:
@@ -47,13 +37,7 @@ def promote(
 
 def list_bundles(fleet: FleetFile = DEFAULT_FLEET, *, json: Json = False) -> int:
     """Show the bundle of each ring."""
-    operator = Terminal(fleet)
-    rings, errors = bundles.read_rings(plan_of(operator))
-    if json:
-        show_document(rings_document(rings))
-    else:
-        show(ring_lines(rings, datetime.now(UTC)))
-    return bundles.report_errors(operator, errors, "bedplate bundle list")
+    return printed(bundles.list_rings(Terminal(fleet)), as_json=json)
 
 
 def diff(
@@ -65,5 +49,4 @@ def diff(
     fleet: FleetOption = DEFAULT_FLEET,
 ) -> int:
     """Show the files that differ between two bundles."""
-    show(bundles.differences(plan_of(Terminal(fleet)), first, second))
-    return 0
+    return printed(bundles.differences(Terminal(fleet), first, second))

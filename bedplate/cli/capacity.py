@@ -2,24 +2,13 @@
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from bedplate.capacity.observation import Observation
-from bedplate.capacity.planner import Memory
-from bedplate.capacity.planner import decide as decide_once
-from bedplate.capacity.protocol import decision_document, memory_document, parse_observation, read_memory
-from bedplate.cli.options import Json
-from bedplate.cli.output import show, show_document
-from bedplate.errors import InputError
-from bedplate.files import write_whole
-
-if TYPE_CHECKING:
-    from bedplate.capacity.scenario import Scenario
+from bedplate.cli.options import Json, printed
+from bedplate.operate import Result, simulation
 
 
 def decide(
@@ -32,13 +21,8 @@ def decide(
 
     Reads one observation a line and writes one decision a line, both JSON (docs/capacity.md).
     """
-    memory = _memory(state)
-    for observation in _observations(sys.stdin.buffer, "stdin"):
-        decision, memory = decide_once(observation, memory)
-        if state:
-            write_whole(state, memory_document(memory).encode())
-        show([json.dumps(decision_document(decision))])
-    return 0
+    decisions = simulation.decide(sys.stdin.buffer, "stdin", state)
+    return printed(Result(json.dumps(decision) for decision in decisions))
 
 
 def simulate(
@@ -56,67 +40,4 @@ def simulate(
 
     Runs the planner against a simulated cloud in event time: waiting times, cost, spills, unused machines.
     """
-    from bedplate.capacity.simulator import simulate as simulate_scenario
-    from bedplate.report.capacity import simulation_lines
-
-    scenario = _shipped(name) if replay is None else _recorded(replay, name)
-    simulation = simulate_scenario(scenario)
-    if svg:
-        from bedplate.picture.timeline import timeline
-
-        write_whole(svg, timeline(f"{scenario.name}: {scenario.about}", simulation.frames).encode())
-    if as_json:
-        show_document(simulation.document())
-    else:
-        show(simulation_lines(simulation))
-    return 0
-
-
-def _shipped(name: str | None) -> "Scenario":
-    from bedplate.capacity.scenario import SCENARIOS
-
-    if name is None:
-        raise InputError("no scenario", fix=f"write one of {', '.join(SCENARIOS)}, or --replay FILE")
-    if name not in SCENARIOS:
-        nearest = get_close_matches(name, SCENARIOS, 1, 0)
-        others = ", ".join(other for other in SCENARIOS if other not in nearest)
-        raise InputError(f"no scenario named {name}", fix=f"write {nearest[0]}, or one of {others}")
-    return SCENARIOS[name]()
-
-
-def _recorded(path: Path, name: str | None) -> "Scenario":
-    from bedplate.capacity.simulator import recorded_scenario
-
-    if name is not None:
-        raise InputError("a scenario and --replay exclude each other", fix=f"omit {name}")
-    try:
-        with path.open("rb") as file:
-            return recorded_scenario(path.stem, _observations(file, str(path)))
-    except InputError as error:
-        raise InputError(error.what, where=error.where or str(path), fix=error.fix) from None
-    except OSError as error:
-        raise InputError(
-            f"the recording cannot be read: {error.strerror}", where=str(path), fix="name a readable file"
-        ) from None
-
-
-def _observations(lines: Iterable[bytes], where: str) -> Iterator[Observation]:
-    """Yield the observation of each line. Raises InputError with the number of a line that has none."""
-    for number, line in enumerate(lines, 1):
-        try:
-            yield parse_observation(line.decode())
-        except UnicodeDecodeError:
-            raise InputError("is not UTF-8", where=f"{where}, line {number}", fix="write UTF-8") from None
-        except InputError as error:
-            raise InputError(error.what, where=f"{where}, line {number}", fix=error.fix) from None
-
-
-def _memory(state: Path | None) -> Memory:
-    if state is None or not state.exists():
-        return Memory()
-    try:
-        return read_memory(state.read_text())
-    except InputError as error:
-        raise InputError(error.what, where=str(state), fix=error.fix) from None
-    except (OSError, UnicodeDecodeError):
-        raise InputError("cannot be read", where=str(state), fix="name a readable file") from None
+    return printed(simulation.simulate(name, replay, svg), as_json=as_json)

@@ -6,16 +6,9 @@ from typing import Annotated
 
 import typer
 
-from bedplate.account.client import open_client
-from bedplate.account.groups import FleetGroups
-from bedplate.cli.options import DEFAULT_FLEET, FleetFile, FleetOption, Json, Terminal
-from bedplate.cli.output import notify, show, show_document
-from bedplate.errors import InputError, nearest, nearest_fix
-from bedplate.files import login_name
-from bedplate.operate.capacity import check_managed, plan_capacity, read_state
-from bedplate.operate.capacity_loop import Outputs, check_cluster, read_plan, run_controller
-from bedplate.operate.fleet import open_account, plan_of
-from bedplate.report.capacity_state import explain_group, explain_pod, status_document, status_lines
+from bedplate.cli.options import DEFAULT_FLEET, FleetFile, FleetOption, Json, Terminal, printed
+from bedplate.operate import Result, capacity
+from bedplate.operate.capacity_loop import Outputs, check_cluster, run_controller
 
 Kubeconfig = Annotated[
     Path | None,
@@ -29,13 +22,7 @@ def status(fleet: FleetFile = DEFAULT_FLEET, *, kubeconfig: Kubeconfig = None, a
 
     Without a kubeconfig, pods and nodes are not read.
     """
-    plan = plan_of(Terminal(fleet))
-    state = read_state(plan, open_account(plan), kubeconfig)
-    if as_json:
-        show_document(status_document(state))
-    else:
-        show(status_lines(state))
-    return 0
+    return printed(capacity.status(Terminal(fleet), kubeconfig), as_json=as_json)
 
 
 def explain(
@@ -45,50 +32,19 @@ def explain(
     fleet: FleetOption = DEFAULT_FLEET,
 ) -> int:
     """Explain in sentences what each rung does, what happens next, and why."""
-    plan = plan_of(Terminal(fleet))
-    groups = tuple(dict.fromkeys(pool.group for pool in plan.pools))
-    if name is not None and "/" in name and kubeconfig is None:
-        raise InputError(f"{name}: pods are not known without a kubeconfig", fix="set KUBECONFIG, or add --kubeconfig")
-    if name is not None and "/" not in name and name not in groups:
-        raise _unknown_name(name, groups)
-    state = read_state(plan, open_account(plan), kubeconfig)
-    pods = {pod.id: pod for pod in state.observation.pods}
-    if name is None:
-        for number, group in enumerate(state.groups):
-            show([*([""] if number else []), *explain_group(state, group)])
-    elif name in state.groups:
-        show(explain_group(state, name))
-    elif name in pods:
-        show(explain_pod(state, pods[name]))
-    else:
-        raise _unknown_name(name, tuple(pods))
-    return 0
-
-
-def _unknown_name(name: str, names: tuple[str, ...]) -> InputError:
-    fix = nearest_fix(name, names)
-    if "/" in name and nearest(name, names) is None:
-        fix = "`kubectl get pods -A` lists all"
-    return InputError(f"no group or pod named {name}", fix=fix)
+    return printed(Result(capacity.explain(Terminal(fleet), name, kubeconfig)))
 
 
 def pause(group: Group = None, *, fleet: FleetOption = DEFAULT_FLEET) -> int:
     """Let the controller leave a group alone: it starts and ends nothing there."""
-    show(f"paused {name}" for name in _groups_of(fleet, group).pause(group, login_name()))
-    return 0
+    lines = (f"paused {name}" for name in capacity.pause(Terminal(fleet), group))
+    return printed(Result(lines))
 
 
 def resume(group: Group = None, *, fleet: FleetOption = DEFAULT_FLEET) -> int:
     """Continue the controller's work after `capacity pause`."""
-    show(f"resumed {name}" for name in _groups_of(fleet, group).resume(group))
-    return 0
-
-
-def _groups_of(fleet: Path, group: str | None) -> FleetGroups:
-    plan = plan_of(Terminal(fleet))
-    capacity = plan_capacity(plan)
-    check_managed(plan, capacity, group)
-    return FleetGroups(open_account(plan), capacity)
+    lines = (f"resumed {name}" for name in capacity.resume(Terminal(fleet), group))
+    return printed(Result(lines))
 
 
 def run(  # noqa: PLR0913  each is an option of the command line
@@ -115,13 +71,12 @@ def run(  # noqa: PLR0913  each is an option of the command line
     It also ends machines for SSH that nobody uses. Prints one JSON line for each action, with its reason. Of several
     controllers one acts.
     """
-    if plan_file:
-        capacity, account = read_plan(plan_file), open_client()
-    else:
-        plan = plan_of(Terminal(fleet))
-        capacity, account = plan_capacity(plan), open_account(plan)
+    operator = Terminal(fleet)
+    plan, account = capacity.controller_inputs(operator, plan_file)
     if etcd_cluster:
-        check_cluster(capacity, etcd_cluster)
-    outputs = Outputs(lambda entry: show([json.dumps(entry)]), lambda note: notify([note]), record, metrics)
-    run_controller(capacity, account, kubeconfig, outputs, once=once, is_dry=dry_run)
+        check_cluster(plan, etcd_cluster)
+    outputs = Outputs(
+        lambda entry: operator.show([json.dumps(entry)]), lambda note: operator.notify([note]), record, metrics
+    )
+    run_controller(plan, account, kubeconfig, outputs, once=once, is_dry=dry_run)
     return 0

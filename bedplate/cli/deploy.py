@@ -1,12 +1,14 @@
-"""The commands that run Pulumi's engine on the stacks of the fleet: preview, up, destroy."""
+"""The commands that run Pulumi's engine on the stacks of the fleet, and prepare, compare and repair their state."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from bedplate.cli.options import DEFAULT_FLEET, FleetFile, Json, Parts, Terminal, Yes
-from bedplate.cli.output import show_document
-from bedplate.operate import deploy, machines
+from bedplate.cli.options import DEFAULT_FLEET, FleetFile, Json, Parts, Terminal, Yes, printed
+from bedplate.errors import InputError, ViolationError
+from bedplate.operate import Result, backend, deploy, machines
+from bedplate.operate import recover as states
 
 NoMachines = Annotated[bool, typer.Option("--no-machines", help="Do not configure machines after the deployment.")]
 
@@ -19,7 +21,7 @@ def preview(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, json: Json
     operator = Terminal(fleet)
     preview = deploy.preview(operator, stack or [])
     if json:
-        show_document(preview.document)
+        printed(Result((), preview.document), as_json=True)
     else:
         preview.show(operator)
     return deploy.exit_status(operator, preview.states)
@@ -46,3 +48,78 @@ def destroy(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, yes: Yes =
     File systems, buckets and keys are protected and kept.
     """
     return deploy.destroy(Terminal(fleet, yes=yes), stack or [])
+
+
+def init(
+    fleet: FleetFile = DEFAULT_FLEET,
+    *,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", metavar="DIR", help="Keep the state in this folder, secrets by a passphrase."),
+    ] = None,
+) -> int:
+    """Prepare the state of the deployments.
+
+    Creates an S3 bucket for the state and a KMS key for its secrets, records the bucket in Pulumi.yaml, and creates
+    the stacks with their settings files. A backend that Pulumi.yaml or PULUMI_BACKEND_URL names is used as it is.
+
+    A second run creates and restores only what is missing, such as the settings file of a stack.
+    """
+    backend.init(Terminal(fleet), file)
+    return 0
+
+
+def refresh(  # noqa: PLR0913  each is an option of the command line
+    fleet: FleetFile = DEFAULT_FLEET,
+    *,
+    stack: Parts = None,
+    check: Annotated[bool, typer.Option("--check", help="Only show the differences.")] = False,
+    nodes: Annotated[bool, typer.Option("--nodes", help="Also audit all permanent machines.")] = False,
+    yes: Yes = False,
+    json: Json = False,
+    junit: Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write a JUnit XML report.")] = None,
+) -> int:
+    """Adopt the real state of AWS.
+
+    Shows each property that differs between Pulumi's state and AWS, asks, then records the real values in the state.
+    `bedplate up` afterwards changes AWS back to the fleet file.
+
+    With --check nothing is changed, and the exit status is 3 if anything differs, 6 if a stack was not checked.
+    """
+    if not check and (json or junit or nodes):
+        raise InputError("--json, --junit and --nodes are for --check", fix="add --check")
+    if json and nodes:
+        raise InputError("--json and --nodes exclude each other", fix="run `bedplate node audit --json` for machines")
+    operator = Terminal(fleet, yes=yes)
+    comparison = states.compare(operator, stack or [], junit)
+    printed(comparison.result, as_json=json)
+    status = deploy.exit_status(operator, comparison.states)
+    if check:
+        status = ViolationError.exit_code if comparison.has_drifted else status
+        return _worst(status, _audit(operator)) if nodes else status
+    if status or not comparison.has_drifted:
+        return status
+    return comparison.adopt(operator)
+
+
+def _audit(operator: Terminal) -> int:
+    """Audit all permanent machines; return the exit status."""
+    # Slow: it imports SSH and the compliance rules.
+    from bedplate.operate import audit
+
+    return printed(audit.audit(operator))
+
+
+def _worst(*statuses: int) -> int:
+    """Return 3 for drift anywhere, else the status of what was not checked."""
+    return ViolationError.exit_code if ViolationError.exit_code in statuses else max(statuses)
+
+
+def recover(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, yes: Yes = False) -> int:
+    """Repair the state after a killed run.
+
+    Releases the lock of a dead run, adds to the state the resources that the run created without recording them, and
+    reads the resources that it was changing from AWS. Asks first, and keeps a copy of the old state.
+    """
+    states.recover(Terminal(fleet, yes=yes), stack or [])
+    return 0

@@ -1,18 +1,11 @@
 """The commands of machine images: plan, bake, list, promote, rollback, diff, prune, sweep."""
 
-from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
-from bedplate.account.client import failure_lines
-from bedplate.cli.options import DEFAULT_FLEET, FleetFile, FleetOption, Json, Terminal
-from bedplate.cli.output import notify, show, show_document
-from bedplate.errors import PartialError
+from bedplate.cli.options import DEFAULT_FLEET, FleetFile, FleetOption, Json, Terminal, printed
 from bedplate.operate import image_changes, images
-from bedplate.operate.fleet import plan_of
-from bedplate.report.images import image_documents, image_lines, planned_document, planned_lines, rollout_lines
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="An image of `image list`.")]
 
@@ -22,13 +15,7 @@ def plan(fleet: FleetFile = DEFAULT_FLEET, *, json: Json = False) -> int:
 
     An image whose recipe has not changed is not baked again.
     """
-    operator = Terminal(fleet)
-    planned = images.planned_images(operator, plan_of(operator))
-    if json:
-        show_document(planned_document(planned))
-    else:
-        show(planned_lines(planned))
-    return 0
+    return printed(images.list_planned(Terminal(fleet)), as_json=json)
 
 
 def bake(
@@ -44,22 +31,13 @@ def bake(
 
     Continues a bake that was killed.
     """
-    operator = Terminal(fleet)
-    images.bake(operator, plan_of(operator), kinds or (), region or (), keep=keep)
+    images.bake(Terminal(fleet), kinds or (), region or (), keep=keep)
     return 0
 
 
 def list_images(fleet: FleetFile = DEFAULT_FLEET, *, json: Json = False) -> int:
     """Show the fleet's images."""
-    found = images.read_images(plan_of(Terminal(fleet)))
-    if json:
-        documents = image_documents(found.images, found.used, found.bucket)
-        show_document({"images": documents, "rollouts": [asdict(rollout) for rollout in found.rollouts]})
-    else:
-        show(image_lines(found.images, found.used, datetime.now(UTC)))
-        show(rollout_lines(found.rollouts))
-    notify(f"unknown: {line}" for line in failure_lines(found.failures))
-    return PartialError.exit_code if found.failures else 0
+    return printed(images.list_images(Terminal(fleet)), as_json=json)
 
 
 def diff(
@@ -69,8 +47,7 @@ def diff(
     fleet: FleetOption = DEFAULT_FLEET,
 ) -> int:
     """Compare two images: inputs, packages, and files of roles."""
-    show(images.compare(plan_of(Terminal(fleet)), first, second))
-    return 0
+    return printed(images.compare(Terminal(fleet), first, second))
 
 
 def promote(name: Name, *, fleet: FleetOption = DEFAULT_FLEET) -> int:

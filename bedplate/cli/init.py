@@ -1,54 +1,28 @@
 """The command that makes a fleet folder."""
 
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from types import MappingProxyType
 from typing import Annotated
 
 import typer
 
-from bedplate.catalog import load_catalog
-from bedplate.cli.output import notify, show
-from bedplate.errors import BedplateError, InputError
-from bedplate.files import login_name, os_errors_as_machine_errors, write_together
-from bedplate.folder.example import Answers, example_questions, example_regions, fill_example, read_example
-from bedplate.folder.files import FLEET_FILE, check_empty, folder_files, link_environment
-from bedplate.load import examine
-from bedplate.rules import Level
-
-_KEY_FILES = ("id_ed25519.pub", "id_ecdsa.pub", "id_rsa.pub")
-_TEXTS: Mapping[str, str] = MappingProxyType(
-    {
-        "name": "Name of the fleet, the prefix of all its resources",
-        "account": "AWS account id",
-        "owner": "Email address of the owner",
-        "domain": "Private DNS domain",
-        "person": "Your user name",
-        "key": "Your SSH public key, or its file",
-        "region": "AWS region",
-        "gateway": "Public IPv4 address of the site's gateway",
-        "reservation": "Id of the capacity reservation",
-    }
-)
+from bedplate.cli.options import Terminal, printed
+from bedplate.operate import new_folder
+from bedplate.operate.new_folder import TEXTS
 
 
 def init(  # noqa: PLR0913  one option for each value
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")] = Path(),
     *,
     example: Annotated[str, typer.Option("--example", metavar="NAME", help="The example to start from.")] = "gpu-box",
-    name: Annotated[str | None, typer.Option(help=_TEXTS["name"] + ".")] = None,
-    account: Annotated[str | None, typer.Option(help=_TEXTS["account"] + ".")] = None,
-    region: Annotated[str | None, typer.Option(help=_TEXTS["region"] + ", for an example of one region.")] = None,
-    owner: Annotated[str | None, typer.Option(help=_TEXTS["owner"] + ".")] = None,
-    domain: Annotated[str | None, typer.Option(help=_TEXTS["domain"] + ".")] = None,
-    person: Annotated[str | None, typer.Option(help=_TEXTS["person"] + ".")] = None,
-    key: Annotated[str | None, typer.Option(metavar="KEY|FILE", help=_TEXTS["key"] + ".")] = None,
-    gateway: Annotated[str | None, typer.Option(metavar="IP", help=_TEXTS["gateway"] + ".")] = None,
-    reservation: Annotated[str | None, typer.Option(metavar="ID", help=_TEXTS["reservation"] + ".")] = None,
+    name: Annotated[str | None, typer.Option(help=TEXTS["name"] + ".")] = None,
+    account: Annotated[str | None, typer.Option(help=TEXTS["account"] + ".")] = None,
+    region: Annotated[str | None, typer.Option(help=TEXTS["region"] + ", for an example of one region.")] = None,
+    owner: Annotated[str | None, typer.Option(help=TEXTS["owner"] + ".")] = None,
+    domain: Annotated[str | None, typer.Option(help=TEXTS["domain"] + ".")] = None,
+    person: Annotated[str | None, typer.Option(help=TEXTS["person"] + ".")] = None,
+    key: Annotated[str | None, typer.Option(metavar="KEY|FILE", help=TEXTS["key"] + ".")] = None,
+    gateway: Annotated[str | None, typer.Option(metavar="IP", help=TEXTS["gateway"] + ".")] = None,
+    reservation: Annotated[str | None, typer.Option(metavar="ID", help=TEXTS["reservation"] + ".")] = None,
     link: Annotated[
         bool, typer.Option("--link", help="Only prepare an existing fleet folder on this machine.")
     ] = False,
@@ -59,12 +33,11 @@ def init(  # noqa: PLR0913  one option for each value
 
     Values that are not given are taken from AWS credentials, git and ~/.ssh, and asked for on a terminal.
     """
+    operator = Terminal(folder)
     if link:
-        _link(folder)
+        new_folder.link(operator, folder)
         return 0
-    check_empty(folder)
-    text = read_example(example)
-    options = {
+    values = {
         "name": name,
         "account": account,
         "region": region,
@@ -75,146 +48,4 @@ def init(  # noqa: PLR0913  one option for each value
         "gateway": gateway,
         "reservation": reservation,
     }
-    answers = _answers(text, options, folder)
-    fleet = fill_example(text, answers, load_catalog())
-    _check(fleet)
-    _write(folder, {FLEET_FILE: fleet.encode(), **folder_files(answers.name)})
-    show(_next_lines(folder, answers))
-    return 0
-
-
-def _link(folder: Path) -> None:
-    if not (folder / FLEET_FILE).is_file():
-        raise InputError(
-            f"there is no {FLEET_FILE}", where=str(folder), fix="name a folder made by `bedplate init DIR`"
-        )
-    notify([f"linked {link_environment(folder)}"])
-
-
-def _answers(text: str, options: Mapping[str, str | None], folder: Path) -> Answers:
-    """Return the operator's values: from the options, else from this machine, else by a prompt."""
-    questions = example_questions(text)
-    # A rung with a reservation is optional in an example.
-    if unused := [name for name, value in options.items() if value and name not in (*questions, "reservation")]:
-        raise InputError(f"the example has no value for --{unused[0]}", fix=f"omit --{unused[0]}")
-    values, missing = dict(options), []
-    for question in questions:
-        if values[question] is None:
-            values[question] = _ask(question, _default(question, values, folder))
-        if values[question] is None and question != "region":
-            missing.append(f"--{question}")
-    if missing:
-        raise InputError(f"missing values: {', '.join(missing)}", fix=f"add {' '.join(missing)}")
-    if "region" in questions:
-        values["region"] = values["region"] or example_regions(text)[0]
-    values["key"] = _key_text(str(values["key"]))
-    return Answers(**{name: value for name, value in values.items() if value is not None})
-
-
-def _ask(question: str, default: str | None) -> str | None:
-    """Return the answer at the terminal; without a terminal the default."""
-    if not sys.stdin.isatty():
-        return default
-    answer: str = typer.prompt(_TEXTS[question], default=default, err=True)
-    return answer
-
-
-def _default(question: str, values: Mapping[str, str | None], folder: Path) -> str | None:
-    sources: Mapping[str, Callable[[], str | None]] = {
-        "name": lambda: folder.resolve().name,
-        "account": _account,
-        "region": _region,
-        "owner": lambda: _git("user.email"),
-        "domain": lambda: f"{values['name']}.internal",
-        "person": lambda: login_name().split("@")[0],
-        "key": lambda: next((str(file) for file in _key_files() if file.is_file()), None),
-    }
-    return sources[question]() if question in sources else None
-
-
-def _key_files() -> tuple[Path, ...]:
-    return tuple(Path.home() / ".ssh" / name for name in _KEY_FILES)
-
-
-def _account() -> str | None:
-    """Return the account of the AWS credentials, if this machine has any."""
-    # Slow: it imports boto3.
-    from bedplate.account.client import caller_account, open_client
-
-    try:
-        return caller_account(open_client(), _region() or "us-east-1")
-    except BedplateError:
-        return None
-
-
-def _region() -> str | None:
-    from bedplate.account.client import open_session
-
-    try:
-        return open_session().region_name
-    except BedplateError:
-        return None
-
-
-def _git(setting: str) -> str | None:
-    try:
-        command = ["git", "config", setting]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)  # noqa: S603  constant
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() or None
-
-
-def _key_text(value: str) -> str:
-    """Return the public key: the value itself, or the content of the file that it names."""
-    if " " in value.strip():
-        return value.strip()
-    file = Path(value).expanduser()
-    try:
-        text = file.read_text().strip()
-    except (OSError, UnicodeDecodeError):
-        raise InputError(
-            "cannot read the public key", where=str(file), fix="name a file such as ~/.ssh/id_ed25519.pub"
-        ) from None
-    if "PRIVATE KEY" in text:
-        raise InputError("the file has a private key", where=str(file), fix=f"name {file}.pub")
-    return text
-
-
-def _check(text: str) -> None:
-    """Raise InputError with the first error in the filled example: one of the operator's values is invalid."""
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / FLEET_FILE
-        file.write_text(text)
-        faults = examine(file, load_catalog())
-    if error := next((fault for fault in faults if fault.level is Level.ERROR), None):
-        raise InputError(f"{error.code} {error.message}", where=_option_at(error.key), fix=error.fix)
-
-
-def _option_at(key: str) -> str:
-    """Return the option whose value the filled example has at a key, and the key: the operator sees no file."""
-    parts = key.split(".")
-    option = {"email": "owner", "public": "gateway"}.get(parts[-1], parts[-1])
-    if parts[0] == "people":
-        option = "key" if "keys" in parts else "person"
-    return f"--{option} ({key})" if option in _TEXTS else key
-
-
-def _write(folder: Path, files: Mapping[str, bytes]) -> None:
-    with os_errors_as_machine_errors(folder):
-        for path in files:
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-    write_together({folder / path: content for path, content in files.items()})
-    link_environment(folder)
-
-
-def _next_lines(folder: Path, answers: Answers) -> tuple[str, ...]:
-    place = os.path.relpath(folder)
-    enter = () if place == "." else (f"  cd {place}",)
-    return (
-        f"made the fleet {answers.name} in {place}: edit {FLEET_FILE}, commit the folder to git, then",
-        *enter,
-        "  bedplate check",
-        "  bedplate rehearse",
-        "  bedplate up",
-    )
+    return printed(new_folder.make_folder(operator, folder, example, values))

@@ -1,30 +1,34 @@
-"""The commands about machines that do not log in to any: node list, bootstrap, ssh-config."""
+"""The commands of machines: those that list, start, trust, configure, upgrade and check them."""
 
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from bedplate.account.client import failure_lines
-from bedplate.account.machines import read_machines, read_node_statuses
-from bedplate.bundle import targets
-from bedplate.catalog import load_catalog
-from bedplate.cli.options import DEFAULT_FLEET, FleetOption, Identity, Json, LoginName, Pythons, Terminal
-from bedplate.cli.output import notify, show, show_document
-from bedplate.errors import InputError, PartialError
-from bedplate.files import os_errors_as_machine_errors, write_together
-from bedplate.nodes.bootstrap import site_script
-from bedplate.nodes.host_keys import known_hosts
-from bedplate.nodes.ssh import FILE_HEADER, NodeLocation, nodes_by_name, ssh_config
-from bedplate.operate.fleet import open_account, plan_of
-from bedplate.operate.login import check_files_exist, interactive_login, is_in_cloud, with_proxy
-from bedplate.operate.site_folder import script_name, site_files, write_folder
-from bedplate.plan import FleetPlan
-from bedplate.plan.nodes import NodePlan, permanent_nodes, pool_nodes
-from bedplate.plan.planner import baked_image
-from bedplate.report.nodes import LiveFacts, machine_document, machine_lines, node_document, node_lines
+from bedplate.cli.options import (
+    DEFAULT_FLEET,
+    FleetOption,
+    Identity,
+    Json,
+    LoginName,
+    Pythons,
+    SshConfig,
+    Terminal,
+    User,
+    Yes,
+    printed,
+)
+from bedplate.operate import apply as applies
+from bedplate.operate import audit as audits
+from bedplate.operate import group_machines, nodes
+from bedplate.operate import trust as host_keys
+
+Names = Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Machines, such as titan-01.cellar.")]
+Groups = Annotated[
+    list[str] | None, typer.Option("--group", metavar="GROUP", help="Running machines of a group; repeatable.")
+]
+Sites = Annotated[list[str] | None, typer.Option("--site", metavar="SITE", help="All machines of a site; repeatable.")]
+Every = Annotated[bool, typer.Option("--all", help="All permanent machines: gateways, and machines of sites.")]
 
 
 def list_nodes(
@@ -34,41 +38,7 @@ def list_nodes(
     json: Json = False,
 ) -> int:
     """Show the fleet's machines."""
-    plan = plan_of(Terminal(fleet))
-    return _list_running(plan, json=json) if live else _list_planned(plan, json=json)
-
-
-def _list_planned(plan: FleetPlan, *, json: bool) -> int:
-    permanent, pooled = permanent_nodes(plan), tuple(pool_nodes(plan, load_catalog()))
-    keys = plan.record.host_keys
-    if json:
-        nodes = [*((node, True) for node in permanent), *((node, False) for node in pooled)]
-        show_document(node_document(nodes, keys))
-    else:
-        show(node_lines(permanent, pooled, keys))
-    return 0
-
-
-def _list_running(plan: FleetPlan, *, json: bool) -> int:
-    client = open_account(plan)
-    answers = read_machines(client, plan)
-    running = [machine for region in answers.successes.values() for machine in region]
-    owners = {region: {machine.instance for machine in machines} for region, machines in answers.successes.items()}
-    status = read_node_statuses(client, plan, {region: owned for region, owned in owners.items() if owned})
-    facts = LiveFacts(
-        datetime.now(UTC),
-        {pool.name: pool for pool in plan.pools},
-        load_catalog(),
-        {instance: node_status for region in status.successes.values() for instance, node_status in region.items()},
-        {pool.name: image for pool in plan.pools if (image := baked_image(plan, pool, load_catalog()))},
-    )
-    if json:
-        show_document(machine_document(running, plan.record.host_keys, facts))
-    else:
-        show(machine_lines(running, plan.record.host_keys, facts))
-    notify(f"unknown machines: {line}" for line in failure_lines(answers.failures))
-    notify(f"unknown status: {line}" for line in failure_lines(status.failures))
-    return PartialError.exit_code if answers.failures or status.failures else 0
+    return printed(nodes.list_nodes(Terminal(fleet), is_live=live), as_json=json)
 
 
 def bootstrap(
@@ -86,18 +56,7 @@ def bootstrap(
     With --folder, the machine configures itself: copy DIR to a USB stick and run its script as root there. A stick with
     the label CIDATA does so by cloud-init.
     """
-    (node,) = nodes_by_name(plan_of(Terminal(fleet)), [name], load_catalog())
-    script = site_script(node)
-    if folder is None:
-        show(script.splitlines())
-        return 0
-    write_folder(folder, site_files(node, targets(tuple(python or ()))))
-    show([f"wrote {folder}; on {node.name}, as root: `bash {script_name(node)}`"])
-    return 0
-
-
-_KNOWN_HOSTS = "known_hosts"
-_DEFAULT_CONFIG = Path("~/.ssh/bedplate")
+    return printed(nodes.first_boot(Terminal(fleet), name, folder, python or ()))
 
 
 def show_ssh_config(
@@ -110,53 +69,137 @@ def show_ssh_config(
     fleet: FleetOption = DEFAULT_FLEET,
 ) -> int:
     """Print OpenSSH settings for the fleet."""
-    operator = Terminal(fleet, user, identity)
-    plan = plan_of(operator)
-    check_files_exist(identity)
-    nodes = (*permanent_nodes(plan), *pool_nodes(plan, load_catalog()))
-    file = (write or _DEFAULT_CONFIG).expanduser().absolute()
-    keys_file, keys = _known_hosts_of(file), known_hosts(nodes, plan.record.host_keys).encode()
-    machines = map(NodeLocation, nodes)
-    paths = (with_proxy(machine, fleet) if is_in_cloud(machine) else machine for machine in machines)
-    config = ssh_config(paths, keys_file, interactive_login(operator, plan))
-    if write is None:
-        show(config.splitlines())
-        notify(_unwritten_key_lines(file, keys))
-    else:
-        _check_overwrite(file)
-        write_together({keys_file: keys, file: config.encode()})
-        notify([f"wrote {file} and {keys_file.name}; add at the top of ~/.ssh/config: Include {file}"])
-    notify(_untrusted_lines(plan, nodes))
+    return printed(nodes.write_settings(Terminal(fleet, user, identity), write))
+
+
+def start(
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="A group of the fleet file.")],
+    count: Annotated[int, typer.Argument(metavar="[N]", min=1, help="Machines that run afterwards, in total.")] = 1,
+    *,
+    duration: Annotated[
+        str | None, typer.Option("--for", metavar="8h", help="Stop them after this time. Default: no end.")
+    ] = None,
+    fleet: FleetOption = DEFAULT_FLEET,
+) -> int:
+    """Start machines of a group.
+
+    Tries the rungs of its ladder in order, until N machines run in total. Running machines count.
+    """
+    group_machines.start(Terminal(fleet), group, count, duration)
     return 0
 
 
-def _known_hosts_of(config: Path) -> Path:
-    return config.with_name(f"{config.name}.{_KNOWN_HOSTS}")
+def stop(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A machine of a group, or its instance id.")],
+    *,
+    yes: Yes = False,
+    fleet: FleetOption = DEFAULT_FLEET,
+) -> int:
+    """Terminate a machine of a group.
+
+    Its group does not replace it. Gateways, machines of sites and of the control plane are refused.
+    """
+    group_machines.stop(Terminal(fleet, yes=yes), name)
+    return 0
 
 
-def _unwritten_key_lines(config: Path, keys: bytes) -> Iterator[str]:
-    """Yield a note if the host keys that the printed settings refer to are not in their file."""
-    keys_file = _known_hosts_of(config)
-    if keys_file.is_file():
-        with os_errors_as_machine_errors(keys_file, "read"):
-            if keys_file.read_bytes() == keys:
-                return
-    yield f"note: {keys_file} does not hold the host keys; ssh refuses every machine without them"
-    yield f"  fix  `bedplate node ssh-config --write {config}` writes both files"
+def trust(  # noqa: PLR0913  each is an option of the command line
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="A machine, such as titan-01.cellar.")] = None,
+    sha256: Annotated[
+        str | None,
+        typer.Argument(metavar="SHA256:...", help="Fingerprint from the machine's console. Default: ask AWS."),
+    ] = None,
+    *,
+    group: Annotated[
+        list[str] | None, typer.Option("--group", metavar="GROUP", help="All running machines of a group; repeatable.")
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace the recorded key of a reinstalled machine.")
+    ] = False,
+    address: Annotated[
+        str | None, typer.Option(metavar="HOST[:PORT]", help="Connect to this address instead of the planned one.")
+    ] = None,
+    ssh_config: SshConfig = None,
+    fleet: FleetOption = DEFAULT_FLEET,
+) -> int:
+    """Record a machine's host key."""
+    operator = Terminal(fleet, ssh_config=ssh_config)
+    return host_keys.trust(operator, name, sha256, group or (), address, replace=replace)
 
 
-def _untrusted_lines(plan: FleetPlan, nodes: Sequence[NodePlan]) -> Iterator[str]:
-    untrusted = sum(node.name not in plan.record.host_keys for node in nodes)
-    if untrusted:
-        yield f"{untrusted} of {len(nodes)} machines have no recorded host key: record it with `bedplate node trust`"
+def apply(  # noqa: PLR0913  each is an option of the command line
+    names: Names = None,
+    *,
+    group: Groups = None,
+    site: Sites = None,
+    every: Every = False,
+    check: Annotated[bool, typer.Option("--check", help="Only show what would change.")] = False,
+    role: Annotated[
+        list[str] | None, typer.Option("--role", metavar="ROLE", help="Only apply this role; repeatable.")
+    ] = None,
+    user: User = None,
+    identity: Identity = None,
+    ssh_config: SshConfig = None,
+    fleet: FleetOption = DEFAULT_FLEET,
+    json: Json = False,
+) -> int:
+    """Configure machines as planned."""
+    operator, selection = Terminal(fleet, user, identity, ssh_config), _selection(names, group, site, every=every)
+    return printed(applies.apply(operator, selection, role or (), check=check), as_json=json)
 
 
-def _check_overwrite(file: Path) -> None:
-    """Raise InputError for a file that bedplate did not write, such as the operator's ~/.ssh/config."""
-    if not file.is_file():
-        return
-    with os_errors_as_machine_errors(file, "read"):
-        content = file.read_bytes()
-    if content and not content.startswith(FILE_HEADER.encode()):
-        fix = "write to a separate file, such as ~/.ssh/bedplate, and Include it"
-        raise InputError(f"bedplate did not write {file} and does not overwrite it", fix=fix)
+def _selection(
+    names: list[str] | None, groups: list[str] | None, sites: list[str] | None, *, every: bool
+) -> applies.Selection:
+    return applies.Selection(names or (), groups or (), sites or (), every)
+
+
+def audit(  # noqa: PLR0913  each is an option of the command line
+    names: Names = None,
+    *,
+    group: Groups = None,
+    site: Sites = None,
+    every: Every = False,
+    local: Annotated[bool, typer.Option("--local", help="NAME is this machine: check it without SSH.")] = False,
+    role: Annotated[
+        list[str] | None, typer.Option("--role", metavar="ROLE", help="Only check rules of this role; repeatable.")
+    ] = None,
+    user: User = None,
+    identity: Identity = None,
+    ssh_config: SshConfig = None,
+    fleet: FleetOption = DEFAULT_FLEET,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Also show rules that are met.")] = False,
+    json: Json = False,
+    junit: Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write a JUnit XML report.")] = None,
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write an HTML report.")] = None,
+) -> int:
+    """Check machines against the plan.
+
+    Without names, all permanent machines. The exit status is 3 if a rule is violated, 6 if a machine was not checked.
+    """
+    operator, selection = Terminal(fleet, user, identity, ssh_config), _selection(names, group, site, every=every)
+    reports = audits.Reports(junit, html, verbose)
+    return printed(audits.audit(operator, selection, role or (), reports, is_local=local), as_json=json)
+
+
+def upgrade(  # noqa: PLR0913  each is an option of the command line
+    names: Names = None,
+    *,
+    group: Groups = None,
+    site: Sites = None,
+    every: Every = False,
+    at_once: Annotated[int, typer.Option("--at-once", metavar="N", min=1, help="Upgrade N machines at a time.")] = 1,
+    now: Annotated[bool, typer.Option("--now", help="End the sessions of people instead of waiting for them.")] = False,
+    user: User = None,
+    identity: Identity = None,
+    ssh_config: SshConfig = None,
+    fleet: FleetOption = DEFAULT_FLEET,
+    json: Json = False,
+) -> int:
+    """Drain, update and reboot machines.
+
+    Applies all roles, also those whose changes wait. Refuses logins and waits up to an hour until nobody works on the
+    machine, reboots it if required, and runs the health gate. Stops at the first machine that fails: exit status 6.
+    """
+    operator, selection = Terminal(fleet, user, identity, ssh_config), _selection(names, group, site, every=every)
+    return printed(applies.upgrade(operator, selection, at_once, "now" if now else "wait"), as_json=json)

@@ -1,8 +1,7 @@
 """The operator at the terminal, and the arguments and options that several commands share."""
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from getpass import getpass
 from pathlib import Path
@@ -13,11 +12,11 @@ import typer
 from bedplate.cli.output import notify, show, show_document
 from bedplate.errors import InputError
 from bedplate.folder.files import FLEET_FILE, find_fleet_file
-from bedplate.operate import Operator, Result
+from bedplate.operate import ApplyWatch, AuditWatch, Operator, RehearsalWatch, Result, StackWatch
 
 if TYPE_CHECKING:
-    from bedplate.deploy.run import Deployment, Watch
-    from bedplate.nodes.apply import Event, NodeResult
+    from bedplate.cli.progress import Tables
+    from bedplate.deploy.run import Deployment
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +29,7 @@ class Terminal(Operator):
 
     def show_changes(self, lines: Iterable[str]) -> None:
         """Print lines on stdout, with replacements and deletions in red on a terminal."""
-        from bedplate.cli.progress import show_red
-
-        show_red(lines) if sys.stdout.isatty() else show(lines)
+        _tables().show_red(lines) if sys.stdout.isatty() else show(lines)
 
     def notify(self, lines: Iterable[str]) -> None:
         """Print lines on stderr."""
@@ -53,23 +50,35 @@ class Terminal(Operator):
             raise InputError("a passphrase is required and stdin is no terminal", fix="pass --passphrase-file FILE")
         return getpass(prompt).encode()
 
-    def stacks(self, deployment: "Deployment") -> AbstractContextManager["Watch"]:
+    def ask(self, question: str, default: str | None) -> str | None:
+        """Ask at the terminal; without one return the default."""
+        if not sys.stdin.isatty():
+            return default
+        answer: str = typer.prompt(question, default=default, err=True)
+        return answer
+
+    def stacks(self, deployment: "Deployment") -> StackWatch:
         """Show the states of a deployment."""
-        from bedplate.cli.progress import stack_table
+        return _tables().stacks(deployment)
 
-        return stack_table(deployment)
-
-    def applies(self, names: Sequence[str]) -> AbstractContextManager[Callable[["Event", "NodeResult"], None]]:
+    def applies(self, names: Sequence[str]) -> ApplyWatch:
         """Show the progress of applies."""
-        from bedplate.cli.progress import apply_table
+        return _tables().applies(names)
 
-        return apply_table(names)
-
-    def audits(self, names: Sequence[str]) -> AbstractContextManager[Callable[["Event"], None]]:
+    def audits(self, names: Sequence[str]) -> AuditWatch:
         """Show the progress of audits."""
-        from bedplate.cli.progress import audit_table
+        return _tables().audits(names)
 
-        return audit_table(names)
+    def rehearsal(self, *, in_log: bool) -> RehearsalWatch:
+        """Show the progress of a rehearsal."""
+        return _tables().rehearsal(in_log=in_log)
+
+
+def _tables() -> "Tables":
+    # Slow: it imports rich.
+    from bedplate.cli.progress import Tables
+
+    return Tables()
 
 
 def printed(result: Result, *, as_json: bool = False) -> int:
@@ -98,14 +107,6 @@ Pythons = Annotated[
     typer.Option("--python", metavar="VERSION", help="Also for this Python, such as 3.11; repeatable."),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
-
-# Which machines.
-Names = Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Machines, such as titan-01.cellar.")]
-Groups = Annotated[
-    list[str] | None, typer.Option("--group", metavar="GROUP", help="Running machines of a group; repeatable.")
-]
-Sites = Annotated[list[str] | None, typer.Option("--site", metavar="SITE", help="All machines of a site; repeatable.")]
-Every = Annotated[bool, typer.Option("--all", help="All permanent machines: gateways, and machines of sites.")]
 
 # How to log in.
 User = Annotated[

@@ -1,44 +1,14 @@
 """The commands that read the fleet file and the lock, and nothing else: check, plan, cost, diff, schema."""
 
-from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from bedplate.catalog import load_catalog
-from bedplate.checks.catalogue import RULES
-from bedplate.checks.examples import OFFERS_OF_OTHER_ACCOUNT
-from bedplate.cli.options import DEFAULT_FLEET, FleetFile, Json, Terminal
-from bedplate.cli.output import notify, show, show_document
-from bedplate.errors import InputError, ViolationError, nearest
-from bedplate.load import FleetFaults, in_order, load_fleet
-from bedplate.lock import InvalidLock, lock_path, record_plan
-from bedplate.operate.fleet import open_fleet, plan_loaded, plan_of, replanned
-from bedplate.plan import FleetPlan, bill, plan_document
-from bedplate.plan.stacks import Step, stack_order
-from bedplate.report.cost import cost_document, cost_lines, price_lines
-from bedplate.report.diagnostics import ALL_RULES, fault_document, fault_lines, rule_lines, rules_lines, verdict_lines
-from bedplate.report.plan import (
-    difference_lines,
-    foreign_zone_lines,
-    missing_image_lines,
-    plan_lines,
-    recorded_lines,
-    summary,
-)
-from bedplate.report.updates import (
-    diff_document,
-    diff_lines,
-    order_document,
-    order_lines,
-    removed_zone_lines,
-    removed_zones,
-)
-from bedplate.rules import Fault, Level
+from bedplate.cli.options import DEFAULT_FLEET, FleetFile, Json, Terminal, printed
+from bedplate.errors import InputError
+from bedplate.operate import Result, planning
 from bedplate.spec.fleet import fleet_schema
-from bedplate.update import Effect, consequences
 
 
 def plan(
@@ -60,45 +30,15 @@ def plan(
         raise InputError(
             "--svg would overwrite the fleet file", where=str(svg), fix="name another file: `--svg fleet.svg`"
         )
+    operator = Terminal(fleet)
     if write:
-        fleet_plan = _record_plan(fleet, tuple(release or ()), json=json)
+        fleet_plan, result = planning.write_plan(operator, release or (), as_json=json)
     else:
-        fleet_plan = plan_of(Terminal(fleet), brief=False)
-        _print_plan(fleet_plan, difference_lines(fleet_plan), json=json)
+        fleet_plan, result = planning.read_plan(operator, as_json=json)
+    printed(result, as_json=json)
     if svg is not None:
-        _draw(fleet_plan, svg)
+        planning.draw(operator, fleet_plan, svg)
     return 0
-
-
-def _record_plan(path: Path, release: tuple[str, ...], *, json: bool) -> FleetPlan:
-    loaded = open_fleet(Terminal(path), brief=False)
-    with loaded.locating_plan_faults():
-        recorded = record_plan(lock_path(path), loaded.fleet, load_catalog(), release_of=release)
-    lines = (*recorded_lines(recorded.plan, recorded.released),)
-    if any(fault.code == OFFERS_OF_OTHER_ACCOUNT.code for fault in loaded.faults):
-        lines = (*foreign_zone_lines(recorded.plan, load_catalog()), *lines)
-    _print_plan(recorded.plan, lines, json=json)
-    return recorded.plan
-
-
-def _draw(fleet_plan: FleetPlan, file: Path) -> None:
-    # Most runs draw nothing.
-    from bedplate.files import write_whole
-    from bedplate.picture import picture
-
-    write_whole(file, picture(fleet_plan).encode())
-    notify([f"wrote {file}"])
-
-
-def _print_plan(fleet_plan: FleetPlan, lock_lines: Iterable[str], *, json: bool) -> None:
-    """Print the plan, then how it differs from the lock. With --json the latter goes to stderr."""
-    if json:
-        show_document(plan_document(fleet_plan))
-        notify(lock_lines)
-        return
-    show(plan_lines(fleet_plan))
-    advice = missing_image_lines(fleet_plan, load_catalog())
-    show(("", *price_lines(bill(fleet_plan, load_catalog())), *advice, *lock_lines))
 
 
 def cost(fleet: FleetFile = DEFAULT_FLEET, *, json: Json = False) -> int:
@@ -106,13 +46,7 @@ def cost(fleet: FleetFile = DEFAULT_FLEET, *, json: Json = False) -> int:
 
     By group, rung and region, at the minimum and the maximum number of machines.
     """
-    fleet_plan = plan_of(Terminal(fleet), brief=False)
-    costs = bill(fleet_plan, load_catalog())
-    if json:
-        show_document(cost_document(fleet_plan, costs))
-    else:
-        show(cost_lines(fleet_plan, costs))
-    return 0
+    return printed(planning.price(Terminal(fleet)), as_json=json)
 
 
 Files = Annotated[list[Path], typer.Argument(metavar="[OLD] NEW", help="Fleet files before and after the edit.")]
@@ -134,27 +68,7 @@ def diff(
     if len(named) > 1:
         raise InputError("more than two fleet files", fix="write `bedplate diff OLD NEW`")
     (old,) = named or [DEFAULT_FLEET]
-    before, after = open_fleet(Terminal(old)), open_fleet(Terminal(new))
-    edits = consequences(before.fleet, after.fleet)
-    fleet_plan = plan_loaded(before)
-    order: tuple[Step, ...] = ()
-    try:
-        later_plan = replanned(after, fleet_plan)
-        if edits and all(edit.effect is not Effect.REFUSED for edit in edits):
-            order = stack_order(fleet_plan, later_plan)
-    except FleetFaults as refused:
-        if not any(edit.effect is Effect.REFUSED for edit in edits):
-            raise
-        notify(fault_lines(refused.faults))
-    zones = removed_zones(fleet_plan, after.fleet)
-    if json:
-        document = diff_document(edits) | {"removed_zones": [asdict(zone) for zone in zones]}
-        show_document(document | order_document(fleet_plan, order))
-    else:
-        lines = (*diff_lines(edits), *removed_zone_lines(fleet_plan, zones), *order_lines(fleet_plan, order))
-        show((f"from {old} to {new}", "", *lines))
-    is_destructive = any(edit.effect.weight >= Effect.REPLACES.weight for edit in edits)
-    return ViolationError.exit_code if is_destructive else 0
+    return printed(planning.compare(Terminal(old), Terminal(new)), as_json=json)
 
 
 def schema() -> int:
@@ -162,11 +76,7 @@ def schema() -> int:
 
     An editor completes and checks the file by it.
     """
-    show_document(fleet_schema())
-    return 0
-
-
-ALL = "all"
+    return printed(Result((), fleet_schema()), as_json=True)
 
 
 def check(
@@ -179,40 +89,5 @@ def check(
 ) -> int:
     """Check the fleet file; print every error."""
     if explain:
-        _explain(explain)
-        return 0
-    faults, facts = _find_faults(fleet)
-    if json:
-        show_document(fault_document(faults))
-    else:
-        show(verdict_lines(str(fleet), faults, facts))
-    return InputError.exit_code if any(fault.level is Level.ERROR for fault in faults) else 0
-
-
-def _find_faults(path: Path) -> tuple[tuple[Fault, ...], str]:
-    """Return the faults of the file, including those against its lock, and a summary of what was checked."""
-    try:
-        loaded = load_fleet(path, load_catalog())
-    except FleetFaults as refused:
-        return refused.faults, ""
-    facts = f"{summary(loaded.fleet)}; {loaded.rules} of {len(RULES)} rules apply"
-    try:
-        plan_loaded(loaded)
-    except FleetFaults as refused:
-        return in_order((*loaded.faults, *refused.faults)), facts
-    except InvalidLock as refused:
-        return (*loaded.faults, refused.fault), facts
-    return loaded.faults, facts
-
-
-def _explain(code: str) -> None:
-    if code == ALL:
-        show(rules_lines(ALL_RULES))
-        return
-    if code not in ALL_RULES:
-        names = {rule.name: rule.code for rule in ALL_RULES.values()}
-        same = [other for other in ALL_RULES if other[1:] == code[1:]]
-        closest = names.get(code) or next(iter(same), None) or nearest(code, ALL_RULES)
-        hint = f"write {closest}; " if closest else ""
-        raise InputError(f"no rule with code {code}", fix=f"{hint}`bedplate check --explain all` lists all rules")
-    show(rule_lines(ALL_RULES[code]))
+        return printed(planning.explain(explain))
+    return printed(planning.check(Terminal(fleet)), as_json=json)

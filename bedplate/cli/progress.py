@@ -3,7 +3,7 @@
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import IO, cast
 
@@ -24,43 +24,9 @@ _STOPPING = "stopping: operations that have begun are completed"
 _DONE = "done"
 
 
-def show_red(lines: Iterable[str]) -> None:
-    """Print lines on the terminal, with replacements and deletions in red."""
-    console = Console(file=cast("IO[str]", SafeStream(sys.stdout)))
-    for line in lines:
-        text = Text(line)
-        text.highlight_regex(DESTRUCTIVE, "red")
-        console.print(text, soft_wrap=True)
-
-
 def _console() -> Console:
     # While a Live runs, rich replaces sys.stderr by a stream that leads back to the Live. This one does not.
     return Console(file=cast("IO[str]", SafeStream(sys.stderr)))
-
-
-@contextmanager
-def stack_table(deployment: Deployment) -> Iterator[Watch]:
-    """Show the states of a deployment; elsewhere one line for each change of a status."""
-    if is_terminal():
-        with Live(console=_console(), auto_refresh=False, transient=True) as live:
-
-            def draw(states: Sequence[Progress]) -> None:
-                width = shutil.get_terminal_size().columns
-                stopping = [_STOPPING] if deployment.is_interrupted else []
-                live.update(Text("\n".join((*progress_lines(states, width), *stopping))), refresh=True)
-
-            yield draw
-        return
-    shown: set[tuple[str, Operation, Status]] = set()
-
-    def log(states: Sequence[Progress]) -> None:
-        for state in states:
-            key = (state.stack, state.operation, state.status)
-            if state.status is not Status.WAITING and key not in shown:
-                shown.add(key)
-                notify(progress_lines([state], LOG_WIDTH))
-
-    yield log
 
 
 @dataclass(slots=True)
@@ -112,26 +78,12 @@ def board_of(names: Iterable[str], doing: str, figure: str = "") -> Iterator[Boa
         yield board
 
 
-@contextmanager
-def apply_table(names: Sequence[str]) -> Iterator[Callable[[Event, NodeResult], None]]:
-    """Show the progress of applies."""
-    with board_of(names, "logging in", "0") as board:
-        yield lambda event, result: take_event(board.rows[event.node], event, result)
-
-
 def take_event(row: Row, event: Event, result: NodeResult) -> None:
     """Enter an event of an apply. Without a terminal, print it, unless it repeats the one before."""
     previous, row.doing = row.doing, event.name or event.words or "reading facts"
     row.figure = f"{len(result.changed)}"
     row.end = _DONE if result.is_done else str(result.error.kind) if result.error else ""
     _log(None if event.step is Step.NOTE and event.words == previous else event_line(event))
-
-
-@contextmanager
-def audit_table(names: Sequence[str]) -> Iterator[Callable[[Event], None]]:
-    """Show the progress of audits."""
-    with board_of(names, "waiting") as board:
-        yield lambda event: take_audit_event(board.rows[event.node], event)
 
 
 def take_audit_event(row: Row, event: Event) -> None:
@@ -144,6 +96,90 @@ def take_audit_event(row: Row, event: Event) -> None:
     _log(audit_event_line(event))
 
 
+class _Tally:
+    """What is done in each stack and its number of steps so far. The stacks' threads write to it."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, tuple[str, int]] = {}
+
+    def count(self, stack: str, doing: str, *, is_in_cloud: bool) -> bool:
+        """Count a step. Return whether it is the first of its phase."""
+        current, count = self._counts.get(stack, (None, 0))
+        self._counts[stack] = (doing, is_in_cloud + (count if current == doing else 0))
+        return current != doing
+
+    def __rich__(self) -> Table:
+        table = Table.grid(padding=(0, 3))
+        for stack, (doing, count) in list(self._counts.items()):
+            table.add_row(stack, doing, f"{count:,}")
+        return table
+
+
 def _log(line: str | None) -> None:
     if line and not is_terminal():
         notify([line])
+
+
+class Tables:
+    """What a terminal shows of the progress of workflows."""
+
+    @staticmethod
+    def show_red(lines: Iterable[str]) -> None:
+        """Print lines on the terminal, with replacements and deletions in red."""
+        console = Console(file=cast("IO[str]", SafeStream(sys.stdout)))
+        for line in lines:
+            text = Text(line)
+            text.highlight_regex(DESTRUCTIVE, "red")
+            console.print(text, soft_wrap=True)
+
+    @staticmethod
+    @contextmanager
+    def stacks(deployment: Deployment) -> Iterator[Watch]:
+        """Show the states of a deployment; elsewhere one line for each change of a status."""
+        if is_terminal():
+            with Live(console=_console(), auto_refresh=False, transient=True) as live:
+
+                def draw(states: Sequence[Progress]) -> None:
+                    width = shutil.get_terminal_size().columns
+                    stopping = [_STOPPING] if deployment.is_interrupted else []
+                    live.update(Text("\n".join((*progress_lines(states, width), *stopping))), refresh=True)
+
+                yield draw
+            return
+        shown: set[tuple[str, Operation, Status]] = set()
+
+        def log(states: Sequence[Progress]) -> None:
+            for state in states:
+                key = (state.stack, state.operation, state.status)
+                if state.status is not Status.WAITING and key not in shown:
+                    shown.add(key)
+                    notify(progress_lines([state], LOG_WIDTH))
+
+        yield log
+
+    @staticmethod
+    @contextmanager
+    def applies(names: Sequence[str]) -> Iterator[Callable[[Event, NodeResult], None]]:
+        """Show the progress of applies."""
+        with board_of(names, "logging in", "0") as board:
+            yield lambda event, result: take_event(board.rows[event.node], event, result)
+
+    @staticmethod
+    @contextmanager
+    def audits(names: Sequence[str]) -> Iterator[Callable[[Event], None]]:
+        """Show the progress of audits."""
+        with board_of(names, "waiting") as board:
+            yield lambda event: take_audit_event(board.rows[event.node], event)
+
+    @staticmethod
+    @contextmanager
+    def rehearsal(*, in_log: bool) -> Iterator[Callable[[str, str, bool], None]]:
+        """Show the phases of stacks: a live table, else, with `in_log`, one line for each phase of a stack."""
+        tally = _Tally()
+
+        def count(stack: str, doing: str, is_in_cloud: bool) -> None:  # noqa: FBT001  the form of the protocol
+            if tally.count(stack, doing, is_in_cloud=is_in_cloud) and in_log and not is_terminal():
+                notify([f"{stack}: {doing}"])
+
+        with Live(tally, console=_console(), transient=True) if is_terminal() else nullcontext():
+            yield count

@@ -1,4 +1,4 @@
-"""The commands of the certificate authority and of laptops: vpn init, up, revoke, show, record, guard."""
+"""The commands of the VPN, but those that only read or issue certificates of laptops."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -11,22 +11,19 @@ from bedplate.cli.options import (
     Device,
     FleetFile,
     Identity,
+    Json,
     PassphraseFile,
     Person,
     SshConfig,
     Terminal,
     User,
+    printed,
 )
-from bedplate.cli.output import show
 from bedplate.errors import InputError
-from bedplate.files import write_whole
-from bedplate.operate import laptops, vpn_setup
-from bedplate.operate.fleet import plan_of
-from bedplate.operate.keys import FOLDER, PARAMETERS, keys_of, known_passphrase
-from bedplate.plan.laptops import laptop_gateways
-from bedplate.report.vpn import qr_code_lines
-from vpn.certificates import DEFAULT_DEVICE, laptop
-from vpn.laptops.server import laptop_rules
+from bedplate.operate import gateways, laptops, vpn_setup
+from bedplate.operate import tunnels as tunnel_keys
+from bedplate.operate.keys import FOLDER, PARAMETERS
+from vpn.certificates import DEFAULT_DEVICE
 
 
 class Keys(StrEnum):
@@ -111,14 +108,7 @@ def show_profile(  # noqa: PLR0913  one parameter an option
     if write and qr:
         raise InputError("--write and --qr exclude each other", fix="leave out one of them")
     operator = Terminal(fleet, passphrase_file=passphrase_file)
-    plan = plan_of(operator)
-    name = laptop(user, device).name
-    profile = laptops.profile_of(plan, keys_of(plan.name, operator), name, known_passphrase(operator))
-    if write:
-        write_whole(write, profile.encode(), 0o600)
-        operator.notify([f"wrote {write}"])
-    else:
-        show(qr_code_lines(profile) if qr else profile.splitlines())
+    laptops.write_profile(operator, user, device, write, is_drawn=qr)
     return 0
 
 
@@ -147,10 +137,7 @@ def guard(fleet: FleetFile = DEFAULT_FLEET) -> int:
 
     They drop packets for the fleet that would leave the laptop outside the tunnel.
     """
-    plan = plan_of(Terminal(fleet))
-    laptops.check_gateways(plan)
-    show(laptop_rules(laptop_gateways(plan)).splitlines())
-    return 0
+    return printed(laptops.guard_rules(Terminal(fleet)))
 
 
 def up(
@@ -167,3 +154,55 @@ def up(
     sends them certificates. Skips what is done. The exit status is 6 if a gateway failed; the same command continues.
     """
     return vpn_setup.set_up(Terminal(fleet, user, identity, ssh_config, passphrase_file))
+
+
+def sync(
+    fleet: FleetFile = DEFAULT_FLEET, *, ssh_config: SshConfig = None, passphrase_file: PassphraseFile = None
+) -> int:
+    """Update certificates and all gateways.
+
+    Revoke certificates of people who left the fleet file, renew those of gateways, and send both to the gateways.
+    """
+    gateways.sync(Terminal(fleet, ssh_config=ssh_config, passphrase_file=passphrase_file))
+    return 0
+
+
+_UNITS = Path("~/.config/systemd/user")
+
+
+def timer(
+    fleet: FleetFile = DEFAULT_FLEET,
+    *,
+    write: Annotated[
+        Path, typer.Option("--write", metavar="FOLDER", help="The folder of your own systemd units.")
+    ] = _UNITS,
+    ssh_config: SshConfig = None,
+    passphrase_file: PassphraseFile = None,
+) -> int:
+    """Write a systemd timer for daily syncs."""
+    vpn_setup.write_timer(Terminal(fleet, None, None, ssh_config, passphrase_file), write.expanduser())
+    return 0
+
+
+def status(fleet: FleetFile = DEFAULT_FLEET, *, ssh_config: SshConfig = None, json: Json = False) -> int:
+    """Show sessions, tunnels and expiry dates.
+
+    The exit status is 3 if a gateway or a tunnel is down, 6 if a gateway did not answer.
+    """
+    return printed(gateways.status(Terminal(fleet, ssh_config=ssh_config)), as_json=json)
+
+
+def tunnels(
+    fleet: FleetFile = DEFAULT_FLEET,
+    *,
+    new_keys: Annotated[
+        bool, typer.Option("--new-keys", help="Replace the keys of tunnels between gateways of the fleet.")
+    ] = False,
+    ssh_config: SshConfig = None,
+    passphrase_file: PassphraseFile = None,
+) -> int:
+    """Send gateways their tunnels and keys."""
+    tunnel_keys.update_tunnels(
+        Terminal(fleet, ssh_config=ssh_config, passphrase_file=passphrase_file), new_keys=new_keys
+    )
+    return 0

@@ -14,6 +14,15 @@ if TYPE_CHECKING:  # slow: some commands need neither Pulumi nor SSH
     from bedplate.deploy.run import Deployment, Watch
     from bedplate.nodes.apply import Event, NodeResult
 
+StackWatch = AbstractContextManager["Watch"]
+"""Takes the states of a deployment."""
+ApplyWatch = AbstractContextManager[Callable[["Event", "NodeResult"], None]]
+"""Takes the events of applies, each with the result of its machine so far."""
+AuditWatch = AbstractContextManager[Callable[["Event"], None]]
+"""Takes the events of audits."""
+RehearsalWatch = AbstractContextManager[Callable[[str, str, bool], None]]
+"""Takes the steps of a rehearsal: the stack, what is done there, and whether AWS has the resource."""
+
 
 @dataclass(frozen=True, slots=True)
 class Operator(ABC):
@@ -46,20 +55,28 @@ class Operator(ABC):
         """Raise InputError unless the operator agrees."""
 
     @abstractmethod
+    def ask(self, question: str, default: str | None) -> str | None:
+        """Return the operator's answer; the default if there is nobody to ask."""
+
+    @abstractmethod
     def ask_secret(self, prompt: str) -> bytes:
         """Return a secret of the operator. Raises InputError if there is nobody to ask."""
 
     @abstractmethod
-    def stacks(self, deployment: "Deployment") -> AbstractContextManager["Watch"]:
-        """Yield the function that takes the states of a deployment."""
+    def stacks(self, deployment: "Deployment") -> StackWatch:
+        """Report the states of a deployment."""
 
     @abstractmethod
-    def applies(self, names: Sequence[str]) -> AbstractContextManager[Callable[["Event", "NodeResult"], None]]:
-        """Yield the function that takes the events of applies to these machines, and the result so far."""
+    def applies(self, names: Sequence[str]) -> ApplyWatch:
+        """Report the events of applies to these machines."""
 
     @abstractmethod
-    def audits(self, names: Sequence[str]) -> AbstractContextManager[Callable[["Event"], None]]:
-        """Yield the function that takes the events of audits of these machines."""
+    def audits(self, names: Sequence[str]) -> AuditWatch:
+        """Report the events of audits of these machines."""
+
+    @abstractmethod
+    def rehearsal(self, *, in_log: bool) -> RehearsalWatch:
+        """Report the steps of a rehearsal; `in_log` also where no table can be shown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,17 +20,20 @@ from bedplate.nodes.apply import (
     NodeResult,
     Target,
     error_event,
+    exit_status,
     run_apply,
 )
 from bedplate.nodes.audit import roles_checked
 from bedplate.nodes.bootstrap import PROGRAM
 from bedplate.nodes.ssh import NodeLocation, SshTargets, check_groups, nodes_by_name, nodes_of_sites, unique_nodes
 from bedplate.nodes.upgrade import Upgrades
-from bedplate.operate import Operator
+from bedplate.operate import Operator, Result
+from bedplate.operate.fleet import plan_of
 from bedplate.operate.login import running_machines, ssh_targets
 from bedplate.operate.site_folder import push_folder
 from bedplate.plan import FleetPlan
 from bedplate.plan.nodes import Platform, permanent_nodes
+from bedplate.report.nodes import apply_document, apply_lines
 
 INTERRUPTED = 130
 """The exit status that a shell reports for a program killed by SIGINT: 128 + 2."""
@@ -86,6 +89,18 @@ class Done:
 
     outcomes: tuple[NodeResult, ...]
     interrupted: bool = False
+
+    def result(self, *, check: bool = False) -> Result:
+        """Return the lines, the document and the exit status."""
+        status = INTERRUPTED if self.interrupted else exit_status(self.outcomes, check=check)
+        return Result(apply_lines(self.outcomes, check=check), apply_document(self.outcomes), status)
+
+
+def apply(operator: Operator, selection: Selection, roles: Sequence[str], *, check: bool) -> Result:
+    """Apply these roles, or all, to the selected machines; `check` only shows what would change."""
+    plan = plan_of(operator)
+    machines = select_machines(operator, plan, selection)
+    return apply_machines(operator, plan, machines, select_roles(roles, machines), check=check).result(check=check)
 
 
 def apply_machines(
@@ -156,13 +171,13 @@ def _follow(operator: Operator, engine: ApplyProcess, take: Callable[[Event], No
             return interrupted
 
 
-def upgrade_machines(
-    operator: Operator, plan: FleetPlan, machines: Sequence[NodeLocation], at_once: int, mode: str
-) -> Done:
-    """Drain, update and reboot machines; begin no other machine after a failure. Raises InputError."""
+def upgrade(operator: Operator, selection: Selection, at_once: int, mode: str) -> Result:
+    """Drain, update and reboot machines; begin no other machine after a failure."""
+    plan = plan_of(operator)
+    machines = select_machines(operator, plan, selection)
     check_plan_recorded(plan, operator.fleet)
     with tempfile.TemporaryDirectory(prefix="bedplate-") as folder:
-        return _upgrade_all(operator, ssh_targets(Path(folder), plan, machines, operator), at_once, mode)
+        return _upgrade_all(operator, ssh_targets(Path(folder), plan, machines, operator), at_once, mode).result()
 
 
 def _upgrade_all(operator: Operator, ways: SshTargets, at_once: int, mode: str) -> Done:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from bedplate.account.bundle import RegionStore
@@ -32,15 +33,19 @@ from bedplate.bundle import (
 )
 from bedplate.catalog import load_catalog
 from bedplate.errors import BedplateError, InputError, PartialError, ViolationError
-from bedplate.operate import Operator
+from bedplate.operate import Operator, Result
 from bedplate.operate.fleet import open_account, plan_of
 from bedplate.plan import FleetPlan
 from bedplate.plan.node_document import region_documents
 from bedplate.report.bundle import (
     SHORT,
     Rings,
+    bundle_document,
+    bundle_lines,
     canary_lines,
     difference_lines,
+    ring_lines,
+    rings_document,
 )
 from bedplate.report.diagnostics import error_lines
 from bedplate.spec.groups import Ring
@@ -52,7 +57,7 @@ def push(operator: Operator, pythons: Sequence[str]) -> int:
     """Build the bundle, also for these versions of Python, and upload it to all regions; return the exit status."""
     plan = plan_of(operator)
     client = open_account(plan)
-    return report_errors(operator, push_bundle(operator, plan, client, *built(pythons)), "bedplate bundle push")
+    return _report_errors(operator, push_bundle(operator, plan, client, *_built(pythons)), "bedplate bundle push")
 
 
 def promote(operator: Operator, ring: Ring, bundle: str | None) -> int:
@@ -69,24 +74,34 @@ def promote(operator: Operator, ring: Ring, bundle: str | None) -> int:
         if report.failed:
             raise ViolationError(f"bundle {name[:SHORT]} failed on canary machines", fix="promote another bundle")
     errors = promote_bundle(operator, plan, client, ring, name)
-    return report_errors(operator, errors, f"bedplate bundle promote {ring.value} {name}")
+    return _report_errors(operator, errors, f"bedplate bundle promote {ring.value} {name}")
 
 
-def read_rings(plan: FleetPlan) -> tuple[Rings, list[BedplateError]]:
-    """Return the bundle of each ring in the regions that answer, and the errors of the others."""
+def build(pythons: Sequence[str]) -> Result:
+    """Build the bundle of this installation, also for these versions of Python."""
+    cache, bundle = _built(pythons)
+    sizes = {name: len(cache.read(name)) for name in bundle.blobs}
+    return Result(bundle_lines(bundle, sizes), bundle_document(bundle, sizes))
+
+
+def list_rings(operator: Operator) -> Result:
+    """Return the bundle of each ring, and the errors of regions that do not answer as notes."""
+    plan = plan_of(operator)
     client = open_account(plan)
     answers = _some(ask_regions(plan.regions_by_name, lambda name: _rings(RegionStore(client, plan, name))))
     rings = {key: state for states in answers.successes.values() for key, state in states.items()}
-    return rings, _errors(answers.failures)
+    notes, status = _unfinished(_errors(answers.failures), "bedplate bundle list")
+    return Result(ring_lines(rings, datetime.now(UTC)), rings_document(rings), status, notes)
 
 
-def differences(plan: FleetPlan, first: str, second: str | None) -> Iterator[str]:
-    """Yield the files that differ between two bundles; the second may be that of this installation."""
+def differences(operator: Operator, first: str, second: str | None) -> Result:
+    """Return the files that differ between two bundles; the second may be that of this installation."""
+    plan = plan_of(operator)
     store = RegionStore(open_account(plan), plan, plan.home.name)
     cache = user_cache()
     before = _named(store, first)
     after = _named(store, second) if second else build_bundle(cache)
-    yield from _differences(cache, store, before, after) if before != after else ["no differences"]
+    return Result(_differences(cache, store, before, after) if before != after else ["no differences"])
 
 
 def bundle_differences(store: RegionStore, first: str, second: str) -> Iterator[str]:
@@ -100,8 +115,7 @@ def _differences(cache: Cache, store: RegionStore, before: Bundle, after: Bundle
         yield from difference_lines(part, *(_files(cache, store, parts.get(part)) for parts in (old, new)))
 
 
-def built(pythons: Sequence[str] = ()) -> tuple[Cache, Bundle]:
-    """Return the bundle of this installation, also for these versions of Python, and the cache that has it."""
+def _built(pythons: Sequence[str] = ()) -> tuple[Cache, Bundle]:
     cache = user_cache()
     return cache, build_bundle(cache, targets(tuple(pythons)))
 
@@ -200,7 +214,7 @@ def deliver_bundle(operator: Operator, plan: FleetPlan, client: AwsClient) -> li
     Returns the errors. The first bundle goes to `stable` at once: machines there have none.
     """
     try:
-        cache, bundle = built()
+        cache, bundle = _built()
         errors = push_bundle(operator, plan, client, cache, bundle)
         errors = errors or promote_bundle(operator, plan, client, Ring.CANARY, bundle.hash)
         if errors:
@@ -283,8 +297,15 @@ def _errors(failures: Mapping[str, BedplateError]) -> list[BedplateError]:
     return [PartialError(line, fix=fixes[line.partition(": ")[2]]) for line in failure_lines(failures)]
 
 
-def report_errors(operator: Operator, errors: Iterable[BedplateError], command: str) -> int:
+def _report_errors(operator: Operator, errors: Iterable[BedplateError], command: str) -> int:
     """Report the errors of regions; return the exit status."""
+    notes, status = _unfinished(errors, command)
+    operator.notify(notes)
+    return status
+
+
+def _unfinished(errors: Iterable[BedplateError], command: str) -> tuple[list[str], int]:
+    """Return the lines of errors of regions and of the command that continues, and the exit status."""
     lines = [line for error in errors for line in error_lines(error)]
-    operator.notify([*lines, f"partially done: run `{command}` again"] if lines else ())
-    return PartialError.exit_code if lines else 0
+    notes = [*lines, f"partially done: run `{command}` again"] if lines else []
+    return notes, PartialError.exit_code if lines else 0

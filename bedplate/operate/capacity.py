@@ -1,10 +1,11 @@
 """What an operator sees and pauses of the controller of capacity: the state of groups, and their pauses."""
 
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from bedplate.account.client import AwsClient
+from bedplate.account.client import AwsClient, open_client
 from bedplate.account.groups import FleetGroups
 from bedplate.capacity.observation import Decision
 from bedplate.capacity.planner import decide
@@ -13,11 +14,20 @@ from bedplate.catalog import load_catalog
 from bedplate.cluster.client import open_cluster
 from bedplate.cluster.lease import IDLE, StateStore, read_holder
 from bedplate.cluster.live import LiveCluster
-from bedplate.errors import InputError, nearest_fix
-from bedplate.operate.capacity_loop import last_memory
+from bedplate.errors import InputError, nearest, nearest_fix
+from bedplate.files import login_name
+from bedplate.operate import Operator, Result
+from bedplate.operate.capacity_loop import last_memory, read_plan
+from bedplate.operate.fleet import open_account, plan_of
 from bedplate.plan import FleetPlan
 from bedplate.plan.capacity import CapacityPlan, capacity_plan
-from bedplate.report.capacity_state import CapacityState
+from bedplate.report.capacity_state import (
+    CapacityState,
+    explain_group,
+    explain_pod,
+    status_document,
+    status_lines,
+)
 from bedplate.spec.sites import Use
 
 
@@ -30,14 +40,70 @@ def plan_capacity(plan: FleetPlan) -> CapacityPlan:
     return capacity
 
 
-def check_managed(plan: FleetPlan, capacity: CapacityPlan, group: str | None) -> None:
-    """Raise InputError for a group that the controller does not manage."""
+def status(operator: Operator, kubeconfig: Path | None) -> Result:
+    """Return the machines of each rung, and whether it can have more; pods and nodes only with a kubeconfig."""
+    plan = plan_of(operator)
+    state = read_state(plan, open_account(plan), kubeconfig)
+    return Result(status_lines(state), status_document(state))
+
+
+def explain(operator: Operator, name: str | None, kubeconfig: Path | None) -> Iterator[str]:
+    """Yield in sentences what each rung of a group does and why, or why a pod waits."""
+    plan = plan_of(operator)
+    groups = tuple(dict.fromkeys(pool.group for pool in plan.pools))
+    if name is not None and "/" in name and kubeconfig is None:
+        raise InputError(f"{name}: pods are not known without a kubeconfig", fix="set KUBECONFIG, or add --kubeconfig")
+    if name is not None and "/" not in name and name not in groups:
+        raise _unknown_name(name, groups)
+    state = read_state(plan, open_account(plan), kubeconfig)
+    pods = {pod.id: pod for pod in state.observation.pods}
+    if name is None:
+        for number, group in enumerate(state.groups):
+            yield from ([""] if number else [])
+            yield from explain_group(state, group)
+    elif name in state.groups:
+        yield from explain_group(state, name)
+    elif name in pods:
+        yield from explain_pod(state, pods[name])
+    else:
+        raise _unknown_name(name, tuple(pods))
+
+
+def _unknown_name(name: str, names: tuple[str, ...]) -> InputError:
+    fix = nearest_fix(name, names)
+    if "/" in name and nearest(name, names) is None:
+        fix = "`kubectl get pods -A` lists all"
+    return InputError(f"no group or pod named {name}", fix=fix)
+
+
+def pause(operator: Operator, group: str | None) -> Iterator[str]:
+    """Let the controller leave a group, or all, alone; yield their names."""
+    yield from _managed(operator, group).pause(group, login_name())
+
+
+def resume(operator: Operator, group: str | None) -> Iterator[str]:
+    """Let the controller continue with a group, or all; yield their names."""
+    yield from _managed(operator, group).resume(group)
+
+
+def _managed(operator: Operator, group: str | None) -> FleetGroups:
+    plan = plan_of(operator)
+    capacity = plan_capacity(plan)
     names = tuple(dict.fromkeys(pool.group for pool in capacity.pools))
     if group is not None and group not in names:
         if group in {pool.group for pool in plan.pools}:
             what = f"the controller does not manage {group}: it has neither `use: kubernetes` nor `idle`"
             raise InputError(what, fix=f"add `idle` to {group}, or write one of {', '.join(names)}")
         raise InputError(f"no group named {group}", fix=nearest_fix(group, names))
+    return FleetGroups(open_account(plan), capacity)
+
+
+def controller_inputs(operator: Operator, plan_file: Path | None) -> tuple[CapacityPlan, AwsClient]:
+    """Return the plan of the controller and its account: those of a file on a member, or of the fleet file."""
+    if plan_file:
+        return read_plan(plan_file), open_client()
+    plan = plan_of(operator)
+    return plan_capacity(plan), open_account(plan)
 
 
 def read_state(plan: FleetPlan, account: AwsClient, kubeconfig: Path | None) -> CapacityState:

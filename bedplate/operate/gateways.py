@@ -1,28 +1,36 @@
 """Gateways of laptops: their certificates, access list and revocation lists are updated, and their status is read."""
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 
-from bedplate.errors import BedplateError, InputError, PartialError
-from bedplate.operate import Operator
-from bedplate.operate.fleet import open_fleet, plan_loaded
-from bedplate.operate.keys import keys_of, known_passphrase, now
+from bedplate.errors import BedplateError, InputError, PartialError, ViolationError
+from bedplate.operate import Operator, Result
+from bedplate.operate.fleet import open_fleet, plan_loaded, plan_of
+from bedplate.operate.keys import keys_of, known_passphrase, newest_list, now
 from bedplate.operate.login import ssh_commands
 from bedplate.operate.tunnels import update_peers
 from bedplate.plan import FleetPlan
 from bedplate.plan.laptops import laptop_gateways
-from bedplate.plan.nodes import NodePlan
+from bedplate.plan.nodes import NodePlan, NodeRole, permanent_nodes
 from bedplate.programs.gateway.status import Status
-from bedplate.report.vpn import issued_lines, relisted_lines, revoked_lines, updated_gateway_lines
+from bedplate.report.vpn import (
+    condition_document,
+    condition_lines,
+    issued_lines,
+    relisted_lines,
+    revoked_lines,
+    updated_gateway_lines,
+)
 from vpn.authority import Reason
 from vpn.certificates import Passphrase
 from vpn.gateways import access_list_of, gateway_keys, gateway_node, gateway_subjects, peer_subjects
 from vpn.pki import Pki, reload_pki
 from vpn.push import GatewayKeys, SshConnection, push_access_list
 from vpn.signing import SigningChanges, due, issue_certificates, renew_crl, revoke
-from vpn.status import STATUS_COMMAND, parse_status
+from vpn.status import STATUS_COMMAND, expected_gateway, gateway_findings, parse_status
 
 
 def sync(operator: Operator) -> None:
@@ -123,3 +131,24 @@ def ask_gateways(
         answers = dict(zip((node.name for node in nodes), pool.map(ask, nodes), strict=True))
     statuses = {name: answer for name, answer in answers.items() if isinstance(answer, Status)}
     return statuses, {name: answer for name, answer in answers.items() if isinstance(answer, BedplateError)}
+
+
+def status(operator: Operator) -> Result:
+    """Return sessions, tunnels and expiry dates; the exit status is 3 if one is down, 6 if a gateway is silent."""
+    plan = plan_of(operator)
+    nodes = {node.name: node for node in permanent_nodes(plan) if node.roles & {NodeRole.LAPTOPS, NodeRole.TUNNELS}}
+    if not nodes:
+        raise InputError("the fleet has no gateway", fix="declare `vpn.laptops.gateways` or `sites`")
+    statuses, failures = ask_gateways(operator, plan, tuple(nodes.values()))
+    number, seconds = newest_list(plan.name, operator.fleet), int(time.time())
+    expected = {name: expected_gateway(plan, node, number) for name, node in nodes.items()}
+    faults = [
+        fault
+        for name, state in statuses.items()
+        for fault in gateway_findings(nodes[name], expected[name], state, seconds)
+    ]
+    status = PartialError.exit_code if failures else 0
+    if any(fault.is_failing for fault in faults):
+        status = ViolationError.exit_code
+    lines, document = (form(statuses, failures, faults) for form in (condition_lines, condition_document))
+    return Result(lines, document, status)

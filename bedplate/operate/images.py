@@ -5,7 +5,9 @@ import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict
+from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 
 from bedplate.account.bake import Bake, find_site
@@ -16,7 +18,6 @@ from bedplate.account.client import AwsClient, RegionResults, ask_regions, failu
 from bedplate.account.facts import newest_images
 from bedplate.account.images import (
     FleetImage,
-    Rollout,
     check_base,
     find_images,
     images_in_use,
@@ -27,9 +28,9 @@ from bedplate.catalog import load_catalog
 from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.files import held
 from bedplate.lock import lock_path, record_baked
-from bedplate.operate import Operator
+from bedplate.operate import Operator, Result
 from bedplate.operate.bundle import bundle_differences
-from bedplate.operate.fleet import open_account
+from bedplate.operate.fleet import open_account, plan_of
 from bedplate.plan import FleetPlan
 from bedplate.plan.node_document import pool_document
 from bedplate.plan.planner import ImageKind, image_kinds
@@ -38,7 +39,12 @@ from bedplate.report.bundle import SHORT
 from bedplate.report.images import (
     PlannedImage,
     difference_lines,
+    image_documents,
+    image_lines,
     package_lines,
+    planned_document,
+    planned_lines,
+    rollout_lines,
 )
 from bedplate.spec.groups import Ring
 from images.bake import BUNDLE, Recipe, document_name, pinned_versions
@@ -116,16 +122,19 @@ def copies_of(images: Iterable[FleetImage], name: str) -> tuple[FleetImage, ...]
 _EXCERPT = 15
 
 
-def planned_images(operator: Operator, plan: FleetPlan) -> tuple[PlannedImage, ...]:
-    """Return the images that the fleet needs."""
-    return tuple(_planned(operator, open_account(plan), plan, image_kinds(plan, load_catalog())))
+def list_planned(operator: Operator) -> Result:
+    """Return the images that the fleet needs; one whose recipe has not changed is not baked again."""
+    plan = plan_of(operator)
+    images = tuple(_planned(operator, open_account(plan), plan, image_kinds(plan, load_catalog())))
+    return Result(planned_lines(images), planned_document(images))
 
 
-def bake(operator: Operator, plan: FleetPlan, kinds: Sequence[str], regions: Sequence[str], *, keep: bool) -> None:
+def bake(operator: Operator, kinds: Sequence[str], regions: Sequence[str], *, keep: bool) -> None:
     """Bake the images of these kinds that are due, or of all, copy them to the regions, and record them.
 
     `keep` keeps the instance of a failed install stage. Raises the error of a single bake, or PartialError for several.
     """
+    plan = plan_of(operator)
     chosen = chosen_kinds(plan, kinds, regions)
     client = open_account(plan)
     planned = tuple(_planned(operator, client, plan, chosen))
@@ -145,19 +154,9 @@ def bake(operator: Operator, plan: FleetPlan, kinds: Sequence[str], regions: Seq
     _check_results(operator, runs)
 
 
-@dataclass(frozen=True, slots=True)
-class FleetImages:
-    """The images of the regions that answer, which of them are in use, and the last roll-outs of workers."""
-
-    images: list[FleetImage]
-    used: frozenset[str]
-    rollouts: tuple[Rollout, ...]
-    bucket: str
-    failures: Mapping[str, BedplateError]
-
-
-def read_images(plan: FleetPlan) -> FleetImages:
-    """Return the fleet's images."""
+def list_images(operator: Operator) -> Result:
+    """Return the fleet's images and the last roll-outs of workers, of the regions that answer."""
+    plan = plan_of(operator)
     client = open_account(plan)
     answers = all_images(client, plan)
     images = [image for region in answers.successes.values() for image in region]
@@ -165,18 +164,25 @@ def read_images(plan: FleetPlan) -> FleetImages:
     workers = [pool for pool in plan.pools if pool.use.is_worker and pool.region in answers.successes]
     rollouts = tuple(last_rollouts(client, plan.name, workers))
     bucket = RegionStore(client, plan, plan.home.name).bucket
-    return FleetImages(images, used, rollouts, bucket, answers.failures)
+    document = {
+        "images": image_documents(images, used, bucket),
+        "rollouts": [asdict(rollout) for rollout in rollouts],
+    }
+    notes = [f"unknown: {line}" for line in failure_lines(answers.failures)]
+    lines = (*image_lines(images, used, datetime.now(UTC)), *rollout_lines(rollouts))
+    return Result(lines, document, PartialError.exit_code if notes else 0, notes)
 
 
-def compare(plan: FleetPlan, first: str, second: str) -> Iterator[str]:
-    """Yield the differences of two images: inputs, packages, and files of roles."""
+def compare(operator: Operator, first: str, second: str) -> Result:
+    """Return the differences of two images: inputs, packages, and files of roles."""
+    plan = plan_of(operator)
     client = open_account(plan)
     images = images_of(client, plan)
     before, after = (copies_of(images, name)[0] for name in (first, second))
-    yield from difference_lines(before, after)
     store = RegionStore(client, plan, plan.home.name)
-    yield from package_lines(*(read_packages(store, image.name) for image in (before, after)))
-    yield from _file_lines(store, *(image.tags.get(BUNDLE, "") for image in (before, after)))
+    packages = package_lines(*(read_packages(store, image.name) for image in (before, after)))
+    files = _file_lines(store, *(image.tags.get(BUNDLE, "") for image in (before, after)))
+    return Result(chain(difference_lines(before, after), packages, files))
 
 
 def _file_lines(store: RegionStore, first: str, second: str) -> Iterator[str]:

@@ -3,20 +3,22 @@
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
+from pathlib import Path
 
 from bedplate.errors import BedplateError, InputError, PartialError
-from bedplate.operate import Operator
+from bedplate.files import write_whole
+from bedplate.operate import Operator, Result
 from bedplate.operate.fleet import plan_of
 from bedplate.operate.gateways import update_gateways
 from bedplate.operate.keys import keys_of, known_passphrase, now, users_of
 from bedplate.plan import FleetPlan
 from bedplate.plan.laptops import laptop_gateways
-from bedplate.report.vpn import replaced_gateway_lines, revoked_lines
+from bedplate.report.vpn import qr_code_lines, replaced_gateway_lines, revoked_lines
 from vpn import signing
 from vpn.authority import Reason
 from vpn.certificates import GATEWAY_PREFIX, Passphrase, Subject, Use, device_words, laptop, user_of
 from vpn.gateways import gateway_keys, gateway_subjects
-from vpn.laptops.server import LaptopKeys, client_profile, remotes
+from vpn.laptops.server import LaptopKeys, client_profile, laptop_rules, remotes
 from vpn.pki import Pki, bundle_of
 
 
@@ -80,6 +82,25 @@ def _nothing_updated(operator: Operator) -> Iterator[None]:
             where=error.where or str(operator.fleet),
             fix="; ".join(filter(None, (error.fix, "then run `bedplate vpn sync`: until then gateways accept them"))),
         ) from None
+
+
+def write_profile(operator: Operator, user: str, device: str, file: Path | None, *, is_drawn: bool) -> None:
+    """Write the profile of a laptop to a file, or report it, `is_drawn` as QR codes."""
+    plan = plan_of(operator)
+    name = laptop(user, device).name
+    profile = profile_of(plan, keys_of(plan.name, operator), name, known_passphrase(operator))
+    if file:
+        write_whole(file, profile.encode(), 0o600)
+        operator.notify([f"wrote {file}"])
+    else:
+        operator.show(qr_code_lines(profile) if is_drawn else profile.splitlines())
+
+
+def guard_rules(operator: Operator) -> Result:
+    """Return nftables rules that drop packets for the fleet that would leave a laptop outside the tunnel."""
+    plan = plan_of(operator)
+    check_gateways(plan)
+    return Result(laptop_rules(laptop_gateways(plan)).splitlines())
 
 
 def profile_of(plan: FleetPlan, pki: Pki, name: str, passphrase: Passphrase) -> str:

@@ -3,6 +3,8 @@
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from bedplate.account.client import AwsClient, Creation
@@ -24,33 +26,56 @@ from bedplate.deploy.state import (
     unread_urns,
 )
 from bedplate.errors import HeldError, PartialError
-from bedplate.files import write_whole
-from bedplate.operate import Operator
+from bedplate.files import try_out, write_whole
+from bedplate.operate import Operator, Result
 from bedplate.operate.deploy import finish, folder_plan, require_complete, watched
 from bedplate.operate.fleet import open_account
 from bedplate.plan import FleetPlan
 from bedplate.plan.stacks import chosen_parts, stack_name
 from bedplate.report.columns import counted
+from bedplate.report.deploy import drift_document, drift_junit, drift_lines
 from stacks.options import RESOURCE, STACK
 
 
-def compare(operator: Operator, names: Sequence[str]) -> tuple[Engine, tuple[Progress, ...]]:
-    """Return the engine, and the differences between the state of these stacks, or all, and AWS."""
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The differences between the state of stacks and AWS."""
+
+    engine: Engine
+    states: tuple[Progress, ...]
+
+    @property
+    def has_drifted(self) -> bool:
+        """Whether anything differs."""
+        return any(state.differences for state in self.states)
+
+    @property
+    def result(self) -> Result:
+        """The differences as lines and as JSON."""
+        return Result(drift_lines(self.states), drift_document(self.states))
+
+    def adopt(self, operator: Operator) -> int:
+        """Record the real values in the state of stacks that differ, after a confirmation; return the exit status."""
+        operator.confirm("adopt the real values?")
+        drifted = [state for state in self.states if state.differences]
+        tasks = tuple((state.stack, Operation.REFRESH) for state in drifted)
+        totals = {(state.stack, Operation.REFRESH): len(state.steps) for state in drifted}
+        adopted = watched(operator, Deployment(self.engine, (tasks,), totals))
+        return finish(operator, adopted, f"bedplate refresh {operator.fleet}")
+
+
+def compare(operator: Operator, names: Sequence[str], junit: Path | None) -> Comparison:
+    """Return the differences of these stacks, or all, and write them to a file as JUnit XML."""
+    if junit:
+        try_out([junit])
     plan = folder_plan(operator)
     open_account(plan)
     engine = open_engine(operator.fleet.absolute().parent)
     stacks = _deployed_stacks(engine, plan, names)
-    return engine, watched(operator, Deployment(engine, (tuple((name, Operation.CHECK) for name in stacks),)))
-
-
-def adopt(operator: Operator, engine: Engine, states: Sequence[Progress]) -> int:
-    """Record the real values of stacks that differ, after a confirmation; return the exit status."""
-    operator.confirm("adopt the real values?")
-    drifted = [state for state in states if state.differences]
-    tasks = tuple((state.stack, Operation.REFRESH) for state in drifted)
-    totals = {(state.stack, Operation.REFRESH): len(state.steps) for state in drifted}
-    adopted = watched(operator, Deployment(engine, (tasks,), totals))
-    return finish(operator, adopted, f"bedplate refresh {operator.fleet}")
+    states = watched(operator, Deployment(engine, (tuple((name, Operation.CHECK) for name in stacks),)))
+    if junit:
+        write_whole(junit, drift_junit(states))
+    return Comparison(engine, states)
 
 
 def _deployed_stacks(engine: Engine, plan: FleetPlan, names: Sequence[str]) -> tuple[str, ...]:

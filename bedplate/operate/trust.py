@@ -18,6 +18,7 @@ from bedplate.account.machines import (
     read_pool_machines,
 )
 from bedplate.account.session import HostKey, confirmed, find_instance, read_host_key
+from bedplate.catalog import load_catalog
 from bedplate.errors import BedplateError, InputError, PartialError, ViolationError
 from bedplate.lock import lock_path, record_host_keys
 from bedplate.nodes.host_keys import (
@@ -27,9 +28,9 @@ from bedplate.nodes.host_keys import (
     trust_instructions,
     verified_host_key,
 )
-from bedplate.nodes.ssh import check_groups
+from bedplate.nodes.ssh import check_groups, nodes_by_name
 from bedplate.operate import Operator
-from bedplate.operate.fleet import open_account
+from bedplate.operate.fleet import open_account, plan_of
 from bedplate.operate.login import check_files_exist
 from bedplate.plan import FleetPlan
 from bedplate.plan.links import ssh_pools
@@ -39,7 +40,34 @@ _MAX_THREADS = 8
 _OTHER_KEY_AT_CONSOLE = "read the fingerprint at the console again; if it still differs, another host answers"
 
 
-def trust_fingerprint(  # noqa: PLR0913  each is an option of the command line
+def trust(  # noqa: PLR0913  each is an option of the command line
+    operator: Operator,
+    name: str | None,
+    sha256: str | None,
+    groups: Sequence[str],
+    address: str | None,
+    *,
+    replace: bool,
+) -> int:
+    """Record the host key of a machine, or of all machines of groups; return the exit status."""
+    plan = plan_of(operator)
+    if groups:
+        if name:
+            raise InputError(f"{name} and --group exclude each other", fix=f"leave out {name} or --group")
+        return _trust_groups(operator, plan, groups, replace=replace)
+    if name is None:
+        raise InputError("no machine selected", fix="name a machine or pass --group; see `bedplate node list`")
+    (node,) = nodes_by_name(plan, [name], load_catalog())
+    if sha256:
+        _trust_fingerprint(operator, plan, node, sha256, address, replace=replace)
+        return 0
+    if option := "--address" if address else "--ssh-config" if operator.ssh_config else "":
+        raise InputError(f"{option} requires a fingerprint", fix=f"pass the fingerprint, or leave out {option}")
+    trust_instance(operator, plan, node, replace=replace)
+    return 0
+
+
+def _trust_fingerprint(  # noqa: PLR0913  each is an option of the command line
     operator: Operator, plan: FleetPlan, node: NodePlan, sha256: str, address: str | None, *, replace: bool
 ) -> None:
     """Record the key with a fingerprint that the machine offers at its planned address, or at this one."""
@@ -98,7 +126,7 @@ def record_aws_key(operator: Operator, plan: FleetPlan, machine: Machine, host_k
     return f"{line} (read from {host_key.source})"
 
 
-def trust_groups(operator: Operator, plan: FleetPlan, groups: Sequence[str], *, replace: bool) -> int:
+def _trust_groups(operator: Operator, plan: FleetPlan, groups: Sequence[str], *, replace: bool) -> int:
     """Record the keys of all named machines of these groups; return the exit status.
 
     A machine that fails does not stop the others.

@@ -4,6 +4,7 @@ A step that is done is skipped, and an apply or a sync without a difference chan
 command continues.
 """
 
+import sys
 from collections.abc import Collection, Iterable, Sequence
 from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 from bedplate.account.vpn import LaptopEndpoints, read_laptop_endpoints
 from bedplate.checks.addresses import HOSTLESS
 from bedplate.errors import BedplateError, InputError
+from bedplate.files import os_errors_as_machine_errors, write_together
 from bedplate.lock import check_plan_recorded, lock_path, record_endpoints
 from bedplate.nodes.apply import exit_status
 from bedplate.nodes.ssh import NodeLocation
@@ -18,7 +20,7 @@ from bedplate.operate import Operator
 from bedplate.operate.apply import INTERRUPTED, apply_machines
 from bedplate.operate.fleet import open_account, plan_of
 from bedplate.operate.gateways import sync
-from bedplate.operate.keys import FOLDER, keys_of, known_passphrase, new_passphrase, now, store_of
+from bedplate.operate.keys import FOLDER, keys_of, known_passphrase, new_passphrase, now, store_of, users_of
 from bedplate.operate.laptops import check_gateways
 from bedplate.operate.trust import trust_instance
 from bedplate.plan import FleetPlan
@@ -31,6 +33,7 @@ from bedplate.report.vpn import address_lines, authority_lines
 from vpn.audit_log import Begun
 from vpn.certificates import Issuer
 from vpn.gateways import gateway_node
+from vpn.laptops.server import renewal_units
 from vpn.pki import (
     FIRST_ROOT_CRL,
     NoAuthority,
@@ -196,3 +199,15 @@ def _trust(operator: Operator, plan: FleetPlan) -> None:
             trust_instance(operator, plan_of(operator), node)
         except BedplateError as error:
             operator.notify(error_lines(error))
+
+
+def write_timer(operator: Operator, folder: Path) -> None:
+    """Write a systemd timer for daily syncs, which uses the operator's files."""
+    files = {"--ssh-config": operator.ssh_config, "--passphrase-file": operator.passphrase_file}
+    options = [word for option, file in files.items() if file for word in (option, str(file.absolute()))]
+    command = (sys.executable, "-m", "bedplate", "vpn", "sync", str(operator.fleet.absolute()), *options)
+    units = renewal_units(users_of(operator).fleet, command, Path(__file__).parents[2])
+    with os_errors_as_machine_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    write_together({folder / unit: text.encode() for unit, text in units.items()})
+    operator.show([f"wrote {', '.join(units)} to {folder}", f"next: systemctl --user enable --now {list(units)[-1]}"])

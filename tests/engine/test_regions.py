@@ -20,9 +20,10 @@ from tests.conftest import DATA
 from tests.testlab.engine.command import simulated_aws
 
 PROGRAM = "name: bedplate\nruntime: {name: python, options: {toolchain: pip, virtualenv: .venv}}\n"
-MAIN = (
-    "from pathlib import Path\nfrom bedplate.cli.program import declare_stack\ndeclare_stack(Path(__file__).parent)\n"
-)
+MAIN = """from pathlib import Path
+from bedplate.operate.program import declare_stack
+declare_stack(Path(__file__).parent)
+"""
 SECONDS = 600
 
 

@@ -71,9 +71,9 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubbedSession]:
         return texts.get(url) or (KEY if url.endswith(".pub") else "no installer")
 
     keys = {key_text(name): PublicKey(frozenset({key.fingerprint}), None) for name, key in load_catalog().keys.items()}
-    monkeypatch.setattr("bedplate.cli.account.download", download)
+    monkeypatch.setattr("bedplate.operate.account.download", download)
     # gpg reads the real keys in test_catalog.
-    monkeypatch.setattr("bedplate.cli.account.read_public_key", keys.__getitem__)
+    monkeypatch.setattr("bedplate.operate.account.read_public_key", keys.__getitem__)
     with stubbed_account(monkeypatch) as session:
         session.belongs_to(ACCOUNT, "us-east-1")
         yield session

@@ -13,9 +13,9 @@ import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.cli import run
-from bedplate.cli.rehearse import parse_faults
 from bedplate.errors import InputError
 from bedplate.load import load_fleet
+from bedplate.operate.rehearsal import parse_faults
 from bedplate.operate.rehearsal_stacks import Waves, waves, waves_of_change
 from bedplate.plan import FleetPlan, Record, plan_fleet
 from bedplate.rehearsal.faults import Fault, NoCapacity, RegionDown
@@ -101,7 +101,7 @@ def test_an_interrupted_rehearsal_says_that_it_stopped(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bedplate.cli.rehearse.run_rehearsal", interrupt)
+    monkeypatch.setattr("bedplate.operate.rehearsal.run_rehearsal", interrupt)
 
     assert run(["rehearse", MINIMAL]) == 130
 
@@ -308,7 +308,7 @@ def test_an_unchanged_fleet_is_not_created_twice(
         created.append(1)
         return [{"made": len(created)}], True
 
-    monkeypatch.setattr("bedplate.cli.rehearse.create_stacks", create)
+    monkeypatch.setattr("bedplate.operate.rehearsal.create_stacks", create)
     command = ["graph", str(fleet), "--stack", "shared"]
 
     for _ in range(2):

@@ -15,7 +15,7 @@ from bedplate.cli import run
 from bedplate.deploy.engine import Engine, access_error, check_provider, open_engine
 from bedplate.deploy.progress import Difference, Operation, differences
 from bedplate.errors import InputError, MachineError, PartialError
-from bedplate.operate import deploy, recover
+from bedplate.operate import Result, deploy, recover
 from bedplate.operate.backend import ensure_backend
 from bedplate.operate.fleet import plan_of
 from tests.conftest import DATA
@@ -308,7 +308,9 @@ def test_refresh_adopts_after_a_confirmation(
 @pytest.mark.parametrize(("part", "status"), [("us-west-2", 6), ("shared", 3)])
 def test_nodes_are_audited_too(monkeypatch: pytest.MonkeyPatch, part: str, status: int) -> None:
     """The exit status is 3 for drift anywhere, else that of the audit."""
-    monkeypatch.setattr("bedplate.cli.node_apply.audit", lambda *, fleet: 6 if fleet.is_file() else 0)
+    monkeypatch.setattr(
+        "bedplate.operate.audit.audit", lambda operator: Result((), status=6 if operator.fleet.is_file() else 0)
+    )
     assert run(["refresh", "--check", "--nodes", "--stack", part]) == status
 
 

@@ -35,6 +35,11 @@ class Recorder(Operator):
         if not self.yes:
             raise InputError(question)
 
+    def ask(self, question: str, default: str | None) -> str | None:
+        """Answer by the default."""
+        del question
+        return default
+
     def ask_secret(self, prompt: str) -> bytes:
         """Refuse: a test has no secret."""
         raise InputError(prompt)
@@ -56,3 +61,9 @@ class Recorder(Operator):
         """Keep the events of audits."""
         del names
         yield self.events.append
+
+    @contextmanager
+    def rehearsal(self, *, in_log: bool) -> Iterator[Callable[[str, str, bool], None]]:
+        """Show nothing."""
+        del in_log
+        yield lambda _stack, _doing, _is_in_cloud: None

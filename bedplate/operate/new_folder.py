@@ -1,0 +1,173 @@
+"""A fleet folder is made from an example and the operator's values."""
+
+import os
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import MappingProxyType
+
+from bedplate.catalog import load_catalog
+from bedplate.errors import BedplateError, InputError
+from bedplate.files import login_name, os_errors_as_machine_errors, write_together
+from bedplate.folder.example import Answers, example_questions, example_regions, fill_example, read_example
+from bedplate.folder.files import FLEET_FILE, check_empty, folder_files, link_environment
+from bedplate.load import examine
+from bedplate.operate import Operator, Result
+from bedplate.rules import Level
+
+_KEY_FILES = ("id_ed25519.pub", "id_ecdsa.pub", "id_rsa.pub")
+TEXTS: Mapping[str, str] = MappingProxyType(
+    {
+        "name": "Name of the fleet, the prefix of all its resources",
+        "account": "AWS account id",
+        "owner": "Email address of the owner",
+        "domain": "Private DNS domain",
+        "person": "Your user name",
+        "key": "Your SSH public key, or its file",
+        "region": "AWS region",
+        "gateway": "Public IPv4 address of the site's gateway",
+        "reservation": "Id of the capacity reservation",
+    }
+)
+
+
+def link(operator: Operator, folder: Path) -> None:
+    """Prepare an existing fleet folder on this machine."""
+    if not (folder / FLEET_FILE).is_file():
+        raise InputError(
+            f"there is no {FLEET_FILE}", where=str(folder), fix="name a folder made by `bedplate init DIR`"
+        )
+    operator.notify([f"linked {link_environment(folder)}"])
+
+
+def make_folder(operator: Operator, folder: Path, example: str, values: Mapping[str, str | None]) -> Result:
+    """Make a fleet folder of an example; values that are None come from this machine, or are asked for."""
+    check_empty(folder)
+    text = read_example(example)
+    answers = _answers(operator, text, values, folder)
+    fleet = fill_example(text, answers, load_catalog())
+    _check(fleet)
+    _write(folder, {FLEET_FILE: fleet.encode(), **folder_files(answers.name)})
+    return Result(_next_lines(folder, answers))
+
+
+def _answers(operator: Operator, text: str, options: Mapping[str, str | None], folder: Path) -> Answers:
+    """Return the operator's values: from the options, else from this machine, else by a prompt."""
+    questions = example_questions(text)
+    # A rung with a reservation is optional in an example.
+    if unused := [name for name, value in options.items() if value and name not in (*questions, "reservation")]:
+        raise InputError(f"the example has no value for --{unused[0]}", fix=f"omit --{unused[0]}")
+    values, missing = dict(options), []
+    for question in questions:
+        if values[question] is None:
+            values[question] = operator.ask(TEXTS[question], _default(question, values, folder))
+        if values[question] is None and question != "region":
+            missing.append(f"--{question}")
+    if missing:
+        raise InputError(f"missing values: {', '.join(missing)}", fix=f"add {' '.join(missing)}")
+    if "region" in questions:
+        values["region"] = values["region"] or example_regions(text)[0]
+    values["key"] = _key_text(str(values["key"]))
+    return Answers(**{name: value for name, value in values.items() if value is not None})
+
+
+def _default(question: str, values: Mapping[str, str | None], folder: Path) -> str | None:
+    sources: Mapping[str, Callable[[], str | None]] = {
+        "name": lambda: folder.resolve().name,
+        "account": _account,
+        "region": _region,
+        "owner": lambda: _git("user.email"),
+        "domain": lambda: f"{values['name']}.internal",
+        "person": lambda: login_name().split("@")[0],
+        "key": lambda: next((str(file) for file in _key_files() if file.is_file()), None),
+    }
+    return sources[question]() if question in sources else None
+
+
+def _key_files() -> tuple[Path, ...]:
+    return tuple(Path.home() / ".ssh" / name for name in _KEY_FILES)
+
+
+def _account() -> str | None:
+    """Return the account of the AWS credentials, if this machine has any."""
+    # Slow: it imports boto3.
+    from bedplate.account.client import caller_account, open_client
+
+    try:
+        return caller_account(open_client(), _region() or "us-east-1")
+    except BedplateError:
+        return None
+
+
+def _region() -> str | None:
+    from bedplate.account.client import open_session
+
+    try:
+        return open_session().region_name
+    except BedplateError:
+        return None
+
+
+def _git(setting: str) -> str | None:
+    try:
+        command = ["git", "config", setting]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)  # noqa: S603  constant
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None
+
+
+def _key_text(value: str) -> str:
+    """Return the public key: the value itself, or the content of the file that it names."""
+    if " " in value.strip():
+        return value.strip()
+    file = Path(value).expanduser()
+    try:
+        text = file.read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        raise InputError(
+            "cannot read the public key", where=str(file), fix="name a file such as ~/.ssh/id_ed25519.pub"
+        ) from None
+    if "PRIVATE KEY" in text:
+        raise InputError("the file has a private key", where=str(file), fix=f"name {file}.pub")
+    return text
+
+
+def _check(text: str) -> None:
+    """Raise InputError with the first error in the filled example: one of the operator's values is invalid."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / FLEET_FILE
+        file.write_text(text)
+        faults = examine(file, load_catalog())
+    if error := next((fault for fault in faults if fault.level is Level.ERROR), None):
+        raise InputError(f"{error.code} {error.message}", where=_option_at(error.key), fix=error.fix)
+
+
+def _option_at(key: str) -> str:
+    """Return the option whose value the filled example has at a key, and the key: the operator sees no file."""
+    parts = key.split(".")
+    option = {"email": "owner", "public": "gateway"}.get(parts[-1], parts[-1])
+    if parts[0] == "people":
+        option = "key" if "keys" in parts else "person"
+    return f"--{option} ({key})" if option in TEXTS else key
+
+
+def _write(folder: Path, files: Mapping[str, bytes]) -> None:
+    with os_errors_as_machine_errors(folder):
+        for path in files:
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+    write_together({folder / path: content for path, content in files.items()})
+    link_environment(folder)
+
+
+def _next_lines(folder: Path, answers: Answers) -> tuple[str, ...]:
+    place = os.path.relpath(folder)
+    enter = () if place == "." else (f"  cd {place}",)
+    return (
+        f"made the fleet {answers.name} in {place}: edit {FLEET_FILE}, commit the folder to git, then",
+        *enter,
+        "  bedplate check",
+        "  bedplate rehearse",
+        "  bedplate up",
+    )
