@@ -84,7 +84,7 @@ _UNUSED = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class BundleTarget:
     """A Python, such as 3.12, on an architecture."""
 
     python: str
@@ -96,7 +96,7 @@ class Target:
         return f"cp{self.python.replace('.', '')}-{self.architecture}"
 
 
-def targets(pythons: tuple[str, ...] = ()) -> tuple[Target, ...]:
+def targets(pythons: tuple[str, ...] = ()) -> tuple[BundleTarget, ...]:
     """Return the targets of a bundle: the Python of Ubuntu 24.04 and these others, on both architectures.
 
     Raises InputError for a version of Python that the lock does not cover.
@@ -105,14 +105,14 @@ def targets(pythons: tuple[str, ...] = ()) -> tuple[Target, ...]:
         if not re.fullmatch(r"3\.1[1-9]", python):
             raise InputError(f"invalid Python version {python}", fix=f"write 3.11 or newer, such as {DEFAULT_PYTHON}")
     versions = dict.fromkeys((DEFAULT_PYTHON, *sorted(pythons)))
-    return tuple(Target(version, architecture) for version in versions for architecture in ARCHITECTURES)
+    return tuple(BundleTarget(version, architecture) for version in versions for architecture in ARCHITECTURES)
 
 
-Install = Callable[[Target, Path, Path], None]
+Install = Callable[[BundleTarget, Path, Path], None]
 """Unpacks the wheels of a lock file into a folder."""
 
 
-def install(target: Target, lock: Path, folder: Path) -> None:
+def install(target: BundleTarget, lock: Path, folder: Path) -> None:
     """Unpack the wheels of a lock file for a target into a folder, by pip. Raises MachineError."""
     command = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile")
     wheels = ("--only-binary=:all:", "--no-deps", "--require-hashes", "--requirement", str(lock))
@@ -128,7 +128,7 @@ def install(target: Target, lock: Path, folder: Path) -> None:
         )
 
 
-def _tags(target: Target) -> Iterator[str]:
+def _tags(target: BundleTarget) -> Iterator[str]:
     """Yield the options that select the wheels of a target."""
     tag = f"cp{target.python.replace('.', '')}"
     yield from ("--implementation", "cp", "--python-version", target.python)
@@ -138,12 +138,12 @@ def _tags(target: Target) -> Iterator[str]:
         yield from ("--platform", f"{system}_{target.architecture}")
 
 
-def wheels_key(target: Target, lock: Path) -> str:
+def wheels_key(target: BundleTarget, lock: Path) -> str:
     """Return the name under which the wheels of a target are cached: it changes with the lock and the selection."""
     return f"{target.name}-{hash_of(lock.read_bytes() + _UNUSED.pattern.encode())}"
 
 
-def pack_wheels(target: Target, lock: Path, unpack: Install) -> bytes:
+def pack_wheels(target: BundleTarget, lock: Path, unpack: Install) -> bytes:
     """Return the archive of the wheels of a target. Raises MachineError if they cannot be installed."""
     with tempfile.TemporaryDirectory(prefix="bedplate-") as name:
         folder = Path(name)
@@ -229,7 +229,7 @@ class Cache:
             self._write(Path("blobs", name), data)
         return name
 
-    def wheels(self, target: Target, lock: Path, unpack: Install) -> str:
+    def wheels(self, target: BundleTarget, lock: Path, unpack: Install) -> str:
         """Return the archive of the wheels of a target; install them if the lock file is not that of the last time."""
         reference = Path("wheels", wheels_key(target, lock))
         file = self.folder / reference
@@ -252,7 +252,7 @@ def user_cache() -> Cache:
 
 
 def build_bundle(
-    cache: Cache, chosen: tuple[Target, ...] | None = None, *, unpack: Install = install, lock: Path = LOCK
+    cache: Cache, chosen: tuple[BundleTarget, ...] | None = None, *, unpack: Install = install, lock: Path = LOCK
 ) -> Bundle:
     """Build the bundle of this installation; its archives are then in the cache. Raises MachineError."""
     parts = targets() if chosen is None else chosen

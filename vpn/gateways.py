@@ -11,7 +11,7 @@ from datetime import datetime
 from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.files import held
 from bedplate.plan import FleetPlan
-from bedplate.plan.laptops import LaptopGateway, laptop_gateways
+from bedplate.plan.laptops import LaptopGatewayPlan, laptop_gateways
 from bedplate.plan.links import tunnel_pairs
 from bedplate.plan.nodes import NodePlan, NodeRole, permanent_nodes
 from bedplate.spec.network import TunnelAuth
@@ -72,7 +72,7 @@ def gateway_keys(
 
 
 def _gateway_keys(
-    gateway: LaptopGateway, pki: Pki, passphrase: Passphrase, now: datetime
+    gateway: LaptopGatewayPlan, pki: Pki, passphrase: Passphrase, now: datetime
 ) -> GatewayKeys | BedplateError:
     try:
         bundle = bundle_of(pki, gateway.name, passphrase)
@@ -82,7 +82,7 @@ def _gateway_keys(
     return GatewayKeys(pki.authority.trusted, bundle.certificate, bundle.key, bundle.tls_crypt)
 
 
-def gateway_node(plan: FleetPlan, gateway: LaptopGateway) -> NodePlan:
+def gateway_node(plan: FleetPlan, gateway: LaptopGatewayPlan) -> NodePlan:
     """Return the machine of a gateway."""
     return next(
         node

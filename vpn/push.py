@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 
 from bedplate.errors import BedplateError, MachineError, PartialError
 from bedplate.foreign import parse_json
-from bedplate.plan.laptops import LaptopGateway, Transport
+from bedplate.plan.laptops import LaptopGatewayPlan, Transport
 from bedplate.programs.gateway import access_list as agent
 from bedplate.programs.gateway.paths import ConfigBundle, File
 from vpn.laptops.server import Laptop, address_files, without_address
@@ -231,9 +231,9 @@ class PushedAccessList:
 
 
 def push_access_list(
-    gateways: Sequence[LaptopGateway],
+    gateways: Sequence[LaptopGatewayPlan],
     access_list: AccessList,
-    connect: Callable[[LaptopGateway], Connection],
+    connect: Callable[[LaptopGatewayPlan], Connection],
     *,
     cut: Iterable[str] = (),
 ) -> PushedAccessList:
@@ -250,10 +250,10 @@ def push_access_list(
     return PushedAccessList(ended, failures, {place: names for place, names in full.items() if names})
 
 
-def access_list_text(gateway: LaptopGateway, access_list: AccessList, cut: Iterable[str] = ()) -> str:
+def access_list_text(gateway: LaptopGatewayPlan, access_list: AccessList, cut: Iterable[str] = ()) -> str:
     """Return what one gateway is sent."""
     keys = access_list.keys.get(gateway.place)
-    return agent.AccessList(
+    return agent.GatewayAccessList(
         crl=access_list.crl,
         laptops={str(transport): address_files(gateway, transport, access_list.laptops) for transport in Transport},
         cut=tuple(sorted(cut)),

@@ -187,7 +187,7 @@ EXISTING = ("pending", "running", "shutting-down", "stopping", "stopped")
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class LiveMachine:
     """A machine of a pool; `name` is the name that it has claimed in the fleet's zone, if any.
 
     `fingerprints` are those of its host keys, as it has published them there.
@@ -212,20 +212,20 @@ class Machine:
     """The end of the machines that were started in its pool for a limited time."""
 
 
-def read_machines(client: AwsClient, plan: FleetPlan) -> RegionResults[tuple[Machine, ...]]:
+def read_machines(client: AwsClient, plan: FleetPlan) -> RegionResults[tuple[LiveMachine, ...]]:
     """Return the machines of all pools by region, in any state."""
     return read_pool_machines(client, plan, plan.pools, read_claims(client, plan))
 
 
 def read_pool_machines(
     client: AwsClient, plan: FleetPlan, pools: Iterable[PoolPlan], claims: Iterable[Claim]
-) -> RegionResults[tuple[Machine, ...]]:
+) -> RegionResults[tuple[LiveMachine, ...]]:
     """Return the machines of some pools by region, in any state."""
     all_pools = tuple(pools)
     # A machine can write the record of a name of another group: that name is not its own.
     by_owner = {(claim.instance, *group_and_region(claim.name)): claim for claim in claims}
 
-    def ask(region: str) -> tuple[Machine, ...]:
+    def ask(region: str) -> tuple[LiveMachine, ...]:
         groups = {f"{plan.name}-{pool.name}": pool for pool in all_pools if pool.region == region}
         return tuple(_of_region(client, region, groups, by_owner))
 
@@ -249,7 +249,7 @@ def has_terminated(client: AwsClient, region: str, instance: str) -> bool:
 
 def _of_region(
     client: AwsClient, region: str, pools: Mapping[str, PoolPlan], claims: Mapping[tuple[str, str, str], Claim]
-) -> Iterator[Machine]:
+) -> Iterator[LiveMachine]:
     members = {member["InstanceId"]: (group, member) for group, member in _members(client, region, list(pools))}
     instances = dict(describe_instances(client, region, list(members)))
     for instance, (group, member) in members.items():
@@ -257,7 +257,7 @@ def _of_region(
         claim = claims.get((instance, pool.group, region))
         facts, tags = instances.get(instance, {}), {tag["Key"]: tag["Value"] for tag in group.get("Tags", ())}
         address = facts.get("PrivateIpAddress")
-        yield Machine(
+        yield LiveMachine(
             instance=instance,
             group=pool.group,
             pool=pool.name,

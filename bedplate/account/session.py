@@ -17,7 +17,7 @@ from bedplate.account.client import AwsClient, NotConnected, NotThere, require_a
 from bedplate.account.machines import (
     EXISTING,
     Claim,
-    Machine,
+    LiveMachine,
     find_claim,
     group_and_region,
     read_claims,
@@ -33,7 +33,7 @@ RUNNING = ("InService", "running")
 _WRONG_RECORD = "find the machine that wrote the record, delete the records, and let the group replace the machine"
 
 
-def find_instance(client: AwsClient, plan: FleetPlan, node: NodePlan) -> Machine:
+def find_instance(client: AwsClient, plan: FleetPlan, node: NodePlan) -> LiveMachine:
     """Return the running instance of a planned EC2 machine, confirmed by EC2 or its Auto Scaling group.
 
     Raises PartialError if none runs, and ViolationError if DNS records name an instance of another group.
@@ -46,7 +46,7 @@ def find_instance(client: AwsClient, plan: FleetPlan, node: NodePlan) -> Machine
     return _permanent(client, plan, node)
 
 
-def confirmed(claim: Claim, members: tuple[Machine, ...]) -> Machine:
+def confirmed(claim: Claim, members: tuple[LiveMachine, ...]) -> LiveMachine:
     """Return the machine that claims a name, if Auto Scaling lists it in service in that group and region."""
     group, region = group_and_region(claim.name)
     for machine in members:
@@ -56,7 +56,7 @@ def confirmed(claim: Claim, members: tuple[Machine, ...]) -> Machine:
     raise ViolationError(what, fix=_WRONG_RECORD)
 
 
-def running(machine: Machine) -> Machine:
+def running(machine: LiveMachine) -> LiveMachine:
     """Return the machine; PartialError if it does not run."""
     if machine.state in RUNNING:
         return machine
@@ -67,7 +67,7 @@ def running(machine: Machine) -> Machine:
     raise PartialError(what, fix="run the command again in a minute; it may still boot")
 
 
-def _permanent(client: AwsClient, plan: FleetPlan, node: NodePlan) -> Machine:
+def _permanent(client: AwsClient, plan: FleetPlan, node: NodePlan) -> LiveMachine:
     """Return the instance of a gateway or a control plane machine; node roles cannot create its tags."""
     tag = ("Name", f"{plan.name}-laptops") if NodeRole.LAPTOPS in node.roles else ("bedplate:member", node.name)
     filters = [
@@ -89,9 +89,9 @@ def _instances(page: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield from reservation["Instances"]
 
 
-def _machine(node: NodePlan, instance: Mapping[str, Any]) -> Machine:
+def _machine(node: NodePlan, instance: Mapping[str, Any]) -> LiveMachine:
     address = instance.get("PrivateIpAddress")
-    return Machine(
+    return LiveMachine(
         instance=instance["InstanceId"],
         group="",
         pool="",
@@ -122,7 +122,7 @@ class HostKey:
     source: str
 
 
-def read_host_key(client: AwsClient, machine: Machine) -> HostKey:
+def read_host_key(client: AwsClient, machine: LiveMachine) -> HostKey:
     """Return the Ed25519 host key of an instance, from its console, else from its Systems Manager agent.
 
     People of a workbench, which belongs to a group, have its rights in AWS: they could answer instead of the agent.
@@ -134,11 +134,11 @@ def read_host_key(client: AwsClient, machine: Machine) -> HostKey:
     return HostKey(_key_of_agent(client, machine), "its Systems Manager agent")
 
 
-def _by_hand(machine: Machine) -> str:
+def _by_hand(machine: LiveMachine) -> str:
     return f"read the fingerprint in the EC2 serial console, then `bedplate node trust {machine.name} SHA256:...`"
 
 
-def _key_of_console(client: AwsClient, machine: Machine) -> str | None:
+def _key_of_console(client: AwsClient, machine: LiveMachine) -> str | None:
     try:
         reply = client.call("ec2", machine.region, "get_console_output", InstanceId=machine.instance, Latest=True)
     except PartialError:
@@ -153,7 +153,7 @@ def _ed25519_key(text: str) -> str | None:
     return match[1] if match else None
 
 
-def _key_of_agent(client: AwsClient, machine: Machine) -> str:
+def _key_of_agent(client: AwsClient, machine: LiveMachine) -> str:
     query = {"InstanceIds": [machine.instance], "Parameters": {"commands": [_COMMAND]}}
     sent = _call(client, machine, "send_command", DocumentName="AWS-RunShellScript", TimeoutSeconds=30, **query)
     key = _ed25519_key(_output(client, machine, sent["Command"]["CommandId"]))
@@ -162,7 +162,7 @@ def _key_of_agent(client: AwsClient, machine: Machine) -> str:
     return key
 
 
-def _output(client: AwsClient, machine: Machine, command: str) -> str:
+def _output(client: AwsClient, machine: LiveMachine, command: str) -> str:
     """Return the output of a command of the agent; empty if it failed or took too long."""
     query = {"CommandId": command, "InstanceId": machine.instance}
     for _ in range(_POLLS):
@@ -176,7 +176,7 @@ def _output(client: AwsClient, machine: Machine, command: str) -> str:
     return ""
 
 
-def _call(client: AwsClient, machine: Machine, operation: str, **params: Any) -> dict[str, Any]:  # noqa: ANN401  boto3's
+def _call(client: AwsClient, machine: LiveMachine, operation: str, **params: Any) -> dict[str, Any]:  # noqa: ANN401  boto3's
     try:
         return client.call("ssm", machine.region, operation, **params)
     except NotConnected as error:
@@ -196,7 +196,7 @@ class PluginCommand:
     environment: Mapping[str, str]
 
 
-def start_session(client: AwsClient, machine: Machine) -> PluginCommand:
+def start_session(client: AwsClient, machine: LiveMachine) -> PluginCommand:
     """Start a Session Manager session to an instance's sshd and return the plugin's command."""
     request = {"Target": machine.instance, "DocumentName": "AWS-StartSSHSession", "Parameters": {"portNumber": ["22"]}}
     reply = _call(client, machine, "start_session", **request)

@@ -19,7 +19,7 @@ from bedplate.deploy.progress import resource_name
 from bedplate.errors import HeldError
 from bedplate.files import is_alive
 from bedplate.plan.cost import volume_price
-from bedplate.plan.pools import Volume
+from bedplate.plan.pools import VolumePlan
 from bedplate.plan.stacks import LINKS, PRICE, SHARED, Layout
 
 _HOLDER = re.compile(r"created by (?P<user>.*)@(?P<host>\S+) \(pid (?P<pid>\d+)\) at (?P<since>\S+)")
@@ -87,7 +87,7 @@ def _is_json(path: Path) -> bool:
     return True
 
 
-Deployment = Mapping[str, Any]
+StateDocument = Mapping[str, Any]
 """The `deployment` of an exported state."""
 _STACK = "pulumi:pulumi:Stack"
 _CREATING = "creating"
@@ -141,7 +141,7 @@ class Repair:
         return self.ids is not None and len(self.ids) <= 1
 
 
-def unfinished_operations(deployment: Deployment) -> tuple[Unfinished, ...]:
+def unfinished_operations(deployment: StateDocument) -> tuple[Unfinished, ...]:
     """Return the operations whose results the engine does not know."""
     regions = dict(_regions(deployment))
     operations = {}
@@ -154,31 +154,31 @@ def unfinished_operations(deployment: Deployment) -> tuple[Unfinished, ...]:
     return tuple(operations.values())
 
 
-def _regions(deployment: Deployment) -> Iterator[tuple[str, str]]:
+def _regions(deployment: StateDocument) -> Iterator[tuple[str, str]]:
     for resource in deployment.get("resources") or ():
         if resource["type"].startswith("pulumi:providers:"):
             yield f"{resource['urn']}::{resource['id']}", resource.get("inputs", {}).get("region", "")
 
 
-def known_ids(deployment: Deployment, kind: str) -> frozenset[str]:
+def known_ids(deployment: StateDocument, kind: str) -> frozenset[str]:
     """Return the ids of a type that the state has; a resource that was deleted before its replacement has none."""
     same_type = (resource for resource in deployment.get("resources") or () if resource["type"] == kind)
     return frozenset(resource.get("id", "") for resource in same_type if not resource.get("pendingReplacement"))
 
 
-def unread_urns(deployment: Deployment) -> tuple[str, ...]:
+def unread_urns(deployment: StateDocument) -> tuple[str, ...]:
     """Return the resources that `recovered` added and that no refresh has read yet: they lack outputs of AWS."""
     resources = deployment.get("resources") or ()
     return tuple(resource["urn"] for resource in resources if resource.get("initErrors") == [_UNREAD])
 
 
-def root_urn(deployment: Deployment) -> str:
+def root_urn(deployment: StateDocument) -> str:
     """Return the URN of the stack itself; empty for a stack without resources."""
     resources = deployment.get("resources") or ()
     return next((str(resource["urn"]) for resource in resources if resource["type"] == _STACK), "")
 
 
-def recovered(deployment: Deployment, repairs: Iterable[Repair]) -> dict[str, Any]:
+def recovered(deployment: StateDocument, repairs: Iterable[Repair]) -> dict[str, Any]:
     """Return the state with the objects of decided repairs, and without unfinished operations."""
     state = deepcopy(dict(deployment))
     resources = state.setdefault("resources", [])
@@ -302,5 +302,5 @@ def _price(kind: str, inputs: Mapping[str, Any], catalog: Catalog) -> float:
             return catalog.rates["key"]
         case "aws:ebs/volume:Volume":
             figures = {key: int(inputs[key]) for key in ("throughput", "iops") if key in inputs}
-            return volume_price(Volume(int(inputs["size"]), **figures), catalog)
+            return volume_price(VolumePlan(int(inputs["size"]), **figures), catalog)
     return 0.0

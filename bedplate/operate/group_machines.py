@@ -17,7 +17,7 @@ from bedplate.account.capacity import (
     terminate_machine,
 )
 from bedplate.account.client import AwsClient, failure_lines
-from bedplate.account.machines import Machine, read_claims, read_machines, read_pool_machines
+from bedplate.account.machines import LiveMachine, read_claims, read_machines, read_pool_machines
 from bedplate.capacity.observation import NOT_READY
 from bedplate.capacity.shrink import parse_duration
 from bedplate.catalog import load_catalog
@@ -183,7 +183,7 @@ def _check_is_pooled(plan: FleetPlan, name: str) -> None:
         raise InputError(f"{node.name} is a permanent machine ({', '.join(sorted(node.roles)) or 'site'})", fix=fix)
 
 
-def _live_machine(client: AwsClient, plan: FleetPlan, name: str) -> Machine:
+def _live_machine(client: AwsClient, plan: FleetPlan, name: str) -> LiveMachine:
     """Return the machine of a name or an instance id. Raises PartialError if a region did not answer."""
     answers = read_machines(client, plan)
     machines = [machine for region in answers.successes.values() for machine in region]
@@ -198,7 +198,7 @@ def _live_machine(client: AwsClient, plan: FleetPlan, name: str) -> Machine:
     )
 
 
-def _desired_above_minimum(groups: ScalingGroups, machine: Machine) -> int:
+def _desired_above_minimum(groups: ScalingGroups, machine: LiveMachine) -> int:
     """Return the desired capacity of a machine's pool; InputError at the minimum, where AWS would replace it."""
     (pool,) = groups.observe(0).pools
     if pool.desired <= pool.min:
@@ -208,7 +208,7 @@ def _desired_above_minimum(groups: ScalingGroups, machine: Machine) -> int:
     return pool.desired
 
 
-def _people_on(plan: FleetPlan, machine: Machine) -> tuple[str, ...] | None:
+def _people_on(plan: FleetPlan, machine: LiveMachine) -> tuple[str, ...] | None:
     """Return who is logged in to a machine; None without a recorded host key or a connection."""
     if machine.name is None or not plan.record.host_keys.get(machine.name):
         return None

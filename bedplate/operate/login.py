@@ -35,7 +35,7 @@ from bedplate.plan.nodes import NodePlan, Platform, pool_node
 from vpn.push import ssh_connection
 
 if TYPE_CHECKING:
-    from bedplate.account.machines import Machine
+    from bedplate.account.machines import LiveMachine
 
 
 def ssh_targets(folder: Path, plan: FleetPlan, machines: Sequence[NodeLocation], operator: Operator) -> SshTargets:
@@ -142,7 +142,7 @@ def running_machines(plan: FleetPlan, groups: Sequence[str]) -> Iterator[NodeLoc
             yield location_of(plan, machine)
 
 
-def location_of(plan: FleetPlan, machine: "Machine") -> NodeLocation:
+def location_of(plan: FleetPlan, machine: "LiveMachine") -> NodeLocation:
     """Return a machine of a pool; without a registered name it has that of its group and its instance."""
     name = machine.name or pool_node_name(machine.group, machine.instance, machine.region)
     pool = next(pool for pool in plan.pools if (pool.name, pool.region) == (machine.pool, machine.region))

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from bedplate.account.capacity import ScalingGroups
 from bedplate.account.client import AwsClient
-from bedplate.account.machines import Machine, read_claims, read_pool_machines
+from bedplate.account.machines import LiveMachine, read_claims, read_pool_machines
 from bedplate.account.session import HostKey, find_instance
 from bedplate.catalog import load_catalog
 from bedplate.errors import BedplateError, MachineError, PartialError
@@ -71,13 +71,15 @@ def ready_machines(operator: Operator, command: str) -> int:
     return PartialError.exit_code if errors else status
 
 
-def _wait(operator: Operator, plan: FleetPlan, client: AwsClient) -> tuple[list[Machine], list[BedplateError]]:
+def _wait(operator: Operator, plan: FleetPlan, client: AwsClient) -> tuple[list[LiveMachine], list[BedplateError]]:
     """Return the machines with a recorded host key, and the errors of the others, once all have a key or time is up."""
     until = time.monotonic() + _WAIT
     last = ""
     while True:
         results = [*_pool_machines(plan, client), *_gateways(plan, client)]
-        machines, errors = _with_keys(operator, client, [result for result in results if isinstance(result, Machine)])
+        machines, errors = _with_keys(
+            operator, client, [result for result in results if isinstance(result, LiveMachine)]
+        )
         errors += [result for result in results if isinstance(result, BedplateError)]
         missing = [error.what for error in errors if isinstance(error, PartialError)]
         if not missing or time.monotonic() >= until:
@@ -87,7 +89,7 @@ def _wait(operator: Operator, plan: FleetPlan, client: AwsClient) -> tuple[list[
         time.sleep(_PAUSE)
 
 
-def _pool_machines(plan: FleetPlan, client: AwsClient) -> Iterator[Machine | BedplateError]:
+def _pool_machines(plan: FleetPlan, client: AwsClient) -> Iterator[LiveMachine | BedplateError]:
     """Yield the machines of SSH groups with a name, and an error for each that is not there yet."""
     pools = _ssh_pools(plan)
     if not pools:
@@ -131,7 +133,7 @@ def _show_idle_groups(operator: Operator, plan: FleetPlan, client: AwsClient) ->
             operator.show([f"{group}: no machine runs; start one: `bedplate node start {group}`"])
 
 
-def _gateways(plan: FleetPlan, client: AwsClient) -> Iterator[Machine | PartialError]:
+def _gateways(plan: FleetPlan, client: AwsClient) -> Iterator[LiveMachine | PartialError]:
     for node in permanent_nodes(plan):
         if (node.laptops or NodeRole.CONTROL in node.roles) and is_in_cloud(NodeLocation(node)):
             try:
@@ -141,13 +143,13 @@ def _gateways(plan: FleetPlan, client: AwsClient) -> Iterator[Machine | PartialE
 
 
 def _with_keys(
-    operator: Operator, client: AwsClient, machines: Sequence[Machine]
-) -> tuple[list[Machine], list[BedplateError]]:
+    operator: Operator, client: AwsClient, machines: Sequence[LiveMachine]
+) -> tuple[list[LiveMachine], list[BedplateError]]:
     """Record missing host keys; return the machines that have one, and the errors of the others."""
     plan = plan_of(operator)
     keys, instances = plan.record.host_keys, plan.record.instances
 
-    def read(machine: Machine) -> HostKey | BedplateError | None:
+    def read(machine: LiveMachine) -> HostKey | BedplateError | None:
         name = machine.name or ""
         if name in keys and instances.get(name, machine.instance) == machine.instance:
             return None
@@ -163,7 +165,7 @@ def _with_keys(
     return [machine for machine, result in results if not isinstance(result, BedplateError)], errors
 
 
-def _location(operator: Operator, plan: FleetPlan, machine: Machine) -> NodeLocation | None:
+def _location(operator: Operator, plan: FleetPlan, machine: LiveMachine) -> NodeLocation | None:
     """Return where ssh finds a machine; None for a gateway whose addresses `vpn up` has not recorded yet."""
     if machine.group:
         return location_of(plan, machine)

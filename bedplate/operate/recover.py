@@ -13,11 +13,9 @@ from bedplate.deploy.engine import Engine, open_engine
 from bedplate.deploy.progress import Operation, Progress, resource_name
 from bedplate.deploy.run import Deployment
 from bedplate.deploy.state import (
-    Deployment as StateDocument,
-)
-from bedplate.deploy.state import (
     LockedError,
     Repair,
+    StateDocument,
     Unfinished,
     known_ids,
     recovered,

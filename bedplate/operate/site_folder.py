@@ -7,8 +7,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from bedplate.bundle import RingState, Source, build_bundle, pack, user_cache
-from bedplate.bundle import Target as Part
+from bedplate.bundle import BundleTarget, RingState, Source, build_bundle, pack, user_cache
 from bedplate.errors import InputError
 from bedplate.files import os_errors_as_machine_errors
 from bedplate.foreign import one_line, parse_json
@@ -31,7 +30,7 @@ def script_name(node: NodePlan) -> str:
     return f"{node.host}.sh"
 
 
-def site_files(node: NodePlan, parts: tuple[Part, ...]) -> Mapping[str, bytes]:
+def site_files(node: NodePlan, parts: tuple[BundleTarget, ...]) -> Mapping[str, bytes]:
     """Return the files of the folder, with the wheels of these targets. Raises MachineError."""
     cache = user_cache()
     bundle = build_bundle(cache, parts)
@@ -83,7 +82,7 @@ def push_folder(target: Target) -> str:
     except ValueError:
         raise NodeError(NodeErrorKind.FAILED, "cannot read its version of Python", "install python3 on it") from None
     with tempfile.TemporaryDirectory(prefix="bedplate-") as name:
-        folder, files = Path(name), site_files(target.node, (Part(python, architecture),))
+        folder, files = Path(name), site_files(target.node, (BundleTarget(python, architecture),))
         write_folder(folder, files)
         archive = pack(Source(folder, tuple(files)))
     unpack = f"rm -rf {SOURCE} && install -d -m 0700 {SOURCE} && tar -xz -C {SOURCE}"

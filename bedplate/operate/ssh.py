@@ -26,7 +26,7 @@ from bedplate.plan import FleetPlan
 
 if TYPE_CHECKING:
     from bedplate.account.client import AwsClient
-    from bedplate.account.machines import Machine
+    from bedplate.account.machines import LiveMachine
     from bedplate.account.session import PluginCommand
 
 _INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
@@ -75,7 +75,7 @@ class Instance:
     """An EC2 instance of the fleet, with the client of its account."""
 
     client: "AwsClient"
-    machine: "Machine"
+    machine: "LiveMachine"
 
     def session(self) -> "PluginCommand":
         """Start a Session Manager session and return the command that carries it."""

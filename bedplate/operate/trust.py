@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from bedplate.account.client import AwsClient
 from bedplate.account.machines import (
-    Machine,
+    LiveMachine,
     find_claim,
     group_and_region,
     has_terminated,
@@ -90,7 +90,7 @@ def trust_instance(operator: Operator, plan: FleetPlan, node: NodePlan, *, repla
     operator.show([record_aws_key(operator, plan, machine, host_key)])
 
 
-def aws_host_key(plan: FleetPlan, client: AwsClient, machine: Machine, *, replace_known: bool = False) -> HostKey:
+def aws_host_key(plan: FleetPlan, client: AwsClient, machine: LiveMachine, *, replace_known: bool = False) -> HostKey:
     """Return the host key that AWS reads from a named instance.
 
     Raises ViolationError if it would replace the recorded key of an instance that exists.
@@ -101,7 +101,7 @@ def aws_host_key(plan: FleetPlan, client: AwsClient, machine: Machine, *, replac
     return host_key
 
 
-def _check_replacement(plan: FleetPlan, client: AwsClient, machine: Machine, key: str) -> None:
+def _check_replacement(plan: FleetPlan, client: AwsClient, machine: LiveMachine, key: str) -> None:
     name = machine.name or ""
     recorded = plan.record.host_keys.get(name, ())
     if not recorded or recorded == (key,):
@@ -116,7 +116,7 @@ def _check_replacement(plan: FleetPlan, client: AwsClient, machine: Machine, key
         raise ViolationError(what, fix=fix)
 
 
-def record_aws_key(operator: Operator, plan: FleetPlan, machine: Machine, host_key: HostKey) -> str:
+def record_aws_key(operator: Operator, plan: FleetPlan, machine: LiveMachine, host_key: HostKey) -> str:
     """Record a key of `aws_host_key` and return the line for the operator."""
     name = machine.name or ""
     previous = plan.record.host_keys.get(name, ())
@@ -139,7 +139,7 @@ def _trust_groups(operator: Operator, plan: FleetPlan, groups: Sequence[str], *,
     names = sorted({claim.name for claim in claims if group_and_region(claim.name) in places})
     answers = read_pool_machines(client, plan, pools, claims)
 
-    def ask(name: str) -> tuple[Machine, HostKey] | BedplateError:
+    def ask(name: str) -> tuple[LiveMachine, HostKey] | BedplateError:
         region = group_and_region(name)[1]
         try:
             if region in answers.failures:

@@ -11,7 +11,7 @@ from bedplate.catalog.tables import HOURS_OF_MONTH, QuotaFacts
 from bedplate.plan.firewall import WORKER_PORTS, control_rules, has_workers, node_rules, pod_rules, storage_rules
 from bedplate.plan.fleet import FleetPlan, RegionPlan, cached_on_plan
 from bedplate.plan.links import has_inbound_resolver, has_outbound_resolver, has_transit
-from bedplate.plan.pools import PoolPlan, Volume, combined_max, share_of_week
+from bedplate.plan.pools import PoolPlan, VolumePlan, combined_max, share_of_week
 from bedplate.spec.groups import Market
 from bedplate.spec.network import Egress
 
@@ -44,10 +44,10 @@ def total(spans: Iterable[CostRange]) -> CostRange:
 
 # OpenVPN uses one core, so two are enough; every region offers this type, and its network is fast enough.
 GATEWAY_TYPE = "c6in.large"
-GATEWAY_VOLUME = Volume(16)
-CONTROL_VOLUME = Volume(50)
+GATEWAY_VOLUME = VolumePlan(16)
+CONTROL_VOLUME = VolumePlan(50)
 # etcd stores at most 8 GiB, plus its snapshots. Source: etcd documentation, "System limits".
-ETCD_VOLUME = Volume(32)
+ETCD_VOLUME = VolumePlan(32)
 # A VPN connection has two tunnels, each with a public address of AWS.
 TUNNELS = 2
 # AWS requires a resolver endpoint in two zones.
@@ -109,7 +109,7 @@ class FixedVolumes:
     what: str
     region: str
     count: int
-    volume: Volume
+    volume: VolumePlan
 
 
 @cached_on_plan
@@ -177,7 +177,7 @@ def _copies(plan: FleetPlan, region: RegionPlan) -> int:
 
 
 # The performance included in the price of gp3. Source: https://aws.amazon.com/ebs/pricing/.
-_INCLUDED = Volume(0)
+_INCLUDED = VolumePlan(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +249,7 @@ def _counts(pools: tuple[PoolPlan, ...]) -> tuple[float, int]:
     return sum(pool.min for pool in pools) * share_of_week(pools[0].group_spec.schedule), combined_max(pools)
 
 
-def volume_price(volume: Volume, catalog: Catalog) -> float:
+def volume_price(volume: VolumePlan, catalog: Catalog) -> float:
     """Return the price of a gp3 volume in USD an hour."""
     rates = catalog.rates
     return (

@@ -30,7 +30,7 @@ class Transport(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class LaptopGateway:
+class LaptopGatewayPlan:
     """A gateway of laptops: `place` is a region or a site, `routes` are the blocks that its laptops reach.
 
     `met` are the pools whose laptops reach each other, the gateway's pool first; empty unless the file enables it.
@@ -77,12 +77,12 @@ class LaptopGateway:
 
 
 @cached_on_plan
-def laptop_gateways(plan: FleetPlan) -> tuple[LaptopGateway, ...]:
+def laptop_gateways(plan: FleetPlan) -> tuple[LaptopGatewayPlan, ...]:
     """Return the gateways of a fleet, in the order in which laptops try them."""
     return tuple(_gateway(plan, pool) for pool in plan.laptops)
 
 
-def laptop_gateway_at(plan: FleetPlan, place: str) -> LaptopGateway | None:
+def laptop_gateway_at(plan: FleetPlan, place: str) -> LaptopGatewayPlan | None:
     """Return the gateway of a region or site, or None."""
     return next((gateway for gateway in laptop_gateways(plan) if gateway.place == place), None)
 
@@ -110,9 +110,9 @@ def resolver_region(plan: FleetPlan, place: str) -> str:
     return place if region and has_inbound_resolver(plan, region) else plan.home.name
 
 
-def _gateway(plan: FleetPlan, pool: LaptopPool) -> LaptopGateway:
+def _gateway(plan: FleetPlan, pool: LaptopPool) -> LaptopGatewayPlan:
     site, forwards, cluster = plan.sites_by_name.get(pool.place), forwards_dns(plan), cluster_plan(plan)
-    return LaptopGateway(
+    return LaptopGatewayPlan(
         fleet=plan.name,
         place=pool.place,
         pool=pool.block,

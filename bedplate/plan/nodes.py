@@ -41,7 +41,7 @@ from bedplate.plan.fleet import (
     SitePlan,
     cached_on_plan,
 )
-from bedplate.plan.laptops import LaptopGateway, Transport, laptop_gateway_at, resolver_region
+from bedplate.plan.laptops import LaptopGatewayPlan, Transport, laptop_gateway_at, resolver_region
 from bedplate.plan.links import (
     API_PORT,
     connected_places,
@@ -162,7 +162,7 @@ class NodePlan:
     scratch: tuple[str, ...] = ()
     """The disks of /scratch, where the file names them; an EC2 instance uses its instance store."""
     expires: str | None = None
-    laptops: LaptopGateway | None = None
+    laptops: LaptopGatewayPlan | None = None
     """The laptop gateway that runs on it."""
     remote_blocks: tuple[IPv4Network, ...] = ()
     """The remote networks behind its tunnels, for a gateway of a site or of a connected region."""

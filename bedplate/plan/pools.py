@@ -15,7 +15,7 @@ from bedplate.spec.text import PERMANENT
 
 
 @dataclass(frozen=True, slots=True)
-class Volume:
+class VolumePlan:
     """An EBS volume: its size in GiB, its throughput in MiB/s, its IOPS."""
 
     gib: int
@@ -71,9 +71,9 @@ class PoolPlan:
         return self.group_spec.fabric
 
     @property
-    def volume(self) -> Volume:
+    def volume(self) -> VolumePlan:
         """The root volume of its machines."""
-        return Volume(self.group_spec.disk, self.group_spec.disk_throughput, self.group_spec.disk_iops)
+        return VolumePlan(self.group_spec.disk, self.group_spec.disk_throughput, self.group_spec.disk_iops)
 
 
 def combined_max(pools: Collection[PoolPlan]) -> int:

@@ -27,7 +27,7 @@ from bedplate.plan.pools import PoolPlan
 from bedplate.report.columns import aligned, counted
 
 if TYPE_CHECKING:
-    from bedplate.account.machines import Machine as LiveMachine
+    from bedplate.account.machines import LiveMachine
 
 
 _MINUTE, _HOUR = 60.0, 3600.0

@@ -15,7 +15,7 @@ from bedplate.plan.pools import PoolPlan
 from bedplate.report.columns import WIDTH, aligned, counted
 
 if TYPE_CHECKING:
-    from bedplate.account.machines import Machine  # it imports boto3, which most commands do not need
+    from bedplate.account.machines import LiveMachine  # it imports boto3, which most commands do not need
     from bedplate.bundle import NodeStatus
 
 
@@ -89,13 +89,13 @@ class LiveFacts:
     status: "Mapping[str, NodeStatus]"
     images: Mapping[str, str] = field(default_factory=dict)
 
-    def is_outdated(self, machine: "Machine") -> bool:
+    def is_outdated(self, machine: "LiveMachine") -> bool:
         """Return whether a machine started from another image than new machines of its pool."""
         image = self.images.get(machine.pool)
         return bool(image and machine.image and machine.image != image)
 
 
-def machine_lines(machines: "Iterable[Machine]", keys: HostKeys, facts: LiveFacts) -> Iterator[str]:
+def machine_lines(machines: "Iterable[LiveMachine]", keys: HostKeys, facts: LiveFacts) -> Iterator[str]:
     """Yield a row for each running machine, `*` if its host key is recorded; then the next command."""
     running = sorted(
         machines, key=lambda machine: (machine.group, machine.region, machine.name or "", machine.instance)
@@ -124,18 +124,18 @@ def machine_lines(machines: "Iterable[Machine]", keys: HostKeys, facts: LiveFact
         yield f"next: `bedplate node trust --group {group}` records their host keys"
 
 
-def is_known(machine: "Machine", keys: HostKeys) -> bool:
+def is_known(machine: "LiveMachine", keys: HostKeys) -> bool:
     """Return whether the host key recorded for a name is this machine's. An earlier machine may have had the name."""
     recorded = {fingerprint(key) for key in keys.get(machine.name or "", ())}
     return bool(recorded & set(machine.fingerprints) if machine.fingerprints else recorded)
 
 
-def machine_document(machines: "Iterable[Machine]", keys: HostKeys, facts: LiveFacts) -> dict[str, Any]:
+def machine_document(machines: "Iterable[LiveMachine]", keys: HostKeys, facts: LiveFacts) -> dict[str, Any]:
     """Return the document of `node list --live --json`."""
     return {"machines": [asdict(machine) | _json_fields(machine, keys, facts) for machine in machines]}
 
 
-def _json_fields(machine: "Machine", keys: HostKeys, facts: LiveFacts) -> dict[str, Any]:
+def _json_fields(machine: "LiveMachine", keys: HostKeys, facts: LiveFacts) -> dict[str, Any]:
     pool, status = facts.pools[machine.pool], facts.status.get(machine.instance)
     return {
         "status": asdict(status) if status else None,
@@ -154,7 +154,7 @@ def _json_fields(machine: "Machine", keys: HostKeys, facts: LiveFacts) -> dict[s
 _AMOUNTS = (5, 6, 7)
 
 
-def _machine_row(machine: "Machine", keys: HostKeys, facts: LiveFacts) -> tuple[str, ...]:
+def _machine_row(machine: "LiveMachine", keys: HostKeys, facts: LiveFacts) -> tuple[str, ...]:
     spent = _spent(machine, facts)
     ends = machine.until is not None and machine.until > facts.now
     return (
@@ -172,7 +172,7 @@ def _machine_row(machine: "Machine", keys: HostKeys, facts: LiveFacts) -> tuple[
     )
 
 
-def _status(machine: "Machine", facts: LiveFacts) -> str:
+def _status(machine: "LiveMachine", facts: LiveFacts) -> str:
     """Return the sentence of the last configuration run, an old one with its age; and whether the image is older."""
     status = facts.status.get(machine.instance)
     image = "; older image: replace it" if facts.is_outdated(machine) else ""
@@ -187,7 +187,7 @@ def _status(machine: "Machine", facts: LiveFacts) -> str:
 _STATUS_HOURS, _STATUS_WIDTH = 2, 80
 
 
-def age_of(machine: "Machine", now: datetime) -> str:
+def age_of(machine: "LiveMachine", now: datetime) -> str:
     """Return the age of a machine: `5m`, `3h`, `12d`; `-` if EC2 does not know it yet."""
     return age_since(machine.launched, now) if machine.launched else "-"
 
@@ -207,7 +207,7 @@ def _hours(launched: datetime, now: datetime) -> float:
     return max(0.0, (now - launched).total_seconds() / 3600)
 
 
-def _spent(machine: "Machine", facts: LiveFacts) -> float | None:
+def _spent(machine: "LiveMachine", facts: LiveFacts) -> float | None:
     """Return the list price of a machine since its launch; None if its price or age is unknown."""
     price = facts.catalog.price(machine.type)
     if price is None or machine.launched is None:

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from pyinfra.operations import files, server, systemd
 
-from bedplate.plan.laptops import LaptopGateway, Transport
+from bedplate.plan.laptops import LaptopGatewayPlan, Transport
 from roles.base import UNITS, Changes, DiskSpace, ManagedFile, Role, changed, file_text, put_files, unit_files
 from roles.system import SYSTEMD_SYSCTL, install_packages
 from vpn.laptops.server import (
@@ -34,7 +34,7 @@ _SYSCTL = "/etc/sysctl.d/60-bedplate-laptops.conf"
 class OpenVpn(Role):
     """A laptop gateway, as planned."""
 
-    gateway: LaptopGateway
+    gateway: LaptopGatewayPlan
     name: ClassVar[str] = "openvpn"
     space: ClassVar[DiskSpace] = DiskSpace(programs=9, state=4)
 
@@ -93,7 +93,7 @@ class OpenVpn(Role):
             systemd.service(name="Restart DNS for laptops", service=DNS_UNIT, restarted=True, _if=is_new)
 
 
-def gateway_files(gateway: LaptopGateway) -> Iterator[ManagedFile]:
+def gateway_files(gateway: LaptopGatewayPlan) -> Iterator[ManagedFile]:
     """Yield every file of a gateway. Raises InputError if no name server is known."""
     for transport in Transport:
         yield ManagedFile(

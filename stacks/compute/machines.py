@@ -29,7 +29,7 @@ from bedplate.plan.fleet import ControlPlane, ControlPlaneMember, FleetPlan, Lap
 from bedplate.plan.laptops import Transport, connected_pools
 from bedplate.plan.links import cluster_blocks, has_transit, pods_router, short_name
 from bedplate.plan.planner import gateway_zone
-from bedplate.plan.pools import Volume as PoolsVolume
+from bedplate.plan.pools import VolumePlan
 from stacks.alarms import alarm_on_missing_instances
 from stacks.compute.pool import GROUP_METRICS, Hook, Template, declare_hooks, initial_hooks, member_hooks
 from stacks.compute.template import encode_user_data, image_of, member_boot, metadata_options, root_volume
@@ -48,7 +48,7 @@ class SingleInstance:
     type: str
     image: str
     zone: str
-    volume: PoolsVolume
+    volume: VolumePlan
     tags: Mapping[str, str]
     profile_arn: pulumi.Output[str]
     interface_id: pulumi.Output[str]

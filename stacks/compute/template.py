@@ -27,7 +27,7 @@ from bedplate.nodes.bootstrap import user_data_script
 from bedplate.plan.fleet import ControlPlaneMember, FleetPlan
 from bedplate.plan.links import highest_number
 from bedplate.plan.planner import architecture, image_parameter
-from bedplate.plan.pools import PLAIN, Adapter, Interface, PoolPlan, Volume
+from bedplate.plan.pools import PLAIN, Adapter, Interface, PoolPlan, VolumePlan
 from bedplate.spec.groups import Ring
 from bedplate.spec.network import Egress
 from bedplate.spec.sites import Use
@@ -154,7 +154,7 @@ def metadata_options(hops: int = 1) -> LaunchTemplateMetadataOptionsArgs:
     )
 
 
-def root_volume(volume: Volume) -> LaunchTemplateBlockDeviceMappingArgs:
+def root_volume(volume: VolumePlan) -> LaunchTemplateBlockDeviceMappingArgs:
     """Return an encrypted root volume that is deleted with its instance."""
     ebs = LaunchTemplateBlockDeviceMappingEbsArgs(
         volume_type="gp3",

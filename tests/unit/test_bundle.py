@@ -21,13 +21,13 @@ from moto import mock_aws
 
 import bedplate.bundle
 from bedplate.account.client import AwsClient
-from bedplate.account.machines import Machine
+from bedplate.account.machines import LiveMachine
 from bedplate.bundle import (
     ENTRIES,
+    BundleTarget,
     Cache,
     RingState,
     Source,
-    Target,
     build_bundle,
     code_files,
     contents,
@@ -52,7 +52,7 @@ from tests.testlab.fleets.sketch import with_group
 from tests.testlab.rehearsal.programs import EXAMPLES
 
 ROOT = Path(bedplate.bundle.__file__).parents[1]
-X86 = Target("3.12", "x86_64")
+X86 = BundleTarget("3.12", "x86_64")
 REGIONS = ("us-west-2", "us-east-1", "eu-north-1")
 Printed = pytest.CaptureFixture[str]
 
@@ -63,7 +63,7 @@ class Wheels:
 
     runs: list[str] = field(default_factory=list)
 
-    def __call__(self, target: Target, lock: Path, folder: Path) -> None:
+    def __call__(self, target: BundleTarget, lock: Path, folder: Path) -> None:
         """Unpack the package, with files that no node needs."""
         self.runs.append(target.name)
         for name in (
@@ -167,7 +167,7 @@ def test_pip_installs_wheels_of_another_platform(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
 
-    assert "demo.py" in contents(pack_wheels(Target("3.12", "aarch64"), lock, install))
+    assert "demo.py" in contents(pack_wheels(BundleTarget("3.12", "aarch64"), lock, install))
     with pytest.raises(MachineError, match=r"wheels for cp312-x86_64: No matching distribution found for demo==1\.0"):
         pack_wheels(X86, lock, install)
 
@@ -381,15 +381,15 @@ def test_without_credentials_the_status_is_4(words: list[str], lab: Path, capsys
     assert "no AWS credentials found" in capsys.readouterr().err
 
 
-MACHINE = Machine(
+MACHINE = LiveMachine(
     "i-1", "workbench-cpu", "workbench-cpu-us-west-2", "us-west-2", "us-west-2a", "m7i.large", "InService", None
 )
 
 
 @pytest.fixture
-def canaries(account: Account, monkeypatch: pytest.MonkeyPatch) -> list[Machine]:
+def canaries(account: Account, monkeypatch: pytest.MonkeyPatch) -> list[LiveMachine]:
     """Return the running machines of the ring `canary`; a bundle is promoted in both rings."""
-    machines: list[Machine] = []
+    machines: list[LiveMachine] = []
     results = type("Results", (), {"successes": {"us-west-2": machines}, "failures": {}})()
     monkeypatch.setattr(commands, "read_pool_machines", lambda _client, _plan, _pools, _claims: results)
     assert deliver_bundle(Terminal(account.file), account.plan, AwsClient(account)) == []

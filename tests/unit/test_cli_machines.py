@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bedplate.account.machines import Machine
+from bedplate.account.machines import LiveMachine
 from bedplate.cli import run
 from bedplate.cli.options import Terminal
 from bedplate.errors import BedplateError, MachineError, PartialError
@@ -18,7 +18,7 @@ from tests.testlab.fleets.variants import HOME
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 NAME, INSTANCE = "workbench-cpu-1.us-west-2", "i-0000000000000000b"
-MACHINE = Machine(
+MACHINE = LiveMachine(
     INSTANCE,
     "workbench-cpu",
     "workbench-cpu-us-west-2",
@@ -32,11 +32,11 @@ MACHINE = Machine(
 
 
 @pytest.fixture
-def results(here: Path, monkeypatch: pytest.MonkeyPatch) -> list[Machine | BedplateError]:
+def results(here: Path, monkeypatch: pytest.MonkeyPatch) -> list[LiveMachine | BedplateError]:
     """Return what AWS reports: one machine in service with a recorded host key, which does not answer directly."""
     assert run(["plan", str(here), "--write"]) == 0
     record_host_keys(lock_path(here), "lab", NAME, (KEY,), INSTANCE, replace_known=False)
-    reported: list[Machine | BedplateError] = [MACHINE]
+    reported: list[LiveMachine | BedplateError] = [MACHINE]
     for name, value in {
         "open_account": lambda _plan: None,
         "deliver_bundle": lambda *_: [],
@@ -65,7 +65,7 @@ def test_a_running_machine_is_configured(here: Path, applies: FakeApply, capsys:
 
 
 def test_a_machine_that_does_not_start_does_not_stop_the_others(
-    here: Path, results: list[Machine | BedplateError], applies: FakeApply, capsys: pytest.CaptureFixture[str]
+    here: Path, results: list[LiveMachine | BedplateError], applies: FakeApply, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """After the limit: status 6, with the command that continues."""
     results.append(PartialError("i-1 of workbench-cpu is Pending"))
@@ -79,11 +79,11 @@ def test_a_machine_that_does_not_start_does_not_stop_the_others(
 
 
 def test_the_control_plane_is_started_after_its_roles(
-    here: Path, results: list[Machine | BedplateError], applies: FakeApply, monkeypatch: pytest.MonkeyPatch
+    here: Path, results: list[LiveMachine | BedplateError], applies: FakeApply, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The status is that of `kube init`."""
     results[:] = []
-    member = Machine(
+    member = LiveMachine(
         "i-0000000000000000c", "", "", HOME, f"{HOME}a", "m7i.xlarge", "running", None, f"control-1.{HOME}"
     )
     record_host_keys(lock_path(here), "lab", f"control-1.{HOME}", (KEY,), member.instance, replace_known=False)

@@ -21,8 +21,7 @@ from bedplate.cli.progress import Board, Row, take_event
 from bedplate.compliance.ledger import unreached_reason
 from bedplate.nodes import audit
 from bedplate.nodes.apply import ApplyRequest, Event, NodeResult, Step, Target
-from bedplate.nodes.audit import AuditRequest, Findings, run_audit
-from bedplate.nodes.audit import RuleOutcome as Verdict
+from bedplate.nodes.audit import AuditRequest, Findings, RuleOutcome, run_audit
 from bedplate.operate.apply import apply_order
 from bedplate.operate.audit import audit_nodes
 from bedplate.operate.login import check_files_exist
@@ -269,7 +268,7 @@ def test_a_terminal_shows_how_far_an_audit_is(monkeypatch: pytest.MonkeyPatch) -
         (findings,) = audit_nodes(OPERATOR, MONITORING, ["nas.cellar"])
 
     text = b"".join(shown).decode()
-    rules, violated = len(findings.verdicts), len(findings.of(Verdict.VIOLATED))
+    rules, violated = len(findings.verdicts), len(findings.of(RuleOutcome.VIOLATED))
     assert text.index("0 of 1 done") < text.index("1 of 1 done")
     assert re.search(rf"nas.cellar +{rules} of {rules}, {violated} violated +done", text)
 
@@ -279,7 +278,7 @@ def test_a_log_of_an_audit_has_a_line_for_each_machine_that_is_done(capsys: pyte
     (findings,) = audit_nodes(OPERATOR, MONITORING, ["nas.cellar"])
 
     output = capsys.readouterr()
-    violated = len(findings.of(Verdict.VIOLATED))
+    violated = len(findings.of(RuleOutcome.VIOLATED))
     assert output.err == f"nas.cellar: {len(findings.verdicts)} rules, {violated} violated, {findings.seconds:.1f} s\n"
     assert output.out == ""
 

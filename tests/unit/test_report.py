@@ -12,8 +12,7 @@ import pytest
 from bedplate.cli.output import show
 from bedplate.errors import InputError
 from bedplate.nodes.apply import Event, NodeErrorKind, NodeResult, Step
-from bedplate.nodes.audit import Findings, Verdict, parse_findings
-from bedplate.nodes.audit import RuleOutcome as AuditOutcome
+from bedplate.nodes.audit import Findings, RuleOutcome, Verdict, parse_findings
 from bedplate.plan.stacks import origin
 from bedplate.report.columns import WIDTH, aligned, counted
 from bedplate.report.compliance import compliance_document, compliance_lines, compliance_page, junit_report
@@ -143,13 +142,13 @@ def test_a_count_has_its_noun(count: int, text: str) -> None:
 
 
 KEPT = Verdict(
-    "baseline", "the-node-knows-its-name", "Logs name the machine as the plan does.", AuditOutcome.KEPT, "", 0.1
+    "baseline", "the-node-knows-its-name", "Logs name the machine as the plan does.", RuleOutcome.KEPT, "", 0.1
 )
 BROKEN = Verdict(
     "hardened",
     "nobody-logs-in-by-password",
     "Passwords are guessed from everywhere, keys are not.",
-    AuditOutcome.VIOLATED,
+    RuleOutcome.VIOLATED,
     "PasswordAuthentication is <yes>\x1b[2J\nassert 'yes' == 'no'",
     0.2,
 )
@@ -157,16 +156,14 @@ LONG = Verdict(
     "storage",
     "the-file-server-has-its-shares-where-everybody-has-them[/home]",
     "Whoever works on the machine that keeps the files finds them under the names that all others know.",
-    AuditOutcome.VIOLATED,
+    RuleOutcome.VIOLATED,
     f"`systemctl show --property What --property Where -- home.automount` ended with 1: {'no such unit; ' * 9}\n"
     + "x" * 150,
     0.2,
 )
-UNSEEN = Verdict(
-    "hardened", "audit-is-on", "What root does is written down.", AuditOutcome.UNJUDGED, "a container", 0.0
-)
+UNSEEN = Verdict("hardened", "audit-is-on", "What root does is written down.", RuleOutcome.UNJUDGED, "a container", 0.0)
 SILENT = Verdict(
-    "people", "homes-are-theirs", "A home is its owner's.", AuditOutcome.UNSEEN, "no answer within 60 s: stat", 60
+    "people", "homes-are-theirs", "A home is its owner's.", RuleOutcome.UNSEEN, "no answer within 60 s: stat", 60
 )
 FINDINGS = (
     Findings("titan-01.cellar", (KEPT, BROKEN, UNSEEN), apart=7, seconds=3.2),

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from bedplate.programs.gateway.access_list import (
-    AccessList,
+    GatewayAccessList,
     PendingActions,
     activate_access_list,
     parse_access_list,
@@ -30,8 +30,7 @@ from tests.testlab.keys.authority import LabKeys, moment
 from tests.testlab.run import need_program
 from vpn.certificates import Use
 from vpn.laptops.server import Laptop
-from vpn.push import AccessList as PushedList
-from vpn.push import GatewayKeys, access_list_text
+from vpn.push import AccessList, GatewayKeys, access_list_text
 
 ADDRESS_FILE = "ifconfig-push 10.121.0.2 255.255.254.0\n"
 
@@ -50,8 +49,8 @@ def paths(tmp_path: Path, keys: LabKeys) -> GatewayPaths:
     return GatewayPaths(tmp_path, tmp_path / "nowhere", pwd.getpwuid(os.getuid()).pw_name, tmp_path / "state")
 
 
-def _access_list(crl: str, version: int = 1, names: tuple[str, ...] = ("ada.laptop",)) -> AccessList:
-    return AccessList(
+def _access_list(crl: str, version: int = 1, names: tuple[str, ...] = ("ada.laptop",)) -> GatewayAccessList:
+    return GatewayAccessList(
         crl, {transport: dict.fromkeys(names, ADDRESS_FILE) for transport in TRANSPORTS}, (), None, {}, version
     )
 
@@ -132,9 +131,9 @@ class AgentGateway:
     def send(self, *laptops: Laptop, keys: GatewayKeys | None = None, revoked: Mapping[int, str] | None = None) -> None:
         """Send an access list with the next revocation list."""
         gateway_keys = {GATEWAY.place: keys} if keys else {}
-        self.send_list(PushedList(self.keys.revocations(), laptops, gateway_keys, revoked or {}))
+        self.send_list(AccessList(self.keys.revocations(), laptops, gateway_keys, revoked or {}))
 
-    def send_list(self, access_list: PushedList) -> None:
+    def send_list(self, access_list: AccessList) -> None:
         """Send an access list."""
         activate_access_list(self.paths, parse_access_list(access_list_text(GATEWAY, access_list)))
 
@@ -179,7 +178,7 @@ def gateway(tmp_path: Path) -> AgentGateway:
 @pytest.mark.parametrize("mask", ["027", "077"])
 def test_daemons_can_read_all_files_under_any_umask(gateway: AgentGateway, mask: str) -> None:
     """They do not run as root; sudo passes on the umask of the user. Keys are readable for their user only."""
-    access_list = PushedList(gateway.keys.revocations(), (ADA,), {GATEWAY.place: gateway.identity()}, {})
+    access_list = AccessList(gateway.keys.revocations(), (ADA,), {GATEWAY.place: gateway.identity()}, {})
     paths = gateway.paths
     folders = {"settings": paths.settings, "sockets": paths.sockets, "owner": paths.owner, "state": paths.state}
     options = [f"--{key}={value}" for key, value in folders.items()]
@@ -215,7 +214,7 @@ def test_one_daemon_restarts_while_the_other_does_not_answer(gateway: AgentGatew
 
 def test_a_rejected_revocation_list_changes_no_certificate(gateway: AgentGateway) -> None:
     """Both are checked before either is activated."""
-    expired = PushedList(gateway.keys.revocations(timedelta(0)), (ADA, BOB), {GATEWAY.place: gateway.identity()})
+    expired = AccessList(gateway.keys.revocations(timedelta(0)), (ADA, BOB), {GATEWAY.place: gateway.identity()})
     before = gateway.files
 
     with pytest.raises(RejectedError, match="expired on"):
@@ -230,10 +229,10 @@ def test_a_revocation_list_that_is_not_yet_valid_is_rejected(gateway: AgentGatew
     before = gateway.files
 
     with pytest.raises(RejectedError, match=r"not valid before .*; this gateway's clock says"):
-        gateway.send_list(PushedList(gateway.keys.revocations(at=moment() + timedelta(days=365)), (ADA, BOB)))
+        gateway.send_list(AccessList(gateway.keys.revocations(at=moment() + timedelta(days=365)), (ADA, BOB)))
 
     assert gateway.files == before
-    gateway.send_list(PushedList(gateway.keys.revocations(at=moment() + timedelta(minutes=4)), (ADA, BOB)))
+    gateway.send_list(AccessList(gateway.keys.revocations(at=moment() + timedelta(minutes=4)), (ADA, BOB)))
 
 
 def test_a_rejected_certificate_changes_no_list(gateway: AgentGateway) -> None:
@@ -273,7 +272,7 @@ def test_a_revocation_list_is_verified_with_the_authority_of_its_push(gateway: A
         gateway.send(ADA, BOB)
     successor = LabKeys()
 
-    gateway.send_list(PushedList(successor.revocations(), (ADA, BOB), {GATEWAY.place: gateway.identity(successor)}))
+    gateway.send_list(AccessList(successor.revocations(), (ADA, BOB), {GATEWAY.place: gateway.identity(successor)}))
 
     assert gateway.paths.authority.read_text() == successor.trusted
     with pytest.raises(RejectedError, match="not signed by this gateway's authority"):
@@ -322,7 +321,7 @@ def test_recorded_actions_run_with_the_next_push(gateway: AgentGateway) -> None:
 @pytest.mark.parametrize("revoked", [{"2B": "ada.laptop"}, {"": "ada.laptop"}, {"2b": "../ada"}, ["2b"], {"2b": 1}])
 def test_an_invalid_access_list_is_rejected(revoked: object, gateway: AgentGateway) -> None:
     """A serial is lower-case hexadecimal, and a name is that of a laptop."""
-    document = json.loads(access_list_text(GATEWAY, PushedList(gateway.keys.revocations(), (ADA,))))
+    document = json.loads(access_list_text(GATEWAY, AccessList(gateway.keys.revocations(), (ADA,))))
 
     with pytest.raises(RejectedError, match="invalid access list"):
         parse_access_list(json.dumps(document | {"revoked": revoked}))

@@ -9,7 +9,7 @@ from bedplate.catalog import load_catalog
 from bedplate.errors import InputError
 from bedplate.plan import Record, plan_fleet
 from bedplate.plan.firewall import DNS
-from bedplate.plan.laptops import LaptopGateway, Transport, laptop_gateways, resolver_regions
+from bedplate.plan.laptops import LaptopGatewayPlan, Transport, laptop_gateways, resolver_regions
 from bedplate.plan.nodes import OPENVPN, permanent_nodes
 from tests.conftest import Expect
 from tests.testlab.fleets.sketch import laptops, sketch
@@ -38,7 +38,7 @@ KEYS = LaptopKeys("authority\n", "certificate\n", "private key\n", "hidden key\n
 EVERY = [(number, transport) for number in (0, 1) for transport in Transport]
 
 
-def _gateways(interconnect: str) -> tuple[LaptopGateway, ...]:
+def _gateways(interconnect: str) -> tuple[LaptopGatewayPlan, ...]:
     fleet = sketch(
         sites={"cellar": "192.168.40.0/22", "attic": "192.168.60.0/24"},
         network={"interconnect": interconnect},

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bedplate.plan.laptops import LaptopGateway, Transport, laptop_gateways
+from bedplate.plan.laptops import LaptopGatewayPlan, Transport, laptop_gateways
 from tests.testlab.network.gateways import read_unit
 from tests.testlab.network.laptops import NAMED
 from tests.testlab.network.netlab import Lab, LabError, LabHost, until
@@ -24,14 +24,14 @@ _LISTENING = re.compile(r" ([\d.]+)(?:%\w+)?:53 ")
 
 
 @pytest.fixture(scope="module")
-def gateway() -> LaptopGateway:
+def gateway() -> LaptopGatewayPlan:
     """Return the gateway of an example with one region."""
     (gateway,) = laptop_gateways(plan_of(EXAMPLES / "gpu-box.yaml"))
     return gateway
 
 
 @pytest.fixture(scope="module")
-def hosts(gateway: LaptopGateway) -> Iterator[tuple[LabHost, LabHost]]:
+def hosts(gateway: LaptopGatewayPlan) -> Iterator[tuple[LabHost, LabHost]]:
     """Return a gateway with a running forwarder and a laptop; the VPN device appears after the start."""
     with Lab("dns") as lab:
         host, laptop, vpc = lab.host("gw"), lab.host("laptop"), lab.host("vpc")
@@ -48,7 +48,7 @@ def hosts(gateway: LaptopGateway) -> Iterator[tuple[LabHost, LabHost]]:
         yield host, laptop
 
 
-def test_the_gateway_forwards_dns_of_laptops(gateway: LaptopGateway, hosts: tuple[LabHost, LabHost]) -> None:
+def test_the_gateway_forwards_dns_of_laptops(gateway: LaptopGatewayPlan, hosts: tuple[LabHost, LabHost]) -> None:
     """A laptop resolves names of the fleet by the pushed server, without a restart after the device appeared."""
     _, laptop = hosts
     (server,) = gateway.name_servers(Transport.UDP)
@@ -56,7 +56,7 @@ def test_the_gateway_forwards_dns_of_laptops(gateway: LaptopGateway, hosts: tupl
     until(lambda: _answer(laptop, str(server)) == ADDRESS, 10, "no answer")
 
 
-def test_dns_listens_on_vpn_addresses_only(gateway: LaptopGateway, hosts: tuple[LabHost, LabHost]) -> None:
+def test_dns_listens_on_vpn_addresses_only(gateway: LaptopGatewayPlan, hosts: tuple[LabHost, LabHost]) -> None:
     """The gateway does not answer on its address in the VPC."""
     host, laptop = hosts
     sockets = host.run("ss", "-Hlntu", "sport = :53")

@@ -10,7 +10,7 @@ from time import sleep, time
 import pytest
 
 from bedplate.errors import BedplateError, MachineError
-from bedplate.plan.laptops import LaptopGateway, Transport
+from bedplate.plan.laptops import LaptopGatewayPlan, Transport
 from tests.testlab.keys.authority import LabKeys, moment
 from tests.testlab.network.laptops import MACHINE, NODE, PLACES, GatewayHost, LaptopLab
 from tests.testlab.network.netlab import LabError, pinging, until
@@ -53,7 +53,7 @@ def _connect(lab: LaptopLab, name: str, *without: str) -> None:
 
 
 def _push(lab: LaptopLab, access_list: AccessList, *cut: str) -> dict[str, BedplateError]:
-    def way(gateway: LaptopGateway) -> LocalConnection:
+    def way(gateway: LaptopGatewayPlan) -> LocalConnection:
         return LocalConnection(lab.gateways[gateway.place])
 
     gateways = [gateway.gateway for gateway in lab.gateways.values()]

@@ -12,7 +12,7 @@ from pathlib import Path, PurePath, PurePosixPath
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from bedplate.errors import InputError
-from bedplate.plan.laptops import NAME_PREFIX, LaptopGateway, Transport
+from bedplate.plan.laptops import NAME_PREFIX, LaptopGatewayPlan, Transport
 
 CIPHERS: Mapping[str, str] = {
     "tls-version-min": "1.2",
@@ -73,7 +73,7 @@ def device(transport: Transport) -> str:
     return f"laptops-{transport}"
 
 
-def server_conf(gateway: LaptopGateway, transport: Transport, folders: Folders = STANDARD) -> str:
+def server_conf(gateway: LaptopGatewayPlan, transport: Transport, folders: Folders = STANDARD) -> str:
     """Return the configuration of a gateway's daemon for one transport.
 
     Raise InputError if the lock has no addresses of the DNS resolver.
@@ -94,27 +94,27 @@ def server_conf(gateway: LaptopGateway, transport: Transport, folders: Folders =
     )
 
 
-def address_files(gateway: LaptopGateway, transport: Transport, laptops: Iterable[Laptop]) -> Mapping[str, str]:
+def address_files(gateway: LaptopGatewayPlan, transport: Transport, laptops: Iterable[Laptop]) -> Mapping[str, str]:
     """Return the address file of each laptop by name, without laptops for which the pool is too small."""
     return {laptop.name: _address_file(gateway, transport, laptop) for laptop in laptops if laptop.slot < gateway.most}
 
 
-def without_address(gateway: LaptopGateway, laptops: Iterable[Laptop]) -> tuple[str, ...]:
+def without_address(gateway: LaptopGatewayPlan, laptops: Iterable[Laptop]) -> tuple[str, ...]:
     """Return the names of the laptops for which the gateway's pool is too small."""
     return tuple(laptop.name for laptop in laptops if laptop.slot >= gateway.most)
 
 
-def _address_file(gateway: LaptopGateway, transport: Transport, laptop: Laptop) -> str:
+def _address_file(gateway: LaptopGatewayPlan, transport: Transport, laptop: Laptop) -> str:
     return f"ifconfig-push {gateway.address(transport, laptop.slot)} {gateway.block(transport).netmask}\n"
 
 
-def guard_rules(gateway: LaptopGateway) -> str:
+def guard_rules(gateway: LaptopGatewayPlan) -> str:
     """Return the packet filter of a gateway; loading it replaces the former one atomically."""
     devices = {device(transport): gateway.block(transport) for transport in Transport}
     return _render("guard.nft.j2", gateway=gateway, devices=devices)
 
 
-def laptop_rules(gateways: Sequence[LaptopGateway]) -> str:
+def laptop_rules(gateways: Sequence[LaptopGatewayPlan]) -> str:
     """Return the packet filter of a Linux laptop: packets to the fleet leave only through the VPN."""
     reached = tuple(dict.fromkeys(block for gateway in gateways for block in gateway.routes))
     met = tuple(dict.fromkeys(block for gateway in gateways for block in gateway.met))
@@ -142,7 +142,7 @@ def daemon_unit() -> str:
 DNS_UNIT = "bedplate-laptops-dns.service"
 
 
-def dns_unit(gateway: LaptopGateway) -> str:
+def dns_unit(gateway: LaptopGatewayPlan) -> str:
     """Return the unit that forwards DNS, for a gateway with an upstream resolver."""
     addresses = [address for transport in Transport for address in gateway.name_servers(transport)]
     return _render("dns.service.j2", gateway=gateway, addresses=addresses)
@@ -174,7 +174,7 @@ class Remote:
         return f"{self.address} {self.transport.port} {self.transport}4"
 
 
-def remotes(gateways: Sequence[LaptopGateway]) -> Iterator[Remote]:
+def remotes(gateways: Sequence[LaptopGatewayPlan]) -> Iterator[Remote]:
     """Yield the endpoints in the order in which a laptop tries them: every gateway over UDP, then over TCP.
 
     Raise InputError, with their names, if gateways have no public address yet.
@@ -188,7 +188,7 @@ def remotes(gateways: Sequence[LaptopGateway]) -> Iterator[Remote]:
         yield from (Remote(gateway.public, transport) for gateway in gateways if gateway.public)
 
 
-def client_profile(gateways: Sequence[LaptopGateway], name: str, keys: LaptopKeys) -> str:
+def client_profile(gateways: Sequence[LaptopGatewayPlan], name: str, keys: LaptopKeys) -> str:
     """Return the profile of a laptop; raise InputError if a gateway has no public address yet."""
     return _render(
         "profile.ovpn.j2",

@@ -103,7 +103,7 @@ _ADDRESS_FILE = re.compile(r"ifconfig-push [0-9.]+ [0-9.]+\n", re.ASCII)
 
 
 @dataclass(frozen=True)
-class AccessList:
+class GatewayAccessList:
     """The access list of a gateway: `laptops` holds the address file of each laptop by transport and name.
 
     `cut` names laptops whose sessions must end. `revoked` maps revoked serials, in hexadecimal, to the laptop that had
@@ -140,12 +140,12 @@ class AccessList:
                     raise ValueError(f"unexpected value {text!r}")
 
 
-def parse_access_list(text: str) -> AccessList:
+def parse_access_list(text: str) -> GatewayAccessList:
     """Return the access list of a JSON text; raise RejectedError if it is invalid."""
     try:
         document = json.loads(text)
         identity = document.get("identity")
-        access_list = AccessList(
+        access_list = GatewayAccessList(
             crl=document["crl"],
             laptops={transport: document["laptops"][transport] for transport in TRANSPORTS},
             cut=tuple(document["cut"]),
@@ -159,7 +159,7 @@ def parse_access_list(text: str) -> AccessList:
     return access_list
 
 
-def activate_access_list(paths: GatewayPaths, access_list: AccessList) -> dict[str, object]:
+def activate_access_list(paths: GatewayPaths, access_list: GatewayAccessList) -> dict[str, object]:
     """Activate an access list, end sessions that it no longer allows, and return a summary.
 
     The files change first and sessions end last: a laptop that is disconnected cannot connect again. Raise
@@ -172,7 +172,7 @@ def activate_access_list(paths: GatewayPaths, access_list: AccessList) -> dict[s
         return _activate(paths, access_list)
 
 
-def _activate(paths: GatewayPaths, access_list: AccessList) -> dict[str, object]:
+def _activate(paths: GatewayPaths, access_list: GatewayAccessList) -> dict[str, object]:
     with staged_identity(paths, access_list.identity) as identity:
         authority = (identity or paths.settings) / paths.authority.name
         active_crl = read_active_crl(paths, authority)
@@ -194,7 +194,7 @@ def _activate(paths: GatewayPaths, access_list: AccessList) -> dict[str, object]
     return {"number": crl.number, "cut": ended, "renewed": identity is not None}
 
 
-def _check_version(paths: GatewayPaths, access_list: AccessList) -> None:
+def _check_version(paths: GatewayPaths, access_list: GatewayAccessList) -> None:
     """Reject a list with a lower version than the active one; a new authority starts with new versions."""
     active = int(paths.version.read_text()) if paths.version.exists() else 0
     if access_list.version < active and not _has_new_authority(paths, access_list):
@@ -204,12 +204,14 @@ def _check_version(paths: GatewayPaths, access_list: AccessList) -> None:
         )
 
 
-def _has_new_authority(paths: GatewayPaths, access_list: AccessList) -> bool:
+def _has_new_authority(paths: GatewayPaths, access_list: GatewayAccessList) -> bool:
     identity = access_list.identity
     return identity is not None and identity[paths.authority.name] != paths.authority.read_text()
 
 
-def _names_to_cut(paths: GatewayPaths, access_list: AccessList, newly_revoked: AbstractSet[int]) -> frozenset[str]:
+def _names_to_cut(
+    paths: GatewayPaths, access_list: GatewayAccessList, newly_revoked: AbstractSet[int]
+) -> frozenset[str]:
     """Return the laptops that are named, removed, moved to another address, or whose certificate was revoked.
 
     OpenVPN does not report which certificate a session uses. A serial that is new in the revocation list therefore ends

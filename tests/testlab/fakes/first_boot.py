@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from bedplate.bundle import Target
+from bedplate.bundle import BundleTarget
 from bedplate.plan.links import ssh_pools
 from bedplate.rehearsal.simulation import Aws
 from stacks.program import administrators
@@ -153,7 +153,7 @@ class Bundle:
 
     @property
     def _manifest(self) -> bytes:
-        tag = Target(self.python, os.uname().machine).name
+        tag = BundleTarget(self.python, os.uname().machine).name
         code, wheels = (sha256(blob).hexdigest() for blob in (self._code, self._wheels))
         return json.dumps({"version": 1, "code": code, "wheels": {tag: wheels}}).encode()
 

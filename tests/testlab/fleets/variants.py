@@ -14,7 +14,7 @@ from bedplate.load import load_fleet
 from bedplate.operate.fleet import plan_loaded
 from bedplate.plan import FleetPlan, Record
 from bedplate.plan.fleet import SitePlan, TunnelPlan
-from bedplate.plan.laptops import LaptopGateway, laptop_gateways
+from bedplate.plan.laptops import LaptopGatewayPlan, laptop_gateways
 from bedplate.plan.links import connected_regions
 from bedplate.plan.nodes import NodePlan, find_node
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of, plan_of_text
@@ -88,12 +88,12 @@ def lab_plan(record: Record = LAPTOP_PLANS_RECORD) -> FleetPlan:
     return plan_of(EXAMPLES / "lab.yaml", record)
 
 
-def lab_gateways(record: Record = LAPTOP_PLANS_RECORD) -> tuple[LaptopGateway, ...]:
+def lab_gateways(record: Record = LAPTOP_PLANS_RECORD) -> tuple[LaptopGatewayPlan, ...]:
     """Return the lab's laptop gateways: one in the home region, one on the site."""
     return laptop_gateways(lab_plan(record))
 
 
-def connected_laptop_gateways() -> tuple[LaptopGateway, ...]:
+def connected_laptop_gateways() -> tuple[LaptopGatewayPlan, ...]:
     """Return the lab's laptop gateways with connections between laptops enabled."""
     plan = lab_plan()
     return laptop_gateways(replace(plan, laptops=tuple(replace(pool, between=True) for pool in plan.laptops)))

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from bedplate.bundle import LOCK, Target, code_files, install, pack_wheels
+from bedplate.bundle import LOCK, BundleTarget, code_files, install, pack_wheels
 from tests.testlab.fakes.first_boot import Bundle, archive
 from tests.testlab.machines.layers import RELEASE
 from tests.testlab.machines.operator import ROOT
@@ -40,7 +40,7 @@ def _wheels() -> bytes:
             # The tests' proxy refuses connections, and pip is a process of its own.
             for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
                 patch.delenv(name, raising=False)
-            return pack_wheels(Target(_PYTHONS[RELEASE], os.uname().machine), LOCK, install)
+            return pack_wheels(BundleTarget(_PYTHONS[RELEASE], os.uname().machine), LOCK, install)
     return archive({name: path.read_bytes() for name, path in _files()})
 
 

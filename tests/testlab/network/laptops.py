@@ -12,7 +12,7 @@ from subprocess import run
 from types import TracebackType
 from typing import Any, Self
 
-from bedplate.plan.laptops import LaptopGateway, Transport
+from bedplate.plan.laptops import LaptopGatewayPlan, Transport
 from tests.testlab.fleets.variants import GATEWAY_ADDRESS, RESOLVERS, lab_gateways
 from tests.testlab.keys.authority import LabKeys
 from tests.testlab.network.netlab import Lab, LabHost, LabProgram, until
@@ -109,7 +109,7 @@ class GatewayHost:
     """A gateway: its OpenVPN daemons and the gateway agent."""
 
     host: LabHost
-    gateway: LaptopGateway
+    gateway: LaptopGatewayPlan
     daemons: dict[Transport, LabProgram] = field(default_factory=dict)
 
     @property
@@ -180,7 +180,7 @@ class LaptopLab:
         self,
         name: str,
         *names: str,
-        gateways: tuple[LaptopGateway, ...] = (),
+        gateways: tuple[LaptopGatewayPlan, ...] = (),
         amend: Callable[[str], str] = str,
     ) -> None:
         """Wire it, with nothing started yet; `amend` changes what the daemons are told: shortened lives and no more."""

@@ -12,7 +12,7 @@ from ipaddress import IPv4Address, IPv4Interface
 
 from bedplate.plan import FleetPlan
 from bedplate.plan.fleet import SitePlan
-from bedplate.plan.laptops import LaptopGateway, Transport, laptop_gateway_at
+from bedplate.plan.laptops import LaptopGatewayPlan, Transport, laptop_gateway_at
 from bedplate.plan.nodes import permanent_nodes
 from roles.hardened.firewall import ruleset
 from tests.testlab.fleets.variants import (
@@ -494,7 +494,7 @@ def _laptop(lab: Lab, gate: LabHost) -> LabHost:
     return laptop
 
 
-def _laptops() -> LaptopGateway:
+def _laptops() -> LaptopGatewayPlan:
     laptops = laptop_gateway_at(LAB_PLAN, NAME)
     assert laptops
     return laptops
