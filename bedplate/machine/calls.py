@@ -16,6 +16,7 @@ from bedplate.nodes.apply import ApplyRequest, Event, NodeResult, Target, run_ap
 from bedplate.nodes.audit import AuditRequest, run_audit
 from bedplate.nodes.bootstrap import OWN_RUN, PROGRAM
 from bedplate.plan.nodes import NodePlan
+from bedplate.programs.program import run
 from bedplate.report.compliance import compliance_document
 from bedplate.report.nodes import event_line
 from roles.baseline.apt import stale_services
@@ -31,6 +32,8 @@ _HEARTBEAT = 60.0
 _LOCK_SECONDS, _LOCK_PAUSE = 1800.0, 15.0
 # A clock takes a moment to synchronise.
 _GATE_ATTEMPTS, _GATE_PAUSE = 6, 10.0
+# A diagnosis of DCGM takes a minute; each program of the gate has its own limit.
+_GATE_SECONDS = 600.0
 
 
 def run_step(name: str, **environment: str) -> bool:
@@ -125,11 +128,11 @@ def run_gate(*, is_new: bool) -> Mapping[str, Any]:
     for attempt in range(_GATE_ATTEMPTS if is_new else 1):
         if attempt:
             sleep(_GATE_PAUSE)
-        done = subprocess.run((GATE, "--json"), capture_output=True, text=True, check=False)  # noqa: S603
+        result = run(GATE, "--json", seconds=_GATE_SECONDS)
         try:
-            verdict: Mapping[str, Any] = json.loads(done.stdout)
+            verdict: Mapping[str, Any] = json.loads(result.out)
         except ValueError:
-            text = (done.stderr.strip().splitlines() or ["no output"])[-1]
+            text = result.error or "no output"
             verdict = {"ok": False, "action": "repair", "findings": [{"check": "gate", "text": text, "ok": False}]}
         if verdict["action"] != "repair":
             break

@@ -39,8 +39,8 @@ def main(command: str) -> None:
     if not answers_with_own_key():
         sys.stderr.write("sshd does not answer with the key of this machine\n")
         sys.exit(_FAILED)
-    if run(_BOOTSTRAP, "check_source").error:
-        sys.stderr.write("the source of bundles cannot be reached\n")
+    if error := run(_BOOTSTRAP, "check_source").error:
+        sys.stderr.write(f"the source of bundles cannot be reached: {error}\n")
         sys.exit(_FAILED)
     os.execvp("env", ("env", "--unset=PYTHONPATH", "sh", "-c", command))  # noqa: S606, S607  the command of an operation
 

@@ -371,6 +371,21 @@ def test_an_upgrade_with_a_failed_gate_is_an_error(calls: Calls, state: State, t
     assert terminal.events[-1].words == status(state)["sentence"] == "gate failed: gpus: 7, planned 8"
 
 
+def test_a_gate_without_a_verdict_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gate that cannot run, or does not end, requires a repair; its last words are the finding."""
+    gate = tmp_path / "gate"
+    gate.write_text("#!/bin/sh\necho 'no module named programs' >&2\n[ ! -e \"$0.hangs\" ] || sleep 60\nexit 1\n")
+    gate.chmod(0o755)
+    monkeypatch.setattr(programs, "GATE", str(gate))
+    monkeypatch.setattr(programs, "_GATE_SECONDS", 0.5)
+
+    assert (
+        programs.failed_checks(programs.run_gate(is_new=False)) == "gate: gate --json failed: no module named programs"
+    )
+    (tmp_path / "gate.hangs").touch()
+    assert "did not end within" in programs.failed_checks(programs.run_gate(is_new=False))
+
+
 KEY, OTHER_KEY = ("ssh-ed25519 AAAA", "ssh-ed25519 BBBB")
 
 
