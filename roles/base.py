@@ -70,9 +70,13 @@ class Role(ABC):
     def install(self) -> None:
         """Install packages; needs no systemd, and reads no disk, kernel or address: an image is built elsewhere."""
 
-    @abstractmethod
+    def files(self) -> Iterable["ManagedFile"]:
+        """Return the files of this node's services."""
+        return ()
+
     def configure(self) -> Changes:
         """Write the files of this node's services; return the changes that `activate` needs."""
+        return put_files(*self.files())
 
     @abstractmethod
     def activate(self, changes: Changes) -> None:

@@ -7,7 +7,7 @@ from testinfra.host import Host
 
 from bedplate.compliance.settings import applies_if, differing_files
 from bedplate.plan.nodes import NodePlan
-from roles.capacity.role import METRICS, UNIT, capacity_files
+from roles.capacity.role import METRICS, UNIT, Capacity
 from roles.control.role import PKI
 
 pytestmark = applies_if(lambda node: node.capacity is not None)
@@ -19,7 +19,7 @@ _LONGEST_AGE = 600
 def test_capacity_has_the_planned_files(host: Host, node: NodePlan) -> None:
     """The controller has the pools and rights of the plan."""
     assert node.capacity
-    changed = differing_files(host, capacity_files(node.capacity))
+    changed = differing_files(host, Capacity(node.capacity).files())
 
     assert not changed, f"changed: {', '.join(changed)}"
 

@@ -11,7 +11,7 @@ from testinfra.host import Host
 from bedplate.compliance.settings import applies_if, differing_files
 from bedplate.plan.cluster import peer_url
 from bedplate.plan.nodes import NodePlan
-from roles.control.role import ADMISSION, AUDIT, DATA, ENCRYPTION, LOGS, PKI, VOLUME, control_files
+from roles.control.role import ADMISSION, AUDIT, DATA, ENCRYPTION, LOGS, PKI, VOLUME, Control
 from roles.kubernetes.role import MANIFESTS
 
 pytestmark = applies_if(lambda node: node.cluster is not None and node.cluster.member is not None)
@@ -23,7 +23,7 @@ _LONGEST_AGE = 2 * 3600
 def test_member_has_the_planned_configuration(host: Host, node: NodePlan) -> None:
     """kubeadm's configuration, the audit policy, authentication and the member's units are those of the plan."""
     assert node.cluster
-    changed = differing_files(host, control_files(node.cluster))
+    changed = differing_files(host, Control(node.cluster).files())
 
     assert not changed, f"changed: {', '.join(changed)}"
 

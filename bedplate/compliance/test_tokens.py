@@ -6,7 +6,7 @@ from bedplate.compliance.settings import applies_if, differing_files, parse_keyw
 from bedplate.plan.fleet import Access
 from bedplate.plan.nodes import NodePlan
 from roles.hardened.logins import TOKEN_PROGRAM
-from roles.tokens.role import cluster_accounts, token_files
+from roles.tokens.role import Tokens, cluster_accounts
 
 pytestmark = applies_if(lambda node: node.cluster is not None and node.cluster.member is not None)
 
@@ -15,7 +15,7 @@ def test_people_get_their_own_token_only(host: Host, node: NodePlan) -> None:
     """The program that makes tokens is the planned one: it asks the kernel who has connected."""
     assert node.cluster
     assert node.cluster.member
-    changed = differing_files(host, token_files(node.cluster.member.address, cluster_accounts(node.accounts)))
+    changed = differing_files(host, Tokens(node.cluster.member.address, cluster_accounts(node.accounts)).files())
 
     assert not changed, f"changed: {', '.join(changed)}"
 

@@ -6,7 +6,7 @@ from testinfra.host import Host
 from bedplate.compliance.settings import applies_if, differing_files
 from bedplate.plan.nodes import NodePlan, Platform
 from bedplate.programs.worker.machine import KUBECONFIG
-from roles.worker.role import worker_files
+from roles.worker.role import Worker
 
 pytestmark = applies_if(
     lambda node: node.cluster is not None and node.cluster.member is None and bool(node.cluster.cluster.authority)
@@ -19,7 +19,7 @@ _LEFT = ("/etc/kubernetes/bootstrap-kubelet.conf", f"{_PKI}/bedplate-join.key")
 def test_worker_agent_is_the_planned_one(host: Host, node: NodePlan) -> None:
     """The agent joins the cluster of the plan, and drains the machine in its time."""
     assert node.cluster
-    changed = differing_files(host, worker_files(node.cluster, cloud=node.platform is Platform.CLOUD))
+    changed = differing_files(host, Worker(node.cluster, node.platform is Platform.CLOUD).files())
 
     assert not changed, f"changed: {', '.join(changed)}"
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from roles.base import Changes, ManagedFile, Role, put_files
+from roles.base import Changes, ManagedFile, Role
 from roles.control.role import controller_files, start_controller
 
 _ABOUT = "approver of nodes"
@@ -18,15 +18,10 @@ class Approver(Role):
     def install(self) -> None:
         """Install nothing: the approver is part of the node bundle."""
 
-    def configure(self) -> Changes:
-        """Write the rights in the cluster, and the unit."""
-        return put_files(*approver_files())
+    def files(self) -> tuple[ManagedFile, ...]:
+        """Return every file of the approver; none holds a secret."""
+        return controller_files("approver", _ABOUT, "bedplate.machine.approver", memory="512M")
 
     def activate(self, changes: Changes) -> None:
         """Start the approver."""
         start_controller(self.name, _ABOUT, changes)
-
-
-def approver_files() -> tuple[ManagedFile, ...]:
-    """Return every file of the approver; none holds a secret."""
-    return controller_files("approver", _ABOUT, "bedplate.machine.approver", memory="512M")

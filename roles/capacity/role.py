@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bedplate.plan.capacity import CapacityPlan, capacity_document
-from roles.base import Changes, ManagedFile, Role, put_files
+from roles.base import Changes, ManagedFile, Role
 from roles.control.role import controller_files, start_controller
 
 UNIT, _ABOUT = "bedplate-capacity.service", "controller of capacity"
@@ -24,16 +24,11 @@ class Capacity(Role):
     def install(self) -> None:
         """Install nothing: the controller is part of the node bundle."""
 
-    def configure(self) -> Changes:
-        """Write the plan, the rights in the cluster, and the unit."""
-        return put_files(*capacity_files(self.plan))
+    def files(self) -> Iterator[ManagedFile]:
+        """Yield every file of the controller; none holds a secret."""
+        yield ManagedFile("Write the plan of capacity", PLAN, capacity_document(self.plan))
+        yield from controller_files("capacity", _ABOUT, _COMMAND, memory="1G", writes=f"-{METRICS.rpartition('/')[0]}")
 
     def activate(self, changes: Changes) -> None:
         """Start the controller."""
         start_controller(self.name, _ABOUT, changes)
-
-
-def capacity_files(plan: CapacityPlan) -> Iterator[ManagedFile]:
-    """Yield every file of the controller; none holds a secret."""
-    yield ManagedFile("Write the plan of capacity", PLAN, capacity_document(plan))
-    yield from controller_files("capacity", _ABOUT, _COMMAND, memory="1G", writes=f"-{METRICS.rpartition('/')[0]}")

@@ -24,7 +24,6 @@ from roles.base import (
     changed,
     command_file,
     file_text,
-    put_files,
     render,
     unit_files,
 )
@@ -211,31 +210,26 @@ class Control(Role):
         """Install the client of etcd, for snapshots."""
         install_packages("Install the client of etcd", ("etcd-client",))
 
-    def configure(self) -> Changes:
-        """Write the configuration of the member, and its units."""
-        return put_files(*control_files(self.node))
+    def files(self) -> Iterator[ManagedFile]:
+        """Yield every file of a member; none holds a secret."""
+        yield ManagedFile("Write the configuration of kubeadm", KUBEADM, yaml_text(*member_documents(self.node)))
+        audit, authentication = yaml_text(AUDIT_POLICY), yaml_text(AUTHENTICATION_CONFIGURATION)
+        yield ManagedFile("Write the audit policy", AUDIT, audit)
+        yield ManagedFile("Write who is authenticated", AUTHENTICATION, authentication)
+        patch = yaml_text(restart_patch(audit, authentication))
+        yield ManagedFile("Write the patch of the API server", f"{PATCHES}/kube-apiserver+merge.yaml", patch)
+        for program in ("control-member", "etcd-snapshot", "audit-upload", "controller"):
+            yield command_file(f"{LIBRARY}/{program}", f"control/{program}")
+        yield command_file(PROGRAM, "control/bedplate-member")
+        yield from unit_files("control", MEMBER, RENEWAL, SNAPSHOT, TIMER)
+        drop_in = "/etc/systemd/system/kubelet.service.d/80-bedplate-member.conf"
+        yield ManagedFile("Let kubelet wait for the member's files", drop_in, file_text("control/kubelet.conf"))
 
     def activate(self, changes: Changes) -> None:
         """Enable the units; after a change make the member's files again, from which kubelet restarts what differs."""
         systemd.service(name="Enable the member at boot", service=MEMBER, running=None, enabled=True)
         server.shell(name="Make the member's files", commands=[f"systemctl restart {MEMBER}"], _if=changed(changes))
         start_units({"Take snapshots of etcd": TIMER, "Renew certificates": RENEWAL})
-
-
-def control_files(node: ClusterNode) -> Iterator[ManagedFile]:
-    """Yield every file of a member; none holds a secret."""
-    yield ManagedFile("Write the configuration of kubeadm", KUBEADM, yaml_text(*member_documents(node)))
-    audit, authentication = yaml_text(AUDIT_POLICY), yaml_text(AUTHENTICATION_CONFIGURATION)
-    yield ManagedFile("Write the audit policy", AUDIT, audit)
-    yield ManagedFile("Write who is authenticated", AUTHENTICATION, authentication)
-    patch = yaml_text(restart_patch(audit, authentication))
-    yield ManagedFile("Write the patch of the API server", f"{PATCHES}/kube-apiserver+merge.yaml", patch)
-    for program in ("control-member", "etcd-snapshot", "audit-upload", "controller"):
-        yield command_file(f"{LIBRARY}/{program}", f"control/{program}")
-    yield command_file(PROGRAM, "control/bedplate-member")
-    yield from unit_files("control", MEMBER, RENEWAL, SNAPSHOT, TIMER)
-    drop_in = "/etc/systemd/system/kubelet.service.d/80-bedplate-member.conf"
-    yield ManagedFile("Let kubelet wait for the member's files", drop_in, file_text("control/kubelet.conf"))
 
 
 def controller_files(name: str, about: str, command: str, **settings: str) -> tuple[ManagedFile, ManagedFile]:

@@ -13,15 +13,7 @@ from pyinfra.operations import systemd
 from bedplate.plan.cluster import person_name
 from bedplate.plan.fleet import Accounts
 from bedplate.plan.links import API_PORT
-from roles.base import (
-    Changes,
-    ManagedFile,
-    Role,
-    command_file,
-    put_files,
-    render,
-    unit_files,
-)
+from roles.base import Changes, ManagedFile, Role, command_file, render, unit_files
 from roles.hardened.logins import TOKEN_PROGRAM
 
 SOCKET = "bedplate-token.socket"
@@ -39,9 +31,14 @@ class Tokens(Role):
     def install(self) -> None:
         """Install nothing: kubectl is there."""
 
-    def configure(self) -> Changes:
-        """Write the programs and their units."""
-        return put_files(*token_files(self.address, self.accounts))
+    def files(self) -> Iterator[ManagedFile]:
+        """Yield the programs and units."""
+        server = render(
+            "tokens/bedplate-token", server=f"https://{self.address}:{API_PORT}", accounts=dict(self.accounts)
+        )
+        yield ManagedFile(f"Write {PROGRAM}", PROGRAM, server, "755")
+        yield command_file(TOKEN_PROGRAM, "tokens/kube-token")
+        yield from unit_files("tokens", SOCKET, "bedplate-token@.service")
 
     def activate(self, changes: Changes) -> None:
         """Listen for people."""
@@ -52,11 +49,3 @@ class Tokens(Role):
 def cluster_accounts(accounts: Accounts) -> Mapping[int, str]:
     """Return the names of people in the cluster by user id."""
     return {person.uid: person_name(person.name) for person in accounts.people}
-
-
-def token_files(address: IPv4Address, accounts: Mapping[int, str]) -> Iterator[ManagedFile]:
-    """Yield the programs and units."""
-    server = render("tokens/bedplate-token", server=f"https://{address}:{API_PORT}", accounts=dict(accounts))
-    yield ManagedFile(f"Write {PROGRAM}", PROGRAM, server, "755")
-    yield command_file(TOKEN_PROGRAM, "tokens/kube-token")
-    yield from unit_files("tokens", SOCKET, "bedplate-token@.service")

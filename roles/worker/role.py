@@ -9,7 +9,7 @@ from pyinfra.operations import systemd
 
 from bedplate.nodes.bootstrap import PROGRAM as BOOTSTRAP
 from bedplate.plan.cluster import ClusterNode
-from roles.base import Changes, ManagedFile, Role, changed, program_files, put_files, unit_files
+from roles.base import Changes, ManagedFile, Role, changed, program_files, unit_files
 from roles.system import install_packages, start_units
 
 AGENT = "/usr/local/sbin/bedplate-worker"
@@ -29,9 +29,17 @@ class Worker(Role):
         """Install the programs that the agent runs."""
         install_packages("Install packages of the worker agent", ("openssl", "python3"))
 
-    def configure(self) -> Changes:
-        """Write the agent, its units and its settings."""
-        return put_files(*worker_files(self.node, cloud=self.cloud))
+    def files(self) -> Iterator[ManagedFile]:
+        """Yield every file of the agent; none holds a secret."""
+        yield from program_files("worker", AGENT)
+        settings = {
+            "server": f"https://{self.node.cluster.endpoint}",
+            "cloud": self.cloud,
+            "drain": self.node.drain,
+            "bootstrap": BOOTSTRAP,
+        }
+        yield ManagedFile("Write the settings of the worker agent", SETTINGS, json.dumps(settings, indent=1) + "\n")
+        yield from unit_files("worker", *((JOIN, WATCH) if self.cloud else (WATCH,)))
 
     def activate(self, changes: Changes) -> None:
         """Join in the background, and start the agent anew after a change."""
@@ -39,16 +47,3 @@ class Worker(Role):
             start_units({"Join the cluster": JOIN})
         systemd.service(name="Enable the worker agent at boot", service=WATCH, running=None, enabled=True)
         systemd.service(name="Restart the worker agent", service=WATCH, restarted=True, _if=changed(changes))
-
-
-def worker_files(node: ClusterNode, *, cloud: bool) -> Iterator[ManagedFile]:
-    """Yield every file of the agent; none holds a secret."""
-    yield from program_files("worker", AGENT)
-    settings = {
-        "server": f"https://{node.cluster.endpoint}",
-        "cloud": cloud,
-        "drain": node.drain,
-        "bootstrap": BOOTSTRAP,
-    }
-    yield ManagedFile("Write the settings of the worker agent", SETTINGS, json.dumps(settings, indent=1) + "\n")
-    yield from unit_files("worker", *((JOIN, WATCH) if cloud else (WATCH,)))

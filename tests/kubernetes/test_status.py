@@ -28,7 +28,7 @@ from bedplate.cluster.status import read_status
 from bedplate.plan.cluster import ClusterPlan, cluster_plan
 from bedplate.plan.fleet import ControlPlaneMember
 from roles.hardened.logins import TOKEN_PROGRAM
-from roles.tokens.role import PROGRAM, token_files
+from roles.tokens.role import PROGRAM, Tokens
 from tests.testlab.fleets.variants import lab_plan
 from tests.testlab.kubernetes.control_plane import ControlPlane, wait_until
 from tests.testlab.run import clock_pace, need_root
@@ -116,7 +116,7 @@ PERSON, _UID = "bedplate-test", 29999
 def token_socket(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Path]:
     """Yield the socket of a member: each connection starts the role's program, as systemd does."""
     need_root()
-    files = {file.path: file.text for file in token_files(IPv4Address("192.0.2.1"), {_UID: PERSON})}
+    files = {file.path: file.text for file in Tokens(IPv4Address("192.0.2.1"), {_UID: PERSON}).files()}
     program = tmp_path / "bedplate-token"
     text = files[PROGRAM].replace("https://192.0.2.1:6443", control_plane.server)
     program.write_text(text.replace("/etc/kubernetes/super-admin.conf", str(control_plane.kubeconfig())))

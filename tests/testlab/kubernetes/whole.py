@@ -32,7 +32,7 @@ from bedplate.plan.registration import Registration, machine_registration, regis
 from roles.base import ManagedFile
 from roles.hardened.firewall import ruleset
 from roles.kubernetes.role import kubelet_files
-from roles.worker.role import worker_files
+from roles.worker.role import Worker as WorkerRole
 from tests.conftest import DATA
 from tests.testlab.engine.command import ACCOUNT
 from tests.testlab.engine.folder import HISTORY, REPLAY, make_folder, resources
@@ -220,7 +220,7 @@ class WholeCluster:
         machine.write_files(
             [
                 *kubelet_files(case.node),
-                *worker_files(case.node, cloud=is_cloud),
+                *WorkerRole(case.node, is_cloud).files(),
                 *self.logins.files(),
                 *(ManagedFile("", path, text, "755") for path, text in programs.items()),
             ]

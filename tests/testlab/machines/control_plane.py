@@ -28,9 +28,9 @@ from bedplate.cli.options import Terminal
 from bedplate.operate.fleet import plan_of
 from bedplate.plan.nodes import NodePlan, find_node
 from roles.base import ManagedFile
-from roles.control.role import control_files
+from roles.control.role import Control
 from roles.kubernetes.role import kubelet_files
-from roles.tokens.role import cluster_accounts, token_files
+from roles.tokens.role import Tokens, cluster_accounts
 from tests.testlab.machines.member import MOUNTS, pack
 from tests.testlab.network.netlab import Lab, LabHost, LabProgram, until
 from tests.testlab.run import ROOT, need_program, need_root
@@ -112,8 +112,8 @@ class ControlPlane:
         node, host = self.node(name), self.hosts[name]
         assert node.cluster
         assert node.cluster.member
-        tokens = token_files(node.cluster.member.address, cluster_accounts(node.accounts))
-        roles = (*kubelet_files(node.cluster), *control_files(node.cluster), *tokens)
+        tokens = Tokens(node.cluster.member.address, cluster_accounts(node.accounts)).files()
+        roles = (*kubelet_files(node.cluster), *Control(node.cluster).files(), *tokens)
         files = [*roles, *doubles(node), *self.files]
         pack(host.folder / "files.tar", iter(files), Path("/nonexistent"))
         self.volume(name).mkdir(exist_ok=True)

@@ -15,15 +15,15 @@ from bedplate.plan import FleetPlan
 from bedplate.plan.capacity import worker_capacity
 from bedplate.plan.cluster import ClusterNode
 from bedplate.plan.nodes import NodeRole
-from roles.approver.role import approver_files
+from roles.approver.role import Approver
 from roles.base import ManagedFile, file_text
-from roles.capacity.role import METRICS, capacity_files
+from roles.capacity.role import METRICS, Capacity
 from roles.containers.role import container_files
-from roles.control.role import ENCRYPTION, PKI, control_files
+from roles.control.role import ENCRYPTION, PKI, Control
 from roles.hardened.logins import DROP_IN, MAIN, settings
 from roles.kubernetes.role import MODULES, SYSCTL, kubelet_files
-from roles.tokens.role import cluster_accounts, token_files
-from roles.worker.role import worker_files
+from roles.tokens.role import Tokens, cluster_accounts
+from roles.worker.role import Worker
 from tests.testlab.machines.defects import Defect, Rule
 from tests.testlab.rehearsal.programs import plan_of
 from tests.testlab.run import ROOT
@@ -122,13 +122,13 @@ def _files(node: ClusterNode, plan: FleetPlan) -> Iterator[ManagedFile]:
     yield from container_files({})
     yield from kubelet_files(node)
     if node.member is None:
-        yield from worker_files(node, cloud=False)
+        yield from Worker(node, cloud=False).files()
         return
-    yield from control_files(node)
-    yield from approver_files()
+    yield from Control(node).files()
+    yield from Approver().files()
     capacity = worker_capacity(plan)
-    yield from capacity_files(capacity) if capacity else ()
-    yield from token_files(node.member.address, cluster_accounts(plan.accounts))
+    yield from Capacity(capacity).files() if capacity else ()
+    yield from Tokens(node.member.address, cluster_accounts(plan.accounts)).files()
     yield ManagedFile("", MAIN, f"Include {DROP_IN}\n")
     yield ManagedFile("", DROP_IN, settings(frozenset({NodeRole.CONTROL}), ("ada",)))
     for path, name in ((MODULES, "modules.conf"), (SYSCTL, "sysctl.conf")):

@@ -24,7 +24,7 @@ from bedplate.plan.cluster import ClusterNode, cluster_plan
 from bedplate.plan.nodes import find_node
 from roles.base import ManagedFile
 from roles.containers.role import PACKAGE as CONTAINERD
-from roles.control.role import control_files
+from roles.control.role import Control
 from roles.kubernetes.role import PACKAGES as KUBERNETES
 from roles.kubernetes.role import Kubernetes, kubelet_files, repository
 from tests.testlab.machines.control_plane import NAMES, ControlPlane, doubles, member_path
@@ -103,7 +103,7 @@ class Upgrading:
         yield from repository(Kubernetes(node).version).files
         yield ManagedFile("", "/etc/apt/preferences.d/lab", _PIN)
         yield from kubelet_files(node)
-        yield from control_files(node) if node.member else ()
+        yield from Control(node).files() if node.member else ()
 
     def prepare(self, name: str) -> str:
         """Return the script that installs the packages on a blank member."""
