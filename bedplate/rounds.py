@@ -54,15 +54,21 @@ def run_round(
 def ask_each(
     names: Iterable[str], ask: Callable[[str], Answer], at_a_time: int
 ) -> tuple[dict[str, Answer], dict[str, BedplateError]]:
-    """Call a function for every name, several in parallel; return the answers and the errors, in the order of names."""
+    """Call a function for every name, several in parallel; return the answers and the errors, in the order of names.
+
+    After an interrupt, calls that have begun are finished, because they need what the caller holds; no other begins.
+    """
     answers, errors = dict[str, Answer](), dict[str, BedplateError]()
     with ThreadPoolExecutor(max(1, at_a_time)) as pool:
         calls = {name: pool.submit(ask, name) for name in dict.fromkeys(names)}
-    for name, call in calls.items():
         try:
-            answers[name] = call.result()
-        except BedplateError as error:
-            errors[name] = error
+            for name, call in calls.items():
+                try:
+                    answers[name] = call.result()
+                except BedplateError as error:
+                    errors[name] = error
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
     return answers, errors
 
 

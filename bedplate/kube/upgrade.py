@@ -6,6 +6,7 @@ https://kubernetes.io/releases/version-skew-policy/, read 2026-11.
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
@@ -206,9 +207,10 @@ def roll(
         nodes = groups[group]
         return tuple(ask_each(nodes, upgrade, at_once or len(nodes) // _SHARE)[1].values())
 
-    try:
-        errors, _ = ask_each(groups, upgrade_group, len(groups))
-    finally:
-        # Also after an interrupt: what is begun is finished.
-        has_failed.set()
-    return tuple(chain.from_iterable(errors.values()))
+    with ThreadPoolExecutor(max(1, len(groups))) as pool:
+        errors = pool.map(upgrade_group, groups)
+        try:
+            return tuple(chain.from_iterable(errors))
+        finally:
+            # Before the pool is awaited, also after an interrupt: only what is begun is finished.
+            has_failed.set()

@@ -1,9 +1,11 @@
 """The steps of an upgrade, what keeps a worker from being drained, and the rollout by groups."""
 
 import json
-from collections.abc import Mapping
+import signal
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from threading import Barrier
+from threading import Barrier, get_ident
+from time import sleep
 
 import pytest
 
@@ -17,6 +19,7 @@ from bedplate.kube.upgrade import (
     roll,
     upgrade_steps,
 )
+from bedplate.rounds import ask_each
 
 OLD, NEW = Versions("v1.36.3", "2.2.1"), Versions("v1.37.2", "2.2.1")
 PATCH, RUNTIME = Versions("v1.36.0", "2.2.1"), Versions("v1.36.3", "2.1.4")
@@ -169,3 +172,32 @@ def test_no_node_is_begun_after_an_error() -> None:
     (error,) = roll({"a": ["x", "y", "z"]}, None, run)
 
     assert (error.what, begun) == ("x", ["x"])
+
+
+@pytest.mark.parametrize(
+    "carry_out",
+    [
+        lambda run: roll({"a": ["a0", "a1"], "b": ["b0", "b1"]}, None, run),
+        lambda run: ask_each(["a0", "b0", "c0"], run, 2),
+    ],
+    ids=["roll", "ask_each"],
+)
+def test_an_interrupt_waits_for_what_is_begun(carry_out: Callable[[Callable[[str], None]], object]) -> None:
+    """It still needs the lock and the connections of the caller; nothing else is begun."""
+    handler, main = signal.signal(signal.SIGINT, signal.default_int_handler), get_ident()
+    begun, ended = list[str](), list[str]()
+
+    def run(node: str) -> None:
+        begun.append(node)
+        sleep(0.1)
+        if node == "a0":
+            signal.pthread_kill(main, signal.SIGINT)
+        sleep(0.1)
+        ended.append(node)
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            carry_out(run)
+        assert sorted(begun) == sorted(ended) == ["a0", "b0"]
+    finally:
+        signal.signal(signal.SIGINT, handler)
