@@ -118,7 +118,10 @@ class _Start:
         if etcd := adopted_id(cluster, started, silent):
             record_etcd(lock_path(self.operator.fleet), cluster.fleet, etcd)
         errors = {**formation.errors, **failed, **lost, **stale_members(self.cluster, started)}
-        return errors | self.join([name for name in formation.join if name not in errors], started, silent)
+        joining = [name for name in formation.join if name not in errors]
+        if formation.first and not running(self.cluster, started):
+            return errors | {name: _joins_after(name, formation.first) for name in joining}
+        return errors | self.join(joining, started, silent)
 
     @property
     def cluster(self) -> ClusterPlan:
@@ -137,8 +140,7 @@ class _Start:
             if healthy is None:
                 errors[member.name] = no_data(member.name, silent)
             elif errors:
-                fix = "run the command again"
-                errors[member.name] = PartialError(f"{member.name} joins after {next(iter(errors))}", fix=fix)
+                errors[member.name] = _joins_after(member.name, next(iter(errors)))
             else:
                 errors |= self._join(member, self.members[healthy])
         return errors
@@ -154,6 +156,10 @@ class _Start:
         except PartialError as error:
             return {member.name: error}
         return _finish(self.operator, [member])
+
+
+def _joins_after(name: str, other: str) -> PartialError:
+    return PartialError(f"{name} joins after {other}", fix="run the command again")
 
 
 def _token(cluster: ClusterPlan) -> str:

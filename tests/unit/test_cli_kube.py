@@ -39,6 +39,7 @@ case $command in
 *" admit "*) echo "the initial cluster" ;;
 *" form "* | *" take" | *" restore "*)
   cp {lock} "$folder/lock"
+  [[ ! -e $folder/broken ]] || exit 1
   [[ -e $folder/exit ]] || sed -Ei 's/"(has_data|is_ready)": false/"\\1": true/g' "$folder/status"
   [[ -e $folder/exit ]] || sed -i 's/"cluster": ""/"cluster": "{cluster}"/' "$folder/status" ;;
 *bedplate-worker*) echo joined the cluster ;;
@@ -166,6 +167,20 @@ def test_a_first_start_that_was_interrupted_continues(members: Path, lab: Path) 
     assert run(["kube", "init", str(lab)]) == 0
 
     assert read_lock(lock_path(lab), "lab").etcd == CLUSTER
+
+
+def test_a_first_member_that_cannot_form_the_cluster_stops_the_others(
+    members: Path, lab: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They join after it. There is nothing to restore yet, and no error says so."""
+    (members / NAMES[0] / "broken").touch()
+
+    assert run(["kube", "init", str(lab)]) == 6
+
+    errors = capsys.readouterr().err
+    assert f"{NAMES[1]} joins after {NAMES[0]}" in errors
+    assert "restore" not in errors
+    assert not [call for name in NAMES[1:] for call in calls(members, name)]
 
 
 def test_a_member_with_a_new_volume_copies_the_data_of_the_others(members: Path, lab: Path) -> None:
