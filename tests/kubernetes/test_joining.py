@@ -207,6 +207,25 @@ def test_the_node_of_an_ended_instance_is_deleted(approvers: Approvers) -> None:
     plane.kubectl("delete", "node", running, foreign)
 
 
+# Requests that `create` makes stay without an answer.
+NO_ANSWER = """\
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: no-answer}
+spec:
+  matchConstraints:
+    resourceRules:
+    - apiGroups: [certificates.k8s.io]
+      apiVersions: [v1]
+      operations: [UPDATE]
+      resources: [certificatesigningrequests/approval]
+  validations: [{expression: "!object.metadata.name.startsWith('test-')", message: nobody answers}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: no-answer}
+spec: {policyName: no-answer, validationActions: [Deny]}
+"""
 USAGES = {CLIENT: "client auth", SERVING: "server auth"}
 _READY = "-o=jsonpath={.status.conditions[?(@.type=='Ready')].status}"
 
@@ -257,6 +276,28 @@ def test_a_request_that_cannot_be_read_stops_nobody(approvers: Approvers, tmp_pa
     assert all(names)
     answers = [requests(plane)[name]["status"]["conditions"][0] for name in names]
     assert {answer["type"] for answer in answers} == {"Denied"}, answers
+
+
+def test_a_refused_answer_stops_no_other(approvers: Approvers, tmp_path: Path) -> None:
+    """While the API server refuses the answer to one request, in each round, the approver answers those after it."""
+    plane, name = approvers.plane, "train-0000003a.us-west-2"
+    text, worker = NodeKey().request(name), machine(approvers, tmp_path, name, instance="i-00000003a")
+
+    def refused() -> str:
+        """Return a new request if the policy refuses its answer already."""
+        created = create(plane, text, SERVING).stdout.strip().partition("/")[2]
+        return created if "nobody answers" in plane.try_kubectl("certificate", "approve", created).stderr else ""
+
+    plane.kubectl("apply", "-f", "-", text=NO_ANSWER)
+    try:
+        assert wait_until(refused, 30)
+        waiting = refused()
+
+        assert worker.join(approvers.approver.make_token())
+        assert not requests(plane)[waiting]["status"]
+        assert any("nobody answers" in line for line in approvers.log)
+    finally:
+        plane.kubectl("delete", "-f", "-", text=NO_ANSWER)
 
 
 def test_the_api_server_refuses_texts_with_two_requests(approvers: Approvers) -> None:
