@@ -105,8 +105,6 @@ def test_a_killed_upgrade_is_continued(lab: Upgrading, capsys: pytest.CaptureFix
         operator.join()
         plane.shell(SECOND, "rm /run/hold /etc/apt/apt.conf.d/hook")
         assert [plane.server_version(name) for name in NAMES] == [NEW, OLD, OLD]
-        for name in NAMES:
-            plane.shell(name, "bedplate-member ready")
         first = plane.shell(FIRST, "stat --format %y /etc/kubernetes/manifests/etcd.yaml")
 
         capsys.readouterr()
