@@ -54,6 +54,7 @@ PERMITTED = {
     "bedplate/programs/gate/machine.py": OWN,
     "bedplate/machine/calls.py": OWN,
     "bedplate/nodes/apply.py": "the pipe of the parent process",
+    "bedplate/operate/reach.py": OWN,
     "bedplate/deploy/engine.py": OWN,
     "bedplate/deploy/state.py": OWN,
     "bedplate/rehearsal/kinds/iam.py": OWN,
