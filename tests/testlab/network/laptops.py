@@ -100,7 +100,7 @@ _START = (
 _AGENT = """
 import runpy, sys
 sys.path.insert(0, sys.argv.pop(1))
-runpy.run_module("agent", run_name="__main__", alter_sys=True)
+runpy.run_module("programs.gateway", run_name="__main__", alter_sys=True)
 """
 
 
@@ -156,7 +156,7 @@ class GatewayHost:
     def _agent(self) -> tuple[str, ...]:
         places = ("--settings", str(self.folders.settings), "--sockets", str(self.folders.sockets), "--owner", "nobody")
         state = ("--state", str(self.host.folder / "state"))
-        return "/usr/bin/python3", "-I", "-c", _AGENT, str(_ROOT / "vpn"), *places, *state
+        return "/usr/bin/python3", "-I", "-c", _AGENT, str(_ROOT / "bedplate"), *places, *state
 
     def log(self, transport: Transport = Transport.UDP) -> str:
         """Return the output of a daemon since its start."""
