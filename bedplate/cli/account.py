@@ -4,25 +4,25 @@ from typing import Annotated
 
 import typer
 
-from bedplate.cli.options import DEFAULT_FLEET, FleetFile, Json, Terminal, printed
+from bedplate.cli.options import DEFAULT_FLEET, Json, OnFleet, Terminal, printed
 from bedplate.operate import account
 
 
-def quotas(fleet: FleetFile = DEFAULT_FLEET, *, json: Json = False) -> int:
+def quotas(operator: OnFleet, *, json: Json = False) -> int:
     """Show required and granted quotas.
 
     The exit status is 3 if a granted quota is too small for the minimum number of machines.
     """
-    return printed(account.quotas(Terminal(fleet)), as_json=json)
+    return printed(account.quotas(operator), as_json=json)
 
 
 def record_image_ids(
-    fleet: FleetFile = DEFAULT_FLEET,
+    operator: OnFleet,
     *,
     renew: Annotated[bool, typer.Option("--renew", help="Also replace recorded images by the newest.")] = False,
 ) -> int:
     """Record Ubuntu images in fleet.lock."""
-    return printed(account.record_images_of_ubuntu(Terminal(fleet), renew=renew))
+    return printed(account.record_images_of_ubuntu(operator, renew=renew))
 
 
 def refresh_catalog(

@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from bedplate import __version__
+from bedplate.cli.options import with_operator
 from bedplate.cli.output import show
 from bedplate.errors import InputError
 
@@ -40,7 +41,7 @@ class Command:
     def load(self) -> Function:
         """Import the command's module and return its function."""
         module, _, function = self.target.partition(":")
-        return cast("Function", getattr(import_module(f"bedplate.cli.{module}"), function))
+        return with_operator(getattr(import_module(f"bedplate.cli.{module}"), function))
 
     def placeholder(self) -> Function:
         """Return a function that represents the command in a help text."""

@@ -4,7 +4,13 @@ from typing import Annotated
 
 import typer
 
-from bedplate.cli.options import DEFAULT_FLEET, FleetFile, FleetOption, Json, Pythons, Terminal, printed
+from bedplate.cli.options import (
+    Json,
+    OnFleet,
+    Pythons,
+    WithFleet,
+    printed,
+)
 from bedplate.operate import bundle as bundles
 from bedplate.spec.groups import Ring
 
@@ -14,9 +20,9 @@ def build(*, python: Pythons = None, json: Json = False) -> int:
     return printed(bundles.build(python or ()), as_json=json)
 
 
-def push(fleet: FleetFile = DEFAULT_FLEET, *, python: Pythons = None) -> int:
+def push(operator: OnFleet, *, python: Pythons = None) -> int:
     """Build the bundle and upload it to all regions."""
-    return bundles.push(Terminal(fleet), python or ())
+    return bundles.push(operator, python or ())
 
 
 def promote(
@@ -26,18 +32,18 @@ def promote(
         typer.Argument(metavar="HASH", help="A pushed bundle. Default: this installation's; for stable, canary's."),
     ] = None,
     *,
-    fleet: FleetOption = DEFAULT_FLEET,
+    operator: WithFleet,
 ) -> int:
     """Let the machines of a ring follow a bundle.
 
     The exit status is 3 if the bundle failed on a machine of the ring canary.
     """
-    return bundles.promote(Terminal(fleet), ring, bundle)
+    return bundles.promote(operator, ring, bundle)
 
 
-def list_bundles(fleet: FleetFile = DEFAULT_FLEET, *, json: Json = False) -> int:
+def list_bundles(operator: OnFleet, *, json: Json = False) -> int:
     """Show the bundle of each ring."""
-    return printed(bundles.list_rings(Terminal(fleet)), as_json=json)
+    return printed(bundles.list_rings(operator), as_json=json)
 
 
 def diff(
@@ -46,7 +52,7 @@ def diff(
         str | None, typer.Argument(metavar="B", help="A ring or a hash. Default: this installation.")
     ] = None,
     *,
-    fleet: FleetOption = DEFAULT_FLEET,
+    operator: WithFleet,
 ) -> int:
     """Show the files that differ between two bundles."""
-    return printed(bundles.differences(Terminal(fleet), first, second))
+    return printed(bundles.differences(operator, first, second))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bedplate.cli.options import DEFAULT_FLEET, FleetFile, FleetOption, Json, Terminal, printed
+from bedplate.cli.options import Json, OnFleet, WithFleet, printed
 from bedplate.operate import Result, capacity
 from bedplate.operate.capacity_loop import Outputs, check_cluster, run_controller
 
@@ -17,38 +17,38 @@ Kubeconfig = Annotated[
 Group = Annotated[str | None, typer.Argument(metavar="[GROUP]", help="A group of the fleet file. Default: all.")]
 
 
-def status(fleet: FleetFile = DEFAULT_FLEET, *, kubeconfig: Kubeconfig = None, as_json: Json = False) -> int:
+def status(operator: OnFleet, *, kubeconfig: Kubeconfig = None, as_json: Json = False) -> int:
     """Show the machines of each rung, and whether it can have more.
 
     Without a kubeconfig, pods and nodes are not read.
     """
-    return printed(capacity.status(Terminal(fleet), kubeconfig), as_json=as_json)
+    return printed(capacity.status(operator, kubeconfig), as_json=as_json)
 
 
 def explain(
     name: Annotated[str | None, typer.Argument(metavar="[GROUP|POD]", help="A group, or NAMESPACE/POD.")] = None,
     *,
     kubeconfig: Kubeconfig = None,
-    fleet: FleetOption = DEFAULT_FLEET,
+    operator: WithFleet,
 ) -> int:
     """Explain in sentences what each rung does, what happens next, and why."""
-    return printed(Result(capacity.explain(Terminal(fleet), name, kubeconfig)))
+    return printed(Result(capacity.explain(operator, name, kubeconfig)))
 
 
-def pause(group: Group = None, *, fleet: FleetOption = DEFAULT_FLEET) -> int:
+def pause(group: Group = None, *, operator: WithFleet) -> int:
     """Let the controller leave a group alone: it starts and ends nothing there."""
-    lines = (f"paused {name}" for name in capacity.pause(Terminal(fleet), group))
+    lines = (f"paused {name}" for name in capacity.pause(operator, group))
     return printed(Result(lines))
 
 
-def resume(group: Group = None, *, fleet: FleetOption = DEFAULT_FLEET) -> int:
+def resume(group: Group = None, *, operator: WithFleet) -> int:
     """Continue the controller's work after `capacity pause`."""
-    lines = (f"resumed {name}" for name in capacity.resume(Terminal(fleet), group))
+    lines = (f"resumed {name}" for name in capacity.resume(operator, group))
     return printed(Result(lines))
 
 
 def run(  # noqa: PLR0913  each is an option of the command line
-    fleet: FleetFile = DEFAULT_FLEET,
+    operator: OnFleet,
     *,
     once: Annotated[bool, typer.Option("--once", help="One round, then end.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide and print, change nothing.")] = False,
@@ -71,7 +71,6 @@ def run(  # noqa: PLR0913  each is an option of the command line
     It also ends machines for SSH that nobody uses. Prints one JSON line for each action, with its reason. Of several
     controllers one acts.
     """
-    operator = Terminal(fleet)
     plan, account = capacity.controller_inputs(operator, plan_file)
     if etcd_cluster:
         check_cluster(plan, etcd_cluster)

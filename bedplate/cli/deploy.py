@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bedplate.cli.options import DEFAULT_FLEET, FleetFile, Json, Parts, Terminal, Yes, printed
+from bedplate.cli.options import Json, OnFleet, OnFleetAsking, Parts, Terminal, printed
 from bedplate.errors import InputError, ViolationError
 from bedplate.operate import Result, backend, deploy, machines
 from bedplate.operate import recover as states
@@ -13,12 +13,11 @@ from bedplate.operate import recover as states
 NoMachines = Annotated[bool, typer.Option("--no-machines", help="Do not configure machines after the deployment.")]
 
 
-def preview(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, json: Json = False) -> int:
+def preview(operator: OnFleet, *, stack: Parts = None, json: Json = False) -> int:
     """Show what `up` would change.
 
     A stack is previewed once it exists: it reads outputs of other stacks. The exit status is 6 if a preview failed.
     """
-    operator = Terminal(fleet)
     preview = deploy.preview(operator, stack or [])
     if json:
         printed(Result((), preview.document), as_json=True)
@@ -27,31 +26,28 @@ def preview(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, json: Json
     return deploy.exit_status(operator, preview.states)
 
 
-def up(
-    fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, yes: Yes = False, no_machines: NoMachines = False
-) -> int:
+def up(*, stack: Parts = None, operator: OnFleetAsking, no_machines: NoMachines = False) -> int:
     """Deploy the fleet.
 
     Records missing addresses and images, creates a missing backend, shows a preview, asks, then runs every stack in
     order, regions in parallel. Stacks that the fleet file no longer has are destroyed. Without --stack, it then applies
     roles to running machines. The exit status is 6 if a stack or machine failed; the same command continues.
     """
-    operator = Terminal(fleet, yes=yes)
     if (status := deploy.up(operator, stack or [])) or stack or no_machines:
         return status
     return machines.ready_machines(operator, deploy.again("up", operator))
 
 
-def destroy(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, yes: Yes = False) -> int:
+def destroy(*, stack: Parts = None, operator: OnFleetAsking) -> int:
     """Delete what was deployed, except for data.
 
     File systems, buckets and keys are protected and kept.
     """
-    return deploy.destroy(Terminal(fleet, yes=yes), stack or [])
+    return deploy.destroy(operator, stack or [])
 
 
 def init(
-    fleet: FleetFile = DEFAULT_FLEET,
+    operator: OnFleet,
     *,
     file: Annotated[
         Path | None,
@@ -65,17 +61,16 @@ def init(
 
     A second run creates and restores only what is missing, such as the settings file of a stack.
     """
-    backend.init(Terminal(fleet), file)
+    backend.init(operator, file)
     return 0
 
 
 def refresh(  # noqa: PLR0913  each is an option of the command line
-    fleet: FleetFile = DEFAULT_FLEET,
     *,
     stack: Parts = None,
     check: Annotated[bool, typer.Option("--check", help="Only show the differences.")] = False,
     nodes: Annotated[bool, typer.Option("--nodes", help="Also audit all permanent machines.")] = False,
-    yes: Yes = False,
+    operator: OnFleetAsking,
     json: Json = False,
     junit: Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write a JUnit XML report.")] = None,
 ) -> int:
@@ -90,7 +85,6 @@ def refresh(  # noqa: PLR0913  each is an option of the command line
         raise InputError("--json, --junit and --nodes are for --check", fix="add --check")
     if json and nodes:
         raise InputError("--json and --nodes exclude each other", fix="run `bedplate node audit --json` for machines")
-    operator = Terminal(fleet, yes=yes)
     comparison = states.compare(operator, stack or [], junit)
     printed(comparison.result, as_json=json)
     status = deploy.exit_status(operator, comparison.states)
@@ -115,11 +109,11 @@ def _worst(*statuses: int) -> int:
     return ViolationError.exit_code if ViolationError.exit_code in statuses else max(statuses)
 
 
-def recover(fleet: FleetFile = DEFAULT_FLEET, *, stack: Parts = None, yes: Yes = False) -> int:
+def recover(*, stack: Parts = None, operator: OnFleetAsking) -> int:
     """Repair the state after a killed run.
 
     Releases the lock of a dead run, adds to the state the resources that the run created without recording them, and
     reads the resources that it was changing from AWS. Asks first, and keeps a copy of the old state.
     """
-    states.recover(Terminal(fleet, yes=yes), stack or [])
+    states.recover(operator, stack or [])
     return 0

@@ -4,18 +4,18 @@ from typing import Annotated
 
 import typer
 
-from bedplate.cli.options import DEFAULT_FLEET, FleetFile, FleetOption, Json, Terminal, printed
+from bedplate.cli.options import Json, OnFleet, WithFleet, printed
 from bedplate.operate import image_changes, images
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="An image of `image list`.")]
 
 
-def plan(fleet: FleetFile = DEFAULT_FLEET, *, json: Json = False) -> int:
+def plan(operator: OnFleet, *, json: Json = False) -> int:
     """Show the images that the fleet needs.
 
     An image whose recipe has not changed is not baked again.
     """
-    return printed(images.list_planned(Terminal(fleet)), as_json=json)
+    return printed(images.list_planned(operator), as_json=json)
 
 
 def bake(
@@ -25,52 +25,49 @@ def bake(
         list[str] | None, typer.Option("--region", metavar="REGION", help="Only copy to this region; repeatable.")
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the instance of a failed install stage.")] = False,
-    fleet: FleetOption = DEFAULT_FLEET,
+    operator: WithFleet,
 ) -> int:
     """Bake images, copy and record them.
 
     Continues a bake that was killed.
     """
-    images.bake(Terminal(fleet), kinds or (), region or (), keep=keep)
+    images.bake(operator, kinds or (), region or (), keep=keep)
     return 0
 
 
-def list_images(fleet: FleetFile = DEFAULT_FLEET, *, json: Json = False) -> int:
+def list_images(operator: OnFleet, *, json: Json = False) -> int:
     """Show the fleet's images."""
-    return printed(images.list_images(Terminal(fleet)), as_json=json)
+    return printed(images.list_images(operator), as_json=json)
 
 
 def diff(
     first: Annotated[str, typer.Argument(metavar="A", help="An image of `image list`.")],
     second: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
-    *,
-    fleet: FleetOption = DEFAULT_FLEET,
+    operator: WithFleet,
 ) -> int:
     """Compare two images: inputs, packages, and files of roles."""
-    return printed(images.compare(Terminal(fleet), first, second))
+    return printed(images.compare(operator, first, second))
 
 
-def promote(name: Name, *, fleet: FleetOption = DEFAULT_FLEET) -> int:
+def promote(name: Name, operator: WithFleet) -> int:
     """Use a finished image for new machines, and replace workers on other images.
 
     Machines with SSH stay on theirs.
     """
-    image_changes.promote(Terminal(fleet), name)
+    image_changes.promote(operator, name)
     return 0
 
 
 def rollback(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="A kind of `image plan`.")],
-    *,
-    fleet: FleetOption = DEFAULT_FLEET,
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="A kind of `image plan`.")], operator: WithFleet
 ) -> int:
     """Return to the previous image of a kind."""
-    image_changes.rollback(Terminal(fleet), kind)
+    image_changes.rollback(operator, kind)
     return 0
 
 
 def prune(
-    fleet: FleetFile = DEFAULT_FLEET,
+    operator: OnFleet,
     *,
     keep: Annotated[
         int, typer.Option("--keep", metavar="N", min=1, help="The newest images of each kind to keep.")
@@ -80,13 +77,13 @@ def prune(
 
     Images that are in use or protected are kept.
     """
-    image_changes.prune(Terminal(fleet), keep)
+    image_changes.prune(operator, keep)
     return 0
 
 
-def sweep(fleet: FleetFile = DEFAULT_FLEET) -> int:
+def sweep(operator: OnFleet) -> int:
     """Remove what killed bakes have left.
 
     Finished images are kept.
     """
-    return image_changes.sweep(Terminal(fleet))
+    return image_changes.sweep(operator)

@@ -6,17 +6,14 @@ from typing import Annotated, Literal
 import typer
 
 from bedplate.cli.options import (
-    DEFAULT_FLEET,
-    FleetFile,
-    FleetOption,
-    Identity,
+    By,
     Json,
-    PassphraseFile,
+    OnFleetByKeys,
+    OnMachines,
     Person,
-    SshConfig,
     Terminal,
-    User,
-    Yes,
+    WithFleet,
+    WithLogin,
     printed,
 )
 from bedplate.operate import cluster_machines, cluster_objects, control_plane
@@ -30,14 +27,7 @@ Kubeconfig = Annotated[
 ]
 
 
-def init(
-    fleet: FleetFile = DEFAULT_FLEET,
-    *,
-    user: User = None,
-    identity: Identity = None,
-    ssh_config: SshConfig = None,
-    passphrase_file: PassphraseFile = None,
-) -> int:
+def init(operator: OnMachines) -> int:
     """Make the cluster's authorities and start it.
 
     Writes the authorities to the volume of each member, waits until the API answers, and writes the operator's
@@ -45,21 +35,16 @@ def init(
     must answer until the first start has ended, and until a lock without the id of the etcd cluster has it; later, a
     member that is away stops no other.
     """
-    return control_plane.init(Terminal(fleet, user, identity, ssh_config, passphrase_file))
+    return control_plane.init(operator)
 
 
-def member(  # noqa: PLR0913  each is an option of the command line
+def member(
     action: Annotated[
         Literal["replace"],
         typer.Argument(metavar="replace", help="The word `replace`: let a member with a new volume join."),
     ],
     name: Annotated[str, typer.Argument(metavar="NAME", help="A member, such as control-2.us-west-2.")],
-    *,
-    user: User = None,
-    identity: Identity = None,
-    ssh_config: SshConfig = None,
-    passphrase_file: PassphraseFile = None,
-    fleet: FleetOption = DEFAULT_FLEET,
+    operator: Annotated[Terminal, By(("user", "identity", "ssh_config", "passphrase_file"), is_argument=False)],
 ) -> int:
     """Replace a member's lost volume, or its data of another cluster.
 
@@ -67,22 +52,17 @@ def member(  # noqa: PLR0913  each is an option of the command line
     lost its machine restores itself.
     """
     del action  # there is one
-    return control_plane.replace_member(Terminal(fleet, user, identity, ssh_config, passphrase_file), name)
+    return control_plane.replace_member(operator, name)
 
 
-def restore(  # noqa: PLR0913  each is an option of the command line
+def restore(
     snapshot: Annotated[
         str | None, typer.Argument(metavar="[SNAPSHOT]", help="A file, or a key in the bucket. Default: the newest.")
     ] = None,
     *,
     without: Without = None,
     unsigned: Annotated[bool, typer.Option("--unsigned", help="Accept a snapshot that no member has signed.")] = False,
-    yes: Yes = False,
-    user: User = None,
-    identity: Identity = None,
-    ssh_config: SshConfig = None,
-    passphrase_file: PassphraseFile = None,
-    fleet: FleetOption = DEFAULT_FLEET,
+    operator: Annotated[Terminal, By(("yes", "user", "identity", "ssh_config", "passphrase_file"), is_argument=False)],
 ) -> int:
     """Restore the cluster from a snapshot.
 
@@ -91,29 +71,23 @@ def restore(  # noqa: PLR0913  each is an option of the command line
     made the file can be administrator of the cluster. With --without, the others restore it; `kube member replace` lets
     the missing one join later.
     """
-    operator = Terminal(fleet, user, identity, ssh_config, passphrase_file, yes)
     return control_plane.restore(operator, snapshot, without or (), is_signed=not unsigned)
 
 
 def join(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A machine of a site, such as titan-01.cellar.")],
-    *,
-    user: User = None,
-    identity: Identity = None,
-    ssh_config: SshConfig = None,
-    fleet: FleetOption = DEFAULT_FLEET,
+    operator: WithLogin,
 ) -> int:
     """Let a machine of a site join the cluster.
 
     Makes a token on a control-plane member, which is valid for 15 minutes and for this machine only, and sends it to
     the machine over SSH. A machine that is in the cluster is not changed.
     """
-    cluster_machines.join(Terminal(fleet, user, identity, ssh_config), name)
+    cluster_machines.join(operator, name)
     return 0
 
 
-def upgrade(  # noqa: PLR0913  each is an option of the command line
-    fleet: FleetFile = DEFAULT_FLEET,
+def upgrade(
     *,
     check: Annotated[bool, typer.Option("--check", help="Only show the steps, and workers to leave alone.")] = False,
     now: Annotated[bool, typer.Option("--now", help="End pods that may not be moved.")] = False,
@@ -122,10 +96,7 @@ def upgrade(  # noqa: PLR0913  each is an option of the command line
         typer.Option("--max-unavailable", min=1, metavar="N", help="Workers of a group at a time. Default: a tenth."),
     ] = None,
     without: Without = None,
-    yes: Yes = False,
-    user: User = None,
-    identity: Identity = None,
-    ssh_config: SshConfig = None,
+    operator: Annotated[Terminal, By(("yes", "user", "identity", "ssh_config"))],
 ) -> int:
     """Upgrade Kubernetes and containerd on all machines.
 
@@ -135,19 +106,17 @@ def upgrade(  # noqa: PLR0913  each is an option of the command line
     workers are left. With --without, the others remove a member that is away from etcd; replace it later, and run the
     command again.
     """
-    operator = Terminal(fleet, user, identity, ssh_config, yes=yes)
     return cluster_machines.upgrade(operator, without or (), max_unavailable, check=check, ends_work=now)
 
 
 def addons(
     action: Annotated[Literal["apply", "pin"], typer.Argument(metavar="ACTION", help="apply, or pin.")],
-    fleet: FleetFile = DEFAULT_FLEET,
     *,
     mirror: Annotated[
         Path | None, typer.Option("--mirror", metavar="FOLDER", help="Read files from FOLDER/host/path.")
     ] = None,
     kubeconfig: Kubeconfig = None,
-    passphrase_file: PassphraseFile = None,
+    operator: OnFleetByKeys,
 ) -> int:
     """Apply the cluster's add-ons, or pin them.
 
@@ -156,31 +125,20 @@ def addons(
     """
     if action == "pin":
         return printed(cluster_objects.pin_addons(mirror))
-    operator = Terminal(fleet, passphrase_file=passphrase_file)
     return printed(cluster_objects.apply_addons(operator, mirror, kubeconfig))
 
 
-def status(  # noqa: PLR0913  each is an option of the command line
-    fleet: FleetFile = DEFAULT_FLEET,
-    *,
-    as_json: Json = False,
-    kubeconfig: Kubeconfig = None,
-    user: User = None,
-    identity: Identity = None,
-    ssh_config: SshConfig = None,
-    passphrase_file: PassphraseFile = None,
-) -> int:
+def status(*, as_json: Json = False, kubeconfig: Kubeconfig = None, operator: OnMachines) -> int:
     """Show members, etcd, versions, certificates, nodes by pool, and add-ons.
 
     Asks the API, and each member over SSH. The exit status is 3 if something is wrong.
     """
-    operator = Terminal(fleet, user, identity, ssh_config, passphrase_file)
     return printed(cluster_objects.status(operator, kubeconfig, as_json=as_json), as_json=as_json)
 
 
 def access(
     name: Person,
-    fleet: FleetOption = DEFAULT_FLEET,
+    operator: WithFleet,
     *,
     write: Annotated[
         Path | None, typer.Option("--write", metavar="FILE", help="The kubeconfig. Default: USER.kubeconfig.")
@@ -190,5 +148,5 @@ def access(
 
     It holds no secret: kubectl gets a token of one hour from the control plane with the person's SSH key.
     """
-    cluster_objects.write_access(Terminal(fleet), name, write or Path(f"{name}.kubeconfig"))
+    cluster_objects.write_access(operator, name, write or Path(f"{name}.kubeconfig"))
     return 0

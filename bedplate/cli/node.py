@@ -7,15 +7,15 @@ import typer
 
 from bedplate.cli.options import (
     DEFAULT_FLEET,
+    By,
     FleetOption,
     Identity,
     Json,
     LoginName,
     Pythons,
-    SshConfig,
     Terminal,
-    User,
-    Yes,
+    WithFleet,
+    WithLogin,
     printed,
 )
 from bedplate.operate import apply as applies
@@ -34,11 +34,11 @@ Every = Annotated[bool, typer.Option("--all", help="All permanent machines: gate
 def list_nodes(
     *,
     live: Annotated[bool, typer.Option("--live", help="Ask AWS for the running machines of groups instead.")] = False,
-    fleet: FleetOption = DEFAULT_FLEET,
+    operator: WithFleet,
     json: Json = False,
 ) -> int:
     """Show the fleet's machines."""
-    return printed(nodes.list_nodes(Terminal(fleet), is_live=live), as_json=json)
+    return printed(nodes.list_nodes(operator, is_live=live), as_json=json)
 
 
 def bootstrap(
@@ -49,14 +49,14 @@ def bootstrap(
         typer.Option("--folder", metavar="DIR", help="Write the script, a bundle and a cloud-init seed to DIR."),
     ] = None,
     python: Pythons = None,
-    fleet: FleetOption = DEFAULT_FLEET,
+    operator: WithFleet,
 ) -> int:
     """Print a machine's first-boot script.
 
     With --folder, the machine configures itself: copy DIR to a USB stick and run its script as root there. A stick with
     the label CIDATA does so by cloud-init.
     """
-    return printed(nodes.first_boot(Terminal(fleet), name, folder, python or ()))
+    return printed(nodes.first_boot(operator, name, folder, python or ()))
 
 
 def show_ssh_config(
@@ -79,27 +79,25 @@ def start(
     duration: Annotated[
         str | None, typer.Option("--for", metavar="8h", help="Stop them after this time. Default: no end.")
     ] = None,
-    fleet: FleetOption = DEFAULT_FLEET,
+    operator: WithFleet,
 ) -> int:
     """Start machines of a group.
 
     Tries the rungs of its ladder in order, until N machines run in total. Running machines count.
     """
-    group_machines.start(Terminal(fleet), group, count, duration)
+    group_machines.start(operator, group, count, duration)
     return 0
 
 
 def stop(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A machine of a group, or its instance id.")],
-    *,
-    yes: Yes = False,
-    fleet: FleetOption = DEFAULT_FLEET,
+    operator: Annotated[Terminal, By(("yes",), is_argument=False)],
 ) -> int:
     """Terminate a machine of a group.
 
     Its group does not replace it. Gateways, machines of sites and of the control plane are refused.
     """
-    group_machines.stop(Terminal(fleet, yes=yes), name)
+    group_machines.stop(operator, name)
     return 0
 
 
@@ -119,11 +117,9 @@ def trust(  # noqa: PLR0913  each is an option of the command line
     address: Annotated[
         str | None, typer.Option(metavar="HOST[:PORT]", help="Connect to this address instead of the planned one.")
     ] = None,
-    ssh_config: SshConfig = None,
-    fleet: FleetOption = DEFAULT_FLEET,
+    operator: Annotated[Terminal, By(("ssh_config",), is_argument=False)],
 ) -> int:
     """Record a machine's host key."""
-    operator = Terminal(fleet, ssh_config=ssh_config)
     return host_keys.trust(operator, name, sha256, group or (), address, replace=replace)
 
 
@@ -137,14 +133,11 @@ def apply(  # noqa: PLR0913  each is an option of the command line
     role: Annotated[
         list[str] | None, typer.Option("--role", metavar="ROLE", help="Only apply this role; repeatable.")
     ] = None,
-    user: User = None,
-    identity: Identity = None,
-    ssh_config: SshConfig = None,
-    fleet: FleetOption = DEFAULT_FLEET,
+    operator: WithLogin,
     json: Json = False,
 ) -> int:
     """Configure machines as planned."""
-    operator, selection = Terminal(fleet, user, identity, ssh_config), _selection(names, group, site, every=every)
+    selection = _selection(names, group, site, every=every)
     return printed(applies.apply(operator, selection, role or (), check=check), as_json=json)
 
 
@@ -164,10 +157,7 @@ def audit(  # noqa: PLR0913  each is an option of the command line
     role: Annotated[
         list[str] | None, typer.Option("--role", metavar="ROLE", help="Only check rules of this role; repeatable.")
     ] = None,
-    user: User = None,
-    identity: Identity = None,
-    ssh_config: SshConfig = None,
-    fleet: FleetOption = DEFAULT_FLEET,
+    operator: WithLogin,
     verbose: Annotated[bool, typer.Option("--verbose", help="Also show rules that are met.")] = False,
     json: Json = False,
     junit: Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write a JUnit XML report.")] = None,
@@ -177,7 +167,7 @@ def audit(  # noqa: PLR0913  each is an option of the command line
 
     Without names, all permanent machines. The exit status is 3 if a rule is violated, 6 if a machine was not checked.
     """
-    operator, selection = Terminal(fleet, user, identity, ssh_config), _selection(names, group, site, every=every)
+    selection = _selection(names, group, site, every=every)
     reports = audits.Reports(junit, html, verbose)
     return printed(audits.audit(operator, selection, role or (), reports, is_local=local), as_json=json)
 
@@ -190,10 +180,7 @@ def upgrade(  # noqa: PLR0913  each is an option of the command line
     every: Every = False,
     at_once: Annotated[int, typer.Option("--at-once", metavar="N", min=1, help="Upgrade N machines at a time.")] = 1,
     now: Annotated[bool, typer.Option("--now", help="End the sessions of people instead of waiting for them.")] = False,
-    user: User = None,
-    identity: Identity = None,
-    ssh_config: SshConfig = None,
-    fleet: FleetOption = DEFAULT_FLEET,
+    operator: WithLogin,
     json: Json = False,
 ) -> int:
     """Drain, update and reboot machines.
@@ -201,5 +188,5 @@ def upgrade(  # noqa: PLR0913  each is an option of the command line
     Applies all roles, also those whose changes wait. Refuses logins and waits up to an hour until nobody works on the
     machine, reboots it if required, and runs the health gate. Stops at the first machine that fails: exit status 6.
     """
-    operator, selection = Terminal(fleet, user, identity, ssh_config), _selection(names, group, site, every=every)
+    selection = _selection(names, group, site, every=every)
     return printed(applies.upgrade(operator, selection, at_once, "now" if now else "wait"), as_json=json)

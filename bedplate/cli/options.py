@@ -1,11 +1,13 @@
 """The operator at the terminal, and the arguments and options that several commands share."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from getpass import getpass
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -135,3 +137,62 @@ PassphraseFile = Annotated[
         help="File with the passphrase of the private keys. Default: a prompt.",
     ),
 ]
+
+_OPTIONS: Mapping[str, tuple[object, object]] = MappingProxyType(
+    {
+        "yes": (Yes, False),
+        "user": (User, None),
+        "identity": (Identity, None),
+        "ssh_config": (SshConfig, None),
+        "passphrase_file": (PassphraseFile, None),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class By:
+    """What a command takes to make its operator: these options, and FLEET as an argument or as the last option."""
+
+    options: tuple[str, ...] = ()
+    is_argument: bool = True
+
+    @property
+    def parameters(self) -> dict[str, Parameter]:
+        """The parameters of the command, in their order, by the field of the operator."""
+        fleet = {"fleet": (FleetFile if self.is_argument else FleetOption, DEFAULT_FLEET)}
+        options = {field: _OPTIONS[field] for field in self.options}
+        return {
+            field: Parameter(field, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+            for field, (annotation, default) in ((fleet | options) if self.is_argument else (options | fleet)).items()
+        }
+
+
+def with_operator(function: Callable[..., int]) -> Callable[..., int]:
+    """Return a command with the options of its operator, which the annotation of its parameter names."""
+    parameters: list[Parameter] = []
+    made: dict[str, By] = {}
+    for parameter in signature(function).parameters.values():
+        by = next((mark for mark in get_args(parameter.annotation) if isinstance(mark, By)), None)
+        if by:
+            made[parameter.name] = by
+        parameters += by.parameters.values() if by else [parameter.replace(kind=Parameter.KEYWORD_ONLY)]
+
+    def command(**values: Any) -> int:  # noqa: ANN401  what typer has parsed
+        for name, by in made.items():
+            values[name] = Terminal(**{field: values.pop(field) for field in by.parameters})
+        return function(**values)
+
+    command.__doc__ = function.__doc__
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    return command
+
+
+_LOGIN = ("user", "identity", "ssh_config")
+OnFleet = Annotated[Terminal, By()]
+OnFleetAsking = Annotated[Terminal, By(("yes",))]
+OnFleetByKeys = Annotated[Terminal, By(("passphrase_file",))]
+OnGateways = Annotated[Terminal, By(("ssh_config", "passphrase_file"))]
+OnMachines = Annotated[Terminal, By((*_LOGIN, "passphrase_file"))]
+WithFleet = Annotated[Terminal, By(is_argument=False)]
+WithLogin = Annotated[Terminal, By(_LOGIN, is_argument=False)]

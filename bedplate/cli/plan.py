@@ -5,14 +5,14 @@ from typing import Annotated
 
 import typer
 
-from bedplate.cli.options import DEFAULT_FLEET, FleetFile, Json, Terminal, printed
+from bedplate.cli.options import DEFAULT_FLEET, Json, OnFleet, Terminal, printed
 from bedplate.errors import InputError
 from bedplate.operate import Result, planning
 from bedplate.spec.fleet import fleet_schema
 
 
 def plan(
-    fleet: FleetFile = DEFAULT_FLEET,
+    operator: OnFleet,
     *,
     write: Annotated[bool, typer.Option("--write", help="Record the plan in fleet.lock.")] = False,
     release: Annotated[
@@ -26,11 +26,10 @@ def plan(
     if release and not write:
         command = " ".join(("bedplate plan --write", *(f"--release {path}" for path in release)))
         raise InputError("--release changes fleet.lock and requires --write", fix=f"run `{command}`")
-    if svg is not None and svg.resolve() == fleet.resolve():
+    if svg is not None and svg.resolve() == operator.fleet.resolve():
         raise InputError(
             "--svg would overwrite the fleet file", where=str(svg), fix="name another file: `--svg fleet.svg`"
         )
-    operator = Terminal(fleet)
     if write:
         fleet_plan, result = planning.write_plan(operator, release or (), as_json=json)
     else:
@@ -41,12 +40,12 @@ def plan(
     return 0
 
 
-def cost(fleet: FleetFile = DEFAULT_FLEET, *, json: Json = False) -> int:
+def cost(operator: OnFleet, *, json: Json = False) -> int:
     """Show the hourly list price.
 
     By group, rung and region, at the minimum and the maximum number of machines.
     """
-    return printed(planning.price(Terminal(fleet)), as_json=json)
+    return printed(planning.price(operator), as_json=json)
 
 
 Files = Annotated[list[Path], typer.Argument(metavar="[OLD] NEW", help="Fleet files before and after the edit.")]
@@ -80,7 +79,7 @@ def schema() -> int:
 
 
 def check(
-    fleet: FleetFile = DEFAULT_FLEET,
+    operator: OnFleet,
     *,
     json: Json = False,
     explain: Annotated[
@@ -90,4 +89,4 @@ def check(
     """Check the fleet file; print every error."""
     if explain:
         return printed(planning.explain(explain))
-    return printed(planning.check(Terminal(fleet)), as_json=json)
+    return printed(planning.check(operator), as_json=json)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bedplate.cli.options import DEFAULT_FLEET, FleetFile, Json, Parts, Terminal, printed
+from bedplate.cli.options import Json, OnFleet, Parts, printed
 from bedplate.errors import InputError
 from bedplate.operate import reach as analysis
 from bedplate.plan.reachability import parse_flow
@@ -26,10 +26,10 @@ def audit_graph(graph: GraphFile, *, json: Json = False) -> int:
     return printed(analysis.check(graph), as_json=json)
 
 
-def reach(  # noqa: PLR0913 - one parameter an option
+def reach(  # noqa: PLR0913  each is an option of the command line
     source: From,
     target: To,
-    fleet: FleetFile = DEFAULT_FLEET,
+    operator: OnFleet,
     *,
     protocol: Annotated[str, typer.Option(metavar="PROTOCOL", help="tcp, udp or icmp.")] = "tcp",
     port: Annotated[int | None, typer.Option(metavar="PORT", help="TCP port (default: 22) or UDP port.")] = None,
@@ -44,7 +44,7 @@ def reach(  # noqa: PLR0913 - one parameter an option
     In both directions. The exit status is 3 if the packet or its reply does not arrive from the first place to the
     second.
     """
-    result = analysis.trace(Terminal(fleet), (source, target), parse_flow(protocol, port), graph)
+    result = analysis.trace(operator, (source, target), parse_flow(protocol, port), graph)
     return printed(result, as_json=json)
 
 
@@ -56,7 +56,7 @@ class Format(StrEnum):
 
 
 def graph(
-    fleet: FleetFile = DEFAULT_FLEET,
+    operator: OnFleet,
     *,
     stack: Parts = None,
     every: Annotated[bool, typer.Option("--all", help="Print the resources of all stacks.")] = False,
@@ -72,4 +72,4 @@ def graph(
         what = "--all and --stack exclude each other" if every else "no stack selected"
         raise InputError(what, fix="pass --stack PART or --all")
     as_terraform = form is Format.TERRAFORM_PLAN
-    return printed(analysis.print_graph(Terminal(fleet), stack or (), as_terraform=as_terraform), as_json=True)
+    return printed(analysis.print_graph(operator, stack or (), as_terraform=as_terraform), as_json=True)

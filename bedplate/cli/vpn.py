@@ -7,16 +7,15 @@ from typing import Annotated
 import typer
 
 from bedplate.cli.options import (
-    DEFAULT_FLEET,
+    By,
     Device,
-    FleetFile,
-    Identity,
     Json,
-    PassphraseFile,
+    OnFleet,
+    OnFleetByKeys,
+    OnGateways,
+    OnMachines,
     Person,
-    SshConfig,
     Terminal,
-    User,
     printed,
 )
 from bedplate.errors import InputError
@@ -33,8 +32,7 @@ class Keys(StrEnum):
     PARAMETERS = PARAMETERS
 
 
-def init(  # noqa: PLR0913  one parameter an option
-    fleet: FleetFile = DEFAULT_FLEET,
+def init(  # noqa: PLR0913  each is an option of the command line
     *,
     root: Annotated[
         Path | None,
@@ -55,19 +53,17 @@ def init(  # noqa: PLR0913  one parameter an option
         Keys, typer.Option("--keys", help="Store of private keys: a folder, or SSM parameters.")
     ] = Keys.FOLDER,
     locked: Annotated[bool, typer.Option("--locked", help="Encrypt private keys by a passphrase.")] = False,
-    passphrase_file: PassphraseFile = None,
+    operator: OnFleetByKeys,
 ) -> int:
     """Create the certificate authority."""
-    operator = Terminal(fleet, passphrase_file=passphrase_file)
     vpn_setup.init(operator, keys.value, root, replaces, is_first=first, is_locked=locked)
     return 0
 
 
-def revoke(  # noqa: PLR0913  one parameter an option
+def revoke(
     user: Annotated[
         str, typer.Argument(metavar="USER", help="A person, or with --gateway the region or site of a gateway.")
     ],
-    fleet: FleetFile = DEFAULT_FLEET,
     *,
     gateway: Annotated[
         bool, typer.Option("--gateway", help="Revoke the gateway of a region or site. Laptops need new profiles.")
@@ -75,14 +71,12 @@ def revoke(  # noqa: PLR0913  one parameter an option
     device: Annotated[
         str | None, typer.Option("--device", metavar="NAME", help="Only this device. Default: all of the person's.")
     ] = None,
-    ssh_config: SshConfig = None,
-    passphrase_file: PassphraseFile = None,
+    operator: OnGateways,
 ) -> int:
     """Revoke a person's certificates, or a gateway's.
 
     Gateways end the person's sessions within seconds. A revoked gateway gets new keys by the next `bedplate vpn sync`.
     """
-    operator = Terminal(fleet, ssh_config=ssh_config, passphrase_file=passphrase_file)
     if gateway:
         laptops.revoke_gateway(operator, user)
     else:
@@ -90,16 +84,15 @@ def revoke(  # noqa: PLR0913  one parameter an option
     return 0
 
 
-def show_profile(  # noqa: PLR0913  one parameter an option
+def show_profile(
     user: Person,
-    fleet: FleetFile = DEFAULT_FLEET,
     *,
     device: Device = DEFAULT_DEVICE,
     write: Annotated[
         Path | None, typer.Option("--write", metavar="FILE", help="Write to FILE, which only you can read (mode 0600).")
     ] = None,
     qr: Annotated[bool, typer.Option("--qr", help="Draw QR codes for a phone's camera.")] = False,
-    passphrase_file: PassphraseFile = None,
+    operator: OnFleetByKeys,
 ) -> int:
     """Print a laptop's OpenVPN profile.
 
@@ -107,13 +100,12 @@ def show_profile(  # noqa: PLR0913  one parameter an option
     """
     if write and qr:
         raise InputError("--write and --qr exclude each other", fix="leave out one of them")
-    operator = Terminal(fleet, passphrase_file=passphrase_file)
     laptops.write_profile(operator, user, device, write, is_drawn=qr)
     return 0
 
 
 def record_addresses(
-    fleet: FleetFile = DEFAULT_FLEET,
+    operator: OnFleet,
     *,
     address: Annotated[
         list[str] | None,
@@ -128,42 +120,33 @@ def record_addresses(
 
     And the addresses of the DNS resolvers that laptops and sites use. Both come from AWS, or from the options.
     """
-    vpn_setup.record_addresses(Terminal(fleet), address or (), resolver or ())
+    vpn_setup.record_addresses(operator, address or (), resolver or ())
     return 0
 
 
-def guard(fleet: FleetFile = DEFAULT_FLEET) -> int:
+def guard(operator: OnFleet) -> int:
     """Print nftables rules for Linux laptops.
 
     They drop packets for the fleet that would leave the laptop outside the tunnel.
     """
-    return printed(laptops.guard_rules(Terminal(fleet)))
+    return printed(laptops.guard_rules(operator))
 
 
-def up(
-    fleet: FleetFile = DEFAULT_FLEET,
-    *,
-    user: User = None,
-    identity: Identity = None,
-    ssh_config: SshConfig = None,
-    passphrase_file: PassphraseFile = None,
-) -> int:
+def up(operator: OnMachines) -> int:
     """Set up the gateways of laptops.
 
     Records addresses, creates the certificate authority, records host keys, applies all roles to the gateways, and
     sends them certificates. Skips what is done. The exit status is 6 if a gateway failed; the same command continues.
     """
-    return vpn_setup.set_up(Terminal(fleet, user, identity, ssh_config, passphrase_file))
+    return vpn_setup.set_up(operator)
 
 
-def sync(
-    fleet: FleetFile = DEFAULT_FLEET, *, ssh_config: SshConfig = None, passphrase_file: PassphraseFile = None
-) -> int:
+def sync(operator: OnGateways) -> int:
     """Update certificates and all gateways.
 
     Revoke certificates of people who left the fleet file, renew those of gateways, and send both to the gateways.
     """
-    gateways.sync(Terminal(fleet, ssh_config=ssh_config, passphrase_file=passphrase_file))
+    gateways.sync(operator)
     return 0
 
 
@@ -171,38 +154,32 @@ _UNITS = Path("~/.config/systemd/user")
 
 
 def timer(
-    fleet: FleetFile = DEFAULT_FLEET,
     *,
     write: Annotated[
         Path, typer.Option("--write", metavar="FOLDER", help="The folder of your own systemd units.")
     ] = _UNITS,
-    ssh_config: SshConfig = None,
-    passphrase_file: PassphraseFile = None,
+    operator: OnGateways,
 ) -> int:
     """Write a systemd timer for daily syncs."""
-    vpn_setup.write_timer(Terminal(fleet, None, None, ssh_config, passphrase_file), write.expanduser())
+    vpn_setup.write_timer(operator, write.expanduser())
     return 0
 
 
-def status(fleet: FleetFile = DEFAULT_FLEET, *, ssh_config: SshConfig = None, json: Json = False) -> int:
+def status(operator: Annotated[Terminal, By(("ssh_config",))], *, json: Json = False) -> int:
     """Show sessions, tunnels and expiry dates.
 
     The exit status is 3 if a gateway or a tunnel is down, 6 if a gateway did not answer.
     """
-    return printed(gateways.status(Terminal(fleet, ssh_config=ssh_config)), as_json=json)
+    return printed(gateways.status(operator), as_json=json)
 
 
 def tunnels(
-    fleet: FleetFile = DEFAULT_FLEET,
     *,
     new_keys: Annotated[
         bool, typer.Option("--new-keys", help="Replace the keys of tunnels between gateways of the fleet.")
     ] = False,
-    ssh_config: SshConfig = None,
-    passphrase_file: PassphraseFile = None,
+    operator: OnGateways,
 ) -> int:
     """Send gateways their tunnels and keys."""
-    tunnel_keys.update_tunnels(
-        Terminal(fleet, ssh_config=ssh_config, passphrase_file=passphrase_file), new_keys=new_keys
-    )
+    tunnel_keys.update_tunnels(operator, new_keys=new_keys)
     return 0

@@ -5,13 +5,11 @@ from typing import Annotated
 import typer
 
 from bedplate.cli.options import (
-    DEFAULT_FLEET,
+    By,
     Device,
-    FleetFile,
     Json,
-    PassphraseFile,
+    OnFleetByKeys,
     Person,
-    SshConfig,
     Terminal,
     printed,
 )
@@ -19,40 +17,27 @@ from bedplate.operate import certificates
 from vpn.certificates import DEFAULT_DEVICE
 
 
-def add(
-    user: Person,
-    fleet: FleetFile = DEFAULT_FLEET,
-    *,
-    device: Device = DEFAULT_DEVICE,
-    passphrase_file: PassphraseFile = None,
-) -> int:
+def add(user: Person, *, device: Device = DEFAULT_DEVICE, operator: OnFleetByKeys) -> int:
     """Issue a certificate to a laptop."""
-    return printed(certificates.issue(Terminal(fleet, passphrase_file=passphrase_file), user, device))
+    return printed(certificates.issue(operator, user, device))
 
 
-def renew(
-    user: Person,
-    fleet: FleetFile = DEFAULT_FLEET,
-    *,
-    device: Device = DEFAULT_DEVICE,
-    passphrase_file: PassphraseFile = None,
-) -> int:
+def renew(user: Person, *, device: Device = DEFAULT_DEVICE, operator: OnFleetByKeys) -> int:
     """Replace a certificate and its key.
 
     The previous certificate stays valid until it expires.
     """
-    return printed(certificates.renew(Terminal(fleet, passphrase_file=passphrase_file), user, device))
+    return printed(certificates.renew(operator, user, device))
 
 
 def list_certificates(
-    fleet: FleetFile = DEFAULT_FLEET,
     *,
     seen: Annotated[bool, typer.Option("--seen", help="Ask gateways when each laptop was last connected.")] = False,
-    ssh_config: SshConfig = None,
+    operator: Annotated[Terminal, By(("ssh_config",))],
     json: Json = False,
 ) -> int:
     """Show certificates and expiry dates.
 
     The exit status is 3 if one has expired or is about to.
     """
-    return printed(certificates.read(Terminal(fleet, ssh_config=ssh_config), is_seen=seen), as_json=json)
+    return printed(certificates.read(operator, is_seen=seen), as_json=json)

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 
@@ -24,6 +23,7 @@ from bedplate.report.vpn import (
     revoked_lines,
     updated_gateway_lines,
 )
+from bedplate.rounds import ask_each
 from vpn.authority import Reason
 from vpn.certificates import Passphrase
 from vpn.gateways import access_list_of, gateway_keys, gateway_node, gateway_subjects, peer_subjects
@@ -120,17 +120,10 @@ def ask_gateways(
     operator: Operator, plan: FleetPlan, nodes: Sequence[NodePlan]
 ) -> tuple[dict[str, Status], dict[str, BedplateError]]:
     """Ask these gateways in parallel. Return the statuses, and the errors of gateways that did not answer."""
-
-    def ask(node: NodePlan) -> Status | BedplateError:
-        try:
-            return parse_status(SshConnection(commands[node.name]).run(STATUS_COMMAND, ""))
-        except BedplateError as error:
-            return error
-
-    with ssh_commands(operator, plan, nodes) as commands, ThreadPoolExecutor(max(1, len(nodes))) as pool:
-        answers = dict(zip((node.name for node in nodes), pool.map(ask, nodes), strict=True))
-    statuses = {name: answer for name, answer in answers.items() if isinstance(answer, Status)}
-    return statuses, {name: answer for name, answer in answers.items() if isinstance(answer, BedplateError)}
+    with ssh_commands(operator, plan, nodes) as commands:
+        return ask_each(
+            commands, lambda name: parse_status(SshConnection(commands[name]).run(STATUS_COMMAND, "")), len(nodes)
+        )
 
 
 def status(operator: Operator) -> Result:

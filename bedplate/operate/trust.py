@@ -6,7 +6,6 @@ replaced only if its instance has terminated, or with `replace`.
 """
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from bedplate.account.client import AwsClient
 from bedplate.account.machines import (
@@ -35,6 +34,7 @@ from bedplate.operate.login import check_files_exist
 from bedplate.plan import FleetPlan
 from bedplate.plan.links import ssh_pools
 from bedplate.plan.nodes import NodePlan, Platform
+from bedplate.rounds import ask_each
 
 _MAX_THREADS = 8
 _OTHER_KEY_AT_CONSOLE = "read the fingerprint at the console again; if it still differs, another host answers"
@@ -139,20 +139,15 @@ def _trust_groups(operator: Operator, plan: FleetPlan, groups: Sequence[str], *,
     names = sorted({claim.name for claim in claims if group_and_region(claim.name) in places})
     answers = read_pool_machines(client, plan, pools, claims)
 
-    def ask(name: str) -> tuple[LiveMachine, HostKey] | BedplateError:
+    def ask(name: str) -> tuple[LiveMachine, HostKey]:
         region = group_and_region(name)[1]
-        try:
-            if region in answers.failures:
-                raise answers.failures[region]
-            machine = confirmed(find_claim(claims, name), answers.successes[region])
-            return machine, aws_host_key(plan, client, machine, replace_known=replace)
-        except BedplateError as error:
-            return error
+        if region in answers.failures:
+            raise answers.failures[region]
+        machine = confirmed(find_claim(claims, name), answers.successes[region])
+        return machine, aws_host_key(plan, client, machine, replace_known=replace)
 
-    with ThreadPoolExecutor(_MAX_THREADS) as pool:
-        keys = dict(zip(names, pool.map(ask, names), strict=True))
-    operator.show(record_aws_key(operator, plan, *key) for key in keys.values() if isinstance(key, tuple))
-    failures = {name: key for name, key in keys.items() if isinstance(key, BedplateError)}
+    keys, failures = ask_each(names, ask, _MAX_THREADS)
+    operator.show(record_aws_key(operator, plan, *key) for key in keys.values())
     operator.notify(line for name, error in failures.items() for line in _failure_lines(name, error))
     codes = {error.exit_code for error in failures.values()}
     if ViolationError.exit_code in codes:

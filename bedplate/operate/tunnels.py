@@ -21,6 +21,7 @@ from bedplate.plan.fleet import SitePlan
 from bedplate.plan.links import connected_regions, tunnel_pairs
 from bedplate.plan.nodes import LAPTOP_GATEWAY_HOST, permanent_nodes
 from bedplate.report.vpn import created_key_lines, issued_lines, revoked_lines, updated_tunnel_lines
+from bedplate.rounds import ask_each
 from bedplate.spec.network import TunnelAuth
 from vpn.authority import Reason
 from vpn.certificates import Passphrase
@@ -153,14 +154,9 @@ def _site_gateway(
 
 def _region_gateways(plan: FleetPlan, proofs: PlaceProofs) -> dict[str, GatewayTunnels]:
     """Return the gateways that connect regions, or the error of one whose address is not recorded."""
-
-    def gateway(region: str) -> GatewayTunnels:
-        try:
-            return region_gateway(plan, region, proofs), None
-        except BedplateError as error:
-            return None, error
-
-    return {f"{LAPTOP_GATEWAY_HOST}.{region}": gateway(region) for region in connected_regions(plan)}
+    regions = connected_regions(plan)
+    gateways, errors = ask_each(regions, lambda region: region_gateway(plan, region, proofs), 1)
+    return {f"{LAPTOP_GATEWAY_HOST}.{region}": (gateways.get(region), errors.get(region)) for region in regions}
 
 
 def _proofs(operator: Operator, plan: FleetPlan, passphrase: Passphrase, *, new_keys: bool) -> PlaceProofs:
