@@ -9,7 +9,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
 from types import MappingProxyType, ModuleType
 from typing import Any, Final
@@ -38,7 +38,9 @@ from moto.s3.models import FakeBucket
 
 from bedplate.rehearsal.faults import Faults, Shortage
 
-Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
+Method = Callable[..., Any]
+# moto combines a backend from many classes.
+Backend = Any
 
 
 @contextmanager
@@ -56,10 +58,19 @@ def replaced(owner: type | ModuleType, name: str, value: object) -> Iterator[Non
 
 
 @contextmanager
-def wrapped(owner: type | ModuleType, name: str, wrap: Wrap) -> Iterator[None]:
-    """Replace a method by `wrap(method)` in this context; restore it at the end."""
-    with replaced(owner, name, wrap(getattr(owner, name))):
+def wrapped(owner: type, name: str, repair: Method) -> Iterator[None]:
+    """Call `repair` in this context instead of a method, with the method as its first argument."""
+    method = getattr(owner, name)
+
+    def repaired_method(*args: object, **params: object) -> object:
+        return repair(method, *args, **params)
+
+    with replaced(owner, name, repaired_method):
         yield
+
+
+def _cached(module: ModuleType, name: str) -> AbstractContextManager[None]:
+    return replaced(module, name, cache(getattr(module, name)))
 
 
 @contextmanager
@@ -82,8 +93,8 @@ def repaired() -> Iterator[None]:
         repairs.enter_context(replaced(nat_gateways, "random_private_ip", _no_private_ip))
         repairs.enter_context(wrapped(AutoScalingBackend, "put_scheduled_update_group_action", _key_by_group))
         repairs.enter_context(wrapped(AutoScalingBackend, "delete_scheduled_action", _delete_by_group))
-        repairs.enter_context(wrapped(responses, "method_names_from_class", cache))
-        repairs.enter_context(wrapped(kms_models, "generate_private_key", cache))
+        repairs.enter_context(_cached(responses, "method_names_from_class"))
+        repairs.enter_context(_cached(kms_models, "generate_private_key"))
         repairs.enter_context(replaced(ResolverEndpoint, "MAX_ENDPOINTS_PER_REGION", _MAX_ENDPOINTS))
         repairs.enter_context(replaced(Route53ResolverResponse, "update_resolver_rule", _update_resolver_rule))
         repairs.enter_context(replaced(FakeBucket, "get_permission", _no_bucket_policy))
@@ -97,51 +108,41 @@ def _no_bucket_policy(_bucket: FakeBucket, _action: str, _resource: str) -> Perm
     return PermissionResult.NEUTRAL
 
 
-# EC2 and Auto Scaling. Backends are Any: moto combines them from many classes.
+# EC2 and Auto Scaling
 
 _PRIMARY_INTERFACE = "Primary network interface"
 
 
-def _decode_user_data(create_version: Callable[..., Any]) -> Callable[..., Any]:
+def _decode_user_data(
+    create_version: Method, template: LaunchTemplate, data: dict[str, Any], description: str
+) -> object:
     """Decode the user data of each launch template version: moto decodes that of the first version only."""
-
-    def repaired_create(template: LaunchTemplate, data: dict[str, Any], description: str) -> object:
-        user_data = data.get("UserData")
-        decoded = {**data, "UserData": Base64EncodedString(user_data)} if isinstance(user_data, str) else data
-        return create_version(template, decoded, description)
-
-    return repaired_create
+    user_data = data.get("UserData")
+    decoded = {**data, "UserData": Base64EncodedString(user_data)} if isinstance(user_data, str) else data
+    return create_version(template, decoded, description)
 
 
-def _detach_interfaces(terminate: Callable[..., Any]) -> Callable[..., Any]:
+def _detach_interfaces(terminate: Method, instance: Instance) -> object:
     """Delete the primary interface of a terminated instance and detach the others: moto keeps all attached."""
-
-    def repaired_terminate(instance: Instance) -> object:
-        for interface in instance.nics.values():
-            if interface.description == _PRIMARY_INTERFACE:
-                interface.delete_on_termination = True
-        state = terminate(instance)
-        for interface in instance.nics.values():
-            # They stay in `nics` because describe_instances still returns them.
-            interface.instance = interface.attachment_id = interface.attach_time = interface.device_index = None
-            interface.status = "available"
-        return state
-
-    return repaired_terminate
+    for interface in instance.nics.values():
+        if interface.description == _PRIMARY_INTERFACE:
+            interface.delete_on_termination = True
+    state = terminate(instance)
+    for interface in instance.nics.values():
+        # They stay in `nics` because describe_instances still returns them.
+        interface.instance = interface.attachment_id = interface.attach_time = interface.device_index = None
+        interface.status = "available"
+    return state
 
 
-def _remove_acl_association(delete_subnet: Callable[..., Any]) -> Callable[..., Any]:
+def _remove_acl_association(delete_subnet: Method, backend: Backend, subnet_id: str) -> object:
     """Remove the network ACL association of a deleted subnet: moto keeps it, and the ACL cannot be deleted."""
-
-    def repaired_delete(backend: Any, subnet_id: str) -> object:  # noqa: ANN401
-        deleted = delete_subnet(backend, subnet_id)
-        for acl in backend.network_acls.values():
-            for key, association in list(acl._associations.items()):  # noqa: SLF001  # moto has no public accessor
-                if association.subnet_id == subnet_id:
-                    del acl._associations[key]  # noqa: SLF001
-        return deleted
-
-    return repaired_delete
+    deleted = delete_subnet(backend, subnet_id)
+    for acl in backend.network_acls.values():
+        for key, association in list(acl._associations.items()):  # noqa: SLF001  # moto has no public accessor
+            if association.subnet_id == subnet_id:
+                del acl._associations[key]  # noqa: SLF001
+    return deleted
 
 
 def _no_private_ip() -> str:
@@ -149,28 +150,22 @@ def _no_private_ip() -> str:
     return ""
 
 
-def _key_by_group(put: Callable[..., Any]) -> Callable[..., Any]:
+def _key_by_group(
+    put: Method, backend: AutoScalingBackend, *, name: str, scheduled_action_name: str, **more: object
+) -> object:
     """Store a scheduled action by group and name: moto stores by name, so groups overwrite each other's actions."""
-
-    def repaired_put(backend: AutoScalingBackend, *, name: str, scheduled_action_name: str, **more: object) -> object:
-        action = put(backend, name=name, scheduled_action_name=scheduled_action_name, **more)
-        actions = backend.scheduled_actions
-        actions[f"{name}:{scheduled_action_name}"] = actions.pop(scheduled_action_name)
-        return action
-
-    return repaired_put
+    action = put(backend, name=name, scheduled_action_name=scheduled_action_name, **more)
+    actions = backend.scheduled_actions
+    actions[f"{name}:{scheduled_action_name}"] = actions.pop(scheduled_action_name)
+    return action
 
 
-def _delete_by_group(delete: Callable[..., Any]) -> Callable[..., Any]:
+def _delete_by_group(
+    delete: Method, backend: AutoScalingBackend, *, auto_scaling_group_name: str, scheduled_action_name: str
+) -> None:
     """Delete a scheduled action by group and name, as `_key_by_group` stores it."""
-
-    def repaired_delete(
-        backend: AutoScalingBackend, *, auto_scaling_group_name: str, scheduled_action_name: str
-    ) -> None:
-        delete(backend, auto_scaling_group_name, scheduled_action_name)
-        backend.scheduled_actions.pop(f"{auto_scaling_group_name}:{scheduled_action_name}", None)
-
-    return repaired_delete
+    delete(backend, auto_scaling_group_name, scheduled_action_name)
+    backend.scheduled_actions.pop(f"{auto_scaling_group_name}:{scheduled_action_name}", None)
 
 
 # Route 53 Resolver
@@ -195,35 +190,28 @@ _ENABLED = "enable"
 _FILTERS = {"type": "type", "state": "state", "route-search.exact-match": "destinationCidrBlock"}
 
 
-def _search_routes(_search: Callable[..., Any]) -> Callable[..., Any]:
+def _search_routes(
+    _search: Method,
+    backend: Backend,
+    transit_gateway_route_table_id: str,
+    filters: Any,  # noqa: ANN401
+    max_results: Any = None,  # noqa: ANN401
+) -> object:
     """Search static and propagated routes: moto's search omits attachments and knows no propagation."""
-
-    def repaired_search(
-        backend: Any,  # noqa: ANN401
-        transit_gateway_route_table_id: str,
-        filters: Any,  # noqa: ANN401
-        max_results: Any = None,  # noqa: ANN401
-    ) -> object:
-        table = backend.transit_gateways_route_tables.get(transit_gateway_route_table_id)
-        routes = [*_static_routes(backend, table), *_propagated_routes(backend, table)] if table else []
-        matching = [route for route in routes if _passes(route, filters or {})]
-        return matching[: int(max_results)] if max_results else matching
-
-    return repaired_search
+    table = backend.transit_gateways_route_tables.get(transit_gateway_route_table_id)
+    routes = [*_static_routes(backend, table), *_propagated_routes(backend, table)] if table else []
+    matching = [route for route in routes if _passes(route, filters or {})]
+    return matching[: int(max_results)] if max_results else matching
 
 
-def _store_attachments(create: Callable[..., Any]) -> Callable[..., Any]:
+def _store_attachments(create: Method, backend: Backend, **params: Any) -> object:  # noqa: ANN401
     """Store the attachment of a route in the form that a search returns."""
-
-    def repaired_create(backend: Any, **params: Any) -> object:  # noqa: ANN401
-        route: dict[str, Any] = create(backend, **params)
-        route["transitGatewayAttachments"] = _attachments(backend, params.get("transit_gateway_attachment_id"))
-        return route
-
-    return repaired_create
+    route: dict[str, Any] = create(backend, **params)
+    route["transitGatewayAttachments"] = _attachments(backend, params.get("transit_gateway_attachment_id"))
+    return route
 
 
-def _attachments(backend: Any, ident: str | None) -> list[dict[str, str]]:  # noqa: ANN401
+def _attachments(backend: Backend, ident: str | None) -> list[dict[str, str]]:
     if not ident:
         return []
     attachment = backend.transit_gateway_attachments[ident]
@@ -231,14 +219,14 @@ def _attachments(backend: Any, ident: str | None) -> list[dict[str, str]]:  # no
     return [{**resource, "transitGatewayAttachmentId": ident}]
 
 
-def _static_routes(backend: Any, table: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401
+def _static_routes(backend: Backend, table: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401
     for route in table.routes.values():
         idents = [attachment["transitGatewayAttachmentId"] for attachment in route["transitGatewayAttachments"]]
         is_active = any(_is_available(backend, ident) for ident in idents)
         yield {**route, "state": "active" if is_active else "blackhole"}
 
 
-def _propagated_routes(backend: Any, table: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401
+def _propagated_routes(backend: Backend, table: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401
     for propagation in table.route_table_propagation:
         ident = propagation.transitGatewayAttachmentId
         if propagation.resourceType == "vpc" and _is_available(backend, ident):
@@ -250,7 +238,7 @@ def _propagated_routes(backend: Any, table: Any) -> Iterator[dict[str, Any]]:  #
             }
 
 
-def _is_available(backend: Any, ident: str) -> bool:  # noqa: ANN401
+def _is_available(backend: Backend, ident: str) -> bool:
     attachment = backend.transit_gateway_attachments.get(ident)
     return attachment is not None and attachment.state == "available"
 
@@ -259,30 +247,28 @@ def _passes(route: dict[str, Any], filters: dict[str, list[str]]) -> bool:
     return all(route[key] in filters[name] for name, key in _FILTERS.items() if filters.get(name))
 
 
-def _attach_vpc(create: Callable[..., Any]) -> Callable[..., Any]:
+def _attach_vpc(
+    create: Method,
+    backend: Backend,
+    transit_gateway_id: str,
+    vpc_id: str,
+    **more: Any,  # noqa: ANN401
+) -> object:
     """Allow to attach a VPC again after a detach, and put the attachment into the default route tables."""
-
-    def repaired_create(backend: Any, transit_gateway_id: str, vpc_id: str, **more: Any) -> object:  # noqa: ANN401
-        for ident, old in list(backend.transit_gateway_attachments.items()):
-            if (old.state, old.resource_id, old.transit_gateway_id) == ("deleted", vpc_id, transit_gateway_id):
-                del backend.transit_gateway_attachments[ident]
-        attachment = create(backend, transit_gateway_id=transit_gateway_id, vpc_id=vpc_id, **more)
-        _remove_from_tables(backend, attachment.id)
-        return _in_default_tables(backend, attachment)
-
-    return repaired_create
+    for ident, old in list(backend.transit_gateway_attachments.items()):
+        if (old.state, old.resource_id, old.transit_gateway_id) == ("deleted", vpc_id, transit_gateway_id):
+            del backend.transit_gateway_attachments[ident]
+    attachment = create(backend, transit_gateway_id=transit_gateway_id, vpc_id=vpc_id, **more)
+    _remove_from_tables(backend, attachment.id)
+    return _in_default_tables(backend, attachment)
 
 
-def _attach_vpn(create: Callable[..., Any]) -> Callable[..., Any]:
+def _attach_vpn(create: Method, backend: Backend, *args: Any, **params: Any) -> object:  # noqa: ANN401
     """Put the attachment of a VPN connection into the default route tables of its gateway."""
-
-    def repaired_create(backend: Any, *args: Any, **params: Any) -> object:  # noqa: ANN401
-        return _in_default_tables(backend, create(backend, *args, **params))
-
-    return repaired_create
+    return _in_default_tables(backend, create(backend, *args, **params))
 
 
-def _in_default_tables(backend: Any, attachment: Any) -> object:  # noqa: ANN401
+def _in_default_tables(backend: Backend, attachment: Any) -> object:  # noqa: ANN401
     gateway = backend.transit_gateways[attachment.transit_gateway_id]
     attachment.transit_gateway_route_table = None
     if gateway.options["DefaultRouteTableAssociation"] == _ENABLED:
@@ -293,7 +279,7 @@ def _in_default_tables(backend: Any, attachment: Any) -> object:  # noqa: ANN401
     return attachment
 
 
-def _remove_from_tables(backend: Any, ident: str) -> None:  # noqa: ANN401
+def _remove_from_tables(backend: Backend, ident: str) -> None:
     """Remove an attachment from all route tables of a region."""
     for table in backend.transit_gateways_route_tables.values():
         table.route_table_associations.pop(ident, None)
@@ -306,74 +292,52 @@ def _remove_from_tables(backend: Any, ident: str) -> None:  # noqa: ANN401
     backend.transit_gateway_propagations.pop(ident, None)
 
 
-def _keep_deleted_attachment(delete: Callable[..., Any]) -> Callable[..., Any]:
+def _keep_deleted_attachment(delete: Method, backend: Backend, transit_gateway_attachment_id: str) -> object:
     """Keep a deleted VPC attachment with the state deleted: the provider waits for this state."""
-
-    def repaired_delete(backend: Any, transit_gateway_attachment_id: str) -> object:  # noqa: ANN401
-        attachment = delete(backend, transit_gateway_attachment_id=transit_gateway_attachment_id)
-        _remove_from_tables(backend, attachment.id)
-        backend.transit_gateway_attachments[attachment.id] = attachment
-        return attachment
-
-    return repaired_delete
+    attachment = delete(backend, transit_gateway_attachment_id=transit_gateway_attachment_id)
+    _remove_from_tables(backend, attachment.id)
+    backend.transit_gateway_attachments[attachment.id] = attachment
+    return attachment
 
 
-def _delete_peering(delete: Callable[..., Any]) -> Callable[..., Any]:
+def _delete_peering(delete: Method, backend: Backend, transit_gateway_attachment_id: str) -> object:
     """Remove a deleted peering attachment from the route tables of both regions."""
-
-    def repaired_delete(backend: Any, transit_gateway_attachment_id: str) -> object:  # noqa: ANN401
-        attachment = delete(backend, transit_gateway_attachment_id=transit_gateway_attachment_id)
-        for region in type(backend)._get_peering_attachment_backend_refs():  # noqa: SLF001  # moto has no public accessor
-            if attachment.id in region.transit_gateway_attachments:
-                _remove_from_tables(region, attachment.id)
-        return attachment
-
-    return repaired_delete
+    attachment = delete(backend, transit_gateway_attachment_id=transit_gateway_attachment_id)
+    for region in type(backend)._get_peering_attachment_backend_refs():  # noqa: SLF001  # moto has no public accessor
+        if attachment.id in region.transit_gateway_attachments:
+            _remove_from_tables(region, attachment.id)
+    return attachment
 
 
-def _delete_vpn(delete: Callable[..., Any]) -> Callable[..., Any]:
+def _delete_vpn(delete: Method, backend: Backend, vpn_connection_id: str) -> object:
     """Remove the attachment of a deleted VPN connection from all route tables."""
-
-    def repaired_delete(backend: Any, vpn_connection_id: str) -> object:  # noqa: ANN401
-        for ident, attachment in backend.transit_gateway_attachments.items():
-            if attachment.resource_id == vpn_connection_id:
-                _remove_from_tables(backend, ident)
-        return delete(backend, vpn_connection_id)
-
-    return repaired_delete
+    for ident, attachment in backend.transit_gateway_attachments.items():
+        if attachment.resource_id == vpn_connection_id:
+            _remove_from_tables(backend, ident)
+    return delete(backend, vpn_connection_id)
 
 
-def _disable_propagation(disable: Callable[..., Any]) -> Callable[..., Any]:
+def _disable_propagation(
+    disable: Method, backend: Backend, transit_gateway_attachment_id: str, transit_gateway_route_table_id: str
+) -> object:
     """Allow to disable one of several propagations of an attachment: moto stores only one."""
-
-    def repaired_disable(
-        backend: Any,  # noqa: ANN401
-        transit_gateway_attachment_id: str,
-        transit_gateway_route_table_id: str,
-    ) -> object:
-        pair = (transit_gateway_attachment_id, transit_gateway_route_table_id)
-        propagations = backend.transit_gateway_propagations
-        propagations.setdefault(pair[0], TransitGatewayRelations(backend, *pair, state="enabled"))
-        return disable(backend, *pair)
-
-    return repaired_disable
+    pair = (transit_gateway_attachment_id, transit_gateway_route_table_id)
+    propagations = backend.transit_gateway_propagations
+    propagations.setdefault(pair[0], TransitGatewayRelations(backend, *pair, state="enabled"))
+    return disable(backend, *pair)
 
 
-def _delete_tables(delete: Callable[..., Any]) -> Callable[..., Any]:
+def _delete_tables(delete: Method, backend: Backend, transit_gateway_id: str) -> object:
     """Delete the route tables of a deleted transit gateway."""
-
-    def repaired_delete(backend: Any, transit_gateway_id: str) -> object:  # noqa: ANN401
-        deleted = delete(backend, transit_gateway_id)
-        for table in backend.transit_gateways_route_tables.values():
-            if table.transit_gateway_id == transit_gateway_id:
-                table.state = "deleted"
-        return deleted
-
-    return repaired_delete
+    deleted = delete(backend, transit_gateway_id)
+    for table in backend.transit_gateways_route_tables.values():
+        if table.transit_gateway_id == transit_gateway_id:
+            table.state = "deleted"
+    return deleted
 
 
 _ATTACHMENTS, _TABLES = TransitGatewayAttachmentBackend, TransitGatewayRouteTableBackend
-_TRANSIT_REPAIRS: Mapping[tuple[type, str], Wrap] = MappingProxyType(
+_TRANSIT_REPAIRS: Mapping[tuple[type, str], Method] = MappingProxyType(
     {
         (_ATTACHMENTS, "create_transit_gateway_vpc_attachment"): _attach_vpc,
         (_ATTACHMENTS, "create_transit_gateway_vpn_attachment"): _attach_vpn,
@@ -461,18 +425,17 @@ def failing_launches(faults: Faults) -> Iterator[None]:
     """Fail the launches of Auto Scaling groups if no zone has capacity for them."""
     failed: list[tuple[str, Activity]] = []
 
-    def wrap(launch: Callable[..., Any]) -> Callable[..., Any]:
-        def repaired_launch(group: FakeAutoScalingGroup, count_needed: int, propagated_tags: dict[str, str]) -> None:
-            types = _instance_types(group)
-            if _is_reserved(group) or not faults.lacks_capacity(types, group.availability_zones):
-                _spread_launch(launch, group, count_needed, propagated_tags)
-                return
-            region, running = group.autoscaling_backend.region_name, len(group.active_instances())
-            shortage = Shortage(group.name, region, desired=running + count_needed, running=running)
-            faults.shortages[region, group.name] = shortage
-            failed.append((region, _activity(group, types)))
-
-        return repaired_launch
+    def launch_or_fail(
+        launch: Method, group: FakeAutoScalingGroup, count_needed: int, propagated_tags: dict[str, str]
+    ) -> None:
+        types = _instance_types(group)
+        if _is_reserved(group) or not faults.lacks_capacity(types, group.availability_zones):
+            _spread_launch(launch, group, count_needed, propagated_tags)
+            return
+        region, running = group.autoscaling_backend.region_name, len(group.active_instances())
+        shortage = Shortage(group.name, region, desired=running + count_needed, running=running)
+        faults.shortages[region, group.name] = shortage
+        failed.append((region, _activity(group, types)))
 
     def activities(response: AutoScalingResponse) -> ActionResult:
         name = response._get_param("AutoScalingGroupName")  # noqa: SLF001  # moto has no public accessor
@@ -484,15 +447,13 @@ def failing_launches(faults: Faults) -> Iterator[None]:
         return ActionResult({"Activities": activities_of_group[::-1]})
 
     with (
-        wrapped(FakeAutoScalingGroup, "replace_autoscaling_group_instances", wrap),
+        wrapped(FakeAutoScalingGroup, "replace_autoscaling_group_instances", launch_or_fail),
         replaced(AutoScalingResponse, "describe_scaling_activities", activities),
     ):
         yield
 
 
-def _spread_launch(
-    launch: Callable[..., Any], group: FakeAutoScalingGroup, count: int, propagated_tags: dict[str, str]
-) -> None:
+def _spread_launch(launch: Method, group: FakeAutoScalingGroup, count: int, propagated_tags: dict[str, str]) -> None:
     """Launch each instance in the subnet with the fewest instances of the group; moto uses the first subnet."""
     subnets = group.vpc_zone_identifier
     for _ in range(count):
