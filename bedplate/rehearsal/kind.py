@@ -1,12 +1,8 @@
-"""The models of the rehearsal: a resource kind, with the parameters of its calls, and a data function (`Lookup`).
+"""The models of the rehearsal: a resource kind (`ResourceKind`), and a data function (`Lookup`).
 
 A `Kind` lists every input that it models, and whether a change of it updates or replaces the resource. Any other
 input is an error, so that no input of a program is dropped silently. These facts, the defaults and `delete_first`
 come from the AWS provider. `complaints` validates inputs against the schema.
-
-`call_parameters` follows botocore's model of an operation: the input `subnetIds` of Pulumi is `SubnetIds` or `SubnetId`
-in EC2, so names match without regard to case and plural. Values are converted to the type in the model (protobuf
-delivers every number as a float). An input without a parameter is an error.
 """
 
 import enum
@@ -21,13 +17,12 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
-from botocore.model import Shape, StructureShape
 from pulumi import _types
 
 from bedplate.rehearsal import schema
 from bedplate.rehearsal.schema import leaf, plain_kind
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import ResourceError, UnsupportedError
+from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import UNKNOWN, Reference, Secret
 
 # Properties of a resource by their names in the Pulumi schema (camelCase), as plain JSON values.
@@ -68,6 +63,10 @@ class InvalidInput:
 
 def update_nothing(aws: Aws, ident: str, old: Props, new: Props) -> None:
     """Do nothing: the update of a kind that has no inputs to update but tags."""
+
+
+def delete_nothing(aws: Aws, ident: str, outputs: Props) -> None:
+    """Do nothing: the delete of a kind that AWS deletes together with another resource."""
 
 
 def accept_all(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
@@ -220,73 +219,6 @@ def find_rows(package: str, path: Iterable[str], row_type: type[AnyRow]) -> Mapp
     return MappingProxyType(dict(sorted(rows.items())))
 
 
-def call_parameters(
-    aws: Aws,
-    call: tuple[str, str],
-    inputs: Props,
-    *,
-    apart: tuple[str, ...] = (),
-    renames: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    """Return the parameters of `call` (service, operation) for `inputs`, without the inputs `apart`.
-
-    `renames` maps an input, or its path, to a parameter of another name. Raises UnsupportedError for an input, at any
-    depth, that the operation has no parameter for.
-    """
-    values = {key: value for key, value in inputs.items() if key not in apart and value is not None}
-    return structure_parameters(aws.shape(*call), values, renames or {})
-
-
-def structure_parameters(
-    shape: StructureShape, value: object, renames: Mapping[str, str], where: str = ""
-) -> dict[str, Any]:
-    """Return a mapping with the members of a structure shape; a list of one block is treated as the block."""
-    block = value[0] if isinstance(value, list) and len(value) == 1 else value
-    if not isinstance(block, Mapping):
-        raise UnsupportedError(f"{where or shape.name} must be a mapping", key=where)
-    members = {}
-    for key, item in block.items():
-        if item is not None:
-            path = f"{where}.{key}" if where else key
-            member = _member(shape, renames.get(path, renames.get(key, key)), path)
-            members[member] = _parameter(shape.members[member], item, renames, path)
-    return members
-
-
-def _member(shape: StructureShape, key: str, path: str) -> str:
-    folded: dict[str, str] = {name.lower(): name for name in shape.members}
-    singular = key[:-3] + "y" if key.endswith("ies") else key.removesuffix("s")
-    for guess in (key, f"{key}s", f"{key}es", singular):
-        if guess.lower() in folded:
-            return folded[guess.lower()]
-    raise UnsupportedError(f"the rehearsal does not model input {path}", key=path)
-
-
-def _parameter(shape: Shape, value: object, renames: Mapping[str, str], path: str) -> Any:  # noqa: ANN401  # a JSON value
-    match shape.type_name:
-        case "structure":
-            return structure_parameters(shape, value, renames, path)
-        case "list":
-            items = value if isinstance(value, list) else [value]
-            return [_parameter(shape.member, item, renames, f"{path}[{n}]") for n, item in enumerate(items)]
-        case "map":
-            return {key: _parameter(shape.value, item, renames, path) for key, item in _pairs(value, path)}
-        case "integer" | "long":
-            return int(str(value)) if not isinstance(value, float) else int(value)
-        case "float" | "double":
-            return float(str(value))
-        case "boolean":
-            return value in (True, "true")
-        case _:
-            return value if isinstance(value, str | bytes) else str(value)
-
-
-def _pairs(value: object, path: str) -> list[tuple[str, object]]:
-    if not isinstance(value, Mapping):
-        raise UnsupportedError(f"{path} must be a mapping", key=path)
-    return list(value.items())
-
-
 @dataclass(frozen=True, slots=True)
 class Lookup:
     """The model of one data function: its token, its arguments, and the function that returns its result."""
@@ -303,7 +235,7 @@ def empty_result(token: str) -> Mapping[str, Any]:
     module, _, name = token.removeprefix("aws:").rpartition(":")[0].partition("/")
     file = re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
     sdk_module = leaf("pulumi_aws" if module == "index" else f"pulumi_aws.{module}", file)
-    result = getattr(sdk_module, f"{name[0].upper()}{name[1:]}Result")
+    result = getattr(sdk_module, f"{capitalized(name)}Result")
     empties = {bool: False, list: [], dict: {}, int: 0, float: 0}
     types = _types.output_type_types(result)
     return {key: empties.get(plain_kind(_types.unwrap_type(tp)), "") for key, tp in types.items()}
@@ -338,6 +270,19 @@ def tag_map(tags: list[dict[str, str]] | None) -> dict[str, str]:
     return {tag["Key"]: tag["Value"] for tag in tags or []}
 
 
-def picked(reply: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return the properties in a reply of AWS, by their names in the schema; `names` is schema name -> AWS name."""
-    return {key: reply[name] for key, name in names.items() if reply.get(name) is not None}
+def picked(reply: Mapping[str, Any], token: str) -> dict[str, Any]:
+    """Return the properties of a data function's result that a reply of AWS has under the same name, but capitalized.
+
+    Blocks are left out: their inner names differ.
+    """
+    values = {key: reply.get(capitalized(key)) for key in empty_result(token)}
+    return {key: value for key, value in values.items() if value is not None and not _holds_block(value)}
+
+
+def _holds_block(value: object) -> bool:
+    return isinstance(value, Mapping) or (isinstance(value, list) and any(map(_holds_block, value)))
+
+
+def capitalized(name: str) -> str:
+    """Return the name that AWS gives to a property of the schema: `cidrBlock` is `CidrBlock`."""
+    return name[0].upper() + name[1:]

@@ -1,12 +1,14 @@
 """Elastic IP addresses, NAT gateways and network interfaces."""
 
 from collections.abc import Iterator
+from functools import partial
 from ipaddress import ip_address, ip_network
 from typing import Any
 
-from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, call_parameters, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
-from bedplate.rehearsal.kinds.limits import Choice, Text, check_exclusive, check_limits, rollback
+from bedplate.rehearsal.kinds.calls import call_parameters
+from bedplate.rehearsal.kinds.limits import Choice, Text, check_exclusive, check_limits, checks, rollback
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 
@@ -18,11 +20,6 @@ _HOLDERS = {
     "networkInterface": "NetworkInterfaceId",
 }
 _LIMITS = {"domain": Choice(("vpc",))}
-
-
-def _check_address(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, _LIMITS)
-    yield from check_exclusive(inputs, "instance", "networkInterface")
 
 
 def _create_address(aws: Aws, inputs: Props) -> str:
@@ -98,7 +95,7 @@ ELASTIC_ADDRESS = ResourceKind(
     read=_read_address,
     update=_update_address,
     delete=_delete_address,
-    complaints=_check_address,
+    complaints=checks(_LIMITS, partial(check_exclusive, first="instance", second="networkInterface")),
 )
 
 

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, call_parameters, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
+from bedplate.rehearsal.kinds.calls import call_parameters, deletes
 from bedplate.rehearsal.kinds.iam import check_policy
 from bedplate.rehearsal.kinds.limits import (
     Choice,
@@ -125,10 +126,6 @@ def _update_alarm(aws: Aws, ident: str, old: Props, new: Props) -> None:
     _TAGS.retag(aws, aws.arn("cloudwatch", f"alarm:{ident}"), old, new)
 
 
-def _delete_alarm(aws: Aws, ident: str, outputs: Props) -> None:
-    aws.call("cloudwatch", "delete_alarms", AlarmNames=[ident])
-
-
 METRIC_ALARM = ResourceKind(
     token="aws:cloudwatch/metricAlarm:MetricAlarm",
     inputs=updates(*_UPDATED) | replaces("name"),
@@ -139,7 +136,7 @@ METRIC_ALARM = ResourceKind(
     create=_create_alarm,
     read=_read_alarm,
     update=_update_alarm,
-    delete=_delete_alarm,
+    delete=deletes("cloudwatch", "delete_alarms", "AlarmNames"),
     complaints=_check_alarm,
 )
 _TOPIC_LIMITS = {
@@ -220,10 +217,6 @@ def _update_topic(aws: Aws, ident: str, old: Props, new: Props) -> None:
     _TOPIC_TAGS.retag(aws, ident, old, new)
 
 
-def _delete_topic(aws: Aws, ident: str, outputs: Props) -> None:
-    aws.call("sns", "delete_topic", TopicArn=ident)
-
-
 TOPIC = ResourceKind(
     token="aws:sns/topic:Topic",
     inputs=updates(*_TOPIC_ATTRIBUTES, "tags") | replaces("fifoTopic", "name", "namePrefix"),
@@ -233,7 +226,7 @@ TOPIC = ResourceKind(
     create=_create_topic,
     read=_read_topic,
     update=_update_topic,
-    delete=_delete_topic,
+    delete=deletes("sns", "delete_topic", "TopicArn"),
     complaints=_check_topic,
     note="moto does not store signatureVersion and tracingConfig",
 )
@@ -312,10 +305,6 @@ def _update_subscription(aws: Aws, ident: str, old: Props, new: Props) -> None:
             aws.call("sns", "set_subscription_attributes", **call)
 
 
-def _delete_subscription(aws: Aws, ident: str, outputs: Props) -> None:
-    aws.call("sns", "unsubscribe", SubscriptionArn=ident)
-
-
 TOPIC_SUBSCRIPTION = ResourceKind(
     token="aws:sns/topicSubscription:TopicSubscription",
     inputs=updates(*_SUBSCRIPTION_ATTRIBUTES, *_CONFIRMATION_DEFAULTS) | replaces("endpoint", "protocol", "topic"),
@@ -324,7 +313,7 @@ TOPIC_SUBSCRIPTION = ResourceKind(
     create=_create_subscription,
     read=_read_subscription,
     update=_update_subscription,
-    delete=_delete_subscription,
+    delete=deletes("sns", "unsubscribe", "SubscriptionArn"),
     complaints=_check_subscription,
     note="subscriptions that need a confirmation stay pending",
 )

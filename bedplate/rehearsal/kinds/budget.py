@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
+from bedplate.rehearsal.kinds.calls import deletes
 from bedplate.rehearsal.kinds.limits import Choice, Text, check_limits, check_nested, resource_name, tag_pairs
 from bedplate.rehearsal.simulation import Aws
 
@@ -102,15 +103,13 @@ def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     }
 
 
+_delete = deletes("budgets", "delete_budget", "AccountId", "BudgetName", separator=":")
+
+
 def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
     # moto has no UpdateBudget.
     _delete(aws, ident, old)
     _put_budget(aws, ident.partition(":")[2], new)
-
-
-def _delete(aws: Aws, ident: str, outputs: Props) -> None:
-    account, _, name = ident.partition(":")
-    aws.call("budgets", "delete_budget", AccountId=account, BudgetName=name)
 
 
 BUDGET = ResourceKind(

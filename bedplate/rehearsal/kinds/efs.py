@@ -1,19 +1,12 @@
 """EFS file systems, their mount targets, file system policies and backup policies."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from bedplate.rehearsal.kind import (
-    InvalidInput,
-    Naming,
-    Props,
-    ResourceKind,
-    Support,
-    call_parameters,
-    replaces,
-    updates,
-)
+from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, Support, replaces, updates
+from bedplate.rehearsal.kinds.calls import call_parameters, deletes
 from bedplate.rehearsal.kinds.iam import FILE_SYSTEM_FORM, check_policy, require_principals
 from bedplate.rehearsal.kinds.limits import (
     Choice,
@@ -22,6 +15,7 @@ from bedplate.rehearsal.kinds.limits import (
     Text,
     check_limits,
     check_nested,
+    checks,
     rollback,
     tag_pairs,
 )
@@ -131,8 +125,7 @@ def _update_file_system(aws: Aws, ident: str, old: Props, new: Props) -> None:
     EFS_TAGS.retag(aws, ident, old, new)
 
 
-def _delete_file_system(aws: Aws, ident: str, outputs: Props) -> None:
-    aws.call("efs", "delete_file_system", FileSystemId=ident)
+_delete_file_system = deletes("efs", "delete_file_system", "FileSystemId")
 
 
 FILE_SYSTEM = ResourceKind(
@@ -223,10 +216,6 @@ def _update_mount_target(aws: Aws, ident: str, old: Props, new: Props) -> None:
         aws.call("efs", "modify_mount_target_security_groups", **call)
 
 
-def _delete_mount_target(aws: Aws, ident: str, outputs: Props) -> None:
-    aws.call("efs", "delete_mount_target", MountTargetId=ident)
-
-
 MOUNT_TARGET = ResourceKind(
     token="aws:efs/mountTarget:MountTarget",
     inputs=updates("securityGroups")
@@ -236,7 +225,7 @@ MOUNT_TARGET = ResourceKind(
     create=_create_mount_target,
     read=_read_mount_target,
     update=_update_mount_target,
-    delete=_delete_mount_target,
+    delete=deletes("efs", "delete_mount_target", "MountTargetId"),
     complaints=_check_mount_target,
     delete_first=True,
 )
@@ -245,10 +234,6 @@ MOUNT_TARGET = ResourceKind(
 # --- File system policies
 
 _NO_POLICY = "{}"  # moto has no DeleteFileSystemPolicy: this document means no policy
-
-
-def _check_policy(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_policy(inputs, form=FILE_SYSTEM_FORM)
 
 
 def _create_policy(aws: Aws, inputs: Props) -> str:
@@ -281,17 +266,14 @@ FILE_SYSTEM_POLICY = ResourceKind(
     read=_read_policy,
     update=_update_policy,
     delete=_delete_policy,
-    complaints=_check_policy,
+    complaints=checks({}, partial(check_policy, form=FILE_SYSTEM_FORM)),
 )
 
 
 # --- Backup policies
 
 _BACKUP_POLICY = "aws:efs/backupPolicy:BackupPolicy"
-
-
-def _check_backup_policy(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_nested(inputs, "backupPolicy", {"status": Choice(("ENABLED", "DISABLED"))})
+_BACKUP_LIMITS = {"status": Choice(("ENABLED", "DISABLED"))}
 
 
 def _create_backup_policy(aws: Aws, inputs: Props) -> str:
@@ -323,7 +305,7 @@ BACKUP_POLICY = ResourceKind(
     read=_read_backup_policy,
     update=_update_backup_policy,
     delete=_delete_backup_policy,
-    complaints=_check_backup_policy,
+    complaints=checks({}, partial(check_nested, path="backupPolicy", limits=_BACKUP_LIMITS)),
     support=Support.FAKED,
     note="moto has no PutBackupPolicy",
 )

@@ -11,8 +11,9 @@ from uuid import uuid4
 
 from moto.ec2.models.vpcs import AWS_ENDPOINT_SERVICES
 
-from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, call_parameters, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
+from bedplate.rehearsal.kinds.calls import call_parameters, deletes
 from bedplate.rehearsal.kinds.iam import check_policy
 from bedplate.rehearsal.kinds.limits import Choice, check_limits
 from bedplate.rehearsal.simulation import Aws
@@ -176,10 +177,6 @@ def _update_endpoint(aws: Aws, ident: str, old: Props, new: Props) -> None:
     ec2.retag(aws, ident, old, new)
 
 
-def _delete_endpoint(aws: Aws, ident: str, outputs: Props) -> None:
-    aws.call("ec2", "delete_vpc_endpoints", VpcEndpointIds=[ident])
-
-
 VPC_ENDPOINT = ResourceKind(
     token="aws:ec2/vpcEndpoint:VpcEndpoint",
     inputs=updates(*_MEMBERS, "policy", "privateDnsEnabled", "tags")
@@ -190,7 +187,7 @@ VPC_ENDPOINT = ResourceKind(
     create=_create_endpoint,
     read=_read_endpoint,
     update=_update_endpoint,
-    delete=_delete_endpoint,
+    delete=deletes("ec2", "delete_vpc_endpoints", "VpcEndpointIds"),
     complaints=_check_endpoint,
     note="services are those that moto lists, in any region; moto does not update privateDnsEnabled",
 )

@@ -5,15 +5,18 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
-from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, call_parameters, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
+from bedplate.rehearsal.kinds.calls import call_parameters, deletes
 from bedplate.rehearsal.kinds.limits import (
     Number,
     Tagger,
     Text,
     check_exclusive,
     check_limits,
+    checks,
     resource_name,
     rollback,
     tag_pairs,
@@ -183,12 +186,6 @@ _SEPARATE = ("name", "namePrefix", "tags", "forceDetachPolicies", "managedPolicy
 _TAGS = Tagger(service="iam", add="tag_role", remove="untag_role", ident="RoleName")
 
 
-def _check_role(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, _LIMITS)
-    yield from check_exclusive(inputs, "name", "namePrefix")
-    yield from check_policy(inputs, "assumeRolePolicy", TRUST_FORM)
-
-
 def _create_role(aws: Aws, inputs: Props) -> str:
     require_principals(aws, inputs["assumeRolePolicy"], "MalformedPolicyDocument")
     renames = {"assumeRolePolicy": "AssumeRolePolicyDocument"}
@@ -274,7 +271,11 @@ ROLE = ResourceKind(
     read=_read_role,
     update=_update_role,
     delete=_delete_role,
-    complaints=_check_role,
+    complaints=checks(
+        _LIMITS,
+        partial(check_exclusive, first="name", second="namePrefix"),
+        partial(check_policy, key="assumeRolePolicy", form=TRUST_FORM),
+    ),
 )
 
 
@@ -282,11 +283,6 @@ ROLE = ResourceKind(
 
 _POLICY_NAME = Text(1, 128, r"[\w+=,.@-]+", "letters, digits and +=,.@-_")
 _MAX_POLICY_SIZE = 10240  # characters of all inline policies of a role, without white space: IAM quotas
-
-
-def _check_policy(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, {"name": _POLICY_NAME})
-    yield from check_policy(inputs, form=IDENTITY_FORM)
 
 
 def _create_policy(aws: Aws, inputs: Props) -> str:
@@ -313,11 +309,6 @@ def _update_policy(aws: Aws, ident: str, old: Props, new: Props) -> None:
     aws.call("iam", "put_role_policy", RoleName=role, PolicyName=name, PolicyDocument=new["policy"])
 
 
-def _delete_policy(aws: Aws, ident: str, outputs: Props) -> None:
-    role, _, name = ident.partition(":")
-    aws.call("iam", "delete_role_policy", RoleName=role, PolicyName=name)
-
-
 ROLE_POLICY = ResourceKind(
     token="aws:iam/rolePolicy:RolePolicy",
     inputs=updates("policy") | replaces("name", "namePrefix", "role"),
@@ -326,8 +317,8 @@ ROLE_POLICY = ResourceKind(
     create=_create_policy,
     read=_read_policy,
     update=_update_policy,
-    delete=_delete_policy,
-    complaints=_check_policy,
+    delete=deletes("iam", "delete_role_policy", "RoleName", "PolicyName", separator=":"),
+    complaints=checks({"name": _POLICY_NAME}, partial(check_policy, form=IDENTITY_FORM)),
 )
 
 
@@ -347,17 +338,12 @@ def _read_attachment(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     return {"policyArn": arn, "role": role}
 
 
-def _delete_attachment(aws: Aws, ident: str, outputs: Props) -> None:
-    role, _, arn = ident.partition("/")
-    aws.call("iam", "detach_role_policy", RoleName=role, PolicyArn=arn)
-
-
 ROLE_POLICY_ATTACHMENT = ResourceKind(
     token="aws:iam/rolePolicyAttachment:RolePolicyAttachment",
     inputs=replaces("role", "policyArn"),
     create=_create_attachment,
     read=_read_attachment,
-    delete=_delete_attachment,
+    delete=deletes("iam", "detach_role_policy", "RoleName", "PolicyArn", separator="/"),
     delete_first=True,
 )
 
@@ -367,10 +353,6 @@ ROLE_POLICY_ATTACHMENT = ResourceKind(
 _PROFILE_TAGS = Tagger(
     service="iam", add="tag_instance_profile", remove="untag_instance_profile", ident="InstanceProfileName"
 )
-
-
-def _check_profile(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, {"name": Text(1, 128, r"[\w+=,.@-]+", "letters, digits and +=,.@-_")})
 
 
 def _create_profile(aws: Aws, inputs: Props) -> str:
@@ -422,7 +404,7 @@ INSTANCE_PROFILE = ResourceKind(
     read=_read_profile,
     update=_update_profile,
     delete=_delete_profile,
-    complaints=_check_profile,
+    complaints=checks({"name": Text(1, 128, r"[\w+=,.@-]+", "letters, digits and +=,.@-_")}),
 )
 
 
@@ -476,8 +458,7 @@ def _update_provider(aws: Aws, ident: str, old: Props, new: Props) -> None:
     _PROVIDER_TAGS.retag(aws, ident, old, new)
 
 
-def _delete_provider(aws: Aws, ident: str, outputs: Props) -> None:
-    aws.call("iam", "delete_open_id_connect_provider", OpenIDConnectProviderArn=ident)
+_delete_provider = deletes("iam", "delete_open_id_connect_provider", "OpenIDConnectProviderArn")
 
 
 OPEN_ID_CONNECT_PROVIDER = ResourceKind(

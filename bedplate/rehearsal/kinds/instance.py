@@ -4,8 +4,9 @@ from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any
 
-from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, call_parameters, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
+from bedplate.rehearsal.kinds.calls import call_parameters, deletes
 from bedplate.rehearsal.kinds.launch_template import check_user_data, plain_user_data, require_launch_data
 from bedplate.rehearsal.kinds.limits import Choice, Number, check_exclusive, check_limits, rollback, tag_pairs
 from bedplate.rehearsal.kinds.placement_groups import require_offered
@@ -164,8 +165,7 @@ def _set_profile(aws: Aws, ident: str, old: str | None, new: str | None) -> None
         aws.call("ec2", "associate_iam_instance_profile", InstanceId=ident, IamInstanceProfile=profile)
 
 
-def _delete_instance(aws: Aws, ident: str, outputs: Props) -> None:
-    aws.call("ec2", "terminate_instances", InstanceIds=[ident])
+_delete_instance = deletes("ec2", "terminate_instances", "InstanceIds")
 
 
 INSTANCE = ResourceKind(
@@ -277,10 +277,6 @@ def _update_volume(aws: Aws, ident: str, old: Props, new: Props) -> None:
     ec2.retag(aws, ident, old, new)
 
 
-def _delete_volume(aws: Aws, ident: str, outputs: Props) -> None:
-    aws.call("ec2", "delete_volume", VolumeId=ident)
-
-
 VOLUME = ResourceKind(
     token="aws:ebs/volume:Volume",
     inputs=updates(*_VOLUME_SETTINGS, "finalSnapshot", "tags") | replaces(*_FIXED_INPUTS, "outpostArn"),
@@ -290,6 +286,6 @@ VOLUME = ResourceKind(
     create=_create_volume,
     read=_read_volume,
     update=_update_volume,
-    delete=_delete_volume,
+    delete=deletes("ec2", "delete_volume", "VolumeId"),
     complaints=_check_volume,
 )

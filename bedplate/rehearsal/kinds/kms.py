@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
+from bedplate.rehearsal.kinds.calls import deletes
 from bedplate.rehearsal.kinds.iam import allows_account, check_policy, require_principals
 from bedplate.rehearsal.kinds.limits import (
     Choice,
@@ -186,10 +187,6 @@ def _update_alias(aws: Aws, ident: str, old: Props, new: Props) -> None:
     aws.call("kms", "update_alias", AliasName=ident, TargetKeyId=_describe_target(aws, new)["KeyId"])
 
 
-def _delete_alias(aws: Aws, ident: str, outputs: Props) -> None:
-    aws.call("kms", "delete_alias", AliasName=ident)
-
-
 ALIAS = ResourceKind(
     token="aws:kms/alias:Alias",
     inputs=updates("targetKeyId") | replaces("name", "namePrefix"),
@@ -199,6 +196,6 @@ ALIAS = ResourceKind(
     create=_create_alias,
     read=_read_alias,
     update=_update_alias,
-    delete=_delete_alias,
+    delete=deletes("kms", "delete_alias", "AliasName"),
     complaints=_check_alias,
 )

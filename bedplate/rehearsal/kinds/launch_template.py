@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, structure_parameters, updates
+from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
+from bedplate.rehearsal.kinds.calls import deletes, structure_parameters
 from bedplate.rehearsal.kinds.limits import (
     Choice,
     Limit,
@@ -412,8 +413,7 @@ def _set_default_version(aws: Aws, ident: str, old: Props, new: Props) -> None:
         aws.call("ec2", "modify_launch_template", LaunchTemplateId=ident, DefaultVersion=str(version))
 
 
-def _delete(aws: Aws, ident: str, outputs: Props) -> None:
-    aws.call("ec2", "delete_launch_template", LaunchTemplateId=ident)
+_delete = deletes("ec2", "delete_launch_template", "LaunchTemplateId")
 
 
 LAUNCH_TEMPLATE = ResourceKind(

@@ -103,6 +103,19 @@ def check_exclusive(inputs: Props, first: str, second: str) -> Iterator[InvalidI
         yield InvalidInput(first, f"conflicts with {second}")
 
 
+def checks(
+    limits: Mapping[str, Limit], *more: Callable[[Props], Iterator[InvalidInput]]
+) -> Callable[[Aws, Props], Iterator[InvalidInput]]:
+    """Return the checks of a kind that needs no other: limits, then each of `more`, for `ResourceKind.complaints`."""
+
+    def complaints(_aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
+        yield from check_limits(inputs, limits)
+        for check in more:
+            yield from check(inputs)
+
+    return complaints
+
+
 _MAX_TAGS, _MAX_KEY_LENGTH, _MAX_VALUE_LENGTH = 50, 128, 256
 
 

@@ -6,7 +6,8 @@ from uuid import uuid4
 
 from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
-from bedplate.rehearsal.kinds.limits import Choice, Limit, Number, Text, check_limits, resource_name, rollback
+from bedplate.rehearsal.kinds.calls import deletes
+from bedplate.rehearsal.kinds.limits import Choice, Limit, Number, Text, check_limits, checks, resource_name, rollback
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 
@@ -18,10 +19,6 @@ _LIMITS = {
     "name": Text(1, 512, r"[a-zA-Z0-9_/.#-]+", "letters, digits and _/.#-"),
     "retentionInDays": Number(0, 0, besides=(*_DAYS, 3653)),
 }
-
-
-def _check_log_group(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, _LIMITS)
 
 
 def _create_log_group(aws: Aws, inputs: Props) -> str:
@@ -89,7 +86,7 @@ LOG_GROUP = ResourceKind(
     read=_read_log_group,
     update=_update_log_group,
     delete=_delete_log_group,
-    complaints=_check_log_group,
+    complaints=checks(_LIMITS),
     note="moto does not update kmsKeyId",
 )
 
@@ -173,10 +170,6 @@ def _read_flow_log(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     return {"arn": aws.arn("ec2", f"vpc-flow-log/{ident}"), "logFormat": flow_log["LogFormat"]}
 
 
-def _delete_flow_log(aws: Aws, ident: str, outputs: Props) -> None:
-    aws.call("ec2", "delete_flow_logs", FlowLogIds=[ident])
-
-
 FLOW_LOG = ResourceKind(
     token="aws:ec2/flowLog:FlowLog",
     inputs=updates("tags") | replaces(*_RESOURCE_TYPES, *_PARAMETERS, "logDestination"),
@@ -185,6 +178,6 @@ FLOW_LOG = ResourceKind(
     create=_create_flow_log,
     read=_read_flow_log,
     update=ec2.retag,
-    delete=_delete_flow_log,
+    delete=deletes("ec2", "delete_flow_logs", "FlowLogIds"),
     complaints=_check_flow_log,
 )

@@ -6,6 +6,7 @@ from uuid import uuid4
 
 from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
+from bedplate.rehearsal.kinds.calls import deletes
 from bedplate.rehearsal.kinds.limits import (
     Choice,
     Number,
@@ -13,6 +14,7 @@ from bedplate.rehearsal.kinds.limits import (
     Text,
     check_limits,
     check_nested,
+    checks,
     is_ipv4_address,
     tag_pairs,
 )
@@ -139,10 +141,6 @@ def _matches(address: dict[str, Any], block: Props) -> bool:
     return bool(address["SubnetId"] == block["subnetId"] and block.get("ip") in (None, "", address["Ip"]))
 
 
-def _delete_endpoint(aws: Aws, ident: str, outputs: Props) -> None:
-    aws.call(SERVICE, "delete_resolver_endpoint", ResolverEndpointId=ident)
-
-
 RESOLVER_ENDPOINT = ResourceKind(
     token="aws:route53/resolverEndpoint:ResolverEndpoint",
     inputs=updates("ipAddresses", "name", "protocols", "resolverEndpointType", "tags")
@@ -152,7 +150,7 @@ RESOLVER_ENDPOINT = ResourceKind(
     create=_create_endpoint,
     read=_read_endpoint,
     update=_update_endpoint,
-    delete=_delete_endpoint,
+    delete=deletes(SERVICE, "delete_resolver_endpoint", "ResolverEndpointId"),
     complaints=_check_endpoint,
     note="IPv4 only; moto does not store protocols: they are taken from the inputs",
 )
@@ -246,10 +244,6 @@ def _update_rule(aws: Aws, ident: str, old: Props, new: Props) -> None:
     _TAGS.retag(aws, aws.arn(SERVICE, f"resolver-rule/{ident}"), old, new)
 
 
-def _delete_rule(aws: Aws, ident: str, outputs: Props) -> None:
-    aws.call(SERVICE, "delete_resolver_rule", ResolverRuleId=ident)
-
-
 RESOLVER_RULE = ResourceKind(
     token="aws:route53/resolverRule:ResolverRule",
     inputs=updates("name", "resolverEndpointId", "tags", "targetIps") | replaces("domainName", "ruleType"),
@@ -257,17 +251,13 @@ RESOLVER_RULE = ResourceKind(
     create=_create_rule,
     read=_read_rule,
     update=_update_rule,
-    delete=_delete_rule,
+    delete=deletes(SERVICE, "delete_resolver_rule", "ResolverRuleId"),
     complaints=_check_rule,
     note="IPv4 targets only; moto does not store the protocol of a target",
 )
 
 
 # --- Rule associations
-
-
-def _check_association(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, {"name": NAME})
 
 
 def _create_association(aws: Aws, inputs: Props) -> str:
@@ -299,16 +289,13 @@ def _read_association(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     return {}
 
 
-def _delete_association(aws: Aws, ident: str, outputs: Props) -> None:
-    call = {"ResolverRuleId": outputs["resolverRuleId"], "VPCId": outputs["vpcId"]}
-    aws.call(SERVICE, "disassociate_resolver_rule", **call)
-
-
 RESOLVER_RULE_ASSOCIATION = ResourceKind(
     token="aws:route53/resolverRuleAssociation:ResolverRuleAssociation",
     inputs=replaces("name", "resolverRuleId", "vpcId"),
     create=_create_association,
     read=_read_association,
-    delete=_delete_association,
-    complaints=_check_association,
+    delete=deletes(
+        SERVICE, "disassociate_resolver_rule", outputs={"resolverRuleId": "ResolverRuleId", "vpcId": "VPCId"}
+    ),
+    complaints=checks({"name": NAME}),
 )

@@ -1,12 +1,22 @@
 """Route 53: hosted zones, records, and associations of VPCs with private zones."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 from uuid import uuid4
 
 from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
-from bedplate.rehearsal.kinds.limits import Choice, Number, Text, check_exclusive, check_limits, rollback, tag_pairs
+from bedplate.rehearsal.kinds.limits import (
+    Choice,
+    Number,
+    Text,
+    check_exclusive,
+    check_limits,
+    checks,
+    rollback,
+    tag_pairs,
+)
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known
@@ -44,11 +54,6 @@ def _require_unused_name(aws: Aws, name: str, vpc: dict[str, str]) -> None:
 
 
 # --- Hosted zones
-
-
-def _check_zone(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, _LIMITS)
-    yield from check_exclusive(inputs, "vpcs", "delegationSetId")
 
 
 def _create_zone(aws: Aws, inputs: Props) -> str:
@@ -129,7 +134,7 @@ ZONE = ResourceKind(
     read=_read_zone,
     update=_update_zone,
     delete=_delete_zone,
-    complaints=_check_zone,
+    complaints=checks(_LIMITS, partial(check_exclusive, first="vpcs", second="delegationSetId")),
 )
 
 

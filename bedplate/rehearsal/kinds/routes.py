@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import Any
 
-from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, delete_nothing, replaces, updates
 from bedplate.rehearsal.kinds import ec2
+from bedplate.rehearsal.kinds.calls import deletes
 from bedplate.rehearsal.kinds.limits import rollback
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
@@ -291,14 +292,6 @@ def _require_gateways(aws: Aws, ident: str, gateways: list[str]) -> None:
             raise ResourceError("Gateway.NotAttached", f"resource {gateway} is not attached to network {vpc}")
 
 
-def _delete_table(aws: Aws, ident: str, outputs: Props) -> None:
-    aws.call("ec2", "delete_route_table", RouteTableId=ident)
-
-
-def _delete_default_table(aws: Aws, ident: str, outputs: Props) -> None:
-    """Do nothing: the main route table is deleted with its VPC."""
-
-
 ROUTE_TABLE = ResourceKind(
     token="aws:ec2/routeTable:RouteTable",
     inputs=updates("propagatingVgws", "routes", "tags") | replaces("vpcId"),
@@ -307,7 +300,7 @@ ROUTE_TABLE = ResourceKind(
     create=_create_table,
     read=_read_table,
     update=_update_table,
-    delete=_delete_table,
+    delete=deletes("ec2", "delete_route_table", "RouteTableId"),
     complaints=_check_table,
     note=_NOTE,
 )
@@ -319,7 +312,7 @@ DEFAULT_ROUTE_TABLE = ResourceKind(
     create=_create_default_table,
     read=_read_table,
     update=_update_table,
-    delete=_delete_default_table,
+    delete=delete_nothing,  # the main route table is deleted with its VPC
     complaints=_check_table,
     note=_NOTE,
 )

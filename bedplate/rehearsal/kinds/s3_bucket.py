@@ -6,28 +6,21 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from bedplate.rehearsal.kind import (
-    InvalidInput,
-    Naming,
-    Props,
-    ResourceKind,
-    call_parameters,
-    replaces,
-    structure_parameters,
-    updates,
-)
+from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
+from bedplate.rehearsal.kinds.calls import call_parameters, structure_parameters
 from bedplate.rehearsal.kinds.limits import (
     Choice,
     Limit,
     Number,
     Text,
-    check_limits,
     check_nested,
+    checks,
     is_ipv4_address,
     resource_name,
     rollback,
     tag_pairs,
 )
+from bedplate.rehearsal.kinds.s3_settings import bucket_setting
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known
@@ -35,10 +28,6 @@ from bedplate.rehearsal.wire import is_known
 # --- Objects
 
 _SEPARATE = ("content", "contentBase64", "forceDestroy", "tags", "kmsKeyId", "etag", "sourceHash")
-
-
-def _check_object(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, {"key": Text(1, 1024)})
 
 
 def _create_object(aws: Aws, inputs: Props) -> str:
@@ -103,7 +92,7 @@ BUCKET_OBJECT = ResourceKind(
     read=_read_object,
     update=_update_object,
     delete=_delete_object,
-    complaints=_check_object,
+    complaints=checks({"key": Text(1, 1024)}),
     note="`content` and `contentBase64` only: files and assets as a source are refused",
 )
 
@@ -291,21 +280,15 @@ def _rule_errors(rule: Props) -> Iterator[str]:
         yield "must set metrics with replicationTime"
 
 
-def _create_replication(aws: Aws, inputs: Props) -> str:
-    aws.call("s3", "head_bucket", Bucket=inputs["bucket"])
-    _put_replication(aws, inputs)
-    return str(inputs["bucket"])
-
-
-def _put_replication(aws: Aws, inputs: Props) -> None:
+def _replication(aws: Aws, inputs: Props) -> dict[str, Any]:
+    """Return the parameters of the call that puts the rules; raise ResourceError if S3 would not copy."""
     _require_versioning(aws, inputs["bucket"], "Versioning must be 'Enabled' on the bucket")
     _require_role(aws, inputs["role"])
     for rule in inputs["rules"]:
         _require_destination(aws, rule["destination"])
     shape: Any = aws.shape("s3", "put_bucket_replication").members["ReplicationConfiguration"]
     parameters = {"role": inputs["role"], "rules": [_rule_parameters(rule) for rule in inputs["rules"]]}
-    config = structure_parameters(shape, parameters, _RENAMES)
-    aws.call("s3", "put_bucket_replication", Bucket=inputs["bucket"], ReplicationConfiguration=config)
+    return {"ReplicationConfiguration": structure_parameters(shape, parameters, _RENAMES)}
 
 
 def _require_versioning(aws: Aws, bucket: str, message: str) -> None:
@@ -348,26 +331,12 @@ def _filter_parameters(block: Props) -> dict[str, Any]:
     return {"and": {**conditions, "tags": tags}}
 
 
-def _read_replication(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-    aws.call("s3", "get_bucket_replication", Bucket=ident)
-    return {"bucket": ident}
-
-
-def _update_replication(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    _put_replication(aws, new)
-
-
-def _delete_replication(aws: Aws, ident: str, outputs: Props) -> None:
-    aws.call("s3", "delete_bucket_replication", Bucket=ident)
-
-
-BUCKET_REPLICATION = ResourceKind(
-    token="aws:s3/bucketReplicationConfig:BucketReplicationConfig",
+BUCKET_REPLICATION = bucket_setting(
+    "aws:s3/bucketReplicationConfig:BucketReplicationConfig",
+    ("put_bucket_replication", _replication),
+    "get_bucket_replication",
+    ("delete_bucket_replication", {}),
     inputs=updates("role", "rules") | replaces("bucket"),
-    create=_create_replication,
-    read=_read_replication,
-    update=_update_replication,
-    delete=_delete_replication,
     complaints=_check_replication,
     note="objects are not copied; moto does not return filters",
 )

@@ -1,13 +1,14 @@
 """Settings of S3 buckets that are separate resources: versioning, encryption, policy, lifecycle and others.
 
-Each setting has one call to put it, one to read it and one to remove it: `_setting` makes a row of them.
+Each setting has one call to put it, one to read it and one to remove it: `bucket_setting` makes a row of them.
 """
 
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, structure_parameters, updates
+from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
+from bedplate.rehearsal.kinds.calls import structure_parameters
 from bedplate.rehearsal.kinds.iam import (
     BUCKET_FORM,
     allows_everyone,
@@ -100,7 +101,7 @@ Params = Callable[[Aws, Props], dict[str, Any]]
 Call = tuple[str, Mapping[str, Any]]
 
 
-def _setting(
+def bucket_setting(
     token: str,
     put_call: tuple[str, Params],
     get_call: str,
@@ -146,7 +147,7 @@ def _versioning(aws: Aws, inputs: Props) -> dict[str, Any]:
     return {"VersioningConfiguration": {key: value for key, value in parameters.items() if value}}
 
 
-BUCKET_VERSIONING = _setting(
+BUCKET_VERSIONING = bucket_setting(
     "aws:s3/bucketVersioning:BucketVersioning",
     ("put_bucket_versioning", _versioning),
     "get_bucket_versioning",
@@ -182,7 +183,7 @@ def _check_encryption(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
             yield InvalidInput(f"{path}.kmsMasterKeyId", "conflicts with sseAlgorithm AES256")
 
 
-BUCKET_ENCRYPTION = _setting(
+BUCKET_ENCRYPTION = bucket_setting(
     "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration",
     ("put_bucket_encryption", _encryption),
     "get_bucket_encryption",
@@ -201,7 +202,7 @@ def _public_access(aws: Aws, inputs: Props) -> dict[str, Any]:
     return structure_parameters(shape, {"publicAccessBlockConfiguration": blocks}, {})
 
 
-BUCKET_PUBLIC_ACCESS_BLOCK = _setting(
+BUCKET_PUBLIC_ACCESS_BLOCK = bucket_setting(
     "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock",
     ("put_public_access_block", _public_access),
     "get_public_access_block",
@@ -216,7 +217,7 @@ def _ownership(aws: Aws, inputs: Props) -> dict[str, Any]:
     return structure_parameters(shape, {"ownershipControls": {"rules": [inputs["rule"]]}}, {})
 
 
-BUCKET_OWNERSHIP_CONTROLS = _setting(
+BUCKET_OWNERSHIP_CONTROLS = bucket_setting(
     "aws:s3/bucketOwnershipControls:BucketOwnershipControls",
     ("put_bucket_ownership_controls", _ownership),
     "get_bucket_ownership_controls",
@@ -252,7 +253,7 @@ def _check_policy(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from check_policy(inputs, form=BUCKET_FORM)
 
 
-BUCKET_POLICY = _setting(
+BUCKET_POLICY = bucket_setting(
     "aws:s3/bucketPolicy:BucketPolicy",
     ("put_bucket_policy", _policy),
     "get_bucket_policy",
@@ -261,7 +262,7 @@ BUCKET_POLICY = _setting(
     complaints=_check_policy,
 )
 
-BUCKET_LIFECYCLE = _setting(
+BUCKET_LIFECYCLE = bucket_setting(
     "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration",
     ("put_bucket_lifecycle_configuration", _lifecycle),
     "get_bucket_lifecycle_configuration",

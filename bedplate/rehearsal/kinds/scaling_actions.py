@@ -10,7 +10,8 @@ from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 from zoneinfo import available_timezones
 
-from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, call_parameters, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
+from bedplate.rehearsal.kinds.calls import call_parameters, deletes
 from bedplate.rehearsal.kinds.limits import Choice, Number, Text, check_limits, check_nested
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
@@ -95,6 +96,9 @@ def delete_hooks(aws: Aws, name: str) -> None:
         aws.call("autoscaling", "delete_lifecycle_hook", **call)
 
 
+_GROUP = {"autoscalingGroupName": "AutoScalingGroupName"}
+
+
 def require_group(aws: Aws, name: str) -> None:
     """Raise ResourceError if a group does not exist."""
     call = {"AutoScalingGroupNames": [name]}
@@ -176,10 +180,9 @@ def _put_schedule(aws: Aws, old: Props, new: Props) -> None:
     for key in ("startTime", "endTime"):
         _refuse_past(key, new.get(key), datetime.now(UTC))
     operation = "put_scheduled_update_group_action"
-    renames = {"autoscalingGroupName": "AutoScalingGroupName"}
     sizes = {key: _size(new.get(key), old.get(key)) for key in _SIZES}
     parameters = {key: value for key, value in {**new, **sizes}.items() if value != _UNCHANGED}
-    aws.call("autoscaling", operation, **call_parameters(aws, ("autoscaling", operation), parameters, renames=renames))
+    aws.call("autoscaling", operation, **call_parameters(aws, ("autoscaling", operation), parameters, renames=_GROUP))
 
 
 def _refuse_past(key: str, value: str | None, now: datetime) -> None:
@@ -229,11 +232,6 @@ def _update_schedule(aws: Aws, ident: str, old: Props, new: Props) -> None:
     _put_schedule(aws, old, new)
 
 
-def _delete_schedule(aws: Aws, ident: str, outputs: Props) -> None:
-    call = {"AutoScalingGroupName": outputs["autoscalingGroupName"], "ScheduledActionName": ident}
-    aws.call("autoscaling", "delete_scheduled_action", **call)
-
-
 SCHEDULE = ResourceKind(
     token="aws:autoscaling/schedule:Schedule",
     inputs=updates("desiredCapacity", "endTime", "maxSize", "minSize", "recurrence", "startTime", "timeZone")
@@ -242,7 +240,7 @@ SCHEDULE = ResourceKind(
     create=_create_schedule,
     read=_read_schedule,
     update=_update_schedule,
-    delete=_delete_schedule,
+    delete=deletes("autoscaling", "delete_scheduled_action", "ScheduledActionName", outputs=_GROUP),
     complaints=_check_schedule,
     note="actions never run",
 )
@@ -301,11 +299,6 @@ def _update_hook(aws: Aws, ident: str, old: Props, new: Props) -> None:
     add_hooks(aws, group, [{key: value for key, value in new.items() if key != "autoscalingGroupName"}])
 
 
-def _delete_hook(aws: Aws, ident: str, outputs: Props) -> None:
-    call = {"AutoScalingGroupName": outputs["autoscalingGroupName"], "LifecycleHookName": ident}
-    aws.call("autoscaling", "delete_lifecycle_hook", **call)
-
-
 LIFECYCLE_HOOK = ResourceKind(
     token="aws:autoscaling/lifecycleHook:LifecycleHook",
     inputs=updates("defaultResult", "heartbeatTimeout", "lifecycleTransition", "notificationMetadata")
@@ -316,7 +309,7 @@ LIFECYCLE_HOOK = ResourceKind(
     create=_create_hook,
     read=_read_hook,
     update=_update_hook,
-    delete=_delete_hook,
+    delete=deletes("autoscaling", "delete_lifecycle_hook", "LifecycleHookName", outputs=_GROUP),
     complaints=_check_hook,
     note="instances do not wait for hooks",
 )

@@ -4,8 +4,9 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from bedplate.rehearsal.kind import Naming, Props, ResourceKind, call_parameters, replaces, updates
+from bedplate.rehearsal.kind import Naming, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
+from bedplate.rehearsal.kinds.calls import call_parameters
 from bedplate.rehearsal.kinds.launch_template import group_ids, launch_error
 from bedplate.rehearsal.kinds.limits import load_fake, resource_name, rollback
 from bedplate.rehearsal.kinds.placement_groups import PLACEMENT_GROUP_TOKEN, UNKNOWN_GROUP, require_offered

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, call_parameters, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
+from bedplate.rehearsal.kinds.calls import call_parameters, deletes
 from bedplate.rehearsal.kinds.iam import check_policy, require_principals
 from bedplate.rehearsal.kinds.limits import (
     Choice,
@@ -12,6 +13,7 @@ from bedplate.rehearsal.kinds.limits import (
     Tagger,
     Text,
     check_limits,
+    checks,
     resource_name,
     rollback,
     tag_pairs,
@@ -27,11 +29,6 @@ _LIMITS = {
     "recoveryWindowInDays": Number(7, 30, besides=(0,)),
 }
 _TAGS = Tagger(service="secretsmanager", ident="SecretId")
-
-
-def _check_secret(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, _LIMITS)
-    yield from check_policy(inputs)
 
 
 def _create_secret(aws: Aws, inputs: Props) -> str:
@@ -98,7 +95,7 @@ SECRET = ResourceKind(
     read=_read_secret,
     update=_update_secret,
     delete=_delete_secret,
-    complaints=_check_secret,
+    complaints=checks(_LIMITS, check_policy),
     note="a deleted secret stays scheduled for deletion, as in AWS; replicas are refused",
 )
 
@@ -265,10 +262,6 @@ def _update_parameter(aws: Aws, ident: str, old: Props, new: Props) -> None:
     _PARAMETER_TAGS.retag(aws, ident, old, new)
 
 
-def _delete_parameter(aws: Aws, ident: str, outputs: Props) -> None:
-    aws.call("ssm", "delete_parameter", Name=ident)
-
-
 PARAMETER = ResourceKind(
     token="aws:ssm/parameter:Parameter",
     inputs=updates("allowedPattern", "description", "insecureValue", "keyId", "overwrite", "tags", "tier")
@@ -280,6 +273,6 @@ PARAMETER = ResourceKind(
     create=_create_parameter,
     read=_read_parameter,
     update=_update_parameter,
-    delete=_delete_parameter,
+    delete=deletes("ssm", "delete_parameter", "Name"),
     complaints=_check_parameter,
 )

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, delete_nothing, replaces, updates
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.limits import Choice, Text, check_exclusive, check_limits, resource_name, rollback
 from bedplate.rehearsal.simulation import Aws
@@ -194,10 +194,6 @@ def _is_used(aws: Aws, ident: str) -> bool:
     return any(group["GroupId"] != ident for response in responses for group in response["SecurityGroups"])
 
 
-def _delete_default_group(aws: Aws, ident: str, outputs: Props) -> None:
-    """Do nothing: the default group is deleted with its VPC."""
-
-
 SECURITY_GROUP = ResourceKind(
     token="aws:ec2/securityGroup:SecurityGroup",
     inputs=updates(*_DIRECTIONS, "revokeRulesOnDelete", "tags")
@@ -221,7 +217,7 @@ DEFAULT_SECURITY_GROUP = ResourceKind(
     create=_create_default_group,
     read=_read_group,
     update=_update_group,
-    delete=_delete_default_group,
+    delete=delete_nothing,  # the default group is deleted with its VPC
     complaints=_check_group,
 )
 

@@ -1,11 +1,13 @@
 """Transit gateways, their VPC attachments, and peering attachments with other regions."""
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
-from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, structure_parameters, updates
+from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
-from bedplate.rehearsal.kinds.limits import Choice, check_limits, rollback
+from bedplate.rehearsal.kinds.calls import structure_parameters
+from bedplate.rehearsal.kinds.limits import Choice, check_limits, checks, rollback
 from bedplate.rehearsal.kinds.transit_routes import associations, live_attachments, pair, peering_ends, propagations
 from bedplate.rehearsal.kinds.vpn import check_private_asn
 from bedplate.rehearsal.simulation import Aws
@@ -26,11 +28,6 @@ _DEFAULTS = {
 }
 _SWITCH_INPUTS = tuple(name for name in _DEFAULTS if name != "amazonSideAsn")
 _SWITCH = Choice(("enable", "disable"))
-
-
-def _check_gateway(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_private_asn(inputs, "amazonSideAsn")
-    yield from check_limits(inputs, dict.fromkeys(_SWITCH_INPUTS, _SWITCH))
 
 
 def _create_gateway(aws: Aws, inputs: Props) -> str:
@@ -100,7 +97,7 @@ TRANSIT_GATEWAY = ResourceKind(
     read=_read_gateway,
     update=_update_gateway,
     delete=_delete_gateway,
-    complaints=_check_gateway,
+    complaints=checks(dict.fromkeys(_SWITCH_INPUTS, _SWITCH), partial(check_private_asn, key="amazonSideAsn")),
 )
 
 

@@ -1,12 +1,14 @@
 """VPCs, internet gateways, subnets and the CIDR reservations of subnets, and peering connections between VPCs."""
 
 from collections.abc import Iterator
+from functools import partial
 from ipaddress import ip_network
 from typing import Any
 
-from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, call_parameters, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, delete_nothing, replaces, updates
 from bedplate.rehearsal.kinds import ec2
-from bedplate.rehearsal.kinds.limits import Choice, check_exclusive, check_limits, rollback
+from bedplate.rehearsal.kinds.calls import call_parameters, deletes
+from bedplate.rehearsal.kinds.limits import Choice, check_exclusive, check_limits, checks, rollback
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known
@@ -248,11 +250,6 @@ _RESERVATIONS = "SubnetIpv4CidrReservations"
 _RESERVATION_SIZES = range(16, 33)
 
 
-def _check_reservation(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from ec2.check_cidrs(inputs, ["cidrBlock"], sizes=_RESERVATION_SIZES)
-    yield from check_limits(inputs, {"reservationType": Choice(("explicit", "prefix"))})
-
-
 def _create_reservation(aws: Aws, inputs: Props) -> str:
     ec2.described(aws, ec2.SUBNET, inputs["subnetId"])
     parameters = {
@@ -272,17 +269,16 @@ def _read_reservation(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     return {"ownerId": aws.account}
 
 
-def _delete_reservation(aws: Aws, ident: str, outputs: Props) -> None:
-    aws.call("ec2", "delete_subnet_cidr_reservation", SubnetCidrReservationId=ident)
-
-
 SUBNET_RESERVATION = ResourceKind(
     token="aws:ec2/subnetCidrReservation:SubnetCidrReservation",
     inputs=replaces("cidrBlock", "description", "reservationType", "subnetId"),
     create=_create_reservation,
     read=_read_reservation,
-    delete=_delete_reservation,
-    complaints=_check_reservation,
+    delete=deletes("ec2", "delete_subnet_cidr_reservation", "SubnetCidrReservationId"),
+    complaints=checks(
+        {"reservationType": Choice(("explicit", "prefix"))},
+        partial(ec2.check_cidrs, keys=["cidrBlock"], sizes=_RESERVATION_SIZES),
+    ),
     note="moto does not return the description of a reservation",
 )
 
@@ -399,12 +395,7 @@ def _update_options(aws: Aws, ident: str, old: Props, new: Props) -> None:
     _set_sides(aws, ident, new)
 
 
-def _delete_peering(aws: Aws, ident: str, outputs: Props) -> None:
-    aws.call("ec2", "delete_vpc_peering_connection", VpcPeeringConnectionId=ident)
-
-
-def _delete_accepter(aws: Aws, ident: str, outputs: Props) -> None:
-    """Do nothing: the peering is deleted with its request."""
+_delete_peering = deletes("ec2", "delete_vpc_peering_connection", "VpcPeeringConnectionId")
 
 
 VPC_PEERING = ResourceKind(
@@ -426,7 +417,7 @@ VPC_PEERING_ACCEPTER = ResourceKind(
     create=_create_accepter,
     read=_read_accepter,
     update=_update_peering,
-    delete=_delete_accepter,
+    delete=delete_nothing,  # the peering is deleted with its request
 )
 PEERING_OPTIONS = ResourceKind(
     token="aws:ec2/peeringConnectionOptions:PeeringConnectionOptions",
@@ -435,5 +426,5 @@ PEERING_OPTIONS = ResourceKind(
     create=_create_options,
     read=_read_options,
     update=_update_options,
-    delete=_delete_accepter,
+    delete=delete_nothing,  # the peering is deleted with its request
 )

@@ -7,6 +7,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, tostring
@@ -21,6 +22,7 @@ from bedplate.rehearsal.kinds.limits import (
     check_exclusive,
     check_limits,
     check_nested,
+    checks,
     is_ipv4_address,
     rollback,
 )
@@ -97,10 +99,6 @@ def check_private_asn(inputs: Props, key: str) -> Iterator[InvalidInput]:
 _DEFAULT_ASN = 64512
 
 
-def _check_vpn_gateway(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_private_asn(inputs, "amazonSideAsn")
-
-
 def _create_vpn_gateway(aws: Aws, inputs: Props) -> str:
     asn = int(inputs.get("amazonSideAsn") or _DEFAULT_ASN)
     zone = {"AvailabilityZone": inputs["availabilityZone"]} if inputs.get("availabilityZone") else {}
@@ -166,7 +164,7 @@ VPN_GATEWAY = ResourceKind(
     read=_read_vpn_gateway,
     update=_update_vpn_gateway,
     delete=_delete_vpn_gateway,
-    complaints=_check_vpn_gateway,
+    complaints=checks({}, partial(check_private_asn, key="amazonSideAsn")),
 )
 
 

@@ -45,20 +45,7 @@ def _partition(aws: Aws, args: Props) -> dict[str, Any]:
 PARTITION = Lookup("aws:index/getPartition:getPartition", frozenset({"id"}), _partition)
 
 
-_KEY_NAMES = {
-    "arn": "Arn",
-    "awsAccountId": "AWSAccountId",
-    "customerMasterKeySpec": "CustomerMasterKeySpec",
-    "description": "Description",
-    "enabled": "Enabled",
-    "id": "KeyId",
-    "keyManager": "KeyManager",
-    "keySpec": "KeySpec",
-    "keyState": "KeyState",
-    "keyUsage": "KeyUsage",
-    "multiRegion": "MultiRegion",
-    "origin": "Origin",
-}
+_GET_KEY = "aws:kms/getKey:getKey"
 
 
 def _key(aws: Aws, args: Props) -> dict[str, Any]:
@@ -66,10 +53,11 @@ def _key(aws: Aws, args: Props) -> dict[str, Any]:
     # moto returns these two only if the key was created with them.
     defaults = {"keySpec": "SYMMETRIC_DEFAULT", "keyUsage": "ENCRYPT_DECRYPT"}
     created = key["CreationDate"].strftime("%Y-%m-%dT%H:%M:%SZ")
-    return {**defaults, **picked(key, _KEY_NAMES), "creationDate": created}
+    names = {"awsAccountId": key["AWSAccountId"], "creationDate": created, "id": key["KeyId"]}
+    return {**defaults, **picked(key, _GET_KEY), **names}
 
 
-KEY = Lookup("aws:kms/getKey:getKey", frozenset({"grantTokens", "keyId"}), _key)
+KEY = Lookup(_GET_KEY, frozenset({"grantTokens", "keyId"}), _key)
 
 
 def _alias(aws: Aws, args: Props) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from bedplate.rehearsal.kind import Lookup, Props, filters, only_one, picked, tag_map
+from bedplate.rehearsal.kind import Lookup, Props, capitalized, filters, only_one, picked, tag_map
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 
@@ -15,13 +15,7 @@ _VPC_FILTERS = {
     "id": "vpc-id",
     "state": "state",
 }
-_VPC_NAMES = {
-    "cidrBlock": "CidrBlock",
-    "default": "IsDefault",
-    "dhcpOptionsId": "DhcpOptionsId",
-    "instanceTenancy": "InstanceTenancy",
-    "state": "State",
-}
+_GET_VPC = "aws:ec2/getVpc:getVpc"
 
 
 def _vpc(aws: Aws, args: Props) -> dict[str, Any]:
@@ -31,13 +25,14 @@ def _vpc(aws: Aws, args: Props) -> dict[str, Any]:
     main = [{"Name": "vpc-id", "Values": [ident]}, {"Name": "association.main", "Values": ["true"]}]
     tables = aws.call("ec2", "describe_route_tables", Filters=main)["RouteTables"]
     return {
-        **picked(vpc, _VPC_NAMES),
+        **picked(vpc, _GET_VPC),
         **{name: _attribute(aws, ident, name) for name in _ATTRIBUTES},
         "arn": aws.arn("ec2", f"vpc/{ident}"),
         "cidrBlockAssociations": [
             {"associationId": block["AssociationId"], "cidrBlock": block["CidrBlock"], "state": "associated"}
             for block in vpc.get("CidrBlockAssociationSet", [])
         ],
+        "default": vpc["IsDefault"],
         "id": ident,
         "mainRouteTableId": tables[0]["RouteTableId"] if tables else "",
         "ownerId": aws.account,
@@ -47,10 +42,10 @@ def _vpc(aws: Aws, args: Props) -> dict[str, Any]:
 
 def _attribute(aws: Aws, ident: str, name: str) -> bool:
     reply = aws.call("ec2", "describe_vpc_attribute", VpcId=ident, Attribute=name)
-    return bool(reply[f"{name[0].upper()}{name[1:]}"]["Value"])
+    return bool(reply[capitalized(name)]["Value"])
 
 
-VPC = Lookup("aws:ec2/getVpc:getVpc", frozenset({*_VPC_FILTERS, "filters", "tags"}), _vpc)
+VPC = Lookup(_GET_VPC, frozenset({*_VPC_FILTERS, "filters", "tags"}), _vpc)
 
 _SUBNET_FILTERS = {
     "availabilityZone": "availability-zone",
@@ -61,24 +56,14 @@ _SUBNET_FILTERS = {
     "state": "state",
     "vpcId": "vpc-id",
 }
-_SUBNET_NAMES = {
-    "assignIpv6AddressOnCreation": "AssignIpv6AddressOnCreation",
-    "availabilityZone": "AvailabilityZone",
-    "availabilityZoneId": "AvailabilityZoneId",
-    "availableIpAddressCount": "AvailableIpAddressCount",
-    "cidrBlock": "CidrBlock",
-    "defaultForAz": "DefaultForAz",
-    "mapPublicIpOnLaunch": "MapPublicIpOnLaunch",
-    "state": "State",
-    "vpcId": "VpcId",
-}
+_GET_SUBNET = "aws:ec2/getSubnet:getSubnet"
 
 
 def _subnet(aws: Aws, args: Props) -> dict[str, Any]:
     subnets = aws.call("ec2", "describe_subnets", Filters=filters(args, _SUBNET_FILTERS))["Subnets"]
     subnet = only_one("EC2 Subnet", subnets)
     return {
-        **picked(subnet, _SUBNET_NAMES),
+        **picked(subnet, _GET_SUBNET),
         "arn": aws.arn("ec2", f"subnet/{subnet['SubnetId']}"),
         "id": subnet["SubnetId"],
         "ownerId": aws.account,
@@ -87,7 +72,7 @@ def _subnet(aws: Aws, args: Props) -> dict[str, Any]:
     }
 
 
-SUBNET = Lookup("aws:ec2/getSubnet:getSubnet", frozenset({*_SUBNET_FILTERS, "filters", "tags"}), _subnet)
+SUBNET = Lookup(_GET_SUBNET, frozenset({*_SUBNET_FILTERS, "filters", "tags"}), _subnet)
 
 
 def _subnets(aws: Aws, args: Props) -> dict[str, Any]:
@@ -169,67 +154,42 @@ def _hosted(aws: Aws, args: Props) -> dict[str, Any]:
     servers = sorted(reply.get("DelegationSet", {}).get("NameServers", []))
     return {
         "arn": f"arn:aws:route53:::hostedzone/{ident}",
+        "callerReference": zone["CallerReference"],
         "comment": zone["Config"].get("Comment") or "",
         "id": ident,
         "name": zone["Name"].rstrip("."),
         "nameServers": servers,
         "primaryNameServer": servers[0] if servers else "",
         "privateZone": zone["Config"]["PrivateZone"],
+        "resourceRecordSetCount": zone["ResourceRecordSetCount"],
         "zoneId": ident,
-        **picked(zone, {"callerReference": "CallerReference", "resourceRecordSetCount": "ResourceRecordSetCount"}),
     }
 
 
 HOSTED_ZONE = Lookup("aws:route53/getZone:getZone", frozenset({"name", "privateZone", "vpcId", "zoneId"}), _hosted)
 
 
-_TYPE_NAMES = {
-    "autoRecoverySupported": "AutoRecoverySupported",
-    "bareMetal": "BareMetal",
-    "burstablePerformanceSupported": "BurstablePerformanceSupported",
-    "currentGeneration": "CurrentGeneration",
-    "dedicatedHostsSupported": "DedicatedHostsSupported",
-    "freeTierEligible": "FreeTierEligible",
-    "hibernationSupported": "HibernationSupported",
-    "hypervisor": "Hypervisor",
-    "instanceStorageSupported": "InstanceStorageSupported",
-    "supportedRootDeviceTypes": "SupportedRootDeviceTypes",
-    "supportedUsagesClasses": "SupportedUsageClasses",
-    "supportedVirtualizationTypes": "SupportedVirtualizationTypes",
-}
-_PROCESSOR = {
-    "defaultCores": "DefaultCores",
-    "defaultThreadsPerCore": "DefaultThreadsPerCore",
-    "defaultVcpus": "DefaultVCpus",
-}
-_NETWORK = {
-    "defaultNetworkCardIndex": "DefaultNetworkCardIndex",
-    "efaSupported": "EfaSupported",
-    "enaSupport": "EnaSupport",
-    "encryptionInTransitSupported": "EncryptionInTransitSupported",
-    "ipv6Supported": "Ipv6Supported",
-    "maximumIpv4AddressesPerInterface": "Ipv4AddressesPerInterface",
-    "maximumIpv6AddressesPerInterface": "Ipv6AddressesPerInterface",
-    "maximumNetworkCards": "MaximumNetworkCards",
-    "maximumNetworkInterfaces": "MaximumNetworkInterfaces",
-    "networkPerformance": "NetworkPerformance",
-}
+_GET_TYPE = "aws:ec2/getInstanceType:getInstanceType"
 
 
 def _type(aws: Aws, args: Props) -> dict[str, Any]:
     name = args["instanceType"]
     info = aws.call("ec2", "describe_instance_types", InstanceTypes=[name])["InstanceTypes"][0]
-    network, gpus = info.get("NetworkInfo") or {}, info.get("GpuInfo") or {}
+    processor, network, gpus = (info.get(block) or {} for block in ("VCpuInfo", "NetworkInfo", "GpuInfo"))
     return {
-        **picked(info, _TYPE_NAMES),
-        **picked(info.get("VCpuInfo") or {}, _PROCESSOR),
-        **picked(network, _NETWORK),
+        **picked(info, _GET_TYPE),
+        **picked(processor, _GET_TYPE),
+        **picked(network, _GET_TYPE),
+        "defaultVcpus": processor.get("DefaultVCpus", 0),
         "efaMaximumInterfaces": (network.get("EfaInfo") or {}).get("MaximumEfaInterfaces", 0),
         "gpuses": [_gpu(gpu) for gpu in gpus.get("Gpus", [])],
         "id": name,
+        "maximumIpv4AddressesPerInterface": network.get("Ipv4AddressesPerInterface", 0),
+        "maximumIpv6AddressesPerInterface": network.get("Ipv6AddressesPerInterface", 0),
         "memorySize": info["MemoryInfo"]["SizeInMiB"],
         "supportedArchitectures": info["ProcessorInfo"]["SupportedArchitectures"],
         "supportedPlacementStrategies": (info.get("PlacementGroupInfo") or {}).get("SupportedStrategies", []),
+        "supportedUsagesClasses": info["SupportedUsageClasses"],
         "totalGpuMemory": gpus.get("TotalGpuMemoryInMiB", 0),
         "totalInstanceStorage": (info.get("InstanceStorageInfo") or {}).get("TotalSizeInGB", 0),
     }
@@ -244,7 +204,7 @@ def _gpu(gpu: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-INSTANCE_TYPE = Lookup("aws:ec2/getInstanceType:getInstanceType", frozenset({"instanceType"}), _type)
+INSTANCE_TYPE = Lookup(_GET_TYPE, frozenset({"instanceType"}), _type)
 
 
 def _offerings(aws: Aws, args: Props) -> dict[str, Any]:
@@ -267,33 +227,7 @@ INSTANCE_TYPE_OFFERINGS = Lookup(
 )
 
 
-_IMAGE_NAMES = {
-    "architecture": "Architecture",
-    "bootMode": "BootMode",
-    "creationDate": "CreationDate",
-    "deprecationTime": "DeprecationTime",
-    "description": "Description",
-    "enaSupport": "EnaSupport",
-    "hypervisor": "Hypervisor",
-    "imageLocation": "ImageLocation",
-    "imageOwnerAlias": "ImageOwnerAlias",
-    "imageType": "ImageType",
-    "imdsSupport": "ImdsSupport",
-    "kernelId": "KernelId",
-    "name": "Name",
-    "ownerId": "OwnerId",
-    "platform": "Platform",
-    "platformDetails": "PlatformDetails",
-    "public": "Public",
-    "ramdiskId": "RamdiskId",
-    "rootDeviceName": "RootDeviceName",
-    "rootDeviceType": "RootDeviceType",
-    "sriovNetSupport": "SriovNetSupport",
-    "state": "State",
-    "tpmSupport": "TpmSupport",
-    "usageOperation": "UsageOperation",
-    "virtualizationType": "VirtualizationType",
-}
+_GET_IMAGE = "aws:ec2/getAmi:getAmi"
 
 
 def _mapping(block: dict[str, Any]) -> dict[str, Any]:
@@ -314,7 +248,7 @@ def _image(aws: Aws, args: Props) -> dict[str, Any]:
     ident, blocks = image["ImageId"], image.get("BlockDeviceMappings") or []
     roots = [block for block in blocks if block.get("DeviceName") == image.get("RootDeviceName")]
     return {
-        **picked(image, _IMAGE_NAMES),
+        **picked(image, _GET_IMAGE),
         "arn": f"arn:aws:ec2:{aws.region}::image/{ident}",
         "blockDeviceMappings": [_mapping(block) for block in blocks],
         "id": ident,
@@ -347,7 +281,7 @@ def _newest(images: list[dict[str, Any]], *, allow_several: bool) -> dict[str, A
 
 
 IMAGE = Lookup(
-    "aws:ec2/getAmi:getAmi",
+    _GET_IMAGE,
     frozenset({"allowUnsafeFilter", "executableUsers", "filters", "includeDeprecated", "mostRecent", "nameRegex"})
     | {"owners", "tags"},
     _image,
