@@ -7,7 +7,7 @@ from typing import Any
 
 from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
-from bedplate.rehearsal.kinds.calls import call_parameters
+from bedplate.rehearsal.kinds.calls import call_parameters, renamed
 from bedplate.rehearsal.kinds.limits import Choice, Text, check_exclusive, check_limits, checks, rollback
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
@@ -31,8 +31,7 @@ def _create_address(aws: Aws, inputs: Props) -> str:
 
 
 def _associate_address(aws: Aws, ident: str, inputs: Props) -> None:
-    holder = {parameter: inputs[name] for name, parameter in _HOLDERS.items() if inputs.get(name)}
-    if holder:
+    if holder := renamed(inputs, _HOLDERS):
         aws.call("ec2", "associate_address", AllocationId=ident, AllowReassociation=True, **holder)
 
 

@@ -1,11 +1,11 @@
 """CloudWatch metric alarms, SNS topics and their subscriptions."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
-from bedplate.rehearsal.kinds.calls import call_parameters, deletes
+from bedplate.rehearsal.kinds.calls import aws_names, call_parameters, deletes, renamed
 from bedplate.rehearsal.kinds.iam import check_policy
 from bedplate.rehearsal.kinds.limits import (
     Choice,
@@ -145,16 +145,28 @@ _TOPIC_LIMITS = {
     "tracingConfig": Choice(("Active", "PassThrough")),
 }
 # Inputs that SNS stores as string attributes.
-_TOPIC_ATTRIBUTES = {
-    "contentBasedDeduplication": "ContentBasedDeduplication",
-    "deliveryPolicy": "DeliveryPolicy",
-    "displayName": "DisplayName",
-    "kmsMasterKeyId": "KmsMasterKeyId",
-    "policy": "Policy",
-    "signatureVersion": "SignatureVersion",
-    "tracingConfig": "TracingConfig",
-}
+_TOPIC_ATTRIBUTES = aws_names(
+    "contentBasedDeduplication",
+    "deliveryPolicy",
+    "displayName",
+    "kmsMasterKeyId",
+    "policy",
+    "signatureVersion",
+    "tracingConfig",
+)
 _TOPIC_TAGS = Tagger(service="sns", ident="ResourceArn")
+
+
+def _attributes(inputs: Props, names: Mapping[str, str]) -> dict[str, str]:
+    return {name: _attribute_text(value) for name, value in renamed(inputs, names).items()}
+
+
+def _changed_attributes(old: Props, new: Props, names: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Yield the parameters of the call that sets an attribute, for each changed one."""
+    for key, name in names.items():
+        if old.get(key) != new.get(key):
+            value = new.get(key) or ("{}" if key == "filterPolicy" else "")
+            yield {"AttributeName": name, "AttributeValue": _attribute_text(value)}
 
 
 def _attribute_text(value: object) -> str:
@@ -181,9 +193,7 @@ def _create_topic(aws: Aws, inputs: Props) -> str:
     if arn in [topic["TopicArn"] for topic in aws.call("sns", "list_topics")["Topics"]]:
         # AWS would return the existing topic. Two resources must not manage one topic.
         raise ResourceError("InvalidParameter", f"Topic already exists: {name}", key="name")
-    attributes = {
-        attribute: _attribute_text(inputs[key]) for key, attribute in _TOPIC_ATTRIBUTES.items() if inputs.get(key)
-    }
+    attributes = _attributes(inputs, _TOPIC_ATTRIBUTES)
     fifo = {"FifoTopic": "true"} if inputs.get("fifoTopic") else {}
     tags = tag_pairs(inputs.get("tags"))
     response = aws.call("sns", "create_topic", Name=name, Attributes={**attributes, **fifo}, Tags=tags)
@@ -209,11 +219,8 @@ def _read_topic(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
 
 def _update_topic(aws: Aws, ident: str, old: Props, new: Props) -> None:
     _require_topic_key(aws, new)
-    for key, attribute in _TOPIC_ATTRIBUTES.items():
-        if old.get(key) != new.get(key):
-            value = _attribute_text(new.get(key) or "")
-            call = {"TopicArn": ident, "AttributeName": attribute, "AttributeValue": value}
-            aws.call("sns", "set_topic_attributes", **call)
+    for attribute in _changed_attributes(old, new, _TOPIC_ATTRIBUTES):
+        aws.call("sns", "set_topic_attributes", TopicArn=ident, **attribute)
     _TOPIC_TAGS.retag(aws, ident, old, new)
 
 
@@ -253,14 +260,9 @@ _SUBSCRIPTION_LIMITS = {
     "protocol": Choice(tuple(_ENDPOINT_PATTERNS)),
 }
 # Inputs that SNS stores as string attributes.
-_SUBSCRIPTION_ATTRIBUTES = {
-    "deliveryPolicy": "DeliveryPolicy",
-    "filterPolicy": "FilterPolicy",
-    "filterPolicyScope": "FilterPolicyScope",
-    "rawMessageDelivery": "RawMessageDelivery",
-    "redrivePolicy": "RedrivePolicy",
-    "subscriptionRoleArn": "SubscriptionRoleArn",
-}
+_SUBSCRIPTION_ATTRIBUTES = aws_names(
+    "deliveryPolicy", "filterPolicy", "filterPolicyScope", "rawMessageDelivery", "redrivePolicy", "subscriptionRoleArn"
+)
 _CONFIRMATION_DEFAULTS = {"confirmationTimeoutInMinutes": 1, "endpointAutoConfirms": False}
 
 
@@ -274,11 +276,7 @@ def _check_subscription(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
 
 def _create_subscription(aws: Aws, inputs: Props) -> str:
     aws.call("sns", "get_topic_attributes", TopicArn=inputs["topic"])
-    attributes = {
-        attribute: _attribute_text(inputs[key])
-        for key, attribute in _SUBSCRIPTION_ATTRIBUTES.items()
-        if inputs.get(key)
-    }
+    attributes = _attributes(inputs, _SUBSCRIPTION_ATTRIBUTES)
     target = {"TopicArn": inputs["topic"], "Protocol": inputs["protocol"], "Endpoint": inputs["endpoint"]}
     response = aws.call("sns", "subscribe", **target, Attributes=attributes, ReturnSubscriptionArn=True)
     return str(response["SubscriptionArn"])
@@ -298,11 +296,8 @@ def _read_subscription(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
 
 
 def _update_subscription(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    for key, attribute in _SUBSCRIPTION_ATTRIBUTES.items():
-        if old.get(key) != new.get(key):
-            value = _attribute_text(new.get(key) or ("{}" if key == "filterPolicy" else ""))
-            call = {"SubscriptionArn": ident, "AttributeName": attribute, "AttributeValue": value}
-            aws.call("sns", "set_subscription_attributes", **call)
+    for attribute in _changed_attributes(old, new, _SUBSCRIPTION_ATTRIBUTES):
+        aws.call("sns", "set_subscription_attributes", SubscriptionArn=ident, **attribute)
 
 
 TOPIC_SUBSCRIPTION = ResourceKind(

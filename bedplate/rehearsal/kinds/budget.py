@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, capitalized, replaces, updates
 from bedplate.rehearsal.kinds.calls import deletes
 from bedplate.rehearsal.kinds.limits import Choice, Text, check_limits, check_nested, resource_name, tag_pairs
 from bedplate.rehearsal.simulation import Aws
@@ -67,7 +67,7 @@ def _account_id(aws: Aws, inputs: Props) -> str:
 
 def _budget(name: str, inputs: Props) -> dict[str, Any]:
     limit = {"Amount": str(inputs.get("limitAmount")), "Unit": inputs.get("limitUnit")}
-    types = {f"{key[0].upper()}{key[1:]}": value for key, value in (inputs.get("costTypes") or {}).items()}
+    types = {capitalized(key): value for key, value in (inputs.get("costTypes") or {}).items()}
     budget = {
         "BudgetName": name,
         "BudgetType": inputs["budgetType"],

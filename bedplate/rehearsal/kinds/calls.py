@@ -10,7 +10,7 @@ from typing import Any
 
 from botocore.model import Shape, StructureShape
 
-from bedplate.rehearsal.kind import Props
+from bedplate.rehearsal.kind import Props, capitalized
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import UnsupportedError
 
@@ -80,6 +80,16 @@ def _pairs(value: object, path: str) -> list[tuple[str, object]]:
     if not isinstance(value, Mapping):
         raise UnsupportedError(f"{path} must be a mapping", key=path)
     return list(value.items())
+
+
+def aws_names(*names: str) -> dict[str, str]:
+    """Return the names of parameters by inputs, for inputs whose parameter has the same name, but capitalized."""
+    return {name: capitalized(name) for name in names}
+
+
+def renamed(inputs: Props, names: Mapping[str, str]) -> dict[str, Any]:
+    """Return the parameters for the inputs that have a value; `names` is input -> parameter."""
+    return {parameter: inputs[name] for name, parameter in names.items() if inputs.get(name)}
 
 
 def deletes(

@@ -11,7 +11,7 @@ from ipaddress import ip_network
 from typing import Any
 
 from bedplate.rehearsal.faults import NO_ENDPOINT
-from bedplate.rehearsal.kind import InvalidInput, Props
+from bedplate.rehearsal.kind import InvalidInput, Props, capitalized
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known
@@ -32,7 +32,7 @@ class Ec2Resource:
 
 def _resource(word: str, stem: str = "", *, parameter: str = "", listing: str = "", code: str = "") -> Ec2Resource:
     """Return the resource type with a stem such as VpcEndpoint, by default made from its word in messages."""
-    stem = stem or word[0].upper() + word[1:]
+    stem = stem or capitalized(word)
     snake = re.sub(r"(?<!^)(?=[A-Z])", "_", stem).lower()
     listing = listing or f"{stem}s"
     operation = f"describe_{snake}s"

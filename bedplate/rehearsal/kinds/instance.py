@@ -4,11 +4,11 @@ from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any
 
-from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, capitalized, replaces, updates
 from bedplate.rehearsal.kinds import ec2
-from bedplate.rehearsal.kinds.calls import call_parameters, deletes
+from bedplate.rehearsal.kinds.calls import aws_names, call_parameters, deletes
 from bedplate.rehearsal.kinds.launch_template import check_user_data, plain_user_data, require_launch_data
-from bedplate.rehearsal.kinds.limits import Choice, Number, check_exclusive, check_limits, rollback, tag_pairs
+from bedplate.rehearsal.kinds.limits import Choice, Number, check_exclusive, check_limits, rollback
 from bedplate.rehearsal.kinds.placement_groups import require_offered
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
@@ -37,13 +37,7 @@ _SEPARATE = (
     "vpcSecurityGroupIds",
 )
 # Inputs that ModifyInstanceAttribute changes.
-_ATTRIBUTES = {
-    "disableApiStop": "DisableApiStop",
-    "disableApiTermination": "DisableApiTermination",
-    "instanceType": "InstanceType",
-    "sourceDestCheck": "SourceDestCheck",
-    "userData": "UserData",
-}
+_ATTRIBUTES = aws_names("disableApiStop", "disableApiTermination", "instanceType", "sourceDestCheck", "userData")
 _WHILE_STOPPED = frozenset({"instanceType", "userData"})
 _ROOT_DEVICE = "/dev/sda1"
 _DEVICE_INPUTS = ("deleteOnTermination", "encrypted", "iops", "kmsKeyId", "throughput", "volumeSize", "volumeType")
@@ -64,7 +58,9 @@ def _create_instance(aws: Aws, inputs: Props) -> str:
         zone = ec2.described(aws, ec2.SUBNET, inputs["subnetId"])["AvailabilityZone"]
         require_offered(aws, [inputs["instanceType"]], [zone])
         aws.simulation.faults.check_capacity(inputs["instanceType"], zone)
-    response = aws.call("ec2", "run_instances", MinCount=1, MaxCount=1, **_tag_parameters(inputs), **params)
+    response = aws.call(
+        "ec2", "run_instances", MinCount=1, MaxCount=1, **ec2.tag_specifications("instance", inputs), **params
+    )
     ident: str = response["Instances"][0]["InstanceId"]
     with rollback(lambda: _delete_instance(aws, ident, inputs)):
         _modify_attributes(aws, ident, {**inputs, "sourceDestCheck": True}, inputs)
@@ -95,13 +91,8 @@ def _devices(inputs: Props) -> list[dict[str, Any]]:
 
 
 def _device(name: str, block: Props) -> dict[str, Any]:
-    settings = {f"{key[0].upper()}{key[1:]}": block[key] for key in _DEVICE_INPUTS if block.get(key) is not None}
+    settings = {capitalized(key): block[key] for key in _DEVICE_INPUTS if block.get(key) is not None}
     return {"DeviceName": name, "Ebs": {"DeleteOnTermination": True, **settings}}
-
-
-def _tag_parameters(inputs: Props) -> dict[str, Any]:
-    specs = [{"ResourceType": "instance", "Tags": tag_pairs(inputs["tags"])}] if inputs.get("tags") else []
-    return {"TagSpecifications": specs} if specs else {}
 
 
 def _modify_attributes(aws: Aws, ident: str, old: Props, new: Props) -> None:

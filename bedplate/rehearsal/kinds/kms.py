@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
-from bedplate.rehearsal.kinds.calls import deletes
+from bedplate.rehearsal.kinds.calls import aws_names, deletes, renamed
 from bedplate.rehearsal.kinds.iam import allows_account, check_policy, require_principals
 from bedplate.rehearsal.kinds.limits import (
     Choice,
@@ -32,6 +32,7 @@ _TAGS = Tagger(service="kms", ident="KeyId", names=("TagKey", "TagValue"))
 _MALFORMED_CODE = "MalformedPolicyDocumentException"
 # Allowed usages by prefix of the key spec. RSA and elliptic curve keys have more than one.
 _USAGES = {"SYMMETRIC_DEFAULT": ("ENCRYPT_DECRYPT",), "HMAC_": ("GENERATE_VERIFY_MAC",)}
+_PARAMETERS = {"customerMasterKeySpec": "KeySpec", **aws_names("description", "keyUsage", "multiRegion", "policy")}
 _DEFAULT_WINDOW = 30  # days until deletion: the default of KMS
 # The settings of a new key: create applies the inputs as a change of these.
 _INITIAL = {"isEnabled": True, "enableKeyRotation": False}
@@ -51,16 +52,8 @@ def _check_key(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
 def _create_key(aws: Aws, inputs: Props) -> str:
     if inputs.get("policy"):
         _require_usable_policy(aws, inputs)
-    optional = {
-        "Description": inputs.get("description"),
-        "KeyUsage": inputs.get("keyUsage"),
-        "KeySpec": inputs.get("customerMasterKeySpec"),
-        "MultiRegion": inputs.get("multiRegion"),
-        "Policy": inputs.get("policy"),
-    }
-    params = {key: value for key, value in optional.items() if value is not None}
     tags = tag_pairs(inputs.get("tags"), ("TagKey", "TagValue"))
-    ident: str = aws.call("kms", "create_key", Tags=tags, **params)["KeyMetadata"]["KeyId"]
+    ident: str = aws.call("kms", "create_key", Tags=tags, **renamed(inputs, _PARAMETERS))["KeyMetadata"]["KeyId"]
     return _apply_settings(aws, ident, {**inputs, **_INITIAL}, inputs)
 
 

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
-from bedplate.rehearsal.kinds.calls import deletes
+from bedplate.rehearsal.kinds.calls import aws_names, deletes, renamed
 from bedplate.rehearsal.kinds.limits import Choice, Limit, Number, Text, check_limits, checks, resource_name, rollback
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
@@ -23,10 +23,9 @@ _LIMITS = {
 
 def _create_log_group(aws: Aws, inputs: Props) -> str:
     name = resource_name(inputs)
-    key = {"kmsKeyId": inputs["kmsKeyId"]} if inputs.get("kmsKeyId") else {}
-    group = {"logGroupClass": inputs["logGroupClass"]} if inputs.get("logGroupClass") else {}
+    optional = {key: inputs[key] for key in ("kmsKeyId", "logGroupClass") if inputs.get(key)}
     _require_key(aws, inputs)
-    aws.call("logs", "create_log_group", logGroupName=name, tags=inputs.get("tags") or {}, **key, **group)
+    aws.call("logs", "create_log_group", logGroupName=name, tags=inputs.get("tags") or {}, **optional)
     with rollback(lambda: _delete_log_group(aws, name, {})):
         _set_retention(aws, name, {}, inputs)
     return name
@@ -101,10 +100,7 @@ _RESOURCE_TYPES = {
 }
 _PARAMETERS = {
     "iamRoleArn": "DeliverLogsPermissionArn",
-    "logDestinationType": "LogDestinationType",
-    "logFormat": "LogFormat",
-    "maxAggregationInterval": "MaxAggregationInterval",
-    "trafficType": "TrafficType",
+    **aws_names("logDestinationType", "logFormat", "maxAggregationInterval", "trafficType"),
 }
 _FLOW_LOG_LIMITS: dict[str, Limit] = {
     "logDestinationType": Choice(("cloud-watch-logs", "s3")),
@@ -141,8 +137,7 @@ def _create_flow_log(aws: Aws, inputs: Props) -> str:
         ec2.require(aws, ec2.TRANSIT_GATEWAY, inputs[key])
     if inputs.get("iamRoleArn"):
         _require_role(aws, inputs["iamRoleArn"])
-    params = {parameter: inputs[name] for name, parameter in _PARAMETERS.items() if inputs.get(name)}
-    params |= _destination_parameters(inputs)
+    params = renamed(inputs, _PARAMETERS) | _destination_parameters(inputs)
     target = {"ResourceIds": [inputs[key]], "ResourceType": _RESOURCE_TYPES[key]}
     response = aws.call("ec2", "create_flow_logs", ClientToken=str(uuid4()), **target, **params)
     for failed in response.get("Unsuccessful", []):

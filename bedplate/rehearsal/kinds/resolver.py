@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
-from bedplate.rehearsal.kinds.calls import deletes
+from bedplate.rehearsal.kinds.calls import aws_names, deletes, renamed
 from bedplate.rehearsal.kinds.limits import (
     Choice,
     Number,
@@ -218,12 +218,7 @@ def _rule_config(inputs: Props) -> dict[str, Any]:
         {"Ip": target["ip"], "Port": target.get("port") or _TARGET_DEFAULTS["port"]}
         for target in inputs.get("targetIps") or []
     ]
-    optional = {
-        "Name": inputs.get("name"),
-        "ResolverEndpointId": inputs.get("resolverEndpointId"),
-        "TargetIps": targets,
-    }
-    return {key: value for key, value in optional.items() if value}
+    return renamed({**inputs, "targetIps": targets}, aws_names("name", "resolverEndpointId", "targetIps"))
 
 
 def _read_rule(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
@@ -264,7 +259,7 @@ def _create_association(aws: Aws, inputs: Props) -> str:
     rule, vpc = inputs["resolverRuleId"], inputs["vpcId"]
     ec2.require(aws, ec2.VPC, vpc)
     _require_unused_domain(aws, rule, vpc)
-    name = {"Name": inputs["name"]} if inputs.get("name") else {}
+    name = renamed(inputs, aws_names("name"))
     response = aws.call(SERVICE, "associate_resolver_rule", ResolverRuleId=rule, VPCId=vpc, **name)
     return str(response["ResolverRuleAssociation"]["Id"])
 

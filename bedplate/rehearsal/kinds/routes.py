@@ -11,7 +11,7 @@ from typing import Any
 
 from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, delete_nothing, replaces, updates
 from bedplate.rehearsal.kinds import ec2
-from bedplate.rehearsal.kinds.calls import deletes
+from bedplate.rehearsal.kinds.calls import aws_names, deletes, renamed
 from bedplate.rehearsal.kinds.limits import rollback
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
@@ -22,13 +22,7 @@ DESTINATIONS = {
     "ipv6CidrBlock": "DestinationIpv6CidrBlock",
     "destinationPrefixListId": "DestinationPrefixListId",
 }
-TARGETS = {
-    "gatewayId": "GatewayId",
-    "natGatewayId": "NatGatewayId",
-    "networkInterfaceId": "NetworkInterfaceId",
-    "transitGatewayId": "TransitGatewayId",
-    "vpcPeeringConnectionId": "VpcPeeringConnectionId",
-}
+TARGETS = aws_names("gatewayId", "natGatewayId", "networkInterfaceId", "transitGatewayId", "vpcPeeringConnectionId")
 # The only targets of routes inside the blocks of the VPC: VPC user guide, "Middlebox routing".
 _MIDDLEBOXES = frozenset({"NatGatewayId", "NetworkInterfaceId"})
 
@@ -179,11 +173,7 @@ def _require_target(aws: Aws, table: Mapping[str, Any], route: Route) -> None:
 
 # --- Routes
 
-_DESTINATIONS = {
-    "destinationCidrBlock": "DestinationCidrBlock",
-    "destinationIpv6CidrBlock": "DestinationIpv6CidrBlock",
-    "destinationPrefixListId": "DestinationPrefixListId",
-}
+_DESTINATIONS = aws_names("destinationCidrBlock", "destinationIpv6CidrBlock", "destinationPrefixListId")
 
 
 def _check_route(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
@@ -320,7 +310,7 @@ DEFAULT_ROUTE_TABLE = ResourceKind(
 
 # --- Route table associations
 
-_TARGETS = {"gatewayId": "GatewayId", "subnetId": "SubnetId"}
+_TARGETS = aws_names("gatewayId", "subnetId")
 
 
 def _check_association(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
@@ -332,7 +322,7 @@ def _create_association(aws: Aws, inputs: Props) -> str:
     table = ec2.described(aws, ec2.ROUTE_TABLE, inputs["routeTableId"])
     if subnet := inputs.get("subnetId"):
         _require_unassociated(aws, table, subnet)
-    target = {parameter: inputs[name] for name, parameter in _TARGETS.items() if inputs.get(name)}
+    target = renamed(inputs, _TARGETS)
     response = aws.call("ec2", "associate_route_table", RouteTableId=inputs["routeTableId"], **target)
     return str(response["AssociationId"])
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
-from bedplate.rehearsal.kinds.calls import call_parameters, deletes
+from bedplate.rehearsal.kinds.calls import aws_names, call_parameters, deletes, renamed
 from bedplate.rehearsal.kinds.iam import check_policy, require_principals
 from bedplate.rehearsal.kinds.limits import (
     Choice,
@@ -32,9 +32,8 @@ _TAGS = Tagger(service="secretsmanager", ident="SecretId")
 
 
 def _create_secret(aws: Aws, inputs: Props) -> str:
-    optional = {"Description": inputs.get("description"), "KmsKeyId": inputs.get("kmsKeyId")}
-    if optional["KmsKeyId"]:
-        aws.call("kms", "describe_key", KeyId=optional["KmsKeyId"])
+    if inputs.get("kmsKeyId"):
+        aws.call("kms", "describe_key", KeyId=inputs["kmsKeyId"])
     if inputs.get("policy"):
         require_principals(aws, inputs["policy"], "MalformedPolicyDocumentException")
     response = aws.call(
@@ -42,7 +41,7 @@ def _create_secret(aws: Aws, inputs: Props) -> str:
         "create_secret",
         Name=resource_name(inputs),
         Tags=tag_pairs(inputs.get("tags")),
-        **{key: value for key, value in optional.items() if value},
+        **renamed(inputs, aws_names("description", "kmsKeyId")),
     )
     arn: str = response["ARN"]
     with rollback(lambda: _delete_secret(aws, arn, {"recoveryWindowInDays": 0})):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
+from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, capitalized, replaces, updates
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.calls import structure_parameters
 from bedplate.rehearsal.kinds.limits import Choice, check_limits, checks, rollback
@@ -56,7 +56,7 @@ def _has_default_table(inputs: Props) -> bool:
 
 def _read_gateway(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     options = ec2.described(aws, ec2.TRANSIT_GATEWAY, ident)["Options"]
-    associates, propagates = (options[name[0].upper() + name[1:]] for name in (_ASSOCIATES, _PROPAGATES))
+    associates, propagates = (options[capitalized(name)] for name in (_ASSOCIATES, _PROPAGATES))
     return {
         "amazonSideAsn": int(options["AmazonSideAsn"]),
         "arn": aws.arn("ec2", f"transit-gateway/{ident}"),

@@ -7,7 +7,7 @@ from typing import Any
 
 from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, delete_nothing, replaces, updates
 from bedplate.rehearsal.kinds import ec2
-from bedplate.rehearsal.kinds.calls import call_parameters, deletes
+from bedplate.rehearsal.kinds.calls import aws_names, call_parameters, deletes
 from bedplate.rehearsal.kinds.limits import Choice, check_exclusive, check_limits, checks, rollback
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
@@ -15,11 +15,7 @@ from bedplate.rehearsal.wire import is_known
 
 # --- VPCs
 
-_ATTRIBUTES = {
-    "enableDnsSupport": "EnableDnsSupport",
-    "enableDnsHostnames": "EnableDnsHostnames",
-    "enableNetworkAddressUsageMetrics": "EnableNetworkAddressUsageMetrics",
-}
+_ATTRIBUTES = aws_names("enableDnsSupport", "enableDnsHostnames", "enableNetworkAddressUsageMetrics")
 # Prefix lengths of VPCs and subnets, and ranges that no VPC can have. Source: VPC user guide, "VPC CIDR blocks".
 _SIZES = range(16, 29)
 _RESERVED = tuple(map(ip_network, ("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4")))
@@ -153,10 +149,7 @@ INTERNET_GATEWAY = ResourceKind(
 # --- Subnets
 
 # Inputs that ModifySubnetAttribute sets.
-_SUBNET_ATTRIBUTES = {
-    "mapPublicIpOnLaunch": "MapPublicIpOnLaunch",
-    "enableResourceNameDnsARecordOnLaunch": "EnableResourceNameDnsARecordOnLaunch",
-}
+_SUBNET_ATTRIBUTES = aws_names("mapPublicIpOnLaunch", "enableResourceNameDnsARecordOnLaunch")
 # Inputs that moto does not have; their default is false.
 _UNSUPPORTED = ("assignIpv6AddressOnCreation", "enableDns64", "enableResourceNameDnsAaaaRecordOnLaunch")
 _ZONES = ("availabilityZone", "availabilityZoneId")
@@ -252,12 +245,8 @@ _RESERVATION_SIZES = range(16, 33)
 
 def _create_reservation(aws: Aws, inputs: Props) -> str:
     ec2.described(aws, ec2.SUBNET, inputs["subnetId"])
-    parameters = {
-        "SubnetId": inputs["subnetId"],
-        "Cidr": inputs["cidrBlock"],
-        "ReservationType": inputs["reservationType"],
-    }
-    response = aws.call("ec2", "create_subnet_cidr_reservation", **parameters)
+    call = ("ec2", "create_subnet_cidr_reservation")
+    response = aws.call(*call, **call_parameters(aws, call, inputs, renames={"cidrBlock": "Cidr"}))
     return str(response["SubnetCidrReservation"]["SubnetCidrReservationId"])
 
 

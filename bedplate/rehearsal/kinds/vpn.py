@@ -14,6 +14,7 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
+from bedplate.rehearsal.kinds.calls import aws_names, renamed
 from bedplate.rehearsal.kinds.limits import (
     Choice,
     Limit,
@@ -54,11 +55,8 @@ def _check_customer_gateway(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
 
 def _create_customer_gateway(aws: Aws, inputs: Props) -> str:
     asn = inputs.get("bgpAsnExtended") or inputs["bgpAsn"]
-    device = {"DeviceName": inputs["deviceName"]} if inputs.get("deviceName") else {}
-    address = inputs["ipAddress"]
-    response = aws.call(
-        "ec2", "create_customer_gateway", Type=inputs["type"], BgpAsn=int(asn), IpAddress=address, **device
-    )
+    params = renamed(inputs, aws_names("deviceName", "ipAddress", "type"))
+    response = aws.call("ec2", "create_customer_gateway", BgpAsn=int(asn), **params)
     return ec2.tag(aws, response["CustomerGateway"]["CustomerGatewayId"], inputs)
 
 
@@ -101,9 +99,8 @@ _DEFAULT_ASN = 64512
 
 def _create_vpn_gateway(aws: Aws, inputs: Props) -> str:
     asn = int(inputs.get("amazonSideAsn") or _DEFAULT_ASN)
-    zone = {"AvailabilityZone": inputs["availabilityZone"]} if inputs.get("availabilityZone") else {}
-    tags = ec2.tag_specifications("vpn-gateway", inputs)
-    response = aws.call("ec2", "create_vpn_gateway", Type="ipsec.1", AmazonSideAsn=asn, **zone, **tags)
+    params = renamed(inputs, aws_names("availabilityZone")) | ec2.tag_specifications("vpn-gateway", inputs)
+    response = aws.call("ec2", "create_vpn_gateway", Type="ipsec.1", AmazonSideAsn=asn, **params)
     ident: str = response["VpnGateway"]["VpnGatewayId"]
     with rollback(lambda: aws.call("ec2", "delete_vpn_gateway", VpnGatewayId=ident)):
         _attach_gateway(aws, ident, inputs.get("vpcId"))
@@ -361,14 +358,11 @@ def _create(aws: Aws, inputs: Props) -> str:
     require_log_groups(aws, inputs)
     gateway = _gateway_id(aws, inputs)
     _require_unused_blocks(aws, inputs, gateway)
-    parameters = {name[0].upper() + name[1:]: inputs[name] for name in _GATEWAYS if inputs.get(name)}
     response = aws.call(
         "ec2",
         "create_vpn_connection",
-        Type=inputs["type"],
-        CustomerGatewayId=inputs["customerGatewayId"],
         Options={"StaticRoutesOnly": bool(inputs.get("staticRoutesOnly"))},
-        **parameters,
+        **renamed(inputs, aws_names(*_GATEWAYS, "customerGatewayId", "type")),
     )
     ident: str = response["VpnConnection"]["VpnConnectionId"]
     aws.fakes(_TYPE)[ident] = _gateway_blocks(inputs, gateway)
