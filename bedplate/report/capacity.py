@@ -76,9 +76,7 @@ def size_words(size: Size) -> str:
 
 def breaker_sentences(breaker: Breaker, now: float) -> str:
     """Return why a rung launches nothing, when one machine probes it, and what an operator can change."""
-    code = f" ({breaker.code})" if breaker.code else ""
-    failure = FAILURES.get(breaker.code or "")
-    fix = f" To change that: {failure.fix}." if failure else ""
+    code, fix = f" ({breaker.code})" if breaker.code else "", fix_sentence(breaker.code)
     result = "when its machine is a node" if breaker.code == NOT_READY else "when AWS launches its machine"
     if breaker.probe is not None:
         probe = f"One machine was asked for at {clock(breaker.probe)} as a probe; the rung is used again {result}."
@@ -87,6 +85,21 @@ def breaker_sentences(breaker: Breaker, now: float) -> str:
     else:
         probe = "The next pending pod starts one machine as a probe."
     return f"skipped since {clock(breaker.opened)}: {breaker.cause}{code}. Pods use the next rungs. {probe}{fix}"
+
+
+def known_cause(code: str | None) -> str:
+    """Return the cause that a code of a failed launch stands for; empty for an unknown code."""
+    return FAILURES[code].cause if code and code in FAILURES else ""
+
+
+def coded_cause(code: str | None, text: str) -> str:
+    """Return the cause of a failed launch with its code; for an unknown code, the text."""
+    return f"{FAILURES[code].cause} ({code})" if code and code in FAILURES else text
+
+
+def fix_sentence(code: str | None) -> str:
+    """Return what an operator can change against a failure, after a space; empty for an unknown code."""
+    return f" To change that: {FAILURES[code].fix}." if code and code in FAILURES else ""
 
 
 def use_sentence(observation: Observation, machine: Machine, pool: Pool) -> str:
@@ -196,8 +209,7 @@ def progress_lines(
 
 def _failure_line(launch: Activity) -> str:
     place, name = launch.zone or launch.pool, launch.machine or "launch"
-    failure = FAILURES.get(launch.code or "")
-    return f"{place}: {name} failed: {f'{failure.cause} ({launch.code})' if failure else launch.text[:_TEXT]}"
+    return f"{place}: {name} failed: {coded_cause(launch.code, launch.text[:_TEXT])}"
 
 
 def _machine_lines(before: Sequence[Machine], now: Sequence[Machine]) -> Iterator[str]:

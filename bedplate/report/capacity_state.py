@@ -8,7 +8,6 @@ from typing import Any
 from bedplate.capacity.controller import subject_of
 from bedplate.capacity.ladder import Breaker
 from bedplate.capacity.observation import (
-    FAILURES,
     Activity,
     Cordon,
     Decision,
@@ -24,6 +23,9 @@ from bedplate.report.capacity import (
     age,
     breaker_sentences,
     clock,
+    coded_cause,
+    fix_sentence,
+    known_cause,
     mismatch,
     shortage,
     size_words,
@@ -72,19 +74,15 @@ class CapacityState:
 
 def status_lines(state: CapacityState) -> Iterator[str]:
     """Yield a table with a line for each rung."""
-    head = ("GROUP", "RUNG", "MACHINES", "JOINED", "DESIRED", "MAX", "USD/H", "STATE")
-    rows = [head]
-    for pool in state.observation.pools:
-        machines = state.machines(pool)
-        joined = str(sum(_has_joined(state, machine) for machine in machines))
-        price = f"{len(machines) * pool.price:,.2f}"
-        counts = (str(len(machines)), joined, str(pool.desired), str(pool.max), price)
-        rows.append((pool.group, rung_name(pool), *counts, _short_state(state, pool)))
+    rows = [("GROUP", "RUNG", "MACHINES", "JOINED", "DESIRED", "MAX", "USD/H", "STATE")]
+    document = status_document(state)
+    for pool, rung in zip(state.observation.pools, document["rungs"], strict=True):
+        counts = (str(rung[key]) for key in ("machines", "joined", "desired", "maximum"))
+        rows.append((pool.group, rung_name(pool), *counts, f"{rung['usd_per_hour']:,.2f}", rung["state"]))
     yield from aligned(rows, right=(2, 3, 4, 5, 6))
-    waiting = sum(pod.node is None for pod in state.observation.pods)
     if state.has_cluster:
-        yield f"{counted(waiting, 'pod')} without a node"
-    yield from _people_lines(state, {pool.name for pool in state.observation.pools})
+        yield f"{counted(document['pending'], 'pod')} without a node"
+    yield from _people_lines(state, state.observation.pools)
     if state.decision.held:
         yield f"warning: {state.decision.held}; `bedplate kube status` shows the cluster"
     if state.leader:
@@ -106,7 +104,7 @@ def status_document(state: CapacityState) -> Mapping[str, Any]:
             "desired": pool.desired,
             "maximum": pool.max,
             "usd_per_hour": round(len(state.machines(pool)) * pool.price, 2),
-            "state": _short_state(state, pool),
+            "state": _rung_words(state, pool)[0],
         }
         for pool in state.observation.pools
     ]
@@ -136,9 +134,9 @@ def explain_group(state: CapacityState, group: str) -> Iterator[str]:
         yield f"{state.paused[group]} has paused it: the controller starts and ends nothing here. {fix}."
     yield from _ceiling_lines(state, group)
     for pool in pools:
-        yield f"Rung {rung_name(pool)}: {_rung_sentence(state, pool)}"
-    yield from _node_lines(state, {pool.name for pool in pools})
-    yield from _people_lines(state, {pool.name for pool in pools}, is_brief=False)
+        yield f"Rung {rung_name(pool)}: {_rung_words(state, pool)[1]}"
+    yield from _node_lines(state, pools)
+    yield from _people_lines(state, pools, is_brief=False)
     if all(pool.is_ssh for pool in pools):
         yield from _next_lines(state, pools)
         return
@@ -175,7 +173,7 @@ def explain_pod(state: CapacityState, pod: Pod) -> Iterator[str]:
     yield f"{pod.id} waits{gang} for {waited}. It asks for {size_words(pod.size)}."
     for pool in state.worker_pools:
         reason = mismatch(pod, pool)
-        sentence = f"does not suit it: {reason}." if reason else _rung_sentence(state, pool)
+        sentence = f"does not suit it: {reason}." if reason else _rung_words(state, pool)[1]
         yield f"{pool.group}, rung {rung_name(pool)}: {sentence}"
     yield from _place_lines(state, {pod.id: "It"})
     reasons = [unplaced.reason for unplaced in state.decision.unplaced if unplaced.pod == pod.id]
@@ -211,70 +209,45 @@ def _last_failure(state: CapacityState, pool: Pool) -> Activity | None:
     return newest if newest is not None and is_recent and not newest.ok else None
 
 
-def _short_state(state: CapacityState, pool: Pool) -> str:
-    breaker = _open_breaker(state, pool)
-    failure = _last_failure(state, pool)
-    if pool.silent:
-        return "no answer"
-    if pool.group in state.paused:
-        return "paused"
-    if not pool.eligible:
-        return "not usable"
-    if breaker:
-        failure_kind = FAILURES.get(breaker.code or "")
-        return failure_kind.cause if failure_kind else breaker.cause
-    if failure:
-        failure_kind = FAILURES.get(failure.code or "")
-        return failure_kind.cause if failure_kind else "launch failed"
-    if pool.desired > len(state.machines(pool)):
-        return "launching"
-    return "full" if pool.desired >= pool.max else "open"
-
-
-def _rung_sentence(state: CapacityState, pool: Pool) -> str:
-    """Return one sentence about a rung, or two."""
-    machines = state.machines(pool)
-    failure = _last_failure(state, pool)
+def _rung_words(state: CapacityState, pool: Pool) -> tuple[str, str]:
+    """Return the state of a rung in a few words, and in one sentence or two."""
+    machines, is_paused = state.machines(pool), pool.group in state.paused
     count = f"{len(machines)} of at most {counted(pool.max, 'machine')}"
     if pool.silent:
-        return f"{count}; {pool.region} does not answer, so nothing is changed here."
+        return "no answer", f"{count}; {pool.region} does not answer, so nothing is changed here."
     if not pool.eligible:
-        return "no machine can start: it has no free addresses in its subnets, or no path to the home region."
-    if pool.group in state.paused:
-        return f"{count}; paused."
-    if breaker := _open_breaker(state, pool):
-        return f"{count}; {breaker_sentences(breaker, state.observation.time)}"
-    if failure:
-        failure_kind = FAILURES.get(failure.code or "")
-        cause = f"{failure_kind.cause} ({failure.code})" if failure_kind else failure.text or "AWS gave no reason"
-        fix = f" To change that: {failure_kind.fix}." if failure_kind else ""
-        return f"{count}; the last launch failed at {clock(failure.time)}: {cause}. The next rungs are used.{fix}"
+        lack = "no machine can start: it has no free addresses in its subnets, or no path to the home region."
+        return "paused" if is_paused else "not usable", lack
+    if is_paused:
+        return "paused", f"{count}; paused."
+    breaker = state.breakers.get(pool.name)
+    if breaker and breaker.is_open:
+        sentences = breaker_sentences(breaker, state.observation.time)
+        return known_cause(breaker.code) or breaker.cause, f"{count}; {sentences}"
+    if failure := _last_failure(state, pool):
+        cause = coded_cause(failure.code, failure.text or "AWS gave no reason")
+        failed = f"the last launch failed at {clock(failure.time)}: {cause}. The next rungs are used."
+        return known_cause(failure.code) or "launch failed", f"{count}; {failed}{fix_sentence(failure.code)}"
     missing = pool.desired - len(machines)
     if missing > 0:
-        return f"{count}; AWS is launching {missing} more."
-    booting = [machine for machine in machines if not _has_joined(state, machine)]
+        return "launching", f"{count}; AWS is launching {missing} more."
+    is_full = pool.desired >= pool.max
+    return "full" if is_full else "open", f"{count}{_room(state, machines, is_full=is_full)}"
+
+
+def _room(state: CapacityState, machines: Sequence[Machine], *, is_full: bool) -> str:
+    """Return the end of the sentence about a rung that launches nothing at present."""
+    booting = [machine.launched for machine in machines if not _has_joined(state, machine)]
     if booting:
-        first = min(machine.launched for machine in booting)
-        return f"{count}; {len(booting)} of them booting, the first since {clock(first)}."
-    if pool.desired >= pool.max:
-        return f"{count}: it is full."
-    return f"{count}; more can start."
+        return f"; {len(booting)} of them booting, the first since {clock(min(booting))}."
+    return ": it is full." if is_full else "; more can start."
 
 
-def _open_breaker(state: CapacityState, pool: Pool) -> Breaker | None:
-    """Return why the planner launches nothing in a pool."""
-    breaker = state.breakers.get(pool.name)
-    return breaker if breaker and breaker.is_open else None
-
-
-def _node_lines(state: CapacityState, pools: set[str]) -> Iterator[str]:
+def _node_lines(state: CapacityState, pools: Sequence[Pool]) -> Iterator[str]:
     """Yield sentences about nodes that are cordoned or idle."""
-    machines = {machine.id: machine for machine in state.observation.machines if machine.pool in pools}
-    nodes = [node for node in state.observation.nodes if node.machine in machines]
-    by_name = {pool.name: pool for pool in state.observation.pools}
-    of_nodes = [(node, machines[str(node.machine)]) for node in nodes]
-    sentences = [_node_sentence(state, node, machine, by_name[machine.pool]) for node, machine in of_nodes]
-    lines = [sentence for sentence in sentences if sentence]
+    places = {machine.id: (machine, pool) for pool in pools for machine in state.machines(pool)}
+    nodes = [(node, *places[node.machine]) for node in state.observation.nodes if node.machine in places]
+    lines = [sentence for node in nodes if (sentence := _node_sentence(state, *node))]
     yield from lines[:_SHOWN]
     if len(lines) > _SHOWN:
         yield f"{counted(len(lines) - _SHOWN, 'more node')} like these."
@@ -317,12 +290,11 @@ def _keep_reason(state: CapacityState, pool: Pool) -> str:
     return ""
 
 
-def _people_lines(state: CapacityState, pools: set[str], *, is_brief: bool = True) -> Iterator[str]:
+def _people_lines(state: CapacityState, pools: Sequence[Pool], *, is_brief: bool = True) -> Iterator[str]:
     """Yield sentences about machines for people that end after an idle time; in brief, only about unused ones."""
-    by_name = {pool.name: pool for pool in state.observation.pools if pool.name in pools and pool.is_ssh and pool.idle}
-    machines = [machine for machine in state.observation.machines if machine.pool in by_name]
-    for machine in machines:
-        if machine.idle_since is not None or not is_brief:
+    by_name = {pool.name: pool for pool in pools if pool.is_ssh and pool.idle}
+    for machine in state.observation.machines:
+        if machine.pool in by_name and (machine.idle_since is not None or not is_brief):
             yield f"{machine.id} in {machine.zone}: {use_sentence(state.observation, machine, by_name[machine.pool])}"
 
 
