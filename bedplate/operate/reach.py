@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from bedplate.operate.fleet import device_counts, plan_of
 from bedplate.plan import FleetPlan
 from bedplate.plan.links import networks_of_place
 from bedplate.plan.reachability import Endpoint, Flow, find_endpoint, internet_endpoint
-from bedplate.report.graph import audit_lines, reach_document, reach_lines, stack_fault_document
+from bedplate.report.graph import audit_lines, reach_document, reach_lines
 from bedplate.rules import Level
 
 STDIN = "-"
@@ -40,7 +40,9 @@ def check(graph: str) -> Result:
     resources = read_graph(_read_text(graph), name)
     faults = audit(resources, device_counts())
     status = ViolationError.exit_code if any(fault.level is Level.ERROR for fault in faults) else 0
-    return Result(audit_lines(name, faults, len(resources.nodes)), {"faults": stack_fault_document(faults)}, status)
+    return Result(
+        audit_lines(name, faults, len(resources.nodes)), {"faults": [asdict(fault) for fault in faults]}, status
+    )
 
 
 def trace(operator: Operator, places: tuple[str, str], flow: Flow, graph: str | None) -> Result:

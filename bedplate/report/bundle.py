@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
 from bedplate.bundle import Bundle, CanaryReport, RingState
-from bedplate.report.columns import aligned
+from bedplate.report.columns import aligned, changed_rows
 from bedplate.report.nodes import age_since
 from bedplate.spec.groups import Ring
 
@@ -70,20 +70,14 @@ def difference_lines(part: str, before: Mapping[str, str], after: Mapping[str, s
     if part == "code":
         yield from _differences(before, after)
         return
-    old, new = (_versions(files) for files in (before, after))
-    lines = [f"{name} {old.get(name, '-')} -> {new.get(name, '-')}" for name in sorted({**old, **new})]
-    changed = [line for line in lines if line.split()[1] != line.split()[3]]
+    changed = [f"{name} {old} -> {new}" for name, old, new in changed_rows(_versions(before), _versions(after))]
     yield from (f"{part}: {line}" for line in changed or _differences(before, after))
 
 
 def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
-    for path in sorted({**before, **after}):
-        if path not in before:
-            yield f"added     {path}"
-        elif path not in after:
-            yield f"removed   {path}"
-        elif before[path] != after[path]:
-            yield f"changed   {path}"
+    for path, *_ in changed_rows(before, after):
+        change = "added" if path not in before else "removed" if path not in after else "changed"
+        yield f"{change:<9} {path}"
 
 
 def _versions(files: Iterable[str]) -> dict[str, str]:

@@ -1,8 +1,10 @@
-"""Tables of text with aligned columns, and counts with a noun."""
+"""Tables of text with aligned columns, wrapped texts, counts with a noun, and differences of two tables."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from textwrap import wrap
 
 WIDTH = 100
+INDENT = "    "
 
 
 def aligned(rows: Iterable[Sequence[str]], *, right: Sequence[int] = (), gap: int = 3) -> tuple[str, ...]:
@@ -30,6 +32,23 @@ def _line(row: Sequence[str], widths: dict[int, int], right: Sequence[int], gap:
         for column, cell in enumerate(row)
     )
     return gap.join(cells).rstrip()
+
+
+def wrapped(text: str, lead: str = INDENT) -> list[str]:
+    """Return a text after its lead, as lines that fit a terminal; further lines are indented to the same column.
+
+    Names and commands are not broken, not even at hyphens.
+    """
+    below = " " * len(lead)
+    return wrap(
+        text, WIDTH, initial_indent=lead, subsequent_indent=below, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def changed_rows(before: Mapping[str, str], after: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """Return a row for each name whose values differ, with both values; `-` is no value."""
+    rows = ((name, before.get(name, "-"), after.get(name, "-")) for name in sorted({**before, **after}))
+    return [row for row in rows if row[1] != row[2]]
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:

@@ -12,8 +12,7 @@ from jinja2 import Environment, StrictUndefined
 
 from bedplate.nodes.apply import Event, Step
 from bedplate.nodes.audit import Findings, RuleOutcome, Verdict
-from bedplate.report.columns import WIDTH, aligned, counted
-from bedplate.report.diagnostics import INDENT, wrapped
+from bedplate.report.columns import INDENT, WIDTH, aligned, counted, wrapped
 
 _HEADING = ("machine", "kept", "violated", "not judged", "not seen", "not applicable", "time")
 _RIGHT = (1, 2, 3, 4, 5, 6)
@@ -131,6 +130,11 @@ def junit_report(findings: Iterable[Findings]) -> bytes:
     root = Element("testsuites", name="bedplate node audit")
     for machine in findings:
         _add_suite(root, machine)
+    return xml_file(root)
+
+
+def xml_file(root: Element) -> bytes:
+    """Return the text of an XML file."""
     indent(root)
     text: bytes = tostring(root, encoding="utf-8", xml_declaration=True)
     return text + b"\n"

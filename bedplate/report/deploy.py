@@ -3,15 +3,16 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
-from xml.etree.ElementTree import Element, SubElement, indent, tostring
+from xml.etree.ElementTree import Element, SubElement
 
 from bedplate.catalog.tables import HOURS_OF_MONTH
 from bedplate.deploy.progress import Difference, Progress, Status, resource_name
 from bedplate.deploy.state import Resource
 from bedplate.plan.cost import Granted, QuotaNeed
 from bedplate.report.columns import aligned, counted
-from bedplate.report.compliance import xml_text
+from bedplate.report.compliance import xml_file, xml_text
 
 _CHANGES = ("create", "import", "update", "replace", "delete")
 # Those that remove something are shown by name.
@@ -151,13 +152,7 @@ def drift_document(states: Iterable[Progress]) -> dict[str, Any]:
             state.stack: {
                 "checked": state.status is Status.DONE,
                 "differences": [
-                    {
-                        "urn": drift.urn,
-                        "resource": resource_name(drift.urn),
-                        "key": drift.key,
-                        "recorded": drift.recorded,
-                        "real": drift.real,
-                    }
+                    {"urn": drift.urn, "resource": resource_name(drift.urn), **asdict(drift)}
                     for drift in state.differences
                 ],
             }
@@ -179,6 +174,4 @@ def drift_junit(states: Iterable[Progress]) -> bytes:
             SubElement(case, "failure", message=total).text = xml_text("\n".join(rows))
         if not is_checked:
             SubElement(case, "error", message=xml_text("; ".join(cause.message for cause in state.causes)))
-    indent(root)
-    text: bytes = tostring(root, encoding="utf-8", xml_declaration=True)
-    return text + b"\n"
+    return xml_file(root)

@@ -1,17 +1,15 @@
 """Reports of faults in a fleet file, of errors, and of the rules (`check --explain` and docs/checks.md)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from textwrap import wrap
 from types import MappingProxyType
 from typing import Any
 
 from bedplate.checks.catalogue import RULES
 from bedplate.errors import BedplateError
+from bedplate.graph.audit.document import StackFault
 from bedplate.graph.audit.run import STACK_RULES
-from bedplate.report.columns import WIDTH, aligned, counted
+from bedplate.report.columns import aligned, counted, wrapped
 from bedplate.rules import Fault, Level, Rule
-
-INDENT = "    "
 
 ALL_RULES: Mapping[str, Rule] = MappingProxyType({**RULES, **STACK_RULES})
 """The rules of fleet files and of stack resources, by code."""
@@ -30,7 +28,8 @@ def verdict_lines(file: str, faults: Iterable[Fault], facts: str = "") -> Iterat
     checked = f" ({facts})" if facts else ""
     yield from fault_lines(rows)
     if rows:
-        yield f"{tally(rows)} in {file}{checked}; details: `bedplate check --explain {_first_error(rows).code}`"
+        first = next((fault for fault in rows if fault.level is Level.ERROR), rows[0])
+        yield f"{tally(rows)} in {file}{checked}; details: `bedplate check --explain {first.code}`"
     else:
         yield f"{file} is valid{checked}"
 
@@ -42,11 +41,7 @@ def refusal_lines(faults: Iterable[Fault]) -> Iterator[str]:
     yield f"error: {tally(rows)} in {rows[0].file}; nothing was done"
 
 
-def _first_error(faults: Sequence[Fault]) -> Fault:
-    return next((fault for fault in faults if fault.level is Level.ERROR), faults[0])
-
-
-def tally(faults: Iterable[Fault]) -> str:
+def tally(faults: Iterable[Fault | StackFault]) -> str:
     """Return `2 errors, 1 warning`; empty without faults."""
     levels = [fault.level for fault in faults]
     counts = ((levels.count(level), level) for level in Level)
@@ -85,18 +80,6 @@ def _body(fault: Fault) -> Iterator[str]:
     yield from wrapped(fault.message)
     if fault.fix:
         yield from wrapped(f"fix: {fault.fix}")
-
-
-def wrapped(text: str, indent: str = INDENT) -> list[str]:
-    """Return a text as indented lines that fit a terminal. Names and commands are not broken at hyphens."""
-    return wrap(
-        text,
-        WIDTH,
-        initial_indent=indent,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 def error_lines(error: BedplateError) -> tuple[str, ...]:
@@ -151,15 +134,16 @@ Generated from the code by `make docs`. `bedplate check --explain CODE` shows on
 An error stops the command, a warning does not. A fleet file can allow violations of the rules with a yes under *allow*:
 `allow: {CODE: REASON}`.
 """
-_PARTS: Mapping[str, str] = {
-    "EW": "The fleet file",
-    "S": "Stack resources",
-}
-_CHECKED_BY: Mapping[str, str] = {
-    "EW": "Checked by `bedplate check`, and by every command that reads the fleet file.",
+# The first letters of codes, with the heading of their section and where the rules are checked.
+_PARTS = {
+    "EW": ("The fleet file", "Checked by `bedplate check`, and by every command that reads the fleet file."),
     "S": (
-        "Checked by `bedplate rehearse` after the last change, and by `bedplate audit-graph GRAPH` for any output of "
-        "`bedplate graph`. Values that the graph does not show, because they are secret, unknown or missing, pass."
+        "Stack resources",
+        (
+            "Checked by `bedplate rehearse` after the last change, and by `bedplate audit-graph GRAPH` for any output "
+            "of `bedplate graph`. Values that the graph does not show, because they are secret, unknown or missing, "
+            "pass."
+        ),
     ),
 }
 _HEAD = ("| code | rule | level | why | fix | allow | source |", "| --- | --- | --- | --- | --- | --- | --- |")
@@ -167,22 +151,19 @@ _HEAD = ("| code | rule | level | why | fix | allow | source |", "| --- | --- | 
 
 def checks_page() -> str:
     """Return docs/checks.md."""
-    return "\n".join((_OPENING, *(line for letters in _PARTS for line in _section(letters))))
+    return "\n".join((_OPENING, *(line for letters, words in _PARTS.items() for line in _section(letters, *words))))
 
 
-def _section(letters: str) -> Iterator[str]:
+def _section(letters: str, heading: str, checked_by: str) -> Iterator[str]:
     rules = [ALL_RULES[code] for code in sorted(ALL_RULES, key=lambda code: (code[1:], code)) if code[0] in letters]
-    yield from (f"## {_PARTS[letters]}", "", _CHECKED_BY[letters], "", *_HEAD)
-    yield from (_row(_cells(rule)) for rule in rules)
+    yield from (f"## {heading}", "", checked_by, "", *_HEAD)
+    yield from (_row(rule) for rule in rules)
     yield ""
 
 
-def _cells(rule: Rule) -> tuple[str, ...]:
+def _row(rule: Rule) -> str:
     allow = "yes" if rule.allowable else ""
-    return (rule.code, rule.name, _level(rule), rule.reason, rule.fix, allow, rule.source)
-
-
-def _row(cells: Iterable[str]) -> str:
+    cells = (rule.code, rule.name, _level(rule), rule.reason, rule.fix, allow, rule.source)
     # In a Markdown table a bar ends a cell, and < may start a tag.
     shown = (cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells)
     return f"| {' | '.join(shown)} |"

@@ -8,9 +8,8 @@ from bedplate.graph.audit.run import STACK_RULES
 from bedplate.graph.reach import Trace, Trip
 from bedplate.plan.reachability import Endpoint, Flow
 from bedplate.plan.stacks import Origin, unknown_origin
-from bedplate.report.columns import aligned, counted
-from bedplate.report.diagnostics import INDENT, wrapped
-from bedplate.rules import Level
+from bedplate.report.columns import INDENT, aligned, counted, wrapped
+from bedplate.report.diagnostics import tally
 
 
 def stack_fault_lines(faults: Iterable[StackFault], origin: Origin = unknown_origin) -> tuple[str, ...]:
@@ -26,7 +25,7 @@ def audit_lines(where: str, faults: Iterable[StackFault], resources: int) -> Ite
     checked = f"{counted(resources, 'resource')}, {counted(len(STACK_RULES), 'rule')}"
     yield from stack_fault_lines(rows)
     if rows:
-        yield f"{stack_tally(rows)} in {where} ({checked}); details: `bedplate check --explain {rows[0].code}`"
+        yield f"{tally(rows)} in {where} ({checked}); details: `bedplate check --explain {rows[0].code}`"
     else:
         yield f"no faults in {where} ({checked})"
 
@@ -36,28 +35,14 @@ def judgement_lines(faults: Iterable[StackFault], origin: Origin = unknown_origi
     rows = tuple(faults)
     if rows:
         yield from ("", *stack_fault_lines(rows, origin))
-        yield f"{stack_tally(rows)} in the resources; details: `bedplate check --explain {rows[0].code}`"
+        yield f"{tally(rows)} in the resources; details: `bedplate check --explain {rows[0].code}`"
     else:
         yield f"the resources comply with all {counted(len(STACK_RULES), 'rule')} (docs/checks.md)"
 
 
-def stack_tally(faults: Iterable[StackFault]) -> str:
-    """Return `2 errors, 1 warning`; empty without faults."""
-    levels = [fault.level for fault in faults]
-    counts = ((levels.count(level), level) for level in Level)
-    return ", ".join(counted(count, level.value) for count, level in counts if count)
-
-
-def stack_fault_document(faults: Iterable[StackFault]) -> list[dict[str, str]]:
-    """Return the faults for `audit-graph --json`."""
-    return [asdict(fault) | {"level": fault.level.value} for fault in faults]
-
-
 def traced_fault_document(faults: Iterable[StackFault], origin: Origin) -> list[dict[str, str]]:
     """Return the faults for `rehearse --json`, each with its place in the fleet file."""
-    rows = tuple(faults)
-    documents = stack_fault_document(rows)
-    return [document | {"from": _origin(fault, origin)} for document, fault in zip(documents, rows, strict=True)]
+    return [asdict(fault) | {"from": _origin(fault, origin)} for fault in faults]
 
 
 def _origin(fault: StackFault, origin: Origin) -> str:
@@ -106,13 +91,8 @@ def reach_document(ends: Ends, flow: Flow, there: Trip, back: Trip) -> dict[str,
     """Return the document of `reach --json`."""
     source, target = ({"name": spot.name, "address": str(spot.address)} for spot in ends)
     question = {"from": source, "to": target, "protocol": flow.protocol, "port": flow.port or None}
-    return {**question, "there": trip_document(there), "back": trip_document(back)}
-
-
-def trip_document(trip: Trip) -> dict[str, object]:
-    """Return one direction of `reach --json`."""
-    back = None if trip.back is None else _trace_document(trip.back)
-    return {"reached": trip.answered, "out": _trace_document(trip.out), "back": back}
+    directions = {"there": there, "back": back}
+    return {**question, **{name: {"reached": trip.answered, **asdict(trip)} for name, trip in directions.items()}}
 
 
 def _endpoint(spot: Endpoint) -> str:
@@ -120,12 +100,5 @@ def _endpoint(spot: Endpoint) -> str:
 
 
 def _trace_lines(trace: Trace) -> Iterator[str]:
-    width = max((len(hop.at) for hop in trace.hops), default=0)
-    for hop in trace.hops:
-        yield f"  {hop.at:<{width}}  {hop.by}"
+    yield from aligned(((f"  {hop.at}", hop.by) for hop in trace.hops), gap=2)
     yield f"  arrives: {trace.end}" if trace.delivered else f"  dropped: {trace.end}"
-
-
-def _trace_document(trace: Trace) -> dict[str, object]:
-    hops = [{"at": hop.at, "by": hop.by} for hop in trace.hops]
-    return {"hops": hops, "delivered": trace.delivered, "end": trace.end}

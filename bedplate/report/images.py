@@ -6,7 +6,8 @@ from datetime import datetime
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from bedplate.report.columns import aligned
+from bedplate.report.bundle import SHORT
+from bedplate.report.columns import aligned, changed_rows
 from bedplate.report.nodes import age_since
 from images.bake import BASE, BUNDLE, COMMIT, VERSIONS, Recipe
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
         FleetImage,  # it imports boto3
         Rollout,
     )
-
-_SHORT = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ def planned_lines(images: Iterable[PlannedImage]) -> Iterator[str]:
         recipe = image.recipe
         yield f"{recipe.kind.name}: {image.state}"
         yield f"  {recipe.name} in {', '.join(image.regions)}"
-        yield f"  base {recipe.base} · bundle {recipe.bundle[:_SHORT]} · {' '.join(recipe.versions)}"
+        yield f"  base {recipe.base} · bundle {recipe.bundle[:SHORT]} · {' '.join(recipe.versions)}"
 
 
 def planned_document(images: Iterable[PlannedImage]) -> dict[str, object]:
@@ -131,16 +130,9 @@ _INPUTS = {"base image": BASE, "bundle": BUNDLE, "commit": COMMIT}
 
 def difference_lines(first: "FleetImage", second: "FleetImage") -> Iterator[str]:
     """Yield the inputs in which two images differ."""
-    rows: list[tuple[str, ...]] = [
-        (name, first.tags.get(tag, "-"), second.tags.get(tag, "-")) for name, tag in _INPUTS.items()
-    ]
-    versions = [dict(word.split("=", 1) for word in image.tags.get(VERSIONS, "").split()) for image in (first, second)]
-    rows += [
-        (name, *(image_versions.get(name, "-") for image_versions in versions))
-        for name in sorted({*versions[0], *versions[1]})
-    ]
-    rows = [row for row in rows if row[1] != row[2]]
-    yield from aligned(rows) if rows else ("same inputs",)
+    inputs = ({name: image.tags.get(tag, "-") for name, tag in _INPUTS.items()} for image in (first, second))
+    versions = (dict(word.split("=", 1) for word in image.tags.get(VERSIONS, "").split()) for image in (first, second))
+    yield from aligned([*changed_rows(*inputs), *changed_rows(*versions)]) or ("same inputs",)
 
 
 def package_lines(before: Mapping[str, str] | None, after: Mapping[str, str] | None) -> Iterator[str]:
@@ -148,6 +140,5 @@ def package_lines(before: Mapping[str, str] | None, after: Mapping[str, str] | N
     if before is None or after is None:
         yield "packages: unknown: an image has no bill of materials"
         return
-    names = sorted(name for name in {**before, **after} if before.get(name) != after.get(name))
-    rows = [(name, before.get(name, "-"), after.get(name, "-")) for name in names]
+    rows = changed_rows(before, after)
     yield from aligned([("PACKAGE", "A", "B"), *rows]) if rows else ("packages: no differences",)

@@ -12,7 +12,7 @@ from bedplate.nodes.apply import Event, NodeResult, Step
 from bedplate.nodes.host_keys import fingerprint
 from bedplate.plan.nodes import NodePlan
 from bedplate.plan.pools import PoolPlan
-from bedplate.report.columns import WIDTH, aligned, counted
+from bedplate.report.columns import WIDTH, aligned, counted, wrapped
 
 if TYPE_CHECKING:
     from bedplate.account.machines import LiveMachine  # it imports boto3, which most commands do not need
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 def node_lines(permanent: Iterable[NodePlan], pooled: Iterable[NodePlan], trusted: Iterable[str]) -> Iterator[str]:
     """Yield a row for each permanent machine and for each pool; `*` marks a recorded host key."""
     nodes, keys = tuple(permanent), frozenset(trusted)
+    pools = groupby(pooled, key=lambda node: (node.host.rpartition("-")[0], node.place))
     rows = [("  node", "address", "roles", "expires"), *(_row(node, keys) for node in nodes)]
-    rows += [_pool(tuple(members)) for _, members in groupby(pooled, key=lambda node: (_group(node), node.place))]
+    rows += [_pool(tuple(members)) for _, members in pools]
     yield from aligned(rows)
     trusted_count = sum(node.name in keys for node in nodes)
     machines = counted(len(nodes), "permanent machine")
@@ -49,10 +50,6 @@ def _pool(nodes: tuple[NodePlan, ...]) -> tuple[str, ...]:
     first, last = nodes[0], nodes[-1]
     names = first.name if first == last else f"{first.name} to -{last.host.rpartition('-')[2]}"
     return (f"  {names}", "by name", _duties(first), first.expires or "")
-
-
-def _group(node: NodePlan) -> str:
-    return node.host.rpartition("-")[0]
 
 
 def _duties(node: NodePlan) -> str:
@@ -226,11 +223,11 @@ def apply_lines(outcomes: Iterable[NodeResult], *, check: bool) -> Iterator[str]
     yield rows[0]
     for row, machine in zip(rows[1:], machines, strict=True):
         error = machine.error
-        yield from _hung(f"{row}   ", f"{error.kind}: {error.words}") if error else (row,)
+        yield from wrapped(f"{error.kind}: {error.words}", f"{row}   ") if error else (row,)
         for name in machine.changed:
-            yield from _hung("  ~ " if check else "  + ", name)
+            yield from wrapped(name, "  ~ " if check else "  + ")
         if error and error.fix:
-            yield from _hung("  fix  ", error.fix)
+            yield from wrapped(error.fix, "  fix  ")
     yield ""
     yield from wrap(_verdict(machines, check=check), WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
@@ -242,33 +239,20 @@ def apply_document(outcomes: Iterable[NodeResult]) -> dict[str, Any]:
 
 def event_line(event: Event) -> str | None:
     """Return the progress line of an event; None for events that only the table shows."""
-    match event.step:
-        case Step.OPENED:
-            return f"{event.node}: reading facts"
-        case Step.NOTE:
-            return f"{event.node}: {event.words}"
-        case Step.OPERATION:
-            return f"{event.node}: {event.name}"
-        case Step.ERROR:
-            return f"{event.node}: {event.kind}: {event.words}"
-        case Step.REBOOT:
-            return f"{event.node}: reboots"
-        case _:
-            return None
+    texts = {
+        Step.OPENED: "reading facts",
+        Step.NOTE: event.words,
+        Step.OPERATION: event.name,
+        Step.ERROR: f"{event.kind}: {event.words}",
+        Step.REBOOT: "reboots",
+    }
+    return f"{event.node}: {texts[event.step]}" if event.step in texts else None
 
 
 def _apply_row(machine: NodeResult) -> tuple[str, ...]:
     unchanged = "-" if machine.error else str(machine.unchanged)
     took = f"{machine.seconds:.1f} s" if machine.seconds or machine.is_done else "-"
     return (machine.node, str(len(machine.changed)), unchanged, took)
-
-
-def _hung(lead: str, text: str) -> list[str]:
-    """Return a text after its lead; further lines are indented to the same column. Words are not broken."""
-    below = " " * len(lead)
-    return wrap(
-        text, WIDTH, initial_indent=lead, subsequent_indent=below, break_long_words=False, break_on_hyphens=False
-    )
 
 
 def _verdict(machines: Sequence[NodeResult], *, check: bool) -> str:
