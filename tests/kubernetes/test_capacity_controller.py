@@ -259,7 +259,7 @@ def test_a_disruption_budget_delays_a_drain(lab: CapacityLab) -> None:
 
 
 def test_a_cordon_of_a_person_stays(lab: CapacityLab) -> None:
-    """It is neither undone nor is its machine ended; an own cordon that a person undid is forgotten."""
+    """The controller neither uncordons nor ends such a node, and forgets an own cordon that a person undid."""
     control = lab.controller()
     lab.add_pods(1, 8)
     control.until(lambda: lab.running() == 1)

@@ -76,7 +76,7 @@ def whoami(machine: JoiningMachine) -> str:
 
 
 def test_a_worker_in_the_cloud_joins_with_the_approvers_token(approvers: Approvers, tmp_path: Path) -> None:
-    """It becomes the node of its own name; a second run changes nothing; no file has the token but the test's."""
+    """The worker gets the node of its own name; a second run changes nothing; no file of the worker has the token."""
     worker = machine(approvers, tmp_path, "train-0000000a.us-west-2", instance="i-00000000a")
     token = approvers.approver.make_token()
 

@@ -161,7 +161,7 @@ def _created(
 
 
 def test_a_pod_reads_and_writes_by_its_own_token(plane: ControlPlane, cloud: PodCloud, tmp_path: Path) -> None:
-    """With boto3, the environment that the API server gave the pod, and a token that is bound to the pod."""
+    """The pod uses boto3, the environment that the API server gave it, and a token that is bound to the pod."""
     pod = _created(plane, "grace", "s3", {"bedplate/aws": ""}, {})
     environment = {item["name"]: item["value"] for item in pod["spec"]["containers"][0]["env"]}
     bound = ("--bound-object-kind=Pod", "--bound-object-name=s3", f"--audience={AUDIENCE}")

@@ -57,7 +57,7 @@ def status(node: Node, name: str) -> dict[str, Any]:
 
 
 def test_a_seed_configures_a_machine_of_a_site(configured: Node) -> None:
-    """It ends ready, with a passed gate and no violation, and a person logs in."""
+    """The machine ends ready, with a passed gate and no failed rule, and a person logs in."""
     run = status(configured, "run")
 
     assert (run["ok"], run["ready"], run["sequence"]) == (True, True, 1), run

@@ -66,7 +66,7 @@ def test_machines_that_start_together_have_different_names(place: Place) -> None
 
 
 def test_a_machine_sets_its_host_name(place: Place) -> None:
-    """With hostnamectl, in /etc/hosts, and preserved after a restart."""
+    """The name is set with hostnamectl and in /etc/hosts, and stays after a restart."""
     machine = place.machine()
 
     machine.boot(SCRIPT)
@@ -124,7 +124,7 @@ def test_a_machine_writes_exactly_the_permitted_record_types(place: Place) -> No
 
 
 def test_an_sshfp_record_without_owner_is_not_changed(place: Place) -> None:
-    """It is not deleted, and no machine takes its name."""
+    """The record is not deleted, and no machine takes its name."""
     record = {"Name": HOST.format(1), "Type": "SSHFP", "TTL": 300, "ResourceRecords": [{"Value": f"4 2 {'0' * 64}"}]}
     batch = {"Changes": [{"Action": "CREATE", "ResourceRecordSet": record}]}
     place.aws.call("route53", "change_resource_record_sets", HostedZoneId=place.zone, ChangeBatch=batch)
@@ -191,7 +191,7 @@ def test_a_terminating_machine_releases_its_name(place: Place) -> None:
 
 
 def test_a_service_runs_the_script_at_termination(place: Place) -> None:
-    """It is enabled, and runs only the step give_back_name."""
+    """The service is enabled, and runs only the step give_back_name."""
     machine = place.machine()
 
     machine.boot(SCRIPT)
@@ -203,7 +203,7 @@ def test_a_service_runs_the_script_at_termination(place: Place) -> None:
 
 
 def test_a_worker_has_the_name_of_its_node(place: Place) -> None:
-    """It registers no name: its host name is its group and its instance, as kubelet names its node."""
+    """A worker registers no name: its host name is its group and its instance, as kubelet names its node."""
     machine = place.machine()
 
     status, log = machine.boot(first_boot(LAB, WORKER))
@@ -278,7 +278,7 @@ def test_etcd_never_starts_on_the_root_disk(place: Place) -> None:
 
 
 def test_the_fake_endpoint_verifies_signatures(place: Place) -> None:
-    """It refuses a wrong signature, so accepted requests are signed correctly."""
+    """The fake refuses a wrong signature, so accepted requests are signed correctly."""
     machine = place.machine()
     key = machine.facts["iam/security-credentials/node"]
     machine.facts["iam/security-credentials/node"] = key.replace(place.endpoint.keys.secret_key, "0" * 40)
@@ -370,7 +370,7 @@ def test_a_fleet_without_administrators_has_no_logins(admin_place: Place) -> Non
 
 
 def test_a_machine_that_cannot_read_its_administrators_is_abandoned(admin_place: Place) -> None:
-    """Its group replaces it."""
+    """The group replaces the machine."""
     admin_place.endpoint.deaf.add("AmazonSSM.GetParameter")
     machine = admin_place.machine()
 
@@ -572,7 +572,7 @@ def test_a_member_uploads_its_newest_snapshot(ring_place: Place) -> None:
 
 @pytest.mark.parametrize(("years", "is_set"), [(-1, True), (0, False), (1, True)])
 def test_a_wrong_clock_is_set_before_any_signature(place: Place, years: int, *, is_set: bool) -> None:
-    """By the date of the metadata service, which needs no certificate."""
+    """The script takes the date from the metadata service, which needs no certificate."""
     machine = place.machine()
     machine.command("date", f"case $1 in +%s) echo $(($(/bin/date +%s) + {years} * 31536000)) ;; *) {DATE} ;; esac")
 
@@ -586,7 +586,7 @@ SITE = site_script(find_node(LAB, "titan-01.cellar", load_catalog()))
 
 
 def test_a_machine_of_a_site_takes_the_bundle_beside_the_script(place: Place) -> None:
-    """It runs once, without a timer; it asks no metadata service and no API."""
+    """The configuration runs once, without a timer; the script asks no metadata service and no API."""
     machine, site = place.machine(), Bundle({_FILE: b"one"}, {"titan-01.cellar": "document"})
     machine.facts.clear()
     ring = json.dumps({"bundle": site.sha256, "sequence": 3}).encode()
@@ -605,7 +605,7 @@ def test_a_machine_of_a_site_takes_the_bundle_beside_the_script(place: Place) ->
 
 
 def test_a_machine_of_a_site_without_a_bundle_waits_for_its_apply(place: Place) -> None:
-    """Nothing is started."""
+    """The script starts no service."""
     machine = place.machine()
 
     booted = [machine.boot(SITE, step)[0] for step in ("fetch", "start_configuration")]

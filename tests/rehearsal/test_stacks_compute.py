@@ -259,7 +259,7 @@ def test_groups_without_egress_have_no_hooks() -> None:
 
 
 def test_the_etcd_volume_is_retained(stacks: Declared) -> None:
-    """It is encrypted, in the zone of its member, protected and retained."""
+    """The volume is encrypted, in the zone of its member, protected and retained."""
     groups, volumes = _named_resources(stacks, "Group"), _named_resources(stacks, "Volume")
 
     for name in MEMBERS:

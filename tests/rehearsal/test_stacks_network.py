@@ -102,7 +102,7 @@ def report(request: pytest.FixtureRequest) -> Report:
 
 
 def test_sites_are_rehearsed_with_each_interconnect(report: Report) -> None:
-    """With transit gateways and virtual private gateways: created, unchanged in a second run, destroyed."""
+    """Sites behind both kinds of gateways are created, unchanged in a second run, and destroyed."""
     links = next(stack for stack in report.stacks if stack.name == "lab.links")
 
     assert report.ok

@@ -205,7 +205,7 @@ def test_every_role_has_the_permissions_boundary() -> None:
 
 
 def test_the_budget_sends_a_mail_before_it_is_spent() -> None:
-    """For actual and forecasted cost, to the address in the file."""
+    """AWS sends it for actual and forecasted cost, to the address in the file."""
     plan = replace(plan_of(EXAMPLES / "minimal.yaml"), budget=Budget(monthly=5000, email="infra@lab.example"))
 
     (budget,) = (entry for entry in declared(plan)["solo.shared"] if entry.type == "aws:budgets/budget:Budget")

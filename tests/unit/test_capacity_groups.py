@@ -192,7 +192,7 @@ def test_booting_machines_are_not_protected(cloud: ScalingCloud, groups: FleetGr
 
 
 def test_a_machine_is_terminated_once(cloud: ScalingCloud, groups: FleetGroups) -> None:
-    """With decrement its group does not replace it; a repeated call changes nothing."""
+    """After a decrement the group does not replace the machine; a repeated call changes nothing."""
     groups.set_desired(SetDesired(WEST, 2, ""), groups.observe(cloud.time))
     seen = groups.observe(cloud.time)
     action = Terminate(seen.machines[0].id, decrement=True, reason="")

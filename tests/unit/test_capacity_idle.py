@@ -140,7 +140,7 @@ def report(cloud: ScalingCloud) -> Callable[..., None]:
 
 
 def test_the_controller_needs_no_cluster(cloud: ScalingCloud, report: Callable[..., None], capsys: Printed) -> None:
-    """It ends what is unused and logs why; a dry run changes nothing; an end that would start a machine is removed."""
+    """The controller ends unused machines and logs why; a dry run changes nothing; a useless end is removed."""
     assert not cloud.requests
     scaling = boto3.client("autoscaling", "eu-north-1")
     scaling.put_scheduled_update_group_action(
@@ -212,7 +212,7 @@ def test_a_false_report_ends_no_machine(
 
 
 def test_more_reports_than_a_machine_writes_end_nothing(cloud: ScalingCloud, report: Callable[..., None]) -> None:
-    """They could hide its own; without versions in the bucket nothing is known either."""
+    """Other reports could hide the machine's own; without versions in the bucket nothing is known either."""
     groups = FleetGroups(AwsClient(cloud), capacity_plan(cloud.plan, load_catalog()))
     first, second = _instances()
     for _ in range(41):

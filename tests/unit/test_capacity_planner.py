@@ -260,7 +260,7 @@ def test_a_ceiling_ends_no_machine() -> None:
 
 
 def test_a_group_has_its_own_idle_time() -> None:
-    """It counts in place of that of the settings."""
+    """The time of the group replaces that of the settings."""
     pools = (replace(WEST, desired=1, idle=1200.0), EAST)
     assert _decide(_fleet((_node("i-1", idle=700),), pools=pools)).actions == ()
     assert _decide(_fleet((_node("i-1", idle=1200),), pools=pools)).actions == (
@@ -349,7 +349,7 @@ def test_defect_more_than_fifty_pools_and_several_labels() -> None:
 
 
 def test_defect_a_node_that_a_person_cordoned_is_left_alone() -> None:
-    """It is neither ended when idle, nor uncordoned for pending pods, which get another machine."""
+    """The planner neither ends such a node nor uncordons it; pending pods get another machine."""
     node = _node("i-1", idle=DAY, cordoned=Cordon.HUMAN)
     assert _decide(_fleet((node,))).actions == ()
     assert _sizes(_decide(_fleet((node,), _pods(1))).actions) == {"west": 2}

@@ -76,7 +76,7 @@ def test_a_recording_says_when_pods_and_capacity_came_and_went() -> None:
 def test_a_file_that_is_no_recording_is_refused(
     lines: tuple[str, ...], what: str, tmp_path: Path, capsys: Printed
 ) -> None:
-    """Exit 2, with the file."""
+    """The exit status is 2, and the message names the file."""
     path = tmp_path / "record.jsonl"
     path.write_text("\n".join(lines), encoding="utf-8")
     assert run(["capacity", "simulate", "--replay", str(path)]) == 2

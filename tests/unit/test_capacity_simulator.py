@@ -157,7 +157,7 @@ def test_an_interrupted_machine_stops_its_gang_once() -> None:
 
 
 def test_the_same_scenario_gives_the_same_figures() -> None:
-    """Only processor times differ."""
+    """Two runs differ in processor times only."""
     first, second = (replace(simulate(SCENARIOS["quotas"]()).figures, cpu_per_decision=0, cpu_longest=0) for _ in "12")
     assert first == second
 

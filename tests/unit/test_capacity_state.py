@@ -141,7 +141,7 @@ def test_a_gang_without_room_says_what_each_rung_lacks() -> None:
 
 
 def test_a_paused_group_says_who_has_paused_it() -> None:
-    """With the command that continues."""
+    """The status also has the command that continues."""
     paused = observation(settings=Settings(paused=frozenset({"train"})))
     lines = list(explain_group(state(paused, paused={"train": "ada"}), "train"))
 
@@ -160,7 +160,7 @@ def test_a_paused_group_says_who_has_paused_it() -> None:
     ],
 )
 def test_a_pod_that_fits_no_rung_has_a_reason(change: Mapping[str, Any], words: str) -> None:
-    """For each rung, and the planner's own."""
+    """Each rung has a reason, and so has the planner."""
     pod = replace(POD, **change)
     lines = list(explain_pod(state(observation(pods=(pod,))), pod))
 
@@ -182,7 +182,7 @@ def test_cordons_say_whose_they_are() -> None:
 
 
 def test_the_status_has_a_line_for_each_rung() -> None:
-    """With machines, price and state; the leader and pods are below."""
+    """The line has machines, price and state; the leader and pods are below."""
     lines = list(status_lines(state()))
 
     assert [line.split()[-1] for line in lines[1:3]] == ["capacity", "launching"]
@@ -264,7 +264,7 @@ def test_after_a_failure_the_same_machine_waits_for_the_next_round() -> None:
 
 
 def test_a_dry_run_changes_nothing() -> None:
-    """It has the same decision, and reports nothing either."""
+    """A dry run decides the same, and reports nothing either."""
     dry = _World()
 
     assert _round(dry, END, is_dry=True).decision.actions == (END,)

@@ -228,7 +228,7 @@ def test_another_checksum_is_refused(page: str, key: str, catalog: Catalog) -> N
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Zurich", "America/Argentina/Buenos_Aires", "Etc/GMT+9"])
 def test_time_zones_have_their_full_name(catalog: Catalog, zone: str) -> None:
-    """Including those with two slashes."""
+    """Some full names have two slashes."""
     assert zone in catalog.time_zones
 
 
@@ -364,7 +364,7 @@ def test_a_family_with_equal_offers_has_one_row_per_region() -> None:
 
 
 def test_written_prices_are_read_unchanged() -> None:
-    """Prices are not rounded."""
+    """A price is not rounded when it is written."""
     prices = {"m9.large": 0.0042, "p9.48xlarge": 113.93287}
 
     assert read_prices(write_prices(prices)) == prices
@@ -450,7 +450,7 @@ def test_instance_types_agree_with_moto(figure: str) -> None:
 
 
 def test_moto_has_the_same_instance_types() -> None:
-    """Exceptions are listed above."""
+    """The types that moto lacks are listed above."""
     ours, theirs = set(load_catalog().types), set(_recorded("instance_types"))
 
     assert ours - theirs == UNKNOWN_TO_MOTO

@@ -309,7 +309,7 @@ FIXES = {
 
 @pytest.mark.parametrize("case", FIXES)
 def test_the_fix_has_a_valid_value(case: str, faults_of: FaultsOf) -> None:
-    """It names the nearest valid value, or the place that offers the type."""
+    """The fix names the nearest valid value, or the place that offers the type."""
     old, new, code, fix = FIXES[case]
 
     fault = next(fault for fault in faults_of({old: new}) if fault.code == code)

@@ -71,7 +71,7 @@ def _put(draw: Draw, mapping: dict[str, Any], path: list[str], value: object, wi
 @settings(deadline=None, max_examples=VALID)
 @given(fleets())
 def test_a_valid_fleet_has_no_errors(fleet: dict[str, Any]) -> None:
-    """It may have warnings."""
+    """A valid fleet may have warnings."""
     assert [fault for fault in faults_of(fleet) if fault.level is Level.ERROR] == []
 
 

@@ -50,7 +50,7 @@ def test_names_of_connected_sites_must_fit_a_certificate(
 
 
 def test_the_longest_accepted_name_is_a_valid_subject() -> None:
-    """It has 64 characters, the maximum of a common name."""
+    """The name has 64 characters, the maximum of a common name."""
     assert len(Subject(f"tunnels.cellar.{LONGEST}", Use.PEER).name) == 64
 
 

@@ -50,7 +50,7 @@ def test_the_status_has_all_groups(cloud: ScalingCloud, capsys: Printed) -> None
 
 
 def test_a_failed_rung_is_explained(cloud: ScalingCloud, capsys: Printed) -> None:
-    """With AWS's reason and what can be changed; pods are unknown."""
+    """The text has AWS's reason and what can be changed; pods are unknown."""
     cloud.report("lab-burst-us-west-2-spot", "Max spot instance count exceeded", "us-west-2a")
 
     assert run(["capacity", "explain", "burst"]) == 0
@@ -60,7 +60,7 @@ def test_a_failed_rung_is_explained(cloud: ScalingCloud, capsys: Printed) -> Non
 
 
 def test_a_pause_is_seen_until_it_is_resumed(cloud: ScalingCloud, capsys: Printed) -> None:
-    """By name; the status says who has paused."""
+    """A pause applies to the named group, and the status says who has paused."""
     assert not cloud.requests
     assert run(["capacity", "pause", "burst"]) == 0
     assert run(["capacity", "status"]) == 0
@@ -84,7 +84,7 @@ def test_a_pause_is_seen_until_it_is_resumed(cloud: ScalingCloud, capsys: Printe
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
 def test_wrong_arguments_are_refused(cloud: ScalingCloud, words: list[str], message: str, capsys: Printed) -> None:
-    """With exit status 2, before anything is changed."""
+    """The exit status is 2, and nothing is changed."""
     assert not cloud.requests
     assert run(["capacity", *words]) == 2
     assert message in capsys.readouterr().err
@@ -126,7 +126,7 @@ def test_the_program_on_a_member_writes_its_fatal_error_to_the_journal(tmp_path:
 def test_a_member_of_the_recorded_etcd_cluster_runs_the_controller(
     cloud: ScalingCloud, tmp_path: Path, capsys: Printed
 ) -> None:
-    """With the recorded id the next thing is the API of the cluster."""
+    """After the recorded id, the controller asks the API of the cluster."""
     plan = replace(lab_plan(), record=replace(lab_plan().record, etcd="1196aabbccddeeff"))
     (tmp_path / "capacity.json").write_text(capacity_document(capacity_plan(plan, load_catalog())))
     (tmp_path / "cluster").write_text("1196aabbccddeeff\n")

@@ -176,7 +176,7 @@ def test_an_unknown_region_is_refused_with_the_nearest(capsys: pytest.CaptureFix
 
 
 def test_without_credentials_aws_cannot_be_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    """Status 4, with the reason."""
+    """The exit status is 4, and the message has the reason."""
     assert run(["catalog", "refresh"]) == 4
 
     assert "no AWS credentials found" in capsys.readouterr().err
@@ -284,7 +284,7 @@ def test_images_are_not_recorded_from_another_account(lab: Path, monkeypatch: py
 
 
 def test_without_credentials_no_image_can_be_recorded(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Status 4, with the reason."""
+    """The exit status is 4, and the message has the reason."""
     assert run(["image", "record", str(lab)]) == 4
 
     assert "no AWS credentials found" in capsys.readouterr().err

@@ -115,7 +115,7 @@ def test_fleet_yaml_is_the_default(
 
 
 def test_a_missing_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    """Status 2, with the path."""
+    """The exit status is 2, and the message has the path."""
     assert run(["check", "no/such.yaml"]) == 2
 
     assert "no/such.yaml" in capsys.readouterr().out
@@ -203,7 +203,7 @@ def test_help_names_every_command(
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_a_group_without_a_command_lists_its_commands(group: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Status 2."""
+    """The exit status is 2."""
     assert run([group]) == 2
 
     out = capsys.readouterr().out
@@ -211,7 +211,7 @@ def test_a_group_without_a_command_lists_its_commands(group: str, capsys: pytest
 
 
 def test_the_fleet_file_can_be_an_option_or_an_argument(capsys: pytest.CaptureFixture[str]) -> None:
-    """Not both."""
+    """Both at the same time are an error."""
     assert run(["check", "--fleet", "examples/minimal.yaml"]) == 0
     assert run(["check", "examples/minimal.yaml", "--fleet", "fleet.yaml"]) == 2
 
@@ -250,7 +250,7 @@ def test_a_shell_completes_commands_and_options(line: str, completions: list[str
 
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    """On one line."""
+    """The version is on one line."""
     assert run(["--version"]) == 0
 
     assert capsys.readouterr().out == f"bedplate {__version__}\n"

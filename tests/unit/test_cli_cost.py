@@ -213,7 +213,7 @@ def test_an_edit_of_the_lab(later: str, expect: Expect, capsys: pytest.CaptureFi
 
 
 def test_equivalent_fleet_files_have_no_edits(capsys: pytest.CaptureFixture[str]) -> None:
-    """One line, and status 0."""
+    """The command prints one line, and the exit status is 0."""
     assert run(["diff", str(LAB), str(LAB)]) == 0
     assert capsys.readouterr().out.endswith("\n\nthe two fleet files are equivalent\n")
 
@@ -303,7 +303,7 @@ def test_a_larger_supernet_is_free(small: tuple[Path, str], tmp_path: Path, caps
 
 
 def test_three_fleet_files_have_no_difference(capsys: pytest.CaptureFixture[str]) -> None:
-    """Status 2."""
+    """The exit status is 2."""
     assert run(["diff", "a", "b", "--fleet", "c"]) == 2
 
     assert "bedplate diff OLD NEW" in capsys.readouterr().err

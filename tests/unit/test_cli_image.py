@@ -210,7 +210,7 @@ def test_a_bundle_that_was_promoted_meanwhile_is_not_frozen(aws: BakeLab, capsys
 def test_a_wrong_base_image_is_refused(
     aws: BakeLab, capsys: pytest.CaptureFixture[str], image: dict[str, str] | None, message: str
 ) -> None:
-    """Before anything is created."""
+    """The command refuses it before it creates anything."""
     aws.client.call("ec2", HOME, "deregister_image", ImageId=BASE)
     if image:
         add_image(HOME, BASE, **image)
@@ -275,7 +275,7 @@ def _deploy_workers(aws: BakeLab, image: str, *, is_mixed: bool) -> str:
 def test_a_promoted_image_is_rolled_out_to_workers(
     aws: BakeLab, here: Path, capsys: pytest.CaptureFixture[str], *, is_mixed: bool
 ) -> None:
-    """By an instance refresh with checkpoints that can roll back; `rollback` of the kind ends it."""
+    """An instance refresh with checkpoints replaces workers; `rollback` of the image kind ends it."""
     assert run(["image", "bake", KIND]) == 0
     group = _deploy_workers(aws, aws.image_ids()[HOME], is_mixed=is_mixed)
     name = _bake_another(aws)
@@ -302,7 +302,7 @@ def test_a_promoted_image_is_rolled_out_to_workers(
 
 
 def test_a_failed_roll_out_is_reported(aws: BakeLab, capsys: pytest.CaptureFixture[str]) -> None:
-    """With AWS's reason, and the command that returns to the previous image."""
+    """The report has AWS's reason, and the command that returns to the previous image."""
     assert run(["image", "bake", KIND]) == 0
     group = _deploy_workers(aws, BASE, is_mixed=False)
     reason = "an instance failed its lifecycle hook"
@@ -387,7 +387,7 @@ def test_old_images_are_deleted_unless_they_are_in_use(aws: BakeLab, here: Path)
 
 
 def test_images_are_listed_and_compared(aws: BakeLab, capsys: pytest.CaptureFixture[str]) -> None:
-    """With age, size, regions and use; the difference names the bundles."""
+    """The list has age, size, regions and use; the difference names the bundles."""
     assert run(["image", "bake", KIND]) == 0
     second = _bake_another(aws)
     capsys.readouterr()

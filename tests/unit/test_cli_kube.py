@@ -184,7 +184,7 @@ def test_a_first_member_that_cannot_form_the_cluster_stops_the_others(
 
 
 def test_a_member_with_a_new_volume_copies_the_data_of_the_others(members: Path, lab: Path) -> None:
-    """By `init`, also while another member is away, or by `member replace`."""
+    """The command is `init`, also while another member is away, or `member replace`."""
     _run_members(members, lab, NAMES[0])
     (members / NAMES[1]).rename(members / "away")
     join = [f"forget {URLS[2]}", f"admit {NAMES[2]} {URLS[2]}", f"promote {URLS[2]}"]
@@ -233,7 +233,7 @@ def test_a_member_of_another_cluster_is_left_alone(
 
 
 def test_lost_keys_are_not_made_again(lab: Path, members: Path) -> None:
-    """With a recorded certificate, new authorities would divide the cluster."""
+    """New authorities would divide a cluster whose certificate is recorded."""
     del members
     make_authorities(Terminal(lab), plan_of(Terminal(lab)))
     (folder_of(lab).keys / "kubernetes.pem").unlink()
@@ -284,7 +284,7 @@ def test_all_members_check_a_snapshot_before_any_stops(
 
 
 def test_a_majority_restores_without_the_others(members: Path, lab: Path, tmp_path: Path) -> None:
-    """They form the cluster alone; a minority is refused, because the others could run."""
+    """A majority forms the cluster alone; a minority is refused, because the others could run."""
     snapshot = _signed(lab, tmp_path)
     command = ["kube", "restore", str(snapshot), "--yes", "--fleet", str(lab), "--without", NAMES[2]]
     (members / NAMES[2]).rename(members / "away")
@@ -420,7 +420,7 @@ def test_a_worker_whose_drain_fails_takes_pods_again(
 def test_a_worker_with_work_that_may_not_move_is_left_alone(
     members: Path, upgrade: list[str], applies: FakeApply, capsys: pytest.CaptureFixture[str], *, is_now: bool
 ) -> None:
-    """It is named before the start and at the end, with exit status 6; `--now` ends its work."""
+    """The command names it at both ends, with exit status 6; `--now` ends its work."""
     spec, meta = {"nodeName": SITE[0], "containers": []}, {"name": "notebook", "namespace": "ada"}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
     (members / NAMES[0] / "work").write_text(json.dumps({"items": [pod]}))
@@ -440,7 +440,7 @@ def test_a_worker_with_work_that_may_not_move_is_left_alone(
 def test_a_worker_that_somebody_has_cordoned_is_left_alone(
     members: Path, upgrade: list[str], applies: FakeApply, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It stays cordoned, also with `--now`; one that a killed upgrade has cordoned is upgraded."""
+    """The worker stays cordoned, also with `--now`; one that a killed upgrade has cordoned is upgraded."""
     nodes = members / NAMES[0] / "nodes"
     cordoned = [row(name, OLD, taints="node.kubernetes.io/unschedulable") for name in SITE]
     nodes.write_text(MEMBER_ROWS + cordoned[0] + cordoned[1].replace("\t\t", "\tupgrading\t"))

@@ -49,7 +49,7 @@ def test_programs_read_every_machine(capsys: pytest.CaptureFixture[str]) -> None
 def test_machines_that_run_are_asked_of_the_account(
     account: StubbedSession, expect: Expect, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By group, with their registered name, address and state, and their status; other regions have none."""
+    """Each machine has its group, registered name, address, state and status; other regions have none."""
     _answer_groups(account)
     _answer_status(account, '{"ok": true, "sentence": "up to date", "time": 4102444800}')
 
@@ -95,7 +95,7 @@ def test_machines_on_an_older_image_are_marked(
 def test_machines_of_a_group_are_those_that_serve_in_it_now(
     account: StubbedSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By their registered names; machines that are still starting are left out."""
+    """The list has registered names; machines that are still starting are left out."""
     _answer_groups(account)
 
     assert run(["node", "apply", "--group", "workbench-cpu", "--check", "--json"]) == 6
@@ -200,7 +200,7 @@ def _groups(region: str, members: tuple[str, ...]) -> dict[str, object]:
 
 
 def test_the_first_boot_script_is_whole(expect: Expect, capsys: pytest.CaptureFixture[str]) -> None:
-    """It begins with the values of the machine, and bash accepts it."""
+    """The script begins with the values of the machine, and bash accepts it."""
     assert run(["node", "bootstrap", "titan-01.cellar"]) == 0
 
     script = capsys.readouterr().out

@@ -159,7 +159,7 @@ def test_an_audit_without_a_rule_is_refused(
 
 
 def test_several_roles_are_judged(capsys: pytest.CaptureFixture[str]) -> None:
-    """--role can be repeated."""
+    """The option --role can be repeated."""
     options = ["--role", "monitoring", "--role", "storage"]
 
     assert run(["node", "audit", "titan-03.cellar", "--local", *options, *LAB, "--json"]) == 3
@@ -284,7 +284,7 @@ def test_a_log_of_an_audit_has_a_line_for_each_machine_that_is_done(capsys: pyte
 
 
 def test_each_rule_is_shown_while_it_is_asked() -> None:
-    """By its role and name, with the number of checked rules."""
+    """The row has the role and name of the rule, and the number of checked rules."""
     operator = Recorder(CLI_NODE_PROGRESS_LAB)
 
     (findings,) = audit_nodes(operator, MONITORING, ["nas.cellar"])

@@ -104,7 +104,7 @@ def test_a_rung_without_capacity_leads_to_the_next(cloud: ScalingCloud, capsys: 
 
 
 def test_a_rung_that_is_not_deployed_is_passed(cloud: ScalingCloud, capsys: Printed) -> None:
-    """With the command that deploys it."""
+    """The note has the command that deploys the rung."""
     boto3.client("autoscaling", "us-west-2").delete_auto_scaling_group(AutoScalingGroupName=WEST)
 
     assert run(["node", "start", "workbench-gpu"]) == 0
@@ -294,7 +294,7 @@ def test_a_stop_without_a_terminal_needs_yes(cloud: ScalingCloud, capsys: Printe
 
 
 def test_running_machines_show_age_and_price(cloud: ScalingCloud, capsys: Printed) -> None:
-    """With who started them, and until when."""
+    """The list also says who started them, and until when."""
     run(["node", "start", "workbench-gpu", "--for", "8h"])
     capsys.readouterr()
 

@@ -63,7 +63,7 @@ def test_an_archive_has_all_that_a_person_needs(fleet: Path, capsys: pytest.Capt
 
 
 def test_ssh_reads_the_configuration_of_an_archive(fleet: Path, tmp_path: Path) -> None:
-    """It logs in as the person, and accepts only the host keys of the archive, at the place of the instructions."""
+    """The client logs in as the person, and accepts only the host keys of the archive."""
     need_program("ssh")
     run(["person", "invite", "grace"])
     with ZipFile("grace.zip") as archive:

@@ -96,7 +96,7 @@ def test_a_changed_fleet_ends_with_the_new_fleet(tmp_path: Path, capsys: pytest.
 def test_an_interrupted_rehearsal_says_that_it_stopped(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Status 130."""
+    """The exit status is 130."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -143,7 +143,7 @@ def test_a_broken_rule_is_told_and_is_the_exit_status(
 def test_a_program_reads_where_the_file_asks_for_what_breaks_a_rule(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the line of the fleet file beside the URN."""
+    """The document has the line of the fleet file beside the URN."""
     monkeypatch.setattr("stacks.options.OWNER", "boss")
 
     assert run(["rehearse", MINIMAL, "--stack", "shared", "--json"]) == 3
@@ -172,7 +172,7 @@ def test_a_program_of_ones_own_is_rehearsed(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_what_a_program_exports_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """By name, secrets masked."""
+    """The report names each output of a program, and masks secrets."""
     assert run(["rehearse", "--program", PROGRAM]) == 0
 
     rows = capsys.readouterr().out.partition("exports:\n")[2].splitlines()
@@ -271,7 +271,7 @@ def test_the_supported_types_are_listed(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_program_reads_the_supported_types(capsys: pytest.CaptureFixture[str]) -> None:
-    """By Pulumi's type tokens."""
+    """The document names types by Pulumi's type tokens."""
     assert run(["rehearse", "--types", "--json"]) == 0
 
     types = json.loads(capsys.readouterr().out)["types"]
@@ -326,7 +326,7 @@ def test_an_unchanged_fleet_is_not_created_twice(
 
 
 def test_a_graph_may_be_a_terraform_plan(capsys: pytest.CaptureFixture[str]) -> None:
-    """For policy tools."""
+    """Policy tools read this form."""
     assert run(["graph", MINIMAL, "--stack", "shared", "--format", "terraform-plan"]) == 0
 
     plan = json.loads(capsys.readouterr().out)
@@ -456,7 +456,7 @@ def test_a_violation_is_told_and_is_the_exit_status(path: Path, capsys: pytest.C
 
 
 def test_a_program_reads_the_faults(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """In the documented form."""
+    """The document has faults in the documented form."""
     assert run(["audit-graph", str(path), "--json"]) == 3
 
     faults = json.loads(capsys.readouterr().out)["faults"]

@@ -143,7 +143,7 @@ def test_a_group_selects_its_only_machine(
 def test_an_instance_of_a_group_is_reached_by_its_id(
     account: StubbedSession, server: Server, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """It needs no name in the zone; its key is then verified at each login, and not recorded."""
+    """The instance needs no name in the zone; its key is verified at each login, and not recorded."""
     name_zone(account)
     for region in ("us-east-1", "eu-north-1"):
         nothing: dict[str, object] = {"AutoScalingGroups": []}

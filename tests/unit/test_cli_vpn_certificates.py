@@ -139,7 +139,7 @@ def test_no_key_is_told_or_passed_as_an_argument(fleet: Path, capsys: pytest.Cap
 def test_past_the_half_of_its_life_a_certificate_is_renewed(
     command: str, days: int, fleet: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By `vpn sync` and by `vpn tunnels`; both send it and the list to the gateway."""
+    """Both `vpn sync` and `vpn tunnels` renew it, and send it and the list to the gateway."""
     _begun(fleet, days * DAY)
     is_renewed, before = days > 45, datetime.now(UTC) + (90 - days) * DAY
 
@@ -332,7 +332,7 @@ def test_no_command_works_without_an_authority(verb: list[str], lab: Path, capsy
 
 
 def test_a_damaged_journal_ends_every_command(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With a fix, and without a traceback."""
+    """The error has a fix and no traceback."""
     journal = folder_of(begun).journal
     journal.write_text(journal.read_text()[:-40])
 
@@ -395,7 +395,7 @@ def test_a_passphrase_that_others_may_read_is_refused(
 
 
 def test_a_short_passphrase_is_refused(lab: Path, tmp_path: Path) -> None:
-    """Before anything is created."""
+    """The command refuses it before it creates anything."""
     passphrase_file = secret_file(tmp_path / "passphrase", "short\n")
 
     assert run(_locked(lab, passphrase_file)) == 2
@@ -683,7 +683,7 @@ def test_what_no_lock_says_keeps_nobody_out(text: str | None, narrow: Path) -> N
 
 
 def test_the_pool_of_a_gateway_that_is_gone_counts_no_more(narrow: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It stays in the lock, and no laptop uses it."""
+    """The pool stays in the lock, and no laptop uses it."""
     _widen(narrow, "attic")
 
     assert run(["vpn", "add", "grace", str(narrow)]) == 2

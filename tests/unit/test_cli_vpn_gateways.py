@@ -139,7 +139,7 @@ def test_a_gateways_lost_key_is_replaced(begun: Path, gateways: Path) -> None:
 
 
 def test_a_revoked_gateway_is_replaced(begun: Path, gateways: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It gets new keys by the next sync; the tls-crypt-v2 key changes everywhere, also in profiles."""
+    """The next sync gives the gateway new keys; the tls-crypt-v2 key changes everywhere, also in profiles."""
     record_endpoints(lock_path(begun), "lab", {HOME: GATEWAY_ADDRESS}, {})
     run(["vpn", "add", "ada", str(begun)])
     assert run(["vpn", "sync", str(begun)]) == 0
@@ -405,7 +405,7 @@ def _lock(file: Path) -> Record:
 def test_addresses_from_aws_are_recorded(
     account: StubbedSession, lab: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """They are found by the names of the stacks' resources. Addresses of sites are not asked for."""
+    """The names of the stacks' resources identify the addresses. Addresses of sites are not asked for."""
     _has_addresses(account, GATEWAY_ADDRESS)
     _has_resolver(account)
 
@@ -485,7 +485,7 @@ def test_an_invalid_address_is_refused(
 
 
 def test_the_nftables_rules_of_a_laptop_are_printed(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """They equal the file that the network tests use."""
+    """The rules equal the file that the network tests use."""
     assert run(["vpn", "guard", str(lab)]) == 0
 
     assert capsys.readouterr().out == (DATA / "laptops" / "laptop.nft").read_text()
@@ -499,7 +499,7 @@ def test_a_fleet_without_gateways_has_no_nftables_rules(capsys: pytest.CaptureFi
 
 
 def test_a_full_pool_is_widened(here: Path) -> None:
-    """By the command in docs/vpn.md, after an edit. Gateways keep their addresses, so profiles stay valid."""
+    """The command in docs/vpn.md widens it after an edit. Gateways keep their addresses, so profiles stay valid."""
     record_endpoints(lock_path(here), "lab", {HOME: GATEWAY_ADDRESS}, {HOME: RESOLVERS})
     assert run(["plan", "--write"]) == 0
     here.write_text(here.read_text().replace("pool: /22", "pool: /20"))
@@ -594,7 +594,7 @@ def test_the_timers_options_are_absolute_paths(odd_path: Path, tmp_path: Path, m
 
 
 def test_a_folder_that_cannot_be_created_is_named(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Status 4."""
+    """The exit status is 4."""
     assert run(["vpn", "timer", str(lab), "--write", str(lab / "units")]) == 4
 
     assert str(lab / "units") in capsys.readouterr().err

@@ -89,7 +89,7 @@ def test_without_a_gateway_that_was_configured_nothing_is_sent(
 
 
 def test_a_fleet_without_gateways_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """Status 2."""
+    """The exit status is 2."""
     assert run(["vpn", "up", str(EXAMPLES / "minimal.yaml")]) == 2
 
     assert "no gateway for laptops" in capsys.readouterr().err

@@ -213,7 +213,7 @@ def test_network_policies_admit_machines_that_forward() -> None:
 
 
 def test_a_kubeconfig_has_no_secret_and_trusts_recorded_keys_only(tmp_path: Path) -> None:
-    """It runs ssh to each member in turn, with the host key of the lock; ssh accepts the options."""
+    """The kubeconfig runs ssh to each member in turn, with the host key of the lock; ssh accepts the options."""
     document = person_kubeconfig(lab_cluster(), "grace", {"control-2.us-west-2": (KEY,)})
 
     (user,) = document["users"]

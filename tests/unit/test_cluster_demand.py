@@ -205,7 +205,7 @@ def test_a_node_offers_what_its_own_pods_leave() -> None:
 
 
 def test_a_daemon_set_of_a_person_makes_no_pool_too_small() -> None:
-    """It uses what is free on its node; a new machine of the pool has its whole size, and the node has no work."""
+    """Such pods use what is free on a node; a new machine has its whole size, and the node has no work."""
     daemon = {"ownerReferences": [{"kind": "DaemonSet", "name": "d", "apiVersion": "apps/v1", "uid": "1"}]}
     machine = Machine("i-0000000a", "p", "us-west-2a", 0)
 
@@ -246,7 +246,7 @@ def test_a_pool_of_an_unknown_type_has_the_size_of_most_nodes() -> None:
 
 
 def test_the_request_of_a_whole_pod_counts() -> None:
-    """It is at least that of its containers, and has resources that no pool offers."""
+    """The request is at least that of its containers, and has resources that no pool offers."""
     requests = {"cpu": "4", "memory": "8Gi"}
 
     assert pod_size(pod(resources={"requests": requests})) == Size(gpus=1, cpus=4, memory=8)

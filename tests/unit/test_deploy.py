@@ -331,7 +331,7 @@ def test_a_removed_region_is_destroyed_by_the_same_up(trio: Path, capsys: pytest
 
 
 def test_a_failing_region_does_not_stop_the_others(trio: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """They finish, `links` is skipped, and the message has the cause and the command that continues."""
+    """The others finish, `links` is skipped, and the message has the cause and the command that continues."""
     shutil.copy(DATA / "engine/fail.jsonl", trio / "run.jsonl")
 
     assert run(["up", "--yes"]) == 6
@@ -404,7 +404,7 @@ def test_credentials_of_another_account_are_refused_first(trio: Path, capsys: py
 
 
 def test_each_quota_that_is_too_small_is_a_warning() -> None:
-    """With the page of the console that requests an increase. An unknown quota is no warning."""
+    """The warning has the page of the console for an increase. An unknown quota is no warning."""
     quota = QuotaFacts("VPCs", "vpc", "L-F678F1CE", 5)
     needs = [QuotaNeed(region, quota, 1, 9) for region in ("us-west-2", "us-east-1", "eu-north-1", "eu-west-1")]
     granted = {("us-west-2", quota.code): 0.0, ("us-east-1", quota.code): 5.0, ("eu-north-1", quota.code): 9.0}

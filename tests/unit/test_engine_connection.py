@@ -246,7 +246,7 @@ def test_a_failed_login_is_explained(output: str, kind: NodeErrorKind, message: 
 
 @pytest.mark.parametrize("answer", [b"[" * 100_000, b"5", b"{}", b'{"held": "", "unfinished": 5}'])
 def test_an_invalid_answer_of_an_agent_is_an_error_of_the_node(answer: bytes, tmp_path: Path) -> None:
-    """It is no defect of bedplate, and other nodes continue."""
+    """The answer is no defect of bedplate, and other nodes continue."""
     file = tmp_path / "answer"
     file.write_bytes(READY + struct.pack(">II", len(answer), 0) + answer)
 

@@ -128,7 +128,7 @@ def test_the_check_finds_what_the_boot_lacks_and_private_keys(root: Path) -> Non
 
 
 def test_shellcheck_finds_nothing() -> None:
-    """Also in its hints."""
+    """Hints of shellcheck count as well."""
     shellcheck = Path(sys.executable).parent / "shellcheck"
     assert subprocess.run([shellcheck, freeze.SCRIPT], capture_output=True, text=True, check=False).stdout == ""
 

@@ -263,7 +263,7 @@ def test_rules_that_are_wide_together_are_told_together() -> None:
 
 
 def test_a_list_that_the_graph_lacks_is_a_warning() -> None:
-    """It can be AWS's own or contain the whole internet."""
+    """Such a list can be AWS's own or contain the whole internet."""
     (fault,) = faults([group(), rule(prefixListId="pl-63a5400a")])
 
     assert (fault.code, fault.level.value) == ("S103", "warning")

@@ -63,7 +63,7 @@ def test_a_second_run_uncordons_an_upgraded_worker() -> None:
 
 
 def test_workers_may_stay_older() -> None:
-    """With `image.kubernetes` they keep their version."""
+    """A fleet with `image.kubernetes` keeps the version of its workers."""
     assert [*upgrade_steps({"a": OLD}, (TITAN,), NEWER, PLAN)] == ["a"]
 
 

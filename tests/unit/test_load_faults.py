@@ -163,7 +163,7 @@ def test_a_secret_is_reported_and_not_shown(place: str, secret: str, faults_of: 
 
 @pytest.mark.parametrize("value", ["[1]", "{a: 1}"])
 def test_a_message_does_not_show_a_list_or_mapping(value: str, faults_of: FaultsOf) -> None:
-    """It says "a list" or "a mapping" instead."""
+    """The message says "a list" or "a mapping" instead."""
     (fault,) = faults_of(("region_size: /16", f"region_size: {value}"))
 
     assert fault.message.startswith(("a list is not a prefix length", "a mapping is not a prefix length"))
@@ -181,7 +181,7 @@ def test_a_file_must_be_a_mapping(text: str, tmp_path: Path) -> None:
 
 
 def test_a_loaded_fleet_locates_faults_of_its_plan() -> None:
-    """They get the position of their key, and the level of their rule."""
+    """Each fault gets the position of its key, and the level of its rule."""
     path = FLEETS / "base.yaml"
     loaded = load_fleet(path, load_catalog())
 

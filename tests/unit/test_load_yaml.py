@@ -377,7 +377,7 @@ def test_source_date_epoch_sets_the_date(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_default_is_the_current_date_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is between two readings of the clock."""
+    """The default is between two readings of the clock."""
     monkeypatch.delenv(EPOCH)
     now = datetime.now(UTC)
 

@@ -42,7 +42,7 @@ def lock(tmp_path: Path) -> Path:
 
 
 def test_a_lock_is_in_the_folder_of_its_fleet_file(lock: Path, tmp_path: Path) -> None:
-    """Both are committed together."""
+    """The fleet file and its lock are committed together."""
     assert lock == tmp_path / "fleet.lock"
 
 

@@ -239,7 +239,7 @@ def test_an_audit_with_findings_is_repeated(calls: Calls, state: State) -> None:
 
 
 def test_a_killed_run_is_followed_by_an_audit(calls: Calls, state: State, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may have changed the machine."""
+    """The killed run may have changed the machine."""
     machine.main(state, is_new=True)
     with monkeypatch.context() as patch:
         patch.setattr(machine, "apply_roles", Mock(side_effect=KeyboardInterrupt))

@@ -89,7 +89,7 @@ def test_the_configuration_run_is_no_use(machine: Fake) -> None:
 
 
 def test_the_idle_time_begins_after_the_last_use() -> None:
-    """It continues from look to look, and begins again after a reboot or a gap."""
+    """The idle time continues from reading to reading, and begins again after a reboot or a gap."""
     first = next_report({}, "", NOW)
     assert first["idle_since"] == NOW
     assert next_report(first, "", NOW + 60)["idle_since"] == NOW

@@ -143,7 +143,7 @@ def test_text_that_may_be_cut_has_a_tooltip() -> None:
 
 @pytest.mark.parametrize("plan", [fleet(1), fleet(5, "peering"), fleet(12), fleet(3, supernet="10.0.0.0/8"), lab()])
 def test_the_picture_is_complete(plan: FleetPlan) -> None:
-    """It shows every region, zone, site, store and pool by name, and every block."""
+    """The picture shows every region, zone, site, store and pool by name, and every block."""
     text = words(plan)
 
     names = [zone.name for region in plan.regions for zone in region.zones]
@@ -154,7 +154,7 @@ def test_the_picture_is_complete(plan: FleetPlan) -> None:
 
 
 def test_a_picture_is_self_contained() -> None:
-    """It references no file, URL or script."""
+    """The picture references no file, URL or script."""
     root = drawn(lab())
 
     html = {HTML + name for name in ("div", "h1", "h2", "i", "span")}
@@ -176,7 +176,7 @@ def test_names_are_escaped() -> None:
 
 
 def test_viewers_without_html_in_svg_show_a_hint() -> None:
-    """They take the second branch of the switch, which says what to do."""
+    """Such viewers take the second branch of the switch, which says what to do."""
     branches = drawn(lab()).findall(f"{SVG}switch/*")
 
     assert [branch.tag for branch in branches] == [f"{SVG}foreignObject", f"{SVG}text"]

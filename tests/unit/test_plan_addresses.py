@@ -200,7 +200,7 @@ def test_adjacent_blocks_are_merged() -> None:
 
 
 def test_taking_a_block_twice_counts_once() -> None:
-    """Overlapping blocks count once."""
+    """Addresses in overlapping blocks count once."""
     taken = space("10.0.0.0/25", "10.0.0.0/24", "10.0.0.128/32")
 
     assert taken.free(ALL) == ALL.size - 256

@@ -222,7 +222,7 @@ def test_without_a_fabric_there_is_one_interface(name: str) -> None:
 
 
 def test_an_unknown_type_gets_one_interface_with_efa() -> None:
-    """It reaches the fabric through one card."""
+    """The machine reaches the fabric through one card."""
     assert interfaces(None, Fabric.EFA) == (Interface(0, 0, EFA),)
 
 
@@ -363,7 +363,7 @@ def worker_pool(*types: str, fabric: Fabric | None = None, similar: bool = False
     ],
 )
 def test_a_node_registers_the_devices_of_its_type(kind: str, resources: dict[str, str]) -> None:
-    """It also registers disk space for pods; an unknown type registers no devices."""
+    """The node also registers disk space for pods; an unknown type registers no devices."""
     registered = registration(worker_pool(kind), kind, "us-west-2a", CATALOG)
 
     assert registered.resources == {**resources, "ephemeral-storage": "170Gi"}

@@ -162,7 +162,7 @@ def test_a_persons_role_reads_everything_and_writes_its_own(action: str, key: st
 
 @pytest.mark.nightly
 def test_a_pod_uses_buckets_by_its_own_identity(cloud: PodCloud, authorities: Authorities, tmp_path: Path) -> None:
-    """It reads every object of the fleet's buckets, and writes below its person's name only."""
+    """The role reads every object of the fleet's buckets, and writes below its person's name only."""
     file = tmp_path / "token"
     file.write_text(token(authorities.accounts))
     settings = {**pod_settings(cloud.plan, "grace"), "AWS_WEB_IDENTITY_TOKEN_FILE": str(file)}

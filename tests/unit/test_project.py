@@ -45,7 +45,7 @@ def test_the_gpu_box_is_one_machine_with_a_schedule() -> None:
 
 
 def test_the_training_group_uses_only_its_capacity_block() -> None:
-    """It uses the whole block, with a fabric, and the pool has an end."""
+    """The group uses the whole block, with a fabric, and the pool has an end."""
     (block,) = (pool for pool in pools("training-block") if pool.group == "train")
 
     assert block.market is Market.CAPACITY_BLOCK

@@ -58,7 +58,7 @@ def test_an_operation_has_the_region_of_its_provider_or_its_own() -> None:
 
 
 def test_a_created_object_is_added_to_the_state_and_marked_as_unread() -> None:
-    """It keeps the inputs of the operation. Other operations are forgotten."""
+    """The state keeps the inputs of the operation. Other operations are forgotten."""
     before = state(pending=(("creating", resource(VPC)), ("updating", resource(SUBNET))))
     creation, update = unfinished_operations(before)
 

@@ -121,7 +121,7 @@ def test_cells_begin_under_one_another() -> None:
 
 
 def test_figures_end_under_one_another() -> None:
-    """Numbers are right-aligned."""
+    """Numbers of a column are right-aligned."""
     assert aligned([("a", "9"), ("b", "1,024")], right=(1,)) == ("a       9", "b   1,024")
 
 
@@ -231,7 +231,7 @@ def test_findings_come_back_as_they_were_written() -> None:
 
 
 def test_an_error_is_three_lines() -> None:
-    """Message, place and fix."""
+    """The lines have the message, the place and the fix."""
     error = InputError("10.0.0.0/16 overlaps", where="fleet.yaml", fix="choose another block")
 
     assert error_lines(error) == (
@@ -304,7 +304,7 @@ def test_a_name_is_never_broken() -> None:
 
 
 def test_faults_are_counted_by_level() -> None:
-    """Errors first."""
+    """The count of errors comes first."""
     assert tally([DOUBT, TYPE, WHOLE]) == "2 errors, 1 warning"
 
 
@@ -354,7 +354,7 @@ def test_the_page_is_current() -> None:
 
 
 def test_every_rule_has_its_row() -> None:
-    """With its name, reason and level."""
+    """The row has the name, reason and level of the rule."""
     page = checks_page()
 
     assert "| example-value | warning; error in `pulumi up` |" in page

@@ -131,7 +131,7 @@ def test_a_new_machine_gets_the_pinned_version(state: str | None) -> None:
 
 
 def test_kubelet_is_not_started_before_it_has_joined() -> None:
-    """It is enabled, and restarted only if it runs."""
+    """The unit of kubelet is enabled, and restarted only if it runs."""
     played = Recorder(UBUNTU).play(Kubernetes(joined(TITAN)))
 
     assert "systemctl try-restart kubelet.service" in played.commands
@@ -311,7 +311,7 @@ def test_a_member_starts_its_services_when_the_cluster_exists(name: str, state: 
 
 
 def test_members_run_the_controller_of_capacity() -> None:
-    """With the plan of all workers, and of groups with an idle time; workers do not run it."""
+    """Members have the plan of all workers, and of groups with an idle time; workers do not run it."""
     member = lab_node(MEMBERS[0])
     (role,) = (role for role in roles_of(member) if isinstance(role, Capacity))
     played = Recorder(UBUNTU).play(role)

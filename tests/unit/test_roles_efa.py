@@ -22,7 +22,7 @@ INSTALL = "Install EFA 1.50.0"
 
 
 def test_only_machines_with_a_fabric_have_the_role() -> None:
-    """With or without GPUs."""
+    """GPUs do not matter for the role."""
     lab = (EXAMPLES / "lab.yaml").read_text().replace("[m7i.4xlarge]", "[c7i.48xlarge]\n    fabric: efa")
     node = find_node(plan_of_text(lab), "workbench-cpu-1.us-west-2", load_catalog())
 

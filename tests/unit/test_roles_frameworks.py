@@ -67,7 +67,7 @@ def test_a_complete_environment_is_kept() -> None:
 
 
 def test_a_program_runs_the_environments_program_of_its_name(tmp_path: Path) -> None:
-    """With its arguments."""
+    """The program of the environment gets all arguments."""
     target = tmp_path / "bin"
     target.mkdir()
     script = file_text("frameworks/python.sh").replace(f"{CURRENT}/bin", str(target))

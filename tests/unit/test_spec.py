@@ -79,7 +79,7 @@ LABEL = TypeAdapter(HostLabel)
 
 @pytest.mark.parametrize("word", ["localhost", "laptops"])
 def test_reserved_host_names_are_rejected(word: str) -> None:
-    """They already have a meaning."""
+    """The reserved names already have a meaning."""
     with pytest.raises(ValidationError, match=f"host name {word} is reserved"):
         LABEL.validate_python(word)
 
@@ -182,7 +182,7 @@ def rsa_of(bits: int) -> str:
     ids=["ed25519", "ecdsa", "rsa-3072", "rsa-4096", "with a comment"],
 )
 def test_strong_public_keys_are_accepted(key: str) -> None:
-    """With or without a comment."""
+    """A key may have a comment."""
     assert check_key(key) == key
 
 
@@ -236,7 +236,7 @@ def test_a_budget_and_a_boundary_are_accepted() -> None:
 
 @pytest.mark.parametrize("email", ["infra", "a@b", "a b@lab.example", "a@lab.example\n", ""])
 def test_an_invalid_email_address_is_rejected(email: str) -> None:
-    """Notifications would not arrive."""
+    """AWS could not deliver its notifications."""
     with pytest.raises(ValidationError):
         Budget(monthly=5000, email=email)
     with pytest.raises(ValidationError):

@@ -147,7 +147,7 @@ def test_a_capacity_block_has_market_and_reservation() -> None:
 
 @pytest.mark.parametrize(("kind", "arch"), [("m7i.4xlarge", "x86_64"), ("m7g.4xlarge", "arm64")])
 def test_a_recorded_image_is_used(kind: str, arch: str) -> None:
-    """For the region and architecture of the pool; without one, the newest image of Canonical."""
+    """The image is that of the pool's region and architecture; without one, the newest image of Canonical."""
     record = Record({}, images={f"us-west-2/{arch}": "ami-0123456789abcdef0", "us-east-1/x86_64": "ami-1"})
 
     assert _template(kind, record=record)["imageId"] == "ami-0123456789abcdef0"
@@ -186,7 +186,7 @@ def test_the_first_known_type_sets_the_architecture(types: tuple[str, ...], arch
 
 
 def test_the_image_reference_is_resolved_at_launch() -> None:
-    """It contains no id, which would be outdated or of another region."""
+    """The reference contains no id, which would be outdated or of another region."""
     reference = image_reference("arm64")
 
     assert reference.startswith("resolve:ssm:/aws/service/canonical/ubuntu/server/24.04/")
@@ -285,7 +285,7 @@ def test_shellcheck_finds_nothing(name: str, tmp_path: Path) -> None:
 
 
 def test_shellcheck_reports_problems() -> None:
-    """It finds an unquoted variable."""
+    """The program finds an unquoted variable."""
     script = "#!/bin/bash\nrm -r $1/*\n"
 
     result = subprocess.run([SHELLCHECK, "-"], input=script, capture_output=True, text=True, check=False)

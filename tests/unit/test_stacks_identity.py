@@ -234,7 +234,7 @@ def _with_action(statements: tuple[Statement, ...], action: str) -> list[Stateme
 
 
 def test_buckets_require_tls_1_2() -> None:
-    """For all principals, on the bucket and its objects."""
+    """The policy denies all principals older versions, on the bucket and its objects."""
     denied: list[dict[str, Any]] = json.loads(policy(*require_tls("b")))["Statement"]
 
     assert {statement["Effect"] for statement in denied} == {"Deny"}
@@ -304,7 +304,7 @@ def test_the_bucket_policy_denies_objects_to_others(principal: str, action: str)
     ],
 )
 def test_administrators_can_configure_the_bucket(action: str) -> None:
-    """They can deploy settings and correct the policy."""
+    """The policy lets administrators deploy settings and correct the policy."""
     assert not denied_by(DATASETS, caller(f"{ROLE}Admin"), action, key="")
 
 
@@ -325,7 +325,7 @@ def test_the_replication_role_uses_only_replicated_stores(action: str) -> None:
 
 @pytest.mark.parametrize("action", ["s3:GetObject", "s3:GetObjectTagging", "s3:PutObject"])
 def test_aws_backup_reads_and_restores_objects(action: str) -> None:
-    """With the default role of AWS Backup."""
+    """The policy admits the default role of AWS Backup."""
     backup = caller(f"{ROLE}service-role/AWSBackupDefaultServiceRole")
 
     assert not denied_by(DATASETS, backup, action)
@@ -388,7 +388,7 @@ def test_a_mount_requires_a_mount_target() -> None:
 
 
 def test_the_policy_applies_to_one_file_system() -> None:
-    """It allows no other."""
+    """The policy allows no other file system."""
     assert rights(MOUNT_POLICY, f"{FILE_SYSTEM}1", mount_conditions(CLOUD)) == set()
 
 
@@ -454,7 +454,7 @@ def test_a_store_is_replicated_from_its_first_region(plan: FleetPlan) -> None:
 
 
 def test_the_replication_role_reads_sources_and_writes_copies(plan: FleetPlan) -> None:
-    """It cannot read copies or write sources."""
+    """The role cannot read copies or write sources."""
     resources = {
         statement["Sid"]: statement["Resource"]
         for statement in json.loads(policy(*replication_permissions(plan)))["Statement"]

@@ -287,7 +287,7 @@ def test_egress_sets_the_number_of_nat_gateways(egress: Egress, gateways: set[st
 
 
 def test_the_shared_nat_gateway_does_not_depend_on_the_order_of_zones() -> None:
-    """It is in the zone that was assigned first."""
+    """The gateway is in the zone that was assigned first."""
     reordered = replace(REGION, zones=REGION.zones[::-1])
 
     assert set(nat_gateway_zones(Egress.SHARED, reordered).values()) == {"us-west-2a"}

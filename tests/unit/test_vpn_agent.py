@@ -94,7 +94,7 @@ def test_two_different_revocation_lists_of_one_number_are_rejected(paths: Gatewa
 
 
 def test_an_older_revocation_list_is_rejected_whatever_the_version(paths: GatewayPaths, keys: LabKeys) -> None:
-    """With it, a revoked laptop could connect."""
+    """An older list would let a revoked laptop connect."""
     older = keys.revocations()
     activate_access_list(paths, _access_list(keys.revocations(), 1))
 
@@ -103,7 +103,7 @@ def test_an_older_revocation_list_is_rejected_whatever_the_version(paths: Gatewa
 
 
 def test_a_new_authority_starts_with_new_versions(paths: GatewayPaths, keys: LabKeys) -> None:
-    """It comes with new keys for the gateway, and its revocation lists start at number 1 too."""
+    """The authority comes with new keys for the gateway, and its revocation lists start at number 1 too."""
     for _ in range(3):
         last = keys.revocations()
     activate_access_list(paths, _access_list(last, 2))
@@ -177,7 +177,7 @@ def gateway(tmp_path: Path) -> AgentGateway:
 
 @pytest.mark.parametrize("mask", ["027", "077"])
 def test_daemons_can_read_all_files_under_any_umask(gateway: AgentGateway, mask: str) -> None:
-    """They do not run as root; sudo passes on the umask of the user. Keys are readable for their user only."""
+    """Daemons do not run as root; sudo passes on the user's umask. Keys are readable for their user only."""
     access_list = AccessList(gateway.keys.revocations(), (ADA,), {GATEWAY.place: gateway.identity()}, {})
     paths = gateway.paths
     folders = {"settings": paths.settings, "sockets": paths.sockets, "owner": paths.owner, "state": paths.state}
@@ -256,7 +256,7 @@ def test_ca_crt_holds_only_the_authority(gateway: AgentGateway) -> None:
 
 
 def test_a_revoked_certificate_is_rejected(gateway: AgentGateway) -> None:
-    """It is checked with the revocation list of the same push."""
+    """The agent checks it with the revocation list of the same push."""
     before, identity = gateway.files, gateway.identity()
     gateway.keys.revoke(GATEWAY.name)
 
@@ -343,7 +343,7 @@ def test_the_last_connection_of_a_laptop_is_stored(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"ada.laptop": "yesterday"}', "\xff"])
 def test_a_damaged_file_of_last_connections_counts_as_empty(text: str, tmp_path: Path) -> None:
-    """New connections are recorded."""
+    """The agent then records new connections."""
     file = tmp_path / "seen.json"
     file.write_bytes(text.encode("latin-1"))
 

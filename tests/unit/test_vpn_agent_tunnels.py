@@ -92,7 +92,7 @@ def test_a_block_that_leaves_the_plan_reloads_only_the_guard(paths: GatewayPaths
 
 
 def test_a_new_key_reloads_charon(paths: GatewayPaths) -> None:
-    """Charon is not restarted."""
+    """The agent does not restart charon."""
     _apply(paths, SITE)
     calls_of(paths.root)
 
@@ -146,7 +146,7 @@ def test_a_unit_that_does_not_start_is_an_error(paths: GatewayPaths) -> None:
 
 
 def test_a_unit_that_was_stopped_manually_is_started(paths: GatewayPaths) -> None:
-    """It is reported to the operator."""
+    """The operator gets a note of it."""
     _apply(paths, SITE)
     active = paths.root / "active"
     active.write_text(active.read_text().replace(f"{CHARON}\n", ""))
@@ -186,7 +186,7 @@ def test_with_the_last_tunnel_all_but_the_guard_is_removed(paths: GatewayPaths) 
 
 
 def test_rules_that_nftables_rejects_change_nothing(paths: GatewayPaths) -> None:
-    """They are checked first, and no key is written."""
+    """The agent checks the rules first, and writes no key."""
     (paths.root / "refused").touch()
     before = files_of_gateway(paths)
 
@@ -280,7 +280,7 @@ def test_a_charon_that_hangs_does_not_answer(charon: Path) -> None:
 
 
 def test_a_tunnel_that_charon_did_not_load_is_down(charon: Path) -> None:
-    """It is in the table, but carries no packets."""
+    """Such a tunnel is in the table, but carries no packets."""
     _write_table(charon, "one", "two")
     _report(charon, _CONN % "one", _SA % "one")
 
@@ -329,7 +329,7 @@ def test_neighbours_without_output_are_down(output: str) -> None:
 
 
 def test_neighbours_are_those_of_the_gateways_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are named by their tunnel; a gateway without the file has none."""
+    """Neighbours have the name of their tunnel; a gateway without the file has none."""
     site = cellar_gateway()
     file, frr_conf = tmp_path / "frr.conf", frr_conf_of(site)
     assert frr_conf

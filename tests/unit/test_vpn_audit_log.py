@@ -198,7 +198,7 @@ def _foreign(_text: str) -> str:
 
 @pytest.mark.parametrize("change", [_junk, _foreign, lambda text: text * 2, lambda _text: ""])
 def test_nothing_is_signed_with_a_damaged_root_list(change: Callable[[str], str], folder_with_root: PkiFolder) -> None:
-    """It is an error before the audit log is written, and has a finding; a restored list has none."""
+    """The error comes before the audit log is written, and is a finding; a restored list has none."""
     valid_list, log = folder_with_root.root_list.read_text(), folder_with_root.journal.read_bytes()
     folder_with_root.root_list.write_text(change(valid_list))
 
@@ -267,12 +267,12 @@ def folder(tmp_path: Path) -> PkiFolder:
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: type(entry).__name__)
 def test_an_entry_is_parsed_unchanged(entry: Entry) -> None:
-    """All kinds of entries."""
+    """Entries of all kinds are read as they were written."""
     assert parse_entry(entry_text(entry)) == entry
 
 
 def test_a_complete_audit_log_is_parsed() -> None:
-    """It has all entries, and entries can be added to it."""
+    """The result has all entries, and entries can be added to it."""
     log = parse_audit_log(TEXT, KEY.public_key())
 
     assert log.entries == ENTRIES
@@ -356,7 +356,7 @@ def test_a_damaged_audit_log_is_kept_and_its_copy_offered(
 
 
 def test_an_audit_log_older_than_its_copy_is_rejected(tmp_path: Path) -> None:
-    """It is complete and signed, but lacks newer entries."""
+    """The older log is complete and signed, but lacks newer entries."""
     folder = begun_in(tmp_path)
     older = folder.journal.read_bytes()
     added(folder, "ada")
@@ -458,7 +458,7 @@ def test_a_laptop_of_a_removed_person_has_a_note_and_is_due(fleet_folder: PkiFol
 
 
 def test_an_expired_certificate_is_not_due_for_revocation(fleet_folder: PkiFolder) -> None:
-    """It cannot connect anyway."""
+    """An expired certificate cannot connect anyway."""
     index, later = pki_in(fleet_folder).certificates, NOW + 91 * DAY
 
     assert due(index, (), [], (), later) == due(index, PEOPLE, [], (), later)
@@ -486,7 +486,7 @@ def test_a_removed_gateway_is_due_for_revocation(fleet_folder: PkiFolder) -> Non
 
 
 def test_a_renewed_laptop_is_listed_once(fleet_folder: PkiFolder) -> None:
-    """With its newest certificate."""
+    """The list has the newest certificate of the laptop."""
     newest = renew(pki_in(fleet_folder), [laptop("ada")], NOW + DAY, unasked)[0]
     holders = keys_status(pki_in(fleet_folder), PEOPLE, NOW + DAY).holders
 
@@ -504,7 +504,7 @@ def test_the_table_has_the_revocation_list(fleet_folder: PkiFolder) -> None:
 
 @pytest.mark.parametrize(("days", "level"), [(77, Level.WARNING), (88, Level.ERROR), (91, Level.ERROR)])
 def test_a_revocation_list_near_its_end_has_a_finding(days: int, level: Level, fleet_folder: PkiFolder) -> None:
-    """It names the command that renews the list, after which there is no finding."""
+    """The finding names the command that renews the list, after which there is no finding."""
     later = NOW + days * DAY
     (finding,) = keys_status(pki_in(fleet_folder), PEOPLE, later).faults
 

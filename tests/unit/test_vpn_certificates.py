@@ -153,7 +153,7 @@ DEFECTS: dict[str, tuple[Callable[[], x509.Certificate], str]] = {
 
 @pytest.mark.parametrize("name", DEFECTS)
 def test_a_defect_of_a_certificate_is_one_finding(name: str) -> None:
-    """It has the date or the number."""
+    """The finding has the date or the number."""
     make, message = DEFECTS[name]
 
     findings = certificate_findings(make(), Use.CLIENT, AUTHORITY.certificate, NOW)
@@ -176,7 +176,7 @@ def test_a_valid_certificate_has_no_findings(days: int) -> None:
 
 
 def test_a_root_that_cannot_sign_has_a_finding() -> None:
-    """It has another key, is not a CA, or has expired; a valid root has none."""
+    """Such a root has another key, is not a CA, or has expired; a valid root has no finding."""
     root = new_root("lab", NOW)
 
     assert root_findings(root, NOW) == ()
@@ -400,7 +400,7 @@ def test_only_a_laptop_with_a_certificate_is_renewed(folder: PkiFolder) -> None:
 
 
 def test_a_second_operator_at_the_same_time_gets_an_error(folder: PkiFolder) -> None:
-    """It names the process of the first, and nothing is changed."""
+    """The error names the process of the first, and nothing is changed."""
     pki, before = pki_in(folder), folder.journal.read_bytes()
 
     with held(folder.journal), pytest.raises(HeldError, match="process"):

@@ -72,7 +72,7 @@ def test_a_passphrase_encrypts_all_private_keys(tmp_path: Path) -> None:
 
 
 def test_keys_are_encrypted_with_600_000_rounds_of_pbkdf2(tmp_path: Path) -> None:
-    """Openssl reads the format."""
+    """The openssl program reads the format."""
     need_program("openssl")
     folder = begun_in(tmp_path, lock=b"correct horse")
     file = ["-in", str(folder.keys / "authority.pem")]
@@ -404,7 +404,7 @@ def test_a_certificate_is_due_after_half_of_its_life(days: int, lacking: list[st
 
 
 def test_a_gateway_without_a_tunnel_is_due_for_revocation(folder: PkiFolder) -> None:
-    """Other gateways are not."""
+    """Gateways with tunnels are not due."""
     assert due_peers(pki_in(folder).certificates, [PEERS[CELLAR]], (), NOW).unused_gateways == (PEERS[ATTIC].name,)
 
 

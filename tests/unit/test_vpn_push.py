@@ -72,7 +72,7 @@ def _push(
 
 
 def test_every_gateway_is_sent_the_whole_access_list() -> None:
-    """It has the revocation list, each laptop's address there, sessions to end, and revoked certificates of laptops."""
+    """The list has revocations, each laptop's address there, sessions to end, and revoked certificates of laptops."""
     home, site = FakeConnection(_answer(eve=1)), FakeConnection(_answer(eve=0))
 
     result = _push(home, site, cut=("eve",))
@@ -221,7 +221,7 @@ def test_connected_sites_announce_their_own_blocks() -> None:
 
 
 def test_a_virtual_private_gateway_announces_only_its_vpc() -> None:
-    """It does not announce the targets of the VPC's route tables."""
+    """The gateway does not announce the targets of the VPC's route tables."""
     expected = expected_gateway(replace(LAB_PLAN, interconnect=Interconnect.NONE), GATE, 7)
 
     assert expected.tunnels[0] == ExpectedTunnel("us-west-2-1", (LAB_PLAN.home.block,))
@@ -303,7 +303,7 @@ def test_the_status_of_a_gateway_is_parsed_unchanged() -> None:
     ],
 )
 def test_an_invalid_status_is_an_error_of_this_gateway(text: str) -> None:
-    """Other gateways are reported."""
+    """The report still has the other gateways."""
     with pytest.raises(PartialError, match="invalid status from the gateway agent"):
         parse_status(text)
 
@@ -383,7 +383,7 @@ def test_only_the_duties_of_a_gateway_are_checked() -> None:
 
 
 def test_missing_tunnels_are_one_finding() -> None:
-    """It names all of them."""
+    """The finding names all of them."""
     expected = replace(WANTED, tunnels=(*WANTED.tunnels, ExpectedTunnel("us-west-2-2"), ExpectedTunnel("eu-north-1-1")))
 
     assert _findings(HEALTHY, expected) == [
@@ -406,7 +406,7 @@ def test_without_an_authority_the_revocation_list_is_not_compared() -> None:
     ids=["none", "down", "well"],
 )
 def test_the_tunnels_of_a_peered_region_are_checked(tunnels: tuple[Tunnel, ...] | None, findings: list[str]) -> None:
-    """They are checked like those of a site, without BGP."""
+    """The checks are those of a site, without BGP."""
     (node,) = (node for node in permanent_nodes(connected_regions_plan()) if node.name == "laptops.us-west-2")
     status = replace(HEALTHY, tunnels=tunnels, bgp=())
 
@@ -433,7 +433,7 @@ def test_the_table_of_gateways(expect: Expect) -> None:
 
 
 def test_the_json_document_of_gateways() -> None:
-    """It has the status of each gateway, errors of unreached ones, and findings with a level."""
+    """The document has the status of each gateway, errors of unreached ones, and findings with a level."""
     findings = gateway_findings(GATE, WANTED, HEALTHY, NOW + 999)
     document = condition_document({"gate.cellar": HEALTHY}, {"x": PartialError("no answer")}, findings)
 

@@ -56,7 +56,7 @@ def test_the_machines_reach_each_other_by_name(lab: LaptopLab) -> None:
 
 
 def test_each_laptop_has_the_address_of_its_slot(lab: LaptopLab) -> None:
-    """It differs between gateways, and is always the same at one."""
+    """The address differs between gateways, and is always the same at one."""
     addresses = [lab.laptops[name].host.run("ip", "-4", "-brief", "address", "show", "tun0") for name in (ADA, BOB)]
 
     assert [
@@ -109,7 +109,7 @@ def test_a_laptop_cannot_take_another_address(lab: LaptopLab) -> None:
 
 
 def test_the_daemons_run_with_a_routers_capabilities(lab: LaptopLab) -> None:
-    """They run as in their unit, and all tests above pass with it."""
+    """The daemons run as in their unit, and all tests above pass with it."""
     for gateway in lab.gateways.values():
         for daemon in gateway.daemons.values():
             status = dict(line.split(":\t") for line in _status(daemon.pid))
