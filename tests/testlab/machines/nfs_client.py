@@ -4,6 +4,7 @@
 Source: RFC 8881 and RFC 5531.
 """
 
+import errno
 import os
 import socket
 import struct
@@ -96,9 +97,12 @@ def write_and_read(client: Client, path: str, data: bytes) -> bytes:
 
 
 def main() -> None:
-    """Write and read; during the grace period of a server that has just started, again and again."""
+    """Write and read; in the grace period of a server that has just started, and while the port is kept, try again.
+
+    The kernel keeps the port of a connection that has ended for a minute.
+    """
     source, port, server, uid, path, data = sys.argv[1:]
-    end = time.monotonic() + 60
+    end = time.monotonic() + 90
     while True:
         try:
             client = Client((source, int(port)), server, int(uid))
@@ -107,7 +111,8 @@ def main() -> None:
             if str(_GRACE) not in str(error) or time.monotonic() > end:
                 sys.exit(str(error))
         except OSError as error:
-            sys.exit(f"cannot connect: {error}")
+            if error.errno != errno.EADDRINUSE or time.monotonic() > end:
+                sys.exit(f"cannot connect: {error}")
         else:
             return
         time.sleep(2)
