@@ -18,10 +18,10 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import ConfigMap
 
 from bedplate.catalog.catalog import load_addons
-from bedplate.cluster.addons import Object
-from bedplate.cluster.apply import apply_objects
-from bedplate.cluster.client import ClusterClient
-from bedplate.cluster.desired import desired_objects, volume_objects
+from bedplate.kubernetes.addons import Object
+from bedplate.kubernetes.apply import apply_objects
+from bedplate.kubernetes.client import ClusterClient
+from bedplate.kubernetes.desired import desired_objects, volume_objects
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import ClusterPlan, cluster_plan
 from tests.testlab.fleets.variants import lab_plan

@@ -19,8 +19,8 @@ from threading import Event, Thread
 from typing import Any
 from urllib.parse import urlsplit
 
-from bedplate.cluster.client import ClusterClient
-from bedplate.cluster.status import read_status
+from bedplate.kubernetes.client import ClusterClient
+from bedplate.kubernetes.status import read_status
 from bedplate.plan.cluster import cluster_plan
 from bedplate.plan.fleet import ControlPlaneMember
 from bedplate.programs.worker.__main__ import PAUSE, Agent

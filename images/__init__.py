@@ -1,1 +1,1 @@
-"""Decisions about machine images: recipes, and the steps of a bake; values in, actions out."""
+"""Machine images: recipes, the steps of a bake and the images in the account; the cleaning script of instances."""

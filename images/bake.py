@@ -1,351 +1,289 @@
-"""The inputs of an image, the name that follows from them, and the steps of a bake: actions from the state in AWS.
+"""A bake in the account: what exists of it, and its steps as calls of AWS."""
 
-The same recipe has the same name. A killed bake continues from any state.
-"""
-
-import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
-from hashlib import sha256
-from types import MappingProxyType
+from dataclasses import dataclass
+from typing import Any
 
-from bedplate.catalog.tables import Arch
+from bedplate.account.bundle import RegionStore
+from bedplate.account.client import AwsClient, NotThere, TooLarge, ask_regions, filters
+from bedplate.account.machines import EXISTING
+from bedplate.capacity.observation import FAILURES, failure_code
+from bedplate.errors import BedplateError, InputError, PartialError
+from bedplate.foreign import one_line, parse_json
 from bedplate.plan.fleet import FleetPlan
-from bedplate.plan.planner import ImageKind
+from bedplate.plan.stacks import SHARED
+from images import steps
+from images.published import (
+    FLEET,
+    FleetImage,
+    discard,
+    find_images,
+    mark,
+    publish,
+    read_parameter,
+    store_bill,
+)
+from images.steps import (
+    BAKE,
+    COMMIT,
+    FINISHED,
+    Observation,
+    Recipe,
+    Step,
+    bake_types,
+    document_name,
+    image_parameter_name,
+)
 
-KIND, BAKE, BASE, BUNDLE, VERSIONS, COMMIT = (
-    f"bedplate:{word}" for word in ("image-kind", "bake", "base", "bundle", "versions", "commit")
-)
-"""Tags. `BAKE` has the name of the image, also on the objects that only its bake needs."""
-FINISHED, WITHDRAWN = "bedplate:finished", "bedplate:withdrawn"
-"""Tags of an image that passed its bake, and of one that `image rollback` has replaced."""
-BAKE_DOCUMENTS = "_image-"
-"""The beginning of the names of node documents that only a bake needs."""
-BASE_OWNER = "099720109477"
-"""Canonical. Source: https://documentation.ubuntu.com/aws/aws-how-to/instances/find-ubuntu-images/, read 2026-11."""
-_BASE_NAME = "ubuntu/images/hvm-ssd-gp3/ubuntu-noble-24.04-{arch}-server-"
-_CANONICAL: Mapping[Arch, str] = MappingProxyType({"x86_64": "amd64", "arm64": "arm64"})
-# The install stage reads no hardware, so drivers of GPUs are installed without a GPU.
-_TYPES: Mapping[Arch, tuple[str, ...]] = MappingProxyType(
-    {"x86_64": ("m7i.large", "m6i.large", "m5.large"), "arm64": ("m7g.large", "m6g.large", "t4g.large")}
-)
+_ROOT_DEVICE = "/dev/sda1"
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
-    """The inputs of an image: its kind, the id of the base image, the hash of the bundle, and pinned versions."""
+class Site:
+    """Where a fleet bakes: the VPC and node subnets of its home region, by zone, and the role of the instance."""
 
-    fleet: str
-    kind: ImageKind
-    base: str
-    bundle: str
-    versions: tuple[str, ...]
+    vpc: str
+    subnets: Mapping[str, str]
+    profile: str
+    role_id: str
+
+
+def find_site(client: AwsClient, plan: FleetPlan, recipe: Recipe) -> Site:
+    """Return where the fleet bakes. Raises InputError if the home region is not deployed."""
+    region, profile = plan.home.name, f"{plan.name}-{recipe.kind.use.value}"
+    query = filters({f"tag:{FLEET}": plan.name, "tag:Name": f"{plan.name}-{region}*-nodes"})
+    subnets = client.call("ec2", region, "describe_subnets", Filters=query)["Subnets"]
+    try:
+        role = client.call("iam", region, "get_role", RoleName=profile)["Role"]["RoleId"]
+    except NotThere:
+        role = None
+    if not subnets or role is None:
+        raise InputError(
+            f"{region} is not deployed: it has no node subnets, or no role {profile}",
+            fix=f"run `bedplate up --stack {SHARED} --stack {region}`",
+        )
+    zones = {subnet["AvailabilityZone"]: subnet["SubnetId"] for subnet in subnets}
+    return Site(subnets[0]["VpcId"], dict(sorted(zones.items())), profile, role)
+
+
+@dataclass(frozen=True, slots=True)
+class Bake:
+    """One bake: its recipe, the regions of the image, user data and node document of the instance, the commit."""
+
+    client: AwsClient
+    plan: FleetPlan
+    site: Site
+    recipe: Recipe
+    regions: tuple[str, ...]
+    user_data: bytes
+    document: str
+    commit: str
 
     @property
-    def name(self) -> str:
-        """The name of the image in every region."""
-        inputs = json.dumps([self.base, self.bundle, self.versions])
-        return f"{self.fleet}-{self.kind.name}-{sha256(inputs.encode()).hexdigest()[:12]}"
+    def home(self) -> str:
+        """The region of the instance."""
+        return self.plan.home.name
 
     @property
-    def tags(self) -> Mapping[str, str]:
-        """The tags of the image and its snapshots."""
+    def _store(self) -> RegionStore:
+        return RegionStore(self.client, self.plan, self.home)
+
+    @property
+    def _document_key(self) -> str:
+        """The temporary node document: the region may have no pool of the kind."""
+        return f"nodes/{document_name(self.recipe.kind)}.json"
+
+    @property
+    def _key(self) -> str:
+        """The alias of the key that encrypts the image, the same in every region."""
+        return f"alias/{self.plan.name}-data"
+
+    def observe(self, time: float, recorded: Mapping[str, str]) -> tuple[Observation, Mapping[str, BedplateError]]:
+        """Return what exists, with the errors of regions that did not answer; these are not part of it.
+
+        Raises the error of the home region. Objects of the instance are read until the image is finished and they
+        are gone; parameters only of regions with a finished image.
+        """
+        home = self.home
+        answers = ask_regions((home, *self.regions), self._of_region)
+        if home in answers.failures:
+            raise answers.failures[home]
+        images = {region: (image, value) for region, (image, value) in answers.successes.items() if image}
+        instance, group = self._instance(), self._group()
+        return (
+            Observation(
+                time=time,
+                images={region: image.as_observed() for region, (image, _) in images.items()},
+                instance=instance,
+                group=group,
+                status=self._status(instance) if instance and home not in images else None,
+                parameters={region: value for region, (_, value) in images.items() if value},
+                recorded=recorded,
+            ),
+            answers.failures,
+        )
+
+    def _of_region(self, region: str) -> tuple[FleetImage | None, str | None]:
+        image = next(iter(find_images(self.client, self.plan.name, region, self.recipe.name)), None)
+        if image is None or not image.finished:
+            return image, None
+        return image, read_parameter(self.client, region, self._parameter)
+
+    @property
+    def _parameter(self) -> str:
+        return image_parameter_name(self.plan.name, self.recipe.kind.name)
+
+    def _instance(self) -> steps.Instance | None:
+        query = filters({f"tag:{BAKE}": self.recipe.name, f"tag:{FLEET}": self.plan.name})
+        states = filters({"instance-state-name": EXISTING})
+        reservations = self._call("describe_instances", Filters=[*query, *states])["Reservations"]
+        entries = [entry for reservation in reservations for entry in reservation["Instances"]]
+        # One that terminates does not hide its successor.
+        entries.sort(key=lambda entry: (entry["State"]["Name"] == "shutting-down", entry["LaunchTime"]))
+        for entry in entries:
+            return steps.Instance(entry["InstanceId"], entry["State"]["Name"], entry["LaunchTime"].timestamp())
+        return None
+
+    def _group(self) -> str | None:
+        query = filters({"group-name": self.recipe.name, "vpc-id": self.site.vpc})
+        groups = self._call("describe_security_groups", Filters=query)["SecurityGroups"]
+        return groups[0]["GroupId"] if groups else None
+
+    def _status(self, instance: steps.Instance) -> steps.Status | None:
+        """Return the result of the install stage."""
+        key = f"{self._status_folder(instance.id)}/run.json"
+        try:
+            status = parse_json(self._store.get(key))
+            if status["ok"] and status["stage"] != "install":
+                return None
+            return steps.Status(bool(status["ok"]), one_line(str(status["sentence"])), str(status.get("bundle", "")))
+        except NotThere:
+            return None
+        except (ValueError, KeyError, TypeError, AttributeError, TooLarge):
+            raise PartialError(f"{instance.id} wrote an invalid status: {key}") from None
+
+    def _status_folder(self, instance: str) -> str:
+        """Return the folder of an instance: AWS's user id of it, which is its role and its own id."""
+        return f"status/{self.site.role_id}:{instance}"
+
+    def perform(self, step: Step) -> None:
+        """Make the calls of one step; raises BedplateError."""
+        match step:
+            case steps.CreateGroup():
+                self._create_group()
+            case steps.Launch(group):
+                self._launch(group)
+            case steps.Stop(instance):
+                self._call("stop_instances", InstanceIds=[instance])
+            case steps.CreateImage(instance):
+                name = self.recipe.name
+                # First: an image without a bill of materials would be finished.
+                store_bill(self._store, name, self.recipe.kind.arch, self._status_folder(instance))
+                self._call("create_image", InstanceId=instance, Name=name, **self._tags("image", "snapshot"))
+            case steps.Terminate(instance):
+                self._call("terminate_instances", InstanceIds=[instance])
+            case steps.DeleteGroup(group):
+                self.delete_document()
+                self._call("delete_security_group", GroupId=group)
+            case _:
+                self._spread(step)
+
+    def delete_document(self) -> None:
+        """Delete the node document of the instance."""
+        self._store.delete(self._document_key)
+
+    def _spread(self, step: Step) -> None:
+        match step:
+            case steps.Copy(region, source):
+                self._copy(region, source)
+            case steps.Discard(region, image):
+                images = find_images(self.client, self.plan.name, region, self.recipe.name)
+                for failed in images:
+                    if failed.id == image:
+                        discard(self.client, failed)
+                raise PartialError(f"{region}: EC2 could not make {self.recipe.name}", fix="bake again")
+            case steps.Finish(region, image):
+                self._finish(region, image)
+            case steps.Publish(region, image):
+                publish(self.client, self.plan.name, self.recipe.kind.name, region, image)
+            case _:
+                raise AssertionError(step)
+
+    def _create_group(self) -> None:
+        """Create the group. A new group has no inbound rules, and allows all outbound traffic."""
+        about = "Temporary: the bake of an image"
+        query = {"GroupName": self.recipe.name, "Description": about, "VpcId": self.site.vpc}
+        self._call("create_security_group", **query, **self._tags("security-group"))
+
+    def _launch(self, group: str) -> None:
+        """Launch on the first type and zone with capacity."""
+        self._store.put(self._document_key, self.document.encode())
+        error: PartialError | None = None
+        for type_name, zone in self._places():
+            try:
+                self._call("run_instances", **self._request(group, type_name, zone))
+            except PartialError as refusal:
+                failure = FAILURES.get(failure_code(refusal.what) or "")
+                if failure is None:
+                    raise
+                error = PartialError(f"cannot launch {type_name} in {zone}: {failure.cause}", fix=failure.fix)
+                if not failure.in_zone:
+                    raise error from None
+            else:
+                return
+        if error:
+            raise error
+
+    def _places(self) -> Iterator[tuple[str, str]]:
+        for type_name in bake_types(self.recipe.kind.arch):
+            yield from ((type_name, zone) for zone in self.site.subnets)
+
+    def _request(self, group: str, type_name: str, zone: str) -> dict[str, Any]:
+        """Return the arguments of RunInstances. botocore adds a client token: a retry launches no second instance."""
+        disk = {
+            "VolumeSize": self.plan.image.disk,
+            "VolumeType": "gp3",
+            "Encrypted": True,
+            # CreateImage encrypts its snapshots as the volume.
+            "KmsKeyId": self._key,
+            "DeleteOnTermination": True,
+        }
         return {
-            "Name": self.name,
-            KIND: self.kind.name,
-            BASE: self.base,
-            BUNDLE: self.bundle,
-            VERSIONS: " ".join(self.versions),
+            "ImageId": self.recipe.base,
+            "InstanceType": type_name,
+            "MinCount": 1,
+            "MaxCount": 1,
+            "SubnetId": self.site.subnets[zone],
+            "SecurityGroupIds": [group],
+            "IamInstanceProfile": {"Name": self.site.profile},
+            "UserData": self.user_data,
+            "MetadataOptions": {"HttpTokens": "required", "HttpEndpoint": "enabled", "HttpPutResponseHopLimit": 1},
+            "BlockDeviceMappings": [{"DeviceName": _ROOT_DEVICE, "Ebs": disk}],
+            **self._tags("instance", "volume", "network-interface"),
         }
 
-
-def pinned_versions(plan: FleetPlan, kind: ImageKind) -> tuple[str, ...]:
-    """Return the versions of the fleet file that the install stage of a kind uses, as `kernel=6.8`."""
-    cluster = plan.control_plane.version if plan.control_plane else None
-    is_worker = kind.use.is_worker
-    versions = {
-        # The versions of containerd, DCGM and EFA.
-        "software": plan.software if is_worker or kind.driver or kind.efa else None,
-        "driver": kind.driver or None,
-        "kernel": plan.image.kernel,
-        "kubernetes": (plan.image.kubernetes or cluster) if is_worker else None,
-        "disk": str(plan.image.disk),
-    }
-    return tuple(f"{name}={value}" for name, value in versions.items() if value)
-
-
-def image_parameter_name(fleet: str, kind: str) -> str:
-    """Return the SSM parameter with the id of the image in use, the same in each region."""
-    return f"/{fleet}/images/{kind}"
-
-
-def document_name(kind: ImageKind) -> str:
-    """Return the name of the node document of an instance that becomes an image; no pool has such a name."""
-    return f"{BAKE_DOCUMENTS}{kind.name}"
-
-
-def base_name(arch: Arch) -> str:
-    """Return the beginning of the name of each base image."""
-    return _BASE_NAME.format(arch=_CANONICAL[arch])
-
-
-def bake_types(arch: Arch) -> tuple[str, ...]:
-    """Return the instance types for a bake, the preferred one first."""
-    return _TYPES[arch]
-
-
-LIMIT = 45 * 60.0
-"""Seconds from the launch until the instance must have written its status."""
-
-
-class ImageState(StrEnum):
-    """EC2's states of an image that a bake distinguishes; all others are a failure."""
-
-    PENDING = "pending"
-    AVAILABLE = "available"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class Image:
-    """The image of a recipe in one region: `finished` after its bake or copy, `withdrawn` by a rollback."""
-
-    id: str
-    state: ImageState
-    finished: bool = False
-    withdrawn: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Instance:
-    """The temporary instance, with EC2's state and the time of its launch in seconds."""
-
-    id: str
-    state: str
-    launched: float
-
-    @property
-    def is_ending(self) -> bool:
-        """Whether it is terminating."""
-        return self.state == "shutting-down"
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """The result of the install stage, as the instance has written it."""
-
-    ok: bool
-    sentence: str
-    bundle: str
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """The resources of a bake at one time; `images`, `parameters` and `recorded` by region."""
-
-    time: float
-    images: Mapping[str, Image] = field(default_factory=dict)
-    instance: Instance | None = None
-    group: str | None = None
-    status: Status | None = None
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    recorded: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class CreateGroup:
-    """Create the security group without inbound rules."""
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """Launch the instance in the group."""
-
-    group: str
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """Stop the instance."""
-
-    instance: str
-
-
-@dataclass(frozen=True, slots=True)
-class CreateImage:
-    """Create the image from the stopped instance."""
-
-    instance: str
-
-
-@dataclass(frozen=True, slots=True)
-class Terminate:
-    """Terminate the instance."""
-
-    instance: str
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteGroup:
-    """Delete the security group."""
-
-    group: str
-
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """Copy the image of the home region to a region."""
-
-    region: str
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
-class Discard:
-    """Deregister an image that EC2 could not make, and delete its snapshots."""
-
-    region: str
-    image: str
-
-
-@dataclass(frozen=True, slots=True)
-class Finish:
-    """Mark an image as finished: `sweep` keeps it from now on."""
-
-    region: str
-    image: str
-
-
-@dataclass(frozen=True, slots=True)
-class Publish:
-    """Write the id of an image to the parameter of its region."""
-
-    region: str
-    image: str
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """Record images in fleet.lock, by region."""
-
-    images: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Observe again later."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Fail:
-    """The instance cannot become an image."""
-
-    reason: str
-    fix: str = ""
-
-
-Step = (
-    CreateGroup
-    | Launch
-    | Stop
-    | CreateImage
-    | Terminate
-    | DeleteGroup
-    | Copy
-    | Discard
-    | Finish
-    | Publish
-    | Record
-    | Wait
-    | Fail
-)
-
-
-def next_steps(recipe: Recipe, home: str, regions: tuple[str, ...], now: Observation) -> tuple[Step, ...]:
-    """Return the next steps of a bake, which do not depend on each other; none if it is complete.
-
-    A withdrawn image is neither baked nor published again: its recipe gives the same image.
-    """
-    image = now.images.get(home)
-    if image is None or not image.finished:
-        return (_home_step(recipe, home, now, image),)
-    steps = [*_removals(now)]
-    if not image.withdrawn:
-        steps += _spread(image.id, regions, now)
-    return tuple(steps)
-
-
-def _home_step(recipe: Recipe, home: str, now: Observation, image: Image | None) -> Step:
-    """Return the next step towards the image in the home region."""
-    if image:
-        match image.state:
-            case ImageState.PENDING:
-                return Wait("EC2 creates the image")
-            case ImageState.FAILED:
-                return Discard(home, image.id)
-            case _:
-                return Finish(home, image.id)
-    if now.instance is None or now.instance.is_ending:
-        return Launch(now.group) if now.group else CreateGroup()
-    return _instance_step(recipe, now, now.instance)
-
-
-def _instance_step(recipe: Recipe, now: Observation, instance: Instance) -> Step:
-    status = now.status
-    if status and not status.ok:
-        return Fail(f"the install stage failed: {status.sentence}", "correct the cause, then bake again")
-    if status and status.bundle != recipe.bundle:
-        fix = "bake again: it uses the promoted bundle"
-        return Fail(f"the instance has the bundle {status.bundle[:12]}, the recipe {recipe.bundle[:12]}", fix)
-    match instance.state:
-        case "stopped" if status:
-            return CreateImage(instance.id)
-        case "running" if status:
-            return Stop(instance.id)
-        case "stopping":
-            return Wait("the instance stops")
-        case "pending" | "running" if now.time - instance.launched < LIMIT:
-            return Wait("the instance installs packages")
-        case "pending" | "running":
-            fix = "read its console output; check that it reaches S3 and SSM"
-            return Fail(f"{instance.id} wrote no status within {LIMIT / 60:.0f} minutes", fix)
-        case _:
-            return Fail(f"{instance.id} is {instance.state} and wrote no status", "bake again")
-
-
-def _removals(now: Observation) -> Iterator[Step]:
-    """Yield the steps that remove what only the bake needed; EC2 deletes no group that an instance uses."""
-    if now.instance and now.instance.is_ending:
-        yield Wait("the instance terminates")
-    elif now.instance:
-        yield Terminate(now.instance.id)
-    elif now.group:
-        yield DeleteGroup(now.group)
-
-
-def _spread(source: str, regions: tuple[str, ...], now: Observation) -> Iterator[Step]:
-    """Yield the steps that copy, publish and record the image; the record is last, when all others are done."""
-    due = [step for region in regions if (step := _region_step(region, source, now))]
-    yield from due
-    ids = {region: now.images[region].id for region in regions if region in now.images}
-    unrecorded = {region: ident for region, ident in ids.items() if now.recorded.get(region) != ident}
-    if unrecorded and not due:
-        yield Record(unrecorded)
-
-
-def _region_step(region: str, source: str, now: Observation) -> Step | None:
-    image = now.images.get(region)
-    if image is None:
-        return Copy(region, source)
-    if image.finished:
-        return None if now.parameters.get(region) == image.id else Publish(region, image.id)
-    match image.state:
-        case ImageState.PENDING:
-            return Wait(f"EC2 copies the image to {region}")
-        case ImageState.FAILED:
-            return Discard(region, image.id)
-        case _:
-            return Finish(region, image.id)
+    def _copy(self, region: str, source: str) -> None:
+        query = {"SourceImageId": source, "SourceRegion": self.home, "Name": self.recipe.name}
+        encryption = {"Encrypted": True, "KmsKeyId": self._key}
+        self.client.call("ec2", region, "copy_image", **query, **encryption, **self._tags("image", "snapshot"))
+
+    def _finish(self, region: str, image: str) -> None:
+        """Require IMDSv2 of the image's instances, then mark it."""
+        query = {"ImageId": image, "ImdsSupport": {"Value": "v2.0"}}
+        self.client.call("ec2", region, "modify_image_attribute", **query)
+        mark(self.client, region, image, FINISHED)
+
+    def _call(self, operation: str, **params: Any) -> dict[str, Any]:  # noqa: ANN401  boto3's own
+        return self.client.call("ec2", self.home, operation, **params)
+
+    def _tags(self, *kinds: str) -> dict[str, Any]:
+        """Return the tags of new objects: `sweep` finds what a killed bake leaves by the tags of the creating call."""
+        tags = {
+            FLEET: self.plan.name,
+            "owner": self.plan.owner,
+            BAKE: self.recipe.name,
+            COMMIT: self.commit,
+            **self.recipe.tags,
+        }
+        listed = [{"Key": name, "Value": value} for name, value in tags.items()]
+        return {"TagSpecifications": [{"ResourceType": kind, "Tags": listed} for kind in kinds]}

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from bedplate.account.client import AwsClient, open_client
 from bedplate.account.workers import PublishedKeys, put_token, read_workers
-from bedplate.cluster.approval import Inventory, KnownMachine
-from bedplate.cluster.approver import LEASE, Approver
-from bedplate.cluster.client import open_cluster
-from bedplate.cluster.lease import Leadership
 from bedplate.errors import BedplateError, InputError
+from bedplate.kubernetes.approval import Inventory, KnownMachine
+from bedplate.kubernetes.approver import LEASE, Approver
+from bedplate.kubernetes.client import open_cluster
+from bedplate.kubernetes.lease import Leadership
 from bedplate.machine.state import State
 from bedplate.plan.cluster import JoiningPlan
 from bedplate.rounds import run_round

@@ -11,11 +11,11 @@ from bedplate.capacity.observation import Decision
 from bedplate.capacity.planner import decide
 from bedplate.capacity.shrink import end_unused, split_people
 from bedplate.catalog import load_catalog
-from bedplate.cluster.client import open_cluster
-from bedplate.cluster.lease import IDLE, StateStore, read_holder
-from bedplate.cluster.live import LiveCluster
 from bedplate.errors import InputError, nearest, nearest_fix
 from bedplate.files import login_name
+from bedplate.kubernetes.client import open_cluster
+from bedplate.kubernetes.lease import IDLE, StateStore, read_holder
+from bedplate.kubernetes.live import LiveCluster
 from bedplate.operate import Operator, Result
 from bedplate.operate.capacity_loop import last_memory, read_plan
 from bedplate.operate.fleet import open_account, plan_of

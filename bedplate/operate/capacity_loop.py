@@ -16,12 +16,12 @@ from bedplate.account.groups import FleetGroups
 from bedplate.capacity.controller import Controller, Metrics, Outcome, Round, log_entry, round_warnings
 from bedplate.capacity.planner import Memory, decide
 from bedplate.capacity.protocol import memory_document, observation_document, read_memory
-from bedplate.cluster.client import open_cluster
-from bedplate.cluster.lease import IDLE, MEMORY, Leadership, StateStore
-from bedplate.cluster.live import LiveCluster
 from bedplate.errors import BedplateError, InputError, MachineError
 from bedplate.files import write_whole
 from bedplate.foreign import one_line
+from bedplate.kubernetes.client import open_cluster
+from bedplate.kubernetes.lease import IDLE, MEMORY, Leadership, StateStore
+from bedplate.kubernetes.live import LiveCluster
 from bedplate.plan.capacity import CapacityPlan, read_capacity_document
 from bedplate.rounds import run_round
 

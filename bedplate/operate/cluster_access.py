@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bedplate.errors import InputError
 from bedplate.files import held, login_name, os_errors_as_machine_errors, write_whole
-from bedplate.kube.authorities import (
+from bedplate.kubernetes.authorities import (
     CLUSTER,
     Authorities,
     admin_config,
@@ -15,7 +15,7 @@ from bedplate.kube.authorities import (
     read_authorities,
     write_authorities,
 )
-from bedplate.kube.members import Connection
+from bedplate.kubernetes.members import Connection
 from bedplate.lock import lock_path, record_authority
 from bedplate.operate import Operator
 from bedplate.operate.keys import FOLDER, PARAMETERS, keys_of, known_passphrase, now, store_of

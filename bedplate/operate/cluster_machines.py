@@ -10,9 +10,9 @@ from threading import Lock
 from bedplate.account.capacity import group_members, terminate_machine
 from bedplate.catalog import load_catalog
 from bedplate.errors import InputError, PartialError
-from bedplate.kube.formation import remaining_members
-from bedplate.kube.members import LONG, Connection, ask_all, on_all, read_status
-from bedplate.kube.upgrade import Action, Versions, Worker, obstacles, parse_nodes, roll, upgrade_steps
+from bedplate.kubernetes.formation import remaining_members
+from bedplate.kubernetes.members import LONG, Connection, ask_all, on_all, read_status
+from bedplate.kubernetes.upgrade import Action, Versions, Worker, obstacles, parse_nodes, roll, upgrade_steps
 from bedplate.lock import check_plan_recorded
 from bedplate.nodes.ssh import NodeLocation, nodes_by_name
 from bedplate.operate import Operator

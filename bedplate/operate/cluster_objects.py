@@ -9,16 +9,16 @@ from urllib.parse import urlsplit
 from bedplate.account.facts import download
 from bedplate.catalog.catalog import load_addons, write_addon_file
 from bedplate.catalog.software import AddonPins
-from bedplate.cluster.apply import Key, apply_objects, close_namespace, delete_objects
-from bedplate.cluster.client import ClusterClient, open_cluster
-from bedplate.cluster.desired import admit_routers, desired_objects, person_kubeconfig
-from bedplate.cluster.registry import image_digest
-from bedplate.cluster.status import read_routers, read_status
 from bedplate.errors import BedplateError, InputError, PartialError, ViolationError, nearest_fix
 from bedplate.files import write_whole
-from bedplate.kube.health import etcd_faults
-from bedplate.kube.members import ask_all
-from bedplate.kube.members import read_status as read_member
+from bedplate.kubernetes.apply import Key, apply_objects, close_namespace, delete_objects
+from bedplate.kubernetes.client import ClusterClient, open_cluster
+from bedplate.kubernetes.desired import admit_routers, desired_objects, person_kubeconfig
+from bedplate.kubernetes.health import etcd_faults
+from bedplate.kubernetes.members import ask_all
+from bedplate.kubernetes.members import read_status as read_member
+from bedplate.kubernetes.registry import image_digest
+from bedplate.kubernetes.status import read_routers, read_status
 from bedplate.load.source import today
 from bedplate.operate import Operator, Result
 from bedplate.operate.cluster_access import admin_kubeconfig, cluster_of, connections, member_nodes

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from bedplate.account.bundle import RegionStore
 from bedplate.errors import BedplateError, HeldError, InputError, PartialError
-from bedplate.kube.authorities import digest
-from bedplate.kube.formation import (
+from bedplate.kubernetes.authorities import digest
+from bedplate.kubernetes.formation import (
     adopted_id,
     etcd_cluster_id,
     is_recorded,
@@ -19,7 +19,7 @@ from bedplate.kube.formation import (
     running,
     stale_members,
 )
-from bedplate.kube.members import (
+from bedplate.kubernetes.members import (
     LONG,
     Connection,
     MemberStatus,
@@ -29,7 +29,7 @@ from bedplate.kube.members import (
     on_all,
     read_status,
 )
-from bedplate.kube.snapshots import PREFIX, check_snapshot, newest_key
+from bedplate.kubernetes.snapshots import PREFIX, check_snapshot, newest_key
 from bedplate.lock import check_plan_recorded, lock_path, record_etcd
 from bedplate.operate import Operator
 from bedplate.operate.cluster_access import (

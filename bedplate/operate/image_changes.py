@@ -5,17 +5,6 @@ from contextlib import suppress
 
 from bedplate.account.bundle import RegionStore
 from bedplate.account.client import AwsClient, NotThere, failure_lines
-from bedplate.account.images import (
-    FleetImage,
-    PoolRollout,
-    bill_key,
-    discard,
-    find_leftovers,
-    mark,
-    publish,
-    remove_leftovers,
-    unmark,
-)
 from bedplate.catalog import load_catalog
 from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.lock import lock_path, record_baked
@@ -26,7 +15,18 @@ from bedplate.plan import FleetPlan
 from bedplate.plan.planner import image_kinds
 from bedplate.plan.pools import PoolPlan
 from bedplate.report.images import by_name
-from images.bake import BAKE_DOCUMENTS, WITHDRAWN
+from images.published import (
+    FleetImage,
+    PoolRollout,
+    bill_key,
+    discard,
+    find_leftovers,
+    mark,
+    publish,
+    remove_leftovers,
+    unmark,
+)
+from images.steps import BAKE_DOCUMENTS, WITHDRAWN
 
 
 def promote(operator: Operator, name: str) -> None:

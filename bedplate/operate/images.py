@@ -10,20 +10,10 @@ from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 
-from bedplate.account.bake import Bake, find_site
-from bedplate.account.bakes import Event, Progress, leased, run_bakes
 from bedplate.account.bundle import RegionStore
 from bedplate.account.capacity import Clock
 from bedplate.account.client import AwsClient, RegionResults, ask_regions, failure_lines, require_all
 from bedplate.account.facts import newest_images
-from bedplate.account.images import (
-    FleetImage,
-    check_base,
-    find_images,
-    images_in_use,
-    last_rollouts,
-    read_packages,
-)
 from bedplate.catalog import load_catalog
 from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.files import held
@@ -47,7 +37,17 @@ from bedplate.report.images import (
     rollout_lines,
 )
 from bedplate.spec.groups import Ring
-from images.bake import BUNDLE, Recipe, document_name, pinned_versions
+from images.bake import Bake, find_site
+from images.bakes import Event, Progress, leased, run_bakes
+from images.published import (
+    FleetImage,
+    check_base,
+    find_images,
+    images_in_use,
+    last_rollouts,
+    read_packages,
+)
+from images.steps import BUNDLE, Recipe, document_name, pinned_versions
 from stacks.compute.template import bake_boot
 
 

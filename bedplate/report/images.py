@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from bedplate.report.bundle import SHORT
 from bedplate.report.columns import aligned, changed_rows
 from bedplate.report.nodes import age_since
-from images.bake import BASE, BUNDLE, COMMIT, VERSIONS, Recipe
+from images.steps import BASE, BUNDLE, COMMIT, VERSIONS, Recipe
 
 if TYPE_CHECKING:
-    from bedplate.account.images import (
+    from images.published import (
         FleetImage,  # it imports boto3
         Rollout,
     )

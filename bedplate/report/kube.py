@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, astuple
 from datetime import UTC, datetime, timedelta
 
-from bedplate.cluster.apply import Applied
-from bedplate.cluster.status import ClusterStatus
-from bedplate.kube.health import snapshot_age
-from bedplate.kube.members import MemberStatus
+from bedplate.kubernetes.apply import Applied
+from bedplate.kubernetes.health import snapshot_age
+from bedplate.kubernetes.members import MemberStatus
+from bedplate.kubernetes.status import ClusterStatus
 from bedplate.report.columns import aligned, counted
 
 

@@ -11,10 +11,10 @@ from ipaddress import IPv4Network
 import pytest
 
 from bedplate.catalog.catalog import load_addons
-from bedplate.cluster.addons import Object
-from bedplate.cluster.apply import Key, apply_objects, close_namespace, delete_objects, key_of, read_inventory
-from bedplate.cluster.client import ClusterClient
-from bedplate.cluster.desired import desired_objects
+from bedplate.kubernetes.addons import Object
+from bedplate.kubernetes.apply import Key, apply_objects, close_namespace, delete_objects, key_of, read_inventory
+from bedplate.kubernetes.client import ClusterClient
+from bedplate.kubernetes.desired import desired_objects
 from bedplate.plan.cluster import ClusterPlan, cluster_plan
 from tests.testlab.fleets.variants import lab_plan
 from tests.testlab.kubernetes.control_plane import ControlPlane, wait_until

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from bedplate.cluster.apply import Applied, apply_objects, key_of
-from bedplate.cluster.client import ClusterClient
-from bedplate.cluster.desired import people_objects, policy_objects
+from bedplate.kubernetes.apply import Applied, apply_objects, key_of
+from bedplate.kubernetes.client import ClusterClient
+from bedplate.kubernetes.desired import people_objects, policy_objects
 from bedplate.plan.cluster import cluster_plan
 from roles.control.role import ADMISSION
 from tests.testlab.fleets.variants import lab_plan

@@ -11,11 +11,11 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from bedplate.cluster.apply import apply_objects, close_namespace
-from bedplate.cluster.approval import KnownMachine, difference
-from bedplate.cluster.approver import Approver
-from bedplate.cluster.client import ClusterClient
-from bedplate.cluster.desired import people_objects, policy_objects
+from bedplate.kubernetes.apply import apply_objects, close_namespace
+from bedplate.kubernetes.approval import KnownMachine, difference
+from bedplate.kubernetes.approver import Approver
+from bedplate.kubernetes.client import ClusterClient
+from bedplate.kubernetes.desired import people_objects, policy_objects
 from bedplate.plan.cluster import cluster_plan
 from roles.base import file_text
 from tests.testlab.fleets.variants import lab_plan

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from bedplate.cluster.apply import apply_objects
-from bedplate.cluster.client import ClusterClient
+from bedplate.kubernetes.apply import apply_objects
+from bedplate.kubernetes.client import ClusterClient
 from bedplate.plan.cluster import ClusterPlan, cluster_plan
 from tests.testlab.fleets.variants import lab_plan
 from tests.testlab.kubernetes.control_plane import ControlPlane, free_ports, wait_until

@@ -17,9 +17,9 @@ from bedplate.account.client import AwsClient
 from bedplate.account.groups import FleetGroups
 from bedplate.capacity.observation import Action, Cordon, CordonNode, DrainNode, Observation, SetDesired, UncordonNode
 from bedplate.cli import run
-from bedplate.cluster.client import ClusterClient, Conflict, Expired, TooManyRequests, open_cluster
-from bedplate.cluster.desired import volume_objects
-from bedplate.cluster.lease import IDLE, NAMESPACE, Leadership, StateStore, read_holder
+from bedplate.kubernetes.client import ClusterClient, Conflict, Expired, TooManyRequests, open_cluster
+from bedplate.kubernetes.desired import volume_objects
+from bedplate.kubernetes.lease import IDLE, NAMESPACE, Leadership, StateStore, read_holder
 from bedplate.picture.timeline import timeline
 from bedplate.plan.capacity import capacity_document
 from bedplate.spec.groups import Nodes, Rung

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from bedplate.cli import run
-from bedplate.kube.members import parse_status
+from bedplate.kubernetes.members import parse_status
 from bedplate.lock import lock_path, read_lock
 from tests.testlab.machines.control_plane import NAMES, ControlPlane, control_plane
 from tests.testlab.network.netlab import until

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from bedplate.cluster.apply import apply_objects
-from bedplate.cluster.client import ClusterClient
-from bedplate.cluster.desired import policy_objects
+from bedplate.kubernetes.apply import apply_objects
+from bedplate.kubernetes.client import ClusterClient
+from bedplate.kubernetes.desired import policy_objects
 from roles.control.role import API_SERVER
 from tests.testlab.kubernetes.control_plane import ControlPlane, wait_until
 from tests.testlab.kubernetes.joined_node import CASES, Running, blank

@@ -22,7 +22,7 @@ from lightkube.models.certificates_v1 import (
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestApproval
 
-from bedplate.cluster.approval import (
+from bedplate.kubernetes.approval import (
     ABSENCE,
     CLIENT,
     SERVING,
@@ -33,9 +33,9 @@ from bedplate.cluster.approval import (
     decide,
     difference,
 )
-from bedplate.cluster.approver import ALARMS
-from bedplate.cluster.client import ClusterClient
-from bedplate.cluster.status import read_alarms
+from bedplate.kubernetes.approver import ALARMS
+from bedplate.kubernetes.client import ClusterClient
+from bedplate.kubernetes.status import read_alarms
 from bedplate.plan.cluster import BOOTSTRAPPERS, WORKERS, machine_group
 from bedplate.programs.program import ProgramError
 from bedplate.programs.worker import join as agent

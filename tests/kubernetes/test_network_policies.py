@@ -15,10 +15,10 @@ from shlex import join
 import pytest
 
 from bedplate.catalog.catalog import load_addons
-from bedplate.cluster.addons import ADDON_LABEL, Object
-from bedplate.cluster.apply import apply_objects
-from bedplate.cluster.client import ClusterClient
-from bedplate.cluster.desired import admit_routers, desired_objects
+from bedplate.kubernetes.addons import ADDON_LABEL, Object
+from bedplate.kubernetes.apply import apply_objects
+from bedplate.kubernetes.client import ClusterClient
+from bedplate.kubernetes.desired import admit_routers, desired_objects
 from bedplate.plan.cluster import PEOPLE, cluster_plan
 from roles.hardened.firewall import ruleset
 from tests.testlab.fleets.variants import lab_node, lab_plan

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from bedplate.cluster.apply import apply_objects
-from bedplate.cluster.client import ClusterClient
-from bedplate.cluster.desired import people_objects, pod_role_objects, policy_objects
-from bedplate.kube.authorities import Authorities, new_authorities
+from bedplate.kubernetes.apply import apply_objects
+from bedplate.kubernetes.authorities import Authorities, new_authorities
+from bedplate.kubernetes.client import ClusterClient
+from bedplate.kubernetes.desired import people_objects, pod_role_objects, policy_objects
 from bedplate.operate.rehearsal_stacks import waves
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import as_node, cluster_plan

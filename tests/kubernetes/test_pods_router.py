@@ -16,7 +16,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from bedplate.catalog.catalog import load_addons
-from bedplate.cluster.desired import desired_objects
+from bedplate.kubernetes.desired import desired_objects
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import ClusterPlan, cluster_plan
 from bedplate.plan.links import cluster_blocks, pods_router

@@ -23,8 +23,8 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.certificates_v1 import CertificateSigningRequest
 from lightkube.resources.core_v1 import Namespace, Node, ServiceAccount
 
-from bedplate.cluster.client import ClusterClient
-from bedplate.cluster.status import read_status
+from bedplate.kubernetes.client import ClusterClient
+from bedplate.kubernetes.status import read_status
 from bedplate.plan.cluster import ClusterPlan, cluster_plan
 from bedplate.plan.fleet import ControlPlaneMember
 from roles.hardened.logins import TOKEN_PROGRAM

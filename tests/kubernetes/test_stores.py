@@ -8,10 +8,10 @@ from ipaddress import IPv4Network
 import pytest
 from lightkube.resources.core_v1 import PersistentVolume, PersistentVolumeClaim
 
-from bedplate.cluster.addons import labelled
-from bedplate.cluster.apply import apply_objects
-from bedplate.cluster.client import ClusterClient
-from bedplate.cluster.desired import people_objects, volume_objects
+from bedplate.kubernetes.addons import labelled
+from bedplate.kubernetes.apply import apply_objects
+from bedplate.kubernetes.client import ClusterClient
+from bedplate.kubernetes.desired import people_objects, volume_objects
 from bedplate.plan import FleetPlan
 from tests.testlab.fleets.variants import lab_plan
 from tests.testlab.kubernetes.control_plane import ControlPlane, wait_until

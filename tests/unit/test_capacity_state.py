@@ -32,8 +32,8 @@ from bedplate.capacity.observation import (
 )
 from bedplate.capacity.planner import Memory, decide
 from bedplate.capacity.protocol import observation_document
-from bedplate.cluster.client import ClusterClient, Pauses, TooManyRequests
 from bedplate.errors import BedplateError, MachineError, PartialError
+from bedplate.kubernetes.client import ClusterClient, Pauses, TooManyRequests
 from bedplate.operate.capacity_loop import PERIOD, Loop, Outputs
 from bedplate.report.capacity_state import CapacityState, explain_group, explain_pod, status_lines
 from bedplate.spec.groups import Market

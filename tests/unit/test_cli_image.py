@@ -11,9 +11,7 @@ import boto3
 import pytest
 from botocore.client import BaseClient
 
-from bedplate.account.bakes import KEY, VALID
 from bedplate.account.client import NotThere
-from bedplate.account.images import bill_of_materials
 from bedplate.catalog import load_catalog
 from bedplate.cli import run
 from bedplate.cli.options import Terminal
@@ -25,6 +23,8 @@ from bedplate.operate import images
 from bedplate.operate.fleet import plan_of
 from bedplate.plan.planner import image_kinds
 from bedplate.report.images import by_name
+from images.bakes import KEY, VALID
+from images.published import bill_of_materials
 from tests.testlab.fakes.aws import ACCOUNT
 from tests.testlab.fakes.images import BASE, BakeLab, Killed, KilledClient, add_image, bake_lab
 
@@ -54,7 +54,7 @@ def open_account(here: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
         lab.client = client
         monkeypatch.setattr("bedplate.account.client.open_client", lambda: client)
         monkeypatch.setattr(images, "time", SimpleNamespace(time=lab.now, monotonic=lab.now, sleep=lab.sleep))
-        monkeypatch.setattr("bedplate.account.images.sleep", lambda _: None)
+        monkeypatch.setattr("images.published.sleep", lambda _: None)
 
     return open_
 

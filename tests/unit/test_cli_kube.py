@@ -12,7 +12,7 @@ from bedplate.cli import run
 from bedplate.cli.options import Terminal
 from bedplate.errors import InputError
 from bedplate.files import held
-from bedplate.kube.formation import etcd_cluster_id
+from bedplate.kubernetes.formation import etcd_cluster_id
 from bedplate.lock import lock_path, read_lock, record_etcd
 from bedplate.operate import cluster_machines
 from bedplate.operate.cluster_access import cluster_of, make_authorities

@@ -24,17 +24,17 @@ from lightkube.resources.core_v1 import Node
 from bedplate.catalog.catalog import load_addons, read_data_file
 from bedplate.catalog.software import AddonPins, ManifestPin, read_addons, write_addons
 from bedplate.cli import run
-from bedplate.cluster.addons import ADDONS, Object, Setting, choose_pins, render_addon
-from bedplate.cluster.desired import (
+from bedplate.errors import InputError, ViolationError
+from bedplate.kubernetes.addons import ADDONS, Object, Setting, choose_pins, render_addon
+from bedplate.kubernetes.desired import (
     admit_routers,
     people_objects,
     person_kubeconfig,
     policy_objects,
     volume_objects,
 )
-from bedplate.cluster.registry import image_digest
-from bedplate.cluster.status import MemberState, assess, read_routers
-from bedplate.errors import InputError, ViolationError
+from bedplate.kubernetes.registry import image_digest
+from bedplate.kubernetes.status import MemberState, assess, read_routers
 from bedplate.plan.cluster import ClusterPlan, cluster_plan
 from bedplate.report.kube import status_document, status_lines
 from roles.tokens.role import Tokens

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bedplate.cluster.apply import has_values
+from bedplate.kubernetes.apply import has_values
 
 DECLARED = {"spec": {"hard": {"count/pods": "2000"}, "from": ["10.0.0.0/8"], "subjects": [], "class": ""}}
 

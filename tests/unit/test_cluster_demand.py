@@ -10,8 +10,8 @@ from lightkube.models.core_v1 import PodStatus
 from lightkube.resources.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 
 from bedplate.capacity.observation import Cordon, Machine, Observation, Pool, Size
-from bedplate.cluster.demand import CORDONED, Cluster, join
-from bedplate.cluster.pods import gang_of, is_movable, pod_size, quantity, spread_of
+from bedplate.kubernetes.demand import CORDONED, Cluster, join
+from bedplate.kubernetes.pods import gang_of, is_movable, pod_size, quantity, spread_of
 
 NOW = 1_800_000_000.0
 READY = [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-23T05:00:00Z"}]

@@ -63,7 +63,7 @@ PERMITTED = {
     "bedplate/rehearsal/moto.py": OWN,
     "bedplate/rehearsal/lookups/identity.py": OWN,
     "bedplate/account/facts.py": CLOUD,
-    "bedplate/cluster/client.py": CLOUD,
+    "bedplate/kubernetes/client.py": CLOUD,
     "bedplate/programs/worker/machine.py": OWN,
     "bedplate/programs/worker/leaving.py": CLOUD,
     "bedplate/programs/worker/join.py": REMOTE,

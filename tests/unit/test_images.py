@@ -13,8 +13,8 @@ from bedplate.errors import InputError
 from bedplate.plan.planner import ImageKind, baked_image, image_kinds
 from bedplate.spec.network import Egress
 from bedplate.spec.sites import Use
-from images import bake
-from images.bake import (
+from images import steps
+from images.steps import (
     LIMIT,
     Fail,
     Image,
@@ -110,19 +110,19 @@ def test_the_instance_runs_only_the_install_stage(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("now", "step"),
     [
-        (FRESH, bake.CreateGroup()),
-        (replace(FRESH, group="sg"), bake.Launch("sg")),
-        (replace(FRESH, group="sg", instance=_instance("shutting-down")), bake.Launch("sg")),
+        (FRESH, steps.CreateGroup()),
+        (replace(FRESH, group="sg"), steps.Launch("sg")),
+        (replace(FRESH, group="sg", instance=_instance("shutting-down")), steps.Launch("sg")),
         (replace(FRESH, instance=_instance("running", 1)), Wait("the instance installs packages")),
-        (replace(FRESH, instance=_instance("running"), status=INSTALLED), bake.Stop("i-1")),
+        (replace(FRESH, instance=_instance("running"), status=INSTALLED), steps.Stop("i-1")),
         (replace(FRESH, instance=_instance("stopping"), status=INSTALLED), Wait("the instance stops")),
-        (replace(FRESH, instance=_instance("stopped"), status=INSTALLED), bake.CreateImage("i-1")),
+        (replace(FRESH, instance=_instance("stopped"), status=INSTALLED), steps.CreateImage("i-1")),
         (replace(FRESH, images={HOME: PENDING}), Wait("EC2 creates the image")),
-        (replace(FRESH, images={HOME: FAILED}), bake.Discard(HOME, "i")),
-        (replace(FRESH, images={HOME: AVAILABLE}), bake.Finish(HOME, "i")),
+        (replace(FRESH, images={HOME: FAILED}), steps.Discard(HOME, "i")),
+        (replace(FRESH, images={HOME: AVAILABLE}), steps.Finish(HOME, "i")),
     ],
 )
-def test_one_step_at_a_time_leads_to_the_image(now: Observation, step: bake.Step) -> None:
+def test_one_step_at_a_time_leads_to_the_image(now: Observation, step: steps.Step) -> None:
     """A state that a killed bake can leave has a next step."""
     assert next_steps(RECIPE, HOME, (HOME, AWAY), now) == (step,)
 
@@ -148,17 +148,17 @@ def test_regions_are_copied_at_the_same_time_as_the_instance_ends() -> None:
     regions = (HOME, AWAY, "eu-north-1")
     now = replace(FRESH, images={HOME: DONE}, instance=_instance("stopped"), group="sg")
     assert next_steps(RECIPE, HOME, regions, now) == (
-        bake.Terminate("i-1"),
-        bake.Publish(HOME, "i"),
-        bake.Copy(AWAY, "i"),
-        bake.Copy("eu-north-1", "i"),
+        steps.Terminate("i-1"),
+        steps.Publish(HOME, "i"),
+        steps.Copy(AWAY, "i"),
+        steps.Copy("eu-north-1", "i"),
     )
     copied = replace(FRESH, images=dict.fromkeys(regions, DONE), parameters=dict.fromkeys(regions, "i"))
-    assert next_steps(RECIPE, HOME, regions, copied) == (bake.Record(dict.fromkeys(regions, "i")),)
+    assert next_steps(RECIPE, HOME, regions, copied) == (steps.Record(dict.fromkeys(regions, "i")),)
     assert next_steps(RECIPE, HOME, regions, replace(copied, recorded=dict.fromkeys(regions, "i"))) == ()
 
 
 def test_a_withdrawn_image_is_neither_copied_nor_recorded() -> None:
     """Only what its bake has left is removed."""
     now = replace(FRESH, images={HOME: replace(DONE, withdrawn=True)}, group="sg")
-    assert next_steps(RECIPE, HOME, (HOME, AWAY), now) == (bake.DeleteGroup("sg"),)
+    assert next_steps(RECIPE, HOME, (HOME, AWAY), now) == (steps.DeleteGroup("sg"),)

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from bedplate.cluster.approval import (
+from bedplate.errors import PartialError
+from bedplate.kubernetes.approval import (
     ABSENCE,
     CLIENT,
     PATIENCE,
@@ -27,7 +28,6 @@ from bedplate.cluster.approval import (
     requested_name,
     track_absences,
 )
-from bedplate.errors import PartialError
 from bedplate.machine.approver import Rounds
 from bedplate.plan.cluster import BOOTSTRAPPERS, WORKERS, joining_plan, machine_group
 from bedplate.programs.program import ProgramError

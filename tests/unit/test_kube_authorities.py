@@ -11,7 +11,7 @@ from cryptography import x509
 from ruamel.yaml import YAML
 
 from bedplate.errors import InputError
-from bedplate.kube.authorities import (
+from bedplate.kubernetes.authorities import (
     ADMIN_LIFE,
     CLUSTER,
     Authorities,

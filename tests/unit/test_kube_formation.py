@@ -7,8 +7,8 @@ from itertools import product
 import pytest
 
 from bedplate.errors import InputError, PartialError
-from bedplate.kube.formation import Formation, adopted_id, etcd_cluster_id, plan_formation, remaining_members
-from bedplate.kube.members import EtcdMember, MemberStatus, parse_status
+from bedplate.kubernetes.formation import Formation, adopted_id, etcd_cluster_id, plan_formation, remaining_members
+from bedplate.kubernetes.members import EtcdMember, MemberStatus, parse_status
 from bedplate.plan.cluster import ClusterPlan, cluster_plan, peer_url
 from bedplate.plan.record import FORMING
 from tests.testlab.fleets.variants import lab_plan

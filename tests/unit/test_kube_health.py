@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from bedplate.errors import PartialError
-from bedplate.kube.health import etcd_faults
-from bedplate.kube.members import EtcdMember, MemberStatus
+from bedplate.kubernetes.health import etcd_faults
+from bedplate.kubernetes.members import EtcdMember, MemberStatus
 from bedplate.plan.cluster import ETCD_QUOTA, ClusterPlan, cluster_plan, peer_url
 from bedplate.report.kube import etcd_document, etcd_lines
 from roles.base import file_text

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from bedplate.errors import InputError
-from bedplate.kube.authorities import Authorities, new_authorities
-from bedplate.kube.snapshots import check_snapshot, newest_key
+from bedplate.kubernetes.authorities import Authorities, new_authorities
+from bedplate.kubernetes.snapshots import check_snapshot, newest_key
 from roles.base import file_text
 
 NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)

@@ -10,7 +10,7 @@ from time import sleep
 import pytest
 
 from bedplate.errors import InputError, PartialError
-from bedplate.kube.upgrade import (
+from bedplate.kubernetes.upgrade import (
     Action,
     Versions,
     Worker,

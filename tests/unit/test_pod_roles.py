@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA384
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
-from bedplate.kube.authorities import Authorities, new_authorities
+from bedplate.kubernetes.authorities import Authorities, new_authorities
 from bedplate.operate.rehearsal_stacks import waves
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import as_node, cluster_plan

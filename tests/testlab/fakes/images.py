@@ -22,7 +22,7 @@ from bedplate.errors import PartialError
 from bedplate.plan import FleetPlan
 from bedplate.rehearsal.moto import no_preloaded_images
 from bedplate.spec.groups import Ring
-from images.bake import BASE_OWNER, base_name
+from images.steps import BASE_OWNER, base_name
 
 BASE, BUNDLE = "ami-0000000000000ba5e", "b" * 64
 READS = ("describe_", "get_", "head_", "list_")
@@ -182,7 +182,7 @@ def bake_lab(client: KilledClient, plan: FleetPlan) -> Iterator[BakeLab]:
         mock_aws(),
         patch.object(AmisResponse, "create_image", _tagging(AmisResponse.create_image)),
         patch.object(AmisResponse, "copy_image", _tagging(AmisResponse.copy_image)),
-        patch("bedplate.account.images.bill_of_materials", _bill),
+        patch("images.published.bill_of_materials", _bill),
     ):
         lab = BakeLab(client, plan)
         lab.deploy()

@@ -17,9 +17,9 @@ from bedplate.capacity.controller import Controller, Round
 from bedplate.capacity.observation import Node as PlannerNode
 from bedplate.capacity.simulator import Frame, frame_of
 from bedplate.catalog import load_catalog
-from bedplate.cluster.client import ClusterClient, open_cluster
-from bedplate.cluster.lease import Leadership, StateStore
-from bedplate.cluster.live import LiveCluster
+from bedplate.kubernetes.client import ClusterClient, open_cluster
+from bedplate.kubernetes.lease import Leadership, StateStore
+from bedplate.kubernetes.live import LiveCluster
 from bedplate.operate.capacity_loop import Loop, Outputs
 from bedplate.plan import FleetPlan
 from bedplate.plan.capacity import CapacityPlan, capacity_plan

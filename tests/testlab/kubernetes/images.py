@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bedplate.catalog.catalog import load_addons
-from bedplate.cluster.addons import choose_pins
+from bedplate.kubernetes.addons import choose_pins
 from bedplate.plan.cluster import ClusterPlan
 
 IMAGE = "localhost/waits:1"

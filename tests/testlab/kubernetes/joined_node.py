@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bedplate.catalog import load_catalog
-from bedplate.cluster.approval import KnownMachine
+from bedplate.kubernetes.approval import KnownMachine
 from bedplate.plan.cluster import BOOTSTRAPPERS, ClusterNode, as_node, cluster_plan, machine_group, pool_node_kinds
 from bedplate.plan.registration import Registration, machine_registration, registration
 from bedplate.programs.worker import join as agent_join

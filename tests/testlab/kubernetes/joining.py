@@ -10,10 +10,10 @@ from pathlib import Path
 from time import monotonic
 from typing import cast
 
-from bedplate.cluster.approval import Inventory, KnownMachine
-from bedplate.cluster.approver import LEASE, Approver
-from bedplate.cluster.client import ClusterClient
-from bedplate.cluster.lease import Leadership
+from bedplate.kubernetes.approval import Inventory, KnownMachine
+from bedplate.kubernetes.approver import LEASE, Approver
+from bedplate.kubernetes.client import ClusterClient
+from bedplate.kubernetes.lease import Leadership
 from bedplate.machine.approver import Cloud, Rounds
 from bedplate.programs.worker.join import join
 from bedplate.programs.worker.machine import Settings

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 from bedplate.catalog.catalog import load_addons
 from bedplate.catalog.software import AddonPins, ManifestPin
-from bedplate.cluster.addons import ADDON_LABEL, Object
-from bedplate.cluster.desired import desired_objects
+from bedplate.kubernetes.addons import ADDON_LABEL, Object
+from bedplate.kubernetes.desired import desired_objects
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import ClusterPlan
 from tests.testlab.kubernetes.binaries import CACHE

@@ -21,7 +21,7 @@ import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.cli.options import Terminal
-from bedplate.cluster.approval import KnownMachine
+from bedplate.kubernetes.approval import KnownMachine
 from bedplate.lock import lock_path, record_host_keys
 from bedplate.nodes.bootstrap import PROGRAM as BOOTSTRAP
 from bedplate.operate.fleet import plan_of

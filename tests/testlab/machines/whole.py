@@ -17,7 +17,7 @@ from subprocess import CompletedProcess
 from typing import Any
 
 from bedplate.catalog import load_catalog
-from bedplate.cluster.approval import KnownMachine
+from bedplate.kubernetes.approval import KnownMachine
 from bedplate.load import load_fleet
 from bedplate.nodes.bootstrap import site_script
 from bedplate.operate.fleet import plan_loaded

@@ -17,7 +17,7 @@ from typing import Any
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from bedplate.cluster.approval import Inventory, KnownMachine
+from bedplate.kubernetes.approval import Inventory, KnownMachine
 from bedplate.lock import lock_path, record_authority
 from bedplate.plan.cluster import BOOTSTRAPPERS, cluster_plan, machine_group
 from bedplate.plan.fleet import FleetPlan

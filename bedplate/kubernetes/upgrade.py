@@ -19,10 +19,10 @@ from lightkube.resources.core_v1 import Pod
 from lightkube.resources.policy_v1 import PodDisruptionBudget
 
 from bedplate.catalog.tables import read_version
-from bedplate.cluster.demand import GATE, NOT_READY, UNSCHEDULABLE, pod_id
-from bedplate.cluster.pods import has_ended, is_daemon, is_movable, selects
 from bedplate.errors import BedplateError, InputError
 from bedplate.foreign import LARGE, WORD, parse_json
+from bedplate.kubernetes.demand import GATE, NOT_READY, UNSCHEDULABLE, pod_id
+from bedplate.kubernetes.pods import has_ended, is_daemon, is_movable, selects
 from bedplate.plan.cluster import has_version, minor_version, region_of_node
 from bedplate.rounds import ask_each
 

@@ -11,16 +11,16 @@ from dataclasses import asdict, dataclass, field
 from math import isfinite
 from typing import Any
 
-from bedplate.account.bake import Bake
 from bedplate.account.bundle import RegionStore
 from bedplate.account.capacity import Clock, console_output
 from bedplate.account.client import NotThere
-from bedplate.account.images import Leftovers, remove_leftovers
 from bedplate.errors import BedplateError, HeldError, PartialError
 from bedplate.files import Holder, parse_holder, this_process
 from bedplate.foreign import LARGEST, parse_json
-from images import bake as steps
-from images.bake import Fail, Observation, Record, Step, Wait, next_steps
+from images import steps
+from images.bake import Bake
+from images.published import Leftovers, remove_leftovers
+from images.steps import Fail, Observation, Record, Step, Wait, next_steps
 
 KEY = "images/lease.json"
 VALID, _RENEW = 600.0, 60.0

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from bedplate.errors import BedplateError, HeldError, InputError, PartialError
 from bedplate.foreign import WORD, parse_json
-from bedplate.kube.authorities import Authorities
+from bedplate.kubernetes.authorities import Authorities
 from bedplate.rounds import ask_each
 
 Result = TypeVar("Result")

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID, NameOID
 
-from bedplate.cluster.demand import GATE
+from bedplate.kubernetes.demand import GATE
 from bedplate.plan.cluster import BOOTSTRAPPERS, WORKERS, machine_group, region_of_node
 
 CLIENT, SERVING = "kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving"

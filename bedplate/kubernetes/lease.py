@@ -10,8 +10,8 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.coordination_v1 import Lease
 from lightkube.resources.core_v1 import ConfigMap
 
-from bedplate.cluster.client import ClusterClient, Conflict, Missing
 from bedplate.errors import BedplateError
+from bedplate.kubernetes.client import ClusterClient, Conflict, Missing
 
 NAME, NAMESPACE = "bedplate-capacity", "kube-system"
 DURATION = 60

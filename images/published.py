@@ -22,7 +22,7 @@ from bedplate.catalog.tables import Arch
 from bedplate.errors import InputError, MachineError, PartialError
 from bedplate.foreign import LARGE, parse_json
 from bedplate.plan.pools import PoolPlan
-from images.bake import BAKE, BASE_OWNER, FINISHED, KIND, WITHDRAWN, Image, ImageState, base_name, image_parameter_name
+from images.steps import BAKE, BASE_OWNER, FINISHED, KIND, WITHDRAWN, Image, ImageState, base_name, image_parameter_name
 
 _DEBSBOM = (sys.executable, "-m", "debsbom.cli", "generate", "--sbom-type", "cdx", "--base-distro-vendor", "ubuntu")
 _DEBIAN: Mapping[Arch, str] = {"x86_64": "amd64", "arm64": "arm64"}

@@ -9,7 +9,8 @@ from shlex import quote
 from typing import Any
 
 from bedplate.catalog.software import AddonPins
-from bedplate.cluster.addons import (
+from bedplate.errors import InputError
+from bedplate.kubernetes.addons import (
     ADDON_LABEL,
     ADDONS,
     EFA_ADDON,
@@ -21,7 +22,6 @@ from bedplate.cluster.addons import (
     own_manifest,
     render_addon,
 )
-from bedplate.errors import InputError
 from bedplate.plan.cluster import PEOPLE, ClusterPlan, minor_version, person_name
 from bedplate.plan.fleet import Account, Accounts, FleetPlan
 from bedplate.plan.issuer import AUDIENCE, TOKEN_FILE, has_pod_roles, pod_settings

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hashlib import sha1
 
 from bedplate.errors import BedplateError, InputError, PartialError
-from bedplate.kube.members import MemberStatus
+from bedplate.kubernetes.members import MemberStatus
 from bedplate.plan.cluster import ClusterPlan, peer_url
 from bedplate.plan.fleet import ControlPlaneMember
 from bedplate.plan.record import FORMING

@@ -22,11 +22,11 @@ from bedplate.capacity.observation import (
     Terminate,
     UncordonNode,
 )
-from bedplate.cluster.client import MANAGER, ClusterClient, Conflict, Missing, ObjectCache, TooManyRequests, key_of
-from bedplate.cluster.demand import CORDONED, Cluster, cordon_of, instance_of, is_annotated, join, pod_id
-from bedplate.cluster.pods import has_ended, is_daemon, is_movable, seconds
 from bedplate.errors import BedplateError
 from bedplate.foreign import LARGE, parse_json
+from bedplate.kubernetes.client import MANAGER, ClusterClient, Conflict, Missing, ObjectCache, TooManyRequests, key_of
+from bedplate.kubernetes.demand import CORDONED, Cluster, cordon_of, instance_of, is_annotated, join, pod_id
+from bedplate.kubernetes.pods import has_ended, is_daemon, is_movable, seconds
 
 # Seconds for which the memory of a predecessor is used.
 _RECENT = 300.0

@@ -20,9 +20,9 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from bedplate.cluster.desired import kubeconfig
 from bedplate.errors import InputError
 from bedplate.foreign import parse_json
+from bedplate.kubernetes.desired import kubeconfig
 from bedplate.plan.cluster import ClusterPlan
 from vpn.authority import is_due, new_authority
 from vpn.certificates import (

@@ -13,13 +13,13 @@ from lightkube.resources.apps_v1 import DaemonSet, Deployment
 from lightkube.resources.certificates_v1 import CertificateSigningRequest
 from lightkube.resources.core_v1 import ConfigMap, Node
 
-from bedplate.cluster.addons import ADDON_LABEL
-from bedplate.cluster.approver import ALARMS, is_pending
-from bedplate.cluster.approver import LEASE as APPROVER
-from bedplate.cluster.client import ClusterClient
-from bedplate.cluster.demand import GATE, readiness
-from bedplate.cluster.lease import NAME as CAPACITY
-from bedplate.cluster.lease import read_holder
+from bedplate.kubernetes.addons import ADDON_LABEL
+from bedplate.kubernetes.approver import ALARMS, is_pending
+from bedplate.kubernetes.approver import LEASE as APPROVER
+from bedplate.kubernetes.client import ClusterClient
+from bedplate.kubernetes.demand import GATE, readiness
+from bedplate.kubernetes.lease import NAME as CAPACITY
+from bedplate.kubernetes.lease import read_holder
 from bedplate.plan.cluster import NODE_PODS, ClusterPlan, has_version, minor_version
 from bedplate.plan.links import API_PORT
 from bedplate.rounds import ask_each

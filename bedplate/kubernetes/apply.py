@@ -21,11 +21,11 @@ from lightkube.core.resource_registry import resource_registry
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import ConfigMap, PersistentVolume, Pod, ResourceQuota
 
-from bedplate.cluster.addons import ADDON_LABEL, Object
-from bedplate.cluster.client import ClusterClient, Invalid, Missing
-from bedplate.cluster.pods import claim_names, quantity
 from bedplate.errors import BedplateError, PartialError
 from bedplate.foreign import LARGE, parse_json
+from bedplate.kubernetes.addons import ADDON_LABEL, Object
+from bedplate.kubernetes.client import ClusterClient, Invalid, Missing
+from bedplate.kubernetes.pods import claim_names, quantity
 from bedplate.rounds import wait
 
 MANAGER = "bedplate-addons"

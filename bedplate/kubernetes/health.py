@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
 from bedplate.errors import BedplateError
-from bedplate.kube.formation import is_recorded, stale_members
-from bedplate.kube.members import MemberStatus
-from bedplate.kube.snapshots import parse_name
+from bedplate.kubernetes.formation import is_recorded, stale_members
+from bedplate.kubernetes.members import MemberStatus
+from bedplate.kubernetes.snapshots import parse_name
 from bedplate.plan.cluster import ETCD_QUOTA, ClusterPlan, peer_url
 
 # Members take one every hour, up to 15 minutes late.

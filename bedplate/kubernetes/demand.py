@@ -10,7 +10,7 @@ from lightkube.resources.core_v1 import Node as ClusterNode
 from lightkube.resources.core_v1 import Pod as ClusterPod
 
 from bedplate.capacity.observation import Cordon, Machine, Node, Observation, Pod, Pool, Size
-from bedplate.cluster.pods import (
+from bedplate.kubernetes.pods import (
     Claims,
     Placement,
     Volumes,

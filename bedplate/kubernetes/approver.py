@@ -15,7 +15,7 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.certificates_v1 import CertificateSigningRequest, CertificateSigningRequestApproval
 from lightkube.resources.core_v1 import ConfigMap, Node, Secret
 
-from bedplate.cluster.approval import (
+from bedplate.kubernetes.approval import (
     CLIENT,
     SERVING,
     Answer,
@@ -29,8 +29,8 @@ from bedplate.cluster.approval import (
     requested_name,
     track_absences,
 )
-from bedplate.cluster.client import ClusterClient, Conflict, Missing, ObjectCache
-from bedplate.cluster.demand import GATE, readiness
+from bedplate.kubernetes.client import ClusterClient, Conflict, Missing, ObjectCache
+from bedplate.kubernetes.demand import GATE, readiness
 from bedplate.plan.cluster import BOOTSTRAPPERS, WORKERS
 from bedplate.rounds import Reports, run_round
 

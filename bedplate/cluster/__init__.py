@@ -1,1 +1,0 @@
-"""The client of the Kubernetes API: the only package that imports lightkube."""
