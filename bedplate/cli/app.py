@@ -152,14 +152,14 @@ CATALOG_COMMANDS = (Command("refresh", "account:refresh_catalog", "bedplate cata
 GROUPS: Mapping[str, tuple[str, tuple[Command, ...]]] = MappingProxyType(
     {
         "node": ("Configure and check machines.", NODE_COMMANDS),
-        "bundle": ("The code that machines run.", BUNDLE_COMMANDS),
-        "backend": ("State of the deployments.", BACKEND_COMMANDS),
-        "image": ("Machine images.", IMAGE_COMMANDS),
-        "capacity": ("Machines as pods need them.", CAPACITY_COMMANDS),
-        "vpn": ("VPN certificates and gateways.", VPN_COMMANDS),
-        "kube": ("The Kubernetes cluster.", KUBE_COMMANDS),
-        "person": ("Access of people.", PERSON_COMMANDS),
-        "catalog": ("Facts about AWS.", CATALOG_COMMANDS),
+        "bundle": ("Deliver code to machines.", BUNDLE_COMMANDS),
+        "backend": ("Prepare Pulumi's state.", BACKEND_COMMANDS),
+        "image": ("Bake machine images.", IMAGE_COMMANDS),
+        "capacity": ("Scale machines with pods.", CAPACITY_COMMANDS),
+        "vpn": ("Manage VPN and gateways.", VPN_COMMANDS),
+        "kube": ("Run the Kubernetes cluster.", KUBE_COMMANDS),
+        "person": ("Give or remove access.", PERSON_COMMANDS),
+        "catalog": ("Update facts about AWS.", CATALOG_COMMANDS),
     }
 )
 
@@ -171,7 +171,7 @@ class _Command(TyperCommand):
         super().__init__(*args, **settings)
         argument = next((param for param in self.params if param.opts == ["fleet"]), None)
         if argument is not None:
-            text = "As the argument FLEET."
+            text = "Same as the argument FLEET."
             self.params.append(TyperOption(param_decls=["--fleet", _OPTION], metavar="FLEET", help=text, type=str))
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  as typer declares them

@@ -1,4 +1,4 @@
-"""The commands around the controller of capacity: status, explain, run, pause, resume."""
+"""The commands around the capacity controller: status, explain, run, pause, resume."""
 
 import json
 from pathlib import Path

@@ -61,7 +61,7 @@ def promote(name: Name, operator: WithFleet) -> int:
 def rollback(
     kind: Annotated[str, typer.Argument(metavar="KIND", help="A kind of `image plan`.")], operator: WithFleet
 ) -> int:
-    """Return to the previous image of a kind."""
+    """Return to the previous image of an image kind."""
     image_changes.rollback(operator, kind)
     return 0
 

@@ -27,7 +27,7 @@ def init(  # noqa: PLR0913  one option for each value
         bool, typer.Option("--link", help="Only prepare an existing fleet folder on this machine.")
     ] = False,
 ) -> int:
-    """Make a fleet folder.
+    """Create a fleet folder.
 
     It has a fleet file, a Pulumi project and a CI workflow.
 

@@ -23,17 +23,17 @@ Without = Annotated[
     typer.Option("--without", metavar="NAME", help="A member that is away; replace it later. Can be repeated."),
 ]
 Kubeconfig = Annotated[
-    Path | None, typer.Option("--kubeconfig", metavar="FILE", help="Default: the operator's own, of `kube init`.")
+    Path | None, typer.Option("--kubeconfig", metavar="FILE", help="Default: the operator's own, from `kube init`.")
 ]
 
 
 def init(operator: OnMachines) -> int:
-    """Make the cluster's authorities and start it.
+    """Create the cluster's authorities and start it.
 
-    Writes the authorities to the volume of each member, waits until the API answers, and writes the operator's
-    kubeconfig. Skips what is done. The exit status is 6 if a member failed; the same command continues. All members
-    must answer until the first start has ended, and until a lock without the id of the etcd cluster has it; later, a
-    member that is away stops no other.
+    A member is a machine of the control plane. The command writes the authorities to each member's volume, and waits
+    for the API. Then it writes the operator's kubeconfig. It skips what is done. The exit status is 6 if a member
+    failed; the same command continues. At the first start all members must answer. The same applies while the lock
+    lacks the id of the etcd cluster. Later, a member that is away stops no other.
     """
     return control_plane.init(operator)
 
@@ -46,10 +46,10 @@ def member(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A member, such as control-2.us-west-2.")],
     operator: Annotated[Terminal, By(("user", "identity", "ssh_config", "passphrase_file"), is_argument=False)],
 ) -> int:
-    """Replace a member's lost volume, or its data of another cluster.
+    """Replace the data of a control plane member.
 
-    The others must run. They forget the member, which gets the authorities and copies their data. A member that only
-    lost its machine restores itself.
+    Use it after a lost volume, or for data of another cluster. The others must run. They forget the member, which
+    gets the authorities and copies their data. A member that only lost its machine restores itself.
     """
     del action  # there is one
     return control_plane.replace_member(operator, name)
@@ -129,9 +129,10 @@ def addons(
 
 
 def status(*, as_json: Json = False, kubeconfig: Kubeconfig = None, operator: OnMachines) -> int:
-    """Show members, etcd, versions, certificates, nodes by pool, and add-ons.
+    """Show the state of the cluster and its faults.
 
-    Asks the API, and each member over SSH. The exit status is 3 if something is wrong.
+    It covers control plane members, etcd, versions, certificates, nodes by pool, and add-ons. The command asks the
+    API server, and each member over SSH. The exit status is 3 if something is wrong.
     """
     return printed(cluster_objects.status(operator, kubeconfig, as_json=as_json), as_json=as_json)
 

@@ -29,8 +29,9 @@ def rehearse(  # noqa: PLR0913 - one parameter an option
 ) -> int:
     """Run the stacks in a simulated AWS.
 
-    Create them, run them again, change them, destroy them. The exit status is 2 if AWS would reject a resource, 3 if
-    a second run changes something or a rule is violated, 6 if only injected faults prevented resources.
+    The command creates each stack, runs it again, changes it and destroys it. The exit status is 2 if AWS would
+    reject a resource. It is 3 if a second run changes something, or a rule is violated. It is 6 if only injected
+    faults prevented resources.
     """
     operator = Terminal(fleet)
     if types:

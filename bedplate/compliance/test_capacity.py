@@ -1,4 +1,4 @@
-"""Rules for members of the control plane: the controller of capacity."""
+"""Rules for members of the control plane: the capacity controller."""
 
 import time
 

@@ -118,7 +118,7 @@ def remaining_members(cluster: ClusterPlan, without: Collection[str]) -> tuple[C
     names = [member.name for member in cluster.members]
     for name in without:
         if name not in names:
-            raise InputError(f"no member named {name}", fix=f"write one of {', '.join(names)}")
+            raise InputError(f"no control plane member named {name}", fix=f"write one of {', '.join(names)}")
     remaining = tuple(member for member in cluster.members if member.name not in without)
     if len(remaining) * 2 <= len(names):
         what = f"{len(remaining)} of {len(names)} members are no majority: the others may run as a cluster"

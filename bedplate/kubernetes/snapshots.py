@@ -72,18 +72,18 @@ def check_snapshot(file: Path, name: str, key: bytes, members: Collection[str], 
     """Return the facts of a snapshot that a member of the plan has signed. Raises InputError for any other file."""
     snapshot = parse_name(name)
     if snapshot is None:
-        raise InputError(f"{name} is not signed by a member", fix=_UNSIGNED)
+        raise InputError(f"{name} is not signed by a control plane member", fix=_UNSIGNED)
     if reason := _refusal(snapshot, members, now):
         raise InputError(f"{name}: {reason}", fix=_UNSIGNED)
     with file.open("rb") as stream:
         content = file_digest(stream, "sha256").hexdigest()
     facts = f"{snapshot.member} {snapshot.time:{_TIME}} {snapshot.cluster} {snapshot.revision} {content}"
     if not hmac.compare_digest(hmac.new(key, facts.encode(), "sha256").hexdigest(), snapshot.mac):
-        raise InputError(f"{name}: no member of this cluster has signed this content", fix=_UNSIGNED)
+        raise InputError(f"{name}: no control plane member of this cluster has signed this content", fix=_UNSIGNED)
     return snapshot
 
 
 def _refusal(snapshot: Snapshot, members: Collection[str], now: datetime) -> str:
     if snapshot.member not in members:
-        return f"no member named {snapshot.member} in the fleet file"
+        return f"no control plane member named {snapshot.member} in the fleet file"
     return "its time is in the future" if snapshot.time > now + _CLOCK else ""

@@ -66,7 +66,7 @@ class AddonState:
 class ClusterStatus:
     """The state of the cluster, the planned versions in words, and what is wrong with it.
 
-    `leaders` are the members whose approver and controller of capacity act, `waiting` the requests for certificates.
+    `leaders` are the members whose approver and capacity controller act, `waiting` the requests for certificates.
     """
 
     version: str
@@ -103,7 +103,7 @@ _MOST_NAMES = 5
 def _waiting_faults(leaders: Mapping[str, str], waiting: Mapping[str, datetime], now: datetime) -> Iterator[str]:
     for name, leader in leaders.items():
         if not leader:
-            yield f"no member acts as {name}: `systemctl status bedplate-{name}` on each member"
+            yield f"no control plane member acts as {name}: `systemctl status bedplate-{name}` on each member"
     for row, created in waiting.items():
         if now - created > _PATIENCE:
             where = leaders["approver"] or "a member"

@@ -1,4 +1,4 @@
-"""`python3 -m bedplate.machine.capacity`: the controller of capacity, on each member of the control plane.
+"""`python3 -m bedplate.machine.capacity`: the capacity controller, on each member of the control plane.
 
 Of all members one acts. It starts and ends machines as pods need them, and ends machines for SSH that nobody uses.
 """

@@ -23,7 +23,7 @@ from bedplate.nodes.upgrade import NO_LOGIN, REBOOTING
 from bedplate.plan.fleet import Accounts
 from bedplate.plan.nodes import NodePlan, NodeRole
 from bedplate.programs.program import ProgramError
-from bedplate.programs.worker.leaving import Departure, drain, return_to_work
+from bedplate.programs.worker.leaving import Shutdown, drain, uncordon_self
 from bedplate.programs.worker.machine import node_name
 from roles.base import Disruption
 from roles.catalog import roles_of
@@ -79,10 +79,10 @@ class Upgrade:
             status = self._checked(self._apply())
             if needs_reboot or self._requires_reboot():
                 self._check_operator()
-                # After the boot the worker agent takes pods again.
+                # After the boot the worker agent uncordons the node.
                 return None
         if self._is_worker:
-            return_to_work(node_name())
+            uncordon_self(node_name())
         return status
 
     @property
@@ -91,7 +91,7 @@ class Upgrade:
 
     @contextmanager
     def _without_pods(self, *, is_patient: bool) -> Iterator[None]:
-        """Evict the pods of a worker; after a failure it takes pods again."""
+        """Evict the pods of a worker; after a failure the node is uncordoned."""
         if not self._is_worker:
             yield
             return
@@ -101,7 +101,7 @@ class Upgrade:
                 self._evict(name, is_patient=is_patient)
                 yield
             except NodeError:
-                return_to_work(name)
+                uncordon_self(name)
                 raise
         except ProgramError as error:
             raise NodeError(NodeErrorKind.FAILED, str(error), _AGAIN) from None
@@ -110,7 +110,7 @@ class Upgrade:
         """Evict pods as their disruption budgets permit; without patience the remaining ones end with the reboot."""
         self._note("evicts its pods")
         deadline = time.monotonic() + (_WAIT if is_patient else _GRACE)
-        while not drain(name, Departure("bedplate upgrades this machine", _GRACE), self._note):
+        while not drain(name, Shutdown("bedplate upgrades this machine", _GRACE), self._note):
             self._check_operator()
             if time.monotonic() > deadline and is_patient:
                 raise NodeError(NodeErrorKind.REFUSED, "disruption budgets keep its pods", f"{_AGAIN}, or pass --now")

@@ -141,5 +141,5 @@ def _error(output: str) -> NodeError:
         return NodeError(NodeErrorKind.HELD, "another upgrade of it runs", "wait until it has ended")
     if "has no bundle" in words or PROGRAM in words:
         fix = "`bedplate bundle push` and `promote` deliver one; a machine of a site gets it from this command"
-        return NodeError(NodeErrorKind.REFUSED, "this machine has no bundle", fix)
+        return NodeError(NodeErrorKind.REFUSED, "this machine has no node bundle", fix)
     return NodeError(NodeErrorKind.CUT, words, "`bedplate node logs NAME` shows its journal; run the command again")

@@ -1,4 +1,4 @@
-"""What an operator sees and pauses of the controller of capacity: the state of groups, and their pauses."""
+"""What an operator sees and pauses of the capacity controller: the state of groups, and their pauses."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The controller of capacity, round after round: `bedplate capacity run`, and the daemon on members."""
+"""The capacity controller, round after round: `bedplate capacity run`, and the daemon on members."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def check_cluster(capacity: CapacityPlan, file: Path) -> None:
     except (OSError, ValueError):
         cluster = ""
     if capacity.etcd and cluster != capacity.etcd:
-        what = f"this member has etcd cluster {one_line(cluster) or 'unknown'}, and the fleet has {capacity.etcd}"
+        what = f"this control plane member has etcd cluster {one_line(cluster) or 'unknown'}, the fleet {capacity.etcd}"
         raise InputError(
             what, where=str(file), fix="run `bedplate kube status`; after a restore `bedplate bundle push`"
         )

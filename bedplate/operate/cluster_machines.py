@@ -113,7 +113,7 @@ class Upgrade:
         if step is Action.DRAIN:
             with suppress(PartialError):
                 self.first.run(f"uncordon {name}", seconds=LONG)
-                return f"{name} takes pods again"
+                return f"{name} is uncordoned"
         return f"{name} stays cordoned until the same command has succeeded"
 
     def _upgrade_member(self, name: str) -> None:
@@ -136,7 +136,7 @@ class Upgrade:
     def _replace(self, name: str) -> None:
         """Terminate an instance; its group starts another one, which installs the new version.
 
-        Wait until a new instance of the group takes pods, or until the group wants no more instances than it has.
+        Wait until a new instance of the group accepts pods, or until the group wants no more instances than it has.
         """
         account, region, old = open_account(self.plan), name.partition(".")[2], self.workers[name].instance
         before = {node.instance for node in _read_nodes(self.first).values()}

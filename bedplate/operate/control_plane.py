@@ -195,7 +195,7 @@ def replace_member(operator: Operator, name: str) -> int:
     plan = plan_of(operator)
     planned = {member.name: member for member in cluster_of(plan).members}
     if name not in planned:
-        raise InputError(f"no member named {name}", fix=f"write one of {', '.join(planned)}")
+        raise InputError(f"no control plane member named {name}", fix=f"write one of {', '.join(planned)}")
     with locked(operator), connections(operator, plan, member_nodes(plan)) as members:
         authorities = make_authorities(operator, plan)
         statuses, errors = ask_all(members.values(), read_status)
@@ -277,7 +277,7 @@ def _snapshot(operator: Operator, plan: FleetPlan, name: str | None, folder: Pat
         raise InputError("--unsigned needs the name of a snapshot", fix=f"write one of {', '.join(keys[-3:])}")
     key = name or newest_key(keys, [member.name for member in cluster_of(plan).members], now())
     if not key:
-        what = f"no snapshot in {store.bucket} that a member of the fleet file has signed"
+        what = f"no snapshot in {store.bucket} that a control plane member of the fleet file has signed"
         raise InputError(what, fix="name a file, such as one copied from a member's volume")
     file = folder / key.rpartition("/")[2]
     operator.show([f"download {key}"])

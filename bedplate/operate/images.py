@@ -228,7 +228,7 @@ def _bundle(client: AwsClient, plan: FleetPlan) -> str:
     ring = RegionStore(client, plan, plan.home.name).ring(Ring.STABLE)
     if ring is None:
         fix = "run `bedplate bundle push`, then `bedplate bundle promote stable`"
-        raise InputError(f"no bundle is promoted to stable in {plan.home.name}", fix=fix)
+        raise InputError(f"no node bundle is promoted to stable in {plan.home.name}", fix=fix)
     return ring.bundle
 
 

@@ -1,4 +1,4 @@
-"""The plan of the controller of capacity: the pools that it manages, in ladder order, and its settings.
+"""The plan of the capacity controller: the pools that it manages, in ladder order, and its settings.
 
 It manages the pools of Kubernetes groups, and those for SSH whose machines end when nobody uses them.
 

@@ -44,12 +44,12 @@ def read_node_document(text: str) -> NodePlan:
         version = document["version"]
         node = _ADAPTER.validate_python(document["node"]) if version == _VERSION else None
     except (ValueError, TypeError, KeyError, ValidationError) as error:
-        raise InputError(f"invalid node document: {str(error).splitlines()[0]}", fix=_PUSH) from None
+        raise InputError(f"invalid node document (a machine's plan): {str(error).splitlines()[0]}", fix=_PUSH) from None
     if node is None:
-        raise InputError(f"node document of version {version}, this bundle reads {_VERSION}", fix=_PUSH)
+        raise InputError(f"node document (a machine's plan) of version {version}, bundle reads {_VERSION}", fix=_PUSH)
     # pydantic ignores unknown keys of a dataclass, and converts values: then the texts differ.
     if parse_json(node_document(node), LARGE) != document:
-        raise InputError("invalid node document: unknown keys, or values of another type", fix=_PUSH)
+        raise InputError("invalid node document (a machine's plan): unknown keys, or values of another type", fix=_PUSH)
     return node
 
 

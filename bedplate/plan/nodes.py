@@ -169,7 +169,7 @@ class NodePlan:
     cluster: ClusterNode | None = None
     """Its part in the Kubernetes cluster; None for a machine outside of it."""
     capacity: CapacityPlan | None = None
-    """The plan of the controller of capacity, on a member of the control plane."""
+    """The plan of the capacity controller, on a member of the control plane."""
     joining: JoiningPlan | None = None
     """The plan of the approver of nodes, on a member of the control plane."""
 

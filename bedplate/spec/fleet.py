@@ -296,7 +296,7 @@ class Fleet(Spec):
         le=10_000_000,
         title="Maximum cost",
         description="Of all Kubernetes workers: US dollars per hour at list prices, above which no machine starts.",
-        json_schema_extra=on_edit(free("which machines the controller of capacity starts", *EVERY)),
+        json_schema_extra=on_edit(free("which machines the capacity controller starts", *EVERY)),
     )
     alarms: Alarms | None = Field(
         default=None,

@@ -142,7 +142,7 @@ _POOL_MAXIMUM = "the maximum of its pool; AWS terminates machines above it"
 _ANOTHER_POOL = "the old pool and its machines; a new pool is created"
 _NEXT_IMAGE = "the next image build; running machines stay"
 _REGISTRATION = "tags; nodes register them at boot"
-_CONTROLLER = "which machines the controller of capacity starts and ends"
+_CONTROLLER = "which machines the capacity controller starts and ends"
 _DRIVER = "its machines with GPUs, at their next apply while no program uses a GPU"
 _FRAMEWORKS = "the Python environment of its machines, at their next apply"
 
@@ -388,7 +388,7 @@ class Group(Spec):
         default=None,
         title="Idle time",
         description="Time after which an idle machine above the minimum ends. Default: 10m for workers, none for ssh.",
-        json_schema_extra=on_edit(free("when the controller of capacity ends machines that nobody uses", *EVERY)),
+        json_schema_extra=on_edit(free("when the capacity controller ends machines that nobody uses", *EVERY)),
     )
     spare: int = Field(
         default=0,

@@ -1,1 +1,1 @@
-"""The role `capacity`: the controller of capacity on a member of the control plane."""
+"""The role `capacity`: the capacity controller on a member of the control plane."""

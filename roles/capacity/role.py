@@ -1,4 +1,4 @@
-"""The role `capacity`: the controller of capacity runs on each member of the control plane, and one of them acts."""
+"""The role `capacity`: the capacity controller runs on each member of the control plane, and one of them acts."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from bedplate.plan.capacity import CapacityPlan, capacity_document
 from roles.base import Changes, ManagedFile, Role
 from roles.control.role import controller_files, start_controller
 
-UNIT, _ABOUT = "bedplate-capacity.service", "controller of capacity"
+UNIT, _ABOUT = "bedplate-capacity.service", "capacity controller"
 PLAN = "/etc/bedplate/capacity.json"
 METRICS = "/var/lib/prometheus/node-exporter/bedplate-capacity.prom"
 _COMMAND = f"bedplate.machine.capacity --plan {PLAN} --etcd-cluster /var/lib/etcd/cluster --metrics {METRICS}"

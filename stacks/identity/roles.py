@@ -51,7 +51,7 @@ def allow_in_regions(plan: FleetPlan, sid: str, actions: tuple[str, ...]) -> Sta
     )
 
 
-# Actions of the controller of capacity, and of cluster-autoscaler, which must know a group before it has an instance.
+# Actions of the capacity controller, and of cluster-autoscaler, which must know a group before it has an instance.
 # Source: https://github.com/kubernetes/autoscaler, cluster-autoscaler/cloudprovider/aws/README.md, read 2026-11.
 _AUTOSCALER_ACTIONS = (
     "autoscaling:DescribeAutoScalingGroups",

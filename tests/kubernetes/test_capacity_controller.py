@@ -1,4 +1,4 @@
-"""The controller of capacity on a real control plane with fake nodes, and Auto Scaling groups in moto."""
+"""The capacity controller on a real control plane with fake nodes, and Auto Scaling groups in moto."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""The controller of capacity with a real kubelet: a machine starts for a pod, and ends."""
+"""The capacity controller with a real kubelet: a machine starts for a pod, and ends."""
 
 import time
 from dataclasses import replace

@@ -159,7 +159,7 @@ def test_a_damaged_snapshot_stops_nothing(
     command = ["kube", "restore", str(snapshot), "--yes", "--fleet", str(plane.fleet)]
 
     assert run(command) == 2
-    assert "damaged.db is not signed by a member" in capsys.readouterr().err
+    assert "damaged.db is not signed by a control plane member" in capsys.readouterr().err
     assert run([*command, "--unsigned"]) == 6
 
     assert FIRST in capsys.readouterr().err

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from bedplate.programs.worker.__main__ import Agent
-from bedplate.programs.worker.leaving import Departure, drain
+from bedplate.programs.worker.leaving import Shutdown, drain
 from tests.testlab.kubernetes.control_plane import wait_until
 from tests.testlab.kubernetes.joined_node import CASES, Running, blank, is_ready
 from tests.testlab.kubernetes.real_node import pod
@@ -141,7 +141,7 @@ def leave(running: Running) -> None:
         running.facts["autoscaling/target-lifecycle-state"] = "Terminated"
         running.agent.step()
     else:
-        drain(running.case.name, Departure("this machine shuts down", 6), print, running.agent.kubectl)
+        drain(running.case.name, Shutdown("this machine shuts down", 6), print, running.agent.kubectl)
 
 
 def test_after_a_reboot_it_takes_pods_again(running: Running) -> None:

@@ -103,7 +103,7 @@ def test_status_shows_waiting_requests_leaders_and_lost_nodes(control_plane: Con
     assert any(row.startswith("waiting of ") for row in status.waiting)
     assert status.leaders.keys() == {"approver", "capacity"}
     faults = "\n".join(status.faults)
-    assert "no member acts as approver: `systemctl status bedplate-approver` on each member" in faults
+    assert "no control plane member acts as approver: `systemctl status bedplate-approver` on each member" in faults
     assert "waits: `journalctl -u bedplate-approver` on a member has the reason" in faults
     assert f"attic: not ready: {name}: `bedplate node logs {name}` shows why" in faults
 

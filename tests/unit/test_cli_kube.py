@@ -411,7 +411,7 @@ def test_a_worker_whose_drain_fails_takes_pods_again(
 
     assert run(upgrade) == 6
 
-    assert f"{SITE[0]} takes pods again" in capsys.readouterr().err
+    assert f"{SITE[0]} is uncordoned" in capsys.readouterr().err
     assert steps_of(members, NAMES[0]) == [f"{command} {SITE[0]}" for command in ("cordon", "drain", "uncordon")]
     assert not applies.requests
 
@@ -514,7 +514,7 @@ def test_an_instance_of_an_old_bundle_ends_the_upgrade(
 def test_an_instance_is_replaced_by_one_that_takes_pods(
     members: Path, train: Path, upgrade: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The wait is for a new instance of the group, not for a number of nodes: the controller of capacity changes it.
+    """The wait is for a new instance of the group, not for a number of nodes: the capacity controller changes it.
 
     Meanwhile another group gets a node and the new instance has not passed its gate. Then the group is made smaller:
     the second instance needs no successor.

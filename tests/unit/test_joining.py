@@ -32,8 +32,8 @@ from bedplate.machine.approver import Rounds
 from bedplate.plan.cluster import BOOTSTRAPPERS, WORKERS, joining_plan, machine_group
 from bedplate.programs.program import ProgramError
 from bedplate.programs.worker.__main__ import Agent
-from bedplate.programs.worker.leaving import LEAVING, Departure, Notices, drain
-from bedplate.programs.worker.leaving import decide as decide_departure
+from bedplate.programs.worker.leaving import LEAVING, AwsNotices, Shutdown, drain
+from bedplate.programs.worker.leaving import decide as decide_shutdown
 from bedplate.programs.worker.machine import Settings
 from bedplate.rounds import Reports
 from tests.testlab.fleets.variants import lab_plan
@@ -307,19 +307,19 @@ NOW = 1_000_000.0
 
 
 @pytest.mark.parametrize(
-    ("notices", "departure"),
+    ("notices", "shutdown"),
     [
-        (Notices(), None),
-        (Notices(stop=NOW + 120), Departure("AWS stops this spot instance", 60)),
-        (Notices(stop=NOW + 40, terminating=True), Departure("AWS stops this spot instance", 25)),
-        (Notices(stop=NOW - 5), Departure("AWS stops this spot instance", 1)),
-        (Notices(terminating=True, rebalance=True), Departure("Auto Scaling ends this machine", 60)),
-        (Notices(rebalance=True), Departure("AWS may stop this spot instance soon")),
+        (AwsNotices(), None),
+        (AwsNotices(stop=NOW + 120), Shutdown("AWS stops this spot instance", 60)),
+        (AwsNotices(stop=NOW + 40, terminating=True), Shutdown("AWS stops this spot instance", 25)),
+        (AwsNotices(stop=NOW - 5), Shutdown("AWS stops this spot instance", 1)),
+        (AwsNotices(terminating=True, rebalance=True), Shutdown("Auto Scaling ends this machine", 60)),
+        (AwsNotices(rebalance=True), Shutdown("AWS may stop this spot instance soon")),
     ],
 )
-def test_a_notice_decides_how_a_worker_leaves(notices: Notices, departure: Departure | None) -> None:
+def test_a_notice_decides_how_a_worker_leaves(notices: AwsNotices, shutdown: Shutdown | None) -> None:
     """The stop of a spot instance limits the time; a recommendation to rebalance only cordons."""
-    assert decide_departure(notices, 60, NOW) == departure
+    assert decide_shutdown(notices, 60, NOW) == shutdown
 
 
 def test_a_drain_ends_in_time_when_the_api_does_not_answer() -> None:
@@ -332,7 +332,7 @@ def test_a_drain_ends_in_time_when_the_api_does_not_answer() -> None:
 
     started = time.monotonic()
 
-    assert not drain(TRAIN, Departure("test", 2.5), calls.append, fail)
+    assert not drain(TRAIN, Shutdown("test", 2.5), calls.append, fail)
     assert 2.0 < time.monotonic() - started < 4.0
     assert calls.count("annotate") >= 2
 

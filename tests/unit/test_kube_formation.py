@@ -107,7 +107,7 @@ def test_a_restore_without_members_needs_a_majority(plan: ClusterPlan) -> None:
     assert remaining_members(plan, names[2:]) == plan.members[:2]
     with pytest.raises(InputError, match="1 of 3 members are no majority"):
         remaining_members(plan, names[1:])
-    with pytest.raises(InputError, match="no member named control-9"):
+    with pytest.raises(InputError, match="no control plane member named control-9"):
         remaining_members(plan, ["control-9"])
 
 

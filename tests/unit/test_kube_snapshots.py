@@ -69,16 +69,16 @@ def _forged(name: str) -> str:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("20261127T110000Z.db", "is not signed by a member"),
-        ("99991231T000000Z.db", "is not signed by a member"),
-        (Signer(b"another key").name(), "no member of this cluster has signed this content"),
-        (Signer(b"key").name(content=b"other"), "no member of this cluster has signed this content"),
-        (_forged(Signer(b"key").name()), "no member of this cluster has signed this content"),
-        (Signer(b"key").name().replace("T11", "T12"), "no member of this cluster has signed this content"),
-        (Signer(b"key").name().replace("_42_", "_43_"), "no member of this cluster has signed this content"),
-        (Signer(b"key").name(member="x"), "no member named x in the fleet file"),
+        ("20261127T110000Z.db", "is not signed by a control plane member"),
+        ("99991231T000000Z.db", "is not signed by a control plane member"),
+        (Signer(b"another key").name(), "of this cluster has signed this content"),
+        (Signer(b"key").name(content=b"other"), "of this cluster has signed this content"),
+        (_forged(Signer(b"key").name()), "of this cluster has signed this content"),
+        (Signer(b"key").name().replace("T11", "T12"), "of this cluster has signed this content"),
+        (Signer(b"key").name().replace("_42_", "_43_"), "of this cluster has signed this content"),
+        (Signer(b"key").name(member="x"), "no control plane member named x in the fleet file"),
         (Signer(b"key").name(time="99991231T000000Z"), "its time is in the future"),
-        (Signer(b"key").name(time="20261399T000000Z"), "is not signed by a member"),
+        (Signer(b"key").name(time="20261399T000000Z"), "is not signed by a control plane member"),
     ],
 )
 def test_a_snapshot_that_no_member_has_signed_is_refused(file: Path, name: str, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""`node upgrade` on a worker: its pods are evicted before, and it takes pods again after."""
+"""`node upgrade` on a worker: its pods are evicted before, and uncordoned after."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from bedplate.machine import upgrade
 from bedplate.machine.state import State
 from bedplate.machine.upgrade import Operator, Upgrade
 from bedplate.nodes.apply import NodeError, NodeResult
-from bedplate.programs.worker.leaving import Departure
+from bedplate.programs.worker.leaving import Shutdown
 from roles.base import Disruption
 from tests.testlab.fleets.variants import lab_node
 
@@ -22,10 +22,10 @@ class Cluster:
         self.calls: list[str] = []
         self.refusals = 0
 
-    def drain(self, node: str, departure: Departure, *_: object) -> bool:
+    def drain(self, node: str, shutdown: Shutdown, *_: object) -> bool:
         """Evict the pods."""
         self.calls.append(f"drain {node}")
-        assert departure.seconds
+        assert shutdown.seconds
         self.refusals -= 1
         return self.refusals < 0
 
@@ -46,7 +46,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, needs_reboot: bo
     """Return the cluster of a worker on which a role waits for a drain."""
     cluster = Cluster()
     monkeypatch.setattr(upgrade, "drain", cluster.drain)
-    monkeypatch.setattr(upgrade, "return_to_work", cluster.admit)
+    monkeypatch.setattr(upgrade, "uncordon_self", cluster.admit)
     monkeypatch.setattr(upgrade, "node_name", lambda: NAME)
     monkeypatch.setattr(upgrade, "NO_LOGIN", tmp_path / "nologin")
     monkeypatch.setattr(upgrade, "check_machine", lambda *_, **__: {"ok": True})
@@ -67,7 +67,7 @@ def _upgrade(tmp_path: Path, operator: Operator) -> Upgrade:
 
 
 def test_a_worker_is_upgraded_without_its_pods(cluster: Cluster, tmp_path: Path, *, needs_reboot: bool) -> None:
-    """An eviction that a budget refuses is repeated. It takes pods again at the end; after a reboot its agent does."""
+    """An eviction that a budget refuses is repeated. The node is uncordoned; after a reboot its agent does it."""
     cluster.refusals = 2
     status = _upgrade(tmp_path, Operator()).run("wait")
 
@@ -80,7 +80,7 @@ def test_a_worker_is_upgraded_without_its_pods(cluster: Cluster, tmp_path: Path,
 def test_pods_that_stay_end_the_upgrade(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_gone: bool
 ) -> None:
-    """After the time, or Ctrl-C: nothing is applied, and the machine takes pods again."""
+    """After the time, or Ctrl-C: nothing is applied, and the node is uncordoned."""
     cluster.refusals = 100
     monkeypatch.setattr(upgrade, "_WAIT", 0.0)
     operator = Operator()

@@ -40,7 +40,7 @@ def test_a_document_gives_the_same_plan_and_the_same_roles(file: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('"version": 1', '"version": 2', "node document of version 2, this bundle reads 1"),
+        ('"version": 1', '"version": 2', "of version 2, bundle reads 1"),
         ('"fleet": "lab"', '"fleet": "lab", "sudo": true', "unknown keys"),
         ('"fabric": false', '"fabric": "no"', "unknown keys, or values of another type"),
         ('"fleet": "lab",', "", "invalid node document"),

@@ -192,7 +192,7 @@ def test_the_control_plane_ends_machines_of_groups_with_an_idle_time(plan: Fleet
 
 
 def test_the_control_plane_has_no_permissions_of_a_cloud_controller(plan: FleetPlan) -> None:
-    """There is none (ADR 23): the approver reads instances, the controller of capacity also subnets."""
+    """There is none (ADR 23): the approver reads instances, the capacity controller also subnets."""
     actions = {action for statement in permissions(plan, MEMBER) for action in statement.actions}
 
     places = ("AvailabilityZones", "InstanceTopology", "Regions", "RouteTables", "SecurityGroups", "Volumes", "Vpcs")

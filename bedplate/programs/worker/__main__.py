@@ -15,7 +15,7 @@ from pathlib import Path
 from ..program import ProgramError, output
 from .gate import PENDING, Gate, read_gate
 from .join import join
-from .leaving import Departure, answer_hook, cordon, decide, drain, read_notices, return_to_work
+from .leaving import Shutdown, answer_hook, cordon, decide, drain, read_notices, uncordon_self
 from .machine import ROOT, Metadata, Settings, kubectl, node_name, read_settings
 
 _GATE = "bedplate/gate"
@@ -46,7 +46,7 @@ class Agent:
     """Seconds between two looks at the Node, if the gate has not changed."""
     gate: Gate | None = None
     """The gate at the last look."""
-    departure: Departure | None = None
+    shutdown: Shutdown | None = None
     has_answered: bool = False
     _retry: float = 0.0
     _next_look: float = 0.0
@@ -68,18 +68,18 @@ class Agent:
                 self._retry = time.monotonic() + _RETRY
                 log(str(error))
 
-    def _leave(self, departure: Departure | None) -> None:
-        if departure is None or departure == self.departure:
+    def _leave(self, shutdown: Shutdown | None) -> None:
+        if shutdown is None or shutdown == self.shutdown:
             return
-        log(departure.reason)
-        if departure.seconds is None:
+        log(shutdown.reason)
+        if shutdown.seconds is None:
             try:
-                cordon(self.node, departure.reason, self.kubectl)
-                self.departure = departure
+                cordon(self.node, shutdown.reason, self.kubectl)
+                self.shutdown = shutdown
             except ProgramError as error:
                 log(str(error))
             return
-        is_empty = drain(self.node, departure, log, self.kubectl)
+        is_empty = drain(self.node, shutdown, log, self.kubectl)
         log("drained" if is_empty else "the time is over: kubelet ends the remaining pods")
         try:
             answer_hook(self.settings)
@@ -110,8 +110,8 @@ class Agent:
             log(f"gate {gate.report}")
         # Until the gate of this boot has ended, the node takes no pods.
         if not self.has_returned and gate.report != PENDING:
-            if return_to_work(self.node, self.kubectl):
-                log("takes pods again")
+            if uncordon_self(self.node, self.kubectl):
+                log("uncordoned")
             self.has_returned = True
 
     def _register(self) -> None:
@@ -136,7 +136,7 @@ def stop(settings: Settings) -> None:
         output("systemctl", "is-system-running")
     except ProgramError as error:
         if str(error).endswith("stopping"):
-            drain(node_name(), Departure("this machine shuts down", settings.drain), log)
+            drain(node_name(), Shutdown("this machine shuts down", settings.drain), log)
 
 
 def main(command: str) -> int:

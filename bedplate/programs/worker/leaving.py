@@ -17,7 +17,7 @@ _RETRY = 2.0
 
 
 @dataclass(frozen=True)
-class Notices:
+class AwsNotices:
     """Notices of AWS: when a spot instance stops (Unix time), a higher risk of that, the end of the instance."""
 
     stop: float | None = None
@@ -26,38 +26,38 @@ class Notices:
 
 
 @dataclass(frozen=True)
-class Departure:
+class Shutdown:
     """Why a worker leaves. Without `seconds` it only takes no new pods; else its pods have this time to leave."""
 
     reason: str
     seconds: float | None = None
 
 
-def decide(notices: Notices, settings_drain: float, now: float) -> Departure | None:
+def decide(notices: AwsNotices, settings_drain: float, now: float) -> Shutdown | None:
     """Return what to do; None to go on.
 
     A recommendation to rebalance only cordons: Auto Scaling starts a replacement, and ends this machine by its hook.
     """
     if notices.stop is not None:
         left = max(notices.stop - now - _RESERVE, 1.0)
-        return Departure("AWS stops this spot instance", min(left, settings_drain))
+        return Shutdown("AWS stops this spot instance", min(left, settings_drain))
     if notices.terminating:
-        return Departure("Auto Scaling ends this machine", settings_drain)
+        return Shutdown("Auto Scaling ends this machine", settings_drain)
     if notices.rebalance:
-        return Departure("AWS may stop this spot instance soon")
+        return Shutdown("AWS may stop this spot instance soon")
     return None
 
 
-def read_notices(metadata: Metadata) -> Notices:
+def read_notices(metadata: Metadata) -> AwsNotices:
     """Return what the metadata service announces; nothing if it does not answer."""
     try:
-        return Notices(
+        return AwsNotices(
             stop=_stop_time(metadata.read("spot/instance-action")),
             rebalance=bool(metadata.read("events/recommendations/rebalance")),
             terminating=metadata.read("autoscaling/target-lifecycle-state") == "Terminated",
         )
     except OSError:
-        return Notices()
+        return AwsNotices()
 
 
 def _stop_time(text: str) -> float | None:
@@ -79,16 +79,16 @@ def cordon(node: str, reason: str, run: Kubectl = kubectl) -> None:
     run("cordon", node)
 
 
-def drain(node: str, departure: Departure, log: Callable[[str], None], run: Kubectl = kubectl) -> bool:
+def drain(node: str, shutdown: Shutdown, log: Callable[[str], None], run: Kubectl = kubectl) -> bool:
     """Evict the pods within the time, as disruption budgets permit; return whether all have left.
 
     kubectl repeats evictions that a budget refuses. If the API server does not answer, it is asked again.
     """
-    deadline = time.monotonic() + (departure.seconds or 0.0)
+    deadline = time.monotonic() + (shutdown.seconds or 0.0)
     while (left := deadline - time.monotonic()) > 0:
         options = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", f"--timeout={left:.0f}s")
         try:
-            cordon(node, departure.reason, run)
+            cordon(node, shutdown.reason, run)
             run("drain", node, *options, seconds=left + _RETRY)
         except ProgramError as error:
             log(f"drain: {error}")
@@ -103,8 +103,8 @@ def answer_hook(settings: Settings) -> None:
     output(settings.bootstrap, "report_drained")
 
 
-def return_to_work(node: str, run: Kubectl = kubectl) -> bool:
-    """Take pods again if this agent has cordoned the node, as after a reboot; return whether it had."""
+def uncordon_self(node: str, run: Kubectl = kubectl) -> bool:
+    """Uncordon the node if this agent has cordoned it, as after a reboot; return whether it had."""
     document = json.loads(run("get", "node", node, "--output=json"))
     if LEAVING not in document["metadata"].get("annotations", {}):
         return False

@@ -1,4 +1,4 @@
-"""The controller of capacity with a real control plane: groups in moto, and a clock that a test moves."""
+"""The capacity controller with a real control plane: groups in moto, and a clock that a test moves."""
 
 import time
 from collections.abc import Callable, Iterator

@@ -88,7 +88,7 @@ MEMBER = "/usr/local/lib/bedplate/control-member"
 # As the first member of a cluster, whose etcd has not started.
 _INITIAL = "echo \"new lab $(sed -n '/name: initial-cluster$/{n;s/^ *value: *//p}' /etc/kubernetes/kubeadm.yaml)\""
 MAKE = f"{_INITIAL} >/var/lib/etcd/initial; {MEMBER} >/dev/null"
-# What etcd, kubelet and the controller of capacity leave behind when they run.
+# What etcd, kubelet and the capacity controller leave behind when they run.
 _STARTED = f"""ssh-keygen -q -A; mkdir -p /run/sshd
 mkdir -p /var/lib/etcd/data/member /var/lib/etcd/snapshots /run/bedplate {Path(METRICS).parent}
 touch {METRICS}

@@ -183,7 +183,7 @@ def check_metrics(machine: Whole) -> None:
 
 def check_again(machine: Whole) -> None:
     """Another configuration run, or an apply at a site, changes nothing; a member starts what waits for the cluster."""
-    waiting = {"Start the approver of nodes", "Start the controller of capacity"}
+    waiting = {"Start the approver of nodes", "Start the capacity controller"}
     assert set(machine.again()) - (waiting if NodeRole.CONTROL in machine.planned.roles else set()) == set()
 
 
