@@ -165,7 +165,7 @@ def audit(  # noqa: PLR0913  each is an option of the command line
 ) -> int:
     """Check machines against the plan.
 
-    Without names, all permanent machines. The exit status is 3 if a rule is violated, 6 if a machine was not checked.
+    Without names, all permanent machines. The exit status is 3 if a rule fails, 6 if a machine was not checked.
     """
     selection = _selection(names, group, site, every=every)
     reports = audits.Reports(junit, html, verbose)

@@ -91,7 +91,7 @@ def take_audit_event(row: Row, event: Event) -> None:
     row.doing = event.name or event.words
     checked = event.changed + event.unchanged
     if rules := checked + event.ahead:
-        row.figure = f"{checked} of {rules}" + (f", {event.changed} violated" if event.changed else "")
+        row.figure = f"{checked} of {rules}" + (f", {event.changed} failed" if event.changed else "")
     row.end = _DONE if event.step is Step.DONE else str(event.kind or "")
     _log(audit_event_line(event))
 

@@ -1,6 +1,6 @@
 """Fixtures and options of the compliance rules: the node as testinfra's `host`, and its plan as `node`.
 
-Each test is a rule: the function name is the rule's name, the docstring its promise, and the file belongs to a role.
+Each test is a rule: the function name is the rule's name, its docstring the description. The file belongs to a role.
 Rules that do not apply to a node (settings.py) are counted, not run. A node that is not reached has no verdicts.
 """
 

@@ -1,6 +1,6 @@
 """Pytest plugins of the audit: collect the verdict of each rule on each node, and report progress.
 
-The name of a rule is the name of its test function; its promise is the docstring. Failures are shortened to what
+The name of a rule is the name of its test function; its description is the docstring. Failures are shortened to what
 describes the node, without pytest's introspection.
 """
 
@@ -41,7 +41,7 @@ _PROGRAM = re.compile(r"where (?P<value>True|False) = exists\('(?P<program>.+)'\
 
 
 def _failure_text(report: pytest.TestReport) -> str:
-    """Return what differs from the rule, or why it was skipped; an empty text if the rule is kept."""
+    """Return what differs from the rule, or why it was skipped; an empty text if the rule passes."""
     if report.passed:
         return ""
     if isinstance(report.longrepr, tuple):
@@ -105,7 +105,7 @@ def _sentence(line: str) -> str:
     return f"{match['subject']} is {'' if is_true else 'not '}{name}"
 
 
-_OUTCOMES = {"passed": RuleOutcome.KEPT, "failed": RuleOutcome.VIOLATED, "skipped": RuleOutcome.UNJUDGED}
+_OUTCOMES = {"passed": RuleOutcome.PASSED, "failed": RuleOutcome.FAILED, "skipped": RuleOutcome.SKIPPED}
 _NO_ANSWER = ("no answer", "yes")
 
 
@@ -159,7 +159,7 @@ class ResultCollector:
             _show_command(call.excinfo, report)
         if lost:
             self._results[name].unreached = lost
-            # Nobody knows whether the rule is kept.
+            # Nobody knows whether the rule passes.
             report.outcome, report.longrepr = "skipped", ("", 0, f"Skipped: {lost}")
         return report
 
@@ -173,9 +173,9 @@ class ResultCollector:
         """Store the verdict of a rule."""
         if report.when == "call" or (report.when == "setup" and not report.passed):
             rule = rule_properties(report)
-            outcome = RuleOutcome.UNSEEN if _NO_ANSWER in report.user_properties else _OUTCOMES[report.outcome]
+            outcome = RuleOutcome.UNKNOWN if _NO_ANSWER in report.user_properties else _OUTCOMES[report.outcome]
             text, seconds = _failure_text(report), round(report.duration, 3)
-            verdict = Verdict(rule["role"], rule["rule"], rule["promise"], outcome, text, seconds)
+            verdict = Verdict(rule["role"], rule["rule"], rule["description"], outcome, text, seconds)
             self._results[rule["node"]].verdicts.append(verdict)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -196,7 +196,7 @@ class ResultCollector:
             session.exitstatus = PartialError.exit_code
 
     def _is_partial(self) -> bool:
-        return any(result.unreached or result.findings().of(RuleOutcome.UNSEEN) for result in self._results.values())
+        return any(result.unreached or result.findings().of(RuleOutcome.UNKNOWN) for result in self._results.values())
 
 
 def unreached_reason(name: str, host: Host) -> str:
@@ -238,16 +238,16 @@ def _last_line(text: str) -> str:
 
 
 def _rule_properties(item: pytest.Function, node: NodePlan) -> tuple[tuple[str, str], ...]:
-    """Return node, role, name and promise of a rule; JUnit files contain them too."""
-    promise = " ".join((item.function.__doc__ or "").split())
+    """Return node, role, name and description of a rule; JUnit files contain them too."""
+    description = " ".join((item.function.__doc__ or "").split())
     cases = [str(value) for name, value in item.callspec.params.items() if not name.startswith("_")]
     case = f"[{', '.join(cases)}]" if cases else ""
     rule = f"{item.originalname.removeprefix('test_').replace('_', '-')}{case}"
-    return ("node", node.name), ("role", role_of(item.path.stem)), ("rule", rule), ("promise", promise)
+    return ("node", node.name), ("role", role_of(item.path.stem)), ("rule", rule), ("description", description)
 
 
 def rule_properties(test: pytest.Item | pytest.TestReport) -> dict[str, str]:
-    """Return node, role, rule and promise of a test."""
+    """Return node, role, rule and description of a test."""
     return {key: str(value) for key, value in test.user_properties}
 
 
@@ -258,7 +258,7 @@ class ProgressReporter:
         self._stream = stream
         self._total: Counter[str] = Counter()
         self._started: Counter[str] = Counter()
-        self._violated: Counter[str] = Counter()
+        self._failed: Counter[str] = Counter()
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Count the rules of each node."""
@@ -269,15 +269,15 @@ class ProgressReporter:
         """Write an event for the rule that starts."""
         rule = rule_properties(item)
         node, name = rule["node"], f"{rule['role']} {rule['rule']}"
-        violated, started = self._violated[node], self._started[node]
+        failed, started = self._failed[node], self._started[node]
         ahead = self._total[node] - started
-        event = Event(node, Step.BEGINS, name=name, changed=violated, unchanged=started - violated, ahead=ahead)
+        event = Event(node, Step.BEGINS, name=name, changed=failed, unchanged=started - failed, ahead=ahead)
         self._stream.write(f"{event.line()}\n")
         self._started[node] += 1
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count violated rules."""
-        self._violated[rule_properties(report)["node"]] += report.failed and report.when != "teardown"
+        """Count failed rules."""
+        self._failed[rule_properties(report)["node"]] += report.failed and report.when != "teardown"
 
     def pytest_unconfigure(self) -> None:
         """Close the stream, so that its reader stops."""

@@ -18,7 +18,7 @@ _DRIVER_PACKAGE = re.compile(r"(?:lib)?nvidia-|linux-modules-nvidia-|datacenter-
 
 @pytest.fixture
 def driver(host: Host, node: NodePlan) -> Driver:
-    """Return the planned driver; the rule is not judged on a distribution without its packages."""
+    """Return the planned driver; the rule is skipped on a distribution without its packages."""
     assert node.driver
     assert node.gpus
     planned = driver_of(node.driver, node.gpus, load_catalog().chips.get(node.gpus.model))
@@ -101,7 +101,7 @@ def test_fabric_manager_runs(host: Host, driver: Driver) -> None:
 
 @pytest.fixture
 def tools(host: Host, node: NodePlan, driver: Driver) -> Tools:
-    """Return the planned DCGM; its rules are not judged where nothing provides its packages."""
+    """Return the planned DCGM; its rules are skipped where nothing provides its packages."""
     planned = Tools(driver.branch, load_catalog().software_set(node.software), repository_key(), driver.subnets)
     if not planned.is_trusted and not host.run(Available().command(planned.packages[0])).stdout:
         pytest.skip(f"the key of its repository is not verified in software set {planned.software.name}")

@@ -107,8 +107,8 @@ def _prepare(state: State, root: Path) -> Status:
         result = apply_roles(node, None, stages=_STAGES)
         if not result.is_done:
             return Status(ok=False, sentence=result.error.words if result.error else "stopped")
-        if violations := _violations(audit(state, node, marker=_MARKER)):
-            return Status(ok=False, sentence=violations[:_LONGEST])
+        if failures := _failed_rules(audit(state, node, marker=_MARKER)):
+            return Status(ok=False, sentence=failures[:_LONGEST])
         close_filter(node, root)
         write_mark(state, node, _below(root, MARK))
     except BedplateError as error:
@@ -116,11 +116,11 @@ def _prepare(state: State, root: Path) -> Status:
     return Status(ok=True, sentence=f"{len(result.changed)} changed", changed=tuple(result.changed))
 
 
-def _violations(document: Mapping[str, Any]) -> str:
+def _failed_rules(document: Mapping[str, Any]) -> str:
     """Return the findings on this machine that refuse an image."""
     (node,) = document["nodes"]
-    violated = [verdict for verdict in node["verdicts"] if verdict["outcome"] == RuleOutcome.VIOLATED]
-    return node["unreached"] or "; ".join(f"{verdict['rule']}: {verdict['words']}" for verdict in violated)
+    failed = [verdict for verdict in node["verdicts"] if verdict["outcome"] == RuleOutcome.FAILED]
+    return node["unreached"] or "; ".join(f"{verdict['rule']}: {verdict['words']}" for verdict in failed)
 
 
 def close_filter(node: NodePlan, root: Path) -> None:

@@ -26,19 +26,19 @@ from bedplate.nodes.ssh import Login
 class RuleOutcome(StrEnum):
     """The result of a rule on a node."""
 
-    KEPT = "kept"
-    VIOLATED = "violated"
-    UNJUDGED = "not judged"
-    UNSEEN = "not seen"
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of one rule on one node; `promise` is the rule, `words` the difference found, or why it is unknown."""
+    """The result of one rule on one node; `words` is the difference found, or why the result is unknown."""
 
     role: str
     rule: str
-    promise: str
+    description: str
     outcome: RuleOutcome
     words: str = ""
     seconds: float = 0.0
@@ -127,9 +127,9 @@ def _audit_node(audit: AuditRequest, node: str, on_event: EventHandler) -> Findi
 def _final_event(findings: Findings) -> Event:
     if findings.unreached:
         return Event(findings.node, Step.ERROR, kind=NodeErrorKind.UNREACHED, words=findings.unreached)
-    violated = len(findings.of(RuleOutcome.VIOLATED))
-    others = len(findings.verdicts) - violated
-    return Event(findings.node, Step.DONE, changed=violated, unchanged=others, seconds=findings.seconds)
+    failed = len(findings.of(RuleOutcome.FAILED))
+    others = len(findings.verdicts) - failed
+    return Event(findings.node, Step.DONE, changed=failed, unchanged=others, seconds=findings.seconds)
 
 
 def _connection_options(audit: AuditRequest, node: str) -> tuple[str, ...]:

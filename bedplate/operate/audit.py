@@ -60,7 +60,7 @@ def audit(
     write_together(texts)
     lines = compliance_lines(findings, whole=reports.verbose)
     status = PartialError.exit_code if any(map(is_partial, findings)) else 0
-    if any(node_findings.of(RuleOutcome.VIOLATED) for node_findings in findings):
+    if any(node_findings.of(RuleOutcome.FAILED) for node_findings in findings):
         status = ViolationError.exit_code
     return Result(lines, compliance_document(findings), status)
 

@@ -14,14 +14,14 @@ from bedplate.nodes.apply import Event, Step
 from bedplate.nodes.audit import Findings, RuleOutcome, Verdict
 from bedplate.report.columns import INDENT, WIDTH, aligned, counted, wrapped
 
-_HEADING = ("machine", "kept", "violated", "not judged", "not seen", "not applicable", "time")
+_HEADING = ("machine", "passed", "failed", "skipped", "unknown", "not applicable", "time")
 _RIGHT = (1, 2, 3, 4, 5, 6)
 # Longer output of a check is cut in the terminal; JSON, HTML and JUnit contain all of it.
 _MAX_LINES = 6
 
 
 def compliance_lines(findings: Iterable[Findings], *, whole: bool = False) -> Iterator[str]:
-    """Yield a table of machines, then the rules that are not kept; with `whole` all rules."""
+    """Yield a table of machines, then the rules that do not pass; with `whole` all rules."""
     machines = tuple(findings)
     rows = [_row(machine) for machine in machines if not machine.unreached]
     yield from aligned((_HEADING, *rows), right=_RIGHT) if rows else ()
@@ -29,7 +29,7 @@ def compliance_lines(findings: Iterable[Findings], *, whole: bool = False) -> It
         if machine.unreached:
             yield from (f"{machine.node}: not reached", *wrapped(machine.unreached))
     for machine in machines:
-        shown = [verdict for verdict in machine.verdicts if whole or verdict.outcome is not RuleOutcome.KEPT]
+        shown = [verdict for verdict in machine.verdicts if whole or verdict.outcome is not RuleOutcome.PASSED]
         yield from ("", machine.node, *_rules(shown)) if shown else ()
     yield from ("", _tally(machines), *_next(machines))
 
@@ -45,7 +45,7 @@ def event_line(event: Event) -> str | None:
     match event.step:
         case Step.DONE:
             rules = counted(event.changed + event.unchanged, "rule")
-            return f"{event.node}: {rules}, {event.changed:,} violated, {event.seconds:.1f} s"
+            return f"{event.node}: {rules}, {event.changed:,} failed, {event.seconds:.1f} s"
         case Step.ERROR:
             return f"{event.node}: {event.kind}: {event.words}"
         case _:
@@ -54,12 +54,12 @@ def event_line(event: Event) -> str | None:
 
 def is_compliant(findings: Iterable[Findings]) -> bool:
     """Return whether all machines were checked completely and violate no rule."""
-    return not any(is_partial(machine) or machine.of(RuleOutcome.VIOLATED) for machine in findings)
+    return not any(is_partial(machine) or machine.of(RuleOutcome.FAILED) for machine in findings)
 
 
 def is_partial(findings: Findings) -> bool:
     """Return whether a machine was not reached, or some of its rules could not be checked."""
-    return bool(findings.unreached or findings.of(RuleOutcome.UNSEEN))
+    return bool(findings.unreached or findings.of(RuleOutcome.UNKNOWN))
 
 
 def _row(machine: Findings) -> tuple[str, ...]:
@@ -72,8 +72,8 @@ def _rules(shown: Sequence[Verdict]) -> Iterator[str]:
     heads = aligned((verdict.outcome.value, verdict.role, verdict.rule) for verdict in shown)
     for head, verdict in zip(heads, shown, strict=True):
         yield f"{INDENT}{head}"
-        if verdict.outcome is not RuleOutcome.KEPT:
-            yield from wrapped(verdict.promise, INDENT * 2)
+        if verdict.outcome is not RuleOutcome.PASSED:
+            yield from wrapped(verdict.description, INDENT * 2)
             words = (part for line in verdict.words.splitlines() for part in _wrapped_output(line))
             yield from islice(words, _MAX_LINES)
 
@@ -88,22 +88,22 @@ def _wrapped_output(line: str) -> Iterator[str]:
 def _tally(findings: Sequence[Findings]) -> str:
     reached = [machine for machine in findings if not machine.unreached]
     rules = sum(len(machine.verdicts) for machine in reached)
-    violations = sum(len(machine.of(RuleOutcome.VIOLATED)) for machine in reached)
-    unseen = sum(len(machine.of(RuleOutcome.UNSEEN)) for machine in reached)
+    failures = sum(len(machine.of(RuleOutcome.FAILED)) for machine in reached)
+    unknown = sum(len(machine.of(RuleOutcome.UNKNOWN)) for machine in reached)
     unreached = len(findings) - len(reached)
-    violation_text = counted(violations, "violation") if violations else "no violation"
-    partial = f"; {counted(unseen, 'rule')} not seen" if unseen else ""
+    failure_text = counted(failures, "failed rule") if failures else "no failed rule"
+    partial = f"; {counted(unknown, 'rule')} unknown" if unknown else ""
     missing = f"; {counted(unreached, 'machine')} not reached" if unreached else ""
-    return f"{violation_text} in {counted(rules, 'rule')} on {counted(len(reached), 'machine')}{partial}{missing}"
+    return f"{failure_text} of {counted(rules, 'rule')} on {counted(len(reached), 'machine')}{partial}{missing}"
 
 
 def _next(findings: Sequence[Findings]) -> Iterator[str]:
-    violating = [machine.node for machine in findings if machine.of(RuleOutcome.VIOLATED)]
-    if violating:
-        yield f"next: `bedplate node apply {' '.join(violating)}` restores the declared state"
-    unseen = [machine.node for machine in findings if machine.of(RuleOutcome.UNSEEN)]
-    if unseen:
-        yield f"not seen on {', '.join(unseen)}: correct the cause, such as a failed file server, then audit again"
+    failing = [machine.node for machine in findings if machine.of(RuleOutcome.FAILED)]
+    if failing:
+        yield f"next: `bedplate node apply {' '.join(failing)}` restores the declared state"
+    unknown = [machine.node for machine in findings if machine.of(RuleOutcome.UNKNOWN)]
+    if unknown:
+        yield f"unknown on {', '.join(unknown)}: correct the cause, such as a failed file server, then audit again"
 
 
 _TEMPLATE = Path(__file__).with_name("compliance_page.html.j2")
@@ -121,7 +121,7 @@ def compliance_page(fleet: str, day: str, findings: Iterable[Findings]) -> str:
 
 # Characters that XML 1.0 does not allow.
 _INVALID_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_ELEMENTS = {RuleOutcome.VIOLATED: "failure", RuleOutcome.UNJUDGED: "skipped", RuleOutcome.UNSEEN: "error"}
+_ELEMENTS = {RuleOutcome.FAILED: "failure", RuleOutcome.SKIPPED: "skipped", RuleOutcome.UNKNOWN: "error"}
 _REACHED = "is-reached"
 
 
@@ -157,7 +157,7 @@ def _add_case(suite: Element, node: str, verdict: Verdict) -> None:
     case = SubElement(suite, "testcase", classname=place, name=verdict.rule, time=f"{verdict.seconds:.3f}")
     name = _ELEMENTS.get(verdict.outcome)
     if name:
-        SubElement(case, name, message=xml_text(verdict.promise)).text = xml_text(verdict.words)
+        SubElement(case, name, message=xml_text(verdict.description)).text = xml_text(verdict.words)
 
 
 def xml_text(text: str) -> str:

@@ -28,11 +28,11 @@ def operator(node_lab: NodeLab) -> Operator:
 
 
 def test_fresh_node_violates_rules(node: Node, operator: Operator) -> None:
-    """An audit of a fresh node exits with 3, and shows each violated rule with the actual value."""
+    """An audit of a fresh node exits with 3, and shows each failed rule with the actual value."""
     done = operator.audit(node.name, "--role", "baseline")
 
     assert done.returncode == 3, done.stderr
-    assert f"violated   baseline   {RULE}" in done.stdout
+    assert f"failed   baseline   {RULE}" in done.stdout
     assert {"found: fresh", "expected: titan-01"} <= {line.strip() for line in done.stdout.splitlines()}, done.stdout
 
 
@@ -40,7 +40,7 @@ def test_repaired_rule_is_kept(node: Node, operator: Operator) -> None:
     """The audit reads the present state of the node, as root."""
     node.run("hostname titan-01")
 
-    assert outcomes(operator.findings(node.name, "--role", "baseline"))[RULE] == "kept"
+    assert outcomes(operator.findings(node.name, "--role", "baseline"))[RULE] == "passed"
 
 
 def test_unreachable_node_does_not_stop_others(node: Node, operator: Operator) -> None:
@@ -64,7 +64,7 @@ def test_node_without_sudo_is_not_reached(node: Node, operator: Operator) -> Non
 
 
 def test_rules_run_with_plain_pytest(node: Node, node_lab: NodeLab, tmp_path: Path) -> None:
-    """The rules run with plain pytest, and its JUnit file has node, role and promise."""
+    """The rules run with plain pytest, and its JUnit file has node, role and description."""
     junit = tmp_path / "junit.xml"
     checks = (
         "-m",

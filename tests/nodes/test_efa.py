@@ -5,7 +5,7 @@ import pytest
 from bedplate.catalog import load_catalog
 from tests.testlab.machines.defects import Rule, Where, defects_at
 from tests.testlab.machines.fake_driver import FAKE_EFA
-from tests.testlab.machines.lab import VIOLATED, FleetFolder, check_defects, make_fleet_folder
+from tests.testlab.machines.lab import FAILED, FleetFolder, check_defects, make_fleet_folder
 from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.machines.operator import Operator
 
@@ -47,5 +47,5 @@ def test_a_second_apply_changes_nothing(node: Node, node_lab: NodeLab, lab: Flee
 
 @pytest.mark.parametrize("rule", _DEFECTS, ids="-".join)
 def test_rule_detects_its_defect(rule: Rule, rule_outcomes: dict[Rule, str]) -> None:
-    """The rule is kept on the applied node, and violated with its defect."""
-    assert rule_outcomes[rule] == VIOLATED
+    """The rule passes on the applied node, and fails with its defect."""
+    assert rule_outcomes[rule] == FAILED

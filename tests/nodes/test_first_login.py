@@ -131,14 +131,14 @@ def test_roles_continue_after_the_first_boot(cloud: Cloud) -> None:
 
 
 def test_image_account_is_disabled(cloud: Cloud) -> None:
-    """The image's account is disabled, and the audit finds no violation."""
+    """The image's account is disabled, and the audit finds no failure."""
     ada = ("--user", "ada", "--identity", str(cloud.lab.node_lab.key))
 
     document = json.loads(cloud.bedplate("node", "audit", NAME, "--role", "people", "--json", *ada).stdout)
 
     assert cloud.node.run("getent passwd ubuntu | cut -d: -f7").strip() == "/usr/sbin/nologin"
     assert "not allowed" in cloud.node.run("sudo --list --other-user=ubuntu || true")
-    assert [verdict for verdict in document["nodes"][0]["verdicts"] if verdict["outcome"] == "violated"] == []
+    assert [verdict for verdict in document["nodes"][0]["verdicts"] if verdict["outcome"] == "failed"] == []
 
 
 def test_node_with_another_key_is_refused(cloud: Cloud) -> None:

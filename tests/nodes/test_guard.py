@@ -130,12 +130,12 @@ def test_removed_tunnel_is_deleted(node: Node) -> None:
 
 
 def test_gateway_with_tunnels_passes_the_audit(node: Node, operator: Operator) -> None:
-    """After the role and a push of the tunnels, the audit finds no violation."""
+    """After the role and a push of the tunnels, the audit finds no failure."""
     push_tunnels(node, SITE)
     outcomes = _outcomes(operator)
 
     assert outcomes
-    assert {name: words for name, (outcome, words) in outcomes.items() if outcome != "kept"} == {}
+    assert {name: words for name, (outcome, words) in outcomes.items() if outcome != "passed"} == {}
 
 
 def test_each_fault_violates_its_rule(node: Node, operator: Operator) -> None:
@@ -150,7 +150,7 @@ def test_each_fault_violates_its_rule(node: Node, operator: Operator) -> None:
 
     outcomes = _outcomes(operator)
 
-    assert {name for name, (outcome, _) in outcomes.items() if outcome == "violated"} == {
+    assert {name for name, (outcome, _) in outcomes.items() if outcome == "failed"} == {
         "guard-matches-the-plan",
         "traffic-without-a-tunnel-fails-at-once",
         "reverse-path-filter-is-loose",

@@ -28,7 +28,7 @@ from tests.testlab.machines.gateways import (
     try_as_client_root,
     write_on_both,
 )
-from tests.testlab.machines.lab import VIOLATED, FleetFolder, check_defects, make_fleet_folder
+from tests.testlab.machines.lab import FAILED, FleetFolder, check_defects, make_fleet_folder
 from tests.testlab.machines.layers import RELEASE
 from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.machines.user_mode import user_mode
@@ -195,5 +195,5 @@ def test_person_cannot_fill_scratch(workbench: Node) -> None:
 
 @pytest.mark.parametrize("rule", _DEFECTS, ids="-".join)
 def test_rule_detects_its_defect(rule: Rule, rule_outcomes: dict[Rule, str]) -> None:
-    """The rule is kept on a node with its own kernel and disks, and violated with its defect."""
-    assert rule_outcomes[rule] == VIOLATED
+    """The rule passes on a node with its own kernel and disks, and fails with its defect."""
+    assert rule_outcomes[rule] == FAILED

@@ -27,8 +27,8 @@ def test_a_second_apply_changes_nothing(lab: Lab) -> None:
 
 
 def test_audit_finds_no_violation_after_an_apply(lab: Lab) -> None:
-    """After an apply, the audit finds no violation on any node."""
-    assert violations(lab.operator.findings(*lab.nodes)) == []
+    """After an apply, the audit finds no failure on any node."""
+    assert failures(lab.operator.findings(*lab.nodes)) == []
 
 
 def test_check_shows_the_removal_of_a_person(departure: Departure) -> None:
@@ -44,9 +44,9 @@ def test_check_shows_the_removal_of_a_person(departure: Departure) -> None:
 
 
 def test_removed_person_loses_access_everywhere(departure: Departure, lab: Lab) -> None:
-    """The apply makes the checked changes, the audit finds no violation, and the person's key no longer works."""
+    """The apply makes the checked changes, the audit finds no failure, and the person's key no longer works."""
     assert departure.applied == departure.checked
-    assert violations(departure.findings) == []
+    assert failures(departure.findings) == []
     assert lab.nodes["titan-03.cellar"].ssh("true", user="cora").returncode == 255
 
 
@@ -77,9 +77,9 @@ def test_change_is_checked_applied_and_audited(old: str, new: str, about: str, l
 
     with lab.edited(old, new, *names):
         checked = lab.operator.changes("--check", *names)
-        before = violations(lab.operator.findings(*names))
+        before = failures(lab.operator.findings(*names))
         applied = lab.operator.changes(*names)
-        after = violations(lab.operator.findings(*names))
+        after = failures(lab.operator.findings(*names))
 
     assert applied == checked
     assert all(checked.values())
@@ -88,12 +88,12 @@ def test_change_is_checked_applied_and_audited(old: str, new: str, about: str, l
     assert after == []
 
 
-def violations(document: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Return node, rule and text of each violation; an unreached node counts as a violation."""
+def failures(document: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return node, rule and text of each failure; an unreached node counts as a failure."""
     unreached = [(node["node"], "is-reached", node["unreached"]) for node in document["nodes"] if node["unreached"]]
     return unreached + [
         (node["node"], verdict["rule"], verdict["words"])
         for node in document["nodes"]
         for verdict in node["verdicts"]
-        if verdict["outcome"] == "violated"
+        if verdict["outcome"] == "failed"
     ]

@@ -7,7 +7,7 @@ import pytest
 
 from tests.testlab.machines.defects import Rule, Where, defects_at
 from tests.testlab.machines.gateways import GATE, HOME, LaptopGateways, open_device
-from tests.testlab.machines.lab import VIOLATED, check_defects
+from tests.testlab.machines.lab import FAILED, check_defects
 from tests.testlab.network.netlab import LabProgram, until
 from tests.testlab.run import documented_commands
 
@@ -104,17 +104,17 @@ def test_user_timer_syncs_daily(gateways: LaptopGateways) -> None:
 
 @pytest.mark.parametrize("rule", _DEFECTS, ids="-".join)
 def test_rule_detects_its_defect(rule: Rule, rule_outcomes: dict[Rule, str]) -> None:
-    """The rule is kept on a gateway with running daemons, and violated with its defect."""
-    assert rule_outcomes[rule] == VIOLATED
+    """The rule passes on a gateway with running daemons, and fails with its defect."""
+    assert rule_outcomes[rule] == FAILED
 
 
 @pytest.mark.parametrize("role", ["openvpn", "vpnagent"])
 def test_audit_finds_no_violation(
     role: str, rule_outcomes: dict[Rule, str], client: LabProgram, gateways: LaptopGateways
 ) -> None:
-    """After the roles and a sync, and after all defects are undone, the audit finds no violation."""
+    """After the roles and a sync, and after all defects are undone, the audit finds no failure."""
     (node,) = gateways.operator.findings(GATE, "--role", role)["nodes"]
 
     outcomes = {verdict["rule"]: verdict["outcome"] for verdict in node["verdicts"]}
     assert outcomes
-    assert {rule: outcome for rule, outcome in outcomes.items() if outcome != "kept"} == {}
+    assert {rule: outcome for rule, outcome in outcomes.items() if outcome != "passed"} == {}

@@ -7,7 +7,7 @@ import pytest
 
 from tests.testlab.machines.defects import Rule, Where, defects_at
 from tests.testlab.machines.fake_driver import FAKE_PYTORCH, fake_driver
-from tests.testlab.machines.lab import VIOLATED, WORKBENCH, FleetFolder, check_defects
+from tests.testlab.machines.lab import FAILED, WORKBENCH, FleetFolder, check_defects
 from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.machines.operator import Operator
 
@@ -50,8 +50,8 @@ def rule_outcomes(
 
 @pytest.mark.parametrize("rule", _DEFECTS, ids="-".join)
 def test_rule_detects_its_defect(rule: Rule, rule_outcomes: dict[Rule, str]) -> None:
-    """The rule is kept on the applied node, and violated with its defect."""
-    assert rule_outcomes[rule] == VIOLATED
+    """The rule passes on the applied node, and fails with its defect."""
+    assert rule_outcomes[rule] == FAILED
 
 
 def test_a_used_gpu_keeps_its_driver(

@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.testlab.machines.defects import Defect, Rule, Where, defects_at
-from tests.testlab.machines.lab import VIOLATED, Departure, Lab, check_defects
+from tests.testlab.machines.lab import FAILED, Departure, Lab, check_defects
 
 _DEFECTS = defects_at(Where.LAB)
-# Without access to micromamba's download server, its rule is not judged until the defect installs another program.
-DOWNLOADED, UNREACHED = ("workbench", "micromamba-is-the-pinned-version"), "not judged, then violated"
+# Without access to micromamba's download server, its rule is skipped until the defect installs another program.
+DOWNLOADED, UNREACHED = ("workbench", "micromamba-is-the-pinned-version"), "skipped, then failed"
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +31,13 @@ def _defects_of(name: str) -> dict[Rule, Defect]:
 
 @pytest.mark.parametrize("rule", _DEFECTS, ids="-".join)
 def test_rule_detects_its_defect(rule: Rule, rule_outcomes: dict[Rule, str]) -> None:
-    """The rule is kept on the applied node, and violated with its defect."""
-    assert rule_outcomes[rule] in ({VIOLATED, UNREACHED} if rule == DOWNLOADED else {VIOLATED})
+    """The rule passes on the applied node, and fails with its defect."""
+    assert rule_outcomes[rule] in ({FAILED, UNREACHED} if rule == DOWNLOADED else {FAILED})
 
 
 def test_undo_removes_all_defects(rule_outcomes: dict[Rule, str], lab: Lab) -> None:
-    """After all defects are undone, no rule is violated."""
+    """After all defects are undone, no rule fails."""
     document = lab.operator.findings(*lab.nodes)
 
     verdicts = [verdict for node in document["nodes"] for verdict in node["verdicts"]]
-    assert [verdict for verdict in verdicts if verdict["outcome"] == "violated"] == []
+    assert [verdict for verdict in verdicts if verdict["outcome"] == "failed"] == []

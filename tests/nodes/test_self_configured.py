@@ -89,7 +89,7 @@ def test_audit_finds_no_violation(booted: SelfConfigured) -> None:
 
     (node,) = audit["nodes"]
     assert not node.get("unreached"), node
-    assert [verdict for verdict in node["verdicts"] if verdict["outcome"] == "violated"] == []
+    assert [verdict for verdict in node["verdicts"] if verdict["outcome"] == "failed"] == []
 
 
 def test_second_run_changes_nothing(booted: SelfConfigured) -> None:

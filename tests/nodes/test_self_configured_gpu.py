@@ -30,7 +30,7 @@ def machine(node_lab: NodeLab, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def test_it_is_ready_with_its_driver(machine: SelfConfigured) -> None:
-    """The driver of the plan is installed and loaded, the gate has seen the GPU, and no rule is violated."""
+    """The driver of the plan is installed and loaded, the gate has seen the GPU, and no rule fails."""
     run, gate, audit = (machine.place.status(machine.bucket, name) for name in ("run", "gate", "audit"))
 
     assert (run["ok"], run["ready"]) == (True, True), f"{run['sentence']}\n{machine.log}"
@@ -39,8 +39,8 @@ def test_it_is_ready_with_its_driver(machine: SelfConfigured) -> None:
     findings = {finding["check"]: finding["text"] for finding in gate["findings"]}
     assert (gate["ok"], findings["driver"], findings["gpus"]) == (True, "version 580.95.05", "1 l4, planned 1")
     (node,) = audit["nodes"]
-    assert [verdict for verdict in node["verdicts"] if verdict["outcome"] == "violated"] == []
-    kept = {verdict["rule"] for verdict in node["verdicts"] if verdict["outcome"] == "kept"}
+    assert [verdict for verdict in node["verdicts"] if verdict["outcome"] == "failed"] == []
+    kept = {verdict["rule"] for verdict in node["verdicts"] if verdict["outcome"] == "passed"}
     assert {rule for rule in kept if "driver" in rule}
     assert machine.logs_in() == "0"
 

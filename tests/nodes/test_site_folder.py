@@ -63,5 +63,5 @@ def test_a_seed_configures_a_machine_of_a_site(configured: Node) -> None:
     assert (run["ok"], run["ready"], run["sequence"]) == (True, True, 1), run
     assert status(configured, "gate")["ok"]
     (audit,) = status(configured, "audit")["nodes"]
-    assert [verdict for verdict in audit["verdicts"] if verdict["outcome"] == "violated"] == []
+    assert [verdict for verdict in audit["verdicts"] if verdict["outcome"] == "failed"] == []
     assert configured.ssh("sudo -n id -u", user="ada").stdout.strip() == "0"

@@ -12,7 +12,7 @@ from roles.storage.role import Storage
 from roles.workbench.role import uv_version
 from tests.testlab.machines.container import CommandError
 from tests.testlab.machines.defects import Rule, Where, defects_at
-from tests.testlab.machines.lab import VIOLATED, FleetFolder, check_defects, make_fleet_folder
+from tests.testlab.machines.lab import FAILED, FleetFolder, check_defects, make_fleet_folder
 from tests.testlab.machines.node_lab import Node, NodeLab
 from tests.testlab.machines.operator import Operator, apply_roles
 from tests.testlab.rehearsal.programs import plan_of
@@ -148,5 +148,5 @@ def test_workbench_survives_a_reboot(node: Node) -> None:
 
 @pytest.mark.parametrize("rule", _DEFECTS, ids="-".join)
 def test_rule_detects_its_defect(rule: Rule, rule_outcomes: dict[Rule, str]) -> None:
-    """The rule is kept on the applied node, and violated with its defect."""
-    assert rule_outcomes[rule] == VIOLATED
+    """The rule passes on the applied node, and fails with its defect."""
+    assert rule_outcomes[rule] == FAILED

@@ -98,7 +98,7 @@ def test_everything_may_be_asked_for_by_name_or_by_none(capsys: pytest.CaptureFi
 
 
 def test_files_for_others_are_written_whatever_was_found(nowhere: str, tmp_path: Path) -> None:
-    """Reports are written also if rules are violated."""
+    """Reports are written also if rules fail."""
     junit, page = tmp_path / "audit.xml", tmp_path / "audit.html"
     where = ["--ssh-config", nowhere, "--junit", str(junit), "--html", str(page)]
 
@@ -143,7 +143,7 @@ def test_a_gateway_without_recorded_resolvers_is_not_judged(capsys: pytest.Captu
     assert run(["node", "audit", "gate.cellar", "--local", "--role", "openvpn", *LAB, "--json"]) == 6
 
     (node,) = json.loads(capsys.readouterr().out)["nodes"]
-    assert {verdict["outcome"] for verdict in node["verdicts"]} == {"not seen"}
+    assert {verdict["outcome"] for verdict in node["verdicts"]} == {"unknown"}
     assert all("bedplate vpn record" in verdict["words"] for verdict in node["verdicts"])
 
 
@@ -244,10 +244,10 @@ def test_what_is_being_done_gives_way_to_who_does_it() -> None:
     text = StringIO()
     screen = Console(width=60, file=text)
 
-    screen.print(Board({"nas.cellar": Row("baseline " + "a-long-name-" * 9, "10 of 46, 9 violated")}))
+    screen.print(Board({"nas.cellar": Row("baseline " + "a-long-name-" * 9, "10 of 46, 9 failed")}))
 
     row = text.getvalue().splitlines()[1]
-    assert row.startswith("nas.cellar   10 of 46, 9 violated   baseline a-long-")
+    assert row.startswith("nas.cellar   10 of 46, 9 failed   baseline a-long-")
     assert len(row) == 60
 
 
@@ -268,9 +268,9 @@ def test_a_terminal_shows_how_far_an_audit_is(monkeypatch: pytest.MonkeyPatch) -
         (findings,) = audit_nodes(OPERATOR, MONITORING, ["nas.cellar"])
 
     text = b"".join(shown).decode()
-    rules, violated = len(findings.verdicts), len(findings.of(RuleOutcome.VIOLATED))
+    rules, failed = len(findings.verdicts), len(findings.of(RuleOutcome.FAILED))
     assert text.index("0 of 1 done") < text.index("1 of 1 done")
-    assert re.search(rf"nas.cellar +{rules} of {rules}, {violated} violated +done", text)
+    assert re.search(rf"nas.cellar +{rules} of {rules}, {failed} failed +done", text)
 
 
 def test_a_log_of_an_audit_has_a_line_for_each_machine_that_is_done(capsys: pytest.CaptureFixture[str]) -> None:
@@ -278,8 +278,8 @@ def test_a_log_of_an_audit_has_a_line_for_each_machine_that_is_done(capsys: pyte
     (findings,) = audit_nodes(OPERATOR, MONITORING, ["nas.cellar"])
 
     output = capsys.readouterr()
-    violated = len(findings.of(RuleOutcome.VIOLATED))
-    assert output.err == f"nas.cellar: {len(findings.verdicts)} rules, {violated} violated, {findings.seconds:.1f} s\n"
+    failed = len(findings.of(RuleOutcome.FAILED))
+    assert output.err == f"nas.cellar: {len(findings.verdicts)} rules, {failed} failed, {findings.seconds:.1f} s\n"
     assert output.out == ""
 
 

@@ -438,7 +438,7 @@ def _pytest(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_rule_without_an_answer_is_not_seen(tmp_path: Path) -> None:
-    """A rule whose command times out is neither kept nor violated, later rules are judged, and the exit code is 6."""
+    """A rule whose command times out is neither passed nor failed, later rules are judged, and the exit code is 6."""
     rule_file, target = tmp_path / "test_storage.py", tmp_path / "findings"
     rule_file.write_text(TIMEOUT_RULES)
     setting = ("-p", "bedplate.compliance.conftest", "-c", str(CHECKS / "pytest.ini"), "--rootdir", str(tmp_path))
@@ -449,11 +449,11 @@ def test_rule_without_an_answer_is_not_seen(tmp_path: Path) -> None:
     assert done.returncode == PartialError.exit_code, done.stdout + done.stderr
     (findings,) = parse_findings(target.read_text())
     assert [verdict.outcome for verdict in findings.verdicts] == [
-        RuleOutcome.UNSEEN,
-        RuleOutcome.UNSEEN,
-        RuleOutcome.KEPT,
+        RuleOutcome.UNKNOWN,
+        RuleOutcome.UNKNOWN,
+        RuleOutcome.PASSED,
     ]
-    assert [verdict.words for verdict in findings.of(RuleOutcome.UNSEEN)] == [
+    assert [verdict.words for verdict in findings.of(RuleOutcome.UNKNOWN)] == [
         "no answer within 1 s: sleep 30",
         "no answer within 0.2 s: sleep 30",
     ]

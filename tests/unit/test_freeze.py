@@ -144,12 +144,12 @@ def state(tmp_path: Path) -> State:
     return State(folder, tmp_path / "run")
 
 
-VIOLATED = {"rule": "openssh-is-recent", "words": "found 9.1", "outcome": "violated"}
+FAILED = {"rule": "openssh-is-recent", "words": "found 9.1", "outcome": "failed"}
 
 
 @pytest.mark.parametrize(
     ("error", "verdicts", "sentence"),
-    [("", [], "0 changed"), ("apt failed", [], "apt failed"), ("", [VIOLATED], "openssh-is-recent: found 9.1")],
+    [("", [], "0 changed"), ("apt failed", [], "apt failed"), ("", [FAILED], "openssh-is-recent: found 9.1")],
 )
 def test_the_status_is_written_last(  # noqa: PLR0913, PLR0917  two failures
     state: State,
@@ -161,7 +161,7 @@ def test_the_status_is_written_last(  # noqa: PLR0913, PLR0917  two failures
 ) -> None:
     """Only the install stage runs, before and after a reboot.
 
-    A failure is reported after three runs, and the machine is not cleaned then. A violated rule is a failure.
+    A failure is reported after three runs, and the machine is not cleaned then. A failed rule is a failure.
 
     The bootstrap that writes the status is a copy: the cleaning removes the original.
     """

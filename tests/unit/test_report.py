@@ -141,14 +141,14 @@ def test_a_count_has_its_noun(count: int, text: str) -> None:
     assert counted(count, "person", "people") == text
 
 
-KEPT = Verdict(
-    "baseline", "the-node-knows-its-name", "Logs name the machine as the plan does.", RuleOutcome.KEPT, "", 0.1
+PASSED = Verdict(
+    "baseline", "the-node-knows-its-name", "Logs name the machine as the plan does.", RuleOutcome.PASSED, "", 0.1
 )
 BROKEN = Verdict(
     "hardened",
     "nobody-logs-in-by-password",
     "Passwords are guessed from everywhere, keys are not.",
-    RuleOutcome.VIOLATED,
+    RuleOutcome.FAILED,
     "PasswordAuthentication is <yes>\x1b[2J\nassert 'yes' == 'no'",
     0.2,
 )
@@ -156,32 +156,32 @@ LONG = Verdict(
     "storage",
     "the-file-server-has-its-shares-where-everybody-has-them[/home]",
     "Whoever works on the machine that keeps the files finds them under the names that all others know.",
-    RuleOutcome.VIOLATED,
+    RuleOutcome.FAILED,
     f"`systemctl show --property What --property Where -- home.automount` ended with 1: {'no such unit; ' * 9}\n"
     + "x" * 150,
     0.2,
 )
-UNSEEN = Verdict("hardened", "audit-is-on", "What root does is written down.", RuleOutcome.UNJUDGED, "a container", 0.0)
+UNKNOWN = Verdict("hardened", "audit-is-on", "What root does is written down.", RuleOutcome.SKIPPED, "a container", 0.0)
 SILENT = Verdict(
-    "people", "homes-are-theirs", "A home is its owner's.", RuleOutcome.UNSEEN, "no answer within 60 s: stat", 60
+    "people", "homes-are-theirs", "A home is its owner's.", RuleOutcome.UNKNOWN, "no answer within 60 s: stat", 60
 )
 FINDINGS = (
-    Findings("titan-01.cellar", (KEPT, BROKEN, UNSEEN), apart=7, seconds=3.2),
+    Findings("titan-01.cellar", (PASSED, BROKEN, UNKNOWN), apart=7, seconds=3.2),
     Findings("workbench-cpu-1.us-west-2", (LONG,), apart=0, seconds=1.5),
-    Findings("gate.cellar", (KEPT,), apart=9, seconds=1.0),
-    Findings("titan-02.cellar", (KEPT, SILENT), apart=9, seconds=61.0),
+    Findings("gate.cellar", (PASSED,), apart=9, seconds=1.0),
+    Findings("titan-02.cellar", (PASSED, SILENT), apart=9, seconds=61.0),
     Findings("nas.cellar", unreached="ssh: connect to host 192.168.40.5 port 22: Connection timed out"),
 )
 
 
-@pytest.mark.parametrize(("name", "whole"), [("violations", False), ("whole", True)])
+@pytest.mark.parametrize(("name", "whole"), [("failures", False), ("whole", True)])
 def test_findings_fit_a_terminal(
     name: str,
     whole: bool,  # noqa: FBT001  a case
     expect: Expect,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A table of machines, the violated rules or all rules, and the next command."""
+    """A table of machines, the failed rules or all rules, and the next command."""
     show(compliance_lines(FINDINGS, whole=whole))
 
     text = capsys.readouterr().out
@@ -194,7 +194,7 @@ def test_a_program_reads_the_findings_as_one_document() -> None:
     document = json.loads(json.dumps(compliance_document(FINDINGS)))
 
     assert [node["node"] for node in document["nodes"]] == [findings.node for findings in FINDINGS]
-    assert document["nodes"][0]["verdicts"][1]["outcome"] == "violated"
+    assert document["nodes"][0]["verdicts"][1]["outcome"] == "failed"
     assert document["ok"] is False
     assert [compliance_document((findings,))["ok"] for findings in FINDINGS] == [False, False, True, False, False]
 

@@ -111,7 +111,7 @@ def test_another_branch_waits_for_idle_gpus() -> None:
 
 
 def test_debian_has_no_driver() -> None:
-    """Debian's archive lacks these packages: the role installs none, and its rules are not judged."""
+    """Debian's archive lacks these packages: the role installs none, and its rules are skipped."""
     assert INSTALL not in Recorder(machine(DEBIAN, UNLOADED)).play(SITE).names
 
 

@@ -89,8 +89,7 @@ def _rules() -> Iterator[Rule]:
 
 
 _SAVED = "/run/seeded"
-_OUTCOMES = {"passed": "kept", "failed": "violated", "skipped": "not judged"}
-_UNDETECTED = "kept, then kept: "
+_UNDETECTED = "passed, then passed: "
 
 
 class DefectPlugin:
@@ -115,11 +114,11 @@ class DefectPlugin:
 
     def _run_with_defect(self, item: pytest.Item, defect: dict[str, Any]) -> str:
         before, text = _run_rule(item)
-        if before not in {"kept", "not judged"}:
+        if before not in {"passed", "skipped"}:
             return f"{before} without its defect: {text}"
         with self._seeded(defect):
             after, text = _run_rule(item)
-        return f"{before}, then {after}" + ("" if after == "violated" else f": {text}")
+        return f"{before}, then {after}" + ("" if after == "failed" else f": {text}")
 
     def pytest_sessionfinish(self) -> None:
         """Write the outcomes."""
@@ -148,7 +147,7 @@ def _run_rule(item: pytest.Item) -> tuple[str, str]:
         if report.when != "call" and report.failed:
             return f"error in {report.when}", report.longreprtext[-2000:]
     result = next((report for report in reports if report.when == "call"), reports[0])
-    return _OUTCOMES[result.outcome], result.longreprtext[-2000:]
+    return result.outcome, result.longreprtext[-2000:]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

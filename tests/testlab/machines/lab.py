@@ -254,8 +254,8 @@ def _text(key: str) -> str:
     return before + _OVERRIDES.format(key=f"{kind} {text}") + after[after.index("\nkubernetes:") :]
 
 
-VIOLATED = "kept, then violated"
-"""The expected outcome of a rule: kept on the applied node, violated with its defect."""
+FAILED = "passed, then failed"
+"""The expected outcome of a rule: passed on the applied node, failed with its defect."""
 
 
 class NodesOfFleet(Protocol):
@@ -271,7 +271,7 @@ class NodesOfFleet(Protocol):
 
 
 def check_defects(nodes: NodesOfFleet, node: Node, seeded: Mapping[Rule, Defect], folder: Path) -> dict[Rule, str]:
-    """Return the outcome of each rule without and with its defect on a node: VIOLATED, or what happened instead."""
+    """Return the outcome of each rule without and with its defect on a node: FAILED, or what happened instead."""
     order, result = folder / f"{node.name}.json", folder / f"{node.name}.outcomes"
     defects = {"/".join(rule): asdict(defect) for rule, defect in seeded.items()}
     order.write_text(json.dumps({"console": node.machine.console(), "defects": defects, "outcomes": str(result)}))
