@@ -19,7 +19,7 @@ from getpass import getuser
 from pathlib import Path
 from typing import Any
 
-from bedplate.errors import HeldError, MachineError
+from bedplate.errors import HeldError, InputError, MachineError
 from bedplate.foreign import LARGE, one_line, parse_json
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -67,6 +67,15 @@ def try_out(paths: Iterable[Path]) -> None:
     """Raise as `write_whole` if one of the paths cannot be written; change nothing."""
     with _temporary_files(dict.fromkeys(paths, b""), 0o600):
         pass
+
+
+def check_files_exist(*files: Path | None) -> None:
+    """Raise InputError for a file that does not exist. Devices such as /dev/null are valid: ssh reads them."""
+    for file in filter(None, files):
+        if not file.exists():
+            raise InputError("no such file", where=str(file), fix="name an existing file")
+        if file.is_dir():
+            raise InputError("is a folder", where=str(file), fix="name a file")
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import typer
 
 from bedplate.cli.options import Json, OnFleet, OnFleetAsking, Parts, Terminal, printed
 from bedplate.errors import InputError, ViolationError
-from bedplate.operate import Result, backend, deploy, machines
+from bedplate.operate import Result, deploy, machines
 from bedplate.operate import recover as states
 
 NoMachines = Annotated[bool, typer.Option("--no-machines", help="Do not configure machines after the deployment.")]
@@ -61,7 +61,7 @@ def init(
 
     A second run creates and restores only what is missing, such as the settings file of a stack.
     """
-    backend.init(operator, file)
+    deploy.init_backend(operator, file)
     return 0
 
 
@@ -99,9 +99,9 @@ def refresh(  # noqa: PLR0913  each is an option of the command line
 def _audit(operator: Terminal) -> int:
     """Audit all permanent machines; return the exit status."""
     # Slow: it imports SSH and the compliance rules.
-    from bedplate.operate import audit
+    from bedplate.operate import apply
 
-    return printed(audit.audit(operator))
+    return printed(apply.audit(operator))
 
 
 def _worst(*statuses: int) -> int:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from bedplate.cli.options import Json, OnFleet, WithFleet, printed
-from bedplate.operate import image_changes, images
+from bedplate.operate import images
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="An image of `image list`.")]
 
@@ -54,7 +54,7 @@ def promote(name: Name, operator: WithFleet) -> int:
 
     Machines with SSH stay on theirs.
     """
-    image_changes.promote(operator, name)
+    images.promote(operator, name)
     return 0
 
 
@@ -62,7 +62,7 @@ def rollback(
     kind: Annotated[str, typer.Argument(metavar="KIND", help="A kind of `image plan`.")], operator: WithFleet
 ) -> int:
     """Return to the previous image of an image kind."""
-    image_changes.rollback(operator, kind)
+    images.rollback(operator, kind)
     return 0
 
 
@@ -77,7 +77,7 @@ def prune(
 
     Images that are in use or protected are kept.
     """
-    image_changes.prune(operator, keep)
+    images.prune(operator, keep)
     return 0
 
 
@@ -86,4 +86,4 @@ def sweep(operator: OnFleet) -> int:
 
     Finished images are kept.
     """
-    return image_changes.sweep(operator)
+    return images.sweep(operator)

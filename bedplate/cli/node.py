@@ -19,7 +19,6 @@ from bedplate.cli.options import (
     printed,
 )
 from bedplate.operate import apply as applies
-from bedplate.operate import audit as audits
 from bedplate.operate import group_machines, nodes
 from bedplate.operate import trust as host_keys
 
@@ -168,8 +167,8 @@ def audit(  # noqa: PLR0913  each is an option of the command line
     Without names, all permanent machines. The exit status is 3 if a rule fails, 6 if a machine was not checked.
     """
     selection = _selection(names, group, site, every=every)
-    reports = audits.Reports(junit, html, verbose)
-    return printed(audits.audit(operator, selection, role or (), reports, is_local=local), as_json=json)
+    reports = applies.Reports(junit, html, verbose)
+    return printed(applies.audit(operator, selection, role or (), reports, is_local=local), as_json=json)
 
 
 def upgrade(  # noqa: PLR0913  each is an option of the command line

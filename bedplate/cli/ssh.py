@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from bedplate.cli.options import DEFAULT_FLEET, FleetOption, Identity, LoginName, Terminal
-from bedplate.operate.ssh import carry, log_in
+from bedplate.operate.login import carry, log_in
 
 Machine = Annotated[str, typer.Argument(metavar="NAME", help="A machine, a group with one, or an instance id.")]
 

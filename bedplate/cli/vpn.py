@@ -19,8 +19,7 @@ from bedplate.cli.options import (
     printed,
 )
 from bedplate.errors import InputError
-from bedplate.operate import gateways, laptops, vpn_setup
-from bedplate.operate import tunnels as tunnel_keys
+from bedplate.operate import gateways, people, vpn_setup
 from bedplate.operate.keys import FOLDER, PARAMETERS
 from vpn.certificates import DEFAULT_DEVICE
 
@@ -78,9 +77,9 @@ def revoke(
     Gateways end the person's sessions within seconds. A revoked gateway gets new keys by the next `bedplate vpn sync`.
     """
     if gateway:
-        laptops.revoke_gateway(operator, user)
+        gateways.revoke_gateway(operator, user)
     else:
-        laptops.revoke_person(operator, user, device)
+        people.revoke_laptops_of(operator, user, device)
     return 0
 
 
@@ -100,7 +99,7 @@ def show_profile(
     """
     if write and qr:
         raise InputError("--write and --qr exclude each other", fix="leave out one of them")
-    laptops.write_profile(operator, user, device, write, is_drawn=qr)
+    people.write_profile(operator, user, device, write, is_drawn=qr)
     return 0
 
 
@@ -129,7 +128,7 @@ def guard(operator: OnFleet) -> int:
 
     They drop packets for the fleet that would leave the laptop outside the tunnel.
     """
-    return printed(laptops.guard_rules(operator))
+    return printed(people.guard_rules(operator))
 
 
 def up(operator: OnMachines) -> int:
@@ -181,5 +180,5 @@ def tunnels(
     operator: OnGateways,
 ) -> int:
     """Send gateways their tunnels and keys."""
-    tunnel_keys.update_tunnels(operator, new_keys=new_keys)
+    gateways.update_tunnels(operator, new_keys=new_keys)
     return 0

@@ -1,16 +1,17 @@
-"""Machines get their roles over SSH: which are selected, the applies and upgrades of them, and Ctrl-C meanwhile."""
+"""Machines get their roles over SSH, and are checked against the plan: applies, upgrades and audits."""
 
 import os
 import socket
 import tempfile
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bedplate.catalog import load_catalog
-from bedplate.errors import InputError, nearest_fix
-from bedplate.files import login_name
+from bedplate.errors import InputError, PartialError, ViolationError, nearest_fix
+from bedplate.files import login_name, try_out, write_together
+from bedplate.load.source import today
 from bedplate.lock import check_plan_recorded
 from bedplate.nodes.apply import (
     ApplyProcess,
@@ -23,9 +24,17 @@ from bedplate.nodes.apply import (
     exit_status,
     run_apply,
 )
-from bedplate.nodes.audit import roles_checked
+from bedplate.nodes.audit import AuditRequest, Findings, RuleOutcome, roles_checked, run_audit
 from bedplate.nodes.bootstrap import PROGRAM
-from bedplate.nodes.ssh import NodeLocation, SshTargets, check_groups, nodes_by_name, nodes_of_sites, unique_nodes
+from bedplate.nodes.ssh import (
+    Login,
+    NodeLocation,
+    SshTargets,
+    check_groups,
+    nodes_by_name,
+    nodes_of_sites,
+    unique_nodes,
+)
 from bedplate.nodes.upgrade import Upgrades
 from bedplate.operate import Operator, Result
 from bedplate.operate.fleet import plan_of
@@ -33,6 +42,7 @@ from bedplate.operate.login import running_machines, ssh_targets
 from bedplate.operate.site_folder import push_folder
 from bedplate.plan import FleetPlan
 from bedplate.plan.nodes import Platform, permanent_nodes
+from bedplate.report import compliance
 from bedplate.report.nodes import apply_document, apply_lines
 
 INTERRUPTED = 130
@@ -215,3 +225,87 @@ def _upgrade_machine(upgrades: Upgrades, target: Target, mode: str) -> bool:
         upgrades.report(error_event(target.node.name, error))
         return False
     return upgrades.upgrade(target, mode, script, "keep_script", "fetch")
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """Files of an audit's findings, as JUnit XML and as HTML; `verbose` lines also have rules that are met."""
+
+    junit: Path | None = None
+    html: Path | None = None
+    verbose: bool = False
+
+
+def audit(
+    operator: Operator,
+    selection: Selection = Selection(),
+    roles: Sequence[str] = (),
+    reports: Reports = Reports(),
+    *,
+    is_local: bool = False,
+) -> Result:
+    """Check the selected machines against the plan, or all permanent ones; with `is_local` this one, without SSH."""
+    plan = plan_of(operator)
+    is_default = not (selection.names or selection.groups or selection.sites)
+    machines = select_machines(operator, plan, replace(selection, every=selection.every or is_default))
+    if is_local and len(machines) != 1:
+        raise InputError(
+            f"--local checks one machine, not {len(machines)}", fix="name the machine you are logged in to"
+        )
+    chosen_roles = select_roles(roles, machines)
+    _check_writable(reports.junit, reports.html)
+    findings = audit_machines(operator, plan, machines, chosen_roles, is_local=is_local)
+    if not any(node_findings.verdicts or node_findings.unreached for node_findings in findings):
+        raise InputError("no rule applies to these machines", fix="leave out --role, or name other machines")
+    texts = {reports.junit: compliance.junit_report(findings)} if reports.junit else {}
+    if reports.html:
+        texts[reports.html] = compliance.compliance_page(plan.name, str(today()), findings).encode()
+    write_together(texts)
+    lines = compliance.compliance_lines(findings, whole=reports.verbose)
+    status = PartialError.exit_code if any(map(compliance.is_partial, findings)) else 0
+    if any(node_findings.of(RuleOutcome.FAILED) for node_findings in findings):
+        status = ViolationError.exit_code
+    return Result(lines, compliance.compliance_document(findings), status)
+
+
+def _check_writable(*files: Path | None) -> None:
+    """Raise for a report that cannot be written, before any machine is checked."""
+    for file in filter(None, files):
+        folder = file.absolute().parent
+        if not folder.is_dir():
+            raise InputError("no such folder", where=str(folder), fix=f"run `mkdir -p {folder}`")
+        if file.is_dir():
+            raise InputError("is a folder", where=str(file), fix=f"name a file, such as {file / 'audit'}")
+    try_out(filter(None, files))
+
+
+def audit_machines(
+    operator: Operator,
+    plan: FleetPlan,
+    machines: Sequence[NodeLocation],
+    roles: frozenset[str] | None,
+    *,
+    is_local: bool = False,
+) -> tuple[Findings, ...]:
+    """Return the findings of machines, in their order; with `is_local` those of this machine, without SSH."""
+    if is_local:
+        names = [machine.node.name for machine in machines]
+        return audit_nodes(operator, AuditRequest(operator.fleet, only=roles), names)
+    with tempfile.TemporaryDirectory(prefix="bedplate-") as folder:
+        ways = ssh_targets(Path(folder), plan, machines, operator)
+        config = operator.ssh_config
+        # The configuration that ssh_targets writes names the user and the key already.
+        login = Login(operator.user, operator.identity) if config else Login()
+        pools = {machine.node.name: machine.pool for machine in machines if machine.pool}
+        request = AuditRequest(operator.fleet, config or Path(folder) / "ssh_config", login, roles, pools)
+        checked = audit_nodes(operator, request, [target.node.name for target in ways.targets])
+    findings = {node_findings.node: node_findings for node_findings in checked}
+    for event in ways.missing:
+        findings[event.node] = Findings(event.node, unreached=f"{event.words}; {event.fix}")
+    return tuple(findings[machine.node.name] for machine in machines)
+
+
+def audit_nodes(operator: Operator, request: AuditRequest, names: Sequence[str]) -> tuple[Findings, ...]:
+    """Check machines, report the progress, and return the findings in the order of the names."""
+    with operator.audits(names) as report:
+        return tuple(run_audit(request, names, report))

@@ -37,16 +37,8 @@ from bedplate.operate import Operator, Result
 from bedplate.operate.fleet import open_account, plan_of
 from bedplate.plan import FleetPlan
 from bedplate.plan.node_document import region_documents
-from bedplate.report.bundle import (
-    SHORT,
-    Rings,
-    bundle_document,
-    bundle_lines,
-    canary_lines,
-    difference_lines,
-    ring_lines,
-    rings_document,
-)
+from bedplate.report import bundle as reports
+from bedplate.report.bundle import SHORT, Rings
 from bedplate.report.diagnostics import error_lines
 from bedplate.spec.groups import Ring
 
@@ -70,7 +62,7 @@ def promote(operator: Operator, ring: Ring, bundle: str | None) -> int:
     name = _chosen(plan, client, ring, bundle)
     if ring is Ring.STABLE:
         report = read_canary(plan, client, name)
-        operator.notify(canary_lines(report))
+        operator.notify(reports.canary_lines(report))
         if report.failed:
             raise ViolationError(f"bundle {name[:SHORT]} failed on canary machines", fix="promote another bundle")
     errors = promote_bundle(operator, plan, client, ring, name)
@@ -81,7 +73,7 @@ def build(pythons: Sequence[str]) -> Result:
     """Build the bundle of this installation, also for these versions of Python."""
     cache, bundle = _built(pythons)
     sizes = {name: len(cache.read(name)) for name in bundle.blobs}
-    return Result(bundle_lines(bundle, sizes), bundle_document(bundle, sizes))
+    return Result(reports.bundle_lines(bundle, sizes), reports.bundle_document(bundle, sizes))
 
 
 def list_rings(operator: Operator) -> Result:
@@ -91,7 +83,7 @@ def list_rings(operator: Operator) -> Result:
     answers = _some(ask_regions(plan.regions_by_name, lambda name: _rings(RegionStore(client, plan, name))))
     rings = {key: state for states in answers.successes.values() for key, state in states.items()}
     notes, status = _unfinished(_errors(answers.failures), "bedplate bundle list")
-    return Result(ring_lines(rings, datetime.now(UTC)), rings_document(rings), status, notes)
+    return Result(reports.ring_lines(rings, datetime.now(UTC)), reports.rings_document(rings), status, notes)
 
 
 def differences(operator: Operator, first: str, second: str | None) -> Result:
@@ -112,7 +104,7 @@ def bundle_differences(store: RegionStore, first: str, second: str) -> Iterator[
 def _differences(cache: Cache, store: RegionStore, before: Bundle, after: Bundle) -> Iterator[str]:
     old, new = ({"code": bundle.code, **bundle.wheels} for bundle in (before, after))
     for part in (part for part in {**old, **new} if old.get(part) != new.get(part)):
-        yield from difference_lines(part, *(_files(cache, store, parts.get(part)) for parts in (old, new)))
+        yield from reports.difference_lines(part, *(_files(cache, store, parts.get(part)) for parts in (old, new)))
 
 
 def _built(pythons: Sequence[str] = ()) -> tuple[Cache, Bundle]:
@@ -225,7 +217,7 @@ def deliver_bundle(operator: Operator, plan: FleetPlan, client: AwsClient) -> li
     except BedplateError as error:
         return [error]
     later = f"stable keeps its bundle; later: `bedplate bundle promote stable {bundle.hash[:SHORT]}`"
-    operator.notify((*canary_lines(report), later))
+    operator.notify((*reports.canary_lines(report), later))
     return [PartialError(f"bundle {bundle.hash[:SHORT]} failed on canary machines")] if report.failed else []
 
 

@@ -21,13 +21,7 @@ from bedplate.operate.capacity_loop import last_memory, read_plan
 from bedplate.operate.fleet import open_account, plan_of
 from bedplate.plan import FleetPlan
 from bedplate.plan.capacity import CapacityPlan, capacity_plan
-from bedplate.report.capacity_state import (
-    CapacityState,
-    explain_group,
-    explain_pod,
-    status_document,
-    status_lines,
-)
+from bedplate.report import capacity_state as report
 from bedplate.spec.sites import Use
 
 
@@ -44,7 +38,7 @@ def status(operator: Operator, kubeconfig: Path | None) -> Result:
     """Return the machines of each rung, and whether it can have more; pods and nodes only with a kubeconfig."""
     plan = plan_of(operator)
     state = read_state(plan, open_account(plan), kubeconfig)
-    return Result(status_lines(state), status_document(state))
+    return Result(report.status_lines(state), report.status_document(state))
 
 
 def explain(operator: Operator, name: str | None, kubeconfig: Path | None) -> Iterator[str]:
@@ -60,11 +54,11 @@ def explain(operator: Operator, name: str | None, kubeconfig: Path | None) -> It
     if name is None:
         for number, group in enumerate(state.groups):
             yield from ([""] if number else [])
-            yield from explain_group(state, group)
+            yield from report.explain_group(state, group)
     elif name in state.groups:
-        yield from explain_group(state, name)
+        yield from report.explain_group(state, name)
     elif name in pods:
-        yield from explain_pod(state, pods[name])
+        yield from report.explain_pod(state, pods[name])
     else:
         raise _unknown_name(name, tuple(pods))
 
@@ -106,13 +100,13 @@ def controller_inputs(operator: Operator, plan_file: Path | None) -> tuple[Capac
     return plan_capacity(plan), open_account(plan)
 
 
-def read_state(plan: FleetPlan, account: AwsClient, kubeconfig: Path | None) -> CapacityState:
+def read_state(plan: FleetPlan, account: AwsClient, kubeconfig: Path | None) -> report.CapacityState:
     """Return what AWS has, and the cluster if there is a kubeconfig, with the decisions of now; nothing is done."""
     groups = FleetGroups(account, capacity_plan(plan, load_catalog(), *Use))
     observation = groups.observe(time.time())
     if kubeconfig is None:
         people, _ = split_people(observation)
-        return CapacityState(observation, Decision(tuple(end_unused(people))), groups.paused, has_cluster=False)
+        return report.CapacityState(observation, Decision(tuple(end_unused(people))), groups.paused, has_cluster=False)
     client = open_cluster(kubeconfig)
     live = LiveCluster(client, time.time(), time.time)
     texts = StateStore(client).read()
@@ -123,4 +117,4 @@ def read_state(plan: FleetPlan, account: AwsClient, kubeconfig: Path | None) -> 
     decision, memory = decide(observation, replace(last_memory(texts), reported=frozenset()))
     leader = read_holder(client)
     live.stop()
-    return CapacityState(observation, decision, groups.paused, leader, workers=workers, breakers=memory.breakers)
+    return report.CapacityState(observation, decision, groups.paused, leader, workers=workers, breakers=memory.breakers)

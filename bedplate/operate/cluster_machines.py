@@ -17,7 +17,7 @@ from bedplate.lock import check_plan_recorded
 from bedplate.nodes.ssh import NodeLocation, nodes_by_name
 from bedplate.operate import Operator
 from bedplate.operate.apply import apply_machines
-from bedplate.operate.cluster_access import cluster_of, connections, locked, member_nodes
+from bedplate.operate.control_plane import cluster_of, connections, locked, member_nodes
 from bedplate.operate.fleet import open_account, plan_of
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import BOOTSTRAPPERS, machine_group, peer_url

@@ -21,7 +21,7 @@ from bedplate.kubernetes.registry import image_digest
 from bedplate.kubernetes.status import read_routers, read_status
 from bedplate.load.source import today
 from bedplate.operate import Operator, Result
-from bedplate.operate.cluster_access import admin_kubeconfig, cluster_of, connections, member_nodes
+from bedplate.operate.control_plane import admin_kubeconfig, cluster_of, connections, member_nodes
 from bedplate.operate.fleet import plan_of
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import PEOPLE, person_name

@@ -1,23 +1,25 @@
-"""The control plane is made and changed: the start of its members, the replacement of one, and a restore."""
+"""The control plane: its authorities and connections, the start and replacement of its members, and a restore."""
 
 import secrets
 import tempfile
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from bedplate.account.bundle import RegionStore
 from bedplate.errors import BedplateError, HeldError, InputError, PartialError
-from bedplate.kubernetes.authorities import digest
-from bedplate.kubernetes.formation import (
-    adopted_id,
-    etcd_cluster_id,
-    is_recorded,
-    no_data,
-    plan_formation,
-    remaining_members,
-    running,
-    stale_members,
+from bedplate.files import check_files_exist, held, login_name, os_errors_as_machine_errors, write_whole
+from bedplate.kubernetes import formation
+from bedplate.kubernetes.authorities import (
+    CLUSTER,
+    Authorities,
+    admin_config,
+    digest,
+    is_usable,
+    new_authorities,
+    read_authorities,
+    write_authorities,
 )
 from bedplate.kubernetes.members import (
     LONG,
@@ -30,24 +32,105 @@ from bedplate.kubernetes.members import (
     read_status,
 )
 from bedplate.kubernetes.snapshots import PREFIX, check_snapshot, newest_key
-from bedplate.lock import check_plan_recorded, lock_path, record_etcd
+from bedplate.lock import check_plan_recorded, lock_path, record_authority, record_etcd
 from bedplate.operate import Operator
-from bedplate.operate.cluster_access import (
-    admin_kubeconfig,
-    cluster_of,
-    connections,
-    locked,
-    make_authorities,
-    member_nodes,
-)
 from bedplate.operate.fleet import open_account, plan_of
-from bedplate.operate.keys import now
-from bedplate.operate.login import check_files_exist
+from bedplate.operate.keys import FOLDER, PARAMETERS, keys_of, known_passphrase, now, store_of
+from bedplate.operate.login import ssh_commands
 from bedplate.plan import FleetPlan
-from bedplate.plan.cluster import ClusterPlan, initial_cluster, peer_url
+from bedplate.plan.cluster import ClusterPlan, cluster_plan, initial_cluster, peer_url
 from bedplate.plan.fleet import ControlPlaneMember
+from bedplate.plan.nodes import NodePlan, NodeRole, permanent_nodes
 from bedplate.plan.record import FORMING
 from bedplate.report.diagnostics import error_lines
+from vpn.pki import AUTHORITY, KeyStore, NoAuthority, Pki, folder_of, open_issuer
+
+_PRIVATE, _PRIVATE_FOLDER = 0o600, 0o700
+
+
+def cluster_of(plan: FleetPlan) -> ClusterPlan:
+    """Return the plan of the cluster. Raises InputError for a fleet without one."""
+    cluster = cluster_plan(plan)
+    if cluster is None:
+        raise InputError(f"the fleet {plan.name} has no cluster", fix="add the `kubernetes` section to the fleet file")
+    return cluster
+
+
+def locked(operator: Operator) -> AbstractContextManager[None]:
+    """Return the lock of the commands that change the cluster. Raises HeldError while another process holds it."""
+    return held(operator.fleet.with_suffix(".kubernetes"))
+
+
+def make_authorities(operator: Operator, plan: FleetPlan) -> Authorities:
+    """Return the cluster's authorities, made if there are none, and record what is public in the lock.
+
+    They are encrypted by a passphrase if those of the VPN are. Raises InputError if the store lacks recorded ones.
+    """
+    folder = folder_of(operator.fleet)
+    folder.create()
+    store, passphrase = _store(operator, plan), known_passphrase(operator)
+    authorities = read_authorities(store, passphrase)
+    if authorities is None:
+        if plan.record.authority:
+            fix = "copy fleet.pki with its folder `keys` from the machine where `bedplate kube init` first ran"
+            raise InputError("the key store lacks the cluster's authorities", where=str(folder.path), fix=fix)
+        authorities = new_authorities(plan.name, now())
+        write_authorities(store, authorities, _vpn_passphrase(operator, plan))
+    record_authority(lock_path(operator.fleet), plan.name, authorities.certificate, authorities.account_key)
+    return authorities
+
+
+def _store(operator: Operator, plan: FleetPlan) -> KeyStore:
+    """Return the store with the cluster's keys: that of the VPN, or the folder for a fleet that had no VPN then."""
+    folder = store_of(FOLDER, operator)
+    pki = _vpn_pki(operator, plan) if folder.read(CLUSTER) is None else None
+    return store_of(PARAMETERS, operator) if pki and pki.journal.begun.keys == PARAMETERS else folder
+
+
+def _vpn_pki(operator: Operator, plan: FleetPlan) -> Pki | None:
+    try:
+        return keys_of(plan.name, operator)
+    except NoAuthority:
+        return None
+
+
+def _vpn_passphrase(operator: Operator, plan: FleetPlan) -> bytes | None:
+    """Return the verified passphrase of the VPN's keys; None if they are not encrypted."""
+    pki = _vpn_pki(operator, plan)
+    return open_issuer(pki, known_passphrase(operator))[1] if pki and pki.store.read(AUTHORITY) else None
+
+
+def admin_kubeconfig(operator: Operator, plan: FleetPlan) -> Path:
+    """Return the operator's own kubeconfig, which is renewed here after half of its 12 hours.
+
+    Raises InputError before `bedplate kube init`.
+    """
+    cluster, keys = cluster_of(plan), folder_of(operator.fleet).keys
+    path = keys / "admin.kubeconfig"
+    if is_usable(path, cluster, cluster.authority, now()):
+        return path
+    authorities = read_authorities(_store(operator, plan), known_passphrase(operator))
+    if authorities is None:
+        fix = "run `bedplate kube init`"
+        if cluster.authority:
+            fix = f"copy {keys} from the machine that ran `bedplate kube init`"
+        raise InputError("the keys of the cluster's authorities are not on this machine", fix=fix)
+    with os_errors_as_machine_errors(path):
+        path.parent.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
+    write_whole(path, admin_config(cluster, authorities.cluster, login_name(), now()).encode(), _PRIVATE)
+    return path
+
+
+def member_nodes(plan: FleetPlan) -> tuple[NodePlan, ...]:
+    """Return the machines of the control plane."""
+    return tuple(node for node in permanent_nodes(plan) if NodeRole.CONTROL in node.roles)
+
+
+@contextmanager
+def connections(operator: Operator, plan: FleetPlan, nodes: Sequence[NodePlan]) -> Iterator[dict[str, Connection]]:
+    """Yield the ssh connections of machines by name."""
+    with ssh_commands(operator, plan, nodes) as commands:
+        yield {name: Connection(name, argv) for name, argv in commands.items()}
 
 
 def init(operator: Operator) -> int:
@@ -99,12 +182,12 @@ class _Start:
     ) -> Mapping[str, BedplateError]:
         """Start the members that do not run, and return their errors."""
         cluster = self.cluster
-        formation, healthy = plan_formation(cluster, statuses, silent), running(cluster, statuses)
-        commands = dict.fromkeys(formation.start, "take")
-        if formation.first:
-            first = [member for member in cluster.members if member.name == formation.first]
-            commands[formation.first] = f"form new {_token(cluster)} {initial_cluster(first)}"
-        forms = {formation.first: ": it forms the cluster"}
+        planned, healthy = formation.plan_formation(cluster, statuses, silent), formation.running(cluster, statuses)
+        commands = dict.fromkeys(planned.start, "take")
+        if planned.first:
+            first = [member for member in cluster.members if member.name == planned.first]
+            commands[planned.first] = f"form new {_token(cluster)} {initial_cluster(first)}"
+        forms = {planned.first: ": it forms the cluster"}
         self.operator.show(f"start {name}{forms.get(name, '')}" for name in commands)
         starting = [self.members[name] for name in commands]
         begun, failed = ask_all(starting, lambda member: member.run(commands[member.name], self.files))
@@ -115,12 +198,12 @@ class _Start:
                 self.members[next(iter(healthy))].run(f"promote {peer_url(member)}")
         failed |= _finish(self.operator, [self.members[name] for name in begun])
         started, lost = ask_all([self.members[name] for name in statuses], read_status)
-        if etcd := adopted_id(cluster, started, silent):
+        if etcd := formation.adopted_id(cluster, started, silent):
             record_etcd(lock_path(self.operator.fleet), cluster.fleet, etcd)
-        errors = {**formation.errors, **failed, **lost, **stale_members(self.cluster, started)}
-        joining = [name for name in formation.join if name not in errors]
-        if formation.first and not running(self.cluster, started):
-            return errors | {name: _joins_after(name, formation.first) for name in joining}
+        errors = {**planned.errors, **failed, **lost, **formation.stale_members(self.cluster, started)}
+        joining = [name for name in planned.join if name not in errors]
+        if planned.first and not formation.running(self.cluster, started):
+            return errors | {name: _joins_after(name, planned.first) for name in joining}
         return errors | self.join(joining, started, silent)
 
     @property
@@ -133,12 +216,12 @@ class _Start:
     ) -> dict[str, BedplateError]:
         """Let members without data copy that of the others, one after the other; return the errors."""
         cluster, errors = self.cluster, dict[str, BedplateError]()
-        healthy = next(iter(running(cluster, statuses)), None)
+        healthy = next(iter(formation.running(cluster, statuses)), None)
         for member in cluster.members:
             if member.name not in names:
                 continue
             if healthy is None:
-                errors[member.name] = no_data(member.name, silent)
+                errors[member.name] = formation.no_data(member.name, silent)
             elif errors:
                 errors[member.name] = _joins_after(member.name, next(iter(errors)))
             else:
@@ -203,9 +286,9 @@ def replace_member(operator: Operator, name: str) -> int:
             raise error
         check_authority(statuses, authorities.digest)
         start = _Start(operator, members, archive(authorities))
-        if not is_recorded(start.cluster):
+        if not formation.is_recorded(start.cluster):
             raise InputError("the id of the etcd cluster is not recorded", fix="run `bedplate kube init` first")
-        healthy = running(start.cluster, statuses)
+        healthy = formation.running(start.cluster, statuses)
         if name in healthy:
             operator.show([f"{name}: runs"])
             return 0
@@ -213,7 +296,7 @@ def replace_member(operator: Operator, name: str) -> int:
             fix = "start the others first; if their volumes are lost too, run `bedplate kube restore`"
             raise PartialError(f"only {len(healthy)} of {len(members)} members run: etcd accepts no change", fix=fix)
         if statuses[name].has_data:
-            if name not in stale_members(start.cluster, statuses):
+            if name not in formation.stale_members(start.cluster, statuses):
                 what = f"{name} has the data of etcd: it is not replaced"
                 fix = f"`bedplate node logs {name}`; to give it up, detach and delete its volume, then `bedplate up`"
                 raise InputError(what, fix=fix)
@@ -229,7 +312,7 @@ def restore(operator: Operator, snapshot: str | None, without: Sequence[str], *,
     The snapshot is a file, or a key in the bucket; the newest one without a name.
     """
     plan = plan_of(operator)
-    remaining = remaining_members(cluster_of(plan), without)
+    remaining = formation.remaining_members(cluster_of(plan), without)
     with (
         tempfile.TemporaryDirectory(prefix="bedplate-") as folder,
         locked(operator),
@@ -255,7 +338,7 @@ def restore(operator: Operator, snapshot: str | None, without: Sequence[str], *,
         files, token = archive(authorities), _token(cluster_of(plan))
         on_all(everyone, lambda member: member.run("take", files))
         # Before any starts: members with the data before are then those of another cluster.
-        record_etcd(lock_path(operator.fleet), plan.name, etcd_cluster_id(remaining, token), replaces=True)
+        record_etcd(lock_path(operator.fleet), plan.name, formation.etcd_cluster_id(remaining, token), replaces=True)
         command = f"restore {token} {initial_cluster(remaining)}"
         on_all(everyone, lambda member: member.run(command, seconds=LONG))
         errors = _finish(operator, everyone)

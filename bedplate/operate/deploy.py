@@ -1,11 +1,13 @@
-"""Pulumi's engine runs on the stacks of the fleet: `up` decides the order of all steps, `preview` and `destroy`."""
+"""Pulumi's engine runs on the stacks of the fleet: the backend of their state, `preview`, `up` and `destroy`."""
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from bedplate.account.backend import create_role, missing_roles, service_roles
+from bedplate.account.backend import StateStore, create_role, missing_roles, prepare_store, service_roles
 from bedplate.account.client import AwsClient, failure_lines
 from bedplate.account.facts import newest_images, read_quotas
 from bedplate.catalog import load_catalog
@@ -13,13 +15,13 @@ from bedplate.deploy.engine import Engine, open_engine
 from bedplate.deploy.progress import Operation, Progress, Status
 from bedplate.deploy.run import Deployment, Task
 from bedplate.deploy.state import Resource, StackState, deployed_layout, kept_price, recorded_price
-from bedplate.errors import BedplateError, InputError, PartialError
-from bedplate.folder.files import FLEET_FILE
+from bedplate.errors import BedplateError, InputError, MachineError, PartialError
+from bedplate.files import os_errors_as_machine_errors
+from bedplate.folder.files import FLEET_FILE, PROJECT_FILE, backend_url, file_url, record_backend, secrets_provider
 from bedplate.load import load_fleet
 from bedplate.lock import lock_path, record_etcd, record_images, record_plan
 from bedplate.operate import Operator
-from bedplate.operate.backend import ensure_backend
-from bedplate.operate.cluster_access import locked, make_authorities
+from bedplate.operate.control_plane import locked, make_authorities
 from bedplate.operate.fleet import open_account, plan_loaded, plan_of
 from bedplate.plan import FleetPlan, bill
 from bedplate.plan.cost import quota_needs
@@ -36,18 +38,79 @@ from bedplate.plan.stacks import (
     parts_read,
     stack_name,
 )
+from bedplate.report import deploy as report
 from bedplate.report.columns import counted
-from bedplate.report.deploy import (
-    LOG_WIDTH,
-    cause_lines,
-    change_lines,
-    kept_lines,
-    price_lines,
-    progress_lines,
-    quota_warning_lines,
-    removal_lines,
-)
 from stacks.program import require_image_ids, require_recorded
+
+_PASSPHRASES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
+
+
+def init_backend(operator: Operator, file: Path | None) -> None:
+    """Prepare backend and stacks, with the state in this folder, or in a bucket."""
+    changes = []
+    for change in _prepare(plan_of(operator), operator.fleet.absolute().parent, file):
+        operator.show([change])
+        changes.append(change)
+    operator.show(["commit Pulumi.yaml and the files Pulumi.<stack>.yaml" if changes else "nothing to do"])
+
+
+def ensure_backend(operator: Operator, plan: FleetPlan) -> None:
+    """Create the backend of a fleet folder after a confirmation, if Pulumi has none."""
+    folder = operator.fleet.absolute().parent
+    if backend_url(folder) or open_engine(folder).has_login():
+        return
+    store = _store(plan)
+    what = f"create the bucket {store.bucket} and the KMS key {store.alias}"
+    operator.confirm(f"there is no backend for Pulumi's state: {what}?")
+    for change in _prepare(plan, folder, None):
+        operator.show([change])
+
+
+def _store(plan: FleetPlan) -> StateStore:
+    return StateStore(plan.name, plan.owner, plan.account, plan.home.name)
+
+
+def _prepare(plan: FleetPlan, folder: Path, file: Path | None) -> Iterator[str]:
+    """Prepare backend and stacks; yield each change."""
+    engine, store = open_engine(folder), _store(plan)
+    url = file_url(folder, file) if file else store.url
+    configured = backend_url(folder)
+    if file and configured not in ("", url):
+        raise InputError(
+            f"the state is in {configured} already",
+            fix="omit --file; docs/state.md of bedplate describes how to move a state",
+        )
+    if not configured:
+        _check_unused(engine, plan.name)
+    if configured in ("", url):
+        yield from _prepare_folder(file) if file else prepare_store(open_account(plan), store)
+    if not configured:
+        record_backend(folder, url)
+        yield f"wrote the backend {url} to {PROJECT_FILE}"
+    default = store.secrets_provider if backend_url(folder) == store.url else ""
+    provider = secrets_provider(folder, plan.name) or default
+    yield from engine.prepare_stacks(plan.name, (stack_name(plan, part) for part in parts(plan)), provider)
+
+
+def _check_unused(engine: Engine, fleet: str) -> None:
+    """Raise InputError if the fleet is deployed in the backend of `pulumi login`: `up` would create it again."""
+    if engine.has_login() and engine.is_deployed(fleet):
+        raise InputError(
+            f"the state of {fleet} is in the backend of your `pulumi login`",
+            fix="write its URL (`pulumi whoami --verbose`) to Pulumi.yaml as `backend: {url: URL}`, then run it again",
+        )
+
+
+def _prepare_folder(folder: Path) -> Iterator[str]:
+    if not any(map(os.environ.get, _PASSPHRASES)):
+        raise MachineError(
+            "the passphrase for the secrets of the state is missing",
+            fix=f"set {_PASSPHRASES[0]}, or {_PASSPHRASES[1]} to a file that holds it",
+        )
+    if not folder.is_dir():
+        with os_errors_as_machine_errors(folder):
+            folder.mkdir(mode=0o700, parents=True)
+        yield f"created the folder {folder}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +157,14 @@ class Preview:
     def show(self, operator: Operator) -> None:
         """Report the changes of each stack, what is deleted, and the price."""
         session = self.session
-        operator.show_changes(change_lines(self.states))
+        operator.show_changes(report.change_lines(self.states))
         operator.show(f"{stack:<24} new" for stack, _ in session.tasks(session.new_parts(), Operation.UP))
         operator.show_changes(_removals(session))
         deployed = session.parts(Operation.UP)
         parts_before = {*deployed, *session.parts(Operation.DESTROY)} & session.states.keys() - {SHARED, LINKS}
         prices = bill(session.plan, load_catalog()).regions
         after = sum(prices[part].min for part in deployed if part in prices)
-        operator.show(price_lines(recorded_price(session.states[part] for part in parts_before), after))
+        operator.show(report.price_lines(recorded_price(session.states[part] for part in parts_before), after))
 
 
 def preview(operator: Operator, names: Sequence[str]) -> Preview:
@@ -219,12 +282,12 @@ def _deleted(session: Session) -> dict[str, tuple[Resource, ...]]:
 
 
 def _removals(session: Session) -> Iterator[str]:
-    return chain.from_iterable(removal_lines(stack, resources) for stack, resources in _deleted(session).items())
+    return chain.from_iterable(report.removal_lines(stack, resources) for stack, resources in _deleted(session).items())
 
 
 def _kept_lines(plan: FleetPlan, states: Mapping[str, StackState]) -> Iterator[str]:
     kept = {stack_name(plan, part): state.kept for part, state in states.items() if state.kept}
-    return kept_lines(kept, kept_price(chain.from_iterable(kept.values()), load_catalog()))
+    return report.kept_lines(kept, kept_price(chain.from_iterable(kept.values()), load_catalog()))
 
 
 def _missing_roles(operator: Operator, session: Session) -> dict[str, str]:
@@ -242,7 +305,7 @@ def _warn_of_quotas(operator: Operator, session: Session) -> None:
     needs = quota_needs(session.plan, load_catalog())
     answers = read_quotas(session.account, needs)
     granted = {key: value for by_code in answers.successes.values() for key, value in by_code.items()}
-    operator.notify(quota_warning_lines(needs, granted))
+    operator.notify(report.quota_warning_lines(needs, granted))
     operator.notify(f"warning: quotas unknown: {line}" for line in failure_lines(answers.failures))
 
 
@@ -301,7 +364,7 @@ def watched(operator: Operator, deployment: Deployment) -> tuple[Progress, ...]:
 
 def exit_status(operator: Operator, states: Sequence[Progress]) -> int:
     """Report the errors; return the exit status, that of the error if nothing was changed."""
-    operator.notify(cause_lines(states))
+    operator.notify(report.cause_lines(states))
     if defects := [cause.log for state in states for cause in state.causes if cause.log]:
         with NamedTemporaryFile("w", prefix="bedplate-", suffix=".log", delete=False) as log:
             log.write("\n".join(defects))
@@ -314,7 +377,7 @@ def exit_status(operator: Operator, states: Sequence[Progress]) -> int:
 
 def finish(operator: Operator, states: Sequence[Progress], command: str) -> int:
     """Report the result of each stack and the command that continues; return the exit status."""
-    operator.show(progress_lines(states, LOG_WIDTH))
+    operator.show(report.progress_lines(states, report.LOG_WIDTH))
     status = exit_status(operator, states)
     if status:
         operator.notify([f"  fix  correct the cause, then run `{command}` again: it continues"])

@@ -29,16 +29,7 @@ from bedplate.operate.fleet import open_account, plan_of
 from bedplate.plan import FleetPlan
 from bedplate.plan.nodes import find_node, permanent_nodes
 from bedplate.plan.pools import PoolPlan, next_stop
-from bedplate.report.capacity import (
-    end_lines,
-    interrupted_lines,
-    progress_lines,
-    rung_lines,
-    running_lines,
-    shortage_fix,
-    stop_lines,
-    undeployed_lines,
-)
+from bedplate.report import capacity as report
 from bedplate.report.nodes import age_of
 
 _EXCERPT = 15
@@ -65,10 +56,10 @@ def start(operator: Operator, group: str, count: int, duration: str | None) -> N
     ready = {machine.id for machine in progress.observation.machines if machine.ready}
     machines = [machine for region in answers.successes.values() for machine in region if machine.instance in ready]
     ends = {pool: end.until for pool, end in progress.ends.items()}
-    operator.show(running_lines(machines, pools, ends))
+    operator.show(report.running_lines(machines, pools, ends))
     cancelled = {pool: end.until for pool, end in progress.cancelled.items()}
     unlimited = {machine.pool for machine in machines} & request.until.keys() - ends.keys() if until else set()
-    operator.notify(end_lines(cancelled, sorted(unlimited)))
+    operator.notify(report.end_lines(cancelled, sorted(unlimited)))
     operator.notify(f"unknown names: {line}" for line in failure_lines(answers.failures))
 
 
@@ -100,13 +91,15 @@ def _follow(operator: Operator, groups: ScalingGroups, request: Request, pools: 
             before = last.observation if last else None
             last = progress
             if before is None:
-                operator.notify(undeployed_lines(progress.observation, pools))
-            operator.notify(progress_lines(before, progress.observation, progress.decision, pools))
+                operator.notify(report.undeployed_lines(progress.observation, pools))
+            operator.notify(report.progress_lines(before, progress.observation, progress.decision, pools))
             if before:
                 operator.notify(_boot_failures(groups.client, pools, before.activities, progress))
     except (KeyboardInterrupt, BedplateError):
         if last:
-            operator.notify(interrupted_lines(pools[next(iter(pools))].group, last.observation, last.decision, pools))
+            operator.notify(
+                report.interrupted_lines(pools[next(iter(pools))].group, last.observation, last.decision, pools)
+            )
         raise
     if last is None:
         raise AssertionError
@@ -138,9 +131,9 @@ def _shortage(
     booting = [machine for machine in progress.observation.machines if not machine.ready]
     summary = f"{progress.ready} of {count} machines of {pools[next(iter(pools))].group} run"
     if not booting and progress.decision.missing:
-        operator.notify(rung_lines(progress.decision, pools))
+        operator.notify(report.rung_lines(progress.decision, pools))
         return PartialError(
-            f"{summary}: no rung has room for {progress.decision.missing}", fix=shortage_fix(progress.decision)
+            f"{summary}: no rung has room for {progress.decision.missing}", fix=report.shortage_fix(progress.decision)
         )
     for machine in booting:
         operator.notify(_console_lines(client, pools[machine.pool].region, machine.id))
@@ -168,7 +161,7 @@ def stop(operator: Operator, name: str) -> None:
         return
     groups = ScalingGroups(client, plan.name, (pool,))
     desired = _desired_above_minimum(groups, machine)
-    operator.show(stop_lines(machine, f"up {age_of(machine, datetime.now(UTC))}", _people_on(plan, machine)))
+    operator.show(report.stop_lines(machine, f"up {age_of(machine, datetime.now(UTC))}", _people_on(plan, machine)))
     operator.confirm("terminate it?")
     terminate_machine(client, machine.region, machine.instance)
     groups.forget_end(pool.name, desired - 1)

@@ -1,10 +1,10 @@
-"""Images of the fleet: which it needs and has, and the bakes of those that are due."""
+"""Images of the fleet: which it needs and has, the bakes of those that are due, promotions, returns and deletions."""
 
 import os
 import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import chain
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bedplate.account.bundle import RegionStore
 from bedplate.account.capacity import Clock
-from bedplate.account.client import AwsClient, RegionResults, ask_regions, failure_lines, require_all
+from bedplate.account.client import AwsClient, NotThere, RegionResults, ask_regions, failure_lines, require_all
 from bedplate.account.facts import newest_images
 from bedplate.catalog import load_catalog
 from bedplate.errors import BedplateError, InputError, PartialError
@@ -25,29 +25,15 @@ from bedplate.plan import FleetPlan
 from bedplate.plan.node_document import pool_document
 from bedplate.plan.planner import ImageKind, image_kinds
 from bedplate.plan.pools import PoolPlan
+from bedplate.report import images as report
 from bedplate.report.bundle import SHORT
-from bedplate.report.images import (
-    PlannedImage,
-    difference_lines,
-    image_documents,
-    image_lines,
-    package_lines,
-    planned_document,
-    planned_lines,
-    rollout_lines,
-)
+from bedplate.report.images import PlannedImage
 from bedplate.spec.groups import Ring
+from images import published
 from images.bake import Bake, find_site
 from images.bakes import Event, Progress, leased, run_bakes
-from images.published import (
-    FleetImage,
-    check_base,
-    find_images,
-    images_in_use,
-    last_rollouts,
-    read_packages,
-)
-from images.steps import BUNDLE, Recipe, document_name, pinned_versions
+from images.published import FleetImage, PoolRollout
+from images.steps import BAKE_DOCUMENTS, BUNDLE, WITHDRAWN, Recipe, document_name, pinned_versions
 from stacks.compute.template import bake_boot
 
 
@@ -90,7 +76,7 @@ def chosen_kinds(plan: FleetPlan, names: Sequence[str], regions: Sequence[str]) 
 
 def all_images(client: AwsClient, plan: FleetPlan) -> RegionResults[tuple[FleetImage, ...]]:
     """Return the images of each region that answers."""
-    return ask_regions(regions_of(plan), lambda region: find_images(client, plan.name, region))
+    return ask_regions(regions_of(plan), lambda region: published.find_images(client, plan.name, region))
 
 
 def images_of(client: AwsClient, plan: FleetPlan) -> list[FleetImage]:
@@ -104,7 +90,9 @@ def used_images(client: AwsClient, plan: FleetPlan, images: Iterable[FleetImage]
     listed_images = list(images)
 
     def ask(region: str) -> frozenset[str]:
-        return images_in_use(client, plan.name, region, [image for image in listed_images if image.region == region])
+        return published.images_in_use(
+            client, plan.name, region, [image for image in listed_images if image.region == region]
+        )
 
     regions = {image.region for image in listed_images}
     answers = require_all(ask_regions(sorted(regions), ask), "cannot read which images are in use")
@@ -126,7 +114,7 @@ def list_planned(operator: Operator) -> Result:
     """Return the images that the fleet needs; one whose recipe has not changed is not baked again."""
     plan = plan_of(operator)
     images = tuple(_planned(operator, open_account(plan), plan, image_kinds(plan, load_catalog())))
-    return Result(planned_lines(images), planned_document(images))
+    return Result(report.planned_lines(images), report.planned_document(images))
 
 
 def bake(operator: Operator, kinds: Sequence[str], regions: Sequence[str], *, keep: bool) -> None:
@@ -162,14 +150,14 @@ def list_images(operator: Operator) -> Result:
     images = [image for region in answers.successes.values() for image in region]
     used = used_images(client, plan, images)
     workers = [pool for pool in plan.pools if pool.use.is_worker and pool.region in answers.successes]
-    rollouts = tuple(last_rollouts(client, plan.name, workers))
+    rollouts = tuple(published.last_rollouts(client, plan.name, workers))
     bucket = RegionStore(client, plan, plan.home.name).bucket
     document = {
-        "images": image_documents(images, used, bucket),
+        "images": report.image_documents(images, used, bucket),
         "rollouts": [asdict(rollout) for rollout in rollouts],
     }
     notes = [f"unknown: {line}" for line in failure_lines(answers.failures)]
-    lines = (*image_lines(images, used, datetime.now(UTC)), *rollout_lines(rollouts))
+    lines = (*report.image_lines(images, used, datetime.now(UTC)), *report.rollout_lines(rollouts))
     return Result(lines, document, PartialError.exit_code if notes else 0, notes)
 
 
@@ -180,9 +168,9 @@ def compare(operator: Operator, first: str, second: str) -> Result:
     images = images_of(client, plan)
     before, after = (copies_of(images, name)[0] for name in (first, second))
     store = RegionStore(client, plan, plan.home.name)
-    packages = package_lines(*(read_packages(store, image.name) for image in (before, after)))
+    packages = report.package_lines(*(published.read_packages(store, image.name) for image in (before, after)))
     files = _file_lines(store, *(image.tags.get(BUNDLE, "") for image in (before, after)))
-    return Result(chain(difference_lines(before, after), packages, files))
+    return Result(chain(report.difference_lines(before, after), packages, files))
 
 
 def _file_lines(store: RegionStore, first: str, second: str) -> Iterator[str]:
@@ -210,7 +198,7 @@ def _planned(operator: Operator, client: AwsClient, plan: FleetPlan, kinds: Chos
     for kind, pools in kinds.items():
         place = f"{home}/{kind.arch}"
         base = plan.record.images.get(place) or newest_images(client, [place])[place]
-        check_base(client, home, kind.arch, base)
+        published.check_base(client, home, kind.arch, base)
         recipe = Recipe(plan.name, kind, base, bundle, pinned_versions(plan, kind))
         regions = tuple(dict.fromkeys(pool.region for pool in pools))
         copies = {image.region: image for image in finished if image.name == recipe.name}
@@ -291,3 +279,122 @@ def _check_results(operator: Operator, runs: tuple[Progress, ...]) -> None:
     if errors:
         operator.notify(f"{run.kind} {region}: {error.what}" for run in runs for region, error in run.failures.items())
         raise PartialError("not all images are complete", fix=errors[0].fix or "run `bedplate image bake` again")
+
+
+def promote(operator: Operator, name: str) -> None:
+    """Use a finished image for new machines, and replace workers on other images."""
+    plan = plan_of(operator)
+    client = open_account(plan)
+    with locked(operator, plan, client):
+        copies = copies_of(images_of(client, plan), name)
+        for image in copies:
+            if image.withdrawn:
+                published.unmark(client, image.region, image.id, WITHDRAWN)
+        _promote(operator, client, plan, copies)
+
+
+def rollback(operator: Operator, kind: str) -> None:
+    """Return to the previous image of a kind."""
+    plan = plan_of(operator)
+    chosen_kinds(plan, [kind], [])
+    client = open_account(plan)
+    with locked(operator, plan, client):
+        images = [image for image in images_of(client, plan) if image.kind == kind and image.finished]
+        recorded = {value for place, value in plan.record.baked.items() if place.endswith(f"/{kind}")}
+        names = list(report.by_name(images))
+        current = next((image.name for image in images if image.id in recorded), None)
+        if current is None:
+            raise InputError(f"fleet.lock has no image of {kind}", fix="`bedplate image bake` bakes one")
+        withdrawn = {image.name for image in images if image.withdrawn}
+        earlier = [name for name in names[names.index(current) + 1 :] if name not in withdrawn]
+        if not earlier:
+            raise InputError(f"no image of {kind} is older than {current}", fix="`bedplate image list` shows all")
+        for image in copies_of(images, current):
+            published.mark(client, image.region, image.id, WITHDRAWN)
+        ended = [pool.name for pool in _workers(plan, kind) if PoolRollout(client, plan.name, pool).end()]
+        operator.show(f"{pool}: AWS rolls the machines back to the previous image" for pool in ended)
+        _promote(operator, client, plan, copies_of(images, earlier[0]))
+
+
+def prune(operator: Operator, keep: int) -> None:
+    """Delete old images of each kind but the newest, and those in use or protected."""
+    plan = plan_of(operator)
+    client = open_account(plan)
+    with locked(operator, plan, client):
+        images = [image for image in images_of(client, plan) if image.finished]
+        used = used_images(client, plan, images)
+        for copies in _old(images, used, keep):
+            for image in copies:
+                published.discard(client, image)
+            RegionStore(client, plan, plan.home.name).delete(published.bill_key(copies[0].name))
+            operator.show([f"deleted {copies[0].name} in {', '.join(image.region for image in copies)}"])
+
+
+def sweep(operator: Operator) -> int:
+    """Remove what killed bakes have left; return the exit status."""
+    plan = plan_of(operator)
+    client = open_account(plan)
+    with locked(operator, plan, client):
+        answers = published.find_leftovers(client, plan.name, regions_of(plan))
+        for leftovers in answers.successes.values():
+            published.remove_leftovers(client, leftovers)
+            operator.show(f"{leftovers.region}: removed {name}" for name in leftovers.names)
+        store = RegionStore(client, plan, plan.home.name)
+        with suppress(NotThere):  # no bucket
+            for key in tuple(store.keys(f"nodes/{BAKE_DOCUMENTS}")):
+                store.delete(key)
+                operator.show([f"{store.region}: removed {key}"])
+    operator.notify(f"not searched: {line}" for line in failure_lines(answers.failures))
+    return PartialError.exit_code if answers.failures else 0
+
+
+def _promote(operator: Operator, client: AwsClient, plan: FleetPlan, copies: tuple[FleetImage, ...]) -> None:
+    """Publish and record an image in the regions that have it. Raises PartialError if a region lacks it."""
+    kind, ids = copies[0].kind, {image.region: image.id for image in copies}
+    pools = _pools(plan, kind)
+    for region, ident in ids.items():
+        published.publish(client, plan.name, kind, region, ident)
+    needed = {pool.region for pool in pools}
+    images = {f"{region}/{kind}": ident for region, ident in ids.items() if region in needed}
+    record_baked(lock_path(operator.fleet), plan.name, images)
+    operator.show([f"{kind}: {copies[0].name} in {', '.join(sorted(ids))}: `bedplate up` uses it for new machines"])
+    errors = _roll_out(operator, client, plan, kind, ids)
+    if missing := sorted(needed - ids.keys()):
+        fix = f"run `bedplate image bake {kind}`"
+        raise PartialError(f"{copies[0].name} is not in {', '.join(missing)}", fix=fix)
+    if errors:
+        raise PartialError(f"not rolled out: {'; '.join(error.what for error in errors)}", fix=errors[0].fix)
+
+
+def _roll_out(
+    operator: Operator, client: AwsClient, plan: FleetPlan, kind: str, images: Mapping[str, str]
+) -> list[BedplateError]:
+    """Start the roll-out in each pool of workers; return the errors."""
+    errors = []
+    for pool in (pool for pool in _workers(plan, kind) if pool.region in images):
+        try:
+            operator.show([PoolRollout(client, plan.name, pool).start(images[pool.region])])
+        except BedplateError as error:
+            errors.append(error)
+    return errors
+
+
+def _pools(plan: FleetPlan, kind: str) -> tuple[PoolPlan, ...]:
+    """Return the pools of a kind; none if the fleet does not need it now."""
+    return next(
+        (pools for image_kind, pools in image_kinds(plan, load_catalog()).items() if image_kind.name == kind), ()
+    )
+
+
+def _workers(plan: FleetPlan, kind: str) -> tuple[PoolPlan, ...]:
+    return tuple(pool for pool in _pools(plan, kind) if pool.use.is_worker)
+
+
+def _old(images: Iterable[FleetImage], used: frozenset[str], keep: int) -> Iterator[tuple[FleetImage, ...]]:
+    """Yield the images of each kind that are neither among the newest, nor in use or protected in any region."""
+    counts: dict[str, int] = {}
+    for copies in report.by_name(images).values():
+        kind = copies[0].kind
+        counts[kind] = counts.get(kind, 0) + 1
+        if counts[kind] > keep and not any(image.id in used or image.protected for image in copies):
+            yield copies

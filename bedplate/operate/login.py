@@ -1,41 +1,51 @@
 """How workflows log in to machines: directly if a machine answers at its address, else through Session Manager.
 
 `ssh_targets` returns the ssh command of each machine. A machine in the cloud that does not answer gets a ProxyCommand,
-`bedplate ssh --proxy NAME`, which looks up its instance and starts a session when ssh connects.
+`bedplate ssh --proxy NAME`, which looks up its instance and starts a session when ssh connects. The login and the check
+of the host key are left to ssh. A host key that the lock does not hold is read through AWS and recorded at the first
+login of `bedplate ssh`.
 """
 
+import os
+import re
 import shlex
+import subprocess
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import which
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from bedplate.catalog import load_catalog
-from bedplate.errors import InputError, MachineError
-from bedplate.files import login_name
-from bedplate.nodes.host_keys import answering, check_plugin
+from bedplate.errors import InputError, MachineError, PartialError
+from bedplate.files import check_files_exist, login_name
+from bedplate.load import load_fleet
+from bedplate.nodes.host_keys import answering, check_plugin, connect, relay, trust_instructions
 from bedplate.nodes.ssh import (
     Login,
     NodeLocation,
     SshTargets,
     deploy_account,
     login_account,
+    nodes_by_name,
     targets_of_config,
     write_ssh_config,
 )
 from bedplate.operate import Operator
-from bedplate.operate.fleet import open_account
+from bedplate.operate.fleet import open_account, plan_loaded
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import pool_node_name
 from bedplate.plan.nodes import NodePlan, Platform, pool_node
 from vpn.push import ssh_connection
 
 if TYPE_CHECKING:
+    from bedplate.account.client import AwsClient
     from bedplate.account.machines import LiveMachine
+    from bedplate.account.session import PluginCommand
 
 
 def ssh_targets(folder: Path, plan: FleetPlan, machines: Sequence[NodeLocation], operator: Operator) -> SshTargets:
@@ -68,15 +78,6 @@ def ssh_commands(
         targets = ssh_targets(Path(folder), plan, [NodeLocation(node) for node in nodes], operator).targets
         commands = {target.node.name: target.argv for target in targets}
         yield {node.name: commands.get(node.name) or ssh_connection(node.name).argv for node in nodes}
-
-
-def check_files_exist(*files: Path | None) -> None:
-    """Raise InputError for a file that does not exist. Devices such as /dev/null are valid: ssh reads them."""
-    for file in filter(None, files):
-        if not file.exists():
-            raise InputError("no such file", where=str(file), fix="name an existing file")
-        if file.is_dir():
-            raise InputError("is a folder", where=str(file), fix="name a file")
 
 
 def _with_paths(operator: Operator, machines: Sequence[NodeLocation], keys: Iterable[str]) -> Iterator[NodeLocation]:
@@ -148,3 +149,144 @@ def location_of(plan: FleetPlan, machine: "LiveMachine") -> NodeLocation:
     pool = next(pool for pool in plan.pools if (pool.name, pool.region) == (machine.pool, machine.region))
     node = pool_node(plan, pool, name, load_catalog())
     return NodeLocation(node, machine.address, None if machine.name else machine.pool)
+
+
+_INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
+_SSH_FAILED = 255
+# A shell reports 128 + the number of the signal that killed a program.
+_SIGNALLED = 128
+HostKeys = Mapping[str, tuple[str, ...]]
+
+
+def carry(operator: Operator, name: str) -> None:
+    """Carry a connection to a machine over stdin and stdout. Does not return if the plugin carries it."""
+    plan = _plan(operator)
+    location, instance = _select(plan, name)
+    if connection := connect(location.host):
+        relay(connection, sys.stdin.fileno(), sys.stdout.fileno())
+        return
+    _check_session_possible(location)
+    plugin = (instance or _instance(plan, location)).session()
+    os.execvpe(plugin.argv[0], plugin.argv, {**os.environ, **plugin.environment})  # noqa: S606
+
+
+def log_in(operator: Operator, name: str, command: Sequence[str]) -> int:
+    """Log in to a machine, or run a command on it; return the exit status of ssh."""
+    plan = _plan(operator)
+    location, instance = _select(plan, name)
+    check_files_exist(operator.identity)
+    is_direct = _answers(location)
+    keys: HostKeys = plan.record.host_keys
+    if is_in_cloud(location) and (instance or not is_direct or location.node.name not in keys):
+        instance = instance or _instance(plan, location)
+        keys = _verified_keys(operator, plan, location, instance)
+    elif location.node.name not in keys:
+        what = f"the host key of {location.node.name} is not recorded"
+        raise InputError(what, fix=trust_instructions(location.node))
+    plugin = instance.session() if instance and not is_direct else None
+    return _run_ssh(operator, location, keys, plugin, command, interactive_login(operator, plan))
+
+
+def _plan(operator: Operator) -> FleetPlan:
+    # Warnings about the fleet file do not concern a login.
+    return plan_loaded(load_fleet(operator.fleet, load_catalog()))
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """An EC2 instance of the fleet, with the client of its account."""
+
+    client: "AwsClient"
+    machine: "LiveMachine"
+
+    def session(self) -> "PluginCommand":
+        """Start a Session Manager session and return the command that carries it."""
+        from bedplate.account.session import start_session
+
+        return start_session(self.client, self.machine)
+
+
+def _select(plan: FleetPlan, name: str) -> tuple[NodeLocation, Instance | None]:
+    """Return the machine of a name, of a group that has only one, or of an instance id; with what AWS was asked for."""
+    pools = [pool for pool in plan.pools if pool.group == name or _INSTANCE.fullmatch(name)]
+    if not pools:
+        (node,) = nodes_by_name(plan, [name], load_catalog())
+        return NodeLocation(node), None
+    # Slow: they import boto3.
+    from bedplate.account.client import require_all
+    from bedplate.account.machines import read_claims, read_pool_machines
+    from bedplate.account.session import RUNNING, running
+
+    client = open_account(plan)
+    answers = require_all(read_pool_machines(client, plan, pools, read_claims(client, plan)), "nothing was done")
+    members = [
+        machine for region in answers.values() for machine in region if name in (machine.instance, machine.group)
+    ]
+    machines = [machine for machine in members if machine.state in RUNNING] or members[:1]
+    if not machines:
+        raise PartialError(f"no running machine: {name}", fix="`bedplate node list --live` shows running machines")
+    if len(machines) > 1:
+        names = ", ".join(sorted(machine.name or machine.instance for machine in machines))
+        raise InputError(f"{name} has {len(machines)} running machines", fix=f"name one of {names}")
+    machine = running(machines[0])
+    return location_of(plan, machine), Instance(client, machine)
+
+
+def _instance(plan: FleetPlan, location: NodeLocation) -> Instance:
+    # Slow: it imports boto3.
+    from bedplate.account.session import find_instance
+
+    client = open_account(plan)
+    return Instance(client, find_instance(client, plan, location.node))
+
+
+def _answers(location: NodeLocation) -> bool:
+    """Return whether a machine answers at its address; raise BedplateError if there is no other path to it."""
+    if connection := connect(location.host):
+        connection.close()
+        return True
+    _check_session_possible(location)
+    return False
+
+
+def _check_session_possible(location: NodeLocation) -> None:
+    if not is_in_cloud(location):
+        fix = "connect to the VPN, and check that the machine is on"
+        raise PartialError(f"{location.node.name} does not answer at {location.host}", fix=fix)
+    check_plugin()
+
+
+def _verified_keys(operator: Operator, plan: FleetPlan, location: NodeLocation, instance: Instance) -> HostKeys:
+    """Return the recorded host keys, with that of an instance that is new. Names of the fleet are recorded."""
+    # Slow: it imports boto3.
+    from bedplate.operate.trust import aws_host_key, record_aws_key
+
+    name, machine, keys = location.node.name, instance.machine, plan.record.host_keys
+    if name in keys and plan.record.instances.get(name, machine.instance) == machine.instance:
+        return keys
+    host_key = aws_host_key(plan, instance.client, machine)
+    if machine.name:
+        operator.notify([record_aws_key(operator, plan, machine, host_key)])
+    return {**keys, name: (host_key.key,)}
+
+
+def _run_ssh(  # noqa: PLR0913, PLR0917  what a login consists of
+    operator: Operator,
+    location: NodeLocation,
+    keys: HostKeys,
+    plugin: "PluginCommand | None",
+    command: Sequence[str],
+    login: Login,
+) -> int:
+    """Run ssh and return its exit status."""
+    proxy, secret = (proxy_command(plugin.argv), plugin.environment) if plugin else (None, {})
+    with tempfile.TemporaryDirectory(prefix="bedplate-") as folder:
+        write_ssh_config(Path(folder), [replace(location, proxy=proxy)], keys, login)
+        argv = ("ssh", "-F", str(Path(folder) / "ssh_config"), location.node.name, *command)
+        try:
+            status = subprocess.run(argv, env={**os.environ, **secret}, check=False).returncode  # noqa: S603
+        except FileNotFoundError:
+            raise MachineError("ssh is not installed", fix="install OpenSSH's client") from None
+    if status == _SSH_FAILED and not plugin and is_in_cloud(location):
+        operator.notify([f"note: if its host key has changed: `bedplate node trust {location.node.name}`"])
+    return status if status >= 0 else _SIGNALLED - status

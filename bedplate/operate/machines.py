@@ -18,8 +18,7 @@ from bedplate.nodes.ssh import NodeLocation
 from bedplate.operate import Operator
 from bedplate.operate.apply import INTERRUPTED, apply_machines
 from bedplate.operate.bundle import deliver_bundle
-from bedplate.operate.cluster_access import member_nodes
-from bedplate.operate.control_plane import start_cluster
+from bedplate.operate.control_plane import member_nodes, start_cluster
 from bedplate.operate.fleet import open_account, plan_of
 from bedplate.operate.login import IN_SERVICE, is_in_cloud, location_of
 from bedplate.operate.trust import aws_host_key, record_aws_key

@@ -15,6 +15,7 @@ from bedplate.operate import Operator, Result
 from bedplate.operate.fleet import open_fleet, plan_loaded, plan_of, replanned
 from bedplate.plan import FleetPlan, bill, plan_document
 from bedplate.plan.stacks import Step, stack_order
+from bedplate.report import updates
 from bedplate.report.cost import cost_document, cost_lines, price_lines
 from bedplate.report.diagnostics import ALL_RULES, fault_document, fault_lines, rule_lines, rules_lines, verdict_lines
 from bedplate.report.plan import (
@@ -24,14 +25,6 @@ from bedplate.report.plan import (
     plan_lines,
     recorded_lines,
     summary,
-)
-from bedplate.report.updates import (
-    diff_document,
-    diff_lines,
-    order_document,
-    order_lines,
-    removed_zone_lines,
-    removed_zones,
 )
 from bedplate.rules import Fault, Level
 from bedplate.update import Effect, consequences
@@ -94,13 +87,13 @@ def compare(old: Operator, new: Operator) -> Result:
         if not any(edit.effect is Effect.REFUSED for edit in edits):
             raise
         new.notify(fault_lines(refused.faults))
-    zones = removed_zones(plan, after.fleet)
-    document = diff_document(edits) | {"removed_zones": [asdict(zone) for zone in zones]}
-    lines = (*diff_lines(edits), *removed_zone_lines(plan, zones), *order_lines(plan, order))
+    zones = updates.removed_zones(plan, after.fleet)
+    document = updates.diff_document(edits) | {"removed_zones": [asdict(zone) for zone in zones]}
+    lines = (*updates.diff_lines(edits), *updates.removed_zone_lines(plan, zones), *updates.order_lines(plan, order))
     is_destructive = any(edit.effect.weight >= Effect.REPLACES.weight for edit in edits)
     return Result(
         (f"from {old.fleet} to {new.fleet}", "", *lines),
-        document | order_document(plan, order),
+        document | updates.order_document(plan, order),
         ViolationError.exit_code if is_destructive else 0,
     )
 

@@ -1,47 +1,177 @@
 """Stacks run in the simulated AWS: those of a fleet and of an edit of it, or a Pulumi program of the operator's own."""
 
+import os
+import runpy
+import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 
 from bedplate import STARTED
 from bedplate.catalog import load_catalog
 from bedplate.errors import InputError, PartialError, ViolationError
-from bedplate.graph.audit.document import StackFault
+from bedplate.graph.audit.document import StackFault, graph_of
 from bedplate.graph.audit.exposure import PUBLIC_PORTS
+from bedplate.graph.audit.run import audit
+from bedplate.load import Loaded
 from bedplate.operate import Operator, Result
-from bedplate.operate.fleet import open_fleet, plan_loaded, resource_origin
-from bedplate.operate.rehearsal_stacks import (
-    Later,
-    Waves,
-    audit_report,
-    later_fleet,
-    program_stack,
-    teardown_waves,
-    waves,
-)
+from bedplate.operate.fleet import device_counts, open_fleet, plan_loaded, replanned, resource_origin
 from bedplate.plan import FleetPlan, bill
-from bedplate.plan.stacks import Origin, stack_name, unknown_origin
+from bedplate.plan.planner import required_images
+from bedplate.plan.stacks import (
+    LINKS,
+    SHARED,
+    Action,
+    Origin,
+    Step,
+    chosen_parts,
+    origin,
+    stack_name,
+    stack_order,
+    unknown_origin,
+)
 from bedplate.rehearsal.faults import Fault, NoCapacity, RegionDown
 from bedplate.rehearsal.kinds import KINDS
-from bedplate.rehearsal.rehearse import Course, Phase, Report, StepCallback, create, document
+from bedplate.rehearsal.provider import DefaultProvider
+from bedplate.rehearsal.rehearse import Course, Phase, Report, StepCallback, Wave, create, document
 from bedplate.rehearsal.rehearse import rehearse as run_rehearsal
+from bedplate.rehearsal.stack import Stack, graph
 from bedplate.rehearsal.stack import graph as resources_of
+from bedplate.report import rehearsal as reports
 from bedplate.report.cost import price_lines
 from bedplate.report.graph import judgement_lines, traced_fault_document
-from bedplate.report.rehearsal import (
-    export_lines,
-    failure_lines,
-    next_line,
-    outlook_lines,
-    rehearsal_lines,
-    type_lines,
-    types_document,
-)
 from bedplate.report.updates import diff_document, diff_lines, order_document, order_lines
 from bedplate.rules import Level
+from bedplate.update import Consequence, consequences
+from stacks.program import declare
+
+PROJECT = "bedplate"
+_ACCOUNT_KEY = f"MHYwEAYHKoZIzj0CAQYFK4EEACIDYgAE{'A' * 128}"
+
+Waves = tuple[tuple[Stack, ...], ...]
+"""Stacks in the order of their creation or teardown: those of one wave run in parallel."""
+
+
+def waves(plan: FleetPlan, names: Sequence[str] = ()) -> Waves:
+    """Return the stacks of these parts of the fleet and the stacks that they read. No names mean all stacks.
+
+    Raises InputError for a part that the fleet does not have.
+    """
+    chosen_parts(plan, names)
+    return tuple(tuple(wave.stacks) for wave in _waves(None, plan, names))
+
+
+def teardown_waves(plan: FleetPlan, names: Sequence[str] = ()) -> Waves:
+    """Return the same stacks in the order in which they must be destroyed."""
+    return tuple(tuple(wave.stacks) for wave in _waves(plan, None, names))
+
+
+def waves_of_change(before: FleetPlan, after: FleetPlan, names: Sequence[str] = ()) -> tuple[Wave, ...]:
+    """Return the stacks of a change. The changed fleet may lack some of the parts."""
+    return tuple(_waves(before, after, names))
+
+
+def _waves(before: FleetPlan | None, after: FleetPlan | None, names: Sequence[str]) -> Iterator[Wave]:
+    """Yield the steps of the order with the stacks of these parts and of the parts that they read."""
+    deployed, destroyed = (plan and _with_later_facts(plan) for plan in (after, before))
+    for step in stack_order(before, after):
+        plan = deployed if step.action is Action.UP else destroyed
+        wave_parts = [part for part in step.parts if not names or LINKS in names or part in (SHARED, *names)]
+        if plan and wave_parts:
+            yield Wave([_stack(plan, part) for part in wave_parts], step.action is Action.DESTROY)
+
+
+def _stack(plan: FleetPlan, part: str) -> Stack:
+    zone = plan.domain if part == plan.home.name else ""
+    images = {**plan.record.images, **plan.record.baked}
+    return Stack(stack_name(plan, part), PROJECT, partial(declare, plan, part), images=images, node_zone=zone)
+
+
+def _with_later_facts(plan: FleetPlan) -> FleetPlan:
+    """Return the plan with made-up image ids, and a key of the cluster's tokens, where `up` records real ones."""
+    places = required_images(plan, load_catalog())
+    images = {place: f"ami-{sha256(place.encode()).hexdigest()[:17]}" for place in places}
+    record = plan.record.with_images(images)
+    return replace(plan, record=replace(record, account_keys=record.account_keys or (_ACCOUNT_KEY,)))
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A changed fleet: its plan, its stacks, and the edits. `key` returns the fleet file's key of a resource."""
+
+    plan: FleetPlan
+    course: Course
+    order: tuple[Step, ...]
+    edits: tuple[Consequence, ...]
+    key: Origin
+
+
+def later_fleet(operator: Operator, loaded: Loaded, plan: FleetPlan, names: Sequence[str]) -> Later:
+    """Return the changed fleet, that of the operator's file. Raises FleetFaults if the change is refused."""
+    changed = open_fleet(operator, brief=False)
+    changed_plan = replanned(changed, plan)
+    return Later(
+        changed_plan,
+        Course(waves_of_change(plan, changed_plan, names), teardown_waves(changed_plan, names)),
+        stack_order(plan, changed_plan),
+        consequences(loaded.fleet, changed.fleet),
+        lambda stack, name: origin(changed_plan, stack, name, plan),
+    )
+
+
+def program_stack(file: Path, region: str) -> Stack:
+    """Return the stack of a Pulumi program, named after its file. Raises InputError if the file does not exist."""
+    if not file.is_file():
+        raise InputError(f"no such file: {file}", fix="name a Python file: --program FILE")
+    program = partial(_run_program, file.resolve())
+    return Stack(file.stem, file.stem, program, default_provider=DefaultProvider(region), images=None)
+
+
+def _run_program(file: Path) -> None:
+    """Run a program as Pulumi does: in its folder, with its modules freshly imported. Its output goes to stderr."""
+    with _inside(file.parent), redirect_stdout(sys.stderr):
+        try:
+            runpy.run_path(str(file), run_name="__main__")
+        except SystemExit as end:
+            if end.code:
+                error = RuntimeError(f"the program exited with status {end.code}")
+                raise error.with_traceback(end.__traceback__) from None
+
+
+@contextmanager
+def _inside(folder: Path) -> Iterator[None]:
+    """Work in a folder from which modules are imported. Afterwards forget the modules imported from it."""
+    previous_folder, previous_path, previous_modules = Path.cwd(), list(sys.path), set(sys.modules)
+    os.chdir(folder)
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        os.chdir(previous_folder)
+        sys.path[:] = previous_path
+        for name in sys.modules.keys() - previous_modules:
+            if _is_in(name, folder):
+                del sys.modules[name]
+
+
+def _is_in(module: str, folder: Path) -> bool:
+    file = getattr(sys.modules[module], "__file__", None) or ""
+    return Path(file).is_relative_to(folder) and "site-packages" not in file
+
+
+def audit_report(report: Report) -> tuple[StackFault, ...]:
+    """Return the faults of all resources after their last change. None are returned if a stack was not created."""
+    if report.real_failures:
+        return ()
+    runs = filter(None, (stack.deployed for stack in report.stacks))
+    resources = chain.from_iterable(run.snapshot.entries.values() for run in runs)
+    return audit(graph_of(graph(resources), "the rehearsal"), device_counts())
+
 
 ACCOUNT_OF_PROGRAMS = "123456789012"
 FAULTS = "region-down:REGION or no-capacity:TYPE@ZONE"
@@ -73,7 +203,7 @@ def _check_place(noun: str, name: str, names: Collection[str]) -> None:
 
 def list_types() -> Result:
     """Return the simulated resource types."""
-    return Result(type_lines(KINDS), types_document(KINDS))
+    return Result(reports.type_lines(KINDS), reports.types_document(KINDS))
 
 
 def rehearse_program(operator: Operator, file: Path, region: str, faults: Sequence[str]) -> Result:
@@ -84,7 +214,7 @@ def rehearse_program(operator: Operator, file: Path, region: str, faults: Sequen
     # The other rules are those of bedplate's own stacks.
     exposures = tuple(fault for fault in audit_report(report) if fault.code in PUBLIC_PORTS)
     result = _result(report, unknown_origin, exposures or None)
-    lines = (*result.lines, *(line for stack in report.stacks for line in export_lines(stack)))
+    lines = (*result.lines, *(line for stack in report.stacks for line in reports.export_lines(stack)))
     return Result(lines, result.document, _status(report, exposures))
 
 
@@ -111,10 +241,10 @@ def rehearse_fleet(operator: Operator, parts: Sequence[str], changed: Operator |
 
 def _outlook(report: Report, plan: FleetPlan, stacks: Waves, *, is_recorded: bool) -> Iterator[str]:
     """Yield what a deployment of the last fleet file would have, its price, and the next command."""
-    reports = {stack.name: stack for stack in report.stacks}
-    last = replace(report, stacks=tuple(reports[stack.name] for wave in stacks for stack in wave))
-    yield from (*outlook_lines(plan, last), *price_lines(bill(plan, load_catalog())))
-    yield next_line(last, is_recorded=is_recorded)
+    by_name = {stack.name: stack for stack in report.stacks}
+    last = replace(report, stacks=tuple(by_name[stack.name] for wave in stacks for stack in wave))
+    yield from (*reports.outlook_lines(plan, last), *price_lines(bill(plan, load_catalog())))
+    yield reports.next_line(last, is_recorded=is_recorded)
 
 
 def _result(
@@ -129,7 +259,7 @@ def _result(
     lines: list[str] = []
     if later:
         lines += (*diff_lines(later.edits), *order_lines(later.plan, later.order), "")
-    lines += rehearsal_lines(report, origin, later.key if later else unknown_origin)
+    lines += reports.rehearsal_lines(report, origin, later.key if later else unknown_origin)
     if violations is not None and not report.real_failures:
         lines += judgement_lines(violations, origin)
     return Result(lines, document(report, origin) | status | _change_document(later))
@@ -175,7 +305,7 @@ def create_stacks(operator: Operator, plan: FleetPlan, parts: Sequence[str]) -> 
     with _progress(operator, in_log=False) as watch:
         report = create(plan.account, waves(plan, parts), watch)
     for stack in report.stacks:
-        operator.notify(failure_lines(stack))
+        operator.notify(reports.failure_lines(stack))
     names = {stack_name(plan, part) for part in parts}
     runs = [stack.runs[Phase.CREATE] for stack in report.stacks if not names or stack.name in names]
     resources = [resource for run in runs for resource in resources_of(run.snapshot.entries.values())]

@@ -19,6 +19,7 @@ from bedplate.account.machines import (
 from bedplate.account.session import HostKey, confirmed, find_instance, read_host_key
 from bedplate.catalog import load_catalog
 from bedplate.errors import BedplateError, InputError, PartialError, ViolationError
+from bedplate.files import check_files_exist
 from bedplate.lock import lock_path, record_host_keys
 from bedplate.nodes.host_keys import (
     fingerprint,
@@ -30,7 +31,6 @@ from bedplate.nodes.host_keys import (
 from bedplate.nodes.ssh import check_groups, nodes_by_name
 from bedplate.operate import Operator
 from bedplate.operate.fleet import open_account, plan_of
-from bedplate.operate.login import check_files_exist
 from bedplate.plan import FleetPlan
 from bedplate.plan.links import ssh_pools
 from bedplate.plan.nodes import NodePlan, Platform

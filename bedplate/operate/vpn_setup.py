@@ -21,7 +21,7 @@ from bedplate.operate.apply import INTERRUPTED, apply_machines
 from bedplate.operate.fleet import open_account, plan_of
 from bedplate.operate.gateways import sync
 from bedplate.operate.keys import FOLDER, keys_of, known_passphrase, new_passphrase, now, store_of, users_of
-from bedplate.operate.laptops import check_gateways
+from bedplate.operate.people import check_gateways
 from bedplate.operate.trust import trust_instance
 from bedplate.plan import FleetPlan
 from bedplate.plan.laptops import Transport, laptop_gateways, resolver_regions

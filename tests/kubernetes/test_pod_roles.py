@@ -17,7 +17,7 @@ from bedplate.kubernetes.apply import apply_objects
 from bedplate.kubernetes.authorities import Authorities, new_authorities
 from bedplate.kubernetes.client import ClusterClient
 from bedplate.kubernetes.desired import people_objects, pod_role_objects, policy_objects
-from bedplate.operate.rehearsal_stacks import waves
+from bedplate.operate.rehearsal import waves
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import as_node, cluster_plan
 from bedplate.plan.issuer import AUDIENCE, issuer_documents

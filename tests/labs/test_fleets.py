@@ -11,7 +11,7 @@ from itertools import islice, permutations, product
 import pytest
 
 from bedplate.graph.reach import Fabric, Packet, read_fabric, trip
-from bedplate.operate.rehearsal_stacks import audit_report, waves
+from bedplate.operate.rehearsal import audit_report, waves
 from bedplate.plan import FleetPlan
 from bedplate.plan.reachability import (
     INTERNET,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bedplate.operate.rehearsal_stacks import waves
+from bedplate.operate.rehearsal import waves
 from bedplate.plan import FleetPlan
 from bedplate.rehearsal import state as urns
 from bedplate.rehearsal.simulation import running

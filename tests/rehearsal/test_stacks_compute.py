@@ -9,7 +9,7 @@ import pulumi
 import pytest
 
 from bedplate.catalog import load_catalog
-from bedplate.operate.rehearsal_stacks import waves
+from bedplate.operate.rehearsal import waves
 from bedplate.plan import FleetPlan, Record, plan_fleet
 from bedplate.rehearsal.rehearse import Phase, Report, rehearse
 from bedplate.rehearsal.simulation import running

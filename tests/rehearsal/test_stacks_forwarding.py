@@ -7,7 +7,7 @@ from ipaddress import IPv4Address, IPv4Network
 import pytest
 
 from bedplate.graph.reach import Fabric, Packet, read_fabric, trip
-from bedplate.operate.rehearsal_stacks import waves
+from bedplate.operate.rehearsal import waves
 from bedplate.plan import FleetPlan
 from bedplate.rehearsal import state as urns
 from bedplate.rehearsal.simulation import running

@@ -7,7 +7,7 @@ import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.graph.reach import Packet, read_fabric, walk
-from bedplate.operate.rehearsal_stacks import waves
+from bedplate.operate.rehearsal import waves
 from bedplate.plan import FleetPlan, Record, plan_fleet
 from bedplate.plan.links import transit_asn
 from bedplate.plan.reachability import EndpointKind, endpoints

@@ -6,7 +6,7 @@ import pytest
 
 from bedplate.catalog import Catalog, load_catalog
 from bedplate.graph.reach import Packet, read_fabric, trip
-from bedplate.operate.rehearsal_stacks import waves
+from bedplate.operate.rehearsal import waves
 from bedplate.plan import Record, plan_fleet
 from bedplate.plan.cost import GATEWAY_TYPE
 from bedplate.plan.planner import gateway_zone

@@ -7,7 +7,7 @@ import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.checks.groups import tag_count
-from bedplate.operate.rehearsal_stacks import audit_report, waves, waves_of_change
+from bedplate.operate.rehearsal import audit_report, waves, waves_of_change
 from bedplate.plan import FleetPlan, Record, plan_fleet
 from bedplate.rehearsal.rehearse import Course, Phase, Report, rehearse
 from bedplate.rehearsal.state import Op

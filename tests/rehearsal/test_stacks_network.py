@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bedplate.operate.rehearsal_stacks import waves
+from bedplate.operate.rehearsal import waves
 from bedplate.plan import FleetPlan
 from bedplate.plan.links import has_inbound_resolver
 from bedplate.rehearsal.rehearse import Phase, Report, document, rehearse

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from bedplate.catalog import load_catalog
-from bedplate.operate.rehearsal_stacks import teardown_waves, waves, waves_of_change
+from bedplate.operate.rehearsal import teardown_waves, waves, waves_of_change
 from bedplate.plan import FleetPlan, Record, plan_fleet
 from bedplate.rehearsal.rehearse import Course, Report, Wave, rehearse
 from tests.testlab.fleets.sketch import LANS, ZONES, laptops, sketch

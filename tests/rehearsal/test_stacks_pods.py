@@ -7,7 +7,7 @@ from ipaddress import IPv4Address
 import pytest
 
 from bedplate.graph.reach import Fabric, Packet, read_fabric, trip
-from bedplate.operate.rehearsal_stacks import waves
+from bedplate.operate.rehearsal import waves
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import cluster_plan
 from bedplate.plan.links import cluster_blocks, pods_router

@@ -15,7 +15,7 @@ from bedplate.graph.audit.document import graph_of
 from bedplate.graph.audit.run import audit
 from bedplate.graph.reach import Fabric, Packet, read_fabric, trip
 from bedplate.graph.reach.fabric import Endpoint
-from bedplate.operate.rehearsal_stacks import waves
+from bedplate.operate.rehearsal import waves
 from bedplate.plan import Record, plan_fleet
 from bedplate.plan.cost import fixed_resources, quota_needs
 from bedplate.plan.reachability import EndpointKind, endpoints

@@ -19,12 +19,11 @@ from bedplate.cli import run
 from bedplate.cli.options import Terminal
 from bedplate.cli.progress import Board, Row, take_event
 from bedplate.compliance.ledger import unreached_reason
+from bedplate.files import check_files_exist
 from bedplate.nodes import audit
 from bedplate.nodes.apply import ApplyRequest, Event, NodeResult, Step, Target
 from bedplate.nodes.audit import AuditRequest, Findings, RuleOutcome, run_audit
-from bedplate.operate.apply import apply_order
-from bedplate.operate.audit import audit_nodes
-from bedplate.operate.login import check_files_exist
+from bedplate.operate.apply import apply_order, audit_nodes
 from bedplate.plan.nodes import permanent_nodes
 from tests.testlab.fakes.reports import Recorder
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
@@ -151,7 +150,7 @@ def test_an_audit_without_a_rule_is_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Status 2: zero rules are not a passed audit."""
-    monkeypatch.setattr("bedplate.operate.audit.audit_nodes", lambda *_: (Findings("gate.cellar", apart=9),))
+    monkeypatch.setattr("bedplate.operate.apply.audit_nodes", lambda *_: (Findings("gate.cellar", apart=9),))
 
     assert run(["node", "audit", "gate.cellar", "--local", "--role", "storage", *LAB]) == 2
 

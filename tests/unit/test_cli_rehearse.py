@@ -15,8 +15,7 @@ from bedplate.catalog import load_catalog
 from bedplate.cli import run
 from bedplate.errors import InputError
 from bedplate.load import load_fleet
-from bedplate.operate.rehearsal import parse_faults
-from bedplate.operate.rehearsal_stacks import Waves, waves, waves_of_change
+from bedplate.operate.rehearsal import Waves, parse_faults, waves, waves_of_change
 from bedplate.plan import FleetPlan, Record, plan_fleet
 from bedplate.rehearsal.faults import Fault, NoCapacity, RegionDown
 from tests.testlab.rehearsal.graphs import group, rule

@@ -36,7 +36,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture
 def far(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make all machines silent at their addresses, as without the VPN."""
-    monkeypatch.setattr("bedplate.operate.ssh.connect", lambda _host: None)
+    monkeypatch.setattr("bedplate.operate.login.connect", lambda _host: None)
 
 
 @pytest.fixture
@@ -191,7 +191,9 @@ def test_a_machine_that_answers_is_reached_directly(tmp_path: Path, monkeypatch:
     """Without AWS, and with the recorded host key."""
     record_host_keys(Path("fleet.lock"), "lab", NAME, (KEY,), replace_known=False)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        monkeypatch.setattr("bedplate.operate.ssh.connect", lambda _: socket.create_connection(listener.getsockname()))
+        monkeypatch.setattr(
+            "bedplate.operate.login.connect", lambda _: socket.create_connection(listener.getsockname())
+        )
         program = tmp_path / "bin/ssh"
         program.parent.mkdir()
         program.write_text(f'#!/bin/sh\n{{ cat "$2" "${{2%/*}}/known_hosts"; echo "$3" "$4"; }} >{tmp_path}/config\n')

@@ -515,7 +515,7 @@ def test_a_full_pool_is_widened(here: Path) -> None:
 SERVICE, TIMER = "bedplate-vpn-lab.service", "bedplate-vpn-lab.timer"
 
 
-CLOCKS = ("gateways", "laptops", "tunnels", "vpn_setup")
+CLOCKS = ("gateways", "people", "vpn_setup")
 
 
 @pytest.fixture

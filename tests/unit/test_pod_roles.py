@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.hashes import SHA384
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from bedplate.kubernetes.authorities import Authorities, new_authorities
-from bedplate.operate.rehearsal_stacks import waves
+from bedplate.operate.rehearsal import waves
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import as_node, cluster_plan
 from bedplate.plan.issuer import AUDIENCE, DISCOVERY, issuer_documents, pod_settings, pod_subject

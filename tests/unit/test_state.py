@@ -16,7 +16,7 @@ from bedplate.deploy.engine import Engine, access_error, check_provider, open_en
 from bedplate.deploy.progress import Difference, Operation, differences
 from bedplate.errors import InputError, MachineError, PartialError
 from bedplate.operate import Result, deploy, recover
-from bedplate.operate.backend import ensure_backend
+from bedplate.operate.deploy import ensure_backend
 from bedplate.operate.fleet import plan_of
 from tests.conftest import DATA
 from tests.testlab.engine.folder import edited, make_folder
@@ -309,7 +309,7 @@ def test_refresh_adopts_after_a_confirmation(
 def test_nodes_are_audited_too(monkeypatch: pytest.MonkeyPatch, part: str, status: int) -> None:
     """The exit status is 3 for drift anywhere, else that of the audit."""
     monkeypatch.setattr(
-        "bedplate.operate.audit.audit", lambda operator: Result((), status=6 if operator.fleet.is_file() else 0)
+        "bedplate.operate.apply.audit", lambda operator: Result((), status=6 if operator.fleet.is_file() else 0)
     )
     assert run(["refresh", "--check", "--nodes", "--stack", part]) == status
 

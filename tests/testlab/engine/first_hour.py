@@ -34,7 +34,7 @@ def simulate_machines(folder: Path, server: Server, call: Call, monkeypatch: pyt
     monkeypatch.setattr("moto.ec2.responses.general.SAMPLE_CONSOLE_OUTPUT", console)
     answer = json.dumps(server.session)
     monkeypatch.setattr(SimpleSystemManagerResponse, "start_session", lambda _self: answer, raising=False)
-    for module in ("nodes.host_keys", "operate.ssh"):
+    for module in ("nodes.host_keys", "operate.login"):
         monkeypatch.setattr(f"bedplate.{module}.connect", lambda _host: None)
     install_plugin(folder, monkeypatch)
     # The simulated account replaced it and restores it first; `monkeypatch` would then bring back the replacement.

@@ -11,7 +11,7 @@ from pulumi import Input, Output, ResourceOptions, _types
 
 from bedplate.catalog import load_catalog
 from bedplate.load import load_fleet
-from bedplate.operate.rehearsal_stacks import waves
+from bedplate.operate.rehearsal import waves
 from bedplate.plan import FleetPlan, Record, plan_fleet
 from bedplate.rehearsal.provider import DefaultProvider
 from bedplate.rehearsal.simulation import running
