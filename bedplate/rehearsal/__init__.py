@@ -19,23 +19,32 @@ The rehearsal never accepts more than AWS does. Input that it does not model is 
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-_FILES = ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE")
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 
 
 @contextmanager
-def no_ambient_aws() -> Iterator[None]:
-    """Hide the AWS credentials, profiles and endpoints of the machine in this context, those in ~/.aws included."""
-    ambient = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("AWS_")}
-    os.environ |= dict.fromkeys(_FILES, os.devnull)
+def environment(values: Mapping[str, str | None]) -> Iterator[None]:
+    """Set environment variables in this context, remove those with the value None; restore them at the end."""
+    before = {name: os.environ.get(name) for name in values}
+    _set_variables(values)
     try:
         yield
     finally:
-        for name in _FILES:
-            os.environ.pop(name, None)
-        os.environ.update(ambient)
+        _set_variables(before)
+
+
+def _set_variables(values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        os.environ.pop(name, None)
+        if value is not None:
+            os.environ[name] = value
+
+
+def no_ambient_aws() -> AbstractContextManager[None]:
+    """Hide the AWS credentials, profiles and endpoints of the machine in a context, those in ~/.aws included."""
+    ambient = dict.fromkeys(name for name in os.environ if name.startswith("AWS_"))
+    return environment({**ambient, "AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull})
 
 
 # moto opens a boto3 session on import. The session fails if AWS_PROFILE names an unknown profile.

@@ -6,13 +6,13 @@ buckets and the resolver. `load_for_call` loads the AMIs and managed policies of
 """
 
 import json
-import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
 from types import MappingProxyType, ModuleType
 from typing import Any, Final
+from unittest.mock import patch
 
 from moto.autoscaling.models import Activity, AutoScalingBackend, FakeAutoScalingGroup
 from moto.autoscaling.responses import AutoScalingResponse
@@ -36,6 +36,7 @@ from moto.route53resolver.models import ResolverEndpoint
 from moto.route53resolver.responses import Route53ResolverResponse
 from moto.s3.models import FakeBucket
 
+from bedplate.rehearsal import environment
 from bedplate.rehearsal.faults import Faults, Shortage
 
 Method = Callable[..., Any]
@@ -43,44 +44,23 @@ Method = Callable[..., Any]
 Backend = Any
 
 
-@contextmanager
-def replaced(owner: type | ModuleType, name: str, value: object) -> Iterator[None]:
-    """Set an attribute of a class or module in this context; restore or delete it at the end."""
-    before = vars(owner).get(name, None)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        if before is None:
-            delattr(owner, name)
-        else:
-            setattr(owner, name, before)
-
-
-@contextmanager
-def wrapped(owner: type, name: str, repair: Method) -> Iterator[None]:
-    """Call `repair` in this context instead of a method, with the method as its first argument."""
+def wrapped(owner: type, name: str, repair: Method) -> AbstractContextManager[object]:
+    """Call `repair` in a context instead of a method, with the method as its first argument."""
     method = getattr(owner, name)
 
     def repaired_method(*args: object, **params: object) -> object:
         return repair(method, *args, **params)
 
-    with replaced(owner, name, repaired_method):
-        yield
+    return patch.object(owner, name, repaired_method)
 
 
-def _cached(module: ModuleType, name: str) -> AbstractContextManager[None]:
-    return replaced(module, name, cache(getattr(module, name)))
+def _cached(module: ModuleType, name: str) -> AbstractContextManager[object]:
+    return patch.object(module, name, cache(getattr(module, name)))
 
 
-@contextmanager
-def in_account(account: str) -> Iterator[None]:
-    """Let moto take all requests in this context for requests of one account, whatever their credentials."""
-    os.environ["MOTO_ACCOUNT_ID"] = account
-    try:
-        yield
-    finally:
-        del os.environ["MOTO_ACCOUNT_ID"]
+def in_account(account: str) -> AbstractContextManager[None]:
+    """Let moto take all requests in a context for requests of one account, whatever their credentials."""
+    return environment({"MOTO_ACCOUNT_ID": account})
 
 
 @contextmanager
@@ -90,14 +70,14 @@ def repaired() -> Iterator[None]:
         repairs.enter_context(wrapped(LaunchTemplate, "create_version", _decode_user_data))
         repairs.enter_context(wrapped(Instance, "terminate", _detach_interfaces))
         repairs.enter_context(wrapped(SubnetBackend, "delete_subnet", _remove_acl_association))
-        repairs.enter_context(replaced(nat_gateways, "random_private_ip", _no_private_ip))
+        repairs.enter_context(patch.object(nat_gateways, "random_private_ip", _no_private_ip))
         repairs.enter_context(wrapped(AutoScalingBackend, "put_scheduled_update_group_action", _key_by_group))
         repairs.enter_context(wrapped(AutoScalingBackend, "delete_scheduled_action", _delete_by_group))
         repairs.enter_context(_cached(responses, "method_names_from_class"))
         repairs.enter_context(_cached(kms_models, "generate_private_key"))
-        repairs.enter_context(replaced(ResolverEndpoint, "MAX_ENDPOINTS_PER_REGION", _MAX_ENDPOINTS))
-        repairs.enter_context(replaced(Route53ResolverResponse, "update_resolver_rule", _update_resolver_rule))
-        repairs.enter_context(replaced(FakeBucket, "get_permission", _no_bucket_policy))
+        repairs.enter_context(patch.object(ResolverEndpoint, "MAX_ENDPOINTS_PER_REGION", _MAX_ENDPOINTS))
+        repairs.enter_context(patch.object(Route53ResolverResponse, "update_resolver_rule", _update_rule, create=True))
+        repairs.enter_context(patch.object(FakeBucket, "get_permission", _no_bucket_policy))
         for (owner, name), repair in _TRANSIT_REPAIRS.items():
             repairs.enter_context(wrapped(owner, name, repair))
         yield
@@ -175,7 +155,7 @@ _MAX_ENDPOINTS = 1_000_000
 _RULE_FIELDS = {"Name": "name", "ResolverEndpointId": "resolver_endpoint_id", "TargetIps": "target_ips"}
 
 
-def _update_resolver_rule(response: Any) -> str:  # noqa: ANN401
+def _update_rule(response: Any) -> str:  # noqa: ANN401
     """Implement UpdateResolverRule, which moto lacks; fields that the call leaves out do not change."""
     rule = response.route53resolver_backend.get_resolver_rule(response._get_param("ResolverRuleId"))  # noqa: SLF001
     config = response._get_param("Config")  # noqa: SLF001  # moto has no public accessor
@@ -247,28 +227,13 @@ def _passes(route: dict[str, Any], filters: dict[str, list[str]]) -> bool:
     return all(route[key] in filters[name] for name, key in _FILTERS.items() if filters.get(name))
 
 
-def _attach_vpc(
-    create: Method,
-    backend: Backend,
-    transit_gateway_id: str,
-    vpc_id: str,
-    **more: Any,  # noqa: ANN401
-) -> object:
+def _attach(create: Method, backend: Backend, transit_gateway_id: str, **more: Any) -> object:  # noqa: ANN401
     """Allow to attach a VPC again after a detach, and put the attachment into the default route tables."""
     for ident, old in list(backend.transit_gateway_attachments.items()):
-        if (old.state, old.resource_id, old.transit_gateway_id) == ("deleted", vpc_id, transit_gateway_id):
+        if (old.state, old.resource_id, old.transit_gateway_id) == ("deleted", more.get("vpc_id"), transit_gateway_id):
             del backend.transit_gateway_attachments[ident]
-    attachment = create(backend, transit_gateway_id=transit_gateway_id, vpc_id=vpc_id, **more)
+    attachment = create(backend, transit_gateway_id=transit_gateway_id, **more)
     _remove_from_tables(backend, attachment.id)
-    return _in_default_tables(backend, attachment)
-
-
-def _attach_vpn(create: Method, backend: Backend, *args: Any, **params: Any) -> object:  # noqa: ANN401
-    """Put the attachment of a VPN connection into the default route tables of its gateway."""
-    return _in_default_tables(backend, create(backend, *args, **params))
-
-
-def _in_default_tables(backend: Backend, attachment: Any) -> object:  # noqa: ANN401
     gateway = backend.transit_gateways[attachment.transit_gateway_id]
     attachment.transit_gateway_route_table = None
     if gateway.options["DefaultRouteTableAssociation"] == _ENABLED:
@@ -292,20 +257,15 @@ def _remove_from_tables(backend: Backend, ident: str) -> None:
     backend.transit_gateway_propagations.pop(ident, None)
 
 
-def _keep_deleted_attachment(delete: Method, backend: Backend, transit_gateway_attachment_id: str) -> object:
-    """Keep a deleted VPC attachment with the state deleted: the provider waits for this state."""
-    attachment = delete(backend, transit_gateway_attachment_id=transit_gateway_attachment_id)
-    _remove_from_tables(backend, attachment.id)
-    backend.transit_gateway_attachments[attachment.id] = attachment
-    return attachment
+def _delete_attachment(delete: Method, backend: Backend, transit_gateway_attachment_id: str) -> object:
+    """Remove a deleted attachment from the route tables, those of both regions of a peering.
 
-
-def _delete_peering(delete: Method, backend: Backend, transit_gateway_attachment_id: str) -> object:
-    """Remove a deleted peering attachment from the route tables of both regions."""
+    It keeps the state deleted: the provider waits for this state, and moto forgets the attachment of a VPC.
+    """
     attachment = delete(backend, transit_gateway_attachment_id=transit_gateway_attachment_id)
     for region in type(backend)._get_peering_attachment_backend_refs():  # noqa: SLF001  # moto has no public accessor
-        if attachment.id in region.transit_gateway_attachments:
-            _remove_from_tables(region, attachment.id)
+        _remove_from_tables(region, attachment.id)
+    backend.transit_gateway_attachments[attachment.id] = attachment
     return attachment
 
 
@@ -339,10 +299,10 @@ def _delete_tables(delete: Method, backend: Backend, transit_gateway_id: str) ->
 _ATTACHMENTS, _TABLES = TransitGatewayAttachmentBackend, TransitGatewayRouteTableBackend
 _TRANSIT_REPAIRS: Mapping[tuple[type, str], Method] = MappingProxyType(
     {
-        (_ATTACHMENTS, "create_transit_gateway_vpc_attachment"): _attach_vpc,
-        (_ATTACHMENTS, "create_transit_gateway_vpn_attachment"): _attach_vpn,
-        (_ATTACHMENTS, "delete_transit_gateway_vpc_attachment"): _keep_deleted_attachment,
-        (_ATTACHMENTS, "delete_transit_gateway_peering_attachment"): _delete_peering,
+        (_ATTACHMENTS, "create_transit_gateway_vpc_attachment"): _attach,
+        (_ATTACHMENTS, "create_transit_gateway_vpn_attachment"): _attach,
+        (_ATTACHMENTS, "delete_transit_gateway_vpc_attachment"): _delete_attachment,
+        (_ATTACHMENTS, "delete_transit_gateway_peering_attachment"): _delete_attachment,
         (VPNConnectionBackend, "delete_vpn_connection"): _delete_vpn,
         (_TABLES, "create_transit_gateway_route"): _store_attachments,
         (_TABLES, "search_transit_gateway_routes"): _search_routes,
@@ -359,17 +319,9 @@ _AWS_POLICY: Final = ":iam::aws:policy/"
 _AMAZON: Final = "amazon"
 
 
-@contextmanager
-def no_preloaded_images() -> Iterator[None]:
-    """Prevent in this context that moto loads its list of public AMIs for each region, which is slow."""
-    before = os.environ.get(_LOAD_AMIS)
-    os.environ[_LOAD_AMIS] = "false"
-    try:
-        yield
-    finally:
-        os.environ.pop(_LOAD_AMIS)
-        if before is not None:
-            os.environ[_LOAD_AMIS] = before
+def no_preloaded_images() -> AbstractContextManager[None]:
+    """Prevent in a context that moto loads its list of public AMIs for each region, which is slow."""
+    return environment({_LOAD_AMIS: "false"})
 
 
 def load_for_call(account: str, region: str, operation: str, params: Mapping[str, Any]) -> None:
@@ -402,9 +354,8 @@ def _load_amis(account: str, region: str, idents: Collection[str]) -> None:
     backend = ec2_backends[account][region]
     are_present = bool(idents) and all(ident in backend.amis for ident in idents)
     if not are_present and not any(image.owner_alias == _AMAZON for image in backend.amis.values()):
-        os.environ[_LOAD_AMIS] = "true"
-        backend._load_amis()  # noqa: SLF001  # the constructor would have called this
-        os.environ[_LOAD_AMIS] = "false"
+        with environment({_LOAD_AMIS: "true"}):
+            backend._load_amis()  # noqa: SLF001  # the constructor would have called this
 
 
 def _load_policy(account: str, arn: str) -> None:
@@ -448,7 +399,7 @@ def failing_launches(faults: Faults) -> Iterator[None]:
 
     with (
         wrapped(FakeAutoScalingGroup, "replace_autoscaling_group_instances", launch_or_fail),
-        replaced(AutoScalingResponse, "describe_scaling_activities", activities),
+        patch.object(AutoScalingResponse, "describe_scaling_activities", activities),
     ):
         yield
 

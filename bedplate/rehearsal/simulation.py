@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, Final, Never
+from unittest.mock import patch
 
 import boto3
 from botocore import UNSIGNED
@@ -34,7 +35,6 @@ from bedplate.rehearsal.moto import (
     load_for_call,
     no_preloaded_images,
     repaired,
-    replaced,
 )
 from bedplate.rehearsal.state import ResourceError
 
@@ -224,7 +224,7 @@ def running(account: str) -> Iterator[Simulation]:
         mock_aws(),
         repaired(),
         # The source position of each resource, which nothing reads here, takes a twelfth of a run.
-        replaced(sdk, "_get_stack_trace", StackTrace),
+        patch.object(sdk, "_get_stack_trace", StackTrace),
         failing_launches(simulation.faults),
     ):
         yield simulation
