@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 from pulumi import _types
 
 from bedplate.rehearsal import schema
-from bedplate.rehearsal.schema import leaf, plain_kind
+from bedplate.rehearsal.schema import leaf
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import UNKNOWN, Reference, Secret
@@ -236,9 +236,7 @@ def empty_result(token: str) -> Mapping[str, Any]:
     file = re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
     sdk_module = leaf("pulumi_aws" if module == "index" else f"pulumi_aws.{module}", file)
     result = getattr(sdk_module, f"{capitalized(name)}Result")
-    empties = {bool: False, list: [], dict: {}, int: 0, float: 0}
-    types = _types.output_type_types(result)
-    return {key: empties.get(plain_kind(_types.unwrap_type(tp)), "") for key, tp in types.items()}
+    return {key: schema.empty_value(tp) for key, tp in _types.output_type_types(result).items()}
 
 
 def filters(args: Props, names: Mapping[str, str] | None = None) -> list[dict[str, Any]]:

@@ -5,7 +5,6 @@ and returns its entries. `PendingTasks` replaces a set in the SDK that is slow f
 """
 
 import asyncio
-import gc
 import os
 import threading
 import warnings
@@ -244,11 +243,6 @@ async def _wait_until_idle() -> None:
         done, _ = await asyncio.wait(waiting, timeout=_IDLE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         if not done:
             return
-
-
-def discard_coroutines() -> None:
-    """Collect the coroutines of a failed program now: their warnings must not appear in the next run."""
-    gc.collect()
 
 
 def _configure_sdk(monitor: Monitor, settings: RunSettings) -> None:

@@ -95,17 +95,13 @@ class AwsProvider:
         aws = self._client(checked.inputs)
         quotas.check(kind.token, plain, self.ledger.live(kind.token, aws.region))
         ident = kind.create(aws, plain)
-        outputs = self._outputs(kind, aws, ident, checked.inputs)
-        self.ledger.add(kind.token, aws.region, ident, outputs)
-        return ident, outputs
+        return ident, self._outputs(kind, aws, ident, checked.inputs)
 
     def update(self, kind: ResourceKind, ident: str, old: Mapping[str, Any], checked: Checked) -> dict[str, Any]:
         """Update a resource in place; return its outputs."""
         aws = self._client(checked.inputs)
         kind.update(aws, ident, _without_region(old), _without_region(checked.inputs))
-        outputs = self._outputs(kind, aws, ident, checked.inputs)
-        self.ledger.add(kind.token, aws.region, ident, outputs)
-        return outputs
+        return self._outputs(kind, aws, ident, checked.inputs)
 
     def delete(self, kind: ResourceKind, ident: str, outputs: Mapping[str, Any]) -> None:
         """Delete a resource; ignore that it does not exist."""
@@ -132,7 +128,7 @@ class AwsProvider:
         return {**old, **self._echo(kind, inputs), **dict.fromkeys(kind.changed_by_update, UNKNOWN)}
 
     def _outputs(self, kind: ResourceKind, aws: Aws, ident: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        echo = self._echo(kind, inputs)
+        """Return the outputs of a created or updated resource, and add them to the ledger."""
         computed = kind.read(aws, ident, _without_region(inputs))
         secrets = secret_texts(dict(inputs))
         # AWS may return a secret input as an output of another name.
@@ -142,7 +138,9 @@ class AwsProvider:
         unknown_names = marked.keys() - schema.outputs(kind.token).keys()
         if unknown_names:
             raise AssertionError(f"{kind.token}: the schema has no outputs {sorted(unknown_names)}")
-        return {**schema.outputs(kind.token), **echo, **marked, **self._echo_tags(kind, inputs)}
+        outputs = {**schema.outputs(kind.token), **self._echo(kind, inputs), **marked}
+        self.ledger.add(kind.token, aws.region, ident, outputs)
+        return outputs
 
     def _echo(self, kind: ResourceKind, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the outputs that repeat an input."""
@@ -150,10 +148,9 @@ class AwsProvider:
         echo = {key: value for key, value in inputs.items() if key in outputs}
         if "region" in outputs:
             echo["region"] = self._client(inputs).region
-        return echo | self._echo_tags(kind, inputs)
-
-    def _echo_tags(self, kind: ResourceKind, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        return {"tagsAll": inputs.get("tags") or {}} if "tagsAll" in schema.outputs(kind.token) else {}
+        if "tagsAll" in outputs:
+            echo["tagsAll"] = inputs.get("tags") or {}
+        return echo
 
     def _tagged(self, kind: ResourceKind, inputs: dict[str, Any]) -> dict[str, Any]:
         """Return inputs with the provider's default tags; the resource's tags override them."""

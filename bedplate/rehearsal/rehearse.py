@@ -12,11 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from enum import StrEnum
+from itertools import chain
 from typing import Any
 
 from bedplate.rehearsal import schema
 from bedplate.rehearsal.faults import Fault, Shortage
-from bedplate.rehearsal.kind import Support
 from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.simulation import Aws, Simulation, running
 from bedplate.rehearsal.stack import Run, SharedState, Stack, destroy, run
@@ -152,16 +152,6 @@ class Report:
         return self.is_stable and not self.is_partial
 
 
-def support(token: str) -> Support:
-    """Return whether the model of a type is moto's or a fake."""
-    return KINDS[token].support
-
-
-def note(token: str) -> str:
-    """Return the limits of the model of a type, or why it is a fake."""
-    return KINDS[token].note
-
-
 def document(report: Report, origin: Origin = _no_origin) -> dict[str, object]:
     """Return a report as the JSON values of `rehearse --json`."""
     stacks = {stack.name: _stack_document(stack, origin) for stack in report.stacks}
@@ -185,7 +175,7 @@ def _stack_document(stack: StackReport, origin: Origin) -> dict[str, object]:
             "same": stack.count(Phase.AGAIN, Op.SAME),
             "changed": sum(step.is_in_cloud for step in stack.changes(Phase.AGAIN)),
         },
-        "changed": [_step_document(step) for step in stack.changes(Phase.CHANGE)],
+        "changed": [asdict(step) for step in stack.changes(Phase.CHANGE)],
         "destroyed": stack.count(Phase.DESTROY, Op.DELETE),
         "kept": list(stack.kept),
         "outputs": dict(stack.exports),
@@ -196,7 +186,7 @@ def _stack_document(stack: StackReport, origin: Origin) -> dict[str, object]:
 
 
 def _type_document(token: str, count: int) -> dict[str, object]:
-    return {"count": count, "support": support(token).value, "note": note(token)}
+    return {"count": count, "support": KINDS[token].support.value, "note": KINDS[token].note}
 
 
 def _failure_document(stack: str, failure: Failure, origin: Origin) -> dict[str, object]:
@@ -209,24 +199,14 @@ def _failure_document(stack: str, failure: Failure, origin: Origin) -> dict[str,
     }
 
 
-def _step_document(step: Step) -> dict[str, object]:
-    return {
-        "op": step.op.value,
-        "urn": step.urn,
-        "keys": list(step.keys),
-        "replace_keys": list(step.replace_keys),
-        "paths": list(step.paths),
-    }
+Waves = Sequence[Sequence[Stack]]
 
 
-_DAY = timedelta(days=1)
-
-
-def pass_a_day(simulation: Simulation, stacks: tuple[Stack, ...]) -> None:
+def pass_a_day(simulation: Simulation, waves: Waves) -> None:
     """Advance the simulated clock by a day, and register a node in the node zone of each stack, as nodes do."""
-    simulation.elapsed += _DAY
+    simulation.elapsed += timedelta(days=1)
     aws = simulation.region("us-east-1")
-    for stack in stacks:
+    for stack in chain.from_iterable(waves):
         if stack.node_zone:
             _register_node(aws, stack.node_zone)
 
@@ -243,9 +223,6 @@ def _register_node(aws: Aws, domain: str) -> None:
     for zone in aws.call("route53", "list_hosted_zones_by_name", DNSName=domain)["HostedZones"]:
         if zone["Name"] == f"{domain}." and zone["Config"]["PrivateZone"]:
             aws.call("route53", "change_resource_record_sets", HostedZoneId=zone["Id"], ChangeBatch=batch)
-
-
-Waves = Sequence[Sequence[Stack]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,19 +271,13 @@ class Rehearsal:
 
     def run(self, phase: Phase, waves: Waves) -> None:
         """Run the stacks of each wave; stop after a wave with a failure."""
-        for wave in waves:
-            if not self.failed:
-                self._run_wave(phase, wave, run)
+        self.change([Wave(stacks) for stacks in waves], phase)
 
-    def pass_a_day(self, waves: Waves) -> None:
-        """Advance the clock by a day."""
-        pass_a_day(self.world.simulation, tuple(stack for wave in waves for stack in wave))
-
-    def change(self, waves: Sequence[Wave]) -> None:
+    def change(self, waves: Sequence[Wave], phase: Phase = Phase.CHANGE) -> None:
         """Deploy or destroy the stacks of each wave; stop after a wave with a failure."""
         for wave in waves:
             if not self.failed:
-                self._run_wave(Phase.CHANGE, wave.stacks, destroy if wave.destroys else run)
+                self._run_wave(phase, wave.stacks, destroy if wave.destroys else run)
 
     def destroy(self, waves: Waves) -> None:
         """Destroy the stacks of each wave, each stack once, also after failures."""
@@ -344,9 +315,9 @@ def rehearse(
         rehearsal.create(waves)
         rehearsal.run(Phase.AGAIN, waves)
         if course.change:
-            rehearsal.pass_a_day(waves)
+            pass_a_day(simulation, waves)
             rehearsal.change(course.change)
-        rehearsal.pass_a_day(course.teardown or waves)
+        pass_a_day(simulation, course.teardown or waves)
         # After a failed change, stacks of both fleets exist.
         created = waves[::-1] if rehearsal.failed or not course.teardown else ()
         rehearsal.destroy((*created, *course.teardown))

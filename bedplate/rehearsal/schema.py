@@ -63,7 +63,7 @@ def args_class(token: str) -> type:
 @functools.cache
 def outputs(token: str) -> Mapping[str, Any]:
     """Return the outputs of a type by name, each with the value that the provider returns if AWS has none."""
-    return {name: _empty(tp) for name, tp in _types.resource_types(resource_class(token)).items()}
+    return {name: empty_value(tp) for name, tp in _types.resource_types(resource_class(token)).items()}
 
 
 @functools.cache
@@ -72,7 +72,8 @@ def inputs(token: str) -> frozenset[str]:
     return frozenset(_types.input_type_types(args_class(token)))
 
 
-def _empty(annotation: Any) -> Any:  # noqa: ANN401  # an annotation of any form
+def empty_value(annotation: Any) -> Any:  # noqa: ANN401  # an annotation of any form
+    """Return the empty value of an annotation's JSON type."""
     kind = plain_kind(_types.unwrap_type(annotation))
     return {bool: False, list: [], dict: {}, int: 0, float: 0}.get(kind, "")
 

@@ -3,6 +3,7 @@
 A failure of the program becomes a `Failure` of the run, with the line of the program and without secrets.
 """
 
+import gc
 import sysconfig
 import time
 import traceback
@@ -13,7 +14,7 @@ from typing import Any
 
 from bedplate.errors import BedplateError
 from bedplate.rehearsal.deployment import Deployment
-from bedplate.rehearsal.monitor import Monitor, Program, RunSettings, discard_coroutines, evaluate
+from bedplate.rehearsal.monitor import Monitor, Program, RunSettings, evaluate
 from bedplate.rehearsal.provider import DefaultProvider, Providers
 from bedplate.rehearsal.simulation import Simulation
 from bedplate.rehearsal.state import Entry, Failure, Ledger, ResourceError, Snapshot, Step, hidden
@@ -79,9 +80,10 @@ def run(
             raise monitor.defect from None
         deployment.failures.append(_crash(error, deployment.secrets()))
     except SystemExit as error:
-        deployment.failures.append(_exit(error, deployment.secrets()))
+        message = hidden(f"the program called sys.exit({error.code!r})", deployment.secrets())
+        deployment.failures.append(Failure("", "SystemExit", message))
     if deployment.failures:
-        discard_coroutines()
+        gc.collect()  # now, as the warnings of coroutines of a failed program must not appear in the next run
     deployment.finish()
     return _finish_run(stack, world, deployment, started)
 
@@ -113,10 +115,6 @@ def _finish_run(stack: Stack, world: SharedState, deployment: Deployment, starte
             world.exports[stack.full_name] = snapshot.exports
     seconds = time.perf_counter() - started
     return Run(tuple(deployment.steps), tuple(deployment.failures), snapshot, seconds)
-
-
-def _exit(error: SystemExit, secrets: Collection[str]) -> Failure:
-    return Failure("", "SystemExit", hidden(f"the program called sys.exit({error.code!r})", secrets))
 
 
 def _crash(error: BaseException, secrets: Collection[str]) -> Failure:

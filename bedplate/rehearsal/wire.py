@@ -38,11 +38,16 @@ def is_known(value: KnownT | None) -> TypeGuard[KnownT]:
 
 def holds_unknown(value: object) -> bool:
     """Return whether a value is unknown or holds something unknown."""
-    if isinstance(value, dict):
-        return any(holds_unknown(item) for item in value.values())
-    if isinstance(value, list):
-        return any(holds_unknown(item) for item in value)
-    return value is UNKNOWN
+    return any(leaf is UNKNOWN for leaf in _leaves(value))
+
+
+def _leaves(value: object) -> Iterator[object]:
+    """Yield the values in the dictionaries and lists of a value."""
+    if isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(item)
+    else:
+        yield value
 
 
 _MARK: Final = rpc._special_sig_key  # noqa: SLF001  # a test checks that the SDK has these constants
@@ -158,32 +163,16 @@ def masked(value: Any) -> Any:  # noqa: ANN401  # any JSON value
             return "[unknown]" if value is UNKNOWN else value
 
 
-def secret_texts(value: object, *, inside: bool = False) -> frozenset[str]:
+def secret_texts(value: object) -> frozenset[str]:
     """Return the strings and numbers in the secrets of a value, to remove them from messages."""
-    match value:
-        case Secret():
-            return secret_texts(value.value, inside=True)
-        case dict():
-            return frozenset[str]().union(*(secret_texts(item, inside=inside) for item in value.values()))
-        case list():
-            return frozenset[str]().union(*(secret_texts(item, inside=inside) for item in value))
-        case str() | int() | float() if inside and value != "" and not isinstance(value, bool):
-            return frozenset((str(value),))
-        case _:
-            return frozenset()
+    secrets = [reveal(leaf) for leaf in _leaves(value) if isinstance(leaf, Secret)]
+    texts = (leaf for leaf in _leaves(secrets) if isinstance(leaf, str | int | float) and not isinstance(leaf, bool))
+    return frozenset(str(text) for text in texts if text != "")
 
 
 def holds_secret(value: object) -> bool:
     """Return whether a value is secret or holds a secret."""
-    match value:
-        case Secret():
-            return True
-        case dict():
-            return any(holds_secret(item) for item in value.values())
-        case list():
-            return any(holds_secret(item) for item in value)
-        case _:
-            return False
+    return any(isinstance(leaf, Secret) for leaf in _leaves(value))
 
 
 _PART = re.compile(r'\["((?:[^"\\]|\\.)*)"\]|\[(\d+|\*)\]|([^.\[\]]+)')

@@ -10,7 +10,8 @@ from bedplate.plan.links import API_PORT, api_name, highest_number, ssh_name, ss
 from bedplate.plan.stacks import Origin, unknown_origin
 from bedplate.rehearsal import state as urns
 from bedplate.rehearsal.kind import ResourceKind, Support
-from bedplate.rehearsal.rehearse import Phase, Report, StackReport, note, support
+from bedplate.rehearsal.kinds import KINDS
+from bedplate.rehearsal.rehearse import Phase, Report, StackReport
 from bedplate.rehearsal.state import PROTECTED, Failure, Op, Step
 from bedplate.report.columns import aligned, counted
 
@@ -248,12 +249,12 @@ def _resource(urn: str) -> str:
 
 def _types(report: Report) -> Iterator[str]:
     counts = sum((Counter(stack.types) for stack in report.stacks), Counter[str]())
-    faked = [token for token in sorted(counts) if support(token) is Support.FAKED]
+    faked = [token for token in sorted(counts) if KINDS[token].support is Support.FAKED]
     fakes = f", {counted(len(faked), 'type')} faked" if faked else ""
     yield ""
     yield (
         f"{counted(counts.total(), 'resource')} of {counted(len(counts), 'type')} in a simulated AWS{fakes}, "
         f"{report.seconds:.1f} s"
     )
-    yield from aligned(("faked:", type_name(token), note(token)) for token in faked)
+    yield from aligned(("faked:", type_name(token), KINDS[token].note) for token in faked)
     yield from (f"assumed: {image} exists in {region}" for region, image in report.assumed_images)
