@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from pulumi import _types
 
@@ -198,27 +198,6 @@ def _is(item: object, expected: type) -> bool:
     return isinstance(item, expected) and (expected is bool or not isinstance(item, bool))
 
 
-class Row(Protocol):
-    """A row of a table with one row for each type token of the Pulumi schema."""
-
-    @property
-    def token(self) -> str:
-        """The type token, such as `aws:ec2/vpc:Vpc`."""
-
-
-AnyRow = TypeVar("AnyRow", bound=Row)
-
-
-def find_rows(package: str, path: Iterable[str], row_type: type[AnyRow]) -> Mapping[str, AnyRow]:
-    """Return the `row_type` objects at the top level of the package's modules, by token."""
-    rows: dict[str, AnyRow] = {}
-    for module in pkgutil.iter_modules(path, f"{package}."):
-        for value in vars(import_module(module.name)).values():
-            if isinstance(value, row_type) and rows.setdefault(value.token, value) is not value:
-                raise AssertionError(f"{module.name} has a second row for {value.token}")
-    return MappingProxyType(dict(sorted(rows.items())))
-
-
 @dataclass(frozen=True, slots=True)
 class Lookup:
     """The model of one data function: its token, its arguments, and the function that returns its result."""
@@ -227,6 +206,19 @@ class Lookup:
     args: frozenset[str]
     find: Callable[[Aws, Props], dict[str, Any]]
     """Return the properties of the result that are neither empty nor an argument."""
+
+
+Row = TypeVar("Row", ResourceKind, Lookup)
+
+
+def find_rows(package: str, path: Iterable[str], row_type: type[Row]) -> Mapping[str, Row]:
+    """Return the `row_type` objects at the top level of the package's modules, by token."""
+    rows: dict[str, Row] = {}
+    for module in pkgutil.iter_modules(path, f"{package}."):
+        for value in vars(import_module(module.name)).values():
+            if isinstance(value, row_type) and rows.setdefault(value.token, value) is not value:
+                raise AssertionError(f"{module.name} has a second row for {value.token}")
+    return MappingProxyType(dict(sorted(rows.items())))
 
 
 @functools.cache
@@ -244,11 +236,12 @@ def filters(args: Props, names: Mapping[str, str] | None = None) -> list[dict[st
     explicit = [{"Name": block["name"], "Values": block["values"]} for block in args.get("filters") or []]
     tags = [{"Name": f"tag:{key}", "Values": [value]} for key, value in (args.get("tags") or {}).items()]
     values = {name: args[key] for key, name in (names or {}).items() if args.get(key) not in (None, "")}
-    by_argument = [{"Name": name, "Values": [_filter_text(value)]} for name, value in values.items()]
+    by_argument = [{"Name": name, "Values": [aws_text(value)]} for name, value in values.items()]
     return [*explicit, *tags, *by_argument]
 
 
-def _filter_text(value: object) -> str:
+def aws_text(value: object) -> str:
+    """Return a value as the text that AWS takes in filters and attributes."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

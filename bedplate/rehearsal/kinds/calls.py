@@ -5,14 +5,14 @@ in EC2, so names match without regard to case and plural. Values are converted t
 delivers every number as a float). An input without a parameter is an error.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from botocore.model import Shape, StructureShape
 
 from bedplate.rehearsal.kind import Props, capitalized
 from bedplate.rehearsal.simulation import Aws
-from bedplate.rehearsal.state import UnsupportedError
+from bedplate.rehearsal.state import ResourceError, UnsupportedError
 
 
 def call_parameters(
@@ -90,6 +90,18 @@ def aws_names(*names: str) -> dict[str, str]:
 def renamed(inputs: Props, names: Mapping[str, str]) -> dict[str, Any]:
     """Return the parameters for the inputs that have a value; `names` is input -> parameter."""
     return {parameter: inputs[name] for name, parameter in names.items() if inputs.get(name)}
+
+
+def copied(reply: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Return the outputs that a reply of AWS has under the same name, but capitalized; leave out those it lacks."""
+    return {name: value for name in names if (value := reply.get(capitalized(name))) is not None}
+
+
+def existing(items: Iterable[dict[str, Any]], code: str, message: str) -> dict[str, Any]:
+    """Return the first item that AWS lists; raise ResourceError, the API error of AWS, when there is none."""
+    for item in items:
+        return item
+    raise ResourceError(code, message)
 
 
 def deletes(

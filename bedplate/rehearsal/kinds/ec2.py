@@ -12,6 +12,8 @@ from typing import Any
 
 from bedplate.rehearsal.faults import NO_ENDPOINT
 from bedplate.rehearsal.kind import InvalidInput, Props, capitalized
+from bedplate.rehearsal.kinds.calls import existing
+from bedplate.rehearsal.kinds.limits import tag_pairs
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known
@@ -75,10 +77,7 @@ def described(aws: Aws, resource: Ec2Resource, ident: str) -> dict[str, Any]:
         if refusal.code == NO_ENDPOINT:
             raise
         listed = []
-    live: list[dict[str, Any]] = [item for item in listed if is_live(item)]
-    if not live:
-        raise ResourceError(resource.code, f"The {resource.word} ID '{ident}' does not exist")
-    return live[0]
+    return existing(filter(is_live, listed), resource.code, f"The {resource.word} ID '{ident}' does not exist")
 
 
 def require(aws: Aws, resource: Ec2Resource, *idents: str) -> None:
@@ -105,14 +104,13 @@ def retag(aws: Aws, ident: str, old: Props, new: Props) -> None:
     before, after = old.get("tags") or {}, new.get("tags") or {}
     if removed := sorted(before.keys() - after.keys()):
         aws.call("ec2", "delete_tags", Resources=[ident], Tags=[{"Key": key} for key in removed])
-    if added := sorted(after.items() - before.items()):
-        pairs = [{"Key": key, "Value": value} for key, value in added]
-        aws.call("ec2", "create_tags", Resources=[ident], Tags=pairs)
+    if added := dict(after.items() - before.items()):
+        aws.call("ec2", "create_tags", Resources=[ident], Tags=tag_pairs(added))
 
 
 def tag_specifications(resource_type: str, inputs: Props) -> dict[str, Any]:
     """Return the parameter that tags a resource in the call that creates it, if it has tags."""
-    pairs = [{"Key": key, "Value": value} for key, value in sorted((inputs.get("tags") or {}).items())]
+    pairs = tag_pairs(inputs.get("tags"))
     return {"TagSpecifications": [{"ResourceType": resource_type, "Tags": pairs}]} if pairs else {}
 
 
@@ -135,18 +133,16 @@ def forget_id(aws: Aws, ident: str) -> None:
     aws.fakes(_ID_TABLE).pop(ident, None)
 
 
-def find_interfaces(aws: Aws, name: str, value: str) -> list[dict[str, Any]]:
-    """Return the network interfaces that match an EC2 filter, such as `subnet-id`."""
-    filters = [{"Name": name, "Values": [value]}]
-    interfaces: list[dict[str, Any]] = aws.call("ec2", "describe_network_interfaces", Filters=filters)[
-        "NetworkInterfaces"
-    ]
-    return interfaces
+def matching(aws: Aws, resource: Ec2Resource, filters: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the descriptions of the resources that match EC2 filters, such as `subnet-id`."""
+    parameters = [{"Name": name, "Values": [value]} for name, value in filters.items()]
+    listed: list[dict[str, Any]] = aws.call("ec2", resource.operation, Filters=parameters)[resource.listing]
+    return listed
 
 
 def used_addresses(aws: Aws, subnet: str) -> set[str]:
     """Return the addresses of a subnet that interfaces use."""
-    interfaces = find_interfaces(aws, "subnet-id", subnet)
+    interfaces = matching(aws, NETWORK_INTERFACE, {"subnet-id": subnet})
     return {item["PrivateIpAddress"] for interface in interfaces for item in interface["PrivateIpAddresses"]}
 
 
@@ -178,6 +174,5 @@ def _cidr_error(text: str, version: int, sizes: range | None = None) -> str:
 
 def require_internet_gateway(aws: Aws, vpc: str, key: str) -> None:
     """Raise ResourceError for the input `key`, which needs a public address, when the VPC has no internet gateway."""
-    filters = [{"Name": "attachment.vpc-id", "Values": [vpc]}]
-    if not aws.call("ec2", "describe_internet_gateways", Filters=filters)["InternetGateways"]:
+    if not matching(aws, INTERNET_GATEWAY, {"attachment.vpc-id": vpc}):
         raise ResourceError("Gateway.NotAttached", f"Network {vpc} has no Internet gateway attached", key=key)

@@ -181,7 +181,7 @@ def _delete_group(aws: Aws, ident: str, outputs: Props) -> None:
 
 def _is_used(aws: Aws, ident: str) -> bool:
     """Tell whether an interface or a rule of another group uses the group; moto would delete it anyway."""
-    if ec2.find_interfaces(aws, "group-id", ident):
+    if ec2.matching(aws, ec2.NETWORK_INTERFACE, {"group-id": ident}):
         return True
     responses = [
         aws.call(

@@ -219,7 +219,7 @@ def _update_subnet(aws: Aws, ident: str, old: Props, new: Props) -> None:
 
 
 def _delete_subnet(aws: Aws, ident: str, outputs: Props) -> None:
-    if ec2.find_interfaces(aws, "subnet-id", ident):
+    if ec2.matching(aws, ec2.NETWORK_INTERFACE, {"subnet-id": ident}):
         raise ResourceError("DependencyViolation", f"The subnet '{ident}' has dependencies and cannot be deleted.")
     aws.call("ec2", "delete_subnet", SubnetId=ident)
 
