@@ -1,1 +1,1 @@
-"""Keys and certificates, and configuration of OpenVPN, strongSwan and FRR. Pure but for `pki`, `push` and `agent`."""
+"""Keys and certificates, and configuration of OpenVPN, strongSwan and FRR. Only `pki` and `push` write files or open connections."""

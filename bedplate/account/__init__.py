@@ -1,1 +1,1 @@
-"""A real AWS account, through boto3 with the operator's credentials; only Pulumi changes its resources."""
+"""A real AWS account, through boto3 with the operator's credentials; resources are declared by Pulumi only."""
