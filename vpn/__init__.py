@@ -1,1 +1,1 @@
-"""Keys and certificates, and configuration of OpenVPN, strongSwan and FRR. Only `pki` and `push` write files or open connections."""
+"""Keys and certificates, and configuration of OpenVPN, strongSwan and FRR; only `pki` and `push` have effects."""
