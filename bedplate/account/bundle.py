@@ -68,8 +68,10 @@ class RegionStore:
 
     def keys(self, prefix: str) -> Iterator[str]:
         """Yield the keys of the objects with a prefix."""
-        for page in self.client.pages("s3", self.region, "list_objects_v2", Bucket=self.bucket, Prefix=prefix):
-            yield from (item["Key"] for item in page.get("Contents", ()))
+        query = {"Bucket": self.bucket, "Prefix": prefix}
+        yield from (
+            item["Key"] for item in self.client.items("s3", self.region, "list_objects_v2", "Contents", **query)
+        )
 
     def ring(self, ring: Ring) -> RingState | None:
         """Return the state of a ring; None before its first bundle."""

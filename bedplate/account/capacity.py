@@ -4,13 +4,14 @@ Only `bedplate node start` and `stop` change a group: its desired capacity, one 
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from bedplate.account.client import AwsClient, ask_regions, require_all
+from bedplate.account.machines import describe_groups
 from bedplate.capacity.ladder import LadderDecision, next_actions
 from bedplate.capacity.observation import Activity, Machine, Observation, Pool, SetDesired, failure_code
 from bedplate.capacity.shrink import REQUESTED_BY, UNTIL, End, after_stop, next_end
@@ -23,8 +24,9 @@ from bedplate.plan.pools import PoolPlan
 _ACTIVITIES = 100
 _FAILED = ("Failed", "Cancelled")
 # The beginnings of the states of instances that leave their group.
-_LEAVING = ("Terminat", "Detach")
+LEAVING = ("Terminat", "Detach")
 _INSTANCE = re.compile(r"\bi-[0-9a-f]{8,17}\b")
+_CAUSE = re.compile(r"increasing the capacity from (\d+) to (\d+)")
 # Characters that AWS does not accept in the value of a tag.
 _NOT_IN_TAGS = re.compile(r"[^\w .:/=+\-@]")
 
@@ -56,24 +58,17 @@ class ScalingGroups:
             time=time,
             pools=tuple(_pool(pool, groups[pool.name][0]) for pool in present),
             machines=tuple(machine for pool in present for machine in _machines(pool, groups[pool.name][0])),
-            activities=tuple(launch for pool in present for launch in _launches(pool, groups[pool.name][1])),
+            activities=tuple(launch for pool in present for launch in groups[pool.name][1]),
         )
 
-    def _groups(self, region: str) -> Mapping[str, tuple[dict[str, Any], list[dict[str, Any]]]]:
-        """Return each group of a region with its activities, by pool."""
+    def _groups(self, region: str) -> Mapping[str, tuple[dict[str, Any], tuple[Activity, ...]]]:
+        """Return each group of a region with its launches, by pool."""
         names = {self._name(pool): pool.name for pool in self.pools if pool.region == region}
-        pages = self.client.pages(
-            "autoscaling", region, "describe_auto_scaling_groups", AutoScalingGroupNames=list(names)
-        )
-        groups = {group["AutoScalingGroupName"]: group for page in pages for group in page["AutoScalingGroups"]}
-        return {names[name]: (group, self._activities(region, name)) for name, group in groups.items()}
-
-    def _activities(self, region: str, name: str) -> list[dict[str, Any]]:
-        query = {"AutoScalingGroupName": name, "MaxRecords": _ACTIVITIES}
-        activities: list[dict[str, Any]] = self.client.call(
-            "autoscaling", region, "describe_scaling_activities", **query
-        )["Activities"]
-        return activities
+        groups = {group["AutoScalingGroupName"]: group for group in describe_groups(self.client, region, list(names))}
+        return {
+            names[name]: (group, tuple(read_launches(self.client, region, name, names[name])))
+            for name, group in groups.items()
+        }
 
     def set_desired(self, pool: str, count: int) -> None:
         """Set the desired capacity of a pool."""
@@ -105,7 +100,7 @@ class ScalingGroups:
         """Record on a pool who asked for machines, and until when."""
         until = f"{end.until:%Y-%m-%dT%H:%MZ}" if end else "-"
         owner = {"ResourceId": self._name(self._plan(pool)), "ResourceType": "auto-scaling-group"}
-        values = {REQUESTED_BY: _NOT_IN_TAGS.sub("_", person)[:100], UNTIL: until}
+        values = {REQUESTED_BY: tag_value(person), UNTIL: until}
         tags = [{**owner, "Key": key, "Value": value, "PropagateAtLaunch": False} for key, value in values.items()]
         self.client.call("autoscaling", self._plan(pool).region, "create_or_update_tags", Tags=tags)
 
@@ -141,10 +136,9 @@ def terminate_machine(client: AwsClient, region: str, instance: str, *, replaced
 
 def group_members(client: AwsClient, region: str, group: str) -> tuple[int, frozenset[str]]:
     """Return the desired number of machines of an Auto Scaling group, and its instances that are not leaving."""
-    groups = client.call("autoscaling", region, "describe_auto_scaling_groups", AutoScalingGroupNames=[group])
-    (facts,) = groups["AutoScalingGroups"]
+    (facts,) = describe_groups(client, region, [group])
     members = {member["InstanceId"]: member["LifecycleState"] for member in facts["Instances"]}
-    return facts["DesiredCapacity"], frozenset(name for name in members if not members[name].startswith(_LEAVING))
+    return facts["DesiredCapacity"], frozenset(name for name in members if not members[name].startswith(LEAVING))
 
 
 def console_output(client: AwsClient, region: str, instance: str, lines: int) -> tuple[str, ...]:
@@ -161,34 +155,44 @@ def _pool(pool: PoolPlan | CapacityPool, group: Mapping[str, Any]) -> Pool:
 def _machines(pool: PoolPlan | CapacityPool, group: Mapping[str, Any]) -> Iterator[Machine]:
     for member in group["Instances"]:
         state = member["LifecycleState"]
-        if not state.startswith(_LEAVING):
+        if not state.startswith(LEAVING):
             # The decision does not read when a machine was launched.
             zone, is_ready = member["AvailabilityZone"], state == "InService"
             yield Machine(member["InstanceId"], pool.name, zone, launched=0.0, ready=is_ready)
 
 
-def _launches(pool: PoolPlan | CapacityPool, activities: Sequence[Mapping[str, Any]]) -> Iterator[Activity]:
-    """Yield the launches that have failed, and those that have an instance."""
-    for activity in activities:
-        description = activity.get("Description", "")
-        failed = activity["StatusCode"] in _FAILED
+def read_launches(client: AwsClient, region: str, group: str, pool: str) -> Iterator[Activity]:
+    """Yield the last launches of a pool's Auto Scaling group that have failed, or have an instance."""
+    query = {"AutoScalingGroupName": group, "MaxRecords": _ACTIVITIES}
+    for activity in client.call("autoscaling", region, "describe_scaling_activities", **query)["Activities"]:
+        description, text = activity.get("Description", ""), activity.get("StatusMessage", "")
+        has_failed = activity["StatusCode"] in _FAILED
         instance = _INSTANCE.search(description)
-        if not description.startswith("Launching") or not (failed or instance):
+        if not description.startswith("Launching") or not (has_failed or instance):
             continue
-        text = f"{activity.get('StatusMessage', '')} {description}"
+        cause = _CAUSE.search(activity.get("Cause", ""))
+        before, after = (int(cause[1]), int(cause[2])) if cause else (0, 0)
         yield Activity(
             id=activity["ActivityId"],
-            pool=pool.name,
+            pool=pool,
             time=activity["StartTime"].timestamp(),
-            ok=not failed,
-            code=failure_code(text) if failed else None,
-            zone=launch_zone(activity.get("Details", "")),
+            ok=not has_failed,
+            zone=_launch_zone(activity.get("Details", "")),
+            code=failure_code(f"{text} {description}") if has_failed else None,
+            count=max(1, after - before) if has_failed else 1,
+            before=before,
+            after=after,
             machine=instance[0] if instance else None,
-            text=activity.get("StatusMessage", "") if failed else "",
+            text=text if has_failed else "",
         )
 
 
-def launch_zone(details: str) -> str | None:
+def tag_value(person: str) -> str:
+    """Return the name of a person as the value of a tag."""
+    return _NOT_IN_TAGS.sub("_", person)[:100]
+
+
+def _launch_zone(details: str) -> str | None:
     """Return the zone of an activity, from details such as {"Availability Zone": "us-west-2a"}."""
     with suppress(ValueError, AttributeError):
         zone = parse_json(details).get("Availability Zone")

@@ -220,6 +220,11 @@ class AwsClient:
         except (BotoCoreError, ClientError) as error:
             raise translate_error(error, service) from None
 
+    def items(self, service: str, region: str, operation: str, key: str, **params: Any) -> Iterator[Any]:  # noqa: ANN401
+        """Yield the entries under a key of a listing, on all pages; raises like `call`."""
+        for page in self.pages(service, region, operation, **params):
+            yield from page.get(key, ())
+
     def read_object(self, region: str, bucket: str, key: str, largest: int = LARGEST, **query: str) -> bytes:
         """Return an object of a bucket; raises like `copy_object`."""
         data = BytesIO()

@@ -129,18 +129,17 @@ def read_region(client: AwsClient, region: str) -> RegionAnswer:
 
 def region_types(client: AwsClient, region: str) -> dict[str, InstanceFacts]:
     """Return the facts of a region's instance types, by name."""
-    pages = client.pages("ec2", region, "describe_instance_types")
-    facts = (read_instance(entry) for page in pages for entry in page["InstanceTypes"])
+    facts = map(read_instance, client.items("ec2", region, "describe_instance_types", "InstanceTypes"))
     return {instance.name: instance for instance in facts if instance}
 
 
 def region_offers(client: AwsClient, region: str) -> dict[str, str]:
     """Return the letters of the zones by type; Local Zones and Wavelength Zones are not supported."""
     zone, letters = re.compile(rf"{region}([a-z])"), defaultdict(set)
-    for page in client.pages("ec2", region, "describe_instance_type_offerings", LocationType="availability-zone"):
-        for offer in page["InstanceTypeOfferings"]:
-            if match := zone.fullmatch(offer["Location"]):
-                letters[offer["InstanceType"]].add(match[1])
+    operation, query = "describe_instance_type_offerings", {"LocationType": "availability-zone"}
+    for offer in client.items("ec2", region, operation, "InstanceTypeOfferings", **query):
+        if match := zone.fullmatch(offer["Location"]):
+            letters[offer["InstanceType"]].add(match[1])
     return {name: "".join(sorted(zones)) for name, zones in letters.items()}
 
 
@@ -163,11 +162,12 @@ def list_prices(client: AwsClient, region: str) -> dict[str, float]:
     prices: dict[str, float] = {}
     product = {**_PRODUCT, "regionCode": region}
     filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in product.items()]
-    for page in client.pages("pricing", _PRICING_REGION, "get_products", ServiceCode="AmazonEC2", Filters=filters):
-        for entry in map(json.loads, page["PriceList"]):
-            for price in _hourly_prices(entry):
-                name = entry["product"]["attributes"]["instanceType"]
-                prices[name] = max(price, prices.get(name, 0))
+    query = {"ServiceCode": "AmazonEC2", "Filters": filters}
+    for text in client.items("pricing", _PRICING_REGION, "get_products", "PriceList", **query):
+        entry = json.loads(text)
+        for price in _hourly_prices(entry):
+            name = entry["product"]["attributes"]["instanceType"]
+            prices[name] = max(price, prices.get(name, 0))
     return prices
 
 
@@ -205,8 +205,8 @@ def _of_region(client: AwsClient, region: str, needs: list[QuotaNeed]) -> Iterat
 
 def _list_quotas(client: AwsClient, region: str, service: str) -> Iterator[tuple[str, float]]:
     try:
-        for page in client.pages("service-quotas", region, "list_service_quotas", ServiceCode=service):
-            yield from ((quota["QuotaCode"], quota["Value"]) for quota in page["Quotas"] if "Value" in quota)
+        quotas = client.items("service-quotas", region, "list_service_quotas", "Quotas", ServiceCode=service)
+        yield from ((quota["QuotaCode"], quota["Value"]) for quota in quotas if "Value" in quota)
     except NotThere:
         return
 

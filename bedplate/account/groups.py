@@ -4,15 +4,21 @@ Every change is absolute or names its machine, and is made only if the group is 
 reply, a repeated call or a second controller cannot start a machine twice.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from bedplate.account.capacity import ScalingGroups, launch_zone
-from bedplate.account.client import AwsClient, ask_regions, require_all
-from bedplate.account.machines import GROUPS_PER_CALL, UseReport, UseReports, describe_instances, time_of_tag
+from bedplate.account.capacity import LEAVING, ScalingGroups, read_launches, tag_value
+from bedplate.account.client import AwsClient, ask_regions, filters, require_all
+from bedplate.account.machines import (
+    GROUPS_PER_CALL,
+    UseReport,
+    UseReports,
+    describe_groups,
+    describe_instances,
+    time_of_tag,
+)
 from bedplate.capacity.observation import (
     Activity,
     Machine,
@@ -22,21 +28,16 @@ from bedplate.capacity.observation import (
     Settings,
     Size,
     Terminate,
-    failure_code,
 )
 from bedplate.capacity.shrink import PAUSED, UNTIL
 from bedplate.errors import InputError, PartialError
 from bedplate.plan.capacity import CapacityPlan, CapacityPool
 from bedplate.plan.registration import MAX_PODS
 
-_ACTIVITIES, _SUBNETS = 100, 200
+_SUBNETS = 200
 _HISTORY = timedelta(hours=6).total_seconds()
-_FAILED, _LEAVING = ("Failed", "Cancelled"), ("Terminat", "Detach")
 # AWS refuses the whole call if one instance is in another state. Source: SetInstanceProtection.
 _PROTECTABLE = ("InService", "EnteringStandby", "Standby")
-_INSTANCE = re.compile(r"\bi-[0-9a-f]{8,17}\b")
-_CAUSE = re.compile(r"increasing the capacity from (\d+) to (\d+)")
-_NOT_IN_TAGS = re.compile(r"[^\w .:/=+\-@]")
 # The states of a spot request whose instance AWS interrupts, and the time between the notice and that.
 _MARKED, _NOTICE = ("marked-for-termination", "marked-for-stop"), 120.0
 
@@ -47,13 +48,13 @@ class Changed(PartialError):
 
 @dataclass(frozen=True, slots=True)
 class _Region:
-    """A region as AWS reports it: groups and activities by pool, notices by instance, free addresses by subnet.
+    """A region as AWS reports it: groups by pool, launches, notices by instance, free addresses by subnet.
 
     `uses` has the last report of machines for SSH.
     """
 
     groups: Mapping[str, dict[str, Any]]
-    activities: Mapping[str, Sequence[Mapping[str, Any]]]
+    launches: tuple[Activity, ...]
     launched: Mapping[str, float]
     notices: Mapping[str, float]
     addresses: Mapping[str, int]
@@ -92,7 +93,7 @@ class FleetGroups:
         self.paused = {
             pool.group: operator for pool in deployed if (operator := _pause(regions[pool.region].groups[pool.name]))
         }
-        launches = [launch for pool in deployed for launch in self._activities(pool, regions[pool.region], time)]
+        recent = (launch for region in regions.values() for launch in region.launches if time - launch.time <= _HISTORY)
         return Observation(
             time=time,
             pools=tuple(
@@ -101,7 +102,7 @@ class FleetGroups:
             machines=tuple(
                 machine for pool in deployed for machine in self._machines(pool, regions[pool.region], time)
             ),
-            activities=tuple(sorted(launches, key=lambda launch: launch.time, reverse=True)),
+            activities=tuple(sorted(recent, key=lambda launch: launch.time, reverse=True)),
             settings=Settings(
                 idle=self.plan.idle,
                 cap=self.plan.cap,
@@ -115,7 +116,9 @@ class FleetGroups:
 
     def _region(self, region: str, time: float) -> _Region:
         names = {self._name(pool): pool.name for pool in self.plan.pools if pool.region == region}
-        groups = {names[group["AutoScalingGroupName"]]: group for group in self._describe(region, list(names))}
+        groups = {
+            names[group["AutoScalingGroupName"]]: group for group in describe_groups(self.client, region, list(names))
+        }
         members = [member["InstanceId"] for group in groups.values() for member in group["Instances"]]
         unknown = [instance for instance in members if instance not in self._launched]
         for instance, facts in describe_instances(self.client, region, unknown):
@@ -127,40 +130,32 @@ class FleetGroups:
         ssh_instances = [member["InstanceId"] for group in ssh_groups for member in group["Instances"]]
         return _Region(
             groups=groups,
-            activities={name: self._scaling(region, group) for name, group in groups.items()},
+            launches=tuple(
+                launch
+                for pool, group in groups.items()
+                for launch in read_launches(self.client, region, group["AutoScalingGroupName"], pool)
+            ),
             launched={instance: self._launched.get(instance, time) for instance in members},
             notices=dict(self._notices(region)) if has_spot else {},
             addresses=dict(self._addresses(region, sorted(subnets))) if subnets else {},
             uses=self._uses.read(region, ssh_instances, time) if ssh_instances else {},
         )
 
-    def _describe(self, region: str, names: list[str]) -> Iterator[dict[str, Any]]:
-        for start in range(0, len(names), GROUPS_PER_CALL):
-            query = {"AutoScalingGroupNames": names[start : start + GROUPS_PER_CALL]}
-            for page in self.client.pages("autoscaling", region, "describe_auto_scaling_groups", **query):
-                yield from page["AutoScalingGroups"]
-
-    def _scaling(self, region: str, group: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-        query = {"AutoScalingGroupName": group["AutoScalingGroupName"], "MaxRecords": _ACTIVITIES}
-        activities: Sequence[Mapping[str, Any]] = self.client.call(
-            "autoscaling", region, "describe_scaling_activities", **query
-        )["Activities"]
-        return activities
-
     def _notices(self, region: str) -> Iterator[tuple[str, float]]:
         """Yield the spot instances that AWS will interrupt, and when."""
-        filters = [{"Name": "status-code", "Values": list(_MARKED)}]
-        for page in self.client.pages("ec2", region, "describe_spot_instance_requests", Filters=filters):
-            for request in page["SpotInstanceRequests"]:
-                status = request["Status"]
-                if status["Code"] in _MARKED and request.get("InstanceId"):
-                    yield request["InstanceId"], status["UpdateTime"].timestamp() + _NOTICE
+        query = {"Filters": filters({"status-code": _MARKED})}
+        for request in self.client.items(
+            "ec2", region, "describe_spot_instance_requests", "SpotInstanceRequests", **query
+        ):
+            status = request["Status"]
+            if status["Code"] in _MARKED and request.get("InstanceId"):
+                yield request["InstanceId"], status["UpdateTime"].timestamp() + _NOTICE
 
     def _addresses(self, region: str, subnets: list[str]) -> Iterator[tuple[str, int]]:
         for start in range(0, len(subnets), _SUBNETS):
             query = {"SubnetIds": subnets[start : start + _SUBNETS]}
-            for page in self.client.pages("ec2", region, "describe_subnets", **query):
-                yield from ((subnet["SubnetId"], subnet["AvailableIpAddressCount"]) for subnet in page["Subnets"])
+            for subnet in self.client.items("ec2", region, "describe_subnets", "Subnets", **query):
+                yield subnet["SubnetId"], subnet["AvailableIpAddressCount"]
 
     def _pools(self, deployed: Sequence[CapacityPool], regions: Mapping[str, _Region]) -> Iterator[Pool]:
         desired = {pool.name: regions[pool.region].groups[pool.name]["DesiredCapacity"] for pool in deployed}
@@ -196,7 +191,7 @@ class FleetGroups:
         for member in region.groups[pool.name]["Instances"]:
             state, instance = member["LifecycleState"], member["InstanceId"]
             use = region.uses.get(instance)
-            if not state.startswith(_LEAVING):
+            if not state.startswith(LEAVING):
                 yield Machine(
                     id=instance,
                     pool=pool.name,
@@ -208,32 +203,6 @@ class FleetGroups:
                     reported=use.time if use else None,
                 )
 
-    def _activities(self, pool: CapacityPool, region: _Region, time: float) -> Iterator[Activity]:
-        """Yield the launches of the last hours that have failed, or have an instance."""
-        for activity in region.activities[pool.name]:
-            description, text = activity.get("Description", ""), activity.get("StatusMessage", "")
-            has_failed = activity["StatusCode"] in _FAILED
-            instance = _INSTANCE.search(description)
-            started = activity["StartTime"].timestamp()
-            is_launch = description.startswith("Launching") and (has_failed or instance)
-            if not is_launch or time - started > _HISTORY:
-                continue
-            cause = _CAUSE.search(activity.get("Cause", ""))
-            before, after = (int(cause[1]), int(cause[2])) if cause else (0, 0)
-            yield Activity(
-                id=activity["ActivityId"],
-                pool=pool.name,
-                time=started,
-                ok=not has_failed,
-                zone=launch_zone(activity.get("Details", "")),
-                code=failure_code(f"{text} {description}") if has_failed else None,
-                count=max(1, after - before) if has_failed else 1,
-                before=before,
-                after=after,
-                machine=instance[0] if instance else None,
-                text=text if has_failed else "",
-            )
-
     def set_desired(self, action: SetDesired, observed: Observation) -> None:
         """Set the desired capacity of a pool. Raises Changed if the group is not as observed."""
         pool, before = self._pool(action.pool), _observed(observed, action.pool)
@@ -243,7 +212,7 @@ class FleetGroups:
         if group["DesiredCapacity"] != before.desired:
             what = f"{action.pool}: desired is {group['DesiredCapacity']}, {before.desired} was observed"
             raise Changed(what)
-        members = sum(not member["LifecycleState"].startswith(_LEAVING) for member in group["Instances"])
+        members = sum(not member["LifecycleState"].startswith(LEAVING) for member in group["Instances"])
         if action.count < min(members, group["DesiredCapacity"]):
             raise Changed(f"{action.pool}: {members} machines run, desired {action.count} would end some")
         if not group["MinSize"] <= action.count <= group["MaxSize"]:
@@ -279,7 +248,7 @@ class FleetGroups:
         pool = self._pool(machine.pool)
         group = self._read(pool)
         states = {member["InstanceId"]: member["LifecycleState"] for member in group["Instances"]}
-        if states.get(machine.id, "Terminated").startswith(_LEAVING):
+        if states.get(machine.id, "Terminated").startswith(LEAVING):
             return
         if action.decrement and group["DesiredCapacity"] <= group["MinSize"]:
             raise Changed(f"{pool.name} is at its minimum of {group['MinSize']}")
@@ -298,8 +267,7 @@ class FleetGroups:
 
         Raises InputError if none of them is deployed.
         """
-        value = _NOT_IN_TAGS.sub("_", person)[:100]
-        return self._tag(group, "create_or_update_tags", {"Value": value, "PropagateAtLaunch": False})
+        return self._tag(group, "create_or_update_tags", {"Value": tag_value(person), "PropagateAtLaunch": False})
 
     def resume(self, group: str | None) -> tuple[str, ...]:
         """Remove what `pause` wrote; return the groups."""
@@ -310,7 +278,7 @@ class FleetGroups:
 
         def write(region: str) -> list[str]:
             names = [self._name(pool) for pool in pools if pool.region == region]
-            deployed = [entry["AutoScalingGroupName"] for entry in self._describe(region, names)]
+            deployed = [entry["AutoScalingGroupName"] for entry in describe_groups(self.client, region, names)]
             owners = [{"ResourceId": name, "ResourceType": "auto-scaling-group"} for name in deployed]
             if owners:
                 tags = [{**owner, "Key": PAUSED, **values} for owner in owners]
@@ -330,7 +298,7 @@ class FleetGroups:
         return pool
 
     def _read(self, pool: CapacityPool) -> dict[str, Any]:
-        for group in self._describe(pool.region, [self._name(pool)]):
+        for group in describe_groups(self.client, pool.region, [self._name(pool)]):
             return group
         raise Changed(f"{pool.name} is not deployed")
 

@@ -1,7 +1,7 @@
 """The current machines of the fleet: their DNS names, the status that they report, and their use by people."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from bedplate.account.bundle import RegionStore, status_owner
-from bedplate.account.client import AwsClient, NotThere, RegionResults, ask_regions
+from bedplate.account.client import AwsClient, NotThere, RegionResults, ask_regions, filters
 from bedplate.bundle import NodeStatus
 from bedplate.capacity.shrink import REQUESTED_BY, UNTIL
 from bedplate.errors import BedplateError, PartialError
@@ -89,8 +89,8 @@ class UseReports:
 
     def _list(self, region: str) -> dict[str, str]:
         """Return the key of each instance's report. The id of the role in it is known to AWS only."""
-        pages = self.client.pages("s3", region, "list_objects_v2", Bucket=self.buckets[region], Prefix=_STATUS)
-        items = [item for page in pages for item in page.get("Contents", ())]
+        place = {"Bucket": self.buckets[region], "Prefix": _STATUS}
+        items = self.client.items("s3", region, "list_objects_v2", "Contents", **place)
         # If the stacks have made a new role, an instance has two keys.
         keys = [item["Key"] for item in sorted(items, key=lambda item: item["LastModified"])]
         return {owner: key for key in keys if (owner := status_owner(key, _FILE))}
@@ -158,13 +158,17 @@ def find_claim(claims: Iterable[Claim], name: str) -> Claim:
 
 def _of_zone(client: AwsClient, plan: FleetPlan, zone: str) -> Iterator[Claim]:
     by_name: defaultdict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)
-    for page in client.pages("route53", plan.home.name, "list_resource_record_sets", HostedZoneId=zone):
-        for record_set in page["ResourceRecordSets"]:
-            values = tuple(record["Value"] for record in record_set.get("ResourceRecords", ()))
-            by_name[record_set["Name"]][record_set["Type"]] = values
+    for record_set in zone_records(client, plan.home.name, zone):
+        values = tuple(record["Value"] for record in record_set.get("ResourceRecords", ()))
+        by_name[record_set["Name"]][record_set["Type"]] = values
     for name, records in by_name.items():
         if records.get("TXT"):
             yield _claim(name.rstrip(".").removesuffix(f".{plan.domain}"), records)
+
+
+def zone_records(client: AwsClient, region: str, zone: str) -> Iterator[dict[str, Any]]:
+    """Yield the record sets of a zone; the region only selects the endpoint."""
+    return client.items("route53", region, "list_resource_record_sets", "ResourceRecordSets", HostedZoneId=zone)
 
 
 def _claim(name: str, records: _Records) -> Claim:
@@ -240,17 +244,15 @@ def group_and_region(name: str) -> tuple[str, str]:
 
 def has_terminated(client: AwsClient, region: str, instance: str) -> bool:
     """Return whether an instance has terminated; EC2 lists it for up to an hour longer."""
-    filters = [
-        {"Name": "instance-id", "Values": [instance]},
-        {"Name": "instance-state-name", "Values": list(EXISTING)},
-    ]
-    return not any(page["Reservations"] for page in client.pages("ec2", region, "describe_instances", Filters=filters))
+    conditions = {"instance-id": instance, "instance-state-name": EXISTING}
+    return not any(find_instances(client, region, conditions))
 
 
 def _of_region(
     client: AwsClient, region: str, pools: Mapping[str, PoolPlan], claims: Mapping[tuple[str, str, str], Claim]
 ) -> Iterator[LiveMachine]:
-    members = {member["InstanceId"]: (group, member) for group, member in _members(client, region, list(pools))}
+    groups = describe_groups(client, region, list(pools))
+    members = {member["InstanceId"]: (group, member) for group in groups for member in group["Instances"]}
     instances = dict(describe_instances(client, region, list(members)))
     for instance, (group, member) in members.items():
         pool = pools[group["AutoScalingGroupName"]]
@@ -283,19 +285,24 @@ def time_of_tag(text: str) -> datetime | None:
         return None
 
 
-def _members(client: AwsClient, region: str, groups: list[str]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    for start in range(0, len(groups), GROUPS_PER_CALL):
-        query = {"AutoScalingGroupNames": groups[start : start + GROUPS_PER_CALL]}
-        for page in client.pages("autoscaling", region, "describe_auto_scaling_groups", **query):
-            for group in page["AutoScalingGroups"]:
-                yield from ((group, member) for member in group["Instances"])
+def describe_groups(client: AwsClient, region: str, names: list[str]) -> Iterator[dict[str, Any]]:
+    """Yield the Auto Scaling groups with these names that exist."""
+    for start in range(0, len(names), GROUPS_PER_CALL):
+        query = {"AutoScalingGroupNames": names[start : start + GROUPS_PER_CALL]}
+        yield from client.items("autoscaling", region, "describe_auto_scaling_groups", "AutoScalingGroups", **query)
 
 
 def describe_instances(client: AwsClient, region: str, instances: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each existing instance of these ids with EC2's description."""
     for start in range(0, len(instances), _INSTANCES):
         # A filter ignores unknown ids; a list of ids with an unknown one is rejected.
-        filters = [{"Name": "instance-id", "Values": instances[start : start + _INSTANCES]}]
-        for page in client.pages("ec2", region, "describe_instances", Filters=filters):
-            for instance in (entry for reservation in page["Reservations"] for entry in reservation["Instances"]):
-                yield instance["InstanceId"], instance
+        for instance in find_instances(client, region, {"instance-id": instances[start : start + _INSTANCES]}):
+            yield instance["InstanceId"], instance
+
+
+def find_instances(
+    client: AwsClient, region: str, conditions: Mapping[str, str | Sequence[str]]
+) -> Iterator[dict[str, Any]]:
+    """Yield EC2's description of each instance that meets the conditions, by the names of its filters."""
+    for reservation in client.items("ec2", region, "describe_instances", "Reservations", Filters=filters(conditions)):
+        yield from reservation["Instances"]

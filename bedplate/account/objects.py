@@ -21,14 +21,14 @@ from bedplate.account.client import (
     has_tags,
     is_live,
 )
+from bedplate.account.machines import describe_groups, zone_records
 from bedplate.errors import MachineError
 
 
 def find_scaling_group(client: AwsClient, creation: Creation) -> Iterator[str]:
     """Yield the group with the name."""
-    names = [creation.inputs["name"]]
-    reply = client.call("autoscaling", creation.region, "describe_auto_scaling_groups", AutoScalingGroupNames=names)
-    return (group["AutoScalingGroupName"] for group in reply["AutoScalingGroups"] if is_live(group))
+    groups = describe_groups(client, creation.region, [creation.inputs["name"]])
+    return (group["AutoScalingGroupName"] for group in groups if is_live(group))
 
 
 def find_alarm(client: AwsClient, creation: Creation) -> Iterator[str]:
@@ -40,8 +40,8 @@ def find_alarm(client: AwsClient, creation: Creation) -> Iterator[str]:
 def find_log_group(client: AwsClient, creation: Creation) -> Iterator[str]:
     """Yield the log group with the name."""
     name = creation.inputs["name"]
-    for page in client.pages("logs", creation.region, "describe_log_groups", logGroupNamePrefix=name):
-        yield from (name for group in page["logGroups"] if group["logGroupName"] == name)
+    groups = client.items("logs", creation.region, "describe_log_groups", "logGroups", logGroupNamePrefix=name)
+    return (name for group in groups if group["logGroupName"] == name)
 
 
 def find_budget(client: AwsClient, creation: Creation) -> Iterator[str]:
@@ -53,20 +53,18 @@ def find_budget(client: AwsClient, creation: Creation) -> Iterator[str]:
 
 def find_file_system(client: AwsClient, creation: Creation) -> Iterator[str]:
     """Yield the file system with the creation token."""
-    token = creation.inputs["creationToken"]
-    for page in client.pages("efs", creation.region, "describe_file_systems", CreationToken=token):
-        for system in page["FileSystems"]:
-            if system["LifeCycleState"] not in DEAD and has_tags(creation, system["Tags"]):
-                yield system["FileSystemId"]
+    query = {"CreationToken": creation.inputs["creationToken"]}
+    for system in client.items("efs", creation.region, "describe_file_systems", "FileSystems", **query):
+        if system["LifeCycleState"] not in DEAD and has_tags(creation, system["Tags"]):
+            yield system["FileSystemId"]
 
 
 def find_mount_target(client: AwsClient, creation: Creation) -> Iterator[str]:
     """Yield the mount target of the file system in the subnet."""
     query = {"FileSystemId": creation.inputs["fileSystemId"]}
-    for page in client.pages("efs", creation.region, "describe_mount_targets", **query):
-        for target in page["MountTargets"]:
-            if target["SubnetId"] == creation.inputs["subnetId"] and target["LifeCycleState"] not in DEAD:
-                yield target["MountTargetId"]
+    for target in client.items("efs", creation.region, "describe_mount_targets", "MountTargets", **query):
+        if target["SubnetId"] == creation.inputs["subnetId"] and target["LifeCycleState"] not in DEAD:
+            yield target["MountTargetId"]
 
 
 def find_role(client: AwsClient, creation: Creation) -> Iterator[str]:
@@ -99,16 +97,15 @@ def find_key(client: AwsClient, creation: Creation) -> Iterator[str]:
     """Yield the keys with the tags; keys of others whose policy denies reading are ignored, unless all do."""
     denials: list[MachineError] = []
     is_any_readable = False
-    for page in client.pages("kms", creation.region, "list_keys"):
-        for key in page["Keys"]:
-            try:
-                is_own = _is_own_key(client, creation, key["KeyId"])
-            except MachineError as error:
-                denials.append(error)
-                continue
-            is_any_readable = True
-            if is_own:
-                yield key["KeyId"]
+    for key in client.items("kms", creation.region, "list_keys", "Keys"):
+        try:
+            is_own = _is_own_key(client, creation, key["KeyId"])
+        except MachineError as error:
+            denials.append(error)
+            continue
+        is_any_readable = True
+        if is_own:
+            yield key["KeyId"]
     if denials and not is_any_readable:
         raise denials[0]
 
@@ -123,22 +120,17 @@ def _is_own_key(client: AwsClient, creation: Creation, ident: str) -> bool:
 
 def find_alias(client: AwsClient, creation: Creation) -> Iterator[str]:
     """Yield the alias of a key with the name."""
-    for page in client.pages("kms", creation.region, "list_aliases"):
-        yield from (alias["AliasName"] for alias in page["Aliases"] if alias["AliasName"] == creation.inputs["name"])
+    aliases = client.items("kms", creation.region, "list_aliases", "Aliases")
+    return (alias["AliasName"] for alias in aliases if alias["AliasName"] == creation.inputs["name"])
 
 
 def find_zone(client: AwsClient, creation: Creation) -> Iterator[str]:
     """Yield the zones with the name and the comment: Route 53 tags a zone in a second call."""
     inputs = creation.inputs
-    for page in client.pages("route53", creation.region, "list_hosted_zones"):
-        for zone in page["HostedZones"]:
-            config = zone["Config"]
-            if (zone["Name"].rstrip("."), config.get("Comment"), config["PrivateZone"]) == (
-                inputs["name"].rstrip("."),
-                inputs.get("comment"),
-                bool(inputs.get("vpcs")),
-            ):
-                yield zone["Id"].rpartition("/")[2]
+    expected = (inputs["name"].rstrip("."), inputs.get("comment"), bool(inputs.get("vpcs")))
+    for zone in client.items("route53", creation.region, "list_hosted_zones", "HostedZones"):
+        if (zone["Name"].rstrip("."), zone["Config"].get("Comment"), zone["Config"]["PrivateZone"]) == expected:
+            yield zone["Id"].rpartition("/")[2]
 
 
 def find_zone_association(client: AwsClient, creation: Creation) -> Iterator[str]:
@@ -154,10 +146,9 @@ def find_record(client: AwsClient, creation: Creation) -> Iterator[str]:
     zone, name, kind = creation.inputs["zoneId"], creation.inputs["name"].lower().rstrip("."), creation.inputs["type"]
     domain = client.call("route53", creation.region, "get_hosted_zone", Id=zone)["HostedZone"]["Name"].rstrip(".")
     full_name = name if name == domain or name.endswith(f".{domain}") else f"{name}.{domain}"
-    for page in client.pages("route53", creation.region, "list_resource_record_sets", HostedZoneId=zone):
-        for record in page["ResourceRecordSets"]:
-            if (record["Name"].rstrip(".").replace(r"\052", "*"), record["Type"]) == (full_name, kind):
-                yield f"{zone}_{name}_{kind}"
+    for record in zone_records(client, creation.region, zone):
+        if (record["Name"].rstrip(".").replace(r"\052", "*"), record["Type"]) == (full_name, kind):
+            yield f"{zone}_{name}_{kind}"
 
 
 def resolver(operation: str, listing: str, **keys: str) -> Finder:
@@ -165,8 +156,8 @@ def resolver(operation: str, listing: str, **keys: str) -> Finder:
 
     def find(client: AwsClient, creation: Creation) -> Iterator[str]:
         conditions = filters({name: creation.inputs[key] for name, key in keys.items()})
-        for page in client.pages("route53resolver", creation.region, operation, Filters=conditions):
-            yield from (item["Id"] for item in page[listing] if is_live(item))
+        items = client.items("route53resolver", creation.region, operation, listing, Filters=conditions)
+        return (item["Id"] for item in items if is_live(item))
 
     return find
 
@@ -195,10 +186,8 @@ def find_secret_version(client: AwsClient, creation: Creation) -> Iterator[str]:
 
 def find_topic(client: AwsClient, creation: Creation) -> Iterator[str]:
     """Yield the topic with the name."""
-    for page in client.pages("sns", creation.region, "list_topics"):
-        for topic in page["Topics"]:
-            if topic["TopicArn"].rpartition(":")[2] == creation.inputs["name"]:
-                yield topic["TopicArn"]
+    arns = (topic["TopicArn"] for topic in client.items("sns", creation.region, "list_topics", "Topics"))
+    return (arn for arn in arns if arn.rpartition(":")[2] == creation.inputs["name"])
 
 
 def find_parameter(client: AwsClient, creation: Creation) -> Iterator[str]:
@@ -268,12 +257,10 @@ def find_route(client: AwsClient, creation: Creation) -> Iterator[str]:
 def find_table_association(client: AwsClient, creation: Creation) -> Iterator[str]:
     """Yield the association of the table with the subnet or gateway."""
     table_id, inputs = creation.inputs["routeTableId"], creation.inputs
+    expected = (inputs.get("subnetId"), inputs.get("gatewayId"))
     for table in _items(client, creation, "describe_route_tables", Filters=filters({"route-table-id": table_id})):
         for association in table["Associations"]:
-            if (association.get("SubnetId"), association.get("GatewayId")) == (
-                inputs.get("subnetId"),
-                inputs.get("gatewayId"),
-            ):
+            if (association.get("SubnetId"), association.get("GatewayId")) == expected:
                 yield association["RouteTableAssociationId"]
 
 

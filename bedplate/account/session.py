@@ -8,7 +8,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
 from typing import Any
@@ -19,6 +19,7 @@ from bedplate.account.machines import (
     Claim,
     LiveMachine,
     find_claim,
+    find_instances,
     group_and_region,
     read_claims,
     read_pool_machines,
@@ -70,23 +71,13 @@ def running(machine: LiveMachine) -> LiveMachine:
 def _permanent(client: AwsClient, plan: FleetPlan, node: NodePlan) -> LiveMachine:
     """Return the instance of a gateway or a control plane machine; node roles cannot create its tags."""
     tag = ("Name", f"{plan.name}-laptops") if NodeRole.LAPTOPS in node.roles else ("bedplate:member", node.name)
-    filters = [
-        {"Name": "tag:bedplate:fleet", "Values": [plan.name]},
-        {"Name": f"tag:{tag[0]}", "Values": [tag[1]]},
-        {"Name": "instance-state-name", "Values": list(EXISTING)},
-    ]
-    pages = client.pages("ec2", node.region, "describe_instances", Filters=filters)
-    machines = [_machine(node, instance) for page in pages for instance in _instances(page)]
+    conditions = {"tag:bedplate:fleet": plan.name, f"tag:{tag[0]}": tag[1], "instance-state-name": EXISTING}
+    machines = [_machine(node, instance) for instance in find_instances(client, node.region, conditions)]
     if not machines:
         fix = f"deploy the region: `bedplate up --stack {node.region}`"
         raise PartialError(f"AWS has no instance of {node.name}", fix=fix)
     # While a group replaces an instance there are two.
     return running(min(machines, key=lambda machine: machine.state not in RUNNING))
-
-
-def _instances(page: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for reservation in page["Reservations"]:
-        yield from reservation["Instances"]
 
 
 def _machine(node: NodePlan, instance: Mapping[str, Any]) -> LiveMachine:

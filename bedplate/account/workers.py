@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bedplate.account.client import AwsClient, NotThere, RegionResults, TooLarge, ask_regions
+from bedplate.account.machines import find_instances
 from bedplate.foreign import parse_json
 from bedplate.plan.cluster import JoiningPlan, pool_node_name
 from bedplate.spec.sites import Use
@@ -33,16 +34,15 @@ def read_workers(client: AwsClient, plan: JoiningPlan) -> RegionResults[tuple[Wo
 
 
 def _of_region(client: AwsClient, plan: JoiningPlan, region: str) -> Iterator[Worker]:
-    values = {
-        "tag:bedplate:fleet": [plan.fleet],
+    conditions = {
+        "tag:bedplate:fleet": plan.fleet,
         "tag:bedplate:use": [use.value for use in Use if use.is_worker],
         "instance-state-name": _ALIVE,
     }
-    filters = [{"Name": name, "Values": accepted} for name, accepted in values.items()]
-    pages = client.pages("ec2", region, "describe_instances", Filters=filters)
-    instances = [entry for page in pages for group in page["Reservations"] for entry in group["Instances"]]
     # Of two instances with the same eight digits the last here, which is the first that started, keeps the name.
-    for instance in sorted(instances, key=lambda entry: entry["LaunchTime"], reverse=True):
+    for instance in sorted(
+        find_instances(client, region, conditions), key=lambda entry: entry["LaunchTime"], reverse=True
+    ):
         yield _worker(instance, region)
 
 
@@ -79,8 +79,8 @@ class PublishedKeys:
         return {instance: key for instance, key in keys.items() if key}
 
     def _find_role(self, region: str, instances: Collection[str]) -> str:
-        pages = self.client.pages("s3", region, "list_objects_v2", Bucket=self.plan.buckets[region], Prefix=_STATUS)
-        for item in (item for page in pages for item in page.get("Contents", ())):
+        place = {"Bucket": self.plan.buckets[region], "Prefix": _STATUS}
+        for item in self.client.items("s3", region, "list_objects_v2", "Contents", **place):
             role, _, instance = item["Key"].removeprefix(_STATUS).partition("/")[0].partition(":")
             if instance in instances and item["Key"].endswith(f"/{_KEY_FILE}"):
                 return str(role)
