@@ -5,8 +5,9 @@ Unknown keys are ignored. A value of a wrong type is refused with its place: a w
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, fields
-from typing import Any, TypeVar
+from dataclasses import MISSING, Field, asdict, fields
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import TypeAdapter
 
@@ -30,106 +31,62 @@ from bedplate.spec.groups import Market
 
 T = TypeVar("T")
 Entry = dict[str, Any]
-_REQUIRED: Any = ...
-_TEXT, _FLAG, _LIST, _OBJECT = (str,), (bool,), (list,), (dict,)
-_COUNT, _NUMBER = (int,), (float, int)
-_NONE = type(None)
 _NAMES = {str: "a string", bool: "a boolean", list: "a list", dict: "an object", int: "an integer", float: "a number"}
+# The types in JSON of a field's type; any other is the same.
+_JSON: Mapping[Any, tuple[type, ...]] = {
+    float: (float, int),
+    Mapping: (dict,),
+    tuple: (list,),
+    frozenset: (list,),
+    Cordon: (str,),
+    Market: (str,),
+}
+_COUNT, _NUMBER = (int,), _JSON[float]
 # key: allowed types, default
-Keys = Mapping[str, tuple[tuple[type, ...], Any]]
-_SIZE: Keys = {"gpus": (_COUNT, 0), "cpus": (_NUMBER, 0.0), "memory": (_NUMBER, 0.0), "efa": (_COUNT, 0)} | {
-    "ephemeral": (_NUMBER, 0.0)
-}
-_POD: Keys = {
-    **_SIZE,
-    "id": (_TEXT, _REQUIRED),
-    "arrival": (_NUMBER, _REQUIRED),
-    "selector": (_OBJECT, {}),
-    "tolerations": (_LIST, ()),
-    "gang": ((str, _NONE), None),
-    "gang_size": (_COUNT, 0),
-    "movable": (_FLAG, False),
-    "spread": ((str, _NONE), None),
-    "node": ((str, _NONE), None),
-    "since": (_NUMBER, 0.0),
-    "restarts": (_COUNT, 0),
-    "unsupported": (_TEXT, ""),
-    "message": (_TEXT, ""),
-}
-_NODE: Keys = {
+Keys = dict[str, tuple[tuple[type, ...], Any]]
+
+
+def _keys(of: type, *without: str) -> Keys:
+    """Return the keys that fill the fields of a dataclass."""
+    return {field.name: (_types(field.type), _default(field)) for field in fields(of) if field.name not in without}
+
+
+def _default(field: Field[Any]) -> object:
+    """Return the default of a field; MISSING for none."""
+    return field.default if field.default_factory is MISSING else field.default_factory()
+
+
+def _types(annotation: Any) -> tuple[type, ...]:  # noqa: ANN401  any type of a field
+    if isinstance(annotation, UnionType):
+        return tuple(kind for part in get_args(annotation) for kind in _types(part))
+    kind = get_origin(annotation) or annotation
+    return _JSON.get(kind, (kind,))
+
+
+_SIZE = _keys(Size, "pods")
+_POD = _SIZE | _keys(Pod, "size")
+_NODE = {
     **_SIZE,
     **{f"free_{key}": value for key, value in _SIZE.items()},
     "max_pods": (_COUNT, 0),
-    "name": (_TEXT, _REQUIRED),
-    "machine": ((str, _NONE), _REQUIRED),
-    "labels": (_OBJECT, {}),
-    "taints": (_LIST, ()),
-    "pods": (_LIST, ()),
-    "joined": (_NUMBER, 0.0),
-    "idle_since": ((float, int, _NONE), None),
-    "cordoned": ((str, _NONE), None),
-    "failed": (_TEXT, ""),
+    **_keys(Node, "size", "free"),
+    "labels": ((dict,), {}),
+    "taints": ((list,), ()),
 }
-_MACHINE: Keys = {
-    "id": (_TEXT, _REQUIRED),
-    "pool": (_TEXT, _REQUIRED),
-    "zone": (_TEXT, _REQUIRED),
-    "launched": (_NUMBER, _REQUIRED),
-    "node": ((str, _NONE), None),
-    "notice": ((float, int, _NONE), None),
-    "ready": (_FLAG, False),
-    "idle_since": ((float, int, _NONE), None),
-    "reported": ((float, int, _NONE), None),
-    "registered": (_FLAG, False),
-}
-_POOL: Keys = {
+_MACHINE = _keys(Machine)
+_POOL = {
     **_SIZE,
     "max_pods": (_COUNT, 0),
-    "name": (_TEXT, _REQUIRED),
-    "group": (_TEXT, _REQUIRED),
-    "rung": (_COUNT, _REQUIRED),
-    "region": (_TEXT, _REQUIRED),
-    "zones": (_LIST, _REQUIRED),
-    "minimum": (_COUNT, _REQUIRED),
-    "maximum": (_COUNT, _REQUIRED),
-    "desired": (_COUNT, _REQUIRED),
-    "type": (_TEXT, ""),
-    "market": (_TEXT, "on-demand"),
-    "price": (_NUMBER, 0.0),
-    "labels": (_OBJECT, {}),
-    "taints": (_LIST, ()),
-    "eligible": (_FLAG, True),
-    "is_ssh": (_FLAG, False),
-    "idle": ((float, int, _NONE), None),
-    "until": ((float, int, _NONE), None),
-    "silent": (_FLAG, False),
+    **_keys(Pool, "size", "min", "max"),
+    "minimum": (_COUNT, MISSING),
+    "maximum": (_COUNT, MISSING),
 }
-_ACTIVITY: Keys = {
-    "id": ((str, int), _REQUIRED),
-    "pool": (_TEXT, _REQUIRED),
-    "time": (_NUMBER, _REQUIRED),
-    "ok": (_FLAG, _REQUIRED),
-    "zone": ((str, _NONE), None),
-    "zonal": (_FLAG, False),
-    "code": ((str, _NONE), None),
-    "count": (_COUNT, 1),
-    "before": (_COUNT, 0),
-    "after": (_COUNT, 0),
-}
-_SETTINGS: Keys = {
-    "idle": (_NUMBER, 600.0),
-    "cap": (_NUMBER, 0.1),
-    "spare": (_OBJECT, {}),
-    "join": (_NUMBER, 900.0),
-    "max": (_OBJECT, {}),
-    "max_cost": (_OBJECT, {}),
-    "fleet_max_cost": ((float, int, _NONE), None),
-    "paused": (_LIST, ()),
-}
+_ACTIVITY = _keys(Activity, "machine", "text") | {"id": ((str, int), MISSING), "zonal": ((bool,), False)}
+_SETTINGS = _keys(Settings)
 _OBSERVATION: Keys = {
-    "time": (_NUMBER, _REQUIRED),
-    **dict.fromkeys(("pods", "nodes", "machines", "pools", "activities"), (_LIST, _REQUIRED)),
-    "settings": (_OBJECT, {}),
+    "time": (_NUMBER, MISSING),
+    **dict.fromkeys(("pods", "nodes", "machines", "pools", "activities"), ((list,), MISSING)),
+    "settings": ((dict,), {}),
 }
 
 
@@ -185,29 +142,19 @@ def _values(entry: Entry, keys: Keys, where: str) -> Entry:
     """Return the value of every key, with defaults; raise InputError for a missing one or one of a wrong type."""
     values = {}
     for key, (types, default) in keys.items():
-        value = entry.get(key, default)
+        value, place = entry.get(key, default), f"{where}.{key}" if where else key
         # `type() in`, because a boolean is an integer for isinstance.
         if value is not default and type(value) not in types:
-            place = f"{where}.{key}" if where else key
             expected = " or ".join(_NAMES.get(kind, "null") for kind in types if kind is float or types != _NUMBER)
             raise InputError(f"{place} must be {expected}", fix=f"write {expected} instead of {json.dumps(value)[:40]}")
-        if value is _REQUIRED:
-            place = f"{where}.{key}" if where else key
+        if value is MISSING:
             raise InputError(f"{place} is missing", fix=f"add {key}")
         values[key] = value
     return values
 
 
 def _size(entry: Entry, prefix: str = "", pods: int = 0) -> Size:
-    pop = entry.pop
-    return Size(
-        pop(f"{prefix}gpus"),
-        pop(f"{prefix}cpus"),
-        pop(f"{prefix}memory"),
-        pop(f"{prefix}efa"),
-        pop(f"{prefix}ephemeral"),
-        pods,
-    )
+    return Size(**{name: entry.pop(f"{prefix}{name}") for name in _SIZE}, pods=pods)
 
 
 def _pod(entry: Entry) -> Pod:
@@ -253,14 +200,10 @@ def _settings(values: Entry) -> Settings:
 def decision_document(decision: Decision) -> Entry:
     """Return the JSON of a decision."""
     return {
-        "actions": [{"do": verb_of(action), **_flat(action)} for action in decision.actions],
-        "unplaced": [_flat(report) for report in decision.unplaced],
+        "actions": [{"do": verb_of(action), **_fields(action)} for action in decision.actions],
+        "unplaced": [_fields(report) for report in decision.unplaced],
         **({"held": decision.held} if decision.held else {}),
     }
-
-
-def _flat(value: object) -> Entry:
-    return {field.name: getattr(value, field.name) for field in fields(value)}  # type: ignore[arg-type]
 
 
 _MEMORY = TypeAdapter(Memory)
@@ -285,54 +228,44 @@ def read_memory(text: str) -> Memory:
         raise InputError("is not a state of `bedplate capacity decide`", fix="delete the file") from None
 
 
-_SIZES = ("gpus", "cpus", "memory", "efa", "ephemeral")
-
-
 def observation_document(observation: Observation) -> Mapping[str, Any]:
     """Return an observation as one JSON object."""
-    settings = observation.settings
     return {
         "time": observation.time,
         "pods": [_pod_document(pod) for pod in observation.pods],
         "nodes": [_node_document(node) for node in observation.nodes],
-        "machines": [asdict(machine) for machine in observation.machines],
+        "machines": [_fields(machine) for machine in observation.machines],
         "pools": [_pool_document(pool) for pool in observation.pools],
-        "activities": [asdict(launch) | {"zonal": launch.zone is not None} for launch in observation.activities],
-        "settings": {
-            **asdict(settings),
-            "spare": dict(settings.spare),
-            "max": dict(settings.max),
-            "max_cost": dict(settings.max_cost),
-            "paused": sorted(settings.paused),
-        },
+        "activities": [_fields(launch) | {"zonal": launch.zone is not None} for launch in observation.activities],
+        "settings": _fields(observation.settings),
     }
 
 
 def _size_document(size: Size, prefix: str = "") -> Mapping[str, float]:
-    return {f"{prefix}{name}": getattr(size, name) for name in _SIZES}
+    return {f"{prefix}{name}": getattr(size, name) for name in _SIZE}
 
 
-def _fields(value: Pod | Node | Pool, *without: str) -> dict[str, Any]:
-    """Return the fields of a value, with sets as sorted lists."""
-    fields = {name: getattr(value, name) for name in value.__slots__ if name not in without}
-    return {name: sorted(field) if isinstance(field, frozenset) else field for name, field in fields.items()}
+def _fields(value: Any, *without: str) -> Entry:  # noqa: ANN401  a value of an observation or a decision
+    """Return the fields of a value as JSON, with sets as sorted lists."""
+    values = {field.name: getattr(value, field.name) for field in fields(value) if field.name not in without}
+    return {name: _plain(field) for name, field in values.items()}
 
 
-def _pod_document(pod: Pod) -> Mapping[str, Any]:
-    return {**_fields(pod, "size"), "selector": dict(pod.selector), **_size_document(pod.size)}
+def _plain(value: object) -> object:
+    if isinstance(value, frozenset):
+        return sorted(value)
+    return dict(value) if isinstance(value, Mapping) else value
 
 
-def _node_document(node: Node) -> Mapping[str, Any]:
+def _pod_document(pod: Pod) -> Entry:
+    return {**_fields(pod, "size"), **_size_document(pod.size)}
+
+
+def _node_document(node: Node) -> Entry:
     sizes = {**_size_document(node.size), **_size_document(node.free, "free_")}
-    return {**_fields(node, "size", "free"), "labels": dict(node.labels), "max_pods": node.size.pods, **sizes}
+    return {**_fields(node, "size", "free"), "max_pods": node.size.pods, **sizes}
 
 
-def _pool_document(pool: Pool) -> Mapping[str, Any]:
-    return {
-        **_fields(pool, "size", "min", "max"),
-        "minimum": pool.min,
-        "maximum": pool.max,
-        "labels": dict(pool.labels),
-        "max_pods": pool.size.pods,
-        **_size_document(pool.size),
-    }
+def _pool_document(pool: Pool) -> Entry:
+    limits = {"minimum": pool.min, "maximum": pool.max, "max_pods": pool.size.pods}
+    return {**_fields(pool, "size", "min", "max"), **limits, **_size_document(pool.size)}
