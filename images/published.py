@@ -17,7 +17,7 @@ from typing import Any
 
 from bedplate.account.bundle import RegionStore
 from bedplate.account.client import AwsClient, NotThere, RegionResults, TooLarge, ask_regions, filters
-from bedplate.account.machines import EXISTING
+from bedplate.account.machines import EXISTING, describe_instances, find_instances
 from bedplate.catalog.tables import Arch
 from bedplate.errors import InputError, MachineError, PartialError
 from bedplate.foreign import LARGE, parse_json
@@ -155,11 +155,8 @@ def check_base(client: AwsClient, region: str, arch: Arch, ident: str) -> None:
 
 def read_parameter(client: AwsClient, region: str, name: str) -> str | None:
     """Return the value of an SSM parameter; None without one."""
-    try:
-        value: str = client.call("ssm", region, "get_parameter", Name=name)["Parameter"]["Value"]
-    except NotThere:
-        return None
-    return value
+    reply = client.find("ssm", region, "get_parameter", Name=name)
+    return str(reply["Parameter"]["Value"]) if reply else None
 
 
 def publish(client: AwsClient, fleet: str, kind: str, region: str, image: str) -> None:
@@ -194,14 +191,8 @@ def images_in_use(client: AwsClient, fleet: str, region: str, images: Iterable[F
     ids = {image.id for image in images}
     if not ids:
         return frozenset()
-    query = filters({"image-id": sorted(ids), "instance-state-name": EXISTING})
-    instances = client.pages("ec2", region, "describe_instances", Filters=query)
-    running = {
-        entry["ImageId"]
-        for page in instances
-        for reservation in page["Reservations"]
-        for entry in reservation["Instances"]
-    }
+    conditions = {"image-id": sorted(ids), "instance-state-name": EXISTING}
+    running = {instance["ImageId"] for instance in find_instances(client, region, conditions)}
     kinds = {image.kind for image in images if image.kind}
     published = {read_parameter(client, region, image_parameter_name(fleet, kind)) for kind in sorted(kinds)}
     return frozenset(ids & (running | published | set(_template_images(client, fleet, region))))
@@ -375,14 +366,8 @@ class PoolRollout:
         return group
 
     def _images(self, instances: list[str]) -> Mapping[str, str]:
-        query = [{"Name": "instance-id", "Values": instances}]
-        if not instances:
-            return {}
-        pages = self.client.pages("ec2", self.pool.region, "describe_instances", Filters=query)
-        entries = (
-            entry for page in pages for reservation in page["Reservations"] for entry in reservation["Instances"]
-        )
-        return {entry["InstanceId"]: entry["ImageId"] for entry in entries}
+        described = describe_instances(self.client, self.pool.region, instances)
+        return {instance: facts["ImageId"] for instance, facts in described}
 
     def _version_with(self, template: Mapping[str, str], image: str) -> str:
         """Return the version of the launch template with an image: the group's own, or a new one."""

@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bedplate.account.client import AwsClient, Denied, NotThere
+from bedplate.account.client import AwsClient, Denied
 from bedplate.errors import InputError, PartialError
 from bedplate.foreign import parse_json
 from bedplate.plan import FleetPlan
@@ -69,25 +69,22 @@ def prepare_store(client: AwsClient, store: StateStore) -> Iterator[str]:
     if region is None:
         _create_bucket(client, store)
         yield f"created the bucket {store.bucket}"
-    for name, value in bucket_settings(store, key).items():
-        if _correct_setting(client, store, name, value):
+    for name, (parameter, value) in bucket_settings(store, key).items():
+        if _correct_setting(client, store, name, parameter, value):
             yield f"set {name.replace('_', ' ')} of {store.bucket}"
 
 
 def _bucket_region(client: AwsClient, store: StateStore) -> str | None:
     """Return the region of the bucket, None if it does not exist."""
     try:
-        reply = client.call("s3", store.region, "head_bucket", Bucket=store.bucket, ExpectedBucketOwner=store.account)
-    except NotThere:
-        return None
+        reply = client.find("s3", store.region, "head_bucket", Bucket=store.bucket, ExpectedBucketOwner=store.account)
     except Denied:
         raise InputError(
             f"no access to the bucket {store.bucket}: another account owns it, or s3:ListBucket is not allowed",
             fix="allow s3:ListBucket in the IAM policy of your role. For a bucket of another name, create it and write "
             "`backend: {url: 's3://BUCKET?region=REGION'}` in Pulumi.yaml",
         ) from None
-    region: str = reply["BucketRegion"]
-    return region
+    return str(reply["BucketRegion"]) if reply else None
 
 
 def _create_bucket(client: AwsClient, store: StateStore) -> None:
@@ -105,13 +102,13 @@ def _prepare_key(client: AwsClient, store: StateStore) -> Generator[str, None, s
     def call(operation: str, **params: object) -> dict[str, Any]:
         return client.call("kms", store.region, operation, **params)
 
-    try:
-        key = call("describe_key", KeyId=store.alias)["KeyMetadata"]
-    except NotThere:
+    reply = client.find("kms", store.region, "describe_key", KeyId=store.alias)
+    if reply is None:
         tags = [{"TagKey": name, "TagValue": value} for name, value in store.tags.items()]
-        key = call("create_key", Description=f"Pulumi state of the fleet {store.fleet}", Tags=tags)["KeyMetadata"]
-        call("create_alias", AliasName=store.alias, TargetKeyId=key["KeyId"])
+        reply = call("create_key", Description=f"Pulumi state of the fleet {store.fleet}", Tags=tags)
+        call("create_alias", AliasName=store.alias, TargetKeyId=reply["KeyMetadata"]["KeyId"])
         yield f"created the KMS key {store.alias}"
+    key = reply["KeyMetadata"]
     if key["KeyState"] != "Enabled":
         command = "cancel-key-deletion" if key["KeyState"] == "PendingDeletion" else "enable-key"
         raise InputError(
@@ -124,28 +121,25 @@ def _prepare_key(client: AwsClient, store: StateStore) -> Generator[str, None, s
     return str(key["Arn"])
 
 
-def bucket_settings(store: StateStore, key_arn: str) -> dict[str, Any]:
-    """Return the settings of the bucket, by the name of their API operation without the verb."""
+def bucket_settings(store: StateStore, key_arn: str) -> dict[str, tuple[str, Any]]:
+    """Return parameter and value of each setting of the bucket, by the name of its API operation without the verb."""
+    access = ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets")
     encryption = {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": key_arn}
+    encryption_rule = {"ApplyServerSideEncryptionByDefault": encryption, "BucketKeyEnabled": True}
+    lifecycle = {
+        "ID": "old-states",
+        "Status": "Enabled",
+        "Filter": {"Prefix": ""},
+        "NoncurrentVersionExpiration": {"NoncurrentDays": _VERSIONS_KEPT_DAYS},
+        "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": _UPLOAD_DAYS},
+    }
     return {
-        "public_access_block": dict.fromkeys(
-            ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets"), True
-        ),
-        "bucket_ownership_controls": {"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]},
-        "bucket_versioning": {"Status": "Enabled"},
-        "bucket_encryption": {"Rules": [{"ApplyServerSideEncryptionByDefault": encryption, "BucketKeyEnabled": True}]},
-        "bucket_lifecycle_configuration": {
-            "Rules": [
-                {
-                    "ID": "old-states",
-                    "Status": "Enabled",
-                    "Filter": {"Prefix": ""},
-                    "NoncurrentVersionExpiration": {"NoncurrentDays": _VERSIONS_KEPT_DAYS},
-                    "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": _UPLOAD_DAYS},
-                }
-            ]
-        },
-        "bucket_policy": _policy(store.bucket),
+        "public_access_block": ("PublicAccessBlockConfiguration", dict.fromkeys(access, True)),
+        "bucket_ownership_controls": ("OwnershipControls", {"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]}),
+        "bucket_versioning": ("VersioningConfiguration", {"Status": "Enabled"}),
+        "bucket_encryption": ("ServerSideEncryptionConfiguration", {"Rules": [encryption_rule]}),
+        "bucket_lifecycle_configuration": ("LifecycleConfiguration", {"Rules": [lifecycle]}),
+        "bucket_policy": ("Policy", _policy(store.bucket)),
     }
 
 
@@ -161,25 +155,10 @@ def _policy(bucket: str) -> dict[str, Any]:
     return {"Version": "2012-10-17", "Statement": [statement]}
 
 
-# The parameter of each setting whose name does not follow from that of its operation.
-_PARAMETERS = {
-    "public_access_block": "PublicAccessBlockConfiguration",
-    "bucket_ownership_controls": "OwnershipControls",
-    "bucket_versioning": "VersioningConfiguration",
-    "bucket_encryption": "ServerSideEncryptionConfiguration",
-    "bucket_lifecycle_configuration": "LifecycleConfiguration",
-    "bucket_policy": "Policy",
-}
-
-
-def _correct_setting(client: AwsClient, store: StateStore, name: str, value: Mapping[str, Any]) -> bool:
+def _correct_setting(client: AwsClient, store: StateStore, name: str, parameter: str, value: Mapping[str, Any]) -> bool:
     """Write a setting that is missing or differs; return whether it was written."""
     bucket = {"Bucket": store.bucket, "ExpectedBucketOwner": store.account}
-    parameter = _PARAMETERS[name]
-    try:
-        reply = client.call("s3", store.region, f"get_{name}", **bucket)
-    except NotThere:
-        reply = {}
+    reply = client.find("s3", store.region, f"get_{name}", **bucket) or {}
     current = reply.get(parameter, reply)
     if _contains(parse_json(current) if isinstance(current, str) else current, value):
         return False
@@ -228,8 +207,4 @@ def create_role(client: AwsClient, region: str, role: str, service: str) -> None
 
 
 def _exists(client: AwsClient, region: str, role: str) -> bool:
-    try:
-        client.call("iam", region, "get_role", RoleName=role)
-    except NotThere:
-        return False
-    return True
+    return client.find("iam", region, "get_role", RoleName=role) is not None

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bedplate.account.client import AwsClient, NotThere, TooLarge
+from bedplate.account.client import AwsClient, TooLarge
 from bedplate.bundle import UNREADABLE, NodeStatus, RingState, hash_of, read_node_status, read_ring_state
 from bedplate.errors import PartialError
 from bedplate.foreign import LARGEST
@@ -32,19 +32,12 @@ class RegionStore:
 
     def has(self, key: str) -> bool:
         """Return whether the bucket has an object."""
-        try:
-            self.client.call("s3", self.region, "head_object", Bucket=self.bucket, Key=key)
-        except NotThere:
-            return False
-        return True
+        return self.client.find("s3", self.region, "head_object", Bucket=self.bucket, Key=key) is not None
 
     def put(self, key: str, data: bytes) -> None:
         """Write an object. Raises PartialError if the region's stack has not created the bucket."""
-        try:
-            self.client.call("s3", self.region, "put_object", Bucket=self.bucket, Key=key, Body=data)
-        except NotThere:
-            fix = f"deploy it: `bedplate up --stack {self.region}`"
-            raise PartialError(f"no bucket {self.bucket}", fix=fix) from None
+        if self.client.find("s3", self.region, "put_object", Bucket=self.bucket, Key=key, Body=data) is None:
+            raise PartialError(f"no bucket {self.bucket}", fix=f"deploy it: `bedplate up --stack {self.region}`")
 
     def delete(self, key: str) -> None:
         """Delete an object; a missing object is ignored."""
@@ -75,11 +68,10 @@ class RegionStore:
 
     def ring(self, ring: Ring) -> RingState | None:
         """Return the state of a ring; None before its first bundle."""
-        try:
-            name = self.plan.ring_parameter(ring)
-            parameter = self.client.call("ssm", self.region, "get_parameter", Name=name)["Parameter"]
-        except NotThere:
+        reply = self.client.find("ssm", self.region, "get_parameter", Name=self.plan.ring_parameter(ring))
+        if reply is None:
             return None
+        parameter = reply["Parameter"]
         return read_ring_state(parameter["Value"], parameter["LastModifiedDate"], parameter["Version"])
 
     def promote(self, ring: Ring, state: RingState, before: RingState | None) -> None:

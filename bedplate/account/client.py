@@ -211,6 +211,13 @@ class AwsClient:
             raise translate_error(error, service) from None
         return reply
 
+    def find(self, service: str, region: str, operation: str, **params: Any) -> dict[str, Any] | None:  # noqa: ANN401
+        """Make one call; return None if the requested resource does not exist."""
+        try:
+            return self.call(service, region, operation, **params)
+        except NotThere:
+            return None
+
     def pages(self, service: str, region: str, operation: str, **params: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401
         """Yield all pages of a listing; raises like `call`."""
         try:

@@ -214,12 +214,8 @@ def _list_quotas(client: AwsClient, region: str, service: str) -> Iterator[tuple
 def _default_quota(client: AwsClient, region: str, service: str, code: str) -> float | None:
     """Return AWS's default, which applies to a quota that is not listed for the account."""
     query = {"ServiceCode": service, "QuotaCode": code}
-    try:
-        reply = client.call("service-quotas", region, "get_aws_default_service_quota", **query)
-    except NotThere:
-        return None
-    value: float | None = reply["Quota"].get("Value")
-    return value
+    reply = client.find("service-quotas", region, "get_aws_default_service_quota", **query)
+    return reply["Quota"].get("Value") if reply else None
 
 
 def read_public_key(text: str) -> PublicKey:

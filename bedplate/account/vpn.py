@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 
-from bedplate.account.client import AwsClient, NotThere, ask_regions, require_all
+from bedplate.account.client import AwsClient, ask_regions, require_all
 from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.foreign import parse_json
 from bedplate.plan.fleet import FleetPlan
@@ -29,25 +29,14 @@ class ParameterKeys:
 
     def read(self, name: str) -> str | None:
         """Return a text, or None if there is none; raises like `AwsClient.call`."""
-        try:
-            reply = self.client.call("ssm", self.region, "get_parameter", Name=self._path(name), WithDecryption=True)
-        except NotThere:
-            return None
-        return str(reply["Parameter"]["Value"])
+        reply = self.client.find("ssm", self.region, "get_parameter", Name=self._path(name), WithDecryption=True)
+        return str(reply["Parameter"]["Value"]) if reply else None
 
     def write(self, texts: Mapping[str, str]) -> None:
         """Write texts by name, replacing existing ones."""
+        secret = {"Type": "SecureString", "KeyId": key_alias(self.fleet), "Overwrite": True}
         for name, text in texts.items():
-            self.client.call(
-                "ssm",
-                self.region,
-                "put_parameter",
-                Name=self._path(name),
-                Value=text,
-                Type="SecureString",
-                KeyId=key_alias(self.fleet),
-                Overwrite=True,
-            )
+            self.client.call("ssm", self.region, "put_parameter", Name=self._path(name), Value=text, **secret)
 
     def _path(self, name: str) -> str:
         return f"/{_PREFIX}/{self.fleet}/{name}"
@@ -173,12 +162,11 @@ def read_tunnel_keys(client: AwsClient, plan: FleetPlan, site: str) -> TunnelKey
 
 def _read_secret(client: AwsClient, plan: FleetPlan, site: str, region: str) -> tuple[TunnelKey, TunnelKey]:
     name = tunnel_secret(plan.name, site, region)
-    try:
-        text = client.call("secretsmanager", plan.home.name, "get_secret_value", SecretId=name)["SecretString"]
-    except NotThere:
+    secret = client.find("secretsmanager", plan.home.name, "get_secret_value", SecretId=name)
+    if secret is None:
         fix = f"create the connection first: `pulumi up -s {plan.name}.links`"
-        raise ConnectionMissing(f"no secret {name} in {plan.home.name}", fix=fix) from None
-    return _parse_secret(name, text)
+        raise ConnectionMissing(f"no secret {name} in {plan.home.name}", fix=fix)
+    return _parse_secret(name, secret["SecretString"])
 
 
 def _parse_secret(name: str, text: str) -> tuple[TunnelKey, TunnelKey]:

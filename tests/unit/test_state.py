@@ -52,7 +52,7 @@ def test_bucket_and_key_are_created_once_and_their_settings_restored(client: Aws
     key = client.call("kms", "us-west-2", "describe_key", KeyId=STORE.alias)["KeyMetadata"]
     assert client.call("kms", "us-west-2", "get_key_rotation_status", KeyId=key["KeyId"])["KeyRotationEnabled"]
     encryption = client.call("s3", "us-west-2", "get_bucket_encryption", **bucket)["ServerSideEncryptionConfiguration"]
-    assert encryption == bucket_settings(STORE, key["Arn"])["bucket_encryption"]
+    assert encryption == bucket_settings(STORE, key["Arn"])["bucket_encryption"][1]
 
 
 def test_a_bucket_of_another_region_and_a_disabled_key_are_refused(client: AwsClient) -> None:
