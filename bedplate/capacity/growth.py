@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from bedplate.capacity.ladder import Doubt, RungState, RungStatus
@@ -275,9 +275,7 @@ def _empty_places(observation: Observation, rungs: Sequence[RungState]) -> list[
     empty = [machine_place(rung.pool, rung.pool.name, _only(rung.pool.zones), Source.NEW) for rung in rungs]
     for node in {_kind(node): node for node in observation.nodes}.values():
         place = node_place(node, Source.LIVE, None)
-        size = node.size
-        place.gpus, place.cpus, place.memory = size.gpus, size.cpus, size.memory
-        place.efa, place.ephemeral, place.pods = size.efa, size.ephemeral, 1
+        place.free = replace(node.size, pods=1)
         empty.append(place)
     return empty
 

@@ -85,6 +85,10 @@ def failure_code(text: str) -> str | None:
     )
 
 
+ROUNDING = 1e-9
+"""The error of sums of sizes."""
+
+
 class Cordon(StrEnum):
     """Who marked a node as unschedulable."""
 
@@ -105,6 +109,28 @@ class Size:
     efa: int = 0
     ephemeral: float = 0.0
     pods: int = 0
+
+    def fits(self, free: "Size") -> bool:
+        """Return whether these resources are free."""
+        return (
+            self.gpus <= free.gpus
+            and self.cpus <= free.cpus + ROUNDING
+            and self.memory <= free.memory + ROUNDING
+            and self.efa <= free.efa
+            and self.ephemeral <= free.ephemeral + ROUNDING
+            and self.pods <= free.pods
+        )
+
+    def minus(self, other: "Size", sign: int = 1) -> "Size":
+        """Return what is left without the other resources, or with them again for the sign -1."""
+        return Size(
+            self.gpus - sign * other.gpus,
+            self.cpus - sign * other.cpus,
+            self.memory - sign * other.memory,
+            self.efa - sign * other.efa,
+            self.ephemeral - sign * other.ephemeral,
+            self.pods - sign * other.pods,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,14 @@
 """First fit of pods onto places: nodes, machines on their way, and machines that pools can launch."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Protocol
 
-from bedplate.capacity.observation import Node, Pod, Pool, Size
+from bedplate.capacity.observation import ROUNDING, Node, Pod, Pool, Size
 
 ZONES = ("topology.kubernetes.io/zone", "zone")
 """Labels of a node that name its zone."""
-_ROUNDING = 1e-9
 _UNLIMITED = 1_000_000
 
 
@@ -24,13 +23,12 @@ class Source(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The properties of a pod that the scheduler compares: of pods with equal ones, all fit or none."""
+    """The properties of a pod that the scheduler compares: of pods with equal ones, all fit or none.
 
-    gpus: int
-    cpus: float
-    memory: float
-    efa: int
-    ephemeral: float
+    `size` counts one pod.
+    """
+
+    size: Size
     selector: frozenset[tuple[str, str]]
     tolerations: frozenset[str]
     spread: str | None
@@ -38,9 +36,7 @@ class Shape:
 
 def shape_of(pod: Pod) -> Shape:
     """Return the shape of a pod."""
-    size = pod.size
-    selector = frozenset(pod.selector.items())
-    return Shape(size.gpus, size.cpus, size.memory, size.efa, size.ephemeral, selector, pod.tolerations, pod.spread)
+    return Shape(replace(pod.size, pods=1), frozenset(pod.selector.items()), pod.tolerations, pod.spread)
 
 
 @dataclass(slots=True, eq=False)
@@ -53,12 +49,7 @@ class Place:
     zone: str
     labels: Mapping[str, str]
     taints: frozenset[str]
-    gpus: int
-    cpus: float
-    memory: float
-    efa: int
-    ephemeral: float
-    pods: int
+    free: Size
     shapes: set[Shape] = field(default_factory=set)
     taken: int = 0
 
@@ -69,24 +60,11 @@ class Place:
 
     def has_room(self, shape: Shape) -> bool:
         """Return whether a pod of a shape fits in what is free."""
-        return (
-            shape.gpus <= self.gpus
-            and shape.cpus <= self.cpus + _ROUNDING
-            and shape.memory <= self.memory + _ROUNDING
-            and shape.efa <= self.efa
-            and shape.ephemeral <= self.ephemeral + _ROUNDING
-            and self.pods > 0
-            and (shape.spread is None or shape not in self.shapes)
-        )
+        return shape.size.fits(self.free) and (shape.spread is None or shape not in self.shapes)
 
     def take(self, shape: Shape, sign: int = 1) -> None:
         """Take the room of a pod, or give it back."""
-        self.gpus -= sign * shape.gpus
-        self.cpus -= sign * shape.cpus
-        self.memory -= sign * shape.memory
-        self.efa -= sign * shape.efa
-        self.ephemeral -= sign * shape.ephemeral
-        self.pods -= sign
+        self.free = self.free.minus(shape.size, sign)
         self.taken += sign
         if shape.spread and sign > 0:
             self.shapes.add(shape)
@@ -101,27 +79,15 @@ def zone_of(labels: Mapping[str, str]) -> str:
 
 def node_place(node: Node, source: Source, pool: str | None, shapes: Iterable[Shape] = ()) -> Place:
     """Return the free room of a node, on which pods of `shapes` run."""
-    place = _place(source, (node.name, pool, zone_of(node.labels)), node.labels, node.taints, node.free)
-    place.pods = node.free.pods if node.size.pods else _UNLIMITED
-    place.shapes.update(shapes)
-    return place
+    free = node.free if node.size.pods else replace(node.free, pods=_UNLIMITED)
+    return Place(source, node.name, pool, zone_of(node.labels), node.labels, node.taints, free, set(shapes))
 
 
 def machine_place(pool: Pool, name: str, zone: str, source: Source) -> Place:
     """Return an empty machine of a pool."""
     labels = {**pool.labels, **dict.fromkeys(ZONES, zone)} if zone else pool.labels
-    return _place(source, (name, pool.name, zone), labels, pool.taints, pool.size)
-
-
-def _place(
-    source: Source,
-    identity: tuple[str, str | None, str],
-    labels: Mapping[str, str],
-    taints: frozenset[str],
-    free: Size,
-) -> Place:
-    pods = free.pods or _UNLIMITED
-    return Place(source, *identity, labels, taints, free.gpus, free.cpus, free.memory, free.efa, free.ephemeral, pods)
+    free = replace(pool.size, pods=pool.size.pods or _UNLIMITED)
+    return Place(source, name, pool.name, zone, labels, pool.taints, free)
 
 
 class Launcher(Protocol):
@@ -230,5 +196,6 @@ def shortfalls(shape: Shape, place: Place) -> Iterator[str]:
         yield f"the pod does not tolerate {', '.join(taints)}"
     names = ("gpus", "cpus", "memory", "efa", "ephemeral")
     for name, unit in zip(names, ("GPUs", "CPUs", "GiB of memory", "EFA interfaces", "GiB on disk"), strict=True):
-        if getattr(shape, name) > getattr(place, name) + _ROUNDING:
-            yield f"it has {getattr(place, name):g} {unit}, not {getattr(shape, name):g}"
+        needed, free = getattr(shape.size, name), getattr(place.free, name)
+        if needed > free + ROUNDING:
+            yield f"it has {free:g} {unit}, not {needed:g}"

@@ -31,7 +31,7 @@ from bedplate.capacity.observation import (
     Terminate,
     UncordonNode,
 )
-from bedplate.capacity.packing import Packer, Place, Shape, Source, machine_place, node_place, zone_of
+from bedplate.capacity.packing import Packer, Place, Shape, Source, machine_place, node_place, shape_of, zone_of
 from bedplate.capacity.scenario import ENDLESS, HOUR, HumanCordon, Interruption, Job, Scenario
 
 _NOTICE, _RETRY, _LONGEST_RETRY, _HISTORY = 120.0, 60.0, 900.0, 6 * HOUR
@@ -86,9 +86,8 @@ class SimNode:
     def seen(self) -> Node:
         """Return the node as the planner observes it."""
         place = self.place
-        free = Size(place.gpus, place.cpus, place.memory)
         machine = self.machine.id if self.machine else None
-        shown = (place.name, machine, place.labels, place.taints, self.size, free, tuple(self.pods))
+        shown = (place.name, machine, place.labels, place.taints, self.size, place.free, tuple(self.pods))
         return Node(*shown, joined=self.joined, idle_since=self.idle_since, cordoned=self.cordoned)
 
 
@@ -423,18 +422,11 @@ class World:
         node = pod.node
         if node is None:
             raise AssertionError
-        size = pod.job.pod.size
-        place = node.place
-        place.gpus, place.cpus, place.memory = (
-            place.gpus + size.gpus,
-            place.cpus + size.cpus,
-            place.memory + size.memory,
-        )
-        place.pods += 1
+        node.place.take(shape_of(pod.job.pod), -1)
         del node.pods[pod.job.pod.id]
         node.idle_since = node.idle_since if node.pods else self.now
         pod.node, self._is_changed = None, True
-        return (self.now - pod.since) / HOUR * size.gpus * (node.machine is not None)
+        return (self.now - pod.since) / HOUR * pod.job.pod.size.gpus * (node.machine is not None)
 
     def _stop(self, pod: SimPod, how: str) -> None:
         """Stop a pod, with its whole gang. A movable one keeps its work, others begin again."""

@@ -175,3 +175,15 @@ def test_simulate_prints_a_table_a_document_and_a_plot(tmp_path: Path, capsys: P
     assert document["frames"]
     assert run(["capacity", "simulate", "gang"]) == 2
     assert "write gangs" in capsys.readouterr().err
+
+
+def test_a_pod_that_ends_gives_back_all_that_it_used() -> None:
+    """Also EFA interfaces, disk and its place among the pods of a node: the next pod starts on the same node."""
+    size = Size(8, 96.0, 500.0, efa=1, ephemeral=100.0, pods=1)
+    pool = Pool("west", "train", 0, "region", ("region-a",), min=0, max=1, desired=0, size=size)
+    requested = Size(1, 1.0, 1.0, efa=1, ephemeral=80.0)
+    jobs = tuple(Job(Pod(f"job-{number}", 60.0, requested), HOUR / 2) for number in range(3))
+
+    figures = simulate(Scenario("one-node", "", END, (Launchable(pool, 60.0),), jobs)).figures
+
+    assert (figures.pods, figures.unstarted, figures.launches) == (3, 0, 1)
