@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
@@ -80,32 +80,24 @@ def record_images(path: Path, fleet: str, images: Mapping[str, str]) -> Record:
 
     Raises HeldError if another process writes. An image that another process has recorded since is kept.
     """
-    with held(path):
-        record = read_lock(path, fleet)
-        return _update(path, fleet, record, record.with_images({**images, **record.images}))
+    return _change(path, fleet, lambda record: record.adding(images={**images, **record.images}))
 
 
 def renew_images(path: Path, fleet: str, images: Mapping[str, str]) -> Record:
     """Replace recorded images, and return the new record. Raises as `record_images`."""
-    with held(path):
-        record = read_lock(path, fleet)
-        return _update(path, fleet, record, record.with_images(images))
+    return _change(path, fleet, lambda record: record.adding(images=images))
 
 
 def record_baked(path: Path, fleet: str, images: Mapping[str, str]) -> Record:
     """Record baked images by region and kind, and return the new record. Raises as `record_images`."""
-    with held(path):
-        record = read_lock(path, fleet)
-        return _update(path, fleet, record, record.with_baked(images))
+    return _change(path, fleet, lambda record: record.adding(baked=images))
 
 
 def record_endpoints(
     path: Path, fleet: str, gateways: Mapping[str, IPv4Address], resolvers: Mapping[str, tuple[IPv4Address, ...]]
 ) -> Record:
     """Record laptop gateways and DNS resolvers by region, and return the new record. Raises as `record_images`."""
-    with held(path):
-        record = read_lock(path, fleet)
-        return _update(path, fleet, record, record.with_laptop_endpoints(gateways, resolvers))
+    return _change(path, fleet, lambda record: record.adding(gateways=gateways, resolvers=resolvers))
 
 
 def record_host_keys(  # noqa: PLR0913  all facts about one machine
@@ -151,6 +143,13 @@ def record_etcd(path: Path, fleet: str, cluster: str, *, replaces: bool = False)
             fix = "get the lock of the operator who restored the cluster, or run `bedplate kube restore`"
             raise InputError(what, where=str(path), fix=fix)
         return _update(path, fleet, record, replace(record, etcd=cluster))
+
+
+def _change(path: Path, fleet: str, change: Callable[[Record], Record]) -> Record:
+    """Change the record under the lock, and return the new one."""
+    with held(path):
+        record = read_lock(path, fleet)
+        return _update(path, fleet, record, change(record))
 
 
 def _update(path: Path, fleet: str, old: Record, new: Record) -> Record:

@@ -2,7 +2,9 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from ipaddress import IPv4Address, IPv4Network
 from itertools import pairwise
 from typing import Any
@@ -51,10 +53,8 @@ class NotALockError(Exception):
         self.column = column
 
 
-def block_of(path: str, value: object) -> IPv4Network:
+def _block(path: str, value: object) -> IPv4Network:
     """Return the block of a path, in canonical form."""
-    if not _PATH.fullmatch(path):
-        raise NotALockError(f"invalid path {path!r}")
     try:
         block = IPv4Network(value if isinstance(value, str) else "")
     except ValueError as error:
@@ -64,49 +64,39 @@ def block_of(path: str, value: object) -> IPv4Network:
     return block
 
 
-def address_of(name: str, value: object) -> IPv4Address:
-    """Return the fixed address of a machine."""
-    if not _MACHINE.fullmatch(name):
-        raise NotALockError(f"invalid machine name {name!r}")
+def _address(name: str, value: object) -> IPv4Address:
     try:
         return IPv4Address(value if isinstance(value, str) else "")
     except ValueError as error:
         raise NotALockError(f"invalid address of {name}: {error}") from None
 
 
-def image_of(place: str, value: object) -> str:
-    """Return the image of a region and architecture."""
-    if not _IMAGE_OF.fullmatch(place):
-        raise NotALockError(f"invalid region and architecture {place!r}")
-    return _image_id(place, value)
+def _addresses(region: str, value: object) -> tuple[IPv4Address, ...]:
+    if not isinstance(value, list) or not value:
+        raise NotALockError(f"invalid addresses of {region}: {value!r}")
+    return tuple(_address(region, address) for address in value)
 
 
-def baked_of(place: str, value: object) -> str:
-    """Return the baked image of a region and kind."""
-    if not _BAKED_FOR.fullmatch(place):
-        raise NotALockError(f"invalid region and kind of image {place!r}")
-    return _image_id(place, value)
-
-
-def _image_id(place: str, value: object) -> str:
+def _image(place: str, value: object) -> str:
     if not isinstance(value, str) or not IMAGE_ID.fullmatch(value):
         raise NotALockError(f"invalid image id of {place}: {value!r}")
     return value
 
 
-def number_of(name: str, value: object, ids: range) -> int:
+def _instance(name: str, value: object) -> str:
+    if not isinstance(value, str) or not _INSTANCE.fullmatch(value):
+        raise NotALockError(f"invalid instance id of {name}: {value!r}")
+    return value
+
+
+def _number(ids: range, name: str, value: object) -> int:
     """Return the id of a person or group, which must be one of `ids`."""
-    if not _ACCOUNT.fullmatch(name):
-        raise NotALockError(f"invalid account name {name!r}")
     if type(value) is not int or value not in ids:
         raise NotALockError(f"invalid id of {name}: {value!r} (must be {ids.start} to {ids.stop - 1})")
     return value
 
 
-def keys_of(name: str, value: object) -> tuple[str, ...]:
-    """Return the public host keys of a machine."""
-    if not _NODE.fullmatch(name):
-        raise NotALockError(f"invalid machine name {name!r}")
+def _host_keys(name: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not value or not all(isinstance(key, str) for key in value):
         raise NotALockError(f"invalid host keys of {name}: {value!r}")
     if any(not HOST_KEY.fullmatch(key) for key in value):
@@ -114,33 +104,45 @@ def keys_of(name: str, value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-def instance_of(name: str, value: object) -> str:
-    """Return the EC2 instance of a machine's recorded host keys."""
-    if not _NODE.fullmatch(name):
-        raise NotALockError(f"invalid machine name {name!r}")
-    if not isinstance(value, str) or not _INSTANCE.fullmatch(value):
-        raise NotALockError(f"invalid instance id of {name}: {value!r}")
+def _unchanged(value: Any) -> object:  # noqa: ANN401  any value of a record
     return value
 
 
-def gateway_of(region: str, value: object) -> IPv4Address:
-    """Return the public address of a region's laptop gateway."""
-    if not re.fullmatch(_REGION, region, re.ASCII):
-        raise NotALockError(f"invalid region {region!r}")
-    try:
-        return IPv4Address(value if isinstance(value, str) else "")
-    except ValueError as error:
-        raise NotALockError(f"invalid address of {region}: {error}") from None
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """An object of the lock: what its names are, and how their values are read and written."""
+
+    noun: str
+    pattern: re.Pattern[str]
+    read: Callable[[str, object], object]
+    write: Callable[[Any], object] = _unchanged
+
+    def parse(self, key: str, table: object) -> dict[str, object]:
+        """Return the values of a table by name."""
+        if not isinstance(table, dict):
+            raise NotALockError(f"{key} must be an object")
+        for name in table:
+            if not self.pattern.fullmatch(name):
+                raise NotALockError(f"invalid {self.noun} {name!r}")
+        return {name: self.read(name, value) for name, value in table.items()}
 
 
-def resolvers_of(region: str, value: object) -> tuple[IPv4Address, ...]:
-    """Return the addresses of a region's inbound DNS resolver."""
-    if not isinstance(value, list) or not value:
-        raise NotALockError(f"invalid addresses of {region}: {value!r}")
-    return tuple(gateway_of(region, address) for address in value)
+# The mappings of a record, in the order of the file.
+_TABLES = {
+    "blocks": _Table("path", _PATH, _block, str),
+    "addresses": _Table("machine name", _MACHINE, _address, str),
+    "images": _Table("region and architecture", _IMAGE_OF, _image),
+    "baked": _Table("region and kind of image", _BAKED_FOR, _image),
+    "people": _Table("account name", _ACCOUNT, partial(_number, PEOPLE_IDS)),
+    "groups": _Table("account name", _ACCOUNT, partial(_number, GROUP_IDS)),
+    "host_keys": _Table("machine name", _NODE, _host_keys, list),
+    "instances": _Table("machine name", _NODE, _instance),
+    "gateways": _Table("region", re.compile(_REGION, re.ASCII), _address, str),
+    "resolvers": _Table("region", re.compile(_REGION, re.ASCII), _addresses, lambda each: list(map(str, each))),
+}
 
 
-def authority_of(value: object) -> str:
+def _authority(value: object) -> str:
     """Return the certificate of the cluster's authority from its lines; empty without one."""
     lines = value if isinstance(value, list) and all(isinstance(line, str) for line in value) else [""]
     text = "".join(f"{line}\n" for line in lines)
@@ -149,14 +151,14 @@ def authority_of(value: object) -> str:
     return text
 
 
-def etcd_of(value: object) -> str:
+def _etcd(value: object) -> str:
     """Return the id of the etcd cluster; empty without one."""
     if value != "" and not (isinstance(value, str) and ETCD_ID.fullmatch(value)):
         raise NotALockError(f"invalid id of the etcd cluster: {value!r}")
     return str(value)
 
 
-def account_keys_of(value: object) -> tuple[str, ...]:
+def _account_keys(value: object) -> tuple[str, ...]:
     """Return the public keys of the cluster's service account tokens."""
     if not isinstance(value, list) or not all(isinstance(key, str) and _ACCOUNT_KEY.fullmatch(key) for key in value):
         raise NotALockError("account_keys must hold public keys on P-384, as base64 of their DER")
@@ -166,43 +168,23 @@ def account_keys_of(value: object) -> tuple[str, ...]:
 VERSION = 1
 _RELEASE = re.compile(r"\d{1,4}\.\d{1,4}\.\d{1,4}")
 _KEYS = {"version", "fleet", "blocks"}
-# Older locks lack these keys.
-_OPTIONAL_KEYS = {
-    "bedplate",
-    "addresses",
-    "images",
-    "baked",
-    "people",
-    "groups",
-    "host_keys",
-    "instances",
-    "gateways",
-    "resolvers",
-    "authority",
-    "etcd",
-    "account_keys",
-}
+# Older locks lack these keys, and the other tables.
+_OPTIONAL_KEYS = {"bedplate", "authority", "etcd", "account_keys", *_TABLES}
 
 
 def lock_text(fleet: str, record: Record) -> str:
     """Return the text of a fleet's lock."""
-    blocks = {path: str(record.blocks[path]) for path in sorted(record.blocks)}
-    addresses = {name: str(record.addresses[name]) for name in sorted(record.addresses)}
-    images = {place: record.images[place] for place in sorted(record.images)}
+    tables = {
+        key: {name: table.write(value) for name, value in sorted(getattr(record, key).items())}
+        for key, table in _TABLES.items()
+    }
+    if not record.baked:
+        del tables["baked"]
     document = {
         "version": VERSION,
         "bedplate": __version__,
         "fleet": fleet,
-        "blocks": blocks,
-        "addresses": addresses,
-        "images": images,
-        **({"baked": dict(sorted(record.baked.items()))} if record.baked else {}),
-        "people": dict(sorted(record.people.items())),
-        "groups": dict(sorted(record.groups.items())),
-        "host_keys": {name: list(record.host_keys[name]) for name in sorted(record.host_keys)},
-        "instances": dict(sorted(record.instances.items())),
-        "gateways": {region: str(record.gateways[region]) for region in sorted(record.gateways)},
-        "resolvers": {region: list(map(str, record.resolvers[region])) for region in sorted(record.resolvers)},
+        **tables,
         **({"authority": record.authority.splitlines()} if record.authority else {}),
         **({"etcd": record.etcd} if record.etcd else {}),
         **({"account_keys": list(record.account_keys)} if record.account_keys else {}),
@@ -214,27 +196,19 @@ def parse_lock(text: str, fleet: str) -> Record:
     """Return the content of this fleet's lock; raise NotALockError if the text is invalid."""
     document = _document(text)
     _check_head(document, fleet)
+    tables: dict[str, Any] = {key: table.parse(key, document.get(key, {})) for key, table in _TABLES.items()}
     record = Record(
-        blocks={path: block_of(path, value) for path, value in _entries(document, "blocks")},
-        addresses={name: address_of(name, value) for name, value in _entries(document, "addresses")},
-        images={place: image_of(place, value) for place, value in _entries(document, "images")},
-        baked={place: baked_of(place, value) for place, value in _entries(document, "baked")},
-        people={name: number_of(name, value, PEOPLE_IDS) for name, value in _entries(document, "people")},
-        groups={name: number_of(name, value, GROUP_IDS) for name, value in _entries(document, "groups")},
-        host_keys={name: keys_of(name, value) for name, value in _entries(document, "host_keys")},
-        instances={name: instance_of(name, value) for name, value in _entries(document, "instances")},
-        gateways={region: gateway_of(region, value) for region, value in _entries(document, "gateways")},
-        resolvers={region: resolvers_of(region, value) for region, value in _entries(document, "resolvers")},
-        authority=authority_of(document.get("authority", [])),
-        etcd=etcd_of(document.get("etcd", "")),
-        account_keys=account_keys_of(document.get("account_keys", [])),
+        **tables,
+        authority=_authority(document.get("authority", [])),
+        etcd=_etcd(document.get("etcd", "")),
+        account_keys=_account_keys(document.get("account_keys", [])),
     )
     _check_overlaps((path, block) for path, block in record.blocks.items() if not is_nested(path))
     _check_overlaps((path, block) for path, block in record.blocks.items() if is_nested(path))
     _check_nesting(record.blocks)
-    _check_addresses(record.addresses)
-    _check_numbers(record.people)
-    _check_numbers(record.groups)
+    _check_unique(record.addresses, "address")
+    _check_unique(record.people, "id")
+    _check_unique(record.groups, "id")
     if both := record.people.keys() & record.groups.keys():
         raise NotALockError(f"{min(both)} is both a person and a group")
     return record
@@ -292,13 +266,6 @@ def _release(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
 
 
-def _entries(document: Mapping[str, Any], key: str) -> Iterable[tuple[str, object]]:
-    table = document.get(key, {})
-    if not isinstance(table, dict):
-        raise NotALockError(f"{key} must be an object")
-    return table.items()
-
-
 def _check_overlaps(entries: Iterable[tuple[str, IPv4Network]]) -> None:
     # In address order, any overlap is between neighbours.
     ordered = sorted(entries, key=lambda entry: entry[1])
@@ -314,16 +281,8 @@ def _check_nesting(blocks: Mapping[str, IPv4Network]) -> None:
             raise NotALockError(f"{path} ({block}) is not within {region}")
 
 
-def _check_addresses(addresses: Mapping[str, IPv4Address]) -> None:
-    owners: dict[IPv4Address, str] = {}
-    for name, address in addresses.items():
-        if owners.setdefault(address, name) != name:
-            raise NotALockError(f"{owners[address]} and {name} have the same address {address}")
-
-
-def _check_numbers(numbers: Mapping[str, int]) -> None:
-    owners: dict[int, str] = {}
-    for name, number in numbers.items():
-        if number in owners:
-            raise NotALockError(f"{owners[number]} and {name} have the same id {number}")
-        owners[number] = name
+def _check_unique(values: Mapping[str, object], noun: str) -> None:
+    owners: dict[object, str] = {}
+    for name, value in values.items():
+        if owners.setdefault(value, name) != name:
+            raise NotALockError(f"{owners[value]} and {name} have the same {noun} {value}")

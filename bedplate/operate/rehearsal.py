@@ -96,7 +96,7 @@ def _with_later_facts(plan: FleetPlan) -> FleetPlan:
     """Return the plan with made-up image ids, and a key of the cluster's tokens, where `up` records real ones."""
     places = required_images(plan, load_catalog())
     images = {place: f"ami-{sha256(place.encode()).hexdigest()[:17]}" for place in places}
-    record = plan.record.with_images(images)
+    record = plan.record.adding(images=images)
     return replace(plan, record=replace(record, account_keys=record.account_keys or (_ACCOUNT_KEY,)))
 
 

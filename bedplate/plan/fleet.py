@@ -4,7 +4,7 @@ Also here: the user and group ids of people, and the zones and addresses of the 
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property, wraps
 from ipaddress import IPv4Address, IPv4Network
@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 
 from bedplate.plan.faults import IDS_EXHAUSTED, NAME_RECORDED, PlanFaults
 from bedplate.plan.pools import PoolPlan, bucket_name
-from bedplate.plan.record import NO_NUMBERS, Record
+from bedplate.plan.record import Record
 from bedplate.rules import Fault, fault
 from bedplate.spec.fleet import Alarms, Budget, Fleet
 from bedplate.spec.groups import Image, Ring
@@ -49,9 +49,9 @@ class Accounts:
     """The accounts of today's file, the ids of their groups, and the ids of removed people and groups, by name."""
 
     people: tuple[Account, ...] = ()
-    groups: Mapping[str, int] = field(default_factory=lambda: NO_NUMBERS)
-    departed: Mapping[str, int] = field(default_factory=lambda: NO_NUMBERS)
-    past_groups: Mapping[str, int] = field(default_factory=lambda: NO_NUMBERS)
+    groups: Mapping[str, int] = field(default_factory=dict)
+    departed: Mapping[str, int] = field(default_factory=dict)
+    past_groups: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def uids(self) -> Mapping[str, int]:
@@ -425,11 +425,10 @@ class FleetPlan:
 
     def recorded(self) -> Record:
         """Return the next record: the previous one with the new blocks, addresses and ids."""
-        blocks = MappingProxyType({**self.record.blocks, **self.new_blocks})
-        addresses = MappingProxyType({**self.record.addresses, **self._member_addresses})
-        people = MappingProxyType({**self.record.people, **self.accounts.uids})
-        groups = MappingProxyType({**self.record.groups, **self.accounts.groups})
-        return replace(self.record, blocks=blocks, addresses=addresses, people=people, groups=groups)
+        people, groups = self.accounts.uids, self.accounts.groups
+        return self.record.adding(
+            blocks=self.new_blocks, addresses=self._member_addresses, people=people, groups=groups
+        )
 
 
 # Above the ids that distributions assign (1000-19999 here), below systemd's dynamic ranges (from 60001).

@@ -4,13 +4,8 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv4Network
 from types import MappingProxyType
+from typing import Any
 
-NO_ADDRESSES: Mapping[str, IPv4Address] = MappingProxyType({})
-NO_IMAGES: Mapping[str, str] = MappingProxyType({})
-NO_NUMBERS: Mapping[str, int] = MappingProxyType({})
-NO_KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-NO_INSTANCES: Mapping[str, str] = MappingProxyType({})
-NO_RESOLVERS: Mapping[str, tuple[IPv4Address, ...]] = MappingProxyType({})
 FORMING = "forming"
 """In place of the id of the etcd cluster: its first start has begun."""
 
@@ -27,15 +22,15 @@ class Record:
     """
 
     blocks: Mapping[str, IPv4Network]
-    addresses: Mapping[str, IPv4Address] = field(default_factory=lambda: NO_ADDRESSES)
-    images: Mapping[str, str] = field(default_factory=lambda: NO_IMAGES)
-    people: Mapping[str, int] = field(default_factory=lambda: NO_NUMBERS)
-    groups: Mapping[str, int] = field(default_factory=lambda: NO_NUMBERS)
-    host_keys: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: NO_KEYS)
-    instances: Mapping[str, str] = field(default_factory=lambda: NO_INSTANCES)
-    gateways: Mapping[str, IPv4Address] = field(default_factory=lambda: NO_ADDRESSES)
-    resolvers: Mapping[str, tuple[IPv4Address, ...]] = field(default_factory=lambda: NO_RESOLVERS)
-    baked: Mapping[str, str] = field(default_factory=lambda: NO_IMAGES)
+    addresses: Mapping[str, IPv4Address] = field(default_factory=dict)
+    images: Mapping[str, str] = field(default_factory=dict)
+    people: Mapping[str, int] = field(default_factory=dict)
+    groups: Mapping[str, int] = field(default_factory=dict)
+    host_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    instances: Mapping[str, str] = field(default_factory=dict)
+    gateways: Mapping[str, IPv4Address] = field(default_factory=dict)
+    resolvers: Mapping[str, tuple[IPv4Address, ...]] = field(default_factory=dict)
+    baked: Mapping[str, str] = field(default_factory=dict)
     authority: str = ""
     """The certificate of the Kubernetes cluster's authority in PEM; empty before `bedplate kube init`."""
     etcd: str = ""
@@ -52,23 +47,10 @@ class Record:
         }
         return replace(self, blocks=MappingProxyType(blocks), addresses=MappingProxyType(addresses))
 
-    def with_images(self, images: Mapping[str, str]) -> "Record":
-        """Return the record with these images added; an image of the same place is replaced."""
-        return replace(self, images=MappingProxyType({**self.images, **images}))
-
-    def with_baked(self, images: Mapping[str, str]) -> "Record":
-        """Return the record with these baked images added; an image of the same place is replaced."""
-        return replace(self, baked=MappingProxyType({**self.baked, **images}))
-
-    def with_laptop_endpoints(
-        self, gateways: Mapping[str, IPv4Address], resolvers: Mapping[str, tuple[IPv4Address, ...]]
-    ) -> "Record":
-        """Return the record with these gateways and resolvers added; those of the same region are replaced."""
-        return replace(
-            self,
-            gateways=MappingProxyType({**self.gateways, **gateways}),
-            resolvers=MappingProxyType({**self.resolvers, **resolvers}),
-        )
+    def adding(self, **entries: Mapping[str, Any]) -> "Record":
+        """Return the record with these entries in mappings, by field; they replace those of the same names."""
+        fields: dict[str, Any] = {name: {**getattr(self, name), **values} for name, values in entries.items()}
+        return replace(self, **fields)
 
     def with_host_keys(self, machine: str, keys: tuple[str, ...], instance: str | None = None) -> "Record":
         """Return the record with the public host keys of a machine, and its instance if known."""

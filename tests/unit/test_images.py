@@ -86,7 +86,7 @@ def test_only_versions_that_a_kind_uses_are_pinned() -> None:
 def test_a_pool_gets_the_baked_image_of_its_kind_and_region() -> None:
     """Another driver branch is another kind: its pools start from Ubuntu's image."""
     pool = next(pool for pool in LAB.pools if pool.region == HOME and pool.group == "workbench-gpu")
-    plan = replace(LAB, record=LAB.record.with_baked({f"{HOME}/workbench-x86_64-580-open-frameworks": "ami-1"}))
+    plan = replace(LAB, record=LAB.record.adding(baked={f"{HOME}/workbench-x86_64-580-open-frameworks": "ami-1"}))
     assert baked_image(plan, pool, load_catalog()) == "ami-1"
     assert baked_image(plan, with_rung(pool, region=AWAY), load_catalog()) is None
     newer = replace(plan, image=plan.image.model_copy(update={"driver": "595"}))

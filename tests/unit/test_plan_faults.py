@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -10,7 +11,6 @@ import pytest
 from bedplate.plan import PlanFaults, Record, allocate_blocks
 from bedplate.plan.cluster import check_departed
 from bedplate.plan.fleet import GROUP_IDS, PEOPLE_IDS, number_accounts
-from bedplate.plan.record import NO_NUMBERS
 from bedplate.rules import Fault
 from bedplate.spec import Fleet
 from tests.testlab.fleets.random import ADA as KEY
@@ -31,7 +31,9 @@ def people(*names: str, **groups: str) -> dict[str, Any]:
     return {name: {"keys": (KEY,), "groups": tuple(groups.get(name, "").split())} for name in (*names, *groups)}
 
 
-def find_faults(fleet: Fleet, record: Mapping[str, str], ids: Mapping[str, int] = NO_NUMBERS) -> tuple[Fault, ...]:
+def find_faults(
+    fleet: Fleet, record: Mapping[str, str], ids: Mapping[str, int] = MappingProxyType({})
+) -> tuple[Fault, ...]:
     """Return the faults of a fleet against a record."""
     blocks = {path: IPv4Network(block) for path, block in record.items()}
     uids = {name: number for name, number in ids.items() if number in PEOPLE_IDS}
