@@ -14,7 +14,6 @@ from hashlib import sha256
 from io import StringIO
 from pathlib import Path
 from posixpath import dirname
-from shlex import quote
 from typing import ClassVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -323,30 +322,3 @@ def set_line(text: str, pattern: str, line: str) -> str:
     else:
         kept.append(line)
     return "\n".join(kept) + "\n"
-
-
-# Source: systemd.unit(5), the load path. /usr/lib belongs to packages, and no package has drop-ins for our units.
-_FOLDERS = ("/etc/systemd/system.control", "/run/systemd/system.control", "/etc/systemd/system", "/run/systemd/system")
-_DAEMON_RELOAD = "if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi"
-
-
-class DropIns(FactBase[tuple[str, ...]]):
-    """The existing drop-in folders of these units."""
-
-    default = tuple
-
-    def command(self, units: Sequence[str]) -> StringCommand:
-        """List the folders that systemd reads; missing ones are skipped."""
-        paths = (f"{folder}/{unit}.d" for unit in units for folder in _FOLDERS)
-        return StringCommand("ls -d", *(QuoteString(path) for path in paths), "2>/dev/null || :")
-
-    def process(self, output: Iterable[str]) -> tuple[str, ...]:
-        """Return the paths, one a line."""
-        return tuple(output)
-
-
-def remove_drop_ins(name: str, units: Sequence[str]) -> None:
-    """Declare that these units have no drop-ins, which would override the unit files."""
-    if units and (folders := host.get_fact(DropIns, units=tuple(units))):
-        remove = " ".join(("rm -rf", *map(quote, folders)))
-        server.shell(name=name, commands=[remove, _DAEMON_RELOAD])

@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from hashlib import sha256
+from shlex import quote
 from urllib.parse import urlsplit
 
 from pyinfra.api.command import PyinfraCommand, QuoteString, StringCommand
@@ -18,6 +19,37 @@ from pyinfra.facts.deb import DebPackages
 from pyinfra.operations import apt, server
 
 from roles.base import Changes, ManagedFile, changed, put_files
+
+
+class BoolFact(FactBase[bool]):
+    """Whether a command prints a line that is not blank."""
+
+    default = bool
+
+    def process(self, output: Iterable[str]) -> bool:
+        """Treat any such line as a yes."""
+        return any(map(str.strip, output))
+
+
+class TextFact(FactBase[str]):
+    """The line that a command prints; empty for none."""
+
+    default = str
+
+    def process(self, output: Iterable[str]) -> str:
+        """Return the line without blanks around it."""
+        return "".join(output).strip()
+
+
+class LinesFact(FactBase[tuple[str, ...]]):
+    """The lines that a command prints, without blank ones."""
+
+    default = tuple
+
+    def process(self, output: Iterable[str]) -> tuple[str, ...]:
+        """Return the lines."""
+        return tuple(filter(str.strip, output))
+
 
 _NEVER, _PREFERRED = -1, 990
 
@@ -109,38 +141,26 @@ def install_packages(name: str, packages: Sequence[str], *, ends_apply: bool = T
     )
 
 
-class HeldPackages(FactBase[frozenset[str]]):
+class HeldPackages(LinesFact):
     """The packages that `apt-mark hold` keeps."""
-
-    default = frozenset
 
     def command(self) -> str:
         """Ask apt."""
         return "apt-mark showhold"
 
-    def process(self, output: Iterable[str]) -> frozenset[str]:
-        """Return the lines."""
-        return frozenset(output)
-
 
 def hold_packages(name: str, packages: Sequence[str]) -> None:
     """Declare that apt keeps packages at their version."""
-    if not {*packages} <= host.get_fact(HeldPackages):
+    if not {*packages} <= {*host.get_fact(HeldPackages)}:
         server.shell(name=name, commands=[f"apt-mark hold {' '.join(packages)}"])
 
 
-class Joined(FactBase[bool]):
+class Joined(BoolFact):
     """Whether the machine is a node of a cluster: kubelet has its credentials."""
-
-    default = bool
 
     def command(self) -> str:
         """Look for the file."""
         return "test ! -e /etc/kubernetes/kubelet.conf || echo joined"
-
-    def process(self, output: Iterable[str]) -> bool:
-        """Treat any line as a yes."""
-        return any(output)
 
 
 def move_packages(packages: Sequence[str], version: str) -> None:
@@ -215,6 +235,27 @@ def _start_unit(unit: str, units: Sequence[str], *, runs: bool) -> Generator[Pyi
         host.noop(f"{unit} is enabled, and runs if it must")
 
 
+# Source: systemd.unit(5), the load path. /usr/lib belongs to packages, and no package has drop-ins for our units.
+_FOLDERS = ("/etc/systemd/system.control", "/run/systemd/system.control", "/etc/systemd/system", "/run/systemd/system")
+_DAEMON_RELOAD = "if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi"
+
+
+class DropIns(LinesFact):
+    """The existing drop-in folders of these units."""
+
+    def command(self, units: Sequence[str]) -> StringCommand:
+        """List the folders that systemd reads; missing ones are skipped."""
+        paths = (f"{folder}/{unit}.d" for unit in units for folder in _FOLDERS)
+        return StringCommand("ls -d", *(QuoteString(path) for path in paths), "2>/dev/null || :")
+
+
+def remove_drop_ins(name: str, units: Sequence[str]) -> None:
+    """Declare that these units have no drop-ins, which would override the unit files."""
+    if units and (folders := host.get_fact(DropIns, units=tuple(units))):
+        remove = " ".join(("rm -rf", *map(quote, folders)))
+        server.shell(name=name, commands=[remove, _DAEMON_RELOAD])
+
+
 class Settable(FactBase[Mapping[str, str]]):
     """The values of the writable sysctls, by key."""
 
@@ -249,18 +290,12 @@ def _desired_value(key: str, desired: Mapping[str, str]) -> str | None:
     return desired.get(key) or next((value for name, value in desired.items() if fnmatchcase(key, name)), None)
 
 
-class Container(FactBase[bool]):
+class Container(BoolFact):
     """Whether the node is a container."""
-
-    default = bool
 
     def command(self) -> str:
         """Ask systemd, which prints `none` on a real or virtual machine."""
-        return "systemd-detect-virt --container || true"
-
-    def process(self, output: Iterable[str]) -> bool:
-        """Treat any other word as a container."""
-        return "".join(output).strip() not in {"", "none"}
+        return "systemd-detect-virt --container | grep -vx none || true"
 
 
 PACKAGES = ("ca-certificates", "python3-venv")

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 from typing import ClassVar
 
-from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 from pyinfra.facts.files import Directory, FindInFile
 from pyinfra.facts.server import LinuxName
@@ -14,7 +13,7 @@ from pyinfra.operations import files, server, systemd
 from bedplate.plan.nodes import NodePlan, NodeRole, Platform
 from roles.base import Changes, DiskSpace, ManagedFile, Role, changed, file_text, put_files, render
 from roles.baseline.apt import sign_sources, upgrade_files
-from roles.system import SYSTEMD_SYSCTL, Container, Settable, install_packages
+from roles.system import SYSTEMD_SYSCTL, BoolFact, Container, Settable, install_packages
 
 # Amazon Time Sync, a link-local address. Source: EC2 user guide, "Set the time".
 AMAZON = "169.254.169.123"
@@ -160,18 +159,12 @@ _FSTAB = "/etc/fstab"
 _SWAP = r"^\([^#[:space:]]\+[[:space:]]\+[^[:space:]]\+[[:space:]]\+swap[[:space:]].*\)$"
 
 
-class Swaps(FactBase[tuple[str, ...]]):
-    """The active swap devices and files."""
-
-    default = tuple
+class Swaps(BoolFact):
+    """Whether swap is active."""
 
     def command(self) -> str:
         """Read the kernel's table without its header."""
         return "tail -n +2 /proc/swaps"
-
-    def process(self, output: Iterable[str]) -> tuple[str, ...]:
-        """Return the first column."""
-        return tuple(line.split()[0] for line in output if line.strip())
 
 
 def disable_swap_at_boot() -> None:

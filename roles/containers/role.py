@@ -4,11 +4,10 @@ Debian 12 and 13 have containerd 1.6 and 1.7, which kubelet 1.37 refuses; one so
 Source: https://github.com/containerd/containerd/blob/main/docs/cri/config.md and docs/hosts.md, read 2026-11.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 from pyinfra.facts.deb import DebPackages
 from pyinfra.facts.server import LinuxName, OsRelease
@@ -18,7 +17,7 @@ from bedplate.catalog import load_catalog
 from bedplate.catalog.catalog import key_text
 from roles.base import Changes, DiskSpace, ManagedFile, Role, changed, put_files, render
 from roles.nvidia.role import TOOLKIT
-from roles.system import Pin, Repository, add, hold_packages, install_packages, move_packages, start_units
+from roles.system import LinesFact, Pin, Repository, add, hold_packages, install_packages, move_packages, start_units
 
 CONTAINERD = "containerd.service"
 CONFIG, MIRRORS = "/etc/containerd/config.toml", "/etc/containerd/certs.d"
@@ -70,7 +69,7 @@ class Containers(Role):
 
     def configure(self) -> Changes:
         """Write containerd's configuration and the mirrors, and remove mirrors that are not planned."""
-        for registry in sorted(host.get_fact(MirroredRegistries) - self.mirrors.keys()):
+        for registry in sorted({*host.get_fact(MirroredRegistries)} - self.mirrors.keys()):
             folder = f"{MIRRORS}/{registry}"
             files.directory(name=f"Remove the mirror of {registry}", path=folder, present=False)
         return put_files(*container_files(self.mirrors))
@@ -88,18 +87,12 @@ def _install(package: str) -> None:
     hold_packages(f"Hold the version of {package}", (package,))
 
 
-class MirroredRegistries(FactBase[frozenset[str]]):
+class MirroredRegistries(LinesFact):
     """The registries that have a mirror on this machine."""
-
-    default = frozenset
 
     def command(self) -> str:
         """List the folders that containerd reads."""
         return f"ls {MIRRORS} 2>/dev/null || true"
-
-    def process(self, output: Iterable[str]) -> frozenset[str]:
-        """Return the lines."""
-        return frozenset(output)
 
 
 def container_files(mirrors: Mapping[str, str]) -> Iterator[ManagedFile]:

@@ -5,17 +5,16 @@ The installer could not be downloaded here; tests replace it. Limits of locked m
 `ptrace_scope` in `hardened`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 from pyinfra.operations import server
 
 from bedplate.catalog.software import EFA_SUM, SoftwareSet
 from roles.base import Changes, DiskSpace, ManagedFile, Role, file_text, put_files
-from roles.system import apply_sysctls
+from roles.system import TextFact, apply_sysctls
 
 FI_INFO = "/opt/amazon/efa/bin/fi_info"
 SYSCTL = "/etc/sysctl.d/60-bedplate-efa.conf"
@@ -24,18 +23,12 @@ DOWNLOADS = "https://efa-installer.amazonaws.com"
 FOLDER = "/var/tmp/bedplate-efa"  # noqa: S108  # created by root, and removed
 
 
-class EfaVersion(FactBase[str]):
+class EfaVersion(TextFact):
     """The version of the installer that installed the software; empty for none."""
-
-    default = str
 
     def command(self) -> str:
         """Read the installer's record."""
         return "sed -n 's/^# EFA installer version: //p' /opt/amazon/efa_installed_packages 2>/dev/null || true"
-
-    def process(self, output: Iterable[str]) -> str:
-        """Return the line."""
-        return "".join(output).strip()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import ClassVar
 
-from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 from pyinfra.operations import server
 
 from bedplate.catalog import load_catalog
 from bedplate.plan.nodes import NodePlan, NodeRole
 from roles.base import Changes, DiskSpace, ManagedFile, Role, file_text, put_files
+from roles.system import TextFact
 from roles.workbench.role import UV_FOLDER
 
 FOLDER = "/opt/bedplate-frameworks"
@@ -41,18 +41,12 @@ def torch_version() -> str:
     return next(line.split()[0] for line in _LOCK.splitlines() if line.startswith("torch==")).removeprefix("torch==")
 
 
-class InstalledLock(FactBase[str]):
+class InstalledLock(TextFact):
     """The digest of the lock whose environment is complete and in use; empty for none."""
-
-    default = str
 
     def command(self) -> str:
         """Read the file that the installation writes last."""
         return f"cat {CURRENT}/complete 2>/dev/null || true"
-
-    def process(self, output: Iterable[str]) -> str:
-        """Return the line."""
-        return "".join(output).strip()
 
 
 @dataclass(frozen=True, slots=True)

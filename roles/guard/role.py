@@ -3,36 +3,28 @@
 It creates no tunnel: `bedplate vpn tunnels` does, because a role never writes keys.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from typing import ClassVar
 
 from pyinfra.api.exceptions import DeployError
-from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 from pyinfra.operations import server, systemd
 
 from roles.base import Changes, DiskSpace, ManagedFile, Role, changed, file_text, put_files, unit_files
-from roles.system import SYSTEMD_SYSCTL, install_packages
+from roles.system import SYSTEMD_SYSCTL, LinesFact, install_packages
 from vpn.sites.files import SYSCTL_CONF, RenderedFile, guard_files
 
 _MODULES = ("esp4", "xfrm_interface")
 
 
-class KernelLacks(FactBase[tuple[str, ...]]):
+class KernelLacks(LinesFact):
     """The release of the node's kernel, then its missing IPsec modules."""
-
-    default = tuple
 
     def command(self) -> str:
         """Check which modules are built in or can be loaded."""
         missing = f"for each in {' '.join(_MODULES)}; do modprobe --dry-run --quiet $each || echo $each; done"
         return f"uname -r; {missing}"
-
-    def process(self, output: Iterable[str]) -> tuple[str, ...]:
-        """Return the lines."""
-        return tuple(line.strip() for line in output)
 
 
 def check_kernel(lacks: tuple[str, ...]) -> None:

@@ -12,21 +12,10 @@ from pyinfra.operations import files, server
 
 from bedplate.plan.fleet import PEOPLE_IDS, Access
 from bedplate.plan.nodes import NodeRole, access_on
-from roles.base import (
-    UNITS,
-    Edit,
-    ManagedFile,
-    changed,
-    file_text,
-    put_files,
-    remove_drop_ins,
-    render,
-    set_line,
-    set_values,
-    unit_files,
-)
+from roles.base import UNITS, Edit, ManagedFile, changed, file_text, put_files, render, set_line, set_values, unit_files
 from roles.hardened import firewall
 from roles.hardened.firewall import HELD, TRIED
+from roles.system import remove_drop_ins
 
 _UMASK = "027"
 # A group without members: only root may use su; others use sudo, which logs the user.

@@ -32,7 +32,7 @@ from roles.base import (
 from roles.hardened import logins
 from roles.hardened.firewall import FORWARDERS, HOSTS, emergency_ruleset, ruleset
 from roles.hardened.logins import Confirmation
-from roles.system import apply_sysctls, install_packages, purge_packages
+from roles.system import BoolFact, apply_sysctls, install_packages, purge_packages
 
 _RSA = "/etc/ssh/ssh_host_rsa_key"
 _MODULI = "/etc/ssh/moduli"
@@ -81,18 +81,12 @@ _SHM = "tmpfs\t/dev/shm\ttmpfs\trw,nosuid,nodev,noexec\t0\t0"  # a line of fstab
 SHM_AT_BOOT = Edit("/etc/fstab", partial(set_line, pattern=r"\S+\s+/dev/shm\s", line=_SHM))
 
 
-class ExecutableShm(FactBase[bool]):
+class ExecutableShm(BoolFact):
     """Whether /dev/shm is mounted without `noexec`."""
-
-    default = bool
 
     def command(self) -> str:
         """Print the mount options if `noexec` is missing."""
         return "findmnt --noheadings --output OPTIONS /dev/shm | grep -vE '(^|,)noexec(,|$)' || :"
-
-    def process(self, output: Iterable[str]) -> bool:
-        """Return whether a line was printed."""
-        return any(line.strip() for line in output)
 
 
 def remount_shm() -> None:

@@ -24,7 +24,7 @@ from bedplate.catalog.tables import ChipFacts
 from bedplate.errors import InputError
 from bedplate.plan.nodes import Hardware, Platform
 from roles.base import Changes, DiskSpace, Disruption, ManagedFile, Role, changed, file_text, put_files
-from roles.system import Pin, Repository, add, hold_packages, install_packages, start_units
+from roles.system import BoolFact, LinesFact, Pin, Repository, add, hold_packages, install_packages, start_units
 
 DCGM = "nvidia-dcgm.service"
 NVLSM = "nvlsm"
@@ -88,18 +88,12 @@ class Tools:
         add([Repository("nvidia", f"{_URI}/{architecture}/", ("/",), (), self.key, key_sum, pins)])
 
 
-class ImexNodes(FactBase[tuple[str, ...]]):
+class ImexNodes(LinesFact):
     """The nodes of the IMEX domain, in the file that lists them; the same file is on each of them."""
-
-    default = tuple
 
     def command(self) -> str:
         """Read the file without comments."""
         return "grep --no-messages '^[^#]' /etc/nvidia-imex/nodes_config.cfg || true"
-
-    def process(self, output: Iterable[str]) -> tuple[str, ...]:
-        """Return the lines."""
-        return tuple(line for line in output if line.strip())
 
 
 MODPROBE = "/etc/modprobe.d/bedplate-nvidia.conf"
@@ -220,18 +214,12 @@ class GpuState(FactBase[Mapping[str, str]]):
         return dict(line.split("=", 1) for line in output)
 
 
-class Available(FactBase[bool]):
+class Available(BoolFact):
     """Whether apt's lists have a package."""
-
-    default = bool
 
     def command(self, package: str) -> str:
         """Ask apt."""
         return f"apt-cache show --no-all-versions {package} 2>/dev/null | grep --max-count=1 ^Package: || true"
-
-    def process(self, output: Iterable[str]) -> bool:
-        """Treat any line as a yes."""
-        return any(output)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from roles.people.accounts import (
     lock_commands,
     refuse_conflicts,
 )
-from roles.system import install_packages
+from roles.system import BoolFact, install_packages
 
 
 class HomesIn(FactBase[Mapping[str, int]]):
@@ -148,18 +148,12 @@ _DRAFT = "/etc/bedplate/sudoers"
 _PAM = "/usr/share/pam-configs/bedplate-home"
 
 
-class MakesHomes(FactBase[bool]):
+class MakesHomes(BoolFact):
     """Whether a login creates a missing home."""
 
-    default = bool
-
     def command(self) -> str:
-        """Count the lines of pam_mkhomedir."""
-        return "grep -c 'pam_mkhomedir.so umask=0077' /etc/pam.d/common-session || true"
-
-    def process(self, output: Iterable[str]) -> bool:
-        """Return whether there is one."""
-        return "".join(output).strip() not in {"", "0"}
+        """Search for the line of pam_mkhomedir."""
+        return "grep 'pam_mkhomedir.so umask=0077' /etc/pam.d/common-session || true"
 
 
 @dataclass(frozen=True, slots=True)

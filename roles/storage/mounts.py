@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from uuid import NAMESPACE_URL, UUID, uuid5
 
-from pyinfra.api.facts import FactBase
 from pyinfra.context import host
 from pyinfra.operations import files, server, systemd
 
 from bedplate.plan.fleet import BucketPlan
 from bedplate.plan.nodes import Mount, MountKind, Share
 from roles.base import Changes, ManagedFile, changed, file_text, put_files, render
-from roles.system import venv_commands
+from roles.system import BoolFact, TextFact, venv_commands
 
 FOLDER = "/opt/bedplate-aws"
 TABLE, SHELL = "/etc/bedplate/buckets", "/etc/profile.d/bedplate-buckets.sh"
@@ -28,18 +27,13 @@ _REQUIREMENTS = file_text("storage/aws.txt")
 _LIST = f"{FOLDER}.txt"
 
 
-class AwsVersion(FactBase[str]):
+class AwsVersion(TextFact):
     """The installed version of the AWS CLI, empty if it is not installed."""
-
-    default = str
 
     def command(self) -> str:
         """List the package metadata: running `aws --version` takes a second."""
-        return f"ls -d {FOLDER}/lib/python3*/site-packages/awscli-*.dist-info 2>/dev/null || true"
-
-    def process(self, output: Iterable[str]) -> str:
-        """Return the version in the folder's name."""
-        return next((line.rpartition("/awscli-")[2].removesuffix(".dist-info") for line in output), "")
+        folders = f"ls -d {FOLDER}/lib/python3*/site-packages/awscli-*.dist-info 2>/dev/null"
+        return rf"{folders} | sed 's/.*awscli-\(.*\)\.dist-info/\1/'"
 
 
 def version() -> str:
@@ -243,18 +237,12 @@ EXPORTS, SETTINGS = "/etc/exports.d/bedplate.exports", "/etc/nfs.conf.d/bedplate
 GANESHA = "/etc/ganesha/ganesha.conf"
 
 
-class KernelServes(FactBase[bool]):
+class KernelServes(BoolFact):
     """Whether the node's kernel has an NFS server."""
-
-    default = bool
 
     def command(self) -> str:
         """Check whether nfsd is built in or can be loaded."""
         return "grep -qw nfsd /proc/filesystems || modprobe --dry-run --quiet nfsd && echo yes || true"
-
-    def process(self, output: Iterable[str]) -> bool:
-        """Return whether anything was printed."""
-        return bool("".join(output).strip())
 
 
 @dataclass(frozen=True, slots=True)

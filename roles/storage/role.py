@@ -15,18 +15,7 @@ from pyinfra.operations import server, systemd
 
 from bedplate.plan.fleet import PEOPLE_IDS, BucketPlan
 from bedplate.plan.nodes import Mount, MountKind, Share
-from roles.base import (
-    Changes,
-    DiskSpace,
-    ManagedFile,
-    PendingChange,
-    Role,
-    changed,
-    file_text,
-    put_files,
-    remove_drop_ins,
-    run_changes,
-)
+from roles.base import Changes, DiskSpace, ManagedFile, PendingChange, Role, changed, file_text, put_files, run_changes
 from roles.storage.mounts import (
     EXPORTS,
     GANESHA,
@@ -50,7 +39,7 @@ from roles.storage.mounts import (
     tunnel,
 )
 from roles.storage.mounts import TABLE as BUCKETS_TABLE
-from roles.system import PACKAGES, install_packages, start_units
+from roles.system import PACKAGES, install_packages, remove_drop_ins, start_units
 
 MOVED_HOMES = "/var/lib/bedplate/home"
 

@@ -34,7 +34,7 @@ from roles.base import (
     put_files,
     unit_files,
 )
-from roles.system import install_packages, start_units, venv_commands
+from roles.system import BoolFact, TextFact, install_packages, start_units, venv_commands
 
 # The model of EC2's instance store disks. Source: EC2 user guide, "NVMe instance store volumes".
 _LOCAL = "Amazon EC2 NVMe Instance Storage"
@@ -44,35 +44,23 @@ _QUOTA_MODULE = "quota_v2"
 _HARD = 5
 
 
-class LocalDisks(FactBase[bool]):
+class LocalDisks(BoolFact):
     """Whether an EC2 machine has instance store disks."""
-
-    default = bool
 
     def command(self) -> str:
         """Read the model of each disk; a container sees the disks of its host, but has no device files."""
         is_local = f'[ -b "/dev/${{at##*/}}" ] && grep -qsF "{_LOCAL}" "$at/device/model"'
         return f'for at in /sys/block/nvme*; do ! {{ {is_local}; }} || echo "$at"; done'
 
-    def process(self, output: Iterable[str]) -> bool:
-        """Return whether a disk was printed."""
-        return any(output)
 
-
-class KernelWithoutQuotas(FactBase[str]):
+class KernelWithoutQuotas(TextFact):
     """The release of an Ubuntu kernel without quota support; empty for any other kernel."""
-
-    default = str
 
     def command(self) -> str:
         """Check whether the module can be loaded."""
         return (
             f"grep -qsx ID=ubuntu /etc/os-release && ! modprobe --dry-run --quiet {_QUOTA_MODULE} && uname -r || true"
         )
-
-    def process(self, output: Iterable[str]) -> str:
-        """Return the release."""
-        return "".join(output).strip()
 
 
 class Folders(FactBase[Mapping[str, str]]):
@@ -204,18 +192,12 @@ BUILDS = {
 }
 
 
-class Unreached(FactBase[str]):
+class Unreached(TextFact):
     """The URL that could not be reached within the last day, empty if there is none."""
-
-    default = str
 
     def command(self) -> str:
         """Read the note if it is less than a day old."""
         return f"find {MICROMAMBA_NOTE} -mmin -1440 -exec cat {{}} + 2>/dev/null || true"
-
-    def process(self, output: Iterable[str]) -> str:
-        """Return the line."""
-        return "".join(output).strip()
 
 
 def install_micromamba() -> None:
@@ -275,19 +257,12 @@ _REQUIREMENTS = file_text("workbench/uv.txt")
 _UV_REQUIREMENTS_FILE = "/opt/uv.txt"
 
 
-class UvVersion(FactBase[str]):
+class UvVersion(TextFact):
     """The installed version of uv, empty if it is not installed."""
 
-    default = str
-
     def command(self) -> str:
-        """Run `uv --version`."""
-        return f"{UV_FOLDER}/bin/uv --version 2>/dev/null || true"
-
-    def process(self, output: Iterable[str]) -> str:
-        """Return the second word of `uv 1.2.3 (...)`."""
-        words = " ".join(output).split()
-        return words[1] if len(words) > 1 else ""
+        """Print the second word of `uv 1.2.3 (...)`."""
+        return f"{UV_FOLDER}/bin/uv --version 2>/dev/null | cut -d' ' -f2"
 
 
 def uv_version() -> str:

@@ -10,7 +10,7 @@ from pyinfra.api.facts import FactBase
 
 from bedplate.plan.firewall import ANYWHERE, FirewallRule
 from bedplate.plan.nodes import NodeRole
-from roles.base import DropIns, file_text
+from roles.base import file_text
 from roles.hardened.firewall import (
     ENABLED,
     FORWARDERS,
@@ -27,7 +27,7 @@ from roles.hardened.firewall import (
 )
 from roles.hardened.logins import CONFIRM, SCRIPT, InForce, settings
 from roles.hardened.role import SYSCTL, ExecutableShm, FileModes, Hardened, KeyStrength, required_mode
-from roles.system import Settable
+from roles.system import DropIns, Settable
 from tests.testlab.fakes.node import Lines, Recorded, recorded
 from tests.testlab.fakes.node_states import hardened, unhardened
 

@@ -1,6 +1,7 @@
 """The role `storage`: mounts, TLS tunnels, exports, buckets, the removal of former mounts, and the mount guard."""
 
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,6 +14,7 @@ from bedplate.plan.fleet import BucketPlan
 from bedplate.plan.nodes import MountKind
 from roles.storage.mounts import (
     EXPORTS,
+    FOLDER,
     GANESHA,
     MARK,
     NOTICE,
@@ -209,8 +211,7 @@ def test_buckets_are_listed_by_store() -> None:
 def test_the_aws_cli_is_installed_with_hashes() -> None:
     """The pinned version is installed once, with hashes."""
     role = Storage(buckets=BUCKETS, region="us-west-2")
-    folder = "/opt/bedplate-aws/lib/python3.11/site-packages"
-    installed = {AwsVersion.name: (f"{folder}/awscli-{version()}.dist-info",), **NO_STORAGE, ReadStorage.name: None}
+    installed = {AwsVersion.name: (version(),), **NO_STORAGE, ReadStorage.name: None}
 
     first, second = (
         Recorder(recorded("ubuntu-24.04").but(answers), Disk.of({})).play(role, stages=("install",))
@@ -220,6 +221,18 @@ def test_the_aws_cli_is_installed_with_hashes() -> None:
     (_, pip) = first.step(f"Install the AWS CLI {version()}").commands
     assert "--require-hashes" in pip
     assert f"Install the AWS CLI {version()}" not in second.names
+
+
+def test_the_version_of_the_aws_cli_is_that_of_its_folder(tmp_path: Path) -> None:
+    """The version is in the name of the folder of the package's metadata; without it none is installed."""
+    command = AwsVersion().command().replace(FOLDER, str(tmp_path))
+
+    def read() -> str:
+        return subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout.strip()
+
+    assert read() == ""
+    (tmp_path / "lib/python3.11/site-packages/awscli-2.30.1.dist-info").mkdir(parents=True)
+    assert read() == "2.30.1"
 
 
 def test_the_notice_lists_folders_and_buckets() -> None:

@@ -27,6 +27,7 @@ from roles.workbench.role import (
     SCRIPT,
     TOOLS,
     UNIT,
+    UV_FOLDER,
     Folders,
     KernelWithoutQuotas,
     LocalDisks,
@@ -96,17 +97,30 @@ def test_uv_is_installed_with_hashes() -> None:
 
 @pytest.mark.parametrize(("installed", "installs"), [("0.1.0", True), (uv_version(), False)], ids=["older", "same"])
 def test_another_version_of_uv_is_replaced(installed: str, *, installs: bool) -> None:
-    """The installed version is read from uv itself."""
-    table = DEBIAN.but({UvVersion.name: (f"uv {installed} (x86_64-unknown-linux-gnu)",)})
+    """The pinned version is installed in place of any other."""
+    table = DEBIAN.but({UvVersion.name: (installed,)})
 
     played = Recorder(table).play(BENCH)
 
     assert (f"Install uv {uv_version()}" in played.names) is installs
 
 
-def test_a_broken_uv_is_reinstalled() -> None:
-    """An incomplete environment counts as not installed."""
-    assert UvVersion().process([]) == ""
+@pytest.mark.parametrize(
+    ("script", "version"),
+    [("echo 'uv 1.2.3 (x86_64-unknown-linux-gnu)'", "1.2.3"), ("exit 1", "")],
+    ids=["uv", "broken"],
+)
+def test_the_version_of_uv_is_read_from_uv(script: str, version: str, tmp_path: Path) -> None:
+    """An environment whose uv does not start counts as not installed."""
+    uv = tmp_path / "bin/uv"
+    uv.parent.mkdir()
+    uv.write_text(f"#!/bin/sh\n{script}\n")
+    uv.chmod(0o755)
+
+    command = UvVersion().command().replace(UV_FOLDER, str(tmp_path))
+    output = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout
+
+    assert UvVersion().process(output.splitlines()) == version
 
 
 @pytest.mark.parametrize("machine", sorted(BUILDS))
@@ -239,7 +253,7 @@ def test_a_second_run_changes_nothing() -> None:
     configured = DEBIAN.but(
         {
             "deb.DebPackages": tuple(f"ii  {name}  0  all  -" for name in TOOLS),
-            UvVersion.name: (f"uv {uv_version()} (x)",),
+            UvVersion.name: (uv_version(),),
             Unreached.name: (BUILDS["x86_64"].url,),
             Folders.name: ("ada ada:ada 700", "ben ben:ben 700"),
             FileTexts.name: ("==bedplate== /etc/environment", f'PATH="{DEFAULT_PATH}:{CUDA}"'),

@@ -36,7 +36,7 @@ FRESH = (
 
 def with_accounts(system: Recorded, lines: Iterable[str], answers: Mapping[str, Lines] | None = None) -> Recorded:
     """Return the facts of a node with these accounts."""
-    accounts = {ReadAccounts.name: tuple(lines), FileSignatures.name: None, MakesHomes.name: ("0",)}
+    accounts = {ReadAccounts.name: tuple(lines), FileSignatures.name: None, MakesHomes.name: None}
     return system.but({**accounts, **(answers or {})})
 
 
