@@ -6,7 +6,6 @@ it, and the last line is a signature of the authority. A log that was cut or edi
 
 import base64
 import binascii
-import json
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -14,12 +13,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from itertools import count
-from typing import Any
+from typing import Annotated
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
+from pydantic import AwareDatetime, Field, PlainSerializer, PlainValidator, TypeAdapter
 
-from bedplate.foreign import parse_json
+from bedplate.foreign import parse_as
 from vpn.authority import Reason, Revocation, is_due, valid_from
 from vpn.certificates import HASH, Use
 
@@ -28,6 +28,23 @@ _MAX_SERIAL = 2**159 - 1  # RFC 5280 section 4.1.2.2: positive, at most 20 octet
 
 class NotAnEntryError(ValueError):
     """A line that is not a valid entry."""
+
+
+def _moment_text(moment: datetime) -> str:
+    """Return a moment in UTC, to the second."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _parse_serial(text: str) -> int:
+    serial = int(text, 16)
+    if not 0 < serial <= _MAX_SERIAL:
+        raise ValueError("invalid serial number")
+    return serial
+
+
+_Moment = Annotated[AwareDatetime, PlainSerializer(_moment_text)]
+# Hexadecimal in the log.
+_Serial = Annotated[int, PlainValidator(_parse_serial), PlainSerializer("{:x}".format)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,24 +56,24 @@ class Begun:
     root's revocation list, which is signed together with the authority; older logs lack it.
     """
 
-    at: datetime
-    fleet: str
+    at: _Moment
+    fleet: Annotated[str, Field(alias="begun")]
     authority: str
     keys: str
     root: str = ""
     tls_crypt: str = ""
-    root_list: str = ""
+    root_list: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Issued:
     """A certificate; `key` is the SHA-256 of its public key, `slot` the number that determines a laptop's address."""
 
-    at: datetime
-    serial: int
-    name: str
+    at: _Moment
+    serial: _Serial
+    name: Annotated[str, Field(alias="issued")]
     use: Use
-    until: datetime
+    until: _Moment
     key: str
     slot: int | None = None
 
@@ -65,8 +82,8 @@ class Issued:
 class Revoked:
     """A revoked certificate."""
 
-    at: datetime
-    serial: int
+    at: _Moment
+    serial: Annotated[_Serial, Field(alias="revoked")]
     reason: Reason
 
 
@@ -74,89 +91,34 @@ class Revoked:
 class Listed:
     """A signed revocation list."""
 
-    at: datetime
-    number: int
-    until: datetime
+    at: _Moment
+    number: Annotated[int, Field(alias="listed")]
+    until: _Moment
 
 
 @dataclass(frozen=True, slots=True)
 class TlsCryptKey:
     """A new tls-crypt-v2 key of the gateways, by its SHA-256."""
 
-    at: datetime
-    digest: str
+    at: _Moment
+    digest: Annotated[str, Field(alias="tls_crypt_key")]
 
 
 Entry = Begun | Issued | Revoked | Listed | TlsCryptKey
+_ENTRY: TypeAdapter[Entry] = TypeAdapter(Entry)
 
 
 def entry_text(entry: Entry) -> str:
     """Return an entry as one line."""
-    return json.dumps(_entry_document(entry), separators=(",", ":"))
+    return _ENTRY.dump_json(entry, by_alias=True, exclude_none=True).decode()
 
 
 def parse_entry(text: str) -> Entry:
     """Return the entry of a line; raise NotAnEntryError if it is invalid."""
     try:
-        return _entry_of(parse_json(text))
-    except (ValueError, KeyError, TypeError, AttributeError):
+        return parse_as(_ENTRY, text)
+    except (ValueError, TypeError):
         raise NotAnEntryError("not a valid entry") from None
-
-
-def moment_text(moment: datetime) -> str:
-    """Return a moment in UTC, to the second."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _entry_document(entry: Entry) -> dict[str, Any]:
-    at = moment_text(entry.at)
-    match entry:
-        case Begun():
-            digests = {"root": entry.root, "tls_crypt": entry.tls_crypt}
-            digests |= {"root_list": entry.root_list} if entry.root_list else {}
-            return {"begun": entry.fleet, "at": at, "authority": entry.authority, "keys": entry.keys, **digests}
-        case Issued():
-            subject = {"issued": entry.name, "at": at, "use": entry.use, "serial": f"{entry.serial:x}"}
-            slot = {} if entry.slot is None else {"slot": entry.slot}
-            return {**subject, "until": moment_text(entry.until), "key": entry.key, **slot}
-        case Revoked():
-            return {"revoked": f"{entry.serial:x}", "at": at, "reason": entry.reason}
-        case Listed():
-            return {"listed": entry.number, "at": at, "until": moment_text(entry.until)}
-        case TlsCryptKey():
-            return {"tls_crypt_key": entry.digest, "at": at}
-
-
-def _entry_of(document: dict[str, Any]) -> Entry:
-    at = datetime.fromisoformat(document["at"])
-    if "begun" in document:
-        document = {"root_list": "", **document}
-        fleet, *rest = (str(document[key]) for key in ("begun", "authority", "keys", "root", "tls_crypt", "root_list"))
-        return Begun(at, fleet, *rest)
-    if "revoked" in document:
-        return Revoked(at, _parse_serial(document["revoked"]), Reason(document["reason"]))
-    if "tls_crypt_key" in document:
-        return TlsCryptKey(at, str(document["tls_crypt_key"]))
-    until = datetime.fromisoformat(document["until"])
-    if "issued" in document:
-        slot = document.get("slot")
-        return Issued(
-            at=at,
-            serial=_parse_serial(document["serial"]),
-            name=str(document["issued"]),
-            use=Use(document["use"]),
-            until=until,
-            key=str(document["key"]),
-            slot=None if slot is None else int(slot),
-        )
-    return Listed(at, int(document["listed"]), until)
-
-
-def _parse_serial(text: str) -> int:
-    serial = int(text, 16)
-    if not 0 < serial <= _MAX_SERIAL:
-        raise NotAnEntryError("invalid serial number")
-    return serial
 
 
 _SEAL = "seal"

@@ -499,7 +499,7 @@ def read_root_crl(file: Path, root: x509.Certificate) -> x509.CertificateRevocat
 
 def _check_list_identity(crl: x509.CertificateRevocationList, file: Path, begun: Begun) -> None:
     """Raise InputError for an older or newer list of the root: the older one lacks a revoked authority."""
-    if begun.root_list not in ("", _list_identity(crl)):
+    if begun.root_list and begun.root_list != _list_identity(crl):
         what = f"{file.name} has number {crl_number(crl)}, the journal names another list {begun.root_list.split()[0]}"
         raise InputError(what, where=str(file), fix="restore it from the last commit, and find out who replaced it")
 
