@@ -13,24 +13,14 @@ import pytest
 from bedplate.graph.reach import Fabric, Packet, read_fabric, trip
 from bedplate.operate.rehearsal import audit_report, waves
 from bedplate.plan import FleetPlan
-from bedplate.plan.reachability import (
-    INTERNET,
-    SSH,
-    Endpoint,
-    EndpointKind,
-    Flow,
-    endpoints,
-    is_reachable,
-    is_refused_by_gateway,
-    is_routed,
-    pod_endpoints,
-)
+from bedplate.plan.reachability import INTERNET, SSH, Endpoint, EndpointKind, Flow, endpoints, is_routed, pod_endpoints
 from bedplate.plan.stacks import parts, stack_name
 from bedplate.rehearsal.kind import Support
 from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.rehearse import Phase
 from bedplate.rehearsal.state import Op
 from bedplate.report.rehearsal import next_line, outlook_lines
+from tests.testlab.fleets.policy import is_reachable, is_refused_by_gateway
 from tests.testlab.rehearsal.live import NAMES, graph_of, plan_named, report_of
 
 Network = tuple[FleetPlan, Fabric]

@@ -10,10 +10,11 @@ from bedplate.operate.rehearsal import waves
 from bedplate.plan import Record, plan_fleet
 from bedplate.plan.cost import GATEWAY_TYPE
 from bedplate.plan.planner import gateway_zone
-from bedplate.plan.reachability import SSH, EndpointKind, endpoints, is_reachable
+from bedplate.plan.reachability import SSH, EndpointKind, endpoints
 from bedplate.rehearsal.simulation import running
 from bedplate.rehearsal.stack import SharedState, graph, run
 from bedplate.rehearsal.state import Entry
+from tests.testlab.fleets.policy import is_reachable
 from tests.testlab.fleets.sketch import ZONES, laptops, sketch
 from tests.testlab.rehearsal.programs import EXAMPLES, declared_of, plan_of
 

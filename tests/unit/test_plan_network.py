@@ -26,15 +26,12 @@ from bedplate.plan.links import (
 )
 from bedplate.plan.nodes import NodeRole, permanent_nodes
 from bedplate.plan.reachability import (
-    API,
     Endpoint,
     EndpointKind,
     Flow,
     endpoints,
     find_endpoint,
     internet_endpoint,
-    is_reachable,
-    is_refused_by_gateway,
     is_routed,
     parse_flow,
 )
@@ -45,6 +42,7 @@ from stacks.compute.template import first_boot
 from stacks.identity.policy import policy
 from stacks.network.vpc import endpoint_statements
 from tests.conftest import DATA
+from tests.testlab.fleets.policy import API, is_reachable, is_refused_by_gateway
 from tests.testlab.fleets.sketch import ZONES, catalog, group, sketch
 from tests.testlab.fleets.variants import (
     ALONE,
