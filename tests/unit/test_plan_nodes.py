@@ -39,10 +39,11 @@ from bedplate.plan.nodes import (
     pool_nodes,
 )
 from bedplate.plan.planner import image_parameter, image_places, plan_fleet, required_images, unrecorded_images
-from bedplate.plan.reachability import Endpoint, EndpointKind, Flow, endpoints, is_reachable
+from bedplate.plan.reachability import Endpoint, EndpointKind, Flow, endpoints
 from bedplate.spec import Fleet
 from bedplate.spec.sites import Clients
 from bedplate.spec.text import RESERVED_USERS
+from tests.testlab.fleets.policy import is_reachable
 from tests.testlab.fleets.random import ADA as KEY
 from tests.testlab.fleets.random import fleets
 from tests.testlab.fleets.sketch import catalog, cluster, group, laptops, sketch
