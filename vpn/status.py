@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 
 from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.foreign import parse_json
+from bedplate.nodes.remote import MAX_OUTPUT
 from bedplate.plan import FleetPlan
 from bedplate.plan.fleet import TunnelPlan
 from bedplate.plan.links import has_transit, networks_accepted, networks_of_place, region_peers, remote_networks
@@ -19,7 +20,6 @@ from vpn.audit_log import Issued
 from vpn.authority import FAILURE, WARNING, Finding, crl_end, crl_findings, crl_number
 from vpn.certificates import EXPIRY_WARNING, Use, is_encrypted, user_of
 from vpn.pki import AUTHORITY, FOLDER, Pki, is_unchanged, read_crl, root_crl_texts
-from vpn.push import MAX_ANSWER
 
 # The end of the authority affects all profiles.
 _AUTHORITY_WARNING = timedelta(days=365)
@@ -133,7 +133,7 @@ def storage_warnings(pki: Pki) -> Iterator[str]:
         yield f"warning: journal.copy differs from journal: run `cp journal journal.copy` in {pki.folder.path}"
 
 
-STATUS_COMMAND = "sudo -n bedplate-vpn status"
+STATUS_COMMAND = ("sudo", "-n", "bedplate-vpn", "status")
 
 
 def parse_status(text: str) -> Status:
@@ -153,7 +153,7 @@ _MAX_TIME = int(datetime(9999, 1, 1, tzinfo=UTC).timestamp())
 def _parse_status(text: str) -> Status:
     if "\\" in text:
         raise ValueError("an escape: names would have line ends")
-    document = parse_json(text, MAX_ANSWER)
+    document = parse_json(text, MAX_OUTPUT)
     owed = document.get("owed", {})
     status = _STATUS.validate_python(
         {**document, "owed": {"cut": owed.get("cut", ()), "restart": owed.get("anew", ())}}

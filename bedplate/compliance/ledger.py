@@ -21,8 +21,8 @@ from bedplate.errors import PartialError
 from bedplate.files import write_whole
 from bedplate.nodes.apply import Event, Step
 from bedplate.nodes.audit import Findings, RuleOutcome, Verdict, role_of
+from bedplate.nodes.remote import login_error
 from bedplate.plan.nodes import NodePlan
-from roles.engine.connection import login_error
 
 # Lines of pytest's introspection that describe Python objects, not the node.
 _INTROSPECTION = re.compile(

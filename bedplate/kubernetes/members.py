@@ -2,21 +2,20 @@
 
 import base64
 import io
-import subprocess
 import tarfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from bedplate.errors import BedplateError, HeldError, InputError, PartialError
-from bedplate.foreign import WORD, parse_json
+from bedplate.foreign import LARGE, WORD, parse_json
 from bedplate.kubernetes.authorities import Authorities
+from bedplate.nodes.apply import NodeError, NodeErrorKind, Target
+from bedplate.nodes.remote import run
 from bedplate.rounds import ask_each
 
 Result = TypeVar("Result")
-_SSH_FAILED, _HELD = 255, 5
-_LONGEST_ERROR = 300
 # kubeadm takes seconds; an upgrade downloads packages, and etcd's image is pulled for a restore.
 _SECONDS, LONG = 180, 1800
 
@@ -53,54 +52,38 @@ class MemberStatus:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A member over SSH: `argv` is ssh with its options and the name of the member."""
+    """A member, or another machine of the cluster, over SSH. Its methods return the output of a command.
 
-    name: str
-    argv: tuple[str, ...]
+    They raise PartialError if it fails, and HeldError while another operator changes the member.
+    """
 
-    def run(self, command: str, data: bytes = b"", seconds: float = _SECONDS) -> str:
-        """Run a command of the member's program and return its output. `data` is its standard input.
+    target: Target
 
-        Raises PartialError if it fails, and HeldError while another operator changes the member.
-        """
-        return self._call(f"sudo -n bedplate-member {command}", seconds, input=data)
+    @property
+    def name(self) -> str:
+        """The name of the machine."""
+        return self.target.node.name
+
+    def run(self, *command: str, data: bytes | IO[bytes] = b"", seconds: float = _SECONDS) -> str:
+        """Run a command of the member's program; `data` is its standard input."""
+        return self._run(("bedplate-member", *command), data, seconds)
 
     def send(self, command: str, file: Path) -> str:
-        """Run a command with a file as its standard input. Raises as `run`."""
+        """Run a command of the member's program with a file as its standard input."""
         with file.open("rb") as stream:
-            return self._call(f"sudo -n bedplate-member {command}", LONG, stdin=stream)
+            return self.run(command, data=stream, seconds=LONG)
 
-    def shell(self, command: str, seconds: float = LONG, data: bytes = b"") -> str:
-        """Run a command of the shell as root; `data` is its standard input. Raises as `run`."""
-        return self._call(f"sudo -n sh -c '{command}'", seconds, input=data)
+    def shell(self, script: str, seconds: float = LONG, data: bytes = b"") -> str:
+        """Run a script of the shell as root; `data` is its standard input."""
+        return self._run(("sh", "-c", script), data, seconds)
 
-    def _call(self, command: str, seconds: float, **stdin: Any) -> str:  # noqa: ANN401  as subprocess takes it
+    def _run(self, command: tuple[str, ...], data: bytes | IO[bytes], seconds: float) -> str:
         try:
-            done = subprocess.run(  # noqa: S603  the machines of the plan
-                (*self.argv, command), capture_output=True, check=False, timeout=seconds, **stdin
-            )
-        except subprocess.TimeoutExpired:
-            raise PartialError(f"{self.name}: no answer within {seconds:g} s", fix="run the command again") from None
-        if done.returncode:
-            raise _failure(self.name, done.returncode, done.stderr.decode(errors="replace"))
-        output: bytes = done.stdout
-        return output.decode(errors="replace")
-
-
-def _failure(name: str, status: int, errors: str) -> BedplateError:
-    what = (errors.strip().splitlines() or ["failed with no error output"])[-1][:_LONGEST_ERROR]
-    if status == _HELD:
-        return HeldError(f"{name}: {what}", fix="wait until that command has ended, then run yours again")
-    if status == _SSH_FAILED:
-        # The ssh configuration of a command has the addresses of machines with a recorded host key only.
-        is_unknown = "Could not resolve hostname" in what
-        fix = f"run `bedplate node trust {name}` if its host key is not recorded" if is_unknown else "check the VPN"
-        return PartialError(f"{name} not reached: {what}", fix=f"{fix}, then run the command again")
-    if "command not found" in what:
-        return PartialError(f"{name} lacks the role control", fix=f"run `bedplate node apply {name}`")
-    if "unknown command" in what:
-        return PartialError(f"{name} has an older role control", fix=f"run `bedplate node apply {name}`")
-    return PartialError(f"{name}: {what}", fix=f"`bedplate node logs {name}` shows more; then run the command again")
+            # The objects of a cluster are more than other commands print.
+            return run(self.target, "sudo", "-n", *command, stdin=data, limit=LARGE, timeout=seconds)
+        except NodeError as error:
+            error_class = HeldError if error.kind is NodeErrorKind.HELD else PartialError
+            raise error_class(f"{self.name}: {error.what}", fix=error.fix) from None
 
 
 def read_status(connection: Connection) -> MemberStatus:

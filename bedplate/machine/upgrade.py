@@ -229,7 +229,7 @@ def main(mode: str, state: State, operator: Operator) -> int:
         node = state.node()
         name = node.name
         status = Upgrade(state, node, operator, running_uids).run(mode)
-    except (NodeError, BedplateError) as error:
+    except BedplateError as error:
         failure = error if isinstance(error, NodeError) else NodeError(NodeErrorKind.REFUSED, error.what, error.fix)
         operator.report(error_event(name, failure))
         return 0

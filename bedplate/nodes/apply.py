@@ -84,14 +84,12 @@ class NodeErrorKind(StrEnum):
     DEFECT = "defect"
 
 
-class NodeError(Exception):
-    """The error that ended an apply on a node early, and its `fix`."""
+class NodeError(PartialError):
+    """The error that ended an apply or a command on a node early."""
 
     def __init__(self, kind: NodeErrorKind, what: str, fix: str = "") -> None:
-        super().__init__(what)
+        super().__init__(what, fix=fix)
         self.kind = kind
-        self.what = what
-        self.fix = fix
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ VPN, a site or a node, or through the ProxyCommand of a machine.
 """
 
 import re
-import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +12,10 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 from bedplate.catalog.catalog import Catalog
-from bedplate.errors import InputError, nearest
+from bedplate.errors import BedplateError, InputError, nearest
 from bedplate.nodes.apply import Event, NodeError, NodeErrorKind, Target, error_event
 from bedplate.nodes.host_keys import known_hosts, trust_instructions
+from bedplate.nodes.remote import run
 from bedplate.plan.fleet import Accounts, FleetPlan
 from bedplate.plan.nodes import NodePlan, find_node, permanent_nodes
 
@@ -205,20 +205,18 @@ def _untrusted(location: NodeLocation) -> Event:
     return error_event(location.node.name, error)
 
 
-_WHO_SECONDS = 10
+def own_target(node: NodePlan) -> Target:
+    """Return a machine as the operator's own ssh configuration reaches it."""
+    return Target(node, ("ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "--", node.name))
 
 
 def logged_in(target: Target) -> tuple[str, ...] | None:
     """Return the accounts that are logged in to a machine, sorted; None if it cannot be asked within 10 s."""
     try:
-        done = subprocess.run(  # noqa: S603  the command of this module
-            (*target.argv, "who"), stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=_WHO_SECONDS
-        )
-    except (OSError, subprocess.SubprocessError):
+        lines = run(target, "who", timeout=10).splitlines()
+    except BedplateError:
         return None
-    return tuple(
-        sorted({line.split()[0] for line in done.stdout.decode(errors="replace").splitlines() if line.strip()})
-    )
+    return tuple(sorted({line.split()[0] for line in lines if line.strip()}))
 
 
 INITIAL_ACCOUNT = "ubuntu"

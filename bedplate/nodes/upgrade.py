@@ -15,9 +15,10 @@ from threading import Event as Flag
 from threading import Lock
 from typing import IO
 
-from bedplate.foreign import one_line
+from bedplate.errors import BedplateError
 from bedplate.nodes.apply import Event, NodeError, NodeErrorKind, Step, Target, error_event, parse_event
 from bedplate.nodes.bootstrap import PROGRAM
+from bedplate.nodes.remote import last_lines, run
 
 UNIT = "bedplate-upgrade"
 # Source: pam_nologin(8). The folder is cleared at boot, and the unit of the upgrade removes the file.
@@ -25,7 +26,7 @@ NO_LOGIN = Path("/run/nologin")
 REBOOTING = Path("/run/bedplate-reboots")
 """Exists from the reboot to the next boot."""
 # A server with much memory takes minutes until it starts its operating system.
-_BOOT_SECONDS, _PAUSE, _LOGIN_SECONDS = 1200.0, 5.0, 30.0
+_BOOT_SECONDS, _PAUSE = 1200.0, 5.0
 _ENDS = frozenset({Step.DONE, Step.ERROR, Step.REBOOT})
 Report = Callable[[Event], None]
 
@@ -109,7 +110,7 @@ class Upgrades:
         """Wait until a machine has booted again. Raises NodeError."""
         deadline = time.monotonic() + _BOOT_SECONDS
         self.report(Event(target.node.name, Step.NOTE, words="waits for its boot"))
-        while not _succeeds(target, f"test ! -e {REBOOTING}"):
+        while not _succeeds(target, "test", "!", "-e", str(REBOOTING)):
             is_stopped = self._stopped.is_set()
             if is_stopped or time.monotonic() > deadline:
                 what = "interrupted during its reboot" if is_stopped else "did not come back from its reboot"
@@ -118,25 +119,18 @@ class Upgrades:
             time.sleep(_PAUSE)
 
 
-def _succeeds(target: Target, command: str) -> bool:
+def _succeeds(target: Target, *command: str) -> bool:
     """Return whether a machine answers, and a command on it succeeds."""
     try:
-        done = subprocess.run(  # noqa: S603  the command of an operator's ssh
-            (*target.argv, command),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_LOGIN_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
+        run(target, *command)
+    except BedplateError:
         return False
-    return done.returncode == 0
+    return True
 
 
 def _error(output: str) -> NodeError:
     """Return why the program did not begin, from stderr."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    words = one_line(lines[-1]) if lines else "the connection was lost"
+    words = last_lines(output) or "the connection was lost"
     if f"{UNIT}.service" in words:
         return NodeError(NodeErrorKind.HELD, "another upgrade of it runs", "wait until it has ended")
     if "has no bundle" in words or PROGRAM in words:

@@ -1,6 +1,7 @@
 """Machines of the cluster: those of sites join it, and all are upgraded to the planned versions."""
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -34,10 +35,10 @@ _STARTED_SECONDS = 300.0
 _KEPT = "somebody has cordoned it"
 
 
-def _words(versions: Versions) -> str:
+def _packages(versions: Versions) -> tuple[str, ...]:
     """Return the packages of a machine as apt takes them."""
-    words = (f"{name}={package_version(versions.kubernetes)}" for name in PACKAGES)
-    return " ".join((*words, f"{PACKAGE}={versions.containerd}-*"))
+    of_kubernetes = (f"{name}={package_version(versions.kubernetes)}" for name in PACKAGES)
+    return (*of_kubernetes, f"{PACKAGE}={versions.containerd}-*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class Upgrade:
             case Action.REPLACE:
                 self._replace(name)
             case Action.DRAIN | Action.UNCORDON:
-                self.first.run(f"{step} {name}", seconds=LONG)
+                self.first.run(str(step), name, seconds=LONG)
 
     def _now(self, name: str) -> Worker:
         return _read_nodes(self.first).get(name, self.workers[name])
@@ -102,31 +103,31 @@ class Upgrade:
         if self._now(name).is_kept:
             return _KEPT
         # The cordon is first: no pod can come between the question and the drain.
-        self.first.run(f"cordon {name}", seconds=LONG)
+        self.first.run("cordon", name, seconds=LONG)
         reason = self.obstacles().get(name, "")
         if reason:
-            self.first.run(f"uncordon {name}", seconds=LONG)
+            self.first.run("uncordon", name, seconds=LONG)
         return reason
 
     def _after_failure(self, name: str, step: Action) -> str:
         """Let a worker take pods again whose drain has failed, and return its state in words."""
         if step is Action.DRAIN:
             with suppress(PartialError):
-                self.first.run(f"uncordon {name}", seconds=LONG)
+                self.first.run("uncordon", name, seconds=LONG)
                 return f"{name} is uncordoned"
         return f"{name} stays cordoned until the same command has succeeded"
 
     def _upgrade_member(self, name: str) -> None:
         self._apply(name, "containers", "kubernetes", "control")
-        for command in (f"upgrade {_words(self.control)}", "ready", "finish"):
-            self.members[name].run(command, seconds=LONG)
+        for command in (("upgrade", *_packages(self.control)), ("ready",), ("finish",)):
+            self.members[name].run(*command, seconds=LONG)
 
     def _upgrade_worker(self, name: str) -> None:
         self._apply(name, "containers", "kubernetes")
         with connections(self.operator, self.plan, [self._node(name)]) as workers:
             workers[name].shell(
                 "apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --allow-downgrades "
-                f"--allow-change-held-packages {_words(self.planned)} "
+                f"--allow-change-held-packages {shlex.join(_packages(self.planned))} "
                 f"&& apt-mark hold {' '.join(PACKAGES)} {PACKAGE} && systemctl restart kubelet.service"
             )
         fix = f"`bedplate node logs {name}` shows more; then run the command again"
@@ -217,7 +218,7 @@ def upgrade(
         for member in cluster.members:
             if member.name not in members:
                 operator.show([f"remove {member.name} from etcd; later: `bedplate kube member replace {member.name}`"])
-                work.first.run(f"forget {peer_url(member)}")
+                work.first.run("forget", peer_url(member))
         return _run(work, steps, max_unavailable)
 
 

@@ -36,7 +36,7 @@ from bedplate.lock import check_plan_recorded, lock_path, record_authority, reco
 from bedplate.operate import Operator
 from bedplate.operate.fleet import open_account, plan_of
 from bedplate.operate.keys import FOLDER, PARAMETERS, keys_of, known_passphrase, now, store_of
-from bedplate.operate.login import ssh_commands
+from bedplate.operate.login import targets_by_name
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import ClusterPlan, cluster_plan, initial_cluster, peer_url
 from bedplate.plan.fleet import ControlPlaneMember
@@ -129,8 +129,8 @@ def member_nodes(plan: FleetPlan) -> tuple[NodePlan, ...]:
 @contextmanager
 def connections(operator: Operator, plan: FleetPlan, nodes: Sequence[NodePlan]) -> Iterator[dict[str, Connection]]:
     """Yield the ssh connections of machines by name."""
-    with ssh_commands(operator, plan, nodes) as commands:
-        yield {name: Connection(name, argv) for name, argv in commands.items()}
+    with targets_by_name(operator, plan, nodes) as targets:
+        yield {name: Connection(target) for name, target in targets.items()}
 
 
 def init(operator: Operator) -> int:
@@ -183,19 +183,19 @@ class _Start:
         """Start the members that do not run, and return their errors."""
         cluster = self.cluster
         planned, healthy = formation.plan_formation(cluster, statuses, silent), formation.running(cluster, statuses)
-        commands = dict.fromkeys(planned.start, "take")
+        commands: dict[str, tuple[str, ...]] = dict.fromkeys(planned.start, ("take",))
         if planned.first:
             first = [member for member in cluster.members if member.name == planned.first]
-            commands[planned.first] = f"form new {_token(cluster)} {initial_cluster(first)}"
+            commands[planned.first] = ("form", "new", _token(cluster), initial_cluster(first))
         forms = {planned.first: ": it forms the cluster"}
         self.operator.show(f"start {name}{forms.get(name, '')}" for name in commands)
         starting = [self.members[name] for name in commands]
-        begun, failed = ask_all(starting, lambda member: member.run(commands[member.name], self.files))
+        begun, failed = ask_all(starting, lambda member: member.run(*commands[member.name], data=self.files))
         # A member that had not copied all data gets its vote when it has.
         learners = {entry.url for status in healthy.values() for entry in status.etcd if entry.is_learner}
         for member in cluster.members:
             if member.name in begun and peer_url(member) in learners:
-                self.members[next(iter(healthy))].run(f"promote {peer_url(member)}")
+                self.members[next(iter(healthy))].run("promote", peer_url(member))
         failed |= _finish(self.operator, [self.members[name] for name in begun])
         started, lost = ask_all([self.members[name] for name in statuses], read_status)
         if etcd := formation.adopted_id(cluster, started, silent):
@@ -232,10 +232,10 @@ class _Start:
         member, url = self.members[planned.name], peer_url(planned)
         self.operator.show([f"{healthy.name}: let {member.name} join", f"start {member.name}"])
         try:
-            healthy.run(f"forget {url}")
-            initial = healthy.run(f"admit {member.name} {url}").strip()
-            member.run(f"form existing {self.cluster.fleet} {initial}", self.files)
-            healthy.run(f"promote {url}")
+            healthy.run("forget", url)
+            initial = healthy.run("admit", member.name, url).strip()
+            member.run("form", "existing", self.cluster.fleet, initial, data=self.files)
+            healthy.run("promote", url)
         except PartialError as error:
             return {member.name: error}
         return _finish(self.operator, [member])
@@ -336,11 +336,11 @@ def restore(operator: Operator, snapshot: str | None, without: Sequence[str], *,
         on_all(everyone, lambda member: member.run("stop"))
         operator.show(["restore and start all members"])
         files, token = archive(authorities), _token(cluster_of(plan))
-        on_all(everyone, lambda member: member.run("take", files))
+        on_all(everyone, lambda member: member.run("take", data=files))
         # Before any starts: members with the data before are then those of another cluster.
         record_etcd(lock_path(operator.fleet), plan.name, formation.etcd_cluster_id(remaining, token), replaces=True)
-        command = f"restore {token} {initial_cluster(remaining)}"
-        on_all(everyone, lambda member: member.run(command, seconds=LONG))
+        command = ("restore", token, initial_cluster(remaining))
+        on_all(everyone, lambda member: member.run(*command, seconds=LONG))
         errors = _finish(operator, everyone)
     operator.show(f"later: `bedplate kube member replace {name}`" for name in without)
     return _report(operator, members, errors)

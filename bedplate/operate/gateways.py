@@ -13,10 +13,11 @@ from bedplate.account.client import AwsClient
 from bedplate.account.vpn import TunnelKey, TunnelKeys, read_site_keys
 from bedplate.errors import BedplateError, InputError, PartialError, ViolationError
 from bedplate.files import held
+from bedplate.nodes.remote import run
 from bedplate.operate import Operator, Result
 from bedplate.operate.fleet import open_account, open_fleet, plan_loaded, plan_of
 from bedplate.operate.keys import keys_of, known_passphrase, newest_list, now
-from bedplate.operate.login import ssh_commands
+from bedplate.operate.login import targets_by_name
 from bedplate.plan import FleetPlan
 from bedplate.plan.fleet import SitePlan
 from bedplate.plan.laptops import laptop_gateways
@@ -41,7 +42,7 @@ from vpn.gateways import (
     tunnel_certificates,
 )
 from vpn.pki import Pki, reload_pki
-from vpn.push import GatewayKeys, PushedTunnels, SshConnection, push_access_list, push_tunnels
+from vpn.push import GatewayKeys, PushedTunnels, push_access_list, push_tunnels
 from vpn.sites.gateway import (
     AwsEnd,
     Gateway,
@@ -96,8 +97,8 @@ def send_tunnels(operator: Operator, plan: FleetPlan, gateways: Mapping[str, Gat
     complete = {name: gateway for name, (gateway, _) in gateways.items() if gateway}
     errors = {name: error for name, (_, error) in gateways.items() if error}
     nodes = [node for node in permanent_nodes(plan) if node.name in complete]
-    with ssh_commands(operator, plan, nodes) as commands:
-        sent = push_tunnels(complete, lambda name: SshConnection(commands[name]))
+    with targets_by_name(operator, plan, nodes) as targets:
+        sent = push_tunnels(complete, targets)
     pushed = PushedTunnels(sent.applied, {**errors, **sent.failures})
     operator.show(report.updated_tunnel_lines(pushed))
     pushed.check()
@@ -287,12 +288,11 @@ def update_gateways(  # noqa: PLR0913  all that a push consists of
     if not gateways:
         return
     nodes = {gateway.place: gateway_node(plan, gateway) for gateway in gateways}
-    with ssh_commands(operator, plan, nodes.values()) as commands:
+    with targets_by_name(operator, plan, nodes.values()) as by_name:
+        targets = {place: by_name[node.name] for place, node in nodes.items()}
         while True:
             access_list, unusable = access_list_of(pki, now()).with_keys(keys(pki) if keys else {})
-            pushed = push_access_list(
-                gateways, access_list, lambda gateway: SshConnection(commands[nodes[gateway.place].name]), cut=cut
-            )
+            pushed = push_access_list(gateways, access_list, targets, cut=cut)
             # A gateway refuses lists older than its own. If another operator has signed meanwhile, send theirs.
             fresh = reload_pki(pki) if pushed.failures else pki
             if fresh is pki:
@@ -306,10 +306,8 @@ def ask_gateways(
     operator: Operator, plan: FleetPlan, nodes: Sequence[NodePlan]
 ) -> tuple[dict[str, Status], dict[str, BedplateError]]:
     """Ask these gateways in parallel. Return the statuses, and the errors of gateways that did not answer."""
-    with ssh_commands(operator, plan, nodes) as commands:
-        return ask_each(
-            commands, lambda name: parse_status(SshConnection(commands[name]).run(STATUS_COMMAND, "")), len(nodes)
-        )
+    with targets_by_name(operator, plan, nodes) as targets:
+        return ask_each(targets, lambda name: parse_status(run(targets[name], *STATUS_COMMAND)), len(targets))
 
 
 def status(operator: Operator) -> Result:

@@ -24,6 +24,7 @@ from bedplate.catalog import load_catalog
 from bedplate.errors import InputError, MachineError, PartialError
 from bedplate.files import check_files_exist, login_name
 from bedplate.load import load_fleet
+from bedplate.nodes.apply import Target
 from bedplate.nodes.host_keys import answering, check_plugin, connect, relay, trust_instructions
 from bedplate.nodes.ssh import (
     Login,
@@ -32,6 +33,7 @@ from bedplate.nodes.ssh import (
     deploy_account,
     login_account,
     nodes_by_name,
+    own_target,
     targets_of_config,
     write_ssh_config,
 )
@@ -40,7 +42,6 @@ from bedplate.operate.fleet import open_account, plan_loaded
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import pool_node_name
 from bedplate.plan.nodes import NodePlan, Platform, pool_node
-from vpn.push import ssh_connection
 
 if TYPE_CHECKING:
     from bedplate.account.client import AwsClient
@@ -67,17 +68,15 @@ def ssh_targets(folder: Path, plan: FleetPlan, machines: Sequence[NodeLocation],
 
 
 @contextmanager
-def ssh_commands(
-    operator: Operator, plan: FleetPlan, nodes: Collection[NodePlan]
-) -> Iterator[dict[str, tuple[str, ...]]]:
-    """Yield the ssh command of each machine by name.
+def targets_by_name(operator: Operator, plan: FleetPlan, nodes: Collection[NodePlan]) -> Iterator[dict[str, Target]]:
+    """Yield the ssh target of each machine by name.
 
     Without a recorded host key, a machine is reached by the operator's own ssh settings.
     """
     with TemporaryDirectory(prefix="bedplate-") as folder:
         targets = ssh_targets(Path(folder), plan, [NodeLocation(node) for node in nodes], operator).targets
-        commands = {target.node.name: target.argv for target in targets}
-        yield {node.name: commands.get(node.name) or ssh_connection(node.name).argv for node in nodes}
+        reached = {target.node.name: target for target in targets}
+        yield {node.name: reached.get(node.name) or own_target(node) for node in nodes}
 
 
 def _with_paths(operator: Operator, machines: Sequence[NodeLocation], keys: Iterable[str]) -> Iterator[NodeLocation]:

@@ -1,7 +1,6 @@
 """The folder from which a machine of a site configures itself: script, bundle, node document and cloud-init seed."""
 
 import shlex
-import subprocess
 import tempfile
 import time
 from collections.abc import Mapping
@@ -10,9 +9,10 @@ from pathlib import Path
 from bedplate.bundle import BundleTarget, RingState, Source, build_bundle, pack, user_cache
 from bedplate.errors import InputError
 from bedplate.files import os_errors_as_machine_errors
-from bedplate.foreign import one_line, parse_json
+from bedplate.foreign import parse_json
 from bedplate.nodes.apply import NodeError, NodeErrorKind, Target
 from bedplate.nodes.bootstrap import site_script
+from bedplate.nodes.remote import run
 from bedplate.plan.node_document import node_document
 from bedplate.plan.nodes import NodePlan
 from bedplate.spec.groups import Ring
@@ -22,7 +22,7 @@ SOURCE = "/var/lib/bedplate/source"
 # cloud-init reads a disk with this label, or the seed in the image, and copies only these two files from it.
 _LABEL, _SEED, _MOUNT = "CIDATA", "/var/lib/cloud/seed/nocloud", "/run/bedplate-seed"
 _FACTS = "import json, os, sys; print(json.dumps(['%d.%d' % sys.version_info[:2], os.uname().machine]))"
-_SECONDS = 600
+_SECONDS, _BY_HAND = 600, "try `bedplate ssh {node}`"
 
 
 def script_name(node: NodePlan) -> str:
@@ -78,7 +78,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
 def push_folder(target: Target) -> str:
     """Send the folder to a machine of a site; return its bootstrap script there. Raises NodeError, and MachineError."""
     try:
-        python, architecture = parse_json(_ssh(target, f"python3 -c {shlex.quote(_FACTS)}"))
+        python, architecture = parse_json(run(target, "python3", "-c", _FACTS, fix=_BY_HAND))
     except ValueError:
         raise NodeError(NodeErrorKind.FAILED, "cannot read its version of Python", "install python3 on it") from None
     with tempfile.TemporaryDirectory(prefix="bedplate-") as name:
@@ -86,20 +86,5 @@ def push_folder(target: Target) -> str:
         write_folder(folder, files)
         archive = pack(Source(folder, tuple(files)))
     unpack = f"rm -rf {SOURCE} && install -d -m 0700 {SOURCE} && tar -xz -C {SOURCE}"
-    _ssh(target, f"sudo -n sh -c {shlex.quote(unpack)}", archive)
+    run(target, "sudo", "-n", "sh", "-c", unpack, stdin=archive, timeout=_SECONDS, fix=_BY_HAND)
     return f"{SOURCE}/{script_name(target.node)}"
-
-
-def _ssh(target: Target, command: str, data: bytes = b"") -> str:
-    """Run a command on a machine, with data on stdin; return what it prints. Raises NodeError."""
-    try:
-        done = subprocess.run(  # noqa: S603  the command of an operator's ssh
-            (*target.argv, command), input=data, capture_output=True, timeout=_SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise NodeError(NodeErrorKind.CUT, f"no answer within {_SECONDS} s", "run the command again") from None
-    if done.returncode:
-        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no error output"]
-        words = one_line(lines[-1])
-        raise NodeError(NodeErrorKind.UNREACHED, words, f"try `bedplate ssh {target.node.name}`")
-    return done.stdout.decode(errors="replace")

@@ -1,9 +1,8 @@
 """The operator's end of the connection to a node: starts the agent over SSH, sends it frames, and reports failures.
 
-Contains the error messages of a login and of an operation, recognised by the output of ssh, sudo, apt and dpkg.
+Contains the error messages of an operation, recognised by the output of apt and dpkg.
 """
 
-import re
 import shlex
 import subprocess
 import tempfile
@@ -15,6 +14,7 @@ from typing import IO, TYPE_CHECKING, cast
 
 from bedplate.nodes.apply import NodeError, NodeErrorKind
 from bedplate.nodes.bootstrap import OWN_RUN
+from bedplate.nodes.remote import KnownError, find_known_error, last_lines, login_error, timeout_error
 from bedplate.programs.apply_agent import READY, receive, send
 from roles.base import program_texts
 
@@ -45,137 +45,50 @@ BUSY = (
 """Matches the output of a command that failed because another program holds the package lock: it is retried."""
 CONTINUES = "apply again: it continues at this operation"
 BY_HAND = f"log in to the node and correct the cause, then {CONTINUES}"
-_SHOWN_LINES, _SHOWN_WIDTH = 3, 200
-
-
-@dataclass(frozen=True, slots=True)
-class _KnownError:
-    pattern: str
-    kind: NodeErrorKind
-    what: str
-    fix: str
-
-
-LOGIN_DENIED = "login refused for this account"
-_LOGIN = (
-    _KnownError(
-        "REMOTE HOST IDENTIFICATION HAS CHANGED",
-        NodeErrorKind.REFUSED,
-        "host key differs from the recorded key: a reinstalled machine, another machine, or an attack",
-        "compare the key with the machine's console; for a reinstalled machine of a site run "
-        "`bedplate node trust {node} SHA256:... --replace`, for a machine of a group `bedplate node trust {node}`",
-    ),
-    _KnownError(
-        r"No .* host key is known|Host key verification failed",
-        NodeErrorKind.REFUSED,
-        "host key not recorded",
-        "read the fingerprint at the machine's console, then run `bedplate node trust {node} SHA256:...`",
-    ),
-    _KnownError(
-        "Too many authentication failures",
-        NodeErrorKind.UNREACHED,
-        "too many keys: sshd accepts three attempts, and the SSH agent offered other keys first",
-        "name the key with --identity FILE, and set `IdentitiesOnly yes` in ~/.ssh/config",
-    ),
-    _KnownError(
-        r"Permission denied \(",
-        NodeErrorKind.UNREACHED,
-        LOGIN_DENIED,
-        "name another account with --user or another key with --identity; "
-        "a new cloud machine accepts only administrators, a new machine of a site only `ubuntu`",
-    ),
-    _KnownError(
-        "Could not resolve hostname",
-        NodeErrorKind.UNREACHED,
-        "its name does not resolve",
-        "connect the VPN; `bedplate node list --live` lists the running machines",
-    ),
-    _KnownError(
-        r"Connection (timed out|refused|reset)|No route to host|Network is unreachable|Operation timed out",
-        NodeErrorKind.UNREACHED,
-        "no response on the SSH port",
-        "check that the machine is on and the VPN connected; `bedplate reach` shows the path",
-    ),
-    _KnownError(
-        r"a (terminal|password) is required|no password was provided",
-        NodeErrorKind.UNREACHED,
-        "sudo asks for a password",
-        "allow sudo without a password for the account: see `bedplate node bootstrap {node}`",
-    ),
-    _KnownError(
-        "is not in the sudoers file|is not allowed to execute|may not run sudo",
-        NodeErrorKind.UNREACHED,
-        "this account has no sudo rights",
-        "apply as an administrator, or name the account of the installation with --user",
-    ),
-    _KnownError(
-        "sudo: (command )?not found|sudo: No such file",
-        NodeErrorKind.UNREACHED,
-        "sudo is missing",
-        "install sudo on the node",
-    ),
-    _KnownError(
-        r"python3: (command )?not found", NodeErrorKind.UNREACHED, "Python is missing", "install python3 on the node"
-    ),
-)
 _OPERATION = (
-    _KnownError(
+    KnownError(
         r"Release file .* is not valid yet|certificate is not yet valid",
         NodeErrorKind.FAILED,
         "the node's clock is slow",
         "set it on the node (`date`; `chronyc makestep`), then apply again",
     ),
-    _KnownError(
+    KnownError(
         "No space left on device|Disk quota exceeded|You don't have enough free space in",
         NodeErrorKind.FAILED,
         "disk full",
         "free disk space or inodes on the node (`df -h`, `df -i`), then apply again",
     ),
-    _KnownError(
+    KnownError(
         f"{BUSY}|is locked by another process",
         NodeErrorKind.FAILED,
         "another program held the package lock for too long",
         "find it on the node (`ps -C apt,apt-get,dpkg,dpkg-reconfigure,unattended-upgr`), then apply again",
     ),
-    _KnownError(
+    KnownError(
         "Temporary failure resolving|Could not connect to|Failed to fetch|Unable to connect to|Could not resolve '",
         NodeErrorKind.FAILED,
         "cannot reach a package repository",
         "check the node's internet access and apt sources, then apply again",
     ),
-    _KnownError(
+    KnownError(
         "No matching distribution found for",
         NodeErrorKind.FAILED,
         "cannot reach a Python package index, or it lacks the package",
         "check the node's internet access and /etc/pip.conf, then apply again",
     ),
-    _KnownError(
+    KnownError(
         r"Sub-process /usr/bin/dpkg exited unexpectedly|Sub-process /usr/bin/dpkg received|dpkg was interrupted",
         NodeErrorKind.FAILED,
         "dpkg was interrupted",
         "apply again: the remaining packages are configured first",
     ),
-    _KnownError(
+    KnownError(
         "Unable to locate package|has no installation candidate",
         NodeErrorKind.FAILED,
         "package not in the node's repositories",
         "check the node's apt sources, then apply again",
     ),
 )
-
-
-def login_error(node: str, output: str) -> NodeError:
-    """Return why a login failed, from the output of ssh and of the node."""
-    return _find_known_error(node, output, _LOGIN) or NodeError(
-        NodeErrorKind.UNREACHED, f"login failed: {_last_lines(output) or 'no error output'}", "try `ssh -v` by hand"
-    )
-
-
-def timeout_error(seconds: float, request: str = "a query") -> NodeError:
-    """Return the error of a node that did not answer a request within so many seconds."""
-    what = f"no answer to {request} within {seconds:.0f} s"
-    fix = "look for a hanging process on the node (`ps -ef`), often due to a failed disk or NFS server"
-    return NodeError(NodeErrorKind.UNREACHED, what, fix)
 
 
 def held_error(node: str, holder: str) -> NodeError:
@@ -188,26 +101,12 @@ def held_error(node: str, holder: str) -> NodeError:
 
 def operation_error(node: str, operation: str, output: str) -> NodeError:
     """Return why an operation failed, from the output of its command."""
-    known_error = _find_known_error(node, output, _OPERATION)
+    known_error = find_known_error(node, output, _OPERATION)
     if known_error is None:
         return NodeError(
-            NodeErrorKind.FAILED, f"{operation}: {_last_lines(output) or 'failed with no error output'}", BY_HAND
+            NodeErrorKind.FAILED, f"{operation}: {last_lines(output) or 'failed with no error output'}", BY_HAND
         )
     return NodeError(known_error.kind, f"{operation}: {known_error.what}", known_error.fix)
-
-
-def _find_known_error(node: str, output: str, errors: tuple[_KnownError, ...]) -> NodeError | None:
-    for error in errors:
-        if re.search(error.pattern, output):
-            return NodeError(error.kind, error.what, error.fix.format(node=node))
-    return None
-
-
-def _last_lines(output: str) -> str:
-    # Control characters of a node must not reach the operator's terminal.
-    printable = "".join(char if char.isprintable() or char == "\n" else "?" for char in output)
-    lines = [line.strip() for line in printable.splitlines() if line.strip()]
-    return " / ".join(lines[-_SHOWN_LINES:])[-_SHOWN_WIDTH:]
 
 
 _AGENT = agent_program()

@@ -25,7 +25,8 @@ from pyinfra.context import ctx_state
 from typing_extensions import Unpack
 
 from bedplate.nodes.apply import Target
-from roles.engine.connection import BUSY, AgentOptions, Connection, Result, timeout_error
+from bedplate.nodes.remote import timeout_error
+from roles.engine.connection import BUSY, AgentOptions, Connection, Result
 
 if TYPE_CHECKING:
     from pyinfra.api.arguments import ConnectorArguments

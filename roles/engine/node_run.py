@@ -24,10 +24,11 @@ from pyinfra.context import ctx_host, ctx_state
 
 from bedplate.errors import BedplateError
 from bedplate.nodes.apply import ApplyRequest, Event, NodeError, NodeErrorKind, Step, error_event
+from bedplate.nodes.remote import LOGIN_DENIED
 from bedplate.plan.nodes import NodePlan
 from roles.base import DiskSpace, Role, deploy
 from roles.catalog import roles_of
-from roles.engine.connection import BY_HAND, LOGIN_DENIED, AgentOptions, Connection, operation_error
+from roles.engine.connection import BY_HAND, AgentOptions, Connection, operation_error
 from roles.engine.connector import (
     CommandFailed,
     NodeHost,

@@ -213,7 +213,7 @@ def test_a_gateway_that_a_sync_does_not_reach_is_named(fleet: Path, capsys: pyte
 
     assert run(["vpn", "sync", str(fleet)]) == 6
 
-    assert "door.attic: not reached" in capsys.readouterr().err
+    assert "door.attic: no response on the SSH port" in capsys.readouterr().err
     assert (_charon(fleet, CELLAR) / "x509").is_dir()
 
 
@@ -602,7 +602,7 @@ def test_a_list_says_when_laptops_were_last_there(
         "2026-11-20T12:00:00+00:00",
         None,
     ]
-    assert "unknown sessions at laptops.us-west-2: not reached" in document.err
+    assert "unknown sessions at laptops.us-west-2: no response on the SSH port" in document.err
 
 
 def test_every_command_of_the_page_about_keys_works(lab: Path, gateways: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -208,7 +208,7 @@ def test_a_gateway_that_is_not_reached_gets_its_key_by_the_next_run(
     away = regions_gateways[WEST].with_name("away")
     shutil.move(regions_gateways[WEST], away)
     assert run(["vpn", "tunnels", str(regions_fleet)]) == 6
-    assert f"{NAMES[WEST]}: not reached" in capsys.readouterr().err
+    assert f"{NAMES[WEST]}: no response on the SSH port" in capsys.readouterr().err
     shutil.move(away, regions_gateways[WEST])
 
     assert run(["vpn", "tunnels", str(regions_fleet)]) == 0

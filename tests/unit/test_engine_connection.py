@@ -200,48 +200,12 @@ def test_output_of_the_login_shell_is_skipped(tmp_path: Path) -> None:
     connection.close()
 
 
-@pytest.mark.parametrize(
-    ("output", "kind", "message"),
-    [
-        ("Permission denied (publickey).", NodeErrorKind.UNREACHED, "login refused for this account"),
-        (
-            "ssh: connect to host x port 22: Connection timed out",
-            NodeErrorKind.UNREACHED,
-            "no response on the SSH port",
-        ),
-        (
-            "ssh: Could not resolve hostname x: Name or service not known",
-            NodeErrorKind.UNREACHED,
-            "name does not resolve",
-        ),
-        ("sudo: a password is required", NodeErrorKind.UNREACHED, "asks for a password"),
-        ("ada is not in the sudoers file.", NodeErrorKind.UNREACHED, "no sudo rights"),
-        ("sh: 1: exec: sudo: not found", NodeErrorKind.UNREACHED, "sudo is missing"),
-        ("sh: 1: exec: python3: not found", NodeErrorKind.UNREACHED, "Python is missing"),
-        (
-            "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.",
-            NodeErrorKind.REFUSED,
-            "host key differs",
-        ),
-        (
-            "No ED25519 host key is known for x\nHost key verification failed.",
-            NodeErrorKind.REFUSED,
-            "host key not recorded",
-        ),
-        ("kex_exchange_identification: weird", NodeErrorKind.UNREACHED, "weird"),
-    ],
-    ids=["key", "silent", "name", "password", "sudoers", "sudo", "python", "changed", "unknown", "other"],
-)
-def test_a_failed_login_is_explained(output: str, kind: NodeErrorKind, message: str, tmp_path: Path) -> None:
-    """Each known output of ssh and sudo has a message and a fix."""
-    text = tmp_path / "output"
-    text.write_text(output)
+def test_a_failed_login_is_explained(tmp_path: Path) -> None:
+    """The error has the kind and the message for the output of ssh."""
+    with pytest.raises(NodeError, match="login refused for this account") as error:
+        Connection("here", ("sh", "-c", "echo 'Permission denied (publickey).' >&2; exit 255"), agent_options(tmp_path))
 
-    with pytest.raises(NodeError, match=message) as error:
-        Connection("titan-01.cellar", ("sh", "-c", f"cat {text} >&2; exit 255"), agent_options(tmp_path))
-
-    assert error.value.kind is kind
-    assert error.value.fix
+    assert error.value.kind is NodeErrorKind.UNREACHED
 
 
 @pytest.mark.parametrize("answer", [b"[" * 100_000, b"5", b"{}", b'{"held": "", "unfinished": 5}'])

@@ -16,10 +16,11 @@ import pytest
 from pyinfra.operations import files, server
 
 from bedplate.nodes.apply import ApplyRequest, Event, NodeErrorKind, Step, Target, parse_event, write_request
+from bedplate.nodes.remote import login_error
 from bedplate.plan.nodes import permanent_nodes
 from roles.base import NO_CHANGES, Changes, DiskSpace, Role
 from roles.engine import connector, node_run
-from roles.engine.connection import login_error, operation_error
+from roles.engine.connection import operation_error
 from roles.engine.node_run import disk_space_error, run_request
 from tests.testlab.fakes.agent import GATE, NAS, Notebook, changes, order_of, run_order, starts
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of

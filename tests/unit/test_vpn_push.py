@@ -3,13 +3,15 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from ipaddress import IPv4Network
-from time import monotonic, sleep
+from pathlib import Path
+from time import monotonic
 
 import pytest
 
-from bedplate.errors import BedplateError, MachineError, PartialError
+from bedplate.errors import PartialError
+from bedplate.nodes.apply import Target
 from bedplate.plan.nodes import NodePlan, NodeRole, permanent_nodes
 from bedplate.programs.gateway.access_list import PendingActions
 from bedplate.programs.gateway.sessions import Session
@@ -35,52 +37,43 @@ from tests.testlab.fleets.variants import (
 )
 from tests.testlab.run import page_text
 from vpn.laptops.server import Laptop
-from vpn.push import ACTIVATE_COMMAND, AccessList, PushedAccessList, SshConnection, push_access_list
+from vpn.push import AccessList, PushedAccessList, push_access_list
 from vpn.status import ExpectedGateway, ExpectedTunnel, expected_gateway, gateway_findings, parse_status
 
 LAPTOPS = (Laptop("ada.laptop", 0), Laptop("grace.desk", 3))
 ACCESS_LIST = AccessList("the list\n", LAPTOPS, revoked={0x2B: "ada.laptop"})
-UNREACHED = MachineError("connection timed out")
-
-
-@dataclass
-class FakeConnection:
-    """A connection that records what it is sent, and answers or raises the given answer."""
-
-    answer: str | BedplateError
-    seconds: float = 0
-    calls: list[tuple[str, str]] = field(default_factory=list)
-
-    def run(self, command: str, stdin: str) -> str:
-        """Record the call, and answer."""
-        self.calls.append((command, stdin))
-        sleep(self.seconds)
-        if isinstance(self.answer, BedplateError):
-            raise self.answer
-        return self.answer
+GATE = lab_node("gate.cellar")
 
 
 def _answer(**cut: int) -> str:
     return json.dumps({"number": 7, "cut": cut})
 
 
-def _push(
-    home: FakeConnection, site: FakeConnection, access_list: AccessList = ACCESS_LIST, cut: tuple[str, ...] = ()
+def _push(  # noqa: PLR0913  all that a push consists of
+    folder: Path,
+    home: str,
+    site: str,
+    *,
+    access_list: AccessList = ACCESS_LIST,
+    cut: tuple[str, ...] = (),
+    seconds: float = 0,
 ) -> PushedAccessList:
-    connections = {"us-west-2": home, "cellar": site}
-    return push_access_list(lab_gateways(), access_list, lambda gateway: connections[gateway.place], cut=cut)
+    """Push to gateways with these answers; each writes the command and its input to the folder."""
+    targets = {}
+    for place, answer in (("us-west-2", home), ("cellar", site)):
+        (folder / f"{place}.answer").write_text(answer)
+        script = f'echo "$1" >{place}.command; cat >{place}.stdin; sleep {seconds}; cat {place}.answer'
+        targets[place] = Target(GATE, ("sh", "-c", f"cd {folder}; {script}", "sh"))
+    return push_access_list(lab_gateways(), access_list, targets, cut=cut)
 
 
-def test_every_gateway_is_sent_the_whole_access_list() -> None:
+def test_every_gateway_is_sent_the_whole_access_list(tmp_path: Path) -> None:
     """The list has revocations, each laptop's address there, sessions to end, and revoked certificates of laptops."""
-    home, site = FakeConnection(_answer(eve=1)), FakeConnection(_answer(eve=0))
-
-    result = _push(home, site, cut=("eve",))
+    result = _push(tmp_path, _answer(eve=1), _answer(eve=0), cut=("eve",))
 
     assert (result.cut, result.failures) == ({"us-west-2": {"eve": 1}, "cellar": {"eve": 0}}, {})
-    ((command, text),) = site.calls
-    assert command == ACTIVATE_COMMAND
-    assert json.loads(text) == {
+    assert (tmp_path / "cellar.command").read_text() == "sudo -n bedplate-vpn activate\n"
+    assert json.loads((tmp_path / "cellar.stdin").read_text()) == {
         "crl": "the list\n",
         "laptops": {
             "udp": {
@@ -99,84 +92,37 @@ def test_every_gateway_is_sent_the_whole_access_list() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "message"),
-    [
-        (UNREACHED, "connection timed out"),
-        ("bash: not found", "invalid answer"),
-        ("{}", "invalid answer"),
-        ("[]", "invalid answer"),
-        ('{"cut": 5}', "invalid answer"),
-        ('{"cut": {"ada": "x"}}', "invalid answer"),
-        ("[" * 200_000, "invalid answer"),
-    ],
-    ids=["unreached", "no-json", "no-answer", "a-list", "no-sessions", "no-number", "deep"],
+    "answer",
+    ["bash: not found", "{}", "[]", '{"cut": 5}', '{"cut": {"ada": "x"}}', "[" * 200_000],
+    ids=["no-json", "no-answer", "a-list", "no-sessions", "no-number", "deep"],
 )
-def test_a_gateway_that_fails_is_named_and_the_others_are_updated(answer: str | BedplateError, message: str) -> None:
+def test_a_gateway_that_fails_is_named_and_the_others_are_updated(answer: str, tmp_path: Path) -> None:
     """The exit status is 6, and the same command can be repeated."""
-    result = _push(FakeConnection(answer), FakeConnection(_answer()))
+    result = _push(tmp_path, answer, _answer())
 
     assert list(result.cut) == ["cellar"]
-    assert message in result.failures["us-west-2"].what
-    with pytest.raises(PartialError, match=f"not every gateway was updated: us-west-2: .*{message}"):
+    with pytest.raises(PartialError, match="not every gateway was updated: us-west-2: invalid answer"):
         result.check()
 
 
-def test_a_laptop_without_an_address_does_not_stop_a_push() -> None:
+def test_a_laptop_without_an_address_does_not_stop_a_push(tmp_path: Path) -> None:
     """Revoked laptops are disconnected, and the laptop is named with exit status 6."""
-    home, site = FakeConnection(_answer(eve=1)), FakeConnection(_answer(eve=0))
     access_list = AccessList("the list\n", (*LAPTOPS, Laptop("late.desk", 509)))
 
-    result = _push(home, site, access_list, cut=("eve",))
+    result = _push(tmp_path, _answer(eve=1), _answer(eve=0), access_list=access_list, cut=("eve",))
 
     assert set(result.cut) == {"us-west-2", "cellar"}
-    assert "late.desk" not in site.calls[0][1]
+    assert "late.desk" not in (tmp_path / "cellar.stdin").read_text()
     with pytest.raises(PartialError, match=r"us-west-2 has no free address for late\.desk; cellar has no free address"):
         result.check()
 
 
-def test_gateways_are_updated_in_parallel() -> None:
+def test_gateways_are_updated_in_parallel(tmp_path: Path) -> None:
     """A slow gateway does not delay the others."""
     start = monotonic()
-    _push(FakeConnection(_answer(), seconds=0.5), FakeConnection(_answer(), seconds=0.5))
+    _push(tmp_path, _answer(), _answer(), seconds=0.5)
 
     assert monotonic() - start < 0.95
-
-
-_LATIN_1 = r"printf 'Zutritt verboten \374berall\n'"
-
-
-def test_a_banner_in_another_encoding_is_reported() -> None:
-    """The gateway is reported as not reached, without an encoding error."""
-    connection = SshConnection(("sh", "-c", f"{_LATIN_1} >&2; exit 255"))
-
-    with pytest.raises(PartialError, match=r"not reached: Zutritt verboten .berall"):
-        connection.run("true", "")
-
-
-def test_an_unknown_host_name_is_reported_with_the_settings_that_ssh_lacks() -> None:
-    """The fix names the command that writes the names of the fleet for ssh."""
-    message = "ssh: Could not resolve hostname gate.cellar: Name or service not known"
-    connection = SshConnection(("sh", "-c", f"echo '{message}' >&2; exit 255"))
-
-    with pytest.raises(PartialError) as error:
-        connection.run("true", "")
-
-    assert "bedplate node ssh-config --write" in error.value.fix
-
-
-def test_output_in_another_encoding_is_returned() -> None:
-    """The caller finds that it is not JSON."""
-    assert SshConnection(("sh", "-c", _LATIN_1)).run("true", "").startswith("Zutritt verboten ")
-
-
-def test_a_long_output_is_cut() -> None:
-    """A gateway cannot fill the memory of the operator's machine."""
-    output = SshConnection(("sh", "-c", "head -c 3000000 /dev/zero")).run("true", "")
-
-    assert len(output) == 1 << 20
-
-
-GATE = lab_node("gate.cellar")
 
 
 def _tunnel_names(tunnels: tuple[ExpectedTunnel, ...]) -> list[str]:

@@ -2,17 +2,18 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from time import sleep, time
 
 import pytest
 
-from bedplate.errors import BedplateError, MachineError
-from bedplate.plan.laptops import LaptopGatewayPlan, Transport
+from bedplate.errors import BedplateError
+from bedplate.nodes.apply import Target
+from bedplate.plan.laptops import Transport
+from tests.testlab.fleets.variants import lab_node
 from tests.testlab.keys.authority import LabKeys, moment
-from tests.testlab.network.laptops import MACHINE, NODE, PLACES, GatewayHost, LaptopLab
+from tests.testlab.network.laptops import MACHINE, NODE, PLACES, LaptopLab
 from tests.testlab.network.netlab import LabError, pinging, until
 from tests.testlab.run import clock_offset, clock_pace
 from vpn.certificates import Use
@@ -21,20 +22,6 @@ from vpn.push import AccessList, access_list_text, push_access_list
 ADA, DESK, BOB = "ada.laptop", "ada.desk", "bob.laptop"
 HOME, SITE = PLACES
 pytestmark = pytest.mark.xdist_group("laptops-revoke")
-
-
-@dataclass(frozen=True)
-class LocalConnection:
-    """A connection to a gateway that calls its agent without SSH."""
-
-    gateway: GatewayHost
-
-    def run(self, command: str, stdin: str) -> str:
-        """Call the agent with this command."""
-        try:
-            return self.gateway.call_agent(*command.split()[3:], stdin=stdin)
-        except LabError as error:
-            raise MachineError(str(error)) from None
 
 
 @pytest.fixture(scope="module")
@@ -53,11 +40,11 @@ def _connect(lab: LaptopLab, name: str, *without: str) -> None:
 
 
 def _push(lab: LaptopLab, access_list: AccessList, *cut: str) -> dict[str, BedplateError]:
-    def way(gateway: LaptopGatewayPlan) -> LocalConnection:
-        return LocalConnection(lab.gateways[gateway.place])
-
+    # Without SSH and sudo: the agent is called with the last word of the command.
+    scripts = {place: f'exec {gateway.shell} "${{1##* }}"' for place, gateway in lab.gateways.items()}
+    targets = {place: Target(lab_node("gate.cellar"), ("sh", "-c", script, "sh")) for place, script in scripts.items()}
     gateways = [gateway.gateway for gateway in lab.gateways.values()]
-    return dict(push_access_list(gateways, access_list, way, cut=cut).failures)
+    return dict(push_access_list(gateways, access_list, targets, cut=cut).failures)
 
 
 def _refusal(lab: LaptopLab, access_list: AccessList) -> str:

@@ -123,7 +123,7 @@ if __name__ == "__main__":
 
 def push_tunnels(node: Node, gateway: Gateway) -> dict[str, list[str]]:
     """Push all tunnels to a gateway; return what its agent wrote, removed and reported."""
-    ssh = ("ssh", "-F", str(node.ssh_config), "-l", ADMIN, node.name, APPLY_COMMAND)
+    ssh = ("ssh", "-F", str(node.ssh_config), "-l", ADMIN, node.name, *APPLY_COMMAND)
     done = node.workstation.run(*ssh, stdin=config_bundle_text(gateway))
     assert done.returncode == 0, done.stderr
     report: dict[str, list[str]] = json.loads(done.stdout)

@@ -162,7 +162,7 @@ def whole_machine(kind: Kind, folder: Path) -> Iterator[Whole]:
                 "-F",
                 str(config_of_ada(machine)),
                 node.name,
-                APPLY_COMMAND,
+                *APPLY_COMMAND,
                 stdin=config_bundle_text(cellar_gateway(plan)),
             )
             assert done.returncode == 0, done.stderr
