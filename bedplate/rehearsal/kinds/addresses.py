@@ -7,8 +7,8 @@ from typing import Any
 
 from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
-from bedplate.rehearsal.kinds.calls import call_parameters, renamed
-from bedplate.rehearsal.kinds.limits import Choice, Text, check_exclusive, check_limits, checks, rollback
+from bedplate.rehearsal.kinds.calls import call_with, copied, renamed
+from bedplate.rehearsal.kinds.limits import Choice, Text, check_exclusive, checks, rollback
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 
@@ -39,17 +39,14 @@ def _read_address(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     address = ec2.described(aws, ec2.ADDRESS, ident)
     private, public = address.get("PrivateIpAddress") or "", address["PublicIp"]
     return {
+        **copied(address, "associationId", "publicIp", instance="InstanceId", networkInterface="NetworkInterfaceId"),
         "allocationId": ident,
         "arn": aws.arn("ec2", f"elastic-ip/{ident}"),
-        "associationId": address.get("AssociationId") or "",
         "domain": "vpc",
-        "instance": address.get("InstanceId") or "",
         "networkBorderGroup": aws.region,
-        "networkInterface": address.get("NetworkInterfaceId") or "",
         "privateDns": _private_name(aws.region, private) if private else "",
         "privateIp": private,
         "publicDns": _public_name(aws.region, public),
-        "publicIp": public,
         "publicIpv4Pool": "amazon",
     }
 
@@ -103,8 +100,7 @@ ELASTIC_ADDRESS = ResourceKind(
 _NAT_GATEWAY_LIMITS = {"availabilityMode": Choice(("zonal",)), "connectivityType": Choice(("public", "private"))}
 
 
-def _check_nat_gateway(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, _NAT_GATEWAY_LIMITS)
+def _check_nat_gateway(inputs: Props) -> Iterator[InvalidInput]:
     private = inputs.get("connectivityType") == "private"
     if private and inputs.get("allocationId"):
         yield InvalidInput("allocationId", "is not supported with connectivityType private")
@@ -119,27 +115,17 @@ def _create_nat_gateway(aws: Aws, inputs: Props) -> str:
     if inputs.get("connectivityType") != "private":
         # AWS creates the gateway, and it then enters the state `failed`.
         ec2.require_internet_gateway(aws, subnet["VpcId"], "subnetId")
-        _require_unassociated(aws, inputs["allocationId"])
-    params = call_parameters(aws, ("ec2", "create_nat_gateway"), inputs, apart=("tags", "availabilityMode"))
-    response = aws.call("ec2", "create_nat_gateway", **params)
+        if ec2.described(aws, ec2.ADDRESS, inputs["allocationId"]).get("AssociationId"):
+            message = f"Elastic IP address [{inputs['allocationId']}] is already associated"
+            raise ResourceError("Resource.AlreadyAssociated", message, key="allocationId")
+    response = call_with(aws, ("ec2", "create_nat_gateway"), inputs, apart=("tags", "availabilityMode"))
     return ec2.tag(aws, response["NatGateway"]["NatGatewayId"], inputs)
-
-
-def _require_unassociated(aws: Aws, allocation: str) -> None:
-    if ec2.described(aws, ec2.ADDRESS, allocation).get("AssociationId"):
-        message = f"Elastic IP address [{allocation}] is already associated"
-        raise ResourceError("Resource.AlreadyAssociated", message, key="allocationId")
 
 
 def _read_nat_gateway(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     address = ec2.described(aws, ec2.NAT_GATEWAY, ident)["NatGatewayAddresses"][0]
-    return {
-        "associationId": address.get("AssociationId") or "",
-        "availabilityMode": "zonal",
-        "networkInterfaceId": address["NetworkInterfaceId"],
-        "privateIp": address["PrivateIp"],
-        "publicIp": address.get("PublicIp") or "",
-    }
+    outputs = copied(address, "associationId", "networkInterfaceId", "privateIp", "publicIp")
+    return {"availabilityMode": "zonal", **outputs}
 
 
 def _delete_nat_gateway(aws: Aws, ident: str, outputs: Props) -> None:
@@ -160,17 +146,14 @@ NAT_GATEWAY = ResourceKind(
     read=_read_nat_gateway,
     update=ec2.retag,
     delete=_delete_nat_gateway,
-    complaints=_check_nat_gateway,
+    complaints=checks(_NAT_GATEWAY_LIMITS, _check_nat_gateway),
 )
 
 
 # --- Network interfaces
 
-_NETWORK_INTERFACE_LIMITS = {"description": Text(0, 255)}
 
-
-def _check_interface(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, _NETWORK_INTERFACE_LIMITS)
+def _check_interface(inputs: Props) -> Iterator[InvalidInput]:
     if inputs.get("privateIps") and inputs.get("privateIpsCount"):
         yield InvalidInput("privateIpsCount", "conflicts with privateIps")
 
@@ -217,11 +200,8 @@ def _read_interface(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     interface = ec2.described(aws, ec2.NETWORK_INTERFACE, ident)
     addresses = [item["PrivateIpAddress"] for item in interface["PrivateIpAddresses"]]
     return {
+        **copied(interface, "interfaceType", "macAddress", "ownerId", "privateDnsName"),
         "arn": aws.arn("ec2", f"network-interface/{ident}"),
-        "interfaceType": "interface",
-        "macAddress": interface["MacAddress"],
-        "ownerId": aws.account,
-        "privateDnsName": interface.get("PrivateDnsName") or "",
         "privateIp": interface["PrivateIpAddress"],
         "privateIpLists": addresses,
         "privateIps": addresses,
@@ -277,6 +257,6 @@ NETWORK_INTERFACE = ResourceKind(
     read=_read_interface,
     update=_update_interface,
     delete=_delete_interface,
-    complaints=_check_interface,
+    complaints=checks({"description": Text(0, 255)}, _check_interface),
     note="`attachments` is not modelled: name the interface in an instance or a launch template",
 )

@@ -2,18 +2,20 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
-from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
-from bedplate.rehearsal.kinds.calls import aws_names, call_parameters, deletes, renamed
+from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, aws_text, replaces, updates
+from bedplate.rehearsal.kinds.calls import aws_names, call_with, deletes, existing, renamed
 from bedplate.rehearsal.kinds.iam import check_policy
 from bedplate.rehearsal.kinds.limits import (
     Choice,
     Number,
     Tagger,
     Text,
+    check_either,
     check_exclusive,
-    check_limits,
+    checks,
     resource_name,
     tag_pairs,
 )
@@ -69,15 +71,8 @@ _RENAMES = {
     "metricQueries": "Metrics",
     "name": "AlarmName",
 }
+_DIMENSION = ("Name", "Value")
 _TAGS = Tagger(service="cloudwatch", ident="ResourceARN")
-
-
-def _check_alarm(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, _LIMITS)
-    yield from check_exclusive(inputs, "statistic", "extendedStatistic")
-    yield from check_exclusive(inputs, "metricName", "metricQueries")
-    if inputs.get("metricName") is None and inputs.get("metricQueries") is None:
-        yield InvalidInput("metricName", "is required unless metricQueries is set")
 
 
 def _create_alarm(aws: Aws, inputs: Props) -> str:
@@ -85,44 +80,33 @@ def _create_alarm(aws: Aws, inputs: Props) -> str:
     if aws.call("cloudwatch", "describe_alarms", AlarmNames=[name])["MetricAlarms"]:
         # AWS would overwrite the existing alarm.
         raise ResourceError("ResourceConflict", f"The alarm {name} already exists", key="name")
-    _put_alarm(aws, inputs)
-    _TAGS.retag(aws, aws.arn("cloudwatch", f"alarm:{name}"), {}, inputs)
+    _update_alarm(aws, name, {}, inputs)
     return name
-
-
-def _put_alarm(aws: Aws, inputs: Props) -> None:
-    parameters = dict(inputs)
-    if inputs.get("dimensions"):
-        parameters["dimensions"] = _dimensions(inputs["dimensions"])
-    if inputs.get("metricQueries"):
-        parameters["metricQueries"] = [_metric_query(query) for query in inputs["metricQueries"]]
-    params = call_parameters(aws, ("cloudwatch", "put_metric_alarm"), parameters, apart=("tags",), renames=_RENAMES)
-    aws.call("cloudwatch", "put_metric_alarm", **params)
-
-
-def _dimensions(dimensions: Props | None) -> list[dict[str, str]]:
-    return tag_pairs(dimensions, ("Name", "Value"))
 
 
 def _metric_query(query: Props) -> dict[str, Any]:
     metric = query.get("metric")
     if not metric:
         return dict(query)
-    target = {"namespace": metric.get("namespace"), "metricName": metric["metricName"]}
+    dimensions = tag_pairs(metric.get("dimensions"), _DIMENSION)
+    target = {"namespace": metric.get("namespace"), "metricName": metric["metricName"], "dimensions": dimensions}
     stat = {key: metric.get(key) for key in ("period", "stat", "unit")}
     rest = {key: value for key, value in query.items() if key != "metric"}
-    return {**rest, "metricStat": {"metric": {**target, "dimensions": _dimensions(metric.get("dimensions"))}, **stat}}
+    return {**rest, "metricStat": {"metric": target, **stat}}
 
 
 def _read_alarm(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     alarms = aws.call("cloudwatch", "describe_alarms", AlarmNames=[ident])["MetricAlarms"]
-    if not alarms:
-        raise ResourceError("ResourceNotFound", f"The alarm {ident} does not exist")
+    existing(alarms, "ResourceNotFound", f"The alarm {ident} does not exist")
     return {"arn": aws.arn("cloudwatch", f"alarm:{ident}"), "name": ident}
 
 
 def _update_alarm(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    _put_alarm(aws, new)
+    blocks = {
+        "dimensions": tag_pairs(new.get("dimensions"), _DIMENSION) or None,
+        "metricQueries": [_metric_query(query) for query in new.get("metricQueries") or []] or None,
+    }
+    call_with(aws, ("cloudwatch", "put_metric_alarm"), {**new, **blocks}, apart=("tags",), renames=_RENAMES)
     _TAGS.retag(aws, aws.arn("cloudwatch", f"alarm:{ident}"), old, new)
 
 
@@ -137,7 +121,12 @@ METRIC_ALARM = ResourceKind(
     read=_read_alarm,
     update=_update_alarm,
     delete=deletes("cloudwatch", "delete_alarms", "AlarmNames"),
-    complaints=_check_alarm,
+    complaints=checks(
+        _LIMITS,
+        partial(check_exclusive, first="statistic", second="extendedStatistic"),
+        partial(check_exclusive, first="metricName", second="metricQueries"),
+        partial(check_either, first="metricName", second="metricQueries"),
+    ),
 )
 _TOPIC_LIMITS = {
     "name": Text(1, 256, r"[a-zA-Z0-9_-]+(\.fifo)?", "letters, digits and _-"),
@@ -158,7 +147,7 @@ _TOPIC_TAGS = Tagger(service="sns", ident="ResourceArn")
 
 
 def _attributes(inputs: Props, names: Mapping[str, str]) -> dict[str, str]:
-    return {name: _attribute_text(value) for name, value in renamed(inputs, names).items()}
+    return {name: aws_text(value) for name, value in renamed(inputs, names).items()}
 
 
 def _changed_attributes(old: Props, new: Props, names: Mapping[str, str]) -> Iterator[dict[str, str]]:
@@ -166,19 +155,13 @@ def _changed_attributes(old: Props, new: Props, names: Mapping[str, str]) -> Ite
     for key, name in names.items():
         if old.get(key) != new.get(key):
             value = new.get(key) or ("{}" if key == "filterPolicy" else "")
-            yield {"AttributeName": name, "AttributeValue": _attribute_text(value)}
-
-
-def _attribute_text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+            yield {"AttributeName": name, "AttributeValue": aws_text(value)}
 
 
 # --- SNS topics
 
 
-def _check_topic(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, _TOPIC_LIMITS)
-    yield from check_policy(inputs)
+def _check_topic(inputs: Props) -> Iterator[InvalidInput]:
     fifo, name = bool(inputs.get("fifoTopic")), inputs.get("name")
     if is_known(name) and str(name).endswith(".fifo") != fifo:
         yield InvalidInput("name", "must end in .fifo when fifoTopic is true, and only then")
@@ -193,10 +176,9 @@ def _create_topic(aws: Aws, inputs: Props) -> str:
     if arn in [topic["TopicArn"] for topic in aws.call("sns", "list_topics")["Topics"]]:
         # AWS would return the existing topic. Two resources must not manage one topic.
         raise ResourceError("InvalidParameter", f"Topic already exists: {name}", key="name")
-    attributes = _attributes(inputs, _TOPIC_ATTRIBUTES)
-    fifo = {"FifoTopic": "true"} if inputs.get("fifoTopic") else {}
+    attributes = _attributes(inputs, _TOPIC_ATTRIBUTES | aws_names("fifoTopic"))
     tags = tag_pairs(inputs.get("tags"))
-    response = aws.call("sns", "create_topic", Name=name, Attributes={**attributes, **fifo}, Tags=tags)
+    response = aws.call("sns", "create_topic", Name=name, Attributes=attributes, Tags=tags)
     return str(response["TopicArn"])
 
 
@@ -234,7 +216,7 @@ TOPIC = ResourceKind(
     read=_read_topic,
     update=_update_topic,
     delete=deletes("sns", "delete_topic", "TopicArn"),
-    complaints=_check_topic,
+    complaints=checks(_TOPIC_LIMITS, check_policy, _check_topic),
     note="moto does not store signatureVersion and tracingConfig",
 )
 
@@ -266,8 +248,7 @@ _SUBSCRIPTION_ATTRIBUTES = aws_names(
 _CONFIRMATION_DEFAULTS = {"confirmationTimeoutInMinutes": 1, "endpointAutoConfirms": False}
 
 
-def _check_subscription(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, _SUBSCRIPTION_LIMITS)
+def _check_subscription(inputs: Props) -> Iterator[InvalidInput]:
     protocol, endpoint = inputs.get("protocol"), inputs.get("endpoint")
     pattern = _ENDPOINT_PATTERNS.get(protocol) if isinstance(protocol, str) else None
     if pattern and is_known(endpoint) and not re.fullmatch(pattern, str(endpoint)):
@@ -309,6 +290,6 @@ TOPIC_SUBSCRIPTION = ResourceKind(
     read=_read_subscription,
     update=_update_subscription,
     delete=deletes("sns", "unsubscribe", "SubscriptionArn"),
-    complaints=_check_subscription,
+    complaints=checks(_SUBSCRIPTION_LIMITS, _check_subscription),
     note="subscriptions that need a confirmation stay pending",
 )

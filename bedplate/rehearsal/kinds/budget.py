@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, capitalized, replaces, updates
-from bedplate.rehearsal.kinds.calls import deletes
-from bedplate.rehearsal.kinds.limits import Choice, Text, check_limits, check_nested, resource_name, tag_pairs
+from bedplate.rehearsal.kinds.calls import aws_names, deletes, renamed
+from bedplate.rehearsal.kinds.limits import Choice, Text, check_nested, checks, resource_name, tag_pairs
 from bedplate.rehearsal.simulation import Aws
 
 _LIMITS = {
@@ -25,44 +25,35 @@ _DATE = "%Y-%m-%d_%H:%M"  # the provider's date format
 _END = "2087-06-15_00:00"  # the default end of a budget
 
 
-def _check(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, _LIMITS)
+def _check(inputs: Props) -> Iterator[InvalidInput]:
     yield from check_nested(inputs, "notifications", _NOTIFICATION)
     if (inputs.get("limitAmount") is None) != (inputs.get("limitUnit") is None):
         yield InvalidInput("limitUnit", "and limitAmount must be set together")
 
 
 def _create(aws: Aws, inputs: Props) -> str:
-    name = resource_name(inputs)
-    _put_budget(aws, name, inputs)
-    return f"{_account_id(aws, inputs)}:{name}"
+    ident = f"{inputs.get('accountId') or aws.account}:{resource_name(inputs)}"
+    _put_budget(aws, ident, inputs)
+    return ident
 
 
-def _put_budget(aws: Aws, name: str, inputs: Props) -> None:
+def _put_budget(aws: Aws, ident: str, inputs: Props) -> None:
+    account, _, name = ident.partition(":")
     notifications = [_notification(item) for item in inputs.get("notifications") or []]
     parameters = {"NotificationsWithSubscribers": notifications} if notifications else {}
     tags = {"ResourceTags": tag_pairs(inputs["tags"])} if inputs.get("tags") else {}
-    call = {"AccountId": _account_id(aws, inputs), "Budget": _budget(name, inputs), **parameters, **tags}
+    call = {"AccountId": account, "Budget": _budget(name, inputs), **parameters, **tags}
     aws.call("budgets", "create_budget", **call)
 
 
 def _notification(notification: Props) -> dict[str, Any]:
     subscribers = [("EMAIL", address) for address in notification.get("subscriberEmailAddresses") or []]
     subscribers += [("SNS", address) for address in notification.get("subscriberSnsTopicArns") or []]
-    settings = {
-        "NotificationType": notification["notificationType"],
-        "ComparisonOperator": notification["comparisonOperator"],
-        "Threshold": float(notification["threshold"]),
-        "ThresholdType": notification["thresholdType"],
-    }
+    settings = renamed(notification, aws_names(*_NOTIFICATION))
     return {
-        "Notification": settings,
+        "Notification": {**settings, "Threshold": float(notification["threshold"])},
         "Subscribers": [{"SubscriptionType": kind, "Address": address} for kind, address in subscribers],
     }
-
-
-def _account_id(aws: Aws, inputs: Props) -> str:
-    return str(inputs.get("accountId") or aws.account)
 
 
 def _budget(name: str, inputs: Props) -> dict[str, Any]:
@@ -70,17 +61,12 @@ def _budget(name: str, inputs: Props) -> dict[str, Any]:
     types = {capitalized(key): value for key, value in (inputs.get("costTypes") or {}).items()}
     budget = {
         "BudgetName": name,
-        "BudgetType": inputs["budgetType"],
-        "TimeUnit": inputs["timeUnit"],
-        "TimePeriod": _period(inputs),
+        **renamed(inputs, aws_names("budgetType", "timeUnit")),
+        "TimePeriod": {"Start": _parse_time(_start(inputs)), "End": _parse_time(inputs.get("timePeriodEnd") or _END)},
         "CostFilters": {item["name"]: item["values"] for item in inputs.get("costFilters") or []},
     }
     amount = {"BudgetLimit": limit} if inputs.get("limitAmount") else {}
     return {**budget, **amount, **({"CostTypes": types} if types else {})}
-
-
-def _period(inputs: Props) -> dict[str, datetime]:
-    return {"Start": _parse_time(_start(inputs)), "End": _parse_time(inputs.get("timePeriodEnd") or _END)}
 
 
 def _parse_time(text: str) -> datetime:
@@ -109,7 +95,7 @@ _delete = deletes("budgets", "delete_budget", "AccountId", "BudgetName", separat
 def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
     # moto has no UpdateBudget.
     _delete(aws, ident, old)
-    _put_budget(aws, ident.partition(":")[2], new)
+    _put_budget(aws, ident, new)
 
 
 BUDGET = ResourceKind(
@@ -126,5 +112,5 @@ BUDGET = ResourceKind(
     read=_read,
     update=_update,
     delete=_delete,
-    complaints=_check,
+    complaints=checks(_LIMITS, _check),
 )

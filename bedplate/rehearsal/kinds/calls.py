@@ -32,6 +32,19 @@ def call_parameters(
     return structure_parameters(aws.shape(*call), values, renames or {})
 
 
+def call_with(
+    aws: Aws,
+    call: tuple[str, str],
+    inputs: Props,
+    *,
+    apart: tuple[str, ...] = (),
+    renames: Mapping[str, str] | None = None,
+    **fixed: Any,  # noqa: ANN401  # boto3's own
+) -> dict[str, Any]:
+    """Make `call` with its parameters for `inputs`, as `call_parameters` returns them, and `fixed` ones."""
+    return aws.call(*call, **{**fixed, **call_parameters(aws, call, inputs, apart=apart, renames=renames)})
+
+
 def structure_parameters(
     shape: StructureShape, value: object, renames: Mapping[str, str], where: str = ""
 ) -> dict[str, Any]:
@@ -92,9 +105,13 @@ def renamed(inputs: Props, names: Mapping[str, str]) -> dict[str, Any]:
     return {parameter: inputs[name] for name, parameter in names.items() if inputs.get(name)}
 
 
-def copied(reply: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Return the outputs that a reply of AWS has under the same name, but capitalized; leave out those it lacks."""
-    return {name: value for name in names if (value := reply.get(capitalized(name))) is not None}
+def copied(reply: Mapping[str, Any], *names: str, **others: str) -> dict[str, Any]:
+    """Return the outputs that a reply of AWS has under the same name, but capitalized, and `others` by their members.
+
+    An output that the reply lacks is an empty text.
+    """
+    values = {name: reply.get(member) for name, member in (aws_names(*names) | others).items()}
+    return {name: "" if value is None else value for name, value in values.items()}
 
 
 def existing(items: Iterable[dict[str, Any]], code: str, message: str) -> dict[str, Any]:
@@ -102,6 +119,16 @@ def existing(items: Iterable[dict[str, Any]], code: str, message: str) -> dict[s
     for item in items:
         return item
     raise ResourceError(code, message)
+
+
+def creates_setting(key: str, update: Callable[[Aws, str, Props, Props], None]) -> Callable[[Aws, Props], str]:
+    """Return the create of a setting of another resource, whose id is the input `key`: an update from nothing."""
+
+    def create(aws: Aws, inputs: Props) -> str:
+        update(aws, inputs[key], {}, inputs)
+        return str(inputs[key])
+
+    return create
 
 
 def deletes(

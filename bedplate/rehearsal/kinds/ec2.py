@@ -140,6 +140,11 @@ def matching(aws: Aws, resource: Ec2Resource, filters: Mapping[str, str]) -> lis
     return listed
 
 
+def default_groups(aws: Aws, vpc: str) -> list[str]:
+    """Return the id of the default security group of a VPC, in a list."""
+    return [group["GroupId"] for group in matching(aws, SECURITY_GROUP, {"vpc-id": vpc, "group-name": "default"})]
+
+
 def used_addresses(aws: Aws, subnet: str) -> set[str]:
     """Return the addresses of a subnet that interfaces use."""
     interfaces = matching(aws, NETWORK_INTERFACE, {"subnet-id": subnet})

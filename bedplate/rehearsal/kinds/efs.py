@@ -6,14 +6,15 @@ from typing import Any
 from uuid import uuid4
 
 from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, Support, replaces, updates
-from bedplate.rehearsal.kinds.calls import call_parameters, deletes
+from bedplate.rehearsal.kinds import ec2
+from bedplate.rehearsal.kinds.calls import call_with, copied, creates_setting, deletes
 from bedplate.rehearsal.kinds.iam import FILE_SYSTEM_FORM, check_policy, require_principals
 from bedplate.rehearsal.kinds.limits import (
     Choice,
+    Items,
     Number,
     Tagger,
     Text,
-    check_limits,
     check_nested,
     checks,
     rollback,
@@ -42,8 +43,7 @@ _SEPARATE = ("creationToken", "lifecyclePolicies", "protection", "tags")
 EFS_TAGS = Tagger(service="efs", ident="ResourceId")
 
 
-def _check_file_system(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, _LIMITS)
+def _check_file_system(inputs: Props) -> Iterator[InvalidInput]:
     yield from check_nested(inputs, "lifecyclePolicies", _LIFECYCLE_LIMITS)
     yield from _check_lifecycle(inputs.get("lifecyclePolicies"))
     if inputs.get("performanceMode") == "maxIO" and inputs.get("throughputMode") == "elastic":
@@ -69,10 +69,9 @@ def _create_file_system(aws: Aws, inputs: Props) -> str:
     if inputs.get("kmsKeyId"):
         _require_key(aws, inputs["kmsKeyId"])
     _require_zone(aws, inputs.get("availabilityZoneName"))
-    params = call_parameters(aws, ("efs", "create_file_system"), inputs, apart=_SEPARATE)
-    token = inputs.get("creationToken") or str(uuid4())
-    tags = tag_pairs(inputs.get("tags"))
-    ident: str = aws.call("efs", "create_file_system", CreationToken=token, Tags=tags, **params)["FileSystemId"]
+    token, tags = inputs.get("creationToken") or str(uuid4()), tag_pairs(inputs.get("tags"))
+    response = call_with(aws, ("efs", "create_file_system"), inputs, apart=_SEPARATE, CreationToken=token, Tags=tags)
+    ident: str = response["FileSystemId"]
     with rollback(lambda: _delete_file_system(aws, ident, inputs)):
         _set_lifecycle(aws, ident, {}, inputs)
     return ident
@@ -95,8 +94,8 @@ def _require_zone(aws: Aws, zone: str | None) -> None:
 def _set_lifecycle(aws: Aws, ident: str, old: Props, new: Props) -> None:
     before, after = old.get("lifecyclePolicies") or [], new.get("lifecyclePolicies") or []
     if before != after:
-        params = call_parameters(aws, ("efs", "put_lifecycle_configuration"), {"lifecyclePolicies": after})
-        aws.call("efs", "put_lifecycle_configuration", FileSystemId=ident, **params)
+        call = ("efs", "put_lifecycle_configuration")
+        call_with(aws, call, {"lifecyclePolicies": after}, FileSystemId=ident)
 
 
 def _read_file_system(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
@@ -105,16 +104,10 @@ def _read_file_system(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     if system["Encrypted"] and not key:
         key = aws.arn("kms", _DEFAULT_KEY)
     return {
-        "arn": system["FileSystemArn"],
-        "availabilityZoneId": system.get("AvailabilityZoneId") or "",
-        "creationToken": system["CreationToken"],
+        **copied(system, "availabilityZoneId", "creationToken", "encrypted", "name", "numberOfMountTargets"),
+        **copied(system, "ownerId", "performanceMode", arn="FileSystemArn"),
         "dnsName": f"{ident}.efs.{aws.region}.amazonaws.com",
-        "encrypted": system["Encrypted"],
         "kmsKeyId": key,
-        "name": system.get("Name") or "",
-        "numberOfMountTargets": system["NumberOfMountTargets"],
-        "ownerId": aws.account,
-        "performanceMode": system["PerformanceMode"],
         "protection": inputs.get("protection") or {"replicationOverwrite": "ENABLED"},
         "sizeInBytes": [{"value": 0, "valueInIa": 0, "valueInStandard": 0}],
     }
@@ -140,27 +133,19 @@ FILE_SYSTEM = ResourceKind(
     read=_read_file_system,
     update=_update_file_system,
     delete=_delete_file_system,
-    complaints=_check_file_system,
+    complaints=checks(_LIMITS, _check_file_system),
     note="moto has no UpdateFileSystem: throughput and protection are taken from the inputs",
 )
 
 
 # --- Mount targets
 
-_MAX_GROUPS = 5  # security groups of a mount target: EFS quotas
-
-
-def _check_mount_target(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    groups = inputs.get("securityGroups")
-    if is_known(groups) and len(groups) > _MAX_GROUPS:
-        yield InvalidInput("securityGroups", f"has {len(groups)} security groups, at most {_MAX_GROUPS} are allowed")
+_MOUNT_TARGET_LIMITS = {"securityGroups": Items(5, "security groups")}  # EFS quotas
 
 
 def _create_mount_target(aws: Aws, inputs: Props) -> str:
-    params = call_parameters(aws, ("efs", "create_mount_target"), inputs)
     _require_groups(aws, inputs)
-    ident: str = aws.call("efs", "create_mount_target", **params)["MountTargetId"]
-    return ident
+    return str(call_with(aws, ("efs", "create_mount_target"), inputs)["MountTargetId"])
 
 
 def _require_groups(aws: Aws, inputs: Props) -> None:
@@ -183,15 +168,11 @@ def _read_mount_target(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     system_id = target["FileSystemId"]
     dns = f"{system_id}.efs.{aws.region}.amazonaws.com"
     return {
-        "availabilityZoneId": target["AvailabilityZoneId"],
-        "availabilityZoneName": target["AvailabilityZoneName"],
+        **copied(target, "availabilityZoneId", "availabilityZoneName", "ipAddress", "networkInterfaceId", "ownerId"),
         "dnsName": dns,
         "fileSystemArn": aws.arn("elasticfilesystem", f"file-system/{system_id}"),
-        "ipAddress": target["IpAddress"],
         "ipAddressType": inputs.get("ipAddressType") or "IPV4_ONLY",
         "mountTargetDnsName": f"{target['AvailabilityZoneName']}.{dns}",
-        "networkInterfaceId": target["NetworkInterfaceId"],
-        "ownerId": aws.account,
         "securityGroups": _effective_groups(aws, ident, target["SubnetId"]),
     }
 
@@ -203,9 +184,7 @@ def _effective_groups(aws: Aws, ident: str, subnet: str) -> list[str]:
     if group_ids:
         return sorted(group_ids)
     vpc = aws.call("ec2", "describe_subnets", SubnetIds=[subnet])["Subnets"][0]["VpcId"]
-    filters = [{"Name": "vpc-id", "Values": [vpc]}, {"Name": "group-name", "Values": ["default"]}]
-    groups = aws.call("ec2", "describe_security_groups", Filters=filters)["SecurityGroups"]
-    return [group["GroupId"] for group in groups]
+    return ec2.default_groups(aws, vpc)
 
 
 def _update_mount_target(aws: Aws, ident: str, old: Props, new: Props) -> None:
@@ -226,7 +205,7 @@ MOUNT_TARGET = ResourceKind(
     read=_read_mount_target,
     update=_update_mount_target,
     delete=deletes("efs", "delete_mount_target", "MountTargetId"),
-    complaints=_check_mount_target,
+    complaints=checks(_MOUNT_TARGET_LIMITS),
     delete_first=True,
 )
 
@@ -234,12 +213,6 @@ MOUNT_TARGET = ResourceKind(
 # --- File system policies
 
 _NO_POLICY = "{}"  # moto has no DeleteFileSystemPolicy: this document means no policy
-
-
-def _create_policy(aws: Aws, inputs: Props) -> str:
-    ident: str = inputs["fileSystemId"]
-    _update_policy(aws, ident, {}, inputs)
-    return ident
 
 
 def _read_policy(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
@@ -262,7 +235,7 @@ FILE_SYSTEM_POLICY = ResourceKind(
     token="aws:efs/fileSystemPolicy:FileSystemPolicy",
     inputs=updates("bypassPolicyLockoutSafetyCheck", "policy") | replaces("fileSystemId"),
     defaults={"bypassPolicyLockoutSafetyCheck": False},
-    create=_create_policy,
+    create=creates_setting("fileSystemId", _update_policy),
     read=_read_policy,
     update=_update_policy,
     delete=_delete_policy,
@@ -276,13 +249,6 @@ _BACKUP_POLICY = "aws:efs/backupPolicy:BackupPolicy"
 _BACKUP_LIMITS = {"status": Choice(("ENABLED", "DISABLED"))}
 
 
-def _create_backup_policy(aws: Aws, inputs: Props) -> str:
-    ident: str = inputs["fileSystemId"]
-    aws.call("efs", "describe_file_systems", FileSystemId=ident)
-    aws.fakes(_BACKUP_POLICY)[ident] = dict(inputs)
-    return ident
-
-
 def _read_backup_policy(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     aws.call("efs", "describe_file_systems", FileSystemId=ident)
     if ident not in aws.fakes(_BACKUP_POLICY):
@@ -291,6 +257,7 @@ def _read_backup_policy(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
 
 
 def _update_backup_policy(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    aws.call("efs", "describe_file_systems", FileSystemId=ident)
     aws.fakes(_BACKUP_POLICY)[ident] = dict(new)
 
 
@@ -301,7 +268,7 @@ def _delete_backup_policy(aws: Aws, ident: str, outputs: Props) -> None:
 BACKUP_POLICY = ResourceKind(
     token=_BACKUP_POLICY,
     inputs=updates("backupPolicy") | replaces("fileSystemId"),
-    create=_create_backup_policy,
+    create=creates_setting("fileSystemId", _update_backup_policy),
     read=_read_backup_policy,
     update=_update_backup_policy,
     delete=_delete_backup_policy,

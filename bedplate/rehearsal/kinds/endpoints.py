@@ -5,7 +5,7 @@ AWS keeps a route to a gateway endpoint in each associated table. moto creates t
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -13,32 +13,24 @@ from moto.ec2.models.vpcs import AWS_ENDPOINT_SERVICES
 
 from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
-from bedplate.rehearsal.kinds.calls import call_parameters, deletes
+from bedplate.rehearsal.kinds.calls import call_with, deletes
 from bedplate.rehearsal.kinds.iam import check_policy
-from bedplate.rehearsal.kinds.limits import Choice, check_limits
+from bedplate.rehearsal.kinds.limits import Choice, checks
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 
 
-def add_endpoint_routes(aws: Aws, endpoint: str, tables: Iterable[str]) -> None:
-    """Add the route to the endpoint to each table."""
-    for table in tables:
-        prefix_list = _prefix_list_id(aws, endpoint)
-        aws.call("ec2", "create_route", RouteTableId=table, GatewayId=endpoint, DestinationPrefixListId=prefix_list)
-
-
-def delete_endpoint_routes(aws: Aws, endpoint: str, tables: Iterable[str]) -> None:
-    """Delete the route to the endpoint from each table."""
-    for table in tables:
-        prefix_list = _prefix_list_id(aws, endpoint)
-        aws.call("ec2", "delete_route", RouteTableId=table, DestinationPrefixListId=prefix_list)
-
-
-def _prefix_list_id(aws: Aws, endpoint: str) -> str:
+def _change_routes(aws: Aws, endpoint: str, *, added: Collection[str] = (), removed: Collection[str] = ()) -> None:
+    """Add the route to the endpoint to the tables `added`, and delete it from the tables `removed`."""
+    if not added and not removed:
+        return
     service = ec2.described(aws, ec2.VPC_ENDPOINT, endpoint)["ServiceName"]
-    filters = [{"Name": "prefix-list-name", "Values": [service]}]
-    (prefix_list,) = aws.call("ec2", "describe_managed_prefix_lists", Filters=filters)["PrefixLists"]
-    return str(prefix_list["PrefixListId"])
+    (prefix_list,) = ec2.matching(aws, ec2.PREFIX_LIST, {"prefix-list-name": service})
+    destination = prefix_list["PrefixListId"]
+    for table in added:
+        aws.call("ec2", "create_route", RouteTableId=table, GatewayId=endpoint, DestinationPrefixListId=destination)
+    for table in removed:
+        aws.call("ec2", "delete_route", RouteTableId=table, DestinationPrefixListId=destination)
 
 
 # --- VPC endpoints
@@ -59,9 +51,7 @@ _FULL_ACCESS = json.dumps(
 _LIMITS = {"vpcEndpointType": Choice(("Gateway", "Interface"))}
 
 
-def _check_endpoint(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, _LIMITS)
-    yield from check_policy(inputs)
+def _check_endpoint(inputs: Props) -> Iterator[InvalidInput]:
     if not inputs.get("serviceName"):
         yield InvalidInput("serviceName", "is required")
     gateway = inputs.get("vpcEndpointType") == "Gateway"
@@ -79,11 +69,10 @@ def _create_endpoint(aws: Aws, inputs: Props) -> str:
     if inputs.get("privateDnsEnabled"):
         _require_vpc_dns(aws, inputs["vpcId"])
         _require_unused_dns_name(aws, inputs)
-    renames = {"policy": "PolicyDocument"}
     # The provider always sends PrivateDnsEnabled; moto takes a missing value for true.
     fixed = {"ClientToken": str(uuid4()), "PrivateDnsEnabled": bool(inputs.get("privateDnsEnabled"))}
-    params = fixed | call_parameters(aws, ("ec2", "create_vpc_endpoint"), inputs, apart=("tags",), renames=renames)
-    response = aws.call("ec2", "create_vpc_endpoint", **params)
+    call, apart = ("ec2", "create_vpc_endpoint"), ("privateDnsEnabled", "tags")
+    response = call_with(aws, call, inputs, apart=apart, renames={"policy": "PolicyDocument"}, **fixed)
     return ec2.tag(aws, response["VpcEndpoint"]["VpcEndpointId"], inputs)
 
 
@@ -114,9 +103,8 @@ def _require_vpc_dns(aws: Aws, vpc: str) -> None:
 
 def _require_unused_dns_name(aws: Aws, inputs: Props) -> None:
     """Raise ResourceError for a second endpoint with the private DNS name of a service in one VPC."""
-    values = {"vpc-id": inputs["vpcId"], "service-name": inputs["serviceName"]}
-    filters = [{"Name": name, "Values": [value]} for name, value in values.items()]
-    listed = aws.call("ec2", "describe_vpc_endpoints", Filters=filters)["VpcEndpoints"]
+    filters = {"vpc-id": inputs["vpcId"], "service-name": inputs["serviceName"]}
+    listed = ec2.matching(aws, ec2.VPC_ENDPOINT, filters)
     for endpoint in (endpoint for endpoint in listed if endpoint.get("PrivateDnsEnabled")):
         reason = "private-dns-enabled cannot be set because there is already a conflicting DNS domain"
         message = f"{reason} for {inputs['serviceName']} in the VPC {inputs['vpcId']}: {endpoint['VpcEndpointId']}"
@@ -140,8 +128,7 @@ def _read_endpoint(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
 
 
 def _prefix_list(aws: Aws, service: str) -> dict[str, Any]:
-    filters = [{"Name": "prefix-list-name", "Values": [service]}]
-    for prefix_list in aws.call("ec2", "describe_managed_prefix_lists", Filters=filters)["PrefixLists"]:
+    for prefix_list in ec2.matching(aws, ec2.PREFIX_LIST, {"prefix-list-name": service}):
         ident = prefix_list["PrefixListId"]
         entries = aws.call("ec2", "get_managed_prefix_list_entries", PrefixListId=ident)["Entries"]
         return {"cidrBlocks": [entry["Cidr"] for entry in entries], "prefixListId": ident}
@@ -153,9 +140,7 @@ def _effective_groups(aws: Aws, endpoint: dict[str, Any]) -> dict[str, Any]:
     group_ids = [group["GroupId"] for group in endpoint.get("Groups") or []]
     if group_ids or endpoint["VpcEndpointType"] == "Gateway":
         return {"securityGroupIds": group_ids}
-    filters = [{"Name": "vpc-id", "Values": [endpoint["VpcId"]]}, {"Name": "group-name", "Values": ["default"]}]
-    groups = aws.call("ec2", "describe_security_groups", Filters=filters)["SecurityGroups"]
-    return {"securityGroupIds": [group["GroupId"] for group in groups]}
+    return {"securityGroupIds": ec2.default_groups(aws, endpoint["VpcId"])}
 
 
 def _update_endpoint(aws: Aws, ident: str, old: Props, new: Props) -> None:
@@ -172,8 +157,8 @@ def _update_endpoint(aws: Aws, ident: str, old: Props, new: Props) -> None:
         params["PolicyDocument"] = new.get("policy") or _FULL_ACCESS
     if params:
         aws.call("ec2", "modify_vpc_endpoint", VpcEndpointId=ident, **params)
-        add_endpoint_routes(aws, ident, params.get("AddRouteTableIds", []))
-        delete_endpoint_routes(aws, ident, params.get("RemoveRouteTableIds", []))
+        added, removed = params.get("AddRouteTableIds", []), params.get("RemoveRouteTableIds", [])
+        _change_routes(aws, ident, added=added, removed=removed)
     ec2.retag(aws, ident, old, new)
 
 
@@ -188,7 +173,7 @@ VPC_ENDPOINT = ResourceKind(
     read=_read_endpoint,
     update=_update_endpoint,
     delete=deletes("ec2", "delete_vpc_endpoints", "VpcEndpointIds"),
-    complaints=_check_endpoint,
+    complaints=checks(_LIMITS, check_policy, _check_endpoint),
     note="services are those that moto lists, in any region; moto does not update privateDnsEnabled",
 )
 
@@ -204,7 +189,7 @@ def _create_association(aws: Aws, inputs: Props) -> str:
             "InvalidParameter", "Route tables are only supported for Gateway endpoints", key="vpcEndpointId"
         )
     aws.call("ec2", "modify_vpc_endpoint", VpcEndpointId=endpoint, AddRouteTableIds=[table])
-    add_endpoint_routes(aws, endpoint, [table])
+    _change_routes(aws, endpoint, added=[table])
     # The provider makes this id: AWS gives associations none.
     return f"a-{endpoint}{zlib.crc32(table.encode())}"
 
@@ -220,7 +205,7 @@ def _read_association(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
 def _delete_association(aws: Aws, ident: str, outputs: Props) -> None:
     endpoint, table = outputs["vpcEndpointId"], outputs["routeTableId"]
     aws.call("ec2", "modify_vpc_endpoint", VpcEndpointId=endpoint, RemoveRouteTableIds=[table])
-    delete_endpoint_routes(aws, endpoint, [table])
+    _change_routes(aws, endpoint, removed=[table])
 
 
 VPC_ENDPOINT_ASSOCIATION = ResourceKind(

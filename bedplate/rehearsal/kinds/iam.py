@@ -9,13 +9,13 @@ from functools import partial
 from typing import Any
 
 from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
-from bedplate.rehearsal.kinds.calls import call_parameters, deletes
+from bedplate.rehearsal.kinds.calls import call_with, copied, deletes
 from bedplate.rehearsal.kinds.limits import (
+    Items,
     Number,
     Tagger,
     Text,
     check_exclusive,
-    check_limits,
     checks,
     resource_name,
     rollback,
@@ -83,11 +83,9 @@ def _as_list(value: Any) -> list[Any]:  # noqa: ANN401  # one JSON value, or a l
 
 
 _VERSIONS = ("2012-10-17", "2008-10-17")
-_PRINCIPAL_ELEMENTS, _ACTION_ELEMENTS, _RESOURCE_ELEMENTS = (
-    ("Principal", "NotPrincipal"),
-    ("Action", "NotAction"),
-    ("Resource", "NotResource"),
-)
+_PRINCIPAL_ELEMENTS = ("Principal", "NotPrincipal")
+_ACTION_ELEMENTS = ("Action", "NotAction")
+_RESOURCE_ELEMENTS = ("Resource", "NotResource")
 _ELEMENTS = frozenset({"Sid", "Effect", "Condition", *_PRINCIPAL_ELEMENTS, *_ACTION_ELEMENTS, *_RESOURCE_ELEMENTS})
 # `*`, an account, an ARN, or an id of a deleted principal: IAM user guide, "AWS JSON policy elements: Principal".
 _PRINCIPAL = re.compile(r"\*|\d{12}|arn:aws[a-z-]*:(iam|sts)::(\d{12}|cloudfront):.+|A[A-Z0-9]{15,}")
@@ -188,10 +186,9 @@ _TAGS = Tagger(service="iam", add="tag_role", remove="untag_role", ident="RoleNa
 
 def _create_role(aws: Aws, inputs: Props) -> str:
     require_principals(aws, inputs["assumeRolePolicy"], "MalformedPolicyDocument")
+    name, tags = resource_name(inputs), tag_pairs(inputs.get("tags"))
     renames = {"assumeRolePolicy": "AssumeRolePolicyDocument"}
-    params = call_parameters(aws, ("iam", "create_role"), inputs, apart=_SEPARATE, renames=renames)
-    name = resource_name(inputs)
-    aws.call("iam", "create_role", RoleName=name, Tags=tag_pairs(inputs.get("tags")), **params)
+    call_with(aws, ("iam", "create_role"), inputs, apart=_SEPARATE, renames=renames, RoleName=name, Tags=tags)
     with rollback(lambda: _delete_role(aws, name, {"forceDetachPolicies": True})):
         _set_policies(aws, name, {}, inputs)
     return name
@@ -215,12 +212,10 @@ def _read_role(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     role = aws.call("iam", "get_role", RoleName=ident)["Role"]
     attached = aws.call("iam", "list_attached_role_policies", RoleName=ident)["AttachedPolicies"]
     return {
-        "arn": role["Arn"],
+        **copied(role, "arn", "maxSessionDuration", uniqueId="RoleId"),
         "createDate": role["CreateDate"].strftime("%Y-%m-%dT%H:%M:%SZ"),
         "managedPolicyArns": sorted(policy["PolicyArn"] for policy in attached),
-        "maxSessionDuration": role["MaxSessionDuration"],
         "name": ident,
-        "uniqueId": role["RoleId"],
     }
 
 
@@ -286,15 +281,9 @@ _MAX_POLICY_SIZE = 10240  # characters of all inline policies of a role, without
 
 
 def _create_policy(aws: Aws, inputs: Props) -> str:
-    _require_short(inputs["policy"])
-    role, name = inputs["role"], resource_name(inputs)
-    aws.call("iam", "put_role_policy", RoleName=role, PolicyName=name, PolicyDocument=inputs["policy"])
-    return f"{role}:{name}"
-
-
-def _require_short(document: str) -> None:
-    if len("".join(document.split())) > _MAX_POLICY_SIZE:
-        raise ResourceError("LimitExceeded", f"Cannot exceed quota for policy size: {_MAX_POLICY_SIZE}", key="policy")
+    ident = f"{inputs['role']}:{resource_name(inputs)}"
+    _update_policy(aws, ident, {}, inputs)
+    return ident
 
 
 def _read_policy(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
@@ -305,7 +294,8 @@ def _read_policy(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
 
 def _update_policy(aws: Aws, ident: str, old: Props, new: Props) -> None:
     role, _, name = ident.partition(":")
-    _require_short(new["policy"])
+    if len("".join(new["policy"].split())) > _MAX_POLICY_SIZE:
+        raise ResourceError("LimitExceeded", f"Cannot exceed quota for policy size: {_MAX_POLICY_SIZE}", key="policy")
     aws.call("iam", "put_role_policy", RoleName=role, PolicyName=name, PolicyDocument=new["policy"])
 
 
@@ -374,11 +364,10 @@ def _set_role(aws: Aws, name: str, old: str | None, new: str | None) -> None:
 def _read_profile(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     profile = aws.call("iam", "get_instance_profile", InstanceProfileName=ident)["InstanceProfile"]
     return {
-        "arn": profile["Arn"],
+        **copied(profile, "arn", uniqueId="InstanceProfileId"),
         "createDate": profile["CreateDate"].strftime("%Y-%m-%dT%H:%M:%SZ"),
         "name": ident,
         "role": profile["Roles"][0]["RoleName"] if profile["Roles"] else "",
-        "uniqueId": profile["InstanceProfileId"],
     }
 
 
@@ -412,21 +401,14 @@ INSTANCE_PROFILE = ResourceKind(
 
 _PROVIDER_LIMITS = {
     "url": Text(1, 255, r"https://[^:?#]+", "an address that begins with https://, without port and query"),
+    "clientIdLists": Items(100, "ids"),
 }
-_MAX_CLIENTS = 100
 _PROVIDER_TAGS = Tagger(
     service="iam",
     add="tag_open_id_connect_provider",
     remove="untag_open_id_connect_provider",
     ident="OpenIDConnectProviderArn",
 )
-
-
-def _check_provider(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, _PROVIDER_LIMITS)
-    clients = inputs.get("clientIdLists")
-    if is_known(clients) and len(clients or ()) > _MAX_CLIENTS:
-        yield InvalidInput("clientIdLists", f"has {len(clients)} ids, at most {_MAX_CLIENTS} are allowed")
 
 
 def _create_provider(aws: Aws, inputs: Props) -> str:
@@ -470,5 +452,5 @@ OPEN_ID_CONNECT_PROVIDER = ResourceKind(
     read=_read_provider,
     update=_update_provider,
     delete=_delete_provider,
-    complaints=_check_provider,
+    complaints=checks(_PROVIDER_LIMITS),
 )

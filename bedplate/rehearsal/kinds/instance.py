@@ -6,9 +6,9 @@ from typing import Any
 
 from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, capitalized, replaces, updates
 from bedplate.rehearsal.kinds import ec2
-from bedplate.rehearsal.kinds.calls import aws_names, call_parameters, deletes
-from bedplate.rehearsal.kinds.launch_template import check_user_data, plain_user_data, require_launch_data
-from bedplate.rehearsal.kinds.limits import Choice, Number, check_exclusive, check_limits, rollback
+from bedplate.rehearsal.kinds.calls import aws_names, call_parameters, call_with, copied, deletes
+from bedplate.rehearsal.kinds.launch_template import VOLUME_TYPES, check_user_data, plain_user_data, require_launch_data
+from bedplate.rehearsal.kinds.limits import Choice, Number, check_either, check_exclusive, checks, rollback
 from bedplate.rehearsal.kinds.placement_groups import require_offered
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
@@ -17,25 +17,18 @@ from bedplate.rehearsal.wire import is_known
 # --- Instances
 
 _SEPARATE = (
-    "ami",
     "associatePublicIpAddress",
     "availabilityZone",
-    "disableApiTermination",
     "ebsBlockDevices",
     "forceDestroy",
     "getPasswordData",
-    "iamInstanceProfile",
-    "monitoring",
-    "privateIp",
     "rootBlockDevice",
     "sourceDestCheck",
-    "subnetId",
     "tags",
-    "userData",
     "userDataBase64",
     "userDataReplaceOnChange",
-    "vpcSecurityGroupIds",
 )
+_RENAMES = {"ami": "ImageId", "privateIp": "PrivateIpAddress", "vpcSecurityGroupIds": "SecurityGroupIds"}
 # Inputs that ModifyInstanceAttribute changes.
 _ATTRIBUTES = aws_names("disableApiStop", "disableApiTermination", "instanceType", "sourceDestCheck", "userData")
 _WHILE_STOPPED = frozenset({"instanceType", "userData"})
@@ -68,21 +61,15 @@ def _create_instance(aws: Aws, inputs: Props) -> str:
 
 
 def _params(aws: Aws, inputs: Props) -> dict[str, Any]:
-    parameters = call_parameters(aws, ("ec2", "run_instances"), inputs, apart=_SEPARATE)
-    optional = {
-        "ImageId": inputs.get("ami"),
-        "IamInstanceProfile": {"Name": inputs["iamInstanceProfile"]} if inputs.get("iamInstanceProfile") else None,
-        "Monitoring": {"Enabled": bool(inputs.get("monitoring"))},
-        "BlockDeviceMappings": _devices(inputs) or None,
-        "SecurityGroupIds": inputs.get("vpcSecurityGroupIds"),
-        "SubnetId": inputs.get("subnetId"),
-        "PrivateIpAddress": inputs.get("privateIp"),
-        "UserData": plain_user_data(inputs),
-        "DisableApiTermination": inputs.get("disableApiTermination"),
+    profile, zone = inputs.get("iamInstanceProfile"), inputs.get("availabilityZone")
+    blocks = {
+        "blockDeviceMappings": _devices(inputs) or None,
+        "iamInstanceProfile": {"name": profile} if profile else None,
+        "monitoring": {"enabled": bool(inputs.get("monitoring"))},
+        "placement": {"availabilityZone": zone} if zone else None,
+        "userData": plain_user_data(inputs),
     }
-    zone = {"AvailabilityZone": inputs["availabilityZone"]} if inputs.get("availabilityZone") else {}
-    placement = {"Placement": {**parameters.pop("Placement", {}), **zone}} if zone else {}
-    return {**parameters, **{key: value for key, value in optional.items() if value is not None}, **placement}
+    return call_parameters(aws, ("ec2", "run_instances"), {**inputs, **blocks}, apart=_SEPARATE, renames=_RENAMES)
 
 
 def _devices(inputs: Props) -> list[dict[str, Any]]:
@@ -115,18 +102,13 @@ def _read_instance(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
         raise ResourceError("InvalidInstanceID.NotFound", f"The instance ID '{ident}' does not exist")
     interfaces = instance.get("NetworkInterfaces") or [{}]
     return {
-        "ami": instance["ImageId"],
+        **copied(instance, "instanceType", "subnetId", ami="ImageId", privateDns="PrivateDnsName"),
+        **copied(instance, privateIp="PrivateIpAddress", publicDns="PublicDnsName", publicIp="PublicIpAddress"),
         "arn": aws.arn("ec2", f"instance/{ident}"),
         "availabilityZone": instance["Placement"]["AvailabilityZone"],
         "instanceState": instance["State"]["Name"],
-        "instanceType": instance["InstanceType"],
         "primaryNetworkInterfaceId": interfaces[0].get("NetworkInterfaceId", ""),
-        "privateDns": instance.get("PrivateDnsName") or "",
-        "privateIp": instance.get("PrivateIpAddress") or "",
-        "publicDns": instance.get("PublicDnsName") or "",
-        "publicIp": instance.get("PublicIpAddress") or "",
         "sourceDestCheck": inputs.get("sourceDestCheck", True),
-        "subnetId": instance.get("SubnetId") or "",
         "tenancy": instance["Placement"].get("Tenancy") or "default",
         "vpcSecurityGroupIds": sorted(group["GroupId"] for group in instance.get("SecurityGroups", [])),
     }
@@ -139,8 +121,7 @@ def _update_instance(aws: Aws, ident: str, old: Props, new: Props) -> None:
     _modify_attributes(aws, ident, before, after)
     _set_profile(aws, ident, old.get("iamInstanceProfile"), new.get("iamInstanceProfile"))
     if new.get("metadataOptions") and old.get("metadataOptions") != new["metadataOptions"]:
-        call = ("ec2", "modify_instance_metadata_options")
-        aws.call(*call, InstanceId=ident, **call_parameters(aws, call, new["metadataOptions"]))
+        call_with(aws, ("ec2", "modify_instance_metadata_options"), new["metadataOptions"], InstanceId=ident)
     ec2.retag(aws, ident, old, new)
 
 
@@ -189,31 +170,20 @@ INSTANCE = ResourceKind(
 
 # --- EBS volumes
 
-_VOLUME_TYPES = ("gp2", "gp3", "io1", "io2", "sc1", "st1", "standard")
 _VOLUME_LIMITS = {
     "iops": Number(100, 256_000),
     "size": Number(1, 65_536),
     "throughput": Number(125, 2000),
-    "type": Choice(_VOLUME_TYPES),
+    "type": Choice(VOLUME_TYPES),
 }
 # Volume types that take the input. Source: EC2 API reference, CreateVolume.
 _TYPES_WITH = {"iops": ("gp3", "io1", "io2"), "throughput": ("gp3",)}
 _VOLUME_SETTINGS = ("iops", "size", "throughput", "type")
-_VOLUME_PARAMETERS = {"iops": "Iops", "size": "Size", "throughput": "Throughput", "type": "VolumeType"}
-_FIXED_INPUTS = (
-    "availabilityZone",
-    "encrypted",
-    "kmsKeyId",
-    "multiAttachEnabled",
-    "snapshotId",
-    "volumeInitializationRate",
-)
+_VOLUME_RENAMES = {"type": "VolumeType"}
 
 
-def _check_volume(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, _VOLUME_LIMITS)
-    if inputs.get("size") is None and inputs.get("snapshotId") is None:
-        yield InvalidInput("size", "is required unless snapshotId is set")
+def _check_volume(inputs: Props) -> Iterator[InvalidInput]:
+    yield from check_either(inputs, "size", "snapshotId")
     if inputs.get("kmsKeyId") and not inputs.get("encrypted"):
         yield InvalidInput("kmsKeyId", "requires encrypted to be true")
     for key, types in _TYPES_WITH.items():
@@ -234,22 +204,19 @@ def _create_volume(aws: Aws, inputs: Props) -> str:
         raise ResourceError("InvalidZone.NotFound", message, key="availabilityZone")
     if inputs.get("kmsKeyId"):
         aws.call("kms", "describe_key", KeyId=inputs["kmsKeyId"])
-    renames = {"type": "VolumeType"}
-    params = call_parameters(aws, ("ec2", "create_volume"), inputs, apart=("finalSnapshot", "tags"), renames=renames)
-    return ec2.tag(aws, str(aws.call("ec2", "create_volume", **params)["VolumeId"]), inputs)
+    apart = ("finalSnapshot", "tags")
+    response = call_with(aws, ("ec2", "create_volume"), inputs, apart=apart, renames=_VOLUME_RENAMES)
+    return ec2.tag(aws, response["VolumeId"], inputs)
 
 
 def _read_volume(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     volume = ec2.described(aws, ec2.VOLUME, ident)
     return {
+        **copied(volume, "encrypted", "kmsKeyId", "size", type="VolumeType"),
         "arn": aws.arn("ec2", f"volume/{ident}"),
         "createTime": volume["CreateTime"].isoformat(),
-        "encrypted": volume["Encrypted"],
         "iops": volume.get("Iops") or 0,
-        "kmsKeyId": volume.get("KmsKeyId") or "",
-        "size": volume["Size"],
         "throughput": volume.get("Throughput") or 0,
-        "type": volume["VolumeType"],
     }
 
 
@@ -257,20 +224,16 @@ def _update_volume(aws: Aws, ident: str, old: Props, new: Props) -> None:
     if (new.get("size") or 0) < (old.get("size") or 0):
         message = f"New size cannot be smaller than existing size of {old['size']:g} GiB"
         raise ResourceError("InvalidParameterValue", message, key="size")
-    changed = {
-        _VOLUME_PARAMETERS[key]: new[key]
-        for key in _VOLUME_SETTINGS
-        if new.get(key) is not None and new.get(key) != old.get(key)
-    }
-    if changed:
-        parameters = {name: value if name == "VolumeType" else int(value) for name, value in changed.items()}
-        aws.call("ec2", "modify_volume", VolumeId=ident, **parameters)
+    if changed := {key: new[key] for key in _VOLUME_SETTINGS if new.get(key) not in (None, old.get(key))}:
+        call_with(aws, ("ec2", "modify_volume"), changed, renames=_VOLUME_RENAMES, VolumeId=ident)
     ec2.retag(aws, ident, old, new)
 
 
 VOLUME = ResourceKind(
     token="aws:ebs/volume:Volume",
-    inputs=updates(*_VOLUME_SETTINGS, "finalSnapshot", "tags") | replaces(*_FIXED_INPUTS, "outpostArn"),
+    inputs=updates(*_VOLUME_SETTINGS, "finalSnapshot", "tags")
+    | replaces("availabilityZone", "encrypted", "kmsKeyId", "multiAttachEnabled", "outpostArn", "snapshotId")
+    | replaces("volumeInitializationRate"),
     defaults={"finalSnapshot": False},
     computed=frozenset({"encrypted", "iops", "kmsKeyId", "size", "snapshotId", "throughput", "type"})
     | {"volumeInitializationRate"},
@@ -278,5 +241,5 @@ VOLUME = ResourceKind(
     read=_read_volume,
     update=_update_volume,
     delete=deletes("ec2", "delete_volume", "VolumeId"),
-    complaints=_check_volume,
+    complaints=checks(_VOLUME_LIMITS, _check_volume),
 )

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
-from bedplate.rehearsal.kinds.calls import aws_names, deletes, renamed
+from bedplate.rehearsal.kinds.calls import aws_names, copied, deletes, existing, renamed
 from bedplate.rehearsal.kinds.iam import allows_account, check_policy, require_principals
 from bedplate.rehearsal.kinds.limits import (
     Choice,
     Number,
     Tagger,
     Text,
-    check_limits,
+    checks,
     resource_name,
     rollback,
     tag_pairs,
@@ -38,9 +38,7 @@ _DEFAULT_WINDOW = 30  # days until deletion: the default of KMS
 _INITIAL = {"isEnabled": True, "enableKeyRotation": False}
 
 
-def _check_key(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, _LIMITS)
-    yield from check_policy(inputs)
+def _check_key(inputs: Props) -> Iterator[InvalidInput]:
     spec, usage = inputs.get("customerMasterKeySpec"), inputs.get("keyUsage")
     for prefix, usages in _USAGES.items():
         if is_known(spec) and is_known(usage) and spec.startswith(prefix) and usage not in usages:
@@ -54,7 +52,9 @@ def _create_key(aws: Aws, inputs: Props) -> str:
         _require_usable_policy(aws, inputs)
     tags = tag_pairs(inputs.get("tags"), ("TagKey", "TagValue"))
     ident: str = aws.call("kms", "create_key", Tags=tags, **renamed(inputs, _PARAMETERS))["KeyMetadata"]["KeyId"]
-    return _apply_settings(aws, ident, {**inputs, **_INITIAL}, inputs)
+    with rollback(lambda: _delete_key(aws, ident, inputs)):
+        _update_key(aws, ident, {**inputs, **_INITIAL}, inputs)
+    return ident
 
 
 def _require_usable_policy(aws: Aws, inputs: Props) -> None:
@@ -67,27 +67,20 @@ def _require_usable_policy(aws: Aws, inputs: Props) -> None:
         raise ResourceError(_MALFORMED_CODE, message, key="policy")
 
 
-def _apply_settings(aws: Aws, ident: str, initial: Props, inputs: Props) -> str:
-    with rollback(lambda: _delete_key(aws, ident, inputs)):
-        _update_key(aws, ident, initial, inputs)
-    return ident
-
-
 def _read_key(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-    metadata = _describe_active_key(aws, ident)
+    metadata = _describe_key(aws, ident)
+    if metadata["KeyState"] == "PendingDeletion":
+        raise ResourceError("NotFoundException", f"key {ident} is pending deletion")
     return {
-        "arn": metadata["Arn"],
-        "keyId": ident,
+        **copied(metadata, "arn", "keyId"),
         "multiRegion": metadata.get("MultiRegion", False),
         "policy": aws.call("kms", "get_key_policy", KeyId=ident, PolicyName="default")["Policy"],
         **({"rotationPeriodInDays": 365} if inputs.get("enableKeyRotation") else {}),
     } | {key: inputs[key] for key in ("policy", "rotationPeriodInDays") if inputs.get(key)}
 
 
-def _describe_active_key(aws: Aws, ident: str) -> dict[str, Any]:
+def _describe_key(aws: Aws, ident: str) -> dict[str, Any]:
     metadata: dict[str, Any] = aws.call("kms", "describe_key", KeyId=ident)["KeyMetadata"]
-    if metadata["KeyState"] == "PendingDeletion":
-        raise ResourceError("NotFoundException", f"key {ident} is pending deletion")
     return metadata
 
 
@@ -139,7 +132,7 @@ KEY = ResourceKind(
     read=_read_key,
     update=_update_key,
     delete=_delete_key,
-    complaints=_check_key,
+    complaints=checks(_LIMITS, check_policy, _check_key),
     note="a deleted key stays in the state PendingDeletion, as in AWS",
 )
 
@@ -149,8 +142,7 @@ KEY = ResourceKind(
 _ALIAS_NAME = Text(7, 256, r"alias/[a-zA-Z0-9/_-]+", "alias/ followed by letters, digits and /_-")
 
 
-def _check_alias(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, {"name": _ALIAS_NAME})
+def _check_alias(inputs: Props) -> Iterator[InvalidInput]:
     name = inputs.get("name")
     if is_known(name) and str(name).startswith("alias/aws/"):
         yield InvalidInput("name", f"{name} must not begin with alias/aws/, which AWS reserves")
@@ -158,26 +150,19 @@ def _check_alias(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
 
 def _create_alias(aws: Aws, inputs: Props) -> str:
     name = resource_name(inputs)
-    aws.call("kms", "create_alias", AliasName=name, TargetKeyId=_describe_target(aws, inputs)["KeyId"])
+    aws.call("kms", "create_alias", AliasName=name, TargetKeyId=_describe_key(aws, inputs["targetKeyId"])["KeyId"])
     return name
-
-
-def _describe_target(aws: Aws, inputs: Props) -> dict[str, Any]:
-    metadata: dict[str, Any] = aws.call("kms", "describe_key", KeyId=inputs["targetKeyId"])["KeyMetadata"]
-    return metadata
 
 
 def _read_alias(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     aliases = aws.call("kms", "list_aliases")["Aliases"]
-    matches = [alias for alias in aliases if alias["AliasName"] == ident]
-    if not matches:
-        raise ResourceError("NotFoundException", f"Alias {ident} is not found.")
-    key = aws.call("kms", "describe_key", KeyId=matches[0]["TargetKeyId"])["KeyMetadata"]
-    return {"arn": aws.arn("kms", ident), "name": ident, "targetKeyArn": key["Arn"]}
+    matches = (alias for alias in aliases if alias["AliasName"] == ident)
+    target = existing(matches, "NotFoundException", f"Alias {ident} is not found.")["TargetKeyId"]
+    return {"arn": aws.arn("kms", ident), "name": ident, "targetKeyArn": _describe_key(aws, target)["Arn"]}
 
 
 def _update_alias(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    aws.call("kms", "update_alias", AliasName=ident, TargetKeyId=_describe_target(aws, new)["KeyId"])
+    aws.call("kms", "update_alias", AliasName=ident, TargetKeyId=_describe_key(aws, new["targetKeyId"])["KeyId"])
 
 
 ALIAS = ResourceKind(
@@ -190,5 +175,5 @@ ALIAS = ResourceKind(
     read=_read_alias,
     update=_update_alias,
     delete=deletes("kms", "delete_alias", "AliasName"),
-    complaints=_check_alias,
+    complaints=checks({"name": _ALIAS_NAME}, _check_alias),
 )

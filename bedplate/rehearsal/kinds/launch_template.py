@@ -8,26 +8,24 @@ from typing import Any
 
 from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
-from bedplate.rehearsal.kinds.calls import deletes, structure_parameters
+from bedplate.rehearsal.kinds.calls import copied, deletes, existing, renamed, structure_parameters
 from bedplate.rehearsal.kinds.limits import (
     Choice,
     Limit,
     Number,
     Text,
     check_exclusive,
-    check_limits,
     check_nested,
     check_tags,
-    load_fake,
+    checks,
     resource_name,
     rollback,
     tag_pairs,
 )
 from bedplate.rehearsal.kinds.placement_groups import (
-    PLACEMENT_GROUP_TOKEN,
-    UNKNOWN_GROUP,
     check_placement,
     placement_error,
+    placement_group,
     require_instance_type,
     strategy_error,
 )
@@ -74,10 +72,11 @@ def require_launch_data(aws: Aws, data: Mapping[str, Any]) -> None:
     nics = data.get("NetworkInterfaces") or []
     ec2.require(aws, ec2.SUBNET, *(nic["SubnetId"] for nic in nics if nic.get("SubnetId")))
     _require_profile(aws, data.get("IamInstanceProfile") or {})
-    _require_keys(aws, data)
-    group = (data.get("Placement") or {}).get("GroupName")
-    if group:
-        load_fake(aws, PLACEMENT_GROUP_TOKEN, group, UNKNOWN_GROUP)
+    for mapping in data.get("BlockDeviceMappings") or []:
+        if key := (mapping.get("Ebs") or {}).get("KmsKeyId"):
+            aws.call("kms", "describe_key", KeyId=key)
+    if group := (data.get("Placement") or {}).get("GroupName"):
+        placement_group(aws, group)
 
 
 def group_ids(data: Mapping[str, Any]) -> Iterator[str]:
@@ -106,13 +105,6 @@ def _require_profile(aws: Aws, profile: Mapping[str, Any]) -> None:
         except ResourceError:
             message = f"Invalid IAM Instance Profile {name}"
             raise ResourceError("InvalidParameterValue", message, key="iamInstanceProfile") from None
-
-
-def _require_keys(aws: Aws, data: Mapping[str, Any]) -> None:
-    for mapping in data.get("BlockDeviceMappings") or []:
-        key = (mapping.get("Ebs") or {}).get("KmsKeyId")
-        if key:
-            aws.call("kms", "describe_key", KeyId=key)
 
 
 _ADDRESSES = ("ipv4AddressCount", "ipv4Addresses", "ipv6AddressCount", "ipv6Addresses", "privateIpAddress")
@@ -162,11 +154,8 @@ def interface_error(facts: Mapping[str, Any], interfaces: list[dict[str, Any]]) 
     if unknown := sorted(counts.keys() - cards.keys()):
         return f"{instance_type} has no network card {unknown[0]}"
     for interface in interfaces:
-        card, device, interface_type = (
-            cards[_card_index(interface)],
-            interface.get("DeviceIndex") or 0,
-            interface.get("InterfaceType") or "interface",
-        )
+        card, device = cards[_card_index(interface)], interface.get("DeviceIndex") or 0
+        interface_type = interface.get("InterfaceType") or "interface"
         limit, label = card["MaximumNetworkInterfaces"], f"the network card {_card_index(interface)} of {instance_type}"
         if device >= limit or counts[_card_index(interface)] > limit:
             return f"{label} allows {limit} interfaces, with device indexes from 0 to {limit - 1}"
@@ -180,7 +169,7 @@ def _card_index(interface: Mapping[str, Any]) -> int:
 
 
 _TAGGABLE_TYPES = ("elastic-gpu", "fleet", "instance", "network-interface", "spot-instances-request", "volume")
-_VOLUME_TYPES = ("gp2", "gp3", "io1", "io2", "sc1", "st1", "standard")
+VOLUME_TYPES = ("gp2", "gp3", "io1", "io2", "sc1", "st1", "standard")
 # Strings that the provider reads as a boolean; an empty string means not set.
 _BOOLEAN = Choice(("", "0", "1", "F", "FALSE", "False", "T", "TRUE", "True", "f", "false", "t", "true"))
 _SWITCH = Choice(("disabled", "enabled"))
@@ -191,61 +180,48 @@ _LIMITS = {
     "ebsOptimized": _BOOLEAN,
     "instanceInitiatedShutdownBehavior": Choice(("stop", "terminate")),
 }
-_BLOCKS: tuple[tuple[str, dict[str, Limit]], ...] = (
-    (
-        "metadataOptions",
-        {
-            "httpEndpoint": _SWITCH,
-            "httpProtocolIpv6": _SWITCH,
-            "httpPutResponseHopLimit": Number(1, 64),
-            "httpTokens": Choice(("optional", "required")),
-            "instanceMetadataTags": _SWITCH,
-        },
-    ),
-    ("tagSpecifications", {"resourceType": Choice(_TAGGABLE_TYPES)}),
-    (
-        "blockDeviceMappings.ebs",
-        {
-            "deleteOnTermination": _BOOLEAN,
-            "encrypted": _BOOLEAN,
-            "throughput": Number(125, 2000),
-            "volumeSize": Number(1, 65536),
-            "volumeType": Choice(_VOLUME_TYPES),
-        },
-    ),
-    (
-        "networkInterfaces",
-        {
-            "associateCarrierIpAddress": _BOOLEAN,
-            "associatePublicIpAddress": _BOOLEAN,
-            "deleteOnTermination": _BOOLEAN,
-            "interfaceType": Choice(("efa", "efa-only", "interface")),
-        },
-    ),
-    (
-        "capacityReservationSpecification",
-        {"capacityReservationPreference": Choice(("capacity-reservations-only", "none", "open"))},
-    ),
-    (
-        "capacityReservationSpecification.capacityReservationTarget",
-        {"capacityReservationId": Text(11, 20, r"cr-([0-9a-f]{8}|[0-9a-f]{17})", "an id such as cr-0123456789abcdef0")},
-    ),
-    ("cpuOptions", {"amdSevSnp": _SWITCH}),
-    ("creditSpecification", {"cpuCredits": Choice(("standard", "unlimited"))}),
-    ("instanceMarketOptions", {"marketType": Choice(("capacity-block", "spot"))}),
-    (
-        "instanceMarketOptions.spotOptions",
-        {
-            "instanceInterruptionBehavior": Choice(("hibernate", "stop", "terminate")),
-            "spotInstanceType": Choice(("one-time", "persistent")),
-        },
-    ),
-    ("maintenanceOptions", {"autoRecovery": Choice(("default", "disabled"))}),
-    ("placement", {"tenancy": Choice(("dedicated", "default", "host"))}),
-    ("privateDnsNameOptions", {"hostnameType": Choice(("ip-name", "resource-name"))}),
-)
+_BLOCKS: dict[str, dict[str, Limit]] = {
+    "metadataOptions": {
+        "httpEndpoint": _SWITCH,
+        "httpProtocolIpv6": _SWITCH,
+        "httpPutResponseHopLimit": Number(1, 64),
+        "httpTokens": Choice(("optional", "required")),
+        "instanceMetadataTags": _SWITCH,
+    },
+    "tagSpecifications": {"resourceType": Choice(_TAGGABLE_TYPES)},
+    "blockDeviceMappings.ebs": {
+        "deleteOnTermination": _BOOLEAN,
+        "encrypted": _BOOLEAN,
+        "throughput": Number(125, 2000),
+        "volumeSize": Number(1, 65536),
+        "volumeType": Choice(VOLUME_TYPES),
+    },
+    "networkInterfaces": {
+        "associateCarrierIpAddress": _BOOLEAN,
+        "associatePublicIpAddress": _BOOLEAN,
+        "deleteOnTermination": _BOOLEAN,
+        "interfaceType": Choice(("efa", "efa-only", "interface")),
+    },
+    "capacityReservationSpecification": {
+        "capacityReservationPreference": Choice(("capacity-reservations-only", "none", "open"))
+    },
+    "capacityReservationSpecification.capacityReservationTarget": {
+        "capacityReservationId": Text(11, 20, r"cr-([0-9a-f]{8}|[0-9a-f]{17})", "an id such as cr-0123456789abcdef0")
+    },
+    "cpuOptions": {"amdSevSnp": _SWITCH},
+    "creditSpecification": {"cpuCredits": Choice(("standard", "unlimited"))},
+    "instanceMarketOptions": {"marketType": Choice(("capacity-block", "spot"))},
+    "instanceMarketOptions.spotOptions": {
+        "instanceInterruptionBehavior": Choice(("hibernate", "stop", "terminate")),
+        "spotInstanceType": Choice(("one-time", "persistent")),
+    },
+    "maintenanceOptions": {"autoRecovery": Choice(("default", "disabled"))},
+    "placement": {"tenancy": Choice(("dedicated", "default", "host"))},
+    "privateDnsNameOptions": {"hostnameType": Choice(("ip-name", "resource-name"))},
+}
 # Inputs of a template version that are not launch data.
 _VERSION_INPUTS = ("defaultVersion", "description", "updateDefaultVersion")
+_VERSION_PARAMETERS = {"description": "VersionDescription"}
 _LAUNCH_INPUTS = (
     "blockDeviceMappings",
     "capacityReservationSpecification",
@@ -291,14 +267,10 @@ _RENAMES = {
 def launch_data(aws: Aws, inputs: Props) -> dict[str, Any]:
     """Return the launch data of a template in the form of EC2; raise ResourceError when it names something unknown."""
     shape = aws.shape("ec2", "create_launch_template").members["LaunchTemplateData"]
-    parameters = {key: inputs[key] for key in _LAUNCH_INPUTS if inputs.get(key) is not None}
-    if "tagSpecifications" in parameters:
-        parameters["tagSpecifications"] = [
-            {**specification, "tags": tag_pairs(specification.get("tags"))}
-            for specification in parameters["tagSpecifications"]
-        ]
-    if "networkInterfaces" in parameters:
-        parameters["networkInterfaces"] = [_interface(nic) for nic in parameters["networkInterfaces"]]
+    interfaces = [_interface(nic) for nic in inputs.get("networkInterfaces") or []]
+    tagged = [{**block, "tags": tag_pairs(block.get("tags"))} for block in inputs.get("tagSpecifications") or []]
+    values = {**inputs, "networkInterfaces": interfaces or None, "tagSpecifications": tagged or None}
+    parameters = {key: values.get(key) for key in _LAUNCH_INPUTS}
     data = structure_parameters(shape, parameters, _RENAMES)
     require_launch_data(aws, data)
     return data
@@ -314,10 +286,9 @@ def _interface(nic: Props) -> dict[str, Any]:
     return {**nic, **blocks}
 
 
-def _check(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
+def _check(inputs: Props) -> Iterator[InvalidInput]:
     """Yield an error for each invalid input of a template, or combination of inputs."""
-    yield from check_limits(inputs, _LIMITS)
-    for path, limits in _BLOCKS:
+    for path, limits in _BLOCKS.items():
         yield from check_nested(inputs, path, limits)
     yield from check_exclusive(inputs, "name", "namePrefix")
     yield from check_exclusive(inputs, "defaultVersion", "updateDefaultVersion")
@@ -329,7 +300,7 @@ def _check(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     yield from _check_tags(inputs.get("tagSpecifications"))
     yield from _check_disks(inputs.get("blockDeviceMappings"))
     yield from check_network_cards(inputs.get("networkInterfaces"))
-    yield from check_placement(aws, inputs)
+    yield from check_placement(inputs)
 
 
 def _check_tags(specifications: object) -> Iterator[InvalidInput]:
@@ -366,7 +337,7 @@ def _check_performance(disk: Props) -> Iterator[InvalidInput]:
 
 def _create(aws: Aws, inputs: Props) -> str:
     call = {"LaunchTemplateName": resource_name(inputs), "LaunchTemplateData": launch_data(aws, inputs)}
-    response = aws.call("ec2", "create_launch_template", **call, **_version_description(inputs))
+    response = aws.call("ec2", "create_launch_template", **call, **renamed(inputs, _VERSION_PARAMETERS))
     ident: str = response["LaunchTemplate"]["LaunchTemplateId"]
     with rollback(lambda: _delete(aws, ident, inputs)):
         # In a second call: moto would mix the tags of the template with those of its instances.
@@ -374,32 +345,22 @@ def _create(aws: Aws, inputs: Props) -> str:
     return ident
 
 
-def _version_description(inputs: Props) -> dict[str, Any]:
-    return {"VersionDescription": inputs["description"]} if inputs.get("description") else {}
-
-
 def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-    template = _describe_template(aws, ident)
-    return {
-        "arn": aws.arn("ec2", f"launch-template/{ident}"),
-        "defaultVersion": template["DefaultVersionNumber"],
-        "latestVersion": template["LatestVersionNumber"],
-        "name": template["LaunchTemplateName"],
-    }
+    versions = {"defaultVersion": "DefaultVersionNumber", "latestVersion": "LatestVersionNumber"}
+    outputs = copied(_describe_template(aws, ident), **versions, name="LaunchTemplateName")
+    return {"arn": aws.arn("ec2", f"launch-template/{ident}"), **outputs}
 
 
 def _describe_template(aws: Aws, ident: str) -> dict[str, Any]:
     templates = aws.call("ec2", "describe_launch_templates", LaunchTemplateIds=[ident])["LaunchTemplates"]
-    if not templates:
-        raise ResourceError("InvalidLaunchTemplateId.NotFound", f"The launch template '{ident}' does not exist")
-    template: dict[str, Any] = templates[0]
-    return template
+    code, message = "InvalidLaunchTemplateId.NotFound", f"The launch template '{ident}' does not exist"
+    return existing(templates, code, message)
 
 
 def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
     if any(old.get(key) != new.get(key) for key in (*_LAUNCH_INPUTS, "description")):
         data = launch_data(aws, new)
-        call = {"LaunchTemplateId": ident, "LaunchTemplateData": data, **_version_description(new)}
+        call = {"LaunchTemplateId": ident, "LaunchTemplateData": data, **renamed(new, _VERSION_PARAMETERS)}
         aws.call("ec2", "create_launch_template_version", **call)
     _set_default_version(aws, ident, old, new)
     ec2.retag(aws, ident, old, new)
@@ -427,7 +388,7 @@ LAUNCH_TEMPLATE = ResourceKind(
     read=_read,
     update=_update,
     delete=_delete,
-    complaints=_check,
+    complaints=checks(_LIMITS, _check),
 )
 _SPOT_REQUEST = "spot-instances-request"
 
@@ -448,15 +409,10 @@ def launch_error(
         or len(interfaces) > 1
         or any(interface.get("InterfaceType") or interface.get("NetworkCardIndex") for interface in interfaces)
     ):
-        for facts in _describe_types(aws, types):
+        filters = [{"Name": "instance-type", "Values": sorted(types)}]
+        for facts in aws.call("ec2", "describe_instance_types", Filters=filters)["InstanceTypes"]:
             reasons += [interface_error(facts, interfaces), strategy_error(aws, facts, group)]
     return next((reason for reason in reasons if reason), "")
-
-
-def _describe_types(aws: Aws, types: Collection[str]) -> list[dict[str, Any]]:
-    filters = [{"Name": "instance-type", "Values": sorted(types)}]
-    descriptions: list[dict[str, Any]] = aws.call("ec2", "describe_instance_types", Filters=filters)["InstanceTypes"]
-    return descriptions
 
 
 def _spot_tag_error(inputs: Props, data: Mapping[str, Any]) -> str:
@@ -468,10 +424,7 @@ def _spot_tag_error(inputs: Props, data: Mapping[str, Any]) -> str:
     distribution = (inputs.get("mixedInstancesPolicy") or {}).get("instancesDistribution") or {}
     share = distribution.get("onDemandPercentageAboveBaseCapacity")
     mixed = share is not None and share < 100  # noqa: PLR2004  # per cent
-    if (
-        _SPOT_REQUEST in tagged_types
-        and not mixed
-        and (data.get("InstanceMarketOptions") or {}).get("MarketType") != "spot"
-    ):
+    market = (data.get("InstanceMarketOptions") or {}).get("MarketType")
+    if _SPOT_REQUEST in tagged_types and not mixed and market != "spot":
         return f"It tags {_SPOT_REQUEST}, which on-demand launches do not have"
     return ""

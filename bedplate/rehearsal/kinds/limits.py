@@ -1,4 +1,4 @@
-"""Checks that every kind uses: limits of names, numbers and words, tags, names, and storage of fakes.
+"""Checks that every kind uses: limits of names, numbers and words, tags, and names.
 
 moto accepts values that AWS refuses. Functions `check_*` yield these errors before anything is created, in a preview
 too. Functions `require_*`, in the modules of the kinds, raise the API error of AWS when a call is made.
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from ipaddress import IPv4Address
 from itertools import count
-from typing import Any, Protocol
+from typing import Protocol
 from uuid import uuid4
 
 from bedplate.rehearsal.kind import InvalidInput, Props
@@ -72,6 +72,19 @@ class Choice(Limit):
         return "" if value in self.words else f"must be one of {', '.join(map(repr, self.words))}, not {value!r}"
 
 
+@dataclass(frozen=True, slots=True)
+class Items(Limit):
+    """A list with at most so many items; `noun` names them in messages."""
+
+    most: int
+    noun: str
+
+    def error(self, value: object) -> str:
+        """Return why a value is not allowed, or an empty string."""
+        number = len(value) if isinstance(value, list) else 0
+        return "" if number <= self.most else f"has {number} {self.noun}, at most {self.most} are allowed"
+
+
 def check_limits(inputs: Props, limits: Mapping[str, Limit]) -> Iterator[InvalidInput]:
     """Yield an error for each known input whose value its limit does not allow."""
     for key, limit in limits.items():
@@ -101,6 +114,12 @@ def check_exclusive(inputs: Props, first: str, second: str) -> Iterator[InvalidI
     """Yield an error when both of two inputs are set that exclude each other."""
     if inputs.get(first) is not None and inputs.get(second) is not None:
         yield InvalidInput(first, f"conflicts with {second}")
+
+
+def check_either(inputs: Props, first: str, second: str) -> Iterator[InvalidInput]:
+    """Yield an error when neither of two inputs is set, one of which is required."""
+    if inputs.get(first) is None and inputs.get(second) is None:
+        yield InvalidInput(first, f"is required unless {second} is set")
 
 
 def checks(
@@ -194,24 +213,6 @@ def is_ipv4_address(text: str) -> bool:
 def new_id(prefix: str) -> str:
     """Return a new id in the form of EC2: a prefix and 17 hex digits."""
     return f"{prefix}-{uuid4().hex[:17]}"
-
-
-def store_fake(aws: Aws, token: str, ident: str, properties: dict[str, Any]) -> None:
-    """Store the properties of a faked resource of this region."""
-    aws.fakes(token)[f"{aws.region}/{ident}"] = properties
-
-
-def load_fake(aws: Aws, token: str, ident: str, code: str) -> dict[str, Any]:
-    """Return the properties of a faked resource of this region; raise ResourceError with `code` if there is none."""
-    properties = aws.fakes(token).get(f"{aws.region}/{ident}")
-    if properties is None:
-        raise ResourceError(code, f"{ident} does not exist in {aws.region}")
-    return properties
-
-
-def delete_fake(aws: Aws, token: str, ident: str) -> None:
-    """Delete a faked resource of this region."""
-    aws.fakes(token).pop(f"{aws.region}/{ident}", None)
 
 
 @contextmanager

@@ -6,8 +6,8 @@ from uuid import uuid4
 
 from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
-from bedplate.rehearsal.kinds.calls import aws_names, deletes, renamed
-from bedplate.rehearsal.kinds.limits import Choice, Limit, Number, Text, check_limits, checks, resource_name, rollback
+from bedplate.rehearsal.kinds.calls import aws_names, deletes, existing, renamed
+from bedplate.rehearsal.kinds.limits import Choice, Limit, Number, Text, checks, resource_name, rollback
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 
@@ -47,14 +47,13 @@ def _set_retention(aws: Aws, name: str, old: Props, new: Props) -> None:
 
 def _read_log_group(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     groups = aws.call("logs", "describe_log_groups", logGroupNamePrefix=ident)["logGroups"]
-    matches = [group for group in groups if group["logGroupName"] == ident]
-    if not matches:
-        raise ResourceError("ResourceNotFoundException", f"The specified log group does not exist: {ident}")
+    matches = (group for group in groups if group["logGroupName"] == ident)
+    group = existing(matches, "ResourceNotFoundException", f"The specified log group does not exist: {ident}")
     return {
         "arn": aws.arn("logs", f"log-group:{ident}"),
-        "logGroupClass": matches[0].get("logGroupClass", "STANDARD"),
+        "logGroupClass": group.get("logGroupClass", "STANDARD"),
         "name": ident,
-        "retentionInDays": matches[0].get("retentionInDays", 0),
+        "retentionInDays": group.get("retentionInDays", 0),
     }
 
 
@@ -109,8 +108,7 @@ _FLOW_LOG_LIMITS: dict[str, Limit] = {
 _INTERVALS = (60, 600)
 
 
-def _check_flow_log(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, _FLOW_LOG_LIMITS)
+def _check_flow_log(inputs: Props) -> Iterator[InvalidInput]:
     if sum(bool(inputs.get(name)) for name in _RESOURCE_TYPES) != 1:
         yield InvalidInput("vpcId", "or eniId, subnetId or transitGatewayId must be set, exactly one in total")
     if not inputs.get("logDestination"):
@@ -120,7 +118,6 @@ def _check_flow_log(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     interval = inputs.get("maxAggregationInterval")
     if interval not in _INTERVALS:
         yield InvalidInput("maxAggregationInterval", f"must be {_INTERVALS[0]} or {_INTERVALS[1]}, not {interval}")
-    yield from _check_traffic(inputs)
 
 
 def _check_traffic(inputs: Props) -> Iterator[InvalidInput]:
@@ -174,5 +171,5 @@ FLOW_LOG = ResourceKind(
     read=_read_flow_log,
     update=ec2.retag,
     delete=deletes("ec2", "delete_flow_logs", "FlowLogIds"),
-    complaints=_check_flow_log,
+    complaints=checks(_FLOW_LOG_LIMITS, _check_flow_log, _check_traffic),
 )

@@ -7,16 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, Support, replaces, updates
-from bedplate.rehearsal.kinds.limits import (
-    Choice,
-    Number,
-    Text,
-    check_limits,
-    delete_fake,
-    load_fake,
-    new_id,
-    store_fake,
-)
+from bedplate.rehearsal.kinds.limits import Choice, Number, Text, checks, new_id
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import holds_unknown
@@ -49,8 +40,7 @@ def require_offered(aws: Aws, types: Iterable[str], zones: Iterable[str]) -> Non
             raise ResourceError("ValidationError", f"None of the zones {', '.join(zone_names)} offers {name}")
 
 
-PLACEMENT_GROUP_TOKEN = "aws:ec2/placementGroup:PlacementGroup"  # noqa: S105  # a resource type, not a secret
-UNKNOWN_GROUP = "InvalidPlacementGroup.Unknown"
+_GROUP_TYPE = "aws:ec2/placementGroup:PlacementGroup"
 _LIMITS = {
     "name": Text(1, 255),
     "strategy": Choice(("cluster", "partition", "spread")),
@@ -59,8 +49,15 @@ _LIMITS = {
 }
 
 
-def _check(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, _LIMITS)
+def placement_group(aws: Aws, name: str) -> dict[str, Any]:
+    """Return the properties of a placement group of this region; raise ResourceError if there is none."""
+    group = aws.fakes(_GROUP_TYPE).get(f"{aws.region}/{name}")
+    if group is None:
+        raise ResourceError("InvalidPlacementGroup.Unknown", f"{name} does not exist in {aws.region}")
+    return group
+
+
+def _check(inputs: Props) -> Iterator[InvalidInput]:
     pairs = (("partitionCount", "partition"), ("spreadLevel", "spread"))
     for key, strategy in pairs:
         if inputs.get(key) is not None and inputs.get("strategy") != strategy:
@@ -69,14 +66,15 @@ def _check(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
 
 def _create(aws: Aws, inputs: Props) -> str:
     name: str = inputs["name"]
-    if f"{aws.region}/{name}" in aws.fakes(PLACEMENT_GROUP_TOKEN):
+    groups = aws.fakes(_GROUP_TYPE)
+    if f"{aws.region}/{name}" in groups:
         raise ResourceError("InvalidPlacementGroup.Duplicate", f"The Placement Group '{name}' already exists.")
-    store_fake(aws, PLACEMENT_GROUP_TOKEN, name, {"placementGroupId": new_id("pg"), **inputs})
+    groups[f"{aws.region}/{name}"] = {"placementGroupId": new_id("pg"), **inputs}
     return name
 
 
 def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-    group = load_fake(aws, PLACEMENT_GROUP_TOKEN, ident, UNKNOWN_GROUP)
+    group = placement_group(aws, ident)
     strategy = group.get("strategy")
     return {
         "arn": aws.arn("ec2", f"placement-group/{ident}"),
@@ -87,17 +85,15 @@ def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
 
 
 def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    store_fake(
-        aws, PLACEMENT_GROUP_TOKEN, ident, {**load_fake(aws, PLACEMENT_GROUP_TOKEN, ident, UNKNOWN_GROUP), **new}
-    )
+    placement_group(aws, ident).update(new)
 
 
 def _delete(aws: Aws, ident: str, outputs: Props) -> None:
-    delete_fake(aws, PLACEMENT_GROUP_TOKEN, ident)
+    aws.fakes(_GROUP_TYPE).pop(f"{aws.region}/{ident}", None)
 
 
 PLACEMENT_GROUP = ResourceKind(
-    token=PLACEMENT_GROUP_TOKEN,
+    token=_GROUP_TYPE,
     inputs=updates("tags") | replaces("name", "partitionCount", "spreadLevel", "strategy"),
     computed=frozenset({"partitionCount", "spreadLevel"}),
     naming=Naming(longest=255),
@@ -105,13 +101,13 @@ PLACEMENT_GROUP = ResourceKind(
     read=_read,
     update=_update,
     delete=_delete,
-    complaints=_check,
+    complaints=checks(_LIMITS, _check),
     support=Support.FAKED,
     note="moto has no placement groups",
 )
 
 
-def check_placement(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
+def check_placement(inputs: Props) -> Iterator[InvalidInput]:
     """Yield an error when the purchase option of a template excludes its placement group."""
     blocks = [
         inputs.get(key) or {} for key in ("placement", "instanceMarketOptions", "capacityReservationSpecification")
@@ -132,20 +128,18 @@ def placement_error(aws: Aws, data: Mapping[str, Any], group_input: str | None, 
         return ""
     target = (data.get("CapacityReservationSpecification") or {}).get("CapacityReservationTarget") or {}
     market = (data.get("InstanceMarketOptions") or {}).get("MarketType")
-    if load_fake(aws, PLACEMENT_GROUP_TOKEN, group, UNKNOWN_GROUP).get("strategy") == "cluster" and len(zones) > 1:
+    if placement_group(aws, group).get("strategy") == "cluster" and len(zones) > 1:
         return f"The cluster placement group {group} cannot span {', '.join(sorted(zones))}"
     return _purchase_error(group, market, target.get("CapacityReservationId"))
 
 
 def strategy_error(aws: Aws, facts: Mapping[str, Any], group: str | None) -> str:
     """Return why an instance type, described by EC2, cannot be in a placement group, or an empty string."""
-    strategy = load_fake(aws, PLACEMENT_GROUP_TOKEN, group, UNKNOWN_GROUP).get("strategy") if group else None
+    strategy = placement_group(aws, group).get("strategy") if group else None
     supported = (facts.get("PlacementGroupInfo") or {}).get("SupportedStrategies", [])
-    return (
-        ""
-        if strategy is None or strategy in supported
-        else f"{facts['InstanceType']} does not support placement strategy {strategy}"
-    )
+    if strategy is None or strategy in supported:
+        return ""
+    return f"{facts['InstanceType']} does not support placement strategy {strategy}"
 
 
 def _purchase_error(group: str | None, market: str | None, reservation: str | None) -> str:

@@ -8,8 +8,8 @@ from bedplate.rehearsal.kind import Naming, Props, ResourceKind, replaces, updat
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.calls import call_parameters
 from bedplate.rehearsal.kinds.launch_template import group_ids, launch_error
-from bedplate.rehearsal.kinds.limits import load_fake, resource_name, rollback
-from bedplate.rehearsal.kinds.placement_groups import PLACEMENT_GROUP_TOKEN, UNKNOWN_GROUP, require_offered
+from bedplate.rehearsal.kinds.limits import resource_name, rollback
+from bedplate.rehearsal.kinds.placement_groups import placement_group, require_offered
 from bedplate.rehearsal.kinds.scaling_actions import add_hooks, delete_hooks, set_group_options
 from bedplate.rehearsal.kinds.scaling_limits import check_group
 from bedplate.rehearsal.simulation import Aws
@@ -191,7 +191,7 @@ def _create(aws: Aws, inputs: Props) -> str:
 
 def _require_group_data(aws: Aws, inputs: Props) -> None:
     if inputs.get("placementGroup"):
-        load_fake(aws, PLACEMENT_GROUP_TOKEN, inputs["placementGroup"], UNKNOWN_GROUP)
+        placement_group(aws, inputs["placementGroup"])
     require_launchable(aws, inputs)
 
 
