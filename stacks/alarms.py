@@ -1,6 +1,7 @@
 """The SNS topic of alarms with its KMS key, alarms on missing instances and failed copies, and the account's budget."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import pulumi
 from pulumi_aws.budgets._inputs import BudgetNotificationArgs
@@ -11,7 +12,7 @@ from pulumi_aws.sns.topic import Topic, TopicArgs
 from pulumi_aws.sns.topic_subscription import TopicSubscription, TopicSubscriptionArgs
 
 from bedplate.plan.fleet import FleetPlan
-from stacks.identity.policy import Conditions, FleetKey, Statement, arn, policy
+from stacks.identity.policy import CLEAR_TEXT, FleetKey, Statement, arn, deny_everyone, policy, same_account
 from stacks.options import child_options, name_tag
 
 _CLOUDWATCH = {"Service": ("cloudwatch.amazonaws.com",)}
@@ -39,11 +40,6 @@ class AlarmTopic(pulumi.ComponentResource):
         self.register_outputs({"arn": self.arn})
 
 
-def _same_account(plan: FleetPlan) -> Conditions:
-    """Return the condition that limits CloudWatch to alarms of this account."""
-    return {"StringEquals": {"aws:SourceAccount": (plan.account,)}}
-
-
 def _allow_key_use(plan: FleetPlan) -> Statement:
     """Allow CloudWatch to use the key; the AWS managed key of SNS does not allow that."""
     return Statement(
@@ -51,7 +47,7 @@ def _allow_key_use(plan: FleetPlan) -> Statement:
         principals=_CLOUDWATCH,
         actions=("kms:Decrypt", "kms:GenerateDataKey*"),
         resources=("*",),
-        conditions=_same_account(plan),
+        conditions=same_account(plan),
     )
 
 
@@ -61,17 +57,9 @@ def _topic_statements(plan: FleetPlan, topic: str) -> tuple[Statement, Statement
         principals=_CLOUDWATCH,
         actions=("sns:Publish",),
         resources=(topic,),
-        conditions=_same_account(plan),
+        conditions=same_account(plan),
     )
-    require_tls = Statement(
-        sid="RefuseClearText",
-        effect="Deny",
-        principals={"AWS": ("*",)},
-        actions=("sns:Publish",),
-        resources=(topic,),
-        conditions={"Bool": {"aws:SecureTransport": ("false",)}},
-    )
-    return publish, require_tls
+    return publish, deny_everyone("RefuseClearText", ("sns:Publish",), (topic,), CLEAR_TEXT)
 
 
 # 30 minutes within an hour: this includes an autoscaler that gives up after 15 minutes and tries again later.
@@ -107,6 +95,42 @@ def alarm_on_missing_instances(
     MetricAlarm(alarm_name, args, child_options(parent))
 
 
+@dataclass(frozen=True, slots=True)
+class AlarmRule:
+    """When a metric, `NAMESPACE:NAME`, triggers an alarm; with `reports_end` its end sends a mail too."""
+
+    metric: str
+    dimensions: Mapping[str, pulumi.Input[str]]
+    statistic: str = "Sum"
+    comparison: str = "GreaterThanThreshold"
+    threshold: int = 0
+    period: int = _PERIOD_SECONDS
+    periods: int = 1
+    missing_data: str = "notBreaching"
+    reports_end: bool = True
+
+    def declare(self, name: str, about: str, topic_arn: pulumi.Output[str], options: pulumi.ResourceOptions) -> None:
+        """Declare the alarm."""
+        namespace, _, metric = self.metric.partition(":")
+        args = MetricAlarmArgs(
+            name=name,
+            alarm_description=about,
+            namespace=namespace,
+            metric_name=metric,
+            dimensions=dict(self.dimensions),
+            statistic=self.statistic,
+            comparison_operator=self.comparison,
+            threshold=self.threshold,
+            period=self.period,
+            evaluation_periods=self.periods,
+            treat_missing_data=self.missing_data,
+            alarm_actions=[topic_arn],
+            ok_actions=[topic_arn] if self.reports_end else None,
+            tags=name_tag(name),
+        )
+        MetricAlarm(name, args, options)
+
+
 # A group with a broken type, image or bundle replaces its machines without end.
 _HOUR_SECONDS, _GATE_FAILURES = 3600, 3
 GATE_FAILURES = "GateFailures"
@@ -126,7 +150,6 @@ def alarm_on_failed_gates(
     the check and stop launches.
     """
     name, region = group
-    alarm_name = f"{name}-gate"
     dimension = f"Name=AutoScalingGroupName,Value={name}"
     checks = (
         f"aws cloudwatch list-metrics --region {region} --namespace {gate_namespace(plan)} --recently-active PT3H"
@@ -136,25 +159,19 @@ def alarm_on_failed_gates(
         f"aws autoscaling update-auto-scaling-group --region {region} --auto-scaling-group-name {name}"
         " --min-size 0 --desired-capacity 0"
     )
-    args = MetricAlarmArgs(
-        name=alarm_name,
-        alarm_description=(
-            f"{_GATE_FAILURES} new machines of {name} failed their health gate within an hour, at up to {price:.2f} USD"
-            f" an hour each. Failed checks: `{checks}`. Stop launches: `{stop}`"
-        ),
-        namespace=gate_namespace(plan),
-        metric_name=GATE_FAILURES,
-        dimensions={"AutoScalingGroupName": name},
-        statistic="Sum",
-        comparison_operator="GreaterThanOrEqualToThreshold",
+    about = (
+        f"{_GATE_FAILURES} new machines of {name} failed their health gate within an hour, at up to {price:.2f} USD"
+        f" an hour each. Failed checks: `{checks}`. Stop launches: `{stop}`"
+    )
+    rule = AlarmRule(
+        f"{gate_namespace(plan)}:{GATE_FAILURES}",
+        {"AutoScalingGroupName": name},
+        comparison="GreaterThanOrEqualToThreshold",
         threshold=_GATE_FAILURES,
         period=_HOUR_SECONDS,
-        evaluation_periods=1,
-        treat_missing_data="notBreaching",
-        alarm_actions=[topic_arn],
-        tags=name_tag(alarm_name),
+        reports_end=False,
     )
-    MetricAlarm(alarm_name, args, child_options(parent))
+    rule.declare(f"{name}-gate", about, topic_arn, child_options(parent))
 
 
 def _metric_query(query_id: str, group: pulumi.Output[str]) -> MetricAlarmMetricQueryArgs:
@@ -179,24 +196,9 @@ def alarm_on_failed_copies(
 
     S3 publishes this metric in the region of the source bucket. Source: S3 user guide, "Using S3 Replication metrics".
     """
-    alarm_name = f"{name}-failed"
-    args = MetricAlarmArgs(
-        name=alarm_name,
-        alarm_description=f"{name}: S3 could not copy objects; copy them again by a batch job",
-        namespace="AWS/S3",
-        metric_name="OperationsFailedReplication",
-        dimensions=dimensions,
-        statistic="Sum",
-        comparison_operator="GreaterThanThreshold",
-        threshold=0,
-        period=_PERIOD_SECONDS,
-        evaluation_periods=1,
-        treat_missing_data="notBreaching",
-        alarm_actions=[topic_arn],
-        ok_actions=[topic_arn],
-        tags=name_tag(alarm_name),
-    )
-    MetricAlarm(alarm_name, args, child_options(parent))
+    about = f"{name}: S3 could not copy objects; copy them again by a batch job"
+    rule = AlarmRule("AWS/S3:OperationsFailedReplication", dimensions)
+    rule.declare(f"{name}-failed", about, topic_arn, child_options(parent))
 
 
 # Type of amount and percentage of the limit that trigger a mail.

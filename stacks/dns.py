@@ -45,6 +45,24 @@ class PrivateZone(pulumi.ComponentResource):
         self.register_outputs({"zone_id": self.zone_id})
 
 
+def associate(
+    name: str, zone_id: pulumi.Output[str], stacks: Mapping[str, RegionStack], parent: pulumi.Resource
+) -> None:
+    """Associate a zone with the VPCs of all regions but the home region."""
+    for stack in (stack for stack in stacks.values() if not stack.region.home):
+        args = ZoneAssociationArgs(zone_id=zone_id, vpc_id=stack.output("vpc_id"), vpc_region=stack.name)
+        ZoneAssociation(f"{name}-{stack.name}", args, child_options(parent))
+
+
+class ZoneAssociations(pulumi.ComponentResource):
+    """Associations of the private zone with the VPCs of all other regions."""
+
+    def __init__(self, plan: FleetPlan, stacks: Mapping[str, RegionStack], opts: pulumi.ResourceOptions) -> None:
+        super().__init__("bedplate:stacks:ZoneAssociations", plan.name, None, opts)
+        associate(plan.name, stacks[plan.home.name].output("zone_id"), stacks, self)
+        self.register_outputs({})
+
+
 TTL_SECONDS = 300
 # Clients try all addresses of the API in turn; the short TTL removes an old address within a minute.
 API_TTL_SECONDS = 60
@@ -130,9 +148,7 @@ class ReverseZone(pulumi.ComponentResource):
             tags=name_tag(name),
         )
         zone_id = Zone(name, args, child_options(self, ignore=("vpcs",))).zone_id
-        for stack in (stack for stack in stacks.values() if not stack.region.home):
-            association = ZoneAssociationArgs(zone_id=zone_id, vpc_id=stack.output("vpc_id"), vpc_region=stack.name)
-            ZoneAssociation(f"{name}-{stack.name}", association, child_options(self))
+        associate(name, zone_id, stacks, self)
         for label, host in names.items():
             record = RecordArgs(zone_id=zone_id, name=f"{label}.{zone}", type="PTR", ttl=TTL_SECONDS, records=[host])
             Record(f"{name}-{label}", record, child_options(self))

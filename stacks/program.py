@@ -11,7 +11,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pulumi
-from pulumi_aws.route53.zone_association import ZoneAssociation, ZoneAssociationArgs
 from pulumi_aws.ssm.parameter import Parameter, ParameterArgs
 
 from bedplate.catalog import Catalog, load_catalog
@@ -38,6 +37,7 @@ from stacks.dns import (
     OutboundResolver,
     PrivateZone,
     ReverseZone,
+    ZoneAssociations,
     home_records,
     remote_records,
     reverse_names,
@@ -212,18 +212,6 @@ def _pool_inputs(context: RegionContext, pool: PoolPlan) -> PoolInputs:
 _INTERCONNECTS: Mapping[Interconnect, Callable[[FleetPlan, RegionStack, RegionStack], object]] = MappingProxyType(
     {Interconnect.TRANSIT: TransitPeering, Interconnect.PEERING: VpcPeering}
 )
-
-
-class ZoneAssociations(pulumi.ComponentResource):
-    """Associations of the private zone with the VPCs of all other regions."""
-
-    def __init__(self, plan: FleetPlan, stacks: Mapping[str, RegionStack], opts: pulumi.ResourceOptions) -> None:
-        super().__init__("bedplate:stacks:ZoneAssociations", plan.name, None, opts)
-        zone_id = stacks[plan.home.name].output("zone_id")
-        for stack in (stack for stack in stacks.values() if not stack.region.home):
-            args = ZoneAssociationArgs(zone_id=zone_id, vpc_id=stack.output("vpc_id"), vpc_region=stack.name)
-            ZoneAssociation(f"{plan.name}-{stack.name}", args, child_options(self))
-        self.register_outputs({})
 
 
 def declare_links(plan: FleetPlan) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 
 import pulumi
 from pulumi_aws.cloudwatch.log_group import LogGroup, LogGroupArgs
-from pulumi_aws.cloudwatch.metric_alarm import MetricAlarm, MetricAlarmArgs
 from pulumi_aws.ec2._inputs import (
     VpnConnectionTunnel1LogOptionsArgs,
     VpnConnectionTunnel1LogOptionsCloudwatchLogOptionsArgs,
@@ -22,8 +21,6 @@ from pulumi_aws.ec2._inputs import (
 from pulumi_aws.ec2.customer_gateway import CustomerGateway, CustomerGatewayArgs
 from pulumi_aws.ec2.vpn_connection import VpnConnection, VpnConnectionArgs
 from pulumi_aws.ec2.vpn_gateway import VpnGateway, VpnGatewayArgs
-from pulumi_aws.ec2transitgateway.route import Route, RouteArgs
-from pulumi_aws.ec2transitgateway.route_table_association import RouteTableAssociation, RouteTableAssociationArgs
 from pulumi_aws.secretsmanager.secret import Secret, SecretArgs
 from pulumi_aws.secretsmanager.secret_version import SecretVersion, SecretVersionArgs
 from pulumi_aws.vpc.security_group_ingress_rule import SecurityGroupIngressRule, SecurityGroupIngressRuleArgs
@@ -34,16 +31,9 @@ from bedplate.plan.links import has_transit, networks_of_place
 from bedplate.plan.pools import tunnel_secret
 from bedplate.plan.stacks import SHARED
 from bedplate.spec.sites import Dials
-from stacks.network.transit import NextHop, RegionStack, RemoteRoutes
+from stacks.alarms import AlarmRule
+from stacks.network.transit import Attachment, NextHop, RegionStack, RemoteRoutes
 from stacks.options import child_options, name_tag, output_of, stack_reference
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VpnGateways:
-    """The gateway of a VPN connection: one of the two."""
-
-    transit: pulumi.Output[str] | None = None
-    private: pulumi.Output[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,25 +43,16 @@ class TransitEnd:
     stack: RegionStack
 
     @property
-    def gateways(self) -> VpnGateways:
-        """The gateway arguments of a VPN connection."""
-        return VpnGateways(transit=self.stack.output("transit_gateway_id"))
+    def gateway_argument(self) -> dict[str, Any]:
+        """The argument of a VPN connection that names the gateway."""
+        return {"transit_gateway_id": self.stack.output("transit_gateway_id")}
 
     def declare_routes(self, plan: FleetPlan, site: str, connection: VpnConnection, parent: pulumi.Resource) -> None:
         """Associate the connection with the table of the gateway, and route the blocks of the site to it."""
-        name, options = f"{plan.name}-{self.stack.name}", self.stack.child_options(parent)
-        table_id, attachment_id = self.stack.output("transit_table_id"), connection.transit_gateway_attachment_id
-        association = RouteTableAssociationArgs(
-            transit_gateway_attachment_id=attachment_id, transit_gateway_route_table_id=table_id
-        )
-        RouteTableAssociation(f"{name}-from-site-{site}", association, options)
-        for destination in networks_of_place(plan, site):
-            args = RouteArgs(
-                destination_cidr_block=str(destination.block),
-                transit_gateway_route_table_id=table_id,
-                transit_gateway_attachment_id=attachment_id,
-            )
-            Route(f"{name}-to-{destination.name}", args, options)
+        prefix, table_id = f"{plan.name}-{self.stack.name}", self.stack.output("transit_table_id")
+        options = self.stack.child_options(parent)
+        attachment = Attachment(plan, table_id, connection.transit_gateway_attachment_id, options)
+        attachment.connect(f"{prefix}-from-site-{site}", prefix, site)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +63,9 @@ class PrivateEnd:
     gateway: VpnGateway
 
     @property
-    def gateways(self) -> VpnGateways:
-        """The gateway arguments of a VPN connection."""
-        return VpnGateways(private=self.gateway.id)
+    def gateway_argument(self) -> dict[str, Any]:
+        """The argument of a VPN connection that names the gateway."""
+        return {"vpn_gateway_id": self.gateway.id}
 
     def declare_routes(self, plan: FleetPlan, site: str, connection: VpnConnection, _: pulumi.Resource) -> None:
         """Route the planned blocks of the site to the gateway; routes announced by BGP are not used."""
@@ -227,7 +208,7 @@ def _logs(tunnel: int, arn: pulumi.Output[str]) -> object:
 
 
 _LOG_DAYS = 90
-_ALARM_SECONDS, _ALARM_PERIODS = 300, 2
+_ALARM_PERIODS = 2
 # Larger AS numbers use another argument.
 _FIRST_EXTENDED_ASN = 2**31
 
@@ -272,8 +253,7 @@ class SiteConnection(pulumi.ComponentResource):
             type="ipsec.1",
             static_routes_only=False,
             tags=name_tag(self._name),
-            transit_gateway_id=end.gateways.transit,
-            vpn_gateway_id=end.gateways.private,
+            **end.gateway_argument,
             **options,
         )
         return VpnConnection(
@@ -291,24 +271,20 @@ class SiteConnection(pulumi.ComponentResource):
 
     def _declare_alarm(self, site: SitePlan) -> None:
         """Declare an alarm for one tunnel down: traffic continues, but without redundancy."""
-        name, topic_arn = f"{self._name}-tunnel-down", self._stack.output("alarm_topic_arn")
-        args = MetricAlarmArgs(
-            name=name,
-            alarm_description=f"A tunnel of {site.name} to {self._stack.name} is down",
-            namespace="AWS/VPN",
-            metric_name="TunnelState",
-            dimensions={"VpnId": self.connection.id},
+        rule = AlarmRule(
+            "AWS/VPN:TunnelState",
+            {"VpnId": self.connection.id},
             statistic="Average",
-            comparison_operator="LessThanThreshold",
+            comparison="LessThanThreshold",
             threshold=1,
-            period=_ALARM_SECONDS,
-            evaluation_periods=_ALARM_PERIODS,
-            treat_missing_data="breaching",
-            alarm_actions=[topic_arn],
-            ok_actions=[topic_arn],
-            tags=name_tag(name),
+            periods=_ALARM_PERIODS,
+            missing_data="breaching",
         )
-        MetricAlarm(name, args, self._stack.child_options(self))
+        about, topic_arn = (
+            f"A tunnel of {site.name} to {self._stack.name} is down",
+            self._stack.output("alarm_topic_arn"),
+        )
+        rule.declare(f"{self._name}-tunnel-down", about, topic_arn, self._stack.child_options(self))
 
 
 def _gateway(plan: FleetPlan, name: str, site: SitePlan) -> CustomerGatewayArgs:

@@ -4,32 +4,21 @@ Decision: docs/adr/0035-issuer-in-a-bucket.md.
 """
 
 from collections.abc import Iterator
+from functools import partial
 
 import pulumi
 from pulumi_aws.iam.open_id_connect_provider import OpenIdConnectProvider, OpenIdConnectProviderArgs
-from pulumi_aws.iam.role import Role, RoleArgs
-from pulumi_aws.iam.role_policy import RolePolicy, RolePolicyArgs
-from pulumi_aws.s3._inputs import (
-    BucketOwnershipControlsRuleArgs,
-    BucketServerSideEncryptionConfigurationRuleApplyServerSideEncryptionByDefaultArgs,
-    BucketServerSideEncryptionConfigurationRuleArgs,
-)
 from pulumi_aws.s3.bucket import Bucket, BucketArgs
 from pulumi_aws.s3.bucket_objectv2 import BucketObjectv2, BucketObjectv2Args
-from pulumi_aws.s3.bucket_ownership_controls import BucketOwnershipControls, BucketOwnershipControlsArgs
-from pulumi_aws.s3.bucket_policy import BucketPolicy, BucketPolicyArgs
-from pulumi_aws.s3.bucket_public_access_block import BucketPublicAccessBlock, BucketPublicAccessBlockArgs
-from pulumi_aws.s3.bucket_server_side_encryption_configuration import (
-    BucketServerSideEncryptionConfiguration,
-    BucketServerSideEncryptionConfigurationInitArgs,
-)
+from pulumi_aws.s3.bucket_policy import BucketPolicy
 
 from bedplate.plan.cluster import KEY_SET, person_name
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.issuer import AUDIENCE, DISCOVERY, issuer_documents, pod_role_name, pod_subject
-from stacks.identity.policy import Statement, arn, bucket_arn, policy
+from stacks.identity.policy import EVERYONE, FleetRole, Statement, arn, bucket_arn, policy
 from stacks.identity.roles import READ_OBJECTS, WRITE_OBJECTS, list_buckets, use_data_key
 from stacks.options import PUBLIC, child_options, name_tag
+from stacks.storage.buckets import BucketSettings
 from stacks.storage.files import require_tls
 
 
@@ -38,7 +27,7 @@ def issuer_policy(plan: FleetPlan) -> str:
     bucket = plan.issuer_bucket.name
     public = Statement(
         sid="PublishKeys",
-        principals={"AWS": ("*",)},
+        principals=EVERYONE,
         actions=("s3:GetObject",),
         resources=tuple(f"{bucket_arn(bucket)}/{key}" for key in (DISCOVERY, KEY_SET)),
     )
@@ -57,36 +46,16 @@ class TokenIssuer(pulumi.ComponentResource):
         super().__init__("bedplate:stacks:TokenIssuer", self._label, None, opts)
         tags = {**name_tag(bucket.name), PUBLIC: f"{DISCOVERY} {KEY_SET}"}
         name = Bucket(self._label, BucketArgs(bucket=bucket.name, tags=tags), child_options(self)).id
-        access = self._open(plan, name)
+        settings = BucketSettings(self._label, name, partial(child_options, self))
+        # A customer's key would hide the objects.
+        settings.encrypt(None)
+        access = settings.restrict(issuer_policy(plan), is_public=True)
         documents = [self._document(name, key, text, access) for key, text in issuer_documents(plan).items()]
         provider = OpenIdConnectProviderArgs(
             url=f"https://{plan.issuer_bucket.host}", client_id_lists=[AUDIENCE], tags=name_tag(self._label)
         )
         self.provider = OpenIdConnectProvider(self._label, provider, child_options(self, after=tuple(documents)))
         self.register_outputs({})
-
-    def _open(self, plan: FleetPlan, bucket: pulumi.Output[str]) -> BucketPolicy:
-        """Let a policy, but no ACL, make objects public; a customer's key would hide them."""
-        block = BucketPublicAccessBlockArgs(
-            bucket=bucket,
-            block_public_acls=True,
-            block_public_policy=False,
-            ignore_public_acls=True,
-            restrict_public_buckets=False,
-        )
-        access_block = BucketPublicAccessBlock(self._label, block, child_options(self))
-        owner = BucketOwnershipControlsRuleArgs(object_ownership="BucketOwnerEnforced")
-        BucketOwnershipControls(
-            self._label, BucketOwnershipControlsArgs(bucket=bucket, rule=owner), child_options(self)
-        )
-        own_keys = BucketServerSideEncryptionConfigurationRuleApplyServerSideEncryptionByDefaultArgs(
-            sse_algorithm="AES256"
-        )
-        rule = BucketServerSideEncryptionConfigurationRuleArgs(apply_server_side_encryption_by_default=own_keys)
-        encryption = BucketServerSideEncryptionConfigurationInitArgs(bucket=bucket, rules=[rule])
-        BucketServerSideEncryptionConfiguration(self._label, encryption, child_options(self))
-        args = BucketPolicyArgs(bucket=bucket, policy=issuer_policy(plan))
-        return BucketPolicy(self._label, args, child_options(self, after=(access_block,)))
 
     def _document(self, bucket: pulumi.Output[str], key: str, text: str, access: BucketPolicy) -> BucketObjectv2:
         args = BucketObjectv2Args(
@@ -125,14 +94,7 @@ class PodRoles(pulumi.ComponentResource):
         for person in plan.accounts.people:
             namespace = person_name(person.name)
             name, label = pod_role_name(plan, namespace), f"{plan.name}-pods-{namespace}"
-            args = RoleArgs(
-                name=name,
-                description=f"pods of {person.name} in the fleet {plan.name}",
-                assume_role_policy=policy(pod_trust(plan, person.name)),
-                permissions_boundary=plan.boundary,
-                tags=name_tag(name),
-            )
-            role = Role(label, args, child_options(self, after=(issuer.provider,)))
-            permissions = policy(*pod_permissions(plan, person.name))
-            RolePolicy(label, RolePolicyArgs(name=name, role=role.name, policy=permissions), child_options(self))
+            about = f"pods of {person.name} in the fleet {plan.name}"
+            role = FleetRole(name, about, pod_trust(plan, person.name), pod_permissions(plan, person.name))
+            role.declare(plan, self, label=label, after=(issuer.provider,))
         self.register_outputs({})

@@ -58,49 +58,59 @@ def bucket_arn(bucket: str) -> str:
     return f"arn:aws:s3:::{bucket}"
 
 
+EVERYONE = {"AWS": ("*",)}
+CLEAR_TEXT: Conditions = {"Bool": {"aws:SecureTransport": ("false",)}}
+"""The condition that a request is not made over TLS."""
+
+
+def deny_everyone(sid: str, actions: tuple[str, ...], resources: tuple[str, ...], conditions: Conditions) -> Statement:
+    """Return a statement that denies actions to all principals under conditions."""
+    return Statement(
+        sid=sid, effect="Deny", principals=EVERYONE, actions=actions, resources=resources, conditions=conditions
+    )
+
+
 def root_arn(plan: FleetPlan) -> str:
     """Return the ARN of the account root, which delegates access to the IAM policies of the account."""
     return arn(plan, "iam", "", "root")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceRole:
-    """The role of AWS services: its name, the services, its permissions, and the sid of its trust statement.
-
-    The services assume the role only for this account, unless `conditional` is false.
-    """
+@dataclass(frozen=True, slots=True)
+class FleetRole:
+    """A role: its name, whom its trust statement lets assume it, and its permissions."""
 
     name: str
     description: str
-    services: tuple[str, ...]
-    sid: str
+    trust: Statement
     permissions: Iterable[Statement]
-    conditional: bool = True
+
+    def declare(
+        self, plan: FleetPlan, parent: pulumi.Resource, *, label: str = "", after: tuple[pulumi.Resource, ...] = ()
+    ) -> Role:
+        """Declare the role and its policy, as children of a component; `label` is their name in the stack."""
+        args = RoleArgs(
+            name=self.name,
+            description=self.description,
+            assume_role_policy=policy(self.trust),
+            permissions_boundary=plan.boundary,
+            tags=name_tag(self.name),
+        )
+        role = Role(label or self.name, args, child_options(parent, after=after))
+        permissions = RolePolicyArgs(name=self.name, role=role.name, policy=policy(*self.permissions))
+        RolePolicy(label or self.name, permissions, child_options(parent))
+        return role
 
 
-def declare_service_role(plan: FleetPlan, service_role: ServiceRole, parent: pulumi.Resource) -> None:
-    """Declare the role of a service and its policy, as children of a component."""
-    name = service_role.name
-    args = RoleArgs(
-        name=name,
-        description=service_role.description,
-        assume_role_policy=policy(_trust(plan, service_role)),
-        permissions_boundary=plan.boundary,
-        tags=name_tag(name),
-    )
-    role = Role(name, args, child_options(parent))
-    role_policy = RolePolicyArgs(name=name, role=role.name, policy=policy(*service_role.permissions))
-    RolePolicy(name, role_policy, child_options(parent))
-
-
-def _trust(plan: FleetPlan, role: ServiceRole) -> Statement:
-    """Return the trust statement: the services may assume the role."""
+def trust_services(sid: str, *services: str, conditions: Conditions | None = None) -> Statement:
+    """Return a trust statement: the AWS services may assume the role."""
     return Statement(
-        sid=role.sid,
-        principals={"Service": role.services},
-        actions=("sts:AssumeRole",),
-        conditions={"StringEquals": {"aws:SourceAccount": (plan.account,)}} if role.conditional else {},
+        sid=sid, principals={"Service": services}, actions=("sts:AssumeRole",), conditions=conditions or {}
     )
+
+
+def same_account(plan: FleetPlan) -> Conditions:
+    """Return the condition that limits an AWS service to resources of this account."""
+    return {"StringEquals": {"aws:SourceAccount": (plan.account,)}}
 
 
 _LAUNCH_ACTIONS = ("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*")
@@ -115,17 +125,16 @@ def launch_statements(plan: FleetPlan, region: str) -> tuple[Statement, ...]:
     """
     role = arn(plan, "iam", "", "role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling")
     own = {"aws:PrincipalArn": (role,), "kms:CallerAccount": (plan.account,)}
-    principals = {"AWS": ("*",)}
     use = Statement(
         sid="LaunchFromImages",
-        principals=principals,
+        principals=EVERYONE,
         actions=_LAUNCH_ACTIONS,
         resources=("*",),
         conditions={"StringEquals": {**own, "kms:ViaService": (f"ec2.{region}.amazonaws.com",)}},
     )
     grant = Statement(
         sid="GrantToVolumes",
-        principals=principals,
+        principals=EVERYONE,
         actions=("kms:CreateGrant",),
         resources=("*",),
         conditions={"StringEquals": own, "Bool": {"kms:GrantIsForAWSResource": ("true",)}},

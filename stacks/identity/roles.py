@@ -8,15 +8,13 @@ from dataclasses import replace
 
 import pulumi
 from pulumi_aws.iam.instance_profile import InstanceProfile, InstanceProfileArgs
-from pulumi_aws.iam.role import Role, RoleArgs
-from pulumi_aws.iam.role_policy import RolePolicy, RolePolicyArgs
 
 from bedplate.plan.cluster import join_parameter
 from bedplate.plan.fleet import ControlPlaneMember, FleetPlan
 from bedplate.plan.registration import ENABLED
 from bedplate.spec.sites import Use
 from stacks.alarms import gate_namespace
-from stacks.identity.policy import Conditions, Statement, alias_name, arn, bucket_arn, policy
+from stacks.identity.policy import Conditions, FleetRole, Statement, alias_name, arn, bucket_arn, trust_services
 from stacks.options import FLEET, GROUP, MEMBER, USE, child_options, name_tag, output_of
 
 
@@ -351,9 +349,6 @@ def allow_key_use(
     )
 
 
-_TRUST = Statement(sid="BeAnInstance", principals={"Service": ("ec2.amazonaws.com",)}, actions=("sts:AssumeRole",))
-
-
 def profile_arn_of(shared: pulumi.StackReference, kind: str) -> pulumi.Output[str]:
     """Return the ARN of the instance profile of a kind of node, an output of `shared`."""
     return output_of(shared, "profile_arns", kind).apply(lambda profiles: str(profiles[kind]))
@@ -368,22 +363,8 @@ class NodeRole(pulumi.ComponentResource):
     def __init__(self, plan: FleetPlan, kind: str, opts: pulumi.ResourceOptions) -> None:
         name = f"{plan.name}-{kind}"
         super().__init__("bedplate:stacks:NodeRole", name, None, opts)
-        role = Role(
-            name,
-            RoleArgs(
-                name=name,
-                description=f"{kind} nodes of the fleet {plan.name}",
-                assume_role_policy=policy(_TRUST),
-                permissions_boundary=plan.boundary,
-                tags=name_tag(name),
-            ),
-            child_options(self),
-        )
-        RolePolicy(
-            name,
-            RolePolicyArgs(name=name, role=role.name, policy=policy(*permissions(plan, kind))),
-            child_options(self),
-        )
+        trust, about = trust_services("BeAnInstance", "ec2.amazonaws.com"), f"{kind} nodes of the fleet {plan.name}"
+        role = FleetRole(name, about, trust, permissions(plan, kind)).declare(plan, self)
         profile = InstanceProfile(
             name, InstanceProfileArgs(name=name, role=role.name, tags=name_tag(name)), child_options(self)
         )

@@ -1,6 +1,7 @@
 """Security groups of nodes, storage and the control plane. Each rule is a resource, so a new one changes no other."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pulumi
 from pulumi_aws.ec2.security_group import SecurityGroup, SecurityGroupArgs
@@ -59,47 +60,33 @@ class RuleGroup:
         self, other: "RuleGroup", description: str, port: int | None = None, protocol: str = TCP
     ) -> None:
         """Allow inbound connections from another group of this VPC; `description` is also the name of the rule."""
-        rule_name = f"{self._name}-{description.lower().replace(' ', '-')}"
-        SecurityGroupIngressRule(
-            rule_name,
-            security_group_id=self.group_id,
-            ip_protocol=_ALL_PROTOCOLS if port is None else protocol,
-            from_port=port,
-            to_port=port,
-            referenced_security_group_id=other.group_id,
-            description=description,
-            tags=name_tag(rule_name),
-            opts=child_options(self._parent),
-        )
+        args = {"ip_protocol": protocol, "from_port": port, "to_port": port} if port else {}
+        name, group_id = description.lower().replace(" ", "-"), other.group_id
+        self._rule(SecurityGroupIngressRule, name, description, referenced_security_group_id=group_id, **args)
 
     def allow_itself(self, members: str) -> None:
         """Allow all traffic between members; EFA requires a rule that refers to the group itself."""
         for rule_type, preposition in ((SecurityGroupIngressRule, "from"), (SecurityGroupEgressRule, "to")):
-            rule_name = f"{self._name}-{preposition}-{members}"
-            rule_type(
-                rule_name,
-                security_group_id=self.group_id,
-                ip_protocol=_ALL_PROTOCOLS,
-                referenced_security_group_id=self.group_id,
-                description=f"All among {members}",
-                tags=name_tag(rule_name),
-                opts=child_options(self._parent),
-            )
+            name, about = f"{preposition}-{members}", f"All among {members}"
+            self._rule(rule_type, name, about, referenced_security_group_id=self.group_id)
 
     def _declare(self, rule_type: _RuleType, rules: Iterable[FirewallRule]) -> None:
         for rule in rules:
-            rule_name = f"{self._name}-{rule.name}"
-            rule_type(
-                rule_name,
-                security_group_id=self.group_id,
-                ip_protocol=rule.protocol or _ALL_PROTOCOLS,
-                from_port=rule.port,
-                to_port=rule.last or rule.port,
-                cidr_ipv4=str(rule.block),
-                description=rule.about,
-                tags=name_tag(rule_name),
-                opts=child_options(self._parent),
-            )
+            ports = {"from_port": rule.port, "to_port": rule.last or rule.port}
+            protocol, block = rule.protocol or _ALL_PROTOCOLS, str(rule.block)
+            self._rule(rule_type, rule.name, rule.about, ip_protocol=protocol, cidr_ipv4=block, **ports)
+
+    def _rule(self, rule_type: _RuleType, name: str, about: str, **args: Any) -> None:  # noqa: ANN401  of the SDK
+        """Declare a rule, of all protocols unless the arguments name one."""
+        full_name = f"{self._name}-{name}"
+        rule_type(
+            full_name,
+            security_group_id=self.group_id,
+            description=about,
+            tags=name_tag(full_name),
+            opts=child_options(self._parent),
+            **{"ip_protocol": _ALL_PROTOCOLS, **args},
+        )
 
 
 class NodeFirewall(pulumi.ComponentResource):

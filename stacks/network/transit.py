@@ -50,8 +50,9 @@ class Transit(pulumi.ComponentResource):
         self.gateway_id = self._gateway(plan, region)
         table = RouteTableArgs(transit_gateway_id=self.gateway_id, tags=name_tag(plan.name))
         self.table_id = RouteTable(plan.name, table, child_options(self)).id
-        attachment = self._attach(plan, network)
-        self._route_to_vpc(plan, region, attachment)
+        attachment = Attachment(plan, self.table_id, self._attach(plan, network), child_options(self))
+        # The block of the region, and its laptops.
+        attachment.connect(plan.name, plan.name, region.name)
         self.register_outputs({"gateway_id": self.gateway_id, "table_id": self.table_id})
 
     def _gateway(self, plan: FleetPlan, region: RegionPlan) -> pulumi.Output[str]:
@@ -66,7 +67,7 @@ class Transit(pulumi.ComponentResource):
         )
         return TransitGateway(plan.name, args, child_options(self)).id
 
-    def _attach(self, plan: FleetPlan, network: Network) -> VpcAttachment:
+    def _attach(self, plan: FleetPlan, network: Network) -> pulumi.Output[str]:
         args = VpcAttachmentArgs(
             transit_gateway_id=self.gateway_id,
             vpc_id=network.vpc_id,
@@ -75,22 +76,31 @@ class Transit(pulumi.ComponentResource):
             transit_gateway_default_route_table_propagation=False,
             tags=name_tag(plan.name),
         )
-        attachment = VpcAttachment(plan.name, args, child_options(self))
-        association = RouteTableAssociationArgs(
-            transit_gateway_attachment_id=attachment.id, transit_gateway_route_table_id=self.table_id
-        )
-        RouteTableAssociation(plan.name, association, child_options(self))
-        return attachment
+        return VpcAttachment(plan.name, args, child_options(self)).id
 
-    def _route_to_vpc(self, plan: FleetPlan, region: RegionPlan, attachment: VpcAttachment) -> None:
-        """Route the block of the region, and its laptops, to the VPC."""
-        for destination in networks_of_place(plan, region.name):
-            args = RouteArgs(
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """An attachment of a transit gateway with this route table; `options` are those of its children."""
+
+    plan: FleetPlan
+    table_id: pulumi.Output[str]
+    id: pulumi.Output[str]
+    options: pulumi.ResourceOptions
+
+    def connect(self, association: str, prefix: str, place: str) -> None:
+        """Associate it with the table under a name, and route the networks of a place to it."""
+        args = RouteTableAssociationArgs(
+            transit_gateway_attachment_id=self.id, transit_gateway_route_table_id=self.table_id
+        )
+        RouteTableAssociation(association, args, self.options)
+        for destination in networks_of_place(self.plan, place):
+            route = RouteArgs(
                 destination_cidr_block=str(destination.block),
                 transit_gateway_route_table_id=self.table_id,
-                transit_gateway_attachment_id=attachment.id,
+                transit_gateway_attachment_id=self.id,
             )
-            Route(f"{plan.name}-to-{destination.name}", args, child_options(self))
+            Route(f"{prefix}-to-{destination.name}", route, self.options)
 
 
 T = TypeVar("T")
@@ -182,43 +192,27 @@ class TransitPeering(pulumi.ComponentResource):
     def __init__(self, plan: FleetPlan, requester: RegionStack, accepter: RegionStack) -> None:
         self._name = f"{plan.name}-{requester.name}-{accepter.name}"
         super().__init__("bedplate:stacks:TransitPeering", self._name)
-        self._plan = plan
-        attachment = self._request(requester, accepter)
+        attachment_id = self._request(requester, accepter)
         accepted = PeeringAttachmentAccepter(
             self._name,
-            PeeringAttachmentAccepterArgs(transit_gateway_attachment_id=attachment.id, tags=name_tag(self._name)),
+            PeeringAttachmentAccepterArgs(transit_gateway_attachment_id=attachment_id, tags=name_tag(self._name)),
             accepter.child_options(self),
         )
-        self._route(requester, accepter, attachment, accepted)
-        self._route(accepter, requester, attachment, accepted)
+        for local, remote in ((requester, accepter), (accepter, requester)):
+            options = local.child_options(self, after=(accepted,))
+            attachment = Attachment(plan, local.output("transit_table_id"), attachment_id, options)
+            prefix = f"{plan.name}-{local.name}"
+            attachment.connect(f"{prefix}-to-{remote.name}", prefix, remote.name)
         self.register_outputs({})
 
-    def _request(self, requester: RegionStack, accepter: RegionStack) -> PeeringAttachment:
+    def _request(self, requester: RegionStack, accepter: RegionStack) -> pulumi.Output[str]:
         args = PeeringAttachmentArgs(
             transit_gateway_id=requester.output("transit_gateway_id"),
             peer_transit_gateway_id=accepter.output("transit_gateway_id"),
             peer_region=accepter.name,
             tags=name_tag(self._name),
         )
-        return PeeringAttachment(self._name, args, requester.child_options(self))
-
-    def _route(
-        self, local: RegionStack, remote: RegionStack, attachment: PeeringAttachment, accepted: pulumi.Resource
-    ) -> None:
-        """Associate the peering with the local table, and route the blocks of the remote region through it."""
-        name = f"{self._plan.name}-{local.name}-to-"
-        table_id, options = local.output("transit_table_id"), local.child_options(self, after=(accepted,))
-        association = RouteTableAssociationArgs(
-            transit_gateway_attachment_id=attachment.id, transit_gateway_route_table_id=table_id
-        )
-        RouteTableAssociation(f"{name}{remote.name}", association, options)
-        for destination in networks_of_place(self._plan, remote.name):
-            args = RouteArgs(
-                destination_cidr_block=str(destination.block),
-                transit_gateway_route_table_id=table_id,
-                transit_gateway_attachment_id=attachment.id,
-            )
-            Route(f"{name}{destination.name}", args, options)
+        return PeeringAttachment(self._name, args, requester.child_options(self)).id
 
 
 class VpcPeering(pulumi.ComponentResource):

@@ -8,7 +8,6 @@ from ipaddress import IPv4Network
 
 import pulumi
 from pulumi_aws.cloudwatch.log_group import LogGroup, LogGroupArgs
-from pulumi_aws.cloudwatch.metric_alarm import MetricAlarm, MetricAlarmArgs
 from pulumi_aws.ec2.default_route_table import DefaultRouteTable, DefaultRouteTableArgs
 from pulumi_aws.ec2.default_security_group import DefaultSecurityGroup, DefaultSecurityGroupArgs
 from pulumi_aws.ec2.eip import Eip, EipArgs
@@ -30,7 +29,8 @@ from pulumi_aws.ec2.vpc_endpoint_route_table_association import (
 from bedplate.plan.firewall import HTTPS, TCP, FirewallRule
 from bedplate.plan.fleet import FleetPlan, RegionPlan, ZonePlan, fixed_block
 from bedplate.spec.network import Egress
-from stacks.identity.policy import ServiceRole, Statement, arn, declare_service_role, policy
+from stacks.alarms import AlarmRule
+from stacks.identity.policy import EVERYONE, FleetRole, Statement, arn, policy, same_account, trust_services
 from stacks.network.firewall import RuleGroup
 from stacks.options import child_options, name_tag
 
@@ -118,14 +118,9 @@ class FlowRole(pulumi.ComponentResource):
     def __init__(self, plan: FleetPlan, opts: pulumi.ResourceOptions) -> None:
         name = flow_role_name(plan)
         super().__init__("bedplate:stacks:FlowRole", name, None, opts)
-        role = ServiceRole(
-            name=name,
-            description=f"Flow logs of the fleet {plan.name}",
-            services=("vpc-flow-logs.amazonaws.com",),
-            sid="BeFlowLogs",
-            permissions=(find_groups_permission(plan), write_flows_permission(plan)),
-        )
-        declare_service_role(plan, role, self)
+        trust = trust_services("BeFlowLogs", "vpc-flow-logs.amazonaws.com", conditions=same_account(plan))
+        permissions = (find_groups_permission(plan), write_flows_permission(plan))
+        FleetRole(name, f"Flow logs of the fleet {plan.name}", trust, permissions).declare(plan, self)
         self.register_outputs({})
 
 
@@ -242,7 +237,7 @@ class Network(pulumi.ComponentResource):
         return VpcEndpoint(name, args, child_options(self)).id
 
 
-_ALARM_SECONDS = 300
+_NO_PORTS = "AWS/NATGateway:ErrorPortAllocation"
 
 
 def nat_gateway_zones(egress: Egress, region: RegionPlan) -> dict[str, str]:
@@ -293,29 +288,10 @@ class NatEgress(pulumi.ComponentResource):
             allocation_id=address.id, subnet_id=self._network.zones[zone].edge_id, tags=name_tag(name)
         )
         gateway_id = NatGateway(name, args, options).id
-        self._declare_alarm(name, gateway_id)
+        # Exhausted ports make connections fail at random.
+        rule, about = AlarmRule(_NO_PORTS, {"NatGatewayId": gateway_id}), f"{name} has no port left for new connections"
+        rule.declare(f"{name}-ports", about, self._topic_arn, child_options(self))
         return gateway_id
-
-    def _declare_alarm(self, gateway: str, gateway_id: pulumi.Output[str]) -> None:
-        """Declare an alarm on exhausted ports of the gateway, which make connections fail at random."""
-        name = f"{gateway}-ports"
-        args = MetricAlarmArgs(
-            name=name,
-            alarm_description=f"{gateway} has no port left for new connections",
-            namespace="AWS/NATGateway",
-            metric_name="ErrorPortAllocation",
-            dimensions={"NatGatewayId": gateway_id},
-            statistic="Sum",
-            comparison_operator="GreaterThanThreshold",
-            threshold=0,
-            period=_ALARM_SECONDS,
-            evaluation_periods=1,
-            treat_missing_data="notBreaching",
-            alarm_actions=[self._topic_arn],
-            ok_actions=[self._topic_arn],
-            tags=name_tag(name),
-        )
-        MetricAlarm(name, args, child_options(self))
 
     def _route(self, zone: str, gateway: pulumi.Output[str]) -> None:
         args = RouteArgs(
@@ -324,9 +300,6 @@ class NatEgress(pulumi.ComponentResource):
             nat_gateway_id=gateway,
         )
         Route(f"{self._prefix}-{zone}-nodes-internet", args, child_options(self))
-
-
-_ANY_PRINCIPAL = {"AWS": ("*",)}
 
 
 class ServiceEndpoints(pulumi.ComponentResource):
@@ -361,14 +334,14 @@ def endpoint_statements(plan: FleetPlan, service: str) -> tuple[Statement, ...]:
     name = service.partition(".")[0]
     same_account = Statement(
         sid="ServeThisAccount",
-        principals=_ANY_PRINCIPAL,
+        principals=EVERYONE,
         actions=(f"{name}:*",),
         resources=("*",),
         conditions={"StringEquals": {"aws:PrincipalAccount": (plan.account,)}},
     )
     tokens = Statement(
         sid="ChangeTokens",
-        principals=_ANY_PRINCIPAL,
+        principals=EVERYONE,
         actions=("sts:AssumeRoleWithSAML", "sts:AssumeRoleWithWebIdentity"),
         resources=(arn(plan, "iam", "", "role/*"),),
     )

@@ -1,7 +1,8 @@
 """S3 buckets of stores: lifecycle, encryption, access policy and replication; and the bucket of a region's nodes."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 
 import pulumi
 from pulumi_aws.s3._inputs import (
@@ -38,7 +39,16 @@ from pulumi_aws.s3.bucket_versioning import BucketVersioning, BucketVersioningIn
 from bedplate.plan.fleet import BucketPlan, FleetPlan
 from bedplate.plan.issuer import has_pod_roles, pod_role_name
 from stacks.alarms import alarm_on_failed_copies
-from stacks.identity.policy import ServiceRole, Statement, arn, bucket_arn, declare_service_role, policy
+from stacks.identity.policy import (
+    Conditions,
+    FleetRole,
+    Statement,
+    arn,
+    bucket_arn,
+    deny_everyone,
+    policy,
+    trust_services,
+)
 from stacks.identity.roles import allow_key_use, kinds_with_bucket_access
 from stacks.network.transit import RegionStack
 from stacks.options import child_options, name_tag, retained_options
@@ -110,18 +120,12 @@ class ReplicationRole(pulumi.ComponentResource):
     def __init__(self, plan: FleetPlan, opts: pulumi.ResourceOptions) -> None:
         name = replication_role_name(plan)
         super().__init__("bedplate:stacks:ReplicationRole", name, None, opts)
-        role = ServiceRole(
-            name=name,
-            description=f"S3 copies stores of the fleet {plan.name}",
-            # S3 Batch Operations copies the objects that existed before replication.
-            services=("batchoperations.s3.amazonaws.com", "s3.amazonaws.com"),
-            sid="BeS3",
-            permissions=replication_permissions(plan),
-            # AWS does not document whether S3 sends aws:SourceAccount when it replicates, and no fleet has shown it. A
-            # condition on a missing key would stop all copies. To name the role, a caller needs iam:PassRole for it.
-            conditional=False,
-        )
-        declare_service_role(plan, role, self)
+        # S3 Batch Operations copies the objects that existed before replication. AWS does not document whether S3 sends
+        # aws:SourceAccount when it replicates, and no fleet has shown it. A condition on a missing key would stop all
+        # copies. To name the role, a caller needs iam:PassRole for it.
+        trust = trust_services("BeS3", "batchoperations.s3.amazonaws.com", "s3.amazonaws.com")
+        about = f"S3 copies stores of the fleet {plan.name}"
+        FleetRole(name, about, trust, replication_permissions(plan)).declare(plan, self)
         self.register_outputs({})
 
 
@@ -238,18 +242,52 @@ def _deny_others(
     sid: str, bucket: BucketPlan, actions: tuple[str, ...], roles: tuple[str, ...], patterns: tuple[str, ...]
 ) -> Statement:
     """Deny actions to all principals except the roles; AWS services are checked as the principal they act for."""
-    return Statement(
-        sid=sid,
-        effect="Deny",
-        principals={"AWS": ("*",)},
-        actions=actions,
-        resources=(f"{bucket_arn(bucket.name)}/*",),
-        conditions={
-            "StringNotEquals": {"aws:PrincipalArn": roles},
-            **({"StringNotLike": {"aws:PrincipalArn": patterns}} if patterns else {}),
-            "BoolIfExists": {"aws:PrincipalIsAWSService": ("false",)},
-        },
-    )
+    conditions: Conditions = {
+        "StringNotEquals": {"aws:PrincipalArn": roles},
+        **({"StringNotLike": {"aws:PrincipalArn": patterns}} if patterns else {}),
+        "BoolIfExists": {"aws:PrincipalIsAWSService": ("false",)},
+    }
+    return deny_everyone(sid, actions, (f"{bucket_arn(bucket.name)}/*",), conditions)
+
+
+@dataclass(frozen=True, slots=True)
+class BucketSettings:
+    """The settings that every bucket has; `options` returns the options of a child of the bucket's component."""
+
+    label: str
+    bucket: pulumi.Output[str]
+    options: Callable[..., pulumi.ResourceOptions]
+
+    def restrict(self, text: str, *, is_public: bool = False) -> BucketPolicy:
+        """Block public access and put the policy, one after the other: S3 refuses concurrent changes of these.
+
+        `is_public`: the policy, but no ACL, may make objects public.
+        """
+        block = BucketPublicAccessBlockArgs(
+            bucket=self.bucket,
+            block_public_acls=True,
+            block_public_policy=not is_public,
+            ignore_public_acls=True,
+            restrict_public_buckets=not is_public,
+        )
+        access_block = BucketPublicAccessBlock(self.label, block, self.options())
+        owner = BucketOwnershipControlsArgs(
+            bucket=self.bucket, rule=BucketOwnershipControlsRuleArgs(object_ownership="BucketOwnerEnforced")
+        )
+        BucketOwnershipControls(self.label, owner, self.options())
+        args = BucketPolicyArgs(bucket=self.bucket, policy=text)
+        return BucketPolicy(self.label, args, self.options(after=(access_block,)))
+
+    def encrypt(self, key_arn: pulumi.Output[str] | None) -> None:
+        """Encrypt objects with a key of the account, or without one with keys of S3."""
+        by_default = BucketServerSideEncryptionConfigurationRuleApplyServerSideEncryptionByDefaultArgs(
+            sse_algorithm="aws:kms" if key_arn else "AES256", kms_master_key_id=key_arn
+        )
+        rule = BucketServerSideEncryptionConfigurationRuleArgs(
+            apply_server_side_encryption_by_default=by_default, bucket_key_enabled=True if key_arn else None
+        )
+        args = BucketServerSideEncryptionConfigurationInitArgs(bucket=self.bucket, rules=[rule])
+        BucketServerSideEncryptionConfiguration(self.label, args, self.options())
 
 
 class StoreBucket(pulumi.ComponentResource):
@@ -266,8 +304,9 @@ class StoreBucket(pulumi.ComponentResource):
         self.name = Bucket(
             self._label, BucketArgs(bucket=bucket.name, tags=name_tag(bucket.name)), retained_options(self)
         ).id
-        self._restrict(self.policy(plan, bucket))
-        self._encrypt(key_arn)
+        settings = BucketSettings(self._label, self.name, partial(retained_options, self))
+        settings.restrict(self.policy(plan, bucket))
+        settings.encrypt(key_arn)
         self._keep_versions(bucket)
         self.register_outputs({"name": self.name})
 
@@ -278,33 +317,6 @@ class StoreBucket(pulumi.ComponentResource):
     def lifecycle(self, bucket: BucketPlan) -> list[BucketLifecycleConfigurationRuleArgs]:
         """Return the lifecycle rules of the bucket."""
         return lifecycle_rules(bucket.expire_days)
-
-    def _restrict(self, policy: str) -> None:
-        """Block public access and put the policy, one after the other: S3 refuses concurrent changes of these."""
-        block = BucketPublicAccessBlockArgs(
-            bucket=self.name,
-            block_public_acls=True,
-            block_public_policy=True,
-            ignore_public_acls=True,
-            restrict_public_buckets=True,
-        )
-        access_block = BucketPublicAccessBlock(self._label, block, retained_options(self))
-        owner = BucketOwnershipControlsArgs(
-            bucket=self.name, rule=BucketOwnershipControlsRuleArgs(object_ownership="BucketOwnerEnforced")
-        )
-        BucketOwnershipControls(self._label, owner, retained_options(self))
-        args = BucketPolicyArgs(bucket=self.name, policy=policy)
-        BucketPolicy(self._label, args, retained_options(self, after=(access_block,)))
-
-    def _encrypt(self, key_arn: pulumi.Output[str]) -> None:
-        by_key = BucketServerSideEncryptionConfigurationRuleApplyServerSideEncryptionByDefaultArgs(
-            sse_algorithm="aws:kms", kms_master_key_id=key_arn
-        )
-        rule = BucketServerSideEncryptionConfigurationRuleArgs(
-            apply_server_side_encryption_by_default=by_key, bucket_key_enabled=True
-        )
-        args = BucketServerSideEncryptionConfigurationInitArgs(bucket=self.name, rules=[rule])
-        BucketServerSideEncryptionConfiguration(self._label, args, retained_options(self))
 
     def _keep_versions(self, bucket: BucketPlan) -> None:
         """Keep old versions for a limited time; lifecycle rules for versions need versioning first."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import pulumi
 from pulumi_aws.efs._inputs import BackupPolicyBackupPolicyArgs, FileSystemLifecyclePolicyArgs
@@ -11,7 +12,7 @@ from pulumi_aws.efs.file_system_policy import FileSystemPolicy, FileSystemPolicy
 from pulumi_aws.efs.mount_target import MountTarget, MountTargetArgs
 
 from bedplate.plan.fleet import FilesPlan, FleetPlan
-from stacks.identity.policy import Conditions, Statement, bucket_arn, policy
+from stacks.identity.policy import CLEAR_TEXT, EVERYONE, Statement, bucket_arn, deny_everyone, policy
 from stacks.options import child_options, name_tag, retained_options
 
 OLDEST_TLS = "1.2"
@@ -19,9 +20,10 @@ OLDEST_TLS = "1.2"
 
 def require_tls(bucket: str) -> tuple[Statement, Statement]:
     """Return the statements that deny access to a bucket without TLS 1.2 or newer."""
+    deny = partial(deny_everyone, actions=("s3:*",), resources=(bucket_arn(bucket), f"{bucket_arn(bucket)}/*"))
     return (
-        _deny(bucket, "RefuseClearText", {"Bool": {"aws:SecureTransport": ("false",)}}),
-        _deny(bucket, "RefuseOldTls", {"NumericLessThan": {"s3:TlsVersion": (OLDEST_TLS,)}}),
+        deny("RefuseClearText", conditions=CLEAR_TEXT),
+        deny("RefuseOldTls", conditions={"NumericLessThan": {"s3:TlsVersion": (OLDEST_TLS,)}}),
     )
 
 
@@ -31,34 +33,14 @@ def mount_policy(system_arn: str) -> str:
     A policy replaces the default of EFS, which allows everything. Root access is allowed because nodes create home
     directories. Source: EFS user guide, "Using IAM to control file system data access".
     """
-    all_principals, resources = {"AWS": ("*",)}, (system_arn,)
     allow = Statement(
         sid="MountFromTheNetwork",
-        principals=all_principals,
+        principals=EVERYONE,
         actions=tuple(f"elasticfilesystem:Client{right}" for right in ("Mount", "RootAccess", "Write")),
-        resources=resources,
+        resources=(system_arn,),
         conditions={"Bool": {"elasticfilesystem:AccessedViaMountTarget": ("true",)}},
     )
-    deny = Statement(
-        sid="RefuseClearText",
-        effect="Deny",
-        principals=all_principals,
-        actions=("*",),
-        resources=resources,
-        conditions={"Bool": {"aws:SecureTransport": ("false",)}},
-    )
-    return policy(allow, deny)
-
-
-def _deny(bucket: str, sid: str, conditions: Conditions) -> Statement:
-    return Statement(
-        sid=sid,
-        effect="Deny",
-        principals={"AWS": ("*",)},
-        actions=("s3:*",),
-        resources=(bucket_arn(bucket), f"{bucket_arn(bucket)}/*"),
-        conditions=conditions,
-    )
+    return policy(allow, deny_everyone("RefuseClearText", ("*",), (system_arn,), CLEAR_TEXT))
 
 
 class FileSystemPolicies(pulumi.ComponentResource):
