@@ -17,7 +17,6 @@ from bedplate.account.client import NotThere
 from bedplate.errors import BedplateError, HeldError, PartialError
 from bedplate.files import Holder, parse_holder, this_process
 from bedplate.foreign import LARGEST, parse_json
-from images import steps
 from images.bake import Bake
 from images.published import Leftovers, remove_leftovers
 from images.steps import Fail, Observation, Record, Step, Wait, next_steps
@@ -182,13 +181,13 @@ def _advance(run: Progress, time: float, record: RecordImages, *, keep: bool) ->
             case Fail():
                 yield from _fail(run, now, step, keep=keep)
             case Record(images):
-                yield Event(run.kind, _text(step))
+                yield Event(run.kind, f"recording {len(images)} in fleet.lock")
                 record({f"{region}/{run.kind}": ident for region, ident in images.items()})
                 run.recorded |= images
             case _ if time - run.steps.get(step, -_MINUTE) < _MINUTE:
-                run.waits = (f"EC2 does not show yet: {_text(step)}", run.waits[1])
+                run.waits = (f"EC2 does not show yet: {step.text.format(step)}", run.waits[1])
             case _:
-                yield Event(run.kind, _text(step))
+                yield Event(run.kind, step.text.format(step))
                 _perform(run, step)
                 run.steps[step] = time
     run.seen = True
@@ -235,31 +234,3 @@ def _waits(runs: Sequence[Progress], time: float) -> Iterator[Event]:
         if reason and time - reported >= _MINUTE:
             run.waits = (reason, time)
             yield Event(run.kind, reason)
-
-
-def _text(step: Step) -> str:  # noqa: C901  one line for each step
-    match step:
-        case steps.CreateGroup():
-            return "creating a security group without inbound rules"
-        case steps.Launch():
-            return "launching an instance"
-        case steps.Stop(instance):
-            return f"installed; stopping {instance}"
-        case steps.CreateImage(instance):
-            return f"creating the image from {instance}"
-        case steps.Terminate(instance):
-            return f"terminating {instance}"
-        case steps.DeleteGroup(group):
-            return f"deleting {group}"
-        case steps.Copy(region):
-            return f"copying to {region}"
-        case steps.Discard(region, image):
-            return f"removing {image} in {region}, which EC2 could not make"
-        case steps.Finish(region, image):
-            return f"{image} is available in {region}"
-        case steps.Publish(region, image):
-            return f"publishing {image} in {region}"
-        case Record(images):
-            return f"recording {len(images)} in fleet.lock"
-        case _:
-            raise AssertionError(step)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import sha256
 from types import MappingProxyType
+from typing import ClassVar
 
 from bedplate.catalog.tables import Arch
 from bedplate.plan.fleet import FleetPlan
@@ -153,9 +154,12 @@ class Observation:
     recorded: Mapping[str, str] = field(default_factory=dict)
 
 
+# `text` is a step's line for operators, a format of the step.
 @dataclass(frozen=True, slots=True)
 class CreateGroup:
     """Create the security group without inbound rules."""
+
+    text: ClassVar[str] = "creating a security group without inbound rules"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +167,7 @@ class Launch:
     """Launch the instance in the group."""
 
     group: str
+    text: ClassVar[str] = "launching an instance"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +175,7 @@ class Stop:
     """Stop the instance."""
 
     instance: str
+    text: ClassVar[str] = "installed; stopping {0.instance}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +183,7 @@ class CreateImage:
     """Create the image from the stopped instance."""
 
     instance: str
+    text: ClassVar[str] = "creating the image from {0.instance}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +191,7 @@ class Terminate:
     """Terminate the instance."""
 
     instance: str
+    text: ClassVar[str] = "terminating {0.instance}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +199,7 @@ class DeleteGroup:
     """Delete the security group."""
 
     group: str
+    text: ClassVar[str] = "deleting {0.group}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +208,7 @@ class Copy:
 
     region: str
     source: str
+    text: ClassVar[str] = "copying to {0.region}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +217,7 @@ class Discard:
 
     region: str
     image: str
+    text: ClassVar[str] = "removing {0.image} in {0.region}, which EC2 could not make"
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +226,7 @@ class Finish:
 
     region: str
     image: str
+    text: ClassVar[str] = "{0.image} is available in {0.region}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +235,7 @@ class Publish:
 
     region: str
     image: str
+    text: ClassVar[str] = "publishing {0.image} in {0.region}"
 
 
 @dataclass(frozen=True, slots=True)
