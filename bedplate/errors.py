@@ -54,6 +54,13 @@ class PartialError(BedplateError):
     exit_code = 6
 
 
+def error_lines(*errors: BedplateError) -> tuple[str, ...]:
+    """Return the message of each error, its place and its fix."""
+    labels = ("error: ", "  in   ", "  fix  ")
+    parts = (part for error in errors for part in zip(labels, (error.what, error.where, error.fix), strict=True))
+    return tuple(label + text for label, text in parts if text)
+
+
 _SHORTLIST = 12
 
 

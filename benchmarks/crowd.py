@@ -17,7 +17,7 @@ from pathlib import Path
 from bedplate.catalog import load_catalog
 from bedplate.cli.options import Terminal
 from bedplate.nodes.apply import ApplyProcess, ApplyRequest, Step, Target, run_apply
-from bedplate.operate.fleet import open_fleet, plan_loaded
+from bedplate.operate import open_fleet, plan_loaded
 from bedplate.plan.nodes import find_node
 from tests.testlab.machines.node_lab import NodeLab
 

@@ -8,9 +8,9 @@ import os
 import sys
 from pathlib import Path
 
-from bedplate.errors import BedplateError
+from bedplate.errors import BedplateError, error_lines
 from bedplate.load import FleetFaults
-from bedplate.report.diagnostics import error_lines, fault_lines
+from bedplate.report.diagnostics import fault_lines
 from roles.catalog import machines
 
 _file = Path(os.environ.get("BEDPLATE_FLEET", "fleet.yaml"))

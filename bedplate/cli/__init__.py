@@ -12,7 +12,7 @@ import typer
 
 from bedplate.cli.app import GROUPS, command_path, make_app
 from bedplate.cli.output import notify
-from bedplate.errors import BedplateError, InputError
+from bedplate.errors import BedplateError, InputError, error_lines
 
 INTERRUPTED = 130
 """The exit status that a shell reports for a program killed by SIGINT: 128 + 2."""
@@ -48,7 +48,7 @@ def _error_lines(error: Exception, arguments: Sequence[str]) -> Iterable[str]:
         case FleetFaults():
             return diagnostics.refusal_lines(error.faults)
         case BedplateError():
-            return diagnostics.error_lines(error)
+            return error_lines(error)
         case typer.TyperException():
             return diagnostics.usage_lines(error.format_message(), command_path(arguments))
     return diagnostics.defect_lines(error)

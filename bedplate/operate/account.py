@@ -41,8 +41,7 @@ from bedplate.load import examine
 from bedplate.load.fleet import read_fleet
 from bedplate.load.source import today
 from bedplate.lock import lock_path, read_lock, record_images, renew_images
-from bedplate.operate import Operator, Result
-from bedplate.operate.fleet import open_account, plan_of
+from bedplate.operate import Operator, Result, open_account, plan_of
 from bedplate.plan import FleetPlan
 from bedplate.plan.cost import Granted, QuotaNeed, quota_needs
 from bedplate.plan.planner import image_places, unrecorded_images

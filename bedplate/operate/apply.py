@@ -36,8 +36,7 @@ from bedplate.nodes.ssh import (
     unique_nodes,
 )
 from bedplate.nodes.upgrade import Upgrades
-from bedplate.operate import Operator, Result
-from bedplate.operate.fleet import plan_of
+from bedplate.operate import Operator, Result, plan_of
 from bedplate.operate.login import running_machines, ssh_targets
 from bedplate.operate.site_folder import push_folder
 from bedplate.plan import FleetPlan

@@ -1,7 +1,7 @@
 """Bundles of nodes are built, pushed, promoted and compared; `deliver_bundle` is the step of `up`."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,14 +32,12 @@ from bedplate.bundle import (
     user_cache,
 )
 from bedplate.catalog import load_catalog
-from bedplate.errors import BedplateError, InputError, PartialError, ViolationError
-from bedplate.operate import Operator, Result
-from bedplate.operate.fleet import open_account, plan_of
+from bedplate.errors import BedplateError, InputError, PartialError, ViolationError, error_lines
+from bedplate.operate import Operator, Result, open_account, plan_and_account, plan_of
 from bedplate.plan import FleetPlan
 from bedplate.plan.node_document import region_documents
 from bedplate.report import bundle as reports
 from bedplate.report.bundle import SHORT, Rings
-from bedplate.report.diagnostics import error_lines
 from bedplate.spec.groups import Ring
 
 _PUSH = "push it first: `bedplate bundle push`"
@@ -47,9 +45,9 @@ _PUSH = "push it first: `bedplate bundle push`"
 
 def push(operator: Operator, pythons: Sequence[str]) -> int:
     """Build the bundle, also for these versions of Python, and upload it to all regions; return the exit status."""
-    plan = plan_of(operator)
-    client = open_account(plan)
-    return _report_errors(operator, push_bundle(operator, plan, client, *_built(pythons)), "bedplate bundle push")
+    plan, client = plan_and_account(operator)
+    errors = push_bundle(operator, plan, client, *_built(pythons))
+    return operator.report_errors(errors, _again("bedplate bundle push"))
 
 
 def promote(operator: Operator, ring: Ring, bundle: str | None) -> int:
@@ -57,8 +55,7 @@ def promote(operator: Operator, ring: Ring, bundle: str | None) -> int:
 
     Raises ViolationError if the bundle failed on a machine of the ring canary.
     """
-    plan = plan_of(operator)
-    client = open_account(plan)
+    plan, client = plan_and_account(operator)
     name = _chosen(plan, client, ring, bundle)
     if ring is Ring.STABLE:
         report = read_canary(plan, client, name)
@@ -66,7 +63,7 @@ def promote(operator: Operator, ring: Ring, bundle: str | None) -> int:
         if report.failed:
             raise ViolationError(f"bundle {name[:SHORT]} failed on canary machines", fix="promote another bundle")
     errors = promote_bundle(operator, plan, client, ring, name)
-    return _report_errors(operator, errors, f"bedplate bundle promote {ring.value} {name}")
+    return operator.report_errors(errors, _again(f"bedplate bundle promote {ring.value} {name}"))
 
 
 def build(pythons: Sequence[str]) -> Result:
@@ -78,12 +75,14 @@ def build(pythons: Sequence[str]) -> Result:
 
 def list_rings(operator: Operator) -> Result:
     """Return the bundle of each ring, and the errors of regions that do not answer as notes."""
-    plan = plan_of(operator)
-    client = open_account(plan)
+    plan, client = plan_and_account(operator)
     answers = _some(ask_regions(plan.regions_by_name, lambda name: _rings(RegionStore(client, plan, name))))
     rings = {key: state for states in answers.successes.values() for key, state in states.items()}
-    notes, status = _unfinished(_errors(answers.failures), "bedplate bundle list")
-    return Result(reports.ring_lines(rings, datetime.now(UTC)), reports.rings_document(rings), status, notes)
+    lines, document = reports.ring_lines(rings, datetime.now(UTC)), reports.rings_document(rings)
+    if not answers.failures:
+        return Result(lines, document)
+    notes = (*error_lines(*_errors(answers.failures)), _again("bedplate bundle list"))
+    return Result(lines, document, PartialError.exit_code, notes)
 
 
 def differences(operator: Operator, first: str, second: str | None) -> Result:
@@ -289,15 +288,5 @@ def _errors(failures: Mapping[str, BedplateError]) -> list[BedplateError]:
     return [PartialError(line, fix=fixes[line.partition(": ")[2]]) for line in failure_lines(failures)]
 
 
-def _report_errors(operator: Operator, errors: Iterable[BedplateError], command: str) -> int:
-    """Report the errors of regions; return the exit status."""
-    notes, status = _unfinished(errors, command)
-    operator.notify(notes)
-    return status
-
-
-def _unfinished(errors: Iterable[BedplateError], command: str) -> tuple[list[str], int]:
-    """Return the lines of errors of regions and of the command that continues, and the exit status."""
-    lines = [line for error in errors for line in error_lines(error)]
-    notes = [*lines, f"partially done: run `{command}` again"] if lines else []
-    return notes, PartialError.exit_code if lines else 0
+def _again(command: str) -> str:
+    return f"partially done: run `{command}` again"

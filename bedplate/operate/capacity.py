@@ -16,9 +16,8 @@ from bedplate.files import login_name
 from bedplate.kubernetes.client import open_cluster
 from bedplate.kubernetes.lease import IDLE, StateStore, read_holder
 from bedplate.kubernetes.live import LiveCluster
-from bedplate.operate import Operator, Result
+from bedplate.operate import Operator, Result, open_account, plan_of
 from bedplate.operate.capacity_loop import last_memory, read_plan
-from bedplate.operate.fleet import open_account, plan_of
 from bedplate.plan import FleetPlan
 from bedplate.plan.capacity import CapacityPlan, capacity_plan
 from bedplate.report import capacity_state as report

@@ -57,7 +57,7 @@ def read(operator: Operator, *, is_seen: bool) -> Result:
 def _ask_gateways(operator: Operator) -> tuple[Mapping[str, datetime], int]:
     """Return when each laptop was last connected to a gateway, and 6 if a gateway did not answer."""
     # Slow: they import the models of a fleet.
-    from bedplate.operate.fleet import plan_of
+    from bedplate.operate import plan_of
     from bedplate.operate.gateways import ask_gateways
     from bedplate.plan.laptops import laptop_gateways
     from vpn.gateways import gateway_node

@@ -10,20 +10,18 @@ from threading import Lock
 
 from bedplate.account.capacity import group_members, terminate_machine
 from bedplate.catalog import load_catalog
-from bedplate.errors import InputError, PartialError
+from bedplate.errors import InputError, PartialError, error_lines
 from bedplate.kubernetes.formation import remaining_members
 from bedplate.kubernetes.members import LONG, Connection, ask_all, on_all, read_status
 from bedplate.kubernetes.upgrade import Action, Versions, Worker, obstacles, parse_nodes, roll, upgrade_steps
 from bedplate.lock import check_plan_recorded
 from bedplate.nodes.ssh import NodeLocation, nodes_by_name
-from bedplate.operate import Operator
+from bedplate.operate import Operator, open_account, plan_of
 from bedplate.operate.apply import apply_machines
 from bedplate.operate.control_plane import cluster_of, connections, locked, member_nodes
-from bedplate.operate.fleet import open_account, plan_of
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import BOOTSTRAPPERS, machine_group, peer_url
 from bedplate.plan.nodes import NodePlan, NodeRole, Platform, find_node
-from bedplate.report.diagnostics import error_lines
 from bedplate.rounds import wait
 from roles.containers.role import PACKAGE
 from roles.kubernetes.role import PACKAGES, package_version
@@ -231,7 +229,7 @@ def _run(work: Upgrade, steps: Mapping[str, tuple[Action, ...]], max_unavailable
         else:
             work.run(name, steps[name])
     errors = roll(groups, max_unavailable, lambda name: work.run(name, steps[name]))
-    work.operator.notify(line for error in errors for line in error_lines(error))
+    work.operator.notify(error_lines(*errors))
     work.operator.notify(f"{name}: left alone: {reason}" for name, reason in sorted(work.left.items()))
     if work.left:
         advice = "run the command again when these reasons have ended; --now ends pods that may not be moved"
@@ -283,7 +281,7 @@ def _make_token(operator: Operator, members: Iterable[Connection], name: str) ->
         except PartialError as error:
             errors.append(error)
             continue
-        operator.notify(line for skipped in errors for line in error_lines(skipped))
+        operator.notify(error_lines(*errors))
         if not _TOKEN.fullmatch(token):
             raise PartialError(f"{member.name} made no token", fix=f"run `bedplate node apply {member.name}`")
         return token

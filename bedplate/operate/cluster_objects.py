@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from bedplate.account.facts import download
 from bedplate.catalog.catalog import load_addons, write_addon_file
 from bedplate.catalog.software import AddonPins
-from bedplate.errors import BedplateError, InputError, PartialError, ViolationError, nearest_fix
+from bedplate.errors import BedplateError, InputError, PartialError, ViolationError, error_lines, nearest_fix
 from bedplate.files import write_whole
 from bedplate.kubernetes.apply import Key, apply_objects, close_namespace, delete_objects
 from bedplate.kubernetes.client import ClusterClient, open_cluster
@@ -20,13 +20,11 @@ from bedplate.kubernetes.members import read_status as read_member
 from bedplate.kubernetes.registry import image_digest
 from bedplate.kubernetes.status import read_routers, read_status
 from bedplate.load.source import today
-from bedplate.operate import Operator, Result
+from bedplate.operate import Operator, Result, plan_of
 from bedplate.operate.control_plane import admin_kubeconfig, cluster_of, connections, member_nodes
-from bedplate.operate.fleet import plan_of
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import PEOPLE, person_name
 from bedplate.plan.nodes import permanent_nodes
-from bedplate.report.diagnostics import error_lines
 from bedplate.report.kube import applied_lines, etcd_document, etcd_lines, status_document, status_lines
 from bedplate.rounds import ask_each
 
@@ -39,7 +37,7 @@ def apply_addons(operator: Operator, mirror: Path | None, kubeconfig: Path | Non
     client = _client(operator, plan, kubeconfig)
     admit_routers(objects, read_routers(client, {node.name for node in permanent_nodes(plan) if node.pod_rules}))
     applied = apply_objects(client, objects, lambda key: operator.show([f"applied {key}"]))
-    notes = [line for failure in applied.failures for line in error_lines(failure)]
+    notes = error_lines(*applied.failures)
     return Result(applied_lines(applied), status=PartialError.exit_code if notes else 0, notes=notes)
 
 
@@ -75,8 +73,7 @@ def pin_addons(mirror: Path | None) -> Result:
         f"{sum(map(bool, addon.images.values()))} of {len(addon.images)} images"
         for addon in pins
     )
-    notes = [line for error in errors for line in error_lines(error)]
-    return Result(lines, status=PartialError.exit_code if errors else 0, notes=notes)
+    return Result(lines, status=PartialError.exit_code if errors else 0, notes=error_lines(*errors))
 
 
 def _client(operator: Operator, plan: FleetPlan, kubeconfig: Path | None = None) -> ClusterClient:

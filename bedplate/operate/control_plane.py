@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bedplate.account.bundle import RegionStore
-from bedplate.errors import BedplateError, HeldError, InputError, PartialError
+from bedplate.errors import BedplateError, HeldError, InputError, PartialError, error_lines
 from bedplate.files import check_files_exist, held, login_name, os_errors_as_machine_errors, write_whole
 from bedplate.kubernetes import formation
 from bedplate.kubernetes.authorities import (
@@ -33,8 +33,7 @@ from bedplate.kubernetes.members import (
 )
 from bedplate.kubernetes.snapshots import PREFIX, check_snapshot, newest_key
 from bedplate.lock import check_plan_recorded, lock_path, record_authority, record_etcd
-from bedplate.operate import Operator
-from bedplate.operate.fleet import open_account, plan_of
+from bedplate.operate import Operator, open_account, plan_of
 from bedplate.operate.keys import FOLDER, PARAMETERS, keys_of, known_passphrase, now, store_of
 from bedplate.operate.login import targets_by_name
 from bedplate.plan import FleetPlan
@@ -42,7 +41,6 @@ from bedplate.plan.cluster import ClusterPlan, cluster_plan, initial_cluster, pe
 from bedplate.plan.fleet import ControlPlaneMember
 from bedplate.plan.nodes import NodePlan, NodeRole, permanent_nodes
 from bedplate.plan.record import FORMING
-from bedplate.report.diagnostics import error_lines
 from vpn.pki import AUTHORITY, KeyStore, NoAuthority, Pki, folder_of, open_issuer
 
 _PRIVATE, _PRIVATE_FOLDER = 0o600, 0o700

@@ -20,9 +20,8 @@ from bedplate.files import os_errors_as_machine_errors
 from bedplate.folder.files import FLEET_FILE, PROJECT_FILE, backend_url, file_url, record_backend, secrets_provider
 from bedplate.load import load_fleet
 from bedplate.lock import lock_path, record_etcd, record_images, record_plan
-from bedplate.operate import Operator
+from bedplate.operate import Operator, open_account, plan_loaded, plan_of
 from bedplate.operate.control_plane import locked, make_authorities
-from bedplate.operate.fleet import open_account, plan_loaded, plan_of
 from bedplate.plan import FleetPlan, bill
 from bedplate.plan.cost import quota_needs
 from bedplate.plan.planner import unrecorded_images

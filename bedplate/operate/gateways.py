@@ -14,8 +14,7 @@ from bedplate.account.vpn import TunnelKey, TunnelKeys, read_site_keys
 from bedplate.errors import BedplateError, InputError, PartialError, ViolationError
 from bedplate.files import held
 from bedplate.nodes.remote import run
-from bedplate.operate import Operator, Result
-from bedplate.operate.fleet import open_account, open_fleet, plan_loaded, plan_of
+from bedplate.operate import Operator, Result, open_account, open_fleet, plan_loaded, plan_of
 from bedplate.operate.keys import keys_of, known_passphrase, newest_list, now
 from bedplate.operate.login import targets_by_name
 from bedplate.plan import FleetPlan

@@ -24,8 +24,7 @@ from bedplate.catalog import load_catalog
 from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.files import login_name
 from bedplate.nodes.ssh import Login, NodeLocation, check_groups, logged_in, login_account, write_ssh_config
-from bedplate.operate import Operator
-from bedplate.operate.fleet import open_account, plan_of
+from bedplate.operate import Operator, open_account, plan_of
 from bedplate.plan import FleetPlan
 from bedplate.plan.nodes import find_node, permanent_nodes
 from bedplate.plan.pools import PoolPlan, next_stop

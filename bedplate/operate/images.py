@@ -18,9 +18,8 @@ from bedplate.catalog import load_catalog
 from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.files import held
 from bedplate.lock import lock_path, record_baked
-from bedplate.operate import Operator, Result
+from bedplate.operate import Operator, Result, open_account, plan_and_account, plan_of
 from bedplate.operate.bundle import bundle_differences
-from bedplate.operate.fleet import open_account, plan_of
 from bedplate.plan import FleetPlan
 from bedplate.plan.node_document import pool_document
 from bedplate.plan.planner import ImageKind, image_kinds
@@ -144,8 +143,7 @@ def bake(operator: Operator, kinds: Sequence[str], regions: Sequence[str], *, ke
 
 def list_images(operator: Operator) -> Result:
     """Return the fleet's images and the last roll-outs of workers, of the regions that answer."""
-    plan = plan_of(operator)
-    client = open_account(plan)
+    plan, client = plan_and_account(operator)
     answers = all_images(client, plan)
     images = [image for region in answers.successes.values() for image in region]
     used = used_images(client, plan, images)
@@ -163,8 +161,7 @@ def list_images(operator: Operator) -> Result:
 
 def compare(operator: Operator, first: str, second: str) -> Result:
     """Return the differences of two images: inputs, packages, and files of roles."""
-    plan = plan_of(operator)
-    client = open_account(plan)
+    plan, client = plan_and_account(operator)
     images = images_of(client, plan)
     before, after = (copies_of(images, name)[0] for name in (first, second))
     store = RegionStore(client, plan, plan.home.name)
@@ -283,8 +280,7 @@ def _check_results(operator: Operator, runs: tuple[Progress, ...]) -> None:
 
 def promote(operator: Operator, name: str) -> None:
     """Use a finished image for new machines, and replace workers on other images."""
-    plan = plan_of(operator)
-    client = open_account(plan)
+    plan, client = plan_and_account(operator)
     with locked(operator, plan, client):
         copies = copies_of(images_of(client, plan), name)
         for image in copies:
@@ -318,8 +314,7 @@ def rollback(operator: Operator, kind: str) -> None:
 
 def prune(operator: Operator, keep: int) -> None:
     """Delete old images of each kind but the newest, and those in use or protected."""
-    plan = plan_of(operator)
-    client = open_account(plan)
+    plan, client = plan_and_account(operator)
     with locked(operator, plan, client):
         images = [image for image in images_of(client, plan) if image.finished]
         used = used_images(client, plan, images)
@@ -332,8 +327,7 @@ def prune(operator: Operator, keep: int) -> None:
 
 def sweep(operator: Operator) -> int:
     """Remove what killed bakes have left; return the exit status."""
-    plan = plan_of(operator)
-    client = open_account(plan)
+    plan, client = plan_and_account(operator)
     with locked(operator, plan, client):
         answers = published.find_leftovers(client, plan.name, regions_of(plan))
         for leftovers in answers.successes.values():

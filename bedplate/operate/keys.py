@@ -31,7 +31,7 @@ def users_of(operator: Operator) -> Users:
     if users is not None:
         return users
     # Slow: it imports the models of a fleet, which find the errors.
-    from bedplate.operate.fleet import open_fleet
+    from bedplate.operate import open_fleet
 
     fleet = open_fleet(operator).fleet
     return Users(fleet.name, tuple(fleet.people), ())
@@ -73,7 +73,7 @@ def store_of(kind: str, operator: Operator) -> KeyStore:
         raise InputError(f"unknown key store {kind!r}", fix=f"write {FOLDER} or {PARAMETERS}")
     # Slow: they import boto3.
     from bedplate.account.vpn import ParameterKeys
-    from bedplate.operate.fleet import open_account, plan_of
+    from bedplate.operate import open_account, plan_of
 
     plan = plan_of(operator)
     return ParameterKeys(open_account(plan), plan.home.name, plan.name)

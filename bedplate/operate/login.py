@@ -37,8 +37,7 @@ from bedplate.nodes.ssh import (
     targets_of_config,
     write_ssh_config,
 )
-from bedplate.operate import Operator
-from bedplate.operate.fleet import open_account, plan_loaded
+from bedplate.operate import Operator, open_account, plan_loaded
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import pool_node_name
 from bedplate.plan.nodes import NodePlan, Platform, pool_node

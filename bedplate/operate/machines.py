@@ -15,18 +15,16 @@ from bedplate.catalog import load_catalog
 from bedplate.errors import BedplateError, MachineError, PartialError
 from bedplate.nodes.host_keys import answering, check_plugin
 from bedplate.nodes.ssh import NodeLocation
-from bedplate.operate import Operator
+from bedplate.operate import Operator, plan_and_account, plan_of
 from bedplate.operate.apply import INTERRUPTED, apply_machines
 from bedplate.operate.bundle import deliver_bundle
 from bedplate.operate.control_plane import member_nodes, start_cluster
-from bedplate.operate.fleet import open_account, plan_of
 from bedplate.operate.login import IN_SERVICE, is_in_cloud, location_of
 from bedplate.operate.trust import aws_host_key, record_aws_key
 from bedplate.plan import FleetPlan
 from bedplate.plan.laptops import Transport
 from bedplate.plan.nodes import NodeRole, find_node, permanent_nodes
 from bedplate.plan.pools import PoolPlan
-from bedplate.report.diagnostics import error_lines
 
 _WAIT, _PAUSE = 600.0, 10.0
 _MAX_THREADS = 8
@@ -38,8 +36,7 @@ def ready_machines(operator: Operator, command: str) -> int:
 
     Waits at most ten minutes until AWS runs them. `command` continues; the exit status is 6 if a machine is not ready.
     """
-    plan = plan_of(operator)
-    client = open_account(plan)
+    plan, client = plan_and_account(operator)
     undelivered = deliver_bundle(operator, plan, client)
     machines, errors = _wait(operator, plan, client)
     errors += undelivered
@@ -63,11 +60,8 @@ def ready_machines(operator: Operator, command: str) -> int:
             return INTERRUPTED
     members = {node.name for node in member_nodes(plan_of(operator))}
     status = start_cluster(operator) if members & {location.node.name for location in reachable} else 0
-    for error in errors:
-        operator.notify(error_lines(error))
-    if errors:
-        operator.notify([f"the stacks are deployed, but some machines are not ready: run `{command}` again"])
-    return PartialError.exit_code if errors else status
+    advice = f"the stacks are deployed, but some machines are not ready: run `{command}` again"
+    return operator.report_errors(errors, advice) or status
 
 
 def _wait(operator: Operator, plan: FleetPlan, client: AwsClient) -> tuple[list[LiveMachine], list[BedplateError]]:

@@ -13,8 +13,7 @@ from bedplate.files import check_files_exist, os_errors_as_machine_errors, write
 from bedplate.nodes.bootstrap import site_script
 from bedplate.nodes.host_keys import known_hosts
 from bedplate.nodes.ssh import FILE_HEADER, NodeLocation, nodes_by_name, ssh_config
-from bedplate.operate import Operator, Result
-from bedplate.operate.fleet import open_account, plan_of
+from bedplate.operate import Operator, Result, open_account, plan_of
 from bedplate.operate.login import interactive_login, is_in_cloud, with_proxy
 from bedplate.operate.site_folder import script_name, site_files, write_folder
 from bedplate.plan import FleetPlan

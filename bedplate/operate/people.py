@@ -12,9 +12,8 @@ from bedplate.folder.files import FLEET_FILE
 from bedplate.load import Loaded
 from bedplate.lock import check_recorded, lock_path, record_plan
 from bedplate.nodes.invitation import Invitation, invitation_files, machines_of, pack
-from bedplate.operate import Operator, Result
+from bedplate.operate import Operator, Result, open_fleet, plan_loaded, plan_of
 from bedplate.operate.apply import Selection, apply_machines, select_machines
-from bedplate.operate.fleet import open_fleet, plan_loaded, plan_of
 from bedplate.operate.gateways import nothing_updated, sync, update_gateways
 from bedplate.operate.keys import check_person, keys_of, known_passphrase, now, users_of
 from bedplate.plan import FleetPlan

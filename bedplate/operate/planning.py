@@ -11,8 +11,7 @@ from bedplate.errors import InputError, ViolationError, nearest
 from bedplate.files import write_whole
 from bedplate.load import FleetFaults, in_order, load_fleet
 from bedplate.lock import InvalidLock, lock_path, record_plan
-from bedplate.operate import Operator, Result
-from bedplate.operate.fleet import open_fleet, plan_loaded, plan_of, replanned
+from bedplate.operate import Operator, Result, open_fleet, plan_loaded, plan_of
 from bedplate.plan import FleetPlan, bill, plan_document
 from bedplate.plan.stacks import Step, stack_order
 from bedplate.report import updates
@@ -80,7 +79,7 @@ def compare(old: Operator, new: Operator) -> Result:
     plan = plan_loaded(before)
     order: tuple[Step, ...] = ()
     try:
-        later_plan = replanned(after, plan)
+        later_plan = after.plan(plan.recorded(), load_catalog())
         if edits and all(edit.effect is not Effect.REFUSED for edit in edits):
             order = stack_order(plan, later_plan)
     except FleetFaults as refused:

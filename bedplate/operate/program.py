@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pulumi
 
-from bedplate.errors import BedplateError, InputError
+from bedplate.errors import BedplateError, InputError, error_lines
 from bedplate.folder.files import settings_file
 from bedplate.load import FleetFaults
-from bedplate.report.diagnostics import error_lines, fault_lines
+from bedplate.report.diagnostics import fault_lines
 from bedplate.rules import Level
 from stacks.program import declare, load_stack
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import bedplate
+from bedplate.catalog import load_catalog
 from bedplate.errors import InputError, MachineError, ViolationError
 from bedplate.files import write_whole
 from bedplate.graph.audit.document import read_graph, read_resources
@@ -22,11 +23,11 @@ from bedplate.graph.reach import Direct, Fabric, Packet, Prefix, Trip, prefix, r
 from bedplate.graph.terraform import plan_document
 from bedplate.load.source import today
 from bedplate.lock import lock_path
-from bedplate.operate import Operator, Result
-from bedplate.operate.fleet import device_counts, plan_of
+from bedplate.operate import Operator, Result, plan_of
 from bedplate.plan import FleetPlan
 from bedplate.plan.links import networks_of_place
 from bedplate.plan.reachability import Endpoint, Flow, find_endpoint, internet_endpoint
+from bedplate.plan.registration import device_counts
 from bedplate.report.graph import audit_lines, reach_document, reach_lines
 from bedplate.rules import Level
 
@@ -38,7 +39,7 @@ def check(graph: str) -> Result:
     """Return the faults of the resources in a file; the exit status is 3 if one is an error."""
     name = _name_of(graph)
     resources = read_graph(_read_text(graph), name)
-    faults = audit(resources, device_counts())
+    faults = audit(resources, device_counts(load_catalog()))
     status = ViolationError.exit_code if any(fault.level is Level.ERROR for fault in faults) else 0
     return Result(
         audit_lines(name, faults, len(resources.nodes)), {"faults": [asdict(fault) for fault in faults]}, status

@@ -25,9 +25,8 @@ from bedplate.deploy.state import (
 )
 from bedplate.errors import HeldError, PartialError
 from bedplate.files import try_out, write_whole
-from bedplate.operate import Operator, Result
+from bedplate.operate import Operator, Result, open_account
 from bedplate.operate.deploy import finish, folder_plan, require_complete, watched
-from bedplate.operate.fleet import open_account
 from bedplate.plan import FleetPlan
 from bedplate.plan.stacks import chosen_parts, stack_name
 from bedplate.report.columns import counted

@@ -19,10 +19,10 @@ from bedplate.graph.audit.document import StackFault, graph_of
 from bedplate.graph.audit.exposure import PUBLIC_PORTS
 from bedplate.graph.audit.run import audit
 from bedplate.load import Loaded
-from bedplate.operate import Operator, Result
-from bedplate.operate.fleet import device_counts, open_fleet, plan_loaded, replanned, resource_origin
+from bedplate.operate import Operator, Result, open_fleet, plan_loaded
 from bedplate.plan import FleetPlan, bill
 from bedplate.plan.planner import required_images
+from bedplate.plan.registration import device_counts
 from bedplate.plan.stacks import (
     LINKS,
     SHARED,
@@ -114,7 +114,7 @@ class Later:
 def later_fleet(operator: Operator, loaded: Loaded, plan: FleetPlan, names: Sequence[str]) -> Later:
     """Return the changed fleet, that of the operator's file. Raises FleetFaults if the change is refused."""
     changed = open_fleet(operator, brief=False)
-    changed_plan = replanned(changed, plan)
+    changed_plan = changed.plan(plan.recorded(), load_catalog())
     return Later(
         changed_plan,
         Course(waves_of_change(plan, changed_plan, names), teardown_waves(changed_plan, names)),
@@ -170,7 +170,7 @@ def audit_report(report: Report) -> tuple[StackFault, ...]:
         return ()
     runs = filter(None, (stack.deployed for stack in report.stacks))
     resources = chain.from_iterable(run.snapshot.entries.values() for run in runs)
-    return audit(graph_of(graph(resources), "the rehearsal"), device_counts())
+    return audit(graph_of(graph(resources), "the rehearsal"), device_counts(load_catalog()))
 
 
 ACCOUNT_OF_PROGRAMS = "123456789012"
@@ -229,7 +229,7 @@ def rehearse_fleet(operator: Operator, parts: Sequence[str], changed: Operator |
         course = later.course if later else Course(teardown=teardown_waves(plan, parts))
         report = run_rehearsal(plan.account, stacks, course, watch, injected)
     violations = audit_report(report)
-    result = _result(report, resource_origin(loaded, plan), violations, later)
+    result = _result(report, lambda stack, name: loaded.reading.where(origin(plan, stack, name)), violations, later)
     lines = tuple(result.lines)
     if report.ok:
         last_plan = later.plan if later else plan

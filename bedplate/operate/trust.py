@@ -29,8 +29,7 @@ from bedplate.nodes.host_keys import (
     verified_host_key,
 )
 from bedplate.nodes.ssh import check_groups, nodes_by_name
-from bedplate.operate import Operator
-from bedplate.operate.fleet import open_account, plan_of
+from bedplate.operate import Operator, open_account, plan_of
 from bedplate.plan import FleetPlan
 from bedplate.plan.links import ssh_pools
 from bedplate.plan.nodes import NodePlan, Platform

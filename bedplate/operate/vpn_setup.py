@@ -11,14 +11,13 @@ from pathlib import Path
 
 from bedplate.account.vpn import LaptopEndpoints, read_laptop_endpoints
 from bedplate.checks.addresses import HOSTLESS
-from bedplate.errors import BedplateError, InputError
+from bedplate.errors import BedplateError, InputError, error_lines
 from bedplate.files import os_errors_as_machine_errors, write_together
 from bedplate.lock import check_plan_recorded, lock_path, record_endpoints
 from bedplate.nodes.apply import exit_status
 from bedplate.nodes.ssh import NodeLocation
-from bedplate.operate import Operator
+from bedplate.operate import Operator, open_account, plan_of
 from bedplate.operate.apply import INTERRUPTED, apply_machines
-from bedplate.operate.fleet import open_account, plan_of
 from bedplate.operate.gateways import sync
 from bedplate.operate.keys import FOLDER, keys_of, known_passphrase, new_passphrase, now, store_of, users_of
 from bedplate.operate.people import check_gateways
@@ -27,7 +26,6 @@ from bedplate.plan import FleetPlan
 from bedplate.plan.laptops import Transport, laptop_gateways, resolver_regions
 from bedplate.plan.links import tunnel_pairs
 from bedplate.plan.nodes import NodePlan
-from bedplate.report.diagnostics import error_lines
 from bedplate.report.nodes import apply_lines
 from bedplate.report.vpn import address_lines, authority_lines
 from vpn.audit_log import Begun

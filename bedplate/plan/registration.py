@@ -122,6 +122,11 @@ def devices(facts: InstanceFacts | None) -> dict[str, int]:
     return dict.fromkeys(matches, accelerator.count)
 
 
+def device_counts(catalog: Catalog) -> dict[str, dict[str, int]]:
+    """Return the GPUs and other devices of each instance type, as the audit of a graph takes them."""
+    return {name: devices(facts) for name, facts in catalog.types.items()}
+
+
 def _smallest_resources(variants: list[Registration]) -> dict[str, str]:
     common = [key for key in variants[0].resources if all(key in variant.resources for variant in variants)]
     return {key: min((variant.resources[key] for variant in variants), key=_quantity) for key in common}

@@ -5,7 +5,6 @@ from types import MappingProxyType
 from typing import Any
 
 from bedplate.checks.catalogue import RULES
-from bedplate.errors import BedplateError
 from bedplate.graph.audit.document import StackFault
 from bedplate.graph.audit.run import STACK_RULES
 from bedplate.report.columns import aligned, counted, wrapped
@@ -80,12 +79,6 @@ def _body(fault: Fault) -> Iterator[str]:
     yield from wrapped(fault.message)
     if fault.fix:
         yield from wrapped(f"fix: {fault.fix}")
-
-
-def error_lines(error: BedplateError) -> tuple[str, ...]:
-    """Return the message of an error, its place and its fix."""
-    parts = (("error: ", error.what), ("  in   ", error.where), ("  fix  ", error.fix))
-    return tuple(label + text for label, text in parts if text)
 
 
 def usage_lines(message: str, command: Sequence[str] = ()) -> tuple[str, ...]:

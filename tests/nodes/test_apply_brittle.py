@@ -16,7 +16,7 @@ import pytest
 from bedplate.catalog import load_catalog
 from bedplate.cli.options import Terminal
 from bedplate.nodes.apply import ApplyRequest, Event, NodeErrorKind, Step, Target, parse_event
-from bedplate.operate.fleet import open_fleet, plan_loaded
+from bedplate.operate import open_fleet, plan_loaded
 from bedplate.plan.nodes import NodePlan, find_node
 from roles.catalog import names_of
 from roles.engine.node_run import run_request

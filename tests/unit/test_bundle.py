@@ -43,8 +43,8 @@ from bedplate.cli import run
 from bedplate.cli.options import Terminal
 from bedplate.errors import InputError, MachineError
 from bedplate.operate import bundle as commands
+from bedplate.operate import plan_of
 from bedplate.operate.bundle import deliver_bundle
-from bedplate.operate.fleet import plan_of
 from bedplate.plan import FleetPlan
 from bedplate.spec.groups import Ring
 from tests.testlab.fakes.hostile import HOSTILE

@@ -19,8 +19,7 @@ from bedplate.errors import PartialError
 from bedplate.files import held
 from bedplate.foreign import LARGEST
 from bedplate.lock import lock_path, read_lock, record_images
-from bedplate.operate import images
-from bedplate.operate.fleet import plan_of
+from bedplate.operate import images, plan_of
 from bedplate.plan.planner import image_kinds
 from bedplate.report.images import by_name
 from images.bakes import KEY, VALID

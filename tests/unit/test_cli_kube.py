@@ -15,9 +15,8 @@ from bedplate.errors import InputError
 from bedplate.files import held
 from bedplate.kubernetes.formation import etcd_cluster_id
 from bedplate.lock import lock_path, read_lock, record_etcd
-from bedplate.operate import cluster_machines
+from bedplate.operate import cluster_machines, plan_of
 from bedplate.operate.control_plane import cluster_of, make_authorities, start_cluster
-from bedplate.operate.fleet import plan_of
 from bedplate.plan.record import FORMING
 from tests.testlab.fakes.apply import FakeApply
 from tests.testlab.fakes.reports import Recorder

@@ -9,9 +9,8 @@ from bedplate.cli import run
 from bedplate.cli.options import Terminal
 from bedplate.errors import BedplateError, MachineError, PartialError
 from bedplate.lock import lock_path, record_host_keys
-from bedplate.operate import machines
+from bedplate.operate import machines, plan_of
 from bedplate.operate.deploy import with_authorities
-from bedplate.operate.fleet import plan_of
 from bedplate.operate.machines import ready_machines
 from tests.testlab.fakes.apply import FakeApply
 from tests.testlab.fleets.variants import HOME

@@ -15,7 +15,7 @@ from moto import mock_aws
 from bedplate.cli import run
 from bedplate.cli.options import Terminal
 from bedplate.lock import lock_path, record_endpoints
-from bedplate.operate.fleet import open_fleet, plan_loaded
+from bedplate.operate import open_fleet, plan_loaded
 from bedplate.operate.keys import keys_of
 from tests.testlab.fakes.gateway import calls_of, shell_to, site_gateway_at
 from tests.testlab.fleets.variants import (

@@ -180,7 +180,7 @@ def test_a_site_without_tunnels_is_told_to_take_its_own_away(
 ) -> None:
     """A site can lose its last tunnel; its gateway must remove it."""
     run(["vpn", "tunnels", str(lab)])
-    monkeypatch.setattr("bedplate.operate.fleet.plan_loaded", lambda _: replace(plan_of(lab), tunnels=()))
+    monkeypatch.setattr("bedplate.operate.plan_loaded", lambda _: replace(plan_of(lab), tunnels=()))
     capsys.readouterr()
 
     assert run(["vpn", "tunnels", str(lab)]) == 0

@@ -9,7 +9,7 @@ import boto3
 import pytest
 
 from bedplate.cli.options import Terminal
-from bedplate.operate.fleet import plan_of
+from bedplate.operate import plan_of
 from tests.conftest import DATA
 from tests.testlab.engine.command import simulated_account
 from tests.testlab.engine.first_hour import MACHINE, first_hour, simulate_machines

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from bedplate.cli.output import show
-from bedplate.errors import InputError
+from bedplate.errors import InputError, error_lines
 from bedplate.nodes.apply import Event, NodeErrorKind, NodeResult, Step
 from bedplate.nodes.audit import Findings, RuleOutcome, Verdict, parse_findings
 from bedplate.plan.stacks import origin
@@ -20,7 +20,6 @@ from bedplate.report.diagnostics import (
     ALL_RULES,
     checks_page,
     defect_lines,
-    error_lines,
     fault_lines,
     tally,
     verdict_lines,

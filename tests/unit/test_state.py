@@ -15,9 +15,8 @@ from bedplate.cli import run
 from bedplate.deploy.engine import Engine, access_error, check_provider, open_engine
 from bedplate.deploy.progress import Difference, Operation, differences
 from bedplate.errors import InputError, MachineError, PartialError
-from bedplate.operate import Result, deploy, recover
+from bedplate.operate import Result, deploy, plan_of, recover
 from bedplate.operate.deploy import ensure_backend
-from bedplate.operate.fleet import plan_of
 from tests.conftest import DATA
 from tests.testlab.engine.folder import edited, make_folder
 from tests.testlab.fakes.aws import StubbedSession, client_of

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bedplate.catalog import load_catalog
 from bedplate.load import load_fleet
-from bedplate.operate.fleet import plan_loaded
+from bedplate.operate import plan_loaded
 from bedplate.plan import FleetPlan, Record
 from bedplate.plan.fleet import SitePlan, TunnelPlan
 from bedplate.plan.laptops import LaptopGatewayPlan, laptop_gateways

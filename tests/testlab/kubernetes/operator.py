@@ -14,8 +14,7 @@ import boto3
 
 from bedplate.cli import run
 from bedplate.cli.options import Terminal
-from bedplate.operate import cluster_objects, deploy, machines
-from bedplate.operate.fleet import plan_of
+from bedplate.operate import cluster_objects, deploy, machines, plan_of
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import cluster_plan
 from tests.testlab.engine.command import simulated_account

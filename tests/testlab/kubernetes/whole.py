@@ -24,7 +24,7 @@ from bedplate.cli.options import Terminal
 from bedplate.kubernetes.approval import KnownMachine
 from bedplate.lock import lock_path, record_host_keys
 from bedplate.nodes.bootstrap import PROGRAM as BOOTSTRAP
-from bedplate.operate.fleet import plan_of
+from bedplate.operate import plan_of
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import ClusterNode, ClusterPlan, as_node, cluster_plan, pool_node_kinds
 from bedplate.plan.nodes import NodePlan, find_node, pool_node

@@ -25,7 +25,7 @@ from ruamel.yaml import YAML
 from bedplate.catalog import load_catalog
 from bedplate.cli import run
 from bedplate.cli.options import Terminal
-from bedplate.operate.fleet import plan_of
+from bedplate.operate import plan_of
 from bedplate.plan.nodes import NodePlan, find_node
 from roles.base import ManagedFile
 from roles.control.role import Control

@@ -18,7 +18,7 @@ from types import SimpleNamespace
 from bedplate.catalog import load_catalog
 from bedplate.cli.options import Terminal
 from bedplate.nodes.ssh import NodeLocation
-from bedplate.operate.fleet import plan_of
+from bedplate.operate import plan_of
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import ClusterNode, cluster_plan
 from bedplate.plan.nodes import find_node

@@ -20,7 +20,7 @@ from bedplate.catalog import load_catalog
 from bedplate.kubernetes.approval import KnownMachine
 from bedplate.load import load_fleet
 from bedplate.nodes.bootstrap import site_script
-from bedplate.operate.fleet import plan_loaded
+from bedplate.operate import plan_loaded
 from bedplate.operate.site_folder import script_name, write_folder
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.node_document import node_document

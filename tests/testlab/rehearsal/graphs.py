@@ -4,10 +4,11 @@ import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from bedplate.catalog import load_catalog
 from bedplate.graph.audit.document import StackFault, graph_of, kind_of
 from bedplate.graph.audit.run import audit
 from bedplate.graph.terraform import plan_document
-from bedplate.operate.fleet import device_counts
+from bedplate.plan.registration import device_counts
 
 Resource = Mapping[str, Any]
 
@@ -40,7 +41,7 @@ def prefix_list(*blocks: str) -> dict[str, Any]:
 
 def faults(resources: Iterable[Resource]) -> tuple[StackFault, ...]:
     """Return the findings of the checks in a graph of these resources."""
-    return audit(graph_of(list(resources), "here"), device_counts())
+    return audit(graph_of(list(resources), "here"), device_counts(load_catalog()))
 
 
 def codes(resources: Iterable[Resource]) -> set[str]:

@@ -18,7 +18,7 @@ from ruamel.yaml import YAML
 from bedplate.catalog import load_catalog
 from bedplate.load import FleetFaults, load_fleet
 from bedplate.lock import InvalidLock, lock_path, record_plan
-from bedplate.operate.fleet import plan_loaded
+from bedplate.operate import plan_loaded
 from bedplate.operate.rehearsal import waves
 from bedplate.plan import FleetPlan, Record, plan_fleet
 from bedplate.rehearsal.kinds import ec2
