@@ -1,6 +1,6 @@
 """The command line. A command parses its arguments, calls the packages that do the work, and prints the result.
 
-A command returns its exit status. Errors are printed here, in one place.
+A command returns its exit status, or nothing for 0. Errors are printed here, in one place.
 """
 
 import os

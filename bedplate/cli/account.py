@@ -33,7 +33,6 @@ def refresh_catalog(
     force: Annotated[
         bool, typer.Option("--force", help="Write even if more than a tenth of the known facts disappear.")
     ] = False,
-) -> int:
+) -> None:
     """Update types, offers, prices and checksums."""
     account.refresh_catalog(Terminal(DEFAULT_FLEET), region or (), force=force)
-    return 0

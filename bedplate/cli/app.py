@@ -21,7 +21,7 @@ from bedplate.cli.options import with_operator
 from bedplate.cli.output import show
 from bedplate.errors import InputError
 
-Function = Callable[..., int]
+Function = Callable[..., int | None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,7 @@ from typing import Annotated
 
 import typer
 
-from bedplate.cli.options import (
-    Json,
-    OnFleet,
-    Pythons,
-    WithFleet,
-    printed,
-)
+from bedplate.cli.options import Json, OnFleet, Pythons, WithFleet, printed
 from bedplate.operate import bundle as bundles
 from bedplate.spec.groups import Ring
 

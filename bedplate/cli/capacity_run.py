@@ -65,7 +65,7 @@ def run(  # noqa: PLR0913  each is an option of the command line
     metrics: Annotated[
         Path | None, typer.Option("--metrics", metavar="FILE", help="File of metrics for the node exporter.")
     ] = None,
-) -> int:
+) -> None:
     """Run the controller: start and end machines as pods need them.
 
     It also ends machines for SSH that nobody uses. Prints one JSON line for each action, with its reason. Of several
@@ -78,4 +78,3 @@ def run(  # noqa: PLR0913  each is an option of the command line
         lambda entry: operator.show([json.dumps(entry)]), lambda note: operator.notify([note]), record, metrics
     )
     run_controller(plan, account, kubeconfig, outputs, once=once, is_dry=dry_run)
-    return 0

@@ -53,7 +53,7 @@ def init(
         Path | None,
         typer.Option("--file", metavar="DIR", help="Keep the state in this folder, secrets by a passphrase."),
     ] = None,
-) -> int:
+) -> None:
     """Prepare the state of the deployments.
 
     Creates an S3 bucket for the state and a KMS key for its secrets, records the bucket in Pulumi.yaml, and creates
@@ -62,7 +62,6 @@ def init(
     A second run creates and restores only what is missing, such as the settings file of a stack.
     """
     deploy.init_backend(operator, file)
-    return 0
 
 
 def refresh(  # noqa: PLR0913  each is an option of the command line
@@ -109,11 +108,10 @@ def _worst(*statuses: int) -> int:
     return ViolationError.exit_code if ViolationError.exit_code in statuses else max(statuses)
 
 
-def recover(*, stack: Parts = None, operator: OnFleetAsking) -> int:
+def recover(*, stack: Parts = None, operator: OnFleetAsking) -> None:
     """Repair the state after a killed run.
 
     Releases the lock of a dead run, adds to the state the resources that the run created without recording them, and
     reads the resources that it was changing from AWS. Asks first, and keeps a copy of the old state.
     """
     states.recover(operator, stack or [])
-    return 0

@@ -26,13 +26,12 @@ def bake(
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the instance of a failed install stage.")] = False,
     operator: WithFleet,
-) -> int:
+) -> None:
     """Bake images, copy and record them.
 
     Continues a bake that was killed.
     """
     images.bake(operator, kinds or (), region or (), keep=keep)
-    return 0
 
 
 def list_images(operator: OnFleet, *, json: Json = False) -> int:
@@ -49,21 +48,19 @@ def diff(
     return printed(images.compare(operator, first, second))
 
 
-def promote(name: Name, operator: WithFleet) -> int:
+def promote(name: Name, operator: WithFleet) -> None:
     """Use a finished image for new machines, and replace workers on other images.
 
     Machines with SSH stay on theirs.
     """
     images.promote(operator, name)
-    return 0
 
 
 def rollback(
     kind: Annotated[str, typer.Argument(metavar="KIND", help="A kind of `image plan`.")], operator: WithFleet
-) -> int:
+) -> None:
     """Return to the previous image of an image kind."""
     images.rollback(operator, kind)
-    return 0
 
 
 def prune(
@@ -72,13 +69,12 @@ def prune(
     keep: Annotated[
         int, typer.Option("--keep", metavar="N", min=1, help="The newest images of each kind to keep.")
     ] = 3,
-) -> int:
+) -> None:
     """Delete old images.
 
     Images that are in use or protected are kept.
     """
     images.prune(operator, keep)
-    return 0
 
 
 def sweep(operator: OnFleet) -> int:

@@ -5,17 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from bedplate.cli.options import (
-    By,
-    Json,
-    OnFleetByKeys,
-    OnMachines,
-    Person,
-    Terminal,
-    WithFleet,
-    WithLogin,
-    printed,
-)
+from bedplate.cli.options import By, Json, OnFleetByKeys, OnMachines, Person, Terminal, WithFleet, WithLogin, printed
 from bedplate.operate import cluster_machines, cluster_objects, control_plane
 
 Without = Annotated[
@@ -77,14 +67,13 @@ def restore(
 def join(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A machine of a site, such as titan-01.cellar.")],
     operator: WithLogin,
-) -> int:
+) -> None:
     """Let a machine of a site join the cluster.
 
     Makes a token on a control-plane member, which is valid for 15 minutes and for this machine only, and sends it to
     the machine over SSH. A machine that is in the cluster is not changed.
     """
     cluster_machines.join(operator, name)
-    return 0
 
 
 def upgrade(
@@ -144,10 +133,9 @@ def access(
     write: Annotated[
         Path | None, typer.Option("--write", metavar="FILE", help="The kubeconfig. Default: USER.kubeconfig.")
     ] = None,
-) -> int:
+) -> None:
     """Write the kubeconfig of a person.
 
     It holds no secret: kubectl gets a token of one hour from the control plane with the person's SSH key.
     """
     cluster_objects.write_access(operator, name, write or Path(f"{name}.kubeconfig"))
-    return 0

@@ -5,19 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bedplate.cli.options import (
-    DEFAULT_FLEET,
-    By,
-    FleetOption,
-    Identity,
-    Json,
-    LoginName,
-    Pythons,
-    Terminal,
-    WithFleet,
-    WithLogin,
-    printed,
-)
+from bedplate.cli.options import By, Json, Pythons, Terminal, WithFleet, WithLogin, WithLoginName, printed
 from bedplate.operate import apply as applies
 from bedplate.operate import group_machines, nodes
 from bedplate.operate import trust as host_keys
@@ -63,12 +51,10 @@ def show_ssh_config(
     write: Annotated[
         Path | None, typer.Option("--write", metavar="FILE", help="Write to FILE, and host keys to FILE.known_hosts.")
     ] = None,
-    user: LoginName = None,
-    identity: Identity = None,
-    fleet: FleetOption = DEFAULT_FLEET,
+    operator: WithLoginName,
 ) -> int:
     """Print OpenSSH settings for the fleet."""
-    return printed(nodes.write_settings(Terminal(fleet, user, identity), write))
+    return printed(nodes.write_settings(operator, write))
 
 
 def start(
@@ -79,25 +65,23 @@ def start(
         str | None, typer.Option("--for", metavar="8h", help="Stop them after this time. Default: no end.")
     ] = None,
     operator: WithFleet,
-) -> int:
+) -> None:
     """Start machines of a group.
 
     Tries the rungs of its ladder in order, until N machines run in total. Running machines count.
     """
     group_machines.start(operator, group, count, duration)
-    return 0
 
 
 def stop(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A machine of a group, or its instance id.")],
     operator: Annotated[Terminal, By(("yes",), is_argument=False)],
-) -> int:
+) -> None:
     """Terminate a machine of a group.
 
     Its group does not replace it. Gateways, machines of sites and of the control plane are refused.
     """
     group_machines.stop(operator, name)
-    return 0
 
 
 def trust(  # noqa: PLR0913  each is an option of the command line

@@ -138,13 +138,15 @@ PassphraseFile = Annotated[
     ),
 ]
 
-_OPTIONS: Mapping[str, tuple[object, object]] = MappingProxyType(
+# The field of the operator, the option, and its default.
+_OPTIONS: Mapping[str, tuple[str, object, object]] = MappingProxyType(
     {
-        "yes": (Yes, False),
-        "user": (User, None),
-        "identity": (Identity, None),
-        "ssh_config": (SshConfig, None),
-        "passphrase_file": (PassphraseFile, None),
+        "yes": ("yes", Yes, False),
+        "user": ("user", User, None),
+        "login_name": ("user", LoginName, None),
+        "identity": ("identity", Identity, None),
+        "ssh_config": ("ssh_config", SshConfig, None),
+        "passphrase_file": ("passphrase_file", PassphraseFile, None),
     }
 )
 
@@ -159,15 +161,15 @@ class By:
     @property
     def parameters(self) -> dict[str, Parameter]:
         """The parameters of the command, in their order, by the field of the operator."""
-        fleet = {"fleet": (FleetFile if self.is_argument else FleetOption, DEFAULT_FLEET)}
-        options = {field: _OPTIONS[field] for field in self.options}
+        fleet = ("fleet", FleetFile if self.is_argument else FleetOption, DEFAULT_FLEET)
+        options = [_OPTIONS[name] for name in self.options]
         return {
             field: Parameter(field, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-            for field, (annotation, default) in ((fleet | options) if self.is_argument else (options | fleet)).items()
+            for field, annotation, default in ([fleet, *options] if self.is_argument else [*options, fleet])
         }
 
 
-def with_operator(function: Callable[..., int]) -> Callable[..., int]:
+def with_operator(function: Callable[..., int | None]) -> Callable[..., int | None]:
     """Return a command with the options of its operator, which the annotation of its parameter names."""
     parameters: list[Parameter] = []
     made: dict[str, By] = {}
@@ -177,7 +179,7 @@ def with_operator(function: Callable[..., int]) -> Callable[..., int]:
             made[parameter.name] = by
         parameters += by.parameters.values() if by else [parameter.replace(kind=Parameter.KEYWORD_ONLY)]
 
-    def command(**values: Any) -> int:  # noqa: ANN401  what typer has parsed
+    def command(**values: Any) -> int | None:  # noqa: ANN401  what typer has parsed
         for name, by in made.items():
             values[name] = Terminal(**{field: values.pop(field) for field in by.parameters})
         return function(**values)
@@ -196,3 +198,4 @@ OnGateways = Annotated[Terminal, By(("ssh_config", "passphrase_file"))]
 OnMachines = Annotated[Terminal, By((*_LOGIN, "passphrase_file"))]
 WithFleet = Annotated[Terminal, By(is_argument=False)]
 WithLogin = Annotated[Terminal, By(_LOGIN, is_argument=False)]
+WithLoginName = Annotated[Terminal, By(("login_name", "identity"), is_argument=False)]

@@ -5,10 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bedplate.cli.options import (
-    OnMachines,
-    Person,
-)
+from bedplate.cli.options import OnMachines, Person
 from bedplate.operate import people
 from vpn.certificates import DEFAULT_DEVICE
 

@@ -21,7 +21,7 @@ def plan(
     ] = None,
     svg: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Also draw the fleet as SVG.")] = None,
     json: Json = False,
-) -> int:
+) -> None:
     """Show addresses, machines and pools."""
     if release and not write:
         command = " ".join(("bedplate plan --write", *(f"--release {path}" for path in release)))
@@ -37,7 +37,6 @@ def plan(
     printed(result, as_json=json)
     if svg is not None:
         planning.draw(operator, fleet_plan, svg)
-    return 0
 
 
 def cost(operator: OnFleet, *, json: Json = False) -> int:

@@ -53,10 +53,9 @@ def init(  # noqa: PLR0913  each is an option of the command line
     ] = Keys.FOLDER,
     locked: Annotated[bool, typer.Option("--locked", help="Encrypt private keys by a passphrase.")] = False,
     operator: OnFleetByKeys,
-) -> int:
+) -> None:
     """Create the certificate authority."""
     vpn_setup.init(operator, keys.value, root, replaces, is_first=first, is_locked=locked)
-    return 0
 
 
 def revoke(
@@ -71,7 +70,7 @@ def revoke(
         str | None, typer.Option("--device", metavar="NAME", help="Only this device. Default: all of the person's.")
     ] = None,
     operator: OnGateways,
-) -> int:
+) -> None:
     """Revoke a person's certificates, or a gateway's.
 
     Gateways end the person's sessions within seconds. A revoked gateway gets new keys by the next `bedplate vpn sync`.
@@ -80,7 +79,6 @@ def revoke(
         gateways.revoke_gateway(operator, user)
     else:
         people.revoke_laptops_of(operator, user, device)
-    return 0
 
 
 def show_profile(
@@ -92,7 +90,7 @@ def show_profile(
     ] = None,
     qr: Annotated[bool, typer.Option("--qr", help="Draw QR codes for a phone's camera.")] = False,
     operator: OnFleetByKeys,
-) -> int:
+) -> None:
     """Print a laptop's OpenVPN profile.
 
     It contains the laptop's private key: give it only to the person.
@@ -100,7 +98,6 @@ def show_profile(
     if write and qr:
         raise InputError("--write and --qr exclude each other", fix="leave out one of them")
     people.write_profile(operator, user, device, write, is_drawn=qr)
-    return 0
 
 
 def record_addresses(
@@ -114,13 +111,12 @@ def record_addresses(
         list[str] | None,
         typer.Option("--resolver", metavar="REGION=IP,IP", help="Addresses of a resolver. AWS is not asked then."),
     ] = None,
-) -> int:
+) -> None:
     """Record public gateway addresses.
 
     And the addresses of the DNS resolvers that laptops and sites use. Both come from AWS, or from the options.
     """
     vpn_setup.record_addresses(operator, address or (), resolver or ())
-    return 0
 
 
 def guard(operator: OnFleet) -> int:
@@ -140,13 +136,12 @@ def up(operator: OnMachines) -> int:
     return vpn_setup.set_up(operator)
 
 
-def sync(operator: OnGateways) -> int:
+def sync(operator: OnGateways) -> None:
     """Update certificates and all gateways.
 
     Revoke certificates of people who left the fleet file, renew those of gateways, and send both to the gateways.
     """
     gateways.sync(operator)
-    return 0
 
 
 _UNITS = Path("~/.config/systemd/user")
@@ -158,10 +153,9 @@ def timer(
         Path, typer.Option("--write", metavar="FOLDER", help="The folder of your own systemd units.")
     ] = _UNITS,
     operator: OnGateways,
-) -> int:
+) -> None:
     """Write a systemd timer for daily syncs."""
     vpn_setup.write_timer(operator, write.expanduser())
-    return 0
 
 
 def status(operator: Annotated[Terminal, By(("ssh_config",))], *, json: Json = False) -> int:
@@ -178,7 +172,6 @@ def tunnels(
         bool, typer.Option("--new-keys", help="Replace the keys of tunnels between gateways of the fleet.")
     ] = False,
     operator: OnGateways,
-) -> int:
+) -> None:
     """Send gateways their tunnels and keys."""
     gateways.update_tunnels(operator, new_keys=new_keys)
-    return 0

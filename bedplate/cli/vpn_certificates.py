@@ -4,15 +4,7 @@ from typing import Annotated
 
 import typer
 
-from bedplate.cli.options import (
-    By,
-    Device,
-    Json,
-    OnFleetByKeys,
-    Person,
-    Terminal,
-    printed,
-)
+from bedplate.cli.options import By, Device, Json, OnFleetByKeys, Person, Terminal, printed
 from bedplate.operate import certificates
 from vpn.certificates import DEFAULT_DEVICE
 
