@@ -23,7 +23,10 @@ def ssh(
 
     It connects over the VPN if the machine answers, else through AWS Session Manager. The exit status is that of ssh.
     """
-    return carry(operator, name) if proxy else log_in(operator, name, command or ())
+    if proxy:
+        carry(operator, name)
+        return 0
+    return log_in(operator, name, command or ())
 
 
 _UNITS = ("cloud-final", "bedplate-node", "bedplate-gate", "bedplate-end")

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from bedplate.account.client import (
-    AwsClient,
     NoCredentials,
     ask_regions,
     caller_account,
@@ -110,7 +109,8 @@ def refresh_catalog(operator: Operator, only: Sequence[str], *, force: bool) -> 
     for name in only:
         check_region(catalog, name)
     account = caller_account(client, catalog.price_region)
-    regions = tuple(only or _enabled_regions(client, catalog))
+    enabled = () if only else enabled_regions(client, catalog.price_region)
+    regions = tuple(only or (name for name in catalog.regions if name in enabled))
     answers = require_all(ask_regions(regions, lambda name: read_region(client, name)), "nothing was written")
     updated = refreshed(catalog, account, answers, list_prices(client, catalog.price_region))
     differences = tuple(changes(catalog, updated))
@@ -149,8 +149,3 @@ def _missing_offers(file: Path, catalog: Catalog) -> Iterator[Fault]:
     if fleet:
         record = read_lock(lock_path(file), fleet.name)
         yield from (fault for fault in examine(file, catalog, record) if fault.code == TYPE_NOT_OFFERED.code)
-
-
-def _enabled_regions(client: AwsClient, catalog: Catalog) -> tuple[str, ...]:
-    enabled = enabled_regions(client, catalog.price_region)
-    return tuple(name for name in catalog.regions if name in enabled)

@@ -52,10 +52,6 @@ def check_cluster(capacity: CapacityPlan, file: Path) -> None:
         )
 
 
-def _now() -> float:
-    return time.time()
-
-
 @dataclass(frozen=True, slots=True)
 class Outputs:
     """Where rounds are written: entries of the log, notes for an operator, observations, and metrics."""
@@ -114,7 +110,7 @@ class Loop:
     outputs: Outputs
     live: LiveCluster | None = None
     store: StateStore | None = None
-    clock: Callable[[], float] = _now
+    clock: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
         self.counts = Metrics()

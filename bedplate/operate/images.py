@@ -27,6 +27,7 @@ from bedplate.plan.pools import PoolPlan
 from bedplate.report import images as report
 from bedplate.report.bundle import SHORT
 from bedplate.report.images import PlannedImage
+from bedplate.rounds import ask_each
 from bedplate.spec.groups import Ring
 from images import published
 from images.bake import Bake, find_site
@@ -352,32 +353,22 @@ def _promote(operator: Operator, client: AwsClient, plan: FleetPlan, copies: tup
     images = {f"{region}/{kind}": ident for region, ident in ids.items() if region in needed}
     record_baked(lock_path(operator.fleet), plan.name, images)
     operator.show([f"{kind}: {copies[0].name} in {', '.join(sorted(ids))}: `bedplate up` uses it for new machines"])
-    errors = _roll_out(operator, client, plan, kind, ids)
+    workers = {pool.name: pool for pool in _workers(plan, kind) if pool.region in ids}
+    begun, errors = ask_each(
+        workers, lambda name: PoolRollout(client, plan.name, workers[name]).start(ids[workers[name].region]), 1
+    )
+    operator.show(begun.values())
     if missing := sorted(needed - ids.keys()):
         fix = f"run `bedplate image bake {kind}`"
         raise PartialError(f"{copies[0].name} is not in {', '.join(missing)}", fix=fix)
     if errors:
-        raise PartialError(f"not rolled out: {'; '.join(error.what for error in errors)}", fix=errors[0].fix)
-
-
-def _roll_out(
-    operator: Operator, client: AwsClient, plan: FleetPlan, kind: str, images: Mapping[str, str]
-) -> list[BedplateError]:
-    """Start the roll-out in each pool of workers; return the errors."""
-    errors = []
-    for pool in (pool for pool in _workers(plan, kind) if pool.region in images):
-        try:
-            operator.show([PoolRollout(client, plan.name, pool).start(images[pool.region])])
-        except BedplateError as error:
-            errors.append(error)
-    return errors
+        what = "; ".join(error.what for error in errors.values())
+        raise PartialError(f"not rolled out: {what}", fix=next(iter(errors.values())).fix)
 
 
 def _pools(plan: FleetPlan, kind: str) -> tuple[PoolPlan, ...]:
     """Return the pools of a kind; none if the fleet does not need it now."""
-    return next(
-        (pools for image_kind, pools in image_kinds(plan, load_catalog()).items() if image_kind.name == kind), ()
-    )
+    return {image_kind.name: pools for image_kind, pools in image_kinds(plan, load_catalog()).items()}.get(kind, ())
 
 
 def _workers(plan: FleetPlan, kind: str) -> tuple[PoolPlan, ...]:

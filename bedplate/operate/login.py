@@ -156,13 +156,13 @@ _SIGNALLED = 128
 HostKeys = Mapping[str, tuple[str, ...]]
 
 
-def carry(operator: Operator, name: str) -> int:
+def carry(operator: Operator, name: str) -> None:
     """Carry a connection to a machine over stdin and stdout. Does not return if the plugin carries it."""
     plan = _plan(operator)
     location, instance = _select(plan, name)
     if connection := connect(location.host):
         relay(connection, sys.stdin.fileno(), sys.stdout.fileno())
-        return 0
+        return
     _check_session_possible(location)
     plugin = (instance or _instance(plan, location)).session()
     os.execvpe(plugin.argv[0], plugin.argv, {**os.environ, **plugin.environment})  # noqa: S606

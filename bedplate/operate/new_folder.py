@@ -73,6 +73,7 @@ def _answers(operator: Operator, text: str, options: Mapping[str, str | None], f
 
 
 def _default(question: str, values: Mapping[str, str | None], folder: Path) -> str | None:
+    key_files = (Path.home() / ".ssh" / name for name in _KEY_FILES)
     sources: Mapping[str, Callable[[], str | None]] = {
         "name": lambda: folder.resolve().name,
         "account": _account,
@@ -80,13 +81,9 @@ def _default(question: str, values: Mapping[str, str | None], folder: Path) -> s
         "owner": lambda: _git("user.email"),
         "domain": lambda: f"{values['name']}.internal",
         "person": lambda: login_name().split("@")[0],
-        "key": lambda: next((str(file) for file in _key_files() if file.is_file()), None),
+        "key": lambda: next((str(file) for file in key_files if file.is_file()), None),
     }
     return sources[question]() if question in sources else None
-
-
-def _key_files() -> tuple[Path, ...]:
-    return tuple(Path.home() / ".ssh" / name for name in _KEY_FILES)
 
 
 def _account() -> str | None:

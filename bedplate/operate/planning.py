@@ -59,7 +59,7 @@ def _plan_result(plan: FleetPlan, lock_lines: Iterable[str], *, as_json: bool) -
 def draw(operator: Operator, plan: FleetPlan, file: Path) -> None:
     """Draw a plan as SVG."""
     # Most runs draw nothing.
-    from bedplate.picture import picture
+    from bedplate.picture.page import picture
 
     write_whole(file, picture(plan).encode())
     operator.notify([f"wrote {file}"])

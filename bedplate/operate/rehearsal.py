@@ -262,11 +262,8 @@ def _result(
     lines += reports.rehearsal_lines(report, origin, later.key if later else unknown_origin)
     if violations is not None and not report.real_failures:
         lines += judgement_lines(violations, origin)
-    return Result(lines, document(report, origin) | status | _change_document(later))
-
-
-def _change_document(later: Later | None) -> dict[str, object]:
-    return diff_document(later.edits) | order_document(later.plan, later.order) if later else {}
+    changes = diff_document(later.edits) | order_document(later.plan, later.order) if later else {}
+    return Result(lines, document(report, origin) | status | changes)
 
 
 def _status(report: Report, violations: Iterable[StackFault]) -> int:

@@ -137,13 +137,11 @@ def explain_group(state: CapacityState, group: str) -> Iterator[str]:
         yield f"Rung {rung_name(pool)}: {_rung_words(state, pool)[1]}"
     yield from _node_lines(state, pools)
     yield from _people_lines(state, pools, is_brief=False)
-    if all(pool.is_ssh for pool in pools):
-        yield from _next_lines(state, pools)
-        return
-    if not state.has_cluster:
+    is_for_people = all(pool.is_ssh for pool in pools)
+    if not (is_for_people or state.has_cluster):
         yield "Pods are not known without a kubeconfig, so what happens next is not known either."
         return
-    yield from _waiting_lines(state, pools)
+    yield from () if is_for_people else _waiting_lines(state, pools)
     yield from _next_lines(state, pools)
 
 

@@ -1,6 +1,7 @@
 """Reports of `cost`, `quotas` and `catalog refresh`."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict, astuple
 from itertools import groupby
 from typing import Any
 
@@ -46,12 +47,12 @@ def cost_lines(plan: FleetPlan, bill: Bill) -> Iterator[str]:
 def cost_document(plan: FleetPlan, bill: Bill) -> dict[str, Any]:
     """Return the document of `cost --json`: USD per hour, except `monthly` and `budget`."""
     return {
-        "hourly": _span(bill.hourly),
-        "monthly": _span(bill.hourly.monthly),
-        "groups": {name: _span(span) for name, span in bill.groups.items()},
-        "rungs": {name: _span(span) for name, span in bill.rungs.items()},
-        "regions": {name: _span(span) for name, span in bill.regions.items()},
-        "disks": _span(bill.disks),
+        "hourly": asdict(bill.hourly),
+        "monthly": asdict(bill.hourly.monthly),
+        "groups": {name: asdict(span) for name, span in bill.groups.items()},
+        "rungs": {name: asdict(span) for name, span in bill.rungs.items()},
+        "regions": {name: asdict(span) for name, span in bill.regions.items()},
+        "disks": asdict(bill.disks),
         "standing": [
             {"what": line.what, "region": line.region, "count": line.count, "hourly": round(line.usd, 5)}
             for line in bill.lines
@@ -59,10 +60,6 @@ def cost_document(plan: FleetPlan, bill: Bill) -> dict[str, Any]:
         "budget": {"monthly": plan.budget.monthly} if plan.budget else None,
         "prices": {"region": bill.region, "date": bill.date, "unknown": list(bill.unknown)},
     }
-
-
-def _span(span: CostRange) -> dict[str, float]:
-    return {"min": span.min, "max": span.max}
 
 
 def _rows(plan: FleetPlan, bill: Bill) -> Iterator[Row]:
@@ -215,10 +212,7 @@ _RENEWAL_HEADING = ("", "before", "added", "changed", "dropped")
 def renewal_lines(changes: Iterable[Change], skipped: Iterable[str]) -> Iterator[str]:
     """Yield a row for each kind of changed fact; `skipped` are the regions that the account has not enabled."""
     different = [change for change in changes if change.added or change.changed or change.dropped]
-    figures = ((change.before, change.added, change.changed, change.dropped) for change in different)
-    rows = [
-        (change.what, *(f"{count:,}" for count in counts)) for change, counts in zip(different, figures, strict=True)
-    ]
+    rows = [(what, *(f"{count:,}" for count in counts)) for what, *counts in map(astuple, different)]
     yield from aligned((_RENEWAL_HEADING, *rows), right=(1, 2, 3, 4)) if rows else ("the catalog is up to date",)
     if names := ", ".join(skipped):
         yield f"not updated: {names} (not enabled in this account)"

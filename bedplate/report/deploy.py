@@ -91,7 +91,7 @@ def cause_lines(states: Iterable[Progress]) -> Iterator[str]:
 def kept_lines(kept: Mapping[str, Sequence[Resource]], price: float) -> Iterator[str]:
     """Yield the protected resources that each stack kept, and their list price in USD an hour."""
     for stack, resources in kept.items():
-        counts = Counter(_kind(resource["type"]) for resource in resources if resource.get("protect"))
+        counts = Counter(resource["type"].rpartition(":")[2] for resource in resources if resource.get("protect"))
         names = (counted(counts[kind], noun) for kind, noun in _DATA.items() if counts[kind])
         yield f"{stack:<{_NAME}} kept {counted(len(resources), 'resource')}: {', '.join(names)}"
     if kept:
@@ -100,10 +100,6 @@ def kept_lines(kept: Mapping[str, Sequence[Resource]], price: float) -> Iterator
 
 # The protected types that hold data; the others are settings of these.
 _DATA = {"Key": "key", "Bucket": "bucket", "FileSystem": "file system", "Volume": "volume"}
-
-
-def _kind(type_name: str) -> str:
-    return type_name.rpartition(":")[2]
 
 
 _CONSOLE = "https://{region}.console.aws.amazon.com/servicequotas/home/services/{service}/quotas/{code}"

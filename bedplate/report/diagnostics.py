@@ -1,6 +1,7 @@
 """Reports of faults in a fleet file, of errors, and of the rules (`check --explain` and docs/checks.md)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any
 
@@ -49,21 +50,7 @@ def tally(faults: Iterable[Fault | StackFault]) -> str:
 
 def fault_document(faults: Iterable[Fault]) -> dict[str, Any]:
     """Return the document of `check --json`."""
-    return {
-        "faults": [
-            {
-                "code": fault.code,
-                "level": fault.level.value,
-                "file": fault.file,
-                "line": fault.line,
-                "column": fault.column,
-                "key": fault.key,
-                "message": fault.message,
-                "fix": fault.fix,
-            }
-            for fault in faults
-        ]
-    }
+    return {"faults": [asdict(fault) for fault in faults]}
 
 
 def _place(fault: Fault) -> str:

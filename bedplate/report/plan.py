@@ -1,6 +1,6 @@
 """Reports of `plan`, `image record` and `schema`."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Network
 from itertools import groupby
 
@@ -32,11 +32,10 @@ Row = tuple[str, ...]
 def plan_lines(plan: FleetPlan) -> Iterator[str]:
     """Yield the addresses, machines, stores, people and pools; `+` marks what the lock does not contain yet."""
     yield f"{plan.name} · account {plan.account} · supernet {plan.supernet} ({_share(plan)} allocated)"
-    yield from _section(_regions(plan))
-    yield from _section(_others(plan))
-    yield from _section(_machines(plan))
-    yield from _section(_stores(plan))
-    yield from _section(_people(plan))
+    machines = ((f"  {name}", str(address)) for name, address in plan.site_addresses.items())
+    for rows in (_regions(plan), _others(plan), machines, _stores(plan), _people(plan)):
+        if lines := aligned(rows):
+            yield from ("", *lines)
     yield from _control_plane(plan)
     for _, pools in groupby(plan.pools, key=lambda pool: pool.group):
         yield from _group(tuple(pools))
@@ -50,27 +49,21 @@ def missing_image_lines(plan: FleetPlan, catalog: Catalog) -> Iterator[str]:
         yield f"no recorded image for {missing[0]}{more}, so the newest is used: `bedplate image record`"
 
 
-def _section(rows: Iterable[Row]) -> Iterator[str]:
-    """Yield a blank line and the rows, or nothing without rows."""
-    if lines := aligned(rows):
-        yield from ("", *lines)
-
-
-def _mark(plan: FleetPlan, path: str) -> str:
-    return "+ " if path in plan.new_blocks else "  "
+def _mark(name: str, new: Container[str]) -> str:
+    return "+ " if name in new else "  "
 
 
 def _regions(plan: FleetPlan) -> Iterator[Row]:
     for region in plan.regions:
         free = f"{counted(_free_slots(plan, region.name), 'more zone')} possible"
         note = f"home, {free}" if region.home else free
-        yield (_mark(plan, region_path(region.name)) + region.name, str(region.block), note)
+        yield (_mark(region_path(region.name), plan.new_blocks) + region.name, str(region.block), note)
         for zone in region.zones:
             yield _zone(plan, region.name, zone)
 
 
 def _zone(plan: FleetPlan, region: str, zone: ZonePlan) -> Row:
-    mark = _mark(plan, edge_path(region, zone.name))
+    mark = _mark(edge_path(region, zone.name), plan.new_blocks)
     edge, nodes = (f"{block}  {_usable(block):,} usable" for block in (zone.edge, zone.nodes))
     return (f"{mark}  {zone.name}", f"edge {edge}", f"nodes {nodes}")
 
@@ -96,7 +89,7 @@ def _others(plan: FleetPlan) -> Iterator[Row]:
     for site in plan.sites:
         yield _site(plan, site)
         for direct in plan.site_tunnels_of(site.name):
-            mark = _mark(plan, direct_path(*direct.sites))
+            mark = _mark(direct_path(*direct.sites), plan.new_blocks)
             facts = f"direct tunnel {direct.inside}, initiated by {direct.dials}"
             yield (f"{mark}  peer", direct.other(site.name), facts)
         if site.dns:
@@ -104,26 +97,19 @@ def _others(plan: FleetPlan) -> Iterator[Row]:
             yield ("    dns", site.dns.domain, f"forwarded to {servers} by a resolver in each region")
     for path, block in ((PODS, plan.pods), (SERVICES, plan.services)):
         if block:
-            yield (_mark(plan, path) + path, str(block), f"{block.num_addresses:,} addresses")
+            yield (_mark(path, plan.new_blocks) + path, str(block), f"{block.num_addresses:,} addresses")
     for pool in plan.laptops:
-        mark = _mark(plan, pool_path(pool.place))
-        yield (f"{mark}laptops", str(pool.block), f"{_clients(pool.block):,} laptops by the gateway in {pool.place}")
-
-
-def _clients(block: IPv4Network) -> int:
-    """Return the number of client addresses: all except the network, gateway and broadcast addresses."""
-    return block.num_addresses - 3
+        mark = _mark(pool_path(pool.place), plan.new_blocks)
+        # All addresses but those of the network, the gateway and broadcasts.
+        count = pool.block.num_addresses - 3
+        yield (f"{mark}laptops", str(pool.block), f"{count:,} laptops by the gateway in {pool.place}")
 
 
 def _site(plan: FleetPlan, site: SitePlan) -> Row:
     tunnels = [tunnel for tunnel in plan.tunnels if tunnel.site == site.name]
     inside = f", {counted(len(tunnels), 'tunnel')} from {tunnels[0].inside}" if tunnels else ""
     gateway = f"gateway {site.gateway} at {site.public}, AS{site.asn}{inside}"
-    return (_mark(plan, site_path(site.name)) + site.name, str(site.lan), gateway)
-
-
-def _machines(plan: FleetPlan) -> Iterator[Row]:
-    return ((f"  {name}", str(address)) for name, address in plan.site_addresses.items())
+    return (_mark(site_path(site.name), plan.new_blocks) + site.name, str(site.lan), gateway)
 
 
 def _stores(plan: FleetPlan) -> Iterator[Row]:
@@ -139,11 +125,10 @@ def _stores(plan: FleetPlan) -> Iterator[Row]:
 def _people(plan: FleetPlan) -> Iterator[Row]:
     """Yield people and groups with their user and group ids."""
     for person in plan.accounts.people:
-        mark = "+ " if person.name in plan.new_people else "  "
-        admin = ("administrator",) if person.admin else ()
-        yield (mark + person.name, f"id {person.uid}", ", ".join((*admin, *person.groups)))
+        roles = ("administrator", *person.groups) if person.admin else person.groups
+        yield (_mark(person.name, plan.new_people) + person.name, f"id {person.uid}", ", ".join(roles))
     for group, gid in plan.accounts.groups.items():
-        yield (("+ " if group in plan.new_groups else "  ") + group, f"id {gid}", "group")
+        yield (_mark(group, plan.new_groups) + group, f"id {gid}", "group")
 
 
 def _control_plane(plan: FleetPlan) -> Iterator[str]:
@@ -151,12 +136,10 @@ def _control_plane(plan: FleetPlan) -> Iterator[str]:
         machines = counted(len(control.members), "machine")
         facts = (control.type, f"Kubernetes {control.version}", machines, f"https://{api_name(plan)}:{API_PORT}")
         yield from ("", f"  control plane   {' · '.join(facts)}")
-        marks = ("+ " if member.name in plan.new_addresses else "  " for member in control.members)
-        rows = (
-            (f"{mark}  {member.name}", member.zone, str(member.address))
-            for mark, member in zip(marks, control.members, strict=True)
+        yield from aligned(
+            (f"{_mark(member.name, plan.new_addresses)}  {member.name}", member.zone, str(member.address))
+            for member in control.members
         )
-        yield from aligned(rows)
 
 
 def _group(pools: tuple[PoolPlan, ...]) -> Iterator[str]:
@@ -181,9 +164,6 @@ def summary(fleet: Fleet) -> str:
         (len(fleet.people), "person", "people"),
     )
     return ", ".join(counted(*part) for part in parts if part[0])
-
-
-SHOWN = 1
 
 
 def difference_lines(plan: FleetPlan) -> Iterator[str]:
@@ -221,18 +201,13 @@ def foreign_zone_lines(plan: FleetPlan, catalog: Catalog) -> Iterator[str]:
 
 def roots(blocks: Mapping[str, IPv4Network]) -> tuple[str, ...]:
     """Return the paths, without subnets of regions that are among them."""
-    return tuple(path for path in blocks if not is_nested(path) or _region(path) not in blocks)
+    return tuple(path for path in blocks if not is_nested(path) or path.partition("/zone/")[0] not in blocks)
 
 
-def named(names: Iterable[str], noun: str) -> str:
-    """Return `3 blocks (a, 2 more)`: the number, and the first names."""
-    shown, rest = tuple(names)[:SHOWN], tuple(names)[SHOWN:]
-    more = (f"{len(rest)} more",) if rest else ()
-    return f"{counted(len(shown) + len(rest), noun)} ({', '.join((*shown, *more))})"
-
-
-def _region(path: str) -> str:
-    return path.partition("/zone/")[0]
+def named(names: Sequence[str], noun: str) -> str:
+    """Return `3 blocks (a, 2 more)`: the number, and the first name."""
+    more = (f"{len(names) - 1} more",) if names[1:] else ()
+    return f"{counted(len(names), noun)} ({', '.join((*names[:1], *more))})"
 
 
 def _fresh(plan: FleetPlan) -> tuple[str, ...]:
@@ -251,11 +226,6 @@ def image_lines(places: Iterable[str], before: Mapping[str, str], now: Mapping[s
     """Yield the image of each region and architecture, `+` if it is new; then the number of new ones."""
     rows = tuple(places)
     fresh = [place for place in rows if before.get(place) != now[place]]
-    yield from aligned(
-        (f"{'+' if place in fresh else ' '} {place}", now[place], *_previous(place, before, fresh)) for place in rows
-    )
+    previous = {place: (f"was {before[place]}",) for place in fresh if place in before}
+    yield from aligned((_mark(place, fresh) + place, now[place], *previous.get(place, ())) for place in rows)
     yield f"recorded in fleet.lock: {counted(len(fresh), 'image')}" if fresh else "fleet.lock is up to date"
-
-
-def _previous(place: str, before: Mapping[str, str], fresh: Iterable[str]) -> tuple[str, ...]:
-    return (f"was {before[place]}",) if place in fresh and place in before else ()

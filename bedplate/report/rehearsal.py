@@ -125,7 +125,8 @@ def again_lines(stack: StackReport) -> Iterator[str]:
 def change_lines(stack: StackReport, key: Origin = unknown_origin) -> Iterator[str]:
     """Yield the changes by `--changed`: the resource, its changed inputs, and the key of the fleet file."""
     steps = _changed(stack)
-    if any(step.op is Op.CREATE and urns.parse_urn(step.urn).type == urns.STACK_TYPE for step in _all(stack)):
+    changes = stack.changes(Phase.CHANGE)
+    if any(step.op is Op.CREATE and urns.parse_urn(step.urn).type == urns.STACK_TYPE for step in changes):
         yield from ("", f"{stack.name} is new, with {counted(len(steps), 'resource')}")
     elif steps:
         yield from ("", f"changes to {stack.name}:")
@@ -212,11 +213,7 @@ def _row(stack: StackReport) -> tuple[str, ...]:
 
 def _changed(stack: StackReport) -> tuple[Step, ...]:
     """Return one step for each AWS resource that the change affects."""
-    return tuple(step for step in _distinct(_all(stack)) if step.is_in_cloud)
-
-
-def _all(stack: StackReport) -> tuple[Step, ...]:
-    return stack.changes(Phase.CHANGE)
+    return tuple(step for step in _distinct(stack.changes(Phase.CHANGE)) if step.is_in_cloud)
 
 
 def _distinct(steps: Iterable[Step]) -> tuple[Step, ...]:

@@ -14,7 +14,7 @@ from bedplate.report.columns import aligned, counted
 from bedplate.spec import Fleet
 from bedplate.spec.base import KEYWORD
 from bedplate.spec.fleet import Schema, definition, fleet_schema
-from bedplate.update import POLICIES, Consequence, Edit, Effect, Event, Policy
+from bedplate.update import POLICIES, Consequence, Edit, Effect, Event
 
 _REFERENCE = """\
 # Fleet file reference
@@ -111,6 +111,7 @@ def _edit(effects: dict[str, str]) -> str:
     return "; ".join(f"{event}: {effect}" for event, effect in short.items())
 
 
+_UPDATES_HEAD = ("| key | event | effect | affected resources | instead |", "| --- | --- | --- | --- | --- |")
 _INTRODUCTION = """\
 # What an edit does to a live fleet
 
@@ -130,23 +131,11 @@ status is 2 if `check` would reject the new file, 3 if something is replaced, re
 
 def updates_page() -> str:
     """Return docs/updates.md: a table for each part of the fleet file."""
-    parts = (_part(name, tuple(rows)) for name, rows in groupby(POLICIES.values(), key=_top))
-    return "\n".join((_INTRODUCTION, *parts))
-
-
-def _top(policy: Policy) -> str:
-    return policy.key.partition(".")[0]
-
-
-def _part(name: str, rows: tuple[Policy, ...]) -> str:
-    return "\n".join((f"## {name}", "", *_table(rows), ""))
-
-
-def _table(rows: tuple[Policy, ...]) -> Iterator[str]:
-    yield "| key | event | effect | affected resources | instead |"
-    yield "| --- | --- | --- | --- | --- |"
-    for row in rows:
-        yield f"| `{row.key}` | {row.event.value} | {row.summary} | {row.does} | {row.way} |"
+    lines = [_INTRODUCTION]
+    for name, policies in groupby(POLICIES.values(), key=lambda policy: policy.key.partition(".")[0]):
+        rows = (f"| `{row.key}` | {row.event.value} | {row.summary} | {row.does} | {row.way} |" for row in policies)
+        lines += [f"## {name}", "", *_UPDATES_HEAD, *rows, ""]
+    return "\n".join(lines)
 
 
 _MAX_LENGTH = 32

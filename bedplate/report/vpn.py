@@ -1,6 +1,7 @@
 """Reports of the `vpn` commands. No report contains a private key, except the QR codes of a profile."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from datetime import datetime
 from io import StringIO
 from pathlib import Path
@@ -118,16 +119,8 @@ def _row(holder: "Holder", seen: Mapping[str, datetime]) -> tuple[str, ...]:
 
 
 def _entry(holder: "Holder", seen: datetime | None) -> dict[str, Any]:
-    return {
-        "name": holder.name,
-        "use": holder.use.value,
-        "serial": f"{holder.serial:x}",
-        "until": holder.until.isoformat(),
-        "days": holder.days,
-        "slot": holder.slot,
-        "seen": seen.isoformat() if seen else None,
-        "note": holder.note,
-    }
+    times = {"until": holder.until.isoformat(), "seen": seen.isoformat() if seen else None}
+    return {**asdict(holder), "serial": f"{holder.serial:x}", **times}
 
 
 def address_lines(before: "Record", now: "Record") -> Iterator[str]:
@@ -223,12 +216,13 @@ def _laptops(status: Status) -> Iterator[tuple[str, ...]]:
         elif not sessions:
             yield transport, "no laptops"
         for session in sessions or ():
-            yield transport, session.name, session.address, *_session(session, status.time)
+            idle = None if session.last is None else status.time - session.last
+            yield transport, session.name, session.address, *_traffic(session, status.time - session.since, idle)
 
 
-def _session(session: Session, now: int) -> tuple[str, ...]:
-    last = "no packet yet" if session.last is None else f"last packet {_span(now - session.last)} ago"
-    return f"for {_span(now - session.since)}", f"{_size(session.received)} in, {_size(session.sent)} out", last
+def _traffic(connection: Session | Tunnel, age: int, idle: int | None) -> tuple[str, str, str]:
+    last = "no packet yet" if idle is None else f"last packet {_span(idle)} ago"
+    return f"for {_span(age)}", f"{_size(connection.received)} in, {_size(connection.sent)} out", last
 
 
 def _tunnels(status: Status) -> Iterator[tuple[str, ...]]:
@@ -240,8 +234,7 @@ def _tunnels(status: Status) -> Iterator[tuple[str, ...]]:
 def _tunnel(tunnel: Tunnel, charon: bool | None) -> tuple[str, ...]:  # noqa: FBT001  None if it is not reported
     if tunnel.age is None:
         return ("charon does not answer" if charon is False else "down",)
-    last = "no packet yet" if tunnel.idle is None else f"last packet {_span(tunnel.idle)} ago"
-    return f"for {_span(tunnel.age)}", f"{_size(tunnel.received)} in, {_size(tunnel.sent)} out", last
+    return _traffic(tunnel, tunnel.age, tunnel.idle)
 
 
 def _bgp(tunnel: Tunnel, neighbours: Mapping[str, Neighbour]) -> tuple[str, ...]:

@@ -37,7 +37,6 @@ def results(here: Path, monkeypatch: pytest.MonkeyPatch) -> list[LiveMachine | B
     record_host_keys(lock_path(here), "lab", NAME, (KEY,), INSTANCE, replace_known=False)
     reported: list[LiveMachine | BedplateError] = [MACHINE]
     for name, value in {
-        "open_account": lambda _plan: None,
         "deliver_bundle": lambda *_: [],
         "_pool_machines": lambda _plan, _client: reported,
         "_gateways": lambda _plan, _client: (),
@@ -47,6 +46,7 @@ def results(here: Path, monkeypatch: pytest.MonkeyPatch) -> list[LiveMachine | B
         "_WAIT": 0,
     }.items():
         monkeypatch.setattr(machines, name, value)
+    monkeypatch.setattr("bedplate.operate.open_account", lambda _plan: None)
     monkeypatch.setattr("bedplate.operate.login.answering", lambda _hosts: frozenset())
     return reported
 
