@@ -1,24 +1,20 @@
 """The operator at the terminal, and the arguments and options that several commands share."""
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from getpass import getpass
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 
 from bedplate.cli.output import notify, show, show_document
 from bedplate.errors import InputError
 from bedplate.folder.files import FLEET_FILE, find_fleet_file
-from bedplate.operate import ApplyWatch, AuditWatch, Operator, RehearsalWatch, Result, StackWatch
-
-if TYPE_CHECKING:
-    from bedplate.cli.progress import Tables
-    from bedplate.deploy.run import Deployment
+from bedplate.operate import Operator, Result, Views
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +27,13 @@ class Terminal(Operator):
 
     def show_changes(self, lines: Iterable[str]) -> None:
         """Print lines on stdout, with replacements and deletions in red on a terminal."""
-        _tables().show_red(lines) if sys.stdout.isatty() else show(lines)
+        if not sys.stdout.isatty():
+            show(lines)
+            return
+        # Slow: it imports rich.
+        from bedplate.cli.progress import show_red
+
+        show_red(lines)
 
     def notify(self, lines: Iterable[str]) -> None:
         """Print lines on stderr."""
@@ -59,28 +61,13 @@ class Terminal(Operator):
         answer: str = typer.prompt(question, default=default, err=True)
         return answer
 
-    def stacks(self, deployment: "Deployment") -> StackWatch:
-        """Show the states of a deployment."""
-        return _tables().stacks(deployment)
+    @property
+    def views(self) -> Views:
+        """Live tables, or lines in a log."""
+        # Slow: it imports rich.
+        from bedplate.cli.progress import Tables
 
-    def applies(self, names: Sequence[str]) -> ApplyWatch:
-        """Show the progress of applies."""
-        return _tables().applies(names)
-
-    def audits(self, names: Sequence[str]) -> AuditWatch:
-        """Show the progress of audits."""
-        return _tables().audits(names)
-
-    def rehearsal(self, *, in_log: bool) -> RehearsalWatch:
-        """Show the progress of a rehearsal."""
-        return _tables().rehearsal(in_log=in_log)
-
-
-def _tables() -> "Tables":
-    # Slow: it imports rich.
-    from bedplate.cli.progress import Tables
-
-    return Tables()
+        return Tables()
 
 
 def printed(result: Result, *, as_json: bool = False) -> int:

@@ -16,6 +16,7 @@ from bedplate.cli.output import SafeStream, is_terminal, notify
 from bedplate.deploy.progress import Operation, Progress, Status
 from bedplate.deploy.run import Deployment, Watch
 from bedplate.nodes.apply import Event, NodeResult, Step
+from bedplate.operate import Views
 from bedplate.report.compliance import event_line as audit_event_line
 from bedplate.report.deploy import DESTRUCTIVE, LOG_WIDTH, progress_lines
 from bedplate.report.nodes import event_line
@@ -120,21 +121,20 @@ def _log(line: str | None) -> None:
         notify([line])
 
 
-class Tables:
+def show_red(lines: Iterable[str]) -> None:
+    """Print lines on the terminal, with replacements and deletions in red."""
+    console = Console(file=cast("IO[str]", SafeStream(sys.stdout)))
+    for line in lines:
+        text = Text(line)
+        text.highlight_regex(DESTRUCTIVE, "red")
+        console.print(text, soft_wrap=True)
+
+
+class Tables(Views):
     """What a terminal shows of the progress of workflows."""
 
-    @staticmethod
-    def show_red(lines: Iterable[str]) -> None:
-        """Print lines on the terminal, with replacements and deletions in red."""
-        console = Console(file=cast("IO[str]", SafeStream(sys.stdout)))
-        for line in lines:
-            text = Text(line)
-            text.highlight_regex(DESTRUCTIVE, "red")
-            console.print(text, soft_wrap=True)
-
-    @staticmethod
     @contextmanager
-    def stacks(deployment: Deployment) -> Iterator[Watch]:
+    def stacks(self, deployment: Deployment) -> Iterator[Watch]:
         """Show the states of a deployment; elsewhere one line for each change of a status."""
         if is_terminal():
             with Live(console=_console(), auto_refresh=False, transient=True) as live:
@@ -157,23 +157,20 @@ class Tables:
 
         yield log
 
-    @staticmethod
     @contextmanager
-    def applies(names: Sequence[str]) -> Iterator[Callable[[Event, NodeResult], None]]:
+    def applies(self, names: Sequence[str]) -> Iterator[Callable[[Event, NodeResult], None]]:
         """Show the progress of applies."""
         with board_of(names, "logging in", "0") as board:
             yield lambda event, result: take_event(board.rows[event.node], event, result)
 
-    @staticmethod
     @contextmanager
-    def audits(names: Sequence[str]) -> Iterator[Callable[[Event], None]]:
+    def audits(self, names: Sequence[str]) -> Iterator[Callable[[Event], None]]:
         """Show the progress of audits."""
         with board_of(names, "waiting") as board:
             yield lambda event: take_audit_event(board.rows[event.node], event)
 
-    @staticmethod
     @contextmanager
-    def rehearsal(*, in_log: bool) -> Iterator[Callable[[str, str, bool], None]]:
+    def rehearsal(self, *, in_log: bool) -> Iterator[Callable[[str, str, bool], None]]:
         """Show the phases of stacks: a live table, else, with `in_log`, one line for each phase of a stack."""
         tally = _Tally()
 

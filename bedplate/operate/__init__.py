@@ -21,14 +21,28 @@ if TYPE_CHECKING:  # slow: some commands need neither Pulumi nor SSH
     from bedplate.nodes.apply import Event, NodeResult
     from bedplate.plan import FleetPlan
 
-StackWatch = AbstractContextManager["Watch"]
-"""Takes the states of a deployment."""
-ApplyWatch = AbstractContextManager[Callable[["Event", "NodeResult"], None]]
-"""Takes the events of applies, each with the result of its machine so far."""
-AuditWatch = AbstractContextManager[Callable[["Event"], None]]
-"""Takes the events of audits."""
-RehearsalWatch = AbstractContextManager[Callable[[str, str, bool], None]]
-"""Takes the steps of a rehearsal: the stack, what is done there, and whether AWS has the resource."""
+
+class Views(ABC):
+    """How the progress of workflows is shown."""
+
+    @abstractmethod
+    def stacks(self, deployment: "Deployment") -> AbstractContextManager["Watch"]:
+        """Return what takes the states of a deployment."""
+
+    @abstractmethod
+    def applies(self, names: Sequence[str]) -> AbstractContextManager[Callable[["Event", "NodeResult"], None]]:
+        """Return what takes the events of applies to these machines, each with the result of its machine so far."""
+
+    @abstractmethod
+    def audits(self, names: Sequence[str]) -> AbstractContextManager[Callable[["Event"], None]]:
+        """Return what takes the events of audits of these machines."""
+
+    @abstractmethod
+    def rehearsal(self, *, in_log: bool) -> AbstractContextManager[Callable[[str, str, bool], None]]:
+        """Return what takes the steps of a rehearsal; `in_log` shows them also where no table can be shown.
+
+        A step is the stack, what is done there, and whether AWS has the resource.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +90,10 @@ class Operator(ABC):
     def ask_secret(self, prompt: str) -> bytes:
         """Return a secret of the operator. Raises InputError if there is nobody to ask."""
 
+    @property
     @abstractmethod
-    def stacks(self, deployment: "Deployment") -> StackWatch:
-        """Report the states of a deployment."""
-
-    @abstractmethod
-    def applies(self, names: Sequence[str]) -> ApplyWatch:
-        """Report the events of applies to these machines."""
-
-    @abstractmethod
-    def audits(self, names: Sequence[str]) -> AuditWatch:
-        """Report the events of audits of these machines."""
-
-    @abstractmethod
-    def rehearsal(self, *, in_log: bool) -> RehearsalWatch:
-        """Report the steps of a rehearsal; `in_log` also where no table can be shown."""
+    def views(self) -> Views:
+        """How progress is shown to them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,7 +137,7 @@ def apply_order(operator: Operator, order: ApplyRequest, unreachable: Sequence[E
     """Carry out the order. `unreachable` are errors of machines that ssh cannot reach."""
     results = _results(SshTargets(order.targets, tuple(unreachable)))
     done = Done(tuple(results.values()))
-    with operator.applies([*results]) as report:
+    with operator.views.applies([*results]) as report:
         take = _taken(results, report)
         for event in unreachable:
             take(event)
@@ -198,7 +198,7 @@ def _upgrade_all(operator: Operator, ways: SshTargets, at_once: int, mode: str) 
         if not has_failed and not done.interrupted:
             has_failed |= not _upgrade_machine(upgrades, target, mode)
 
-    with operator.applies([*results]) as report, ThreadPoolExecutor(at_once) as pool:
+    with operator.views.applies([*results]) as report, ThreadPoolExecutor(at_once) as pool:
         take = _taken(results, report)
         upgrades = Upgrades(take)
         for event in ways.missing:
@@ -306,5 +306,5 @@ def audit_machines(
 
 def audit_nodes(operator: Operator, request: AuditRequest, names: Sequence[str]) -> tuple[Findings, ...]:
     """Check machines, report the progress, and return the findings in the order of the names."""
-    with operator.audits(names) as report:
+    with operator.views.audits(names) as report:
         return tuple(run_audit(request, names, report))

@@ -357,7 +357,7 @@ def _preview(operator: Operator, session: Session) -> tuple[Progress, ...]:
 
 def watched(operator: Operator, deployment: Deployment) -> tuple[Progress, ...]:
     """Run a deployment and report its progress; return the results."""
-    with operator.stacks(deployment) as watch:
+    with operator.views.stacks(deployment) as watch:
         return deployment.run(watch)
 
 

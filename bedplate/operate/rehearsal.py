@@ -287,7 +287,7 @@ _DOING = {
 def _progress(operator: Operator, *, in_log: bool = True) -> Iterator[StepCallback]:
     """Report the phases of stacks; after Ctrl-C, that nothing is left."""
     try:
-        with operator.rehearsal(in_log=in_log) as count:
+        with operator.views.rehearsal(in_log=in_log) as count:
             yield lambda stack, phase, step: count(stack, _DOING[phase], step.is_in_cloud)
     except KeyboardInterrupt:
         operator.notify(["stopped; nothing is left behind: AWS was simulated"])

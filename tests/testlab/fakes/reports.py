@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from bedplate.deploy.run import Deployment, Watch
 from bedplate.errors import InputError
 from bedplate.nodes.apply import Event, NodeResult
-from bedplate.operate import Operator
+from bedplate.operate import Operator, Views
 
 
 @dataclass(frozen=True, slots=True)
-class Recorder(Operator):
+class Recorder(Operator, Views):
     """The lines of results and of notes, and the events of machines."""
 
     shown: list[str] = field(default_factory=list)
@@ -43,6 +43,11 @@ class Recorder(Operator):
     def ask_secret(self, prompt: str) -> bytes:
         """Refuse: a test has no secret."""
         raise InputError(prompt)
+
+    @property
+    def views(self) -> Views:
+        """Keep the events of machines."""
+        return self
 
     @contextmanager
     def stacks(self, deployment: Deployment) -> Iterator[Watch]:
