@@ -7,7 +7,7 @@ import typer
 
 from bedplate.cli.options import By, Json, Pythons, Terminal, WithFleet, WithLogin, WithLoginName, printed
 from bedplate.operate import apply as applies
-from bedplate.operate import group_machines, nodes
+from bedplate.operate import nodes
 from bedplate.operate import trust as host_keys
 
 Names = Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Machines, such as titan-01.cellar.")]
@@ -70,7 +70,7 @@ def start(
 
     Tries the rungs of its ladder in order, until N machines run in total. Running machines count.
     """
-    group_machines.start(operator, group, count, duration)
+    nodes.start(operator, group, count, duration)
 
 
 def stop(
@@ -81,7 +81,7 @@ def stop(
 
     Its group does not replace it. Gateways, machines of sites and of the control plane are refused.
     """
-    group_machines.stop(operator, name)
+    nodes.stop(operator, name)
 
 
 def trust(  # noqa: PLR0913  each is an option of the command line

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 
 from bedplate.account.client import AwsClient
 from bedplate.account.vpn import TunnelKey, TunnelKeys, read_site_keys
@@ -63,7 +63,7 @@ def update_tunnels(operator: Operator, *, new_keys: bool = False) -> None:
     """Send all gateways their tunnels and keys; with `new_keys`, replace those between gateways of the fleet first."""
     with locked(operator):
         plan = plan_of(operator)
-        passphrase = cache(known_passphrase(operator))
+        passphrase = known_passphrase(operator)
         gateways = tunnels_of_gateways(operator, plan, passphrase, new_keys=new_keys)
         if not gateways:
             fix = "declare `sites`, or laptop gateways in two regions with `interconnect: none`"
@@ -202,14 +202,7 @@ def _issue_certificates(
     """Issue the certificates that gateways lack. With `replace_all`, revoke their current ones first."""
     peers = tuple(peer_subjects(plan).values())
     keyless = {peer.name for peer in peers if replace_all or pki.store.read(peer.name) is None}
-    due = due_peers(pki.certificates, peers, keyless, now())
-    if due.unused_gateways:
-        revoked = signing.revoke(pki, due.unused_gateways, Reason.REPLACED, now(), passphrase)
-        operator.show(report.revoked_lines(revoked))
-    if due.missing_certificates:
-        issued = signing.issue_certificates(pki, due.missing_certificates, now(), passphrase)
-        operator.show(report.issued_lines(issued, now()))
-    signing.renew_crl(pki, now(), passphrase)
+    _sign(operator, pki, due_peers(pki.certificates, peers, keyless, now()), passphrase)
 
 
 def _check_any(proofs: Collection[Proof | BedplateError]) -> None:
@@ -227,8 +220,8 @@ def sync(operator: Operator) -> None:
     subjects = (*gateway_subjects(plan).values(), *peer_subjects(plan).values())
     keyless = {subject.name for subject in subjects if pki.store.read(subject.name) is None}
     changes = signing.due(pki.certificates, loaded.fleet.people, subjects, keyless, now())
-    passphrase = cache(known_passphrase(operator))
-    _sign(operator, pki, changes, passphrase)
+    passphrase = known_passphrase(operator)
+    operator.show(report.relisted_lines(is_renewed=_sign(operator, pki, changes, passphrase)))
     signed = keys_of(plan.name, operator)
 
     def update_laptop_gateways() -> None:
@@ -244,29 +237,35 @@ def sync(operator: Operator) -> None:
         raise PartialError(what, where=error.where, fix=error.fix) from None
 
 
-def _sign(operator: Operator, pki: Pki, changes: signing.SigningChanges, passphrase: Passphrase) -> None:
-    """Revoke and issue certificates, renew the revocation list if it is due, and report all of it."""
+def _sign(operator: Operator, pki: Pki, changes: signing.SigningChanges, passphrase: Passphrase) -> bool:
+    """Revoke and issue certificates, and report them; return whether the revocation list was due and is renewed."""
     for names, reason in ((changes.departed_laptops, Reason.LEFT), (changes.unused_gateways, Reason.REPLACED)):
         if names:
             operator.show(report.revoked_lines(signing.revoke(pki, names, reason, now(), passphrase)))
     if changes.missing_certificates:
         issued = signing.issue_certificates(pki, changes.missing_certificates, now(), passphrase)
         operator.show(report.issued_lines(issued, now()))
-    operator.show(report.relisted_lines(is_renewed=signing.renew_crl(pki, now(), passphrase)))
+    return signing.renew_crl(pki, now(), passphrase)
 
 
 def _run_all(*steps: Callable[[], None]) -> None:
     """Run every step, even after one failed. Raises the error, or a PartialError with all messages."""
+    errors = errors_of(*steps)
+    if len(errors) > 1:
+        raise PartialError("; ".join(error.what for error in errors), fix=errors[0].fix)
+    if errors:
+        raise errors[0]
+
+
+def errors_of(*steps: Callable[[], None]) -> list[BedplateError]:
+    """Run every step, even after one failed; return the errors."""
     errors: list[BedplateError] = []
     for step in steps:
         try:
             step()
         except BedplateError as error:
             errors.append(error)
-    if len(errors) > 1:
-        raise PartialError("; ".join(error.what for error in errors), fix=errors[0].fix)
-    if errors:
-        raise errors[0]
+    return errors
 
 
 def update_gateways(  # noqa: PLR0913  all that a push consists of
@@ -332,7 +331,7 @@ def status(operator: Operator) -> Result:
 
 def revoke_gateway(operator: Operator, place: str) -> None:
     """Revoke and reissue the certificate of a gateway, and send the new tls-crypt-v2 key to all others."""
-    passphrase = cache(known_passphrase(operator))
+    passphrase = known_passphrase(operator)
     plan = plan_of(operator)
     pki = keys_of(plan.name, operator)
     subjects = gateway_subjects(plan)

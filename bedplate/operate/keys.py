@@ -6,6 +6,7 @@
 import shlex
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 from bedplate.errors import InputError, nearest
@@ -80,9 +81,10 @@ def store_of(kind: str, operator: Operator) -> KeyStore:
 
 
 def known_passphrase(operator: Operator) -> Passphrase:
-    """Return the function that reads the passphrase of the private keys, from the file or by a question."""
+    """Return the function that reads the passphrase of the private keys, once: from the file or by a question."""
     file = operator.passphrase_file
 
+    @cache
     def passphrase() -> bytes:
         text = _read(file) if file else operator.ask_secret("Passphrase of the VPN's keys: ")
         if not text:

@@ -1,25 +1,51 @@
-"""The fleet's machines without a login to any: their list, first-boot scripts, and settings of OpenSSH."""
+"""The fleet's machines: their list, starts and stops of those of groups, first-boot scripts, settings of OpenSSH."""
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from bedplate.account.client import failure_lines
-from bedplate.account.machines import read_machines, read_node_statuses
+from bedplate.account.capacity import (
+    WAIT,
+    Clock,
+    Progress,
+    Request,
+    ScalingGroups,
+    console_output,
+    start_machines,
+    terminate_machine,
+)
+from bedplate.account.client import AwsClient, failure_lines
+from bedplate.account.machines import LiveMachine, read_claims, read_machines, read_node_statuses, read_pool_machines
 from bedplate.bundle import targets
+from bedplate.capacity.observation import NOT_READY
+from bedplate.capacity.shrink import parse_duration
 from bedplate.catalog import load_catalog
-from bedplate.errors import InputError, PartialError
-from bedplate.files import check_files_exist, os_errors_as_machine_errors, write_together
+from bedplate.errors import BedplateError, InputError, PartialError
+from bedplate.files import check_files_exist, login_name, os_errors_as_machine_errors, write_together
 from bedplate.nodes.bootstrap import site_script
 from bedplate.nodes.host_keys import known_hosts
-from bedplate.nodes.ssh import FILE_HEADER, NodeLocation, nodes_by_name, ssh_config
+from bedplate.nodes.ssh import (
+    FILE_HEADER,
+    Login,
+    NodeLocation,
+    check_groups,
+    logged_in,
+    login_account,
+    nodes_by_name,
+    ssh_config,
+    write_ssh_config,
+)
 from bedplate.operate import Operator, Result, open_account, plan_of
 from bedplate.operate.login import interactive_login, is_in_cloud, with_proxy
 from bedplate.operate.site_folder import script_name, site_files, write_folder
 from bedplate.plan import FleetPlan
-from bedplate.plan.nodes import NodePlan, permanent_nodes, pool_nodes
+from bedplate.plan.nodes import NodePlan, find_node, permanent_nodes, pool_nodes
 from bedplate.plan.planner import baked_image
-from bedplate.report.nodes import LiveFacts, machine_document, machine_lines, node_document, node_lines
+from bedplate.plan.pools import PoolPlan, next_stop
+from bedplate.report import capacity as report
+from bedplate.report.nodes import LiveFacts, age_of, machine_document, machine_lines, node_document, node_lines
 
 
 def list_nodes(operator: Operator, *, is_live: bool) -> Result:
@@ -120,3 +146,184 @@ def _check_overwrite(file: Path) -> None:
     if content and not content.startswith(FILE_HEADER.encode()):
         fix = "write to a separate file, such as ~/.ssh/bedplate, and Include it"
         raise InputError(f"bedplate did not write {file} and does not overwrite it", fix=fix)
+
+
+_EXCERPT = 15
+
+
+def start(operator: Operator, group: str, count: int, duration: str | None) -> None:
+    """Start machines of a group until `count` of them run, for a duration or without an end.
+
+    Raises PartialError if fewer run.
+    """
+    plan = plan_of(operator)
+    check_groups(plan, [group])
+    pools = {pool.name: pool for pool in sorted(plan.pools, key=lambda pool: pool.rung) if pool.group == group}
+    now = datetime.now(UTC)
+    _check_count(group, next(iter(pools.values())).group_spec.nodes.max, count)
+    until = now + parse_duration(duration) if duration else None
+    request = Request(count, login_name(), dict(_ends(operator, pools, until, now)))
+    client = open_account(plan)
+    groups = ScalingGroups(client, plan.name, tuple(pools.values()))
+    progress = _follow(operator, groups, request, pools)
+    if progress.ready < count:
+        raise _shortage(operator, client, pools, progress, count)
+    answers = read_pool_machines(client, plan, pools.values(), read_claims(client, plan))
+    ready = {machine.id for machine in progress.observation.machines if machine.ready}
+    machines = [machine for region in answers.successes.values() for machine in region if machine.instance in ready]
+    ends = {pool: end.until for pool, end in progress.ends.items()}
+    operator.show(report.running_lines(machines, pools, ends))
+    cancelled = {pool: end.until for pool, end in progress.cancelled.items()}
+    unlimited = {machine.pool for machine in machines} & request.until.keys() - ends.keys() if until else set()
+    operator.notify(report.end_lines(cancelled, sorted(unlimited)))
+    operator.notify(f"unknown names: {line}" for line in failure_lines(answers.failures))
+
+
+def _check_count(group: str, most: int, count: int) -> None:
+    """Raise InputError for more machines than the group may have."""
+    if count > most:
+        fix = f"write {most}, or raise `groups.{group}.nodes.max`"
+        raise InputError(f"{group} has at most {most} machines, not {count}", fix=fix)
+
+
+def _ends(
+    operator: Operator, pools: Mapping[str, PoolPlan], until: datetime | None, now: datetime
+) -> Iterator[tuple[str, datetime | None]]:
+    """Yield the end for each pool; none for a pool whose machines the fleet file ends earlier."""
+    for name, pool in pools.items():
+        stop = next_stop(pool, now)
+        if until and stop and stop <= until:
+            end = f"{stop.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+            operator.notify([f"note: the fleet file stops {name} at {end}, before --for ends"])
+        else:
+            yield name, until
+
+
+def _follow(operator: Operator, groups: ScalingGroups, request: Request, pools: Mapping[str, PoolPlan]) -> Progress:
+    """Report the progress of a start and return the last one. After an error or Ctrl-C say what is still launching."""
+    last: Progress | None = None
+    try:
+        for progress in start_machines(groups, request, Clock(time.time, time.sleep)):
+            before = last.observation if last else None
+            last = progress
+            if before is None:
+                operator.notify(report.undeployed_lines(progress.observation, pools))
+            operator.notify(report.progress_lines(before, progress.observation, progress.decision, pools))
+            if before:
+                operator.notify(_boot_failures(groups.client, pools, before.activities, progress))
+    except (KeyboardInterrupt, BedplateError):
+        if last:
+            operator.notify(
+                report.interrupted_lines(pools[next(iter(pools))].group, last.observation, last.decision, pools)
+            )
+        raise
+    if last is None:
+        raise AssertionError
+    return last
+
+
+def _boot_failures(
+    client: AwsClient, pools: Mapping[str, PoolPlan], earlier_launches: tuple[object, ...], progress: Progress
+) -> Iterator[str]:
+    for launch in progress.observation.activities:
+        if launch.code == NOT_READY and launch.machine and launch not in earlier_launches:
+            yield from _console_lines(client, pools[launch.pool].region, launch.machine)
+
+
+def _console_lines(client: AwsClient, region: str, instance: str) -> Iterator[str]:
+    """Yield the end of an instance's console output, or the error of the question: it is only an explanation."""
+    try:
+        lines = console_output(client, region, instance, _EXCERPT)
+    except BedplateError as error:
+        lines = (error.what,)
+    yield f"console of {instance}:{'' if lines else ' no output yet'}"
+    yield from (f"  | {line}" for line in lines)
+
+
+def _shortage(
+    operator: Operator, client: AwsClient, pools: Mapping[str, PoolPlan], progress: Progress, count: int
+) -> PartialError:
+    """Report why a start has ended early and return its error."""
+    booting = [machine for machine in progress.observation.machines if not machine.ready]
+    summary = f"{progress.ready} of {count} machines of {pools[next(iter(pools))].group} run"
+    if not booting and progress.decision.missing:
+        operator.notify(report.rung_lines(progress.decision, pools))
+        return PartialError(
+            f"{summary}: no rung has room for {progress.decision.missing}", fix=report.shortage_fix(progress.decision)
+        )
+    for machine in booting:
+        operator.notify(_console_lines(client, pools[machine.pool].region, machine.id))
+    if booting:
+        ids = ", ".join(machine.id for machine in booting)
+        what = f"{summary}: {ids} not in service after {WAIT / 60:.0f} minutes"
+        return PartialError(what, fix=f"read the console output; `bedplate node stop {booting[0].id}` ends it")
+    fix = "see the activity history of its Auto Scaling groups"
+    return PartialError(f"{summary}: AWS launched no machine in {WAIT / 60:.0f} minutes", fix=fix)
+
+
+def stop(operator: Operator, name: str) -> None:
+    """Terminate a machine of a group, by its name or instance id, after a confirmation; its group does not replace it.
+
+    Raises InputError for gateways, and machines of sites and of the control plane.
+    """
+    plan = plan_of(operator)
+    name = name.removesuffix(f".{plan.domain}")
+    _check_is_pooled(plan, name)
+    client = open_account(plan)
+    machine = _live_machine(client, plan, name)
+    pool = next(pool for pool in plan.pools if pool.name == machine.pool)
+    if machine.state.startswith("Terminat"):
+        operator.show([f"{name} is terminating already"])
+        return
+    groups = ScalingGroups(client, plan.name, (pool,))
+    desired = _desired_above_minimum(groups, machine)
+    operator.show(report.stop_lines(machine, f"up {age_of(machine, datetime.now(UTC))}", _people_on(plan, machine)))
+    operator.confirm("terminate it?")
+    terminate_machine(client, machine.region, machine.instance)
+    groups.forget_end(pool.name, desired - 1)
+    operator.show([f"terminating {name}"])
+
+
+def _check_is_pooled(plan: FleetPlan, name: str) -> None:
+    """Raise InputError for a machine that no group can start again."""
+    node = next((node for node in permanent_nodes(plan) if name in (node.name, node.host, node.full_name)), None)
+    if node:
+        fix = "name a machine of a group; `bedplate node list --live` shows them"
+        raise InputError(f"{node.name} is a permanent machine ({', '.join(sorted(node.roles)) or 'site'})", fix=fix)
+
+
+def _live_machine(client: AwsClient, plan: FleetPlan, name: str) -> LiveMachine:
+    """Return the machine of a name or an instance id. Raises PartialError if a region did not answer."""
+    answers = read_machines(client, plan)
+    machines = [machine for region in answers.successes.values() for machine in region]
+    for machine in machines:
+        if name in (machine.name, machine.instance):
+            return machine
+    for line in failure_lines(answers.failures):
+        raise PartialError(f"{name} is unknown: {line}", fix="run the command again")
+    names = ", ".join(machine.name or machine.instance for machine in machines)
+    raise InputError(
+        f"no running machine of a group is named {name}", fix=f"name one of {names}" if names else "none runs"
+    )
+
+
+def _desired_above_minimum(groups: ScalingGroups, machine: LiveMachine) -> int:
+    """Return the desired capacity of a machine's pool; InputError at the minimum, where AWS would replace it."""
+    (pool,) = groups.observe(0).pools
+    if pool.desired <= pool.min:
+        region = machine.region
+        fix = f"lower `groups.{machine.group}.nodes.min` below {pool.min}, then run `bedplate up --stack {region}`"
+        raise InputError(f"{machine.pool} is at its minimum of {pool.min}: AWS would replace the machine", fix=fix)
+    return pool.desired
+
+
+def _people_on(plan: FleetPlan, machine: LiveMachine) -> tuple[str, ...] | None:
+    """Return who is logged in to a machine; None without a recorded host key or a connection."""
+    if machine.name is None or not plan.record.host_keys.get(machine.name):
+        return None
+    node = find_node(plan, machine.name, load_catalog())
+    login = Login(login_account(plan.accounts, login_name()), connect_timeout=5)
+    with TemporaryDirectory() as folder:
+        location = NodeLocation(node, machine.address)
+        (target,) = write_ssh_config(Path(folder), [location], plan.record.host_keys, login).targets
+        return logged_in(target)

@@ -1,7 +1,6 @@
 """Access of people: profiles and revocations of their laptops, invitations, and removal from everything."""
 
-from collections.abc import Callable, Collection, Iterator
-from functools import cache
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from shlex import quote
 
@@ -14,7 +13,7 @@ from bedplate.lock import check_recorded, lock_path, record_plan
 from bedplate.nodes.invitation import Invitation, invitation_files, machines_of, pack
 from bedplate.operate import Operator, Result, open_fleet, plan_loaded, plan_of
 from bedplate.operate.apply import Selection, apply_machines, select_machines
-from bedplate.operate.gateways import nothing_updated, sync, update_gateways
+from bedplate.operate.gateways import errors_of, nothing_updated, sync, update_gateways
 from bedplate.operate.keys import check_person, keys_of, known_passphrase, now, users_of
 from bedplate.plan import FleetPlan
 from bedplate.plan.laptops import laptop_gateways
@@ -31,7 +30,6 @@ from vpn.pki import NoAuthority, Pki, bundle_of
 
 def revoke_laptops_of(operator: Operator, user: str, device: str | None) -> None:
     """Revoke the laptops of a person, or one of them. Raises InputError if there is none."""
-    passphrase = cache(known_passphrase(operator))
     pki = keys_of(users_of(operator).fleet, operator)
     laptops = laptops_of(pki, user)
     if device is not None:
@@ -42,7 +40,7 @@ def revoke_laptops_of(operator: Operator, user: str, device: str | None) -> None
         is_gateway = any(issued.name.startswith(prefix) for issued in pki.certificates.issued.values())
         command = f"vpn revoke --gateway {user}" if is_gateway else "vpn list"
         raise InputError(f"{whose} has no certificate", fix=f"run `bedplate {command}`")
-    revoke_laptops(operator, laptops, Reason.LOST, passphrase)
+    revoke_laptops(operator, laptops, Reason.LOST)
 
 
 def laptops_of(pki: Pki, user: str) -> set[str]:
@@ -51,10 +49,10 @@ def laptops_of(pki: Pki, user: str) -> set[str]:
     return {name for name in clients if user_of(name) == user}
 
 
-def revoke_laptops(operator: Operator, laptops: Collection[str], reason: Reason, passphrase: Passphrase) -> None:
+def revoke_laptops(operator: Operator, laptops: Collection[str], reason: Reason) -> None:
     """Revoke laptops, update the gateways and end the sessions. Raises PartialError if a gateway was not updated."""
     name = users_of(operator).fleet
-    revoked = signing.revoke(keys_of(name, operator), laptops, reason, now(), passphrase)
+    revoked = signing.revoke(keys_of(name, operator), laptops, reason, now(), known_passphrase(operator))
     operator.show(revoked_lines(revoked))
     with nothing_updated(operator):
         update_gateways(operator, plan_of(operator), keys_of(name, operator), cut=laptops)
@@ -120,7 +118,7 @@ def invite(operator: Operator, name: str, device: str, file: Path, *, is_applied
     plan = _recorded_plan(operator, name)
     check_endpoints(plan)
     try_out([file])
-    passphrase = cache(known_passphrase(operator))
+    passphrase = known_passphrase(operator)
     pki = _with_certificate(operator, plan, subject, passphrase)
     invitation = _invitation(plan, pki, subject, passphrase)
     write_whole(file, pack(invitation_files(invitation)), 0o600)
@@ -128,7 +126,7 @@ def invite(operator: Operator, name: str, device: str, file: Path, *, is_applied
     if not is_applied:
         operator.show([admission_line(name, _ssh_groups(plan), _option(operator))])
         return 0
-    failures = (*_errors(lambda: sync(operator)), *_apply_people(operator, plan))
+    failures = (*errors_of(lambda: sync(operator)), *_apply_people(operator, plan))
     operator.show(documents_line(plan))
     operator.notify(unfinished_lines(failures, f"bedplate person invite {name} --apply{_option(operator)}"))
     return PartialError.exit_code if failures else 0
@@ -177,13 +175,12 @@ def remove(operator: Operator, name: str, *, keeps_pods: bool) -> int:
     _check_known(name, plan, laptops)
     failures: list[BedplateError] = []
     if laptops:
-        passphrase = cache(known_passphrase(operator))
-        failures += _errors(lambda: revoke_laptops(operator, laptops, Reason.LEFT, passphrase))
+        failures += errors_of(lambda: revoke_laptops(operator, laptops, Reason.LEFT))
     if plan.record.authority:
         # Slow: it imports the client of Kubernetes.
         from bedplate.operate.cluster_objects import remove_person
 
-        failures += _errors(lambda: remove_person(operator, plan, name, keeps_pods=keeps_pods))
+        failures += errors_of(lambda: remove_person(operator, plan, name, keeps_pods=keeps_pods))
     if name in plan.accounts.uids:
         failures.append(_still_declared(loaded, name))
     elif name in plan.accounts.departed:
@@ -243,14 +240,6 @@ def _apply_people(operator: Operator, plan: FleetPlan) -> Iterator[BedplateError
 
 def _ssh_groups(plan: FleetPlan) -> tuple[str, ...]:
     return tuple(dict.fromkeys(pool.group for pool in ssh_pools(plan)))
-
-
-def _errors(step: Callable[[], object]) -> Iterator[BedplateError]:
-    """Run a step and yield its error."""
-    try:
-        step()
-    except BedplateError as error:
-        yield error
 
 
 def _option(operator: Operator) -> str:

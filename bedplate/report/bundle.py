@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
 from bedplate.bundle import Bundle, CanaryReport, RingState
-from bedplate.report.columns import aligned, changed_rows
-from bedplate.report.nodes import age_since
+from bedplate.report.columns import age_since, aligned, changed_rows
 from bedplate.spec.groups import Ring
 
 SHORT = 12

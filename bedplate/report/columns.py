@@ -1,6 +1,7 @@
-"""Tables of text with aligned columns, wrapped texts, counts with a noun, and differences of two tables."""
+"""Tables of text with aligned columns, wrapped texts, counts with a noun, ages, and differences of two tables."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from textwrap import wrap
 
 WIDTH = 100
@@ -49,6 +50,17 @@ def changed_rows(before: Mapping[str, str], after: Mapping[str, str]) -> list[tu
     """Return a row for each name whose values differ, with both values; `-` is no value."""
     rows = ((name, before.get(name, "-"), after.get(name, "-")) for name in sorted({**before, **after}))
     return [row for row in rows if row[1] != row[2]]
+
+
+# Below these, an age is in minutes, or in hours.
+_MINUTES, _HOURS = 120, 48
+
+
+def age_since(then: datetime, now: datetime) -> str:
+    """Return a time span as `5m`, `3h` or `12d`."""
+    minutes = max(0, int((now - then).total_seconds() / 60))
+    hours = minutes // 60
+    return f"{minutes}m" if minutes < _MINUTES else f"{hours}h" if hours < _HOURS else f"{hours // 24}d"
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:

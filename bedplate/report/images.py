@@ -7,8 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from bedplate.report.bundle import SHORT
-from bedplate.report.columns import aligned, changed_rows
-from bedplate.report.nodes import age_since
+from bedplate.report.columns import age_since, aligned, changed_rows
 from images.steps import BASE, BUNDLE, COMMIT, VERSIONS, Recipe
 
 if TYPE_CHECKING:

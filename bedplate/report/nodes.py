@@ -12,7 +12,7 @@ from bedplate.nodes.apply import Event, NodeResult, Step
 from bedplate.nodes.host_keys import fingerprint
 from bedplate.plan.nodes import NodePlan
 from bedplate.plan.pools import PoolPlan
-from bedplate.report.columns import WIDTH, aligned, counted, wrapped
+from bedplate.report.columns import WIDTH, age_since, aligned, counted, wrapped
 
 if TYPE_CHECKING:
     from bedplate.account.machines import LiveMachine  # it imports boto3, which most commands do not need
@@ -189,27 +189,13 @@ def age_of(machine: "LiveMachine", now: datetime) -> str:
     return age_since(machine.launched, now) if machine.launched else "-"
 
 
-def age_since(then: datetime, now: datetime) -> str:
-    """Return a time span as `5m`, `3h` or `12d`."""
-    minutes = int(_hours(then, now) * 60)
-    hours = minutes // 60
-    return f"{minutes}m" if minutes < _MINUTES else f"{hours}h" if hours < _HOURS else f"{hours // 24}d"
-
-
-# Below these, an age is in minutes, or in hours.
-_MINUTES, _HOURS = 120, 48
-
-
-def _hours(launched: datetime, now: datetime) -> float:
-    return max(0.0, (now - launched).total_seconds() / 3600)
-
-
 def _spent(machine: "LiveMachine", facts: LiveFacts) -> float | None:
     """Return the list price of a machine since its launch; None if its price or age is unknown."""
     price = facts.catalog.price(machine.type)
     if price is None or machine.launched is None:
         return None
-    return round(price * _hours(machine.launched, facts.now), 2)
+    hours = max(0.0, (facts.now - machine.launched).total_seconds() / 3600)
+    return round(price * hours, 2)
 
 
 _RIGHT = (1, 2, 3)

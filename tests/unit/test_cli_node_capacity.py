@@ -37,7 +37,7 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScalingCl
         cloud = ScalingCloud(plan_of(file))
         monkeypatch.setattr("bedplate.account.client.open_session", lambda: cloud)
         clock = SimpleNamespace(time=lambda: cloud.time, sleep=cloud.sleep)
-        monkeypatch.setattr("bedplate.operate.group_machines.time", clock)
+        monkeypatch.setattr("bedplate.operate.nodes.time", clock)
         cloud.deploy()
         yield cloud
 
