@@ -52,6 +52,10 @@ def check_cluster(capacity: CapacityPlan, file: Path) -> None:
         )
 
 
+def _now() -> float:
+    return time.time()
+
+
 @dataclass(frozen=True, slots=True)
 class Outputs:
     """Where rounds are written: entries of the log, notes for an operator, observations, and metrics."""
@@ -110,7 +114,7 @@ class Loop:
     outputs: Outputs
     live: LiveCluster | None = None
     store: StateStore | None = None
-    clock: Callable[[], float] = time.time
+    clock: Callable[[], float] = _now
 
     def __post_init__(self) -> None:
         self.counts = Metrics()

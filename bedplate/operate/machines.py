@@ -5,12 +5,11 @@ An apply without a difference changes nothing, so a machine that is ready takes 
 
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from bedplate.account.capacity import ScalingGroups
 from bedplate.account.client import AwsClient
 from bedplate.account.machines import LiveMachine, read_claims, read_pool_machines
-from bedplate.account.session import HostKey, find_instance
+from bedplate.account.session import find_instance
 from bedplate.catalog import load_catalog
 from bedplate.errors import BedplateError, MachineError, PartialError
 from bedplate.nodes.host_keys import answering, check_plugin
@@ -25,6 +24,7 @@ from bedplate.plan import FleetPlan
 from bedplate.plan.laptops import Transport
 from bedplate.plan.nodes import NodeRole, find_node, permanent_nodes
 from bedplate.plan.pools import PoolPlan
+from bedplate.rounds import ask_each
 
 _WAIT, _PAUSE = 600.0, 10.0
 _MAX_THREADS = 8
@@ -141,21 +141,14 @@ def _with_keys(
     """Record missing host keys; return the machines that have one, and the errors of the others."""
     plan = plan_of(operator)
     keys, instances = plan.record.host_keys, plan.record.instances
-
-    def read(machine: LiveMachine) -> HostKey | BedplateError | None:
-        name = machine.name or ""
-        if name in keys and instances.get(name, machine.instance) == machine.instance:
-            return None
-        try:
-            return aws_host_key(plan, client, machine)
-        except BedplateError as error:
-            return error
-
-    with ThreadPoolExecutor(_MAX_THREADS) as pool:
-        results = list(zip(machines, pool.map(read, machines), strict=True))
-    operator.show(record_aws_key(operator, plan, machine, key) for machine, key in results if isinstance(key, HostKey))
-    errors: list[BedplateError] = [error for _, error in results if isinstance(error, BedplateError)]
-    return [machine for machine, result in results if not isinstance(result, BedplateError)], errors
+    due = {
+        machine.instance: machine
+        for machine in machines
+        if (name := machine.name or "") not in keys or instances.get(name, machine.instance) != machine.instance
+    }
+    read, errors = ask_each(due, lambda instance: aws_host_key(plan, client, due[instance]), _MAX_THREADS)
+    operator.show(record_aws_key(operator, plan, due[instance], key) for instance, key in read.items())
+    return [machine for machine in machines if machine.instance not in errors], [*errors.values()]
 
 
 def _location(operator: Operator, plan: FleetPlan, machine: LiveMachine) -> NodeLocation | None:

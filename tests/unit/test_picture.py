@@ -13,7 +13,7 @@ import pytest
 from bedplate.capacity.simulator import Frame
 from bedplate.catalog import load_catalog
 from bedplate.load import load_fleet
-from bedplate.picture import picture
+from bedplate.picture.page import picture
 from bedplate.picture.timeline import timeline
 from bedplate.plan import FleetPlan, Record, plan_fleet
 from bedplate.spec.sites import Dials

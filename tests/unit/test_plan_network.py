@@ -11,7 +11,7 @@ import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.errors import InputError
-from bedplate.picture import picture
+from bedplate.picture.page import picture
 from bedplate.plan import FleetPlan, Record, bill, plan_fleet
 from bedplate.plan.firewall import control_rules, node_rules
 from bedplate.plan.links import (
