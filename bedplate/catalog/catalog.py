@@ -165,15 +165,13 @@ def key_text(name: str) -> str:
 
 def write_key_files(keys: Mapping[str, KeyFacts], texts: Mapping[str, str], day: date) -> None:
     """Replace the keys of apt repositories; `texts` has those to write by name."""
-    heading = {**read_data_file("keys").heading, "date": day.isoformat()}
-    files = {"keys.txt": write_sheet(heading, write_keys(keys)), **{f"{name}.asc": texts[name] for name in texts}}
+    files = {"keys.txt": _dated("keys", write_keys(keys), day), **{f"{name}.asc": texts[name] for name in texts}}
     write_together({FOLDER / name: text.encode() for name, text in files.items()})
 
 
 def write_software_files(sets: Mapping[str, SoftwareSet], key: str, day: date) -> None:
     """Replace the sets of versions, and the key of NVIDIA's apt repository."""
-    heading = {**read_data_file("software").heading, "date": day.isoformat()}
-    texts = {"software.txt": write_sheet(heading, write_software(sets)), _KEY_FILE: key}
+    texts = {"software.txt": _dated("software", write_software(sets), day), _KEY_FILE: key}
     write_together({FOLDER / name: text.encode() for name, text in texts.items()})
 
 
@@ -184,8 +182,12 @@ def load_addons() -> tuple[AddonPins, ...]:
 
 def write_addon_file(addons: Iterable[AddonPins], day: date) -> None:
     """Replace the pins of the cluster's add-ons."""
-    heading = {**read_data_file("addons").heading, "date": day.isoformat()}
-    write_data_files({"addons": write_sheet(heading, write_addons(addons))})
+    write_data_files({"addons": _dated("addons", write_addons(addons), day)})
+
+
+def _dated(name: str, rows: Iterable[str], day: date) -> str:
+    """Return the text of a data file with other rows and another date."""
+    return write_sheet({**read_data_file(name).heading, "date": day.isoformat()}, rows)
 
 
 def write_data_files(texts: Mapping[str, str]) -> None:

@@ -4,7 +4,7 @@ A data file has a heading of `# key: value` lines, then one fact per line.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import groupby
@@ -114,11 +114,15 @@ COLUMNS = (
 
 def read_instances(rows: Iterable[str]) -> dict[str, InstanceFacts]:
     """Return the instance types by name; the first row names the columns."""
+    return {instance.name: instance for instance in map(_read_instance, _body(rows, COLUMNS))}
+
+
+def _body(rows: Iterable[str], columns: Sequence[str]) -> list[str]:
+    """Return the rows after the one with the names of the columns."""
     title, *body = rows
-    if title != "\t".join(COLUMNS):
-        raise ValueError(f"the columns must be {', '.join(COLUMNS)}")
-    facts = (_read_instance(row) for row in body)
-    return {instance.name: instance for instance in facts}
+    if title != "\t".join(columns):
+        raise ValueError(f"the columns must be {', '.join(columns)}")
+    return body
 
 
 def write_instances(types: Iterable[InstanceFacts]) -> tuple[str, ...]:
@@ -284,11 +288,7 @@ class QuotaFacts:
 
 def read_quotas(rows: Iterable[str]) -> dict[str, QuotaFacts]:
     """Return the quotas by name; the first row names the columns."""
-    title, *body = rows
-    if title != "\t".join(QUOTAS_COLUMNS):
-        raise ValueError(f"the columns must be {', '.join(QUOTAS_COLUMNS)}")
-    facts = (_read_quota(row) for row in body)
-    return {quota.name: quota for quota in facts}
+    return {quota.name: quota for quota in map(_read_quota, _body(rows, QUOTAS_COLUMNS))}
 
 
 def _read_quota(row: str) -> QuotaFacts:
@@ -322,8 +322,7 @@ OPT_IN = "opt-in"
 
 def read_regions(rows: Iterable[str]) -> dict[str, RegionFacts]:
     """Return the regions by name."""
-    facts = (_read_region(row) for row in rows)
-    return {region.name: region for region in facts}
+    return {region.name: region for region in map(_read_region, rows)}
 
 
 def _read_region(row: str) -> RegionFacts:

@@ -3,6 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
@@ -54,6 +55,14 @@ def parts(value: object) -> tuple[Properties, ...]:
 def part(holder: Properties, key: str) -> Properties:
     """Return the object under a key, or the first of a list; an empty one if there is none."""
     return next(iter(parts(holder.get(key))), {})
+
+
+def embedded(value: object) -> dict[str, Any]:
+    """Return an object, also if it is written as JSON text; an empty one for anything else, and if it is hidden."""
+    if isinstance(value, str) and is_seen(value):
+        with suppress(ValueError):
+            value = parse_json(value)
+    return value if isinstance(value, dict) else {}
 
 
 def number(value: object) -> int | None:

@@ -3,14 +3,13 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
 
-from bedplate.foreign import parse_json
 from bedplate.graph.audit.document import (
     Graph,
     Node,
     Properties,
     StackFault,
+    embedded,
     fault,
     is_on,
     is_seen,
@@ -172,8 +171,7 @@ class Statement:
 
 def statements(holder: Properties, key: str) -> Iterator[Statement]:
     """Yield the statements of the policy under a key; none if it is hidden or invalid."""
-    document = _document(holder.get(key))
-    for index, body in enumerate(parts(document.get("Statement"))):
+    for index, body in enumerate(parts(embedded(holder.get(key)).get("Statement"))):
         yield Statement(f"{key}.Statement.{index}", body)
 
 
@@ -184,15 +182,6 @@ def _is_false(value: object) -> bool:
 def is_hidden(holder: Properties, key: str) -> bool:
     """Return whether the policy is hidden."""
     return not is_seen(holder.get(key))
-
-
-def _document(value: object) -> dict[str, Any]:
-    if isinstance(value, str) and is_seen(value):
-        try:
-            value = parse_json(value)
-        except ValueError:
-            return {}
-    return value if isinstance(value, dict) else {}
 
 
 _HOLDERS = ("iam.Policy", "iam.RolePolicy", "iam.UserPolicy", "iam.GroupPolicy")

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bedplate.foreign import parse_json
 from bedplate.graph.audit.document import (
     Graph,
     Node,
     Properties,
     StackFault,
+    embedded,
     fault,
     has_value,
     is_on,
@@ -289,14 +289,7 @@ def _has_owner(tags: object) -> bool:
 
 def _default_tags(provider: Node) -> Properties:
     """Return the default tags of a provider, which Pulumi's engine stores as JSON text."""
-    defaults = provider.inputs.get("defaultTags")
-    if isinstance(defaults, str) and is_seen(defaults):
-        try:
-            defaults = parse_json(defaults)
-        except ValueError:
-            return {}
-    tags = defaults.get("tags") if isinstance(defaults, dict) else None
-    return tags if isinstance(tags, dict) else {}
+    return embedded(embedded(provider.inputs.get("defaultTags")).get("tags"))
 
 
 _DATA = ("efs.FileSystem", "s3.Bucket", "kms.Key")

@@ -55,10 +55,15 @@ def interfaces(resources: Resources) -> dict[str, Endpoint]:
     """Return the network interfaces, single machines, resolvers and mount targets of a graph by id."""
     publics = _elastic(resources)
     endpoints = {
-        resource.id: _interface(resource, publics) for resource in resources.of("ec2/networkInterface:NetworkInterface")
+        resource.id: _interface(resource, publics.get(resource.id), key)
+        for kind, key in _GROUPS_OF.items()
+        for resource in resources.of(kind)
     }
-    endpoints |= {resource.id: _machine(resource, publics) for resource in resources.of("ec2/instance:Instance")}
     return endpoints | dict(_resolvers(resources)) | dict(_mount_targets(resources))
+
+
+# The property with the security groups.
+_GROUPS_OF = {"ec2/networkInterface:NetworkInterface": "securityGroups", "ec2/instance:Instance": "vpcSecurityGroupIds"}
 
 
 def launched(resources: Resources, public_subnets: frozenset[str]) -> dict[str, Endpoint]:
@@ -73,25 +78,14 @@ def launched(resources: Resources, public_subnets: frozenset[str]) -> dict[str, 
     return endpoints
 
 
-def _interface(resource: Resource, publics: dict[str, int]) -> Endpoint:
+def _interface(resource: Resource, public: int | None, groups: str) -> Endpoint:
     return Endpoint(
         name=resource.name,
-        groups=frozenset(resource.texts("securityGroups")),
-        public=publics.get(resource.id),
+        groups=frozenset(resource.texts(groups)),
+        public=public or _number(resource.text("publicIp")),
         forwards=not resource.flag("sourceDestCheck", default=True),
         subnet=resource.text("subnetId"),
         address=_number(resource.text("privateIp") or next(iter(resource.texts("privateIps")), "")),
-    )
-
-
-def _machine(resource: Resource, publics: dict[str, int]) -> Endpoint:
-    return Endpoint(
-        name=resource.name,
-        groups=frozenset(resource.texts("vpcSecurityGroupIds")),
-        public=publics.get(resource.id) or _number(resource.text("publicIp")),
-        forwards=not resource.flag("sourceDestCheck", default=True),
-        subnet=resource.text("subnetId"),
-        address=_number(resource.text("privateIp")),
     )
 
 
