@@ -259,6 +259,11 @@ class CertificateIndex:
             if certificate.serial not in self.revoked and certificate.until > now
         )
 
+    def valid_of(self, names: Iterable[str], now: datetime) -> tuple[Issued, ...]:
+        """Return the valid certificates of these names."""
+        owners = set(names)
+        return tuple(certificate for certificate in self.valid(now) if certificate.name in owners)
+
     def holders(self) -> Mapping[str, Issued]:
         """Return the certificate of each name that lasts longest, also an expired one, unless it was revoked since."""
         return dict(sorted(_latest(self.revoked, self.issued.values()).items()))

@@ -239,12 +239,9 @@ def _damaged(folder: PkiFolder, why: str, copy: AuditLog | None) -> DamagedAudit
 
 
 def _read_text(path: Path) -> str:
-    """Return a file's text, empty if the file is absent or not ASCII: an empty audit log counts as damaged."""
-    try:
-        with os_errors_as_machine_errors(path, "read"):
-            return path.read_text(encoding="ascii") if os.path.lexists(path) else ""
-    except UnicodeDecodeError:
-        return ""
+    """Return a file's text, empty if it is absent. Damaged text stays: whoever parses it reports the damage."""
+    with os_errors_as_machine_errors(path, "read"):
+        return path.read_text(encoding="ascii", errors="replace") if os.path.lexists(path) else ""
 
 
 def _has_entries(path: Path) -> bool:
@@ -286,9 +283,7 @@ class FolderKeys:
                 where=str(path),
                 fix=f"chmod 600 {shlex.quote(str(path))}",
             )
-        with os_errors_as_machine_errors(path, "read"):
-            # A damaged key stays text: whoever loads it reports the damage.
-            return path.read_text(encoding="ascii", errors="replace")
+        return _read_text(path)
 
     def write(self, texts: Mapping[str, str]) -> None:
         """Store keys in files that are created with mode 0600."""
@@ -455,7 +450,7 @@ def _first_files(folder: PkiFolder, issuer: Issuer, begun: Begun) -> dict[Path, 
 def read_crl(pki: Pki) -> x509.CertificateRevocationList | None:
     """Return the authority's revocation list without a check, or None if it cannot be read."""
     try:
-        return parse_crls(_read_crl_text(pki.folder.lists))[0]
+        return parse_crls(_read_text(pki.folder.lists))[0]
     except InputError:
         return None
 
@@ -473,7 +468,7 @@ def current_crl(pki: Pki, now: datetime) -> x509.CertificateRevocationList | Non
 def deployable_crl(pki: Pki, now: datetime) -> str:
     """Return the authority's revocation list in PEM; raise InputError if gateways must not load it."""
     file = pki.folder.lists
-    crl = parse_crls(_read_crl_text(file))[0]
+    crl = parse_crls(_read_text(file))[0]
     if pki.certificates.listed is None or crl_number(crl) != pki.certificates.listed.number:
         raise InputError("crl.pem is not the newest revocation list", where=str(file), fix="`bedplate vpn sync`")
     findings = crl_findings(crl, pki.authority.certificate, now)
@@ -485,7 +480,7 @@ def deployable_crl(pki: Pki, now: datetime) -> str:
 def read_root_crl(file: Path, root: x509.Certificate) -> x509.CertificateRevocationList:
     """Return the list of a root.crl.pem; raise InputError unless the file has one list that the root signed."""
     try:
-        crls = parse_crls(_read_crl_text(file))
+        crls = parse_crls(_read_text(file))
     except InputError:
         crls = ()
     if len(crls) != 1 or not is_signed_by(crls[0], root):
@@ -519,11 +514,6 @@ def root_crl_texts(pki: Pki, now: datetime) -> tuple[str, ...]:
     return (crl_text(crl),)
 
 
-def _read_crl_text(path: Path) -> str:
-    with os_errors_as_machine_errors(path, "read"):
-        return path.read_text(encoding="ascii", errors="replace") if os.path.lexists(path) else ""
-
-
 def write_new_root(file: Path, fleet: str, folder: PkiFolder, now: datetime, passphrase: bytes | None) -> Issuer:
     """Create a root, with its key in `file` and its certificate in `file`.crt; raise InputError near the fleet file.
 
@@ -546,11 +536,9 @@ def read_root(file: Path, now: datetime, passphrase: Passphrase) -> Issuer:
     certificate_file = root_certificate_file(file)
     with os_errors_as_machine_errors(file, "read"):
         text = file.read_text(encoding="ascii", errors="replace")
-    with os_errors_as_machine_errors(certificate_file, "read"):
-        certificate = certificate_file.read_bytes() if certificate_file.exists() else b""
     key = load_key(text, passphrase_for(text, passphrase), f"the root's key in {file.name}")
     try:
-        root = Issuer(x509.load_pem_x509_certificate(certificate), key)
+        root = Issuer(x509.load_pem_x509_certificate(_read_text(certificate_file).encode()), key)
     except ValueError:
         fix = f"put the certificate of {file.name} in {certificate_file.name}"
         raise InputError("cannot read the root's certificate", where=str(certificate_file), fix=fix) from None

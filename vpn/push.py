@@ -6,7 +6,6 @@ gateway that missed one is complete after the next. `bedplate.programs.gateway`,
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
@@ -77,10 +76,6 @@ class GatewayKeys:
         }
 
 
-NO_KEYS: Mapping[str, GatewayKeys] = MappingProxyType({})
-NONE_REVOKED: Mapping[int, str] = MappingProxyType({})
-
-
 @dataclass(frozen=True, slots=True)
 class AccessList:
     """Which laptops gateways serve: the revocation list in PEM, and all laptops with a valid certificate.
@@ -92,8 +87,8 @@ class AccessList:
 
     crl: str
     laptops: tuple[Laptop, ...]
-    keys: Mapping[str, GatewayKeys] = field(default_factory=lambda: NO_KEYS)
-    revoked: Mapping[int, str] = field(default_factory=lambda: NONE_REVOKED)
+    keys: Mapping[str, GatewayKeys] = field(default_factory=dict)
+    revoked: Mapping[int, str] = field(default_factory=dict)
     version: int = 0
 
     def with_keys(

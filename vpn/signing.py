@@ -125,10 +125,7 @@ def issue_certificates(
 def revoke(pki: Pki, names: Iterable[str], reason: Reason, now: datetime, passphrase: Passphrase) -> tuple[Issued, ...]:
     """Revoke all valid certificates of these names with a new revocation list, and return them."""
     with signing_session(pki, now, passphrase) as session:
-        revoked_names = set(names)
-        revoked = tuple(
-            certificate for certificate in session.pki.certificates.valid(now) if certificate.name in revoked_names
-        )
+        revoked = session.pki.certificates.valid_of(names, now)
         write_entries(session, [Revoked(now, certificate.serial, reason) for certificate in revoked])
         return revoked
 
@@ -140,7 +137,7 @@ def replace_gateway(pki: Pki, gateway: Subject, now: datetime, passphrase: Passp
     """
     with signing_session(pki, now, passphrase) as session:
         index, server_key = session.pki.certificates, new_server_key()
-        revoked = tuple(certificate for certificate in index.valid(now) if certificate.name == gateway.name)
+        revoked = index.valid_of([gateway.name], now)
         serial = next(index.next_serials())
         issued, bundle = _issue_one(session, gateway, serial, None, server_key)
         revocations = [Revoked(now, certificate.serial, Reason.LOST) for certificate in revoked]
