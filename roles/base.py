@@ -16,7 +16,6 @@ from pathlib import Path
 from posixpath import dirname
 from typing import ClassVar
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pyinfra.api.command import PyinfraCommand, QuoteString, StringCommand
 from pyinfra.api.facts import FactBase
 from pyinfra.api.operation import OperationMeta, operation
@@ -26,6 +25,7 @@ from pyinfra.operations.util import any_changed
 
 import bedplate.programs
 from bedplate.errors import InputError
+from bedplate.templates import templates
 
 Changes = Mapping[str, OperationMeta]
 """The operations that write files, by path."""
@@ -208,14 +208,7 @@ def write_command(file: ManagedFile) -> StringCommand:
 
 
 _ROLES = Path(__file__).parent
-_TEMPLATES = Environment(
-    loader=FileSystemLoader(_ROLES),
-    undefined=StrictUndefined,
-    autoescape=False,  # noqa: S701  # configuration files, not HTML
-    keep_trailing_newline=True,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
+_TEMPLATES = templates(_ROLES)
 
 
 def render(template: str, **values: object) -> str:

@@ -6,19 +6,13 @@ Templates hold the layout. No text is measured: every row has one line of a fixe
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
+from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from bedplate.templates import templates
 
 ROW = 20  # the height of a row, in pixels
 
-_TEMPLATES = Environment(
-    loader=PackageLoader("bedplate.picture"),
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-    autoescape=True,
-)
+_TEMPLATES = templates(Path(__file__).parent / "templates", is_html=True)
 
 
 @dataclass(frozen=True, slots=True)

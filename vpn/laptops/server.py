@@ -5,14 +5,12 @@ Pure: configuration names the files of private keys and never contains them; a p
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from ipaddress import IPv4Address
 from pathlib import Path, PurePath, PurePosixPath
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from bedplate.errors import InputError
 from bedplate.plan.laptops import NAME_PREFIX, LaptopGatewayPlan, Transport
+from bedplate.templates import templates
 
 CIPHERS: Mapping[str, str] = {
     "tls-version-min": "1.2",
@@ -25,20 +23,11 @@ CIPHERS: Mapping[str, str] = {
 }
 
 
+_TEMPLATES = templates(Path(__file__).parent)
+
+
 def _render(template: str, **values: object) -> str:
-    return _templates().get_template(template).render(values)
-
-
-@cache
-def _templates() -> Environment:
-    return Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        undefined=StrictUndefined,
-        autoescape=False,  # noqa: S701  configuration of a daemon, not HTML
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    return _TEMPLATES.get_template(template).render(values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,19 +8,12 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Network, collapse_addresses
 from pathlib import Path, PurePosixPath
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
+from bedplate.templates import templates
 from vpn.sites import gateway as pace
 from vpn.sites.gateway import CALLER, MTU, WAITER, Gateway, Tunnel, TunnelCertificate
 
-_TEMPLATES = Environment(
-    loader=PackageLoader("vpn.sites"),
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-    autoescape=False,  # noqa: S701  settings of daemons, not HTML; the values were validated with the fleet file
-)
+_HERE = Path(__file__).parent
+_TEMPLATES = templates(_HERE / "templates")
 
 
 def _render(name: str, **values: object) -> str:
@@ -163,7 +156,6 @@ def _neighbour_address(tunnel: Tunnel) -> str:
     return str(tunnel.far.inside.ip)
 
 
-_HERE = Path(__file__).parent
 _SCRIPTS = ("ipsec-devices", "ipsec-look", "ipsec-watch")
 GUARD_RULES = PurePosixPath("/etc/bedplate/guard/guard.nft")
 LAST_ROUTES = PurePosixPath("/etc/bedplate/guard/last-routes")
