@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
-from bedplate.rehearsal.kinds.calls import call_parameters, structure_parameters
+from bedplate.rehearsal.kinds.calls import call_parameters
 from bedplate.rehearsal.kinds.limits import (
     Choice,
     Limit,
@@ -38,16 +38,16 @@ def _create_object(aws: Aws, inputs: Props) -> str:
         aws.call("kms", "describe_key", KeyId=inputs["kmsKeyId"])
         params |= {"SSEKMSKeyId": inputs["kmsKeyId"], "ServerSideEncryption": "aws:kms"}
     aws.call("s3", "put_object", Body=body, **params)
-    _tag_object(aws, inputs)
+    _retag(aws, "object", inputs, Bucket=inputs["bucket"], Key=inputs["key"])
     return f"{inputs['bucket']}/{inputs['key']}"
 
 
-def _tag_object(aws: Aws, inputs: Props) -> None:
-    target = {"Bucket": inputs["bucket"], "Key": inputs["key"]}
+def _retag(aws: Aws, noun: str, inputs: Props, **target: str) -> None:
+    """Give a bucket or an object exactly the tags of the inputs."""
     if inputs.get("tags"):
-        aws.call("s3", "put_object_tagging", **target, Tagging={"TagSet": tag_pairs(inputs["tags"])})
+        aws.call("s3", f"put_{noun}_tagging", **target, Tagging={"TagSet": tag_pairs(inputs["tags"])})
     else:
-        aws.call("s3", "delete_object_tagging", **target)
+        aws.call("s3", f"delete_{noun}_tagging", **target)
 
 
 def _read_object(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
@@ -67,15 +67,22 @@ def _read_object(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
 def _update_object(aws: Aws, ident: str, old: Props, new: Props) -> None:
     if {**old, "tags": None} != {**new, "tags": None}:
         _create_object(aws, new)
-    _tag_object(aws, new)
+    _retag(aws, "object", new, Bucket=new["bucket"], Key=new["key"])
 
 
 def _delete_object(aws: Aws, ident: str, outputs: Props) -> None:
     bucket, _, key = ident.partition("/")
+    _delete_versions(aws, bucket, key)
+
+
+def _delete_versions(aws: Aws, bucket: str, key: str = "") -> None:
+    """Delete the versions of an object; without a key, those of all objects."""
     response = aws.call("s3", "list_object_versions", Bucket=bucket, Prefix=key)
     for version in [*response.get("Versions", []), *response.get("DeleteMarkers", [])]:
-        if version["Key"] == key:
-            aws.call("s3", "delete_object", Bucket=bucket, Key=key, VersionId=version["VersionId"])
+        if key in ("", version["Key"]):
+            aws.call("s3", "delete_object", Bucket=bucket, Key=version["Key"], VersionId=version["VersionId"])
+    if response.get("IsTruncated") and not key:
+        _delete_versions(aws, bucket)
 
 
 BUCKET_OBJECT = ResourceKind(
@@ -164,7 +171,7 @@ def _create_bucket(aws: Aws, inputs: Props) -> str:
     aws.call("s3", "create_bucket", Bucket=name, **({} if aws.region == "us-east-1" else configuration), **lock)
     with rollback(lambda: _delete_bucket(aws, name, inputs)):
         aws.call("s3", "put_public_access_block", Bucket=name, PublicAccessBlockConfiguration=_BLOCK_PUBLIC_ACCESS)
-        _retag_bucket(aws, name, inputs)
+        _retag(aws, "bucket", inputs, Bucket=name)
     return name
 
 
@@ -174,13 +181,6 @@ def _require_unused_name(aws: Aws, name: str) -> None:
         raise ResourceError(
             "BucketAlreadyOwnedByYou", f"The bucket {name} already exists in this account", key="bucket"
         )
-
-
-def _retag_bucket(aws: Aws, name: str, inputs: Props) -> None:
-    if inputs.get("tags"):
-        aws.call("s3", "put_bucket_tagging", Bucket=name, Tagging={"TagSet": tag_pairs(inputs["tags"])})
-    else:
-        aws.call("s3", "delete_bucket_tagging", Bucket=name)
 
 
 def _read_bucket(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
@@ -201,21 +201,13 @@ def _read_bucket(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
 
 def _update_bucket(aws: Aws, ident: str, old: Props, new: Props) -> None:
     if old.get("tags") != new.get("tags"):
-        _retag_bucket(aws, ident, new)
+        _retag(aws, "bucket", new, Bucket=ident)
 
 
 def _delete_bucket(aws: Aws, ident: str, outputs: Props) -> None:
     if outputs.get("forceDestroy"):
-        _delete_objects(aws, ident)
+        _delete_versions(aws, ident)
     aws.call("s3", "delete_bucket", Bucket=ident)
-
-
-def _delete_objects(aws: Aws, ident: str) -> None:
-    response = aws.call("s3", "list_object_versions", Bucket=ident)
-    for version in [*response.get("Versions", []), *response.get("DeleteMarkers", [])]:
-        aws.call("s3", "delete_object", Bucket=ident, Key=version["Key"], VersionId=version["VersionId"])
-    if response.get("IsTruncated"):
-        _delete_objects(aws, ident)
 
 
 BUCKET = ResourceKind(
@@ -247,7 +239,6 @@ _REPLICATION_LIMITS: Mapping[str, Mapping[str, Limit]] = {
     "rules.sourceSelectionCriteria.replicaModifications": _ON_OFF,
     "rules.sourceSelectionCriteria.sseKmsEncryptedObjects": _ON_OFF,
 }
-_RENAMES = {"id": "ID", "replicaKmsKeyId": "ReplicaKmsKeyID"}
 _BUCKET_ARN = "arn:aws:s3:::"
 
 
@@ -280,15 +271,14 @@ def _rule_errors(rule: Props) -> Iterator[str]:
         yield "must set metrics with replicationTime"
 
 
-def _replication(aws: Aws, inputs: Props) -> dict[str, Any]:
-    """Return the parameters of the call that puts the rules; raise ResourceError if S3 would not copy."""
+def _replication(aws: Aws, inputs: Props) -> Props:
+    """Return the rules that are put; raise ResourceError if S3 would not copy."""
     _require_versioning(aws, inputs["bucket"], "Versioning must be 'Enabled' on the bucket")
     _require_role(aws, inputs["role"])
     for rule in inputs["rules"]:
         _require_destination(aws, rule["destination"])
-    shape: Any = aws.shape("s3", "put_bucket_replication").members["ReplicationConfiguration"]
-    parameters = {"role": inputs["role"], "rules": [_rule_parameters(rule) for rule in inputs["rules"]]}
-    return {"ReplicationConfiguration": structure_parameters(shape, parameters, _RENAMES)}
+    rules = [_rule_values(rule) for rule in inputs["rules"]]
+    return {"replicationConfiguration": {"role": inputs["role"], "rules": rules}}
 
 
 def _require_versioning(aws: Aws, bucket: str, message: str) -> None:
@@ -316,26 +306,20 @@ def _require_destination(aws: Aws, destination: Props) -> None:
         aws.in_region(str(key).split(":")[3]).call("kms", "describe_key", KeyId=key)
 
 
-def _rule_parameters(rule: Props) -> dict[str, Any]:
+def _rule_values(rule: Props) -> dict[str, Any]:
     """Return a rule as the provider sends it: a priority with a filter, a prefix without one."""
     if (block := rule.get("filter")) is None:
         return {"prefix": "", **rule}
-    return {"priority": 0, **rule, "filter": _filter_parameters(block)}
-
-
-def _filter_parameters(block: Props) -> dict[str, Any]:
-    conditions = block.get("and")
-    if not conditions:
-        return dict(block) or {"prefix": ""}
-    tags = [{"key": key, "value": value} for key, value in sorted((conditions.get("tags") or {}).items())]
-    return {"and": {**conditions, "tags": tags}}
+    filters = dict(block) or {"prefix": ""}
+    if conditions := block.get("and"):
+        filters = {"and": {**conditions, "tags": tag_pairs(conditions.get("tags"), ("key", "value"))}}
+    return {"priority": 0, **rule, "filter": filters}
 
 
 BUCKET_REPLICATION = bucket_setting(
     "aws:s3/bucketReplicationConfig:BucketReplicationConfig",
-    ("put_bucket_replication", _replication),
-    "get_bucket_replication",
-    ("delete_bucket_replication", {}),
+    "bucket_replication",
+    _replication,
     inputs=updates("role", "rules") | replaces("bucket"),
     complaints=_check_replication,
     note="objects are not copied; moto does not return filters",

@@ -1,14 +1,15 @@
 """Settings of S3 buckets that are separate resources: versioning, encryption, policy, lifecycle and others.
 
-Each setting has one call to put it, one to read it and one to remove it: `bucket_setting` makes a row of them.
+Each setting has one call to put it, one to read it and one to remove it: `bucket_setting` makes its row.
 """
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
-from bedplate.rehearsal.kinds.calls import structure_parameters
+from bedplate.rehearsal.kinds.calls import call_parameters
 from bedplate.rehearsal.kinds.iam import (
     BUCKET_FORM,
     allows_everyone,
@@ -16,7 +17,7 @@ from bedplate.rehearsal.kinds.iam import (
     foreign_resources,
     require_principals,
 )
-from bedplate.rehearsal.kinds.limits import Choice, Limit, Number, check_nested, tag_pairs
+from bedplate.rehearsal.kinds.limits import Choice, Limit, Number, check_nested, checks, tag_pairs
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known
@@ -42,20 +43,13 @@ _MIN_AGES = {"ONEZONE_IA": 30, "STANDARD_IA": 30}  # days before S3 moves an obj
 _MAX_RULES, _MAX_NAME_LENGTH = 1000, 255
 
 
-def _rule_parameters(rule: Mapping[str, Any]) -> dict[str, Any]:
+def _rule_values(rule: Mapping[str, Any]) -> dict[str, Any]:
     # S3 requires a filter: an empty prefix matches every object.
     filters = dict(rule.get("filter") or {"prefix": rule.get("prefix") or ""})
     conditions = filters.get("and")
     if conditions and conditions.get("tags"):
         filters["and"] = {**conditions, "tags": tag_pairs(conditions["tags"])}
     return {**{key: value for key, value in rule.items() if key != "prefix"}, "filter": filters}
-
-
-def _lifecycle(aws: Aws, inputs: Props) -> dict[str, Any]:
-    """Return the parameters of the call that puts the rules."""
-    shape = aws.shape("s3", "put_bucket_lifecycle_configuration")
-    configuration = {"lifecycleConfiguration": {"rules": [_rule_parameters(rule) for rule in inputs["rules"]]}}
-    return structure_parameters(shape, configuration, {})
 
 
 def _check_lifecycle(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
@@ -97,22 +91,23 @@ def _check_ages(rule: Mapping[str, Any], number: int) -> Iterator[InvalidInput]:
             )
 
 
-Params = Callable[[Aws, Props], dict[str, Any]]
-Call = tuple[str, Mapping[str, Any]]
-
-
 def bucket_setting(
     token: str,
-    put_call: tuple[str, Params],
-    get_call: str,
-    remove_call: Call,
+    setting: str,
+    values: Callable[[Aws, Props], Props],
+    remove_call: tuple[str, Mapping[str, Any]] | None = None,
     **options: Any,  # noqa: ANN401
 ) -> ResourceKind:
-    """Return the row of a setting: its calls to put, to read and to remove."""
+    """Return the row of a setting with the calls `put_*`, `get_*` and, unless another call removes it, `delete_*`.
+
+    `values` returns what is put, in the names of the schema.
+    """
+    remove_operation, removed = remove_call or (f"delete_{setting}", {})
 
     def put_setting(aws: Aws, inputs: Props) -> None:
         aws.call("s3", "head_bucket", Bucket=inputs["bucket"])
-        aws.call("s3", put_call[0], Bucket=inputs["bucket"], **put_call[1](aws, inputs))
+        put_call = ("s3", f"put_{setting}")
+        aws.call(*put_call, Bucket=inputs["bucket"], **call_parameters(aws, put_call, values(aws, inputs)))
 
     def create(aws: Aws, inputs: Props) -> str:
         put_setting(aws, inputs)
@@ -122,55 +117,38 @@ def bucket_setting(
         put_setting(aws, new)
 
     def read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-        if not aws.call("s3", get_call, Bucket=ident).keys() - {"ResponseMetadata"}:
+        if not aws.call("s3", f"get_{setting}", Bucket=ident).keys() - {"ResponseMetadata"}:
             raise ResourceError("NotFound", f"The bucket {ident} does not have this setting")
         return {"bucket": ident}
 
     def delete(aws: Aws, ident: str, outputs: Props) -> None:
-        aws.call("s3", remove_call[0], Bucket=ident, **remove_call[1])
+        aws.call("s3", remove_operation, Bucket=ident, **removed)
 
     return ResourceKind(token=token, create=create, read=read, update=update, delete=delete, **options)
 
 
-def _checking(path: str, limits: Mapping[str, Limit]) -> Callable[[Aws, Props], Iterator[InvalidInput]]:
-    """Return a check of the block at a path against limits."""
-
-    def complaints(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-        yield from check_nested(inputs, path, limits)
-
-    return complaints
-
-
-def _versioning(aws: Aws, inputs: Props) -> dict[str, Any]:
-    configuration = inputs["versioningConfiguration"]
-    parameters = {"Status": configuration["status"], "MFADelete": configuration.get("mfaDelete")}
-    return {"VersioningConfiguration": {key: value for key, value in parameters.items() if value}}
-
-
+_VERSIONING_LIMITS = {
+    "status": Choice(("Enabled", "Suspended", "Disabled")),
+    "mfaDelete": Choice(("Enabled", "Disabled")),
+}
 BUCKET_VERSIONING = bucket_setting(
     "aws:s3/bucketVersioning:BucketVersioning",
-    ("put_bucket_versioning", _versioning),
-    "get_bucket_versioning",
+    "bucket_versioning",
+    lambda _, inputs: {"versioningConfiguration": inputs["versioningConfiguration"]},
     # Versioning can be suspended, never removed.
     ("put_bucket_versioning", {"VersioningConfiguration": {"Status": "Suspended"}}),
     inputs=updates("mfa", "versioningConfiguration") | replaces("bucket", "expectedBucketOwner"),
-    complaints=_checking(
-        "versioningConfiguration",
-        {"status": Choice(("Enabled", "Suspended", "Disabled")), "mfaDelete": Choice(("Enabled", "Disabled"))},
-    ),
+    complaints=checks({}, partial(check_nested, path="versioningConfiguration", limits=_VERSIONING_LIMITS)),
 )
 
 
-def _encryption(aws: Aws, inputs: Props) -> dict[str, Any]:
-    shape = aws.shape("s3", "put_bucket_encryption")
-    renames = {"kmsMasterKeyId": "KMSMasterKeyID", "sseAlgorithm": "SSEAlgorithm"}
+def _encryption(aws: Aws, inputs: Props) -> Props:
     for rule in inputs["rules"]:
         key = (rule.get("applyServerSideEncryptionByDefault") or {}).get("kmsMasterKeyId")
         if key:
             # S3 accepts a key that does not exist, and then refuses to store objects.
             aws.call("kms", "describe_key", KeyId=key)
-    configuration = {"serverSideEncryptionConfiguration": {"rules": inputs["rules"]}}
-    return structure_parameters(shape, configuration, renames)
+    return {"serverSideEncryptionConfiguration": {"rules": inputs["rules"]}}
 
 
 def _check_encryption(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
@@ -185,51 +163,33 @@ def _check_encryption(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
 
 BUCKET_ENCRYPTION = bucket_setting(
     "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration",
-    ("put_bucket_encryption", _encryption),
-    "get_bucket_encryption",
-    ("delete_bucket_encryption", {}),
+    "bucket_encryption",
+    _encryption,
     inputs=updates("rules") | replaces("bucket", "expectedBucketOwner"),
     sets=frozenset({"rules"}),
     complaints=_check_encryption,
 )
 
 _BLOCKS = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
-
-
-def _public_access(aws: Aws, inputs: Props) -> dict[str, Any]:
-    blocks = {key: bool(inputs.get(key)) for key in _BLOCKS}
-    shape = aws.shape("s3", "put_public_access_block")
-    return structure_parameters(shape, {"publicAccessBlockConfiguration": blocks}, {})
-
-
 BUCKET_PUBLIC_ACCESS_BLOCK = bucket_setting(
     "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock",
-    ("put_public_access_block", _public_access),
-    "get_public_access_block",
-    ("delete_public_access_block", {}),
+    "public_access_block",
+    lambda _, inputs: {"publicAccessBlockConfiguration": {key: bool(inputs.get(key)) for key in _BLOCKS}},
     inputs=updates(*_BLOCKS, "skipDestroy") | replaces("bucket"),
     defaults=dict.fromkeys(_BLOCKS, False),
 )
 
-
-def _ownership(aws: Aws, inputs: Props) -> dict[str, Any]:
-    shape = aws.shape("s3", "put_bucket_ownership_controls")
-    return structure_parameters(shape, {"ownershipControls": {"rules": [inputs["rule"]]}}, {})
-
-
+_OWNERSHIP_LIMITS = {"objectOwnership": Choice(("BucketOwnerEnforced", "BucketOwnerPreferred", "ObjectWriter"))}
 BUCKET_OWNERSHIP_CONTROLS = bucket_setting(
     "aws:s3/bucketOwnershipControls:BucketOwnershipControls",
-    ("put_bucket_ownership_controls", _ownership),
-    "get_bucket_ownership_controls",
-    ("delete_bucket_ownership_controls", {}),
+    "bucket_ownership_controls",
+    lambda _, inputs: {"ownershipControls": {"rules": [inputs["rule"]]}},
     inputs=updates("rule") | replaces("bucket"),
-    complaints=_checking(
-        "rule", {"objectOwnership": Choice(("BucketOwnerEnforced", "BucketOwnerPreferred", "ObjectWriter"))}
-    ),
+    complaints=checks({}, partial(check_nested, path="rule", limits=_OWNERSHIP_LIMITS)),
 )
 
 
-def _policy(aws: Aws, inputs: Props) -> dict[str, Any]:
+def _policy(aws: Aws, inputs: Props) -> Props:
     document, bucket = inputs["policy"], inputs["bucket"]
     require_principals(aws, document, "MalformedPolicy")
     if foreign := foreign_resources(document, f"arn:aws:s3:::{bucket}"):
@@ -237,7 +197,7 @@ def _policy(aws: Aws, inputs: Props) -> dict[str, Any]:
     if allows_everyone(document) and _blocks_public_policy(aws, bucket):
         message = "public policies are prevented by the BlockPublicPolicy setting in S3 Block Public Access"
         raise ResourceError("AccessDenied", message, key="policy")
-    return {"Policy": document}
+    return {"policy": document}
 
 
 def _blocks_public_policy(aws: Aws, bucket: str) -> bool:
@@ -249,23 +209,18 @@ def _blocks_public_policy(aws: Aws, bucket: str) -> bool:
     return bool(configuration["BlockPublicPolicy"])
 
 
-def _check_policy(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_policy(inputs, form=BUCKET_FORM)
-
-
 BUCKET_POLICY = bucket_setting(
     "aws:s3/bucketPolicy:BucketPolicy",
-    ("put_bucket_policy", _policy),
-    "get_bucket_policy",
-    ("delete_bucket_policy", {}),
+    "bucket_policy",
+    _policy,
     inputs=updates("policy") | replaces("bucket"),
-    complaints=_check_policy,
+    complaints=checks({}, partial(check_policy, form=BUCKET_FORM)),
 )
 
 BUCKET_LIFECYCLE = bucket_setting(
     "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration",
-    ("put_bucket_lifecycle_configuration", _lifecycle),
-    "get_bucket_lifecycle_configuration",
+    "bucket_lifecycle_configuration",
+    lambda _, inputs: {"lifecycleConfiguration": {"rules": list(map(_rule_values, inputs["rules"]))}},
     ("delete_bucket_lifecycle", {}),
     inputs=updates("rules", "transitionDefaultMinimumObjectSize") | replaces("bucket", "expectedBucketOwner"),
     defaults=_LIFECYCLE_DEFAULTS,
