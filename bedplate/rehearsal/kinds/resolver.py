@@ -53,25 +53,23 @@ def _check_endpoint(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
 def _create_endpoint(aws: Aws, inputs: Props) -> str:
     _require_one_vpc(aws, inputs)
     _require_free_addresses(aws, inputs["ipAddresses"])
-    name = {"Name": inputs["name"]} if inputs.get("name") else {}
     response = aws.call(
         SERVICE,
         "create_resolver_endpoint",
         CreatorRequestId=uuid4().hex,
-        Direction=inputs["direction"],
         IpAddresses=[_address(block) for block in inputs["ipAddresses"]],
         SecurityGroupIds=sorted(inputs["securityGroupIds"]),
         Tags=tag_pairs(inputs.get("tags")),
-        **name,
+        **renamed(inputs, aws_names("direction", "name")),
     )
     return str(response["ResolverEndpoint"]["Id"])
 
 
 def _require_one_vpc(aws: Aws, inputs: Props) -> None:
     """Raise ResourceError for subnets and security groups of more than one VPC."""
-    subnets = {block["subnetId"]: ec2.described(aws, ec2.SUBNET, block["subnetId"]) for block in inputs["ipAddresses"]}
-    groups = {ident: ec2.described(aws, ec2.SECURITY_GROUP, ident) for ident in inputs["securityGroupIds"]}
-    vpcs = {resource["VpcId"] for resource in (*subnets.values(), *groups.values())}
+    subnets = [ec2.described(aws, ec2.SUBNET, block["subnetId"]) for block in inputs["ipAddresses"]]
+    groups = [ec2.described(aws, ec2.SECURITY_GROUP, ident) for ident in inputs["securityGroupIds"]]
+    vpcs = {resource["VpcId"] for resource in (*subnets, *groups)}
     if len(vpcs) > 1:
         message = f"Subnets and security groups of an endpoint must be in one VPC, not in {', '.join(sorted(vpcs))}"
         raise ResourceError("InvalidRequestException", message)
@@ -85,8 +83,7 @@ def _require_free_addresses(aws: Aws, blocks: Iterable[Props]) -> None:
 
 
 def _address(block: Props) -> dict[str, str]:
-    fixed = {"Ip": block["ip"]} if block.get("ip") else {}
-    return {"SubnetId": block["subnetId"], **fixed}
+    return renamed(block, aws_names("ip", "subnetId"))
 
 
 def _read_endpoint(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
@@ -133,8 +130,8 @@ def _update_addresses(aws: Aws, ident: str, new: Props) -> None:
         call = {"ResolverEndpointId": ident, "IpAddress": _address(block)}
         aws.call(SERVICE, "associate_resolver_endpoint_ip_address", **call)
     for address in unused:
-        removed = {"SubnetId": address["SubnetId"], "Ip": address["Ip"]}
-        aws.call(SERVICE, "disassociate_resolver_endpoint_ip_address", ResolverEndpointId=ident, IpAddress=removed)
+        call = {"ResolverEndpointId": ident, "IpAddress": {key: address[key] for key in ("SubnetId", "Ip")}}
+        aws.call(SERVICE, "disassociate_resolver_endpoint_ip_address", **call)
 
 
 def _matches(address: dict[str, Any], block: Props) -> bool:
@@ -163,7 +160,7 @@ _RESOLVER_RULE_LIMITS = {
     "name": NAME,
     "ruleType": Choice(("FORWARD", "SYSTEM", "RECURSIVE", "DELEGATE")),
 }
-_TARGET_LIMITS = {"port": Number(1, 65535), "protocol": Choice(("DoH", "Do53", "DoH-FIPS"))}
+_TARGET_LIMITS = {"port": Number(1, 65535), "protocol": Choice(_PROTOCOLS)}
 _MAX_TARGETS = 6  # Route 53 quotas, 2026-11
 _TARGET_DEFAULTS = {"port": 53, "protocol": "Do53"}
 

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
+from bedplate.rehearsal.kinds.calls import aws_names, renamed
 from bedplate.rehearsal.kinds.limits import (
     Choice,
     Number,
@@ -61,11 +62,9 @@ def _create_zone(aws: Aws, inputs: Props) -> str:
     for vpc in vpcs:
         _require_unused_name(aws, name, vpc)
     config = {"Comment": inputs.get("comment") or "", "PrivateZone": bool(vpcs)}
-    delegation = {"DelegationSetId": inputs["delegationSetId"]} if inputs.get("delegationSetId") else {}
     # Route 53 makes a zone with a VPC private. moto needs the flag as well.
-    first_vpc = {"VPC": vpcs[0]} if vpcs else {}
-    token = str(uuid4())
-    call = {"Name": name, "CallerReference": token, "HostedZoneConfig": config, **delegation, **first_vpc}
+    more = renamed(inputs, aws_names("delegationSetId")) | ({"VPC": vpcs[0]} if vpcs else {})
+    call = {"Name": name, "CallerReference": str(uuid4()), "HostedZoneConfig": config, **more}
     response = aws.call("route53", "create_hosted_zone", **call)
     ident: str = response["HostedZone"]["Id"].rpartition("/")[2]
     with rollback(lambda: _delete_zone(aws, ident, inputs)):
@@ -120,8 +119,7 @@ def _delete_zone(aws: Aws, ident: str, outputs: Props) -> None:
         records = aws.call("route53", "list_resource_record_sets", HostedZoneId=ident)["ResourceRecordSets"]
         for record in records:
             if record["Type"] not in ("NS", "SOA"):
-                batch = {"Changes": [{"Action": "DELETE", "ResourceRecordSet": record}]}
-                aws.call("route53", "change_resource_record_sets", HostedZoneId=ident, ChangeBatch=batch)
+                _change_records(aws, ident, ("DELETE", record))
     aws.call("route53", "delete_hosted_zone", Id=ident)
 
 
@@ -146,22 +144,13 @@ _ROUTE53_RECORD_LIMITS = {
     "ttl": Number(0, 2147483647),
     "setIdentifier": Text(1, 128),
 }
+_LOCATION = {"continent": "ContinentCode", "country": "CountryCode", "subdivision": "SubdivisionCode"}
 # Routing policy -> function that returns the fields of a record set from its block.
 _ROUTINGS: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "failoverRoutingPolicies": lambda block: {"Failover": block["type"]},
     "latencyRoutingPolicies": lambda block: {"Region": block["region"]},
     "weightedRoutingPolicies": lambda block: {"Weight": int(block["weight"])},
-    "geolocationRoutingPolicies": lambda block: {
-        "GeoLocation": {
-            name: block[key]
-            for key, name in (
-                ("continent", "ContinentCode"),
-                ("country", "CountryCode"),
-                ("subdivision", "SubdivisionCode"),
-            )
-            if block.get(key)
-        }
-    },
+    "geolocationRoutingPolicies": lambda block: {"GeoLocation": renamed(block, _LOCATION)},
 }
 _SIMPLE_INPUTS = {
     "healthCheckId": "HealthCheckId",
@@ -219,7 +208,7 @@ def _record_set(aws: Aws, inputs: Props) -> dict[str, Any]:
     for key, build in _ROUTINGS.items():
         for block in inputs.get(key) or []:
             record |= build(block)
-    return record | {name: inputs[key] for key, name in _SIMPLE_INPUTS.items() if inputs.get(key)}
+    return record | renamed(inputs, _SIMPLE_INPUTS)
 
 
 def _fqdn(aws: Aws, inputs: Props) -> str:
@@ -236,13 +225,11 @@ def _quoted(record_type: str, value: str) -> str:
 
 def _find_record(aws: Aws, zone: str, record: Mapping[str, Any]) -> dict[str, Any] | None:
     records = aws.call("route53", "list_resource_record_sets", HostedZoneId=zone)["ResourceRecordSets"]
-    identity = (record["Name"].rstrip("."), record["Type"], record.get("SetIdentifier"))
-    matches = [
-        candidate
-        for candidate in records
-        if (candidate["Name"].rstrip("."), candidate["Type"], candidate.get("SetIdentifier")) == identity
-    ]
-    return matches[0] if matches else None
+    return next((candidate for candidate in records if _identity(candidate) == _identity(record)), None)
+
+
+def _identity(record: Mapping[str, Any]) -> tuple[str, str, str | None]:
+    return record["Name"].rstrip("."), record["Type"], record.get("SetIdentifier")
 
 
 def _change_records(aws: Aws, zone: str, *steps: tuple[str, dict[str, Any]]) -> None:
@@ -259,10 +246,8 @@ def _read_record(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
 
 def _update_record(aws: Aws, ident: str, old: Props, new: Props) -> None:
     before, after = _record_set(aws, old), _record_set(aws, new)
-    keys = ("Type", "SetIdentifier")
-    # Name, type and set identify a record: with another type it is another record.
-    moved = [before.get(key) for key in keys] != [after.get(key) for key in keys]
-    replaced = _find_record(aws, new["zoneId"], before) if moved else None
+    # With another type or set it is another record.
+    replaced = _find_record(aws, new["zoneId"], before) if _identity(before) != _identity(after) else None
     _change_records(aws, new["zoneId"], *([("DELETE", replaced)] if replaced else []), ("UPSERT", after))
 
 
@@ -292,11 +277,7 @@ RECORD = ResourceKind(
 
 def _create_association(aws: Aws, inputs: Props) -> str:
     associate(aws, inputs["zoneId"], inputs)
-    return f"{inputs['zoneId']}:{inputs['vpcId']}:{_vpc_region(aws, inputs)}"
-
-
-def _vpc_region(aws: Aws, inputs: Props) -> str:
-    return str(inputs.get("vpcRegion") or aws.region)
+    return f"{inputs['zoneId']}:{inputs['vpcId']}:{inputs.get('vpcRegion') or aws.region}"
 
 
 def _read_association(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:

@@ -340,24 +340,17 @@ def _require_unassociated(aws: Aws, table: dict[str, Any], subnet: str) -> None:
 
 
 def _read_association(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
-    _require_association(aws, ec2.current_id(aws, ident))
-    return {}
-
-
-def _require_association(aws: Aws, association: str) -> None:
+    association = ec2.current_id(aws, ident)
     filters = [{"Name": "association.route-table-association-id", "Values": [association]}]
     if not aws.call("ec2", "describe_route_tables", Filters=filters)["RouteTables"]:
         raise ResourceError("InvalidAssociationID.NotFound", f"The association ID '{association}' does not exist")
+    return {}
 
 
 def _update_association(aws: Aws, ident: str, old: Props, new: Props) -> None:
     if old["routeTableId"] != new["routeTableId"]:
-        ec2.map_id(aws, ident, _replace_association(aws, ec2.current_id(aws, ident), new["routeTableId"]))
-
-
-def _replace_association(aws: Aws, association: str, table: str) -> str:
-    response = aws.call("ec2", "replace_route_table_association", AssociationId=association, RouteTableId=table)
-    return str(response["NewAssociationId"])
+        call = {"AssociationId": ec2.current_id(aws, ident), "RouteTableId": new["routeTableId"]}
+        ec2.map_id(aws, ident, aws.call("ec2", "replace_route_table_association", **call)["NewAssociationId"])
 
 
 def _delete_association(aws: Aws, ident: str, outputs: Props) -> None:

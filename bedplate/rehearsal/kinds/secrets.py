@@ -66,10 +66,9 @@ def _read_secret(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
 
 
 def _update_secret(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    optional = {"Description": new.get("description") or "", "KmsKeyId": new.get("kmsKeyId")}
-    if optional["KmsKeyId"]:
-        aws.call("kms", "describe_key", KeyId=optional["KmsKeyId"])
-    changed = {key: value for key, value in optional.items() if value is not None}
+    if new.get("kmsKeyId"):
+        aws.call("kms", "describe_key", KeyId=new["kmsKeyId"])
+    changed = {"Description": new.get("description") or "", **renamed(new, aws_names("kmsKeyId"))}
     aws.call("secretsmanager", "update_secret", SecretId=ident, **changed)
     _set_policy(aws, ident, old, new)
     _TAGS.retag(aws, ident, old, new)
@@ -108,11 +107,10 @@ def _check_version(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
 
 
 def _create_version(aws: Aws, inputs: Props) -> str:
-    value = {"SecretString": inputs.get("secretString"), "SecretBinary": inputs.get("secretBinary")}
-    value_parameters = {key: value for key, value in value.items() if value is not None}
-    stages = {"VersionStages": inputs["versionStages"]} if inputs.get("versionStages") else {}
     secret = aws.call("secretsmanager", "describe_secret", SecretId=inputs["secretId"])
-    response = aws.call("secretsmanager", "put_secret_value", SecretId=secret["ARN"], **value_parameters, **stages)
+    values = {**inputs, "secretId": secret["ARN"], "versionStages": inputs.get("versionStages") or None}
+    put_call = ("secretsmanager", "put_secret_value")
+    response = aws.call(*put_call, **call_parameters(aws, put_call, values))
     return f"{secret['ARN']}|{response['VersionId']}"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, capitalized, replaces, updates
 from bedplate.rehearsal.kinds import ec2
-from bedplate.rehearsal.kinds.calls import structure_parameters
+from bedplate.rehearsal.kinds.calls import aws_names, call_parameters, renamed
 from bedplate.rehearsal.kinds.limits import Choice, check_limits, checks, rollback
 from bedplate.rehearsal.kinds.transit_routes import associations, live_attachments, pair, peering_ends, propagations
 from bedplate.rehearsal.kinds.vpn import check_private_asn
@@ -31,27 +31,21 @@ _SWITCH = Choice(("enable", "disable"))
 
 
 def _create_gateway(aws: Aws, inputs: Props) -> str:
-    description = {"Description": inputs["description"]} if inputs.get("description") else {}
-    tags = ec2.tag_specifications("transit-gateway", inputs)
-    response = aws.call(
-        "ec2", "create_transit_gateway", **description, **tags, Options=_options(aws, inputs, _DEFAULTS)
-    )
+    more = renamed(inputs, aws_names("description")) | ec2.tag_specifications("transit-gateway", inputs)
+    options = _options(aws, "create_transit_gateway", inputs, _DEFAULTS)
+    response = aws.call("ec2", "create_transit_gateway", **more, Options=options)
     gateway = response["TransitGateway"]
     ident: str = gateway["TransitGatewayId"]
-    if not _has_default_table(inputs):
+    if "enable" not in (inputs.get(_ASSOCIATES), inputs.get(_PROPAGATES)):
         table = gateway["Options"]["AssociationDefaultRouteTableId"]
         aws.call("ec2", "delete_transit_gateway_route_table", TransitGatewayRouteTableId=table)
     return ident
 
 
-def _options(aws: Aws, inputs: Props, names: Props) -> dict[str, Any]:
-    settings = {name: inputs[name] for name in names if inputs.get(name) is not None}
-    shape: Any = aws.shape("ec2", "create_transit_gateway").members["Options"]
-    return structure_parameters(shape, settings, {})
-
-
-def _has_default_table(inputs: Props) -> bool:
-    return "enable" in (inputs.get(_ASSOCIATES), inputs.get(_PROPAGATES))
+def _options(aws: Aws, operation: str, inputs: Props, names: Iterable[str]) -> dict[str, Any]:
+    """Return the inputs of these names as the options in a call of EC2."""
+    options = {name: inputs.get(name) for name in names}
+    return dict(call_parameters(aws, ("ec2", operation), {"options": options})["Options"])
 
 
 def _read_gateway(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
@@ -73,9 +67,8 @@ def _update_gateway(aws: Aws, ident: str, old: Props, new: Props) -> None:
             raise UnsupportedError(
                 f"the rehearsal does not model turning {name} on, which replaces the gateway", key=name
             )
-    changed = {name: new[name] for name in _DEFAULTS if new.get(name) != old.get(name)}
-    description = {"Description": new["description"]} if new.get("description") else {}
-    options = _options(aws, changed, changed)
+    options = _options(aws, "create_transit_gateway", new, (key for key in _DEFAULTS if new.get(key) != old.get(key)))
+    description = renamed(new, aws_names("description"))
     aws.call("ec2", "modify_transit_gateway", TransitGatewayId=ident, **description, Options=options)
     ec2.retag(aws, ident, old, new)
 
@@ -105,22 +98,18 @@ TRANSIT_GATEWAY = ResourceKind(
 
 _ATTACHMENT_DEFAULTS = {"applianceModeSupport": "disable", "dnsSupport": "enable", "ipv6Support": "disable"}
 _GROUP_REFERENCES = "securityGroupReferencingSupport"
-_ATTACHMENT_ASSOCIATES, _ATTACHMENT_PROPAGATES = (
-    "transitGatewayDefaultRouteTableAssociation",
-    "transitGatewayDefaultRouteTablePropagation",
-)
+_ATTACHMENT_SWITCHES = (*_ATTACHMENT_DEFAULTS, _GROUP_REFERENCES)
+_ASSOCIATED, _PROPAGATED = (f"transitGatewayDefaultRouteTable{use}" for use in ("Association", "Propagation"))
 # Input -> option of the gateway, function that lists members, and calls to join and leave the default table.
 _DEFAULT_TABLES = {
-    _ATTACHMENT_ASSOCIATES: ("Association", associations, "associate_{}", "disassociate_{}"),
-    _ATTACHMENT_PROPAGATES: ("Propagation", propagations, "enable_{}_propagation", "disable_{}_propagation"),
+    _ASSOCIATED: ("Association", associations, "associate_{}", "disassociate_{}"),
+    _PROPAGATED: ("Propagation", propagations, "enable_{}_propagation", "disable_{}_propagation"),
 }
 _TABLE = "transit_gateway_route_table"
 
 
 def _check_attachment(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(
-        inputs, dict.fromkeys((*_ATTACHMENT_DEFAULTS, _GROUP_REFERENCES), Choice(("enable", "disable")))
-    )
+    yield from check_limits(inputs, dict.fromkeys(_ATTACHMENT_SWITCHES, _SWITCH))
     if inputs.get("subnetIds") == []:
         yield InvalidInput("subnetIds", "must have at least one subnet")
 
@@ -131,8 +120,9 @@ def _create_attachment(aws: Aws, inputs: Props) -> str:
     _require_matching_tables(gateway, inputs)
     _require_subnets(aws, inputs["vpcId"], inputs["subnetIds"])
     target = {"TransitGatewayId": inputs["transitGatewayId"], "VpcId": inputs["vpcId"]}
-    subnets, options = sorted(inputs["subnetIds"]), _attachment_options(aws, inputs)
-    response = aws.call("ec2", "create_transit_gateway_vpc_attachment", **target, SubnetIds=subnets, Options=options)
+    operation, subnets = "create_transit_gateway_vpc_attachment", sorted(inputs["subnetIds"])
+    options = _options(aws, operation, inputs, _ATTACHMENT_SWITCHES)
+    response = aws.call("ec2", operation, **target, SubnetIds=subnets, Options=options)
     ident: str = response["TransitGatewayVpcAttachment"]["TransitGatewayAttachmentId"]
     with rollback(lambda: _delete_attachment(aws, ident, {})):
         _set_interfaces(aws, ident, subnets)
@@ -158,12 +148,6 @@ def _require_subnets(aws: Aws, vpc: str, subnets: Iterable[str]) -> None:
             message = f"Duplicate Subnets for same AZ: {subnet['AvailabilityZone']}"
             raise ResourceError("DuplicateSubnetsInSameZone", message, key="subnetIds")
         zones.add(subnet["AvailabilityZone"])
-
-
-def _attachment_options(aws: Aws, inputs: Props) -> dict[str, Any]:
-    settings = {name: inputs[name] for name in (*_ATTACHMENT_DEFAULTS, _GROUP_REFERENCES) if inputs.get(name)}
-    shape: Any = aws.shape("ec2", "create_transit_gateway_vpc_attachment").members["Options"]
-    return structure_parameters(shape, settings, {})
 
 
 def _set_interfaces(aws: Aws, attachment: str, subnets: Iterable[str]) -> None:
@@ -211,11 +195,12 @@ def _update_attachment(aws: Aws, ident: str, old: Props, new: Props) -> None:
     _require_matching_tables(gateway, new)
     _require_subnets(aws, new["vpcId"], new["subnetIds"])
     before, after = set(old["subnetIds"]), set(new["subnetIds"])
+    operation = "modify_transit_gateway_vpc_attachment"
     aws.call(
         "ec2",
-        "modify_transit_gateway_vpc_attachment",
+        operation,
         TransitGatewayAttachmentId=ident,
-        Options=_attachment_options(aws, new),
+        Options=_options(aws, operation, new, _ATTACHMENT_SWITCHES),
         AddSubnetIds=sorted(after - before),
         RemoveSubnetIds=sorted(before - after),
     )
@@ -232,20 +217,9 @@ def _delete_attachment(aws: Aws, ident: str, outputs: Props) -> None:
 
 TRANSIT_VPC_ATTACHMENT = ResourceKind(
     token="aws:ec2transitgateway/vpcAttachment:VpcAttachment",
-    inputs=updates(
-        *_ATTACHMENT_DEFAULTS,
-        _GROUP_REFERENCES,
-        _ATTACHMENT_ASSOCIATES,
-        _ATTACHMENT_PROPAGATES,
-        "subnetIds",
-        "tags",
-    )
+    inputs=updates(*_ATTACHMENT_SWITCHES, *_DEFAULT_TABLES, "subnetIds", "tags")
     | replaces("transitGatewayId", "vpcId"),
-    defaults={
-        **_ATTACHMENT_DEFAULTS,
-        _ATTACHMENT_ASSOCIATES: True,
-        _ATTACHMENT_PROPAGATES: True,
-    },
+    defaults={**_ATTACHMENT_DEFAULTS, **dict.fromkeys(_DEFAULT_TABLES, True)},
     computed=frozenset({_GROUP_REFERENCES}),
     sets=frozenset({"subnetIds"}),
     delete_first=True,
