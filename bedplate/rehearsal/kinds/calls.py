@@ -114,11 +114,11 @@ def copied(reply: Mapping[str, Any], *names: str, **others: str) -> dict[str, An
     return {name: "" if value is None else value for name, value in values.items()}
 
 
-def existing(items: Iterable[dict[str, Any]], code: str, message: str) -> dict[str, Any]:
+def existing(items: Iterable[dict[str, Any]], code: str, message: str, key: str = "") -> dict[str, Any]:
     """Return the first item that AWS lists; raise ResourceError, the API error of AWS, when there is none."""
     for item in items:
         return item
-    raise ResourceError(code, message)
+    raise ResourceError(code, message, key=key)
 
 
 def creates_setting(key: str, update: Callable[[Aws, str, Props, Props], None]) -> Callable[[Aws, Props], str]:

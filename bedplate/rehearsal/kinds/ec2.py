@@ -46,6 +46,7 @@ CUSTOMER_GATEWAY = _resource("customerGateway")
 FLOW_LOG = _resource("flowLog", code="InvalidFlowLogId.NotFound")
 INTERNET_GATEWAY = _resource("internetGateway")
 NAT_GATEWAY = _resource("natGateway")
+NETWORK_ACL = _resource("networkAcl")
 NETWORK_INTERFACE = _resource("networkInterface")
 PEERING = _resource("vpcPeeringConnection")
 PREFIX_LIST = _resource(

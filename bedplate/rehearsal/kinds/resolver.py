@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
-from bedplate.rehearsal.kinds.calls import aws_names, deletes, renamed
+from bedplate.rehearsal.kinds.calls import aws_names, copied, deletes, renamed
 from bedplate.rehearsal.kinds.limits import (
     Choice,
     Number,
@@ -221,10 +221,8 @@ def _rule_config(inputs: Props) -> dict[str, Any]:
 def _read_rule(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     rule = aws.call(SERVICE, "get_resolver_rule", ResolverRuleId=ident)["ResolverRule"]
     return {
-        "arn": rule["Arn"],
+        **copied(rule, "arn", "ownerId", "shareStatus"),
         "domainName": _bare_domain(inputs),
-        "ownerId": rule["OwnerId"],
-        "shareStatus": rule["ShareStatus"],
         "targetIps": [{**_TARGET_DEFAULTS, "ipv6": "", **target} for target in inputs.get("targetIps") or []],
     }
 

@@ -57,14 +57,9 @@ def _peered_networks(aws: Aws, peering: dict[str, Any]) -> Iterable[str]:
 
 
 def _transit_networks(aws: Aws, gateway: dict[str, Any]) -> Iterable[str]:
-    filters = [{"Name": "resource-type", "Values": ["vpc"]}]
-    attachments = aws.call("ec2", "describe_transit_gateway_attachments", Filters=filters)["TransitGatewayAttachments"]
-    gateway_id = gateway["TransitGatewayId"]
-    return [
-        attachment["ResourceId"]
-        for attachment in attachments
-        if attachment["TransitGatewayId"] == gateway_id and attachment["State"] == "available"
-    ]
+    filters = {"resource-type": "vpc", "transit-gateway-id": gateway["TransitGatewayId"]}
+    attachments = ec2.matching(aws, ec2.TRANSIT_ATTACHMENT, filters)
+    return [attachment["ResourceId"] for attachment in attachments if attachment["State"] == "available"]
 
 
 _BY_PARAMETER = {
@@ -331,8 +326,7 @@ def _require_unassociated(aws: Aws, table: dict[str, Any], subnet: str) -> None:
     if ec2.described(aws, ec2.SUBNET, subnet)["VpcId"] != table["VpcId"]:
         message = f"Route table {table['RouteTableId']} and subnet {subnet} belong to different networks"
         raise ResourceError("InvalidParameterValue", message)
-    filters = [{"Name": "association.subnet-id", "Values": [subnet]}]
-    if aws.call("ec2", "describe_route_tables", Filters=filters)["RouteTables"]:
+    if ec2.matching(aws, ec2.ROUTE_TABLE, {"association.subnet-id": subnet}):
         message = (
             f"the specified association for route table {table['RouteTableId']} conflicts with an existing association"
         )
@@ -341,8 +335,7 @@ def _require_unassociated(aws: Aws, table: dict[str, Any], subnet: str) -> None:
 
 def _read_association(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     association = ec2.current_id(aws, ident)
-    filters = [{"Name": "association.route-table-association-id", "Values": [association]}]
-    if not aws.call("ec2", "describe_route_tables", Filters=filters)["RouteTables"]:
+    if not ec2.matching(aws, ec2.ROUTE_TABLE, {"association.route-table-association-id": association}):
         raise ResourceError("InvalidAssociationID.NotFound", f"The association ID '{association}' does not exist")
     return {}
 

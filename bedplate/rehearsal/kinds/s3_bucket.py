@@ -187,15 +187,22 @@ def _read_bucket(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     aws.call("s3", "head_bucket", Bucket=ident)
     status = aws.call("s3", "get_bucket_versioning", Bucket=ident).get("Status")
     return {
-        "arn": f"arn:aws:s3:::{ident}",
+        **bucket_names(ident, aws.region),
         "bucket": ident,
-        "bucketDomainName": f"{ident}.s3.amazonaws.com",
-        "bucketRegion": aws.region,
-        "bucketRegionalDomainName": f"{ident}.s3.{aws.region}.amazonaws.com",
-        "hostedZoneId": S3_ZONES.get(aws.region, ""),
         "objectLockEnabled": bool(inputs.get("objectLockEnabled")),
         "requestPayer": "BucketOwner",
         "versioning": {"enabled": status == "Enabled", "mfaDelete": False},
+    }
+
+
+def bucket_names(bucket: str, region: str) -> dict[str, str]:
+    """Return the outputs that follow from the name and the region of a bucket."""
+    return {
+        "arn": f"arn:aws:s3:::{bucket}",
+        "bucketDomainName": f"{bucket}.s3.amazonaws.com",
+        "bucketRegion": region,
+        "bucketRegionalDomainName": f"{bucket}.s3.{region}.amazonaws.com",
+        "hostedZoneId": S3_ZONES.get(region, ""),
     }
 
 

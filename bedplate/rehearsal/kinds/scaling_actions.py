@@ -11,7 +11,7 @@ from uuid import NAMESPACE_URL, uuid5
 from zoneinfo import available_timezones
 
 from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
-from bedplate.rehearsal.kinds.calls import call_parameters, deletes
+from bedplate.rehearsal.kinds.calls import aws_names, call_parameters, deletes, existing
 from bedplate.rehearsal.kinds.limits import Choice, Number, Text, check_limits, check_nested
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
@@ -101,15 +101,21 @@ _GROUP = {"autoscalingGroupName": "AutoScalingGroupName"}
 
 def require_group(aws: Aws, name: str) -> None:
     """Raise ResourceError if a group does not exist."""
-    call = {"AutoScalingGroupNames": [name]}
-    if not aws.call("autoscaling", "describe_auto_scaling_groups", **call)["AutoScalingGroups"]:
-        raise ResourceError("ValidationError", f"AutoScalingGroup name not found: {name}", key="autoscalingGroupName")
+    message = f"AutoScalingGroup name not found: {name}"
+    existing(groups_named(aws, name), "ValidationError", message, "autoscalingGroupName")
+
+
+def groups_named(aws: Aws, name: str) -> list[dict[str, Any]]:
+    """Return the description of a group in a list, which is empty if the group does not exist."""
+    reply = aws.call("autoscaling", "describe_auto_scaling_groups", AutoScalingGroupNames=[name])
+    groups: list[dict[str, Any]] = reply["AutoScalingGroups"]
+    return groups
 
 
 # --- Scheduled actions
 
 _UNCHANGED = -1
-_SIZES = {"minSize": "MinSize", "maxSize": "MaxSize", "desiredCapacity": "DesiredCapacity"}
+_SIZES = aws_names("minSize", "maxSize", "desiredCapacity")
 _TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 # The rehearsal assumes that every action runs within a day.
 _NEXT_RUN = timedelta(hours=12)
@@ -213,10 +219,7 @@ def _read_schedule(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
 def _describe_action(aws: Aws, ident: str, group: str) -> dict[str, Any]:
     call = {"AutoScalingGroupName": group, "ScheduledActionNames": [ident]}
     actions = aws.call("autoscaling", "describe_scheduled_actions", **call)["ScheduledUpdateGroupActions"]
-    if not actions:
-        raise ResourceError("ValidationError", f"The scheduled action {ident} does not exist")
-    action: dict[str, Any] = actions[0]
-    return action
+    return existing(actions, "ValidationError", f"The scheduled action {ident} does not exist")
 
 
 def _start_time(action: Mapping[str, Any]) -> str:
@@ -288,8 +291,8 @@ def _create_hook(aws: Aws, inputs: Props) -> str:
 
 def _read_hook(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     call = {"AutoScalingGroupName": inputs["autoscalingGroupName"], "LifecycleHookNames": [ident]}
-    if not aws.call("autoscaling", "describe_lifecycle_hooks", **call)["LifecycleHooks"]:
-        raise ResourceError("ValidationError", f"The lifecycle hook {ident} does not exist")
+    hooks = aws.call("autoscaling", "describe_lifecycle_hooks", **call)["LifecycleHooks"]
+    existing(hooks, "ValidationError", f"The lifecycle hook {ident} does not exist")
     return {"defaultResult": inputs.get("defaultResult") or "ABANDON", "name": ident}
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from bedplate.rehearsal.kind import Naming, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds import ec2
-from bedplate.rehearsal.kinds.calls import call_parameters
+from bedplate.rehearsal.kinds.calls import call_parameters, copied, existing
 from bedplate.rehearsal.kinds.launch_template import group_ids, launch_error
 from bedplate.rehearsal.kinds.limits import resource_name, rollback
 from bedplate.rehearsal.kinds.placement_groups import placement_group, require_offered
-from bedplate.rehearsal.kinds.scaling_actions import add_hooks, delete_hooks, set_group_options
+from bedplate.rehearsal.kinds.scaling_actions import add_hooks, delete_hooks, groups_named, set_group_options
 from bedplate.rehearsal.kinds.scaling_limits import check_group
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
@@ -66,8 +66,7 @@ def require_launchable(aws: Aws, inputs: Props) -> None:
 
 def _default_network(aws: Aws) -> set[str]:
     """Return the default VPC, which a group with zones and without subnets uses."""
-    filters = [{"Name": "isDefault", "Values": ["true"]}]
-    return {vpc["VpcId"] for vpc in aws.call("ec2", "describe_vpcs", Filters=filters)["Vpcs"]}
+    return {vpc["VpcId"] for vpc in ec2.matching(aws, ec2.VPC, {"isDefault": "true"})}
 
 
 def _template_name(spec: Mapping[str, Any]) -> str:
@@ -171,7 +170,7 @@ _RENAMES = {
 
 def _create(aws: Aws, inputs: Props) -> str:
     name = resource_name(inputs)
-    if aws.call(_SERVICE, "describe_auto_scaling_groups", AutoScalingGroupNames=[name])["AutoScalingGroups"]:
+    if groups_named(aws, name):
         raise ResourceError("AlreadyExists", f"AutoScalingGroup by this name already exists: {name}", key="name")
     _require_group_data(aws, inputs)
     params = _group_parameters(aws, "create_auto_scaling_group", inputs)
@@ -212,18 +211,14 @@ def _tags(name: str, inputs: Props) -> list[dict[str, Any]]:
 
 def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     group = _describe_group(aws, ident)
-    template = group.get("LaunchTemplate") if inputs.get("launchTemplate") else None
-    spec = {
-        "id": (template or {}).get("LaunchTemplateId", ""),
-        "name": (template or {}).get("LaunchTemplateName", ""),
-        "version": (template or {}).get("Version", ""),
-    }
+    template = (group.get("LaunchTemplate") if inputs.get("launchTemplate") else None) or {}
+    names = {"id": "LaunchTemplateId", "name": "LaunchTemplateName", "version": "Version"}
+    spec = {key: template.get(name, "") for key, name in names.items()}
     return {
         "arn": group["AutoScalingGroupARN"],
         "availabilityZones": sorted(group["AvailabilityZones"]),
         "defaultCooldown": inputs.get("defaultCooldown") or group["DefaultCooldown"],
-        "desiredCapacity": group["DesiredCapacity"],
-        "healthCheckType": group["HealthCheckType"],
+        **copied(group, "desiredCapacity", "healthCheckType"),
         "name": ident,
         "serviceLinkedRoleArn": group["ServiceLinkedRoleARN"],
         **({"launchTemplate": spec} if template else {}),
@@ -231,12 +226,7 @@ def _read(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
 
 
 def _describe_group(aws: Aws, ident: str) -> dict[str, Any]:
-    call = {"AutoScalingGroupNames": [ident]}
-    groups = aws.call(_SERVICE, "describe_auto_scaling_groups", **call)["AutoScalingGroups"]
-    if not groups:
-        raise ResourceError("ValidationError", f"The Auto Scaling group {ident} does not exist")
-    group: dict[str, Any] = groups[0]
-    return group
+    return existing(groups_named(aws, ident), "ValidationError", f"The Auto Scaling group {ident} does not exist")
 
 
 def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, delete_nothing, replaces, updates
 from bedplate.rehearsal.kinds import ec2
+from bedplate.rehearsal.kinds.calls import existing
 from bedplate.rehearsal.kinds.limits import Choice, Text, check_exclusive, check_limits, resource_name, rollback
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
@@ -60,15 +61,18 @@ def add_rules(aws: Aws, group: str, direction: str, permissions: list[dict[str, 
 
 def set_rules(aws: Aws, group: str, direction: str, rules: Iterable[Props]) -> None:
     """Replace all rules of a group for one direction."""
-    if existing := rule_ids(aws, group, direction):
-        aws.call("ec2", f"revoke_security_group_{direction}", GroupId=group, SecurityGroupRuleIds=existing)
+    if present := rule_ids(aws, group, direction):
+        _revoke(aws, direction, group, present)
     add_rules(aws, group, direction, [permission(rule, group) for rule in rules])
+
+
+def _revoke(aws: Aws, direction: str, group: str, rules: list[str]) -> None:
+    aws.call("ec2", f"revoke_security_group_{direction}", GroupId=group, SecurityGroupRuleIds=rules)
 
 
 def rule_ids(aws: Aws, group: str, direction: str) -> list[str]:
     """Return the ids of the rules of a group for one direction."""
-    filters = [{"Name": "group-id", "Values": [group]}]
-    rules = aws.call("ec2", "describe_security_group_rules", Filters=filters)["SecurityGroupRules"]
+    rules = ec2.matching(aws, ec2.SECURITY_GROUP_RULE, {"group-id": group})
     return [rule["SecurityGroupRuleId"] for rule in rules if rule["IsEgress"] is (direction == "egress")]
 
 
@@ -124,30 +128,26 @@ def _check_group(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
 
 
 def _create_group(aws: Aws, inputs: Props) -> str:
-    vpc = inputs.get("vpcId") or _default_vpc(aws)
-    ec2.described(aws, ec2.VPC, vpc)
     parameters = {"GroupName": resource_name(inputs), "Description": inputs["description"]}
-    ident: str = aws.call("ec2", "create_security_group", VpcId=vpc, **parameters)["GroupId"]
+    ident: str = aws.call("ec2", "create_security_group", VpcId=_vpc_id(aws, inputs), **parameters)["GroupId"]
     with rollback(lambda: aws.call("ec2", "delete_security_group", GroupId=ident)):
         # A new group in AWS allows all egress. The provider removes that rule.
         _update_group(aws, ident, {}, {"ingress": [], "egress": [], **inputs})
     return ident
 
 
-def _default_vpc(aws: Aws) -> str:
-    filters = [{"Name": "is-default", "Values": ["true"]}]
-    vpcs = aws.call("ec2", "describe_vpcs", Filters=filters)["Vpcs"]
-    if not vpcs:
-        raise ResourceError("VPCIdNotSpecified", "No default VPC for this user", key="vpcId")
-    return str(vpcs[0]["VpcId"])
+def _vpc_id(aws: Aws, inputs: Props) -> str:
+    """Return the id of the VPC of a group, without an input of the default VPC; raise ResourceError if it is absent."""
+    if vpc := inputs.get("vpcId"):
+        return str(ec2.described(aws, ec2.VPC, vpc)["VpcId"])
+    vpcs = ec2.matching(aws, ec2.VPC, {"is-default": "true"})
+    return str(existing(vpcs, "VPCIdNotSpecified", "No default VPC for this user", "vpcId")["VpcId"])
 
 
 def _create_default_group(aws: Aws, inputs: Props) -> str:
     """Take over the default group of a VPC, with exactly the rules of the inputs."""
-    vpc = inputs.get("vpcId") or _default_vpc(aws)
-    ec2.described(aws, ec2.VPC, vpc)
-    filters = [{"Name": "vpc-id", "Values": [vpc]}, {"Name": "group-name", "Values": ["default"]}]
-    ident: str = aws.call("ec2", "describe_security_groups", Filters=filters)["SecurityGroups"][0]["GroupId"]
+    (group,) = ec2.matching(aws, ec2.SECURITY_GROUP, {"vpc-id": _vpc_id(aws, inputs), "group-name": "default"})
+    ident: str = group["GroupId"]
     _update_group(aws, ident, {}, {"ingress": [], "egress": [], **inputs})
     return ident
 
@@ -183,15 +183,9 @@ def _is_used(aws: Aws, ident: str) -> bool:
     """Tell whether an interface or a rule of another group uses the group; moto would delete it anyway."""
     if ec2.matching(aws, ec2.NETWORK_INTERFACE, {"group-id": ident}):
         return True
-    responses = [
-        aws.call(
-            "ec2",
-            "describe_security_groups",
-            Filters=[{"Name": f"{direction}ip-permission.group-id", "Values": [ident]}],
-        )
-        for direction in ("", "egress.")
-    ]
-    return any(group["GroupId"] != ident for response in responses for group in response["SecurityGroups"])
+    filters = ("ip-permission.group-id", "egress.ip-permission.group-id")
+    groups = (group for name in filters for group in ec2.matching(aws, ec2.SECURITY_GROUP, {name: ident}))
+    return any(group["GroupId"] != ident for group in groups)
 
 
 SECURITY_GROUP = ResourceKind(
@@ -290,8 +284,7 @@ def _update_rule(aws: Aws, ident: str, old: Props, new: Props) -> None:
 
 def _delete_rule(aws: Aws, ident: str, outputs: Props) -> None:
     ids = _ec2_rule_ids(aws, ident, outputs)
-    operation = f"revoke_security_group_{outputs['type']}"
-    aws.call("ec2", operation, GroupId=outputs["securityGroupId"], SecurityGroupRuleIds=ids)
+    _revoke(aws, outputs["type"], outputs["securityGroupId"], ids)
     aws.fakes("ruleIds").pop(ident)
 
 
@@ -395,7 +388,7 @@ def _update_vpc_rule(direction: str, aws: Aws, ident: str, old: Props, new: Prop
     if _vpc_rule_block(old) == _vpc_rule_block(new):
         ec2.retag(aws, rule, old, new)
         return
-    _revoke_vpc_rule(aws, direction, old["securityGroupId"], rule)
+    _revoke(aws, direction, old["securityGroupId"], [rule])
     try:
         ec2.map_id(aws, ident, ec2.tag(aws, _add_vpc_rule(aws, direction, new), new))
     except ResourceError:
@@ -403,12 +396,8 @@ def _update_vpc_rule(direction: str, aws: Aws, ident: str, old: Props, new: Prop
         raise
 
 
-def _revoke_vpc_rule(aws: Aws, direction: str, group: str, rule: str) -> None:
-    aws.call("ec2", f"revoke_security_group_{direction}", GroupId=group, SecurityGroupRuleIds=[rule])
-
-
 def _delete_vpc_rule(direction: str, aws: Aws, ident: str, outputs: Props) -> None:
-    _revoke_vpc_rule(aws, direction, outputs["securityGroupId"], ec2.current_id(aws, ident))
+    _revoke(aws, direction, outputs["securityGroupId"], [ec2.current_id(aws, ident)])
     ec2.forget_id(aws, ident)
 
 

@@ -161,8 +161,7 @@ def _set_interfaces(aws: Aws, attachment: str, subnets: Iterable[str]) -> None:
 
 def _interfaces(aws: Aws, attachment: str) -> dict[str, str]:
     """Return the interfaces of an attachment by subnet."""
-    filters = [{"Name": "description", "Values": [_interface_description(attachment)]}]
-    interfaces = aws.call("ec2", "describe_network_interfaces", Filters=filters)["NetworkInterfaces"]
+    interfaces = ec2.matching(aws, ec2.NETWORK_INTERFACE, {"description": _interface_description(attachment)})
     return {interface["SubnetId"]: interface["NetworkInterfaceId"] for interface in interfaces}
 
 

@@ -128,8 +128,7 @@ def _create_table(aws: Aws, inputs: Props) -> str:
     tags = ec2.tag_specifications("transit-gateway-route-table", inputs)
     call = {"TransitGatewayId": inputs["transitGatewayId"], **tags}
     response = aws.call("ec2", "create_transit_gateway_route_table", **call)
-    ident: str = response["TransitGatewayRouteTable"]["TransitGatewayRouteTableId"]
-    return ident
+    return str(response["TransitGatewayRouteTable"]["TransitGatewayRouteTableId"])
 
 
 def _read_table(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, delete_nothing, replaces, updates
 from bedplate.rehearsal.kinds import ec2
-from bedplate.rehearsal.kinds.calls import aws_names, call_parameters, deletes
+from bedplate.rehearsal.kinds.calls import aws_names, call_parameters, copied, deletes
 from bedplate.rehearsal.kinds.limits import Choice, check_exclusive, check_limits, checks, rollback
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
@@ -43,20 +43,16 @@ def _create_vpc(aws: Aws, inputs: Props) -> str:
 
 def _read_vpc(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     vpc = aws.call("ec2", "describe_vpcs", VpcIds=[ident])["Vpcs"][0]
-    filters = [{"Name": "vpc-id", "Values": [ident]}]
-    main_filters = [*filters, {"Name": "association.main", "Values": ["true"]}]
-    tables = aws.call("ec2", "describe_route_tables", Filters=main_filters)["RouteTables"]
-    acls = aws.call("ec2", "describe_network_acls", Filters=[*filters, {"Name": "default", "Values": ["true"]}])
-    group_filters = [*filters, {"Name": "group-name", "Values": ["default"]}]
-    groups = aws.call("ec2", "describe_security_groups", Filters=group_filters)["SecurityGroups"]
+    (table,) = ec2.matching(aws, ec2.ROUTE_TABLE, {"vpc-id": ident, "association.main": "true"})
+    (acl,) = ec2.matching(aws, ec2.NETWORK_ACL, {"vpc-id": ident, "default": "true"})
+    (group,) = ec2.matching(aws, ec2.SECURITY_GROUP, {"vpc-id": ident, "group-name": "default"})
     return {
+        **copied(vpc, "cidrBlock", "dhcpOptionsId"),
         "arn": aws.arn("ec2", f"vpc/{ident}"),
-        "cidrBlock": vpc["CidrBlock"],
-        "defaultNetworkAclId": acls["NetworkAcls"][0]["NetworkAclId"],
-        "defaultRouteTableId": tables[0]["RouteTableId"],
-        "defaultSecurityGroupId": groups[0]["GroupId"],
-        "dhcpOptionsId": vpc["DhcpOptionsId"],
-        "mainRouteTableId": tables[0]["RouteTableId"],
+        "defaultNetworkAclId": acl["NetworkAclId"],
+        "defaultRouteTableId": table["RouteTableId"],
+        "defaultSecurityGroupId": group["GroupId"],
+        "mainRouteTableId": table["RouteTableId"],
         "ownerId": aws.account,
     }
 
@@ -101,8 +97,7 @@ def _create_internet_gateway(aws: Aws, inputs: Props) -> str:
 def _attach_gateway(aws: Aws, ident: str, vpc: str | None) -> None:
     if not vpc:
         return
-    filters = [{"Name": "attachment.vpc-id", "Values": [vpc]}]
-    if aws.call("ec2", "describe_internet_gateways", Filters=filters)["InternetGateways"]:
+    if ec2.matching(aws, ec2.INTERNET_GATEWAY, {"attachment.vpc-id": vpc}):
         raise ResourceError(
             "InvalidParameterValue", f"Network {vpc} already has an internet gateway attached", key="vpcId"
         )
@@ -166,12 +161,9 @@ def _check_subnet(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
 
 
 def _create_subnet(aws: Aws, inputs: Props) -> str:
-    zone = _zone_name(aws, inputs)
-    parameters = {**inputs, "availabilityZone": zone}
+    call, values = ("ec2", "create_subnet"), {**inputs, "availabilityZone": _zone_name(aws, inputs)}
     separate = (*_SUBNET_ATTRIBUTES, *_UNSUPPORTED, "availabilityZoneId", "ipv6Native", "tags")
-    response = aws.call(
-        "ec2", "create_subnet", **call_parameters(aws, ("ec2", "create_subnet"), parameters, apart=separate)
-    )
+    response = aws.call(*call, **call_parameters(aws, call, values, apart=separate))
     ident: str = response["Subnet"]["SubnetId"]
     _update_subnet(aws, ident, {}, inputs)
     return ident
@@ -197,10 +189,8 @@ def _zone_name(aws: Aws, inputs: Props) -> str:
 def _read_subnet(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     subnet = ec2.described(aws, ec2.SUBNET, ident)
     return {
+        **copied(subnet, *_ZONES, "cidrBlock"),
         "arn": aws.arn("ec2", f"subnet/{ident}"),
-        "availabilityZone": subnet["AvailabilityZone"],
-        "availabilityZoneId": subnet["AvailabilityZoneId"],
-        "cidrBlock": subnet["CidrBlock"],
         "ownerId": aws.account,
         "privateDnsHostnameTypeOnLaunch": "ip-name",
     }
@@ -208,13 +198,9 @@ def _read_subnet(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
 
 def _update_subnet(aws: Aws, ident: str, old: Props, new: Props) -> None:
     for name, parameter in _SUBNET_ATTRIBUTES.items():
-        if bool(old.get(name)) != bool(new.get(name)):
-            aws.call(
-                "ec2",
-                "modify_subnet_attribute",
-                SubnetId=ident,
-                **{parameter: {"Value": bool(new.get(name))}},
-            )
+        value = bool(new.get(name))
+        if bool(old.get(name)) != value:
+            aws.call("ec2", "modify_subnet_attribute", SubnetId=ident, **{parameter: {"Value": value}})
     ec2.retag(aws, ident, old, new)
 
 
@@ -338,17 +324,16 @@ def _create_options(aws: Aws, inputs: Props) -> str:
     return ident
 
 
-def _read_peering(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
+def _read_peering(aws: Aws, ident: str, inputs: Props, peer_side: str = "AccepterVpcInfo") -> dict[str, Any]:
     peering = ec2.described(aws, ec2.PEERING, ident)
+    peer = peering[peer_side]
     return {
         "acceptStatus": peering["Status"]["Code"],
-        **_peer_outputs(peering["AccepterVpcInfo"]),
+        "peerOwnerId": peer["OwnerId"],
+        "peerRegion": peer["Region"],
+        "peerVpcId": peer["VpcId"],
         **_option_outputs(peering),
     }
-
-
-def _peer_outputs(info: dict[str, Any]) -> dict[str, Any]:
-    return {"peerOwnerId": info["OwnerId"], "peerRegion": info["Region"], "peerVpcId": info["VpcId"]}
 
 
 def _option_outputs(peering: dict[str, Any]) -> dict[str, Any]:
@@ -361,14 +346,8 @@ def _option_outputs(peering: dict[str, Any]) -> dict[str, Any]:
 
 def _read_accepter(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     """Return the outputs of the accepter, whose peer is the requester."""
-    peering = ec2.described(aws, ec2.PEERING, ident)
-    vpc = peering["AccepterVpcInfo"]["VpcId"]
-    return {
-        "acceptStatus": peering["Status"]["Code"],
-        "vpcId": vpc,
-        **_peer_outputs(peering["RequesterVpcInfo"]),
-        **_option_outputs(peering),
-    }
+    own_vpc = ec2.described(aws, ec2.PEERING, ident)["AccepterVpcInfo"]["VpcId"]
+    return {**_read_peering(aws, ident, inputs, "RequesterVpcInfo"), "vpcId": own_vpc}
 
 
 def _read_options(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:

@@ -423,17 +423,9 @@ def _amazon_asn(aws: Aws, inputs: Props) -> str:
 
 
 def _hub_attachment(aws: Aws, ident: str, inputs: Props) -> str:
-    if not inputs.get("transitGatewayId"):
-        return ""
-    attachments = aws.call("ec2", "describe_transit_gateway_attachments")["TransitGatewayAttachments"]
-    return next(
-        (
-            str(attachment["TransitGatewayAttachmentId"])
-            for attachment in attachments
-            if attachment["ResourceId"] == ident
-        ),
-        "",
-    )
+    filters = {"resource-id": ident}
+    attachments = ec2.matching(aws, ec2.TRANSIT_ATTACHMENT, filters) if inputs.get("transitGatewayId") else []
+    return next((str(attachment["TransitGatewayAttachmentId"]) for attachment in attachments), "")
 
 
 def _update(aws: Aws, ident: str, old: Props, new: Props) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from zlib import crc32
 
 from bedplate.rehearsal.kind import Lookup, Props, only_one, picked
-from bedplate.rehearsal.kinds.s3_bucket import S3_ZONES
+from bedplate.rehearsal.kinds.s3_bucket import bucket_names
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 
@@ -193,14 +193,7 @@ def _bucket(aws: Aws, args: Props) -> dict[str, Any]:
     except ResourceError:
         raise ResourceError("NoSuchBucket", f"no matching S3 Bucket found: {name}", key="bucket") from None
     region = aws.call("s3", "get_bucket_location", Bucket=name).get("LocationConstraint") or "us-east-1"
-    return {
-        "arn": f"arn:aws:s3:::{name}",
-        "bucketDomainName": f"{name}.s3.amazonaws.com",
-        "bucketRegion": region,
-        "bucketRegionalDomainName": f"{name}.s3.{region}.amazonaws.com",
-        "hostedZoneId": S3_ZONES.get(region, ""),
-        "id": name,
-    }
+    return {**bucket_names(name, region), "id": name}
 
 
 BUCKET = Lookup("aws:s3/getBucket:getBucket", frozenset({"bucket"}), _bucket)

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from bedplate.rehearsal.kind import Lookup, Props, capitalized, filters, only_one, picked, tag_map
+from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 
@@ -22,8 +23,7 @@ def _vpc(aws: Aws, args: Props) -> dict[str, Any]:
     vpcs = aws.call("ec2", "describe_vpcs", Filters=filters(args, _VPC_FILTERS))["Vpcs"]
     vpc = only_one("EC2 VPC", vpcs)
     ident = vpc["VpcId"]
-    main = [{"Name": "vpc-id", "Values": [ident]}, {"Name": "association.main", "Values": ["true"]}]
-    tables = aws.call("ec2", "describe_route_tables", Filters=main)["RouteTables"]
+    tables = ec2.matching(aws, ec2.ROUTE_TABLE, {"vpc-id": ident, "association.main": "true"})
     return {
         **picked(vpc, _GET_VPC),
         **{name: _attribute(aws, ident, name) for name in _ATTRIBUTES},
