@@ -7,6 +7,7 @@ dependencies. `StepExecutor` decides the steps of each custom resource, as Pulum
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Any, Final
 
 from bedplate.rehearsal import wire
@@ -60,14 +61,10 @@ def _value_paths(path: str, before: Any, after: Any) -> Iterator[str]:  # noqa: 
             step = f".{key}" if key.isidentifier() else f'["{key}"]'
             yield from _value_paths(path + step, before.get(key), after.get(key))
     elif isinstance(before, list) and isinstance(after, list):
-        for n in range(max(len(before), len(after))):
-            yield from _value_paths(f"{path}[{n}]", _item(before, n), _item(after, n))
+        for n, (old, new) in enumerate(zip_longest(before, after)):
+            yield from _value_paths(f"{path}[{n}]", old, new)
     elif before != after and not (before in _EMPTY and after in _EMPTY):
         yield path
-
-
-def _item(items: list[Any], n: int) -> Any:  # noqa: ANN401  # any JSON value
-    return items[n] if n < len(items) else None
 
 
 def _sorted(value: Any) -> Any:  # noqa: ANN401  # any JSON value

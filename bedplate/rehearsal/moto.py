@@ -58,11 +58,6 @@ def _cached(module: ModuleType, name: str) -> AbstractContextManager[object]:
     return patch.object(module, name, cache(getattr(module, name)))
 
 
-def in_account(account: str) -> AbstractContextManager[None]:
-    """Let moto take all requests in a context for requests of one account, whatever their credentials."""
-    return environment({"MOTO_ACCOUNT_ID": account})
-
-
 @contextmanager
 def repaired() -> Iterator[None]:
     """Apply all repairs of moto in this context."""
@@ -70,22 +65,19 @@ def repaired() -> Iterator[None]:
         repairs.enter_context(wrapped(LaunchTemplate, "create_version", _decode_user_data))
         repairs.enter_context(wrapped(Instance, "terminate", _detach_interfaces))
         repairs.enter_context(wrapped(SubnetBackend, "delete_subnet", _remove_acl_association))
-        repairs.enter_context(patch.object(nat_gateways, "random_private_ip", _no_private_ip))
+        # Without an address moto chooses one of the subnet: it gives NAT gateways a random address otherwise.
+        repairs.enter_context(patch.object(nat_gateways, "random_private_ip", lambda: ""))
         repairs.enter_context(wrapped(AutoScalingBackend, "put_scheduled_update_group_action", _key_by_group))
         repairs.enter_context(wrapped(AutoScalingBackend, "delete_scheduled_action", _delete_by_group))
         repairs.enter_context(_cached(responses, "method_names_from_class"))
         repairs.enter_context(_cached(kms_models, "generate_private_key"))
         repairs.enter_context(patch.object(ResolverEndpoint, "MAX_ENDPOINTS_PER_REGION", _MAX_ENDPOINTS))
         repairs.enter_context(patch.object(Route53ResolverResponse, "update_resolver_rule", _update_rule, create=True))
-        repairs.enter_context(patch.object(FakeBucket, "get_permission", _no_bucket_policy))
+        # moto ignores the conditions of a policy, so a statement against requests without TLS denies all.
+        repairs.enter_context(patch.object(FakeBucket, "get_permission", lambda *_: PermissionResult.NEUTRAL))
         for (owner, name), repair in _TRANSIT_REPAIRS.items():
             repairs.enter_context(wrapped(owner, name, repair))
         yield
-
-
-def _no_bucket_policy(_bucket: FakeBucket, _action: str, _resource: str) -> PermissionResult:
-    """Moto ignores the conditions of a policy, so a statement against requests without TLS denies all."""
-    return PermissionResult.NEUTRAL
 
 
 # EC2 and Auto Scaling
@@ -123,11 +115,6 @@ def _remove_acl_association(delete_subnet: Method, backend: Backend, subnet_id: 
             if association.subnet_id == subnet_id:
                 del acl._associations[key]  # noqa: SLF001
     return deleted
-
-
-def _no_private_ip() -> str:
-    """Return no address, so that moto chooses one of the subnet: it gives NAT gateways a random address otherwise."""
-    return ""
 
 
 def _key_by_group(

@@ -25,13 +25,12 @@ from moto import mock_aws
 from pulumi.runtime import resource as sdk
 from pulumi.runtime.proto.source_pb2 import StackTrace
 
-from bedplate.rehearsal import no_ambient_aws
+from bedplate.rehearsal import environment, no_ambient_aws
 from bedplate.rehearsal.faults import Faults
 from bedplate.rehearsal.moto import (
     add_images,
     failing_launches,
     has_image,
-    in_account,
     load_for_call,
     no_preloaded_images,
     repaired,
@@ -218,7 +217,7 @@ def running(account: str) -> Iterator[Simulation]:
     with (
         alone(),
         no_ambient_aws(),
-        in_account(account),
+        environment({"MOTO_ACCOUNT_ID": account}),  # of all requests, whatever their credentials
         rare_garbage_collection(),
         no_preloaded_images(),
         mock_aws(),

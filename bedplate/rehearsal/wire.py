@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeGuard, TypeVar, final
 
-from google.protobuf.struct_pb2 import NULL_VALUE, ListValue, Struct, Value
+from google.protobuf.struct_pb2 import Struct, Value
 from pulumi.runtime import rpc
 
 KnownT = TypeVar("KnownT")
@@ -109,29 +109,25 @@ def _from_marked(struct: dict[str, Any]) -> Any:  # noqa: ANN401  # any JSON val
 
 def to_struct(values: dict[str, Any]) -> Struct:
     """Return the struct of values."""
-    return Struct(fields={key: _to_value(value) for key, value in values.items()})
+    struct = Struct()
+    struct.update(_to_marked(values))
+    return struct
 
 
-def _to_value(value: object) -> Value:
+def _to_marked(value: Any) -> Any:  # noqa: ANN401  # any JSON value
     match value:
-        case None:
-            return Value(null_value=NULL_VALUE)
-        case bool():
-            return Value(bool_value=value)
-        case int() | float():
-            return Value(number_value=value)
-        case str():
-            return Value(string_value=value)
         case dict():
-            return Value(struct_value=to_struct(value))
+            return {key: _to_marked(item) for key, item in value.items()}
         case list():
-            return Value(list_value=ListValue(values=[_to_value(item) for item in value]))
+            return [_to_marked(item) for item in value]
         case Secret():
-            return _to_value({_MARK: _SECRET, "value": value.value})
+            return {_MARK: _SECRET, "value": _to_marked(value.value)}
         case Reference():
-            return _to_value({_MARK: _RESOURCE, "urn": value.urn, "id": value.ident})
+            return {_MARK: _RESOURCE, "urn": value.urn, "id": value.ident}
+        case None | bool() | int() | float() | str():
+            return value
         case _ if value is UNKNOWN:
-            return Value(string_value=WIRE_MARK)
+            return WIRE_MARK
     raise TypeError(type(value).__name__)
 
 

@@ -5,7 +5,7 @@ A route is a resource, or a block inside a route table. Both forms use the share
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_network
 from typing import Any
 
@@ -228,8 +228,6 @@ ROUTE = ResourceKind(
 
 # --- Route tables
 
-_NOTE = "moto has no route propagation: propagatingVgws are checked, their routes never appear"
-
 
 def _check_table(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
     routes = inputs.get("routes")
@@ -287,19 +285,15 @@ ROUTE_TABLE = ResourceKind(
     update=_update_table,
     delete=deletes("ec2", "delete_route_table", "RouteTableId"),
     complaints=_check_table,
-    note=_NOTE,
+    note="moto has no route propagation: propagatingVgws are checked, their routes never appear",
 )
-DEFAULT_ROUTE_TABLE = ResourceKind(
+DEFAULT_ROUTE_TABLE = replace(
+    ROUTE_TABLE,
     token="aws:ec2/defaultRouteTable:DefaultRouteTable",
     inputs=updates("propagatingVgws", "routes", "tags") | replaces("defaultRouteTableId"),
     computed=frozenset({"routes"}),
-    sets=frozenset({"propagatingVgws", "routes"}),
     create=_create_default_table,
-    read=_read_table,
-    update=_update_table,
     delete=delete_nothing,  # the main route table is deleted with its VPC
-    complaints=_check_table,
-    note=_NOTE,
 )
 
 

@@ -5,6 +5,7 @@ A rule is a block inside a group, a resource with several sources (`aws:ec2`), o
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -202,17 +203,15 @@ SECURITY_GROUP = ResourceKind(
     delete=_delete_group,
     complaints=_check_group,
 )
-DEFAULT_SECURITY_GROUP = ResourceKind(
+DEFAULT_SECURITY_GROUP = replace(
+    SECURITY_GROUP,
     token="aws:ec2/defaultSecurityGroup:DefaultSecurityGroup",
     inputs=updates(*_DIRECTIONS, "revokeRulesOnDelete", "tags") | replaces("vpcId"),
     defaults={"revokeRulesOnDelete": False},
     computed=frozenset({*_DIRECTIONS, "vpcId"}),
-    sets=frozenset(_DIRECTIONS),
+    naming=None,
     create=_create_default_group,
-    read=_read_group,
-    update=_update_group,
     delete=delete_nothing,  # the default group is deleted with its VPC
-    complaints=_check_group,
 )
 
 
