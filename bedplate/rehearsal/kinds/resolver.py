@@ -12,7 +12,6 @@ from bedplate.rehearsal.kinds.limits import (
     Number,
     Tagger,
     Text,
-    check_limits,
     check_nested,
     checks,
     is_ipv4_address,
@@ -37,8 +36,7 @@ _MIN_ADDRESSES, _MAX_ADDRESSES = 2, 10
 _TAGS = Tagger(service=SERVICE, ident="ResourceArn")
 
 
-def _check_endpoint(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, _LIMITS)
+def _check_endpoint(inputs: Props) -> Iterator[InvalidInput]:
     addresses, protocols = inputs.get("ipAddresses"), inputs.get("protocols")
     if isinstance(addresses, list) and not _MIN_ADDRESSES <= len(addresses) <= _MAX_ADDRESSES:
         yield InvalidInput(
@@ -148,7 +146,7 @@ RESOLVER_ENDPOINT = ResourceKind(
     read=_read_endpoint,
     update=_update_endpoint,
     delete=deletes(SERVICE, "delete_resolver_endpoint", "ResolverEndpointId"),
-    complaints=_check_endpoint,
+    complaints=checks(_LIMITS, _check_endpoint),
     note="IPv4 only; moto does not store protocols: they are taken from the inputs",
 )
 
@@ -165,8 +163,7 @@ _MAX_TARGETS = 6  # Route 53 quotas, 2026-11
 _TARGET_DEFAULTS = {"port": 53, "protocol": "Do53"}
 
 
-def _check_rule(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, _RESOLVER_RULE_LIMITS)
+def _check_rule(inputs: Props) -> Iterator[InvalidInput]:
     yield from check_nested(inputs, "targetIps", _TARGET_LIMITS)
     targets = inputs.get("targetIps")
     if isinstance(targets, list) and len(targets) > _MAX_TARGETS:
@@ -242,7 +239,7 @@ RESOLVER_RULE = ResourceKind(
     read=_read_rule,
     update=_update_rule,
     delete=deletes(SERVICE, "delete_resolver_rule", "ResolverRuleId"),
-    complaints=_check_rule,
+    complaints=checks(_RESOLVER_RULE_LIMITS, _check_rule),
     note="IPv4 targets only; moto does not store the protocol of a target",
 )
 

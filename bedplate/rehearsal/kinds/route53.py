@@ -13,7 +13,6 @@ from bedplate.rehearsal.kinds.limits import (
     Number,
     Text,
     check_exclusive,
-    check_limits,
     checks,
     rollback,
     tag_pairs,
@@ -159,8 +158,7 @@ _SIMPLE_INPUTS = {
 }
 
 
-def _check_record(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, _ROUTE53_RECORD_LIMITS)
+def _check_record(inputs: Props) -> Iterator[InvalidInput]:
     yield from check_exclusive(inputs, "aliases", "records")
     if inputs.get("aliases") is None and inputs.get("records") is None:
         yield InvalidInput("records", "is required unless aliases is set")
@@ -268,7 +266,7 @@ RECORD = ResourceKind(
     read=_read_record,
     update=_update_record,
     delete=_delete_record,
-    complaints=_check_record,
+    complaints=checks(_ROUTE53_RECORD_LIMITS, _check_record),
 )
 
 

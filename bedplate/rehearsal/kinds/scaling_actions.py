@@ -12,7 +12,7 @@ from zoneinfo import available_timezones
 
 from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
 from bedplate.rehearsal.kinds.calls import aws_names, call_parameters, deletes, existing
-from bedplate.rehearsal.kinds.limits import Choice, Number, Text, check_limits, check_nested
+from bedplate.rehearsal.kinds.limits import Choice, Number, Text, check_nested, checks
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known
@@ -125,8 +125,7 @@ _LIMITS = {
 }
 
 
-def _check_schedule(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, _LIMITS)
+def _check_schedule(inputs: Props) -> Iterator[InvalidInput]:
     yield from _check_times(inputs)
     yield from _check_sizes(inputs)
     recurrence, zone = inputs.get("recurrence"), inputs.get("timeZone")
@@ -244,7 +243,7 @@ SCHEDULE = ResourceKind(
     read=_read_schedule,
     update=_update_schedule,
     delete=deletes("autoscaling", "delete_scheduled_action", "ScheduledActionName", outputs=_GROUP),
-    complaints=_check_schedule,
+    complaints=checks(_LIMITS, _check_schedule),
     note="actions never run",
 )
 _HOOK_LIMITS = {
@@ -272,8 +271,7 @@ def check_initial_hooks(inputs: Props) -> Iterator[InvalidInput]:
 # --- Lifecycle hooks
 
 
-def _check_hook(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, _HOOK_LIMITS)
+def _check_hook(inputs: Props) -> Iterator[InvalidInput]:
     if inputs.get("notificationTargetArn") and inputs.get("roleArn") is None:
         yield InvalidInput("roleArn", "is required with notificationTargetArn")
 
@@ -313,6 +311,6 @@ LIFECYCLE_HOOK = ResourceKind(
     read=_read_hook,
     update=_update_hook,
     delete=deletes("autoscaling", "delete_lifecycle_hook", "LifecycleHookName", outputs=_GROUP),
-    complaints=_check_hook,
+    complaints=checks(_HOOK_LIMITS, _check_hook),
     note="instances do not wait for hooks",
 )

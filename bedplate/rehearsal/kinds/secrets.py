@@ -12,7 +12,6 @@ from bedplate.rehearsal.kinds.limits import (
     Number,
     Tagger,
     Text,
-    check_limits,
     checks,
     resource_name,
     rollback,
@@ -182,8 +181,7 @@ _PARAMETER_TAGS = Tagger(
 )
 
 
-def _check_parameter(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, _PARAMETER_LIMITS)
+def _check_parameter(inputs: Props) -> Iterator[InvalidInput]:
     if inputs.get("value") is None and inputs.get("insecureValue") is None:
         yield InvalidInput("value", "is required unless insecureValue is set")
     name, value = inputs.get("name"), inputs.get("value") or inputs.get("insecureValue")
@@ -271,5 +269,5 @@ PARAMETER = ResourceKind(
     read=_read_parameter,
     update=_update_parameter,
     delete=deletes("ssm", "delete_parameter", "Name"),
-    complaints=_check_parameter,
+    complaints=checks(_PARAMETER_LIMITS, _check_parameter),
 )

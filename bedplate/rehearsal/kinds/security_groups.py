@@ -12,7 +12,7 @@ from typing import Any
 from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, delete_nothing, replaces, updates
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.calls import existing
-from bedplate.rehearsal.kinds.limits import Choice, Text, check_exclusive, check_limits, resource_name, rollback
+from bedplate.rehearsal.kinds.limits import Choice, Text, check_exclusive, checks, resource_name, rollback
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import UNKNOWN, holds_unknown, is_known
@@ -118,8 +118,7 @@ _NAME = Text(1, 255, rf"(?!sg-){DESCRIPTION.pattern}", f"{DESCRIPTION.plain}, an
 _LIMITS = {"description": DESCRIPTION, "name": _NAME}
 
 
-def _check_group(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, _LIMITS)
+def _check_group(inputs: Props) -> Iterator[InvalidInput]:
     yield from check_exclusive(inputs, "name", "namePrefix")
     for direction in _DIRECTIONS:
         rules = inputs.get(direction)
@@ -201,7 +200,7 @@ SECURITY_GROUP = ResourceKind(
     read=_read_group,
     update=_update_group,
     delete=_delete_group,
-    complaints=_check_group,
+    complaints=checks(_LIMITS, _check_group),
 )
 DEFAULT_SECURITY_GROUP = replace(
     SECURITY_GROUP,
@@ -221,8 +220,7 @@ _BLOCKS = ("cidrBlocks", "ipv6CidrBlocks", "prefixListIds")
 _RULE_LIMITS = {"type": Choice(("ingress", "egress"))}
 
 
-def _check_rule(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, _RULE_LIMITS)
+def _check_rule(inputs: Props) -> Iterator[InvalidInput]:
     set_inputs = {name: value for name, value in inputs.items() if value}
     for other in ("cidrBlocks", "ipv6CidrBlocks", "self"):
         yield from check_exclusive(set_inputs, "sourceSecurityGroupId", other)
@@ -297,7 +295,7 @@ SECURITY_GROUP_RULE = ResourceKind(
     read=_read_rule,
     update=_update_rule,
     delete=_delete_rule,
-    complaints=_check_rule,
+    complaints=checks(_RULE_LIMITS, _check_rule),
     delete_first=True,
 )
 # Name of a source in this resource -> its name in the rule blocks of a group.

@@ -7,7 +7,7 @@ from typing import Any
 from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, capitalized, replaces, updates
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.calls import aws_names, call_parameters, renamed
-from bedplate.rehearsal.kinds.limits import Choice, check_limits, checks, rollback
+from bedplate.rehearsal.kinds.limits import Choice, checks, rollback
 from bedplate.rehearsal.kinds.transit_routes import associations, live_attachments, pair, peering_ends, propagations
 from bedplate.rehearsal.kinds.vpn import check_private_asn
 from bedplate.rehearsal.simulation import Aws
@@ -108,8 +108,7 @@ _DEFAULT_TABLES = {
 _TABLE = "transit_gateway_route_table"
 
 
-def _check_attachment(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, dict.fromkeys(_ATTACHMENT_SWITCHES, _SWITCH))
+def _check_attachment(inputs: Props) -> Iterator[InvalidInput]:
     if inputs.get("subnetIds") == []:
         yield InvalidInput("subnetIds", "must have at least one subnet")
 
@@ -226,7 +225,7 @@ TRANSIT_VPC_ATTACHMENT = ResourceKind(
     read=_read_attachment,
     update=_update_attachment,
     delete=_delete_attachment,
-    complaints=_check_attachment,
+    complaints=checks(dict.fromkeys(_ATTACHMENT_SWITCHES, _SWITCH), _check_attachment),
 )
 
 

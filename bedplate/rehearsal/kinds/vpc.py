@@ -8,7 +8,7 @@ from typing import Any
 from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, delete_nothing, replaces, updates
 from bedplate.rehearsal.kinds import ec2
 from bedplate.rehearsal.kinds.calls import aws_names, call_parameters, copied, deletes
-from bedplate.rehearsal.kinds.limits import Choice, check_exclusive, check_limits, checks, rollback
+from bedplate.rehearsal.kinds.limits import Choice, check_exclusive, checks, rollback
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import is_known
@@ -22,8 +22,7 @@ _RESERVED = tuple(map(ip_network, ("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16",
 _LIMITS = {"instanceTenancy": Choice(("default", "dedicated"))}
 
 
-def _check_vpc(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, _LIMITS)
+def _check_vpc(inputs: Props) -> Iterator[InvalidInput]:
     errors = list(ec2.check_cidrs(inputs, ["cidrBlock"], sizes=_SIZES))
     yield from errors
     block = inputs.get("cidrBlock")
@@ -79,7 +78,7 @@ VPC = ResourceKind(
     read=_read_vpc,
     update=_update_vpc,
     delete=_delete_vpc,
-    complaints=_check_vpc,
+    complaints=checks(_LIMITS, _check_vpc),
 )
 
 

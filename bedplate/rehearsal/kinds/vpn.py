@@ -38,8 +38,7 @@ _ASNS = {"bgpAsn": range(1, 2**31), "bgpAsnExtended": range(2**31, 2**32)}
 _RESERVED_ASNS = frozenset({7224, 9059, 10124, 17943})  # VPN user guide, "Customer gateway options": reserved by AWS
 
 
-def _check_customer_gateway(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    yield from check_limits(inputs, _CUSTOMER_LIMITS)
+def _check_customer_gateway(inputs: Props) -> Iterator[InvalidInput]:
     if bool(inputs.get("bgpAsn")) == bool(inputs.get("bgpAsnExtended")):
         yield InvalidInput("bgpAsn", "or bgpAsnExtended must be set, and not both")
     for key, numbers in _ASNS.items():
@@ -79,7 +78,7 @@ CUSTOMER_GATEWAY = ResourceKind(
     read=_read_customer_gateway,
     update=ec2.retag,
     delete=_delete_customer_gateway,
-    complaints=_check_customer_gateway,
+    complaints=checks(_CUSTOMER_LIMITS, _check_customer_gateway),
     note="moto does not store deviceName",
 )
 _PRIVATE_ASNS = (range(64512, 65535), range(4200000000, 4294967295))
