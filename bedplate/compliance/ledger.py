@@ -19,7 +19,7 @@ from bedplate.compliance.settings import MARKER
 from bedplate.compliance.shell import NoAnswerError
 from bedplate.errors import PartialError
 from bedplate.files import write_whole
-from bedplate.nodes.apply import Event, Step
+from bedplate.nodes.apply import Event, NodeError, Step
 from bedplate.nodes.audit import Findings, RuleOutcome, Verdict, role_of
 from bedplate.nodes.remote import login_error
 from bedplate.plan.nodes import NodePlan
@@ -203,7 +203,7 @@ def unreached_reason(name: str, host: Host) -> str:
     """Return why no command can run on a node, with a fix; an empty text if commands run."""
     try:
         result = host.run("true")
-    except RuntimeError as error:
+    except (RuntimeError, NodeError) as error:
         return _connection_error(name, error) or str(error)
     except NoAnswerError as error:
         return str(error)
@@ -211,16 +211,17 @@ def unreached_reason(name: str, host: Host) -> str:
 
 
 def _connection_error(name: str, error: BaseException) -> str:
-    """Return OpenSSH's message about a lost connection, with a fix; testinfra's error holds the result."""
+    """Return why a node is not reached, with a fix; "" for another error. That of `ssh://` holds OpenSSH's result."""
+    if isinstance(error, NodeError):
+        return f"{error.words}; {error.fix}"
     result = error.args[0] if isinstance(error, RuntimeError) and error.args else None
     return _login_error(name, result.stderr) if isinstance(result, CommandResult) else ""
 
 
 def _login_error(name: str, stderr: str) -> str:
     """Return the same message as an apply, with the last line of OpenSSH or sudo."""
-    error, last = login_error(name, stderr), _last_line(stderr)
-    detail = "" if last in error.what else f" ({last})"
-    return f"{error.what}{detail}; {error.fix}"
+    error = login_error(name, stderr)
+    return f"{error.words}; {error.fix}"
 
 
 def _show_command(error: pytest.ExceptionInfo[BaseException], report: pytest.TestReport) -> None:

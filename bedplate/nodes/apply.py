@@ -85,11 +85,17 @@ class NodeErrorKind(StrEnum):
 
 
 class NodeError(PartialError):
-    """The error that ended an apply or a command on a node early."""
+    """The error that ended an apply or a command on a node early; `detail` is the last line of ssh or sudo."""
 
-    def __init__(self, kind: NodeErrorKind, what: str, fix: str = "") -> None:
+    def __init__(self, kind: NodeErrorKind, what: str, fix: str = "", detail: str = "") -> None:
         super().__init__(what, fix=fix)
         self.kind = kind
+        self.detail = detail
+
+    @property
+    def words(self) -> str:
+        """What happened, with the detail."""
+        return self.what if self.detail in self.what else f"{self.what} ({self.detail})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,12 +133,12 @@ def _final_event(findings: Findings) -> Event:
 
 
 def _connection_options(audit: AuditRequest, node: str) -> tuple[str, ...]:
-    """Return testinfra's options: a root shell over SSH, or on this machine."""
+    """Return testinfra's options: root over SSH, or on this machine."""
     if audit.config is None:
-        return (f"--hosts=here://{node}", *(() if os.geteuid() == 0 else ("--sudo",)))
+        return (f"--hosts=here://{node}",)
     target = f"{audit.login.user}@{node}" if audit.login.user else node
     key = (f"--ssh-identity-file={audit.login.identity.absolute()}",) if audit.login.identity else ()
-    return (f"--hosts=shell://{target}", f"--ssh-config={audit.config.absolute()}", *key, "--sudo")
+    return (f"--hosts=shell://{target}", f"--ssh-config={audit.config.absolute()}", *key)
 
 
 def _run_checks(audit: AuditRequest, node: str, on_event: EventHandler) -> Findings:

@@ -200,7 +200,8 @@ def _drain(stream: BufferedReader, data: bytearray, limit: int) -> None:
 
 def _command_error(node: str, status: int, output: str, fix: str) -> NodeError:
     if status == _SSH_FAILED:
-        return find_known_error(node, output, _COMMAND) or login_error(node, output)
+        error = find_known_error(node, output, _COMMAND) or login_error(node, output)
+        return NodeError(error.kind, error.words, error.fix)
     what = last_lines(output) or "failed with no error output"
     if status == HeldError.exit_code:
         return NodeError(NodeErrorKind.HELD, what, "wait until that command has ended, then run yours again")
@@ -229,7 +230,8 @@ def find_known_error(node: str, output: str, errors: Iterable[KnownError]) -> No
     """Return the first of these errors whose pattern is in the output, or None."""
     for error in errors:
         if re.search(error.pattern, output, re.MULTILINE):
-            return NodeError(error.kind, error.what, error.fix.format(node=node))
+            detail = last_lines(output).rpartition(" / ")[2]
+            return NodeError(error.kind, error.what, error.fix.format(node=node), detail)
     return None
 
 

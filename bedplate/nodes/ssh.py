@@ -158,7 +158,7 @@ def _stanza(names: Iterable[str], settings: Iterable[tuple[str, str]]) -> str:
 
 
 # No terminal, agent or X11 forwarding. Connections are not shared: the test that login still works needs a new one.
-_OPTIONS = (
+OPTIONS = (
     *("-T", "-a", "-x", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "LogLevel=ERROR"),
     *("-o", "ControlMaster=no", "-o", "ControlPath=none"),
     # A dead machine is detected within 30 s, regardless of the operator's configuration.
@@ -197,7 +197,7 @@ def targets_of_config(config: Path, machines: Iterable[NodeLocation], login: Log
 
 
 def _target(config: Path, location: NodeLocation, *options: str) -> Target:
-    return Target(location.node, ("ssh", "-F", str(config), *_OPTIONS, *options, location.node.name))
+    return Target(location.node, ("ssh", "-F", str(config), *OPTIONS, *options, location.node.name))
 
 
 def _untrusted(location: NodeLocation) -> Event:

@@ -64,7 +64,7 @@ def test_pyinfra_applies_one_role(first: CompletedProcess[str], node: Node, lab:
 
 def test_pytest_audits_the_node(first: CompletedProcess[str], lab: FleetFolder) -> None:
     """Plain pytest audits the node as docs/compliance.md says, and exits with 0."""
-    options = ("tests/compliance", f"--fleet={lab.fleet}", f"--hosts=shell://{WORKBENCH}", "--sudo")
+    options = ("tests/compliance", f"--fleet={lab.fleet}", f"--hosts=shell://{WORKBENCH}")
 
     done = lab.node_lab.workstation.run(
         "env", "--chdir", str(ROOT), _PYTEST, *options, f"--ssh-config={lab.folder / 'ssh_config'}"

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Any
@@ -22,9 +21,10 @@ from bedplate.compliance.settings import (
     unplanned_exports,
     weakens_audit,
 )
-from bedplate.compliance.shell import LocalBackend, end_shell, run_in_shell
+from bedplate.compliance.shell import LocalBackend, NoAnswerError, ShellBackend
 from bedplate.compliance.test_monitoring import test_node_exporter_listens_on_one_address as exporter_rule
 from bedplate.errors import PartialError
+from bedplate.nodes.apply import NodeError
 from bedplate.nodes.audit import CHECKS, RuleOutcome, parse_findings, roles_checked
 from bedplate.plan import FleetPlan
 from bedplate.plan.nodes import find_node
@@ -34,6 +34,7 @@ from roles.storage.mounts import EXPORTS, server_of
 from tests.testlab.fakes.node import Recorded
 from tests.testlab.fleets.variants import lab_node
 from tests.testlab.machines.defects import defects, rules
+from tests.testlab.machines.sshd import running_server
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 from tests.testlab.run import ROOT
 
@@ -332,80 +333,99 @@ def test_failure_describes_the_node(message: str, expected: str) -> None:
     assert simplify_failure(message) == expected
 
 
-@pytest.fixture
-def shell() -> Iterator[subprocess.Popen[bytes]]:
-    """Yield an open shell."""
-    pipe = subprocess.PIPE
-    process = subprocess.Popen(["sh"], stdin=pipe, stdout=pipe, stderr=pipe)
-    yield process
-    end_shell(process)
+@pytest.fixture(scope="module")
+def here() -> LocalBackend:
+    """Return the backend of this machine."""
+    return LocalBackend("here")
 
 
 @pytest.mark.parametrize(
     ("command", "result"),
     [
-        pytest.param("echo yes", (0, b"yes\n", b""), id="stdout"),
-        pytest.param("printf 'no newline'", (0, b"no newline", b""), id="no newline"),
-        pytest.param("echo oh >&2; exit 3", (3, b"", b"oh\n"), id="stderr"),
-        pytest.param("exit 255", (255, b"", b""), id="exit code of a lost connection"),
-        pytest.param("cat", (0, b"", b""), id="stdin"),
-        pytest.param(r"printf '\000\377\n'", (0, b"\x00\xff\n", b""), id="bytes"),
-        pytest.param("echo \"it's\" '$HOME'", (0, b"it's $HOME\n", b""), id="quotes"),
-        pytest.param("yes | head -c 300000 | wc -c", (0, b"300000\n", b""), id="pipes"),
+        pytest.param("echo yes", (0, "yes\n", ""), id="stdout"),
+        pytest.param("printf 'no newline'", (0, "no newline", ""), id="no newline"),
+        pytest.param("echo oh >&2; exit 3", (3, "", "oh\n"), id="stderr"),
+        pytest.param("exit 255", (255, "", ""), id="exit code of a lost connection"),
+        pytest.param("cat", (0, "", ""), id="stdin"),
+        pytest.param(r"printf '\000\377\n'", (0, "\x00\ufffd\n", ""), id="bytes"),
+        pytest.param("echo \"it's\" '$HOME'", (0, "it's $HOME\n", ""), id="quotes"),
+        pytest.param("yes | head -c 300000 | wc -c", (0, "300000\n", ""), id="pipes"),
     ],
 )
-def test_command_has_its_own_result(
-    command: str, result: tuple[int, bytes, bytes], shell: subprocess.Popen[bytes]
-) -> None:
+def test_command_has_its_own_result(command: str, result: tuple[int, str, str], here: LocalBackend) -> None:
     """Exit code, stdout and stderr of a command are those of a separate login, each time."""
-    first, second = run_in_shell(shell, command), run_in_shell(shell, command)
+    first, second = here.run(command), here.run(command)
 
-    assert first == second == result
+    assert (first.rc, first.stdout, first.stderr) == (second.rc, second.stdout, second.stderr) == result
 
 
 def test_commands_run_with_english_output(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands ignore the locale of the operator's terminal, because rules parse English output."""
     monkeypatch.setenv("LANGUAGE", "de")
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    monkeypatch.setenv("PYTHONPATH", "/opt/bundle")
 
-    result = LocalBackend("here").run("echo $LANGUAGE$LC_ALL")
+    result = LocalBackend("here").run("echo $LANGUAGE$LC_ALL$PYTHONPATH")
 
     assert result.stdout == "C.UTF-8\n"
 
 
-def test_large_output_is_read_completely(shell: subprocess.Popen[bytes]) -> None:
+def test_large_output_is_read_completely(here: LocalBackend) -> None:
     """Stdout and stderr are read at the same time, so that neither blocks the other."""
-    status, out, err = run_in_shell(shell, "head -c 3000000 /dev/zero; head -c 3000000 /dev/zero >&2")
+    result = here.run("head -c 3000000 /dev/zero; head -c 3000000 /dev/zero >&2")
 
-    assert (status, len(out), len(err)) == (0, 3_000_000, 3_000_000)
+    assert (result.rc, len(result.stdout), len(result.stderr)) == (0, 3_000_000, 3_000_000)
 
 
-def test_commands_do_not_affect_each_other(shell: subprocess.Popen[bytes]) -> None:
+def test_commands_do_not_affect_each_other(here: LocalBackend) -> None:
     """A change of folder or variables does not reach the next command."""
-    run_in_shell(shell, "cd /; LEFT=over; export LEFT; umask 077")
+    here.run("cd /; LEFT=over; export LEFT; umask 077")
 
-    assert run_in_shell(shell, "echo $LEFT")[1] == b"\n"
+    assert here.run("echo $LEFT").stdout == "\n"
 
 
-def test_command_that_times_out_is_killed(shell: subprocess.Popen[bytes], tmp_path: Path) -> None:
+def test_command_that_times_out_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a timeout, the command and its children are killed, even if they ignore signals; the next command works."""
     stubborn = f"trap '' TERM; sleep 30 & echo $! >{tmp_path}/child; wait"
-    start = time.monotonic()
+    monkeypatch.setattr("bedplate.compliance.shell._TIMEOUT_SECONDS", 1)
+    start, here = time.monotonic(), LocalBackend("here")
 
-    with pytest.raises(TimeoutError):
-        run_in_shell(shell, stubborn, 1)
+    with pytest.raises(NoAnswerError):
+        here.run(stubborn)
 
     assert time.monotonic() - start < 15
-    assert run_in_shell(shell, "echo yes") == (0, b"yes\n", b"")
+    assert here.run("echo yes").stdout == "yes\n"
     child = (tmp_path / "child").read_text().strip()
     # Zombies do not count: their parent has not read their exit code.
-    assert run_in_shell(shell, f"ps -o stat= -p {child} | grep -v Z")[1] == b""
+    assert here.run(f"ps -o stat= -p {child} | grep -v Z").stdout == ""
 
 
 @pytest.mark.parametrize("status", [124, 137])
-def test_exit_code_of_timeout_is_no_timeout(status: int, shell: subprocess.Popen[bytes]) -> None:
+def test_exit_code_of_timeout_is_no_timeout(status: int, here: LocalBackend) -> None:
     """A command that exits in time with a code of timeout(1) has not timed out."""
-    assert run_in_shell(shell, f"exit {status}")[0] == status
+    assert here.run(f"exit {status}").rc == status
+
+
+def test_a_real_sshd_carries_all_commands_by_one_login(tmp_path: Path) -> None:
+    """A login that the server ends in the middle is a lost connection; a wrong host key is refused, as for an apply."""
+    with running_server(tmp_path) as server:
+        known_hosts, config = tmp_path / "known_hosts", tmp_path / "ssh_config"
+        known_hosts.write_text(f"titan {server.key}\n")
+        config.write_text(
+            f"Host *\n  HostName 127.0.0.1\n  HostKeyAlias titan\n  Port {server.port}\n"
+            f"  UserKnownHostsFile {known_hosts}\n"
+        )
+        _, user, _, identity = server.login
+        backend = ShellBackend(f"{user}@titan", ssh_config=str(config), ssh_identity_file=identity)
+        parents = [backend.run("ps -o ppid= -p $PPID").stdout for _ in range(2)]
+        assert parents[0] == parents[1] != ""
+
+        with pytest.raises(NodeError, match="the connection was lost"):
+            backend.run("kill -9 $PPID")
+
+        known_hosts.write_text("")
+        with pytest.raises(NodeError, match="host key not recorded"):
+            ShellBackend(f"{user}@titan", ssh_config=str(config), ssh_identity_file=identity).run("true")
 
 
 TIMEOUT_RULES = """
@@ -517,13 +537,15 @@ def test_violation_shows_what_was_found_and_expected(tmp_path: Path) -> None:
     ]
 
 
-def test_killed_shell_reports_a_lost_connection(shell: subprocess.Popen[bytes]) -> None:
-    """A command in a killed shell has exit code 255, like OpenSSH's for a lost connection."""
-    shell.kill()
-    shell.wait()
+def test_no_process_is_left_after_an_audit() -> None:
+    """The agent and its connection end with the backend."""
+    backend = LocalBackend("here")
+    agent = backend.run("echo $PPID").stdout.strip()
+    assert Path(f"/proc/{agent}").exists()
 
-    assert run_in_shell(shell, "true")[0] == 255
-    assert shell.poll() is not None
+    del backend
+
+    assert not Path(f"/proc/{agent}").exists()
 
 
 def test_rules_are_found_in_the_package_and_by_the_link() -> None:

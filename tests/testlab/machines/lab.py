@@ -276,7 +276,7 @@ def check_defects(nodes: NodesOfFleet, node: Node, seeded: Mapping[Rule, Defect]
     defects = {"/".join(rule): asdict(defect) for rule, defect in seeded.items()}
     order.write_text(json.dumps({"console": node.machine.console(), "defects": defects, "outcomes": str(result)}))
     ssh_config = nodes.node_lab.ssh_config
-    host = (f"--fleet={nodes.fleet}", f"--hosts=shell://{node.name}", f"--ssh-config={ssh_config}", "--sudo")
+    host = (f"--fleet={nodes.fleet}", f"--hosts=shell://{node.name}", f"--ssh-config={ssh_config}")
     setting = ("-c", str(CHECKS / "pytest.ini"), "--rootdir", str(CHECKS), "-p", "tests.testlab.machines.defects")
     run = ("env", "--chdir", str(ROOT), sys.executable, "-m", "pytest", *setting, f"--defects={order}", *host)
     done = nodes.node_lab.workstation.run(*run, *_files(role for role, _ in seeded), seconds=1800)
