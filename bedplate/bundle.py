@@ -57,15 +57,9 @@ def hash_of(data: bytes) -> str:
 
 def contents(blob: bytes) -> Mapping[str, str]:
     """Return the SHA-256 and mode of each file in an archive, by path."""
-    return dict(_entries(blob))
-
-
-def _entries(blob: bytes) -> Iterator[tuple[str, str]]:
     with tarfile.open(fileobj=io.BytesIO(blob), mode="r:gz") as archive:
-        for entry in archive:
-            file = archive.extractfile(entry)
-            if file:
-                yield entry.name, f"{sha256(file.read()).hexdigest()} {entry.mode:o}"
+        files = ((entry, archive.extractfile(entry)) for entry in archive)
+        return {entry.name: f"{hash_of(file.read())} {entry.mode:o}" for entry, file in files if file}
 
 
 LOCK = Path(__file__).parents[1] / "requirements-nodes.lock"

@@ -169,7 +169,7 @@ class NodeNameRegistration(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions,
     ) -> None:
         super().__init__("bedplate:stacks:NodeNameRegistration", plan.name, None, opts)
-        path = zone_parameter(plan)
+        path = f"/{plan.name}/zone"
         parameter = ParameterArgs(
             name=path,
             type="SecureString",
@@ -187,11 +187,6 @@ class NodeNameRegistration(pulumi.ComponentResource):
                 child_options(self),
             )
         self.register_outputs({})
-
-
-def zone_parameter(plan: FleetPlan) -> str:
-    """Return the path of the SSM parameter with the zone id."""
-    return f"/{plan.name}/zone"
 
 
 def registration_permissions(plan: FleetPlan, zone_id: str) -> tuple[Statement, ...]:

@@ -134,15 +134,14 @@ class GatewayPeering(pulumi.ComponentResource):
         super().__init__("bedplate:stacks:GatewayPeering", f"{plan.name}-{first.stack.name}-{second.stack.name}")
         self._plan = plan
         for local, remote in ((first, second), (second, first)):
-            hop = NextHop("network_interface_id", local.interface_id, after=self._ike_rules(local, remote))
+            # ESP is inside UDP because of NAT on both sides.
+            ike = tuple(self._ike_rule(local, remote, port) for port in IKE)
+            hop = NextHop("network_interface_id", local.interface_id, after=ike)
             RemoteRoutes(plan, local.stack, networks_of_place(plan, remote.stack.name), hop)
         self.register_outputs({})
 
-    def _ike_rules(self, local: PeeredGateway, remote: PeeredGateway) -> tuple[pulumi.Resource, ...]:
-        """Allow IKE from the address of the other gateway; ESP is inside UDP because of NAT on both sides."""
-        return tuple(self._ike_rule(local, remote, port) for port in IKE)
-
     def _ike_rule(self, local: PeeredGateway, remote: PeeredGateway, port: int) -> SecurityGroupIngressRule:
+        """Allow IKE from the address of the other gateway."""
         name = f"{self._plan.name}-{local.stack.name}-laptops-ike-{port}-from-{remote.stack.name}"
         args = SecurityGroupIngressRuleArgs(
             security_group_id=local.group_id,

@@ -13,7 +13,7 @@ from pyinfra.operations import server, systemd
 
 from roles.base import Changes, DiskSpace, ManagedFile, Role, changed, file_text, put_files, unit_files
 from roles.system import SYSTEMD_SYSCTL, LinesFact, install_packages
-from vpn.sites.files import SYSCTL_CONF, RenderedFile, guard_files
+from vpn.sites.files import SYSCTL_CONF, guard_files
 
 _MODULES = ("esp4", "xfrm_interface")
 
@@ -74,7 +74,7 @@ class Guard(Role):
         """Write the rules, sysctls, network devices and the configuration of the daemons."""
         rendered = (
             ManagedFile(f"Write {file.path}", str(file.path), file.text, f"{file.mode:o}")
-            for file in self._rendered_files()
+            for file in guard_files(self.remote_blocks)
         )
         if self.speaks_bgp:
             # Debian 13's package creates the account with the default shell, /bin/sh.
@@ -107,9 +107,6 @@ class Guard(Role):
             systemd.service(name="Start FRR", service=BGP_SERVICE, running=True, enabled=True)
             # A restart removes every BGP route: only after a change of the list of daemons.
             systemd.service(name="Restart FRR", service=BGP_SERVICE, restarted=True, _if=changed(changes, BGP_DAEMONS))
-
-    def _rendered_files(self) -> tuple[RenderedFile, ...]:
-        return tuple(guard_files(self.remote_blocks))
 
 
 def bounds_of(name: str) -> str:

@@ -115,17 +115,10 @@ def _pod_matches(rules: Iterable[FirewallRule]) -> Iterator[str]:
 
 
 def _inbound_rule(protocol: str, port: int, blocks: list[IPv4Network]) -> InboundRule:
-    name = "_".join(_name_parts(protocol, port))
+    name = "_".join(("from", protocol or "all", *((str(port),) if port else ())))
     from_anywhere = any(block.prefixlen == 0 for block in blocks)
     merged = () if from_anywhere else tuple(collapse_addresses(blocks))
     return InboundRule(name, protocol or None, port or None, merged)
-
-
-def _name_parts(protocol: str, port: int) -> Iterator[str]:
-    yield "from"
-    yield protocol or "all"
-    if port:
-        yield str(port)
 
 
 PATH = "/etc/bedplate/emergency.nft"

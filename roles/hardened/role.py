@@ -120,11 +120,6 @@ def audit_files(machine: str) -> tuple[ManagedFile, ...]:
     )
 
 
-def reload_audit(changes: Changes) -> None:
-    """Reload auditd after a change; its unit refuses a restart, and a reload loses no events."""
-    server.shell(name="Reload audit rules", commands=[_LOAD], _if=changed(changes))
-
-
 _LOGS = "/var/log"
 # On Ubuntu, rsyslog runs as this group and creates logs; systemd sets the mode at each boot.
 # Source: /usr/lib/tmpfiles.d/00rsyslog.conf of Ubuntu 24.04; Debian's has no such line, nor the group.
@@ -231,11 +226,6 @@ def values(text: str) -> Iterator[tuple[str, str]]:
             yield key, value
 
 
-def harden_kernel(text: str) -> None:
-    """Declare that the running kernel has these values."""
-    apply_sysctls("Apply kernel hardening sysctls", SYSCTL, dict(values(text)))
-
-
 # Part of Canonical's images for AWS. It adds a command line option to sshd, which no file overrides: sshd asks AWS for
 # keys, and any user with the IAM permission can log in to any account.
 _OTHER_ACCESS = ("ec2-instance-connect",)
@@ -288,8 +278,9 @@ class Hardened(Role):
 
     def activate(self, changes: Changes) -> None:
         """Activate the configuration; packet filter and sshd last."""
-        reload_audit(changes)
-        harden_kernel(self._settings)
+        # The unit of auditd refuses a restart, and a reload loses no events.
+        server.shell(name="Reload audit rules", commands=[_LOAD], _if=changed(changes))
+        apply_sysctls("Apply kernel hardening sysctls", SYSCTL, dict(values(self._settings)))
         remount_shm()
         self._confirmation.begin()
 

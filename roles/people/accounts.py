@@ -189,16 +189,11 @@ def lock_commands(login: Login) -> tuple[str, ...]:
     return (f"usermod --expiredate {_EXPIRED} --shell {NO_SHELL} --password '{NO_PASSWORD}' {login.name}",)
 
 
-def home_of(name: str) -> str:
-    """Return the home folder of a person, the same on every node."""
-    return f"{HOMES}/{name}"
-
-
 def _planned(person: Account) -> tuple[str, str]:
-    """Return the home and the shell of an account."""
+    """Return the home and the shell of an account, the same home on every node."""
     if person.access is Access.TOKENS:
         return TOKEN_HOME, TOKEN_SHELL
-    return home_of(person.name), NO_SHELL if person.access is Access.NONE else SHELL
+    return f"{HOMES}/{person.name}", NO_SHELL if person.access is Access.NONE else SHELL
 
 
 def _change_account(person: Account, state: AccountState) -> Iterator[PendingChange]:

@@ -63,15 +63,12 @@ def variables(buckets: Iterable[BucketPlan]) -> tuple[tuple[str, str], ...]:
 def bucket_files(buckets: Iterable[BucketPlan], region: str) -> tuple[ManagedFile, ...]:
     """Return the list of buckets, and the shell variables."""
     rows = _by_store(buckets)
+    table = "".join(f"{bucket.store} s3://{bucket.name} {bucket.region}\n" for bucket in rows)
     shell = render("storage/buckets.sh.j2", variables=variables(rows), region=region)
     return (
-        ManagedFile("Write the list of buckets", TABLE, "".join(map(_bucket_line, rows))),
+        ManagedFile("Write the list of buckets", TABLE, table),
         ManagedFile("Set shell variables of buckets", SHELL, shell),
     )
-
-
-def _bucket_line(bucket: BucketPlan) -> str:
-    return f"{bucket.store} s3://{bucket.name} {bucket.region}\n"
 
 
 def _by_store(buckets: Iterable[BucketPlan]) -> list[BucketPlan]:

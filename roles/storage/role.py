@@ -199,7 +199,8 @@ def _unmount(path: str, units: list[str], state: StorageState) -> PendingChange:
     """Return the removal of a mount; if it is in use, an operation that only reports it."""
     if users := state.describe_users(path):
         return PendingChange(f"Keep {path} mounted: in use by {users}", ("true",))
-    commands = tuple(command for unit in _triggers_first(units) for command in _remove_unit(unit))
+    triggers_first = sorted(units, key=lambda unit: not unit.endswith(".automount"))
+    commands = tuple(command for unit in triggers_first for command in _remove_unit(unit))
     return PendingChange(f"Unmount {path}", commands)
 
 
@@ -207,10 +208,6 @@ def _change_source(mount: Attached, state: StorageState) -> PendingChange:
     if users := state.describe_users(mount.path):
         return PendingChange(f"Keep the old source of {mount.path}: in use by {users}", ("true",))
     return PendingChange(f"Mount {mount.path} from {mount.source}", (f"{_STOP} {quote(mount.mount)}",))
-
-
-def _triggers_first(units: list[str]) -> list[str]:
-    return sorted(units, key=lambda unit: not unit.endswith(".automount"))
 
 
 def _remove_unit(unit: str) -> tuple[str, ...]:

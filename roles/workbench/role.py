@@ -146,7 +146,9 @@ class Scratch:
     def _incomplete(self, mounts: dict[str, MountsDict]) -> Collection[str]:
         """Return the names of people whose folder or quota is missing or wrong."""
         folders = host.get_fact(Folders, path=SCRATCH)
-        names = [person.name for person in self.people if folders.get(person.name) != _folder_state(person.name)]
+        names = [
+            person.name for person in self.people if folders.get(person.name) != f"{person.name}:{person.name} 700"
+        ]
         if keeps_quotas(mounts):
             limits = host.get_fact(Quotas, path=SCRATCH)
             half = limits.get("", 0) // 2
@@ -154,10 +156,6 @@ class Scratch:
         else:
             host.log(f"{SCRATCH} has no quotas: its file system does not support them")
         return list(dict.fromkeys(names))
-
-
-def _folder_state(name: str) -> str:
-    return f"{name}:{name} 700"
 
 
 def keeps_quotas(mounts: dict[str, MountsDict]) -> bool:

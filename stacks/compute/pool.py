@@ -56,14 +56,17 @@ def is_mixed(pool: PoolPlan) -> bool:
 
 def mixed_instances_policy(
     pool: PoolPlan,
-    template: GroupMixedInstancesPolicyLaunchTemplateLaunchTemplateSpecificationArgs,
+    template: "Template",
     catalog: Catalog,
 ) -> GroupMixedInstancesPolicyArgs:
     """Return the mixed instances policy of a pool."""
     requirements = instance_requirements(pool, catalog)
+    specification = GroupMixedInstancesPolicyLaunchTemplateLaunchTemplateSpecificationArgs(
+        launch_template_id=template.id, version=template.version
+    )
     return GroupMixedInstancesPolicyArgs(
         launch_template=GroupMixedInstancesPolicyLaunchTemplateArgs(
-            launch_template_specification=template, overrides=_overrides(pool, requirements)
+            launch_template_specification=specification, overrides=_overrides(pool, requirements)
         ),
         instances_distribution=_distribution(pool.rung_spec, requirements),
     )
@@ -274,7 +277,7 @@ def group_args(
         max_size=pool.max,
         vpc_zone_identifiers=list(subnet_ids),
         launch_template=None if mixed else GroupLaunchTemplateArgs(id=template.id, version=template.version),
-        mixed_instances_policy=mixed_instances_policy(pool, _specification(template), catalog) if mixed else None,
+        mixed_instances_policy=mixed_instances_policy(pool, template, catalog) if mixed else None,
         capacity_rebalance=pool.market.is_spot,
         default_instance_warmup=_WARMUP_SECONDS,
         health_check_type="EC2",
@@ -298,12 +301,6 @@ def ignored_inputs(pool: PoolPlan) -> tuple[str, ...]:
 def is_protected(pool: PoolPlan) -> bool:
     """Tell whether instances are protected from scale in: on a fabric, unless a schedule ends them."""
     return pool.fabric is Fabric.EFA and not scheduled_actions(pool)
-
-
-def _specification(template: Template) -> GroupMixedInstancesPolicyLaunchTemplateLaunchTemplateSpecificationArgs:
-    return GroupMixedInstancesPolicyLaunchTemplateLaunchTemplateSpecificationArgs(
-        launch_template_id=template.id, version=template.version
-    )
 
 
 def _tags(plan: FleetPlan, pool: PoolPlan, catalog: Catalog) -> list[GroupTagArgs]:

@@ -70,11 +70,6 @@ def deny_everyone(sid: str, actions: tuple[str, ...], resources: tuple[str, ...]
     )
 
 
-def root_arn(plan: FleetPlan) -> str:
-    """Return the ARN of the account root, which delegates access to the IAM policies of the account."""
-    return arn(plan, "iam", "", "root")
-
-
 @dataclass(frozen=True, slots=True)
 class FleetRole:
     """A role: its name, whom its trust statement lets assume it, and its permissions."""
@@ -179,9 +174,10 @@ class FleetKey(pulumi.ComponentResource):
 
 
 def _delegate_to_iam(plan: FleetPlan) -> Statement:
+    """Return the statement by which the account root delegates access to the IAM policies of the account."""
     return Statement(
         sid="LeaveToIam",
-        principals={"AWS": (root_arn(plan),)},
+        principals={"AWS": (arn(plan, "iam", "", "root"),)},
         actions=("kms:*",),
         resources=("*",),
     )

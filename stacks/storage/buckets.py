@@ -67,7 +67,8 @@ def _cleanup_rule() -> BucketLifecycleConfigurationRuleArgs:
     return BucketLifecycleConfigurationRuleArgs(
         id="tidy",
         status="Enabled",
-        filter=_all_objects(),
+        # A rule must have a filter; this one matches all objects.
+        filter=BucketLifecycleConfigurationRuleFilterArgs(prefix=""),
         # Replication copies delete markers; a marker without versions serves nobody.
         expiration=BucketLifecycleConfigurationRuleExpirationArgs(expired_object_delete_marker=True),
         abort_incomplete_multipart_upload=BucketLifecycleConfigurationRuleAbortIncompleteMultipartUploadArgs(
@@ -87,11 +88,6 @@ def expiry_rule(name: str, prefix: str, days: int) -> BucketLifecycleConfigurati
         filter=BucketLifecycleConfigurationRuleFilterArgs(prefix=prefix),
         expiration=BucketLifecycleConfigurationRuleExpirationArgs(days=days),
     )
-
-
-def _all_objects() -> BucketLifecycleConfigurationRuleFilterArgs:
-    """Return the filter that matches all objects; a rule must have a filter."""
-    return BucketLifecycleConfigurationRuleFilterArgs(prefix="")
 
 
 _READ_ACTIONS = (
@@ -169,12 +165,9 @@ class StoreReplication(pulumi.ComponentResource):
         BucketReplicationConfig(name, args, child_options(self))
         topic_arn = stacks[source.region].output("alarm_topic_arn")
         for target in targets:
-            alarm_on_failed_copies(f"{name}-to-{target.region}", _metric_dimensions(source, target), topic_arn, self)
+            ends = {"SourceBucket": source.name, "DestinationBucket": target.name, "RuleId": target.region}
+            alarm_on_failed_copies(f"{name}-to-{target.region}", ends, topic_arn, self)
         self.register_outputs({})
-
-
-def _metric_dimensions(source: BucketPlan, target: BucketPlan) -> dict[str, str]:
-    return {"SourceBucket": source.name, "DestinationBucket": target.name, "RuleId": target.region}
 
 
 def _rule(target: BucketPlan, key_arn: pulumi.Output[str], priority: int) -> BucketReplicationConfigRuleArgs:
@@ -222,7 +215,7 @@ def restrict_access(plan: FleetPlan, bucket: BucketPlan) -> tuple[Statement, Sta
     """Deny objects to all principals but the roles of the fleet; readers may only read."""
     role_names = (
         *(f"role/{plan.name}-{kind}" for kind in kinds_with_bucket_access(plan)),
-        *_replication_role(plan, bucket),
+        *((f"role/{replication_role_name(plan)}",) if bucket.store in replicated_stores(plan) else ()),
         _BACKUP_ROLE,
     )
     roles = tuple(sorted(arn(plan, "iam", "", name) for name in role_names))
@@ -232,10 +225,6 @@ def restrict_access(plan: FleetPlan, bucket: BucketPlan) -> tuple[Statement, Sta
         _deny_others("ReadByFleetAlone", bucket, _READ_PATTERNS, tuple(sorted({*roles, *bucket.readers})), of_pods),
         _deny_others("WriteByFleetAlone", bucket, _WRITE_PATTERNS, roles, of_pods),
     )
-
-
-def _replication_role(plan: FleetPlan, bucket: BucketPlan) -> tuple[str, ...]:
-    return (f"role/{replication_role_name(plan)}",) if bucket.store in replicated_stores(plan) else ()
 
 
 def _deny_others(

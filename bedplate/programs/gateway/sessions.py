@@ -85,17 +85,13 @@ def end_sessions(allowed: Mapping[Path, Collection[str]], names: Collection[str]
         try:
             connected = {session.name for session in read_sessions(path) or () if session.name != _UNNAMED}
             for name in sorted({*names, *(connected - {*allowed_names})}):
-                ended[name] = ended.get(name, 0) + _end_session(path, name)
+                lines = run_command(path, f"kill {name}") or ("",)
+                ended[name] = ended.get(name, 0) + lines[-1].startswith(SUCCESS)
         except IncompleteError as error:
             errors.append(error)
     if errors:
         raise errors[0]
     return ended
-
-
-def _end_session(path: Path, name: str) -> bool:
-    lines = run_command(path, f"kill {name}") or ("",)
-    return lines[-1].startswith(SUCCESS)
 
 
 LastSeen = dict[str, int]
