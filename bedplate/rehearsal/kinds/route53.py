@@ -12,6 +12,7 @@ from bedplate.rehearsal.kinds.limits import (
     Choice,
     Number,
     Text,
+    check_either,
     check_exclusive,
     checks,
     rollback,
@@ -160,8 +161,7 @@ _SIMPLE_INPUTS = {
 
 def _check_record(inputs: Props) -> Iterator[InvalidInput]:
     yield from check_exclusive(inputs, "aliases", "records")
-    if inputs.get("aliases") is None and inputs.get("records") is None:
-        yield InvalidInput("records", "is required unless aliases is set")
+    yield from check_either(inputs, "records", "aliases")
     if (inputs.get("records") is None) != (inputs.get("ttl") is None):
         yield InvalidInput("ttl", "and records must be set together")
     policies = [key for key in _ROUTINGS if inputs.get(key)]

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, replaces, updates
-from bedplate.rehearsal.kinds.calls import call_parameters
+from bedplate.rehearsal.kinds.calls import call_with
 from bedplate.rehearsal.kinds.iam import (
     BUCKET_FORM,
     allows_everyone,
@@ -106,8 +106,7 @@ def bucket_setting(
 
     def put_setting(aws: Aws, inputs: Props) -> None:
         aws.call("s3", "head_bucket", Bucket=inputs["bucket"])
-        put_call = ("s3", f"put_{setting}")
-        aws.call(*put_call, Bucket=inputs["bucket"], **call_parameters(aws, put_call, values(aws, inputs)))
+        call_with(aws, ("s3", f"put_{setting}"), values(aws, inputs), Bucket=inputs["bucket"])
 
     def create(aws: Aws, inputs: Props) -> str:
         put_setting(aws, inputs)

@@ -11,7 +11,7 @@ from uuid import NAMESPACE_URL, uuid5
 from zoneinfo import available_timezones
 
 from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
-from bedplate.rehearsal.kinds.calls import aws_names, call_parameters, deletes, existing
+from bedplate.rehearsal.kinds.calls import aws_names, call_with, deletes, existing
 from bedplate.rehearsal.kinds.limits import Choice, Number, Text, check_nested, checks
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
@@ -69,23 +69,21 @@ def set_group_options(aws: Aws, name: str, old: Props, new: Props) -> None:
         aws.call("autoscaling", "resume_processes", **group, ScalingProcesses=resumed)
     if suspended := sorted(after - before):
         aws.call("autoscaling", "suspend_processes", **group, ScalingProcesses=suspended)
-    _set_warm_pool(aws, group, old.get("warmPool"), new.get("warmPool"))
+    _set_warm_pool(aws, name, old.get("warmPool"), new.get("warmPool"))
 
 
-def _set_warm_pool(aws: Aws, group: Mapping[str, str], old: Props | None, new: Props | None) -> None:
+def _set_warm_pool(aws: Aws, group: str, old: Props | None, new: Props | None) -> None:
     if new and new != old:
-        aws.call("autoscaling", "put_warm_pool", **group, **call_parameters(aws, ("autoscaling", "put_warm_pool"), new))
+        call_with(aws, ("autoscaling", "put_warm_pool"), new, AutoScalingGroupName=group)
     elif old and not new:
-        aws.call("autoscaling", "delete_warm_pool", **group)
+        aws.call("autoscaling", "delete_warm_pool", AutoScalingGroupName=group)
 
 
 def add_hooks(aws: Aws, name: str, hooks: Iterable[Mapping[str, Any]]) -> None:
     """Add lifecycle hooks to a group."""
     for hook in hooks:
-        params = call_parameters(
-            aws, ("autoscaling", "put_lifecycle_hook"), hook, renames={"name": "LifecycleHookName"}
-        )
-        aws.call("autoscaling", "put_lifecycle_hook", AutoScalingGroupName=name, **params)
+        renames = {"name": "LifecycleHookName"}
+        call_with(aws, ("autoscaling", "put_lifecycle_hook"), hook, renames=renames, AutoScalingGroupName=name)
 
 
 def delete_hooks(aws: Aws, name: str) -> None:
@@ -184,10 +182,9 @@ def _put_schedule(aws: Aws, old: Props, new: Props) -> None:
     # AWS checks times only in the call: an action that has run is not put again.
     for key in ("startTime", "endTime"):
         _refuse_past(key, new.get(key), datetime.now(UTC))
-    operation = "put_scheduled_update_group_action"
     sizes = {key: _size(new.get(key), old.get(key)) for key in _SIZES}
     parameters = {key: value for key, value in {**new, **sizes}.items() if value != _UNCHANGED}
-    aws.call("autoscaling", operation, **call_parameters(aws, ("autoscaling", operation), parameters, renames=_GROUP))
+    call_with(aws, ("autoscaling", "put_scheduled_update_group_action"), parameters)
 
 
 def _refuse_past(key: str, value: str | None, now: datetime) -> None:

@@ -2,16 +2,18 @@
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
-from bedplate.rehearsal.kinds.calls import aws_names, call_parameters, deletes, renamed
+from bedplate.rehearsal.kinds.calls import aws_names, call_parameters, call_with, deletes, renamed
 from bedplate.rehearsal.kinds.iam import check_policy, require_principals
 from bedplate.rehearsal.kinds.limits import (
     Choice,
     Number,
     Tagger,
     Text,
+    check_either,
     checks,
     resource_name,
     rollback,
@@ -100,16 +102,10 @@ SECRET = ResourceKind(
 # --- Secret versions
 
 
-def _check_version(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
-    if inputs.get("secretString") is None and inputs.get("secretBinary") is None:
-        yield InvalidInput("secretString", "is required unless secretBinary is set")
-
-
 def _create_version(aws: Aws, inputs: Props) -> str:
     secret = aws.call("secretsmanager", "describe_secret", SecretId=inputs["secretId"])
     values = {**inputs, "secretId": secret["ARN"], "versionStages": inputs.get("versionStages") or None}
-    put_call = ("secretsmanager", "put_secret_value")
-    response = aws.call(*put_call, **call_parameters(aws, put_call, values))
+    response = call_with(aws, ("secretsmanager", "put_secret_value"), values)
     return f"{secret['ARN']}|{response['VersionId']}"
 
 
@@ -155,7 +151,7 @@ SECRET_VERSION = ResourceKind(
     read=_read_version,
     update=_update_version,
     delete=_delete_version,
-    complaints=_check_version,
+    complaints=checks({}, partial(check_either, first="secretString", second="secretBinary")),
 )
 
 
@@ -182,8 +178,7 @@ _PARAMETER_TAGS = Tagger(
 
 
 def _check_parameter(inputs: Props) -> Iterator[InvalidInput]:
-    if inputs.get("value") is None and inputs.get("insecureValue") is None:
-        yield InvalidInput("value", "is required unless insecureValue is set")
+    yield from check_either(inputs, "value", "insecureValue")
     name, value = inputs.get("name"), inputs.get("value") or inputs.get("insecureValue")
     if is_known(name) and "/" in str(name).lstrip("/") and not str(name).startswith("/"):
         yield InvalidInput("name", f"{name} must begin with / because it has levels")

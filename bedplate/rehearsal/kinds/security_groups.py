@@ -146,8 +146,7 @@ def _vpc_id(aws: Aws, inputs: Props) -> str:
 
 def _create_default_group(aws: Aws, inputs: Props) -> str:
     """Take over the default group of a VPC, with exactly the rules of the inputs."""
-    (group,) = ec2.matching(aws, ec2.SECURITY_GROUP, {"vpc-id": _vpc_id(aws, inputs), "group-name": "default"})
-    ident: str = group["GroupId"]
+    (ident,) = ec2.default_groups(aws, _vpc_id(aws, inputs))
     _update_group(aws, ident, {}, {"ingress": [], "egress": [], **inputs})
     return ident
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from bedplate.rehearsal.kind import InvalidInput, Props, ResourceKind, delete_nothing, replaces, updates
 from bedplate.rehearsal.kinds import ec2
-from bedplate.rehearsal.kinds.calls import aws_names, call_parameters, copied, deletes
+from bedplate.rehearsal.kinds.calls import aws_names, call_with, copied, creates_setting, deletes
 from bedplate.rehearsal.kinds.limits import Choice, check_exclusive, checks, rollback
 from bedplate.rehearsal.simulation import Aws
 from bedplate.rehearsal.state import ResourceError
@@ -31,8 +31,8 @@ def _check_vpc(inputs: Props) -> Iterator[InvalidInput]:
 
 
 def _create_vpc(aws: Aws, inputs: Props) -> str:
-    params = call_parameters(aws, ("ec2", "create_vpc"), inputs, apart=(*_ATTRIBUTES, "tags"))
-    response = aws.call("ec2", "create_vpc", **params, **ec2.tag_specifications("vpc", inputs))
+    tags = ec2.tag_specifications("vpc", inputs)
+    response = call_with(aws, ("ec2", "create_vpc"), inputs, apart=(*_ATTRIBUTES, "tags"), **tags)
     ident: str = response["Vpc"]["VpcId"]
     # The attributes of a new VPC in AWS.
     initial = {"enableDnsSupport": True, "enableDnsHostnames": False, "tags": inputs.get("tags")}
@@ -44,13 +44,13 @@ def _read_vpc(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     vpc = aws.call("ec2", "describe_vpcs", VpcIds=[ident])["Vpcs"][0]
     (table,) = ec2.matching(aws, ec2.ROUTE_TABLE, {"vpc-id": ident, "association.main": "true"})
     (acl,) = ec2.matching(aws, ec2.NETWORK_ACL, {"vpc-id": ident, "default": "true"})
-    (group,) = ec2.matching(aws, ec2.SECURITY_GROUP, {"vpc-id": ident, "group-name": "default"})
+    (group,) = ec2.default_groups(aws, ident)
     return {
         **copied(vpc, "cidrBlock", "dhcpOptionsId"),
         "arn": aws.arn("ec2", f"vpc/{ident}"),
         "defaultNetworkAclId": acl["NetworkAclId"],
         "defaultRouteTableId": table["RouteTableId"],
-        "defaultSecurityGroupId": group["GroupId"],
+        "defaultSecurityGroupId": group,
         "mainRouteTableId": table["RouteTableId"],
         "ownerId": aws.account,
     }
@@ -160,9 +160,9 @@ def _check_subnet(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
 
 
 def _create_subnet(aws: Aws, inputs: Props) -> str:
-    call, values = ("ec2", "create_subnet"), {**inputs, "availabilityZone": _zone_name(aws, inputs)}
+    values = {**inputs, "availabilityZone": _zone_name(aws, inputs)}
     separate = (*_SUBNET_ATTRIBUTES, *_UNSUPPORTED, "availabilityZoneId", "ipv6Native", "tags")
-    response = aws.call(*call, **call_parameters(aws, call, values, apart=separate))
+    response = call_with(aws, ("ec2", "create_subnet"), values, apart=separate)
     ident: str = response["Subnet"]["SubnetId"]
     _update_subnet(aws, ident, {}, inputs)
     return ident
@@ -231,7 +231,7 @@ _RESERVATION_SIZES = range(16, 33)
 def _create_reservation(aws: Aws, inputs: Props) -> str:
     ec2.described(aws, ec2.SUBNET, inputs["subnetId"])
     call = ("ec2", "create_subnet_cidr_reservation")
-    response = aws.call(*call, **call_parameters(aws, call, inputs, renames={"cidrBlock": "Cidr"}))
+    response = call_with(aws, call, inputs, renames={"cidrBlock": "Cidr"})
     return str(response["SubnetCidrReservation"]["SubnetCidrReservationId"])
 
 
@@ -268,8 +268,7 @@ def _check_peering(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
 def _create_peering(aws: Aws, inputs: Props) -> str:
     _require_disjoint(aws, inputs)
     apart = (*_SIDES, "autoAccept", "tags")
-    params = call_parameters(aws, ("ec2", "create_vpc_peering_connection"), inputs, apart=apart)
-    response = aws.call("ec2", "create_vpc_peering_connection", **params)
+    response = call_with(aws, ("ec2", "create_vpc_peering_connection"), inputs, apart=apart)
     ident: str = response["VpcPeeringConnection"]["VpcPeeringConnectionId"]
     with rollback(lambda: _delete_peering(aws, ident, inputs)):
         _accept_and_configure(aws, ident, inputs)
@@ -310,19 +309,6 @@ def _set_sides(aws: Aws, ident: str, inputs: Props) -> None:
     aws.call("ec2", "modify_vpc_peering_connection_options", VpcPeeringConnectionId=ident, **params)
 
 
-def _create_accepter(aws: Aws, inputs: Props) -> str:
-    ident: str = inputs["vpcPeeringConnectionId"]
-    _update_peering(aws, ident, {}, inputs)
-    return ident
-
-
-def _create_options(aws: Aws, inputs: Props) -> str:
-    ident: str = inputs["vpcPeeringConnectionId"]
-    ec2.described(aws, ec2.PEERING, ident)
-    _set_sides(aws, ident, inputs)
-    return ident
-
-
 def _read_peering(aws: Aws, ident: str, inputs: Props, peer_side: str = "AccepterVpcInfo") -> dict[str, Any]:
     peering = ec2.described(aws, ec2.PEERING, ident)
     peer = peering[peer_side]
@@ -359,6 +345,7 @@ def _update_peering(aws: Aws, ident: str, old: Props, new: Props) -> None:
 
 
 def _update_options(aws: Aws, ident: str, old: Props, new: Props) -> None:
+    ec2.require(aws, ec2.PEERING, ident)
     _set_sides(aws, ident, new)
 
 
@@ -381,7 +368,7 @@ VPC_PEERING_ACCEPTER = ResourceKind(
     inputs=updates(*_SIDES, "autoAccept", "tags") | replaces("vpcPeeringConnectionId"),
     computed=frozenset(_SIDES),
     changed_by_update=frozenset({"acceptStatus"}),
-    create=_create_accepter,
+    create=creates_setting("vpcPeeringConnectionId", _update_peering),
     read=_read_accepter,
     update=_update_peering,
     delete=delete_nothing,  # the peering is deleted with its request
@@ -390,7 +377,7 @@ PEERING_OPTIONS = ResourceKind(
     token="aws:ec2/peeringConnectionOptions:PeeringConnectionOptions",
     inputs=updates(*_SIDES) | replaces("vpcPeeringConnectionId"),
     computed=frozenset(_SIDES),
-    create=_create_options,
+    create=creates_setting("vpcPeeringConnectionId", _update_options),
     read=_read_options,
     update=_update_options,
     delete=delete_nothing,  # the peering is deleted with its request
