@@ -100,14 +100,12 @@ def _set_lifecycle(aws: Aws, ident: str, old: Props, new: Props) -> None:
 
 def _read_file_system(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
     system = aws.call("efs", "describe_file_systems", FileSystemId=ident)["FileSystems"][0]
-    key = system.get("KmsKeyId") or ""
-    if system["Encrypted"] and not key:
-        key = aws.arn("kms", _DEFAULT_KEY)
+    default_key = aws.arn("kms", _DEFAULT_KEY) if system["Encrypted"] else ""
     return {
         **copied(system, "availabilityZoneId", "creationToken", "encrypted", "name", "numberOfMountTargets"),
         **copied(system, "ownerId", "performanceMode", arn="FileSystemArn"),
         "dnsName": f"{ident}.efs.{aws.region}.amazonaws.com",
-        "kmsKeyId": key,
+        "kmsKeyId": system.get("KmsKeyId") or default_key,
         "protection": inputs.get("protection") or {"replicationOverwrite": "ENABLED"},
         "sizeInBytes": [{"value": 0, "valueInIa": 0, "valueInStandard": 0}],
     }
@@ -180,8 +178,7 @@ def _read_mount_target(aws: Aws, ident: str, inputs: Props) -> dict[str, Any]:
 def _effective_groups(aws: Aws, ident: str, subnet: str) -> list[str]:
     """Return the security groups of a mount target; with none set, the default group of its VPC applies."""
     reply = aws.call("efs", "describe_mount_target_security_groups", MountTargetId=ident)
-    group_ids = reply.get("SecurityGroups")
-    if group_ids:
+    if group_ids := reply.get("SecurityGroups"):
         return sorted(group_ids)
     vpc = aws.call("ec2", "describe_subnets", SubnetIds=[subnet])["Subnets"][0]["VpcId"]
     return ec2.default_groups(aws, vpc)

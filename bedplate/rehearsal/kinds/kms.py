@@ -98,14 +98,11 @@ def _update_key(aws: Aws, ident: str, old: Props, new: Props) -> None:
 
 
 def _set_rotation(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    before, after = (
-        (props.get("enableKeyRotation") or False, props.get("rotationPeriodInDays")) for props in (old, new)
-    )
+    before, after = ((bool(props.get("enableKeyRotation")), props.get("rotationPeriodInDays")) for props in (old, new))
     if before == after:
         return
     if after[0]:
-        period = {"RotationPeriodInDays": after[1]} if after[1] else {}
-        aws.call("kms", "enable_key_rotation", KeyId=ident, **period)
+        aws.call("kms", "enable_key_rotation", KeyId=ident, **renamed(new, aws_names("rotationPeriodInDays")))
     else:
         aws.call("kms", "disable_key_rotation", KeyId=ident)
 

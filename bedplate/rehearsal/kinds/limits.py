@@ -1,4 +1,4 @@
-"""Checks that every kind uses: limits of names, numbers and words, tags, and names.
+"""Checks that every kind uses: limits of names, numbers, words and lists, tags, and names.
 
 moto accepts values that AWS refuses. Functions `check_*` yield these errors before anything is created, in a preview
 too. Functions `require_*`, in the modules of the kinds, raise the API error of AWS when a call is made.
