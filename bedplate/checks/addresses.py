@@ -8,6 +8,7 @@ from itertools import islice
 from bedplate.checks.diagnostics import Context
 from bedplate.rules import Fault, Rule, fault
 from bedplate.spec import Fleet
+from bedplate.spec.sites import Use
 
 # Ranges without hosts, each with its purpose and source.
 HOSTLESS: Mapping[IPv4Network, str] = {
@@ -36,6 +37,13 @@ PRIVATE = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16
 CARRIER = IPv4Network("100.64.0.0/10")
 DOCKER = IPv4Network("172.17.0.0/16")
 DEFAULT_VPC = IPv4Network("172.31.0.0/16")
+# The networks that Docker makes after its bridge. It takes 192.168.0.0/16 too, but only when these are in use. Source:
+# https://docs.docker.com/engine/network/#subnet-allocation, read 2026-11.
+DOCKER_POOLS = tuple(map(IPv4Network, ("172.18.0.0/15", "172.20.0.0/14", "172.24.0.0/13")))
+# Factory settings of routers: TP-Link and D-Link, Netgear and Linksys, Fritz!Box, Apple and Xfinity.
+HOME_NETWORKS = tuple(
+    map(IPv4Network, ("192.168.0.0/24", "192.168.1.0/24", "192.168.178.0/24", "10.0.0.0/24", "10.0.1.0/24"))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,8 @@ def declared_blocks(fleet: Fleet) -> Iterator[DeclaredBlock]:
         yield DeclaredBlock(f"sites.{name}.lan", name, site.lan)
 
 
+# Supernets to propose.
+_SUPERNETS = tuple(map(IPv4Network, ("10.64.0.0/10", "172.20.0.0/14")))
 LARGEST_VPC, SMALLEST_VPC = 16, 28
 # The widest block that a fix proposes, and how many it tries.
 SMALLEST_SUPERNET, _MOST_TRIED = 12, 300
@@ -92,12 +102,29 @@ def _range_violations(declared: DeclaredBlock) -> Iterator[tuple[Rule, str]]:
         yield DEFAULT_VPC_BLOCK, f"{declared} overlaps {DEFAULT_VPC}, the default VPC of every account"
 
 
+def check_other_networks(context: Context) -> Iterator[Fault]:
+    """Yield warnings of blocks that Docker takes on machines, or that people have at home."""
+    fleet = context.fleet
+    has_logins = any(group.use is Use.SSH for group in fleet.groups.values()) or any(
+        machine.use is Use.SSH for site in fleet.sites.values() for machine in site.machines.values()
+    )
+    for declared in declared_blocks(fleet):
+        pool = next((pool for pool in DOCKER_POOLS if declared.block.overlaps(pool)), None)
+        if has_logins and pool:
+            message = f"{declared} overlaps {pool}, which Docker takes for networks of containers"
+            yield fault(DOCKER_POOL, declared.key, message, _another_block(fleet, declared))
+        home = next((home for home in HOME_NETWORKS if declared.uses(home)), None)
+        if fleet.vpn and fleet.vpn.laptops and home:
+            message = f"{declared} overlaps {home}, the network of many homes: laptops there do not reach all of it"
+            yield fault(HOME_BLOCK, declared.key, message, _another_block(fleet, declared))
+
+
 def _another_block(fleet: Fleet, declared: DeclaredBlock) -> str:
     """Return the fix for a block in an unusable range: no block for a region, another one of that size for others."""
     if declared.key.startswith("regions."):
         return f"delete block: bedplate then allocates a block in {fleet.network.supernet}"
     size = max(declared.block.prefixlen, SMALLEST_SUPERNET)
-    used = [other.block for other in declared_blocks(fleet)] + [DOCKER, DEFAULT_VPC]
+    used = [other.block for other in declared_blocks(fleet)] + [DOCKER, DEFAULT_VPC, *DOCKER_POOLS, *HOME_NETWORKS]
     blocks = (block for private in PRIVATE if private.prefixlen <= size for block in private.subnets(new_prefix=size))
     free = next(
         (block for block in islice(blocks, _MOST_TRIED) if not any(block.overlaps(other) for other in used)), None
@@ -131,15 +158,27 @@ def check_overlaps(context: Context) -> Iterator[Fault]:
         (declared for declared in declared_blocks(context.fleet) if declared.exact),
         key=lambda declared: (declared.block.network_address, declared.block.prefixlen),
     )
+    supernet = context.fleet.network.supernet
     widest: DeclaredBlock | None = None
     for declared in blocks:
-        if widest and declared.block.subnet_of(widest.block):
+        if declared.key.startswith("sites.") and supernet.subnet_of(declared.block):
+            message = f"{declared} contains the supernet {supernet}"
+            yield fault(OVERLAP, declared.key, message, _apart(context.fleet, declared))
+        elif widest and declared.block.subnet_of(widest.block):
             message = f"{declared} overlaps {widest}: both contain {declared.block}"
             others = [other for other in (declared, widest) if other.key.startswith("regions.")]
             fix = f"delete {others[0].key}: bedplate then allocates a block" if others else ""
             yield fault(OVERLAP, declared.key, message, fix)
         else:
             widest = declared
+
+
+def _apart(fleet: Fleet, declared: DeclaredBlock) -> str:
+    """Return the fix for a LAN that contains the supernet."""
+    used = [other.block for other in declared_blocks(fleet) if other.exact]
+    free = (block for block in _SUPERNETS if not any(block.overlaps(other) for other in used))
+    own = f"write only the block that the machines of {declared.owner} use"
+    return f"{own}, or network.supernet: {next(free, 'a block outside')}"
 
 
 def check_sizes(context: Context) -> Iterator[Fault]:
@@ -196,7 +235,7 @@ def _sizes(context: Context) -> Iterator[tuple[str, int, int, int]]:
 _VPC = "Amazon VPC, VPC CIDR blocks"
 _IANA = "IANA IPv4 Special-Purpose Address Registry"
 
-CHECKS = (check_ranges, check_overlaps, check_sizes, check_remaining_space)
+CHECKS = (check_ranges, check_other_networks, check_overlaps, check_sizes, check_remaining_space)
 RESERVED_BLOCK = Rule("E220", "Hosts cannot use these addresses.", "write a block of 10.0.0.0/8", _IANA)
 PUBLIC_BLOCK = Rule(
     "E221",
@@ -219,6 +258,19 @@ DOCKER_BLOCK = Rule("E224", "Docker's bridge uses 172.17.0.0/16 on every node.",
 VPC_SIZE = Rule("E225", "A VPC has /16 to /28, and the zones of a region need /20.", "write /16 to /20", _VPC)
 OVERLAP = Rule("E226", "An address must belong to one machine.", "write another block for one of the two")
 POOL_SIZE = Rule("E227", "A block must hold its hosts and fit into the supernet.", "write a size within the limits")
+DOCKER_POOL = Rule(
+    "W238",
+    "Docker, which people use on SSH machines, takes these blocks, and then hides the fleet's machines there.",
+    "write another block, or set default-address-pools of Docker on these machines",
+    "Docker manuals, subnet allocation",
+    allowable=True,
+)
+HOME_BLOCK = Rule(
+    "W239",
+    "A laptop at home sends packets for its own network to the home's router, not to the VPN.",
+    "write another block",
+    allowable=True,
+)
 SUPERNET_FULL = Rule(
     "W237",
     "Recorded blocks never move, so a later part of the fleet needs a wider supernet.",

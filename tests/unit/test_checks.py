@@ -161,7 +161,7 @@ EDITS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
     ),
     "two sites with one LAN": ("192.168.60.", "192.168.41.", [("E226", "sites.attic.lan")]),
     "the whole internet": ("10.64.0.0/10", "0.0.0.0/0", [("E220", "network.supernet")]),
-    "a supernet that contains Docker's range": ("10.64.0.0/10", "172.16.0.0/12", []),
+    "a supernet that contains Docker's range": ("10.64.0.0/10", "172.16.0.0/12", [("W238", "network.supernet")]),
     "an ARM type among others": ("[g6.4xlarge]", "[g6.4xlarge, g5g.4xlarge]", [("E305", "groups.bench.types.1")]),
     "a worker without a group": ("use: kubernetes}", "use: ssh}", []),
     "the same reservation in two rungs": (
