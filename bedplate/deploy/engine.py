@@ -48,17 +48,35 @@ _STATE = re.compile(
 )
 _KEY = re.compile(r"error: .*secrets manager.*?: (?:open keeper|secrets \().*")
 _LOGIN = "log in to AWS, or set AWS_PROFILE"
-# By a pattern of the message: the error, {what} replaced by the state or the secrets, and the fix.
+# By a pattern of the message: the error, {what} replaced by the state or the secrets, and the fix. AWS's codes come first:
+# many of them have the status 403. Sources: Amazon S3 API reference, error responses; AWS KMS, common errors.
 _CAUSES: tuple[tuple[str, str, str], ...] = (
     (
         r"NoSuchBucket|no such file or directory",
         "the backend of {what} does not exist",
         "correct `backend: url` in Pulumi.yaml, or mount its folder; `bedplate backend init` makes a new backend",
     ),
+    (
+        r"RequestTimeTooSkewed|RequestExpired|Signature (?:expired|not yet current)",
+        "AWS refuses the clock of this machine",
+        "set the clock, such as with `timedatectl set-ntp true`, then run it again",
+    ),
+    (
+        r"InvalidAccessKeyId|UnrecognizedClient|InvalidClientTokenId|InvalidToken|SignatureDoesNotMatch",
+        "AWS does not know the credentials for {what}",
+        _LOGIN,
+    ),
+    (
+        r"PermanentRedirect|AuthorizationHeaderMalformed|IllegalLocationConstraint|BucketRegionError|StatusCode: 301",
+        "the bucket of {what} is in another region",
+        "write its region into `backend: url` of Pulumi.yaml: s3://BUCKET?region=REGION",
+    ),
+    (r"no space left on device", "the disk is full", "free space on the disk of {what}, then run it again"),
     (r"ExpiredToken|expired", "the AWS credentials have expired", "log in again with `aws sso login`"),
     (r"get credentials|IMDS", "no AWS credentials found for {what}", _LOGIN),
     (
-        r"AccessDenied|StatusCode: 403|permission denied",
+        # The status alone says so only without another code.
+        r"AccessDenied|permission denied|StatusCode: 403(?!.*api error (?!Forbidden))",
         "no permission for {what}",
         "allow it to your role: docs/state.md of bedplate lists the actions",
     ),
@@ -86,7 +104,7 @@ def access_error(text: str) -> MachineError | None:
         if match := pattern.search(text):
             for cause, message, fix in _CAUSES:
                 if re.search(cause, match[0]):
-                    return MachineError(message.format(what=what), fix=fix)
+                    return MachineError(message.format(what=what), fix=fix.format(what=what))
     return None
 
 

@@ -76,6 +76,10 @@ def test_a_bucket_of_another_account_is_refused() -> None:
     assert "s3://BUCKET?region=REGION" in error.value.fix
 
 
+# https://github.com/crytic/cloudexec/issues/48
+_S3 = "could not list bucket: blob (code=Unknown): operation error S3: ListObjectsV2, https response error"
+
+
 @pytest.mark.parametrize(
     ("text", "what"),
     [
@@ -85,6 +89,18 @@ def test_a_bucket_of_another_account_is_refused() -> None:
         ('read ".pulumi/meta.yaml": ... request send failed, Get "http://x": dial tcp: refused', "cannot connect"),
         ("failed to load checkpoint: ... StatusCode: 403, ... AccessDenied", "no permission for the state"),
         ("getting stack configuration: get stack secrets manager: secrets (code=Unknown): ... dial tcp", "the secrets"),
+        (
+            f"{_S3} StatusCode: 403, RequestID: X, api error RequestTimeTooSkewed: The difference",
+            "clock of this machine",
+        ),
+        (
+            f"{_S3} StatusCode: 403, RequestID: X, api error SignatureDoesNotMatch: The request",
+            "not know the credentials",
+        ),
+        (f"{_S3} StatusCode: 403, RequestID: X, api error InvalidAccessKeyId: The AWS", "not know the credentials"),
+        (f"{_S3} StatusCode: 403, RequestID: X, api error Forbidden: Forbidden", "no permission for the state"),
+        (f"{_S3} StatusCode: 301, RequestID: X, api error PermanentRedirect: The bucket", "in another region"),
+        ("failed to save snapshot: write /x/stack.json: no space left on device", "the disk is full"),
         ("failed to load checkpoint: unsupported checkpoint version 9", "a newer Pulumi wrote the state"),
         ("state store unsupported: 'meta.yaml' version (7) is not supported by this version", "a newer Pulumi"),
     ],
@@ -100,6 +116,11 @@ def test_errors_of_the_state_have_one_sentence(text: str, what: str) -> None:
 def test_an_error_of_a_resource_is_not_one_of_the_state() -> None:
     """The provider's errors have the same words."""
     assert access_error("error: creating S3 Bucket (x): operation error S3: CreateBucket, 403, AccessDenied") is None
+
+
+def test_an_unknown_code_of_aws_keeps_its_text() -> None:
+    """A refusal is not taken for a missing permission because of its status."""
+    assert access_error(f"error: {_S3} StatusCode: 403, RequestID: X, api error AllAccessDisabled: All access") is None
 
 
 def test_a_state_of_a_newer_clone_is_refused() -> None:
