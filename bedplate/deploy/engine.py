@@ -48,8 +48,8 @@ _STATE = re.compile(
 )
 _KEY = re.compile(r"error: .*secrets manager.*?: (?:open keeper|secrets \().*")
 _LOGIN = "log in to AWS, or set AWS_PROFILE"
-# By a pattern of the message: the error, {what} replaced by the state or the secrets, and the fix. AWS's codes come first:
-# many of them have the status 403. Sources: Amazon S3 API reference, error responses; AWS KMS, common errors.
+# By a pattern of the message: the error, {what} replaced by the state or the secrets, and the fix. AWS's codes come
+# first: many of them have the status 403. Sources: Amazon S3 API reference, error responses; AWS KMS, common errors.
 _CAUSES: tuple[tuple[str, str, str], ...] = (
     (
         r"NoSuchBucket|no such file or directory",
@@ -146,6 +146,11 @@ _ERRORS: Mapping[str, tuple[type[BedplateError], str, str]] = {
     # The texts of a file or bucket, and of Pulumi Cloud.
     "the stack is currently locked by": _HELD,
     "Another update is currently in progress": _HELD,
+    "snapshot integrity failure": (
+        PartialError,
+        "the state of {stack} contradicts itself, so Pulumi refuses it",
+        "run `pulumi stack export -s {stack} >copy.json` and `pulumi state repair -s {stack}`, then `bedplate recover`",
+    ),
     "error: EOF": _DAMAGED,
     "checkpoint: EOF": _DAMAGED,
     "unexpected EOF": _DAMAGED,

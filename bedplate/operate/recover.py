@@ -31,6 +31,7 @@ from bedplate.plan import FleetPlan
 from bedplate.plan.stacks import chosen_parts, stack_name
 from bedplate.report.columns import counted
 from bedplate.report.deploy import drift_document, drift_junit, drift_lines
+from bedplate.report.diagnostics import error_lines
 from stacks.options import RESOURCE, STACK
 
 
@@ -84,15 +85,25 @@ def _deployed_stacks(engine: Engine, plan: FleetPlan, names: Sequence[str]) -> t
 
 
 def recover(operator: Operator, names: Sequence[str]) -> None:
-    """Repair the state of these stacks, or all, after a killed run."""
+    """Repair the state of these stacks, or all, after a killed run.
+
+    A stack that cannot be repaired stops no other. Raises PartialError for it at the end.
+    """
     plan = folder_plan(operator)
     stacks = {stack_name(plan, part) for part in chosen_parts(plan, names)}
     engine = open_engine(operator.fleet.absolute().parent)
     client = open_account(plan)
     operator.notify(f"deleted {name}, which a killed run left incomplete" for name in engine.remove_damaged_files())
+    errors = []
     for name in sorted(engine.resource_counts(plan.name).keys() & stacks):
-        _release_lock(operator, engine, name)
-        _repair(operator, engine, client, name)
+        try:
+            _release_lock(operator, engine, name)
+            _repair(operator, engine, client, name)
+        except PartialError as error:
+            errors.append(error)
+    if errors:
+        operator.notify(line for error in errors[:-1] for line in error_lines(error))
+        raise errors[-1]
     operator.show(["`bedplate up` continues"])
 
 
@@ -139,6 +150,9 @@ def _repair(operator: Operator, engine: Engine, client: AwsClient, stack: str) -
 def _found(client: AwsClient, stack: str, deployment: StateDocument, operation: Unfinished) -> Repair:
     if not operation.is_creation:
         return Repair(operation)
+    if operation.type.startswith("pulumi:"):
+        # A provider or a component: nothing in AWS.
+        return Repair(operation, ())
     if operation.type in REPEATABLE:
         return Repair(operation, is_setting=True)
     if operation.type not in FINDERS:

@@ -167,6 +167,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("error: passphrase must be set with ...", MachineError, "PULUMI_CONFIG_PASSPHRASE"),
         ("error: PULUMI_ACCESS_TOKEN must be set for login", NoBackend, "bedplate backend init"),
         ("error: the stack is currently locked by 1 lock(s)", HeldError, "bedplate recover"),
+        # https://github.com/pulumi/pulumi/issues/19669
+        ("error: getting snapshot: snapshot integrity failure; refusing", PartialError, "pulumi state repair"),
         ("error: no such bucket", PartialError, ""),
         ("error: failed to load checkpoint: EOF", PartialError, "bedplate recover"),
     ],

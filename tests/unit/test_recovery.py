@@ -129,7 +129,8 @@ echo "$*" >> calls
 case "$*" in
   version) echo v3.272.0 ;;
   *whoami*) echo '{"user": "x", "url": "s3://bucket"}' ;;
-  *"stack ls"*) echo '[{"name": "solo.shared", "current": false, "resourceCount": 9}]' ;;
+  *"stack ls"*) cat stacks.json ;;
+  *"stack export"*solo.shared*) cat export.solo.shared.json 2>/dev/null || cat export.json ;;
   *"stack export"*) cat export.json ;;
   *cancel*) rm locked ;;
   *) [ -e locked ] || exit 0; cat locked >&2; exit 255 ;;
@@ -143,6 +144,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     files = {
         "Pulumi.solo.shared.yaml": "encryptionsalt: v1\n",
         "export.json": json.dumps({"version": 3, "deployment": state()}),
+        "stacks.json": '[{"name": "solo.shared", "current": false, "resourceCount": 9}]',
         "fleet.yaml": edited(EXAMPLES / "minimal.yaml", VALUES),
     }
     monkeypatch.setattr(recover, "open_account", lambda _plan: None)
@@ -159,6 +161,33 @@ def test_the_lock_of_a_dead_run_is_released(folder: Path, capsys: pytest.Capture
     assert capsys.readouterr().out == "solo.shared: no unfinished operation\n`bedplate up` continues\n"
     assert not (folder / "locked").exists()
     assert "stack import" not in (folder / "calls").read_text()
+
+
+def test_a_provider_that_was_being_created_is_forgotten(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is nothing in AWS: `up` creates it."""
+    east = {"urn": PROVIDER.replace("us-west-2", "us-east-1"), "type": "pulumi:providers:aws", "inputs": {}}
+    pending = (("creating", east),)
+    (folder / "export.json").write_text(json.dumps({"version": 3, "deployment": state(pending=pending)}))
+
+    assert run(["recover", "--yes"]) == 0
+
+    assert "creating pulumi:providers:aws us-east-1: not in AWS, `up` creates it" in capsys.readouterr().out
+    assert "stack import" in (folder / "calls").read_text()
+
+
+def test_a_stack_that_cannot_be_decided_stops_no_other(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The other stacks are repaired first, and the exit status is 6."""
+    undecided = json.dumps({"version": 3, "deployment": state(pending=(("creating", resource(UNKNOWN)),))})
+    (folder / "export.solo.shared.json").write_text(undecided)
+    names = [{"name": f"solo.{part}", "current": False, "resourceCount": 9} for part in ("shared", "us-west-2")]
+    (folder / "stacks.json").write_text(json.dumps(names))
+    (folder / "Pulumi.solo.us-west-2.yaml").write_text("encryptionsalt: v1\n")
+
+    assert run(["recover", "--yes"]) == 6
+
+    output, errors = capsys.readouterr()
+    assert "solo.us-west-2: no unfinished operation" in output
+    assert "solo.shared was not changed" in errors
 
 
 def test_the_lock_of_a_live_run_is_kept(folder: Path, live_engine: int, capsys: pytest.CaptureFixture[str]) -> None:
