@@ -1,7 +1,7 @@
 """The cost of a fleet in USD an hour and the AWS quotas that it needs, at the minimum and the maximum of its groups."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from types import MappingProxyType
@@ -10,8 +10,8 @@ from bedplate.catalog import Catalog
 from bedplate.catalog.tables import HOURS_OF_MONTH, QuotaFacts
 from bedplate.plan.firewall import WORKER_PORTS, control_rules, has_workers, node_rules, pod_rules, storage_rules
 from bedplate.plan.fleet import FleetPlan, RegionPlan, cached_on_plan
-from bedplate.plan.links import has_inbound_resolver, has_outbound_resolver, has_transit
-from bedplate.plan.pools import PoolPlan, VolumePlan, combined_max, share_of_week
+from bedplate.plan.links import has_inbound_resolver, has_outbound_resolver, has_transit, remote_networks
+from bedplate.plan.pools import PoolPlan, VolumePlan, combined_max, pool_interfaces, share_of_week
 from bedplate.spec.groups import Market
 from bedplate.spec.network import Egress
 
@@ -320,6 +320,9 @@ def _of_region(plan: FleetPlan, region: RegionPlan, catalog: Catalog) -> Iterato
             yield _vcpu_need(region.name, quota, pools, machines, catalog)
     groups = len(pools) + sum(fixed.count for fixed in machines)
     counted = _quota_disks(pools, _fixed_gib(plan, region.name)) | _quota_counts(plan, region, groups)
+    interfaces = _fixed_interfaces(plan, region) + sum(fixed.count for fixed in machines)
+    least, most = _of_machines(pools, lambda pool: len(pool_interfaces(pool, catalog)))
+    counted["network interfaces"] = (interfaces + least, interfaces + most)
     for name, (least, most) in counted.items():
         if name in catalog.quotas:
             yield QuotaNeed(region.name, catalog.quotas[name], least, most)
@@ -331,14 +334,9 @@ def _vcpu_need(
     """Return the vCPUs that count against a quota: pools of one group share its maximum."""
     is_on_demand = quota.market == "on-demand"
     fixed = sum(machine.count * _vcpus((machine.rate,), quota, catalog) for machine in machines if is_on_demand)
-    least = most = fixed
     counted = [pool for pool in pools if _quota_market(pool.market) == quota.market]
-    for _, group in groupby(counted, key=lambda pool: pool.group):
-        same_group = tuple(group)
-        vcpus = _vcpus(same_group[0].types, quota, catalog)
-        least += sum(pool.min for pool in same_group) * vcpus
-        most += combined_max(same_group) * vcpus
-    return QuotaNeed(region, quota, least, most)
+    least, most = _of_machines(counted, lambda pool: _vcpus(pool.types, quota, catalog))
+    return QuotaNeed(region, quota, fixed + least, fixed + most)
 
 
 def _quota_market(market: Market) -> str:
@@ -374,13 +372,31 @@ def _fixed_gib(plan: FleetPlan, region: str) -> int:
     return sum(volumes.count * volumes.volume.gib for volumes in fixed_volumes(plan) if volumes.region == region)
 
 
-def _quota_disks(pools: Iterable[PoolPlan], fixed_gib: int) -> dict[str, tuple[int, int]]:
-    least = most = fixed_gib
+def _of_machines(pools: Iterable[PoolPlan], amount: Callable[[PoolPlan], int]) -> tuple[int, int]:
+    """Return what the machines of pools need of something: at the minimum and at the maximum of their groups."""
+    least = most = 0
     for _, group in groupby(pools, key=lambda pool: pool.group):
         same_group = tuple(group)
-        least += sum(pool.min for pool in same_group) * same_group[0].volume.gib
-        most += combined_max(same_group) * same_group[0].volume.gib
-    return {"gp3 storage, TiB": (-(-least // _TIB), -(-most // _TIB))}
+        each = max(map(amount, same_group))
+        least += sum(pool.min for pool in same_group) * each
+        most += combined_max(same_group) * each
+    return least, most
+
+
+def _quota_disks(pools: Iterable[PoolPlan], fixed_gib: int) -> dict[str, tuple[int, int]]:
+    sizes = (fixed_gib + gib for gib in _of_machines(pools, lambda pool: pool.volume.gib))
+    least, most = (-(-gib // _TIB) for gib in sizes)
+    return {"gp3 storage, TiB": (least, most)}
+
+
+def _fixed_interfaces(plan: FleetPlan, region: RegionPlan) -> int:
+    """Return the network interfaces of a region that are not those of machines.
+
+    Those of NAT gateways, and one in each zone for a file system, an endpoint and the transit gateway; a resolver
+    endpoint has two. Source: Amazon VPC user guide, requester-managed network interfaces.
+    """
+    in_each_zone = _file_systems(plan, region) + len(plan.endpoints) + int(has_transit(plan))
+    return nat_gateway_count(plan, region) + in_each_zone * len(region.zones) + 2 * resolver_count(plan, region)
 
 
 def _rules(plan: FleetPlan, region: RegionPlan) -> int:
@@ -401,6 +417,7 @@ def _quota_counts(plan: FleetPlan, region: RegionPlan, groups: int) -> dict[str,
         "NAT gateways in a zone": int(plan.egress is not Egress.NONE),
         "interface endpoints in a VPC": len(plan.endpoints),
         "rules in a security group": _rules(plan, region),
+        "routes in a route table": len(remote_networks(plan, region.name)) + _LOCAL_ROUTES,
         "transit gateways": int(has_transit(plan)),
         "VPN connections": len(plan.sites),
         "Auto Scaling groups": groups,
@@ -408,6 +425,10 @@ def _quota_counts(plan: FleetPlan, region: RegionPlan, groups: int) -> dict[str,
         "file systems": _file_systems(plan, region),
     }
     return {name: (count, count) for name, count in counts.items()}
+
+
+# To the VPC itself, to the internet, and to the gateway endpoint of S3.
+_LOCAL_ROUTES = 3
 
 
 def _file_systems(plan: FleetPlan, region: RegionPlan) -> int:

@@ -7,6 +7,7 @@ import pytest
 from bedplate.catalog import load_catalog
 from bedplate.plan import Bill, Record, bill, plan_fleet
 from bedplate.plan.cost import CostRange, quota_needs
+from bedplate.plan.links import remote_networks
 from tests.testlab.fleets.sketch import catalog, group, sketch
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
@@ -151,6 +152,23 @@ def test_the_labs_quotas_match_a_manual_calculation() -> None:
     assert quotas["us-west-2", "rules in a security group"] == (2 * (2 + 1) + 3 * (2 * 3 + 1) + 2 + 1,) * 2
     assert quotas["us-west-2", "elastic addresses"] == (2, 2)
     assert quotas["us-west-2", "Auto Scaling groups"] == (10 + 3 + 1,) * 2
+
+
+def test_network_interfaces_of_efa_machines_count() -> None:
+    """A p5.48xlarge with EFA has 33, so 200 of them need more than the default quota of 5,000 in a region."""
+    quotas = needed(train=group(WEST, types=["p5.48xlarge"], nodes={"min": 1, "max": 200}, fabric="efa"))
+
+    least, most = quotas["us-west-2", "network interfaces"]
+    assert most - least == 199 * 33
+    assert least > 33
+
+
+def test_routes_grow_with_the_other_places() -> None:
+    """A route table of the lab has the VPC, the internet and S3, and each network of the other regions and the site."""
+    quotas = {(need.region, need.quota.name): need.most for need in quota_needs(LAB_PLAN, load_catalog())}
+
+    networks = [network.block for network in remote_networks(LAB_PLAN, "us-east-1")]
+    assert quotas["us-east-1", "routes in a route table"] == 3 + len(networks) > 6
 
 
 def test_rungs_of_one_region_and_market_share_the_maximum() -> None:
