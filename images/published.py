@@ -324,8 +324,11 @@ class PoolRollout:
         if not outdated:
             return f"{self.pool.name}: no machine runs on another image"
         template = _template_of(group)
-        version = self._version_with(template, image)
-        can_roll_back = version != template["Version"]
+        own = self._version(template)
+        version = self._version_with(template, own, image)
+        # AWS refuses it for an image from a parameter. Source: API reference, RollbackInstanceRefresh.
+        is_parameter = own["LaunchTemplateData"].get("ImageId", "").startswith("resolve:")
+        can_roll_back = version != template["Version"] and not is_parameter
         preferences = {
             "MinHealthyPercentage": _HEALTHY,
             "SkipMatching": True,
@@ -337,7 +340,8 @@ class PoolRollout:
         }
         desired = _desired(group, {**template, "Version": version})
         self._call("start_instance_refresh", DesiredConfiguration=desired, Preferences=preferences, Strategy="Rolling")
-        back = "rolls back if a new one fails" if can_roll_back else "without rollback: `up` has changed the group"
+        kept = "its old image is a parameter" if is_parameter else "`up` has changed the group"
+        back = "rolls back if a new one fails" if can_roll_back else f"without rollback: {kept}"
         return f"{self.pool.name}: replacing {len(outdated)} of {len(ids)} machines, {back}"
 
     def end(self) -> bool:
@@ -369,17 +373,20 @@ class PoolRollout:
         described = describe_instances(self.client, self.pool.region, instances)
         return {instance: facts["ImageId"] for instance, facts in described}
 
-    def _version_with(self, template: Mapping[str, str], image: str) -> str:
+    def _version(self, template: Mapping[str, str]) -> Mapping[str, Any]:
+        query = {"LaunchTemplateId": template["LaunchTemplateId"], "Versions": [template["Version"]]}
+        (own,) = self._ec2("describe_launch_template_versions", **query)["LaunchTemplateVersions"]
+        return own  # type: ignore[no-any-return]  # of boto3
+
+    def _version_with(self, template: Mapping[str, str], own: Mapping[str, Any], image: str) -> str:
         """Return the version of the launch template with an image: the group's own, or a new one."""
-        query = {"LaunchTemplateId": template["LaunchTemplateId"]}
-        versions = {**query, "Versions": [template["Version"]]}
-        (own,) = self._ec2("describe_launch_template_versions", **versions)["LaunchTemplateVersions"]
         if own["LaunchTemplateData"].get("ImageId") == image:
             return template["Version"]
         # With the same token, EC2 creates no second version.
         token = sha256(f"{template} {image}".encode()).hexdigest()
         source = {"SourceVersion": str(own["VersionNumber"]), "LaunchTemplateData": {"ImageId": image}}
-        reply = self._ec2("create_launch_template_version", **query, **source, ClientToken=token)
+        query = {"LaunchTemplateId": template["LaunchTemplateId"], "ClientToken": token}
+        reply = self._ec2("create_launch_template_version", **query, **source)
         return str(reply["LaunchTemplateVersion"]["VersionNumber"])
 
     def _ec2(self, operation: str, **params: Any) -> dict[str, Any]:  # noqa: ANN401  boto3's own

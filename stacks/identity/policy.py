@@ -111,15 +111,20 @@ def same_account(plan: FleetPlan) -> Conditions:
 _LAUNCH_ACTIONS = ("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*")
 
 
-def launch_statements(plan: FleetPlan, region: str) -> tuple[Statement, ...]:
-    """Return the statements of a key's policy with which Auto Scaling launches from images that the key encrypts.
+def _launch_roles(plan: FleetPlan) -> tuple[str, ...]:
+    names = ("autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling", "spot.amazonaws.com/AWSServiceRoleForEC2Spot")
+    return tuple(arn(plan, "iam", "", f"role/aws-service-role/{name}") for name in names)
 
-    Its service-linked role has no policy of its own for keys. It is a condition, not the principal: KMS refuses a
-    policy with a principal that does not exist yet. Source: EC2 Auto Scaling user guide, "Required AWS KMS key policy
-    for use with encrypted volumes".
+
+def launch_statements(plan: FleetPlan, region: str) -> tuple[Statement, ...]:
+    """Return the statements of a key's policy with which machines start from images that the key encrypts.
+
+    The service-linked roles of Auto Scaling and of EC2 Spot have no policy of their own for keys. They are a condition,
+    not the principal: KMS refuses a policy with a principal that does not exist yet. Sources: EC2 Auto Scaling user
+    guide, "Required AWS KMS key policy for use with encrypted volumes"; EC2 user guide, "Service-linked role for EC2
+    Spot Instances".
     """
-    role = arn(plan, "iam", "", "role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling")
-    own = {"aws:PrincipalArn": (role,), "kms:CallerAccount": (plan.account,)}
+    own = {"aws:PrincipalArn": _launch_roles(plan), "kms:CallerAccount": (plan.account,)}
     use = Statement(
         sid="LaunchFromImages",
         principals=EVERYONE,

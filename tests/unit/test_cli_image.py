@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import boto3
 import pytest
 from botocore.client import BaseClient
+from moto.ec2.models import ec2_backends
 
 from bedplate.account.client import NotThere
 from bedplate.catalog import load_catalog
@@ -268,6 +269,23 @@ def _deploy_workers(aws: BakeLab, image: str, *, is_mixed: bool) -> str:
     size = {"MinSize": 0, "MaxSize": 2, "DesiredCapacity": 2, "AvailabilityZones": [f"{HOME}a"]}
     aws.client.call("autoscaling", HOME, "create_auto_scaling_group", AutoScalingGroupName=group, **size, **source)
     return group
+
+
+def test_a_group_whose_image_is_a_parameter_has_no_rollback(
+    aws: BakeLab, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """AWS refuses a refresh with rollback if the group's own template names its image by a parameter."""
+    assert run(["image", "bake", KIND]) == 0
+    group = _deploy_workers(aws, aws.image_ids()[HOME], is_mixed=False)
+    name = _bake_another(aws)
+    # moto starts no machines from a parameter, so the template gets it after they have started.
+    (template,) = ec2_backends[aws.plan.account][HOME].launch_templates.values()
+    template.versions[0].data["ImageId"] = "resolve:ssm:/aws/service/canonical/ubuntu/server/24.04/stable/current"
+
+    assert run(["image", "promote", name]) == 0
+
+    assert "without rollback: its old image is a parameter" in capsys.readouterr().out
+    assert not aws.client.refreshes[group]["Preferences"]["AutoRollback"]
 
 
 @pytest.mark.parametrize("is_mixed", [False, True])

@@ -12,7 +12,7 @@ from bedplate.plan import FleetPlan
 from bedplate.plan.fleet import BucketPlan
 from bedplate.plan.nodes import MountKind
 from stacks.dns import registration_permissions
-from stacks.identity.policy import Statement, policy
+from stacks.identity.policy import Statement, launch_statements, policy
 from stacks.identity.roles import GATEWAY, node_kinds, permissions
 from stacks.network.vpc import find_groups_permission, flow_log_group, write_flows_permission
 from stacks.storage.buckets import bucket_policy, replicated_stores, replication_permissions
@@ -154,6 +154,13 @@ def test_nodes_use_keys_only_through_services(statements: tuple[Statement, ...])
     assert len(keys) == 4
     assert all("kms:ViaService" in statement.conditions["StringEquals"] for statement in keys)
     assert all("kms:ResourceAliases" in statement.conditions["ForAnyValue:StringEquals"] for statement in keys)
+
+
+def test_auto_scaling_and_spot_start_machines_from_encrypted_images(plan: FleetPlan) -> None:
+    """A launch needs the key for the service-linked role of its market; both may use it and grant it to volumes."""
+    for statement in launch_statements(plan, "us-west-2"):
+        names = {role.rpartition("/")[2] for role in statement.conditions["StringEquals"]["aws:PrincipalArn"]}
+        assert names == {"AWSServiceRoleForAutoScaling", "AWSServiceRoleForEC2Spot"}
 
 
 @pytest.mark.parametrize("kind", KINDS)
