@@ -5,7 +5,7 @@
 set -euo pipefail
 shopt -s inherit_errexit
 
-readonly PAUSE=${PAUSE:-3} TRIES=${TRIES:-20} ROOT=${ROOT:-}
+readonly PAUSE=${PAUSE:-3} TRIES=${TRIES:-20} WAITS=${WAITS:-60} ROOT=${ROOT:-}
 readonly IMDS=${AWS_EC2_METADATA_SERVICE_ENDPOINT:-http://169.254.169.254}/latest
 # A site has its files beside the script, as the bucket has them.
 readonly SOURCE=${SOURCE:-$(dirname "$0")}
@@ -472,6 +472,17 @@ read_ring() {
 
 json_number() { grep -o "\"$1\" *: *[0-9]*" <<<"$2" | grep -o '[0-9]*$'; }
 
+# A new machine is not at fault if its region has no bundle yet: its hook waits too, for an hour.
+await_ring() {
+  local wait=0
+  is_cloud && ! is_ready || return 0
+  until ((wait == WAITS)) || [[ $(parameter_reply "nodes/$RING" "$region") != *ParameterNotFound* ]]; do
+    ((wait++)) || say "the ring $RING names no bundle yet: waiting for bedplate up"
+    heartbeat
+    sleep "$((PAUSE * 20))"
+  done
+}
+
 # Whether the bucket, or a site's folder, can be read.
 check_source() {
   local bundle sequence
@@ -512,6 +523,7 @@ remove_others() {
 fetch() {
   local bundle='' sequence='' accepted former
   has_bundle || return 0
+  await_ring
   attempt "cannot read the ring $RING" read_ring
   accepted=$(json_number sequence "$(cat "$STATE/node.json" 2>/dev/null)") || accepted=0
   ((sequence >= accepted)) || fail "the ring $RING has sequence $sequence; this machine has accepted $accepted"
@@ -580,7 +592,7 @@ ExecStart=$PROGRAM service
 ExecStartPost=-systemctl reset-failed bedplate-node.service
 Restart=on-failure
 RestartSec=30
-TimeoutStartSec=1h
+TimeoutStartSec=2h
 StandardOutput=journal+console
 
 [Install]
@@ -644,6 +656,7 @@ END
   put_status || say "cannot write the status"
   is_ready && return
   say "$step failed ($status): terminating this machine"
+  ! is_cloud || CHECKS=bootstrap count_failure || say "cannot count the failure"
   ! is_cloud || complete ready ABANDON >/dev/null || say "cannot complete the lifecycle hook"
 }
 

@@ -49,6 +49,8 @@ class Node:
     facts: dict[str, str]
     endpoint: AwsEndpoint
     imds: str
+    waits: int = 2
+    """How often it waits for the first bundle of its region."""
 
     @property
     def noted(self) -> list[str]:
@@ -83,6 +85,7 @@ class Node:
             "ROOT": str(self.root),
             "PAUSE": "0",
             "TRIES": "8",
+            "WAITS": str(self.waits),
             "AWS_ENDPOINT_URL": self.endpoint.url,
             "AWS_EC2_METADATA_SERVICE_ENDPOINT": self.imds,
         }
@@ -272,6 +275,12 @@ class Place:
         for record in (record for record in listed if record["Type"] in _TYPES):
             names.setdefault(record["Name"], {})[record["Type"]] = record["ResourceRecords"][0]["Value"].strip('"')
         return {name: tuple(values.get(kind, "") for kind in _TYPES) for name, values in names.items()}
+
+    @property
+    def heartbeats(self) -> list[str]:
+        """The groups whose lifecycle hooks wait longer."""
+        calls = (call for call in self.endpoint.requests if call["action"] == "RecordLifecycleActionHeartbeat")
+        return [call["AutoScalingGroupName"] for call in calls]
 
     @property
     def reports(self) -> list[tuple[str, str, str]]:
