@@ -23,6 +23,8 @@ class Deployment:
     engine: Engine
     steps: Sequence[Sequence[Task]]
     totals: Mapping[Task, int] = field(default_factory=dict)
+    then: Callable[[Task], None] = lambda _task: None
+    """What follows an operation that succeeded, in its thread, before the next step."""
     _states: dict[Task, Progress] = field(default_factory=dict)
     _started: dict[Task, float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -83,6 +85,7 @@ class Deployment:
         self._update(task, replace(self._states[task], status=Status.RUNNING))
         try:
             self.engine.run(stack, operation, lambda event: self._update(task, advance(self._states[task], event)))
+            self.then(task)
             result = replace(self._states[task], status=Status.DONE)
         except BedplateError as error:
             progress = self._states[task]

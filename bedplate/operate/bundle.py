@@ -121,21 +121,43 @@ def push_bundle(
 
     def upload(region: str) -> int:
         store = RegionStore(client, plan, region)
-        missing = [name for name in bundle.blobs if not store.has(f"blobs/{name}")]
-        for name in missing:
-            store.put(f"blobs/{name}", cache.read(name))
-        # Last: a manifest in the bucket says that all of its archives are there.
-        store.put(f"bundles/{bundle.hash}.json", bundle.text.encode())
+        missing = _upload(store, cache, bundle)
         for ring in Ring:
             state = store.ring(ring)
             if state is None or state.bundle == bundle.hash:
                 _write_documents(store, ring)
-        return len(missing)
+        return missing
 
     answers = _some(ask_regions(plan.regions_by_name, upload))
     short = bundle.hash[:SHORT]
     operator.show(f"{region}: bundle {short}, {count} archives uploaded" for region, count in answers.successes.items())
     return _errors(answers.failures)
+
+
+def _upload(store: RegionStore, cache: Cache, bundle: Bundle) -> int:
+    """Upload what is missing of a bundle to a region; return the number of archives."""
+    missing = [name for name in bundle.blobs if not store.has(f"blobs/{name}")]
+    for name in missing:
+        store.put(f"blobs/{name}", cache.read(name))
+    # Last: a manifest in the bucket says that all of its archives are there.
+    store.put(f"bundles/{bundle.hash}.json", bundle.text.encode())
+    return len(missing)
+
+
+def deliver_to_new_region(plan: FleetPlan, client: AwsClient, region: str) -> None:
+    """Give the rings of a region that name no bundle that of this installation.
+
+    The machines of a new region start with its stack, minutes before all stacks are done, and some stack may fail.
+    """
+    store, home = RegionStore(client, plan, region), RegionStore(client, plan, plan.home.name)
+    rings = [ring for ring in Ring if store.ring(ring) is None]
+    if not rings:
+        return
+    cache, bundle = _built()
+    _upload(store, cache, bundle)
+    for ring in rings:
+        _write_documents(store, ring)
+        store.promote(ring, next_state([home.ring(ring)], bundle.hash), None)
 
 
 def _write_documents(store: RegionStore, ring: Ring) -> None:

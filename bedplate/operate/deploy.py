@@ -1,6 +1,7 @@
 """Pulumi's engine runs on the stacks of the fleet: the backend of their state, `preview`, `up` and `destroy`."""
 
 import os
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -21,6 +22,7 @@ from bedplate.folder.files import FLEET_FILE, PROJECT_FILE, backend_url, file_ur
 from bedplate.load import load_fleet
 from bedplate.lock import lock_path, record_etcd, record_images, record_plan
 from bedplate.operate import Operator, open_account, plan_loaded, plan_of
+from bedplate.operate.bundle import deliver_to_new_region
 from bedplate.operate.control_plane import locked, make_authorities
 from bedplate.plan import FleetPlan, bill
 from bedplate.plan.cost import quota_needs
@@ -266,7 +268,16 @@ def _require_recorded(operator: Operator, plan: FleetPlan) -> None:
 
 def _deploy(operator: Operator, session: Session, totals: Mapping[Task, int]) -> tuple[Progress, ...]:
     deleted = {(stack, Operation.DESTROY): len(resources) for stack, resources in _deleted(session).items()}
-    return watched(operator, Deployment(session.engine, session.steps, {**totals, **deleted}))
+    regions = {stack_name(session.plan, name): name for name in session.plan.regions_by_name}
+    one_build = threading.Lock()
+
+    def deliver(task: Task) -> None:
+        stack, operation = task
+        if operation is Operation.UP and stack in regions:
+            with one_build:
+                deliver_to_new_region(session.plan, session.account, regions[stack])
+
+    return watched(operator, Deployment(session.engine, session.steps, {**totals, **deleted}, deliver))
 
 
 def again(command: str, operator: Operator, names: Sequence[str] = ()) -> str:

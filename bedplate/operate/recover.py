@@ -23,7 +23,7 @@ from bedplate.deploy.state import (
     unfinished_operations,
     unread_urns,
 )
-from bedplate.errors import HeldError, PartialError
+from bedplate.errors import HeldError, PartialError, error_lines
 from bedplate.files import try_out, write_whole
 from bedplate.operate import Operator, Result, open_account
 from bedplate.operate.deploy import finish, folder_plan, require_complete, watched
@@ -31,7 +31,6 @@ from bedplate.plan import FleetPlan
 from bedplate.plan.stacks import chosen_parts, stack_name
 from bedplate.report.columns import counted
 from bedplate.report.deploy import drift_document, drift_junit, drift_lines
-from bedplate.report.diagnostics import error_lines
 from stacks.options import RESOURCE, STACK
 
 
@@ -102,7 +101,7 @@ def recover(operator: Operator, names: Sequence[str]) -> None:
         except PartialError as error:
             errors.append(error)
     if errors:
-        operator.notify(line for error in errors[:-1] for line in error_lines(error))
+        operator.notify(error_lines(*errors[:-1]))
         raise errors[-1]
     operator.show(["`bedplate up` continues"])
 

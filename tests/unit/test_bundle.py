@@ -44,7 +44,7 @@ from bedplate.cli.options import Terminal
 from bedplate.errors import InputError, MachineError
 from bedplate.operate import bundle as commands
 from bedplate.operate import plan_of
-from bedplate.operate.bundle import deliver_bundle
+from bedplate.operate.bundle import deliver_bundle, deliver_to_new_region
 from bedplate.plan import FleetPlan
 from bedplate.spec.groups import Ring
 from tests.testlab.fakes.hostile import HOSTILE
@@ -417,6 +417,25 @@ def test_up_promotes_to_stable_when_every_canary_machine_has_passed(
     account.report("i-1", bundle=bundle, ok=True)
     assert deliver_bundle(Terminal(account.file), account.plan, client) == []
     assert account.ring("us-west-2", "stable") == {"bundle": bundle, "sequence": 2}
+
+
+def test_a_new_region_gets_a_bundle_as_soon_as_its_stack_is_there(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rings follow this installation, with the sequence that the whole delivery continues; others stay."""
+    client, first = AwsClient(account), build_bundle(user_cache()).hash
+    deliver_to_new_region(account.plan, client, "us-west-2")
+    assert account.ring("us-west-2", "stable") == account.ring("us-west-2", "canary")
+    assert account.ring("us-west-2", "stable") == {"bundle": first, "sequence": 1}
+    assert "nodes/control-1.us-west-2.json" in account.keys("us-west-2", "nodes/")
+
+    second = change_code(monkeypatch)
+    for region in ("us-west-2", "eu-north-1"):
+        deliver_to_new_region(account.plan, client, region)
+
+    assert account.ring("us-west-2", "stable") == {"bundle": first, "sequence": 1}
+    assert account.ring("eu-north-1", "stable") == {"bundle": second, "sequence": 2}
+    assert account.keys("eu-north-1", "bundles/") == [f"bundles/{second}.json"]
 
 
 @pytest.mark.usefixtures("canaries")

@@ -20,7 +20,7 @@ from bedplate.catalog.tables import QuotaFacts
 from bedplate.cli import run
 from bedplate.deploy.engine import Engine, NoBackend, open_engine
 from bedplate.deploy.progress import Operation, Progress, Status, advance
-from bedplate.deploy.run import Deployment
+from bedplate.deploy.run import Deployment, Task
 from bedplate.errors import BedplateError, HeldError, InputError, MachineError, PartialError
 from bedplate.folder.files import backend_url
 from bedplate.operate import deploy
@@ -105,12 +105,12 @@ def test_a_preview_names_what_it_replaces() -> None:
 STEPS = tuple(tuple((stack, Operation.UP) for stack in step) for step in (("shared",), ("a", "b"), ("links",)))
 
 
-def deployed(operation: Callable[[str], None]) -> list[Progress]:
-    """Return the states after a deployment by an engine that calls a function for each stack."""
+def deployed(operation: Callable[[str], None], then: Callable[[Task], None] = lambda _task: None) -> list[Progress]:
+    """Return the states after a deployment by an engine that calls a function for each stack, and `then` after it."""
     engine = SimpleNamespace(
         command=SimpleNamespace(is_interrupted=False), run=lambda stack, _operation, _watch: operation(stack)
     )
-    return list(Deployment(cast("Engine", engine), STEPS).run(lambda _states: None))
+    return list(Deployment(cast("Engine", engine), STEPS, then=then).run(lambda _states: None))
 
 
 def test_steps_run_in_order_and_their_stacks_in_parallel() -> None:
@@ -126,6 +126,26 @@ def test_steps_run_in_order_and_their_stacks_in_parallel() -> None:
 
     assert {state.status for state in states} == {Status.DONE}
     assert (order[0], set(order[1:3]), order[3]) == ("shared", {"a", "b"}, "links")
+
+
+def test_what_follows_an_operation_is_done_before_later_steps() -> None:
+    """It also follows if a sibling fails, and its own failure is one of the stack."""
+    order = []
+
+    def operation(stack: str) -> None:
+        if stack == "b":
+            raise PartialError("no")
+
+    def follow(task: Task) -> None:
+        order.append(task[0])
+        if task[0] == "a":
+            raise PartialError("no bundle", fix="repeat")
+
+    states = deployed(operation, follow)
+
+    assert order == ["shared", "a"]
+    assert [state.status for state in states] == [Status.DONE, Status.FAILED, Status.FAILED, Status.SKIPPED]
+    assert states[1].causes[0].message == "no bundle\nfix: repeat"
 
 
 @pytest.mark.parametrize(("error", "code"), [(PartialError("no"), 6), (HeldError("no", fix="wait"), 5)])
@@ -157,6 +177,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PULUMI_BACKEND_URL", "file:///unused")
     monkeypatch.setattr(deploy, "open_account", lambda _plan: None)
     monkeypatch.setattr(deploy, "unrecorded_images", lambda _plan, _catalog: ())
+    monkeypatch.setattr(deploy, "deliver_to_new_region", lambda _plan, _account, _region: None)
     return make_folder(tmp_path, monkeypatch, PULUMI, files)
 
 

@@ -31,7 +31,8 @@ def limited_account() -> Iterator[None]:
     with (
         patch.object(deploy, "read_quotas", lambda _account, _needs: quotas),
         patch.object(deploy, "unrecorded_images", lambda _plan, _catalog: ()),
-        # moto's account has no machines.
+        # moto's account has no machines, so it needs no bundle.
+        patch.object(deploy, "deliver_to_new_region", lambda *_: None),
         patch.object(machines, "ready_machines", lambda *_: 0),
         # moto gives the other service-linked roles names of its own.
         patch.object(
