@@ -354,10 +354,11 @@ def _promote(operator: Operator, client: AwsClient, plan: FleetPlan, copies: tup
     record_baked(lock_path(operator.fleet), plan.name, images)
     operator.show([f"{kind}: {copies[0].name} in {', '.join(sorted(ids))}: `bedplate up` uses it for new machines"])
     workers = {pool.name: pool for pool in _workers(plan, kind) if pool.region in ids}
-    begun, errors = ask_each(
-        workers, lambda name: PoolRollout(client, plan.name, workers[name]).start(ids[workers[name].region]), 1
-    )
-    operator.show(begun.values())
+
+    def begin(name: str) -> None:
+        operator.show([PoolRollout(client, plan.name, workers[name]).start(ids[workers[name].region])])
+
+    _, errors = ask_each(workers, begin, 1)
     if missing := sorted(needed - ids.keys()):
         fix = f"run `bedplate image bake {kind}`"
         raise PartialError(f"{copies[0].name} is not in {', '.join(missing)}", fix=fix)

@@ -24,7 +24,7 @@ from bedplate.operate import images, plan_of
 from bedplate.plan.planner import image_kinds
 from bedplate.report.images import by_name
 from images.bakes import KEY, VALID
-from images.published import bill_of_materials
+from images.published import PoolRollout, bill_of_materials
 from tests.testlab.fakes.aws import ACCOUNT
 from tests.testlab.fakes.images import BASE, BakeLab, Killed, KilledClient, add_image, bake_lab
 
@@ -316,6 +316,27 @@ def test_a_promoted_image_is_rolled_out_to_workers(
 
     assert run(["image", "rollback", KIND]) == 0
     assert refresh["Status"] == "RollbackInProgress"
+
+
+def test_an_interrupted_promotion_has_reported_what_has_begun(
+    aws: BakeLab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The roll-out of each pool is reported when AWS has begun it, so Ctrl-C at the last one hides no other."""
+    assert run(["image", "bake", KIND]) == 0
+    name = _bake_another(aws)
+    *_, last = next(pools for kind, pools in image_kinds(aws.plan, load_catalog()).items() if kind.name == KIND)
+
+    class Interrupted(PoolRollout):
+        def start(self, image: str) -> str:
+            if self.pool == last:
+                raise KeyboardInterrupt
+            return super().start(image)
+
+    monkeypatch.setattr(images, "PoolRollout", Interrupted)
+
+    assert run(["image", "promote", name]) == 130
+
+    assert "no machine runs on another image" in capsys.readouterr().out
 
 
 def test_a_failed_roll_out_is_reported(aws: BakeLab, capsys: pytest.CaptureFixture[str]) -> None:
