@@ -69,7 +69,7 @@ def fleet_with(folder: Path, people: int) -> Path:
     fleet.parent.mkdir()
     fleet.write_text((ROOT / "examples/lab.yaml").read_text().replace("pool: /22", "pool: /20"))
     pki = folder_of(fleet)
-    create_authority(pki, Begun(now(), "lab", "", FOLDER), FolderKeys(pki.keys))
+    create_authority(pki, Begun(now(), "lab", "", FOLDER, "", ""), FolderKeys(pki.keys))
     add(opened(pki), [laptop(f"user{number}") for number in range(people)], now(), bytes)
     return fleet
 

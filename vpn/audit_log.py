@@ -60,8 +60,8 @@ class Begun:
     fleet: Annotated[str, Field(alias="begun")]
     authority: str
     keys: str
-    root: str = ""
-    tls_crypt: str = ""
+    root: str
+    tls_crypt: str
     root_list: str | None = None
 
 

@@ -73,7 +73,7 @@ def init(  # noqa: PLR0913  each is an option of the command line
     issuer = _root(operator, root, plan.name, folder, passphrase) if root else None
     moment = now()
     root_list = root_crl_replacing(replaces, issuer, moment) if replaces and issuer else FIRST_ROOT_CRL
-    begun = Begun(moment, plan.name, "", keys)
+    begun = Begun(moment, plan.name, authority="", keys=keys, root="", tls_crypt="")
     create_authority(folder, begun, store_of(keys, operator), passphrase=passphrase, root=issuer, root_list=root_list)
     pki = keys_of(plan.name, operator)
     operator.show(authority_lines(pki, root))

@@ -37,7 +37,7 @@ def change(what: str, folder: PkiFolder) -> None:
     if what == "root":
         write_new_root(root_of(folder), "lab", folder, MOMENT, None)
     elif what == "begin":
-        create_authority(folder, Begun(MOMENT, "lab", "", FOLDER), store)
+        create_authority(folder, Begun(MOMENT, "lab", "", FOLDER, "", ""), store)
     else:
         CHANGES[what](open_pki(folder, "lab", lambda _: store))
 

@@ -68,7 +68,7 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def _begun(fleet: Path, ago: timedelta) -> None:
     """Create the fleet's authority in the past, and issue the certificates of its gateways."""
     folder, then = folder_of(fleet), datetime.now(UTC).replace(microsecond=0) - ago
-    create_authority(folder, Begun(then, "rooms", "", FOLDER), FolderKeys(folder.keys))
+    create_authority(folder, Begun(then, "rooms", "", FOLDER, "", ""), FolderKeys(folder.keys))
     peers = tuple(peer_subjects(plan_loaded(open_fleet(Terminal(fleet), brief=False))).values())
     issue_certificates(keys_of("rooms", Terminal(fleet)), peers, then, unasked)
 

@@ -1,5 +1,6 @@
 """The key folder: verification of authority, root and audit log, and the table of certificates with its findings."""
 
+import json
 import subprocess
 from collections.abc import Callable
 from datetime import timedelta
@@ -18,6 +19,7 @@ from vpn.audit_log import (
     Entry,
     Issued,
     Listed,
+    NotAnEntryError,
     Revoked,
     TlsCryptKey,
     entry_text,
@@ -155,7 +157,7 @@ def test_a_root_revokes_the_authority_that_it_replaces(folder_with_root: PkiFold
         successor = PkiFolder(path / "fleet.pki")
         root_list = root_crl_replacing(last.authority, ROOT, NOW + DAY)
         create_authority(
-            successor, Begun(NOW, FLEET, "", FOLDER), FolderKeys(successor.keys), root=ROOT, root_list=root_list
+            successor, Begun(NOW, FLEET, "", FOLDER, "", ""), FolderKeys(successor.keys), root=ROOT, root_list=root_list
         )
 
     (crl,) = parse_crls(successor.root_list.read_text())
@@ -231,7 +233,7 @@ def test_only_the_list_of_the_journal_is_accepted(number: int, folder_with_root:
     successor = PkiFolder(tmp_path / "next" / "fleet.pki")
     root_list = root_crl_replacing(folder_with_root.authority, ROOT, NOW)
     create_authority(
-        successor, Begun(NOW, FLEET, "", FOLDER), FolderKeys(successor.keys), root=ROOT, root_list=root_list
+        successor, Begun(NOW, FLEET, "", FOLDER, "", ""), FolderKeys(successor.keys), root=ROOT, root_list=root_list
     )
     assert len(root_crl_texts(pki_in(successor), NOW)) == 1
     successor.root_list.write_text(crl_text(sign_crl(ROOT, (), number, NOW)))
@@ -245,7 +247,7 @@ def test_only_the_list_of_the_journal_is_accepted(number: int, folder_with_root:
 
 
 ENTRIES = (
-    Begun(NOW, "lab", "ab" * 32, "folder", root_list=f"1 {'cd' * 32}"),
+    Begun(NOW, "lab", "ab" * 32, "folder", "", "34" * 32, f"1 {'cd' * 32}"),
     Issued(NOW, 2**70, "ada.laptop", Use.CLIENT, NOW + timedelta(days=90), "cd" * 32, 0),
     Issued(NOW, 2**71, "gateway.cellar.lab.internal", Use.SERVER, NOW + timedelta(days=90), "ef" * 32),
     Revoked(NOW, 2**70, Reason.LOST),
@@ -269,6 +271,15 @@ def folder(tmp_path: Path) -> PkiFolder:
 def test_an_entry_is_parsed_unchanged(entry: Entry) -> None:
     """Entries of all kinds are read as they were written."""
     assert parse_entry(entry_text(entry)) == entry
+
+
+@pytest.mark.parametrize("key", ["begun", "at", "authority", "keys", "root", "tls_crypt"])
+def test_a_first_entry_without_a_key_is_rejected(key: str) -> None:
+    """Only the list of the root may be missing, which older logs lack: no other digest is taken for an empty one."""
+    document = {name: value for name, value in json.loads(entry_text(ENTRIES[0])).items() if name != key}
+
+    with pytest.raises(NotAnEntryError):
+        parse_entry(json.dumps(document))
 
 
 def test_a_complete_audit_log_is_parsed() -> None:

@@ -55,7 +55,7 @@ def unasked() -> bytes:
 def begun_in(path: Path, now: datetime = NOW, *, lock: bytes | None = None, root: Issuer | None = None) -> PkiFolder:
     """Create an authority in `fleet.pki` below a folder."""
     folder = PkiFolder(path / "fleet.pki")
-    create_authority(folder, Begun(now, FLEET, "", FOLDER), FolderKeys(folder.keys), passphrase=lock, root=root)
+    create_authority(folder, Begun(now, FLEET, "", FOLDER, "", ""), FolderKeys(folder.keys), passphrase=lock, root=root)
     return folder
 
 
