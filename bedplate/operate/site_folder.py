@@ -78,7 +78,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
 def push_folder(target: Target) -> str:
     """Send the folder to a machine of a site; return its bootstrap script there. Raises NodeError, and MachineError."""
     try:
-        python, architecture = parse_json(run(target, "python3", "-c", _FACTS, fix=_BY_HAND))
+        python, architecture = parse_json(run(target, "python3", "-c", _FACTS, timeout=_SECONDS, fix=_BY_HAND))
     except ValueError:
         raise NodeError(NodeErrorKind.FAILED, "cannot read its version of Python", "install python3 on it") from None
     with tempfile.TemporaryDirectory(prefix="bedplate-") as name:
