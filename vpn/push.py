@@ -47,7 +47,9 @@ def _push(
 
 
 def _described(failures: Mapping[str, BedplateError]) -> str:
-    return "; ".join(f"{name}: {error.what}" + f" ({error.fix})" * bool(error.fix) for name, error in failures.items())
+    return "; ".join(
+        f"{name}: {error.what}{f' ({error.fix})' if error.fix else ''}" for name, error in failures.items()
+    )
 
 
 ACTIVATE_COMMAND = ("sudo", "-n", "bedplate-vpn", "activate")

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from bedplate.cli.options import Json, OnFleet, OnFleetAsking, Parts, Terminal, printed
+from bedplate.cli.options import Json, OnFleet, OnFleetAsking, Parts, printed
 from bedplate.errors import InputError, ViolationError
-from bedplate.operate import Result, deploy, machines
+from bedplate.operate import Result, apply, deploy, machines
 from bedplate.operate import recover as states
 
 NoMachines = Annotated[bool, typer.Option("--no-machines", help="Do not configure machines after the deployment.")]
@@ -89,18 +89,10 @@ def refresh(  # noqa: PLR0913  each is an option of the command line
     status = deploy.exit_status(operator, comparison.states)
     if check:
         status = ViolationError.exit_code if comparison.has_drifted else status
-        return _worst(status, _audit(operator)) if nodes else status
+        return _worst(status, printed(apply.audit(operator))) if nodes else status
     if status or not comparison.has_drifted:
         return status
     return comparison.adopt(operator)
-
-
-def _audit(operator: Terminal) -> int:
-    """Audit all permanent machines; return the exit status."""
-    # Slow: it imports SSH and the compliance rules.
-    from bedplate.operate import apply
-
-    return printed(apply.audit(operator))
 
 
 def _worst(*statuses: int) -> int:

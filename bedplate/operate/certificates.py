@@ -8,7 +8,7 @@ from datetime import datetime
 
 from bedplate.errors import PartialError, ViolationError
 from bedplate.load.source import Users, read_pools
-from bedplate.operate import Operator, Result
+from bedplate.operate import Operator, Result, plan_of
 from bedplate.operate.keys import check_person, keys_of, known_passphrase, now, users_of
 from bedplate.report.vpn import certificate_document, certificate_lines, issued_lines
 from vpn import signing
@@ -57,7 +57,6 @@ def read(operator: Operator, *, is_seen: bool) -> Result:
 def _ask_gateways(operator: Operator) -> tuple[Mapping[str, datetime], int]:
     """Return when each laptop was last connected to a gateway, and 6 if a gateway did not answer."""
     # Slow: they import the models of a fleet.
-    from bedplate.operate import plan_of
     from bedplate.operate.gateways import ask_gateways
     from bedplate.plan.laptops import laptop_gateways
     from vpn.gateways import gateway_node

@@ -12,7 +12,7 @@ from pathlib import Path
 from bedplate.errors import InputError, nearest
 from bedplate.files import os_errors_as_machine_errors
 from bedplate.load.source import Users, read_users
-from bedplate.operate import Operator
+from bedplate.operate import Operator, open_account, open_fleet, plan_of
 from vpn.certificates import Passphrase
 from vpn.pki import FolderKeys, KeyStore, NoAuthority, Pki, folder_of, open_pki
 
@@ -31,9 +31,7 @@ def users_of(operator: Operator) -> Users:
     users = read_users(operator.fleet)
     if users is not None:
         return users
-    # Slow: it imports the models of a fleet, which find the errors.
-    from bedplate.operate import open_fleet
-
+    # The models of a fleet find the errors.
     fleet = open_fleet(operator).fleet
     return Users(fleet.name, tuple(fleet.people), ())
 
@@ -72,9 +70,8 @@ def store_of(kind: str, operator: Operator) -> KeyStore:
         return FolderKeys(folder_of(operator.fleet).keys)
     if kind != PARAMETERS:
         raise InputError(f"unknown key store {kind!r}", fix=f"write {FOLDER} or {PARAMETERS}")
-    # Slow: they import boto3.
+    # Slow: it imports boto3.
     from bedplate.account.vpn import ParameterKeys
-    from bedplate.operate import open_account, plan_of
 
     plan = plan_of(operator)
     return ParameterKeys(open_account(plan), plan.home.name, plan.name)

@@ -141,11 +141,12 @@ def _with_keys(
     """Record missing host keys; return the machines that have one, and the errors of the others."""
     plan = plan_of(operator)
     keys, instances = plan.record.host_keys, plan.record.instances
-    due = {
-        machine.instance: machine
-        for machine in machines
-        if (name := machine.name or "") not in keys or instances.get(name, machine.instance) != machine.instance
-    }
+
+    def has_key(machine: LiveMachine) -> bool:
+        name = machine.name or ""
+        return name in keys and instances.get(name, machine.instance) == machine.instance
+
+    due = {machine.instance: machine for machine in machines if not has_key(machine)}
     read, errors = ask_each(due, lambda instance: aws_host_key(plan, client, due[instance]), _MAX_THREADS)
     operator.show(record_aws_key(operator, plan, due[instance], key) for instance, key in read.items())
     return [machine for machine in machines if machine.instance not in errors], [*errors.values()]

@@ -40,7 +40,7 @@ from bedplate.rehearsal.kinds import KINDS
 from bedplate.rehearsal.provider import DefaultProvider
 from bedplate.rehearsal.rehearse import Course, Phase, Report, StepCallback, Wave, create, document
 from bedplate.rehearsal.rehearse import rehearse as run_rehearsal
-from bedplate.rehearsal.stack import Stack, graph
+from bedplate.rehearsal.stack import Stack
 from bedplate.rehearsal.stack import graph as resources_of
 from bedplate.report import rehearsal as reports
 from bedplate.report.cost import price_lines
@@ -170,7 +170,7 @@ def audit_report(report: Report) -> tuple[StackFault, ...]:
         return ()
     runs = filter(None, (stack.deployed for stack in report.stacks))
     resources = chain.from_iterable(run.snapshot.entries.values() for run in runs)
-    return audit(graph_of(graph(resources), "the rehearsal"), device_counts(load_catalog()))
+    return audit(graph_of(resources_of(resources), "the rehearsal"), device_counts(load_catalog()))
 
 
 ACCOUNT_OF_PROGRAMS = "123456789012"

@@ -141,7 +141,8 @@ def explain_group(state: CapacityState, group: str) -> Iterator[str]:
     if not (is_for_people or state.has_cluster):
         yield "Pods are not known without a kubeconfig, so what happens next is not known either."
         return
-    yield from () if is_for_people else _waiting_lines(state, pools)
+    if not is_for_people:
+        yield from _waiting_lines(state, pools)
     yield from _next_lines(state, pools)
 
 

@@ -115,7 +115,7 @@ def _pod_matches(rules: Iterable[FirewallRule]) -> Iterator[str]:
 
 
 def _inbound_rule(protocol: str, port: int, blocks: list[IPv4Network]) -> InboundRule:
-    name = "_".join(("from", protocol or "all", *((str(port),) if port else ())))
+    name = "_".join(filter(None, ("from", protocol or "all", str(port or ""))))
     from_anywhere = any(block.prefixlen == 0 for block in blocks)
     merged = () if from_anywhere else tuple(collapse_addresses(blocks))
     return InboundRule(name, protocol or None, port or None, merged)
