@@ -195,7 +195,7 @@ def _places(observation: Observation, rungs: Sequence[RungState]) -> Iterator[Pl
         machine = machines.get(node.machine or "")
         if node.cordoned is Cordon.HUMAN or node.free.cpus <= 0 or (machine and machine.notice is not None):
             continue
-        if node.failed and machine:
+        if node.is_broken and machine:
             continue
         if node.cordoned and machine and machine.pool in fixed:
             continue

@@ -164,7 +164,7 @@ class Pod:
 class Node:
     """A node of the cluster; `machine` is None for a physical one, which the planner never removes.
 
-    `failed` is what the health gate of the node requires: to reboot or replace the machine; empty if it has passed.
+    `failed` is the verdict of its health gate: `hardware`, `software` or `unknown`; empty if it has passed.
     """
 
     name: str
@@ -178,6 +178,11 @@ class Node:
     idle_since: float | None = None
     cordoned: Cordon | None = None
     failed: str = ""
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the machine must be ended: software can be repaired, and a gate that cannot tell is no reason."""
+        return self.failed == "hardware"
 
 
 @dataclass(frozen=True, slots=True)

@@ -239,7 +239,7 @@ def _end_late(fleet: Fleet, removal: Removal) -> Iterator[Action]:
 
 
 def _replace_failed(fleet: Fleet, removal: Removal) -> Iterator[Action]:
-    """Drain nodes whose health gate has failed, and end their empty machines, a few of each pool at once.
+    """Drain nodes whose health gate finds broken hardware, and end their empty machines, a few of each pool at once.
 
     A gate that fails on half of a pool is no fault of its machines: nothing is done then.
     """
@@ -249,12 +249,12 @@ def _replace_failed(fleet: Fleet, removal: Removal) -> Iterator[Action]:
             by_pool[rung.pool.name].append(node)
     pods = {pod.id: pod for pod in fleet.observation.pods}
     for nodes in by_pool.values():
-        failed = [node for node in nodes if node.failed and node.cordoned is not Cordon.HUMAN]
+        failed = [node for node in nodes if node.is_broken and node.cordoned is not Cordon.HUMAN]
         if len(failed) >= _MANY and 2 * len(failed) >= len(nodes):
             continue
         failed.sort(key=lambda node: node.cordoned is None)
         for node in failed[: max(1, int(fleet.observation.settings.cap * len(nodes)))]:
-            reason = f"the health gate of {node.name} requires: {node.failed}"
+            reason = f"the health gate of {node.name} finds broken hardware"
             is_movable = any(pods[pod].movable for pod in node.pods if pod in pods)
             if node.cordoned is None or is_movable:
                 yield DrainNode(node.name, reason)
@@ -279,7 +279,7 @@ def _end_empty(fleet: Fleet, removal: Removal) -> Iterator[Action]:
     """End own cordoned nodes that are empty; at the minimum of their pool they become schedulable again."""
     for node in fleet.observation.nodes:
         rung = fleet.rung_of(node)
-        if node.cordoned is not Cordon.PLANNER or rung is None or node.failed or node.name in fleet.used:
+        if node.cordoned is not Cordon.PLANNER or rung is None or node.is_broken or node.name in fleet.used:
             continue
         machine = fleet.machines[node.name]
         if node.pods or machine.notice is not None:
@@ -297,7 +297,7 @@ def _cordon_idle(fleet: Fleet, removal: Removal) -> Iterator[Action]:
     idle: list[tuple[int, float, Node, RungState]] = []
     for node in observation.nodes:
         rung = fleet.rung_of(node)
-        if rung is None or node.cordoned or node.failed or node.pods or node.idle_since is None:
+        if rung is None or node.cordoned or node.is_broken or node.pods or node.idle_since is None:
             continue
         if node.name in fleet.used:
             continue

@@ -36,6 +36,6 @@ def test_machine_passed_its_health_gate(host: Host) -> None:
     verdict = parse_json(host.file(_VERDICT).content_string)
     failed = [f"{finding['check']}: {finding['text']}" for finding in verdict["findings"] if not finding["ok"]]
 
-    assert not failed, "; ".join(failed)
+    assert not failed, f"{verdict['verdict']}: {'; '.join(failed)}"
     assert verdict["boot"] == host.file("/proc/sys/kernel/random/boot_id").content_string.strip()
     assert verdict["time"] > time.time() - _LONGEST_AGE

@@ -283,21 +283,21 @@ def difference(request: bytes, signer: str, certificate: bytes) -> str:
     return "" if purposes == {_PURPOSES[signer].dotted_string} else "another purpose"
 
 
-_PASSED, _FAILED = "passed", "failed"
-_REPORTS = frozenset({"pending", "repair", "reboot", "replace"})
+_PASSED, _UNKNOWN = "passed", "unknown"
+_REPORTS = frozenset({"pending", "hardware", "software"})
 
 
 def gate_taint(annotations: Mapping[str, str], taint: str | None) -> str | None:
     """Return the value that the taint of the gate must get, empty to remove it; None if it stays as it is.
 
-    The value is the report of the node: that no gate has run since its boot, or what the failed one requires.
+    The value is the report of the node: that no gate has run since its boot, or what is broken. Another one is unknown.
     """
     report = annotations.get(GATE)
     if report is None:
         return None
     if report == _PASSED:
         return None if taint is None else ""
-    wanted = report if report in _REPORTS else _FAILED
+    wanted = report if report in _REPORTS else _UNKNOWN
     return None if wanted == taint else wanted
 
 

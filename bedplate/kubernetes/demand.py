@@ -42,8 +42,8 @@ GATE = "bedplate/gate"
 
 A kubelet may annotate its own node only, and may not change taints.
 """
+_VERDICTS = ("hardware", "software", "unknown")
 # Taints that the cluster derives from other parts of an observation: a cordon, and the condition `Ready`.
-_RENEWED = ("reboot", "replace")
 UNSCHEDULABLE, NOT_READY = "node.kubernetes.io/unschedulable", "node.kubernetes.io/not-ready"
 _INSTANCE = re.compile(r"aws:///[^/]*/(i-[0-9a-f]+)")
 # A node registers as not ready and is ready within this time, or it never was. An empty node that is not ready for
@@ -198,14 +198,14 @@ def _node(
         joined=joined,
         idle_since=None if work else max(joined, cluster.ends.get(name, cluster.since)),
         cordoned=cordon_of(node),
-        failed=_required(node),
+        failed=_gate_verdict(node),
     )
 
 
-def _required(node: ClusterNode) -> str:
-    """Return `reboot` or `replace` if the health gate of a node requires it; empty for what a repair may solve."""
+def _gate_verdict(node: ClusterNode) -> str:
+    """Return the verdict of a node's failed health gate; empty if it has passed, or not ended since the boot."""
     taints = (node.spec.taints if node.spec else None) or ()
-    return next((taint.value for taint in taints if taint.key == GATE and taint.value in _RENEWED), "")
+    return next((taint.value for taint in taints if taint.key == GATE and taint.value in _VERDICTS), "")
 
 
 def _measured(

@@ -162,7 +162,7 @@ def assess(  # noqa: PLR0913, PLR0917  all that is observed
     planned = f"Kubernetes {plan.version}, on workers {plan.kubelet}, containerd {plan.containerd}"
     late = (*_version_faults(version, counts, plan), *_proxy_faults(workloads, plan))
     faults = (*late, *_member_faults(members, now), *_skew_faults(version, counts), *_addon_faults(addons))
-    faults = (*faults, *_node_faults(nodes, now), *_block_faults(nodes, plan.pods, now))
+    faults = (*faults, *_node_faults(nodes, now), *_gate_faults(nodes), *_block_faults(nodes, plan.pods, now))
     return ClusterStatus(version, planned, tuple(members), counts, addons, faults)
 
 
@@ -176,6 +176,25 @@ def _node_faults(nodes: Iterable[Any], now: datetime) -> Iterator[str]:
             groups.setdefault(_group(node), []).append(node.metadata.name)
     for group, names in groups.items():
         yield f"{group}: not ready: {_some(names)}: `bedplate node logs {names[0]}` shows why"
+
+
+# A verdict of a failed health gate, and what follows from it.
+_GATES = {
+    "hardware": "broken hardware: the capacity controller replaces an instance; repair a physical machine",
+    "software": "broken software, no new pods: `kubectl describe node {}` shows what to repair",
+    "unknown": "the gate cannot tell, no new pods: `kubectl describe node {}` shows what did not answer",
+}
+
+
+def _gate_faults(nodes: Iterable[Any]) -> Iterator[str]:
+    """Yield a fault for each verdict of failed health gates in a group."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for node in nodes:
+        verdict = next((taint.value for taint in node.spec.taints or () if taint.key == GATE), "")
+        if verdict in _GATES:
+            groups.setdefault((_group(node), verdict), []).append(node.metadata.name)
+    for (group, verdict), names in sorted(groups.items()):
+        yield f"{group}: {_some(names)}: {_GATES[verdict].format(names[0])}"
 
 
 def _block_faults(nodes: Sequence[Any], pods: IPv4Network, now: datetime) -> Iterator[str]:

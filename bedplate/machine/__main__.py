@@ -20,7 +20,7 @@ from bedplate.machine.calls import (
     apply_roles,
     audit,
     check_machine,
-    failed_checks,
+    gate_sentence,
     heartbeats,
     reboot,
     run_step,
@@ -36,7 +36,7 @@ _AT_ONCE = (Disruption.NONE, Disruption.SERVICE)
 _LOWEST_PRIORITY = 19
 _AUDIT_PERIOD = 24 * 3600.0
 _ATTEMPTS = 3
-"""The failed runs since boot after which a new machine is abandoned."""
+"""The failed runs since boot after which a new machine is abandoned if its roles fail, or counted if its gate fails."""
 
 
 def main(state: State, *, is_new: bool) -> int:
@@ -51,7 +51,8 @@ def main(state: State, *, is_new: bool) -> int:
         exit_status = 0 if status.ok else 1
         verdict = check_machine(state, node, is_new=is_new) if node and status.ok else None
         if verdict and not verdict["ok"]:
-            status = replace(status, ok=False, sentence=f"gate failed: {failed_checks(verdict)}")
+            status = replace(status, ok=False, sentence=gate_sentence(verdict))
+            exit_status = int(is_new and verdict["verdict"] != "hardware")
         is_ready = not is_new
         if is_new:
             is_ready = status.ok and run_step("report_ready")
@@ -108,15 +109,23 @@ def _configure(state: State, node: NodePlan, *, is_new: bool) -> Status:
 
 
 def _give_up(state: State, verdict: Mapping[str, Any] | None) -> None:
-    """End a new machine that failed: reboot it once if the gate requires it, else let its group replace it."""
+    """End a new machine whose roles or hardware failed, after a reboot if the gate requires it.
+
+    Without a fault of its hardware it tries again, and another machine would have the same fault: AWS ends it when the
+    hook expires. The alarm of the group counts it as well.
+    """
+    attempts = state.count("attempts")
     if verdict is None:
-        if state.count("attempts") >= _ATTEMPTS:
+        if attempts >= _ATTEMPTS:
             run_step("report_failed")
-    elif verdict["action"] == "reboot" and state.count_ever("reboots") == 1:
+        return
+    checks = " ".join(dict.fromkeys(finding["check"] for finding in verdict["findings"] if not finding["ok"]))
+    if verdict["action"] == "reboot" and state.count_ever("reboots") == 1:
         reboot()
-    else:
-        checks = dict.fromkeys(finding["check"] for finding in verdict["findings"] if not finding["ok"])
-        run_step("report_failed", CHECKS=" ".join(checks))
+    elif verdict["verdict"] == "hardware":
+        run_step("report_failed", CHECKS=checks)
+    elif attempts == _ATTEMPTS:
+        run_step("count_failed", CHECKS=checks)
 
 
 if __name__ == "__main__":

@@ -32,8 +32,8 @@ _HEARTBEAT = 60.0
 _LOCK_SECONDS, _LOCK_PAUSE = 1800.0, 15.0
 # A clock takes a moment to synchronise.
 _GATE_ATTEMPTS, _GATE_PAUSE = 6, 10.0
-# A diagnosis of DCGM takes a minute; each program of the gate has its own limit.
-_GATE_SECONDS = 600.0
+# Each program of the gate has its own limit, DCGM five minutes; nvidia-smi may hang in two checks, and twice in each.
+_GATE_SECONDS = 900.0
 
 
 def run_step(name: str, **environment: str) -> bool:
@@ -118,9 +118,13 @@ def check_machine(state: State, node: NodePlan, *, is_new: bool) -> Mapping[str,
     return verdict
 
 
-def failed_checks(verdict: Mapping[str, Any]) -> str:
-    """Return the failed checks of a verdict."""
-    return "; ".join(f"{finding['check']}: {finding['text']}" for finding in verdict["findings"] if not finding["ok"])
+_WORDS = {"hardware": "broken hardware", "software": "broken software"}
+
+
+def gate_sentence(verdict: Mapping[str, Any]) -> str:
+    """Return what a failed gate says: broken hardware, broken software, or that it cannot tell; and the checks."""
+    failed = [f"{finding['check']}: {finding['text']}" for finding in verdict["findings"] if not finding["ok"]]
+    return f"gate failed, {_WORDS.get(verdict['verdict'], 'cannot tell why')}: {'; '.join(failed)}"
 
 
 def run_gate(*, is_new: bool) -> Mapping[str, Any]:
@@ -133,7 +137,8 @@ def run_gate(*, is_new: bool) -> Mapping[str, Any]:
             verdict: Mapping[str, Any] = json.loads(result.out)
         except ValueError:
             text = result.error or "no output"
-            verdict = {"ok": False, "action": "repair", "findings": [{"check": "gate", "text": text, "ok": False}]}
+            findings = [{"check": "gate", "text": text, "ok": False}]
+            verdict = {"ok": False, "verdict": "unknown", "action": "repair", "findings": findings}
         if verdict["action"] != "repair":
             break
     return verdict

@@ -16,7 +16,7 @@ from threading import Event as Flag
 from threading import Thread
 
 from bedplate.errors import BedplateError
-from bedplate.machine.calls import apply_roles, check_machine, failed_checks, find_stale_services, reboot, run_step
+from bedplate.machine.calls import apply_roles, check_machine, find_stale_services, gate_sentence, reboot, run_step
 from bedplate.machine.state import State, Status
 from bedplate.nodes.apply import Event, NodeError, NodeErrorKind, NodeResult, Step, error_event
 from bedplate.nodes.upgrade import NO_LOGIN, REBOOTING
@@ -160,7 +160,7 @@ class Upgrade:
         verdict = check_machine(self.state, self.node, is_new=True)
         changed = tuple(result.changed)
         if verdict and not verdict["ok"]:
-            return Status(ok=False, sentence=f"gate failed: {failed_checks(verdict)}", changed=changed)
+            return Status(ok=False, sentence=gate_sentence(verdict), changed=changed)
         return Status(
             ok=True, sentence=f"upgraded, {len(changed)} changed" if changed else "up to date", changed=changed
         )

@@ -123,8 +123,12 @@ print_join_token() {
 
 report_failed() {
   is_cloud || return 0
-  count_failure || say "cannot count the failure"
+  count_failed
   report ready ABANDON
+}
+
+count_failed() {
+  ! is_cloud || count_failure || say "cannot count the failure"
 }
 
 # Count a failed gate, for the alarm of the group, and each check in CHECKS, which name the reason.

@@ -154,6 +154,8 @@ class NodePlan:
     """The branch of its NVIDIA driver, for a machine with GPUs."""
     software: str = ""
     """The name of the set with the versions of its software for GPUs and EFA."""
+    mig: bool = False
+    """Whether its GPUs may be split into instances."""
     frameworks: bool | None = None
     """Whether it has PyTorch, if the file says so."""
     types: tuple[str, ...] = ()
@@ -483,6 +485,7 @@ def _site_node(plan: FleetPlan, site: SitePlan, machine: MachinePlan) -> NodePla
         resolvers=plan.record.resolvers.get(resolver_region(plan, site.name), ()),
         gpus=Hardware(gpus.model, gpus.count) if gpus else None,
         driver=(machine.spec.driver or plan.image.driver) if gpus else None,
+        mig=machine.spec.mig,
         frameworks=machine.spec.frameworks,
         scratch=machine.spec.scratch,
     )
@@ -520,6 +523,7 @@ def pool_node(plan: FleetPlan, pool: PoolPlan, name: str, catalog: Catalog) -> N
         driver=driver,
         types=pool.types,
         fabric=fabric,
+        mig=pool.group_spec.mig,
         frameworks=pool.group_spec.frameworks,
         owner=pool.owner,
         expires=pool.group_spec.expires,

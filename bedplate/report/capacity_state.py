@@ -252,10 +252,19 @@ def _node_lines(state: CapacityState, pools: Sequence[Pool]) -> Iterator[str]:
         yield f"{counted(len(lines) - _SHOWN, 'more node')} like these."
 
 
+_GATES = {
+    "hardware": "broken hardware: the machine is drained and replaced, unless half of its pool has the fault",
+    "software": "broken software: the machine stays, and takes no new pods",
+    "unknown": "no answer: the machine stays, and takes no new pods",
+}
+
+
 def _node_sentence(state: CapacityState, node: Node, machine: Machine, pool: Pool) -> str:
     now = state.observation.time
     if lack := shortage(node, pool):
         return f"{node.name}: it reports {lack}. Restart kubelet there, or end it by `bedplate node stop`."
+    if node.failed:
+        return f"{node.name}: its health gate finds {_GATES[node.failed]}. `kubectl describe node` shows why."
     if machine.notice:
         return f"{node.name}: AWS interrupts this spot instance at {clock(machine.notice)}."
     if node.cordoned is Cordon.HUMAN:

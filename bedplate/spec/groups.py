@@ -144,6 +144,7 @@ _NEXT_IMAGE = "the next image build; running machines stay"
 _REGISTRATION = "tags; nodes register them at boot"
 _CONTROLLER = "which machines the capacity controller starts and ends"
 _DRIVER = "its machines with GPUs, at their next apply while no program uses a GPU"
+_MIG = "what the health gate of its machines accepts, at their next apply"
 _FRAMEWORKS = "the Python environment of its machines, at their next apply"
 
 
@@ -357,6 +358,12 @@ class Group(Spec):
         title="Driver branch",
         description="NVIDIA driver branch of its machines, quoted, such as '580'. Default: that of the fleet's image.",
         json_schema_extra=on_edit(free(_DRIVER, *EVERY)),
+    )
+    mig: bool = Field(
+        default=False,
+        title="MIG",
+        description="Whether people split its GPUs into instances (MIG). Else the health gate asks to disable MIG.",
+        json_schema_extra=on_edit(free(_MIG)),
     )
     frameworks: bool | None = Field(
         default=None,

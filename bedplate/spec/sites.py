@@ -111,6 +111,12 @@ class Machine(Spec):
         description="NVIDIA driver branch, quoted, such as '580'. Default: that of the fleet's image.",
         json_schema_extra=on_edit(free("the machine, at its next apply while no program uses a GPU", *EVERY)),
     )
+    mig: bool = Field(
+        default=False,
+        title="MIG",
+        description="Whether people split its GPUs into instances (MIG). Else the health gate asks to disable MIG.",
+        json_schema_extra=on_edit(free(_NEXT_APPLY)),
+    )
     frameworks: bool | None = Field(
         default=None,
         title="Frameworks",

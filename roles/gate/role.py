@@ -22,7 +22,7 @@ def expectations(node: NodePlan, catalog: Catalog) -> Mapping[str, Expected]:
     """Return what each type of the machine's group must have; a machine of a site has one entry, under ""."""
     mounts = tuple(mount.path for mount in node.mounts)
     if not node.types:
-        return {"": Expected(node.driver, _gpus(node.gpus, catalog), mounts=mounts)}
+        return {"": Expected(node.driver, _gpus(node.gpus, catalog, mig=node.mig), mounts=mounts)}
     table: dict[str, Expected] = {}
     for name in node.types:
         facts = catalog.types.get(name)
@@ -31,18 +31,19 @@ def expectations(node: NodePlan, catalog: Catalog) -> Mapping[str, Expected]:
         gpus = Hardware(facts.gpu.name, facts.gpu.count) if facts.gpu else None
         memory = facts.gpu.memory_mib if facts.gpu else 0
         efa = facts.efa if node.fabric else 0
-        table[name] = Expected(node.driver if gpus else None, _gpus(gpus, catalog, memory), efa, mounts)
+        planned = _gpus(gpus, catalog, memory, mig=node.mig)
+        table[name] = Expected(node.driver if gpus else None, planned, efa, mounts, cloud=True)
     return table
 
 
-def _gpus(gpus: Hardware | None, catalog: Catalog, memory: int = 0) -> Gpus | None:
+def _gpus(gpus: Hardware | None, catalog: Catalog, memory: int = 0, *, mig: bool) -> Gpus | None:
     if gpus is None:
         return None
     chip = catalog.chips.get(gpus.model)
     if chip is None or not chip.needs_switch(gpus.count):
-        return Gpus(gpus.model, gpus.count, memory)
+        return Gpus(gpus.model, gpus.count, memory, mig=mig)
     # The pass mark is that of GPUs that NVSwitch connects.
-    return Gpus(gpus.model, gpus.count, memory, switched=True, bandwidth=chip.bandwidth)
+    return Gpus(gpus.model, gpus.count, memory, switched=True, bandwidth=chip.bandwidth, mig=mig)
 
 
 @dataclass(frozen=True, slots=True)

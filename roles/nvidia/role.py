@@ -186,7 +186,7 @@ _BUSY = "busy"
 _READ_STATE = (
     "echo kernel=$(uname -r); "
     "for d in /sys/bus/pci/devices/*; do case $(cat $d/vendor $d/class 2>/dev/null | tr -d '\\n') in "
-    "0x10de0x03*) echo gpu=; break;; esac; done; "
+    "0x10de0x03*) echo gpu=;; 0x10de0x0680*) echo switch=;; esac; done; "
     "for m in nouveau nvidia; do [ ! -d /sys/module/$m ] || echo $m=; done; "
     f"[ ! -d /sys/module/nvidia ] || {_IS_LOADED} || echo {_OUTDATED}=; "
     "[ ! -e /dev/nvidia0 ] || find /proc/[0-9]*/fd -lname '/dev/nvidia[0-9]*' 2>/dev/null | cut -d/ -f3 | sort -u | "
@@ -199,8 +199,8 @@ _READ_STATE = (
 class GpuState(FactBase[Mapping[str, str]]):
     """The state of a machine's GPUs: `kernel` is the release of the running kernel, the others are present or not.
 
-    `gpu`: the PCI bus has one. `nvidia`, `nouveau`: the module is loaded. `outdated`: the loaded driver is not the
-    installed one. `busy`: a program uses a GPU.
+    `gpu`, `switch`: the PCI bus has a GPU, an NVSwitch. `nvidia`, `nouveau`: the module is loaded. `outdated`: the
+    loaded driver is not the installed one. `busy`: a program uses a GPU.
     """
 
     default = dict
@@ -291,12 +291,16 @@ class Nvidia(Role):
                 commands=["modprobe ib_umad"],
                 _if=changed(changes, _MODULES),
             )
-        start_units(self._units)
+        start_units(self._units(has_switch="switch" in state))
 
-    @property
-    def _units(self) -> Mapping[str, str]:
-        """The units to start, by operation name."""
-        units = {"Start the Fabric Manager": FABRIC_MANAGER} if self.driver.fabric else {}
+    def _units(self, *, has_switch: bool) -> Mapping[str, str]:
+        """Return the units to start, by operation name.
+
+        The Fabric Manager ends without an NVSwitch, as on a site's machine with cards. Newer ones than Hopper's are on
+        no PCI bus, and an EC2 type has what the catalog says.
+        """
+        may_have = has_switch or self.driver.subnets or self.platform is Platform.CLOUD
+        units = {"Start the Fabric Manager": FABRIC_MANAGER} if self.driver.fabric and may_have else {}
         if self.driver.imex and host.get_fact(ImexNodes):
             units["Start IMEX"] = IMEX
         if self._has_tools():

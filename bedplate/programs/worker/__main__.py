@@ -97,13 +97,14 @@ class Agent:
         if gate == self.gate and time.monotonic() < self._next_look:
             return
         text = self.kubectl("get", "node", self.node, "--ignore-not-found", "--output=json")
+        has_changed = gate != self.gate
         self.gate, self._next_look = gate, time.monotonic() + self.period
         if not text.strip():
             self._register()
             return
         self._is_missing = False
         annotations = json.loads(text)["metadata"].get("annotations", {})
-        if annotations.get(_GATE) != gate.report:
+        if annotations.get(_GATE) != gate.report or has_changed:
             # A node may write its status by `apply`: for `patch` kubectl reads it first, which nodes may not.
             self.kubectl(*_APPLY_STATUS, text=json.dumps(gate.status(self.node, time.time())))
             self.kubectl("annotate", "node", self.node, f"{_GATE}={gate.report}", "--overwrite")

@@ -6,14 +6,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 _VERDICT, _BOOT = Path("var/lib/bedplate/gate.json"), Path("proc/sys/kernel/random/boot_id")
-PENDING, _PASSED, _FAILED = "pending", "passed", "failed"
-_ACTIONS = frozenset({"repair", "reboot", "replace"})
+PENDING, _PASSED, _UNKNOWN = "pending", "passed", "unknown"
+_BROKEN = frozenset({"hardware", "software"})
 _CONDITION, _LONGEST = "GateFailed", 1000
 
 
 @dataclass(frozen=True)
 class Gate:
-    """A gate: `passed`, the action that the failed one requires, or `pending` if none has run since the last boot."""
+    """A gate: `passed`, `hardware` or `software` if that is broken, `unknown` if the gate cannot tell.
+
+    `pending`: none has run since the last boot.
+    """
 
     report: str
     findings: str = ""
@@ -30,7 +33,7 @@ class Gate:
 
 
 def read_gate(root: Path) -> Gate:
-    """Return the gate by its verdict since the last boot; a verdict of another form is a failed one."""
+    """Return the gate by its verdict since the last boot; one of another form tells nothing."""
     try:
         text = (root / _VERDICT).read_text(encoding="utf-8")
         boot = (root / _BOOT).read_text(encoding="utf-8").strip()
@@ -41,9 +44,10 @@ def read_gate(root: Path) -> Gate:
         # A gate that could not read its plan knows no boot.
         if verdict["boot"] not in (boot, "") or (verdict["ok"] is True and not verdict["boot"]):
             return Gate(PENDING)
+        told = [entry for entry in verdict["findings"] if not entry["ok"] or entry["cause"] == _UNKNOWN]
+        text = "; ".join(f"{entry['check']}: {entry['text']} ({entry['action']})" for entry in told)
         if verdict["ok"] is True:
-            return Gate(_PASSED)
-        failed = [f"{finding['check']}: {finding['text']}" for finding in verdict["findings"] if not finding["ok"]]
-        return Gate(verdict["action"] if verdict["action"] in _ACTIONS else _FAILED, "; ".join(failed))
+            return Gate(_PASSED, text)
+        return Gate(verdict["verdict"] if verdict["verdict"] in _BROKEN else _UNKNOWN, text)
     except (ValueError, KeyError, TypeError, RecursionError):
-        return Gate(_FAILED, "the verdict cannot be read")
+        return Gate(_UNKNOWN, "the verdict cannot be read")

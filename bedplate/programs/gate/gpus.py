@@ -1,0 +1,193 @@
+"""Checks of the GPUs against the plan and against each other: driver, number, memory, lanes, clocks, MIG and NVLink."""
+
+import re
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ..program import MissingProgramError, ProgramError
+from .kernel_log import check_kernel_log
+from .machine import Expected, Gpus, Machine
+from .smi import check_states, id_of, read_document
+from .verdict import Action, Cause, Finding, hardware, software, unknown
+
+FABRIC_MANAGER = "nvidia-fabricmanager.service"
+# EC2 counts the memory of a GPU in full; the driver reserves a part of it.
+_LEAST_MEMORY = 0.9
+# Display controllers of NVIDIA.
+_GPU = {"vendor": "0x10de", "class": "0x03"}
+# Cards for PCIe slots, which bridges connect in pairs at most: A100-PCIE-40GB, A100 80GB PCIe, H100 NVL.
+_CARDS = {"pcie", "nvl"}
+# GPUs of servers are delivered with ECC; on those of desktops it is a choice, and off.
+_SERVER_BRANDS = {"NVIDIA", "Tesla"}
+_WIDEST = 32
+_SLOWDOWN = re.compile(r"clocks_(?:event|throttle)_reason_(hw_\w+)")
+# The gate runs every five minutes: two gates in a row.
+_SLOW_SECONDS = 240
+
+
+def check_gpus(machine: Machine, expected: Expected) -> Iterator[Finding]:
+    """Yield the findings about the GPUs; nothing if the plan has no GPUs for this machine."""
+    if expected.gpus is None or expected.driver is None:
+        return
+    document, findings = read_document(machine)
+    yield from findings
+    if document is not None:
+        yield from _check_document(machine, expected, expected.gpus, document)
+    yield from check_kernel_log(machine)
+
+
+def _check_document(machine: Machine, expected: Expected, planned: Gpus, document: ET.Element) -> Iterator[Finding]:
+    gpus = document.findall("gpu")
+    # The driver's own verdict on each GPU comes first.
+    for gpu in gpus:
+        yield from check_states(gpu)
+    if version := document.findtext("driver_version", ""):
+        yield _driver(machine, version, str(expected.driver))
+    yield from _number(machine, gpus, planned)
+    yield from _lanes(machine, gpus)
+    for gpu in gpus:
+        yield from _clocks(machine, gpu, is_cloud=expected.cloud)
+        yield from _modes(gpu, planned)
+    if planned.switched and gpus and not all(_words(gpu) & _CARDS for gpu in gpus):
+        yield from _fabric(machine, gpus)
+
+
+def _driver(machine: Machine, version: str, branch: str) -> Finding:
+    loaded = machine.read("/sys/module/nvidia/version")
+    if loaded != version:
+        return software("driver", f"the kernel has loaded {loaded or 'none'}, installed is {version}", Action.REBOOT)
+    if not version.startswith(f"{branch}."):
+        return software("driver", f"version {version}, planned is branch {branch}")
+    return Finding("driver", f"version {version}")
+
+
+def _words(gpu: ET.Element) -> set[str]:
+    return set(re.split(r"[ ()-]+", gpu.findtext("product_name", "").lower()))
+
+
+def _number(machine: Machine, gpus: Sequence[ET.Element], planned: Gpus) -> Iterator[Finding]:
+    matching = [gpu for gpu in gpus if set(planned.model.lower().split("-")) <= _words(gpu)]
+    text = f"{len(matching)} {planned.model}, planned {planned.count}"
+    if len(matching) != len(gpus):
+        text += f"; the machine has {', '.join(sorted({gpu.findtext('product_name', '') for gpu in gpus}))}"
+    on_bus = machine.count_devices(_GPU)
+    if len(gpus) >= planned.count:
+        # The name of a new model may differ from that of the plan, but not on some GPUs only.
+        is_mixed = 0 < len(matching) < len(gpus)
+        is_planned = len(matching) == len(gpus) == planned.count
+        action = Action.REPAIR if is_mixed else Action.MONITOR
+        yield Finding("gpus", text) if is_planned else unknown("gpus", text, action)
+    elif gpus or (on_bus is not None and on_bus < planned.count):
+        yield hardware("gpus", text if on_bus is None else f"{text}, the PCI bus has {on_bus}")
+    else:
+        # The driver finds no GPU at all.
+        yield unknown("gpus", text, Action.REBOOT)
+    for gpu in gpus:
+        memory = _number_of(gpu.findtext("fb_memory_usage/total", ""))
+        if memory is not None and memory < planned.memory * _LEAST_MEMORY:
+            yield hardware("gpu-memory", f"{id_of(gpu)} has {memory} MiB, planned {planned.memory}")
+
+
+def _number_of(text: str) -> int | None:
+    match = re.match(r"\d+", text.strip())
+    return int(match[0]) if match else None
+
+
+@dataclass(frozen=True)
+class _Link:
+    """The PCIe lanes of a GPU; `slot`: the most that its slot has, None if unknown, as in a virtual machine."""
+
+    gpu: ET.Element
+    current: int
+    most: int
+    slot: int | None
+
+    @property
+    def is_narrow(self) -> bool:
+        return self.current < self.most
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the GPU works: an idle one may use fewer lanes."""
+        return self.gpu.findtext("clocks_event_reasons/clocks_event_reason_gpu_idle") == "Not Active"
+
+
+def _link(machine: Machine, gpu: ET.Element) -> _Link | None:
+    widths = "pci/pci_gpu_link_info/link_widths"
+    current, most = (_number_of(gpu.findtext(f"{widths}/{name}_link_width", "")) for name in ("current", "max"))
+    if current is None or most is None:
+        return None
+    is_metal = gpu.findtext("gpu_virtualization_mode/virtualization_mode", "None") == "None"
+    ends = [_number_of(machine.read_device(gpu.get("id", ""), f"{end}max_link_width")) for end in ("", "../")]
+    known = [width for width in ends if width and width <= _WIDEST]
+    slot = min(known) if is_metal and len(known) == len(ends) else None
+    return _Link(gpu, current, min(most, slot or most), slot)
+
+
+def _lanes(machine: Machine, gpus: Sequence[ET.Element]) -> Iterator[Finding]:
+    """Compare lanes with those of card and slot, and with those of equal GPUs: boards connect a card with fewer."""
+    links = [link for gpu in gpus if (link := _link(machine, gpu))]
+    full = {(link.gpu.findtext("product_name"), link.most) for link in links if not link.is_narrow}
+    for link in links:
+        if link.is_narrow:
+            text = f"{id_of(link.gpu)} has {link.current} of {link.most} PCIe lanes"
+            is_odd = (link.gpu.findtext("product_name"), link.most) in full
+            is_broken = is_odd or (link.slot is not None and link.is_busy)
+            yield hardware("gpu-pcie", text) if is_broken else unknown("gpu-pcie", f"{text}, as its board may have")
+
+
+def _clocks(machine: Machine, gpu: ET.Element, *, is_cloud: bool) -> Iterator[Finding]:
+    """Yield a finding if the hardware slows a GPU: at first a notice, a fault if the next gate still finds it."""
+    reasons = [match[1] for entry in gpu.iter() if entry.text == "Active" and (match := _SLOWDOWN.fullmatch(entry.tag))]
+    if not reasons:
+        return
+    text, now = f"{id_of(gpu)} is slowed by its hardware", int(time.time())
+    before = [entry for entry in machine.last.get("findings", ()) if entry["text"].startswith(text)]
+    since = min((entry.get("since") or now for entry in before), default=now)
+    text = f"{text}: {', '.join(reason.replace('_', ' ') for reason in reasons)}"
+    if now - since < _SLOW_SECONDS:
+        yield unknown("gpu-clocks", text, since=since)
+    else:
+        # In a data centre of one's own, power and cooling can be repaired.
+        yield hardware("gpu-clocks", text, Action.REPLACE if is_cloud else Action.REPAIR, since)
+
+
+def _modes(gpu: ET.Element, planned: Gpus) -> Iterator[Finding]:
+    if gpu.findtext("mig_mode/current_mig") == "Enabled":
+        text = f"{id_of(gpu)} has MIG enabled"
+        fix = "disable it (`nvidia-smi -mig 0`), or declare `mig: true`"
+        yield Finding("gpu-mig", f"{text}, as planned") if planned.mig else software("gpu-mig", f"{text}: {fix}")
+    ecc, next_ecc = (gpu.findtext(f"ecc_mode/{name}_ecc") for name in ("current", "pending"))
+    if gpu.findtext("product_brand") not in _SERVER_BRANDS or "Disabled" not in {ecc, next_ecc}:
+        return
+    if next_ecc == "Enabled":
+        yield software("gpu-ecc", f"{id_of(gpu)} has ECC disabled until the next reboot", Action.REBOOT)
+    else:
+        state = "disabled" if ecc == "Disabled" else "disabled from the next reboot on"
+        yield software("gpu-ecc", f"{id_of(gpu)} has ECC {state}: run `nvidia-smi -e 1`, and reboot")
+
+
+def _fabric(machine: Machine, gpus: Sequence[ET.Element]) -> Iterator[Finding]:
+    try:
+        state = machine.run("systemctl", "is-active", FABRIC_MANAGER, attempts=2)
+        if state.error:
+            yield Finding("nvlink", state.error, Action.REPAIR, Cause.UNKNOWN if state.limit else Cause.SOFTWARE)
+            return
+        status = machine.run("nvidia-smi", "nvlink", "--status", attempts=2)
+    except MissingProgramError as error:
+        yield software("nvlink", str(error))
+        return
+    except ProgramError as error:
+        yield unknown("nvlink", str(error), Action.REPAIR)
+        return
+    inactive, links = status.text.count("<inactive>"), len(re.findall(r"^\s*Link \d+:", status.text, re.MULTILINE))
+    if status.error:
+        yield unknown("nvlink", status.error, Action.REPAIR)
+    elif any(gpu.findtext("mig_mode/current_mig") == "Enabled" for gpu in gpus):
+        yield Finding("nvlink", "not checked: GPUs with MIG have no NVLink")
+    elif inactive < links or not inactive:
+        yield hardware("nvlink", f"{inactive} inactive links") if inactive else Finding("nvlink", "0 inactive links")
+    else:
+        yield unknown("nvlink", f"all {inactive} links are inactive", Action.REPAIR)
