@@ -9,7 +9,19 @@ from bedplate.catalog import load_catalog
 from bedplate.catalog.catalog import repository_key
 from bedplate.compliance.settings import applies_if, installed
 from bedplate.plan.nodes import NodePlan
-from roles.nvidia.role import DCGM, FABRIC_MANAGER, IMEX, NVLSM, Available, Driver, ImexNodes, Tools, driver_of
+from roles.nvidia.role import (
+    DCGM,
+    FABRIC_MANAGER,
+    IMEX,
+    NVLSM,
+    Available,
+    Driver,
+    GpuState,
+    ImexNodes,
+    Tools,
+    driver_of,
+    needs_fabric_manager,
+)
 
 pytestmark = applies_if(lambda node: node.driver is not None)
 
@@ -88,10 +100,12 @@ def test_driver_packages_are_held(host: Host, driver: Driver) -> None:
     assert any(package.startswith(driver.modules("")) for package in held)
 
 
-def test_fabric_manager_runs(host: Host, driver: Driver) -> None:
+def test_fabric_manager_runs(host: Host, node: NodePlan, driver: Driver) -> None:
     """The Fabric Manager runs with NVSwitch: without it no GPU program starts. So does IMEX with a list."""
     has_imex = driver.imex and host.run(ImexNodes().command()).stdout
-    services = [name for name, is_needed in ((FABRIC_MANAGER, driver.fabric), (IMEX, has_imex)) if is_needed]
+    state = GpuState().process(host.run(GpuState().command()).stdout.splitlines())
+    has_switch = needs_fabric_manager(driver, node.platform, state)
+    services = [name for name, is_needed in ((FABRIC_MANAGER, has_switch), (IMEX, has_imex)) if is_needed]
     if not services:
         pytest.skip("its GPUs are not connected by NVSwitch, or not to listed machines")
     for service in services:

@@ -9,7 +9,7 @@ repository could not be reached from here, so nothing was compared with it.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -162,6 +162,14 @@ def driver_of(branch: str, gpus: Hardware, chip: ChipFacts | None) -> Driver:
     return Driver(branch, chip.open, fabric, subnets=fabric and is_blackwell, imex=chip.name.startswith("gb"))
 
 
+def needs_fabric_manager(driver: Driver, platform: Platform, state: Container[str]) -> bool:
+    """Return whether the Fabric Manager must run: without an NVSwitch, as on a site's machine with cards, it ends.
+
+    NVSwitches newer than Hopper's are on no PCI bus, and an EC2 type has what the catalog says.
+    """
+    return driver.fabric and ("switch" in state or driver.subnets or platform is Platform.CLOUD)
+
+
 def kernel_flavour(release: str) -> str:
     """Return the flavour of a running kernel: `generic-hwe-24.04` for 6.17.0-8-generic.
 
@@ -291,16 +299,12 @@ class Nvidia(Role):
                 commands=["modprobe ib_umad"],
                 _if=changed(changes, _MODULES),
             )
-        start_units(self._units(has_switch="switch" in state))
+        start_units(self._units(state))
 
-    def _units(self, *, has_switch: bool) -> Mapping[str, str]:
-        """Return the units to start, by operation name.
-
-        The Fabric Manager ends without an NVSwitch, as on a site's machine with cards. Newer ones than Hopper's are on
-        no PCI bus, and an EC2 type has what the catalog says.
-        """
-        may_have = has_switch or self.driver.subnets or self.platform is Platform.CLOUD
-        units = {"Start the Fabric Manager": FABRIC_MANAGER} if self.driver.fabric and may_have else {}
+    def _units(self, state: Container[str]) -> Mapping[str, str]:
+        """Return the units to start, by operation name."""
+        has_switch = needs_fabric_manager(self.driver, self.platform, state)
+        units = {"Start the Fabric Manager": FABRIC_MANAGER} if has_switch else {}
         if self.driver.imex and host.get_fact(ImexNodes):
             units["Start IMEX"] = IMEX
         if self._has_tools():

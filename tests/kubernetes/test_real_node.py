@@ -94,14 +94,14 @@ def test_a_deleted_node_of_a_live_machine_comes_back(running: Running, monkeypat
 
 
 def test_a_gate_that_fails_later_keeps_new_pods_away(running: Running) -> None:
-    """The node gets the taint with what the gate requires, and a condition with the failed check; its pod runs on."""
-    verdict = {"ok": False, "boot": "boot-1", "action": "replace"}
-    finding = {"check": "gpu-errors", "ok": False, "text": "Xid 79 on GPU 18"}
+    """The node gets the taint with what is broken, and a condition with the failed check; its pod runs on."""
+    verdict = {"ok": False, "boot": "boot-1", "verdict": "hardware", "action": "reboot"}
+    finding = {"check": "gpu-errors", "ok": False, "text": "Xid 79 on GPU 18", "action": "reboot", "cause": "hardware"}
     running.write_verdict({**verdict, "findings": [finding]})
 
-    assert wait_until(lambda: gate_taints(running) == ["replace"], 30)
+    assert wait_until(lambda: gate_taints(running) == ["hardware"], 30)
     (condition,) = (entry for entry in running.node()["status"]["conditions"] if entry["type"] == "GateFailed")
-    assert (condition["status"], condition["message"]) == ("True", "gpu-errors: Xid 79 on GPU 18")
+    assert (condition["status"], condition["message"]) == ("True", "gpu-errors: Xid 79 on GPU 18 (reboot)")
     assert running.phase("first") == "Running"
 
     running.pass_gate()

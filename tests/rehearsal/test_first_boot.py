@@ -514,6 +514,14 @@ def test_a_failed_machine_is_counted_for_the_alarm(place: Place) -> None:
     assert place.reports[-1][2] == "ABANDON"
 
 
+def test_a_machine_that_tries_again_is_counted_only(place: Place) -> None:
+    """The alarm sees it, and its hook waits."""
+    place.machine().boot(SCRIPT, "count_failed")
+
+    assert place.aws.call("cloudwatch", "list_metrics", Namespace="lab/nodes")["Metrics"]
+    assert place.reports == []
+
+
 def test_a_ring_without_a_bundle_is_waited_for(place: Place) -> None:
     """After a bounded time the machine is abandoned and counted, and the console has the reason."""
     machine = place.machine()

@@ -140,7 +140,7 @@ def test_the_code_of_a_bundle_is_complete(tmp_path: Path) -> None:
     result = subprocess.run([sys.executable, "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
 
     assert (result.returncode, result.stdout) == (0, "set()\n"), result.stderr
-    assert {"bedplate/catalog/data/gpus.txt", "roles/hardened/sudoers", "bedplate/programs/gate/xid.txt"} <= {*files}
+    assert {"bedplate/catalog/data/gpus.txt", "roles/hardened/sudoers", "bedplate/programs/gate/smi.txt"} <= {*files}
     assert not [file for file in files if file.endswith(".pyc") or file.startswith("bedplate/rehearsal/")]
 
 

@@ -503,7 +503,7 @@ def test_a_silent_region_stays_as_it_was() -> None:
 
 
 def _gated(name: str, *pods: Pod, cordoned: Cordon | None = None) -> Node:
-    return replace(_node(name, *pods, idle=None if pods else 60, cordoned=cordoned), failed="replace")
+    return replace(_node(name, *pods, idle=None if pods else 60, cordoned=cordoned), failed="hardware")
 
 
 def test_a_node_whose_gate_has_failed_is_drained_and_replaced() -> None:
@@ -522,8 +522,24 @@ def test_a_node_whose_gate_has_failed_is_drained_and_replaced() -> None:
     assert actions(_gated("a", stays, cordoned=Cordon.PLANNER), stays) == ()
     assert isinstance(actions(_gated("a"))[0], DrainNode)
     (end,) = actions(_gated("a", cordoned=Cordon.PLANNER))
-    assert end == Terminate("a", decrement=False, reason="the health gate of node-a requires: replace")
+    assert end == Terminate("a", decrement=False, reason="the health gate of node-a finds broken hardware")
     assert actions(_gated("a", cordoned=Cordon.HUMAN)) == ()
+
+
+@pytest.mark.parametrize("verdict", ["software", "unknown"])
+def test_only_broken_hardware_ends_a_node(verdict: str) -> None:
+    """Software can be repaired, and a gate that cannot tell is no reason: an idle machine ends as any other does."""
+    busy = replace(POD, id="busy", node="node-a", movable=True)
+    taints = frozenset({f"bedplate/gate={verdict}:NoSchedule"})
+
+    def actions(*pods: Pod, idle: float) -> tuple[Action, ...]:
+        node = replace(_node("a", *pods, idle=None if pods else idle), failed=verdict, taints=taints)
+        return _decide(_fleet([node], [*pods])).actions
+
+    assert actions(busy, idle=0) == actions(idle=60) == ()
+    assert [type(action) for action in actions(idle=7200)] == [
+        type(action) for action in _decide(_fleet([_node("a", idle=7200)])).actions
+    ]
 
 
 def test_a_gate_that_fails_on_half_of_a_pool_ends_nothing() -> None:

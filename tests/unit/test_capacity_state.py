@@ -107,6 +107,18 @@ STATES: Mapping[str, tuple[Observation, Breaker | None]] = {
         observation(0, nodes=(replace(observation().nodes[0], size=Size(8, 0, 1000)),)),
         None,
     ),
+    "n1: its health gate finds broken software: the machine stays, and takes no new pods. `kubectl describe node`": (
+        observation(0, nodes=(replace(observation().nodes[0], failed="software"),)),
+        None,
+    ),
+    "n1: its health gate finds broken hardware: the machine is drained and replaced, unless half of its pool": (
+        observation(0, nodes=(replace(observation().nodes[0], failed="hardware"),)),
+        None,
+    ),
+    "n1: its health gate finds no answer: the machine stays": (
+        observation(0, nodes=(replace(observation().nodes[0], failed="unknown"),)),
+        None,
+    ),
     "it stays: train keeps 1 spare machine.": (observation(0, settings=Settings(spare={"train": 1})), None),
     "it stays: east is at its minimum of 3.": (observation(0, pools=(replace(EAST, min=3),)), None),
 }

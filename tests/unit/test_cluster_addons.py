@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from lightkube.models.core_v1 import NodeSpec
+from lightkube.models.core_v1 import NodeSpec, Taint
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Node
 
@@ -322,6 +322,22 @@ def test_nodes_without_addresses_for_pods_are_a_fault() -> None:
     assert used_up.startswith("no addresses for pods: c: 10.80.0.0/23 is enough for 2 nodes, and there are 3: ")
     assert other == "no addresses for pods: c: `kubectl describe node c` shows why"
     assert not assess("v1.36.3", cluster, [], [*nodes[:2], _node("d", block=None, minutes=5)], [], NOW).faults
+
+
+def test_the_verdicts_of_failed_gates_are_faults() -> None:
+    """Broken hardware, broken software and what the gate cannot tell are told apart; a gate that runs is no fault."""
+    nodes = [_node(name) for name in ("a", "b", "c", "d", "e")]
+    for node, value in zip(nodes, ("hardware", "software", "unknown", "pending", "software"), strict=True):
+        assert node.spec
+        node.spec.taints = [Taint(key="bedplate/gate", value=value, effect="NoSchedule")]
+
+    faults = assess("v1.36.3", lab_cluster(), [], nodes, [], NOW).faults
+
+    assert [fault.partition(": ")[2].partition(", no")[0] for fault in faults] == [
+        "a: broken hardware: the capacity controller replaces an instance; repair a physical machine",
+        "b, e: broken software",
+        "c: the gate cannot tell",
+    ]
 
 
 def test_faults_of_a_status() -> None:

@@ -488,9 +488,18 @@ def test_a_machine_with_a_node_object_is_registered() -> None:
     assert [(machine.node, machine.registered) for machine in seen] == [(None, True), (None, False)]
 
 
-@pytest.mark.parametrize(("value", "failed"), [("replace", "replace"), ("reboot", "reboot"), ("repair", ""), ("x", "")])
-def test_a_failed_gate_that_needs_another_machine_is_seen(value: str, failed: str) -> None:
-    """A gate that requires a reboot or a replacement renews the machine; a repair may be of something else."""
+@pytest.mark.parametrize(
+    ("value", "failed", "is_broken"),
+    [
+        ("hardware", "hardware", True),
+        ("software", "software", False),
+        ("unknown", "unknown", False),
+        ("pending", "", False),
+        ("replace", "", False),
+    ],
+)
+def test_the_verdict_of_a_failed_gate_is_seen(value: str, failed: str, *, is_broken: bool) -> None:
+    """Only broken hardware renews the machine; a word of another version does not."""
     taint = {"key": "bedplate/gate", "value": value, "effect": "NoSchedule"}
     (seen,) = observe([pod(node="n")], [node("n", "i-1", taints=[taint])], (Machine("i-1", "p", "z", 0),)).nodes
-    assert seen.failed == failed
+    assert (seen.failed, seen.is_broken) == (failed, is_broken)

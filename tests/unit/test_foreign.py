@@ -50,7 +50,7 @@ PERMITTED = {
     "bedplate/lock/format.py": "messages need the line; `read_source` limits the size, and every value is checked",
     "bedplate/plan/capacity.py": OWN,
     "bedplate/programs/gate/__main__.py": OWN,
-    "bedplate/programs/gate/hardware.py": OWN,
+    "bedplate/programs/gate/diagnosis.py": OWN,
     "bedplate/programs/gate/machine.py": OWN,
     "bedplate/machine/calls.py": OWN,
     "bedplate/nodes/apply.py": "the pipe of the parent process",

@@ -218,21 +218,22 @@ def test_a_certificate_for_something_else_than_the_request_is_found() -> None:
     ("report", "before", "after"),
     [
         ("passed", "pending", ""),
-        ("passed", "replace", ""),
+        ("passed", "hardware", ""),
         ("passed", None, None),
         (None, "pending", None),
         (None, None, None),
         ("pending", "pending", None),
         ("pending", None, "pending"),
-        ("replace", None, "replace"),
-        ("reboot", "pending", "reboot"),
-        ("repair", "repair", None),
-        ("PASSED", None, "failed"),
-        ("failed", "pending", "failed"),
+        ("hardware", None, "hardware"),
+        ("software", "pending", "software"),
+        ("software", "software", None),
+        ("unknown", "hardware", "unknown"),
+        ("PASSED", None, "unknown"),
+        ("replace", "pending", "unknown"),
     ],
 )
 def test_the_taint_of_the_gate_follows_the_report(report: str | None, before: str | None, after: str | None) -> None:
-    """Only a passed gate removes the taint; every other report sets it, also later, and an unknown one is a failure."""
+    """Only a passed gate removes the taint; every other one sets it, also later; another word is unknown."""
     annotations = {"other": "passed"} | ({"bedplate/gate": report} if report else {})
 
     assert gate_taint(annotations, before) == after
@@ -338,9 +339,12 @@ def test_a_drain_ends_in_time_when_the_api_does_not_answer() -> None:
 
 
 BOOT = '"boot": "boot-1"'
-BAD_GPU = f"""{{"ok": false, {BOOT}, "action": "replace", "findings": [
-    {{"check": "gpu-errors", "ok": false, "text": "Xid 79 on GPU 18"}},
-    {{"check": "clock", "ok": true, "text": "synchronised"}}]}}"""
+BAD_GPU = f"""{{"ok": false, {BOOT}, "verdict": "hardware", "action": "reboot", "findings": [
+    {{"check": "gpu-errors", "ok": false, "text": "Xid 79 on GPU 18", "action": "reboot", "cause": "hardware"}},
+    {{"check": "clock", "ok": true, "text": "synchronised", "action": "none", "cause": null}}]}}"""
+NOTICE = f"""{{"ok": true, {BOOT}, "verdict": "passed", "findings": [
+    {{"check": "gpu-errors", "ok": true, "text": "Xid 999", "action": "monitor", "cause": "unknown"}},
+    {{"check": "gpu-errors", "ok": true, "text": "Xid 31", "action": "monitor", "cause": null}}]}}"""
 
 
 class _Node:
@@ -387,17 +391,23 @@ class _Node:
         ("", "pending", ("Unknown", "Pending", "")),
         ('{"ok": true, "boot": "boot-0"}', "pending", ("Unknown", "Pending", "")),
         ('{"ok": true, "boot": ""}', "pending", ("Unknown", "Pending", "")),
-        (BAD_GPU, "replace", ("True", "Replace", "gpu-errors: Xid 79 on GPU 18")),
-        ('{"ok": false, "boot": "", "action": "repair", "findings": []}', "repair", ("True", "Repair", "")),
-        (f'{{"ok": false, {BOOT}, "action": "explode", "findings": []}}', "failed", ("True", "Failed", "")),
-        ("[" * 100, "failed", ("True", "Failed", "the verdict cannot be read")),
+        (NOTICE, "passed", ("False", "Passed", "gpu-errors: Xid 999 (monitor)")),
+        (BAD_GPU, "hardware", ("True", "Hardware", "gpu-errors: Xid 79 on GPU 18 (reboot)")),
+        ('{"ok": false, "boot": "", "verdict": "software"}', "software", ("True", "Software", "")),
+        (f'{{"ok": false, {BOOT}, "verdict": "unknown"}}', "unknown", ("True", "Unknown", "")),
+        (f'{{"ok": false, {BOOT}, "verdict": "melted"}}', "unknown", ("True", "Unknown", "")),
+        (f'{{"ok": false, {BOOT}, "action": "replace"}}', "unknown", ("True", "Unknown", "the verdict cannot be read")),
+        ("[" * 100, "unknown", ("True", "Unknown", "the verdict cannot be read")),
     ],
-    ids=["passed", "none", "of another boot", "of no boot", "replace", "no plan", "unknown action", "no JSON"],
+    ids=[
+        *("passed", "none", "of another boot", "of no boot", "notice", "hardware", "no plan", "unknown", "other word"),
+        *("of an older gate", "no JSON"),
+    ],
 )
 def test_the_node_reports_the_gate_of_this_boot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: str, report: str, condition: tuple[str, str, str]
 ) -> None:
-    """An annotation says what the gate requires, a condition the failed checks; without a gate since boot it waits."""
+    """An annotation says what is broken, a condition the failed checks; without a gate since boot it waits."""
     node = _Node(tmp_path, monkeypatch)
     if verdict:
         node.verdict.write_text(verdict)
@@ -442,8 +452,18 @@ def test_a_node_takes_pods_after_the_gate_of_this_boot(tmp_path: Path, monkeypat
     node.agent.step()
     assert "uncordon" not in node.calls
 
-    node.verdict.write_text(f'{{"ok": false, {BOOT}, "action": "reboot", "findings": []}}')
+    node.verdict.write_text(f'{{"ok": false, {BOOT}, "verdict": "software"}}')
     node.agent.step()
 
     assert node.calls.index("uncordon") > node.calls.index("annotate")
-    assert node.object["bedplate/gate"] == "reboot"
+    assert node.object["bedplate/gate"] == "software"
+
+
+def test_the_condition_follows_the_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another check may fail with the same verdict: the Node shows the present one."""
+    node = _Node(tmp_path, monkeypatch)
+    for text in ("Xid 79 on GPU 18", "Xid 95 on GPU 18"):
+        node.verdict.write_text(BAD_GPU.replace("Xid 79 on GPU 18", text))
+        node.agent.step()
+
+    assert node.conditions[0]["message"] == "gpu-errors: Xid 95 on GPU 18 (reboot)"

@@ -25,9 +25,11 @@ from bedplate.programs import probe
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
 LAB = plan_of(EXAMPLES / "lab.yaml")
-PASSED = {"ok": True, "action": "none", "findings": []}
-FAILED = {"ok": False, "action": "replace", "findings": [{"check": "gpus", "text": "7, planned 8", "ok": False}]}
+PASSED = {"ok": True, "verdict": "passed", "action": "none", "findings": []}
+MISSING = [{"check": "gpus", "text": "7, planned 8", "ok": False}]
+FAILED = {"ok": False, "verdict": "hardware", "action": "replace", "findings": MISSING}
 REBOOT = {**FAILED, "action": "reboot"}
+SENTENCE = "gate failed, broken hardware: gpus: 7, planned 8"
 
 
 @dataclass
@@ -175,7 +177,35 @@ def test_a_new_machine_that_fails_its_gate_is_replaced(
         machine.main(state, is_new=True)
 
     assert [call for call in calls.recorded if call not in ("apply all", "gate")] == ends
-    assert status(state)["sentence"] == "gate failed: gpus: 7, planned 8"
+    assert status(state)["sentence"] == SENTENCE
+
+
+@pytest.mark.parametrize(
+    ("verdict", "sentence"),
+    [("software", "gate failed, broken software: gpus: 7"), ("unknown", "gate failed, cannot tell why: gpus: 7")],
+)
+def test_a_new_machine_without_a_fault_of_its_hardware_tries_again(
+    calls: Calls, state: State, verdict: str, sentence: str
+) -> None:
+    """Another machine would have the same fault. It is counted once, for the alarm, and AWS ends the hook."""
+    calls.verdict = {**FAILED, "verdict": verdict, "action": "repair"}
+
+    assert [machine.main(state, is_new=True) for _ in range(5)] == [1] * 5
+    assert [call for call in calls.recorded if call not in ("apply all", "gate")] == ["count_failed gpus"]
+    assert status(state)["sentence"].startswith(sentence)
+    calls.verdict = PASSED
+    assert machine.main(state, is_new=True) == 0
+    assert calls.recorded[-1] == "report_ready"
+
+
+def test_a_reboot_for_software_comes_once(calls: Calls, state: State) -> None:
+    """Then the machine tries again without one."""
+    calls.verdict = {**REBOOT, "verdict": "software"}
+
+    for _ in range(3):
+        machine.main(state, is_new=True)
+
+    assert [call for call in calls.recorded if call not in ("apply all", "gate")] == ["reboot", "count_failed gpus"]
 
 
 def test_a_ready_machine_is_never_abandoned(calls: Calls, state: State) -> None:
@@ -368,7 +398,7 @@ def test_an_upgrade_with_a_failed_gate_is_an_error(calls: Calls, state: State, t
 
     upgrade.main("wait", state, terminal)
 
-    assert terminal.events[-1].words == status(state)["sentence"] == "gate failed: gpus: 7, planned 8"
+    assert terminal.events[-1].words == status(state)["sentence"] == SENTENCE
 
 
 def test_a_gate_without_a_verdict_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -379,11 +409,10 @@ def test_a_gate_without_a_verdict_has_failed(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(programs, "GATE", str(gate))
     monkeypatch.setattr(programs, "_GATE_SECONDS", 0.5)
 
-    assert (
-        programs.failed_checks(programs.run_gate(is_new=False)) == "gate: gate --json failed: no module named programs"
-    )
+    sentence = programs.gate_sentence(programs.run_gate(is_new=False))
+    assert sentence == "gate failed, cannot tell why: gate: gate --json failed: no module named programs"
     (tmp_path / "gate.hangs").touch()
-    assert "did not end within" in programs.failed_checks(programs.run_gate(is_new=False))
+    assert "did not end within" in programs.gate_sentence(programs.run_gate(is_new=False))
 
 
 KEY, OTHER_KEY = ("ssh-ed25519 AAAA", "ssh-ed25519 BBBB")

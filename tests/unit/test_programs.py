@@ -44,7 +44,9 @@ def test_the_command_of_a_program_is_replaced_last() -> None:
     files = program_files("gate", START)
 
     assert [file.path for file in files].index(START) == len(files) - 1
-    assert {f"{LIBRARY}/gate/programs/gate/xid.txt", f"{LIBRARY}/gate/programs/program.py"} <= {f.path for f in files}
+    assert {f"{LIBRARY}/gate/programs/gate/errors.txt", f"{LIBRARY}/gate/programs/program.py"} <= {
+        f.path for f in files
+    }
 
 
 def test_systemd_reads_units_once_before_services_start() -> None:

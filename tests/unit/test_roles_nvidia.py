@@ -98,6 +98,24 @@ def test_another_driver_is_unloaded(state: tuple[str, ...]) -> None:
     assert "else touch /run/reboot-required" in load.commands[0]
 
 
+@pytest.mark.parametrize(
+    ("role", "state", "starts"),
+    [
+        (SITE, LOADED, False),
+        (SITE, (*LOADED, "switch="), True),
+        (replace(SITE, driver=replace(OPEN, fabric=True, subnets=True)), LOADED, True),
+        (CLOUD, LOADED, True),
+    ],
+    ids=["cards", "NVSwitch", "Blackwell", "cloud"],
+)
+def test_the_fabric_manager_starts_where_an_nvswitch_is(role: Nvidia, state: tuple[str, ...], *, starts: bool) -> None:
+    """Eight cards in PCIe slots have none, and it would fail there."""
+    role = replace(role, driver=replace(role.driver, fabric=True))
+    played = Recorder(machine(UBUNTU, state, MODULES, *role.driver.programs)).play(role)
+
+    assert ("Start the Fabric Manager" in played.names) == starts
+
+
 def test_another_branch_waits_for_idle_gpus() -> None:
     """Another branch is removed before the planned one is installed, but not while a program uses a GPU."""
     old = ("nvidia-utils-570-server", "libnvidia-compute-570-server", "linux-modules-nvidia-570-server-open-generic")

@@ -44,7 +44,7 @@ def read_gate(root: Path) -> Gate:
         # A gate that could not read its plan knows no boot.
         if verdict["boot"] not in (boot, "") or (verdict["ok"] is True and not verdict["boot"]):
             return Gate(PENDING)
-        told = [entry for entry in verdict["findings"] if not entry["ok"] or entry["cause"] == _UNKNOWN]
+        told = [entry for entry in verdict.get("findings", ()) if not entry["ok"] or entry["cause"] == _UNKNOWN]
         text = "; ".join(f"{entry['check']}: {entry['text']} ({entry['action']})" for entry in told)
         if verdict["ok"] is True:
             return Gate(_PASSED, text)
