@@ -51,5 +51,5 @@ def test_a_gpu_that_is_lost_is_reported(machine: SelfConfigured) -> None:
 
     verdict = read_json(machine.node.root / "var/lib/bedplate/gate.json")
     failed = [finding["text"] for finding in verdict["findings"] if not finding["ok"]]
-    assert failed == ["0 l4, planned 1, the PCI bus has 0"]
-    assert verdict["verdict"] == "hardware"
+    # The bus still has it.
+    assert (failed, verdict["verdict"]) == (["0 l4, planned 1"], "unknown")

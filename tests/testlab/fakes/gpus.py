@@ -65,7 +65,7 @@ class Situation:
         return self.smi or document([gpu(n, {**self.all, **self.gpus.get(n, {})}) for n in range(self.count)])
 
 
-def build(root: Path, situation: Situation, monkeypatch: pytest.MonkeyPatch, **options: float) -> Machine:
+def build(root: Path, situation: Situation, monkeypatch: pytest.MonkeyPatch, timeout: float = 0.3) -> Machine:
     """Return a machine in a situation."""
     files = {
         "sys/module/nvidia/version": f"{VERSION}\n",
@@ -91,7 +91,7 @@ def build(root: Path, situation: Situation, monkeypatch: pytest.MonkeyPatch, **o
     if situation.dcgm is not None:
         program(root, "dcgmi", f"cat {here}/dcgm.out; exit {situation.dcgm_status}")
     monkeypatch.setenv("PATH", f"{root}/bin:/usr/bin:/bin")
-    return Machine(root, **{"timeout": 0.3, **options})
+    return Machine(root, timeout)
 
 
 def program(root: Path, name: str, script: str) -> None:

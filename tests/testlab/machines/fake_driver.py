@@ -61,9 +61,13 @@ done
 unit nvidia-fabricmanager '/usr/bin/sleep infinity'; pack nvidia-fabricmanager-580 580.126.20-0ubuntu1
 pack datacenter-gpu-manager-4-cuda13 1:4.7.0-1
 unit nvidia-dcgm '/usr/bin/sleep infinity'
-printf '%s\n' '#!/bin/sh' '[ "$1" != diag ] || exec echo "{}"' \
-  'systemctl --quiet is-active nvidia-dcgm && set -- /dev/nvidia? && echo "$# GPUs found."' \
-  >/srv/pack/usr/bin/dcgmi; chmod 755 /srv/pack/usr/bin/dcgmi
+cat >/srv/pack/usr/bin/dcgmi <<'DCGMI'
+#!/bin/sh
+[ "$1" != diag ] || exec echo '{"DCGM Diagnostic": {"test_categories": [{"category": "Hardware", "tests": [
+  {"name": "memory", "results": [{"status": "Pass"}]}]}]}}'
+systemctl --quiet is-active nvidia-dcgm && set -- /dev/nvidia? && echo "$# GPUs found."
+DCGMI
+chmod 755 /srv/pack/usr/bin/dcgmi
 pack datacenter-gpu-manager-4-core 1:4.7.0-1
 cd /srv/archive; apt-ftparchive packages . >Packages; apt-ftparchive release . >../Release; mv ../Release .
 export GNUPGHOME=/srv/keys; install -d -m 0700 $GNUPGHOME
@@ -91,6 +95,11 @@ for folder in /sys/module /sys/bus/pci/devices; do mount -t tmpfs tmpfs $folder;
 mkdir /sys/bus/pci/devices/0000:01:00.0
 echo 0x10de >/sys/bus/pci/devices/0000:01:00.0/vendor; echo 0x030200 >/sys/bus/pci/devices/0000:01:00.0/class
 """
+_SWITCH = r"""
+mkdir /sys/bus/pci/devices/0000:02:00.0
+echo 0x10de >/sys/bus/pci/devices/0000:02:00.0/vendor; echo 0x068000 >/sys/bus/pci/devices/0000:02:00.0/class
+"""
+_SWITCHED = 8
 
 
 def fake_driver(model: str, count: int, memory: int = 0) -> str:
@@ -101,7 +110,8 @@ def fake_driver(model: str, count: int, memory: int = 0) -> str:
 def fake_gpus(model: str, count: int, memory: int = 0) -> str:
     """Return a shell script that gives a node with that archive GPUs, until a reboot."""
     devices = "".join(f"touch /dev/nvidia{number}\n" for number in range(count))
-    return f"{_HARDWARE}{devices}echo '{model}' >/etc/fake-gpu\necho {memory} >/etc/fake-memory\n"
+    switch = _SWITCH if count >= _SWITCHED else ""
+    return f"{_HARDWARE}{switch}{devices}echo '{model}' >/etc/fake-gpu\necho {memory} >/etc/fake-memory\n"
 
 
 # What udev does at boot: the module, and the service that its rule starts.
