@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from bedplate.catalog import load_catalog
+from bedplate.programs.gate import __main__ as gate
 from bedplate.programs.gate.__main__ import check_new_boot, judge, read_last, read_verdict
 from bedplate.programs.gate.diagnosis import burn_in
 from bedplate.programs.gate.kernel_log import check_kernel_log
@@ -170,6 +171,35 @@ def test_the_bus_tells_why_no_gpu_is_found(machine: Machine, on_bus: int, remark
         _add_device(machine.root, f"0000:0{number}:00.0", vendor="0x10de", **{"class": "0x030200"})
 
     assert failed(machine) == {"gpus": remark}
+
+
+@pytest.mark.parametrize(
+    ("slot", "is_busy", "virtual", "expected"),
+    [
+        (16, True, False, {"gpu-pcie": REPLACE}),
+        (16, False, False, {"gpu-pcie": UNKNOWN}),
+        (16, True, True, {"gpu-pcie": UNKNOWN}),
+        (8, True, False, {}),
+        (255, True, False, {"gpu-pcie": UNKNOWN}),
+        (None, True, False, {"gpu-pcie": UNKNOWN}),
+    ],
+    ids=["broken", "idle", "virtual machine", "narrow slot", "slot without a width", "unknown slot"],
+)
+def test_lanes_are_those_of_card_and_slot(
+    machine: Machine, slot: int | None, expected: Mapping[str, Remark], *, is_busy: bool, virtual: bool
+) -> None:
+    """A GPU that works must have them; an idle one may use fewer, and a virtual machine shows no slot."""
+    changes = {
+        WIDTH: "8x",
+        "clocks_event_reasons/clocks_event_reason_gpu_idle": "Not Active" if is_busy else "Active",
+        "gpu_virtualization_mode/virtualization_mode": "Pass-Through" if virtual else "None",
+    }
+    (machine.root / "smi.xml").write_text(Situation(count=1, all=changes).text)
+    if slot:
+        _add_device(machine.root, "0000:50:00.0", max_link_width="16")
+        (machine.root / "sys/bus/pci/devices/max_link_width").write_text(f"{slot}\n")
+
+    assert remarks(judge(machine, replace(PLANNED, gpus=Gpus("h100", 1, 81920))).findings) == expected
 
 
 def _add_device(root: Path, name: str, **files: str) -> None:
@@ -419,6 +449,7 @@ def test_every_element_of_the_tool_has_a_rule() -> None:
         ("remapped_rows/remapped_row_failure", "Perhaps", {"gpu-rows": UNKNOWN}),
         ("ecc_errors/volatile/dram_uncorrectable", "many", {"gpu-ecc": UNKNOWN}),
         ("fabric/state", "Confused", {"nvlink": UNKNOWN}),
+        ("fabric/status", "Unknown Error", {"nvlink": UNKNOWN}),
     ],
 )
 def test_an_unknown_element_or_value_is_unknown(path: str, text: str, expected: Mapping[str, Remark]) -> None:
@@ -442,6 +473,7 @@ def test_an_unknown_element_or_value_is_unknown(path: str, text: str, expected: 
         ("dcgmi", f"echo '{DIAGNOSTICS}' | sed s/Pass/Skip/g", {"dcgm": UNDECIDED}),
         ("all_reduce_perf", "echo '# Avg bus bandwidth    : 301.2'", {"all-reduce": REPLACE}),
         ("all_reduce_perf", "echo no; exit 1", {"all-reduce": UNDECIDED}),
+        ("all_reduce_perf", "echo", {"all-reduce": UNDECIDED}),
         ("all_reduce_perf", None, {}),
     ],
 )
@@ -459,3 +491,30 @@ def test_a_burn_in_finds_its_defect(
     verdict = judge(machine, MARKED, burn_in)
 
     assert remarks([finding for finding in verdict.findings if not finding.ok]) == expected
+
+
+def test_cards_have_no_pass_mark(machine: Machine) -> None:
+    """The bandwidth of GPUs behind NVSwitch is none that PCIe can have."""
+    cards = replace(HEALTHY, all={"product_name": "NVIDIA H100 NVL"}).text
+    (machine.root / "smi.xml").write_text(cards)
+    program(machine.root, "nvidia-smi", f"[ $1 != -q ] || cat {machine.root}/smi.xml")
+    program(machine.root, "dcgmi", LONG_TESTS["dcgmi"])
+    program(machine.root, "all_reduce_perf", "echo '# Avg bus bandwidth    : 21.5'")
+
+    assert remarks(judge(machine, MARKED, burn_in).findings) == {"all-reduce": NOTED}
+
+
+def test_the_verdict_is_printed_if_it_cannot_be_written(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A full disk does not hide what is broken; there is no traceback."""
+    (machine.root / "file").touch()
+    monkeypatch.setattr(gate, "VERDICT", machine.root / "file/gate.json")
+    monkeypatch.setattr(gate, "EXPECTED", machine.root / "none.json")
+    monkeypatch.setattr(gate, "Machine", lambda: machine)
+    monkeypatch.setattr("sys.argv", ["bedplate-gate", "--json"])
+
+    assert gate.main() == 3
+    output = capsys.readouterr()
+    assert json.loads(output.out)["verdict"] == "software"
+    assert output.err.startswith("error: cannot write the verdict: ")

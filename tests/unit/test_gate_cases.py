@@ -121,10 +121,34 @@ CASES = {
         Situation(manager="failed", all={"fabric/state": "In Progress", "fabric/status": "N/A"}),
         {"nvlink": SOFTWARE},
     ),
+    "a single GPU of a board with NVSwitch has no fabric": Case(
+        "huggingface/huggingface_hub#4134",
+        Situation(
+            planned=_planned("h200", 1),
+            count=1,
+            all={**_IN_A_VM, "product_name": "NVIDIA H200", "fabric/state": "In Progress", "fabric/status": "N/A"},
+        ),
+        {"nvlink": UNKNOWN},
+    ),
     "the links of one GPU are inactive": Case(
         "NVIDIA/open-gpu-kernel-modules#1150",
         Situation(links="\n".join([*["\t Link 0: 50 GB/s"] * 7, "\t Link 0: <inactive>"])),
         {"nvlink": REPLACE},
+    ),
+    "all links are inactive, and the Fabric Manager runs": Case(
+        "manual of nvidia-smi, nvlink --status",
+        Situation(links="\n".join(["\t Link 0: <inactive>"] * 8)),
+        {"nvlink": UNDECIDED},
+    ),
+    "a test of a category that DCGM did not have fails": Case(
+        "https://docs.nvidia.com/datacenter/dcgm/latest/reference/diagnostics/index.html",
+        Situation(dcgm=_report("Novel", "quantum", "Fail"), dcgm_status=1),
+        {"dcgm": UNDECIDED},
+    ),
+    "the software test of DCGM finds rows that wait for a repair": Case(
+        "https://docs.nvidia.com/datacenter/dcgm/latest/reference/diagnostics/errors.html",
+        Situation(dcgm=_report("Deployment", "software", "Fail", {"error_category": 10}), dcgm_status=1),
+        {"dcgm": REPLACE},
     ),
     "the host engine of DCGM does not listen yet": Case(
         "NVIDIA/NVSentinel#1034",

@@ -39,10 +39,13 @@ def check_gpus(machine: Machine, expected: Expected) -> Iterator[Finding]:
 
 
 def _check_document(machine: Machine, expected: Expected, planned: Gpus, document: ET.Element) -> Iterator[Finding]:
-    gpus = document.findall("gpu")
+    gpus, has_switch = document.findall("gpu"), is_switched(planned, document)
     # The driver's own verdict on each GPU comes first.
     for gpu in gpus:
-        yield from check_states(gpu)
+        for finding in check_states(gpu):
+            # A single GPU of a board with NVSwitch may be of no fabric.
+            is_notice = finding.check == "nvlink" and finding.cause is Cause.SOFTWARE and not has_switch
+            yield unknown(finding.check, finding.text) if is_notice else finding
     if version := document.findtext("driver_version", ""):
         yield _driver(machine, version, str(expected.driver))
     yield from _number(machine, gpus, planned)
@@ -50,8 +53,14 @@ def _check_document(machine: Machine, expected: Expected, planned: Gpus, documen
     for gpu in gpus:
         yield from _clocks(machine, gpu, is_cloud=expected.cloud)
         yield from _modes(gpu, planned)
-    if planned.switched and gpus and not all(_words(gpu) & _CARDS for gpu in gpus):
+    if has_switch:
         yield from _fabric(machine, gpus)
+
+
+def is_switched(planned: Gpus, document: ET.Element) -> bool:
+    """Return whether NVSwitch connects the GPUs: cards for PCIe slots have the same names in the plan."""
+    gpus = document.findall("gpu")
+    return planned.switched and bool(gpus) and not all(_words(gpu) & _CARDS for gpu in gpus)
 
 
 def _driver(machine: Machine, version: str, branch: str) -> Finding:
