@@ -385,6 +385,16 @@ def test_a_gpu_that_its_hardware_slows_fails_at_two_gates(machine: Machine, *, c
     assert remarks(verdict_of(machine, situation, last=second).findings) == {}
 
 
+def test_the_driver_has_two_names(machine: Machine) -> None:
+    """NVIDIA renames the element; a document without both does not fit the loaded driver."""
+    text = (machine.root / "smi.xml").read_text()
+    (machine.root / "smi.xml").write_text(text.replace("driver_version>", "kmd_version>"))
+    assert failed(machine) == {}
+
+    (machine.root / "smi.xml").write_text(text.replace("driver_version>", "version>"))
+    assert failed(machine) == {"driver": RELOAD}
+
+
 def test_an_error_says_how_often_and_since_when(machine: Machine) -> None:
     """The first time of the log counts; lines with details are no further errors."""
     switch = "nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 20034"

@@ -46,8 +46,10 @@ def _check_document(machine: Machine, expected: Expected, planned: Gpus, documen
             # A single GPU of a board with NVSwitch may be of no fabric.
             is_notice = finding.check == "nvlink" and finding.cause is Cause.SOFTWARE and not has_switch
             yield unknown(finding.check, finding.text) if is_notice else finding
-    if version := document.findtext("driver_version", ""):
-        yield _driver(machine, version, str(expected.driver))
+    # CUDA 14 has the second name only.
+    version = document.findtext("driver_version") or document.findtext("kmd_version")
+    if gpus:
+        yield _driver(machine, version or "unknown", str(expected.driver))
     yield from _number(machine, gpus, planned)
     yield from _lanes(machine, gpus)
     for gpu in gpus:
