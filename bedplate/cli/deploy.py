@@ -7,7 +7,7 @@ import typer
 
 from bedplate.cli.options import Json, OnFleet, OnFleetAsking, Parts, printed
 from bedplate.errors import InputError, ViolationError
-from bedplate.operate import Result, apply, deploy, machines
+from bedplate.operate import Result, apply, deploy
 from bedplate.operate import recover as states
 
 NoMachines = Annotated[bool, typer.Option("--no-machines", help="Do not configure machines after the deployment.")]
@@ -33,9 +33,7 @@ def up(*, stack: Parts = None, operator: OnFleetAsking, no_machines: NoMachines 
     order, regions in parallel. Stacks that the fleet file no longer has are destroyed. Without --stack, it then applies
     roles to running machines. The exit status is 6 if a stack or machine failed; the same command continues.
     """
-    if (status := deploy.up(operator, stack or [])) or stack or no_machines:
-        return status
-    return machines.ready_machines(operator, deploy.again("up", operator))
+    return deploy.up(operator, stack or [], with_machines=not no_machines)
 
 
 def destroy(*, stack: Parts = None, operator: OnFleetAsking) -> int:

@@ -21,7 +21,7 @@ from bedplate.files import os_errors_as_machine_errors
 from bedplate.folder.files import FLEET_FILE, PROJECT_FILE, backend_url, file_url, record_backend, secrets_provider
 from bedplate.load import load_fleet
 from bedplate.lock import lock_path, record_etcd, record_images, record_plan
-from bedplate.operate import Operator, open_account, plan_loaded, plan_of
+from bedplate.operate import Operator, machines, open_account, plan_loaded, plan_of
 from bedplate.operate.bundle import deliver_to_new_region
 from bedplate.operate.control_plane import locked, make_authorities
 from bedplate.plan import FleetPlan, bill
@@ -175,8 +175,14 @@ def preview(operator: Operator, names: Sequence[str]) -> Preview:
     return Preview(session, _preview(operator, session))
 
 
-def up(operator: Operator, names: Sequence[str]) -> int:
-    """Deploy these stacks, or all; return the exit status."""
+def up(operator: Operator, names: Sequence[str], *, with_machines: bool) -> int:
+    """Deploy these stacks, or all; then make machines ready if all were deployed. Return the exit status."""
+    if (status := _deploy_stacks(operator, names)) or names or not with_machines:
+        return status
+    return machines.ready_machines(operator, again("up", operator))
+
+
+def _deploy_stacks(operator: Operator, names: Sequence[str]) -> int:
     plan = _deployable(operator, names)
     ensure_backend(operator, plan)
     session = _open(operator, plan, names, Action.UP)

@@ -23,7 +23,7 @@ from bedplate.deploy.state import (
     unfinished_operations,
     unread_urns,
 )
-from bedplate.errors import HeldError, PartialError, error_lines
+from bedplate.errors import BedplateError, HeldError, PartialError, error_lines
 from bedplate.files import try_out, write_whole
 from bedplate.operate import Operator, Result, open_account
 from bedplate.operate.deploy import finish, folder_plan, require_complete, watched
@@ -86,19 +86,19 @@ def _deployed_stacks(engine: Engine, plan: FleetPlan, names: Sequence[str]) -> t
 def recover(operator: Operator, names: Sequence[str]) -> None:
     """Repair the state of these stacks, or all, after a killed run.
 
-    A stack that cannot be repaired stops no other. Raises PartialError for it at the end.
+    A stack that is locked or cannot be repaired stops no other. Raises its error at the end.
     """
     plan = folder_plan(operator)
     stacks = {stack_name(plan, part) for part in chosen_parts(plan, names)}
     engine = open_engine(operator.fleet.absolute().parent)
     client = open_account(plan)
     operator.notify(f"deleted {name}, which a killed run left incomplete" for name in engine.remove_damaged_files())
-    errors = []
+    errors: list[BedplateError] = []
     for name in sorted(engine.resource_counts(plan.name).keys() & stacks):
         try:
             _release_lock(operator, engine, name)
             _repair(operator, engine, client, name)
-        except PartialError as error:
+        except (PartialError, HeldError) as error:
             errors.append(error)
     if errors:
         operator.notify(error_lines(*errors[:-1]))
