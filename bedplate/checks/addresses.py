@@ -8,7 +8,6 @@ from itertools import islice
 from bedplate.checks.diagnostics import Context
 from bedplate.rules import Fault, Rule, fault
 from bedplate.spec import Fleet
-from bedplate.spec.sites import Use
 
 # Ranges without hosts, each with its purpose and source.
 HOSTLESS: Mapping[IPv4Network, str] = {
@@ -105,9 +104,9 @@ def _range_violations(declared: DeclaredBlock) -> Iterator[tuple[Rule, str]]:
 def check_other_networks(context: Context) -> Iterator[Fault]:
     """Yield warnings of blocks that Docker takes on machines, or that people have at home."""
     fleet = context.fleet
-    has_logins = any(group.use is Use.SSH for group in fleet.groups.values()) or any(
-        machine.use is Use.SSH for site in fleet.sites.values() for machine in site.machines.values()
-    )
+    machines = (machine for site in fleet.sites.values() for machine in site.machines.values())
+    uses = [*(group.use for group in fleet.groups.values()), *(machine.use for machine in machines)]
+    has_logins = any(use.is_ssh for use in uses if use)
     for declared in declared_blocks(fleet):
         pool = next((pool for pool in DOCKER_POOLS if declared.block.overlaps(pool)), None)
         if has_logins and pool:
