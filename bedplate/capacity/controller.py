@@ -5,20 +5,24 @@ shortens waits.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from typing import Generic, Protocol, TypeVar
 
 from bedplate.capacity.observation import (
     Action,
     Decision,
     EvictPod,
+    Node,
     Observation,
     SetDesired,
     Terminate,
     verb_of,
 )
 from bedplate.errors import BedplateError
+
+_SHOWN = 3
 
 
 class Cloud(Protocol):
@@ -104,7 +108,28 @@ def round_warnings(result: Round) -> tuple[str, ...]:
     """Return what an operator must know about a round besides its actions."""
     silent = dict.fromkeys(pool.region for pool in result.observation.pools if pool.silent)
     held = (result.decision.held,) if result.decision.held else ()
-    return (*held, *(f"{region} does not answer: its pools stay as they are" for region in silent))
+    lost = map(not_ready_sentence, filter(_is_lost, result.observation.nodes))
+    return (*held, *(f"{region} does not answer: its pools stay as they are" for region in silent), *lost)
+
+
+def _is_lost(node: Node) -> bool:
+    return node.not_ready_since is not None
+
+
+def not_ready_sentence(node: Node) -> str:
+    """Return that a node is not ready, which pods keep its machine, and the command that ends it."""
+    since = datetime.fromtimestamp(node.not_ready_since or 0.0, UTC)
+    what = f"{node.name}: not ready since {since:%Y-%m-%d %H:%M} UTC"
+    if not node.pods or node.machine is None:
+        return f"{what}; its machine is ended after an hour." if node.machine else f"{what}."
+    end = f"If the machine is lost, `bedplate node stop {node.machine}` ends it, and its pods start elsewhere"
+    return f"{what}. Its machine runs on for {pods_words(node.pods)}. {end}."
+
+
+def pods_words(pods: Sequence[str]) -> str:
+    """Return the names of some pods, and the number of the others."""
+    more = f" and {len(pods) - _SHOWN} more" if len(pods) > _SHOWN else ""
+    return f"{'pod' if len(pods) == 1 else 'pods'} {', '.join(pods[:_SHOWN])}{more}"
 
 
 @dataclass
@@ -191,6 +216,8 @@ _HELP = {
     "unplaced_pods": ("gauge", "Pods that fit no pool, in the last round"),
     "silent_pools": ("gauge", "Pools in regions that do not answer"),
     "held": ("gauge", "Whether nothing is ended because nodes are missing"),
+    "not_ready_nodes": ("gauge", "Nodes that have not been ready for a quarter of an hour"),
+    "stuck_pods": ("gauge", "Deleted pods that their kubelet does not end"),
 }
 Sample = tuple[str, Mapping[str, str], float]
 
@@ -251,4 +278,6 @@ def _round_samples(result: Round) -> Iterator[Sample]:
     yield "unplaced_pods", {}, float(len(result.decision.unplaced))
     yield "silent_pools", {}, float(sum(pool.silent for pool in observation.pools))
     yield "held", {}, float(bool(result.decision.held))
+    yield "not_ready_nodes", {}, float(sum(map(_is_lost, observation.nodes)))
+    yield "stuck_pods", {}, float(sum(len(node.stuck) for node in observation.nodes))
     yield "round_timestamp_seconds", {}, observation.time

@@ -6,19 +6,21 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from bedplate.capacity.ladder import Doubt, RungState, RungStatus
-from bedplate.capacity.observation import Cordon, Node, Observation, Pod, Pool, Unplaced, Waiting
+from bedplate.capacity.observation import Cordon, Machine, Node, Observation, Pod, Pool, Reason, Unplaced, Waiting
 from bedplate.capacity.packing import (
+    HOSTNAME,
+    Full,
     Packer,
     Place,
     Shape,
     Source,
+    is_full,
     machine_place,
     node_place,
     shape_of,
     shortfalls,
 )
 
-_HOSTNAME = "kubernetes.io/hostname"
 TRUST = 600.0
 """Seconds after which a pod that a node has room for does not count any more: the scheduler knows an obstacle.
 
@@ -47,20 +49,29 @@ class Ladder:
             self._count(rung.pool, rung.expected)
         self._zones.update((machine.pool, machine.zone) for machine in self.observation.machines)
 
-    def open(self, shape: Shape, pool: str | None, full_zones: Collection[str]) -> Place | None:
+    def open(self, shape: Shape, pool: str | None, full: Full) -> Place | None:
         """Return a machine of the first rung with room. A pool whose probe is due launches one machine besides."""
         for rung in self.suited(shape):
             name = rung.pool.name
-            if pool not in (None, name) or set(rung.pool.zones) <= set(full_zones):
+            place = self._next_machine(rung.pool, full) if pool in (None, name) else None
+            if place is None:
                 continue
             if pool is None:
                 self.probe(rung)
             if rung.room > self.opened[name] and not self.limit(rung.pool):
-                zones = [zone for zone in rung.pool.zones if zone not in full_zones]
-                zone = min(zones, key=lambda zone: self._zones[rung.pool.name, zone])
-                self._add(rung.pool, zone, 1)
-                return machine_place(rung.pool, name, zone, Source.NEW)
+                self._add(rung.pool, place.zone, 1)
+                return place
         return None
+
+    def _next_machine(self, pool: Pool, full: Full) -> Place | None:
+        """Return the machine that AWS launches next in a pool, if it is in no full domain; None otherwise.
+
+        AWS takes a zone with the fewest machines of the pool. One elsewhere would start in vain.
+        """
+        fewest = min(self._zones[pool.name, zone] for zone in pool.zones)
+        zones = [zone for zone in pool.zones if self._zones[pool.name, zone] == fewest]
+        places = (machine_place(pool, pool.name, zone, Source.NEW) for zone in zones)
+        return next((place for place in places if not is_full(place, full)), None)
 
     def probe(self, rung: RungState) -> None:
         """Launch one machine of a failed rung, if its probe is due."""
@@ -102,14 +113,16 @@ class Ladder:
             return f"one more machine exceeds the ceiling of {settings.fleet_max_cost:g} USD per hour"
         return ""
 
-    def refusals(self, shape: Shape) -> str:
+    def refusals(self, shape: Shape, full: Full) -> Reason:
         """Return why no rung launches a machine for pods of a shape."""
         reasons = []
         for rung in self.suited(shape):
             pool = rung.pool
-            full = f"at its maximum of {pool.max}" if rung.room <= self.opened[pool.name] else ""
-            reasons.append(f"{pool.name}: {rung.reason or self.limit(pool) or full}")
-        return "; ".join(reasons)
+            is_spread = self._next_machine(pool, full) is None
+            spread = "the pod's spread permits none where AWS launches next" if is_spread else ""
+            most = f"at its maximum of {pool.max}"
+            reasons.append(f"{pool.name}: {rung.reason or self.limit(pool) or spread or most}")
+        return Reason("; ".join(reasons) or "the nodes that suit it are full or take no pods, and no pool suits it")
 
     def _add(self, pool: Pool, zone: str, count: int) -> None:
         self.opened[pool.name] += count
@@ -158,7 +171,7 @@ def grow(
     empty_places = _empty_places(observation, rungs)
     singles, gangs = _demand(observation, empty_places, growth)
     for pod in singles:
-        _report(growth, pod, packer.place(pod), ladder)
+        _report(growth, pod, packer.place(pod), packer)
     for pods in gangs:
         _place_gang(growth, packer, observation, pods)
     _add_spares(growth, observation)
@@ -190,24 +203,30 @@ def _places(observation: Observation, rungs: Sequence[RungState]) -> Iterator[Pl
     machines = {machine.id: machine for machine in observation.machines}
     shapes = _spread_shapes(observation)
     fixed = {rung.pool.name for rung in rungs if rung.is_fixed}
-    own: list[Place] = []
+    later: list[Place] = []
     for node in observation.nodes:
         machine = machines.get(node.machine or "")
-        if node.cordoned is Cordon.HUMAN or node.free.cpus <= 0 or (machine and machine.notice is not None):
-            continue
-        if node.is_broken and machine:
-            continue
-        if node.cordoned and machine and machine.pool in fixed:
-            continue
         source = Source.CORDONED if node.cordoned else Source.LIVE
+        if _is_closed(node, machine, fixed):
+            # Pods are spread over it all the same.
+            source, machine = Source.CLOSED, None
         place = node_place(node, source, machine.pool if machine else None, shapes.get(node.name, ()))
-        if node.cordoned:
-            own.append(place)
-        else:
+        if source is Source.LIVE:
             yield place
-    yield from own
+        else:
+            later.append(place)
+    yield from later
     for rung in rungs:
         yield from _coming(rung)
+
+
+def _is_closed(node: Node, machine: Machine | None, fixed: Collection[str]) -> bool:
+    """Return whether a node takes no more pods."""
+    if node.cordoned is Cordon.HUMAN or node.free.cpus <= 0 or node.not_ready_since is not None:
+        return True
+    if machine is None:
+        return False
+    return bool(machine.notice is not None or node.is_broken or (node.cordoned and machine.pool in fixed))
 
 
 def _coming(rung: RungState) -> Iterator[Place]:
@@ -225,10 +244,10 @@ def _coming(rung: RungState) -> Iterator[Place]:
 
 
 def _spread_shapes(observation: Observation) -> Mapping[str, list[Shape]]:
-    """Return the shapes of running pods that must not share a node or zone, by node."""
+    """Return the shapes of running pods that limits of spread concern, by node."""
     shapes: dict[str, list[Shape]] = defaultdict(list)
     for pod in observation.pods:
-        if pod.node and pod.spread:
+        if pod.node and (pod.spread or pod.kinds):
             shapes[pod.node].append(shape_of(pod))
     return shapes
 
@@ -242,7 +261,8 @@ def _demand(
     """
     taken = {machine.node for machine in observation.machines if machine.notice is not None and machine.node}
     unscheduled = sorted(
-        (pod for pod in observation.pods if pod.node is None or pod.node in taken), key=lambda pod: pod.arrival
+        (pod for pod in observation.pods if pod.node is None or (pod.node in taken and not pod.deleted)),
+        key=lambda pod: pod.arrival,
     )
     singles: list[Pod] = []
     gangs: dict[str, list[Pod]] = defaultdict(list)
@@ -253,7 +273,7 @@ def _demand(
             unplaceable[shape] = _unplaceable(shape, empty_places)
         if reason := pod.unsupported or unplaceable[shape] or _doubt_reason(growth, pod, observation.time):
             if pod.node is None:
-                growth.unplaced.append(Unplaced(pod.id, reason))
+                growth.unplaced.append(Unplaced(pod.id, Reason(reason)))
         elif pod.gang:
             gangs[pod.gang].append(pod)
         else:
@@ -281,7 +301,7 @@ def _empty_places(observation: Observation, rungs: Sequence[RungState]) -> list[
 
 
 def _kind(node: Node) -> tuple[object, ...]:
-    labels = frozenset(item for item in node.labels.items() if item[0] != _HOSTNAME)
+    labels = frozenset(item for item in node.labels.items() if item[0] != HOSTNAME)
     return node.size, labels, node.taints
 
 
@@ -305,15 +325,17 @@ def _unplaceable(shape: Shape, empty_places: Sequence[Place]) -> str:
     return f"no pool fits; {place.name} is closest: {', '.join(missing)}"
 
 
-def _report(growth: Growth, pod: Pod, place: Place | None, ladder: Ladder) -> None:
+def _report(growth: Growth, pod: Pod, place: Place | None, packer: Packer) -> None:
     if pod.node is not None:
         return
     if place is None:
-        growth.waiting.append(Waiting(pod.id, is_coming=False, reason=ladder.refusals(shape_of(pod))))
+        shape = shape_of(pod)
+        reason = growth.ladder.refusals(shape, packer.full_domains(shape))
+        growth.waiting.append(Waiting(pod.id, is_coming=False, reason=reason))
     else:
         if place.source is Source.LIVE:
             growth.live.add(pod.gang or pod.id)
-        growth.waiting.append(Waiting(pod.id, is_coming=True, reason=_arrival(place)))
+        growth.waiting.append(Waiting(pod.id, is_coming=True, reason=Reason(_arrival(place))))
 
 
 def _arrival(place: Place) -> str:
@@ -345,12 +367,13 @@ def _place_gang(growth: Growth, packer: Packer, observation: Observation, pods: 
     places = packer.place_gang(pods, zones, pools)
     if places:
         for pod, place in zip(pods, places, strict=True):
-            _report(growth, pod, place, growth.ladder)
+            _report(growth, pod, place, packer)
         return
     # One machine says little about a whole gang: failed rungs are probed for it only if no other has room.
     for rung in growth.ladder.suited(shape_of(pods[0])):
         growth.ladder.probe(rung)
-    reason = f"no zone has room for all {len(pods)} pods of {pods[0].gang}: {_gang_refusals(growth.ladder, pods)}"
+    refusals = _gang_refusals(growth.ladder, pods) or "no pool suits them"
+    reason = Reason(f"no zone has room for all {len(pods)} pods of {pods[0].gang}: {refusals}")
     growth.waiting.extend(Waiting(pod.id, is_coming=False, reason=reason) for pod in pods if pod.node is None)
 
 

@@ -240,7 +240,7 @@ class Memory:
     than desired, `boots` the longest time in seconds that one of its machines took to become a node, `unready` the
     launch times of machines that were late in the last hour, none after one became a node. `reported` has the pods for
     which an event already says that they fit on no machine. `doubts` has the ID of a pod or gang as key. `registered`
-    has the machines that had a Node object.
+    has the machines that had a Node object, `lacking` those whose node lacks devices, with the time since when.
     """
 
     breakers: Mapping[str, Breaker] = field(default_factory=dict)
@@ -250,6 +250,7 @@ class Memory:
     reported: frozenset[str] = frozenset()
     doubts: Mapping[str, Doubt] = field(default_factory=dict)
     registered: frozenset[str] = frozenset()
+    lacking: Mapping[str, float] = field(default_factory=dict)
 
 
 def read_rungs(observation: Observation, memory: Memory) -> tuple[RungState, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Self
 
 from bedplate.spec.groups import Market
 
@@ -134,12 +135,26 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
+class Spread:
+    """A limit on the pods of a kind in each `domain`: hostname or zone. `pods` names the kind.
+
+    With a `skew` a domain may have so many more than the one with the fewest, which has none if there are fewer than
+    `domains`. Without one no such pod may be there at all, and none that comes later.
+    """
+
+    domain: str
+    pods: str
+    skew: int = 0
+    domains: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Pod:
     """A pod that has not ended; `node` is None while it is pending.
 
     Pods of one `gang` start together in one zone, or not at all; the gang has `gang_size` pods. A `movable`
-    pod may be evicted. Equal pods with the `spread` hostname must be on different nodes, those
-    with `spread` zone in different zones. `arrival` is when the pod was created, `since` when it started.
+    pod may be evicted. `spread` has its own limits, `kinds` the names of all limits in which it counts.
+    `arrival` is when the pod was created, `since` when it started. A `deleted` one is ending.
     A pod that is `unsupported`, for this reason, has a requirement that the planner cannot compare. `message` is the
     scheduler's, of a pending pod.
     """
@@ -152,7 +167,9 @@ class Pod:
     gang: str | None = None
     gang_size: int = 0
     movable: bool = False
-    spread: str | None = None
+    spread: tuple[Spread, ...] = ()
+    kinds: frozenset[str] = frozenset()
+    deleted: bool = False
     node: str | None = None
     since: float = 0.0
     restarts: int = 0
@@ -164,7 +181,9 @@ class Pod:
 class Node:
     """A node of the cluster; `machine` is None for a physical one, which the planner never removes.
 
-    `failed` is the verdict of its health gate: `hardware`, `software` or `unknown`; empty if it has passed.
+    `failed` is the verdict of its health gate: `hardware`, `software` or `unknown`; empty if it has passed. `defect` is
+    another reason to replace its machine. `pods` are its work, `stuck` those that were to end a quarter of an hour
+    ago, which are no work. `not_ready_since` is set after a quarter of an hour.
     """
 
     name: str
@@ -178,11 +197,14 @@ class Node:
     idle_since: float | None = None
     cordoned: Cordon | None = None
     failed: str = ""
+    defect: str = ""
+    stuck: tuple[str, ...] = ()
+    not_ready_since: float | None = None
 
     @property
     def is_broken(self) -> bool:
         """Whether the machine must be ended: software can be repaired, and a gate that cannot tell is no reason."""
-        return self.failed == "hardware"
+        return bool(self.defect) or self.failed == "hardware"
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,12 +381,22 @@ def verb_of(action: Action) -> str:
     return _VERBS[type(action)]
 
 
+class Reason(str):
+    """A text that says why; it cannot be empty."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> Self:
+        """Return the text as a reason; without a text, that this is a defect."""
+        return super().__new__(cls, text or "the planner has no reason, which is a defect of it")
+
+
 @dataclass(frozen=True, slots=True)
 class Unplaced:
     """A pod that fits no pool, with the reason."""
 
     pod: str
-    reason: str
+    reason: Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,7 +405,7 @@ class Waiting:
 
     pod: str
     is_coming: bool
-    reason: str
+    reason: Reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,14 @@
 """First fit of pods onto places: nodes, machines on their way, and machines that pools can launch."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Protocol
 
-from bedplate.capacity.observation import ROUNDING, Node, Pod, Pool, Size
+from bedplate.capacity.observation import ROUNDING, Node, Pod, Pool, Size, Spread
 
+HOSTNAME = "kubernetes.io/hostname"
 ZONES = ("topology.kubernetes.io/zone", "zone")
 """Labels of a node that name its zone."""
 _UNLIMITED = 1_000_000
@@ -19,6 +21,7 @@ class Source(Enum):
     CORDONED = "a node that the planner has cordoned"
     COMING = "a machine on its way"
     NEW = "a machine that is not launched yet"
+    CLOSED = "a node that takes no more pods"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +34,22 @@ class Shape:
     size: Size
     selector: frozenset[tuple[str, str]]
     tolerations: frozenset[str]
-    spread: str | None
+    spread: tuple[Spread, ...] = ()
+    kinds: frozenset[str] = frozenset()
 
 
 def shape_of(pod: Pod) -> Shape:
     """Return the shape of a pod."""
-    return Shape(replace(pod.size, pods=1), frozenset(pod.selector.items()), pod.tolerations, pod.spread)
+    selector = frozenset(pod.selector.items())
+    return Shape(replace(pod.size, pods=1), selector, pod.tolerations, pod.spread, pod.kinds)
 
 
 @dataclass(slots=True, eq=False)
 class Place:
-    """A node or machine with what is free on it. `name` is a node, machine or pool; `pool` is None on site."""
+    """A node or machine with what is free on it. `name` is a node, machine or pool; `pool` is None on site.
+
+    `kinds` counts its pods by the limits in which they count, `apart` those that keep other pods away.
+    """
 
     source: Source
     name: str
@@ -50,26 +58,52 @@ class Place:
     labels: Mapping[str, str]
     taints: frozenset[str]
     free: Size
-    shapes: set[Shape] = field(default_factory=set)
+    kinds: Counter[str] = field(default_factory=Counter)
+    apart: Counter[Spread] = field(default_factory=Counter)
     taken: int = 0
 
     def admits(self, shape: Shape) -> bool:
         """Return whether a pod of a shape may run here if there is room."""
+        return self.taints <= shape.tolerations and self.is_selected(shape) and not any(self.lacks(shape))
+
+    def is_selected(self, shape: Shape) -> bool:
+        """Return whether the labels are those that pods of a shape select."""
         labels = self.labels
-        return self.taints <= shape.tolerations and all(labels.get(key) == value for key, value in shape.selector)
+        return all(labels.get(key) == value for key, value in shape.selector)
+
+    def lacks(self, shape: Shape) -> Iterator[str]:
+        """Yield the labels that the spread of a shape requires, and that are missing."""
+        for rule in shape.spread:
+            if rule.skew and rule.domain not in (HOSTNAME, *ZONES) and rule.domain not in self.labels:
+                yield rule.domain
 
     def has_room(self, shape: Shape) -> bool:
         """Return whether a pod of a shape fits in what is free."""
-        return shape.size.fits(self.free) and (shape.spread is None or shape not in self.shapes)
+        return shape.size.fits(self.free)
+
+    def domain(self, key: str) -> Hashable:
+        """Return the host, the zone or the value of another label; None without it."""
+        if key == HOSTNAME:
+            return self
+        return (self.zone or None) if key in ZONES else self.labels.get(key)
 
     def take(self, shape: Shape, sign: int = 1) -> None:
         """Take the room of a pod, or give it back."""
         self.free = self.free.minus(shape.size, sign)
         self.taken += sign
-        if shape.spread and sign > 0:
-            self.shapes.add(shape)
-        elif shape.spread:
-            self.shapes.discard(shape)
+        self.count(shape, sign)
+
+    def count(self, shape: Shape, sign: int = 1) -> None:
+        """Count a pod in the limits that concern it."""
+        for kind in shape.kinds:
+            self.kinds[kind] += sign
+        for rule in shape.spread:
+            if not rule.skew:
+                self.apart[rule] += sign
+
+    def copy(self) -> "Place":
+        """Return a place that pods can take without an effect on this one."""
+        return replace(self, kinds=Counter(self.kinds), apart=Counter(self.apart))
 
 
 def zone_of(labels: Mapping[str, str]) -> str:
@@ -78,9 +112,13 @@ def zone_of(labels: Mapping[str, str]) -> str:
 
 
 def node_place(node: Node, source: Source, pool: str | None, shapes: Iterable[Shape] = ()) -> Place:
-    """Return the free room of a node, on which pods of `shapes` run."""
+    """Return the free room of a node, on which pods of `shapes` run; a closed one has none."""
     free = node.free if node.size.pods else replace(node.free, pods=_UNLIMITED)
-    return Place(source, node.name, pool, zone_of(node.labels), node.labels, node.taints, free, set(shapes))
+    free = Size() if source is Source.CLOSED else free
+    place = Place(source, node.name, pool, zone_of(node.labels), node.labels, node.taints, free)
+    for shape in shapes:
+        place.count(shape)
+    return place
 
 
 def machine_place(pool: Pool, name: str, zone: str, source: Source) -> Place:
@@ -90,10 +128,19 @@ def machine_place(pool: Pool, name: str, zone: str, source: Source) -> Place:
     return Place(source, name, pool.name, zone, labels, pool.taints, free)
 
 
+Full = Mapping[str, set[Hashable]]
+"""By label key, the domains in which no further pod of a shape may run."""
+
+
+def is_full(place: Place, full: Full) -> bool:
+    """Return whether a place is in one of these domains."""
+    return any(place.domain(key) in domains for key, domains in full.items())
+
+
 class Launcher(Protocol):
     """Adds empty machines, within all limits."""
 
-    def open(self, shape: Shape, pool: str | None, full_zones: Collection[str], /) -> Place | None:
+    def open(self, shape: Shape, pool: str | None, full: Full, /) -> Place | None:
         """Return a new machine for a pod of a shape, of one pool if one is named; None if none is possible."""
 
     def close(self, place: Place, /) -> None:
@@ -107,18 +154,18 @@ class Packer:
     places: list[Place]
     launcher: Launcher
     _cursors: dict[Shape, int] = field(default_factory=dict)
-    _zones: dict[Shape, set[str]] = field(default_factory=dict)
 
     def place(self, pod: Pod) -> Place | None:
         """Return the place of a pod; None if no place has room and none can be opened."""
         shape = shape_of(pod)
-        place = self._first(shape, self._cursors, self.places)
+        full = self.full_domains(shape)
+        place = _first(shape, self._cursors, self.places, full)
         if place is None:
-            place = self.launcher.open(shape, None, self._zones_of(shape))
+            place = self.launcher.open(shape, None, full)
             if place is None:
                 return None
             self.places.append(place)
-        self._take(shape, place)
+        place.take(shape)
         return place
 
     def place_gang(self, pods: Sequence[Pod], zones: Sequence[str], pools: Iterable[Pool]) -> list[Place]:
@@ -141,50 +188,67 @@ class Packer:
         opened: list[Place] = []
         placed: list[Place] = []
         for shape in shapes:
-            place = self._first(shape, cursors, here)
-            if place is None and pool and (place := self.launcher.open(shape, pool, ())):
+            full = self.full_domains(shape, opened)
+            place = _first(shape, cursors, here, full)
+            if place is None and pool and (place := self.launcher.open(shape, pool, full)):
                 here.append(place)
                 opened.append(place)
             if place is None:
                 break
-            self._take(shape, place)
+            place.take(shape)
             placed.append(place)
         if len(placed) == len(shapes):
             self.places.extend(opened)
             return placed
         for shape, place in zip(shapes, placed, strict=False):
-            self._take(shape, place, -1)
+            place.take(shape, -1)
         for place in opened:
             self.launcher.close(place)
         return []
 
-    def _first(self, shape: Shape, cursors: dict[Shape, int], places: Sequence[Place]) -> Place | None:
-        at = cursors.get(shape, 0)
-        while at < len(places):
-            place = places[at]
-            if place.has_room(shape) and place.admits(shape) and self._is_possible(shape, place):
-                cursors[shape] = at
-                return place
-            at += 1
-        cursors[shape] = at
-        return None
+    def full_domains(self, shape: Shape, opened: Sequence[Place] = ()) -> Full:
+        """Return the domains in which no further pod of a shape may run, with `opened` places besides the own ones."""
+        full: defaultdict[str, set[Hashable]] = defaultdict(set)
+        if not (shape.spread or shape.kinds):
+            return full
+        places = [*self.places, *opened]
+        for rule in shape.spread:
+            full[rule.domain] |= _full_by_rule(rule, shape, places)
+        for place in places:
+            for rule, count in place.apart.items():
+                if count > 0 and rule.pods in shape.kinds and place.domain(rule.domain) is not None:
+                    full[rule.domain].add(place.domain(rule.domain))
+        return full
 
-    def _take(self, shape: Shape, place: Place, sign: int = 1) -> None:
-        place.take(shape, sign)
-        if shape.spread == "zone":
-            zones = self._zones_of(shape)
-            (zones.add if sign > 0 else zones.discard)(place.zone)
 
-    def _is_possible(self, shape: Shape, place: Place) -> bool:
-        return shape.spread != "zone" or place.zone not in self._zones_of(shape)
+def _first(shape: Shape, cursors: dict[Shape, int], places: Sequence[Place], full: Full) -> Place | None:
+    # A place that is full stays full, unless other domains catch up.
+    at = 0 if any(rule.skew for rule in shape.spread) else cursors.get(shape, 0)
+    while at < len(places):
+        place = places[at]
+        if place.has_room(shape) and place.admits(shape) and not is_full(place, full):
+            cursors[shape] = at
+            return place
+        at += 1
+    cursors[shape] = at
+    return None
 
-    def _zones_of(self, shape: Shape) -> set[str]:
-        """Return the zones in which no further pod of a shape may run."""
-        if shape.spread != "zone":
-            return set()
-        if shape not in self._zones:
-            self._zones[shape] = {place.zone for place in self.places if shape in place.shapes}
-        return self._zones[shape]
+
+def _full_by_rule(rule: Spread, shape: Shape, places: Iterable[Place]) -> set[Hashable]:
+    keys = [other.domain for other in shape.spread if other.skew]
+    counts: Counter[Hashable] = Counter()
+    for place in places:
+        domain = place.domain(rule.domain)
+        # A skew is one of the nodes that the pod selects and that have the labels of all its limits, also of full and
+        # cordoned ones. Source: kube-scheduler, plugin PodTopologySpread.
+        is_counted = not rule.skew or (place.is_selected(shape) and all(place.domain(key) is not None for key in keys))
+        if is_counted and domain is not None:
+            counts[domain] += place.kinds[rule.pods]
+    if not rule.skew:
+        return {domain for domain, count in counts.items() if count}
+    least = min(counts.values(), default=0) if len(counts) >= rule.domains else 0
+    most = rule.skew + least - (rule.pods in shape.kinds)
+    return {None, *(domain for domain, count in counts.items() if count > most)}
 
 
 def shortfalls(shape: Shape, place: Place) -> Iterator[str]:
@@ -192,6 +256,7 @@ def shortfalls(shape: Shape, place: Place) -> Iterator[str]:
     for key, value in sorted(shape.selector):
         if place.labels.get(key) != value:
             yield f"its {key} is {place.labels.get(key, 'missing')}, not {value}"
+    yield from (f"it has no label {key}, over which the pod is spread" for key in place.lacks(shape))
     if taints := sorted(place.taints - shape.tolerations):
         yield f"the pod does not tolerate {', '.join(taints)}"
     names = ("gpus", "cpus", "memory", "efa", "ephemeral")

@@ -7,6 +7,7 @@ which they are applied.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from bedplate.capacity.devices import next_lacking, settle
 from bedplate.capacity.growth import Growth, grow, next_doubts
 from bedplate.capacity.ladder import Breaker, Memory, RungState, RungStatus, next_boots, read_rungs
 from bedplate.capacity.observation import Action, Decision, Observation, SetDesired, UncordonNode
@@ -21,8 +22,10 @@ _LOST_SHARE, _LOST_LEAST = 0.5, 2
 def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
     """Return the actions that follow from an observation, and what the next decision needs to know of this one."""
     people, observation = split_people(observation)
-    memory = replace(memory, boots=next_boots(observation, memory))
-    rungs = read_rungs(observation, memory)
+    lacking = next_lacking(observation, memory.lacking)
+    observation, counted = settle(observation, lacking)
+    memory = replace(memory, boots=next_boots(counted, memory))
+    rungs = read_rungs(counted, memory)
     growth = grow(observation, rungs, memory.doubts)
     registered, held = _lost_nodes(observation, memory)
     removals, removal = ([], Removal(0, {})) if held else shrink(observation, rungs, growth)
@@ -42,6 +45,7 @@ def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
         short=dict(_short(rungs, [*lower, *higher], memory, observation.time)),
         reported=reported,
         doubts=next_doubts(memory.doubts, growth, observation),
+        lacking=lacking,
         registered=registered,
     )
 

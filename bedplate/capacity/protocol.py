@@ -23,6 +23,7 @@ from bedplate.capacity.observation import (
     Pool,
     Settings,
     Size,
+    Spread,
     verb_of,
 )
 from bedplate.errors import InputError
@@ -65,6 +66,7 @@ def _types(annotation: Any) -> tuple[type, ...]:  # noqa: ANN401  any type of a 
 
 _SIZE = _keys(Size, "pods")
 _POD = _SIZE | _keys(Pod, "size")
+_SPREAD = _keys(Spread)
 _NODE = {
     **_SIZE,
     **{f"free_{key}": value for key, value in _SIZE.items()},
@@ -159,7 +161,11 @@ def _size(entry: Entry, prefix: str = "", pods: int = 0) -> Size:
 
 def _pod(entry: Entry) -> Pod:
     size = _size(entry)
-    entry["tolerations"] = frozenset(entry["tolerations"])
+    try:
+        entry["spread"] = tuple(_entries(entry["spread"], "spread", _SPREAD, lambda rule: Spread(**rule)))
+    except InputError as error:
+        raise ValueError(error.what) from None
+    entry["tolerations"], entry["kinds"] = frozenset(entry["tolerations"]), frozenset(entry["kinds"])
     return Pod(size=size, **entry)
 
 
@@ -171,6 +177,7 @@ def _node(entry: Entry) -> Node:
         free=_size(entry, "free_", most - len(pods) if most else 0),
         pods=pods,
         taints=frozenset(entry.pop("taints")),
+        stuck=tuple(entry.pop("stuck")),
         cordoned=Cordon(cordoned) if cordoned else None,
         **entry,
     )
@@ -254,6 +261,8 @@ def _fields(value: Any, *without: str) -> Entry:  # noqa: ANN401  a value of an 
 def _plain(value: object) -> object:
     if isinstance(value, frozenset):
         return sorted(value)
+    if isinstance(value, tuple):
+        return [asdict(item) if isinstance(item, Spread) else item for item in value]
     return dict(value) if isinstance(value, Mapping) else value
 
 

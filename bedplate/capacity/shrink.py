@@ -223,7 +223,9 @@ def end_useless(rungs: Sequence[RungState], growth: Growth, now: float) -> Itera
     for rung in rungs:
         if rung.status is not RungStatus.FAILED or rung.facts is None or rung.breaker is None or rung.breaker.probe:
             continue
-        young = [m for m in rung.facts.machines if m.node is None and now - m.launched <= _YOUNG and m.id not in used]
+        # One that is registered may have pods already.
+        unregistered = [m for m in rung.facts.machines if m.node is None and not m.registered]
+        young = [m for m in unregistered if now - m.launched <= _YOUNG and m.id not in used]
         # The desired capacity is lowered first: AWS refuses to go below the minimum.
         desired = min(rung.pool.desired, rung.machines - len(rung.facts.noticed))
         for machine in young[: max(0, desired - rung.pool.min)]:
@@ -232,16 +234,20 @@ def end_useless(rungs: Sequence[RungState], growth: Growth, now: float) -> Itera
 
 def _end_late(fleet: Fleet, removal: Removal) -> Iterator[Action]:
     """End machines that did not become nodes."""
+    nodes = {machine.id for machine in fleet.machines.values()}
     for rung in fleet.rungs.values():
         for machine in rung.facts.late if rung.facts and not rung.is_fixed else ():
+            if machine.id in nodes:
+                continue  # it has a node, which lacks devices: that is cordoned first
             age = (fleet.observation.time - machine.launched) / 60
-            yield from _end_replaced(fleet, removal, machine, f"not a node {age:.0f} minutes after its launch")
+            what = "its node is not in service" if machine.registered else "not a node"
+            yield from _end_replaced(fleet, removal, machine, f"{what} {age:.0f} minutes after its launch")
 
 
 def _replace_failed(fleet: Fleet, removal: Removal) -> Iterator[Action]:
-    """Drain nodes whose health gate finds broken hardware, and end their empty machines, a few of each pool at once.
+    """Drain nodes that are broken, and end their empty machines, a few of each pool at once.
 
-    A gate that fails on half of a pool is no fault of its machines: nothing is done then.
+    What fails on half of a pool is no fault of its machines: nothing is done then.
     """
     by_pool: defaultdict[str, list[Node]] = defaultdict(list)
     for node in fleet.observation.nodes:
@@ -254,7 +260,11 @@ def _replace_failed(fleet: Fleet, removal: Removal) -> Iterator[Action]:
             continue
         failed.sort(key=lambda node: node.cordoned is None)
         for node in failed[: max(1, int(fleet.observation.settings.cap * len(nodes)))]:
-            reason = f"the health gate of {node.name} finds broken hardware"
+            reason = (
+                f"{node.name}: {node.defect}"
+                if node.defect
+                else f"the health gate of {node.name} finds broken hardware"
+            )
             is_movable = any(pods[pod].movable for pod in node.pods if pod in pods)
             if node.cordoned is None or is_movable:
                 yield DrainNode(node.name, reason)
@@ -299,7 +309,7 @@ def _cordon_idle(fleet: Fleet, removal: Removal) -> Iterator[Action]:
         rung = fleet.rung_of(node)
         if rung is None or node.cordoned or node.is_broken or node.pods or node.idle_since is None:
             continue
-        if node.name in fleet.used:
+        if node.name in fleet.used or node.not_ready_since is not None:
             continue
         since = observation.time - node.idle_since
         if (
@@ -347,7 +357,9 @@ def _may_move(fleet: Fleet, node: Node, pods: Mapping[str, Pod]) -> bool:
         return False
     work = [pods.get(name) for name in node.pods]
     settled = fleet.observation.time - _SETTLED
-    return all(pod and pod.movable and not pod.gang and not pod.spread and pod.since <= settled for pod in work)
+    return all(
+        pod and pod.movable and not (pod.gang or pod.spread or pod.kinds) and pod.since <= settled for pod in work
+    )
 
 
 def _target(fleet: Fleet, rung: RungState, node: Node, work: Sequence[Pod]) -> str:
@@ -374,7 +386,7 @@ def _has_launched(rung: RungState, now: float) -> bool:
 
 def _is_better(fleet: Fleet, rung: RungState, other: Node, *, is_light: bool) -> bool:
     machine = fleet.machines.get(other.name)
-    if other.cordoned or (machine and machine.notice is not None):
+    if other.cordoned or other.is_broken or other.not_ready_since or (machine and machine.notice is not None):
         return False
     if machine is None:
         return True

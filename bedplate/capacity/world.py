@@ -272,7 +272,7 @@ class World:
     def _needed(self, group: SimGroup) -> int:
         """Return how many machines pending pods need besides free nodes of the group and its machines on their way."""
         places = [
-            replace(node.place)
+            node.place.copy()
             for node in self.nodes.values()
             if node.machine
             and node.machine.group.pool.group == group.pool.group

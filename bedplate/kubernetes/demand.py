@@ -15,6 +15,7 @@ from bedplate.kubernetes.pods import (
     Placement,
     Volumes,
     blocking_taints,
+    claim_names,
     combine,
     gang_of,
     has_ended,
@@ -27,13 +28,13 @@ from bedplate.kubernetes.pods import (
     scheduler_message,
     seconds,
     size_of,
-    spread_of,
     subtract,
     tolerated,
     unsupported,
     volume_placements,
     waits_for_machine,
 )
+from bedplate.kubernetes.spread import Limits, limits_of, unsupported_spread
 
 CORDONED = "bedplate/cordoned-by"
 """Annotation of a node that the controller has cordoned; a person's cordon has none."""
@@ -49,6 +50,8 @@ _INSTANCE = re.compile(r"aws:///[^/]*/(i-[0-9a-f]+)")
 # A node registers as not ready and is ready within this time, or it never was. An empty node that is not ready for
 # longer than `_LOST` has failed: its machine counts as one that never joined.
 _REGISTERING, _LOST = 60.0, 900.0
+# A node that is not ready for so long is replaced, once no pod is bound to it that runs nowhere else.
+_DEAD = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +98,12 @@ def join(cluster: Cluster, cloud: Observation) -> Observation:
     live = [node for node in cluster.nodes if _takes_part(node, machines, by_node, cloud.time)]
     sizes = {_name(node): _sizes(node, by_node[_name(node)]) for node in live}
     universe = frozenset().union(*(pool.taints for pool in cloud.pools), *map(_taints, live))
-    reader = _PodReader(universe, cluster.claims, cluster.volumes)
+    reader = _PodReader(universe, cluster)
     names = frozenset(sizes)
     pods = tuple(reader.read(pod) for pod in cluster.pods if _counts(pod, names))
     marks = reader.marks
-    nodes = tuple(_node(node, sizes[_name(node)], by_node[_name(node)], cluster, marks) for node in live)
+    seen = [_node(node, sizes[_name(node)], by_node[_name(node)], cluster, cloud.time) for node in live]
+    nodes = tuple(replace(node, labels=_marked(node.labels, marks)) for node in seen)
     node_of = {node.machine: node.name for node in nodes if node.machine}
     registered = {instance_of(node) for node in cluster.nodes}
     return replace(
@@ -182,30 +186,65 @@ def _node(
     sizes: tuple[Size, Size],
     pods: Iterable[ClusterPod],
     cluster: Cluster,
-    marks: Iterable[Placement],
+    now: float,
 ) -> Node:
     name = _name(node)
-    work = tuple(pod_id(pod) for pod in pods if not is_daemon(pod))
+    work, stuck = work_of(node, pods, now)
     joined = seconds(node.metadata.creationTimestamp if node.metadata else None)
+    ends = [cluster.ends.get(name, cluster.since), *map(_deletion, stuck)]
+    not_ready_since = lost_since(node, now)
     return Node(
         name=name,
         machine=instance_of(node),
-        labels=_marked((node.metadata.labels if node.metadata else None) or {}, marks),
+        labels=(node.metadata.labels if node.metadata else None) or {},
         taints=_taints(node),
         size=sizes[0],
         free=sizes[1],
-        pods=work,
+        pods=tuple(map(pod_id, work)),
         joined=joined,
-        idle_since=None if work else max(joined, cluster.ends.get(name, cluster.since)),
+        idle_since=None if work else max(joined, *ends),
         cordoned=cordon_of(node),
         failed=_gate_verdict(node),
+        defect=_dead(not_ready_since, now),
+        stuck=tuple(map(pod_id, stuck)),
+        not_ready_since=not_ready_since,
     )
+
+
+def work_of(
+    node: ClusterNode, pods: Iterable[ClusterPod], now: float
+) -> tuple[tuple[ClusterPod, ...], tuple[ClusterPod, ...]]:
+    """Return the work among the pods of a node, and the pods that are none: deleted ones that do not end.
+
+    Their time to end is over for a quarter of an hour, or the node has not been ready for as long.
+    """
+    bound = [pod for pod in pods if not is_daemon(pod)]
+    is_lost = lost_since(node, now) is not None
+    stuck = [pod for pod in bound if _deletion(pod) and (is_lost or now - _deletion(pod) >= _LOST)]
+    return tuple(pod for pod in bound if pod not in stuck), tuple(stuck)
+
+
+def _deletion(pod: ClusterPod) -> float:
+    """Return the time at which a deleted pod must have ended; 0 for one that is not deleted."""
+    return seconds(pod.metadata.deletionTimestamp if pod.metadata else None)
+
+
+def lost_since(node: ClusterNode, now: float) -> float | None:
+    """Return since when a node is not ready, if that is a quarter of an hour ago."""
+    ready = readiness(node)
+    since = seconds(ready.lastTransitionTime) if ready and ready.status != "True" else now
+    return since if now - since >= _LOST else None
 
 
 def _gate_verdict(node: ClusterNode) -> str:
     """Return the verdict of a node's failed health gate; empty if it has passed, or not ended since the boot."""
     taints = (node.spec.taints if node.spec else None) or ()
     return next((taint.value for taint in taints if taint.key == GATE and taint.value in _VERDICTS), "")
+
+
+def _dead(not_ready_since: float | None, now: float) -> str:
+    is_dead = not_ready_since is not None and now - not_ready_since >= _DEAD
+    return "its kubelet has not been ready for an hour" if is_dead else ""
 
 
 def _measured(
@@ -241,9 +280,13 @@ def pod_id(pod: ClusterPod) -> str:
 class _PodReader:
     """Reads pods, and collects the affinities that become labels; equal tolerations are compared once."""
 
-    def __init__(self, universe: frozenset[str], claims: Claims, volumes: Volumes) -> None:
+    def __init__(self, universe: frozenset[str], cluster: Cluster) -> None:
         self._universe = universe
-        self._claims, self._volumes = claims, volumes
+        self._cluster = cluster
+        present = [pod for pod in cluster.pods if not has_ended(pod)]
+        self._limits = Limits.of(present)
+        running = (pod for pod in present if pod.spec and pod.spec.nodeName)
+        self._used = frozenset(name for pod in running for name in claim_names(pod))
         self._tolerated: dict[str, frozenset[str]] = {}
         self._marks: dict[str, Placement] = {}
 
@@ -253,8 +296,9 @@ class _PodReader:
 
     def read(self, pod: ClusterPod) -> Pod:
         own = placement_of(pod)
-        selector, obstacle = dict(own.labels), unsupported(pod)
-        placements, missing = volume_placements(pod, self._claims, self._volumes)
+        selector, obstacle = dict(own.labels), unsupported(pod) or unsupported_spread(pod)
+        cluster = self._cluster
+        placements, missing = volume_placements(pod, cluster.claims, cluster.volumes, self._used)
         for placement in (own, *placements):
             if placement.marker:
                 self._marks[placement.marker] = placement
@@ -270,7 +314,9 @@ class _PodReader:
             tolerations=self._tolerations(pod),
             gang=gang_of(pod),
             movable=is_movable(pod),
-            spread=spread_of(pod),
+            spread=tuple(dict.fromkeys(limit.spread for limit in limits_of(pod))),
+            kinds=self._limits.kinds(pod),
+            deleted=bool(pod.metadata and pod.metadata.deletionTimestamp),
             node=pod.spec.nodeName if pod.spec else None,
             since=seconds(pod.status.startTime if pod.status else None),
             unsupported=obstacle or missing,

@@ -25,7 +25,7 @@ from bedplate.capacity.observation import (
 from bedplate.errors import BedplateError
 from bedplate.foreign import LARGE, parse_json
 from bedplate.kubernetes.client import MANAGER, ClusterClient, Conflict, Missing, ObjectCache, TooManyRequests, key_of
-from bedplate.kubernetes.demand import CORDONED, Cluster, cordon_of, instance_of, is_annotated, join, pod_id
+from bedplate.kubernetes.demand import CORDONED, Cluster, cordon_of, instance_of, is_annotated, join, pod_id, work_of
 from bedplate.kubernetes.pods import has_ended, is_daemon, is_movable, seconds
 
 # Seconds for which the memory of a predecessor is used.
@@ -123,9 +123,9 @@ class LiveCluster:
         if cordon_of(node) is not Cordon.PLANNER:
             raise Conflict(f"{name} is not cordoned by the controller")
         pods, _ = self.client.objects(Pod, fields={"spec.nodeName": name})
-        work = [pod_id(pod) for pod in pods if not is_daemon(pod) and not has_ended(pod)]
+        work, _ = work_of(node, [pod for pod in pods if not has_ended(pod)], self.now())
         if work:
-            raise Conflict(f"{name} has work: {', '.join(work[:3])}")
+            raise Conflict(f"{name} has work: {', '.join(map(pod_id, work[:3]))}")
 
     def forget_stale_cordons(self) -> None:
         """Remove the controller's annotation from nodes that another client has uncordoned."""

@@ -1,7 +1,7 @@
 """The requirements of a pod, as the planner reads them: its size, where it may run, its gang, whether it may move."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from operator import attrgetter
@@ -16,6 +16,7 @@ from lightkube.models.core_v1 import (
     PodSpec,
     Taint,
     Toleration,
+    Volume,
 )
 from lightkube.models.meta_v1 import LabelSelector, LabelSelectorRequirement
 from lightkube.resources.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
@@ -39,7 +40,24 @@ _GANG_LABELS = (
 # Controllers that create a pod again elsewhere, and whose work survives that. A Job's pod begins again.
 _MOVABLE_OWNERS = ("ReplicaSet", "StatefulSet", "ReplicationController")
 _MIRROR = "kubernetes.io/config.mirror"
-_HOSTNAME, _ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+# Labels of a volume that name its place, with several values as `a__b`. Source: kube-scheduler, plugin VolumeZone.
+_VOLUME_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
+# Volumes that are the same on every node, usual ones first; the scheduler keeps pods with some of the others apart.
+_VOLUMES_ANYWHERE = (
+    "projected",
+    "persistentVolumeClaim",
+    "emptyDir",
+    "configMap",
+    "secret",
+    "hostPath",
+    "csi",
+    "downwardAPI",
+    "ephemeral",
+    "gitRepo",
+    "image",
+    "nfs",
+)
+_ONE_POD = "ReadWriteOncePod"
 _SCHEDULER = "default-scheduler"
 # Resources that `Size` has; of any other the planner knows neither what a pool offers nor what is free.
 _COMPARED = frozenset({GPUS, EFA, "cpu", "memory", "ephemeral-storage", "pods"})
@@ -92,10 +110,10 @@ def subtract(size: Size, part: Size) -> Size:
 
 
 def machine_size(planned: Size, reported: Sequence[Size]) -> Size:
-    """Return what a new machine of a pool offers: the smallest report of its nodes that agrees with the plan.
+    """Return what a new machine of a pool offers: the median of its nodes' reports that agree with the plan.
 
     Other reports are broken or false, and count for that node alone. Devices are planned. What the plan does not know
-    is the median of the reports.
+    is the median of all reports.
     """
     size = combine(_agreed, planned, *reported)
     return replace(size, gpus=planned.gpus, efa=planned.efa) if planned.cpus else size
@@ -103,7 +121,8 @@ def machine_size(planned: Size, reported: Sequence[Size]) -> Size:
 
 def _agreed(values: Sequence[float]) -> float:
     planned = values[0] or median_low(values[1:] or values)
-    return min((value for value in values[1:] if planned * 0.75 <= value <= planned * 2), default=planned)
+    agreeing = [value for value in values[1:] if planned * 0.75 <= value <= planned * 2]
+    return median_low(agreeing or [planned])
 
 
 def pod_size(pod: Pod) -> Size:
@@ -185,11 +204,6 @@ def gang_of(pod: Pod) -> str | None:
     return f"{namespace}/{names[0]}" if names else None
 
 
-def spread_of(pod: Pod) -> str | None:
-    """Return `hostname` or `zone` if the pods of a kind must not share one; None without such a rule."""
-    return next((word for key, word in ((_HOSTNAME, "hostname"), (_ZONE, "zone")) if key in _spread_keys(pod)), None)
-
-
 def unsupported(pod: Pod) -> str:
     """Return the requirement of a pod that the planner cannot compare with nodes and pools; empty if there is none."""
     spec = pod.spec
@@ -204,9 +218,20 @@ def unsupported(pod: Pod) -> str:
     affinity = spec.affinity.podAffinity if spec.affinity else None
     if affinity and affinity.requiredDuringSchedulingIgnoredDuringExecution:
         return "it has a required podAffinity, which the planner does not know"
-    if keys := sorted(_spread_keys(pod) - {_HOSTNAME, _ZONE}):
-        return f"it is spread over {', '.join(keys)}, which the planner does not know"
+    if ports := sorted(_host_ports(spec)):
+        return f"it asks for port {', '.join(map(str, ports))} of its host, which the planner does not know"
+    if names := [volume.name for volume in spec.volumes or () if not _is_anywhere(volume)]:
+        return f"the planner does not know the kind of its volume {', '.join(names)}"
     return ""
+
+
+def _host_ports(spec: PodSpec) -> frozenset[int]:
+    containers = [*spec.containers, *(spec.initContainers or ())]
+    return frozenset(port.hostPort for part in containers for port in part.ports or () if port.hostPort)
+
+
+def _is_anywhere(volume: Volume) -> bool:
+    return any(getattr(volume, kind) is not None for kind in _VOLUMES_ANYWHERE)
 
 
 def _resource_names(pod: Pod) -> frozenset[str]:
@@ -217,16 +242,6 @@ def _resource_names(pod: Pod) -> frozenset[str]:
     amounts = [part for resources in parts for part in (resources.limits, resources.requests) if part]
     amounts += [spec.overhead] if spec and spec.overhead else []
     return frozenset(name for part in amounts for name, amount in part.items() if quantity(str(amount)))
-
-
-def _spread_keys(pod: Pod) -> frozenset[str]:
-    spec = pod.spec
-    if spec is None:
-        return frozenset()
-    required = [rule for rule in spec.topologySpreadConstraints or () if rule.whenUnsatisfiable == "DoNotSchedule"]
-    anti = spec.affinity.podAntiAffinity if spec.affinity else None
-    terms = (anti.requiredDuringSchedulingIgnoredDuringExecution if anti else None) or ()
-    return frozenset(rule.topologyKey for rule in (*required, *terms))
 
 
 def blocking_taints(taints: Iterable[Taint] | None) -> frozenset[str]:
@@ -247,7 +262,7 @@ def _accepts(rule: Toleration, taint: str) -> bool:
         return False
     if rule.operator == "Exists":
         return not rule.key or rule.key == key
-    return rule.key == key and (rule.value or "") == value
+    return rule.operator in (None, "", "Equal") and rule.key == key and (rule.value or "") == value
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,8 +302,13 @@ Volumes = Mapping[str, PersistentVolume]
 """Volumes by name."""
 
 
-def volume_placements(pod: Pod, claims: Claims, volumes: Volumes) -> tuple[tuple[Placement, ...], str]:
-    """Return where the volumes of a pod's claims are, and the obstacle if a claim has no volume that it can use."""
+def volume_placements(
+    pod: Pod, claims: Claims, volumes: Volumes, used: Collection[str] = ()
+) -> tuple[tuple[Placement, ...], str]:
+    """Return where the volumes of a pod's claims are, and the obstacle if a claim has no volume that it can use.
+
+    `used` has the claims of pods that run.
+    """
     placements = []
     for name in claim_names(pod):
         claim = claims.get(name)
@@ -297,9 +317,19 @@ def volume_placements(pod: Pod, claims: Claims, volumes: Volumes) -> tuple[tuple
         volume = volumes.get((claim.spec.volumeName if claim.spec else None) or "")
         if volume is None or volume.spec is None or not (claim.status and claim.status.phase == "Bound"):
             return (), f"its claim {name} is not bound to a volume"
+        if name in used and claim.spec and _ONE_POD in (claim.spec.accessModes or ()):
+            return (), f"its claim {name} is for one pod only, and another pod has it"
         required = volume.spec.nodeAffinity.required if volume.spec.nodeAffinity else None
         placements.append(_placement({}, tuple(required.nodeSelectorTerms) if required else ()))
+        placements.append(_placement({}, tuple(_labelled_place(volume))))
     return tuple(placements), ""
+
+
+def _labelled_place(volume: PersistentVolume) -> Iterator[NodeSelectorTerm]:
+    labels = (volume.metadata.labels if volume.metadata else None) or {}
+    rules = [NodeSelectorRequirement(key, "In", labels[key].split("__")) for key in _VOLUME_LABELS if key in labels]
+    if rules:
+        yield NodeSelectorTerm(rules)
 
 
 def claim_names(pod: Pod) -> Iterator[str]:

@@ -51,14 +51,18 @@ def mismatch(pod: Pod, pool: Pool) -> str:
 
 
 def shortage(node: Node, pool: Pool) -> str:
-    """Return the resource of which a node reports less than a machine of its pool has; empty if there is none."""
+    """Return the resource of which a node reports much less than a usual node of its pool; empty if there is none.
+
+    One device less is much.
+    """
     for name, unit in _UNITS.items():
         reported, size = getattr(node.size, name), getattr(pool.size, name)
-        if reported < size:
+        if reported < size * (1 if name in _DEVICES else _USUAL):
             return f"{reported:g} {unit}, a machine of {pool.name} has {size:g}"
     return ""
 
 
+_DEVICES, _USUAL = ("gpus", "efa"), 0.9
 _UNITS = {
     "gpus": "GPUs",
     "cpus": "CPUs",

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bedplate.capacity.controller import subject_of
+from bedplate.capacity.controller import not_ready_sentence, pods_words, subject_of
+from bedplate.capacity.devices import missing_devices
 from bedplate.capacity.ladder import Breaker
 from bedplate.capacity.observation import (
     Activity,
@@ -85,6 +86,8 @@ def status_lines(state: CapacityState) -> Iterator[str]:
     yield from _people_lines(state, state.observation.pools)
     if state.decision.held:
         yield f"warning: {state.decision.held}; `bedplate kube status` shows the cluster"
+    lost = (node for node in state.observation.nodes if node.not_ready_since is not None)
+    yield from (f"warning: {not_ready_sentence(node)}" for node in lost)
     if state.leader:
         yield f"the controller on {state.leader} acts"
     yield from (f"{group}: paused by {operator}" for group, operator in state.paused.items())
@@ -175,6 +178,8 @@ def explain_pod(state: CapacityState, pod: Pod) -> Iterator[str]:
         sentence = f"does not suit it: {reason}." if reason else _rung_words(state, pool)[1]
         yield f"{pool.group}, rung {rung_name(pool)}: {sentence}"
     yield from _place_lines(state, {pod.id: "It"})
+    if pod.message:
+        yield f"The scheduler says: {pod.message}"
     reasons = [unplaced.reason for unplaced in state.decision.unplaced if unplaced.pod == pod.id]
     yield from (f"No machine is started for it: {reason}." for reason in reasons)
     suitable = [pool for pool in state.worker_pools if not mismatch(pod, pool)]
@@ -259,12 +264,24 @@ _GATES = {
 }
 
 
-def _node_sentence(state: CapacityState, node: Node, machine: Machine, pool: Pool) -> str:
-    now = state.observation.time
+def _fault_sentence(node: Node, machine: Machine, pool: Pool) -> str:
+    """Return what is wrong with a node; empty if nothing is."""
+    if node.not_ready_since is not None:
+        return not_ready_sentence(node)
+    if node.stuck:
+        return f"{node.name}: its kubelet does not end the deleted {pods_words(node.stuck)}; they do not keep it."
     if lack := shortage(node, pool):
-        return f"{node.name}: it reports {lack}. Restart kubelet there, or end it by `bedplate node stop`."
+        end = "Its machine is replaced if that lasts" if missing_devices(node, pool) else "Restart kubelet there"
+        return f"{node.name}: it reports {lack}. {end}, or end it by `bedplate node stop {machine.id}`."
     if node.failed:
         return f"{node.name}: its health gate finds {_GATES[node.failed]}. `kubectl describe node` shows why."
+    return ""
+
+
+def _node_sentence(state: CapacityState, node: Node, machine: Machine, pool: Pool) -> str:
+    now = state.observation.time
+    if fault := _fault_sentence(node, machine, pool):
+        return fault
     if machine.notice:
         return f"{node.name}: AWS interrupts this spot instance at {clock(machine.notice)}."
     if node.cordoned is Cordon.HUMAN:

@@ -258,6 +258,26 @@ def test_a_disruption_budget_delays_a_drain(lab: CapacityLab) -> None:
         control.live.check_empty(name)
 
 
+def test_a_pod_that_does_not_end_is_no_work(lab: CapacityLab) -> None:
+    """A deleted pod with a finalizer stays: a quarter of an hour after its time to end, its node counts as empty."""
+    control = lab.controller()
+    lab.add_pods(1, 8, finalizers=["bedplate.test/stays"])
+    control.until(lambda: lab.running() == 1)
+    (name,) = control.live.nodes.objects()
+    control.live.apply(CordonNode(name, "idle"))
+    wait_for(lambda: control.node(name).cordoned is Cordon.PLANNER)
+    lab.client.delete(Pod, "job-0", namespace=lab.namespace)
+    try:
+        with pytest.raises(Conflict, match="has work"):
+            control.live.check_empty(name)
+        lab.ahead += 1000
+        control.live.check_empty(name)
+        wait_for(lambda: control.node(name).stuck == (f"{lab.namespace}/job-0",))
+        assert control.node(name).pods == ()
+    finally:
+        lab.client.patch(Pod, "job-0", {"metadata": {"finalizers": None}}, namespace=lab.namespace)
+
+
 def test_a_cordon_of_a_person_stays(lab: CapacityLab) -> None:
     """The controller neither uncordons nor ends such a node, and forgets an own cordon that a person undid."""
     control = lab.controller()

@@ -25,9 +25,11 @@ from bedplate.capacity.observation import (
     SetDesired,
     Settings,
     Size,
+    Spread,
     Terminate,
     UncordonNode,
 )
+from bedplate.capacity.packing import HOSTNAME, ZONES
 from bedplate.capacity.planner import Memory, decide
 from bedplate.capacity.scenario import Job, Launchable, Scenario
 from bedplate.capacity.simulator import Figures, simulate
@@ -213,14 +215,19 @@ def test_a_pod_that_fits_nothing_is_reported_once() -> None:
     assert decide(observation, memory)[0].unplaced == ()
 
 
+def _apart(key: str) -> Pod:
+    """Return a small pod that is apart from its equals."""
+    return replace(POD, size=Size(1, 1.0, 1.0), spread=(Spread(key, "web"),), kinds=frozenset({"web"}))
+
+
 @pytest.mark.parametrize(
     ("pod", "pool", "machines"),
     [
         (replace(POD, size=Size(1, 1.0, 1.0)), replace(WEST, size=replace(UNIT, pods=2)), 2),
         (replace(POD, size=Size(0, 1.0, 1.0, efa=1)), replace(WEST, size=replace(UNIT, efa=2)), 2),
         (replace(POD, size=Size(0, 1.0, 1.0, ephemeral=60.0)), replace(WEST, size=replace(UNIT, ephemeral=100.0)), 3),
-        (replace(POD, size=Size(1, 1.0, 1.0), spread="hostname"), WEST, 3),
-        (replace(POD, size=Size(1, 1.0, 1.0), spread="zone"), WEST, 1),
+        (_apart(HOSTNAME), WEST, 3),
+        (_apart(ZONES[0]), WEST, 1),
     ],
     ids=["pods per node", "EFA", "ephemeral storage", "a node each", "a zone each"],
 )

@@ -72,6 +72,8 @@ def test_one_decision_a_line(decisions: Any) -> None:  # noqa: ANN401
         (_line(pods=[{**POD, "gpus": "8"}]), "pods[0].gpus must be an integer"),
         (_line(pods=[{**POD, "gpus": True}]), "pods[0].gpus must be an integer"),
         (_line(pods=[{"id": "a"}]), "pods[0].arrival is missing"),
+        (_line(pods=[{**POD, "spread": "zone"}]), "pods[0].spread must be a list"),
+        (_line(pods=[{**POD, "spread": [{"domain": "zone"}]}]), "pods[0]: spread[0].pods is missing"),
         (_line(nodes=[{**NODE, "cordoned": "robot"}]), "nodes[0]: 'robot' is not a valid Cordon"),
         (_line(pools=[{**POOL, "zones": []}]), "pools[0]: zones must not be empty"),
         (
@@ -93,7 +95,7 @@ def test_a_malformed_line_is_refused_by_its_number(decisions: Any, line: str, wh
 def test_unknown_keys_are_ignored_and_optional_ones_have_defaults() -> None:
     """A newer writer and an older reader understand each other."""
     observation = parse_observation(_line(pods=[POD | {"later": 1}], more={}))
-    assert (observation.settings.idle, observation.pods[0].spread, observation.pools[0].eligible) == (600.0, None, True)
+    assert (observation.settings.idle, observation.pods[0].spread, observation.pools[0].eligible) == (600.0, (), True)
 
 
 def test_a_failure_of_a_zone_counts_for_the_pool_unless_it_is_zonal() -> None:

@@ -24,14 +24,16 @@ from bedplate.capacity.observation import (
     Observation,
     Pod,
     Pool,
+    Reason,
     SetDesired,
     Settings,
     Size,
+    Spread,
     Terminate,
     Unplaced,
 )
 from bedplate.capacity.planner import Memory, decide
-from bedplate.capacity.protocol import observation_document
+from bedplate.capacity.protocol import observation_document, parse_observation
 from bedplate.errors import BedplateError, MachineError, PartialError
 from bedplate.kubernetes.client import ClusterClient, Pauses, TooManyRequests
 from bedplate.operate.capacity_loop import PERIOD, Loop, Outputs
@@ -83,6 +85,7 @@ Next: raise the desired number of east from 3 to 4: 1 more because 4 pods wait; 
 us-west-2a (next probe in 5 min).
 """
 PROBED = Breaker("InstanceNotReady", "3 machines did not become nodes", NOW - 600, NOW - 60, probe=NOW - 30)
+LOST = replace(observation().nodes[0], not_ready_since=NOW - 3600)
 DUE = Breaker(None, "no machine after 5 minutes", NOW - 600, NOW - 60)
 STATES: Mapping[str, tuple[Observation, Breaker | None]] = {
     "as a probe; the rung is used again when its machine is a node. To change that: `bedplate node logs": (
@@ -103,7 +106,7 @@ STATES: Mapping[str, tuple[Observation, Breaker | None]] = {
     ),
     "ada/llm-3 has no place yet: west: no capacity in us-west-2a (next probe in 5 min); east: one more machine exceeds "
     "the ceiling of 160 USD per hour.": (observation(4, settings=Settings(fleet_max_cost=160.0)), None),
-    "n1: it reports 0 CPUs, a machine of east has 100. Restart kubelet there, or end it by `bedplate node stop`.": (
+    "n1: it reports 0 CPUs, a machine of east has 100. Restart kubelet there, or end it by `bedplate node stop i-1`.": (
         observation(0, nodes=(replace(observation().nodes[0], size=Size(8, 0, 1000)),)),
         None,
     ),
@@ -117,6 +120,23 @@ STATES: Mapping[str, tuple[Observation, Breaker | None]] = {
     ),
     "n1: its health gate finds no answer: the machine stays": (
         observation(0, nodes=(replace(observation().nodes[0], failed="unknown"),)),
+        None,
+    ),
+    "n1: it reports 7 GPUs, a machine of east has 8. Its machine is replaced if that lasts": (
+        observation(0, nodes=(replace(observation().nodes[0], size=Size(7, 100, 1000)),)),
+        None,
+    ),
+    "n1: not ready since 2026-11-23 04:00 UTC; its machine is ended after an hour.": (
+        observation(0, nodes=(LOST,)),
+        None,
+    ),
+    "n1: not ready since 2026-11-23 04:00 UTC. Its machine runs on for pods a/1, a/2, a/3 and 1 more. If the machine "
+    "is lost, `bedplate node stop i-1` ends it, and its pods start elsewhere.": (
+        observation(0, nodes=(replace(LOST, pods=("a/1", "a/2", "a/3", "a/4")),)),
+        None,
+    ),
+    "n1: its kubelet does not end the deleted pod ada/x; they do not keep it.": (
+        observation(0, nodes=(replace(observation().nodes[0], stuck=("ada/x",)),)),
         None,
     ),
     "it stays: train keeps 1 spare machine.": (observation(0, settings=Settings(spare={"train": 1})), None),
@@ -180,6 +200,15 @@ def test_a_pod_that_fits_no_rung_has_a_reason(change: Mapping[str, Any], words: 
     assert lines[-1].startswith("No machine is started for it: no pool fits; ")
 
 
+def test_a_pending_pod_has_the_words_of_the_scheduler() -> None:
+    """Also while a node has room for it: the scheduler may know more."""
+    pod = replace(POD, message="0/1 nodes are available: 1 node(s) had no free ports")
+    lines = list(explain_pod(state(observation(pods=(pod,))), pod))
+
+    assert "It has a place: n1 has room now." in lines
+    assert "The scheduler says: 0/1 nodes are available: 1 node(s) had no free ports" in lines
+
+
 def test_cordons_say_whose_they_are() -> None:
     """A person's cordon is never undone; the controller's own may be."""
 
@@ -199,6 +228,7 @@ def test_the_status_has_a_line_for_each_rung() -> None:
 
     assert [line.split()[-1] for line in lines[1:3]] == ["capacity", "launching"]
     assert lines[3:] == ["4 pods without a node", "the controller on control-1 acts"]
+    assert list(status_lines(state(observation(0, nodes=(LOST,)))))[4].startswith("warning: n1: not ready since")
 
 
 def test_a_recorded_observation_has_the_keys_of_the_protocol() -> None:
@@ -210,6 +240,18 @@ def test_a_recorded_observation_has_the_keys_of_the_protocol() -> None:
     )
     assert document["nodes"][0]["free_gpus"] == document["pools"][1]["gpus"] == 8
     assert document["pools"][1]["taints"] == []
+
+
+def test_a_recorded_observation_is_read_as_it_was() -> None:
+    """With limits of spread, and with nodes that are not ready."""
+    limit = Spread("topology.kubernetes.io/zone", "spread: ada: app=web", 2, 3)
+    pods = (replace(POD, spread=(limit,), kinds=frozenset({limit.pods}), deleted=True),)
+    seen = observation(pods=pods, nodes=(replace(LOST, stuck=("ada/x",)),))
+
+    read = parse_observation(json.dumps(observation_document(seen)))
+
+    assert read.pods == seen.pods
+    assert (read.nodes[0].stuck, read.nodes[0].not_ready_since) == (("ada/x",), NOW - 3600)
 
 
 class _World:
@@ -248,7 +290,7 @@ class _World:
 
 
 def _round(world: _World, *actions: Action, **options: Any) -> Round:  # noqa: ANN401
-    decision = Decision(actions, (Unplaced("ada/x", "too large"),))
+    decision = Decision(actions, (Unplaced("ada/x", Reason("too large")),))
     result = Controller(world, lambda _seen, memory: (decision, memory), None, world, **options).round(NOW)
     assert result
     return result
@@ -308,7 +350,11 @@ def test_defect_failed_rounds_do_not_lengthen_the_pause(monkeypatch: pytest.Monk
 
 def test_the_log_and_metrics_have_each_action() -> None:
     """One entry an action with its reason; counters by result, gauges by pool."""
-    result = Round(observation(), Decision((END,)), (Outcome(END), Outcome(SetDesired("east", 4, "pods"), "no")))
+    result = Round(
+        observation(nodes=(replace(LOST, stuck=("ada/x",)),)),
+        Decision((END,)),
+        (Outcome(END), Outcome(SetDesired("east", 4, "pods"), "no")),
+    )
     metrics = Metrics()
     metrics.add(result, 0.5)
     text = metrics.text()
@@ -320,6 +366,8 @@ def test_the_log_and_metrics_have_each_action() -> None:
     assert 'bedplate_capacity_usd_per_hour{group="train",pool="east"} 100\n' in text
     assert f"bedplate_capacity_round_timestamp_seconds {NOW:.0f}\n" in text
     assert text.count("# TYPE bedplate_capacity_desired ") == 1
+    assert "bedplate_capacity_not_ready_nodes 1\n" in text
+    assert "bedplate_capacity_stuck_pods 1\n" in text
 
 
 def _error(code: int) -> ApiError:

@@ -11,7 +11,7 @@ from lightkube.resources.core_v1 import Node, PersistentVolume, PersistentVolume
 
 from bedplate.capacity.observation import Cordon, Machine, Observation, Pool, Size
 from bedplate.kubernetes.demand import CORDONED, Cluster, join
-from bedplate.kubernetes.pods import gang_of, is_movable, pod_size, quantity, spread_of
+from bedplate.kubernetes.pods import gang_of, is_movable, pod_size, quantity
 
 NOW = 1_800_000_000.0
 READY = [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-23T05:00:00Z"}]
@@ -134,17 +134,6 @@ def test_gangs_are_named_by_labels(labels: dict[str, str], gang: str | None) -> 
     assert gang_of(pod(meta={"labels": labels})) == gang
 
 
-def test_required_spread_is_observed() -> None:
-    """Required anti-affinity and topology spread name a node or a zone; a preference does not count."""
-    term = {"topologyKey": "kubernetes.io/hostname"}
-    anti = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    rule = {"topologyKey": "topology.kubernetes.io/zone", "maxSkew": 1}
-
-    assert spread_of(pod(affinity=anti)) == "hostname"
-    assert spread_of(pod(topologySpreadConstraints=[rule | {"whenUnsatisfiable": "DoNotSchedule"}])) == "zone"
-    assert spread_of(pod(topologySpreadConstraints=[rule | {"whenUnsatisfiable": "ScheduleAnyway"}])) is None
-
-
 def test_defect_tolerations_with_a_value_are_read() -> None:
     """A toleration with a value accepts that value only, one without a key all taints; effects must agree."""
     taint = {"key": "team", "value": "vision", "effect": "NoSchedule"}
@@ -226,7 +215,7 @@ def test_a_daemon_set_of_a_person_makes_no_pool_too_small() -> None:
     ],
 )
 def test_a_false_report_of_a_node_changes_no_pool(reports: list[dict[str, str]], expected: Size) -> None:
-    """A pool has the smallest reported size that agrees with the plan, else the planned one; devices are planned."""
+    """A pool has the median of the reported sizes that agree with the plan, else the planned; devices are planned."""
     machines = tuple(Machine(f"i-{number}", "p", "us-west-2a", NOW) for number in range(len(reports)))
     nodes = [node(f"n{number}", f"i-{number}", resources=resources) for number, resources in enumerate(reports)]
 
@@ -451,14 +440,8 @@ def _asks(name: str, amount: str = "1") -> dict[str, Any]:
             },
             "podAffinity",
         ),
-        (
-            {
-                "topologySpreadConstraints": [
-                    {"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}
-                ]
-            },
-            "rack",
-        ),
+        ({"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]}, "port 80"),
+        ({"volumes": [{"name": "disk", "awsElasticBlockStore": {"volumeID": "vol-1"}}]}, "volume disk"),
     ],
 )
 def test_what_the_planner_cannot_compare_is_named(spec: dict[str, Any], words: str) -> None:
@@ -467,8 +450,9 @@ def test_what_the_planner_cannot_compare_is_named(spec: dict[str, Any], words: s
 
 
 def test_nothing_of_an_unknown_resource_is_no_requirement() -> None:
-    """A request of 0, the default scheduler and a preferred affinity are no obstacles."""
-    spec = {**_asks("nvidia.com/mig-1g.10gb", "0"), "schedulerName": "default-scheduler"}
+    """A request of 0, the default scheduler, and usual volumes are no obstacles."""
+    volumes = [{"name": "a", "emptyDir": {}}, {"name": "b", "projected": {}}]
+    spec = {**_asks("nvidia.com/mig-1g.10gb", "0"), "schedulerName": "default-scheduler", "volumes": volumes}
     assert observe([pod(**spec)], []).pods[0].unsupported == ""
 
 
