@@ -109,7 +109,7 @@ def check_other_networks(context: Context) -> Iterator[Fault]:
     has_logins = any(use.is_ssh for use in uses if use)
     for declared in declared_blocks(fleet):
         pool = next((pool for pool in DOCKER_POOLS if declared.block.overlaps(pool)), None)
-        if has_logins and pool:
+        if has_logins and pool and is_private(declared.block):
             message = f"{declared} overlaps {pool}, which Docker takes for networks of containers"
             yield fault(DOCKER_POOL, declared.key, message, _another_block(fleet, declared))
         home = next((home for home in HOME_NETWORKS if declared.uses(home)), None)
