@@ -30,8 +30,9 @@ def up(*, stack: Parts = None, operator: OnFleetAsking, no_machines: NoMachines 
     """Deploy the fleet.
 
     Records missing addresses and images, creates a missing backend, shows a preview, asks, then runs every stack in
-    order, regions in parallel. Stacks that the fleet file no longer has are destroyed. Without --stack, it then applies
-    roles to running machines. The exit status is 6 if a stack or machine failed; the same command continues.
+    order, regions in parallel. Stacks that the fleet file no longer has are destroyed. A new region gets its bundle as
+    soon as its stack is there. Without --stack, it then applies roles to running machines. The exit status is 6 if a
+    stack or machine failed; the same command continues.
     """
     return deploy.up(operator, stack or [], with_machines=not no_machines)
 
