@@ -127,13 +127,10 @@ report_failed() {
   report ready ABANDON
 }
 
+# Count a failed machine, for the alarm of the group, and each check in CHECKS, which name the reason.
 count_failed() {
-  ! is_cloud || count_failure || say "cannot count the failure"
-}
-
-# Count a failed gate, for the alarm of the group, and each check in CHECKS, which name the reason.
-count_failure() {
   local check number=0 dimension data=()
+  is_cloud || return 0
   for check in '' ${CHECKS:-roles}; do
     dimension=MetricData.member.$((++number))
     data+=("$dimension.MetricName=GateFailures" "$dimension.Value=1")
@@ -141,7 +138,8 @@ count_failure() {
     data+=("$dimension.1.Name=AutoScalingGroupName" "$dimension.1.Value=$SCALING_GROUP")
     [[ -z $check ]] || data+=("$dimension.2.Name=Check" "$dimension.2.Value=$check")
   done
-  query monitoring 2010-08-01 PutMetricData "Namespace=$FLEET/nodes" "${data[@]}" >/dev/null
+  query monitoring 2010-08-01 PutMetricData "Namespace=$FLEET/nodes" "${data[@]}" >/dev/null ||
+    say "cannot count the failure"
 }
 
 # The hook waits longer for a machine that sends heartbeats.
@@ -660,7 +658,7 @@ END
   put_status || say "cannot write the status"
   is_ready && return
   say "$step failed ($status): terminating this machine"
-  ! is_cloud || CHECKS=bootstrap count_failure || say "cannot count the failure"
+  CHECKS=bootstrap count_failed
   ! is_cloud || complete ready ABANDON >/dev/null || say "cannot complete the lifecycle hook"
 }
 

@@ -390,10 +390,10 @@ def _quota_disks(pools: Iterable[PoolPlan], fixed_gib: int) -> dict[str, tuple[i
 
 
 def _fixed_interfaces(plan: FleetPlan, region: RegionPlan) -> int:
-    """Return the network interfaces of a region that are not those of machines.
+    """Return the network interfaces of a region besides the machines'.
 
-    Those of NAT gateways, and one in each zone for a file system, an endpoint and the transit gateway; a resolver
-    endpoint has two. Source: Amazon VPC user guide, requester-managed network interfaces.
+    A NAT gateway has one, a resolver endpoint two; a file system, an endpoint and the transit gateway have one in each
+    zone. Source: Amazon VPC user guide, requester-managed network interfaces.
     """
     in_each_zone = _file_systems(plan, region) + len(plan.endpoints) + int(has_transit(plan))
     return nat_gateway_count(plan, region) + in_each_zone * len(region.zones) + 2 * resolver_count(plan, region)
