@@ -184,6 +184,7 @@ def read_launches(client: AwsClient, region: str, group: str, pool: str) -> Iter
             after=after,
             machine=instance[0] if instance else None,
             text=text if has_failed else "",
+            ended=end.timestamp() if has_failed and (end := activity.get("EndTime")) else None,
         )
 
 

@@ -233,6 +233,8 @@ def _coming(rung: RungState) -> Iterator[Place]:
     """Yield the machines of a pool that boot, and those that it was asked for but has not launched yet."""
     facts, pool = rung.facts, rung.pool
     late = {machine.id for machine in facts.late} if facts else set()
+    if facts and (breaker := rung.breaker):
+        late |= {machine.id for machine in facts.machines if breaker.is_broken(machine)}
     zones = Counter(machine.zone for machine in facts.machines) if facts else Counter()
     for machine in facts.machines if facts else ():
         if machine.node is None and machine.notice is None and machine.id not in late:

@@ -15,20 +15,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from bedplate.capacity.boots import Boot, failed_boots, failing, is_boot_failure
 from bedplate.capacity.observation import FAILURES, NOT_READY, Activity, Machine, Observation, Pool, SetDesired
 
 HOLD = 300.0
 """Seconds for which a pool is not tried again after its first failure."""
 LONGEST_HOLD = 3600.0
 """The longest time between two probes of a pool that keeps failing."""
+SHORTAGE_HOLD = 600.0
+"""The longest time between two probes of a pool without capacity: a refused launch costs nothing, an idle lab does."""
 PATIENCE = 300.0
 """Seconds without a machine after which a pool has failed, if AWS reports no known failure."""
 RECLAIMED = "SpotInterruption"
 """The code of a pool if AWS interrupts many of its spot instances. It is bedplate's own, not EC2's."""
 
 _PROBED = "; the last probe failed too"
-# A pool has failed if this many of its machines were late to become nodes during the last hour.
-_LATE = 3
 # A spot pool has failed if AWS interrupts this share of its machines, and at least this many.
 _RECLAIMED_SHARE, _RECLAIMED_LEAST = 0.2, 2
 
@@ -37,9 +38,11 @@ _RECLAIMED_SHARE, _RECLAIMED_LEAST = 0.2, 2
 class Breaker:
     """The failure of a pool, and the time of the next probe; all times are Unix seconds.
 
-    `code` is the code of AWS's error, None if there was none. The breaker opened at `opened`, and a probe may start at
-    `until`. `probe` is the start of a probe whose result is not known yet; `closed` is when a success closed the
-    breaker. `failures` counts the failures in a row: each doubles the time to the next probe.
+    `code` is the code of AWS's error, None if there was none, and `text` its last words. The breaker opened at
+    `opened`, and a probe may start at `until`. `probe` is the start of a probe whose result is not known yet; `closed`
+    is when a success closed the breaker. `failures` counts the failures in a row: each doubles the time to the next
+    probe. If it `needs_node`, first boots have failed, perhaps only in some `zones`: a launch is no success, only a
+    machine that becomes a node.
     """
 
     code: str | None
@@ -49,11 +52,19 @@ class Breaker:
     failures: int = 1
     probe: float | None = None
     closed: float | None = None
+    text: str = ""
+    needs_node: bool = False
+    zones: tuple[str, ...] = ()
 
     @property
     def is_open(self) -> bool:
         """Whether the pool may launch nothing but a probe."""
         return self.closed is None
+
+    def is_broken(self, machine: Machine) -> bool:
+        """Return whether a booting machine is likely to fail as others did; its probe may take a pod."""
+        is_probe = self.probe is not None and machine.launched >= self.probe
+        return self.needs_node and self.is_open and not is_probe and machine.zone in (self.zones or (machine.zone,))
 
     def is_probe_due(self, now: float) -> bool:
         """Return whether the pool may launch one machine."""
@@ -65,8 +76,8 @@ class PoolFacts:
     """The state of a pool in one observation; times are Unix seconds.
 
     `late` has the machines that should be nodes by now and are not. `short_since` is when the pool began to have fewer
-    machines than desired. `unready` has, by ID, the launch times of all machines that were late within the last
-    hour: also of those that do not exist any more.
+    machines than desired. `boots` has, by ID, the first boots that failed within the last hour: also of machines that
+    do not exist any more.
     """
 
     pool: Pool
@@ -74,12 +85,23 @@ class PoolFacts:
     launches: tuple[Activity, ...] = ()
     late: tuple[Machine, ...] = ()
     short_since: float | None = None
-    unready: Mapping[str, float] = field(default_factory=dict)
+    boots: Mapping[str, Boot] = field(default_factory=dict)
 
     @property
     def noticed(self) -> tuple[Machine, ...]:
         """The spot instances that AWS will interrupt."""
         return tuple(machine for machine in self.machines if machine.notice is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolFailure:
+    """Why a pool has failed: AWS's code and text if there are any, and the cause; see `Breaker`."""
+
+    code: str | None
+    cause: str
+    text: str = ""
+    needs_node: bool = False
+    zones: tuple[str, ...] = ()
 
 
 def next_breaker(breaker: Breaker | None, facts: PoolFacts, now: float) -> Breaker | None:
@@ -91,42 +113,51 @@ def next_breaker(breaker: Breaker | None, facts: PoolFacts, now: float) -> Break
     if breaker is None or not breaker.is_open or breaker.probe is not None:
         failure = _failure(breaker, facts, now)
         if failure:
-            return _opened(breaker, *failure, now)
+            return _opened(breaker, failure, now)
     return breaker
 
 
-def launch_failure(pool: Pool, launches: Sequence[Activity], since: float) -> tuple[str, str] | None:
-    """Return the code and the cause of the last known launch failure `since` a time; None if a later launch succeeded.
+def launch_failure(pool: Pool, launches: Sequence[Activity], since: float) -> PoolFailure | None:
+    """Return the last known launch failure that ended `since` a time; None if a later launch succeeded.
 
     A failure in one zone does not count while AWS may still try another zone.
     """
     success = max((launch.time for launch in launches if launch.ok), default=since)
     failures = [
-        launch
-        for launch in launches
-        if not launch.ok and launch.time >= max(success, since) and launch.code in FAILURES
+        launch for launch in launches if not launch.ok and launch.end >= max(success, since) and launch.code in FAILURES
     ]
     failed_zones = {launch.zone for launch in failures}
     for launch in failures:
         code = str(launch.code)
         failure = FAILURES[code]
         if not (failure.in_zone and launch.zone):
-            return code, failure.cause
+            return PoolFailure(code, failure.cause, launch.text)
         if failed_zones >= set(pool.zones):
-            return code, f"{failure.cause} in {', '.join(pool.zones)}"
+            return PoolFailure(code, f"{failure.cause} in {', '.join(pool.zones)}", launch.text)
     return None
 
 
-def _opened(breaker: Breaker | None, code: str | None, cause: str, now: float) -> Breaker:
+def _opened(breaker: Breaker | None, failure: PoolFailure, now: float) -> Breaker:
     failures = breaker.failures + 1 if breaker else 1
-    hold = min(LONGEST_HOLD, HOLD * 2 ** min(failures - 1, 8))
-    return Breaker(code, cause, now, now + hold, failures)
+    known = FAILURES.get(failure.code or "")
+    longest = SHORTAGE_HOLD if known and known.is_brief else LONGEST_HOLD
+    until = now + min(longest, HOLD * 2 ** min(failures - 1, 8))
+    return Breaker(
+        failure.code,
+        failure.cause,
+        now,
+        until,
+        failures,
+        text=failure.text,
+        needs_node=failure.needs_node,
+        zones=failure.zones,
+    )
 
 
 def _has_succeeded(breaker: Breaker, facts: PoolFacts) -> bool:
     since = breaker.opened if breaker.probe is None else breaker.probe
     machines = [machine for machine in facts.machines if _is_since(machine.launched, breaker)]
-    if breaker.code == NOT_READY:
+    if breaker.needs_node:
         return any(machine.node for machine in machines)
     is_launching = bool(machines) or any(launch.ok and _is_since(launch.time, breaker) for launch in facts.launches)
     return is_launching and launch_failure(facts.pool, facts.launches, since) is None
@@ -136,30 +167,58 @@ def _is_since(time: float, breaker: Breaker) -> bool:
     return time > breaker.opened if breaker.probe is None else time >= breaker.probe
 
 
-def _failure(breaker: Breaker | None, facts: PoolFacts, now: float) -> tuple[str | None, str] | None:
-    """Return the code and the cause of a failure that the breaker does not know yet."""
+def _failure(breaker: Breaker | None, facts: PoolFacts, now: float) -> PoolFailure | None:
+    """Return a failure that the breaker does not know yet."""
     since = now - HOLD
     if breaker:
         since = breaker.probe or max(since, breaker.closed or 0.0)
-    if failure := launch_failure(facts.pool, facts.launches, since):
+    refused = [launch for launch in facts.launches if not is_boot_failure(launch)]
+    if failure := launch_failure(facts.pool, refused, since):
         return failure
     if breaker and breaker.probe is not None:
         return _failed_probe(breaker, facts, now)
-    if len(facts.unready) >= _LATE:
-        return NOT_READY, f"{len(facts.unready)} machines did not become nodes"
+    if failure := _boot_failure(facts, breaker):
+        return failure
     if taken := _reclaimed(facts):
-        return RECLAIMED, f"AWS interrupts {taken} of its spot instances"
+        return PoolFailure(RECLAIMED, f"AWS interrupts {taken} of its spot instances")
     if facts.short_since is not None and now - facts.short_since >= PATIENCE:
-        return None, f"no machine after {PATIENCE / 60:.0f} minutes"
+        return PoolFailure(None, f"no machine after {PATIENCE / 60:.0f} minutes", _last_text(facts, since))
     return None
 
 
-def _failed_probe(breaker: Breaker, facts: PoolFacts, now: float) -> tuple[str | None, str] | None:
-    if any(_is_since(machine.launched, breaker) for machine in facts.late):
-        return NOT_READY, "the probe did not become a node"
+def _boot_failure(facts: PoolFacts, breaker: Breaker | None) -> PoolFailure | None:
+    """Return the failure of first boots that began since a success closed the breaker."""
+    closed = (breaker.closed or 0.0) if breaker else 0.0
+    since_closed = [boot for boot in facts.boots.values() if boot.launched >= closed]
+    failed, zones = failing(facts.pool, facts.machines, since_closed)
+    if not failed:
+        return None
+    text = next((boot.text for boot in reversed(failed) if boot.text), "")
+    if not any(boot.existed for boot in failed):
+        return PoolFailure(None, f"{len(failed)} launches failed", text, needs_node=True)
+    place = f" in {', '.join(zones)}" if zones else ""
+    subject = "a machine" if len(failed) == 1 else f"{len(failed)} machines"
+    return PoolFailure(
+        NOT_READY, f"{subject}{place} did not become {'a node' if len(failed) == 1 else 'nodes'}", text, needs_node=True
+    )
+
+
+def _last_text(facts: PoolFacts, since: float) -> str:
+    """Return the newest text of a failed launch."""
+    failures = [launch for launch in facts.launches if not launch.ok and launch.text and launch.end >= since]
+    return max(failures, key=lambda launch: launch.end).text if failures else ""
+
+
+def _failed_probe(breaker: Breaker, facts: PoolFacts, now: float) -> PoolFailure | None:
+    failed = [boot for boot in facts.boots.values() if _is_since(boot.launched, breaker)]
+    if failed:
+        text = failed[-1].text or breaker.text
+        return PoolFailure(NOT_READY, "the probe did not become a node", text, needs_node=True, zones=breaker.zones)
     is_launched = any(_is_since(machine.launched, breaker) for machine in facts.machines)
     if not is_launched and breaker.probe is not None and now - breaker.probe >= PATIENCE:
-        return breaker.code, f"{breaker.cause.removesuffix(_PROBED)}{_PROBED}"
+        text = _last_text(facts, breaker.probe) or breaker.text
+        cause = f"{breaker.cause.removesuffix(_PROBED)}{_PROBED}"
+        return PoolFailure(breaker.code, cause, text, breaker.needs_node, breaker.zones)
     return None
 
 
@@ -238,7 +297,7 @@ class Memory:
 
     The first four have the name of a pool as key. `short` has the time when the pool began to have fewer machines
     than desired, `boots` the longest time in seconds that one of its machines took to become a node, `unready` the
-    launch times of machines that were late in the last hour, none after one became a node. `reported` has the pods for
+    first boots that failed in the last hour, by machine. `reported` has the pods for
     which an event already says that they fit on no machine. `doubts` has the ID of a pod or gang as key. `registered`
     has the machines that had a Node object, `lacking` those whose node lacks devices, with the time since when.
     """
@@ -246,7 +305,7 @@ class Memory:
     breakers: Mapping[str, Breaker] = field(default_factory=dict)
     short: Mapping[str, float] = field(default_factory=dict)
     boots: Mapping[str, float] = field(default_factory=dict)
-    unready: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    unready: Mapping[str, Mapping[str, Boot]] = field(default_factory=dict)
     reported: frozenset[str] = frozenset()
     doubts: Mapping[str, Doubt] = field(default_factory=dict)
     registered: frozenset[str] = frozenset()
@@ -261,14 +320,19 @@ def read_rungs(observation: Observation, memory: Memory) -> tuple[RungState, ...
     launches: dict[str, list[Activity]] = defaultdict(list)
     for launch in observation.activities:
         launches[launch.pool].append(launch)
+    longest: dict[str, float] = {}
+    for pool in observation.pools:
+        longest[pool.type] = max(longest.get(pool.type, 0.0), memory.boots.get(pool.name, 0.0))
     rungs = []
     for pool in sorted(observation.pools, key=lambda pool: not pool.market.is_reserved):
         own = tuple(machines[pool.name])
-        late = tuple(_late(own, observation, memory.boots.get(pool.name)))
+        # The type takes about as long in another region; types that are not known are not compared.
+        boot = memory.boots.get(pool.name) or (longest[pool.type] if pool.type else 0.0)
+        late = tuple(_late(own, observation, boot or None))
         # The memory may be that of an earlier controller, and the shortage may have ended since.
         short_since = memory.short.get(pool.name) if len(own) < pool.desired else None
-        unready = _unready(own, late, memory.unready.get(pool.name, {}), observation)
-        facts = PoolFacts(pool, own, tuple(launches[pool.name]), late, short_since, unready)
+        boots = failed_boots(launches[pool.name], late, memory.unready.get(pool.name, {}), observation.time)
+        facts = PoolFacts(pool, own, tuple(launches[pool.name]), late, short_since, boots)
         rungs.append(_rung(facts, memory, observation))
     return tuple(rungs)
 
@@ -307,17 +371,6 @@ def _late(machines: Iterable[Machine], observation: Observation, boot: float | N
     booting = (machine for machine in machines if machine.node is None and machine.notice is None)
     late = (machine for machine in booting if observation.time - machine.launched >= limit)
     return sorted(late, key=lambda machine: machine.launched)
-
-
-def _unready(
-    machines: Sequence[Machine], late: Sequence[Machine], unready: Mapping[str, float], observation: Observation
-) -> Mapping[str, float]:
-    """Return the launch times of machines that were late within the last hour, unless a later one became a node."""
-    since = observation.time - observation.settings.join - LONGEST_HOLD
-    launched = {**unready, **{machine.id: machine.launched for machine in late}}
-    launched = {name: time for name, time in launched.items() if time >= since}
-    first = min(launched.values(), default=0.0)
-    return {} if any(machine.node and machine.launched >= first for machine in machines) else launched
 
 
 def next_boots(observation: Observation, memory: Memory) -> Mapping[str, float]:
@@ -393,7 +446,7 @@ def _rung_failure(observation: Observation, pool: Pool, tried: float | None) -> 
     """Return the code and the reason for which a pool is not tried; an empty reason if it is."""
     launches = [activity for activity in observation.activities if activity.pool == pool.name]
     if failure := launch_failure(pool, launches, observation.time - HOLD):
-        return failure
+        return failure.code, failure.cause
     success = max((activity.time for activity in launches if activity.ok), default=0.0)
     return None, _time_out(observation, pool, tried, success)
 

@@ -23,13 +23,14 @@ NOT_READY = "InstanceNotReady"
 class Failure:
     """The cause of a code, the texts that mean it, and what the operator can change.
 
-    With `in_zone`, it concerns one zone of a pool, else the whole pool.
+    With `in_zone`, it concerns one zone of a pool, else the whole pool. One that `is_brief` can end at any minute.
     """
 
     cause: str
     texts: tuple[str, ...]
     fix: str
     in_zone: bool = False
+    is_brief: bool = False
 
 
 _LATER = "wait, or add a rung to the ladder: another zone, type, market or region"
@@ -38,10 +39,14 @@ _QUOTA = "`bedplate quotas` shows the quotas and how to raise them"
 FAILURES: Mapping[str, Failure] = MappingProxyType(
     {
         "InsufficientInstanceCapacity": Failure(
-            "no capacity", ("do not have sufficient", "no Spot capacity available"), _LATER, in_zone=True
+            "no capacity", ("do not have sufficient", "no Spot capacity available"), _LATER, in_zone=True, is_brief=True
         ),
         "UnfulfillableCapacity": Failure(
-            "no spot capacity", ("isn't enough spare capacity", "is not enough spare capacity"), _LATER, in_zone=True
+            "no spot capacity",
+            ("isn't enough spare capacity", "is not enough spare capacity"),
+            _LATER,
+            in_zone=True,
+            is_brief=True,
         ),
         "Unsupported": Failure(
             "the zone does not offer the type",
@@ -263,7 +268,8 @@ class Pool:
 class Activity:
     """A launch of `count` machines; a failed one has a `code`, or None if AWS's text is unknown.
 
-    `before` and `after` are the desired capacities around it.
+    `before` and `after` are the desired capacities around it. It began at `time`, and a failed one has `ended` later: a
+    first boot takes minutes.
     """
 
     id: str
@@ -277,6 +283,12 @@ class Activity:
     after: int = 0
     machine: str | None = None
     text: str = ""
+    ended: float | None = None
+
+    @property
+    def end(self) -> float:
+        """The time at which the result was known."""
+        return self.time if self.ended is None else self.ended
 
 
 @dataclass(frozen=True, slots=True)

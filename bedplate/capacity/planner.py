@@ -41,7 +41,7 @@ def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
     return decision, replace(
         memory,
         breakers=dict(_breakers(rungs, growth, observation.time)),
-        unready={rung.pool.name: rung.facts.unready for rung in rungs if rung.facts and rung.facts.unready},
+        unready={rung.pool.name: rung.facts.boots for rung in rungs if rung.facts and rung.facts.boots},
         short=dict(_short(rungs, [*lower, *higher], memory, observation.time)),
         reported=reported,
         doubts=next_doubts(memory.doubts, growth, observation),

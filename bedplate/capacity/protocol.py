@@ -83,7 +83,7 @@ _POOL = {
     "minimum": (_COUNT, MISSING),
     "maximum": (_COUNT, MISSING),
 }
-_ACTIVITY = _keys(Activity, "machine", "text") | {"id": ((str, int), MISSING), "zonal": ((bool,), False)}
+_ACTIVITY = _keys(Activity) | {"id": ((str, int), MISSING), "zonal": ((bool,), False)}
 _SETTINGS = _keys(Settings)
 _OBSERVATION: Keys = {
     "time": (_NUMBER, MISSING),

@@ -43,12 +43,26 @@ class Interruption:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A share of the machines that a pool launches from `start` to `end` never become nodes."""
+    """A share of the machines that a pool launches from `start` to `end` never become nodes, perhaps in one zone only.
+
+    With `gate`, their health gate fails at the end of the boot: AWS ends such a machine and launches another.
+    """
 
     pool: str
     start: float
     end: float
     share: float = 1.0
+    zone: str | None = None
+    gate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """AWS does not answer for a region from `start` to `end`; its machines go on."""
+
+    region: str
+    start: float
+    end: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +99,7 @@ class Scenario:
     quota: Mapping[Place, int] = field(default_factory=dict)
     interruptions: tuple[Interruption, ...] = ()
     broken: tuple[Broken, ...] = ()
+    silences: tuple[Silence, ...] = ()
     cordons: tuple[HumanCordon, ...] = ()
     settings: Settings = field(default_factory=Settings)
     seed: int = 1
@@ -282,5 +297,56 @@ def human_cordons() -> Scenario:
     return Scenario("human-cordons", "people cordon nodes", 10 * HOUR, pools, tuple(jobs), cordons=cordons)
 
 
-_ALL = (burst_1600, never_join, gangs, steady_day, dry_region, quotas, spot_storm, tiny_pods, idle_night, human_cordons)
+_PAIR = (_train(WEST, 0, 60), _train(EAST, 1, 60))
+
+
+def _long_burst() -> tuple[Job, ...]:
+    return tuple(gpu_burst(replace(_TRAIN, hours=(2, 4)), "job", 240, 1800, 300))
+
+
+def bad_image() -> Scenario:
+    """For three hours the health gate fails on all machines of the first region, in the second on one of ten."""
+    west, east = (item.pool.name for item in _PAIR)
+    broken = (Broken(west, 0, 3 * HOUR, gate=True), Broken(east, 0, 9 * HOUR, 0.1, gate=True))
+    return Scenario("bad-image", "an image whose gate fails", 8 * HOUR, _PAIR, _long_burst(), 1800, broken=broken)
+
+
+def bad_zone() -> Scenario:
+    """For three hours the health gate fails on all machines in one zone of the first region."""
+    broken = (Broken(_PAIR[0].pool.name, 0, 3 * HOUR, zone=f"{WEST}a", gate=True),)
+    return Scenario("bad-zone", "a zone whose machines fail", 8 * HOUR, _PAIR, _long_burst(), 1800, broken=broken)
+
+
+def silent_region() -> Scenario:
+    """AWS does not answer for the first region for three hours, in which jobs go on to arrive."""
+    jobs = gpu_stream(replace(_TRAIN, hours=(0.5, 2.0)), "job", 60, 600, 6 * HOUR)
+    silences = (Silence(WEST, HOUR, 4 * HOUR),)
+    about = "a region does not answer"
+    return Scenario("silent-region", about, 8 * HOUR, _PAIR, tuple(jobs), 600, silences=silences)
+
+
+def dry_hour() -> Scenario:
+    """The only region has no machines for more than an hour."""
+    places = [(f"{WEST}{zone}", _P5, Market.ON_DEMAND) for zone in "ab"]
+    capacity = dict.fromkeys(places, ((0.0, 10), (1000, 0), (5400, 60)))
+    about = "a shortage of an hour"
+    return Scenario("dry-hour", about, 8 * HOUR, _PAIR[:1], _long_burst(), 1800, capacity=capacity)
+
+
+_ALL = (
+    burst_1600,
+    never_join,
+    bad_image,
+    bad_zone,
+    silent_region,
+    dry_hour,
+    gangs,
+    steady_day,
+    dry_region,
+    quotas,
+    spot_storm,
+    tiny_pods,
+    idle_night,
+    human_cordons,
+)
 SCENARIOS: Mapping[str, Callable[[], Scenario]] = {make.__name__.replace("_", "-"): make for make in _ALL}

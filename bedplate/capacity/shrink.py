@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from bedplate.capacity.growth import Growth
-from bedplate.capacity.ladder import RungState, RungStatus
+from bedplate.capacity.ladder import Breaker, PoolFacts, RungState, RungStatus
 from bedplate.capacity.observation import (
     Action,
     Cordon,
@@ -217,19 +217,33 @@ def end_useless(rungs: Sequence[RungState], growth: Growth, now: float) -> Itera
     """Yield the end of machines that a failed rung launched last, if no pending pod needs them any more.
 
     Such pods need more machines than the rung has, and go to another one. The cap does not count these machines: they
-    are too young to be nodes.
+    are too young to be nodes. If first boots have failed, AWS would replace each machine that fails as well. So all end
+    that AWS launched since, and all that boot if none beside them has become a node.
     """
     used = growth.used
     for rung in rungs:
         if rung.status is not RungStatus.FAILED or rung.facts is None or rung.breaker is None or rung.breaker.probe:
             continue
+        since = _doomed_since(rung.facts, rung.breaker, now)
+        kept = used | {machine.id for machine in rung.facts.late}
         # One that is registered may have pods already.
         unregistered = [m for m in rung.facts.machines if m.node is None and not m.registered]
-        young = [m for m in unregistered if now - m.launched <= _YOUNG and m.id not in used]
+        young = [m for m in unregistered if m.launched >= since and m.id not in kept]
+        if rung.breaker.needs_node:
+            young = [machine for machine in young if rung.breaker.is_broken(machine)]
         # The desired capacity is lowered first: AWS refuses to go below the minimum.
         desired = min(rung.pool.desired, rung.machines - len(rung.facts.noticed))
         for machine in young[: max(0, desired - rung.pool.min)]:
             yield Terminate(machine.id, decrement=True, reason="its pods go to another rung")
+
+
+def _doomed_since(facts: PoolFacts, breaker: Breaker, now: float) -> float:
+    """Return the launch time from which booting machines of a failed rung end."""
+    if not breaker.needs_node:
+        return now - _YOUNG
+    first = min((boot.launched for boot in facts.boots.values()), default=now)
+    joined = (machine for machine in facts.machines if machine.node and machine.launched >= first)
+    return breaker.opened if any(breaker.is_broken(machine) for machine in joined) else 0.0
 
 
 def _end_late(fleet: Fleet, removal: Removal) -> Iterator[Action]:

@@ -1,8 +1,9 @@
 """A simulated cloud and cluster in event time: Auto Scaling groups, boots, failures, a first-fit scheduler.
 
 A group launches up to desired at once, in the zone where it has the fewest machines; what fails is one failed activity,
-tried again after a minute, then after twice as long, up to 15 minutes, or at once when desired is set. At the begin,
-the desired machines of all groups are nodes.
+tried again after a minute, then after twice as long, up to 15 minutes, or at once when desired is set. A machine whose
+gate fails is a failed activity at its end, and is replaced at once. At the begin, the desired machines of all groups
+are nodes.
 """
 
 import heapq
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from bedplate.capacity.observation import (
+    NOT_READY,
     Action,
     Activity,
     Cordon,
@@ -32,10 +34,10 @@ from bedplate.capacity.observation import (
     UncordonNode,
 )
 from bedplate.capacity.packing import Packer, Place, Shape, Source, machine_place, node_place, shape_of, zone_of
-from bedplate.capacity.scenario import ENDLESS, HOUR, HumanCordon, Interruption, Job, Scenario
+from bedplate.capacity.scenario import ENDLESS, HOUR, Broken, HumanCordon, Interruption, Job, Scenario
 
 _NOTICE, _RETRY, _LONGEST_RETRY, _HISTORY = 120.0, 60.0, 900.0, 6 * HOUR
-_FLIP, _LATE, _SPREAD = 1800.0, 900.0, 0.2
+_FLIP, _SPREAD = 1800.0, 0.2
 
 
 @dataclass(slots=True, eq=False)
@@ -120,6 +122,7 @@ class World:
         self.counts: Counter[str] = Counter()
         self.hours: defaultdict[str, float] = defaultdict(float)
         self.waits_again: list[float] = []
+        self._seen: Observation | None = None
         self._is_changed = True
         self._dice = random.Random(scenario.seed)  # noqa: S311  a simulation repeats
         self._numbers = itertools.count(1)
@@ -153,15 +156,47 @@ class World:
 
     def observe(self) -> Observation:
         """Return the observation of this moment."""
-        recent = [launch for launch in reversed(self.activities[-500:]) if self.now - launch.time <= _HISTORY]
-        return Observation(
-            time=self.now,
-            pods=tuple(pod.seen() for pod in self.pods.values()),
-            nodes=tuple(node.seen() for node in self.nodes.values()),
-            machines=tuple(_seen_machine(machine) for machine in self.machines.values()),
-            pools=tuple(replace(group.pool, desired=group.desired) for group in self.groups.values()),
-            activities=tuple(recent),
-            settings=self.scenario.settings,
+        recent = [launch for launch in reversed(self.activities[-500:]) if self.now - launch.end <= _HISTORY]
+        self._seen = self._as_answered(
+            Observation(
+                time=self.now,
+                pods=tuple(pod.seen() for pod in self.pods.values()),
+                nodes=tuple(node.seen() for node in self.nodes.values()),
+                machines=tuple(_seen_machine(machine) for machine in self.machines.values()),
+                pools=tuple(replace(group.pool, desired=group.desired) for group in self.groups.values()),
+                activities=tuple(recent),
+                settings=self.scenario.settings,
+            )
+        )
+        return self._seen
+
+    def _as_answered(self, now: Observation) -> Observation:
+        """Return an observation in which regions that do not answer are as they were."""
+        silent = {item.region for item in self.scenario.silences if item.start <= self.now < item.end}
+        if not silent or self._seen is None:
+            return now
+        names = {pool.name for pool in now.pools if pool.region in silent}
+        before = {pool.name: pool for pool in self._seen.pools}
+        nodes = {node.machine: node for node in now.nodes}
+        # The cluster answers: only what AWS says is old.
+        kept = (
+            replace(machine, node=nodes[machine.id].name if machine.id in nodes else None)
+            for machine in self._seen.machines
+            if machine.pool in names
+        )
+        shown = {machine.id for machine in self._seen.machines if machine.pool in names}
+        return replace(
+            now,
+            pools=tuple(replace(before[p.name], silent=True) if p.name in names else p for p in now.pools),
+            machines=(*kept, *(machine for machine in now.machines if machine.pool not in names)),
+            activities=tuple(launch for launch in now.activities if launch.pool not in names),
+            nodes=tuple(
+                node
+                for node in now.nodes
+                if node.machine is None
+                or node.machine in shown
+                or self.machines[node.machine].group.pool.name not in names
+            ),
         )
 
     def apply(self, action: Action) -> None:
@@ -225,7 +260,7 @@ class World:
         node.cordoned, self._is_changed = None, True
         return True
 
-    def _fill(self, group: SimGroup) -> None:
+    def _fill(self, group: SimGroup, *, is_replacement: bool = False) -> None:
         missing = group.desired - len(group.machines)
         if missing <= 0 or self.now < group.retry_at:
             return
@@ -241,7 +276,8 @@ class World:
             zone = min(open_zones, key=lambda name: (used[name], name))
             self._launch(group, zone)
             started += 1
-        self.counts["doubled"] += max(0, started - max(needed, group.pool.min - before))
+        if not is_replacement:
+            self.counts["doubled"] += max(0, started - max(needed, group.pool.min - before))
         if started:
             self._record(group, zone, None, started, before)
         if code:
@@ -282,9 +318,7 @@ class World:
         places += [
             machine_place(machine.group.pool, machine.id, machine.zone, Source.COMING)
             for machine in self.machines.values()
-            if machine.node is None
-            and machine.group.pool.group == group.pool.group
-            and self.now - machine.launched < _LATE
+            if machine.node is None and machine.joins and machine.group.pool.group == group.pool.group
         ]
         launches = _Launches(group.pool)
         packer = Packer(places, launches)
@@ -293,18 +327,33 @@ class World:
         return launches.count
 
     def _launch(self, group: SimGroup, zone: str) -> None:
-        joins = not any(
-            broken.pool == group.pool.name
-            and broken.start <= self.now < broken.end
-            and self._dice.random() < broken.share
-            for broken in self.scenario.broken
-        )
-        machine = SimMachine(f"i-{next(self._numbers):08x}", group, zone, self.now, joins)
+        broken = self._broken(group.pool, zone)
+        machine = SimMachine(f"i-{next(self._numbers):08x}", group, zone, self.now, joins=broken is None)
         self.machines[machine.id] = group.machines[machine.id] = machine
         self.counts["launches"] += 1
         boot = group.boot * self._dice.uniform(1 - _SPREAD, 1 + _SPREAD)
-        if joins:
+        if broken is None:
             self.at(self.now + boot, lambda: self._join(machine))
+        elif broken.gate:
+            self.at(self.now + boot, lambda: self._fail_gate(machine))
+
+    def _broken(self, pool: Pool, zone: str) -> Broken | None:
+        """Return what keeps a new machine from becoming a node."""
+        for broken in self.scenario.broken:
+            is_meant = broken.pool == pool.name and broken.zone in (None, zone)
+            if is_meant and broken.start <= self.now < broken.end and self._dice.random() < broken.share:
+                return broken
+        return None
+
+    def _fail_gate(self, machine: SimMachine) -> None:
+        """The machine abandons its lifecycle hook: its launch has failed, and its group launches another."""
+        if machine.id not in self.machines:
+            return
+        pool, number = machine.group.pool, str(next(self._numbers))
+        activity = Activity(number, pool.name, machine.launched, ok=False, zone=machine.zone, code=NOT_READY)
+        self.activities.append(replace(activity, machine=machine.id, ended=self.now))
+        self._end(machine)
+        self._fill(machine.group, is_replacement=True)
 
     def _join(self, machine: SimMachine) -> None:
         if machine.id not in self.machines or machine.node or not machine.joins:

@@ -8,7 +8,6 @@ from bedplate.capacity.controller import subject_of
 from bedplate.capacity.ladder import Breaker, LadderDecision, RungStatus
 from bedplate.capacity.observation import (
     FAILURES,
-    NOT_READY,
     Action,
     Activity,
     Machine,
@@ -81,7 +80,7 @@ def size_words(size: Size) -> str:
 def breaker_sentences(breaker: Breaker, now: float) -> str:
     """Return why a rung launches nothing, when one machine probes it, and what an operator can change."""
     code, fix = f" ({breaker.code})" if breaker.code else "", fix_sentence(breaker.code)
-    result = "when its machine is a node" if breaker.code == NOT_READY else "when AWS launches its machine"
+    result = "when its machine is a node" if breaker.needs_node else "when AWS launches its machine"
     if breaker.probe is not None:
         probe = f"One machine was asked for at {clock(breaker.probe)} as a probe; the rung is used again {result}."
     elif breaker.until > now:

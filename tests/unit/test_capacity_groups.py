@@ -64,13 +64,17 @@ def test_all_regions_are_observed(cloud: ScalingCloud, groups: FleetGroups) -> N
     assert (failure.pool, failure.code, failure.zone) == (EAST, "InsufficientInstanceCapacity", "us-east-1a")
 
 
-def test_a_failed_first_boot_opens_the_breaker_of_its_pool(cloud: ScalingCloud, groups: FleetGroups) -> None:
-    """The machine itself abandons its lifecycle hook; AWS reports the launch as failed, and a probe is needed."""
+def test_failed_first_boots_open_the_breaker_of_their_pool(cloud: ScalingCloud, groups: FleetGroups) -> None:
+    """Machines abandon their lifecycle hooks after minutes: a failed launch counts from its end, not from its start."""
     abandoned = "Lifecycle Action with token 4c1a7e0b was abandoned: Lifecycle Action Completed with ABANDON Result"
     text = f"Instance failed to complete user's Lifecycle Action: {abandoned}"
-    cloud.report(f"lab-{WEST}", text, "us-west-2a", "i-0123456789abcdef0")
+    for number in range(3):
+        cloud.report(f"lab-{WEST}", text, "us-west-2a", f"i-0123456789abcdef{number}", seconds=430)
 
-    _, memory = decide(groups.observe(cloud.time), Memory())
+    seen = groups.observe(cloud.time)
+    _, memory = decide(seen, Memory())
+
+    assert {round(launch.end - launch.time) for launch in seen.activities} == {430}
     assert {name: breaker.code for name, breaker in memory.breakers.items()} == {WEST: NOT_READY}
 
 

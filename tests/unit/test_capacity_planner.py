@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bedplate.capacity.growth import TRUST
-from bedplate.capacity.ladder import HOLD, LONGEST_HOLD, PATIENCE, Doubt
+from bedplate.capacity.ladder import HOLD, LONGEST_HOLD, PATIENCE, SHORTAGE_HOLD, Doubt
 from bedplate.capacity.observation import (
     NOT_READY,
     Action,
@@ -115,9 +115,20 @@ def test_machines_on_their_way_serve_pending_pods() -> None:
     assert _decide(Observation(NOW, pods=_pods(2), machines=(booting,), pools=pools)).actions == ()
 
 
-@pytest.mark.parametrize(
-    "code", ["InsufficientInstanceCapacity", "VcpuLimitExceeded", "MaxSpotInstanceCountExceeded", NOT_READY]
-)
+def test_a_shortage_is_probed_every_ten_minutes() -> None:
+    """A refused launch costs nothing, and capacity can be back at any time."""
+    memory, now = Memory(), NOW
+    for _ in range(6):
+        failure = Activity("", "west", now, ok=False, code="InsufficientInstanceCapacity")
+        _, memory = decide(Observation(now, pools=(WEST, EAST), activities=(failure,)), memory)
+        breaker = memory.breakers["west"]
+        assert breaker.until - now <= SHORTAGE_HOLD
+        now = breaker.until
+        _, memory = decide(Observation(now, pods=_pods(1), pools=(WEST, EAST)), memory)
+        now += 30
+
+
+@pytest.mark.parametrize("code", ["InsufficientInstanceCapacity", "VcpuLimitExceeded", "MaxSpotInstanceCountExceeded"])
 def test_a_typed_failure_spills_at_once(code: str) -> None:
     """The failed rung is lowered, so that AWS cannot launch there later, and the next one raised, in this order."""
     pools = (replace(WEST, desired=2), EAST)
@@ -172,7 +183,7 @@ def test_a_successful_probe_closes_the_breaker() -> None:
 def test_failed_first_boots_need_a_probe_that_becomes_a_node() -> None:
     """A launch alone does not prove that an image works."""
     pools = (WEST, EAST)
-    failures = tuple(_failed(WEST, NOT_READY, ago) for ago in (10, 20, 30))
+    failures = tuple(replace(_failed(WEST, NOT_READY, ago), id=str(ago)) for ago in (10, 20, 30))
     _, memory = decide(Observation(NOW, pools=pools, activities=failures), Memory())
     time = NOW + HOLD
     _, memory = decide(Observation(time, pods=_pods(1), pools=pools), memory)
@@ -187,10 +198,12 @@ def test_a_rung_whose_machines_failed_three_times_in_an_hour_is_passed() -> None
     """Also if they failed one after the other, each replaced by the next; then only a probe is launched there."""
     memory, pools = Memory(), (replace(WEST, desired=1), EAST)
     for number in range(3):
-        now = NOW + 1200 * number
-        late = Machine(f"i-{number}", "west", "us-west-2a", now - 1000)
-        decision, memory = decide(Observation(now, pods=_pods(1), machines=(late,), pools=pools), memory)
-        assert _sizes(decision.actions) == ({"east": 1} if number == 2 else {})
+        now = NOW + 90 * number
+        launch = Activity(
+            f"{number}", "west", now - 90, ok=False, code=NOT_READY, machine=f"i-{number}", ended=now - 10
+        )
+        decision, memory = decide(Observation(now, pods=_pods(1), pools=pools, activities=(launch,)), memory)
+        assert _sizes(decision.actions).get("east", 0) == (number == 2)
     assert memory.breakers["west"].code == NOT_READY
 
     probed, _ = decide(Observation(now + HOLD, pods=_pods(4), pools=(WEST, EAST)), memory)

@@ -84,7 +84,9 @@ n1: idle for 1 min; it ends in 9 min unless a pod needs it.
 Next: raise the desired number of east from 3 to 4: 1 more because 4 pods wait; not used: west: no capacity in \
 us-west-2a (next probe in 5 min).
 """
-PROBED = Breaker("InstanceNotReady", "3 machines did not become nodes", NOW - 600, NOW - 60, probe=NOW - 30)
+PROBED = Breaker(
+    "InstanceNotReady", "3 machines did not become nodes", NOW - 600, NOW - 60, probe=NOW - 30, needs_node=True
+)
 LOST = replace(observation().nodes[0], not_ready_since=NOW - 3600)
 DUE = Breaker(None, "no machine after 5 minutes", NOW - 600, NOW - 60)
 STATES: Mapping[str, tuple[Observation, Breaker | None]] = {

@@ -73,12 +73,13 @@ class ScalingCloud:
         self._desired.pop(group, None)
         client.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=size)
 
-    def report(self, group: str, text: str, zone: str = "", machine: str = "") -> None:
-        """Add a failed launch to the activities of a group."""
+    def report(self, group: str, text: str, zone: str = "", machine: str = "", seconds: float = 0.0) -> None:
+        """Add a failed launch, which began some seconds ago, to the activities of a group."""
         activity = {
             "ActivityId": str(next(self._ids)),
             "StatusCode": "Failed",
-            "StartTime": datetime.fromtimestamp(self.time, UTC),
+            "StartTime": datetime.fromtimestamp(self.time - seconds, UTC),
+            "EndTime": datetime.fromtimestamp(self.time, UTC),
             "Description": f"Launching a new EC2 instance{f': {machine}' if machine else ''}.  Status Reason: {text}",
             "StatusMessage": text,
             "Details": json.dumps({"Availability Zone": zone}) if zone else "",

@@ -1,0 +1,97 @@
+"""First boots that fail: what the planner sees of them, by pool and zone, and what it does about them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from bedplate.capacity.boots import Boot, failed_boots, failing
+from bedplate.capacity.observation import NOT_READY, Activity, Machine, Observation, SetDesired
+from bedplate.capacity.planner import Memory, decide
+from tests.unit.test_capacity_planner import EAST, NOW, WEST, _pods
+
+ZONES = ("us-west-2a", "us-west-2b")
+POOL = replace(WEST, zones=ZONES)
+
+
+def _boots(count: int, zone: str | None = ZONES[0], seconds: float = 60.0, ago: float = 600.0) -> list[Boot]:
+    return [Boot(NOW - ago + number, NOW - ago + number + seconds, zone) for number in range(count)]
+
+
+def _nodes(count: int, zone: str, ago: float = 600.0) -> list[Machine]:
+    return [Machine(f"i-{zone}-{number}", "west", zone, NOW - ago, f"node-{number}") for number in range(count)]
+
+
+BOOTING = Machine("i-new", "west", ZONES[1], NOW - 700)
+
+
+@pytest.mark.parametrize(
+    ("boots", "machines", "failed", "zones"),
+    [
+        (_boots(2), [], 0, ()),
+        (_boots(2) + _boots(2, ZONES[1]), [], 4, ()),
+        (_boots(3), _nodes(3, ZONES[1]), 3, ZONES[:1]),
+        (_boots(3), [BOOTING], 3, ZONES[:1]),
+        (_boots(3), _nodes(1, ZONES[0], 300), 3, ZONES[:1]),
+        (_boots(3), _nodes(9, ZONES[0], 300) + _nodes(9, ZONES[1], 300), 0, ()),
+        (_boots(3), _nodes(9, ZONES[0], 900) + _nodes(9, ZONES[1], 300), 3, ZONES[:1]),
+        (_boots(3, None), [], 3, ()),
+        (_boots(1, seconds=400), [], 1, ()),
+        (_boots(1, seconds=400), [BOOTING], 0, ()),
+        (_boots(1, seconds=400), _nodes(1, ZONES[1], 500), 0, ()),
+    ],
+    ids=[
+        "two are too few",
+        "both zones",
+        "one zone, the other works",
+        "the other zone has no result yet",
+        "a node among them: three of four",
+        "three of twelve",
+        "three in a row after nine nodes",
+        "an unknown zone counts for all",
+        "one slow boot without another result",
+        "one slow boot while another machine boots",
+        "one slow boot beside a node",
+    ],
+)
+def test_boots_are_judged_by_zone_and_rate(
+    boots: Sequence[Boot], machines: Sequence[Machine], failed: int, zones: tuple[str, ...]
+) -> None:
+    """Three in a row, or three and a third of all, fail a zone; the pool fails if no zone is left that works."""
+    found, in_zones = failing(POOL, machines, boots)
+    assert (len(found), in_zones) == (failed, zones)
+
+
+def test_a_failed_boot_counts_for_an_hour_from_its_end() -> None:
+    """Also if AWS reports it no longer; a machine that was late before AWS ended it is one boot."""
+    launch = Activity("1", "west", NOW - 430, ok=False, code=NOT_READY, machine="i-1", ended=NOW)
+    late = Machine("i-1", "west", ZONES[0], NOW - 1000)
+    seen = failed_boots([launch], [late], {}, NOW)
+    assert set(seen) == {"i-1"}
+    assert set(failed_boots([], [], seen, NOW + 3600)) == {"i-1"}
+    assert not failed_boots([], [], seen, NOW + 3601)
+
+
+@pytest.mark.parametrize("relaunched", [[], [5.0]], ids=["no relaunch", "AWS has launched another"])
+def test_a_boot_that_failed_after_minutes_is_seen(relaunched: Sequence[float]) -> None:
+    """A launch that began 430 s ago and failed now opens the breaker, also if a later one boots."""
+    launches = [
+        Activity(f"{n}", "west", NOW - 430, ok=False, code=NOT_READY, machine=f"i-{n}", ended=NOW - 10)
+        for n in range(30)
+    ]
+    launches += [Activity(f"r{ago}", "west", NOW - ago, ok=True, machine="i-r") for ago in relaunched]
+    machines = tuple(Machine("i-r", "west", WEST.zones[0], NOW - ago) for ago in relaunched)
+    pools = (replace(WEST, desired=1), EAST)
+    decision, memory = decide(Observation(NOW, _pods(1), (), machines, pools, tuple(launches)), Memory())
+    assert memory.breakers["west"].code == NOT_READY
+    sizes = {action.pool: action.count for action in decision.actions if isinstance(action, SetDesired)}
+    assert sizes["east"] == 1
+
+
+def test_the_longest_boot_of_a_type_counts_in_each_region() -> None:
+    """A machine of the second region is late as soon as one of the first would be."""
+    west, east = (replace(pool, type="p5.48xlarge", desired=1) for pool in (WEST, EAST))
+    slow = Machine("i-1", "east", EAST.zones[0], NOW - 700)
+    memory = Memory(boots={"west": 420.0})
+    _, memory = decide(Observation(NOW, _pods(1), machines=(slow,), pools=(west, east)), memory)
+    assert set(memory.unready["east"]) == {"i-1"}
