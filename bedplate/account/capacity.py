@@ -149,7 +149,14 @@ def console_output(client: AwsClient, region: str, instance: str, lines: int) ->
 
 def _pool(pool: PoolPlan | CapacityPool, group: Mapping[str, Any]) -> Pool:
     sizes = (group["MinSize"], group["MaxSize"], group["DesiredCapacity"])
-    return Pool(pool.name, pool.group, pool.rung, pool.region, tuple(sorted(pool.zones)), *sizes)
+    zones, suspended = tuple(sorted(pool.zones)), suspended_processes(group)
+    return Pool(pool.name, pool.group, pool.rung, pool.region, zones, *sizes, suspended=suspended)
+
+
+def suspended_processes(group: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the suspended processes of an Auto Scaling group, except AZRebalance, which the stacks suspend."""
+    names = {process["ProcessName"] for process in group.get("SuspendedProcesses", ())}
+    return tuple(sorted(names - {"AZRebalance"}))
 
 
 def _machines(pool: PoolPlan | CapacityPool, group: Mapping[str, Any]) -> Iterator[Machine]:

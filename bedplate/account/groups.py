@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from bedplate.account.capacity import LEAVING, ScalingGroups, read_launches, tag_value
+from bedplate.account.capacity import LEAVING, ScalingGroups, read_launches, suspended_processes, tag_value
 from bedplate.account.client import AwsClient, ask_regions, filters, require_all
 from bedplate.account.machines import (
     GROUPS_PER_CALL,
@@ -185,6 +185,7 @@ class FleetGroups:
                 is_ssh=pool.is_ssh,
                 idle=pool.idle,
                 until=_until(group),
+                suspended=suspended_processes(group),
             )
 
     def _machines(self, pool: CapacityPool, region: _Region, time: float) -> Iterator[Machine]:

@@ -109,7 +109,8 @@ def round_warnings(result: Round) -> tuple[str, ...]:
     silent = dict.fromkeys(pool.region for pool in result.observation.pools if pool.silent)
     held = (result.decision.held,) if result.decision.held else ()
     lost = map(not_ready_sentence, filter(_is_lost, result.observation.nodes))
-    return (*held, *(f"{region} does not answer: its pools stay as they are" for region in silent), *lost)
+    unanswered = (f"{region} does not answer: its pools stay as they are" for region in silent)
+    return (*held, *result.decision.faults, *unanswered, *lost)
 
 
 def _is_lost(node: Node) -> bool:
@@ -215,6 +216,7 @@ _HELP = {
     "pending_pods": ("gauge", "Pods without a node"),
     "unplaced_pods": ("gauge", "Pods that fit no pool, in the last round"),
     "silent_pools": ("gauge", "Pools in regions that do not answer"),
+    "faults": ("gauge", "Failures of launches that an operator must end"),
     "held": ("gauge", "Whether nothing is ended because nodes are missing"),
     "not_ready_nodes": ("gauge", "Nodes that have not been ready for a quarter of an hour"),
     "stuck_pods": ("gauge", "Deleted pods that their kubelet does not end"),
@@ -277,6 +279,7 @@ def _round_samples(result: Round) -> Iterator[Sample]:
     yield "pending_pods", {}, float(sum(pod.node is None for pod in observation.pods))
     yield "unplaced_pods", {}, float(len(result.decision.unplaced))
     yield "silent_pools", {}, float(sum(pool.silent for pool in observation.pools))
+    yield "faults", {}, float(len(result.decision.faults))
     yield "held", {}, float(bool(result.decision.held))
     yield "not_ready_nodes", {}, float(sum(map(_is_lost, observation.nodes)))
     yield "stuck_pods", {}, float(sum(len(node.stuck) for node in observation.nodes))

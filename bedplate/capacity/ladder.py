@@ -16,7 +16,16 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from bedplate.capacity.boots import Boot, failed_boots, failing, is_boot_failure
-from bedplate.capacity.observation import FAILURES, NOT_READY, Activity, Machine, Observation, Pool, SetDesired
+from bedplate.capacity.observation import (
+    FAILURES,
+    NOT_READY,
+    Activity,
+    Machine,
+    Observation,
+    Pool,
+    SetDesired,
+    failure_code,
+)
 
 HOLD = 300.0
 """Seconds for which a pool is not tried again after its first failure."""
@@ -213,7 +222,8 @@ def _failed_probe(breaker: Breaker, facts: PoolFacts, now: float) -> PoolFailure
     failed = [boot for boot in facts.boots.values() if _is_since(boot.launched, breaker)]
     if failed:
         text = failed[-1].text or breaker.text
-        return PoolFailure(NOT_READY, "the probe did not become a node", text, needs_node=True, zones=breaker.zones)
+        code = failure_code(text) or NOT_READY
+        return PoolFailure(code, "the probe did not become a node", text, needs_node=True, zones=breaker.zones)
     is_launched = any(_is_since(machine.launched, breaker) for machine in facts.machines)
     if not is_launched and breaker.probe is not None and now - breaker.probe >= PATIENCE:
         text = _last_text(facts, breaker.probe) or breaker.text
@@ -334,7 +344,39 @@ def read_rungs(observation: Observation, memory: Memory) -> tuple[RungState, ...
         boots = failed_boots(launches[pool.name], late, memory.unready.get(pool.name, {}), observation.time)
         facts = PoolFacts(pool, own, tuple(launches[pool.name]), late, short_since, boots)
         rungs.append(_rung(facts, memory, observation))
-    return tuple(rungs)
+    return tuple(_without_climbing(rungs))
+
+
+def _without_climbing(rungs: Sequence[RungState]) -> Iterator[RungState]:
+    """Yield the rungs; in a group with a fault that all regions have, only the rung that met it is probed."""
+    breakers = {rung.pool.name: rung.breaker for rung in rungs if rung.breaker}
+    pools = [rung.pool for rung in rungs]
+    for rung in rungs:
+        name = common_fault(rung.pool, pools, breakers)
+        if name and rung.status in (RungStatus.OPEN, RungStatus.FULL):
+            reason = f"{name}: {breakers[name].cause}, as in all regions"
+            yield replace(rung, status=RungStatus.FAILED, reason=reason)
+        else:
+            yield rung
+
+
+def common_fault(pool: Pool, pools: Iterable[Pool], breakers: Mapping[str, Breaker]) -> str:
+    """Return the other pool of a group that met a fault which all regions have; empty if none did."""
+    for other in pools:
+        breaker = breakers.get(other.name)
+        failure = FAILURES.get(breaker.code or "") if breaker and breaker.is_open else None
+        if failure and failure.everywhere and other.group == pool.group and other.name != pool.name:
+            return other.name
+    return ""
+
+
+def faults(rungs: Iterable[RungState]) -> Iterator[str]:
+    """Yield the failures of pools that an operator must end, with AWS's text and the fix."""
+    for rung in rungs:
+        breaker = rung.breaker
+        failure = FAILURES.get(breaker.code or "") if breaker and breaker.is_open else None
+        if breaker and failure and failure.is_fault:
+            yield f"{rung.pool.name}: {failure.cause}; {failure.fix}"
 
 
 def _rung(facts: PoolFacts, memory: Memory, observation: Observation) -> RungState:
@@ -349,6 +391,8 @@ def _rung(facts: PoolFacts, memory: Memory, observation: Observation) -> RungSta
     if not pool.eligible:
         reason = "the region has no image, no link or no free addresses"
         return RungState(pool, machines, RungStatus.FAILED, reason, None, facts, breaker)
+    if pool.cannot_launch:
+        return RungState(pool, machines, RungStatus.FAILED, pool.cannot_launch, None, facts, breaker)
     if breaker and breaker.is_open:
         return RungState(pool, machines, RungStatus.FAILED, breaker_reason(breaker, now), breaker.code, facts, breaker)
     if max(machines, pool.desired) >= pool.max:
@@ -444,6 +488,8 @@ def _assessed(observation: Observation, pool: Pool, tried: float | None) -> Rung
 
 def _rung_failure(observation: Observation, pool: Pool, tried: float | None) -> tuple[str | None, str]:
     """Return the code and the reason for which a pool is not tried; an empty reason if it is."""
+    if pool.cannot_launch:
+        return None, pool.cannot_launch
     launches = [activity for activity in observation.activities if activity.pool == pool.name]
     if failure := launch_failure(pool, launches, observation.time - HOLD):
         return failure.code, failure.cause

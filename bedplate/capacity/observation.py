@@ -4,9 +4,10 @@ Names and units follow the protocol of `bedplate capacity decide` (docs/capacity
 and ephemeral storage in GiB, prices in USD per hour.
 
 A failure is read from the text of a scaling activity, which has no code. Sources, read 2026-11: EC2 Auto Scaling user
-guide, "EC2 instance launch failures"; EC2 API reference, "Error codes".
+guide, "EC2 instance launch failures"; EC2 API reference, "Error codes"; public reports, in the tests.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -23,7 +24,8 @@ NOT_READY = "InstanceNotReady"
 class Failure:
     """The cause of a code, the texts that mean it, and what the operator can change.
 
-    With `in_zone`, it concerns one zone of a pool, else the whole pool. One that `is_brief` can end at any minute.
+    With `in_zone`, it concerns one zone of a pool, else the whole pool. One that `is_brief` can end at any minute. An
+    operator must end one that `is_fault`; one `everywhere` is the same in all regions.
     """
 
     cause: str
@@ -31,10 +33,13 @@ class Failure:
     fix: str
     in_zone: bool = False
     is_brief: bool = False
+    is_fault: bool = False
+    everywhere: bool = False
 
 
 _LATER = "wait, or add a rung to the ladder: another zone, type, market or region"
 _QUOTA = "`bedplate quotas` shows the quotas and how to raise them"
+_DEPLOY = "run `bedplate refresh` and `bedplate up` for the region"
 
 FAILURES: Mapping[str, Failure] = MappingProxyType(
     {
@@ -66,8 +71,66 @@ FAILURES: Mapping[str, Failure] = MappingProxyType(
             "the spot quota is used up", ("Max spot instance count exceeded",), _QUOTA
         ),
         "VcpuLimitExceeded": Failure("the vCPU quota is used up", ("current vCPU limit",), _QUOTA),
-        "InstanceLimitExceeded": Failure("the instance quota is used up", ("instance(s) are already running",), _QUOTA),
-        "VolumeLimitExceeded": Failure("the quota of EBS volumes is used up", ("maximum volume count",), _QUOTA),
+        "InstanceLimitExceeded": Failure(
+            "the instance quota is used up",
+            ("instance(s) are already running", "current instance limit of", "Your quota allows for"),
+            _QUOTA,
+        ),
+        "VolumeLimitExceeded": Failure(
+            "the quota of EBS volumes is used up", ("maximum volume count", "volume storage limit"), _QUOTA
+        ),
+        "RequestLimitExceeded": Failure(
+            "too many calls of AWS",
+            ("Request limit exceeded",),
+            "wait; another program may call AWS too often",
+            is_brief=True,
+        ),
+        "PendingVerification": Failure(
+            "AWS still verifies the account",
+            ("currently being verified", "request for accessing resources in this region is being validated"),
+            "wait for AWS's mail, or open a support case",
+            is_fault=True,
+        ),
+        "Blocked": Failure(
+            "the account is blocked",
+            ("currently blocked and not recognized", "account is suspended"),
+            "open a support case for the account",
+            is_fault=True,
+            everywhere=True,
+        ),
+        "UnauthorizedOperation": Failure(
+            "a policy of the account or organization forbids the launch",
+            ("not authorized to perform", "explicit deny in a service control policy"),
+            "AWS's text names the action; allow it to the role AWSServiceRoleForAutoScaling",
+            is_fault=True,
+            everywhere=True,
+        ),
+        "OptInRequired": Failure(
+            "the image needs a subscription at AWS Marketplace",
+            ("accept terms and subscribe", "subscribe to the product", "not subscribed to this service"),
+            "accept the terms in AWS Marketplace, or take another image",
+            is_fault=True,
+            everywhere=True,
+        ),
+        "InvalidAMIID": Failure(
+            "the image does not exist or is not shared with this account",
+            ("Not authorized for images", "The image id", "The AMI ID"),
+            f"`bedplate image plan` shows the images; bake or promote one, then {_DEPLOY}",
+            is_fault=True,
+        ),
+        "InvalidKMSKey": Failure(
+            "the key of the disks cannot be used, or the image cannot start",
+            ("inaccessible AWS KMS key", "KMS key provided is in an incorrect state", "Client.InternalError"),
+            "enable the KMS key, and let AWSServiceRoleForAutoScaling use it (docs/aws-account.md)",
+            is_fault=True,
+        ),
+        "InvalidKeyPair": Failure("the key pair does not exist", ("The key pair",), _DEPLOY, is_fault=True),
+        "InvalidNetwork": Failure(
+            "the launch template names a network that does not exist",
+            ("The security group", "The subnet ID", "The placement group", "Invalid IAM Instance Profile"),
+            _DEPLOY,
+            is_fault=True,
+        ),
         "ReservationCapacityExceeded": Failure(
             "the reservation is full", ("reservation does not have sufficient",), "raise the count of the reservation"
         ),
@@ -85,7 +148,8 @@ FAILURES: Mapping[str, Failure] = MappingProxyType(
 
 def failure_code(text: str) -> str | None:
     """Return the code of a failed launch by the text of its scaling activity; None if the text is unknown."""
-    named = (code for code in FAILURES if code in text)
+    # `UnsupportedOperation`, a wrong template, is not `Unsupported`.
+    named = (code for code in FAILURES if re.search(rf"\b{code}\b", text))
     return next(named, None) or next(
         (code for code, failure in FAILURES.items() if any(words in text for words in failure.texts)), None
     )
@@ -239,6 +303,7 @@ class Pool:
 
     A pool is `silent` while AWS does not answer for its region: it is then as last observed, and nothing is changed.
 
+    `suspended` has the processes of the group that somebody has suspended, except the one that the stacks suspend.
     A machine ends after `idle` seconds without use; for nodes the settings have a default. People, not pods, use
     the machines of a pool that `is_ssh`. These do not end before `until`, the time of a person's `node start --for`.
     """
@@ -262,6 +327,12 @@ class Pool:
     idle: float | None = None
     until: float | None = None
     silent: bool = False
+    suspended: tuple[str, ...] = ()
+
+    @property
+    def cannot_launch(self) -> str:
+        """Why AWS launches no machine here whatever is desired; empty if it does."""
+        return "somebody has suspended its process Launch" if "Launch" in self.suspended else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,10 +495,11 @@ class Waiting:
 class Decision:
     """The result of one decision. Every pending pod is `waiting`, or fits no pool and was reported as `unplaced`.
 
-    `held` is the reason for which nothing is ended.
+    `held` is the reason for which nothing is ended, `faults` has the failures that an operator must end.
     """
 
     actions: tuple[Action, ...]
     unplaced: tuple[Unplaced, ...] = ()
     waiting: tuple[Waiting, ...] = ()
     held: str = ""
+    faults: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from bedplate.capacity.devices import next_lacking, settle
 from bedplate.capacity.growth import Growth, grow, next_doubts
-from bedplate.capacity.ladder import Breaker, Memory, RungState, RungStatus, next_boots, read_rungs
+from bedplate.capacity.ladder import Breaker, Memory, RungState, RungStatus, faults, next_boots, read_rungs
 from bedplate.capacity.observation import Action, Decision, Observation, SetDesired, UncordonNode
 from bedplate.capacity.shrink import Removal, end_unused, end_useless, shrink, split_people
 
@@ -36,7 +36,7 @@ def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
     unplaced = tuple(report for report in growth.unplaced if report.pod not in memory.reported)
     unused = end_unused(people)
     all_actions = (*actions, *lower, *useless, *higher, *removals, *unused)
-    decision = Decision(all_actions, unplaced, tuple(growth.waiting), held)
+    decision = Decision(all_actions, unplaced, tuple(growth.waiting), held, tuple(faults(rungs)))
     reported = frozenset(report.pod for report in growth.unplaced) | (memory.reported & pending)
     return decision, replace(
         memory,

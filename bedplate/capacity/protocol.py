@@ -189,6 +189,7 @@ def _pool(entry: Entry) -> Pool:
     if not zones:
         raise ValueError("zones must not be empty")
     entry |= {"min": entry.pop("minimum"), "max": entry.pop("maximum"), "market": Market(entry["market"])}
+    entry["suspended"] = tuple(entry["suspended"])
     return Pool(size=size, zones=zones, taints=taints, **entry)
 
 
@@ -210,6 +211,7 @@ def decision_document(decision: Decision) -> Entry:
         "actions": [{"do": verb_of(action), **_fields(action)} for action in decision.actions],
         "unplaced": [_fields(report) for report in decision.unplaced],
         **({"held": decision.held} if decision.held else {}),
+        **({"faults": list(decision.faults)} if decision.faults else {}),
     }
 
 

@@ -22,6 +22,7 @@ from bedplate.capacity.observation import (
 )
 from bedplate.capacity.shrink import idle_end, keep_reason
 from bedplate.capacity.simulator import Simulation
+from bedplate.foreign import one_line
 from bedplate.plan.pools import PoolPlan
 from bedplate.report.columns import aligned, counted
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 
 _MINUTE, _HOUR = 60.0, 3600.0
+# The characters of AWS's text that are shown.
+_TEXT = 160
 
 
 def mismatch(pod: Pod, pool: Pool) -> str:
@@ -87,7 +90,19 @@ def breaker_sentences(breaker: Breaker, now: float) -> str:
         probe = f"From {clock(breaker.until)} a pending pod can start one machine as a probe."
     else:
         probe = "The next pending pod starts one machine as a probe."
-    return f"skipped since {clock(breaker.opened)}: {breaker.cause}{code}. Pods use the next rungs. {probe}{fix}"
+    said = f' AWS: "{one_line(breaker.text)[:_TEXT]}".' if breaker.text and not _is_brief(breaker.code) else ""
+    next_rungs = "No other region is tried." if _is_everywhere(breaker.code) else "Pods use the next rungs."
+    return f"skipped since {clock(breaker.opened)}: {breaker.cause}{code}.{said} {next_rungs} {probe}{fix}"
+
+
+def _is_brief(code: str | None) -> bool:
+    failure = FAILURES.get(code or "")
+    return failure is not None and failure.is_brief
+
+
+def _is_everywhere(code: str | None) -> bool:
+    failure = FAILURES.get(code or "")
+    return failure is not None and failure.everywhere
 
 
 def known_cause(code: str | None) -> str:
@@ -178,7 +193,6 @@ def _span(seconds: float) -> str:
     return f"{seconds:,.0f} s"
 
 
-_TEXT = 160
 Pools = Mapping[str, PoolPlan]
 
 

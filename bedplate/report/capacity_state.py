@@ -7,7 +7,7 @@ from typing import Any
 
 from bedplate.capacity.controller import not_ready_sentence, pods_words, subject_of
 from bedplate.capacity.devices import missing_devices
-from bedplate.capacity.ladder import Breaker
+from bedplate.capacity.ladder import Breaker, common_fault
 from bedplate.capacity.observation import (
     Activity,
     Cordon,
@@ -88,6 +88,9 @@ def status_lines(state: CapacityState) -> Iterator[str]:
         yield f"warning: {state.decision.held}; `bedplate kube status` shows the cluster"
     lost = (node for node in state.observation.nodes if node.not_ready_since is not None)
     yield from (f"warning: {not_ready_sentence(node)}" for node in lost)
+    yield from (f"warning: {fault}" for fault in state.decision.faults)
+    others = [(pool, pool.suspended) for pool in state.observation.pools if pool.suspended]
+    yield from (f"warning: {pool.name}: suspended processes: {', '.join(names)}" for pool, names in others)
     if state.leader:
         yield f"the controller on {state.leader} acts"
     yield from (f"{group}: paused by {operator}" for group, operator in state.paused.items())
@@ -224,10 +227,16 @@ def _rung_words(state: CapacityState, pool: Pool) -> tuple[str, str]:
         return "paused" if is_paused else "not usable", lack
     if is_paused:
         return "paused", f"{count}; paused."
+    if pool.cannot_launch:
+        fix = "`aws autoscaling resume-processes` ends that"
+        return "suspended", f"{count}; {pool.cannot_launch} (SuspendedProcesses). {fix}."
     breaker = state.breakers.get(pool.name)
     if breaker and breaker.is_open:
         sentences = breaker_sentences(breaker, state.observation.time)
         return known_cause(breaker.code) or breaker.cause, f"{count}; {sentences}"
+    if fault := common_fault(pool, state.observation.pools, state.breakers):
+        cause = state.breakers[fault].cause
+        return cause, f"{count}; not tried: {fault} has met a fault that all regions have: {cause}."
     if failure := _last_failure(state, pool):
         cause = coded_cause(failure.code, failure.text or "AWS gave no reason")
         failed = f"the last launch failed at {clock(failure.time)}: {cause}. The next rungs are used."

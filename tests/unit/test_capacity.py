@@ -203,7 +203,7 @@ def test_no_machine_is_launched_twice(
             ),
             NOT_READY,
         ),
-        ("The security group sg-1 does not exist. Launching EC2 instance failed.", None),
+        ("A text that no table has. Launching EC2 instance failed.", None),
     ],
 )
 def test_texts_of_scaling_activities_become_codes(text: str, code: str | None) -> None:
