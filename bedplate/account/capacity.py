@@ -6,7 +6,7 @@ Only `bedplate node start` and `stop` change a group: its desired capacity, one 
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,7 +15,7 @@ from bedplate.account.machines import describe_groups
 from bedplate.capacity.ladder import LadderDecision, next_actions
 from bedplate.capacity.observation import Activity, Machine, Observation, Pool, SetDesired, failure_code
 from bedplate.capacity.shrink import REQUESTED_BY, UNTIL, End, after_stop, next_end
-from bedplate.errors import InputError
+from bedplate.errors import BedplateError, InputError
 from bedplate.foreign import parse_json
 from bedplate.plan.capacity import CapacityPool
 from bedplate.plan.pools import PoolPlan
@@ -31,6 +31,9 @@ _CAUSE = re.compile(r"increasing the capacity from (\d+) to (\d+)")
 _NOT_IN_TAGS = re.compile(r"[^\w .:/=+\-@]")
 
 
+_Groups = Mapping[str, tuple[dict[str, Any], tuple[Activity, ...]]]
+
+
 @dataclass(frozen=True, slots=True)
 class ScalingGroups:
     """The Auto Scaling groups of some pools, in ladder order."""
@@ -38,30 +41,37 @@ class ScalingGroups:
     client: AwsClient
     fleet: str
     pools: tuple[PoolPlan | CapacityPool, ...]
+    silent: dict[str, BedplateError] = field(default_factory=dict)
+    """The errors of the regions that did not answer last."""
+    _answers: dict[str, _Groups] = field(default_factory=dict)
 
     def observe(self, time: float) -> Observation:
-        """Return the state of all pools that are deployed; raise the error of a region that does not answer.
+        """Return the state of all pools that are deployed; a region that does not answer any more is as it was.
 
-        Without an answer, machines in that region would be unknown, and launched again elsewhere.
+        One that has never answered is left out: its rungs are passed, and its machines are unknown. Raises the error of
+        a region if there is no other.
         """
         answers = ask_regions((pool.region for pool in self.pools), self._groups)
-        groups = {
-            name: group
-            for region in require_all(answers, "cannot read the Auto Scaling groups").values()
-            for name, group in region.items()
-        }
+        self.silent.clear()
+        self.silent.update(answers.failures)
+        self._answers.update(answers.successes)
+        if not answers.successes or not any(self._answers.values()):
+            require_all(answers, "cannot read the Auto Scaling groups")
+        groups = {name: group for region in self._answers.values() for name, group in region.items()}
         present = tuple(pool for pool in self.pools if pool.name in groups)
         if not present:
             regions = " ".join(f"--stack {region}" for region in dict.fromkeys(pool.region for pool in self.pools))
             raise InputError(f"{self.pools[0].group} is not deployed", fix=f"run `bedplate up {regions}`")
         return Observation(
             time=time,
-            pools=tuple(_pool(pool, groups[pool.name][0]) for pool in present),
+            pools=tuple(
+                replace(_pool(pool, groups[pool.name][0]), silent=pool.region in self.silent) for pool in present
+            ),
             machines=tuple(machine for pool in present for machine in _machines(pool, groups[pool.name][0])),
             activities=tuple(launch for pool in present for launch in groups[pool.name][1]),
         )
 
-    def _groups(self, region: str) -> Mapping[str, tuple[dict[str, Any], tuple[Activity, ...]]]:
+    def _groups(self, region: str) -> _Groups:
         """Return each group of a region with its launches, by pool."""
         names = {self._name(pool): pool.name for pool in self.pools if pool.region == region}
         groups = {group["AutoScalingGroupName"]: group for group in describe_groups(self.client, region, list(names))}

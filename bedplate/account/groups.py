@@ -81,14 +81,14 @@ class FleetGroups:
     def observe(self, time: float) -> Observation:
         """Return pools, machines and launches of all regions. A region that does not answer is as it was before.
 
-        Raises the error of a region that has never answered: its machines would be unknown, and launched again
-        elsewhere. Raises also if no region answers.
+        The machines of one that has never answered are unknown, and it launches none: pods on them are not pending, so
+        they are not launched again elsewhere. Raises if no region answers.
         """
         answers = ask_regions((pool.region for pool in self.plan.pools), lambda region: self._region(region, time))
         self._regions |= answers.successes
-        if not answers.successes or answers.failures.keys() - self._regions.keys():
+        if not answers.successes:
             require_all(answers, "cannot read the Auto Scaling groups")
-        regions = self._regions
+        regions = {region: self._unknown(region) for region in answers.failures} | self._regions
         deployed = [pool for pool in self.plan.pools if pool.name in regions[pool.region].groups]
         self.paused = {
             pool.group: operator for pool in deployed if (operator := _pause(regions[pool.region].groups[pool.name]))
@@ -113,6 +113,12 @@ class FleetGroups:
                 paused=frozenset(self.paused),
             ),
         )
+
+    def _unknown(self, region: str) -> _Region:
+        """Return a region that has never answered, with empty groups."""
+        empty = {"MinSize": 0, "MaxSize": 0, "DesiredCapacity": 0, "Instances": []}
+        groups = {pool.name: dict(empty) for pool in self.plan.pools if pool.region == region}
+        return _Region(groups, (), {}, {}, {}, {})
 
     def _region(self, region: str, time: float) -> _Region:
         names = {self._name(pool): pool.name for pool in self.plan.pools if pool.region == region}

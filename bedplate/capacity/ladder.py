@@ -478,6 +478,9 @@ def _raise(rungs: Sequence[RungState], missing: int) -> Iterator[SetDesired]:
 
 def _assessed(observation: Observation, pool: Pool, tried: float | None) -> RungState:
     machines = len(observation.machines_of(pool.name))
+    if pool.silent:
+        # What it was asked for may have come: to launch it again elsewhere would start it twice.
+        return RungState(pool, machines, RungStatus.PAUSED, f"{pool.region} does not answer")
     code, reason = _rung_failure(observation, pool, tried)
     if reason:
         return RungState(pool, machines, RungStatus.FAILED, reason, code)

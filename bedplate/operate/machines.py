@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from bedplate.account.capacity import ScalingGroups
-from bedplate.account.client import AwsClient
+from bedplate.account.client import AwsClient, RegionResults, require_all
 from bedplate.account.machines import LiveMachine, read_claims, read_pool_machines
 from bedplate.account.session import find_instance
 from bedplate.catalog import load_catalog
@@ -112,7 +112,9 @@ def _ssh_pools(plan: FleetPlan) -> tuple[PoolPlan, ...]:
 
 def _desired(plan: FleetPlan, client: AwsClient) -> dict[str, int]:
     """Return the desired number of machines of each SSH pool; a schedule may have set it to 0."""
-    observation = ScalingGroups(client, plan.name, _ssh_pools(plan)).observe(time.time())
+    groups = ScalingGroups(client, plan.name, _ssh_pools(plan))
+    observation = groups.observe(time.time())
+    require_all(RegionResults({}, groups.silent), "cannot read the Auto Scaling groups")
     return {pool.name: pool.desired for pool in observation.pools}
 
 

@@ -207,7 +207,7 @@ def _follow(operator: Operator, groups: ScalingGroups, request: Request, pools: 
             before = last.observation if last else None
             last = progress
             if before is None:
-                operator.notify(report.undeployed_lines(progress.observation, pools))
+                operator.notify(report.undeployed_lines(progress.observation, pools, groups.silent))
             operator.notify(report.progress_lines(before, progress.observation, progress.decision, pools))
             if before:
                 operator.notify(_boot_failures(groups.client, pools, before.activities, progress))

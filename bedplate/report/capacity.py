@@ -22,6 +22,7 @@ from bedplate.capacity.observation import (
 )
 from bedplate.capacity.shrink import idle_end, keep_reason
 from bedplate.capacity.simulator import Simulation
+from bedplate.errors import BedplateError
 from bedplate.foreign import one_line
 from bedplate.plan.pools import PoolPlan
 from bedplate.report.columns import aligned, counted
@@ -202,10 +203,13 @@ def rung_name(pool: PoolPlan) -> str:
     return f"rung {pool.rung + 1}, {place} {pool.market.value}"
 
 
-def undeployed_lines(now: Observation, pools: Pools) -> Iterator[str]:
-    """Yield a line for each rung that is passed because its stack is not deployed."""
+def undeployed_lines(now: Observation, pools: Pools, silent: Mapping[str, BedplateError]) -> Iterator[str]:
+    """Yield a line for each rung that is passed: its region does not answer, or its stack is not deployed."""
     for name in sorted(pools.keys() - {pool.name for pool in now.pools}, key=list(pools).index):
         pool = pools[name]
+        if pool.region in silent:
+            yield f"{rung_name(pool)}: passed, its machines are not counted: {silent[pool.region].what}"
+            continue
         yield f"{rung_name(pool)}: not deployed: `bedplate up --stack {pool.region}`"
 
 

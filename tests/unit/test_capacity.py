@@ -49,6 +49,14 @@ def test_machines_on_their_way_count() -> None:
     assert _climb((replace(WEST, desired=3), EAST)).actions == ()
 
 
+def test_a_silent_region_is_passed_and_keeps_what_it_was_asked_for() -> None:
+    """A machine that it was asked for may have come: it is not launched again elsewhere."""
+    silent = replace(WEST, desired=1, silent=True)
+    assert _steps(_climb((silent, EAST))) == []
+    assert _steps(_climb((silent, EAST), count=2)) == [("east", 1)]
+    assert "west does not answer" in _climb((silent, EAST), count=2).actions[0].reason
+
+
 @pytest.mark.parametrize(
     ("failures", "is_failed"),
     [

@@ -111,20 +111,29 @@ def _silence(patch: pytest.MonkeyPatch, *regions: str) -> None:
     patch.setattr(AwsClient, "pages", pages)
 
 
-@pytest.mark.parametrize(("is_known", "silent"), [(False, ["us-east-1"]), (True, ["us-east-1", "us-west-2"])])
-def test_a_round_needs_an_answer(
-    cloud: ScalingCloud,
-    groups: FleetGroups,
-    monkeypatch: pytest.MonkeyPatch,
-    is_known: bool,  # noqa: FBT001
-    silent: list[str],
-) -> None:
-    """Machines of a region that has never answered would be launched again elsewhere; without AWS nothing is known."""
-    if is_known:
-        groups.observe(cloud.time)
-    _silence(monkeypatch, *silent)
+def test_a_round_needs_an_answer(cloud: ScalingCloud, groups: FleetGroups, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without AWS nothing is known, whatever was known before."""
+    groups.observe(cloud.time)
+    _silence(monkeypatch, "us-east-1", "us-west-2")
     with pytest.raises(PartialError, match="cannot read the Auto Scaling groups: us-east-1"):
         groups.observe(cloud.time)
+
+
+def test_a_region_that_has_never_answered_is_frozen(
+    cloud: ScalingCloud, groups: FleetGroups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A controller that starts in an outage acts in the other regions; the first answer shows the machines."""
+    groups.set_desired(SetDesired(EAST, 1, ""), groups.observe(cloud.time))
+    started = FleetGroups(groups.client, groups.plan)
+    with monkeypatch.context() as patch:
+        _silence(patch, "us-east-1")
+        seen = started.observe(cloud.time)
+        decision, _ = decide(seen, Memory())
+        started.set_desired(SetDesired(WEST, 1, ""), seen)
+    assert [pool.name for pool in seen.pools if pool.silent] == [EAST]
+    assert not seen.machines
+    assert not decision.actions
+    assert sorted(machine.pool for machine in started.observe(cloud.time).machines) == [EAST, WEST]
 
 
 def test_a_region_that_does_not_answer_any_more_is_as_it_was(

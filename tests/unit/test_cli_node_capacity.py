@@ -11,8 +11,10 @@ import boto3
 import pytest
 from moto import mock_aws
 
+from bedplate.account.client import AwsClient
 from bedplate.cli import INTERRUPTED, run
 from bedplate.cli.options import Terminal
+from bedplate.errors import PartialError
 from bedplate.operate import machines
 from tests.testlab.fakes.apply import FakeApply
 from tests.testlab.fakes.scaling import ScalingCloud
@@ -334,3 +336,28 @@ def test_up_waits_for_names_and_records_host_keys(
     assert "of workbench-cpu has not registered its name" in printed.err
     assert "workbench-cpu-1.us-west-2: ready" in printed.out
     assert KEY.split()[1] in Path("fleet.lock").read_text(encoding="utf-8")
+
+
+def _silence(monkeypatch: pytest.MonkeyPatch, region: str) -> None:
+    answer = AwsClient.pages
+
+    def pages(client: AwsClient, service: str, place: str, operation: str, **params: object) -> Iterator[object]:
+        if (service, place) == ("autoscaling", region):
+            raise PartialError("cannot connect to autoscaling over HTTPS")
+        return answer(client, service, place, operation, **params)
+
+    monkeypatch.setattr(AwsClient, "pages", pages)
+
+
+def test_the_rungs_of_a_silent_region_are_passed(
+    cloud: ScalingCloud, capsys: Printed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start uses the other rungs, and says that the machines of that region are not counted."""
+    _silence(monkeypatch, "us-west-2")
+
+    assert run(["node", "start", "workbench-gpu"]) == 0
+
+    assert (
+        "rung 1, us-west-2 on-demand: passed, its machines are not counted: cannot connect" in capsys.readouterr().err
+    )
+    assert cloud.requests == [(EAST, 1)]
