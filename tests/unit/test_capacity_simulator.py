@@ -22,7 +22,17 @@ from bedplate.capacity.observation import (
     UncordonNode,
 )
 from bedplate.capacity.planner import Memory, decide
-from bedplate.capacity.scenario import HOUR, SCENARIOS, Broken, HumanCordon, Interruption, Job, Launchable, Scenario
+from bedplate.capacity.scenario import (
+    HOUR,
+    SCENARIOS,
+    Broken,
+    HumanCordon,
+    Interruption,
+    Job,
+    Launchable,
+    Scenario,
+    Silence,
+)
 from bedplate.capacity.simulator import simulate
 from bedplate.cli import run
 from bedplate.spec.groups import Market
@@ -73,7 +83,21 @@ def fleets(draw: st.DrawFn) -> Scenario:
             Interruption(draw(st.floats(0, HOUR)), draw(st.sampled_from(zones)), draw(st.sampled_from([0.5, 1.0])))
             for _ in range(draw(st.integers(0, 2)))
         ),
-        broken=tuple(Broken(name, 0, 2 * HOUR, 0.5) for name in draw(st.sets(st.sampled_from(names)))),
+        broken=tuple(
+            Broken(
+                name,
+                0,
+                2 * HOUR,
+                draw(st.sampled_from([0.5, 1.0])),
+                zone=draw(st.sampled_from([None, *zones])),
+                gate=draw(st.booleans()),
+            )
+            for name in draw(st.sets(st.sampled_from(names)))
+        ),
+        silences=tuple(
+            Silence(f"region-{rung}", draw(st.floats(60, HOUR)), 2 * HOUR)
+            for rung in draw(st.sets(st.integers(0, len(pools) - 1), max_size=len(pools) - 1))
+        ),
         cordons=tuple(
             HumanCordon(draw(st.floats(0, HOUR)), draw(st.sampled_from(names)), 1, 2 * END, busy=draw(st.booleans()))
             for _ in range(draw(st.integers(0, 2)))
