@@ -185,7 +185,10 @@ def read_launches(client: AwsClient, region: str, group: str, pool: str) -> Iter
         description, text = activity.get("Description", ""), activity.get("StatusMessage", "")
         has_failed = activity["StatusCode"] in _FAILED
         instance = _INSTANCE.search(description)
-        if not description.startswith("Launching") or not (has_failed or instance):
+        code = failure_code(f"{text} {description}") if has_failed else None
+        # AWS cancels launches when the desired capacity falls, and when somebody ends the machine.
+        is_ended = activity["StatusCode"] == "Cancelled" and code is None
+        if not description.startswith("Launching") or not (has_failed or instance) or is_ended:
             continue
         cause = _CAUSE.search(activity.get("Cause", ""))
         before, after = (int(cause[1]), int(cause[2])) if cause else (0, 0)
@@ -195,7 +198,7 @@ def read_launches(client: AwsClient, region: str, group: str, pool: str) -> Iter
             time=activity["StartTime"].timestamp(),
             ok=not has_failed,
             zone=_launch_zone(activity.get("Details", "")),
-            code=failure_code(f"{text} {description}") if has_failed else None,
+            code=code,
             count=max(1, after - before) if has_failed else 1,
             before=before,
             after=after,

@@ -4,7 +4,7 @@ A boot has failed if its launch failed after an instance existed, if AWS gave a 
 machine is late. Only a machine that became a node is a success: a launch says nothing about the image or the zone.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bedplate.capacity.observation import FAILURES, NOT_READY, Activity, Machine, Pool
@@ -39,15 +39,22 @@ def is_boot_failure(launch: Activity) -> bool:
 
 
 def failed_boots(
-    launches: Iterable[Activity], late: Iterable[Machine], earlier: Mapping[str, Boot], now: float
+    launches: Iterable[Activity],
+    late: Iterable[Machine],
+    earlier: Mapping[str, Boot],
+    ended: Collection[str],
+    now: float,
 ) -> Mapping[str, Boot]:
-    """Return the failed boots of a pool in the last hour, by machine or launch; AWS reports only the last launches."""
+    """Return the failed boots of a pool in the last hour, by machine or launch; AWS reports only the last launches.
+
+    Machines that the planner has `ended` before a result are none, although AWS reports a failed launch.
+    """
     seen = {
         launch.machine or launch.id: Boot(
             launch.time, launch.end, launch.zone, launch.text, launch.machine is not None or launch.code == NOT_READY
         )
         for launch in launches
-        if is_boot_failure(launch)
+        if is_boot_failure(launch) and launch.machine not in ended
     }
     seen |= {machine.id: Boot(machine.launched, now, machine.zone) for machine in late if machine.id not in seen}
     # The first report of a boot has its end: a late machine is late again in each observation.

@@ -310,6 +310,7 @@ class Memory:
     first boots that failed in the last hour, by machine. `reported` has the pods for
     which an event already says that they fit on no machine. `doubts` has the ID of a pod or gang as key. `registered`
     has the machines that had a Node object, `lacking` those whose node lacks devices, with the time since when.
+    has the machines that had a Node object, `ended` the time at which the planner ended a machine.
     """
 
     breakers: Mapping[str, Breaker] = field(default_factory=dict)
@@ -320,6 +321,7 @@ class Memory:
     doubts: Mapping[str, Doubt] = field(default_factory=dict)
     registered: frozenset[str] = frozenset()
     lacking: Mapping[str, float] = field(default_factory=dict)
+    ended: Mapping[str, float] = field(default_factory=dict)
 
 
 def read_rungs(observation: Observation, memory: Memory) -> tuple[RungState, ...]:
@@ -341,7 +343,8 @@ def read_rungs(observation: Observation, memory: Memory) -> tuple[RungState, ...
         late = tuple(_late(own, observation, boot or None))
         # The memory may be that of an earlier controller, and the shortage may have ended since.
         short_since = memory.short.get(pool.name) if len(own) < pool.desired else None
-        boots = failed_boots(launches[pool.name], late, memory.unready.get(pool.name, {}), observation.time)
+        earlier = memory.unready.get(pool.name, {})
+        boots = failed_boots(launches[pool.name], late, earlier, memory.ended, observation.time)
         facts = PoolFacts(pool, own, tuple(launches[pool.name]), late, short_since, boots)
         rungs.append(_rung(facts, memory, observation))
     return tuple(_without_climbing(rungs))

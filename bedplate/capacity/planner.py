@@ -4,19 +4,21 @@ It reads no clock and calls nothing: the same values give the same decision. The
 which they are applied.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from bedplate.capacity.devices import next_lacking, settle
 from bedplate.capacity.growth import Growth, grow, next_doubts
 from bedplate.capacity.ladder import Breaker, Memory, RungState, RungStatus, faults, next_boots, read_rungs
-from bedplate.capacity.observation import Action, Decision, Observation, SetDesired, UncordonNode
+from bedplate.capacity.observation import Action, Decision, Observation, SetDesired, Terminate, UncordonNode
 from bedplate.capacity.shrink import Removal, end_unused, end_useless, shrink, split_people
 
 __all__ = ["Memory", "decide"]
 
 # Nothing is ended if the cluster lacks this share of the Node objects that it had, and at least this many.
 _LOST_SHARE, _LOST_LEAST = 0.5, 2
+# The seconds for which AWS's last activities of a group are read.
+_REPORTED = 6 * 3600.0
 
 
 def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
@@ -47,7 +49,14 @@ def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
         doubts=next_doubts(memory.doubts, growth, observation),
         lacking=lacking,
         registered=registered,
+        ended=dict(_ended(all_actions, memory, observation.time)),
     )
+
+
+def _ended(actions: Iterable[Action], memory: Memory, now: float) -> Iterator[tuple[str, float]]:
+    """Yield the machines that the planner has ended, as long as AWS may report their launches as failed."""
+    yield from ((name, time) for name, time in memory.ended.items() if now - time < _REPORTED)
+    yield from ((action.machine, now) for action in actions if isinstance(action, Terminate))
 
 
 def _lost_nodes(observation: Observation, memory: Memory) -> tuple[frozenset[str], str]:

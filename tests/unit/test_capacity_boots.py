@@ -66,10 +66,10 @@ def test_a_failed_boot_counts_for_an_hour_from_its_end() -> None:
     """Also if AWS reports it no longer; a machine that was late before AWS ended it is one boot."""
     launch = Activity("1", "west", NOW - 430, ok=False, code=NOT_READY, machine="i-1", ended=NOW)
     late = Machine("i-1", "west", ZONES[0], NOW - 1000)
-    seen = failed_boots([launch], [late], {}, NOW)
+    seen = failed_boots([launch], [late], {}, (), NOW)
     assert set(seen) == {"i-1"}
-    assert set(failed_boots([], [], seen, NOW + 3600)) == {"i-1"}
-    assert not failed_boots([], [], seen, NOW + 3601)
+    assert set(failed_boots([], [], seen, (), NOW + 3600)) == {"i-1"}
+    assert not failed_boots([], [], seen, (), NOW + 3601)
 
 
 @pytest.mark.parametrize("relaunched", [[], [5.0]], ids=["no relaunch", "AWS has launched another"])
@@ -95,3 +95,24 @@ def test_the_longest_boot_of_a_type_counts_in_each_region() -> None:
     memory = Memory(boots={"west": 420.0})
     _, memory = decide(Observation(NOW, _pods(1), machines=(slow,), pools=(west, east)), memory)
     assert set(memory.unready["east"]) == {"i-1"}
+
+
+def test_a_machine_that_the_planner_ended_is_no_failed_boot() -> None:
+    """AWS reports its launch as failed; three such launches close no rung."""
+    launches = [
+        Activity(f"{n}", "west", NOW - 100, ok=False, code=NOT_READY, machine=f"i-{n}", ended=NOW - 10)
+        for n in range(3)
+    ]
+    memory = Memory(ended={launch.machine or "": NOW - 20 for launch in launches})
+    _, memory = decide(Observation(NOW, pools=(WEST, EAST), activities=tuple(launches)), memory)
+    assert not memory.breakers
+    assert len(memory.ended) == len(launches)
+
+
+def test_ended_machines_are_remembered() -> None:
+    """A late machine that is ended counts once: as late."""
+    late = Machine("i-1", "west", WEST.zones[0], NOW - 1000)
+    pools = (replace(WEST, desired=1), EAST)
+    _, memory = decide(Observation(NOW, machines=(late,), pools=pools), Memory())
+    assert memory.ended == {"i-1": NOW}
+    assert set(memory.unready["west"]) == {"i-1"}

@@ -78,6 +78,13 @@ def test_failed_first_boots_open_the_breaker_of_their_pool(cloud: ScalingCloud, 
     assert {name: breaker.code for name, breaker in memory.breakers.items()} == {WEST: NOT_READY}
 
 
+def test_a_cancelled_launch_is_no_failure(cloud: ScalingCloud, groups: FleetGroups) -> None:
+    """AWS cancels what is not needed any more; only a cause that is known counts."""
+    cloud.report(f"lab-{WEST}", "", "us-west-2a")
+    cloud.activities(f"lab-{WEST}")[0]["StatusCode"] = "Cancelled"
+    assert groups.observe(cloud.time).activities == ()
+
+
 def test_limits_of_the_fleet_file_reach_the_planner(cloud: ScalingCloud) -> None:
     """Spare machines and ceilings, through the plan of a member."""
     capacity = capacity_plan(replace(lab_plan(), max_cost=900.0), load_catalog())
