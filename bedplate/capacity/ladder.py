@@ -307,10 +307,9 @@ class Memory:
 
     The first four have the name of a pool as key. `short` has the time when the pool began to have fewer machines
     than desired, `boots` the longest time in seconds that one of its machines took to become a node, `unready` the
-    first boots that failed in the last hour, by machine. `reported` has the pods for
-    which an event already says that they fit on no machine. `doubts` has the ID of a pod or gang as key. `registered`
-    has the machines that had a Node object, `lacking` those whose node lacks devices, with the time since when.
-    has the machines that had a Node object, `ended` the time at which the planner ended a machine.
+    first boots that failed in the last hour, by machine. `reported` has the pods for which an event already says that
+    they fit on no machine. `doubts` has the ID of a pod or gang as key. `registered` has the machines that had a Node
+    object, `lacking` those whose node lacks devices, with the time since when, `ended` those that the planner ended.
     """
 
     breakers: Mapping[str, Breaker] = field(default_factory=dict)
