@@ -117,12 +117,12 @@ def test_a_rung_that_is_not_deployed_is_passed(cloud: ScalingCloud, capsys: Prin
 
 def test_an_unknown_failure_is_waited_for_and_shown(cloud: ScalingCloud, capsys: Printed) -> None:
     """After five minutes the next rung is tried."""
-    cloud.empty[WEST] = "The security group sg-1 does not exist."
+    cloud.empty[WEST] = "The launch was held back for a reason of AWS."
 
     assert run(["node", "start", "workbench-gpu"]) == 0
 
     printed = capsys.readouterr().err
-    assert "launch failed: The security group sg-1 does not exist." in printed
+    assert "launch failed: The launch was held back for a reason of AWS." in printed
     assert "no machine after 5 minutes" in printed
 
 
