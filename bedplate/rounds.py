@@ -2,12 +2,13 @@
 
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from threading import Thread
 from typing import TypeVar
 
-from bedplate.errors import BedplateError
+from bedplate.errors import BedplateError, PartialError
 
 Answer = TypeVar("Answer")
 
@@ -70,6 +71,31 @@ def ask_each(
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
     return answers, errors
+
+
+LATE = "asked within a time"
+"""The name of threads whose answer nobody waits for any more."""
+
+
+def ask_within(
+    asks: Mapping[str, Callable[[], Answer]], seconds: float
+) -> tuple[dict[str, Answer], dict[str, BedplateError]]:
+    """Call functions at the same time; return the answers and the errors, also of those that take too long."""
+    answers, errors = dict[str, Answer](), dict[str, BedplateError]()
+
+    def ask(name: str) -> None:
+        run_round(lambda: answers.update({name: asks[name]()}), lambda error: errors.update({name: error}))
+
+    end = time.monotonic() + seconds
+    threads = [Thread(target=ask, args=(name,), name=LATE, daemon=True) for name in asks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+    late = PartialError(f"no answer within {seconds:g} s", fix="run the command again")
+    # A late thread may still write.
+    answers, errors = dict(answers), dict(errors)
+    return answers, {name: errors.get(name, late) for name in asks if name not in answers}
 
 
 def wait(is_done: Callable[[], bool], seconds: float, pause: float, late: BedplateError) -> None:

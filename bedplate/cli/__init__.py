@@ -5,6 +5,7 @@ A command returns its exit status, or nothing for 0. Errors are printed here, in
 
 import os
 import sys
+import threading
 from collections.abc import Iterable, Sequence
 from traceback import print_exception
 
@@ -13,6 +14,7 @@ import typer
 from bedplate.cli.app import GROUPS, command_path, make_app
 from bedplate.cli.output import notify
 from bedplate.errors import BedplateError, InputError, error_lines
+from bedplate.rounds import LATE
 
 INTERRUPTED = 130
 """The exit status that a shell reports for a program killed by SIGINT: 128 + 2."""
@@ -20,7 +22,12 @@ INTERRUPTED = 130
 
 def main() -> None:
     """Run the command line and exit with its status."""
-    sys.exit(run(sys.argv[1:]))
+    status = run(sys.argv[1:])
+    if any(thread.name == LATE for thread in threading.enumerate()):
+        # Python would wait for what did not answer in time.
+        sys.stdout.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 def run(arguments: Sequence[str]) -> int:

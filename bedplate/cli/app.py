@@ -71,6 +71,7 @@ COMMANDS = (
     Command("refresh", "deploy:refresh", "bedplate refresh --check"),
     Command("destroy", "deploy:destroy", "bedplate destroy"),
     Command("recover", "deploy:recover", "bedplate recover"),
+    Command("status", "status:status", "bedplate status --json"),
     Command("ssh", "ssh:ssh", "bedplate ssh box -- nvidia-smi"),
     Command("schema", "plan:schema", "bedplate schema > fleet.schema.json"),
     Command("rehearse", "rehearse:rehearse", "bedplate rehearse examples/lab.yaml --stack us-west-2"),

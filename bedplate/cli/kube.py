@@ -123,7 +123,7 @@ def status(*, as_json: Json = False, kubeconfig: Kubeconfig = None, operator: On
     It covers control plane members, etcd, versions, certificates, nodes by pool, and add-ons. The command asks the
     API server, and each member over SSH. The exit status is 3 if something is wrong.
     """
-    return printed(cluster_objects.status(operator, kubeconfig, as_json=as_json), as_json=as_json)
+    return printed(cluster_objects.status(operator, kubeconfig, is_early=not as_json), as_json=as_json)
 
 
 def access(

@@ -50,7 +50,7 @@ class Terminal(Operator):
 
     def ask_secret(self, prompt: str) -> bytes:
         """Read a secret at the terminal. Raises InputError without one."""
-        if not sys.stdin.isatty():
+        if not (self.is_attended and sys.stdin.isatty()):
             raise InputError("a passphrase is required and stdin is no terminal", fix="pass --passphrase-file FILE")
         return getpass(prompt).encode()
 

@@ -27,6 +27,7 @@ from semver import Version, VersionInfo
 from bedplate.deploy.progress import Operation
 from bedplate.deploy.state import LockedError, StackState, lock_holders, remove_damaged_files
 from bedplate.errors import BedplateError, InputError, MachineError, PartialError
+from bedplate.files import login_name
 from bedplate.folder.files import (
     FLEET_FILE,
     FLEET_KEY,
@@ -214,6 +215,10 @@ class _Command(PulumiCommand):
         return result
 
 
+BY = "by "
+"""What the message of an operation begins with in Pulumi's history, before the name of the operator."""
+
+
 class _Workspace(LocalWorkspace):
     """A fleet folder; the settings of new stacks name the fleet file, as the program requires."""
 
@@ -332,6 +337,12 @@ class Engine:
         with _translated(stack):
             self._call("refresh", "--stack", stack, "--yes", "--skip-preview", "--color", "never", *targets)
 
+    def last_change(self, stack: str) -> Mapping[str, Any]:
+        """Return the last operation that ended, as Pulumi's history has it; empty for a stack without one."""
+        with _translated(stack):
+            entries = json.loads(self._call("stack", "history", "--stack", stack, "--json", "--page-size", "1"))
+        return next(iter(entries or ()), {})
+
     def release_lock(self, stack: str) -> None:
         """Remove the lock of a stack, whoever holds it."""
         with _translated(stack):
@@ -348,15 +359,16 @@ class Engine:
             opened = Stack.create_or_select(stack, self._workspace(provider))
             self._restore_settings(stack)
             arguments: dict[str, Any] = {"on_event": watch, "color": "never"}
+            author = f"{BY}{login_name()}"
             match operation:
                 case Operation.PREVIEW:
                     opened.preview(**arguments)
                 case Operation.UP:
-                    opened.up(**arguments, suppress_outputs=True, show_secrets=False)
+                    opened.up(**arguments, message=author, suppress_outputs=True, show_secrets=False)
                 case Operation.DESTROY:
-                    opened.destroy(**arguments, exclude_protected=True, show_secrets=False)
+                    opened.destroy(**arguments, message=author, exclude_protected=True, show_secrets=False)
                 case Operation.REFRESH:
-                    opened.refresh(**arguments, suppress_outputs=True, show_secrets=False)
+                    opened.refresh(**arguments, message=author, suppress_outputs=True, show_secrets=False)
                 case Operation.CHECK:
                     opened.preview_refresh(**arguments)
 

@@ -58,6 +58,8 @@ class Operator(ABC):
     ssh_config: Path | None = None
     passphrase_file: Path | None = None
     yes: bool = False
+    is_attended: bool = True
+    """Whether somebody may be asked."""
 
     @abstractmethod
     def show(self, lines: Iterable[str]) -> None:
@@ -106,19 +108,14 @@ class Result:
     notes: Iterable[str] = ()
 
 
-def open_fleet(operator: Operator, *, brief: bool = True) -> "Loaded":
-    """Return the fleet that the operator's file declares. Raises FleetFaults for errors in the file.
-
-    Its warnings are reported; with `brief`, only their number, for a command that they do not concern.
-    """
+def open_fleet(operator: Operator, *, with_warnings: bool = False) -> "Loaded":
+    """Return the fleet that the operator's file declares, and report its warnings. Raises FleetFaults for errors."""
     from bedplate.catalog import load_catalog
     from bedplate.load import load_fleet
-    from bedplate.report.diagnostics import fault_lines, tally
+    from bedplate.report.diagnostics import fault_lines
 
     loaded = load_fleet(operator.fleet, load_catalog())
-    if brief and loaded.faults:
-        operator.notify([f"{tally(loaded.faults)} in {operator.fleet}: `bedplate check` shows them"])
-    else:
+    if with_warnings:
         operator.notify(fault_lines(loaded.faults))
     return loaded
 
@@ -131,9 +128,9 @@ def plan_loaded(loaded: "Loaded") -> "FleetPlan":
     return loaded.plan(read_lock(lock_path(loaded.path), loaded.fleet.name), load_catalog())
 
 
-def plan_of(operator: Operator, *, brief: bool = True) -> "FleetPlan":
+def plan_of(operator: Operator, *, with_warnings: bool = False) -> "FleetPlan":
     """Return the plan of the operator's fleet file and its lock. Raises FleetFaults for errors in either."""
-    return plan_loaded(open_fleet(operator, brief=brief))
+    return plan_loaded(open_fleet(operator, with_warnings=with_warnings))
 
 
 def open_account(plan: "FleetPlan") -> "AwsClient":

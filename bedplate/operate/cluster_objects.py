@@ -80,21 +80,24 @@ def _client(operator: Operator, plan: FleetPlan, kubeconfig: Path | None = None)
     return open_cluster(kubeconfig or admin_kubeconfig(operator, plan))
 
 
-def status(operator: Operator, kubeconfig: Path | None, *, as_json: bool) -> Result:
-    """Return the state of the API and of each member over SSH; the exit status is 3 if something is wrong."""
+def status(operator: Operator, kubeconfig: Path | None, *, is_early: bool) -> Result:
+    """Return the state of the API and of each member over SSH; the exit status is 3 if something is wrong.
+
+    With `is_early` that of the members is shown before the API is asked, which may not answer.
+    """
     plan, now = plan_of(operator), datetime.now(UTC)
     cluster = cluster_of(plan)
     with connections(operator, plan, member_nodes(plan)) as members:
         etcd, errors = ask_all(members.values(), read_member)
     wrong = tuple(etcd_faults(cluster, etcd, errors, now))
-    if not as_json:
-        # Before the API is asked, which may not answer.
-        operator.show(etcd_lines(etcd, now))
-        operator.show(f"fault: {fault}" for fault in wrong)
+    lines = (*etcd_lines(etcd, now), *(f"fault: {fault}" for fault in wrong))
+    if is_early:
+        operator.show(lines)
+        lines = ()
     state = read_status(_client(operator, plan, kubeconfig), cluster, now)
     faults = [*wrong, *state.faults]
     document = {**status_document(state), "etcd": etcd_document(etcd), "faults": faults}
-    return Result(status_lines(state), document, ViolationError.exit_code if faults else 0)
+    return Result((*lines, *status_lines(state)), document, ViolationError.exit_code if faults else 0)
 
 
 def write_access(operator: Operator, name: str, file: Path) -> None:

@@ -41,6 +41,7 @@ from bedplate.plan.stacks import (
 )
 from bedplate.report import deploy as report
 from bedplate.report.columns import counted
+from bedplate.report.diagnostics import tally
 from stacks.program import require_image_ids, require_recorded
 
 _PASSPHRASES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
@@ -230,6 +231,8 @@ def folder_plan(operator: Operator) -> FleetPlan:
 def _deployable(operator: Operator, names: Sequence[str]) -> FleetPlan:
     """Return the plan; raise FleetFaults for what the programs of the stacks would refuse."""
     plan = folder_plan(operator)
+    if warnings := load_fleet(operator.fleet, load_catalog()).faults:
+        operator.notify([f"{tally(warnings)} in {operator.fleet}: `bedplate check` shows them"])
     for part in parts(plan):
         if not names or part in names:
             load_fleet(operator.fleet, load_catalog(), part=part)

@@ -13,10 +13,12 @@ from bedplate.account.client import AwsClient
 from bedplate.account.vpn import TunnelKey, TunnelKeys, read_site_keys
 from bedplate.errors import BedplateError, InputError, PartialError, ViolationError
 from bedplate.files import held
+from bedplate.nodes.host_keys import trust_instructions
 from bedplate.nodes.remote import run
+from bedplate.nodes.ssh import NodeLocation
 from bedplate.operate import Operator, Result, open_account, open_fleet, plan_loaded, plan_of
 from bedplate.operate.keys import keys_of, known_passphrase, newest_list, now
-from bedplate.operate.login import targets_by_name
+from bedplate.operate.login import is_in_cloud, targets_by_name
 from bedplate.plan import FleetPlan
 from bedplate.plan.fleet import SitePlan
 from bedplate.plan.laptops import laptop_gateways
@@ -315,6 +317,11 @@ def status(operator: Operator) -> Result:
     if not nodes:
         raise InputError("the fleet has no gateway", fix="declare `vpn.laptops.gateways` or `sites`")
     statuses, failures = ask_gateways(operator, plan, tuple(nodes.values()))
+    for name in failures.keys() - plan.record.host_keys.keys():
+        first = (
+            "run `bedplate vpn up` first" if is_in_cloud(NodeLocation(nodes[name])) else trust_instructions(nodes[name])
+        )
+        failures[name].fix = f"no host key is recorded: {first}"
     number, seconds = newest_list(plan.name, operator.fleet), int(time.time())
     expected = {name: expected_gateway(plan, node, number) for name, node in nodes.items()}
     faults = [

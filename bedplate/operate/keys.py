@@ -56,12 +56,17 @@ def keys_of(fleet: str, operator: Operator) -> Pki:
 
 def newest_list(fleet: str, fleet_file: Path) -> int | None:
     """Return the number of the newest revocation list, or None without an authority. Reads no private key."""
+    pki = public_part(fleet, fleet_file)
+    return pki.certificates.listed.number if pki and pki.certificates.listed else None
+
+
+def public_part(fleet: str, fleet_file: Path) -> Pki | None:
+    """Return the certificates, which need no private key; None without an authority."""
     folder = folder_of(fleet_file)
     try:
-        listed = open_pki(folder, fleet, lambda _begun: FolderKeys(folder.keys)).certificates.listed
+        return open_pki(folder, fleet, lambda _begun: FolderKeys(folder.keys))
     except NoAuthority:
         return None
-    return listed.number if listed else None
 
 
 def store_of(kind: str, operator: Operator) -> KeyStore:

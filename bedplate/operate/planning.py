@@ -33,13 +33,13 @@ _ALL = "all"
 
 def read_plan(operator: Operator, *, as_json: bool) -> tuple[FleetPlan, Result]:
     """Return the plan, and how it differs from the lock."""
-    plan = plan_of(operator, brief=False)
+    plan = plan_of(operator, with_warnings=True)
     return plan, _plan_result(plan, difference_lines(plan), as_json=as_json)
 
 
 def write_plan(operator: Operator, release: Sequence[str], *, as_json: bool) -> tuple[FleetPlan, Result]:
     """Record the plan in the lock, which frees the blocks of `release`, and return it with what was recorded."""
-    loaded = open_fleet(operator, brief=False)
+    loaded = open_fleet(operator, with_warnings=True)
     with loaded.locating_plan_faults():
         recorded = record_plan(lock_path(operator.fleet), loaded.fleet, load_catalog(), release_of=tuple(release))
     lines = (*recorded_lines(recorded.plan, recorded.released),)
@@ -67,7 +67,7 @@ def draw(operator: Operator, plan: FleetPlan, file: Path) -> None:
 
 def price(operator: Operator) -> Result:
     """Return the hourly list price by group, rung and region."""
-    plan = plan_of(operator, brief=False)
+    plan = plan_of(operator, with_warnings=True)
     costs = bill(plan, load_catalog())
     return Result(cost_lines(plan, costs), cost_document(plan, costs))
 

@@ -113,7 +113,7 @@ class Later:
 
 def later_fleet(operator: Operator, loaded: Loaded, plan: FleetPlan, names: Sequence[str]) -> Later:
     """Return the changed fleet, that of the operator's file. Raises FleetFaults if the change is refused."""
-    changed = open_fleet(operator, brief=False)
+    changed = open_fleet(operator, with_warnings=True)
     changed_plan = changed.plan(plan.recorded(), load_catalog())
     return Later(
         changed_plan,
@@ -220,7 +220,7 @@ def rehearse_program(operator: Operator, file: Path, region: str, faults: Sequen
 
 def rehearse_fleet(operator: Operator, parts: Sequence[str], changed: Operator | None, faults: Sequence[str]) -> Result:
     """Run the stacks of these parts of the fleet, or all, in the simulated AWS; then change them to another file."""
-    loaded = open_fleet(operator, brief=False)
+    loaded = open_fleet(operator, with_warnings=True)
     plan = plan_loaded(loaded)
     later = later_fleet(changed, loaded, plan, parts) if changed else None
     injected = parse_faults(faults, plan)

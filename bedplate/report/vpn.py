@@ -177,7 +177,9 @@ def condition_lines(
     for name, status in statuses.items():
         yield "   ".join((name, *_heads(status)))
         yield from (f"  {line}" for line in aligned([*_laptops(status), *_tunnels(status)]))
-    yield from (f"{name}   {error.what}" for name, error in failures.items())
+    for name, error in failures.items():
+        yield f"{name}   {error.what}"
+        yield from (f"  fix  {error.fix}",) if error.fix else ()
     yield from (f"{_level(fault)}: {fault.gateway}: {fault.message}" for fault in faults)
 
 
@@ -204,6 +206,11 @@ def _heads(status: Status) -> Iterator[str]:
         "tunnel certificate": status.peer_certificate,
         "tunnel list": status.peer_crl,
     }
+    if status.laptops:
+        yield counted(sum(len(sessions or ()) for sessions in status.laptops.values()), "laptop")
+    if status.tunnels:
+        up = sum(tunnel.age is not None for tunnel in status.tunnels)
+        yield f"{up} of {counted(len(status.tunnels), 'tunnel')} up"
     for what, end in ends.items():
         if end is not None:
             yield f"{what} {counted(max(0, end - status.time) // _DAY_S, 'day')} left"

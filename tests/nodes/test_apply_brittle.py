@@ -55,7 +55,7 @@ class Cuts:
 def cuts(fleet_folder: FleetFolder, node: Node, tmp_path_factory: pytest.TempPathFactory) -> Cuts:
     """Apply role by role, then all roles after a drift, each until no operation is interrupted."""
     checked = frozenset(fleet_folder.outcome(WORKBENCH, "--check")[WORKBENCH]["changed"])
-    plan = find_node(plan_loaded(open_fleet(Terminal(fleet_folder.fleet), brief=False)), WORKBENCH, load_catalog())
+    plan = find_node(plan_loaded(open_fleet(Terminal(fleet_folder.fleet))), WORKBENCH, load_catalog())
     logs = {name: tmp_path_factory.mktemp("log") / "log" for name in (*names_of(plan), ALL)}
     for name, log in logs.items():
         if name == ALL:

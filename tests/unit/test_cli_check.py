@@ -254,3 +254,14 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == 0
 
     assert capsys.readouterr().out == f"bedplate {__version__}\n"
+
+
+def test_warnings_are_counted_by_no_other_command(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`check`, `plan`, `cost`, `preview` and `up` name them; `node list` does not."""
+    here.write_text(here.read_text().replace("    expires: permanent ", "    # "))
+    assert run(["check"]) == 0
+    assert "W330" in capsys.readouterr().out
+
+    assert run(["node", "list"]) == 0
+
+    assert capsys.readouterr().err == ""

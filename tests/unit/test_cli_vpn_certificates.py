@@ -69,7 +69,7 @@ def _begun(fleet: Path, ago: timedelta) -> None:
     """Create the fleet's authority in the past, and issue the certificates of its gateways."""
     folder, then = folder_of(fleet), datetime.now(UTC).replace(microsecond=0) - ago
     create_authority(folder, Begun(then, "rooms", "", FOLDER, "", ""), FolderKeys(folder.keys))
-    peers = tuple(peer_subjects(plan_loaded(open_fleet(Terminal(fleet), brief=False))).values())
+    peers = tuple(peer_subjects(plan_loaded(open_fleet(Terminal(fleet)))).values())
     issue_certificates(keys_of("rooms", Terminal(fleet)), peers, then, unasked)
 
 
@@ -229,7 +229,7 @@ def test_a_certificate_that_serves_nobody_costs_no_other_gateway_its_own(
     file.write_text(sound.replace("MII", "mii", 1))
     issue_certificates(
         keys_of("rooms", Terminal(fleet)),
-        (peer_subjects(plan_loaded(open_fleet(Terminal(fleet), brief=False)))[CELLAR],),
+        (peer_subjects(plan_loaded(open_fleet(Terminal(fleet))))[CELLAR],),
         datetime.now(UTC),
         unasked,
     )

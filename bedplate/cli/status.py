@@ -1,0 +1,21 @@
+"""The commands that look at everything: status at the fleet, doctor at this machine and its rights."""
+
+from typing import Annotated
+
+import typer
+
+from bedplate.cli.options import Json, OnMachines, printed
+from bedplate.operate import status as page
+
+Seconds = Annotated[
+    float, typer.Option("--timeout", metavar="SECONDS", min=1, help="What has not answered by then is unknown.")
+]
+
+
+def status(operator: OnMachines, *, timeout: Seconds = 60, json: Json = False) -> int:
+    """Show what is deployed, runs and is due.
+
+    The stacks, machines, gateways, cluster, images, dates and the cost of what runs, all asked at the same time. The
+    exit status is 3 if something is wrong, else 6 if something did not answer.
+    """
+    return printed(page.status(operator, timeout), as_json=json)

@@ -1,0 +1,143 @@
+"""`bedplate status`: its parts, what is wrong, and what does not answer."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from socket import create_server
+from typing import Any
+
+import pytest
+
+from bedplate.cli import run
+from bedplate.cli.options import Terminal
+from bedplate.operate import plan_of
+from bedplate.operate import status as page
+from tests.conftest import DATA
+from tests.testlab.engine.command import simulated_account
+from tests.testlab.engine.folder import HISTORY, REPLAY, make_folder, resources
+
+LOCK = {"pid": 4711, "username": "grace", "hostname": "desk", "timestamp": "2026-11-22T12:00:00Z"}
+PARTS = ["stacks", "machines", "images", "dates", "cost"]
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the fleet file of a folder with the deployed stack trio.shared, its state in the folder."""
+    stack = {"version": 3, "deployment": {"resources": resources("trio.shared", "aws:iam/role:Role")}}
+    files = {
+        "trio.shared.json": stack,
+        "stacks.json": [{"name": "trio.shared", "current": False, "resourceCount": 2}],
+        "history.json": [{**HISTORY[0], "message": "by ada"}],
+    }
+    texts = {name: json.dumps(document) for name, document in files.items()}
+    texts |= {"Pulumi.trio.shared.yaml": "encryptionsalt: v1\n", "fleet.yaml": (DATA / "engine/trio.yaml").read_text()}
+    texts["Pulumi.yaml"] = "name: bedplate\nruntime: python\nbackend:\n  url: file://./state\n"
+    monkeypatch.delenv("PULUMI_BACKEND_URL", raising=False)
+    # `pulumi` answers by the last argument; those of the history follow the stack.
+    answers = REPLAY.replace("for stack; do :; done", "for stack; do case $stack in trio.*) break ;; esac; done")
+    return make_folder(tmp_path, monkeypatch, answers, texts) / "fleet.yaml"
+
+
+def status(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any]:
+    """Return the exit status and the JSON document of `bedplate status`."""
+    code = run(["status", "--json", *arguments])
+    return code, json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.usefixtures("fleet")
+def test_a_stack_has_its_last_change_its_operator_and_its_lock(capsys: pytest.CaptureFixture[str]) -> None:
+    """The operator is the one that `up` wrote into Pulumi's history."""
+    lock = Path("state/.pulumi/locks/organization/bedplate/trio.shared/1.json")
+    lock.parent.mkdir(parents=True)
+    lock.write_text(json.dumps(LOCK))
+
+    _, document = status(capsys)
+
+    assert document["stacks"]["trio.shared"] == {
+        "last change": "2026-11-22T12:00:00.000Z",
+        "by": "ada",
+        "unfinished": "0",
+        "lock": "grace@desk, process 4711, since 2026-11-22T12:00:00Z",
+    }
+    assert document["stacks"]["trio.links"]["last change"] == "not deployed"
+
+
+def test_what_does_not_answer_is_unknown(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 6: the other parts are shown."""
+    code, document = status(capsys, str(fleet))
+
+    assert code == 6
+    assert document["machines"] == {"unknown": "no AWS credentials found"}
+    assert document["cost"] == {"unknown": "it is unknown what runs"}
+    assert "trio.shared" in document["stacks"]
+
+
+@pytest.fixture
+def account(fleet: Path) -> Iterator[Path]:
+    """Yield the fleet file, with an account in which nothing runs."""
+    with simulated_account():
+        yield fleet
+
+
+@pytest.mark.usefixtures("account")
+def test_what_answers_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """The machines of each rung, the cost of what runs, and the images: each by its own reader."""
+    assert run(["status"]) == 0
+
+    output = capsys.readouterr().out
+    assert [line for line in output.splitlines() if line[0] != " "] == PARTS
+    assert "  trio.shared       2026-11-22T12:00:00.000Z   ada   0            free" in output
+    assert "  0.00 USD/month at list price for machines of groups, 0.00 for all else" in output
+
+
+def test_operations_of_a_killed_run_are_a_fault(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 3, also while other parts are unknown, and the command that repairs it."""
+    state = resources("trio.shared", "aws:iam/role:Role")
+    pending = [{"type": "creating", "resource": state[1]}]
+    (fleet.parent / "trio.shared.json").write_text(
+        json.dumps({"version": 3, "deployment": {"resources": state, "pending_operations": pending}})
+    )
+
+    assert run(["status"]) == 3
+
+    fault = "fault: trio.shared: a killed run left 1 operation: run `bedplate recover`"
+    assert fault in capsys.readouterr().out
+
+
+def test_a_certificate_that_has_ended_is_a_fault(begun: Path) -> None:
+    """Dates within two months are listed, the soonest first, and the next one."""
+    operator = Terminal(begun)
+    plan, now = plan_of(operator), datetime.now(UTC)
+
+    soon: Any = page.dates_due(operator, plan, now)
+    late: Any = page.dates_due(operator, plan, now + timedelta(days=20 * 365))
+
+    assert (soon.status, late.status) == (0, 3)
+    assert {"authority of the VPN", "revocation list of the VPN"} <= {entry["of"] for entry in soon.document}
+    assert any(line.endswith("over") for line in late.lines)
+
+
+@pytest.mark.nightly
+def test_the_page_waits_for_nobody(fleet: Path) -> None:
+    """AWS accepts connections and answers nothing: what asks it is unknown, the rest is shown, the process ends."""
+    with create_server(("127.0.0.1", 0)) as server:
+        environment = {
+            **os.environ,
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.getsockname()[1]}",
+            "AWS_ACCESS_KEY_ID": "x",
+            "AWS_SECRET_ACCESS_KEY": "x",
+        }
+        command = [sys.executable, "-m", "bedplate", "status", str(fleet), "--json", "--timeout", "10"]
+        begin = time.monotonic()
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+
+    document = json.loads(ended.stdout)
+    assert ended.returncode == 6
+    assert time.monotonic() - begin < 30
+    assert document["machines"] == {"unknown": "no answer within 10 s"}
+    assert document["stacks"]["trio.shared"]["by"] == "ada"
