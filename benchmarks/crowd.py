@@ -37,7 +37,7 @@ def main() -> None:
 
 def _worker_memory() -> float:
     """Return the peak memory of the process that runs the roles, in MiB."""
-    node = find_node(plan_loaded(open_fleet(Terminal(LAB), brief=False)), "titan-03.cellar", load_catalog())
+    node = find_node(plan_loaded(open_fleet(Terminal(LAB))), "titan-03.cellar", load_catalog())
     with NodeLab() as node_lab:
         way = node_lab.boot(node.name, str(node.address)).machine.console()
         targets = tuple(Target(replace(node, name=f"many-{number}.cellar"), way) for number in range(NODES))
@@ -62,7 +62,7 @@ def _command_memory() -> float:
     """Return the memory of a command that has planned the fleet and shows events, in MiB."""
     import bedplate.operate.apply  # noqa: F401, PLC0415  the modules that `node apply` has loaded by then
 
-    plan_loaded(open_fleet(Terminal(LAB), brief=False))
+    plan_loaded(open_fleet(Terminal(LAB)))
     return _mebibytes(Path("/proc/self/status"), "VmHWM")
 
 

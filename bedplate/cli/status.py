@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from bedplate.cli.options import Json, OnMachines, printed
+from bedplate.cli.options import Json, OnFleet, OnMachines, printed
+from bedplate.operate import doctor as machine
 from bedplate.operate import status as page
 
 Seconds = Annotated[
@@ -19,3 +20,12 @@ def status(operator: OnMachines, *, timeout: Seconds = 60, json: Json = False) -
     exit status is 3 if something is wrong, else 6 if something did not answer.
     """
     return printed(page.status(operator, timeout), as_json=json)
+
+
+def doctor(operator: OnFleet, *, timeout: Seconds = 60, json: Json = False) -> int:
+    """Show what this machine and account lack.
+
+    Programs, the fleet folder, and the clock, rights and quotas in AWS. The exit status is 4 if `bedplate up` lacks
+    something, else 6 if something that it needs is unknown.
+    """
+    return printed(machine.examine(operator, timeout), as_json=json)
