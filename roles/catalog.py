@@ -50,7 +50,9 @@ def _roles(node: NodePlan) -> Iterator[Role]:
     yield Storage(node.mounts, node.shares, buckets, node.region, node.platform is Platform.CLOUD)
     if NodeRole.WORKBENCH in node.roles:
         in_cloud = node.platform is Platform.CLOUD
-        yield Workbench(node.accounts.people, node.gpus, node.scratch, reports_use=in_cloud)
+        yield Workbench(
+            node.accounts.people, node.gpus, node.scratch, reports_use=in_cloud, ends_itself=node.idle is not None
+        )
     if node.gpus and node.driver:
         driver = driver_of(node.driver, node.gpus, load_catalog().chips.get(node.gpus.model))
         tools = Tools(driver.branch, load_catalog().software_set(node.software), repository_key(), driver.subnets)

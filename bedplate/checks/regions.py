@@ -58,6 +58,20 @@ def check_home(context: Context) -> Iterator[Fault]:
         yield fault(HOME_REGION, f"regions.{name}.home", message, "delete `home: true` in one of them")
 
 
+def check_unused_regions(context: Context) -> Iterator[Fault]:
+    """Yield a warning about each region that no rung, store or laptop gateway uses."""
+    fleet = context.fleet
+    used = {rung.region for group in fleet.groups.values() for rung in group.ladder} | set(_gateway_regions(fleet))
+    for store in fleet.storage.values():
+        used |= {store.region} if store.kind == "efs" else set(store.regions) if store.kind == "s3" else set()
+    # A region that the file or AWS does not have may be this one, misspelt.
+    if not used | fleet.regions.keys() <= context.catalog.regions.keys() or not used <= fleet.regions.keys():
+        return
+    for name, region in fleet.regions.items():
+        if not region.home and name not in used and context.is_whole("groups"):
+            yield fault(UNUSED_REGION, f"regions.{name}", f"no ladder, store or gateway of laptops uses {name}")
+
+
 def _check_zones(name: str, region: Region, facts: RegionFacts | None) -> Iterator[Fault]:
     for index, zone in enumerate(region.zones):
         key = f"regions.{name}.zones.{index}"
@@ -223,6 +237,7 @@ def _check_zone_capacity(region: str, zones: Mapping[str, Mapping[str, int]], ca
 CHECKS = (
     check_regions,
     check_home,
+    check_unused_regions,
     check_interconnect,
     check_endpoints,
     check_control_plane_access,
@@ -253,6 +268,14 @@ OPT_IN_REGION = Rule(
 )
 DUPLICATE_ZONE = Rule("E205", "Each zone gets one edge and one node subnet.", "delete one of the two")
 HOME_REGION = Rule("E206", "Exactly one region holds the shared resources.", "write `home: true` in exactly one region")
+UNUSED_REGION = Rule(
+    "W217",
+    "A region costs money without machines: its NAT gateways, endpoints, and attachments of transit gateways.",
+    "delete the region, or add a rung for it",
+    "`bedplate cost`, which has the rows of each region",
+    allowable=True,
+    at_key=True,
+)
 LIMITED_ROUTING = Rule(
     "W208",
     "VPC peering and virtual private gateways route only the blocks of their VPCs. "

@@ -17,6 +17,9 @@ _REGION = re.compile(r"\b[a-z]{2}(?:-[a-z]+)+-\d(?=[a-z]?\b)")
 _RESERVATION = re.compile(r"\bcr-[0-9a-f]{17}\b")
 _GATEWAY = re.compile(r"(?<=public: )[0-9.]+")
 _TOP_LEVEL = re.compile(r"^(name|account|domain): \S+", re.MULTILINE)
+# Of the hours of a schedule.
+_CLOCK = re.compile(r"(?<=zone: )[A-Z]\w+/\w+")
+_TIME_ZONES = Path(__file__).with_name("templates") / "time_zones.txt"
 _EMAIL_DOMAIN = "lab.example"
 # Comments and reasons name this person, too.
 _PERSON = "ada"
@@ -109,7 +112,13 @@ def _move(text: str, region: str, catalog: Catalog) -> str:
         )
     letters = dict(zip(old_zones, zones, strict=False))
     text = re.sub(rf"\b{old}([a-z])\b", lambda match: f"{region}{letters[match[1]]}", text)
-    return text.replace(old, region)
+    return _CLOCK.sub(time_zone(region), text.replace(old, region))
+
+
+def time_zone(region: str) -> str:
+    """Return the time zone of a region's city; UTC for a region that is newer than the list."""
+    rows = (line.split() for line in _TIME_ZONES.read_text(encoding="ascii").splitlines())
+    return dict(rows).get(region, "Etc/UTC")
 
 
 def _types(text: str) -> tuple[str, ...]:

@@ -305,14 +305,18 @@ claim_name() {
 }
 
 give_back_name() {
-  local zone number
   until [[ $(metadata autoscaling/target-lifecycle-state 2>/dev/null || true) == Terminated ]]; do rest 2; done
+  release_name
+  report drained CONTINUE
+}
+
+release_name() {
+  local zone number
   zone=$(parameter zone)
   read_names
   for number in "${!owner[@]}"; do
     [[ ${owner[$number]} != "$instance" ]] || submit "${deletions[$number]}" >/dev/null
   done
-  report drained CONTINUE
 }
 
 # set_host_name NAME FULL

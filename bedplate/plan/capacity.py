@@ -133,6 +133,11 @@ def is_managed(pool: PoolPlan) -> bool:
     return pool.use.is_worker or pool.group_spec.idle is not None
 
 
+def ends_itself(plan: FleetPlan, pool: PoolPlan) -> bool:
+    """Return whether machines of a pool end themselves when nobody uses them: without a cluster, no controller does."""
+    return pool.use.is_ssh and pool.group_spec.idle is not None and plan.control_plane is None
+
+
 def _pool(plan: FleetPlan, pool: PoolPlan, catalog: Catalog) -> CapacityPool:
     registration = pool_registration(pool, catalog)
     facts = [catalog.types[name] for name in pool.types if name in catalog.types]

@@ -11,7 +11,7 @@ from ipaddress import IPv4Address, IPv4Network
 
 from bedplate.catalog.catalog import Catalog
 from bedplate.errors import InputError, edits, nearest
-from bedplate.plan.capacity import CapacityPlan, worker_capacity
+from bedplate.plan.capacity import CapacityPlan, ends_itself, worker_capacity
 from bedplate.plan.cluster import ClusterNode, JoiningPlan, as_node, cluster_plan, joining_plan, pool_node_kinds
 from bedplate.plan.firewall import (
     ANYWHERE,
@@ -59,6 +59,7 @@ from bedplate.plan.links import (
 )
 from bedplate.plan.pools import PoolPlan
 from bedplate.spec.sites import Clients, Use
+from bedplate.spec.text import seconds_of
 
 
 class Platform(StrEnum):
@@ -164,6 +165,8 @@ class NodePlan:
     scratch: tuple[str, ...] = ()
     """The disks of /scratch, where the file names them; an EC2 instance uses its instance store."""
     expires: str | None = None
+    idle: float | None = None
+    """The seconds without use after which it ends itself; None where the capacity controller does that, or nobody."""
     laptops: LaptopGatewayPlan | None = None
     """The laptop gateway that runs on it."""
     remote_blocks: tuple[IPv4Network, ...] = ()
@@ -527,6 +530,7 @@ def pool_node(plan: FleetPlan, pool: PoolPlan, name: str, catalog: Catalog) -> N
         frameworks=pool.group_spec.frameworks,
         owner=pool.owner,
         expires=pool.group_spec.expires,
+        idle=seconds_of(pool.group_spec.idle) if pool.group_spec.idle and ends_itself(plan, pool) else None,
         cluster=pool_node_kinds(cluster, pool, catalog) if cluster and pool.use.is_worker else None,
     )
 

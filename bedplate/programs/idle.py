@@ -19,7 +19,7 @@ LOAD = 0.5
 OWN_LOAD = 1.0
 """The load that the machine's own configuration run may add to an unused machine."""
 _PERIOD, _GAP = 300, 900
-_PROGRAM = "/usr/local/lib/bedplate/bootstrap"
+PROGRAM = "/usr/local/lib/bedplate/bootstrap"
 _NVIDIA = "0x10de"
 _OWN_RUN = "bedplate-node.service"
 _OWN_RUN_SECONDS = 600.0  # after its end, the load average still has it
@@ -109,7 +109,7 @@ def main(machine: Machine, now: int) -> None:
     if is_due(_read_json(published), report):
         write_text(published, json.dumps(report) + "\n")
         try:
-            machine.output("env", "STATUS=idle", _PROGRAM, "put_status")
+            machine.output("env", "STATUS=idle", PROGRAM, "put_status")
         except ProgramError as error:
             published.unlink()  # the next look tries again
             sys.stderr.write(f"{error}\n")

@@ -395,7 +395,7 @@ class Group(Spec):
         default=None,
         title="Idle time",
         description="Time after which an idle machine above the minimum ends. Default: 10m for workers, none for ssh.",
-        json_schema_extra=on_edit(free("when the capacity controller ends machines that nobody uses", *EVERY)),
+        json_schema_extra=on_edit(free("when machines that nobody uses end", *EVERY)),
     )
     spare: int = Field(
         default=0,
@@ -416,7 +416,7 @@ class Group(Spec):
     schedule: Schedule | None = Field(
         default=None,
         title="Schedule",
-        description="Daily start and stop times. Default: machines run all day.",
+        description="Daily start and stop times; a stop deletes disks. A new group starts at once. Default: none.",
         json_schema_extra=on_edit(free(_TIMES, *BOTH)),
     )
 

@@ -122,6 +122,8 @@ def template_args(
         instance_type=pool.types[0],
         update_default_version=True,
         iam_instance_profile=LaunchTemplateIamInstanceProfileArgs(arn=base.profile_arn),
+        # Its group would end a stopped one. An unused machine ends so, outside of its group.
+        instance_initiated_shutdown_behavior="terminate" if pool.use.is_ssh else None,
         metadata_options=metadata_options(token_hops(pool.use)),
         monitoring=LaunchTemplateMonitoringArgs(enabled=False),
         block_device_mappings=[root_volume(pool.volume)],

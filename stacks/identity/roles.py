@@ -9,6 +9,8 @@ from dataclasses import replace
 import pulumi
 from pulumi_aws.iam.instance_profile import InstanceProfile, InstanceProfileArgs
 
+from bedplate.capacity.shrink import PAUSED
+from bedplate.plan.capacity import ends_itself
 from bedplate.plan.cluster import join_parameter
 from bedplate.plan.fleet import ControlPlaneMember, FleetPlan
 from bedplate.plan.registration import ENABLED
@@ -226,6 +228,32 @@ def _ssh_permissions(plan: FleetPlan) -> Iterator[Statement]:
     """Yield the permissions of SSH nodes: buckets, and the list of instances, to find unused names."""
     yield from _bucket_permissions(plan)
     yield allow_in_regions(plan, "SeeMachines", ("ec2:DescribeInstances",))
+    yield from _end_permissions(plan)
+
+
+def _end_permissions(plan: FleetPlan) -> Iterator[Statement]:
+    """Yield the permission to leave the own group, for machines that end themselves when nobody uses them.
+
+    AWS limits it to groups, and users of a machine have its rights. So it is not the right to end a machine: one that
+    another detaches runs on, and still ends when it is unused. A paused group permits it to none.
+    """
+    groups = sorted({pool.group for pool in plan.pools if ends_itself(plan, pool)})
+    if not groups:
+        return
+    yield Statement(
+        sid="LeaveOwnGroup",
+        actions=("autoscaling:DetachInstances",),
+        resources=scaling_group_arns(plan),
+        conditions={
+            "StringEquals": {
+                **fleet_tag_condition(plan)["StringEquals"],
+                f"aws:ResourceTag/{GROUP}": tuple(groups),
+            },
+            "Null": {f"aws:ResourceTag/{PAUSED}": ("true",)},
+        },
+    )
+    actions = ("autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeAutoScalingInstances")
+    yield allow_in_regions(plan, "SeeOwnGroup", actions)
 
 
 def kinds_with_bucket_access(plan: FleetPlan) -> tuple[str, ...]:

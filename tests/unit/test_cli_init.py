@@ -9,8 +9,9 @@ import pulumi
 import pytest
 from pulumi.runtime.settings import Settings, configure
 
+from bedplate.catalog import load_catalog
 from bedplate.cli import run
-from bedplate.folder.example import EXAMPLES, example_names
+from bedplate.folder.example import EXAMPLES, example_names, time_zone
 from tests.testlab.engine.lab import replace_gpus
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIWf215vwmBI2zNzecqhVbLRbuxkKq4oqpkUVYbswznn"
@@ -41,12 +42,22 @@ def test_a_filled_example_is_valid_and_has_no_example_value(folder: Path, exampl
 
 
 def test_an_example_of_one_region_moves_to_another(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its zones are zones of that region; a region without the machine type is refused with those that have it."""
+    """Zones and clock are those of that region; one without the machine type is refused with those that have it."""
     assert run(["init", str(folder), *VALUES, "--region", "us-west-2"]) == 0
     assert "eu-north-1" not in (folder / "fleet.yaml").read_text()
 
+    assert "MON-FRI, zone: America/Los_Angeles}" in (folder / "fleet.yaml").read_text()
+
     assert run(["init", "other", *VALUES, "--region", "af-south-1"]) == 2
     assert "af-south-1 does not offer g6e.xlarge in 2 zones" in capsys.readouterr().err
+
+
+def test_every_region_has_a_time_zone() -> None:
+    """A machine would stop in the working hours of another continent."""
+    catalog = load_catalog()
+    zones = {region: time_zone(region) for region in catalog.regions}
+    assert set(zones.values()) <= catalog.time_zones - {"Etc/UTC"}
+    assert time_zone("xx-new-1") == "Etc/UTC"
 
 
 @pytest.mark.parametrize(

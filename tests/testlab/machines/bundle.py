@@ -52,5 +52,10 @@ def _files() -> Iterator[tuple[str, Path]]:
             continue
         package = distribution(requirement.name)
         for file in package.files or ():
-            if ".." not in file.parts and file.suffix != ".pyc" and "botocore/data" not in str(file):
+            if ".." not in file.parts and file.suffix != ".pyc" and _is_needed(str(file)):
                 yield str(file), Path(str(package.locate_file(file)))
+
+
+def _is_needed(file: str) -> bool:
+    """Leave out the models of AWS services, except that of the groups of machines."""
+    return "botocore/data/" not in file or file.count("/") == 2 or "botocore/data/autoscaling/" in file

@@ -82,6 +82,8 @@ class Whole:
     audited: Callable[[], dict[str, Any]] = field(default=dict)
     has_role: bool = False
     """Whether it has a role in AWS."""
+    place: Place | None = None
+    """Its AWS, for a machine that starts from user data."""
     store: ObjectStore | None = None
     laptop: LaptopBehind | None = None
     cluster: WholeCluster | None = None
@@ -228,7 +230,7 @@ def _start(machine: Whole) -> None:
 def _start_from_user_data(machine: Whole, pool: PoolPlan | None) -> None:
     stack, plan, node = machine.stack, machine.plan, machine.node
     aws = stack.enter_context(running(plan.account)).region(HOME_REGION)
-    place = stack.enter_context(boot_place(aws, machine.folder))
+    machine.place = place = stack.enter_context(boot_place(aws, machine.folder))
     place.put_parameter("admins", administrators(plan.accounts))
     bucket = plan.nodes_bucket(HOME_REGION).name
     stack.enter_context(place.bucket(bucket))

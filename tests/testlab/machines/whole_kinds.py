@@ -39,6 +39,8 @@ class Kind:
     """Whether it joins a cluster."""
     is_member: bool = False
     """Whether it is a member of the control plane."""
+    idle: float | None = None
+    """The seconds without use after which it ends itself, as in a fleet without a cluster."""
 
     @property
     def label(self) -> str:
@@ -102,6 +104,7 @@ def pool_of(kind: Kind, plan: FleetPlan) -> PoolPlan | None:
 def planned_node(kind: Kind, plan: FleetPlan) -> NodePlan:
     """Return the plan of a kind's machine."""
     pool = pool_of(kind, plan)
-    return (
+    node = (
         pool_node(plan, pool, kind.machine, load_catalog()) if pool else find_node(plan, kind.machine, load_catalog())
     )
+    return replace(node, idle=kind.idle)

@@ -1,0 +1,79 @@
+"""`python3 -m bedplate.machine.unused`: the end of a machine that nobody uses.
+
+It runs in fleets without a cluster, which have no capacity controller. The machine leaves its Auto Scaling group, which
+lowers the group's desired capacity, and shuts down, which terminates it. AWS limits the right to end a machine through
+its group to groups, not to one machine. So this one may only detach, which ends none, and only root shuts down.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from bedplate.account.client import open_client
+from bedplate.account.machines import time_of_tag
+from bedplate.capacity.shrink import PAUSED, UNTIL
+from bedplate.errors import BedplateError
+from bedplate.programs.idle import PROGRAM, Machine, use_of
+from bedplate.programs.program import ProgramError
+
+_FRESH = 180.0  # a machine looks every minute
+
+
+def keep_reason(group: Mapping[str, Any], now: float) -> str:
+    """Return why a group keeps an unused machine; empty if nothing does."""
+    tags = {tag["Key"]: tag["Value"] for tag in group.get("Tags", ())}
+    if PAUSED in tags:
+        return f"{tags[PAUSED]} has paused its group"
+    until = time_of_tag(tags.get(UNTIL, ""))
+    if UNTIL in tags and (until is None or now < until.timestamp()):
+        return f"somebody has started it with `--for`, until {tags[UNTIL]}"
+    if group["DesiredCapacity"] <= group["MinSize"]:
+        return f"its group is at its minimum of {group['MinSize']}"
+    return ""
+
+
+def leave_and_shut_down(machine: Machine, region: str, now: float) -> str:
+    """Leave the group of a machine and shut it down, or return what keeps it. Raises BedplateError, ProgramError.
+
+    A machine that somebody has detached from its group ends too: nothing else would end it.
+    """
+    if "release_name" not in machine.read(PROGRAM.removeprefix("/")):
+        return "an earlier version has launched it: it would stop, not terminate"
+    client, instances = open_client(), {"InstanceIds": [machine.read("var/lib/bedplate/ready").strip()]}
+    members = client.call("autoscaling", region, "describe_auto_scaling_instances", **instances)
+    for member in members["AutoScalingInstances"]:
+        if member["LifecycleState"] != "InService":
+            return f"it is {member['LifecycleState']} in its group"
+        name = member["AutoScalingGroupName"]
+        groups = client.call("autoscaling", region, "describe_auto_scaling_groups", AutoScalingGroupNames=[name])
+        if reason := keep_reason(groups["AutoScalingGroups"][0], now):
+            return reason
+        # AWS refuses it below the minimum, also if another machine leaves at this moment.
+        left = {"AutoScalingGroupName": name, "ShouldDecrementDesiredCapacity": True}
+        client.call("autoscaling", region, "detach_instances", **left, **instances)
+    with suppress(ProgramError):  # the next machine takes the name of one that has ended
+        machine.output(PROGRAM, "release_name")
+    machine.output("systemctl", "poweroff")
+    return ""
+
+
+def end_unused(machine: Machine, now: float) -> None:
+    """End a machine whose idle time is over by its plan and its last look at itself; print what happens."""
+    try:
+        node = json.loads(machine.read("var/lib/bedplate/document.json"))["node"]
+        report = json.loads(machine.read("run/bedplate/idle.json"))
+        limit, since = node.get("idle"), report["idle_since"]
+        if limit is None or since is None or now - report["time"] > _FRESH or now - since < limit:
+            return
+        kept = use_of(machine, was_idle=True) or leave_and_shut_down(machine, node["region"], now)
+    except (BedplateError, ProgramError, ValueError, LookupError, TypeError) as error:
+        kept = str(error)
+    # The journal of the unit takes notices and problems only.
+    sys.stderr.write(f"<5>nobody uses this machine: {f'it stays: {kept}' if kept else 'it ends'}\n")
+
+
+if __name__ == "__main__":
+    end_unused(Machine(), time.time())

@@ -1,0 +1,213 @@
+"""A machine that nobody uses ends itself in a fleet without a cluster; its group is in moto."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from bedplate.catalog import load_catalog
+from bedplate.errors import PartialError
+from bedplate.machine.unused import end_unused
+from bedplate.plan.nodes import pool_node
+from bedplate.programs.idle import Machine
+from bedplate.programs.program import ProgramError
+from bedplate.spec.text import seconds_of
+from stacks.identity.roles import permissions
+from tests.testlab.fakes.scaling import ScalingCloud
+from tests.testlab.fleets.sketch import with_group
+from tests.testlab.fleets.variants import lab_plan
+from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
+
+NOW, HOUR, GROUP = 1_795_410_000.0, 3600.0, "box-box-eu-north-1"
+Printed = pytest.CaptureFixture[str]
+
+
+@dataclass(frozen=True)
+class Fake(Machine):
+    """A machine without GPUs; it records the programs that it runs."""
+
+    sessions: str = ""
+    calls: list[str] = field(default_factory=list)
+
+    def output(self, *command: str) -> str:
+        """Return what a program prints; the metadata service is away, so the name is not released."""
+        self.calls.append(" ".join(command))
+        if command[-1] == "release_name":
+            raise ProgramError("cannot connect")
+        if command[:2] == ("systemctl", "show"):
+            return "ActiveState=inactive\nInactiveEnterTimestampMonotonic=0\n"
+        return self.sessions if command[0] == "loginctl" else ""
+
+    @property
+    def ends(self) -> bool:
+        """Whether it shuts down."""
+        return "systemctl poweroff" in self.calls
+
+
+@pytest.fixture
+def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScalingCloud]:
+    """Yield the box fleet with two machines of at least one."""
+    plan = plan_of(EXAMPLES / "gpu-box.yaml")
+    plan = replace(plan, account="123456789012", pools=(replace(plan.pools[0], min=1, max=4),))
+    with mock_aws():
+        cloud = ScalingCloud(plan)
+        monkeypatch.setattr("bedplate.account.client.open_session", lambda: cloud)
+        cloud.deploy()
+        _scaling().update_auto_scaling_group(AutoScalingGroupName=GROUP, MinSize=1, MaxSize=4, DesiredCapacity=2)
+        yield cloud
+
+
+@pytest.fixture
+def machine(cloud: ScalingCloud, tmp_path: Path) -> Fake:
+    """Return a machine of the group that was unused for three hours; its limit is two."""
+    assert not cloud.requests
+    write(tmp_path, "var/lib/bedplate/document.json", {"version": 1, "node": {"idle": 7200, "region": "eu-north-1"}})
+    write(tmp_path, "run/bedplate/idle.json", {"time": NOW - 30, "idle_since": NOW - 3 * HOUR})
+    write(tmp_path, "var/lib/bedplate/ready", _instances()[0])
+    write(tmp_path, "usr/local/lib/bedplate/bootstrap", "release_name() {")
+    write(tmp_path, "proc/loadavg", "0.00 0.00 0.00 1/300 4000")
+    return Fake(tmp_path)
+
+
+def write(root: Path, name: str, value: object) -> None:
+    """Write a file of a machine."""
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / name).write_text(value if isinstance(value, str) else json.dumps(value))
+
+
+def _scaling() -> boto3.client:
+    return boto3.client("autoscaling", "eu-north-1")
+
+
+def _group() -> dict[str, object]:
+    (group,) = _scaling().describe_auto_scaling_groups(AutoScalingGroupNames=[GROUP])["AutoScalingGroups"]
+    return dict(group)
+
+
+def _instances() -> list[str]:
+    return [member["InstanceId"] for member in _group()["Instances"]]  # type: ignore[attr-defined]
+
+
+def _tag(key: str, value: str) -> None:
+    owner = {"ResourceId": GROUP, "ResourceType": "auto-scaling-group", "PropagateAtLaunch": False}
+    _scaling().create_or_update_tags(Tags=[{**owner, "Key": key, "Value": value}])
+
+
+def test_an_unused_machine_leaves_its_group_and_shuts_down(machine: Fake, capsys: Printed) -> None:
+    """The group wants one machine less, so it starts no other; the name that it could not release is no reason."""
+    first, second = _instances()
+    end_unused(machine, NOW)
+
+    assert machine.ends
+    assert (_instances(), _group()["DesiredCapacity"]) == ([second], 1)
+    assert boto3.client("ec2", "eu-north-1").describe_instances(InstanceIds=[first])["Reservations"]
+    assert capsys.readouterr().err == "<5>nobody uses this machine: it ends\n"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("bedplate:paused", "ada", "ada has paused its group"),
+        ("bedplate:until", "2026-11-24T05:12:00+00:00", "somebody has started it with `--for`"),
+        ("bedplate:until", "tomorrow", "somebody has started it with `--for`, until tomorrow"),
+        ("min", "2", "its group is at its minimum of 2"),
+    ],
+    ids=["pause", "for", "edited time", "minimum"],
+)
+def test_a_machine_stays_while_its_group_needs_it(
+    machine: Fake, key: str, value: str, reason: str, capsys: Printed
+) -> None:
+    """A pause, the end of `node start --for`, a time that cannot be read, and the minimum keep it."""
+    if key == "min":
+        _scaling().update_auto_scaling_group(AutoScalingGroupName=GROUP, MinSize=int(value))
+    else:
+        _tag(key, value)
+    end_unused(machine, NOW)
+
+    assert (machine.ends, len(_instances())) == (False, 2)
+    assert reason in capsys.readouterr().err
+
+
+def test_a_machine_ends_after_the_time_of_a_start(machine: Fake) -> None:
+    """The tag of an earlier start for a limited time stays at its group."""
+    _tag("bedplate:until", "2026-11-23T04:00:00+00:00")
+    end_unused(machine, NOW)
+    assert machine.ends
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("run/bedplate/idle.json", {"time": NOW - 30, "idle_since": NOW - HOUR}),
+        ("run/bedplate/idle.json", {"time": NOW - 30, "idle_since": None}),
+        ("run/bedplate/idle.json", {"time": NOW - 600, "idle_since": NOW - 3 * HOUR}),
+        ("run/bedplate/idle.json", "soon"),
+        ("var/lib/bedplate/document.json", {"version": 1, "node": {"idle": None, "region": "eu-north-1"}}),
+        ("var/lib/bedplate/document.json", {"version": 1, "node": {"idle": "2h", "region": "eu-north-1"}}),
+        ("usr/local/lib/bedplate/bootstrap", "give_back_name() {"),
+        ("proc/loadavg", "9 9 9 1/300 4000"),
+    ],
+    ids=["short", "in use", "old", "no report", "no limit", "unknown limit", "launched to stop", "work"],
+)
+def test_a_machine_stays_if_its_use_or_its_end_is_in_doubt(machine: Fake, name: str, value: object) -> None:
+    """An old or unreadable report, no limit, a launch that would only stop it, and work since the report."""
+    write(machine.root, name, value)
+    end_unused(machine, NOW)
+    assert (machine.ends, len(_instances())) == (False, 2)
+
+
+def test_a_login_right_before_the_end_keeps_the_machine(machine: Fake) -> None:
+    """The machine looks again when it is about to end."""
+    end_unused(replace(machine, sessions="7 20000 ada\n"), NOW)
+    assert (machine.ends, len(_instances())) == (False, 2)
+
+
+def test_a_detached_machine_ends(machine: Fake) -> None:
+    """Another user of the role, or a person, has detached it: nothing else would end it."""
+    own = (machine.root / "var/lib/bedplate/ready").read_text()
+    left = {"AutoScalingGroupName": GROUP, "InstanceIds": [own]}
+    _scaling().detach_instances(**left, ShouldDecrementDesiredCapacity=True)
+    end_unused(machine, NOW)
+    assert machine.ends
+
+
+def test_a_machine_that_aws_refuses_stays(machine: Fake, monkeypatch: pytest.MonkeyPatch, capsys: Printed) -> None:
+    """Then it is still of its group, which would replace it."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PartialError("autoscaling: AccessDenied")
+
+    monkeypatch.setattr("bedplate.account.client.AwsClient.call", refuse)
+    end_unused(machine, NOW)
+    assert not machine.ends
+    assert "it stays: autoscaling: AccessDenied" in capsys.readouterr().err
+
+
+def test_a_machine_can_only_leave_a_group_with_an_idle_time() -> None:
+    """It has no right to end an instance; without `idle`, or with a controller, it has none to leave either."""
+    plan = plan_of(EXAMPLES / "gpu-box.yaml")
+    idle = replace(plan, pools=(with_group(plan.pools[0], idle="2h"),))
+    actions = {action for statement in permissions(idle, "ssh") for action in statement.actions}
+    (leave,) = (statement for statement in permissions(idle, "ssh") if statement.sid == "LeaveOwnGroup")
+
+    assert not [action for action in actions if "Terminate" in action or "SetDesired" in action]
+    assert leave.conditions == {
+        "StringEquals": {"aws:ResourceTag/bedplate:fleet": ("box",), "aws:ResourceTag/bedplate:group": ("box",)},
+        "Null": {"aws:ResourceTag/bedplate:paused": ("true",)},
+    }
+    permanent = replace(plan, pools=(with_group(plan.pools[0], idle=None),))
+    for other in (permanent, lab_plan()):
+        assert "LeaveOwnGroup" not in [statement.sid for statement in permissions(other, "ssh")]
+    node = pool_node(idle, idle.pools[0], "box-1.eu-north-1", load_catalog())
+    assert node.idle == seconds_of("2h")
+
+
+def test_the_controller_ends_machines_of_a_fleet_with_a_cluster() -> None:
+    """Two rules would end two machines."""
+    plan = lab_plan()
+    pool = next(pool for pool in plan.pools if pool.use.is_ssh and pool.group_spec.idle)
+    assert pool_node(plan, pool, f"{pool.group}-1.{pool.region}", load_catalog()).idle is None
