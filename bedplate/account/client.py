@@ -101,11 +101,15 @@ _NOT_THERE = (
     "ResourceNotFoundException",
 )
 # The IAM action prefix of a service, where it differs from the service's name in boto3.
-_PREFIXES: Mapping[str, str] = MappingProxyType({"service-quotas": "servicequotas"})
+_PREFIXES: Mapping[str, str] = MappingProxyType({"efs": "elasticfilesystem", "service-quotas": "servicequotas"})
 # The IAM action of an operation, where its name differs.
 _ACTIONS: Mapping[str, str] = MappingProxyType(
     {
+        "DescribeBudget": "ViewBudget",
         "HeadBucket": "ListBucket",
+        "HeadObject": "GetObject",
+        "ListObjectVersions": "ListBucketVersions",
+        "ListObjectsV2": "ListBucket",
         **{
             f"{verb}{operation}": f"{verb}{action}"
             for verb in ("Get", "Put")
@@ -117,6 +121,11 @@ _ACTIONS: Mapping[str, str] = MappingProxyType(
         },
     }
 )
+
+
+def iam_action(service: str, operation: str) -> str:
+    """Return the IAM action of an operation of AWS's API: `s3:ListBucket` for `HeadBucket` of `s3`."""
+    return f"{_PREFIXES.get(service, service)}:{_ACTIONS.get(operation, operation)}"
 
 
 def translate_error(error: BotoCoreError | ClientError, service: str) -> BedplateError:
@@ -149,7 +158,7 @@ def translate_error(error: BotoCoreError | ClientError, service: str) -> Bedplat
 def _translate_api_error(error: ClientError, service: str) -> BedplateError:
     details = error.response.get("Error", {})
     code, message = details.get("Code", ""), details.get("Message", "")
-    action = f"{_PREFIXES.get(service, service)}:{_ACTIONS.get(error.operation_name, error.operation_name)}"
+    action = iam_action(service, error.operation_name)
     if code in _EXPIRED:
         return _expired_credentials()
     if code in _UNKNOWN:

@@ -1,76 +1,127 @@
-"""docs/aws-account.md: what an AWS account needs before and after a deployment, with a policy for deployers."""
+"""docs/aws-account.md: what an AWS account needs before and after a deployment, with policies for deployers."""
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from bedplate.catalog import Catalog
+from bedplate.catalog.catalog import read_data_file
+from bedplate.spec.text import LONGEST_FLEET_NAME
 
-Grant = tuple[tuple[str, ...], tuple[str, ...]]
-"""Actions, and the resources that they apply to."""
-_ANY = ("*",)
-_EC2: Grant = (("ec2:*",), _ANY)
-# By the longest prefix of a resource type. Keys, zones and most of EC2 have ids that no pattern matches.
-_GRANTS: Mapping[str, Grant] = MappingProxyType(
+Resources = tuple[str, ...]
+_ANY: Resources = ("*",)
+_PARAMETERS = "arn:aws:ssm:*:ACCOUNT:parameter/FLEET/*"
+_INSTANCES = "arn:aws:ec2:*:ACCOUNT:instance/*"
+_DOCUMENTS = "arn:aws:ssm:*:*:document/AWS"
+_IAM_NAMES = ("instance-profile/FLEET-", "oidc-provider/FLEET-", "role/FLEET-", "role/FLEET.")
+_ROLES = tuple(f"arn:aws:iam::ACCOUNT:{name}*" for name in _IAM_NAMES)
+_SERVICE_ROLES = "arn:aws:iam::ACCOUNT:role/aws-service-role/*"
+# By the longest prefix of an action. Keys, zones and most of EC2 have ids that no pattern matches, and AWS allows an
+# action without a resource type for `*` only.
+_RESOURCES: Mapping[str, Resources] = MappingProxyType(
     {
-        "aws:autoscaling/": (("autoscaling:*",), _ANY),
-        "aws:budgets/": (("budgets:*",), ("arn:aws:budgets::ACCOUNT:budget/FLEET",)),
-        "aws:cloudwatch/logGroup:": (("logs:*",), _ANY),
-        "aws:cloudwatch/metricAlarm:": (("cloudwatch:*",), ("arn:aws:cloudwatch:*:ACCOUNT:alarm:FLEET-*",)),
-        "aws:ebs/": _EC2,
-        "aws:ec2/": _EC2,
-        "aws:ec2transitgateway/": _EC2,
-        "aws:efs/": (("elasticfilesystem:*",), _ANY),
-        "aws:iam/": (
-            ("iam:*",),
-            tuple(
-                f"arn:aws:iam::ACCOUNT:{name}*"
-                for name in ("instance-profile/FLEET-", "oidc-provider/FLEET-", "role/FLEET-", "role/FLEET.")
-            ),
-        ),
-        "aws:kms/": (("kms:*",), _ANY),
-        "aws:route53/": (("route53:*",), _ANY),
-        "aws:route53/resolver": (("route53resolver:*",), _ANY),
-        "aws:s3/": (("s3:*",), ("arn:aws:s3:::FLEET-*",)),
-        "aws:secretsmanager/": (("secretsmanager:*",), _ANY),
-        "aws:sns/": (("sns:*",), ("arn:aws:sns:*:ACCOUNT:FLEET-*",)),
-        "aws:ssm/": (("ssm:*",), ("arn:aws:ssm:*:ACCOUNT:parameter/FLEET/*",)),
-        "aws:vpc/": _EC2,
+        "": _ANY,
+        "budgets:": ("arn:aws:budgets::ACCOUNT:budget/FLEET",),
+        "cloudwatch:": ("arn:aws:cloudwatch:*:ACCOUNT:alarm:FLEET-*",),
+        "iam:": _ROLES,
+        "iam:CreateServiceLinkedRole": (_SERVICE_ROLES,),
+        "iam:GetRole": (*_ROLES, _SERVICE_ROLES),
+        "s3:": ("arn:aws:s3:::FLEET-*",),
+        "s3:CreateJob": _ANY,
+        "secretsmanager:": ("arn:aws:secretsmanager:*:ACCOUNT:secret:FLEET/*",),
+        "sns:": ("arn:aws:sns:*:ACCOUNT:FLEET-*",),
+        "sns:GetSubscription": _ANY,
+        "sns:SetSubscription": _ANY,
+        "sns:Unsubscribe": _ANY,
+        "ssm:": (_PARAMETERS,),
+        "ssm:GetCommandInvocation": _ANY,
+        "ssm:GetParameter": (_PARAMETERS, "arn:aws:ssm:*::parameter/aws/service/*"),
+        "ssm:SendCommand": (f"{_DOCUMENTS}-RunShellScript", _INSTANCES),
+        "ssm:StartSession": (f"{_DOCUMENTS}-StartSSHSession", _INSTANCES),
     }
 )
-# Besides the resources: roles of AWS services, quotas, Canonical's images, a list without resource-level permission.
-_ALWAYS: tuple[Grant, ...] = (
-    (("iam:CreateServiceLinkedRole", "iam:GetRole"), ("arn:aws:iam::ACCOUNT:role/aws-service-role/*",)),
-    (("servicequotas:GetAWSDefaultServiceQuota", "servicequotas:ListServiceQuotas"), _ANY),
-    (("ssm:DescribeParameters",), _ANY),
-    (("ssm:GetParameter*",), ("arn:aws:ssm:*::parameter/aws/service/*",)),
-)
+# Services whose objects a deployer may list. The lists of the others contain data, or have a resource of the fleet.
+_LISTED = ("autoscaling", "cloudwatch", "ec2", "elasticfilesystem", "kms", "logs", "route53", "route53resolver")
+_LISTS = ("Describe", "List")
+# AWS asks for `*` where a call names no object.
+_LISTED_ALONE = ("iam:ListOpenIDConnectProviders", "sns:ListTopics", "ssm:DescribeParameters")
+LONGEST_POLICY = 6144  # characters of a managed policy, without white space (IAM and STS quotas)
 
 
-def resource_types(graphs: str) -> frozenset[str]:
-    """Return the types of AWS resources in the output of `graph`, or of several."""
-    return frozenset(re.findall(r'"type": "(aws:[^"]+)"', graphs))
+def needed_actions() -> Mapping[str, tuple[str, ...]]:
+    """Return the IAM actions of each resource type, and of each other part of bedplate that calls AWS."""
+    rows = (row.split("\t") for row in read_data_file("permissions").rows)
+    return {caller: tuple(actions.split()) for caller, actions in rows}
 
 
-def deployer_policy(types: Iterable[str]) -> str:
-    """Return the JSON text of a policy that deploys resources of these types; raise ValueError for an unknown type."""
-    grants = sorted({_grant(token) for token in types} | set(_ALWAYS))
-    statements = (
-        json.dumps({"Effect": "Allow", "Action": actions, "Resource": resources}) for actions, resources in grants
-    )
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """One statement of the policies; an action may be a pattern."""
+
+    actions: tuple[str, ...]
+    resources: Resources
+
+    @property
+    def text(self) -> str:
+        """The statement as JSON."""
+        return json.dumps({"Effect": "Allow", "Action": self.actions, "Resource": self.resources})
+
+
+def deployer_statements(needs: Iterable[str]) -> tuple[Grant, ...]:
+    """Return the statements that allow actions: reads of all objects first, the others by service and resources."""
+    groups: defaultdict[tuple[str, Resources], set[str]] = defaultdict(set)
+    for action in needs:
+        pattern, resources = _grant(action)
+        is_read = resources == _ANY and pattern.partition(":")[2].startswith((*_LISTS, "Get", "Search"))
+        groups["" if is_read else pattern.partition(":")[0], resources].add(pattern)
+    return tuple(Grant(tuple(sorted(actions)), resources) for (_, resources), actions in sorted(groups.items()))
+
+
+def _grant(action: str) -> tuple[str, Resources]:
+    """Return the action of the policy, which may be a pattern, and its resources."""
+    service, _, name = action.partition(":")
+    verb = next((verb for verb in _LISTS if name.startswith(verb)), None)
+    if verb and service in _LISTED:
+        # A new version of the provider may read more; what exists in the account is no secret of its administrator.
+        return f"{service}:{verb}*", _ANY
+    if action in _LISTED_ALONE:
+        return action, _ANY
+    return action, _RESOURCES[max((prefix for prefix in _RESOURCES if action.startswith(prefix)), key=len)]
+
+
+def deployer_policies(needs: Iterable[str]) -> tuple[str, ...]:
+    """Return the JSON texts of as many managed policies as the actions need."""
+    policies: list[list[str]] = []
+    for text in (statement.text for statement in deployer_statements(needs)):
+        policy = next((policy for policy in policies if _length([*policy, text]) <= LONGEST_POLICY), None)
+        if policy is None:
+            policies.append([text])
+        else:
+            policy.append(text)
+    return tuple(map(_policy, policies))
+
+
+def _policy(statements: Iterable[str]) -> str:
     return '{"Version": "2012-10-17", "Statement": [\n' + ",\n".join(f"  {text}" for text in statements) + "\n]}"
 
 
-def _grant(token: str) -> Grant:
-    return _GRANTS[max((prefix for prefix in _GRANTS if token.startswith(prefix)), key=len)]
+def _length(statements: Iterable[str]) -> int:
+    """Return the length of a policy for the longest names."""
+    names = {"ACCOUNT": "0" * 12, "FLEET": "f" * LONGEST_FLEET_NAME}
+    text = re.sub("|".join(names), lambda match: names[match[0]], _policy(statements))
+    return len("".join(text.split()))
 
 
-def account_page(types: Iterable[str], catalog: Catalog) -> str:
-    """Return docs/aws-account.md for these resource types."""
+def account_page(catalog: Catalog) -> str:
+    """Return docs/aws-account.md."""
     names = ("on-demand standard vCPUs", "on-demand G and VT vCPUs", "on-demand P vCPUs")
     requests = "\n".join(f"{_REQUEST} --quota-code {catalog.quotas[name].code}  # {name}" for name in names)
-    return _PAGE.replace("%REQUESTS%", requests).replace("%POLICY%", deployer_policy(types))
+    actions = {action for needed in needed_actions().values() for action in needed}
+    policies = "\n\n".join(f"```json\n{policy}\n```" for policy in deployer_policies(actions))
+    return _PAGE.replace("%REQUESTS%", requests).replace("%POLICIES%", policies)
 
 
 _REQUEST = "aws service-quotas request-service-quota-increase --region REGION --service-code ec2 --desired-value N"
@@ -109,19 +160,27 @@ for the account: each other bucket of bedplate has its own block. Or write `pod_
 
 ## Permissions of a deployer
 
-A starting policy, from the resource types of `examples/lab.yaml` and `examples/gpu-box.yaml`. Treat a deployer as an
-administrator: it can create roles with any permission and pass them to instances. It includes the bucket and the key of
-[the state](state.md).
+Generated from the calls of AWS: those of the Pulumi AWS provider for each resource type of the stacks, and those in the
+source of bedplate. A test compares each action and its resources with AWS's list of actions. Treat a deployer as an
+administrator: it can create roles with any permission and pass them to instances.
 
-```json
-%POLICY%
+A managed policy has at most 6,144 characters, so there are several. Attach all of them to the role of the deployer:
+
 ```
+aws iam create-policy --policy-name FLEET-deployer-1 --policy-document file://deployer-1.json
+aws iam attach-role-policy --role-name DEPLOYER --policy-arn arn:aws:iam::ACCOUNT:policy/FLEET-deployer-1
+```
+
+They include the bucket and the key of [the state](state.md), the commands of [images](images.md), Session Manager for
+`up`, `pricing:GetProducts` for `catalog refresh`, and the batch job below.
+
+%POLICIES%
 
 ## Copy objects that existed before replication
 
 S3 replicates only objects that are written after `links` is deployed. It does not retry failed ones, which an alarm
 reports. After you add a region to a store, or after a failure, copy the others with a batch job in the region of the
-source bucket. You need `s3:CreateJob`, and `iam:PassRole` for the role.
+source bucket. The policies above allow it (`s3:CreateJob`, and `iam:PassRole` for the role).
 
 ```
 aws s3control create-job --region REGION --account-id ACCOUNT --priority 1 --no-confirmation-required \\

@@ -333,6 +333,7 @@ _REGION = r"[a-z]{2}(-[a-z]+)+-[0-9]+"
 _NODE = r"/[A-Za-z0-9_-][A-Za-z0-9._-]*"
 
 # Prefix of every resource's name; short because AWS limits some names to 63 or 64 characters.
+LONGEST_FLEET_NAME = 20
 FleetName = Annotated[
     str,
     Syntax(
@@ -342,7 +343,7 @@ FleetName = Annotated[
         "two or more of a-z, 0-9 and inner hyphens, starting with a letter, but not with aws, ssm, xn--, sthree- or "
         "amzn- (reserved)",
         "lab",
-        20,
+        LONGEST_FLEET_NAME,
     ),
 ]
 # The name of a group, site or store; it becomes part of names in AWS and DNS.

@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from bedplate.account.client import iam_action
 from bedplate.rehearsal import schema
 from bedplate.rehearsal.kind import Change
 from bedplate.rehearsal.kinds import KINDS
-from bedplate.rehearsal.simulation import Simulation
+from bedplate.rehearsal.simulation import Simulation, client_of
 from bedplate.rehearsal.state import ResourceError
 from bedplate.rehearsal.wire import UNKNOWN
+from bedplate.report.account import needed_actions
 from tests.testlab.kinds.network import NETWORK
 from tests.testlab.kinds.storage import SERVICES
 from tests.testlab.kinds.world import KindFixture, World
@@ -168,3 +170,53 @@ def test_an_update_to_the_same_inputs_changes_nothing(fixture: KindFixture, worl
     kind.update(world.aws, ident, inputs, inputs)
 
     assert fixture.read_back(world.aws, ident, inputs) == before
+
+
+# Actions that delete a setting of a bucket, and other names of operations that bedplate's clients do not call.
+OTHER_ACTIONS = {
+    "CreateBudget": "ModifyBudget",
+    "DeleteBucketEncryption": "PutEncryptionConfiguration",
+    "DeleteBucketLifecycle": "PutLifecycleConfiguration",
+    "DeleteBucketOwnershipControls": "PutBucketOwnershipControls",
+    "DeleteBucketReplication": "PutReplicationConfiguration",
+    "DeleteBucketTagging": "PutBucketTagging",
+    "DeleteBudget": "ModifyBudget",
+    "DeletePublicAccessBlock": "PutBucketPublicAccessBlock",
+    "GetBucketReplication": "GetReplicationConfiguration",
+    "PutBucketReplication": "PutReplicationConfiguration",
+    "UpdateBudget": "ModifyBudget",
+}
+# Calls by which a model does what AWS does by itself, such as the interface that AWS makes for a NAT gateway.
+OF_THE_MODEL = {
+    "ec2:CreateNetworkInterface",
+    "ec2:CreateRoute",
+    "ec2:DeleteNetworkAcl",
+    "ec2:DeleteNetworkInterface",
+    "ec2:DeleteRoute",
+    "s3:ListBuckets",
+    "sns:ListTopics",
+}
+
+
+@pytest.mark.parametrize("fixture", [fixture for fixture in FIXTURES if fixture.token in needed_actions()], ids=str)
+def test_deployers_may_make_the_calls_of_each_model(
+    fixture: KindFixture, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The provider calls the same APIs as a model to create, read and update; it reads more."""
+    kind, inputs, changes = KINDS[fixture.token], valid_inputs(fixture, world), fixture.changes_in(world)
+    calls: set[tuple[str, str]] = set()
+    call = Simulation.call
+
+    def record(self: Simulation, service: str, region: str, operation: str, params: Mapping[str, Any]) -> Any:  # noqa: ANN401
+        calls.add((service, client_of(service, region).meta.method_to_api_mapping[operation]))
+        return call(self, service, region, operation, params)
+
+    monkeypatch.setattr(Simulation, "call", record)
+    ident = kind.create(world.aws, inputs)
+    kind.read(world.aws, ident, inputs)
+    for key, value in changes.items():
+        kind.update(world.aws, ident, inputs, {**inputs, key: value})
+        inputs = {**inputs, key: value}
+
+    actions = {iam_action(service, OTHER_ACTIONS.get(operation, operation)) for service, operation in calls}
+    assert actions - OF_THE_MODEL <= {*needed_actions()[fixture.token]}

@@ -24,7 +24,6 @@ from bedplate.rehearsal.rehearse import Phase
 from bedplate.rehearsal.simulation import running
 from bedplate.rehearsal.stack import SharedState, graph, run
 from bedplate.rehearsal.state import Entry
-from bedplate.report.account import account_page
 from bedplate.spec.fleet import Alarms, Budget
 from bedplate.spec.network import Egress
 from tests.conftest import DATA, Expect
@@ -293,16 +292,6 @@ def test_quotas_include_the_largest_security_group(fleet: str) -> None:
         for region in plan.regions
     }
     assert largest == expected
-
-
-def test_the_account_page_is_current() -> None:
-    """`make docs` generates it; a resource type without permissions raises an error."""
-    fleets = (declared_of(EXAMPLES / name) for name in ("lab.yaml", "gpu-box.yaml"))
-    types = {e.type for stacks in fleets for entries in stacks.values() for e in entries if e.type.startswith("aws:")}
-
-    page = (ROOT / "docs" / "aws-account.md").read_text(encoding="utf-8")
-
-    assert page == account_page(types, load_catalog())
 
 
 LAB = plan_of(EXAMPLES / "lab.yaml")
