@@ -18,7 +18,6 @@ _INSTANCES = "arn:aws:ec2:*:ACCOUNT:instance/*"
 _DOCUMENTS = "arn:aws:ssm:*:*:document/AWS"
 _IAM_NAMES = ("instance-profile/FLEET-", "oidc-provider/FLEET-", "role/FLEET-", "role/FLEET.")
 _ROLES = tuple(f"arn:aws:iam::ACCOUNT:{name}*" for name in _IAM_NAMES)
-_SERVICE_ROLES = "arn:aws:iam::ACCOUNT:role/aws-service-role/*"
 # By the longest prefix of an action. Keys, zones and most of EC2 have ids that no pattern matches, and AWS allows an
 # action without a resource type for `*` only.
 _RESOURCES: Mapping[str, Resources] = MappingProxyType(
@@ -27,8 +26,10 @@ _RESOURCES: Mapping[str, Resources] = MappingProxyType(
         "budgets:": ("arn:aws:budgets::ACCOUNT:budget/FLEET",),
         "cloudwatch:": ("arn:aws:cloudwatch:*:ACCOUNT:alarm:FLEET-*",),
         "iam:": _ROLES,
-        "iam:CreateServiceLinkedRole": (_SERVICE_ROLES,),
-        "iam:GetRole": (*_ROLES, _SERVICE_ROLES),
+        "iam:CreateServiceLinkedRole": ("arn:aws:iam::ACCOUNT:role/aws-service-role/*",),
+        # `doctor` asks about the deployer, and `up` about roles of services.
+        "iam:GetRole": ("arn:aws:iam::ACCOUNT:role/*",),
+        "iam:SimulatePrincipalPolicy": ("arn:aws:iam::ACCOUNT:role/*", "arn:aws:iam::ACCOUNT:user/*"),
         "s3:": ("arn:aws:s3:::FLEET-*",),
         "s3:CreateJob": _ANY,
         "secretsmanager:": ("arn:aws:secretsmanager:*:ACCOUNT:secret:FLEET/*",),

@@ -73,7 +73,7 @@ def client_actions() -> dict[str, frozenset[str]]:
         path for folder in ("bedplate", "images", "roles", "stacks", "vpn") for path in (ROOT / folder).rglob("*.py")
     )
     sources = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in sorted(paths)}
-    calling = {path: text for path, text in sources.items() if _CALL.search(text)}
+    calling = {path: text for path, text in sources.items() if _CALL.search(text) and "/machine/" not in path}
     return {path: actions for path, text in calling.items() if (actions := actions_in(text))}
 
 

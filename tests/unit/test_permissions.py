@@ -123,6 +123,8 @@ DOCUMENT = "arn:aws:ssm:us-west-2::document/AWS-"
         ("pricing:GetProducts", "*"),
         ("s3:CreateJob", "*"),
         ("ec2:GetConsoleOutput", INSTANCE),
+        ("iam:SimulatePrincipalPolicy", "arn:aws:iam::111122223333:role/deployer"),
+        ("iam:GetRole", "arn:aws:iam::111122223333:role/deployer"),
     ],
 )
 def test_a_deployer_may_make_the_calls_of_a_first_deployment(action: str, resource: str) -> None:
@@ -222,6 +224,8 @@ DOCUMENTED = {
     "bedplate/account/objects.py": ("docs/commands.md `recover` searches for objects",),
     "bedplate/account/session.py": ("docs/ssh.md ## Permissions",),
     "bedplate/account/vpn.py": ("docs/vpn.md", "docs/vpn-keys.md", "docs/vpn-sites.md"),
+    "bedplate/operate/doctor.py": ("docs/commands.md ## Overview", "docs/ssh.md ## Permissions"),
+    "bedplate/operate/status.py": ("docs/commands.md ## Overview",),
     "images/bake.py": ("docs/images.md ## Permissions",),
     "images/bakes.py": ("docs/images.md ## Permissions",),
     "images/published.py": ("docs/images.md ## Permissions",),
