@@ -10,7 +10,7 @@ from pulumi_aws.provider import Provider, ProviderArgs
 from bedplate.capacity.shrink import PAUSED, REQUESTED_BY, UNTIL
 from bedplate.errors import InputError
 from bedplate.plan.fleet import FleetPlan
-from bedplate.plan.pools import PoolPlan
+from bedplate.plan.pools import GROUP, PoolPlan
 from bedplate.plan.stacks import parts, stack_name
 
 # GPU and bare-metal instances can take longer to terminate than the provider waits by default, 10 minutes.
@@ -50,7 +50,6 @@ def part_of(plan: FleetPlan, stack: str) -> str:
 
 FLEET = "bedplate:fleet"
 STACK = "bedplate:stack"
-GROUP = "bedplate:group"
 POOL = "bedplate:pool"
 USE = "bedplate:use"
 MEMBER = "bedplate:member"

@@ -18,7 +18,7 @@ from bedplate.errors import BedplateError, PartialError
 from bedplate.foreign import parse_as
 from bedplate.nodes.host_keys import fingerprint_of_sshfp
 from bedplate.plan.fleet import FleetPlan
-from bedplate.plan.pools import PoolPlan
+from bedplate.plan.pools import GROUP, PoolPlan
 
 
 def read_node_statuses(
@@ -225,15 +225,19 @@ def read_pool_machines(
     client: AwsClient, plan: FleetPlan, pools: Iterable[PoolPlan], claims: Iterable[Claim]
 ) -> RegionResults[tuple[LiveMachine, ...]]:
     """Return the machines of some pools by region, in any state."""
-    all_pools = tuple(pools)
+    names = defaultdict[str, list[str]](list)
+    for pool in pools:
+        names[pool.region].append(f"{plan.name}-{pool.name}")
+    return read_group_machines(client, plan, names, claims)
+
+
+def read_group_machines(
+    client: AwsClient, plan: FleetPlan, names: Mapping[str, Sequence[str]], claims: Iterable[Claim]
+) -> RegionResults[tuple[LiveMachine, ...]]:
+    """Return the machines of Auto Scaling groups, which the plan may lack by now, by region, in any state."""
     # A machine can write the record of a name of another group: that name is not its own.
     by_owner = {(claim.instance, *group_and_region(claim.name)): claim for claim in claims}
-
-    def ask(region: str) -> tuple[LiveMachine, ...]:
-        groups = {f"{plan.name}-{pool.name}": pool for pool in all_pools if pool.region == region}
-        return tuple(_of_region(client, region, groups, by_owner))
-
-    return ask_regions((pool.region for pool in all_pools), ask)
+    return ask_regions(names, lambda region: tuple(_of_region(client, plan, region, names[region], by_owner)))
 
 
 def group_and_region(name: str) -> tuple[str, str]:
@@ -249,20 +253,26 @@ def has_terminated(client: AwsClient, region: str, instance: str) -> bool:
 
 
 def _of_region(
-    client: AwsClient, region: str, pools: Mapping[str, PoolPlan], claims: Mapping[tuple[str, str, str], Claim]
+    client: AwsClient,
+    plan: FleetPlan,
+    region: str,
+    names: Sequence[str],
+    claims: Mapping[tuple[str, str, str], Claim],
 ) -> Iterator[LiveMachine]:
-    groups = describe_groups(client, region, list(pools))
+    planned = {pool.name: pool.group for pool in plan.pools}
+    groups = tuple(describe_groups(client, region, list(names)))
     members = {member["InstanceId"]: (group, member) for group in groups for member in group["Instances"]}
     instances = dict(describe_instances(client, region, list(members)))
     for instance, (group, member) in members.items():
-        pool = pools[group["AutoScalingGroupName"]]
-        claim = claims.get((instance, pool.group, region))
         facts, tags = instances.get(instance, {}), {tag["Key"]: tag["Value"] for tag in group.get("Tags", ())}
+        pool = group["AutoScalingGroupName"].removeprefix(f"{plan.name}-")
+        label = planned.get(pool) or tags.get(GROUP, pool)
+        claim = claims.get((instance, label, region))
         address = facts.get("PrivateIpAddress")
         yield LiveMachine(
             instance=instance,
-            group=pool.group,
-            pool=pool.name,
+            group=label,
+            pool=pool,
             region=region,
             zone=member["AvailabilityZone"],
             type=member.get("InstanceType", ""),

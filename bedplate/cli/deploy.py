@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bedplate.cli.options import Json, OnFleet, OnFleetAsking, Parts, printed
+from bedplate.cli.options import Json, OnFleet, OnFleetAsking, OnFleetEnding, Parts, printed
 from bedplate.errors import InputError, ViolationError
 from bedplate.operate import Result, apply, deploy
 from bedplate.operate import recover as states
@@ -26,21 +26,21 @@ def preview(operator: OnFleet, *, stack: Parts = None, json: Json = False) -> in
     return deploy.exit_status(operator, preview.states)
 
 
-def up(*, stack: Parts = None, operator: OnFleetAsking, no_machines: NoMachines = False) -> int:
+def up(*, stack: Parts = None, operator: OnFleetEnding, no_machines: NoMachines = False) -> int:
     """Deploy the fleet.
 
-    Records missing addresses and images, creates a missing backend, shows a preview, asks, then runs every stack in
-    order, regions in parallel. Stacks that the fleet file no longer has are destroyed. A new region gets its bundle as
-    soon as its stack is there. Without --stack, it then applies roles to running machines. The exit status is 6 if a
-    stack or machine failed; the same command continues.
+    Records missing addresses and images, creates a missing backend, shows a preview with the running machines that it
+    ends, asks, then runs every stack in order, regions in parallel. Stacks that the fleet file no longer has are
+    destroyed. A new region gets its bundle as soon as its stack is there. Without --stack, it then applies roles to
+    running machines. The exit status is 6 if a stack or machine failed; the same command continues.
     """
     return deploy.up(operator, stack or [], with_machines=not no_machines)
 
 
-def destroy(*, stack: Parts = None, operator: OnFleetAsking) -> int:
+def destroy(*, stack: Parts = None, operator: OnFleetEnding) -> int:
     """Delete what was deployed, except for data.
 
-    File systems, buckets and keys are protected and kept.
+    Names the running machines that end with it, and asks. File systems, buckets and keys are protected and kept.
     """
     return deploy.destroy(operator, stack or [])
 

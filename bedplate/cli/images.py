@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from bedplate.cli.options import Json, OnFleet, WithFleet, printed
+from bedplate.cli.options import Json, OnFleet, WithFleet, WithFleetEnding, printed
 from bedplate.operate import images
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="An image of `image list`.")]
@@ -48,7 +48,7 @@ def diff(
     return printed(images.compare(operator, first, second))
 
 
-def promote(name: Name, operator: WithFleet) -> None:
+def promote(name: Name, operator: WithFleetEnding) -> None:
     """Use a finished image for new machines, and replace workers on other images.
 
     Machines with SSH stay on theirs.
@@ -57,7 +57,7 @@ def promote(name: Name, operator: WithFleet) -> None:
 
 
 def rollback(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="A kind of `image plan`.")], operator: WithFleet
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="A kind of `image plan`.")], operator: WithFleetEnding
 ) -> None:
     """Return to the previous image of an image kind."""
     images.rollback(operator, kind)

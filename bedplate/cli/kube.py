@@ -85,7 +85,7 @@ def upgrade(
         typer.Option("--max-unavailable", min=1, metavar="N", help="Workers of a group at a time. Default: a tenth."),
     ] = None,
     without: Without = None,
-    operator: Annotated[Terminal, By(("yes", "user", "identity", "ssh_config"))],
+    operator: Annotated[Terminal, By(("yes", "end_machines", "user", "identity", "ssh_config"))],
 ) -> int:
     """Upgrade Kubernetes and containerd on all machines.
 

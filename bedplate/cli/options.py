@@ -96,6 +96,7 @@ Pythons = Annotated[
     typer.Option("--python", metavar="VERSION", help="Also for this Python, such as 3.11; repeatable."),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
+EndMachines = Annotated[bool, typer.Option("--end-machines", help="With --yes: also end running machines.")]
 
 # How to log in.
 User = Annotated[
@@ -129,6 +130,7 @@ PassphraseFile = Annotated[
 _OPTIONS: Mapping[str, tuple[str, object, object]] = MappingProxyType(
     {
         "yes": ("yes", Yes, False),
+        "end_machines": ("end_machines", EndMachines, False),
         "user": ("user", User, None),
         "login_name": ("user", LoginName, None),
         "identity": ("identity", Identity, None),
@@ -180,9 +182,11 @@ def with_operator(function: Callable[..., int | None]) -> Callable[..., int | No
 _LOGIN = ("user", "identity", "ssh_config")
 OnFleet = Annotated[Terminal, By()]
 OnFleetAsking = Annotated[Terminal, By(("yes",))]
+OnFleetEnding = Annotated[Terminal, By(("yes", "end_machines"))]
 OnFleetByKeys = Annotated[Terminal, By(("passphrase_file",))]
 OnGateways = Annotated[Terminal, By(("ssh_config", "passphrase_file"))]
 OnMachines = Annotated[Terminal, By((*_LOGIN, "passphrase_file"))]
 WithFleet = Annotated[Terminal, By(is_argument=False)]
+WithFleetEnding = Annotated[Terminal, By(("yes", "end_machines"), is_argument=False)]
 WithLogin = Annotated[Terminal, By(_LOGIN, is_argument=False)]
 WithLoginName = Annotated[Terminal, By(("login_name", "identity"), is_argument=False)]

@@ -25,14 +25,14 @@ class Difference:
 
 
 def differences(step: StepEventMetadata) -> Iterator[Difference]:
-    """Yield the differences of a step of a refresh.
+    """Yield the differences of a step of a refresh, or of a preview, where `real` is the planned value.
 
     The provider names the properties that the next `up` would correct; values that AWS merely computes are not drift.
     """
     kind = str(getattr(step.op, "value", step.op))
     if kind == "delete":
         yield Difference(step.urn, "", step.old.id if step.old else None, None)
-    elif kind == "update":
+    elif kind in ("update", "replace"):
         for key in sorted(step.detailed_diff or step.diffs or ("",)):
             path = tuple(quoted or index or name for quoted, index, name in _PATH.findall(key))
             yield Difference(step.urn, key, _value(step.old, path), _value(step.new, path))
@@ -118,8 +118,8 @@ class Progress:
     """One operation of a stack.
 
     `steps` has the kind of each finished change by URN, `total` is the number of changes that the preview announced.
-    `differences` is the drift that a check has found. `exit_code` is that of the error, `seconds` the length
-    of a finished operation.
+    `differences` is the drift that a check has found, or what a preview would change. `exit_code` is that of the error,
+    `seconds` the length of a finished operation.
     """
 
     stack: str
@@ -159,7 +159,7 @@ def advance(progress: Progress, event: EngineEvent) -> Progress:
 def _finished(progress: Progress, step: StepEventMetadata) -> Progress:
     if _kind(step) not in _COUNTED:
         return progress
-    drift = tuple(differences(step)) if progress.operation is Operation.CHECK else ()
+    drift = tuple(differences(step)) if progress.operation in (Operation.CHECK, Operation.PREVIEW) else ()
     # A component has a second event, with its outputs.
     steps = {**progress.steps, step.urn: _kind(step)}
     return replace(progress, steps=steps, differences=(*progress.differences, *drift))

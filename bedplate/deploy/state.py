@@ -264,6 +264,12 @@ class StackState:
         return tuple(resource for resource in own if resource["urn"] not in urns)
 
     @property
+    def scaling_groups(self) -> Mapping[str, str]:
+        """Return the names of the Auto Scaling groups by URN."""
+        groups = (resource for resource in self._resources if resource["type"] == "aws:autoscaling/group:Group")
+        return {resource["urn"]: str(resource["id"]) for resource in groups}
+
+    @property
     def _resources(self) -> tuple[Resource, ...]:
         return tuple(self.deployment.get("resources") or ())
 

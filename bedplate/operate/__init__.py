@@ -49,7 +49,7 @@ class Views(ABC):
 class Operator(ABC):
     """Who runs a workflow: their fleet file, how they log in to machines, and how they are told and asked.
 
-    `yes` agrees to every question.
+    `yes` agrees to every question, but to the end of running machines only together with `end_machines`.
     """
 
     fleet: Path
@@ -58,6 +58,7 @@ class Operator(ABC):
     ssh_config: Path | None = None
     passphrase_file: Path | None = None
     yes: bool = False
+    end_machines: bool = False
     is_attended: bool = True
     """Whether somebody may be asked."""
 

@@ -19,6 +19,7 @@ from bedplate.nodes.ssh import NodeLocation, nodes_by_name
 from bedplate.operate import Operator, open_account, plan_of
 from bedplate.operate.apply import apply_machines
 from bedplate.operate.control_plane import cluster_of, connections, locked, member_nodes
+from bedplate.operate.terminations import Termination, confirm
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import BOOTSTRAPPERS, machine_group, peer_url
 from bedplate.plan.nodes import NodePlan, NodeRole, Platform, find_node
@@ -212,7 +213,9 @@ def upgrade(
             operator.show(f"{name}: left alone: {reasons[name]}" for name in drained if name in reasons)
         if check or not steps:
             return 0
-        operator.confirm("upgrade?")
+        replaced = [name for name, of_machine in steps.items() if Action.REPLACE in of_machine]
+        ends = [Termination(workers[name].group, name.partition(".")[2], (name,), 1) for name in replaced]
+        confirm(operator, "upgrade?", ends)
         for member in cluster.members:
             if member.name not in members:
                 operator.show([f"remove {member.name} from etcd; later: `bedplate kube member replace {member.name}`"])

@@ -2,8 +2,9 @@
 
 import os
 import threading
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -24,6 +25,7 @@ from bedplate.lock import lock_path, record_etcd, record_images, record_plan
 from bedplate.operate import Operator, machines, open_account, plan_loaded, plan_of
 from bedplate.operate.bundle import deliver_to_new_region
 from bedplate.operate.control_plane import locked, make_authorities
+from bedplate.operate.terminations import Termination, confirm, find_terminations
 from bedplate.plan import FleetPlan, bill
 from bedplate.plan.cost import quota_needs
 from bedplate.plan.planner import unrecorded_images
@@ -143,10 +145,11 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What `up` would do: the changes of deployed stacks, the new stacks, and what is deleted with others."""
+    """What `up` would do: the changes of deployed stacks, the new stacks, and what is deleted and ended with others."""
 
     session: Session
     states: tuple[Progress, ...]
+    terminations: tuple[Termination, ...]
 
     @property
     def document(self) -> dict[str, object]:
@@ -154,11 +157,12 @@ class Preview:
         changes = {state.stack: None if state.status is Status.LATER else dict(state.changes) for state in self.states}
         new = [stack for stack, _ in self.session.tasks(self.session.new_parts(), Operation.UP)]
         deleted = {stack: len(resources) for stack, resources in _deleted(self.session).items()}
-        return {"stacks": changes, "new": new, "deleted": deleted}
+        return {"stacks": changes, "new": new, "deleted": deleted, "ends": [asdict(end) for end in self.terminations]}
 
     def show(self, operator: Operator) -> None:
-        """Report the changes of each stack, what is deleted, and the price."""
+        """Report the machines that end, the changes of each stack, what is deleted, and the price."""
         session = self.session
+        operator.show_changes(end.line for end in self.terminations)
         operator.show_changes(report.change_lines(self.states))
         operator.show(f"{stack:<24} new" for stack, _ in session.tasks(session.new_parts(), Operation.UP))
         operator.show_changes(_removals(session))
@@ -173,7 +177,8 @@ def preview(operator: Operator, names: Sequence[str]) -> Preview:
     """Return what `up` would do, to these stacks or all. A stack is previewed once it exists."""
     session = _open(operator, _deployable(operator, names), names, Action.UP)
     _require_recorded(operator, session.plan)
-    return Preview(session, _preview(operator, session))
+    previews = _preview(operator, session)
+    return Preview(session, previews, _terminations(session, previews))
 
 
 def up(operator: Operator, names: Sequence[str], *, with_machines: bool) -> int:
@@ -197,9 +202,10 @@ def _deploy_stacks(operator: Operator, names: Sequence[str]) -> int:
         return 0
     _warn_of_quotas(operator, session)
     roles = _missing_roles(operator, session)
-    Preview(session, previews).show(operator)
+    terminations = _terminations(session, previews)
+    Preview(session, previews, terminations).show(operator)
     operator.show(f"{role} will be created in the account" for role in roles)
-    operator.confirm("deploy?")
+    confirm(operator, "deploy?", terminations)
     for role, service in roles.items():
         create_role(session.account, session.plan.home.name, role, service)
     totals = {(state.stack, Operation.UP): len(state.steps) for state in previews}
@@ -212,8 +218,10 @@ def destroy(operator: Operator, names: Sequence[str]) -> int:
     if not _deleted(session):
         operator.show(["nothing is deployed", *_kept_lines(session.plan, session.states)])
         return 0
+    terminations = _terminations(session, ())
+    operator.show_changes(end.line for end in terminations)
     operator.show_changes(_removals(session))
-    operator.confirm("destroy?")
+    confirm(operator, "destroy?", terminations)
     status = finish(operator, _deploy(operator, session, {}), again("destroy", operator, names))
     if not status:
         operator.show(_kept_lines(session.plan, session.engine.states(session.plan.name)))
@@ -298,6 +306,22 @@ def _deleted(session: Session) -> dict[str, tuple[Resource, ...]]:
     """Return what is deleted with each stack that is destroyed."""
     destroyed = session.parts(Operation.DESTROY)
     return {stack_name(session.plan, part): session.states[part].deletable for part in destroyed}
+
+
+def _terminations(session: Session, previews: Sequence[Progress]) -> tuple[Termination, ...]:
+    """Return the running machines that a deployment ends; those of a stack without a preview too."""
+    kept = defaultdict[str, dict[str, int]](dict)
+    for part in session.parts(Operation.DESTROY):
+        kept[part].update(dict.fromkeys(session.states[part].scaling_groups.values(), 0))
+    for state in previews:
+        part = state.stack.removeprefix(stack_name(session.plan, ""))
+        sizes = {change.urn: change.real for change in state.differences if change.key == "maxSize"}
+        for urn, name in session.states[part].scaling_groups.items():
+            if state.status is not Status.DONE or state.steps.get(urn) in ("delete", "replace"):
+                kept[part][name] = 0
+            elif urn in sizes:
+                kept[part][name] = int(sizes[urn] or 0)
+    return find_terminations(session.account, session.plan, {part: groups for part, groups in kept.items() if groups})
 
 
 def _removals(session: Session) -> Iterator[str]:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -20,6 +21,7 @@ from bedplate.files import held
 from bedplate.lock import lock_path, record_baked
 from bedplate.operate import Operator, Result, open_account, plan_and_account, plan_of
 from bedplate.operate.bundle import bundle_differences
+from bedplate.operate.terminations import confirm, find_terminations
 from bedplate.plan import FleetPlan
 from bedplate.plan.node_document import pool_document
 from bedplate.plan.planner import ImageKind, image_kinds
@@ -284,6 +286,7 @@ def promote(operator: Operator, name: str) -> None:
     plan, client = plan_and_account(operator)
     with locked(operator, plan, client):
         copies = copies_of(images_of(client, plan), name)
+        _confirm_rollout(operator, client, plan, copies)
         for image in copies:
             if image.withdrawn:
                 published.unmark(client, image.region, image.id, WITHDRAWN)
@@ -306,6 +309,7 @@ def rollback(operator: Operator, kind: str) -> None:
         earlier = [name for name in names[names.index(current) + 1 :] if name not in withdrawn]
         if not earlier:
             raise InputError(f"no image of {kind} is older than {current}", fix="`bedplate image list` shows all")
+        _confirm_rollout(operator, client, plan, copies_of(images, earlier[0]))
         for image in copies_of(images, current):
             published.mark(client, image.region, image.id, WITHDRAWN)
         ended = [pool.name for pool in _workers(plan, kind) if PoolRollout(client, plan.name, pool).end()]
@@ -341,6 +345,19 @@ def sweep(operator: Operator) -> int:
                 operator.show([f"{store.region}: removed {key}"])
     operator.notify(f"not searched: {line}" for line in failure_lines(answers.failures))
     return PartialError.exit_code if answers.failures else 0
+
+
+def _confirm_rollout(operator: Operator, client: AwsClient, plan: FleetPlan, copies: tuple[FleetImage, ...]) -> None:
+    """Name the running workers on other images, which a roll-out ends, and ask; ask nothing without any."""
+    ids = {image.region: image.id for image in copies}
+    kept = defaultdict[str, dict[str, int]](dict)
+    for pool in _workers(plan, copies[0].kind):
+        if pool.region in ids:
+            kept[pool.region][f"{plan.name}-{pool.name}"] = 0
+    terminations = find_terminations(client, plan, kept, lambda machine: machine.image != ids[machine.region])
+    if terminations:
+        operator.show_changes(end.line for end in terminations)
+        confirm(operator, "replace them?", terminations)
 
 
 def _promote(operator: Operator, client: AwsClient, plan: FleetPlan, copies: tuple[FleetImage, ...]) -> None:

@@ -4,7 +4,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from bedplate.account.capacity import (
     WAIT,
@@ -28,20 +27,17 @@ from bedplate.nodes.bootstrap import site_script
 from bedplate.nodes.host_keys import known_hosts
 from bedplate.nodes.ssh import (
     FILE_HEADER,
-    Login,
     NodeLocation,
     check_groups,
-    logged_in,
-    login_account,
     nodes_by_name,
     ssh_config,
-    write_ssh_config,
 )
 from bedplate.operate import Operator, Result, open_account, plan_of
 from bedplate.operate.login import interactive_login, is_in_cloud, with_proxy
 from bedplate.operate.site_folder import script_name, site_files, write_folder
+from bedplate.operate.terminations import people_on
 from bedplate.plan import FleetPlan
-from bedplate.plan.nodes import NodePlan, find_node, permanent_nodes, pool_nodes
+from bedplate.plan.nodes import NodePlan, permanent_nodes, pool_nodes
 from bedplate.plan.planner import baked_image
 from bedplate.plan.pools import PoolPlan, next_stop
 from bedplate.report import capacity as report
@@ -277,7 +273,7 @@ def stop(operator: Operator, name: str) -> None:
         return
     groups = ScalingGroups(client, plan.name, (pool,))
     desired = _desired_above_minimum(groups, machine)
-    operator.show(report.stop_lines(machine, f"up {age_of(machine, datetime.now(UTC))}", _people_on(plan, machine)))
+    operator.show(report.stop_lines(machine, f"up {age_of(machine, datetime.now(UTC))}", people_on(plan, machine)))
     operator.confirm("terminate it?")
     terminate_machine(client, machine.region, machine.instance)
     groups.forget_end(pool.name, desired - 1)
@@ -315,15 +311,3 @@ def _desired_above_minimum(groups: ScalingGroups, machine: LiveMachine) -> int:
         fix = f"lower `groups.{machine.group}.nodes.min` below {pool.min}, then run `bedplate up --stack {region}`"
         raise InputError(f"{machine.pool} is at its minimum of {pool.min}: AWS would replace the machine", fix=fix)
     return pool.desired
-
-
-def _people_on(plan: FleetPlan, machine: LiveMachine) -> tuple[str, ...] | None:
-    """Return who is logged in to a machine; None without a recorded host key or a connection."""
-    if machine.name is None or not plan.record.host_keys.get(machine.name):
-        return None
-    node = find_node(plan, machine.name, load_catalog())
-    login = Login(login_account(plan.accounts, login_name()), connect_timeout=5)
-    with TemporaryDirectory() as folder:
-        location = NodeLocation(node, machine.address)
-        (target,) = write_ssh_config(Path(folder), [location], plan.record.host_keys, login).targets
-        return logged_in(target)

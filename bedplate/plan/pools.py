@@ -13,6 +13,9 @@ from bedplate.spec.groups import Fabric, Group, Market, Rung, Schedule
 from bedplate.spec.sites import Use
 from bedplate.spec.text import PERMANENT
 
+GROUP = "bedplate:group"
+"""The tag of a pool's Auto Scaling group, and of its machines, with the name of its group."""
+
 
 @dataclass(frozen=True, slots=True)
 class VolumePlan:

@@ -15,11 +15,24 @@ from bedplate.report.columns import aligned, counted
 from bedplate.report.compliance import xml_file, xml_text
 
 _CHANGES = ("create", "import", "update", "replace", "delete")
-# Those that remove something are shown by name.
 _LISTED = ("replace", "delete")
+# Of what is replaced or deleted, these types are shown by name, in this order; of the others the number.
+_NAMED = (
+    "aws:autoscaling/group:Group",
+    "aws:ec2/natGateway:NatGateway",
+    "aws:ec2transitgateway/transitGateway:TransitGateway",
+    "aws:ec2/vpnConnection:VpnConnection",
+    "aws:ec2/eip:Eip",
+    "aws:ec2/vpc:Vpc",
+    "aws:route53/zone:Zone",
+    "aws:efs/fileSystem:FileSystem",
+    "aws:s3/bucket:Bucket",
+    "aws:ebs/volume:Volume",
+    "aws:kms/key:Key",
+)
 LOG_WIDTH = 200
 """The width of progress in a log."""
-DESTRUCTIVE = rf"\b\d+ ({'|'.join(_LISTED)})\b|^  ({'|'.join(_LISTED)}) .*"
+DESTRUCTIVE = rf"\b\d+ ({'|'.join(_LISTED)})\b|^  ({'|'.join(_LISTED)}) .*|\bends \d+ .*|\bmay end .*"
 """The parts of lines that are red on a terminal, as a regular expression."""
 _NAME, _STATE, _COUNT, _TIME = 24, 16, 12, 8
 
@@ -50,21 +63,28 @@ def _seconds(state: Progress) -> str:
 
 
 def change_lines(states: Iterable[Progress]) -> Iterator[str]:
-    """Yield the planned changes of each stack, with the names of replaced and deleted resources."""
+    """Yield the planned changes of each stack; the most important of the replaced and deleted resources by name."""
     for state in states:
         counts = ", ".join(f"{state.changes[kind]} {kind}" for kind in _CHANGES if kind in state.changes)
         later = "previewed after the stacks that it reads" if state.status is Status.LATER else ""
         yield f"{state.stack:<{_NAME}} {later or counts or 'no change'}"
-        for urn, kind in state.steps.items():
-            if kind in _LISTED:
-                yield f"  {kind:<8} {resource_name(urn)}"
+        yield from _folded((kind, resource_name(urn)) for urn, kind in state.steps.items() if kind in _LISTED)
+
+
+def _folded(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield the changes of the types to name, and the number of the others."""
+    by_type = [(name.partition(" ")[0], kind, name) for kind, name in rows]
+    named = [row for token in _NAMED for row in by_type if row[0] == token]
+    yield from (f"  {kind:<8} {name}" for _, kind, name in named)
+    if others := len(by_type) - len(named):
+        yield f"  and {counted(others, 'other resource')}"
 
 
 def removal_lines(stack: str, resources: Iterable[Resource]) -> Iterator[str]:
-    """Yield the number of resources that a stack loses, then that of each AWS type."""
-    types = Counter(resource["type"] for resource in resources)
-    yield f"{stack:<{_NAME}} {types.total()} delete"
-    yield from (f"  delete   {count:>3} {name}" for name, count in sorted(types.items()) if name.startswith("aws:"))
+    """Yield the number of resources that a stack loses, the most important by name."""
+    names = [resource_name(resource["urn"]) for resource in resources]
+    yield f"{stack:<{_NAME}} {len(names)} delete"
+    yield from _folded(("delete", name) for name in names)
 
 
 def price_lines(before: float | None, after: float) -> Iterator[str]:

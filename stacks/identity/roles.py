@@ -13,11 +13,12 @@ from bedplate.capacity.shrink import PAUSED
 from bedplate.plan.capacity import ends_itself
 from bedplate.plan.cluster import join_parameter
 from bedplate.plan.fleet import ControlPlaneMember, FleetPlan
+from bedplate.plan.pools import GROUP
 from bedplate.plan.registration import ENABLED
 from bedplate.spec.sites import Use
 from stacks.alarms import gate_namespace
 from stacks.identity.policy import Conditions, FleetRole, Statement, alias_name, arn, bucket_arn, trust_services
-from stacks.options import FLEET, GROUP, MEMBER, USE, child_options, name_tag, output_of
+from stacks.options import FLEET, MEMBER, USE, child_options, name_tag, output_of
 
 
 def region_names(plan: FleetPlan) -> tuple[str, ...]:

@@ -282,7 +282,7 @@ def test_a_group_whose_image_is_a_parameter_has_no_rollback(
     (template,) = ec2_backends[aws.plan.account][HOME].launch_templates.values()
     template.versions[0].data["ImageId"] = "resolve:ssm:/aws/service/canonical/ubuntu/server/24.04/stable/current"
 
-    assert run(["image", "promote", name]) == 0
+    assert run(["image", "promote", name, "--yes", "--end-machines"]) == 0
 
     assert "without rollback: its old image is a parameter" in capsys.readouterr().out
     assert not aws.client.refreshes[group]["Preferences"]["AutoRollback"]
@@ -292,12 +292,18 @@ def test_a_group_whose_image_is_a_parameter_has_no_rollback(
 def test_a_promoted_image_is_rolled_out_to_workers(
     aws: BakeLab, here: Path, capsys: pytest.CaptureFixture[str], *, is_mixed: bool
 ) -> None:
-    """An instance refresh with checkpoints replaces workers; `rollback` of the image kind ends it."""
+    """Named first, workers are replaced by an instance refresh with checkpoints; `rollback` of a kind ends it."""
     assert run(["image", "bake", KIND]) == 0
     group = _deploy_workers(aws, aws.image_ids()[HOME], is_mixed=is_mixed)
     name = _bake_another(aws)
 
-    assert run(["image", "promote", name]) == 0
+    recorded = _recorded(here)
+    assert run(["image", "promote", name, "--yes"]) == 2
+    output, errors = capsys.readouterr()
+    assert "sim in us-west-2: ends 2 running machines (local disks are lost): i-" in output
+    assert "--end-machines" in errors
+    assert (_recorded(here), group in aws.client.refreshes) == (recorded, False)
+    assert run(["image", "promote", name, "--yes", "--end-machines"]) == 0
 
     assert "replacing 2 of 2 machines, rolls back if a new one fails" in capsys.readouterr().out
     refresh = aws.client.refreshes[group]
@@ -309,7 +315,7 @@ def test_a_promoted_image_is_rolled_out_to_workers(
     query = {"LaunchTemplateId": spec["LaunchTemplateId"], "Versions": [spec["Version"]]}
     (version,) = aws.client.call("ec2", HOME, "describe_launch_template_versions", **query)["LaunchTemplateVersions"]
     assert version["LaunchTemplateData"]["ImageId"] == _recorded(here)[HOME]
-    assert run(["image", "promote", name]) == 6
+    assert run(["image", "promote", name, "--yes", "--end-machines"]) == 6
     assert "a roll-out is in progress" in capsys.readouterr().err
     assert run(["image", "list"]) == 0
     assert "roll-out InProgress, 0 % replaced" in capsys.readouterr().out

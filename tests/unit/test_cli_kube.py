@@ -319,7 +319,7 @@ def upgrade(members: Path, lab: Path) -> list[str]:
     for name in SITE:
         (members / name).mkdir()
     (config := lab.with_name("ssh_config")).write_text("")
-    return ["kube", "upgrade", "--yes", str(lab), "--ssh-config", str(config)]
+    return ["kube", "upgrade", "--yes", "--end-machines", str(lab), "--ssh-config", str(config)]
 
 
 def steps_of(members: Path, name: str) -> list[str]:
@@ -494,7 +494,7 @@ def instance(name: str, version: str, taints: str = "") -> str:
 def test_an_instance_of_an_old_bundle_ends_the_upgrade(
     members: Path, train: Path, upgrade: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A new instance has the version of the bundle: with an older one, no further instance is replaced."""
+    """Its replacement is agreed to. A new instance has the version of the bundle: an older one stops the upgrade."""
     monkeypatch.setattr(cluster_machines, "group_members", lambda *_: (2, frozenset({"i-00000001", "i-9f3c21ab"})))
 
     def terminate(*_: object, **__: object) -> str:
@@ -502,6 +502,8 @@ def test_an_instance_of_an_old_bundle_ends_the_upgrade(
         return "lab-train"
 
     monkeypatch.setattr(cluster_machines, "terminate_machine", terminate)
+    assert run([word for word in upgrade if word != "--end-machines"]) == 2
+    assert "ends running machines of train" in capsys.readouterr().err
 
     assert run(upgrade) == 6
 

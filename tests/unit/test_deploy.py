@@ -7,12 +7,13 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 from unittest.mock import patch
 
+import boto3
 import pytest
 from pulumi.automation.events import EngineEvent
 
@@ -94,11 +95,11 @@ def test_an_error_of_a_program_has_no_traceback() -> None:
 
 
 def test_a_preview_names_what_it_replaces() -> None:
-    """Updates and creations are only counted; the steps of a replacement count as one."""
+    """Updates, creations and minor resources are only counted; the steps of a replacement count as one."""
     assert list(change_lines([replayed("preview", Operation.PREVIEW)])) == [
         "lab.shared               4 update, 2 replace",
         "  replace  aws:route53/zone:Zone lab",
-        "  replace  aws:route53/record:Record lab-home.files.us-west-2",
+        "  and 1 other resource",
     ]
 
 
@@ -349,8 +350,102 @@ def test_a_removed_region_is_destroyed_by_the_same_up(trio: Path, capsys: pytest
     ]
     before_confirmation = lines[:-5]
     assert "trio.eu-north-1 1 delete" in before_confirmation
-    assert "delete 1 aws:ec2/vpc:Vpc" in before_confirmation
+    assert "delete aws:ec2/vpc:Vpc trio" in before_confirmation
     assert "list price at minimum: 151.50 USD/month, -122.25 to the last deployment" in before_confirmation
+
+
+GROUP = "aws:autoscaling/group:Group"
+NAME = "trio-box-eu-north-1"
+
+
+@pytest.fixture
+def box(trio: Path) -> str:
+    """Let a group of eu-north-1 run two machines; return the instance of one."""
+    file = trio / "trio.eu-north-1.json"
+    document = json.loads(file.read_text())
+    urn = f"urn:pulumi:trio.eu-north-1::bedplate::{GROUP}::{NAME}"
+    document["deployment"]["resources"].append({"urn": urn, "type": GROUP, "id": NAME})
+    file.write_text(json.dumps(document))
+    client = boto3.client("autoscaling", "eu-north-1")
+    template: dict[str, Any] = {"LaunchConfigurationName": NAME}
+    client.create_launch_configuration(**template, ImageId="ami-12c6146b", InstanceType="m7i.xlarge")
+    sizes: dict[str, Any] = {"MinSize": 2, "MaxSize": 2, "AvailabilityZones": ["eu-north-1a"]}
+    client.create_auto_scaling_group(AutoScalingGroupName=NAME, **template, **sizes)
+    (group,) = client.describe_auto_scaling_groups()["AutoScalingGroups"]
+    return str(group["Instances"][0]["InstanceId"])
+
+
+def test_machines_that_a_removed_region_ends_are_named_first(
+    trio: Path, box: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also by `preview` and `destroy`; `--yes` agrees to their end only together with `--end-machines`."""
+    shutil.copy(DATA / "engine/remove.jsonl", trio / "run.jsonl")
+    line = "box-eu-north-1 in eu-north-1: ends 2 running machines (local disks are lost): "
+
+    assert run(["destroy", "--yes"]) == 2
+    assert capsys.readouterr().out.startswith(line)
+    remove_north(trio)
+    assert run(["up", "--yes"]) == 2
+    output, errors = capsys.readouterr()
+    assert output.startswith(line)
+    assert f"{box}, up 0m, logins unknown" in output
+    assert "add --end-machines" in errors
+    assert "up trio" not in (trio / "calls").read_text()
+    assert "destroy" not in (trio / "calls").read_text()
+    assert run(["preview", "--json"]) == 0
+    assert [(end["group"], end["count"]) for end in json.loads(capsys.readouterr().out)["ends"]] == [
+        ("box-eu-north-1", 2)
+    ]
+    assert run(["up", "--yes", "--end-machines"]) == 0
+
+
+@pytest.mark.usefixtures("box")
+@pytest.mark.parametrize(
+    ("changes", "count"),
+    [({}, 0), ({"maxSize": 1}, 1), ({"maxSize": 5}, 0), ({"maxSize": None}, 2), ({"name": "other"}, 0)],
+)
+@pytest.mark.parametrize("kind", ["update", "replace"])
+def test_a_preview_of_a_group_says_how_many_machines_end(
+    trio: Path, capsys: pytest.CaptureFixture[str], kind: str, changes: Mapping[str, object], count: int
+) -> None:
+    """A replaced group ends all; a lower or unknown maximum those above it; other changes none."""
+    urn = f"urn:pulumi:trio.eu-north-1::bedplate::{GROUP}::{NAME}"
+    state = {"urn": urn, "type": GROUP, "id": NAME, "parent": "", "provider": "", "outputs": {}}
+    old, new = state | {"inputs": {"maxSize": 2}}, state | {"inputs": changes}
+    metadata = {"op": kind, "urn": urn, "type": GROUP, "provider": "", "old": old, "new": new, "diffs": [*changes]}
+    event = {"sequence": 1, "timestamp": 1, "resOutputsEvent": {"metadata": metadata}}
+    line = {"stack": "trio.eu-north-1", "operation": "preview", "event": event}
+    (trio / "run.jsonl").write_text(json.dumps(line))
+    assert run(["plan", "--write"]) == 0
+
+    assert run(["preview"]) == 0
+
+    ends = [line for line in capsys.readouterr().out.splitlines() if "ends" in line]
+    number = {0: [], 1: ["ends 1 of 2 running machines"], 2: ["ends 2 running machines"]}[
+        2 if kind == "replace" else count
+    ]
+    assert [re.sub(r".*(ends .*) \(local.*", r"\1", line) for line in ends] == number
+
+
+@pytest.mark.usefixtures("box")
+def test_machines_of_a_silent_region_may_run(
+    trio: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What AWS does not answer is unknown, and `--yes` does not agree to it."""
+
+    def refuse(*_arguments: object) -> Iterator[None]:
+        raise PartialError("AWS does not answer")
+
+    monkeypatch.setattr("bedplate.account.machines.describe_groups", refuse)
+    (trio / "run.jsonl").touch()
+
+    assert run(["destroy", "--yes"]) == 2
+
+    output, errors = capsys.readouterr()
+    reason = "may end running machines, which are unknown: AWS does not answer"
+    assert output.splitlines()[0] == f"box-eu-north-1 in eu-north-1: {reason}"
+    assert "--end-machines" in errors
+    assert not (trio / "calls").exists()
 
 
 def test_a_failing_region_does_not_stop_the_others(trio: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,14 +17,15 @@ from tests.testlab.engine.folder import HISTORY, REPLAY, make_folder, resources
 from tests.testlab.engine.lab import REGION, init_fleet
 from tests.testlab.fakes.scaling import ScalingCloud
 from tests.testlab.machines.sshd import running_server
-from tests.unit.test_deploy import DATA_KEY, VPC
+from tests.unit.test_deploy import DATA_KEY, GROUP, VPC
 
 
 @pytest.fixture
 def new_fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Make a fleet folder, the current one; its stacks exist after the first operation of `pulumi`."""
     states = {"box.shared": resources("box.shared", "aws:iam/role:Role")}
-    states |= {f"box.{REGION}": resources(f"box.{REGION}", VPC, DATA_KEY)}
+    group = {"urn": f"urn:pulumi:box::bedplate::{GROUP}::box-box", "type": GROUP, "id": f"box-box-{REGION}"}
+    states |= {f"box.{REGION}": [*resources(f"box.{REGION}", VPC, DATA_KEY), group]}
     files = {f"{stack}.json": {"version": 3, "deployment": {"resources": state}} for stack, state in states.items()}
     rows = [{"name": stack, "current": False, "resourceCount": len(state)} for stack, state in states.items()]
     texts = {
