@@ -100,9 +100,9 @@ def client_of(service: str, region: str) -> BaseClient:
 
 
 @cache
-def _shape(service: str, operation: str) -> StructureShape:
+def _shape(service: str, region: str, operation: str) -> StructureShape:
     """Return the input shape of an operation, which botocore builds on each access."""
-    meta = client_of(service, "us-east-1").meta
+    meta = client_of(service, region).meta
     return meta.service_model.operation_model(meta.method_to_api_mapping[operation]).input_shape
 
 
@@ -114,6 +114,8 @@ class Simulation:
     calls: int = 0
     fakes: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
     """Resources of types that moto does not model: type token -> id -> properties."""
+    lasting: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    """Descriptions of resources by region and id, for what never changes; a call that deletes the id removes them."""
     faults: Faults = field(default_factory=Faults)
     assumed_images: list[tuple[str, str]] | None = None
     """The AMIs that the account is assumed to have, with their regions; None if all its AMIs are known."""
@@ -157,6 +159,9 @@ class Simulation:
                 raise ResourceError("ValidationError", str(error)) from None
             except NotImplementedError as error:
                 raise ResourceError("NotSimulated", f"moto does not model {service}.{operation}: {error}") from None
+            if operation.startswith("delete_"):
+                for value in params.values():
+                    self.lasting.pop((region, str(value)), None)
             return reply
 
     def end_faults(self) -> None:
@@ -195,7 +200,7 @@ class Aws:
 
     def shape(self, service: str, operation: str) -> StructureShape:
         """Return the input shape of an operation, from botocore's service model."""
-        return _shape(service, operation)
+        return _shape(service, self.region, operation)
 
     def arn(self, service: str, resource: str) -> str:
         """Return the ARN of a resource in this region and account."""

@@ -1,7 +1,7 @@
 """EC2 resources by id: descriptions, tags, CIDR blocks and interfaces.
 
-moto accepts ids that do not exist, and describes deleted resources for ever. `described` and `require` raise the API
-error of AWS instead, so kinds call them before they use an id.
+moto accepts ids that do not exist, and describes deleted resources for ever. `described`, `lasting` and `require` raise
+the API error of AWS instead, so kinds call them before they use an id.
 """
 
 import re
@@ -81,10 +81,21 @@ def described(aws: Aws, resource: Ec2Resource, ident: str) -> dict[str, Any]:
     return existing(filter(is_live, listed), resource.code, f"The {resource.word} ID '{ident}' does not exist")
 
 
+def lasting(aws: Aws, resource: Ec2Resource, ident: str) -> dict[str, Any]:
+    """Return `described` of an earlier question, for what never changes, such as the VPC of a subnet.
+
+    Only for resources that end by a call with their own id, in their own region.
+    """
+    known = aws.simulation.lasting
+    if (aws.region, ident) not in known:
+        known[aws.region, ident] = described(aws, resource, ident)
+    return known[aws.region, ident]
+
+
 def require(aws: Aws, resource: Ec2Resource, *idents: str) -> None:
-    """Raise ResourceError with the code of AWS unless every id is that of an existing resource."""
+    """Raise ResourceError with the code of AWS unless every id is that of an existing resource, as in `lasting`."""
     for ident in idents:
-        described(aws, resource, ident)
+        lasting(aws, resource, ident)
 
 
 def is_live(description: Mapping[str, Any]) -> bool:

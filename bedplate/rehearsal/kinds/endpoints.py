@@ -87,7 +87,7 @@ def _require_service(aws: Aws, inputs: Props) -> None:
 
 
 def _require_distinct_zones(aws: Aws, subnets: list[str]) -> None:
-    zones = [ec2.described(aws, ec2.SUBNET, ident)["AvailabilityZone"] for ident in subnets]
+    zones = [ec2.lasting(aws, ec2.SUBNET, ident)["AvailabilityZone"] for ident in subnets]
     if len(set(zones)) < len(zones):
         message = "Found another VPC endpoint subnet in the availability zone of"
         raise ResourceError("DuplicateSubnetsInSameZone", f"{message} {', '.join(subnets)}", key="subnetIds")

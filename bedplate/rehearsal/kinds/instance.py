@@ -48,7 +48,7 @@ def _create_instance(aws: Aws, inputs: Props) -> str:
     params = _params(aws, inputs)
     require_launch_data(aws, params)
     if inputs.get("subnetId") and inputs.get("instanceType"):
-        zone = ec2.described(aws, ec2.SUBNET, inputs["subnetId"])["AvailabilityZone"]
+        zone = ec2.lasting(aws, ec2.SUBNET, inputs["subnetId"])["AvailabilityZone"]
         require_offered(aws, [inputs["instanceType"]], [zone])
         aws.simulation.faults.check_capacity(inputs["instanceType"], zone)
     response = aws.call(

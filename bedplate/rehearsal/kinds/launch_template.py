@@ -4,6 +4,7 @@ from base64 import b64decode
 from binascii import Error as NotBase64
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from bedplate.rehearsal.kind import InvalidInput, Naming, Props, ResourceKind, replaces, updates
@@ -79,11 +80,10 @@ def require_launch_data(aws: Aws, data: Mapping[str, Any]) -> None:
         placement_group(aws, group)
 
 
-def group_ids(data: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the ids of all security groups in launch data."""
-    yield from data.get("SecurityGroupIds") or []
-    for nic in data.get("NetworkInterfaces") or []:
-        yield from nic.get("Groups") or []
+def group_ids(data: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the ids of all security groups in launch data, each once: 32 interfaces may share a group."""
+    of_interfaces = (nic.get("Groups") or [] for nic in data.get("NetworkInterfaces") or [])
+    return tuple(dict.fromkeys(chain(data.get("SecurityGroupIds") or [], *of_interfaces)))
 
 
 def _require_image(aws: Aws, image: str) -> None:

@@ -65,8 +65,8 @@ def _create_endpoint(aws: Aws, inputs: Props) -> str:
 
 def _require_one_vpc(aws: Aws, inputs: Props) -> None:
     """Raise ResourceError for subnets and security groups of more than one VPC."""
-    subnets = [ec2.described(aws, ec2.SUBNET, block["subnetId"]) for block in inputs["ipAddresses"]]
-    groups = [ec2.described(aws, ec2.SECURITY_GROUP, ident) for ident in inputs["securityGroupIds"]]
+    subnets = [ec2.lasting(aws, ec2.SUBNET, block["subnetId"]) for block in inputs["ipAddresses"]]
+    groups = [ec2.lasting(aws, ec2.SECURITY_GROUP, ident) for ident in inputs["securityGroupIds"]]
     vpcs = {resource["VpcId"] for resource in (*subnets, *groups)}
     if len(vpcs) > 1:
         message = f"Subnets and security groups of an endpoint must be in one VPC, not in {', '.join(sorted(vpcs))}"

@@ -308,7 +308,7 @@ def _check_association(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
 
 
 def _create_association(aws: Aws, inputs: Props) -> str:
-    table = ec2.described(aws, ec2.ROUTE_TABLE, inputs["routeTableId"])
+    table = ec2.lasting(aws, ec2.ROUTE_TABLE, inputs["routeTableId"])
     if subnet := inputs.get("subnetId"):
         _require_unassociated(aws, table, subnet)
     target = renamed(inputs, _TARGETS)
@@ -317,7 +317,7 @@ def _create_association(aws: Aws, inputs: Props) -> str:
 
 
 def _require_unassociated(aws: Aws, table: dict[str, Any], subnet: str) -> None:
-    if ec2.described(aws, ec2.SUBNET, subnet)["VpcId"] != table["VpcId"]:
+    if ec2.lasting(aws, ec2.SUBNET, subnet)["VpcId"] != table["VpcId"]:
         message = f"Route table {table['RouteTableId']} and subnet {subnet} belong to different networks"
         raise ResourceError("InvalidParameterValue", message)
     if ec2.matching(aws, ec2.ROUTE_TABLE, {"association.subnet-id": subnet}):

@@ -41,7 +41,7 @@ def named_interfaces(aws: Aws, data: Mapping[str, Any], inputs: Props, zones: Co
 
 def require_launchable(aws: Aws, inputs: Props) -> None:
     """Raise ResourceError for a group that cannot launch instances: wrong template, image, types, zones or networks."""
-    subnets = [ec2.described(aws, ec2.SUBNET, ident) for ident in inputs.get("vpcZoneIdentifiers") or []]
+    subnets = [ec2.lasting(aws, ec2.SUBNET, ident) for ident in inputs.get("vpcZoneIdentifiers") or []]
     zones = {subnet["AvailabilityZone"] for subnet in subnets} or set(inputs.get("availabilityZones") or [])
     policy = (inputs.get("mixedInstancesPolicy") or {}).get("launchTemplate") or {}
     spec = policy.get("launchTemplateSpecification") or inputs.get("launchTemplate") or {}
@@ -116,7 +116,7 @@ def _parameter_image_error(data: Mapping[str, Any], types: Iterable[str], inputs
 
 def _require_vpc_groups(aws: Aws, groups: Iterable[str], vpcs: Iterable[str]) -> None:
     for group in groups:
-        vpc = ec2.described(aws, ec2.SECURITY_GROUP, group)["VpcId"]
+        vpc = ec2.lasting(aws, ec2.SECURITY_GROUP, group)["VpcId"]
         if vpc not in vpcs:
             _raise_invalid(f"The security group {group} is in {vpc}, not in the VPC of the subnets")
 

@@ -139,7 +139,7 @@ def _create_group(aws: Aws, inputs: Props) -> str:
 def _vpc_id(aws: Aws, inputs: Props) -> str:
     """Return the id of the VPC of a group, without an input of the default VPC; raise ResourceError if it is absent."""
     if vpc := inputs.get("vpcId"):
-        return str(ec2.described(aws, ec2.VPC, vpc)["VpcId"])
+        return str(ec2.lasting(aws, ec2.VPC, vpc)["VpcId"])
     vpcs = ec2.matching(aws, ec2.VPC, {"is-default": "true"})
     return str(existing(vpcs, "VPCIdNotSpecified", "No default VPC for this user", "vpcId")["VpcId"])
 
@@ -354,7 +354,7 @@ def _require_reachable_group(aws: Aws, inputs: Props) -> None:
     other = inputs.get("referencedSecurityGroupId")
     if not other:
         return
-    vpcs = {ec2.described(aws, ec2.SECURITY_GROUP, group)["VpcId"] for group in (inputs["securityGroupId"], other)}
+    vpcs = {ec2.lasting(aws, ec2.SECURITY_GROUP, group)["VpcId"] for group in (inputs["securityGroupId"], other)}
     if len(vpcs) > 1 and not any(vpcs == peering for peering in _peered_vpcs(aws)):
         raise ResourceError(
             "InvalidGroup.NotFound", "You have specified two resources that belong to different networks."

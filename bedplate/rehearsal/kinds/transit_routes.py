@@ -45,7 +45,7 @@ def attached_resource(aws: Aws, attachment: str) -> dict[str, str]:
 
 def require_pair(aws: Aws, table: str, attachment: str) -> None:
     """Raise ResourceError unless a table and an available attachment exist and belong to one gateway."""
-    gateway = ec2.described(aws, ec2.TRANSIT_TABLE, table)["TransitGatewayId"]
+    gateway = ec2.lasting(aws, ec2.TRANSIT_TABLE, table)["TransitGatewayId"]
     state = ec2.described(aws, ec2.TRANSIT_ATTACHMENT, attachment)["State"]
     if state != "available":
         raise ResourceError("IncorrectState", f"{attachment} is in invalid state {state}")
@@ -169,7 +169,7 @@ def _check_route(aws: Aws, inputs: Props) -> Iterator[InvalidInput]:
 
 def _create_route(aws: Aws, inputs: Props) -> str:
     table, block = inputs["transitGatewayRouteTableId"], inputs["destinationCidrBlock"]
-    ec2.described(aws, ec2.TRANSIT_TABLE, table)
+    ec2.require(aws, ec2.TRANSIT_TABLE, table)
     attachment = inputs.get("transitGatewayAttachmentId")
     if attachment:
         require_pair(aws, table, attachment)

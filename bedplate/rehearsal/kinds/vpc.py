@@ -229,7 +229,7 @@ _RESERVATION_SIZES = range(16, 33)
 
 
 def _create_reservation(aws: Aws, inputs: Props) -> str:
-    ec2.described(aws, ec2.SUBNET, inputs["subnetId"])
+    ec2.require(aws, ec2.SUBNET, inputs["subnetId"])
     call = ("ec2", "create_subnet_cidr_reservation")
     response = call_with(aws, call, inputs, renames={"cidrBlock": "Cidr"})
     return str(response["SubnetCidrReservation"]["SubnetCidrReservationId"])
@@ -345,7 +345,7 @@ def _update_peering(aws: Aws, ident: str, old: Props, new: Props) -> None:
 
 
 def _update_options(aws: Aws, ident: str, old: Props, new: Props) -> None:
-    ec2.require(aws, ec2.PEERING, ident)
+    ec2.described(aws, ec2.PEERING, ident)
     _set_sides(aws, ident, new)
 
 
