@@ -112,12 +112,15 @@ format: $(READY)  ## Format every file and fix what ruff can fix
 
 docs: $(READY)  ## Generate docs/aws-account.md, docs/checks.md, docs/fleet-reference.md and docs/updates.md
 	$(BIN)/python -c 'from bedplate.catalog import load_catalog; from bedplate.report.account import account_page; print(account_page(load_catalog()), end="")' > docs/aws-account.md
-	$(BIN)/python -c 'from bedplate.report.diagnostics import checks_page; print(checks_page(), end="")' > docs/checks.md
+	$(BIN)/python -c 'from bedplate.report.rules import checks_page; print(checks_page(), end="")' > docs/checks.md
 	$(BIN)/python -c 'from bedplate.report.updates import reference_page; print(reference_page(), end="")' > docs/fleet-reference.md
 	$(BIN)/python -c 'from bedplate.report.updates import updates_page; print(updates_page(), end="")' > docs/updates.md
 
 bench: $(READY)  ## Measure speed and memory (docs/benchmarks.md); needs root
-	for name in $(basename $(notdir $(wildcard benchmarks/[a-z]*.py))); do $(BIN)/python -m benchmarks.$$name || exit 1; done
+	@missed=; git log -1 --format='commit %h, %cs'; uptime; \
+	  for name in $(basename $(notdir $(wildcard benchmarks/[a-z]*.py))); do \
+	    echo "== $$name"; $(BIN)/python -m benchmarks.$$name || missed="$$missed $$name"; done; \
+	  test -z "$$missed" || { echo "failed or missed a target:$$missed"; exit 1; }
 
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
   --no-annotate --no-header

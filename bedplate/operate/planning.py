@@ -16,7 +16,7 @@ from bedplate.plan import FleetPlan, bill, plan_document
 from bedplate.plan.stacks import Step, stack_order
 from bedplate.report import updates
 from bedplate.report.cost import cost_document, cost_lines, price_lines
-from bedplate.report.diagnostics import ALL_RULES, fault_document, fault_lines, rule_lines, rules_lines, verdict_lines
+from bedplate.report.diagnostics import fault_document, fault_lines, verdict_lines
 from bedplate.report.plan import (
     difference_lines,
     foreign_zone_lines,
@@ -122,6 +122,9 @@ def _find_faults(path: Path) -> tuple[tuple[Fault, ...], str]:
 
 def explain(code: str) -> Result:
     """Return the explanation of a rule, or with `all` the list of rules."""
+    # Most runs need no rules of stacks.
+    from bedplate.report.rules import ALL_RULES, rule_lines, rules_lines
+
     if code == _ALL:
         return Result(rules_lines(ALL_RULES))
     if code not in ALL_RULES:

@@ -25,7 +25,8 @@ def audit_lines(where: str, faults: Iterable[StackFault], resources: int) -> Ite
     checked = f"{counted(resources, 'resource')}, {counted(len(STACK_RULES), 'rule')}"
     yield from stack_fault_lines(rows)
     if rows:
-        yield f"{tally(rows)} in {where} ({checked}); details: `bedplate check --explain {rows[0].code}`"
+        found = tally(fault.level for fault in rows)
+        yield f"{found} in {where} ({checked}); details: `bedplate check --explain {rows[0].code}`"
     else:
         yield f"no faults in {where} ({checked})"
 
@@ -35,7 +36,8 @@ def judgement_lines(faults: Iterable[StackFault], origin: Origin = unknown_origi
     rows = tuple(faults)
     if rows:
         yield from ("", *stack_fault_lines(rows, origin))
-        yield f"{tally(rows)} in the resources; details: `bedplate check --explain {rows[0].code}`"
+        found = tally(fault.level for fault in rows)
+        yield f"{found} in the resources; details: `bedplate check --explain {rows[0].code}`"
     else:
         yield f"the resources comply with all {counted(len(STACK_RULES), 'rule')} (docs/checks.md)"
 

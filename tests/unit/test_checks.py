@@ -15,7 +15,7 @@ from bedplate.checks.catalogue import RULES
 from bedplate.checks.people import secrets_in
 from bedplate.graph import audit
 from bedplate.load import examine
-from bedplate.report.diagnostics import ALL_RULES
+from bedplate.report.rules import ALL_RULES
 from bedplate.rules import Fault, Level, rules_of
 
 FLEETS = Path(__file__).parents[1] / "data" / "fleets"

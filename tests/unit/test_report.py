@@ -16,17 +16,11 @@ from bedplate.nodes.audit import Findings, RuleOutcome, Verdict, parse_findings
 from bedplate.plan.stacks import origin
 from bedplate.report.columns import WIDTH, aligned, counted
 from bedplate.report.compliance import compliance_document, compliance_lines, compliance_page, junit_report
-from bedplate.report.diagnostics import (
-    ALL_RULES,
-    checks_page,
-    defect_lines,
-    fault_lines,
-    tally,
-    verdict_lines,
-)
+from bedplate.report.diagnostics import defect_lines, fault_lines, tally, verdict_lines
 from bedplate.report.graph import judgement_lines, stack_fault_lines, traced_fault_document
 from bedplate.report.nodes import apply_lines
 from bedplate.report.plan import named, roots
+from bedplate.report.rules import ALL_RULES, checks_page
 from bedplate.rules import Fault, Level
 from tests.conftest import Expect
 from tests.testlab.rehearsal.graphs import faults, resource
@@ -304,7 +298,7 @@ def test_a_name_is_never_broken() -> None:
 
 def test_faults_are_counted_by_level() -> None:
     """The count of errors comes first."""
-    assert tally([DOUBT, TYPE, WHOLE]) == "2 errors, 1 warning"
+    assert tally(fault.level for fault in (DOUBT, TYPE, WHOLE)) == "2 errors, 1 warning"
 
 
 def test_the_verdict_comes_last() -> None:
