@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from bedplate.bundle import Bundle, Cache, Source, build_bundle, pack
-from tests.testlab.run import pace
+from tests.testlab.run import pace, pace_line
 
 MAX_BUILD_S, MAX_UNCHANGED_S, MAX_MB = 20, 2, 60
 
@@ -47,6 +47,7 @@ def packed(blob: bytes, folder: Path) -> tuple[float, float]:
 
 def main() -> int:
     """Print the figures; return 1 if a target is missed."""
+    print(pace_line())
     with TemporaryDirectory() as name:
         cache = Cache(Path(name, "cache"))
         bundle, first, elapsed = build(cache)

@@ -14,7 +14,7 @@ from resource import RUSAGE_CHILDREN, getrusage
 from tempfile import TemporaryDirectory
 
 from bedplate.lock import record_host_keys
-from tests.testlab.run import pace
+from tests.testlab.run import pace, pace_line
 
 ROOT = Path(__file__).parents[1]
 MAX_ADDED_S, RUNS = 0.5, 7
@@ -61,6 +61,7 @@ def measure(folder: Path) -> tuple[float, float]:
 
 def main() -> int:
     """Print the figures; return 1 if the target is missed."""
+    print(pace_line())
     if "inside" not in sys.argv:
         command = ["unshare", "--net", sys.executable, "-m", "benchmarks.login", "inside"]
         return subprocess.run(command, check=False).returncode

@@ -16,7 +16,7 @@ from resource import RUSAGE_CHILDREN, getrusage
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-from tests.testlab.run import clock_pace, pace
+from tests.testlab.run import clock_pace, pace, pace_line
 from vpn.audit_log import Begun
 from vpn.authority import Reason
 from vpn.certificates import laptop
@@ -103,6 +103,7 @@ def now() -> datetime:
 
 def main() -> int:
     """Print the figures; return 1 if a target is missed."""
+    print(pace_line())
     with TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "ssh").write_text(GATEWAY)

@@ -115,6 +115,11 @@ def pace() -> float:
     return max(1.0, min(_loop(process_time) for _ in range(3)) / _NOMINAL_SECONDS)
 
 
+def pace_line() -> str:
+    """Return how seconds of processor in a report were made: divided by `pace`."""
+    return f"seconds of processor are measured ones divided by {pace():.2f}, the pace of this machine"
+
+
 def clock_pace() -> float:
     """Return the same in wall-clock time, which includes waits for a core that other processes use."""
     return max(1.0, sum(_loop(perf_counter) for _ in range(_LOOPS)) / _LOOPS / _NOMINAL_SECONDS)
