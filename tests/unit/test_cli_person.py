@@ -1,5 +1,7 @@
 """`bedplate person invite` and `remove`, with real gateway agents behind a fake ssh. The apply of roles is a fake."""
 
+import os
+import pwd
 import re
 import subprocess
 from pathlib import Path
@@ -72,7 +74,8 @@ def test_ssh_reads_the_configuration_of_an_archive(fleet: Path, tmp_path: Path) 
     command = ("/usr/bin/ssh", "-G", "-F", str(tmp_path / "lab/config"), "titan-03")
     settings = subprocess.run(command, capture_output=True, check=True, text=True).stdout.splitlines()
 
-    keys = Path("~/.ssh/lab/known_hosts").expanduser()
+    # ssh takes the home folder from the account, not from $HOME.
+    keys = Path(pwd.getpwuid(os.getuid()).pw_dir) / ".ssh/lab/known_hosts"
     expected = ("user grace", "hostname 192.168.40.23", "stricthostkeychecking true", f"userknownhostsfile {keys}")
     assert set(expected) <= set(settings)
 
