@@ -295,10 +295,10 @@ def test_each_gpu_has_one_pod(lab: Lab) -> None:
 
 
 def test_a_researcher_runs_a_job(lab: Lab, tmp_path: Path) -> None:
-    """The job of the page for researchers runs with a person's rights; they read its output and open its web page."""
+    """The longer job of the page for researchers runs with a person's rights; they read its output and open a page."""
     plane, uid = lab.worker.approvers.plane, lab_plan().accounts.uids["grace"]
     lab.titan.machine.shell(f"install -d -o {uid} -g {uid} -m 700 /home/grace")
-    text = Path("docs/researchers.md").read_text().partition("```yaml\n")[2].partition("```")[0]
+    text = Path("docs/researchers.md").read_text().split("```yaml\n")[2].partition("```")[0]
     job = YAML(typ="safe").load(text.replace("20001", str(uid)).replace("claimName: home", "claimName: cellar-home"))
     (container,) = job["spec"]["template"]["spec"]["containers"]
     script = "cd /dev/shm; echo loss 0.1 > index.html; echo started; exec httpd -f -p 6006"
