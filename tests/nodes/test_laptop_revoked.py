@@ -8,25 +8,19 @@ import pytest
 
 from tests.testlab.machines.gateways import GATE, LaptopGateways
 from tests.testlab.network.netlab import LabProgram, pinging, until
-from tests.testlab.run import clock_pace
 
 DEVICES = ("phone", "tablet", "desk")
 # The daemon's own end of the tunnel over UDP at the site's gateway.
 GATEWAY_INSIDE = "10.121.4.1"
-LIMIT_S = 2.0
 
 
 @dataclass(frozen=True)
 class Cut:
-    """The output of a revocation, and the seconds until its end and until the last answered packet.
-
-    `pace` is the slowdown of this machine during the revocation.
-    """
+    """The output of a revocation, and the seconds to its end and to the last answered packet."""
 
     output: str
     seconds: float
     silent_after: float
-    pace: float
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +43,12 @@ def _cut(gateways: LaptopGateways, device: str) -> Cut:
 def _revoked(gateways: LaptopGateways, device: str, client: LabProgram) -> Cut:
     pings = pinging(gateways.node_lab.workstation.host, GATEWAY_INSIDE)
     pings.wait_for_answer(10)
-    before, start = clock_pace(), time()
+    start = time()
     done = gateways.vpn("revoke", "ada", "--device", device)
     seconds = time() - start
-    answers, after = pings.stop(), clock_pace()
+    answers = pings.stop()
     assert done.returncode == 0, done.stderr
-    return Cut(done.stdout, seconds, answers.times[-1] - start, (before + after) / 2)
+    return Cut(done.stdout, seconds, answers.times[-1] - start)
 
 
 def test_revoked_laptop_is_disconnected_over_ssh(cuts: tuple[Cut, ...], gateways: LaptopGateways) -> None:
@@ -64,12 +58,9 @@ def test_revoked_laptop_is_disconnected_over_ssh(cuts: tuple[Cut, ...], gateways
     assert not {f"ada.{device}" for device in DEVICES} & set(gateways.sessions)
 
 
-@pytest.mark.parametrize("duration", ["seconds", "silent_after"])
-def test_revocation_takes_2_seconds(duration: str, cuts: tuple[Cut, ...]) -> None:
-    """A revocation ends, and the last packet passes, within 2 s: the best of three, because other tests take cores."""
-    durations = [getattr(cut, duration) / cut.pace for cut in cuts]
-
-    assert min(durations) <= LIMIT_S, cuts
+def test_no_packet_passes_after_a_revocation(cuts: tuple[Cut, ...]) -> None:
+    """When the command ends, the laptop has no connection."""
+    assert all(cut.silent_after <= cut.seconds for cut in cuts), cuts
 
 
 def test_revoked_laptop_cannot_reconnect(cuts: tuple[Cut, ...], gateways: LaptopGateways) -> None:
