@@ -240,7 +240,8 @@ def _deployable(operator: Operator, names: Sequence[str]) -> FleetPlan:
     """Return the plan; raise FleetFaults for what the programs of the stacks would refuse."""
     plan = folder_plan(operator)
     if warnings := load_fleet(operator.fleet, load_catalog()).faults:
-        operator.notify([f"{tally(warnings)} in {operator.fleet}: `bedplate check` shows them"])
+        found = tally(fault.level for fault in warnings)
+        operator.notify([f"{found} in {operator.fleet}: `bedplate check` shows them"])
     for part in parts(plan):
         if not names or part in names:
             load_fleet(operator.fleet, load_catalog(), part=part)

@@ -11,7 +11,7 @@ import pytest
 from bedplate import __version__
 from bedplate.cli import run
 from bedplate.cli.app import COMMANDS, GROUPS
-from bedplate.report.diagnostics import ALL_RULES
+from bedplate.report.rules import ALL_RULES
 from tests.conftest import Expect
 
 ROOT = Path(__file__).parents[2]
