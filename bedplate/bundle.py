@@ -157,8 +157,10 @@ ENTRIES = tuple(
 Such a file may be of an earlier bundle, and the bootstrap is as old as its machine: these names and their arguments
 stay, also if their code moves.
 """
-# Packages of the operator's machine that nothing on a node imports. They are large, or need wheels that it lacks.
-_OPERATOR = tuple(f"bedplate/{name}/" for name in ("cli", "deploy", "picture", "rehearsal"))
+# Packages of the operator's machine that nothing on a node imports: they are large, or need wheels that it lacks. And
+# facts: the document of a node has those that it needs, so a bundle is the same for all operators.
+_OPERATOR = tuple(f"bedplate/{name}/" for name in ("cli", "deploy", "picture", "rehearsal", "catalog/data"))
+_FACTS = "bedplate/catalog/data/gpus.txt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +268,8 @@ def code_files(root: Path) -> Iterator[str]:
     for package in _PACKAGES:
         for file in (root / package).rglob("*"):
             path = file.relative_to(root).as_posix()
-            if file.is_file() and not path.startswith(_OPERATOR) and not _is_left_over(file):
+            is_used = path == _FACTS or not path.startswith(_OPERATOR)
+            if file.is_file() and is_used and not _is_left_over(file):
                 yield path
 
 

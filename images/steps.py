@@ -65,9 +65,13 @@ def pinned_versions(plan: FleetPlan, kind: ImageKind) -> tuple[str, ...]:
     """Return the versions of the fleet file that the install stage of a kind uses, as `kernel=6.8`."""
     cluster = plan.control_plane.version if plan.control_plane else None
     is_worker = kind.use.is_worker
+    has_sources = is_worker or kind.driver or kind.efa
+    sources = (plan.catalog.software_set(plan.software), plan.catalog.keys)
     versions = {
         # The versions of containerd, DCGM and EFA.
-        "software": plan.software if is_worker or kind.driver or kind.efa else None,
+        "software": plan.software if has_sources else None,
+        # Without confirmed checksums and with ended keys, machines lack software of vendors.
+        "checksums": sha256(repr(sources).encode()).hexdigest()[:8] if has_sources else None,
         "driver": kind.driver or None,
         "kernel": plan.image.kernel,
         "kubernetes": (plan.image.kubernetes or cluster) if is_worker else None,

@@ -5,8 +5,7 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-from bedplate.catalog import load_catalog
-from bedplate.catalog.catalog import repository_key
+from bedplate.catalog.catalog import load_chips
 from bedplate.catalog.software import NVIDIA_KEY_SUM
 from bedplate.load import load_fleet
 from bedplate.lock import check_plan_recorded, lock_path, read_lock
@@ -54,17 +53,17 @@ def _roles(node: NodePlan) -> Iterator[Role]:
             node.accounts.people, node.gpus, node.scratch, reports_use=in_cloud, ends_itself=node.idle is not None
         )
     if node.gpus and node.driver:
-        driver = driver_of(node.driver, node.gpus, load_catalog().chips.get(node.gpus.model))
-        tools = Tools(driver.branch, load_catalog().software_set(node.software), repository_key(), driver.subnets)
+        driver = driver_of(node.driver, node.gpus, load_chips().get(node.gpus.model))
+        tools = Tools(driver.branch, node.software, node.nvidia_key, driver.subnets)
         yield Nvidia(driver, node.platform, NodeRole.WORKBENCH in node.roles, tools)
     if node.fabric:
-        yield Efa(load_catalog().software_set(node.software))
+        yield Efa(node.software)
     if has_frameworks(node):
         yield Frameworks()
     yield from _cluster_roles(node)
     yield Monitoring(node.address)
     if node.roles & {NodeRole.WORKBENCH, NodeRole.WORKER}:
-        yield Gate(expectations(node, load_catalog()))
+        yield Gate(expectations(node, load_chips()))
     if node.roles & {NodeRole.LAPTOPS, NodeRole.TUNNELS}:
         yield VpnAgent()
     if node.remote_blocks:
@@ -78,9 +77,8 @@ def _roles(node: NodePlan) -> Iterator[Role]:
 def _cluster_roles(node: NodePlan) -> Iterator[Role]:
     if node.cluster is None:
         return
-    software = load_catalog().software_set(node.software)
-    gpus = bool(node.driver and software.checksum(NVIDIA_KEY_SUM))
-    yield Containers(node.cluster.cluster.containerd, gpus, node.cluster.cluster.mirrors)
+    cluster, gpus = node.cluster.cluster, bool(node.driver and node.software.checksum(NVIDIA_KEY_SUM))
+    yield Containers(cluster.containerd, cluster.keys["docker"], gpus, cluster.mirrors)
     yield Kubernetes(node.cluster)
     if node.cluster.member:
         yield Control(node.cluster)
@@ -97,7 +95,7 @@ def install_digest(node: NodePlan) -> str:
 
     An image has the packages of each machine with the same digest.
     """
-    driver = node.gpus and node.driver and driver_of(node.driver, node.gpus, load_catalog().chips.get(node.gpus.model))
+    driver = node.gpus and node.driver and driver_of(node.driver, node.gpus, load_chips().get(node.gpus.model))
     inputs = (
         *names_of(node),
         node.platform,
@@ -107,7 +105,7 @@ def install_digest(node: NodePlan) -> str:
         sorted({mount.kind for mount in node.mounts}),
         bool(node.shares),
         bool(node.buckets) and NodeRole.WORKBENCH in node.roles,
-        node.cluster and node.cluster.cluster.kubelet,
+        node.cluster and (node.cluster.cluster.kubelet, node.cluster.cluster.keys),
     )
     return sha256(repr(inputs).encode()).hexdigest()
 
@@ -120,8 +118,7 @@ def names_of(node: NodePlan) -> tuple[str, ...]:
 @cache
 def machines(file: Path) -> Mapping[str, NodePlan]:
     """Return the permanent machines by name. Raises FleetFaults, or InputError if fleet.lock is outdated."""
-    catalog = load_catalog()
-    loaded = load_fleet(file, catalog)
-    plan = loaded.plan(read_lock(lock_path(file), loaded.fleet.name), catalog)
+    loaded = load_fleet(file)
+    plan = loaded.plan(read_lock(lock_path(file), loaded.fleet.name))
     check_plan_recorded(plan, file)
     return {node.name: node for node in permanent_nodes(plan)}

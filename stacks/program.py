@@ -13,7 +13,7 @@ from types import MappingProxyType
 import pulumi
 from pulumi_aws.ssm.parameter import Parameter, ParameterArgs
 
-from bedplate.catalog import Catalog, load_catalog
+from bedplate.catalog import Catalog
 from bedplate.errors import InputError
 from bedplate.load import load_fleet
 from bedplate.lock import check_recorded, lock_path, read_lock
@@ -21,7 +21,7 @@ from bedplate.plan.cost import bill
 from bedplate.plan.fleet import Accounts, FleetPlan, RegionPlan
 from bedplate.plan.issuer import has_pod_roles, issuer_documents
 from bedplate.plan.links import connected_regions, has_inbound_resolver, has_outbound_resolver, has_transit, pods_router
-from bedplate.plan.planner import baked_image, required_images
+from bedplate.plan.planner import baked_image, gateway_zone, required_images
 from bedplate.plan.pools import PoolPlan, pool_interfaces
 from bedplate.plan.stacks import LINKS, PRICE, SHARED, chosen_parts
 from bedplate.spec.network import Interconnect
@@ -92,7 +92,7 @@ def declare_region(plan: FleetPlan, region: RegionPlan) -> None:
         ServiceEndpoints(plan, region, network, options)
     if has_outbound_resolver(plan, region):
         OutboundResolver(plan, region, network, options)
-    pulumi.export(PRICE, bill(plan, load_catalog()).regions[region.name].min)
+    pulumi.export(PRICE, bill(plan, plan.catalog).regions[region.name].min)
     context = RegionContext(plan, region, network, egress, firewall, alarms.arn, shared, options)
     zone = _declare_home(context) if region.home else None
     gateway = _declare_laptops(context)
@@ -155,7 +155,8 @@ def _declare_laptops(context: RegionContext) -> LaptopGateway | None:
     pool = next((pool for pool in plan.laptops if pool.place == region.name), None)
     if pool is None:
         return None
-    inputs = gateway_inputs(region, context.network, profile_arn_of(context.shared, GATEWAY), context.topic_arn)
+    profile_arn = profile_arn_of(context.shared, GATEWAY)
+    inputs = gateway_inputs(gateway_zone(region, plan.catalog), context.network, profile_arn, context.topic_arn)
     gateway = LaptopGateway(plan, pool, inputs, context.options)
     pulumi.export("laptop_gateway", gateway.outputs)
     return gateway
@@ -202,7 +203,7 @@ def _declare_pools(context: RegionContext) -> None:
 
 def _pool_inputs(context: RegionContext, pool: PoolPlan) -> PoolInputs:
     base = NodeBase(profile_arn_of(context.shared, pool.use.value), context.firewall.group_id)
-    catalog = load_catalog()
+    catalog = context.plan.catalog
     baked = baked_image(context.plan, pool, catalog)
     image = baked or image_of(context.plan, pool.region, pool.types, catalog)
     start = Start(image, pool_interfaces(pool, catalog), first_boot(context.plan, pool))
@@ -262,12 +263,11 @@ def load_stack(fleet_file: Path, stack: str) -> StackRun:
 
     Raises InputError for an invalid fleet file, a stack of another fleet, or a plan or image missing in the lock.
     """
-    catalog = load_catalog()
     # An expired group must not block the stacks of other regions.
-    load_result = load_fleet(fleet_file, catalog, part=stack.partition(".")[2])
-    plan = load_result.plan(read_lock(lock_path(fleet_file), load_result.fleet.name), catalog)
+    load_result = load_fleet(fleet_file, part=stack.partition(".")[2])
+    plan = load_result.plan(read_lock(lock_path(fleet_file), load_result.fleet.name))
     require_recorded(plan, fleet_file)
-    require_image_ids(plan, catalog, fleet_file)
+    require_image_ids(plan, plan.catalog, fleet_file)
     return StackRun(plan, part_of(plan, stack))
 
 

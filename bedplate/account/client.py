@@ -188,6 +188,8 @@ def _expired_credentials() -> MachineError:
 # Seconds. Most calls take less than one; a region that does not respond is reported as an error.
 _CONNECT, _READ = 5, 20
 _ATTEMPTS = 4
+# STS is asked first, for the account: without an answer a command ends within half a minute.
+_FIRST, _FIRST_READ, _FIRST_ATTEMPTS = "sts", 10, 2
 # Raised for a wrong call: a bug in bedplate, not an operator's error.
 _DEFECTS = ParamValidationError
 
@@ -269,13 +271,16 @@ class AwsClient:
         # Sessions are not thread-safe; clients are.
         with self._lock:
             if (service, region) not in self._clients:
-                self._clients[service, region] = self.session.client(service, region_name=region, config=_config())
+                self._clients[service, region] = self.session.client(
+                    service, region_name=region, config=_config(service)
+                )
             return self._clients[service, region]
 
 
-def _config() -> Config:
-    retries = {"mode": "standard", "total_max_attempts": _ATTEMPTS}
-    return Config(connect_timeout=_CONNECT, read_timeout=_READ, retries=retries)
+def _config(service: str) -> Config:
+    read, attempts = (_FIRST_READ, _FIRST_ATTEMPTS) if service == _FIRST else (_READ, _ATTEMPTS)
+    retries = {"mode": "standard", "total_max_attempts": attempts}
+    return Config(connect_timeout=_CONNECT, read_timeout=read, retries=retries)
 
 
 def open_session() -> Session:

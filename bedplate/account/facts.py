@@ -117,11 +117,6 @@ def _word(name: str) -> str:
     return "-".join(name.lower().split())
 
 
-def enabled_regions(client: AwsClient, region: str) -> tuple[str, ...]:
-    """Return the regions that the account may use; `region` is the one to ask."""
-    return tuple(entry["RegionName"] for entry in client.call("ec2", region, "describe_regions")["Regions"])
-
-
 def read_region(client: AwsClient, region: str) -> RegionAnswer:
     """Return the instance types of a region, and the zones that offer them."""
     return RegionAnswer(region_types(client, region), region_offers(client, region))

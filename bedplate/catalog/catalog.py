@@ -1,14 +1,13 @@
-"""The catalog: all facts as one value, read from the data files, and refreshed from answers of AWS."""
+"""The catalog: all facts as one value, read from the data files, with answers of AWS in place of some."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import date
 from functools import cache
 from pathlib import Path
 
-from bedplate.catalog.keys import KeyFacts, read_keys, write_keys
-from bedplate.catalog.software import AddonPins, SoftwareSet, read_addons, read_software, write_addons, write_software
+from bedplate.catalog.keys import KeyFacts, read_keys
+from bedplate.catalog.software import AddonPins, SoftwareSet, read_addons, read_software
 from bedplate.catalog.tables import (
     ChipFacts,
     DriverFacts,
@@ -17,7 +16,6 @@ from bedplate.catalog.tables import (
     RegionFacts,
     ReleaseFacts,
     Sheet,
-    read_accounts,
     read_chips,
     read_drivers,
     read_instances,
@@ -29,14 +27,8 @@ from bedplate.catalog.tables import (
     read_releases,
     read_sheet,
     read_time_zones,
-    write_accounts,
-    write_instances,
-    write_offers,
-    write_prices,
-    write_sheet,
 )
 from bedplate.errors import InputError, ViolationError, nearest
-from bedplate.files import write_together
 
 # Only in these regions each account has its own zone letters. Source: AWS Regions and Availability Zones, "AZ IDs",
 # read 2026-11.
@@ -59,15 +51,17 @@ class Catalog:
     """Dated facts about AWS.
 
     `offers` has zone letters by instance type and region, also for types that are not in `types`; `accounts` has the
-    account that answered, by region. `prices` has USD per hour, on demand, in `price_region`; `rates` has USD per hour
-    of other items. `drivers` is by branch, `software` by name, `chips` by name of the GPU, `releases` by minor version
-    of Kubernetes, `keys` by apt repository.
+    account that answered, by region, `account` that of the folder's facts, empty without any. `prices` has USD per
+    hour, on demand, in `price_region`; `rates` has USD per hour of other items. `drivers` is by branch, `software` by
+    name, `chips` by name of the GPU, `releases` by minor version of Kubernetes, `keys` by apt repository. `nvidia_key`
+    is empty until a refresh has read it.
     """
 
     regions: Mapping[str, RegionFacts]
     types: Mapping[str, InstanceFacts]
     offers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     accounts: Mapping[str, str] = field(default_factory=dict)
+    account: str = ""
     prices: Mapping[str, float] = field(default_factory=dict)
     rates: Mapping[str, float] = field(default_factory=dict)
     quotas: Mapping[str, QuotaFacts] = field(default_factory=dict)
@@ -78,6 +72,8 @@ class Catalog:
     chips: Mapping[str, ChipFacts] = field(default_factory=dict)
     releases: Mapping[str, ReleaseFacts] = field(default_factory=dict)
     keys: Mapping[str, KeyFacts] = field(default_factory=dict)
+    nvidia_key: str = ""
+    addons: tuple[AddonPins, ...] = ()
     time_zones: frozenset[str] = frozenset()
     software: Mapping[str, SoftwareSet] = field(default_factory=lambda: read_software(read_data_file("software").rows))
 
@@ -132,12 +128,12 @@ def read_data_file(name: str) -> Sheet:
 @cache
 def load_catalog() -> Catalog:
     """Return the catalog of the data files, with the date of its instance types."""
-    instances, offers, prices = map(read_data_file, REFRESHED)
+    instances, offers, prices = map(read_data_file, ("instances", "offers", "prices"))
+    keys = read_keys(read_data_file("keys").rows)
     return Catalog(
         regions=read_regions(read_data_file("regions").rows),
         types=read_instances(instances.rows),
         offers=read_offers(offers.rows),
-        accounts=read_accounts(offers.heading),
         prices=read_prices(prices.rows),
         rates=read_rates(read_data_file("rates").rows),
         quotas=read_quotas(read_data_file("quotas").rows),
@@ -145,17 +141,18 @@ def load_catalog() -> Catalog:
         price_date=prices.heading["date"],
         price_region=prices.heading["region"],
         drivers=read_drivers(read_data_file("drivers").rows),
-        chips=read_chips(read_data_file("gpus").rows),
+        chips=load_chips(),
         releases=read_releases(read_data_file("kubernetes").rows),
-        keys=read_keys(read_data_file("keys").rows),
+        keys={name: replace(key, text=key_text(name)) for name, key in keys.items()},
+        addons=load_addons(),
         time_zones=read_time_zones(read_data_file("timezones").rows),
     )
 
 
-def repository_key() -> str:
-    """Return the public key of NVIDIA's apt repository; empty until a refresh has read it."""
-    file = FOLDER / _KEY_FILE
-    return file.read_text(encoding="utf-8") if file.exists() else ""
+@cache
+def load_chips() -> Mapping[str, ChipFacts]:
+    """Return the GPUs by name: the only facts that roles read, other than those of their node."""
+    return read_chips(read_data_file("gpus").rows)
 
 
 def key_text(name: str) -> str:
@@ -163,70 +160,9 @@ def key_text(name: str) -> str:
     return (FOLDER / f"{name}.asc").read_text(encoding="utf-8")
 
 
-def write_key_files(keys: Mapping[str, KeyFacts], texts: Mapping[str, str], day: date) -> None:
-    """Replace the keys of apt repositories; `texts` has those to write by name."""
-    files = {"keys.txt": _dated("keys", write_keys(keys), day), **{f"{name}.asc": texts[name] for name in texts}}
-    write_together({FOLDER / name: text.encode() for name, text in files.items()})
-
-
-def write_software_files(sets: Mapping[str, SoftwareSet], key: str, day: date) -> None:
-    """Replace the sets of versions, and the key of NVIDIA's apt repository."""
-    texts = {"software.txt": _dated("software", write_software(sets), day), _KEY_FILE: key}
-    write_together({FOLDER / name: text.encode() for name, text in texts.items()})
-
-
 def load_addons() -> tuple[AddonPins, ...]:
     """Return the pins of the cluster's add-ons."""
     return read_addons(read_data_file("addons").rows)
-
-
-def write_addon_file(addons: Iterable[AddonPins], day: date) -> None:
-    """Replace the pins of the cluster's add-ons."""
-    write_data_files({"addons": _dated("addons", write_addons(addons), day)})
-
-
-def _dated(name: str, rows: Iterable[str], day: date) -> str:
-    """Return the text of a data file with other rows and another date."""
-    return write_sheet({**read_data_file(name).heading, "date": day.isoformat()}, rows)
-
-
-def write_data_files(texts: Mapping[str, str]) -> None:
-    """Replace data files by name, all or none."""
-    write_together({FOLDER / f"{name}.txt": text.encode() for name, text in texts.items()})
-
-
-REFRESHED = ("instances", "offers", "prices")
-_KEY_FILE = "nvidia.asc"
-_TYPES = "EC2 DescribeInstanceTypes"
-_OFFERS = "EC2 DescribeInstanceTypeOfferings by availability zone"
-_PRICES = "AWS price list, GetProducts: on demand, Linux, shared tenancy"
-_MOST_NAMED = 3
-
-
-def refreshed_texts(
-    before: Mapping[str, Sheet], catalog: Catalog, regions: Collection[str], day: date
-) -> dict[str, str]:
-    """Return the new text of each refreshed file by name; `before` has the old files, `regions` those that answered."""
-    rows = {
-        "instances": write_instances(catalog.types.values()),
-        "offers": write_offers(catalog.offers),
-        "prices": write_prices(catalog.prices),
-    }
-    sources = {
-        "instances": _TYPES + _coverage(before["instances"], catalog, regions),
-        "offers": _OFFERS + _coverage(before["offers"], catalog, regions),
-        "prices": _PRICES,
-    }
-    headings = {name: {**before[name].heading, "date": day.isoformat(), "source": sources[name]} for name in REFRESHED}
-    headings["offers"] |= write_accounts(catalog.accounts)
-    return {name: write_sheet(headings[name], rows[name]) for name in REFRESHED}
-
-
-def _coverage(before: Sheet, catalog: Catalog, regions: Collection[str]) -> str:
-    """Return which regions answered, and the date of the facts about other regions."""
-    names = ", ".join(sorted(regions)) if len(regions) <= _MOST_NAMED else f"{len(regions)} regions"
-    others = catalog.regions.keys() - set(regions)
-    return f", asked in {names}" + (f"; the others as of {before.heading['date']}" if others else "")
 
 
 # An incomplete answer must not empty the catalog.

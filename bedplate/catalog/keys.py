@@ -19,13 +19,14 @@ class PublicKey:
 
 @dataclass(frozen=True, slots=True)
 class KeyFacts:
-    """The key of a repository: `fingerprint` never changes; `checksum` is the SHA-256 of the copy in the catalog."""
+    """The key of a repository: `fingerprint` never changes; `checksum` is the SHA-256 of the copy, `text`."""
 
     name: str
     fingerprint: str
     ends: date | None
     checksum: str
     address: str
+    text: str = ""
 
     def renewed(self, text: str, key: PublicKey) -> "KeyFacts":
         """Return the facts of a newer copy; the old ones if it ends earlier. Raises ViolationError for another key."""
@@ -35,9 +36,12 @@ class KeyFacts:
                 f"{self.address} has {others}, expected {self.fingerprint} only",
                 fix="do not use the key; ask the vendor of the repository why it has changed",
             )
-        if (key.ends or date.max) < (self.ends or date.max):
-            return self
-        return replace(self, ends=key.ends, checksum=sha256(text.encode()).hexdigest())
+        return self.later(replace(self, ends=key.ends, checksum=sha256(text.encode()).hexdigest(), text=text))
+
+    def later(self, other: "KeyFacts") -> "KeyFacts":
+        """Return another copy of the key, unless it is another key or ends earlier."""
+        is_earlier = (other.ends or date.max) < (self.ends or date.max)
+        return self if is_earlier or other.fingerprint != self.fingerprint else other
 
 
 def read_keys(rows: Iterable[str]) -> dict[str, KeyFacts]:

@@ -58,6 +58,22 @@ class AddonPins:
         return replace(self, files=files, images=image_digests)
 
 
+def with_known_pins(addons: Iterable[AddonPins], known: Iterable[AddonPins]) -> tuple[AddonPins, ...]:
+    """Return the add-ons with the digests and verified files of others of the same version."""
+    others = {(addon.name, addon.version): addon for addon in known}
+    return tuple(_with_known(addon, others.get((addon.name, addon.version), addon)) for addon in addons)
+
+
+def _with_known(addon: AddonPins, other: AddonPins) -> AddonPins:
+    files = tuple(
+        file if replace(file, verified=True) not in other.files else replace(file, verified=True)
+        for file in addon.files
+    )
+    return replace(
+        addon, files=files, images={name: addon.images[name] or other.images.get(name, "") for name in addon.images}
+    )
+
+
 def read_addons(rows: Iterable[str]) -> tuple[AddonPins, ...]:
     """Return the add-ons in the order of the file."""
     pins: dict[tuple[str, str], AddonPins] = {}
@@ -115,6 +131,11 @@ class SoftwareSet:
         return self.value(item) if self.items[item].verified else ""
 
     @property
+    def confirmed(self) -> "SoftwareSet":
+        """The set with its verified checksums only."""
+        return replace(self, items={item: self.items[item] for item in CHECKSUMS if self.items[item].verified})
+
+    @property
     def driver(self) -> str:
         """The branch of NVIDIA's driver, such as 580."""
         return self.value("driver").partition(".")[0]
@@ -150,6 +171,19 @@ def _write_set(software: SoftwareSet) -> Iterator[str]:
     for item, entry in software.items.items():
         state = _VERIFIED if entry.verified else _UNVERIFIED
         yield "\t".join((software.name, item, entry.value or ABSENT, state, entry.source))
+
+
+def with_known_checksums(sets: Mapping[str, SoftwareSet], known: Mapping[str, SoftwareSet]) -> dict[str, SoftwareSet]:
+    """Return the sets with verified checksums of others where they have none; one that differs stays unverified."""
+    return {
+        name: _with_checksums(software, known[name]) if name in known else software for name, software in sets.items()
+    }
+
+
+def _with_checksums(software: SoftwareSet, known: SoftwareSet) -> SoftwareSet:
+    items = {item: known.items[item] for item in CHECKSUMS if item in known.items and not software.checksum(item)}
+    same = {item: entry for item, entry in items.items() if software.value(item) in ("", entry.value)}
+    return replace(software, items={**software.items, **same})
 
 
 _TAG = re.compile(r"<[^>]*>")

@@ -207,7 +207,7 @@ Offers = Mapping[str, Mapping[str, str]]
 def read_offers(rows: Iterable[str]) -> dict[str, dict[str, str]]:
     """Return zone letters by instance type and region."""
     offers: dict[str, dict[str, str]] = {}
-    family: list[str] = []
+    prefix, family = "", list[str]()
     for row in rows:
         if not row.startswith(" "):
             prefix, *sizes = row.split(" ")
@@ -227,17 +227,6 @@ def write_offers(offers: Offers) -> tuple[str, ...]:
         family, _, size = name.partition(".")
         families[family].append(size)
     return tuple(row for family in families for row in _family_rows(family, families[family], offers))
-
-
-def read_accounts(heading: Mapping[str, str]) -> dict[str, str]:
-    """Return the account that answered, by region, from the heading of the offers."""
-    return dict(entry.split("=") for entry in heading.get("accounts", "").split())
-
-
-def write_accounts(accounts: Mapping[str, str]) -> dict[str, str]:
-    """Return the heading line of the accounts; none without accounts."""
-    text = " ".join(f"{region}={accounts[region]}" for region in sorted(accounts))
-    return {"accounts": text} if text else {}
 
 
 def _family_rows(family: str, sizes: list[str], offers: Offers) -> Iterator[str]:

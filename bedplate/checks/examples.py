@@ -67,6 +67,13 @@ def check_offers(context: Context) -> Iterator[Fault]:
         yield fault(OFFERS_OF_OTHER_ACCOUNT, "account", message, fix)
 
 
+def check_account(context: Context) -> Iterator[Fault]:
+    """Yield an error if the facts of the folder are of another account: its zones are not those of this one."""
+    account, known = context.fleet.account, context.catalog.account
+    if known not in ("", account) and context.is_whole("account"):
+        yield fault(CATALOG_OF_OTHER_ACCOUNT, "account", f"fleet.catalog has facts of account {known}")
+
+
 def _regions_with_choice(fleet: Fleet) -> set[str]:
     """Return the regions where the offers decide the zones of a pool, the control plane or a laptop gateway."""
     regions = {rung.region for group in fleet.groups.values() for rung in group.ladder if rung.zone is None}
@@ -97,7 +104,7 @@ def _required_checksums(fleet: Fleet, catalog: Catalog) -> Iterator[tuple[str, s
     yield from ((EFA_SUM, key) for key in fabrics[:1])
 
 
-CHECKS = (check_examples, check_offers)
+CHECKS = (check_examples, check_offers, check_account)
 EXAMPLE_VALUE = Rule("E417", "The value belongs to nobody or to somebody else.", "write your own value", warns=True)
 OFFERS_OF_OTHER_ACCOUNT = Rule(
     "E418",
@@ -106,6 +113,11 @@ OFFERS_OF_OTHER_ACCOUNT = Rule(
     "AWS Regions and Availability Zones, AZ IDs",
     allowable=True,
     warns=True,
+)
+CATALOG_OF_OTHER_ACCOUNT = Rule(
+    "E421",
+    "Zone letters, offers and prices of another account are not those of this one.",
+    "correct `account`, or run `bedplate catalog refresh` with credentials of this account",
 )
 UNVERIFIED_CHECKSUM = Rule(
     "E419",

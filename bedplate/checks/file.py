@@ -56,3 +56,8 @@ OUT_OF_RANGE = Rule("E107", "AWS or bedplate sets a limit.", "write a number wit
 EMPTY_LIST = Rule("E108", "The list needs at least one entry.", "add an entry, or delete the key")
 AMBIGUOUS_WORD = Rule("E110", "YAML 1.1 and YAML 1.2 read this unquoted word differently.", "quote it", "yaml.org/type")
 UNUSABLE_LOCK = Rule("E290", "Without the recorded blocks, new ones could overlap them.", "restore it from git")
+UNUSABLE_CATALOG = Rule(
+    "E291",
+    "The zones and prices of other accounts differ, so the facts of the package do not replace those of the folder.",
+    "update bedplate, or restore the file from git, or delete it and run `bedplate catalog refresh`",
+)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from bedplate.cli.options import DEFAULT_FLEET, Json, OnFleet, Terminal, printed
+from bedplate.cli.options import Json, OnFleet, printed
 from bedplate.operate import account
 
 
@@ -26,13 +26,17 @@ def record_image_ids(
 
 
 def refresh_catalog(
+    operator: OnFleet,
     *,
     region: Annotated[
-        list[str] | None, typer.Option("--region", metavar="REGION", help="Ask only this region; repeatable.")
+        list[str] | None,
+        typer.Option(
+            "--region", metavar="REGION", help="Ask only this region; repeatable. Default: the regions of the fleet."
+        ),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Write even if more than a tenth of the known facts disappear.")
+        bool, typer.Option("--force", help="Record even if more than a tenth of the known facts disappear.")
     ] = False,
 ) -> None:
-    """Update types, offers, prices and checksums."""
-    account.refresh_catalog(Terminal(DEFAULT_FLEET), region or (), force=force)
+    """Record types, offers, prices and checksums of the account in fleet.catalog."""
+    account.refresh_catalog(operator, region or (), force=force)

@@ -113,7 +113,7 @@ def addons(
     created and the fleet has no more. `pin` compares checksums with their sources and records digests of images.
     """
     if action == "pin":
-        return printed(cluster_objects.pin_addons(mirror))
+        return printed(cluster_objects.pin_addons(operator, mirror))
     return printed(cluster_objects.apply_addons(operator, mirror, kubeconfig))
 
 

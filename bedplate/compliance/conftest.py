@@ -14,7 +14,6 @@ import pytest
 from testinfra.backend import BACKENDS
 from testinfra.host import Host
 
-from bedplate.catalog import load_catalog
 from bedplate.compliance.ledger import ProgressReporter, ResultCollector, comparison_lines
 from bedplate.compliance.settings import MARKER
 from bedplate.compliance.shell import LocalBackend, ShellBackend
@@ -121,11 +120,11 @@ def _node_plan(config: pytest.Config, host: Host) -> NodePlan:
 def _plan_node(plan: FleetPlan, name: str, pool_name: str | None) -> NodePlan:
     """Return the plan of a named machine, or of a node of a pool in the region at the end of its name."""
     if pool_name is None:
-        return find_node(plan, name, load_catalog())
+        return find_node(plan, name, plan.catalog)
     region = name.partition(".")[2]
     for pool in plan.pools:
         if (pool.name, pool.region) == (pool_name, region):
-            return pool_node(plan, pool, name, load_catalog())
+            return pool_node(plan, pool, name, plan.catalog)
     pools = ", ".join(pool.name for pool in plan.pools if pool.region == region) or "none"
     raise InputError(f"fleet {plan.name} has no pool {pool_name} in {region}", fix=f"pools in {region}: {pools}")
 
@@ -135,8 +134,8 @@ def _fleet_plan(config: pytest.Config) -> FleetPlan:
     if _PLAN not in config.stash:
         fleet_file = Path(config.getoption("--fleet"))
         with _usage_errors():
-            loaded = load_fleet(fleet_file, load_catalog())
-            config.stash[_PLAN] = loaded.plan(read_lock(lock_path(fleet_file), loaded.fleet.name), load_catalog())
+            loaded = load_fleet(fleet_file)
+            config.stash[_PLAN] = loaded.plan(read_lock(lock_path(fleet_file), loaded.fleet.name))
     return config.stash[_PLAN]
 
 

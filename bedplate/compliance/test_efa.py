@@ -5,7 +5,6 @@ import re
 import pytest
 from testinfra.host import Host
 
-from bedplate.catalog import load_catalog
 from bedplate.catalog.software import EFA_SUM
 from bedplate.compliance.settings import applies_if, installed, is_container
 from bedplate.plan.nodes import NodePlan
@@ -17,7 +16,7 @@ pytestmark = applies_if(lambda node: node.fabric)
 @installed
 def test_efa_software_is_that_of_the_set(host: Host, node: NodePlan) -> None:
     """libfabric and the NCCL plugin come from the installer of the software set, whose checksum is verified."""
-    software = load_catalog().software_set(node.software)
+    software = node.software
     installed = host.run(EfaVersion().command()).stdout.strip()
     if not installed and not software.checksum(EFA_SUM):
         pytest.skip(f"the checksum of the installer is not verified in software set {software.name}")
@@ -28,7 +27,7 @@ def test_efa_software_is_that_of_the_set(host: Host, node: NodePlan) -> None:
 def test_every_efa_interface_is_usable(host: Host, node: NodePlan) -> None:
     """libfabric finds as many EFA interfaces as the instance type has: a job would use only the others."""
     # All types of a group with a fabric have the same interfaces.
-    planned = load_catalog().types[node.types[0]].efa
+    planned = node.facts[node.types[0]].efa
     domains = set(re.findall(r"^\s*domain: (\S+)", host.run(f"{FI_INFO} -p efa -t FI_EP_RDM").stdout, re.MULTILINE))
 
     assert len(domains) == planned, f"{len(domains)} EFA interfaces, planned {planned}"

@@ -5,8 +5,7 @@ import re
 import pytest
 from testinfra.host import Host
 
-from bedplate.catalog import load_catalog
-from bedplate.catalog.catalog import repository_key
+from bedplate.catalog.catalog import load_chips
 from bedplate.compliance.settings import applies_if, installed
 from bedplate.plan.nodes import NodePlan
 from roles.nvidia.role import (
@@ -33,7 +32,7 @@ def driver(host: Host, node: NodePlan) -> Driver:
     """Return the planned driver; the rule is skipped on a distribution without its packages."""
     assert node.driver
     assert node.gpus
-    planned = driver_of(node.driver, node.gpus, load_catalog().chips.get(node.gpus.model))
+    planned = driver_of(node.driver, node.gpus, load_chips().get(node.gpus.model))
     program = planned.programs[0]
     system = host.system_info.distribution
     if system != "ubuntu" and not host.run(Available().command(program)).stdout:
@@ -116,7 +115,7 @@ def test_fabric_manager_runs(host: Host, node: NodePlan, driver: Driver) -> None
 @pytest.fixture
 def tools(host: Host, node: NodePlan, driver: Driver) -> Tools:
     """Return the planned DCGM; its rules are skipped where nothing provides its packages."""
-    planned = Tools(driver.branch, load_catalog().software_set(node.software), repository_key(), driver.subnets)
+    planned = Tools(driver.branch, node.software, node.nvidia_key, driver.subnets)
     if not planned.is_trusted and not host.run(Available().command(planned.packages[0])).stdout:
         pytest.skip(f"the key of its repository is not verified in software set {planned.software.name}")
     return planned

@@ -18,6 +18,7 @@ from bedplate.checks.images import check_images
 from bedplate.checks.lifetimes import IN_THE_PAST
 from bedplate.checks.people import SECRET, Secret, secrets_in
 from bedplate.errors import InputError
+from bedplate.load.catalog import fleet_catalog
 from bedplate.load.model import Modelling, current_keys, model
 from bedplate.load.source import read_source, today
 from bedplate.load.yaml import MOST_FAULTS, Composer, Node, Place, Unreadable, place_after
@@ -185,12 +186,13 @@ _NO_RECORD = Record({})
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A fleet without errors; `faults` are its warnings."""
+    """A fleet without errors; `faults` are its warnings, `catalog` has the facts against which it was checked."""
 
     fleet: Fleet
     faults: tuple[Fault, ...]
     path: Path
     reading: Reading
+    catalog: Catalog
 
     @property
     def rules(self) -> int:
@@ -209,11 +211,11 @@ class Loaded:
         except PlanFaults as refused:
             raise FleetFaults(self.placed(refused.faults)) from None
 
-    def plan(self, record: Record, catalog: Catalog) -> FleetPlan:
+    def plan(self, record: Record) -> FleetPlan:
         """Return the plan of the fleet and its lock; raise FleetFaults if they violate a rule."""
         with self.locating_plan_faults():
-            plan = plan_fleet(self.fleet, record, catalog)
-        faults = _plan_faults(self.reading, self.fleet, plan, catalog)
+            plan = plan_fleet(self.fleet, record, self.catalog)
+        faults = _plan_faults(self.reading, self.fleet, plan)
         if faults:
             raise FleetFaults(faults)
         return plan
@@ -231,18 +233,21 @@ class FleetFaults(InputError):
         super().__init__(f"{first.code} {first.message}{others}", where=where, fix=first.fix)
 
 
-def load_fleet(path: Path, catalog: Catalog, part: str | None = None) -> Loaded:
+def load_fleet(path: Path, catalog: Catalog | None = None, part: str | None = None) -> Loaded:
     """Return the fleet of a file; raise FleetFaults with all faults if there is an error.
+
+    Without a catalog, it is checked against that of its folder.
 
     With a `part` of the fleet (`shared`, a region or `links`), for a deployment, expired groups of other parts are not
     an error; example values, offers of another account and unverified checksums are.
     """
-    reading = read_fleet(path, catalog)
+    facts = catalog or fleet_catalog(path)
+    reading = read_fleet(path, facts)
     if part is not None:
-        reading = replace(reading, faults=_deployment_faults(reading, part, catalog))
+        reading = replace(reading, faults=_deployment_faults(reading, part, facts))
     if reading.fleet is None or reading.has_errors:
         raise FleetFaults(reading.faults)
-    return Loaded(reading.fleet, reading.faults, path, reading)
+    return Loaded(reading.fleet, reading.faults, path, reading, facts)
 
 
 def examine(path: Path, catalog: Catalog, record: Record = _NO_RECORD) -> tuple[Fault, ...]:
@@ -254,7 +259,7 @@ def examine(path: Path, catalog: Catalog, record: Record = _NO_RECORD) -> tuple[
         plan = plan_fleet(reading.fleet, record, catalog)
     except PlanFaults as error:
         return in_order((*reading.faults, *map(reading.placed, error.faults)))
-    return in_order((*reading.faults, *_plan_faults(reading, reading.fleet, plan, catalog)))
+    return in_order((*reading.faults, *_plan_faults(reading, reading.fleet, plan)))
 
 
 def _deployment_faults(reading: Reading, part: str, catalog: Catalog) -> tuple[Fault, ...]:
@@ -276,9 +281,9 @@ def _concerns(fault: Fault, reading: Reading, part: str) -> bool:
     return any(rung.region == part for rung in group.ladder)
 
 
-def _plan_faults(reading: Reading, fleet: Fleet, plan: FleetPlan, catalog: Catalog) -> tuple[Fault, ...]:
+def _plan_faults(reading: Reading, fleet: Fleet, plan: FleetPlan) -> tuple[Fault, ...]:
     """Return the faults of a plan that the file does not allow, one per key, in the order of the file."""
-    plan_faults = (*check_images(plan, catalog), *check_members(plan, catalog))
+    plan_faults = (*check_images(plan, plan.catalog), *check_members(plan, plan.catalog))
     faults = {fault.key: fault for fault in plan_faults if fault.code not in fleet.allow}
     return in_order(map(reading.placed, faults.values()))
 

@@ -111,11 +111,10 @@ class Result:
 
 def open_fleet(operator: Operator, *, with_warnings: bool = False) -> "Loaded":
     """Return the fleet that the operator's file declares, and report its warnings. Raises FleetFaults for errors."""
-    from bedplate.catalog import load_catalog
     from bedplate.load import load_fleet
     from bedplate.report.diagnostics import fault_lines
 
-    loaded = load_fleet(operator.fleet, load_catalog())
+    loaded = load_fleet(operator.fleet)
     if with_warnings:
         operator.notify(fault_lines(loaded.faults))
     return loaded
@@ -123,10 +122,9 @@ def open_fleet(operator: Operator, *, with_warnings: bool = False) -> "Loaded":
 
 def plan_loaded(loaded: "Loaded") -> "FleetPlan":
     """Return the plan of the fleet and its lock. Raises FleetFaults if they contradict each other."""
-    from bedplate.catalog import load_catalog
     from bedplate.lock import lock_path, read_lock
 
-    return loaded.plan(read_lock(lock_path(loaded.path), loaded.fleet.name), load_catalog())
+    return loaded.plan(read_lock(lock_path(loaded.path), loaded.fleet.name))
 
 
 def plan_of(operator: Operator, *, with_warnings: bool = False) -> "FleetPlan":

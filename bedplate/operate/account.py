@@ -1,42 +1,32 @@
 """What an AWS account has: quotas, Ubuntu images, and the facts of the catalog."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from bedplate.account.client import (
     NoCredentials,
     ask_regions,
-    caller_account,
+    check_account,
     failure_lines,
     open_client,
     require_all,
 )
 from bedplate.account.facts import (
     download,
-    enabled_regions,
     list_prices,
     newest_images,
     read_public_key,
     read_quotas,
     read_region,
 )
-from bedplate.catalog import Catalog, load_catalog
-from bedplate.catalog.catalog import (
-    REFRESHED,
-    changes,
-    check_region,
-    check_whole,
-    read_data_file,
-    refreshed,
-    refreshed_texts,
-    write_data_files,
-    write_key_files,
-    write_software_files,
-)
+from bedplate.catalog import load_catalog
+from bedplate.catalog.catalog import changes, check_region, check_whole
+from bedplate.catalog.folder import NAME, FolderFacts
 from bedplate.catalog.software import CHECKSUMS, EFA_SUM, NVIDIA_KEY_SUM, with_published
 from bedplate.checks.ladders import TYPE_NOT_OFFERED
 from bedplate.errors import BedplateError, InputError, PartialError, ViolationError
-from bedplate.load import examine
+from bedplate.load import FleetFaults, examine
+from bedplate.load.catalog import fleet_catalog, folder_facts, write_folder_facts
 from bedplate.load.fleet import read_fleet
 from bedplate.load.source import today
 from bedplate.lock import lock_path, read_lock, record_images, renew_images
@@ -47,13 +37,12 @@ from bedplate.plan.planner import image_places, unrecorded_images
 from bedplate.report.cost import quota_document, quota_lines, renewal_lines, unmet_needs
 from bedplate.report.diagnostics import fault_lines
 from bedplate.report.plan import image_lines
-from bedplate.rules import Fault
 
 
 def quotas(operator: Operator) -> Result:
     """Return required and granted quotas; the exit status is 3 if one is too small for the minimum of machines."""
     plan = plan_of(operator)
-    required = quota_needs(plan, load_catalog())
+    required = quota_needs(plan, plan.catalog)
     values, status = _granted_quotas(operator, plan, required)
     if unmet_needs(required, values):
         status = ViolationError.exit_code
@@ -89,8 +78,8 @@ def _report_unknown(operator: Operator, reasons: Iterable[str], fix: str) -> Non
 def record_images_of_ubuntu(operator: Operator, *, renew: bool) -> Result:
     """Record Ubuntu images in the lock; `renew` also replaces recorded images."""
     plan = plan_of(operator)
-    places = image_places(plan, load_catalog())
-    due = places if renew else unrecorded_images(plan, load_catalog())
+    places = image_places(plan, plan.catalog)
+    due = places if renew else unrecorded_images(plan, plan.catalog)
     recorded = plan.record.images
     if due:
         images = newest_images(open_account(plan), due)
@@ -100,52 +89,55 @@ def record_images_of_ubuntu(operator: Operator, *, renew: bool) -> Result:
 
 
 def refresh_catalog(operator: Operator, only: Sequence[str], *, force: bool) -> None:
-    """Update types, offers, prices and checksums, from these regions or all that are enabled.
+    """Record types, offers, prices and checksums in `fleet.catalog`, from these regions or all of the fleet.
 
-    `force` writes them even if more than a tenth of the known facts disappear. Then name the zones of the operator's
-    fleet file, if there is one, that do not offer a type.
+    `force` records them even if more than a tenth of the known facts disappear. Then name the zones of the fleet that
+    do not offer a type.
     """
-    catalog, client = load_catalog(), open_client()
+    reading = read_fleet(operator.fleet, load_catalog())
+    if reading.fleet is None:
+        raise FleetFaults(reading.faults)
+    fleet, client = reading.fleet, open_client()
+    catalog, facts = fleet_catalog(operator.fleet), folder_facts(operator.fleet)
     for name in only:
         check_region(catalog, name)
-    account = caller_account(client, catalog.price_region)
-    enabled = () if only else enabled_regions(client, catalog.price_region)
-    regions = tuple(only or (name for name in catalog.regions if name in enabled))
+    regions = tuple(only or fleet.regions)
+    operator.notify([f"asks AWS in {regions[0]} for the account"])
+    check_account(client, fleet.account, regions[0])
+    operator.notify([f"asks EC2 in {', '.join(regions)}, and the price list"])
     answers = require_all(ask_regions(regions, lambda name: read_region(client, name)), "nothing was written")
-    updated = refreshed(catalog, account, answers, list_prices(client, catalog.price_region))
+    prices = list_prices(client, catalog.price_region)
+    facts = facts.with_answers(fleet.account, answers, prices, today())
+    updated = facts.over(load_catalog())
     differences = tuple(changes(catalog, updated))
     if not force:
         check_whole(differences)
-    write_data_files(refreshed_texts({name: read_data_file(name) for name in REFRESHED}, updated, regions, today()))
-    operator.show(renewal_lines(differences, () if only else (name for name in catalog.regions if name not in regions)))
-    operator.show(fault_lines(_missing_offers(operator.fleet, updated)))
-    _refresh_checksums(operator, catalog)
-    _refresh_keys(operator, catalog)
+    write_folder_facts(operator.fleet, facts)
+    operator.show(renewal_lines(differences))
+    record = read_lock(lock_path(operator.fleet), fleet.name)
+    missing = (fault for fault in examine(operator.fleet, updated, record) if fault.code == TYPE_NOT_OFFERED.code)
+    operator.show(fault_lines(missing))
+    operator.notify(["asks vendors for their keys and checksums"])
+    write_folder_facts(operator.fleet, _with_keys(operator, _with_checksums(operator, facts)))
+    operator.show([f"recorded in {NAME}: commit it"])
 
 
-def _refresh_keys(operator: Operator, catalog: Catalog) -> None:
-    """Replace keys of apt repositories that their vendors have renewed."""
-    texts = {name: download(key.address) for name, key in catalog.keys.items()}
-    keys = {name: key.renewed(texts[name], read_public_key(texts[name])) for name, key in catalog.keys.items()}
-    renewed = {name: texts[name] for name in keys if keys[name] != catalog.keys[name]}
-    if renewed:
-        write_key_files(keys, renewed, today())
-        operator.show([f"renewed: key of {name}, which ends on {keys[name].ends or 'no day'}" for name in renewed])
+def _with_keys(operator: Operator, facts: FolderFacts) -> FolderFacts:
+    """Return the facts with keys of apt repositories that their vendors have renewed."""
+    known = facts.over(load_catalog()).keys
+    texts = {name: download(key.address) for name, key in known.items()}
+    keys = {name: key.renewed(texts[name], read_public_key(texts[name])) for name, key in known.items()}
+    renewed = {name: key for name, key in keys.items() if key != known[name]}
+    operator.show(f"renewed: key of {name}, which ends on {key.ends or 'no day'}" for name, key in renewed.items())
+    return replace(facts, keys={**facts.keys, **renewed})
 
 
-def _refresh_checksums(operator: Operator, catalog: Catalog) -> None:
-    """Compare the checksums of the software sets with their sources, and record them with NVIDIA's key."""
+def _with_checksums(operator: Operator, facts: FolderFacts) -> FolderFacts:
+    """Return the facts with the checksums of the software sets at their sources, and NVIDIA's key."""
+    catalog = facts.over(load_catalog())
     newest = catalog.software_set(None)
     page, key = (download(newest.items[item].source) for item in (EFA_SUM, NVIDIA_KEY_SUM))
     sets = with_published(catalog.software, page, key)
-    write_software_files(sets, key, today())
     missing = [f"{item} of software set {name}" for name in sets for item in CHECKSUMS if not sets[name].checksum(item)]
     operator.notify([f"not verified: {', '.join(missing)}"] if missing else [])
-
-
-def _missing_offers(file: Path, catalog: Catalog) -> Iterator[Fault]:
-    """Yield the faults of a fleet file and its lock, if it exists, about zones that do not offer a type."""
-    fleet = read_fleet(file, catalog).fleet
-    if fleet:
-        record = read_lock(lock_path(file), fleet.name)
-        yield from (fault for fault in examine(file, catalog, record) if fault.code == TYPE_NOT_OFFERED.code)
+    return replace(facts, software={name: software.confirmed for name, software in sets.items()}, nvidia_key=key)

@@ -8,7 +8,6 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bedplate.catalog import load_catalog
 from bedplate.errors import InputError, PartialError, ViolationError, nearest_fix
 from bedplate.files import login_name, try_out, write_together
 from bedplate.load.source import today
@@ -67,7 +66,7 @@ def select_machines(operator: Operator, plan: FleetPlan, selection: Selection) -
         fix = "name machines, or pass --site, --group or --all; `bedplate node list` shows the names"
         raise InputError("no machine selected", fix=fix)
     nodes = [
-        *nodes_by_name(plan, selection.names, load_catalog()),
+        *nodes_by_name(plan, selection.names, plan.catalog),
         *nodes_of_sites(plan, selection.sites),
         *(permanent_nodes(plan) if selection.every else ()),
     ]

@@ -31,7 +31,6 @@ from bedplate.bundle import (
     targets,
     user_cache,
 )
-from bedplate.catalog import load_catalog
 from bedplate.errors import BedplateError, InputError, PartialError, ViolationError, error_lines
 from bedplate.operate import Operator, Result, open_account, plan_and_account, plan_of
 from bedplate.plan import FleetPlan
@@ -161,7 +160,7 @@ def deliver_to_new_region(plan: FleetPlan, client: AwsClient, region: str) -> No
 
 
 def _write_documents(store: RegionStore, ring: Ring) -> None:
-    for name, text in region_documents(store.plan, store.region, ring, load_catalog()).items():
+    for name, text in region_documents(store.plan, store.region, ring, store.plan.catalog).items():
         store.put(f"nodes/{name}.json", text.encode())
 
 

@@ -10,7 +10,6 @@ from bedplate.account.groups import FleetGroups
 from bedplate.capacity.observation import Decision
 from bedplate.capacity.planner import decide
 from bedplate.capacity.shrink import end_unused, split_people
-from bedplate.catalog import load_catalog
 from bedplate.errors import InputError, nearest, nearest_fix
 from bedplate.files import login_name
 from bedplate.kubernetes.client import open_cluster
@@ -26,7 +25,7 @@ from bedplate.spec.sites import Use
 
 def plan_capacity(plan: FleetPlan) -> CapacityPlan:
     """Return the plan of the groups that the controller manages. Raises InputError for a fleet without one."""
-    capacity = capacity_plan(plan, load_catalog())
+    capacity = capacity_plan(plan, plan.catalog)
     if not capacity.pools:
         fix = "add `idle: 2h` to a group with `use: ssh`, to end machines that nobody uses"
         raise InputError("no group of the fleet file has `use: kubernetes` or `idle`", fix=fix)
@@ -101,7 +100,7 @@ def controller_inputs(operator: Operator, plan_file: Path | None) -> tuple[Capac
 
 def read_state(plan: FleetPlan, account: AwsClient, kubeconfig: Path | None) -> report.CapacityState:
     """Return what AWS has, and the cluster if there is a kubeconfig, with the decisions of now; nothing is done."""
-    groups = FleetGroups(account, capacity_plan(plan, load_catalog(), *Use))
+    groups = FleetGroups(account, capacity_plan(plan, plan.catalog, *Use))
     observation = groups.observe(time.time())
     if kubeconfig is None:
         people, _ = split_people(observation)

@@ -9,7 +9,6 @@ from functools import partial
 from threading import Lock
 
 from bedplate.account.capacity import group_members, terminate_machine
-from bedplate.catalog import load_catalog
 from bedplate.errors import InputError, PartialError, error_lines
 from bedplate.kubernetes.formation import remaining_members
 from bedplate.kubernetes.members import LONG, Connection, ask_all, on_all, read_status
@@ -169,7 +168,7 @@ class Upgrade:
             raise PartialError(what, fix=error.fix if error else "run the command again")
 
     def _node(self, name: str) -> NodePlan:
-        return find_node(self.plan, name, load_catalog())
+        return find_node(self.plan, name, self.plan.catalog)
 
 
 def _read_nodes(member: Connection) -> dict[str, Worker]:
@@ -253,7 +252,7 @@ _SECONDS = 180.0
 def join(operator: Operator, name: str) -> None:
     """Let a machine of a site join the cluster, with a token for it alone that is valid for 15 minutes."""
     plan = plan_of(operator)
-    (node,) = nodes_by_name(plan, [name], load_catalog())
+    (node,) = nodes_by_name(plan, [name], plan.catalog)
     _check(plan, node)
     with connections(operator, plan, (*member_nodes(plan), node)) as machines:
         machine = machines.pop(node.name)

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from bedplate.account.facts import download
-from bedplate.catalog.catalog import load_addons, write_addon_file
+from bedplate.catalog import load_catalog
 from bedplate.catalog.software import AddonPins
 from bedplate.errors import BedplateError, InputError, PartialError, ViolationError, error_lines, nearest_fix
 from bedplate.files import write_whole
@@ -19,7 +20,7 @@ from bedplate.kubernetes.members import ask_all
 from bedplate.kubernetes.members import read_status as read_member
 from bedplate.kubernetes.registry import image_digest
 from bedplate.kubernetes.status import read_routers, read_status
-from bedplate.load.source import today
+from bedplate.load.catalog import folder_facts, write_folder_facts
 from bedplate.operate import Operator, Result, plan_of
 from bedplate.operate.control_plane import admin_kubeconfig, cluster_of, connections, member_nodes
 from bedplate.plan import FleetPlan
@@ -33,7 +34,7 @@ def apply_addons(operator: Operator, mirror: Path | None, kubeconfig: Path | Non
     """Apply the add-ons with people, rights and volumes, and delete what an earlier apply created otherwise."""
     plan = plan_of(operator)
     cluster = cluster_of(plan)
-    objects = desired_objects(plan, cluster, load_addons(), _reader(mirror))
+    objects = desired_objects(plan, cluster, plan.catalog.addons, _reader(mirror))
     client = _client(operator, plan, kubeconfig)
     admit_routers(objects, read_routers(client, {node.name for node in permanent_nodes(plan) if node.pod_rules}))
     applied = apply_objects(client, objects, lambda key: operator.show([f"applied {key}"]))
@@ -58,16 +59,16 @@ def _reader(mirror: Path | None) -> Callable[[str], bytes]:
     return read
 
 
-def pin_addons(mirror: Path | None) -> Result:
+def pin_addons(operator: Operator, mirror: Path | None) -> Result:
     """Compare and record all checksums and digests; the exit status is 6 while one cannot be read."""
-    read = _reader(mirror)
+    read, facts = _reader(mirror), folder_facts(operator.fleet)
     errors, pins = list[BedplateError](), list[AddonPins]()
-    for addon in load_addons():
+    for addon in facts.over(load_catalog()).addons:
         texts, unread = ask_each((file.address for file in addon.files), read, 1)
         digests, unknown = ask_each(addon.images, image_digest, 1)
         pins.append(addon.pinned(texts, digests))
         errors += [*unread.values(), *unknown.values()]
-    write_addon_file(pins, today())
+    write_folder_facts(operator.fleet, replace(facts, addons=tuple(pins)))
     lines = (
         f"{addon.name} {addon.version}: {sum(file.verified for file in addon.files)} of {len(addon.files)} files, "
         f"{sum(map(bool, addon.images.values()))} of {len(addon.images)} images"

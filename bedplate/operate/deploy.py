@@ -12,7 +12,6 @@ from tempfile import NamedTemporaryFile
 from bedplate.account.backend import StateStore, create_role, missing_roles, prepare_store, service_roles
 from bedplate.account.client import AwsClient, failure_lines
 from bedplate.account.facts import newest_images, read_quotas
-from bedplate.catalog import load_catalog
 from bedplate.deploy.engine import Engine, open_engine
 from bedplate.deploy.progress import Operation, Progress, Status
 from bedplate.deploy.run import Deployment, Task
@@ -168,7 +167,7 @@ class Preview:
         operator.show_changes(_removals(session))
         deployed = session.parts(Operation.UP)
         parts_before = {*deployed, *session.parts(Operation.DESTROY)} & session.states.keys() - {SHARED, LINKS}
-        prices = bill(session.plan, load_catalog()).regions
+        prices = bill(session.plan, session.plan.catalog).regions
         after = sum(prices[part].min for part in deployed if part in prices)
         operator.show(report.price_lines(recorded_price(session.states[part] for part in parts_before), after))
 
@@ -239,12 +238,12 @@ def folder_plan(operator: Operator) -> FleetPlan:
 def _deployable(operator: Operator, names: Sequence[str]) -> FleetPlan:
     """Return the plan; raise FleetFaults for what the programs of the stacks would refuse."""
     plan = folder_plan(operator)
-    if warnings := load_fleet(operator.fleet, load_catalog()).faults:
+    if warnings := load_fleet(operator.fleet).faults:
         found = tally(fault.level for fault in warnings)
         operator.notify([f"{found} in {operator.fleet}: `bedplate check` shows them"])
     for part in parts(plan):
         if not names or part in names:
-            load_fleet(operator.fleet, load_catalog(), part=part)
+            load_fleet(operator.fleet, part=part)
     return plan
 
 
@@ -281,7 +280,7 @@ def require_complete(plan: FleetPlan, states: Mapping[str, StackState]) -> None:
 def _require_recorded(operator: Operator, plan: FleetPlan) -> None:
     """Raise InputError if the lock is incomplete."""
     require_recorded(plan, operator.fleet)
-    require_image_ids(plan, load_catalog(), operator.fleet)
+    require_image_ids(plan, plan.catalog, operator.fleet)
 
 
 def _deploy(operator: Operator, session: Session, totals: Mapping[Task, int]) -> tuple[Progress, ...]:
@@ -331,7 +330,7 @@ def _removals(session: Session) -> Iterator[str]:
 
 def _kept_lines(plan: FleetPlan, states: Mapping[str, StackState]) -> Iterator[str]:
     kept = {stack_name(plan, part): state.kept for part, state in states.items() if state.kept}
-    return report.kept_lines(kept, kept_price(chain.from_iterable(kept.values()), load_catalog()))
+    return report.kept_lines(kept, kept_price(chain.from_iterable(kept.values()), plan.catalog))
 
 
 def _missing_roles(operator: Operator, session: Session) -> dict[str, str]:
@@ -346,7 +345,7 @@ def _missing_roles(operator: Operator, session: Session) -> dict[str, str]:
 
 
 def _warn_of_quotas(operator: Operator, session: Session) -> None:
-    needs = quota_needs(session.plan, load_catalog())
+    needs = quota_needs(session.plan, session.plan.catalog)
     answers = read_quotas(session.account, needs)
     granted = {key: value for by_code in answers.successes.values() for key, value in by_code.items()}
     operator.notify(report.quota_warning_lines(needs, granted))
@@ -357,18 +356,18 @@ def _recorded(operator: Operator, session: Session) -> FleetPlan:
     """Return the plan; record its addresses and images in the lock after a confirmation, if any is missing."""
     plan, lock = session.plan, lock_path(operator.fleet)
     missing = (*plan.new_blocks, *plan.new_people)
-    images = unrecorded_images(plan, load_catalog())
+    images = unrecorded_images(plan, plan.catalog)
     if not missing and not images:
         return plan
     if missing:
         blocks = counted(len(plan.new_blocks), "block")
         operator.notify([f"fleet.lock lacks {blocks} and {len(plan.new_people)} user ids"])
         operator.confirm("record them?")
-        record_plan(lock, load_fleet(operator.fleet, load_catalog()).fleet, load_catalog())
+        record_plan(lock, load_fleet(operator.fleet).fleet, plan.catalog)
     if images:
         record_images(lock, plan.name, newest_images(session.account, images))
         operator.notify([f"recorded {counted(len(images), 'image')} in fleet.lock"])
-    plan = plan_loaded(load_fleet(operator.fleet, load_catalog()))
+    plan = plan_loaded(load_fleet(operator.fleet))
     _require_recorded(operator, plan)
     return plan
 

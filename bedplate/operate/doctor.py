@@ -12,7 +12,6 @@ from types import MappingProxyType
 
 from bedplate.account.client import AwsClient, Denied, require_all
 from bedplate.account.facts import read_quotas
-from bedplate.catalog import load_catalog
 from bedplate.deploy.engine import open_engine
 from bedplate.errors import BedplateError, InputError, MachineError, PartialError, ViolationError
 from bedplate.folder.files import backend_url
@@ -147,7 +146,7 @@ def _rights(client: AwsClient, plan: FleetPlan) -> str:
 
 
 def _quotas(client: AwsClient, plan: FleetPlan) -> str:
-    needs = quota_needs(plan, load_catalog())
+    needs = quota_needs(plan, plan.catalog)
     answers = require_all(read_quotas(client, needs), "quotas unknown")
     granted = {key: value for values in answers.values() for key, value in values.items()}
     if unmet := unmet_needs(needs, granted):

@@ -15,7 +15,6 @@ from bedplate.account.bundle import RegionStore
 from bedplate.account.capacity import Clock
 from bedplate.account.client import AwsClient, NotThere, RegionResults, ask_regions, failure_lines, require_all
 from bedplate.account.facts import newest_images
-from bedplate.catalog import load_catalog
 from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.files import held
 from bedplate.lock import lock_path, record_baked
@@ -58,7 +57,7 @@ ChosenKinds = Mapping[ImageKind, tuple[PoolPlan, ...]]
 
 def chosen_kinds(plan: FleetPlan, names: Sequence[str], regions: Sequence[str]) -> ChosenKinds:
     """Return the kinds of these names and their pools in these regions; all without names. Raises InputError."""
-    kinds = image_kinds(plan, load_catalog())
+    kinds = image_kinds(plan, plan.catalog)
     kind_names = {kind.name for kind in kinds}
     for name in names:
         if name not in kind_names:
@@ -115,7 +114,7 @@ _EXCERPT = 15
 def list_planned(operator: Operator) -> Result:
     """Return the images that the fleet needs; one whose recipe has not changed is not baked again."""
     plan = plan_of(operator)
-    images = tuple(_planned(operator, open_account(plan), plan, image_kinds(plan, load_catalog())))
+    images = tuple(_planned(operator, open_account(plan), plan, image_kinds(plan, plan.catalog)))
     return Result(report.planned_lines(images), report.planned_document(images))
 
 
@@ -226,7 +225,7 @@ def _is_due(image: PlannedImage) -> bool:
 
 def _runs(client: AwsClient, plan: FleetPlan, due: Iterable[PlannedImage], kinds: ChosenKinds) -> tuple[Progress, ...]:
     def progress(image: PlannedImage) -> Progress:
-        document = pool_document(plan, kinds[image.recipe.kind][0], load_catalog())
+        document = pool_document(plan, kinds[image.recipe.kind][0], plan.catalog)
         user_data = bake_boot(plan, document_name(image.recipe.kind))
         site = find_site(client, plan, image.recipe)
         bake = Bake(client, plan, site, image.recipe, image.regions, user_data, document, _commit())
@@ -386,7 +385,7 @@ def _promote(operator: Operator, client: AwsClient, plan: FleetPlan, copies: tup
 
 def _pools(plan: FleetPlan, kind: str) -> tuple[PoolPlan, ...]:
     """Return the pools of a kind; none if the fleet does not need it now."""
-    return {image_kind.name: pools for image_kind, pools in image_kinds(plan, load_catalog()).items()}.get(kind, ())
+    return {image_kind.name: pools for image_kind, pools in image_kinds(plan, plan.catalog).items()}.get(kind, ())
 
 
 def _workers(plan: FleetPlan, kind: str) -> tuple[PoolPlan, ...]:

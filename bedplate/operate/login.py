@@ -20,7 +20,6 @@ from shutil import which
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from bedplate.catalog import load_catalog
 from bedplate.errors import InputError, MachineError, PartialError
 from bedplate.files import check_files_exist, login_name
 from bedplate.load import load_fleet
@@ -145,7 +144,7 @@ def location_of(plan: FleetPlan, machine: "LiveMachine") -> NodeLocation:
     """Return a machine of a pool; without a registered name it has that of its group and its instance."""
     name = machine.name or pool_node_name(machine.group, machine.instance, machine.region)
     pool = next(pool for pool in plan.pools if (pool.name, pool.region) == (machine.pool, machine.region))
-    node = pool_node(plan, pool, name, load_catalog())
+    node = pool_node(plan, pool, name, plan.catalog)
     return NodeLocation(node, machine.address, None if machine.name else machine.pool)
 
 
@@ -187,7 +186,7 @@ def log_in(operator: Operator, name: str, command: Sequence[str]) -> int:
 
 def _plan(operator: Operator) -> FleetPlan:
     # Warnings about the fleet file do not concern a login.
-    return plan_loaded(load_fleet(operator.fleet, load_catalog()))
+    return plan_loaded(load_fleet(operator.fleet))
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +207,7 @@ def _select(plan: FleetPlan, name: str) -> tuple[NodeLocation, Instance | None]:
     """Return the machine of a name, of a group that has only one, or of an instance id; with what AWS was asked for."""
     pools = [pool for pool in plan.pools if pool.group == name or _INSTANCE.fullmatch(name)]
     if not pools:
-        (node,) = nodes_by_name(plan, [name], load_catalog())
+        (node,) = nodes_by_name(plan, [name], plan.catalog)
         return NodeLocation(node), None
     # Slow: they import boto3.
     from bedplate.account.client import require_all

@@ -10,7 +10,6 @@ from bedplate.account.capacity import ScalingGroups
 from bedplate.account.client import AwsClient, RegionResults, require_all
 from bedplate.account.machines import LiveMachine, read_claims, read_pool_machines
 from bedplate.account.session import find_instance
-from bedplate.catalog import load_catalog
 from bedplate.errors import BedplateError, MachineError, PartialError
 from bedplate.nodes.host_keys import answering, check_plugin
 from bedplate.nodes.ssh import NodeLocation
@@ -158,7 +157,7 @@ def _location(operator: Operator, plan: FleetPlan, machine: LiveMachine) -> Node
     """Return where ssh finds a machine; None for a gateway whose addresses `vpn up` has not recorded yet."""
     if machine.group:
         return location_of(plan, machine)
-    node = find_node(plan, machine.name or "", load_catalog())
+    node = find_node(plan, machine.name or "", plan.catalog)
     if NodeRole.CONTROL in node.roles:
         return NodeLocation(node)
     gateway = node.laptops

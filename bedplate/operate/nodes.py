@@ -20,7 +20,6 @@ from bedplate.account.machines import LiveMachine, read_claims, read_machines, r
 from bedplate.bundle import targets
 from bedplate.capacity.observation import NOT_READY
 from bedplate.capacity.shrink import parse_duration
-from bedplate.catalog import load_catalog
 from bedplate.errors import BedplateError, InputError, PartialError
 from bedplate.files import check_files_exist, login_name, os_errors_as_machine_errors, write_together
 from bedplate.nodes.bootstrap import site_script
@@ -51,7 +50,7 @@ def list_nodes(operator: Operator, *, is_live: bool) -> Result:
 
 
 def _planned(plan: FleetPlan) -> Result:
-    permanent, pooled = permanent_nodes(plan), tuple(pool_nodes(plan, load_catalog()))
+    permanent, pooled = permanent_nodes(plan), tuple(pool_nodes(plan, plan.catalog))
     keys = plan.record.host_keys
     nodes = [*((node, True) for node in permanent), *((node, False) for node in pooled)]
     return Result(node_lines(permanent, pooled, keys), node_document(nodes, keys))
@@ -66,9 +65,9 @@ def _running(plan: FleetPlan) -> Result:
     facts = LiveFacts(
         datetime.now(UTC),
         {pool.name: pool for pool in plan.pools},
-        load_catalog(),
+        plan.catalog,
         {instance: node_status for region in status.successes.values() for instance, node_status in region.items()},
-        {pool.name: image for pool in plan.pools if (image := baked_image(plan, pool, load_catalog()))},
+        {pool.name: image for pool in plan.pools if (image := baked_image(plan, pool, plan.catalog))},
     )
     notes = (
         *(f"unknown machines: {line}" for line in failure_lines(answers.failures)),
@@ -81,7 +80,8 @@ def _running(plan: FleetPlan) -> Result:
 
 def first_boot(operator: Operator, name: str, folder: Path | None, pythons: Sequence[str]) -> Result:
     """Return a machine's first-boot script; with a folder, write it there with a bundle and a cloud-init seed."""
-    (node,) = nodes_by_name(plan_of(operator), [name], load_catalog())
+    plan = plan_of(operator)
+    (node,) = nodes_by_name(plan, [name], plan.catalog)
     script = site_script(node)
     if folder is None:
         return Result(script.splitlines())
@@ -97,7 +97,7 @@ def write_settings(operator: Operator, write: Path | None) -> Result:
     """Return OpenSSH settings for the fleet; with a file, write them there, with host keys beside it."""
     plan = plan_of(operator)
     check_files_exist(operator.identity)
-    nodes = (*permanent_nodes(plan), *pool_nodes(plan, load_catalog()))
+    nodes = (*permanent_nodes(plan), *pool_nodes(plan, plan.catalog))
     file = (write or _DEFAULT_CONFIG).expanduser().absolute()
     keys_file, keys = _known_hosts_of(file), known_hosts(nodes, plan.record.host_keys).encode()
     machines = map(NodeLocation, nodes)

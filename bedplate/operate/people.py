@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from shlex import quote
 
-from bedplate.catalog import load_catalog
 from bedplate.errors import BedplateError, InputError, PartialError, nearest_fix
 from bedplate.files import try_out, write_whole
 from bedplate.folder.files import FLEET_FILE
@@ -140,7 +139,7 @@ def _recorded_plan(operator: Operator, name: str) -> FleetPlan:
     if not (plan.new_people or plan.new_groups):
         return plan
     check_recorded((*plan.new_blocks, *plan.new_addresses), operator.fleet)
-    record_plan(lock_path(operator.fleet), loaded.fleet, load_catalog())
+    record_plan(lock_path(operator.fleet), loaded.fleet, loaded.catalog)
     operator.show([f"recorded in fleet.lock: {', '.join((*plan.new_people, *plan.new_groups))}"])
     return plan_loaded(loaded)
 
@@ -161,7 +160,7 @@ def _invitation(plan: FleetPlan, pki: Pki, subject: Subject, passphrase: Passphr
     person = next(person for person in plan.accounts.people if person.name == name)
     profile = profile_of(plan, pki, subject.name, passphrase)
     until = pki.certificates.holders()[subject.name].until
-    return Invitation(plan, person, machines_of(plan, name, load_catalog()), profile, until)
+    return Invitation(plan, person, machines_of(plan, name, plan.catalog), profile, until)
 
 
 def remove(operator: Operator, name: str, *, keeps_pods: bool) -> int:

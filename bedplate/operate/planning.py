@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from bedplate.catalog import load_catalog
 from bedplate.checks.catalogue import RULES
 from bedplate.checks.examples import OFFERS_OF_OTHER_ACCOUNT
 from bedplate.errors import InputError, ViolationError, nearest
 from bedplate.files import write_whole
 from bedplate.load import FleetFaults, in_order, load_fleet
+from bedplate.load.catalog import InvalidCatalog
 from bedplate.lock import InvalidLock, lock_path, record_plan
 from bedplate.operate import Operator, Result, open_fleet, plan_loaded, plan_of
 from bedplate.plan import FleetPlan, bill, plan_document
@@ -41,10 +41,10 @@ def write_plan(operator: Operator, release: Sequence[str], *, as_json: bool) -> 
     """Record the plan in the lock, which frees the blocks of `release`, and return it with what was recorded."""
     loaded = open_fleet(operator, with_warnings=True)
     with loaded.locating_plan_faults():
-        recorded = record_plan(lock_path(operator.fleet), loaded.fleet, load_catalog(), release_of=tuple(release))
+        recorded = record_plan(lock_path(operator.fleet), loaded.fleet, loaded.catalog, release_of=tuple(release))
     lines = (*recorded_lines(recorded.plan, recorded.released),)
     if any(fault.code == OFFERS_OF_OTHER_ACCOUNT.code for fault in loaded.faults):
-        lines = (*foreign_zone_lines(recorded.plan, load_catalog()), *lines)
+        lines = (*foreign_zone_lines(recorded.plan, loaded.catalog), *lines)
     return recorded.plan, _plan_result(recorded.plan, lines, as_json=as_json)
 
 
@@ -52,8 +52,8 @@ def _plan_result(plan: FleetPlan, lock_lines: Iterable[str], *, as_json: bool) -
     """Return the plan with how it differs from the lock; the latter is a note beside JSON."""
     if as_json:
         return Result((), plan_document(plan), notes=lock_lines)
-    advice = missing_image_lines(plan, load_catalog())
-    return Result((*plan_lines(plan), "", *price_lines(bill(plan, load_catalog())), *advice, *lock_lines))
+    advice = missing_image_lines(plan, plan.catalog)
+    return Result((*plan_lines(plan), "", *price_lines(bill(plan, plan.catalog)), *advice, *lock_lines))
 
 
 def draw(operator: Operator, plan: FleetPlan, file: Path) -> None:
@@ -68,7 +68,7 @@ def draw(operator: Operator, plan: FleetPlan, file: Path) -> None:
 def price(operator: Operator) -> Result:
     """Return the hourly list price by group, rung and region."""
     plan = plan_of(operator, with_warnings=True)
-    costs = bill(plan, load_catalog())
+    costs = bill(plan, plan.catalog)
     return Result(cost_lines(plan, costs), cost_document(plan, costs))
 
 
@@ -79,7 +79,7 @@ def compare(old: Operator, new: Operator) -> Result:
     plan = plan_loaded(before)
     order: tuple[Step, ...] = ()
     try:
-        later_plan = after.plan(plan.recorded(), load_catalog())
+        later_plan = after.plan(plan.recorded())
         if edits and all(edit.effect is not Effect.REFUSED for edit in edits):
             order = stack_order(plan, later_plan)
     except FleetFaults as refused:
@@ -107,9 +107,11 @@ def check(operator: Operator) -> Result:
 def _find_faults(path: Path) -> tuple[tuple[Fault, ...], str]:
     """Return the faults of the file, including those against its lock, and a summary of what was checked."""
     try:
-        loaded = load_fleet(path, load_catalog())
+        loaded = load_fleet(path)
     except FleetFaults as refused:
         return refused.faults, ""
+    except InvalidCatalog as refused:
+        return (refused.fault,), ""
     facts = f"{summary(loaded.fleet)}; {loaded.rules} of {len(RULES)} rules apply"
     try:
         plan_loaded(loaded)

@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 
 from bedplate import STARTED
-from bedplate.catalog import load_catalog
+from bedplate.catalog import Catalog, load_catalog
 from bedplate.errors import InputError, PartialError, ViolationError
 from bedplate.graph.audit.document import StackFault, graph_of
 from bedplate.graph.audit.exposure import PUBLIC_PORTS
@@ -94,7 +94,7 @@ def _stack(plan: FleetPlan, part: str) -> Stack:
 
 def _with_later_facts(plan: FleetPlan) -> FleetPlan:
     """Return the plan with made-up image ids, and a key of the cluster's tokens, where `up` records real ones."""
-    places = required_images(plan, load_catalog())
+    places = required_images(plan, plan.catalog)
     images = {place: f"ami-{sha256(place.encode()).hexdigest()[:17]}" for place in places}
     record = plan.record.adding(images=images)
     return replace(plan, record=replace(record, account_keys=record.account_keys or (_ACCOUNT_KEY,)))
@@ -114,7 +114,7 @@ class Later:
 def later_fleet(operator: Operator, loaded: Loaded, plan: FleetPlan, names: Sequence[str]) -> Later:
     """Return the changed fleet, that of the operator's file. Raises FleetFaults if the change is refused."""
     changed = open_fleet(operator, with_warnings=True)
-    changed_plan = changed.plan(plan.recorded(), load_catalog())
+    changed_plan = changed.plan(plan.recorded())
     return Later(
         changed_plan,
         Course(waves_of_change(plan, changed_plan, names), teardown_waves(changed_plan, names)),
@@ -164,13 +164,13 @@ def _is_in(module: str, folder: Path) -> bool:
     return Path(file).is_relative_to(folder) and "site-packages" not in file
 
 
-def audit_report(report: Report) -> tuple[StackFault, ...]:
+def audit_report(report: Report, catalog: Catalog | None = None) -> tuple[StackFault, ...]:
     """Return the faults of all resources after their last change. None are returned if a stack was not created."""
     if report.real_failures:
         return ()
     runs = filter(None, (stack.deployed for stack in report.stacks))
     resources = chain.from_iterable(run.snapshot.entries.values() for run in runs)
-    return audit(graph_of(resources_of(resources), "the rehearsal"), device_counts(load_catalog()))
+    return audit(graph_of(resources_of(resources), "the rehearsal"), device_counts(catalog or load_catalog()))
 
 
 ACCOUNT_OF_PROGRAMS = "123456789012"
@@ -228,7 +228,7 @@ def rehearse_fleet(operator: Operator, parts: Sequence[str], changed: Operator |
     with _progress(operator) as watch:
         course = later.course if later else Course(teardown=teardown_waves(plan, parts))
         report = run_rehearsal(plan.account, stacks, course, watch, injected)
-    violations = audit_report(report)
+    violations = audit_report(report, plan.catalog)
     result = _result(report, lambda stack, name: loaded.reading.where(origin(plan, stack, name)), violations, later)
     lines = tuple(result.lines)
     if report.ok:
@@ -243,7 +243,7 @@ def _outlook(report: Report, plan: FleetPlan, stacks: Waves, *, is_recorded: boo
     """Yield what a deployment of the last fleet file would have, its price, and the next command."""
     by_name = {stack.name: stack for stack in report.stacks}
     last = replace(report, stacks=tuple(by_name[stack.name] for wave in stacks for stack in wave))
-    yield from (*reports.outlook_lines(plan, last), *price_lines(bill(plan, load_catalog())))
+    yield from (*reports.outlook_lines(plan, last), *price_lines(bill(plan, plan.catalog)))
     yield reports.next_line(last, is_recorded=is_recorded)
 
 

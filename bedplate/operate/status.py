@@ -10,7 +10,6 @@ from urllib.parse import parse_qs, urlsplit
 
 from cryptography import x509
 
-from bedplate.catalog import load_catalog
 from bedplate.catalog.tables import HOURS_OF_MONTH
 from bedplate.checks.lifetimes import NOTICE
 from bedplate.deploy.engine import BY, open_engine
@@ -137,7 +136,7 @@ def _cost(plan: FleetPlan, machines: Result | None, stacks: Result | None) -> Re
         raise PartialError("it is unknown what runs")
     state: Any = machines.document
     deployed: Any = stacks.document
-    prices = bill(plan, load_catalog())
+    prices = bill(plan, plan.catalog)
     running = sum(rung["usd_per_hour"] for rung in state["rungs"]) * HOURS_OF_MONTH
     lines_of_deployed = (line for line in prices.lines if deployed[stack_name(plan, line.region)][CHANGED] != NEVER)
     fixed = sum(line.usd for line in lines_of_deployed) * HOURS_OF_MONTH
@@ -168,7 +167,7 @@ def dates_due(operator: Operator, plan: FleetPlan, now: datetime) -> Result:
 def _ends(operator: Operator, plan: FleetPlan, now: datetime) -> Iterator[tuple[str, datetime]]:
     days = {f"group {pool.group}": pool.group_spec.expires for pool in plan.pools}
     if plan.control_plane:
-        keys = load_catalog().keys.values()
+        keys = plan.catalog.keys.values()
         days |= {f"key of the package repository {key.name}": str(key.ends or PERMANENT) for key in keys}
     for what, day in days.items():
         if day and day != PERMANENT:

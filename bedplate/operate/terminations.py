@@ -14,7 +14,6 @@ from tempfile import TemporaryDirectory
 from bedplate.account.capacity import LEAVING
 from bedplate.account.client import AwsClient
 from bedplate.account.machines import Claim, LiveMachine, read_claims, read_group_machines
-from bedplate.catalog import load_catalog
 from bedplate.errors import BedplateError, InputError
 from bedplate.files import login_name
 from bedplate.nodes.ssh import Login, NodeLocation, logged_in, login_account, write_ssh_config
@@ -97,7 +96,7 @@ def people_on(plan: FleetPlan, machine: LiveMachine) -> tuple[str, ...] | None:
     """Return who is logged in to a machine; None without a recorded host key or a connection."""
     if machine.name is None or not plan.record.host_keys.get(machine.name):
         return None
-    node = find_node(plan, machine.name, load_catalog())
+    node = find_node(plan, machine.name, plan.catalog)
     login = Login(login_account(plan.accounts, login_name()), connect_timeout=5)
     with TemporaryDirectory() as folder:
         location = NodeLocation(node, machine.address)

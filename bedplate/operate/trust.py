@@ -17,7 +17,6 @@ from bedplate.account.machines import (
     read_pool_machines,
 )
 from bedplate.account.session import HostKey, confirmed, find_instance, read_host_key
-from bedplate.catalog import load_catalog
 from bedplate.errors import BedplateError, InputError, PartialError, ViolationError
 from bedplate.files import check_files_exist
 from bedplate.lock import lock_path, record_host_keys
@@ -56,7 +55,7 @@ def trust(  # noqa: PLR0913  each is an option of the command line
         return _trust_groups(operator, plan, groups, replace=replace)
     if name is None:
         raise InputError("no machine selected", fix="name a machine or pass --group; see `bedplate node list`")
-    (node,) = nodes_by_name(plan, [name], load_catalog())
+    (node,) = nodes_by_name(plan, [name], plan.catalog)
     if sha256:
         _trust_fingerprint(operator, plan, node, sha256, address, replace=replace)
         return 0

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from pydantic import TypeAdapter, ValidationError
 
-from bedplate.catalog import Catalog, load_catalog
+from bedplate.catalog import Catalog
 from bedplate.catalog.tables import InstanceFacts
 from bedplate.errors import InputError
 from bedplate.plan.fleet import FleetPlan, cached_on_plan
@@ -84,7 +84,7 @@ class CapacityPlan:
 @cached_on_plan
 def worker_capacity(plan: FleetPlan) -> CapacityPlan | None:
     """Return what members of the control plane have in their document; None without a pool to manage."""
-    capacity = capacity_plan(plan, load_catalog())
+    capacity = capacity_plan(plan, plan.catalog)
     return capacity if capacity.pools else None
 
 

@@ -10,6 +10,7 @@ from ipaddress import IPv4Address, IPv4Network
 from types import MappingProxyType
 
 from bedplate.catalog import Catalog
+from bedplate.catalog.keys import KeyFacts
 from bedplate.plan.faults import NAME_IN_CLUSTER, PlanFaults
 from bedplate.plan.firewall import has_workers
 from bedplate.plan.fleet import Accounts, ControlPlaneMember, FleetPlan, MachinePlan, SitePlan, cached_on_plan
@@ -73,6 +74,8 @@ class ClusterPlan:
     etcd: str = ""
     mirrors: Mapping[str, str] = field(default_factory=dict)
     issuer: str = ""
+    keys: Mapping[str, KeyFacts] = field(default_factory=dict)
+    """The keys of the apt repositories with the packages of every machine."""
 
     @property
     def endpoint(self) -> str:
@@ -137,6 +140,7 @@ def cluster_plan(plan: FleetPlan) -> ClusterPlan | None:
         etcd=plan.record.etcd,
         mirrors=control.mirrors,
         issuer=f"https://{plan.issuer_bucket.host}",
+        keys=plan.catalog.keys,
     )
 
 

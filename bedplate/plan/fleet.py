@@ -11,6 +11,7 @@ from ipaddress import IPv4Address, IPv4Network
 from types import MappingProxyType
 from typing import TypeVar, cast
 
+from bedplate.catalog import Catalog
 from bedplate.plan.faults import IDS_EXHAUSTED, NAME_RECORDED, PlanFaults
 from bedplate.plan.pools import PoolPlan, bucket_name
 from bedplate.plan.record import Record
@@ -318,6 +319,8 @@ class FleetPlan:
     buckets: tuple[BucketPlan, ...]
     record: Record
     blocks: Mapping[str, IPv4Network]
+    catalog: Catalog = field(repr=False, compare=False)
+    """The facts with which the plan was made."""
     budget: Budget | None = None
     max_cost: float | None = None
     alarms: Alarms | None = None

@@ -1,6 +1,6 @@
 """The node document: the plan of a machine as JSON, from which its configuration run builds the roles.
 
-Facts of the catalog are not in it: the code of a bundle has the catalog.
+Facts of AWS and of vendors that it needs are in it: the bundle is the same for all operators.
 """
 
 import json

@@ -4,12 +4,14 @@ Sites' machines, the control plane and laptop gateways are permanent. Machines o
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from ipaddress import IPv4Address, IPv4Network
 
 from bedplate.catalog.catalog import Catalog
+from bedplate.catalog.software import SoftwareSet
+from bedplate.catalog.tables import InstanceFacts
 from bedplate.errors import InputError, edits, nearest
 from bedplate.plan.capacity import CapacityPlan, ends_itself, worker_capacity
 from bedplate.plan.cluster import ClusterNode, JoiningPlan, as_node, cluster_plan, joining_plan, pool_node_kinds
@@ -153,14 +155,18 @@ class NodePlan:
     gpus: Hardware | None = None
     driver: str | None = None
     """The branch of its NVIDIA driver, for a machine with GPUs."""
-    software: str = ""
-    """The name of the set with the versions of its software for GPUs and EFA."""
+    software: SoftwareSet = field(default_factory=lambda: SoftwareSet("", {}))
+    """The set with the versions and checksums of its software for GPUs and EFA."""
+    nvidia_key: str = ""
+    """The key of NVIDIA's repository, on a machine with GPUs; empty until a refresh has read it."""
     mig: bool = False
     """Whether its GPUs may be split into instances."""
     frameworks: bool | None = None
     """Whether it has PyTorch, if the file says so."""
     types: tuple[str, ...] = ()
     """The EC2 types of its group; empty for a machine that is no member of one."""
+    facts: Mapping[str, InstanceFacts] = field(default_factory=dict)
+    """What the catalog says about these types."""
     fabric: bool = False
     scratch: tuple[str, ...] = ()
     """The disks of /scratch, where the file names them; an EC2 instance uses its instance store."""
@@ -488,6 +494,7 @@ def _site_node(plan: FleetPlan, site: SitePlan, machine: MachinePlan) -> NodePla
         resolvers=plan.record.resolvers.get(resolver_region(plan, site.name), ()),
         gpus=Hardware(gpus.model, gpus.count) if gpus else None,
         driver=(machine.spec.driver or plan.image.driver) if gpus else None,
+        nvidia_key=plan.catalog.nvidia_key if gpus else "",
         mig=machine.spec.mig,
         frameworks=machine.spec.frameworks,
         scratch=machine.spec.scratch,
@@ -524,7 +531,9 @@ def pool_node(plan: FleetPlan, pool: PoolPlan, name: str, catalog: Catalog) -> N
         node,
         gpus=gpus,
         driver=driver,
+        nvidia_key=catalog.nvidia_key if gpus else "",
         types=pool.types,
+        facts={name: catalog.types[name] for name in pool.types if name in catalog.types},
         fabric=fabric,
         mig=pool.group_spec.mig,
         frameworks=pool.group_spec.frameworks,
@@ -557,7 +566,7 @@ def _node(
         mounts=_mounts(plan, label, place, platform, roles),
         shares=_shares(plan, label, place) if platform is Platform.METAL else (),
         buckets=_buckets(plan, region, roles),
-        software=plan.software,
+        software=plan.catalog.software_set(plan.software),
         laptops=laptop_gateway_at(plan, place) if NodeRole.LAPTOPS in roles else None,
         remote_blocks=tuple(_remote_blocks(plan, place, roles)),
         capacity=worker_capacity(plan) if NodeRole.CONTROL in roles else None,

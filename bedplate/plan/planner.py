@@ -219,6 +219,7 @@ def plan_fleet(fleet: Fleet, record: Record, catalog: Catalog) -> FleetPlan:
         buckets=buckets,
         record=record,
         blocks=blocks,
+        catalog=catalog,
         budget=fleet.budget,
         max_cost=fleet.max_cost,
         alarms=fleet.alarms,

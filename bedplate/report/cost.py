@@ -209,10 +209,8 @@ def _entry(need: QuotaNeed, granted: Granted) -> dict[str, Any]:
 _RENEWAL_HEADING = ("", "before", "added", "changed", "dropped")
 
 
-def renewal_lines(changes: Iterable[Change], skipped: Iterable[str]) -> Iterator[str]:
-    """Yield a row for each kind of changed fact; `skipped` are the regions that the account has not enabled."""
+def renewal_lines(changes: Iterable[Change]) -> Iterator[str]:
+    """Yield a row for each kind of changed fact."""
     different = [change for change in changes if change.added or change.changed or change.dropped]
     rows = [(what, *(f"{count:,}" for count in counts)) for what, *counts in map(astuple, different)]
     yield from aligned((_RENEWAL_HEADING, *rows), right=(1, 2, 3, 4)) if rows else ("the catalog is up to date",)
-    if names := ", ".join(skipped):
-        yield f"not updated: {names} (not enabled in this account)"

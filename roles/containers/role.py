@@ -13,8 +13,7 @@ from pyinfra.facts.deb import DebPackages
 from pyinfra.facts.server import LinuxName, OsRelease
 from pyinfra.operations import files, systemd
 
-from bedplate.catalog import load_catalog
-from bedplate.catalog.catalog import key_text
+from bedplate.catalog.keys import KeyFacts
 from roles.base import Changes, DiskSpace, ManagedFile, Role, changed, put_files, render
 from roles.nvidia.role import TOOLKIT
 from roles.system import LinesFact, Pin, Repository, add, hold_packages, install_packages, move_packages, start_units
@@ -30,22 +29,22 @@ PAUSE = "registry.k8s.io/pause:3.10.2"
 _SERVERS = {"docker.io": "https://registry-1.docker.io"}
 
 
-def repository(distribution: str, codename: str, version: str) -> Repository:
+def repository(distribution: str, codename: str, version: str, key: KeyFacts) -> Repository:
     """Return Docker's repository for a release, of which apt takes one version of containerd only."""
     return Repository(
         name="docker",
         uri=f"https://download.docker.com/linux/{distribution}",
         suites=(codename,),
         components=("stable",),
-        key=key_text("docker"),
-        key_sum=load_catalog().keys["docker"].checksum,
+        key=key.text,
+        key_sum=key.checksum,
         pins=(Pin((PACKAGE,), f"{version}-*"),),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Containers(Role):
-    """A machine that runs pods; `version` is containerd's, whose package contains runc.
+    """A machine that runs pods; `version` is containerd's, whose package contains runc; `key` that of its repository.
 
     `mirrors`: the address that is asked before a registry.
 
@@ -53,6 +52,7 @@ class Containers(Role):
     """
 
     version: str
+    key: KeyFacts
     gpus: bool = False
     mirrors: Mapping[str, str] = field(default_factory=dict)
     name: ClassVar[str] = "containers"
@@ -61,7 +61,7 @@ class Containers(Role):
     def install(self) -> None:
         """Install containerd with runc, held at its version."""
         release = host.get_fact(OsRelease) or {}
-        add((repository(release["id"], release["version_codename"], self.version),))
+        add((repository(release["id"], release["version_codename"], self.version, self.key),))
         _install(PACKAGE)
         move_packages((PACKAGE,), f"{self.version}-*")
         if self.gpus and host.get_fact(LinuxName) == "Ubuntu":

@@ -12,7 +12,7 @@ from typing import ClassVar
 from pyinfra.context import host
 from pyinfra.operations import server
 
-from bedplate.catalog import load_catalog
+from bedplate.catalog.catalog import load_chips
 from bedplate.plan.nodes import NodePlan, NodeRole
 from roles.base import Changes, DiskSpace, ManagedFile, Role, file_text, put_files
 from roles.system import TextFact
@@ -31,7 +31,7 @@ def has_frameworks(node: NodePlan) -> bool:
     """Return whether a machine has PyTorch: a workbench, as the file says, or else with GPUs that PyTorch supports."""
     if NodeRole.WORKBENCH not in node.roles or node.frameworks is not None:
         return NodeRole.WORKBENCH in node.roles and bool(node.frameworks)
-    chip = load_catalog().chips.get(node.gpus.model) if node.gpus else None
+    chip = load_chips().get(node.gpus.model) if node.gpus else None
     # PyTorch for CUDA 13 has code for Turing and newer, like the open kernel modules.
     return chip is not None and chip.open
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pyinfra.operations import systemd
 
-from bedplate.catalog import Catalog
+from bedplate.catalog.tables import ChipFacts
 from bedplate.plan.nodes import Hardware, NodePlan
 from bedplate.programs.gate.machine import Expected, Gpus
 from roles.base import Changes, Disruption, ManagedFile, Role, changed, program_files, put_files, unit_files
@@ -18,28 +18,25 @@ EXPECTED = "/etc/bedplate/gate.json"
 TIMER, SERVICE = "bedplate-gate.timer", "bedplate-gate.service"
 
 
-def expectations(node: NodePlan, catalog: Catalog) -> Mapping[str, Expected]:
+def expectations(node: NodePlan, chips: Mapping[str, ChipFacts]) -> Mapping[str, Expected]:
     """Return what each type of the machine's group must have; a machine of a site has one entry, under ""."""
     mounts = tuple(mount.path for mount in node.mounts)
     if not node.types:
-        return {"": Expected(node.driver, _gpus(node.gpus, catalog, mig=node.mig), mounts=mounts)}
+        return {"": Expected(node.driver, _gpus(node.gpus, chips, mig=node.mig), mounts=mounts)}
     table: dict[str, Expected] = {}
-    for name in node.types:
-        facts = catalog.types.get(name)
-        if facts is None:
-            continue
+    for name, facts in node.facts.items():
         gpus = Hardware(facts.gpu.name, facts.gpu.count) if facts.gpu else None
         memory = facts.gpu.memory_mib if facts.gpu else 0
         efa = facts.efa if node.fabric else 0
-        planned = _gpus(gpus, catalog, memory, mig=node.mig)
+        planned = _gpus(gpus, chips, memory, mig=node.mig)
         table[name] = Expected(node.driver if gpus else None, planned, efa, mounts, cloud=True)
     return table
 
 
-def _gpus(gpus: Hardware | None, catalog: Catalog, memory: int = 0, *, mig: bool) -> Gpus | None:
+def _gpus(gpus: Hardware | None, chips: Mapping[str, ChipFacts], memory: int = 0, *, mig: bool) -> Gpus | None:
     if gpus is None:
         return None
-    chip = catalog.chips.get(gpus.model)
+    chip = chips.get(gpus.model)
     if chip is None or not chip.needs_switch(gpus.count):
         return Gpus(gpus.model, gpus.count, memory, mig=mig)
     # The pass mark is that of GPUs that NVSwitch connects.

@@ -12,8 +12,7 @@ from typing import Any, ClassVar
 from pyinfra.operations import server, systemd
 from ruamel.yaml import YAML
 
-from bedplate.catalog import load_catalog
-from bedplate.catalog.catalog import key_text
+from bedplate.catalog.keys import KeyFacts
 from bedplate.catalog.tables import minor_of
 from bedplate.plan.cluster import NODE_DNS, ClusterNode, NodeKind
 from bedplate.plan.registration import MAX_PODS
@@ -152,15 +151,15 @@ def package_version(version: str) -> str:
     return f"{version}.*" if version == minor_of(version) else f"{version}-*"
 
 
-def repository(version: str) -> Repository:
+def repository(version: str, key: KeyFacts) -> Repository:
     """Return the repository of a version's minor version, with its packages pinned to the version."""
     return Repository(
         name="kubernetes",
         uri=f"https://pkgs.k8s.io/core:/stable:/v{minor_of(version)}/deb/",
         suites=("/",),
         components=(),
-        key=key_text("kubernetes"),
-        key_sum=load_catalog().keys["kubernetes"].checksum,
+        key=key.text,
+        key_sum=key.checksum,
         # kubelet depends on the last two, which have versions of their own.
         pins=(Pin(PACKAGES, package_version(version)), Pin(("kubernetes-cni", "cri-tools"), "*")),
     )
@@ -181,7 +180,7 @@ class Kubernetes(Role):
 
     def install(self) -> None:
         """Install the packages, held at their version."""
-        add((repository(self.version),))
+        add((repository(self.version, self.node.cluster.keys["kubernetes"]),))
         install_packages("Install Kubernetes", (*PACKAGES, "kubernetes-cni", "cri-tools"))
         move_packages(PACKAGES, package_version(self.version))
         hold_packages("Hold the version of Kubernetes", PACKAGES)

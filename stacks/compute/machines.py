@@ -22,13 +22,11 @@ from pulumi_aws.ec2.launch_template import LaunchTemplate, LaunchTemplateArgs
 from pulumi_aws.ec2.network_interface import NetworkInterface, NetworkInterfaceArgs
 from pulumi_aws.ec2.route import Route, RouteArgs
 
-from bedplate.catalog import load_catalog
 from bedplate.plan.cost import CONTROL_VOLUME, ETCD_VOLUME, GATEWAY_TYPE, GATEWAY_VOLUME
 from bedplate.plan.firewall import ANYWHERE, FirewallRule, laptop_peer_rules
-from bedplate.plan.fleet import ControlPlane, ControlPlaneMember, FleetPlan, LaptopPool, RegionPlan
+from bedplate.plan.fleet import ControlPlane, ControlPlaneMember, FleetPlan, LaptopPool
 from bedplate.plan.laptops import Transport, connected_pools
 from bedplate.plan.links import cluster_blocks, has_transit, pods_router, short_name
-from bedplate.plan.planner import gateway_zone
 from bedplate.plan.pools import VolumePlan
 from stacks.alarms import alarm_on_missing_instances
 from stacks.compute.pool import GROUP_METRICS, Hook, Template, declare_hooks, initial_hooks, member_hooks
@@ -147,7 +145,7 @@ class ControlMachines(pulumi.ComponentResource):
         machine = SingleInstance(
             name=name,
             type=self._type,
-            image=image_of(self._plan, self._plan.home.name, (self._type,), load_catalog()),
+            image=image_of(self._plan, self._plan.home.name, (self._type,), self._plan.catalog),
             zone=member.zone,
             volume=CONTROL_VOLUME,
             tags=tags,
@@ -220,10 +218,9 @@ class GatewayInputs:
 
 
 def gateway_inputs(
-    region: RegionPlan, network: Network, profile_arn: pulumi.Output[str], topic_arn: pulumi.Output[str]
+    zone: str, network: Network, profile_arn: pulumi.Output[str], topic_arn: pulumi.Output[str]
 ) -> GatewayInputs:
-    """Return the inputs of the gateway of a region, with all route tables of the region."""
-    zone = gateway_zone(region, load_catalog())
+    """Return the inputs of a gateway in a zone, with all route tables of the region."""
     return GatewayInputs(
         zone=zone,
         vpc_id=network.vpc_id,
@@ -305,7 +302,7 @@ class LaptopGateway(pulumi.ComponentResource):
         machine = SingleInstance(
             name=self._name,
             type=GATEWAY_TYPE,
-            image=image_of(plan, pool.place, (GATEWAY_TYPE,), load_catalog()),
+            image=image_of(plan, pool.place, (GATEWAY_TYPE,), plan.catalog),
             zone=inputs.zone,
             volume=GATEWAY_VOLUME,
             tags=stack_tags(plan, pool.place) | name_tag(self._name),

@@ -46,6 +46,7 @@ from bedplate.operate import bundle as commands
 from bedplate.operate import plan_of
 from bedplate.operate.bundle import deliver_bundle, deliver_to_new_region
 from bedplate.plan import FleetPlan
+from bedplate.plan.node_document import region_documents
 from bedplate.spec.groups import Ring
 from tests.testlab.fakes.hostile import HOSTILE
 from tests.testlab.fleets.sketch import with_group
@@ -128,19 +129,30 @@ def test_wheels_are_installed_once_for_each_lock_file(tmp_path: Path, monkeypatc
 
 
 def test_the_code_of_a_bundle_is_complete(tmp_path: Path) -> None:
-    """Roles, compliance rules and the controllers on members import only what a node gets: neither typer nor rich."""
+    """Roles, compliance rules and the controllers on members import only what a node gets: neither typer nor rich.
+
+    The roles of every document read no facts but the list of GPUs: others may be those of one operator's account.
+    """
     files = tuple(code_files(ROOT))
     with tarfile.open(fileobj=BytesIO(pack(Source(ROOT, files)))) as archive:
         archive.extractall(tmp_path, filter="data")
+    plan = plan_of(Terminal(EXAMPLES / "lab.yaml"))
+    documents = [
+        text for region in REGIONS for text in region_documents(plan, region, Ring.STABLE, plan.catalog).values()
+    ]
+    (tmp_path / "documents.json").write_text(json.dumps(documents))
     command = (
         f"import roles.engine.node_run, roles.catalog, bedplate.compliance.conftest, {', '.join(ENTRIES)}; "
-        "import sys; print({*sys.modules} & {'typer', 'rich'})"
+        "import json, sys; from bedplate.plan.node_document import read_node_document; "
+        "[roles.catalog.roles_of(read_node_document(text)) for text in json.load(open('documents.json'))]; "
+        "print({*sys.modules} & {'typer', 'rich'})"
     )
 
     result = subprocess.run([sys.executable, "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
 
     assert (result.returncode, result.stdout) == (0, "set()\n"), result.stderr
     assert {"bedplate/catalog/data/gpus.txt", "roles/hardened/sudoers", "bedplate/programs/gate/smi.txt"} <= {*files}
+    assert [file for file in files if file.startswith("bedplate/catalog/data/")] == ["bedplate/catalog/data/gpus.txt"]
     assert not [file for file in files if file.endswith(".pyc") or file.startswith("bedplate/rehearsal/")]
 
 

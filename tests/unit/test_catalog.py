@@ -20,7 +20,6 @@ from bedplate.account.facts import read_public_key
 from bedplate.catalog import Catalog, InstanceFacts, RegionFacts, load_catalog
 from bedplate.catalog.catalog import (
     FOLDER,
-    REFRESHED,
     Change,
     RegionAnswer,
     changes,
@@ -28,21 +27,17 @@ from bedplate.catalog.catalog import (
     key_text,
     read_data_file,
     refreshed,
-    refreshed_texts,
 )
 from bedplate.catalog.keys import PublicKey, read_keys, write_keys
 from bedplate.catalog.software import EFA_SUM, NVIDIA_KEY_SUM, read_software, with_published, write_software
 from bedplate.catalog.tables import (
     AcceleratorFacts,
     GpuFacts,
-    Sheet,
-    read_accounts,
     read_instances,
     read_kernel,
     read_offers,
     read_prices,
     read_sheet,
-    write_accounts,
     write_instances,
     write_offers,
     write_prices,
@@ -501,13 +496,12 @@ def test_an_answer_replaces_all_offers_of_its_region() -> None:
 
 
 def test_zone_letters_differ_by_account_only_in_older_regions() -> None:
-    """A region has the letters of the account that answered last; the heading of the offers keeps it."""
+    """A region has the letters of the account that answered last."""
     empty = RegionAnswer({}, {})
     refreshed_catalog = refreshed(
         refreshed(KNOWN, "1", {"us-west-2": empty, "us-east-1": empty}, {}), "2", {"us-east-1": empty}, {}
     )
-    accounts = read_accounts(write_accounts(refreshed_catalog.accounts))
-    catalog = replace(KNOWN, accounts=accounts)
+    catalog = replace(KNOWN, accounts=refreshed_catalog.accounts)
 
     regions = "us-west-2", "us-east-1", "eu-west-1", "eu-north-1"
     assert [catalog.has_letters_of("2", region) for region in regions] == [False, True, False, True]
@@ -552,37 +546,6 @@ def test_an_incomplete_answer_is_an_error() -> None:
     assert "--force" in error.value.fix
 
 
-def test_a_refresh_without_changes_changes_only_headings() -> None:
-    """The rows of all files stay the same."""
-    before = {name: read_data_file(name) for name in REFRESHED}
-    catalog = load_catalog()
-
-    texts = refreshed_texts(before, catalog, catalog.regions, date(2027, 1, 2))
-
-    for name, text in texts.items():
-        rows = [line for line in text.splitlines() if not line.startswith("#")]
-        assert tuple(rows) == before[name].rows
-        assert text.startswith("# date: 2027-01-02\n# source: ")
-
-
-@pytest.mark.parametrize(
-    ("regions", "source"),
-    [
-        ((NORTH,), f"EC2 DescribeInstanceTypes, asked in {NORTH}; the others as of 2026"),
-        ((SOUTH, NORTH), f"EC2 DescribeInstanceTypes, asked in {NORTH}, {SOUTH}"),
-    ],
-)
-def test_the_heading_names_the_regions_that_answered(regions: tuple[str, ...], source: str) -> None:
-    """The facts of other regions keep their date."""
-    old = Sheet({"date": "2026", "source": "elsewhere", "unit": "letters"}, ())
-
-    text = refreshed_texts(dict.fromkeys(REFRESHED, old), replace(KNOWN, offers={}), regions, date(2027, 1, 2))[
-        "instances"
-    ]
-
-    assert f"# source: {source}\n# unit: letters\n" in text
-
-
 SHIPPED = read_keys(read_data_file("keys").rows)
 
 
@@ -607,7 +570,7 @@ def test_a_renewed_key_replaces_the_shipped_copy() -> None:
 
     assert (renewed.ends, renewed.checksum) == (later.ends, sha256(b"new").hexdigest())
     assert facts.renewed("old", earlier) == facts
-    assert read_keys(write_keys({"kubernetes": renewed})) == {"kubernetes": renewed}
+    assert read_keys(write_keys({"kubernetes": renewed})) == {"kubernetes": replace(renewed, text="")}
 
 
 @pytest.mark.parametrize("others", [set(), {"0" * 40}, {SHIPPED["docker"].fingerprint, "0" * 40}], ids=len)

@@ -29,11 +29,11 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     for code, example in YAML(typ="safe").load(path).items()
 }
 # Rules without an example: unreadable or too large files (test_load_yaml), weak RSA keys (test_spec), faults of the
-# plan (test_plan_faults), a damaged lock (test_cli_check), a lock without an image (test_checks_rules), unverified
-# checksums (test_stacks_program), and the ends of keys (test_catalog).
+# plan (test_plan_faults), a damaged lock (test_cli_check), facts of the folder (test_catalog_folder), a lock without an
+# image (test_checks_rules), unverified checksums (test_stacks_program), and the ends of keys (test_catalog).
 _FILES = {"E001", "E002", "E003", "E004", "E005", "E006", "E012", "E013", "E020"}
 _PLAN = {"E230", "E231", "E232", "E233", "E234", "E235", "E236", "E517", "E518"}
-ELSEWHERE = {*_FILES, *_PLAN, "E290", "E349", "E419", "E510", "W644"}
+ELSEWHERE = {*_FILES, *_PLAN, "E290", "E291", "E349", "E419", "E421", "E510", "W644"}
 
 
 def edited(edit: Edit) -> str:

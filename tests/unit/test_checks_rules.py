@@ -107,7 +107,7 @@ def test_commands_refuse_a_plan_without_an_image(fleet_file: Path) -> None:
     loaded = load_fleet(fleet_file, load_catalog())
 
     with pytest.raises(FleetFaults, match=r"fleet.lock has no image for x86_64 in us-east-1, only us-west-2/x86_64"):
-        loaded.plan(Record({}, images=WEST), load_catalog())
+        loaded.plan(Record({}, images=WEST))
 
 
 def storage_faults(*stores: dict[str, str]) -> list[tuple[str, str]]:

@@ -1,8 +1,8 @@
 """`bedplate catalog refresh` and `bedplate image record`, against prepared answers of AWS."""
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -10,24 +10,28 @@ import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.catalog.catalog import FOLDER, key_text
+from bedplate.catalog.folder import read_facts
 from bedplate.catalog.keys import PublicKey
 from bedplate.cli import run
 from bedplate.load import load_fleet
+from bedplate.load.catalog import fleet_catalog
 from bedplate.lock import read_lock, record_plan
 from bedplate.plan.planner import image_parameter, image_places
 from tests.testlab.fakes.aws import ACCOUNT, StubbedSession, asked_of_the_price_list, product, stubbed_account
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of
 
 SMALL = "ap-southeast-5"
-KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----"
+KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n"
 
 
 @pytest.fixture
-def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a copy of the catalog's files, which a refresh writes instead of the project's own."""
-    copy = Path(shutil.copytree(FOLDER, tmp_path / "data"))
-    monkeypatch.setattr("bedplate.catalog.catalog.FOLDER", copy)
-    return copy
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a fleet file in the small region, in its folder, where the command runs."""
+    file = tmp_path / "fleet.yaml"
+    text = (EXAMPLES / "minimal.yaml").read_text().replace("us-west-2", SMALL).replace(f"{SMALL}b", f"{SMALL}c")
+    file.write_text(f"{text}  E204: it is enabled\n")
+    monkeypatch.chdir(tmp_path)
+    return file
 
 
 def _entry(name: str) -> dict[str, Any]:
@@ -75,99 +79,110 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubbedSession]:
     # gpg reads the real keys in test_catalog.
     monkeypatch.setattr("bedplate.operate.account.read_public_key", keys.__getitem__)
     with stubbed_account(monkeypatch) as session:
-        session.belongs_to(ACCOUNT, "us-east-1")
+        session.belongs_to(ACCOUNT, SMALL)
         yield session
 
 
-def _contents(data: Path) -> dict[str, str]:
-    return {file.name: file.read_text() for file in data.iterdir()}
+def _clone() -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in FOLDER.iterdir()}
 
 
-def test_a_refresh_rewrites_what_aws_tells_anew(
-    aws: StubbedSession, data: Path, capsys: pytest.CaptureFixture[str]
+def test_a_refresh_writes_the_fleet_folder_and_nothing_else(
+    aws: StubbedSession, fleet: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The output counts the changes; files of other facts do not change."""
-    before = _contents(data)
+    """The facts of an account are in `fleet.catalog`: neither the clone nor the bundle of machines depends on them."""
+    before = _clone()
     _offer(aws)
     _price(aws)
 
-    assert run(["catalog", "refresh", "--region", SMALL]) == 0
+    assert run(["catalog", "refresh"]) == 0
 
-    after = _contents(data)
-    changed = {name for name in after if before.get(name) != after[name]}
-    assert changed == {"instances.txt", "nvidia.asc", "offers.txt", "prices.txt", "software.txt"}
-    assert after["offers.txt"].startswith("# date: 2026-11-21\n")
-    assert f"\n# accounts: {SMALL}={ACCOUNT}\n" in after["offers.txt"]
-    assert f"asked in {SMALL}; the others as of" in after["instances.txt"]
-    assert after["nvidia.asc"] == KEY
+    assert _clone() == before
+    assert {file.name for file in fleet.parent.iterdir()} == {"fleet.catalog", "fleet.yaml"}
+    facts = read_facts(fleet.with_name("fleet.catalog").read_text())
+    assert (facts.account, dict(facts.dates)) == (ACCOUNT, {SMALL: date(2026, 11, 21)})
+    assert facts.nvidia_key == KEY
+    catalog = fleet_catalog(fleet)
+    assert catalog.types["m7i.xlarge"].vcpus == load_catalog().types["m7i.xlarge"].vcpus + 1
+    assert catalog.has_letters_of(ACCOUNT, SMALL)
+    assert catalog.offers["m7i.xlarge"].items() >= {("us-west-2", load_catalog().offers["m7i.xlarge"]["us-west-2"])}
     output = capsys.readouterr()
     assert "instance types" in output.out
+    assert "recorded in fleet.catalog: commit it" in output.out
     assert "not verified: efa-sha256 of software set 2026-10, efa-sha256 of software set 2026-11" in output.err
 
 
-@pytest.mark.usefixtures("data")
+def test_a_refresh_says_what_it_asks_before_it_asks(
+    monkeypatch: pytest.MonkeyPatch, fleet: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One region is asked first: without an answer the command ends after one call, and names one region."""
+    with stubbed_account(monkeypatch) as session:
+        session.refuses("sts", SMALL, "get_caller_identity", "InternalError", 500)
+
+        assert run(["catalog", "refresh"]) == 6
+
+    error = capsys.readouterr().err
+    assert error.startswith(f"asks AWS in {SMALL} for the account\nerror: sts: internal error of AWS")
+    assert not fleet.with_name("fleet.catalog").exists()
+
+
+def test_a_refresh_with_credentials_of_another_account_is_refused(
+    monkeypatch: pytest.MonkeyPatch, fleet: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its facts would be wrong for the fleet."""
+    with stubbed_account(monkeypatch) as session:
+        session.belongs_to("444455556666", SMALL)
+
+        assert run(["catalog", "refresh"]) == 2
+
+    assert "the AWS credentials belong to account 444455556666" in capsys.readouterr().err
+    assert not fleet.with_name("fleet.catalog").exists()
+
+
 def test_a_refresh_lists_recorded_zones_that_do_not_offer_the_type(
-    aws: StubbedSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    aws: StubbedSession, fleet: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """They were chosen from other offers, and the lock keeps them."""
-    text = (EXAMPLES / "minimal.yaml").read_text().replace("us-west-2", SMALL).replace(f"{SMALL}b", f"{SMALL}c")
     plane = "kubernetes: {version: '1.36', control_plane: {count: 1, type: g6.xlarge}}"
-    (tmp_path / "fleet.yaml").write_text(f"{text}  E204: it is enabled\n{plane}\n")
-    monkeypatch.chdir(tmp_path)
+    fleet.write_text(f"{fleet.read_text()}{plane}\n")
     catalog = load_catalog()
     other = replace(catalog, offers={**catalog.offers, "g6.xlarge": {SMALL: "c"}})
     record_plan(Path("fleet.lock"), load_fleet(Path("fleet.yaml"), catalog).fleet, other)
     _offer(aws)
     _price(aws)
 
-    assert run(["catalog", "refresh", "--region", SMALL]) == 0
+    assert run(["catalog", "refresh"]) == 0
 
     assert f"g6.xlarge is not offered in the zones of control-1.{SMALL} ({SMALL}c)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("more", "status"), [([], 3), (["--force"], 0)])
 def test_an_answer_cut_short_does_not_empty_the_catalogue(
-    more: list[str], status: int, aws: StubbedSession, data: Path
+    more: list[str], status: int, aws: StubbedSession, fleet: Path
 ) -> None:
     """A refresh that drops many facts is refused, unless --force is given."""
-    before = _contents(data)
     _offer(aws, left_out=100)
     _price(aws)
 
-    assert run(["catalog", "refresh", "--region", SMALL, *more]) == status
+    assert run(["catalog", "refresh", *more]) == status
 
-    assert (_contents(data) == before) is bool(status)
+    assert fleet.with_name("fleet.catalog").exists() is not bool(status)
 
 
 def test_nothing_is_written_when_a_region_fails(
-    aws: StubbedSession, data: Path, capsys: pytest.CaptureFixture[str]
+    aws: StubbedSession, fleet: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """All facts of a catalog have the same date."""
-    before = _contents(data)
+    """The facts of a fleet are of all its regions."""
     _offer(aws)
     aws.refuses("ec2", "eu-north-1", "describe_instance_types", "InternalError", 500)
 
     assert run(["catalog", "refresh", "--region", SMALL, "--region", "eu-north-1"]) == 6
 
-    assert _contents(data) == before
+    assert not fleet.with_name("fleet.catalog").exists()
     assert "nothing was written: eu-north-1: ec2: internal error of AWS" in capsys.readouterr().err
 
 
-def test_regions_that_are_not_enabled_are_listed(
-    aws: StubbedSession, data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Their facts do not change."""
-    aws.answers("ec2", "us-east-1", "describe_regions", {"Regions": [{"RegionName": SMALL}]})
-    _offer(aws)
-    _price(aws)
-
-    assert run(["catalog", "refresh"]) == 0
-
-    last = capsys.readouterr().out.splitlines()[-1]
-    assert last.startswith("not updated: ")
-    assert SMALL not in last
-
-
+@pytest.mark.usefixtures("fleet")
 def test_an_unknown_region_is_refused_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     """Status 2, before any call to AWS."""
     assert run(["catalog", "refresh", "--region", "us-esat-1"]) == 2
@@ -175,6 +190,7 @@ def test_an_unknown_region_is_refused_with_the_nearest(capsys: pytest.CaptureFix
     assert "write us-east-1" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("fleet")
 def test_without_credentials_aws_cannot_be_asked(capsys: pytest.CaptureFixture[str]) -> None:
     """The exit status is 4, and the message has the reason."""
     assert run(["catalog", "refresh"]) == 4

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from bedplate.catalog import load_catalog
+from bedplate.catalog.catalog import load_chips
 from bedplate.programs.gate import __main__ as gate
 from bedplate.programs.gate.__main__ import check_new_boot, judge, read_last, read_verdict
 from bedplate.programs.gate.diagnosis import burn_in
@@ -294,7 +295,7 @@ def test_an_unusable_plan_fails(machine: Machine, text: str, check: str) -> None
 
 def test_a_group_has_expectations_for_each_type() -> None:
     """A machine of a group with several types is judged as the type that it is."""
-    expected = expectations(lab_node("workbench-gpu-1.us-west-2"), load_catalog())
+    expected = expectations(lab_node("workbench-gpu-1.us-west-2"), load_chips())
 
     types = load_catalog().types
     assert tuple(expected) == lab_node("workbench-gpu-1.us-west-2").types
@@ -310,7 +311,7 @@ def test_a_group_declares_mig() -> None:
     """The gate accepts MIG where the fleet file has it."""
     node = replace(lab_node("workbench-gpu-1.us-west-2"), mig=True)
 
-    assert all(entry.gpus and entry.gpus.mig for entry in expectations(node, load_catalog()).values())
+    assert all(entry.gpus and entry.gpus.mig for entry in expectations(node, load_chips()).values())
 
 
 def test_the_program_reads_the_file_of_the_role(tmp_path: Path) -> None:

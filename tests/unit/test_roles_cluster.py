@@ -39,6 +39,8 @@ ROLES = {"containers", "kubernetes", "control"}
 UBUNTU = recorded("ubuntu-24.04").but({HeldPackages.name: None, MirroredRegistries.name: None, Joined.name: None})
 read_yaml = YAML(typ="safe").load
 
+DOCKER = load_catalog().keys["docker"]
+
 
 def joined(name: str) -> ClusterNode:
     """Return a machine of the lab as a node of the cluster."""
@@ -123,7 +125,7 @@ def test_a_new_machine_gets_the_pinned_version(state: str | None) -> None:
     rows = [f"ii  {name}  1.36.0-1.1  amd64  -" for name in names] + ["ii  containerd.io  2.1.0-1~noble  amd64  -"]
     facts = UBUNTU.but({"deb.DebPackages": tuple(rows), Joined.name: (state,) if state else None})
 
-    played = [Recorder(facts).play(role) for role in (Kubernetes(joined(TITAN)), Containers("2.2.1"))]
+    played = [Recorder(facts).play(role) for role in (Kubernetes(joined(TITAN)), Containers("2.2.1", DOCKER))]
 
     moved = [command for one in played for command in one.commands if "--allow-change-held-packages" in command]
     assert len(moved) == (0 if state else 2)
@@ -140,7 +142,7 @@ def test_kubelet_is_not_started_before_it_has_joined() -> None:
 
 def test_containerd_has_the_version_of_the_stack() -> None:
     """Only containerd comes from Docker's repository, in the version of the software set."""
-    played = Recorder(UBUNTU).play(Containers("2.2.1"))
+    played = Recorder(UBUNTU).play(Containers("2.2.1", DOCKER))
 
     preferences = played.written("/etc/apt/preferences.d/docker")
     assert "Package: containerd.io\nPin: version 2.2.1-*\nPin-Priority: 990" in preferences
@@ -154,7 +156,9 @@ def test_a_registry_is_asked_after_its_mirror() -> None:
     """Each registry with a mirror has a file, in which docker.io has the address of its API."""
     mirrors = {"docker.io": "https://mirror.lab.example"}
 
-    text = Recorder(UBUNTU).play(Containers("2.2.1", mirrors=mirrors)).written(f"{MIRRORS}/docker.io/hosts.toml")
+    text = (
+        Recorder(UBUNTU).play(Containers("2.2.1", DOCKER, mirrors=mirrors)).written(f"{MIRRORS}/docker.io/hosts.toml")
+    )
 
     assert "server = 'https://registry-1.docker.io'" in text
     assert "[host.'https://mirror.lab.example']" in text
@@ -164,7 +168,7 @@ def test_a_mirror_is_removed_with_its_key() -> None:
     """A mirror decides what the name of an image means: those that the fleet file does not name are removed."""
     facts = UBUNTU.but({MirroredRegistries.name: ("docker.io", "ghcr.io")})
 
-    played = Recorder(facts).play(Containers("2.2.1", mirrors={"ghcr.io": "https://mirror.lab.example"}))
+    played = Recorder(facts).play(Containers("2.2.1", DOCKER, mirrors={"ghcr.io": "https://mirror.lab.example"}))
 
     assert "Remove the mirror of docker.io" in played.names
     assert "Remove the mirror of ghcr.io" not in played.names
@@ -175,7 +179,7 @@ def test_gpus_in_containers_need_the_toolkit(system: str, *, has_toolkit: bool) 
     """NVIDIA's repository, and with it the toolkit, is for Ubuntu."""
     facts = recorded(system).but({HeldPackages.name: None})
 
-    played = Recorder(facts).play(Containers("2.2.1", gpus=True), stages=["install"])
+    played = Recorder(facts).play(Containers("2.2.1", DOCKER, gpus=True), stages=["install"])
 
     assert (f"Install {TOOLKIT}" in played.names) is has_toolkit
 

@@ -132,7 +132,7 @@ def test_unverified_checksums_are_refused(locked_file: Path, monkeypatch: pytest
 
     catalog = load_catalog()
     sets = {name: software.with_checksum(NVIDIA_KEY_SUM, "0" * 64) for name, software in catalog.software.items()}
-    monkeypatch.setattr("stacks.program.load_catalog", lambda: replace(catalog, software=sets))
+    monkeypatch.setattr("bedplate.load.catalog.load_catalog", lambda: replace(catalog, software=sets))
 
     assert load_stack(locked_file, "solo.us-west-2").plan.software == max(sets)
 

@@ -100,7 +100,7 @@ class Upgrading:
     def files(self, name: str) -> Iterator[ManagedFile]:
         """Yield the files of a member by the fleet file of now."""
         node = self._node(name)
-        yield from repository(Kubernetes(node).version).files
+        yield from repository(Kubernetes(node).version, node.cluster.keys["kubernetes"]).files
         yield ManagedFile("", "/etc/apt/preferences.d/lab", _PIN)
         yield from kubelet_files(node)
         yield from Control(node).files() if node.member else ()
