@@ -174,6 +174,8 @@ def _declare_storage(context: RegionContext) -> dict[str, SharedFileSystem]:
         if bucket.region == context.region.name
     }
     NodesBucket(plan, plan.nodes_bucket(context.region.name), key.arn, options)
+    if not context.region.home:
+        FleetParameters(plan.name, boot_parameters(plan), key.arn, options)
     pulumi.export("data_key_arn", key.arn)
     pulumi.export("files", {store: system.outputs for store, system in sorted(files.items())})
     pulumi.export("buckets", {store: bucket.name for store, bucket in sorted(buckets.items())})
@@ -245,6 +247,12 @@ def _declare_dns(plan: FleetPlan, stacks: Mapping[str, RegionStack]) -> None:
     home = stacks[plan.home.name]
     at_home = pulumi.ResourceOptions(providers=[home.provider])
     ZoneAssociations(plan, stacks, at_home)
+    for name, stack in stacks.items():
+        # Machines name themselves in the zone, also while the home region does not answer.
+        if not stack.region.home:
+            copy = {f"/{plan.name}/zone": home.output("zone_id")}
+            opts = pulumi.ResourceOptions(providers=[stack.provider])
+            FleetParameters(f"{plan.name}-{name}", copy, f"alias/{plan.name}-data", opts)
     FleetRecords(plan, home.output("zone_id"), remote_records(plan, stacks), at_home)
     for zone, names in reverse_names(plan).items():
         ReverseZone(plan, zone, names, stacks, at_home)
@@ -299,12 +307,17 @@ def fleet_parameters(plan: FleetPlan) -> dict[str, str]:
     """Return the values of the SSM parameters by path."""
     region_blocks = {f"regions/{region.name}/block": str(region.block) for region in plan.regions}
     settings = {
-        "admins": administrators(plan.accounts),
         "domain": plan.domain,
         "home": plan.home.name,
         "supernet": str(plan.supernet),
     }
-    return {f"/{plan.name}/{path}": value for path, value in (settings | region_blocks).items()}
+    own = {f"/{plan.name}/{path}": value for path, value in (settings | region_blocks).items()}
+    return own | boot_parameters(plan)
+
+
+def boot_parameters(plan: FleetPlan) -> dict[str, str]:
+    """Return the values by path that each region has: the first boot of a machine needs no other region for them."""
+    return {f"/{plan.name}/admins": administrators(plan.accounts)}
 
 
 def administrators(accounts: Accounts) -> str:
@@ -328,14 +341,20 @@ def administrators(accounts: Accounts) -> str:
 
 
 class FleetParameters(pulumi.ComponentResource):
-    """The SSM parameters that nodes read, encrypted with the KMS key of the fleet."""
+    """SSM parameters of one region that nodes read, encrypted with a KMS key of the fleet."""
 
-    def __init__(self, plan: FleetPlan, key_arn: pulumi.Input[str], opts: pulumi.ResourceOptions) -> None:
-        super().__init__("bedplate:stacks:FleetParameters", plan.name, None, opts)
-        for path, value in fleet_parameters(plan).items():
+    def __init__(
+        self,
+        name: str,
+        values: Mapping[str, pulumi.Input[str]],
+        key_id: pulumi.Input[str],
+        opts: pulumi.ResourceOptions,
+    ) -> None:
+        super().__init__("bedplate:stacks:FleetParameters", name, None, opts)
+        for path, value in values.items():
             Parameter(
-                path.removeprefix("/").replace("/", "-"),
-                ParameterArgs(name=path, type="SecureString", key_id=key_arn, value=value, tags=name_tag(path)),
+                f"{name}-{path.split('/', 2)[2].replace('/', '-')}",
+                ParameterArgs(name=path, type="SecureString", key_id=key_id, value=value, tags=name_tag(path)),
                 child_options(self),
             )
         self.register_outputs({})
@@ -355,7 +374,7 @@ def declare_shared(plan: FleetPlan) -> None:
         if plan.buckets:
             PodRoles(plan, issuer, options)
     key = FleetKey(plan, "parameters", options)
-    FleetParameters(plan, key.arn, options)
+    FleetParameters(plan.name, fleet_parameters(plan), key.arn, options)
     pulumi.export("regions", sorted(region.name for region in plan.regions))
     pulumi.export("role_arns", {kind: role.role_arn for kind, role in roles.items()})
     pulumi.export("profile_arns", {kind: role.profile_arn for kind, role in roles.items()})

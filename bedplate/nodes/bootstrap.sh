@@ -90,9 +90,11 @@ parameter_reply() {
     --data "{\"Name\":\"${3-/$FLEET}/$1\",\"WithDecryption\":true}"
 }
 
+# A parameter of the own region, which `links` may not have written yet; else of the home region.
 parameter() {
   local reply
-  reply=$(parameter_reply "$1" "$HOME_REGION") || return
+  reply=$(parameter_reply "$1" "$region") ||
+    { [[ $region != "$HOME_REGION" ]] && reply=$(parameter_reply "$1" "$HOME_REGION"); } || return
   json_value Value "$reply"
 }
 

@@ -9,7 +9,7 @@ from bedplate.nodes.invitation import Invitation
 from bedplate.plan import FleetPlan
 from bedplate.report.columns import counted
 
-_ADMINISTRATORS = "next: `bedplate up --stack shared`: machines that start later read the administrators from it"
+_ADMINISTRATORS = "next: `bedplate up`: machines that start later read the administrators from AWS"
 
 
 def invited_lines(invitation: Invitation, file: Path) -> Iterator[str]:
@@ -68,7 +68,7 @@ def kept_lines(plan: FleetPlan, name: str) -> Iterator[str]:
     yield "not removed by bedplate:"
     yield f"  files of {owner} in /home and other stores: copy or delete them"
     yield f"  access of {name} to AWS, to Pulumi's backend and to Git"
-    yield "  sudo rights on machines that start later, and the AWS role of their pods: `bedplate up --stack shared`"
+    yield "  sudo rights on machines that start later, and the AWS role of their pods: `bedplate up`"
     yield "  secrets that they know, such as PULUMI_CONFIG_PASSPHRASE or a copy of fleet.pki/keys: replace them"
     workers = dict.fromkeys(pool.group for pool in plan.pools if pool.use.is_worker)
     if workers:

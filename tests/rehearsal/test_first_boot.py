@@ -13,6 +13,7 @@ from bedplate.errors import InputError
 from bedplate.nodes.bootstrap import site_script
 from bedplate.plan.cluster import pool_node_name
 from bedplate.plan.fleet import NO_ACCOUNTS, Account, Accounts
+from bedplate.plan.links import ssh_pools
 from bedplate.plan.nodes import find_node
 from bedplate.rehearsal.simulation import Simulation
 from bedplate.spec.groups import Ring
@@ -21,7 +22,7 @@ from roles.people.role import SUDOERS
 from stacks.compute.template import first_boot, member_boot
 from stacks.dns import registration_permissions
 from stacks.program import administrators
-from tests.testlab.fakes.first_boot import DATE, LAB, POOL, Bundle, Node, Place, boot_place
+from tests.testlab.fakes.first_boot import DATE, LAB, PLAN, POOL, Bundle, Node, Place, boot_place
 from tests.testlab.fleets.sketch import with_group
 from tests.testlab.network.netlab import until
 
@@ -380,6 +381,35 @@ def test_a_machine_that_cannot_read_its_administrators_is_abandoned(admin_place:
     assert status == 1
     assert "cannot read the parameter admins" in log
     assert admin_place.reports[-1][2] == "ABANDON"
+
+
+EAST = next(pool for pool in ssh_pools(PLAN) if pool.region == "us-east-1")
+
+
+def test_a_boot_needs_no_parameter_of_another_region(simulation: Simulation, tmp_path: Path) -> None:
+    """While the home region does not answer, machines of other regions have their administrators and names."""
+    with boot_place(simulation.region("us-east-1"), tmp_path) as east:
+        machine = east.machine()
+
+        status, log = machine.boot(first_boot(LAB, EAST))
+
+        assert status == 0, log
+        assert set(east.names) == {"workbench-gpu-1.us-east-1.lab.internal."}
+        assert {call["region"] for call in east.endpoint.requests if call["service"] == "ssm"} == {"us-east-1"}
+
+
+def test_a_boot_before_links_reads_the_zone_at_home(simulation: Simulation, tmp_path: Path) -> None:
+    """The stack `links` copies the zone into other regions, after their first machines have started."""
+    with boot_place(simulation.region("us-east-1"), tmp_path) as east:
+        home = simulation.region("us-west-2")
+        home.call("ssm", "put_parameter", Name="/lab/zone", Value=east.zone, Type="SecureString", Overwrite=True)
+        east.aws.call("ssm", "delete_parameter", Name="/lab/zone")
+        machine = east.machine()
+
+        status, log = machine.boot(first_boot(LAB, EAST))
+
+        assert status == 0, log
+        assert set(east.names) == {"workbench-gpu-1.us-east-1.lab.internal."}
 
 
 def test_keys_larger_than_a_parameter_are_refused() -> None:

@@ -151,7 +151,7 @@ def test_nodes_use_keys_only_through_services(statements: tuple[Statement, ...])
     """S3 and Systems Manager decrypt for a node, which cannot call Decrypt itself."""
     keys = [statement for statement in statements if any(action.startswith("kms:") for action in statement.actions)]
 
-    assert len(keys) == 4
+    assert len(keys) == 5
     assert all("kms:ViaService" in statement.conditions["StringEquals"] for statement in keys)
     assert all("kms:ResourceAliases" in statement.conditions["ForAnyValue:StringEquals"] for statement in keys)
 
