@@ -26,6 +26,7 @@ from bedplate.capacity.observation import (
     Pool,
     SetDesired,
     Settings,
+    SetZones,
     Size,
     Terminate,
 )
@@ -176,7 +177,8 @@ class FleetGroups:
                 group=pool.group,
                 rung=pool.rung,
                 region=pool.region,
-                zones=tuple(sorted(pool.zones)),
+                zones=tuple(sorted(_zones(group, pool))),
+                out=tuple(sorted(set(pool.zones) - _zones(group, pool))),
                 min=group["MinSize"],
                 # The pools of a group share its maximum.
                 max=min(group["MaxSize"], desired[pool.name] + max(0, pool.group_max - of_group)),
@@ -230,6 +232,33 @@ class FleetGroups:
             self._protect(pool, group)
         params = {"DesiredCapacity": action.count, "HonorCooldown": False}
         self.client.call("autoscaling", pool.region, "set_desired_capacity", AutoScalingGroupName=name, **params)
+
+    def set_zones(self, action: SetZones, observed: Observation) -> None:
+        """Set the subnets of a pool. Raises Changed if its zones are not as observed, or have no subnet.
+
+        AWS moves no machine out of a zone that the group leaves, because the stacks suspend AZRebalance.
+        """
+        pool, before = self._pool(action.pool), _observed(observed, action.pool)
+        group = self._read(pool)
+        zones = _zones(group, pool)
+        if zones == set(action.zones):
+            return
+        if zones != set(before.zones):
+            raise Changed(f"{action.pool}: its zones are {', '.join(sorted(zones))}, others were observed")
+        if not any(process["ProcessName"] == "AZRebalance" for process in group.get("SuspendedProcesses", ())):
+            raise Changed(f"{action.pool}: AZRebalance is not suspended, so AWS would end machines with work")
+        names = [f"{self.plan.fleet}-{zone}-nodes" for zone in action.zones]
+        query = {"Filters": filters({"tag:Name": names, "tag:bedplate:fleet": self.plan.fleet})}
+        subnets = {
+            subnet["AvailabilityZone"]: subnet["SubnetId"]
+            for subnet in self.client.items("ec2", pool.region, "describe_subnets", "Subnets", **query)
+        }
+        if missing := set(action.zones) - subnets.keys():
+            raise Changed(f"{action.pool}: no subnet of its nodes in {', '.join(sorted(missing))}")
+        params = {"VPCZoneIdentifier": ",".join(subnets[zone] for zone in action.zones)}
+        self.client.call(
+            "autoscaling", pool.region, "update_auto_scaling_group", AutoScalingGroupName=self._name(pool), **params
+        )
 
     def _protect(self, pool: CapacityPool, group: Mapping[str, Any]) -> None:
         """Protect machines from scale-in: if AWS launches one more at this moment, it ends that one."""
@@ -325,6 +354,11 @@ def _until(group: Mapping[str, Any]) -> float | None:
 
 def _subnets(group: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(filter(None, group.get("VPCZoneIdentifier", "").split(",")))
+
+
+def _zones(group: Mapping[str, Any], pool: CapacityPool) -> set[str]:
+    """Return the zones of the plan in which the group launches."""
+    return set(pool.zones) & set(group.get("AvailabilityZones", ())) or set(pool.zones)
 
 
 def _observed(observation: Observation, name: str) -> Pool:

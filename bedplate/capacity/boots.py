@@ -12,11 +12,13 @@ from bedplate.capacity.observation import FAILURES, NOT_READY, Activity, Machine
 WINDOW = 3600.0
 """Seconds for which a failed boot counts, from its end."""
 MANY = 3
-"""The failed boots in a row that fail a pool or a zone."""
+"""The failed boots in a row that fail a pool or a zone; of slow ones, one less."""
 SHARE = 0.3
 """The share of boots that may fail, if at least `MANY` do."""
 # One boot that took so long fails a pool that has no other result: its pods would wait for as long again.
 _SLOW = 300.0
+# Seconds in which a zone is taken out of its group.
+_LEAVING = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +71,9 @@ def failing(pool: Pool, machines: Sequence[Machine], boots: Iterable[Boot]) -> t
     """
     ordered = sorted(boots, key=lambda boot: boot.launched)
     nodes = [machine for machine in machines if machine.node]
-    bad = tuple(zone for zone in pool.zones if _has_failed(*_within({zone}, ordered, nodes)))
-    if working := set(pool.zones) - set(bad):
+    zones = sorted((*pool.zones, *pool.out))
+    bad = tuple(zone for zone in zones if _has_failed(*_within({zone}, ordered, nodes)))
+    if working := set(zones) - set(bad):
         failed, joined = _within(working, ordered, nodes)
         results = {boot.zone for boot in failed}
         awaited = {machine.zone for machine in machines if machine.node is None} & working - results
@@ -78,6 +81,14 @@ def failing(pool: Pool, machines: Sequence[Machine], boots: Iterable[Boot]) -> t
         if (awaited and None not in results) or not is_failed:
             return _within(set(bad), ordered, ())[0] if bad else (), bad
     return ordered, ()
+
+
+def are_elsewhere(machines: Iterable[Machine], boots: Sequence[Boot]) -> bool:
+    """Return whether a pool works or boots in other zones than those of failed boots, and uses these no more."""
+    since, zones = boots[0].launched - WINDOW, {boot.zone for boot in boots}
+    known = sorted(boot.ended for boot in boots)[:MANY][-1] + _LEAVING
+    is_left = sum(boot.launched > known for boot in boots) < MANY
+    return is_left and any(machine.zone not in zones and machine.launched >= since for machine in machines)
 
 
 def _within(
@@ -89,16 +100,22 @@ def _within(
 
 def _has_failed(boots: Sequence[Boot], nodes: Sequence[Machine]) -> bool:
     """Return whether the last boots failed in a row, or too large a share of the boots of the hour did."""
-    if len(boots) < MANY:
+    if not boots:
         return False
     last = max((node.launched for node in nodes), default=0.0)
+    in_row = [boot for boot in boots if boot.launched > last]
     joined = sum(node.launched >= boots[0].launched for node in nodes)
-    return sum(boot.launched > last for boot in boots) >= MANY or len(boots) > SHARE * (len(boots) + joined)
+    is_large_share = len(boots) >= MANY and len(boots) > SHARE * (len(boots) + joined)
+    return is_large_share or len(in_row) >= (MANY - 1 if all(map(_is_slow_boot, in_row)) else MANY)
+
+
+def _is_slow_boot(boot: Boot) -> bool:
+    return boot.existed and boot.ended - boot.launched >= _SLOW
 
 
 def _is_slow(boots: Sequence[Boot], machines: Iterable[Machine]) -> bool:
     """Return whether a slow boot has failed, no machine has joined since its launch, and none can join next."""
-    slow = [boot for boot in boots if boot.existed and boot.ended - boot.launched >= _SLOW]
+    slow = [boot for boot in boots if _is_slow_boot(boot)]
     if not slow:
         return False
     first, last = slow[0].launched, slow[-1].ended

@@ -17,6 +17,7 @@ from bedplate.capacity.observation import (
     Node,
     Observation,
     SetDesired,
+    SetZones,
     Terminate,
     verb_of,
 )
@@ -33,6 +34,9 @@ class Cloud(Protocol):
 
     def set_desired(self, action: SetDesired, observed: Observation) -> None:
         """Set a desired capacity if the pool is as observed."""
+
+    def set_zones(self, action: SetZones, observed: Observation) -> None:
+        """Set the zones of a pool if they are as observed."""
 
     def terminate(self, action: Terminate, observed: Observation) -> None:
         """Terminate a machine if its pool is as observed."""
@@ -88,7 +92,7 @@ class Round:
 def subject_of(action: Action) -> str:
     """Return the pool, node, pod or machine that an action changes."""
     match action:
-        case SetDesired():
+        case SetDesired() | SetZones():
             return action.pool
         case Terminate():
             return action.machine
@@ -187,6 +191,8 @@ class Controller(Generic[MemoryT]):
             match action:
                 case SetDesired():
                     self.cloud.set_desired(action, observation)
+                case SetZones():
+                    self.cloud.set_zones(action, observation)
                 case Terminate():
                     node = node_of.get(action.machine)
                     if node and self.workloads:

@@ -8,7 +8,6 @@ from types import MappingProxyType
 from bedplate.capacity.ladder import Doubt, RungState, RungStatus
 from bedplate.capacity.observation import Cordon, Machine, Node, Observation, Pod, Pool, Reason, Unplaced, Waiting
 from bedplate.capacity.packing import (
-    HOSTNAME,
     Full,
     Packer,
     Place,
@@ -42,6 +41,7 @@ class Ladder:
     _machines: Counter[str] = field(default_factory=Counter)
     _prices: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     _suited: dict[Shape, list[RungState]] = field(default_factory=dict)
+    _obstacles: dict[Shape, str] = field(default_factory=dict)
     _zones: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -100,6 +100,12 @@ class Ladder:
         if shape not in self._suited:
             self._suited[shape] = [rung for rung in self.rungs if _suits(rung.pool, shape)]
         return self._suited[shape]
+
+    def obstacle(self, shape: Shape) -> str:
+        """Return why pods of a shape fit nothing, also if all were empty; empty if they fit somewhere."""
+        if shape not in self._obstacles:
+            self._obstacles[shape] = _unplaceable(self, shape)
+        return self._obstacles[shape]
 
     def limit(self, pool: Pool) -> str:
         """Return the limit that forbids one more machine of a pool; empty if none does."""
@@ -168,8 +174,7 @@ def grow(
     places = list(_places(observation, rungs))
     packer = Packer(places, ladder)
     growth = Growth(ladder, places, doubts)
-    empty_places = _empty_places(observation, rungs)
-    singles, gangs = _demand(observation, empty_places, growth)
+    singles, gangs = _demand(observation, growth)
     for pod in singles:
         _report(growth, pod, packer.place(pod), packer)
     for pods in gangs:
@@ -232,15 +237,18 @@ def _is_closed(node: Node, machine: Machine | None, fixed: Collection[str]) -> b
 def _coming(rung: RungState) -> Iterator[Place]:
     """Yield the machines of a pool that boot, and those that it was asked for but has not launched yet."""
     facts, pool = rung.facts, rung.pool
+    # AWS replaces each of them in another zone.
+    doomed = {machine.id for machine in rung.doomed}
     late = {machine.id for machine in facts.late} if facts else set()
     if facts and (breaker := rung.breaker):
         late |= {machine.id for machine in facts.machines if breaker.is_broken(machine)}
-    zones = Counter(machine.zone for machine in facts.machines) if facts else Counter()
+    zones, left = Counter(machine.zone for machine in facts.machines) if facts else Counter(), set(rung.left_zones)
     for machine in facts.machines if facts else ():
-        if machine.node is None and machine.notice is None and machine.id not in late:
+        is_coming = machine.node is None and machine.notice is None
+        if is_coming and machine.id not in late | doomed:
             yield machine_place(pool, machine.id, machine.zone, Source.COMING)
-    for _ in range(0 if rung.status is RungStatus.FAILED else rung.expected - rung.machines):
-        zone = min(pool.zones, key=lambda zone: zones[zone])
+    for _ in range(0 if rung.status is RungStatus.FAILED else rung.expected - rung.machines + len(doomed)):
+        zone = min(set(pool.zones) - left or pool.zones, key=lambda zone: (zones[zone], zone))
         zones[zone] += 1
         yield machine_place(pool, pool.name, zone, Source.COMING)
 
@@ -254,10 +262,8 @@ def _spread_shapes(observation: Observation) -> Mapping[str, list[Shape]]:
     return shapes
 
 
-def _demand(
-    observation: Observation, empty_places: Sequence[Place], growth: Growth
-) -> tuple[list[Pod], list[list[Pod]]]:
-    """Return the pods that need a place, by arrival, and the gangs; add those that fit nothing to the report.
+def _demand(observation: Observation, growth: Growth) -> tuple[list[Pod], list[list[Pod]]]:
+    """Return the pods that need a place, by arrival, and the gangs; add those that cannot have one to the report.
 
     The pods of machines that AWS interrupts need one too.
     """
@@ -268,12 +274,8 @@ def _demand(
     )
     singles: list[Pod] = []
     gangs: dict[str, list[Pod]] = defaultdict(list)
-    unplaceable: dict[Shape, str] = {}
     for pod in unscheduled:
-        shape = shape_of(pod)
-        if shape not in unplaceable:
-            unplaceable[shape] = _unplaceable(shape, empty_places)
-        if reason := pod.unsupported or unplaceable[shape] or _doubt_reason(growth, pod, observation.time):
+        if reason := pod.unsupported or _doubt_reason(growth, pod, observation.time):
             if pod.node is None:
                 growth.unplaced.append(Unplaced(pod.id, Reason(reason)))
         elif pod.gang:
@@ -292,19 +294,16 @@ def _doubt_reason(growth: Growth, pod: Pod, now: float) -> str:
     return f"a node has had room for it, but the scheduler does not place it{said}"
 
 
-def _empty_places(observation: Observation, rungs: Sequence[RungState]) -> list[Place]:
-    """Return an empty machine of every pool, and an empty node of every kind of nodes."""
-    empty = [machine_place(rung.pool, rung.pool.name, _only(rung.pool.zones), Source.NEW) for rung in rungs]
-    for node in {_kind(node): node for node in observation.nodes}.values():
+def _empty_places(ladder: Ladder, shape: Shape) -> Iterator[Place]:
+    """Yield an empty machine of every pool, and an empty node of every kind of nodes: nearly each has a label alone."""
+    for rung in ladder.rungs:
+        yield machine_place(rung.pool, rung.pool.name, _only(rung.pool.zones), Source.NEW)
+    keys = {key for key, _ in shape.selector} | {rule.domain for rule in shape.spread if rule.skew}
+    kinds = {(node.size, node.taints, *map(node.labels.get, sorted(keys))): node for node in ladder.observation.nodes}
+    for node in kinds.values():
         place = node_place(node, Source.LIVE, None)
         place.free = replace(node.size, pods=1)
-        empty.append(place)
-    return empty
-
-
-def _kind(node: Node) -> tuple[object, ...]:
-    labels = frozenset(item for item in node.labels.items() if item[0] != HOSTNAME)
-    return node.size, labels, node.taints
+        yield place
 
 
 def _only(zones: Sequence[str]) -> str:
@@ -316,9 +315,9 @@ def _suits(pool: Pool, shape: Shape) -> bool:
     return place.admits(shape) and place.has_room(shape)
 
 
-def _unplaceable(shape: Shape, empty_places: Sequence[Place]) -> str:
+def _unplaceable(ladder: Ladder, shape: Shape) -> str:
     """Return why pods of a shape fit nothing, by the place to which they are closest; empty if they fit somewhere."""
-    reasons = [(place, list(shortfalls(shape, place))) for place in empty_places]
+    reasons = [(place, list(shortfalls(shape, place))) for place in _empty_places(ladder, shape)]
     if any(not missing for _, missing in reasons):
         return ""
     if not reasons:
@@ -332,6 +331,9 @@ def _report(growth: Growth, pod: Pod, place: Place | None, packer: Packer) -> No
         return
     if place is None:
         shape = shape_of(pod)
+        if obstacle := growth.ladder.obstacle(shape):
+            growth.unplaced.append(Unplaced(pod.id, Reason(obstacle)))
+            return
         reason = growth.ladder.refusals(shape, packer.full_domains(shape))
         growth.waiting.append(Waiting(pod.id, is_coming=False, reason=reason))
     else:
@@ -370,6 +372,11 @@ def _place_gang(growth: Growth, packer: Packer, observation: Observation, pods: 
     if places:
         for pod, place in zip(pods, places, strict=True):
             _report(growth, pod, place, packer)
+        return
+    if any(growth.ladder.obstacle(shape_of(pod)) for pod in pods):
+        # The others of the gang wait with the pods that fit nothing.
+        for pod in pods:
+            _report(growth, pod, None, packer)
         return
     # One machine says little about a whole gang: failed rungs are probed for it only if no other has room.
     for rung in growth.ladder.suited(shape_of(pods[0])):

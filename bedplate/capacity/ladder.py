@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from bedplate.capacity.boots import Boot, failed_boots, failing, is_boot_failure
+from bedplate.capacity.boots import Boot, are_elsewhere, failed_boots, failing, is_boot_failure
 from bedplate.capacity.observation import (
     FAILURES,
     NOT_READY,
@@ -50,8 +50,7 @@ class Breaker:
     `code` is the code of AWS's error, None if there was none, and `text` its last words. The breaker opened at
     `opened`, and a probe may start at `until`. `probe` is the start of a probe whose result is not known yet; `closed`
     is when a success closed the breaker. `failures` counts the failures in a row: each doubles the time to the next
-    probe. If it `needs_node`, first boots have failed, perhaps only in some `zones`: a launch is no success, only a
-    machine that becomes a node.
+    probe. If it `needs_node`, first boots have failed: a launch is no success, only a machine that becomes a node.
     """
 
     code: str | None
@@ -63,7 +62,6 @@ class Breaker:
     closed: float | None = None
     text: str = ""
     needs_node: bool = False
-    zones: tuple[str, ...] = ()
 
     @property
     def is_open(self) -> bool:
@@ -73,7 +71,7 @@ class Breaker:
     def is_broken(self, machine: Machine) -> bool:
         """Return whether a booting machine is likely to fail as others did; its probe may take a pod."""
         is_probe = self.probe is not None and machine.launched >= self.probe
-        return self.needs_node and self.is_open and not is_probe and machine.zone in (self.zones or (machine.zone,))
+        return self.needs_node and self.is_open and not is_probe
 
     def is_probe_due(self, now: float) -> bool:
         """Return whether the pool may launch one machine."""
@@ -97,6 +95,17 @@ class PoolFacts:
     boots: Mapping[str, Boot] = field(default_factory=dict)
 
     @property
+    def nodes(self) -> tuple[Machine, ...]:
+        """The machines that have become nodes."""
+        return tuple(machine for machine in self.machines if machine.node)
+
+    @property
+    def untried_zones(self) -> frozenset[str]:
+        """The zones without a failed boot; none if the zone of one is unknown, or the pool has a single zone."""
+        failed = {boot.zone for boot in self.boots.values()}
+        return frozenset() if None in failed else frozenset({*self.pool.zones, *self.pool.out} - failed)
+
+    @property
     def noticed(self) -> tuple[Machine, ...]:
         """The spot instances that AWS will interrupt."""
         return tuple(machine for machine in self.machines if machine.notice is not None)
@@ -110,7 +119,6 @@ class PoolFailure:
     cause: str
     text: str = ""
     needs_node: bool = False
-    zones: tuple[str, ...] = ()
 
 
 def next_breaker(breaker: Breaker | None, facts: PoolFacts, now: float) -> Breaker | None:
@@ -122,7 +130,7 @@ def next_breaker(breaker: Breaker | None, facts: PoolFacts, now: float) -> Break
     if breaker is None or not breaker.is_open or breaker.probe is not None:
         failure = _failure(breaker, facts, now)
         if failure:
-            return _opened(breaker, failure, now)
+            return _opened(breaker, failure, facts, now)
     return breaker
 
 
@@ -146,11 +154,13 @@ def launch_failure(pool: Pool, launches: Sequence[Activity], since: float) -> Po
     return None
 
 
-def _opened(breaker: Breaker | None, failure: PoolFailure, now: float) -> Breaker:
+def _opened(breaker: Breaker | None, failure: PoolFailure, facts: PoolFacts, now: float) -> Breaker:
     failures = breaker.failures + 1 if breaker else 1
     known = FAILURES.get(failure.code or "")
     longest = SHORTAGE_HOLD if known and known.is_brief else LONGEST_HOLD
-    until = now + min(longest, HOLD * 2 ** min(failures - 1, 8))
+    # A zone in which no boot has failed can be probed at once.
+    hold = 0.0 if failure.needs_node and facts.untried_zones else HOLD
+    until = now + min(longest, hold * 2 ** min(failures - 1, 8))
     return Breaker(
         failure.code,
         failure.cause,
@@ -159,7 +169,6 @@ def _opened(breaker: Breaker | None, failure: PoolFailure, now: float) -> Breake
         failures,
         text=failure.text,
         needs_node=failure.needs_node,
-        zones=failure.zones,
     )
 
 
@@ -200,7 +209,7 @@ def _boot_failure(facts: PoolFacts, breaker: Breaker | None) -> PoolFailure | No
     closed = (breaker.closed or 0.0) if breaker else 0.0
     since_closed = [boot for boot in facts.boots.values() if boot.launched >= closed]
     failed, zones = failing(facts.pool, facts.machines, since_closed)
-    if not failed:
+    if not failed or (zones and are_elsewhere(facts.machines, failed)):
         return None
     text = next((boot.text for boot in reversed(failed) if boot.text), "")
     if not any(boot.existed for boot in failed):
@@ -223,12 +232,12 @@ def _failed_probe(breaker: Breaker, facts: PoolFacts, now: float) -> PoolFailure
     if failed:
         text = failed[-1].text or breaker.text
         code = failure_code(text) or NOT_READY
-        return PoolFailure(code, "the probe did not become a node", text, needs_node=True, zones=breaker.zones)
+        return PoolFailure(code, "the probe did not become a node", text, needs_node=True)
     is_launched = any(_is_since(machine.launched, breaker) for machine in facts.machines)
     if not is_launched and breaker.probe is not None and now - breaker.probe >= PATIENCE:
         text = _last_text(facts, breaker.probe) or breaker.text
         cause = f"{breaker.cause.removesuffix(_PROBED)}{_PROBED}"
-        return PoolFailure(breaker.code, cause, text, breaker.needs_node, breaker.zones)
+        return PoolFailure(breaker.code, cause, text, breaker.needs_node)
     return None
 
 
@@ -279,6 +288,31 @@ class RungState:
         return self.machines if is_lasting else max(self.pool.desired, self.machines)
 
     @property
+    def left_zones(self) -> tuple[str, ...]:
+        """The zones in which the pool must launch nothing, because first boots fail there; never all of them.
+
+        While failed boots keep the breaker open, its probe goes where none has failed. A zone comes back when its
+        failures are too old to count.
+        """
+        if self.facts is None or self.is_fixed:
+            return self.pool.out
+        every, boots = {*self.pool.zones, *self.pool.out}, self.facts.boots.values()
+        failed, zones = failing(self.pool, self.facts.machines, boots)
+        is_probed = self.breaker is not None and self.breaker.is_open and self.breaker.needs_node
+        bad = set(zones) if zones and (is_probed or are_elsewhere(self.facts.nodes, failed)) else set()
+        tried = {boot.zone for boot in boots if boot.zone in every and (is_probed or boot.zone in self.pool.out)}
+        return next((tuple(sorted(zones)) for zones in (bad | tried, bad) if zones < every), ())
+
+    @property
+    def doomed(self) -> tuple[Machine, ...]:
+        """The machines that boot in a zone to leave; AWS replaces them. A registered one may have pods already."""
+        if self.facts is None or self.status not in (RungStatus.OPEN, RungStatus.FULL):
+            return ()
+        zones = self.left_zones
+        booting = (m for m in self.facts.machines if m.node is None and m.notice is None and not m.registered)
+        return tuple(machine for machine in booting if machine.zone in zones)
+
+    @property
     def is_fixed(self) -> bool:
         """Whether nothing of the pool may be changed."""
         return self.status in (RungStatus.PAUSED, RungStatus.SILENT)
@@ -310,6 +344,7 @@ class Memory:
     first boots that failed in the last hour, by machine. `reported` has the pods for which an event already says that
     they fit on no machine. `doubts` has the ID of a pod or gang as key. `registered` has the machines that had a Node
     object, `lacking` those whose node lacks devices, with the time since when, `ended` those that the planner ended.
+    `moves` has the times at which movable pods were moved, by their owner, else by ID.
     """
 
     breakers: Mapping[str, Breaker] = field(default_factory=dict)
@@ -321,6 +356,7 @@ class Memory:
     registered: frozenset[str] = frozenset()
     lacking: Mapping[str, float] = field(default_factory=dict)
     ended: Mapping[str, float] = field(default_factory=dict)
+    moves: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 def read_rungs(observation: Observation, memory: Memory) -> tuple[RungState, ...]:

@@ -225,7 +225,7 @@ class Pod:
     pod may be evicted. `spread` has its own limits, `kinds` the names of all limits in which it counts.
     `arrival` is when the pod was created, `since` when it started. A `deleted` one is ending.
     A pod that is `unsupported`, for this reason, has a requirement that the planner cannot compare. `message` is the
-    scheduler's, of a pending pod.
+    scheduler's, of a pending pod. Its `owner` creates it again under another name.
     """
 
     id: str
@@ -244,6 +244,7 @@ class Pod:
     restarts: int = 0
     unsupported: str = ""
     message: str = ""
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +302,7 @@ class Machine:
 class Pool:
     """An Auto Scaling group, in a rung of a ladder; not `eligible` without an image, a network link or free addresses.
 
+    AWS launches in `zones`; `out` has further zones of the plan, which the planner has taken out of the group.
     A pool is `silent` while AWS does not answer for its region: it is then as last observed, and nothing is changed.
 
     `suspended` has the processes of the group that somebody has suspended, except the one that the stacks suspend.
@@ -328,6 +330,7 @@ class Pool:
     until: float | None = None
     silent: bool = False
     suspended: tuple[str, ...] = ()
+    out: tuple[str, ...] = ()
 
     @property
     def cannot_launch(self) -> str:
@@ -366,6 +369,8 @@ class Activity:
 class Settings:
     """Seconds before an `idle` node goes; `cap`: the share of nodes removed at once; `spare` machines by group.
 
+    A movable pod that is moved loses about `restart` seconds of its work.
+
     A machine without a node after `join` seconds is late, until the pool's own machines show how long it takes.
     `max` limits the machines of all pools of a group, `max_cost` their price in USD per hour, and `fleet_max_cost`
     that of all groups. In `paused` groups nothing is changed.
@@ -375,6 +380,7 @@ class Settings:
     cap: float = 0.1
     spare: Mapping[str, int] = field(default_factory=dict)
     join: float = 900.0
+    restart: float = 600.0
     max: Mapping[str, int] = field(default_factory=dict)
     max_cost: Mapping[str, float] = field(default_factory=dict)
     fleet_max_cost: float | None = None
@@ -404,6 +410,15 @@ class SetDesired:
 
     pool: str
     count: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetZones:
+    """Set the zones in which AWS launches machines of a pool; machines that run elsewhere stay."""
+
+    pool: str
+    zones: tuple[str, ...]
     reason: str
 
 
@@ -448,9 +463,10 @@ class Terminate:
     reason: str
 
 
-Action = SetDesired | CordonNode | UncordonNode | DrainNode | EvictPod | Terminate
+Action = SetDesired | SetZones | CordonNode | UncordonNode | DrainNode | EvictPod | Terminate
 _VERBS: Mapping[type[Action], str] = {
     SetDesired: "set-desired",
+    SetZones: "set-zones",
     CordonNode: "cordon",
     UncordonNode: "uncordon",
     DrainNode: "drain",

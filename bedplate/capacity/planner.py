@@ -11,7 +11,7 @@ from bedplate.capacity.devices import next_lacking, settle
 from bedplate.capacity.growth import Growth, grow, next_doubts
 from bedplate.capacity.ladder import Breaker, Memory, RungState, RungStatus, faults, next_boots, read_rungs
 from bedplate.capacity.observation import Action, Decision, Observation, SetDesired, Terminate, UncordonNode
-from bedplate.capacity.shrink import Removal, end_unused, end_useless, shrink, split_people
+from bedplate.capacity.shrink import Removal, end_unused, end_useless, next_moves, next_zones, shrink, split_people
 
 __all__ = ["Memory", "decide"]
 
@@ -30,14 +30,14 @@ def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
     rungs = read_rungs(counted, memory)
     growth = grow(observation, rungs, memory.doubts)
     registered, held = _lost_nodes(observation, memory)
-    removals, removal = ([], Removal(0, {})) if held else shrink(observation, rungs, growth)
+    removals, removal = ([], Removal(0, {})) if held else shrink(observation, rungs, growth, memory.moves)
     actions: list[Action] = [UncordonNode(name, "pending pods fit on it") for name in growth.uncordoned]
-    useless = [] if held else list(end_useless(rungs, growth, observation.time))
+    useless = [] if held else list(end_useless(rungs, growth, removal, observation.time))
     lower, higher = list(_lower(rungs, growth)), list(_raise(rungs, growth, removal))
     pending = {pod.id for pod in observation.pods if pod.node is None}
     unplaced = tuple(report for report in growth.unplaced if report.pod not in memory.reported)
     unused = end_unused(people)
-    all_actions = (*actions, *lower, *useless, *higher, *removals, *unused)
+    all_actions = (*next_zones(rungs), *actions, *lower, *useless, *higher, *removals, *unused)
     decision = Decision(all_actions, unplaced, tuple(growth.waiting), held, tuple(faults(rungs)))
     reported = frozenset(report.pod for report in growth.unplaced) | (memory.reported & pending)
     return decision, replace(
@@ -50,6 +50,7 @@ def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
         lacking=lacking,
         registered=registered,
         ended=dict(_ended(all_actions, memory, observation.time)),
+        moves=next_moves(observation, all_actions, memory.moves),
     )
 
 

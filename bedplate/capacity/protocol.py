@@ -189,7 +189,7 @@ def _pool(entry: Entry) -> Pool:
     if not zones:
         raise ValueError("zones must not be empty")
     entry |= {"min": entry.pop("minimum"), "max": entry.pop("maximum"), "market": Market(entry["market"])}
-    entry["suspended"] = tuple(entry["suspended"])
+    entry |= {"suspended": tuple(entry["suspended"]), "out": tuple(entry["out"])}
     return Pool(size=size, zones=zones, taints=taints, **entry)
 
 

@@ -8,9 +8,10 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 from bedplate.capacity.growth import Growth
 from bedplate.capacity.ladder import Breaker, PoolFacts, RungState, RungStatus
@@ -24,6 +25,7 @@ from bedplate.capacity.observation import (
     Observation,
     Pod,
     Pool,
+    SetZones,
     Terminate,
     UncordonNode,
 )
@@ -154,7 +156,9 @@ def keep_reason(machine: Machine, pool: Pool, observation: Observation) -> str:
 
 _WARNING = 30.0  # a node is cordoned this long before its idle time is over
 _YOUNG = 120.0
-_SETTLED = 1800.0  # a pod runs this long before it is moved
+_SETTLED = 1800.0  # launches of the last seconds keep nodes of a rung
+# A pod runs so many times as long as a move costs before it is moved, twice as long after each move of the last day.
+_WORTH, _DAY = 3.0, 86_400.0
 _HALF, _CHEAPER, _TRIED = 0.5, 0.8, 20
 # Failed gates in a pool that may have one cause.
 _MANY = 3
@@ -170,14 +174,14 @@ class Removal:
     kept: int = 0
     """Machines that would be removed without the cap."""
 
-    def take(self, pool: str) -> bool:
-        """Return whether one more machine of a pool may be removed, and count it."""
+    def take(self, pool: str, *, is_counted: bool = False) -> bool:
+        """Return whether one more machine of a pool may be removed, and count it, unless its cordon was counted."""
         if self.above[pool] <= 0:
             return False
-        if self.left <= 0:
+        if self.left <= 0 and not is_counted:
             self.kept += 1
             return False
-        self.left -= 1
+        self.left -= not is_counted
         self.above[pool] -= 1
         return True
 
@@ -191,6 +195,7 @@ class Fleet:
     growth: Growth
     machines: Mapping[str, Machine]
     used: frozenset[str]
+    moves: Mapping[str, Sequence[float]]
 
     def rung_of(self, node: Node) -> RungState | None:
         """Return the rung of a node that the planner may remove: not a physical one, nor one of a paused group."""
@@ -199,13 +204,21 @@ class Fleet:
         return None if rung is None or rung.is_fixed else rung
 
 
-def shrink(observation: Observation, rungs: Sequence[RungState], growth: Growth) -> tuple[list[Action], Removal]:
-    """Return the actions that remove machines, at most the share `cap` of all nodes, and what is left of that."""
+def shrink(
+    observation: Observation,
+    rungs: Sequence[RungState],
+    growth: Growth,
+    moves: Mapping[str, Sequence[float]] = MappingProxyType({}),
+) -> tuple[list[Action], Removal]:
+    """Return the actions that remove machines, at most the share `cap` of all nodes, and what is left of that.
+
+    `moves` has the times at which pods were moved, by owner or ID.
+    """
     machines = {machine.node: machine for machine in observation.machines if machine.node}
-    fleet = Fleet(observation, {rung.pool.name: rung for rung in rungs}, growth, machines, growth.used)
+    fleet = Fleet(observation, {rung.pool.name: rung for rung in rungs}, growth, machines, growth.used, moves)
     above = {rung.pool.name: max(rung.pool.desired, rung.machines) - rung.pool.min for rung in rungs}
     removal = Removal(max(1, int(observation.settings.cap * len(observation.nodes))), above)
-    actions: list[Action] = list(_end_late(fleet, removal))
+    actions: list[Action] = [*_end_doomed(fleet), *_end_late(fleet, removal)]
     actions += _replace_failed(fleet, removal)
     actions += _end_empty(fleet, removal)
     actions += _cordon_idle(fleet, removal)
@@ -213,7 +226,7 @@ def shrink(observation: Observation, rungs: Sequence[RungState], growth: Growth)
     return actions, removal
 
 
-def end_useless(rungs: Sequence[RungState], growth: Growth, now: float) -> Iterator[Terminate]:
+def end_useless(rungs: Sequence[RungState], growth: Growth, removal: Removal, now: float) -> Iterator[Terminate]:
     """Yield the end of machines that a failed rung launched last, if no pending pod needs them any more.
 
     Such pods need more machines than the rung has, and go to another one. The cap does not count these machines: they
@@ -234,7 +247,10 @@ def end_useless(rungs: Sequence[RungState], growth: Growth, now: float) -> Itera
         # The desired capacity is lowered first: AWS refuses to go below the minimum.
         desired = min(rung.pool.desired, rung.machines - len(rung.facts.noticed))
         for machine in young[: max(0, desired - rung.pool.min)]:
-            yield Terminate(machine.id, decrement=True, reason="its pods go to another rung")
+            # What replaces the first one is the probe.
+            is_probe = rung.pool.name in growth.ladder.probes and not removal.replaced[rung.pool.name]
+            removal.replaced[rung.pool.name] += is_probe
+            yield Terminate(machine.id, decrement=not is_probe, reason="its pods go to another rung")
 
 
 def _doomed_since(facts: PoolFacts, breaker: Breaker, now: float) -> float:
@@ -246,9 +262,32 @@ def _doomed_since(facts: PoolFacts, breaker: Breaker, now: float) -> float:
     return breaker.opened if any(breaker.is_broken(machine) for machine in joined) else 0.0
 
 
+def next_zones(rungs: Iterable[RungState]) -> Iterator[SetZones]:
+    """Yield the new zones of pools: without those to leave, with those to try again."""
+    for rung in rungs:
+        pool = rung.pool
+        zones = tuple(sorted({*pool.zones, *pool.out} - set(rung.left_zones)))
+        if set(zones) != set(pool.zones):
+            failed = ", ".join(sorted(set(pool.zones) - set(zones)))
+            back = f"{', '.join(pool.out)} gets machines again"
+            yield SetZones(pool.name, zones, f"machines in {failed} do not become nodes" if failed else back)
+
+
+def _end_doomed(fleet: Fleet) -> Iterator[Action]:
+    """End booting machines of a zone that its group does not use any more: AWS replaces them in another zone."""
+    for rung in fleet.rungs.values():
+        for machine in _stranded(rung):
+            yield Terminate(machine.id, decrement=False, reason=f"machines in {machine.zone} do not become nodes")
+
+
+def _stranded(rung: RungState) -> Sequence[Machine]:
+    return [machine for machine in rung.doomed if machine.zone in rung.pool.out]
+
+
 def _end_late(fleet: Fleet, removal: Removal) -> Iterator[Action]:
     """End machines that did not become nodes."""
     nodes = {machine.id for machine in fleet.machines.values()}
+    nodes |= {machine.id for rung in fleet.rungs.values() for machine in _stranded(rung)}
     for rung in fleet.rungs.values():
         for machine in rung.facts.late if rung.facts and not rung.is_fixed else ():
             if machine.id in nodes:
@@ -310,7 +349,7 @@ def _end_empty(fleet: Fleet, removal: Removal) -> Iterator[Action]:
             continue
         if removal.above[rung.pool.name] <= 0:
             yield UncordonNode(node.name, f"{rung.pool.name} is at its minimum of {rung.pool.min}")
-        elif removal.take(rung.pool.name):
+        elif removal.take(rung.pool.name, is_counted=True):
             yield Terminate(machine.id, decrement=True, reason=f"{node.name} is empty and cordoned")
 
 
@@ -370,10 +409,30 @@ def _may_move(fleet: Fleet, node: Node, pods: Mapping[str, Pod]) -> bool:
     if node.cordoned or fleet.machines[node.name].notice is not None:
         return False
     work = [pods.get(name) for name in node.pods]
-    settled = fleet.observation.time - _SETTLED
     return all(
-        pod and pod.movable and not (pod.gang or pod.spread or pod.kinds) and pod.since <= settled for pod in work
+        pod and pod.movable and not (pod.gang or pod.spread or pod.kinds) and _has_settled(fleet, pod) for pod in work
     )
+
+
+def _has_settled(fleet: Fleet, pod: Pod) -> bool:
+    """Return whether a pod has run for so long that a move costs a small share of its work."""
+    observation = fleet.observation
+    moves = max(pod.restarts, len(fleet.moves.get(pod.owner or pod.id, ())))
+    return observation.time - pod.since >= _WORTH * observation.settings.restart * 2.0 ** min(moves, 8)
+
+
+def next_moves(
+    observation: Observation, actions: Iterable[Action], moves: Mapping[str, Sequence[float]]
+) -> Mapping[str, tuple[float, ...]]:
+    """Return the times of the last day at which pods were moved, with those of new drains."""
+    now = observation.time
+    recent = {owner: tuple(time for time in times if now - time < _DAY) for owner, times in moves.items()}
+    drained = {action.node for action in actions if isinstance(action, DrainNode)}
+    # A drain is repeated until its node is empty.
+    names = {node.name for node in observation.nodes if node.name in drained and node.cordoned is None}
+    for owner in {pod.owner or pod.id for pod in observation.pods if pod.node in names and pod.movable}:
+        recent[owner] = (*recent.get(owner, ()), now)
+    return {owner: times for owner, times in recent.items() if times}
 
 
 def _target(fleet: Fleet, rung: RungState, node: Node, work: Sequence[Pod]) -> str:

@@ -29,6 +29,7 @@ from bedplate.capacity.observation import (
     Pod,
     Pool,
     SetDesired,
+    SetZones,
     Size,
     Terminate,
     UncordonNode,
@@ -204,6 +205,11 @@ class World:
         match action:
             case SetDesired():
                 is_done = self._set_desired(self.groups[action.pool], action.count)
+            case SetZones():
+                group = self.groups[action.pool]
+                every = {*group.pool.zones, *group.pool.out}
+                group.pool = replace(group.pool, zones=action.zones, out=tuple(sorted(every - set(action.zones))))
+                is_done = True
             case Terminate():
                 is_done = self._terminate(self.machines.get(action.machine), decrement=action.decrement)
             case CordonNode() | DrainNode():

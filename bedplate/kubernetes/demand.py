@@ -23,6 +23,7 @@ from bedplate.kubernetes.pods import (
     is_daemon,
     is_movable,
     machine_size,
+    owner_of,
     placement_of,
     pod_size,
     scheduler_message,
@@ -321,6 +322,7 @@ class _PodReader:
             since=seconds(pod.status.startTime if pod.status else None),
             unsupported=obstacle or missing,
             message=scheduler_message(pod),
+            owner=owner_of(pod),
         )
 
     def _tolerations(self, pod: ClusterPod) -> frozenset[str]:

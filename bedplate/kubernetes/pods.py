@@ -193,6 +193,12 @@ def _owner_kinds(pod: Pod) -> tuple[str, ...]:
     return tuple(owner.kind for owner in owners)
 
 
+def owner_of(pod: Pod) -> str:
+    """Return the first owner of a pod, which creates it again; empty without one."""
+    owners = (pod.metadata.ownerReferences if pod.metadata else None) or ()
+    return next((f"{pod.metadata.namespace}/{owner.kind}/{owner.name}" for owner in owners if pod.metadata), "")
+
+
 def gang_of(pod: Pod) -> str | None:
     """Return the gang of a pod: its JobSet, the group label of its Job, or its pod group."""
     labels = (pod.metadata.labels if pod.metadata else None) or {}

@@ -1,7 +1,7 @@
 """Reports of `capacity status` and `capacity explain`: what each rung does, what happens next, and why."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,6 +91,7 @@ def status_lines(state: CapacityState) -> Iterator[str]:
     yield from (f"warning: {fault}" for fault in state.decision.faults)
     others = [(pool, pool.suspended) for pool in state.observation.pools if pool.suspended]
     yield from (f"warning: {pool.name}: suspended processes: {', '.join(names)}" for pool, names in others)
+    yield from (f"warning: {line}" for line in _out_lines(state.observation.pools))
     if state.leader:
         yield f"the controller on {state.leader} acts"
     yield from (f"{group}: paused by {operator}" for group, operator in state.paused.items())
@@ -141,6 +142,7 @@ def explain_group(state: CapacityState, group: str) -> Iterator[str]:
     yield from _ceiling_lines(state, group)
     for pool in pools:
         yield f"Rung {rung_name(pool)}: {_rung_words(state, pool)[1]}"
+    yield from _out_lines(pools)
     yield from _node_lines(state, pools)
     yield from _people_lines(state, pools, is_brief=False)
     is_for_people = all(pool.is_ssh for pool in pools)
@@ -150,6 +152,14 @@ def explain_group(state: CapacityState, group: str) -> Iterator[str]:
     if not is_for_people:
         yield from _waiting_lines(state, pools)
     yield from _next_lines(state, pools)
+
+
+def _out_lines(pools: Iterable[Pool]) -> Iterator[str]:
+    """Yield which zones the planner has taken out of pools."""
+    for pool in pools:
+        if pool.out:
+            again = "AWS launches there again an hour after the last failure"
+            yield f"{pool.name} leaves {', '.join(pool.out)} out: machines there do not become nodes. {again}."
 
 
 def _ceiling_lines(state: CapacityState, group: str) -> Iterator[str]:

@@ -67,6 +67,12 @@ _AUTOSCALER_ACTIONS = (
 )
 
 
+# Source: Service Authorization Reference, "Amazon EC2 Auto Scaling", read 2026-11.
+_FIXED = tuple(
+    f"autoscaling:{key}" for key in ("LaunchConfigurationName", "LaunchTemplateVersionSpecified", "MaxSize", "MinSize")
+)
+
+
 def _control_permissions(plan: FleetPlan, member: str) -> Iterator[Statement]:
     """Yield the permissions of one member of the control plane: its own volume and folder, and the workers."""
     home = plan.home.name
@@ -85,6 +91,16 @@ def _control_permissions(plan: FleetPlan, member: str) -> Iterator[Statement]:
         ),
         resources=scaling_group_arns(plan),
         conditions={**fleet_tag_condition(plan), "Null": {f"aws:ResourceTag/{ENABLED}": ("false",)}},
+    )
+    yield Statement(
+        sid="LeaveZones",
+        # Only the subnets: neither limits nor what is launched.
+        actions=("autoscaling:UpdateAutoScalingGroup",),
+        resources=scaling_group_arns(plan),
+        conditions={
+            **fleet_tag_condition(plan),
+            "Null": {f"aws:ResourceTag/{ENABLED}": ("false",), **dict.fromkeys(_FIXED, ("true",))},
+        },
     )
     yield from _idle_permissions(plan)
     yield Statement(

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from bedplate.capacity.boots import Boot, failed_boots, failing
-from bedplate.capacity.observation import NOT_READY, Activity, Machine, Observation, SetDesired
+from bedplate.capacity.observation import NOT_READY, Activity, Machine, Observation, SetDesired, SetZones, Terminate
 from bedplate.capacity.planner import Memory, decide
 from tests.unit.test_capacity_planner import EAST, NOW, WEST, _pods
 
@@ -116,3 +116,64 @@ def test_ended_machines_are_remembered() -> None:
     _, memory = decide(Observation(NOW, machines=(late,), pools=pools), Memory())
     assert memory.ended == {"i-1": NOW}
     assert set(memory.unready["west"]) == {"i-1"}
+
+
+def _zonal(failed: int, boots: Sequence[str], nodes: int = 0, **pool: object) -> Observation:
+    """Return failed launches in the first zone, machines that boot in some zones, and nodes in the second."""
+    gates = [
+        Activity(
+            f"{n}", "west", NOW - 600 + n, ok=False, zone=ZONES[0], code=NOT_READY, machine=f"i-{n}", ended=NOW - n
+        )
+        for n in range(failed)
+    ]
+    booting = [Machine(f"i-boots-{n}", "west", zone, NOW - 90) for n, zone in enumerate(boots)]
+    machines = (*_nodes(nodes, ZONES[1]), *booting)
+    west = replace(POOL, desired=len(machines), max=9, **pool)  # type: ignore[arg-type]
+    return Observation(NOW, _pods(len(boots)), (), machines, (west, EAST), tuple(gates))
+
+
+def test_a_bad_zone_leaves_its_pool_while_the_pool_goes_on() -> None:
+    """Its booting machines end when the zone is out; AWS replaces them in the others, so no pod goes elsewhere."""
+    first, memory = decide(_zonal(3, ZONES, nodes=2), Memory())
+    reason = "machines in us-west-2a do not become nodes"
+    assert first.actions == (SetZones("west", ZONES[1:], reason),)
+    assert all(waiting.is_coming for waiting in first.waiting)
+    assert not memory.breakers
+
+    second, _ = decide(_zonal(3, ZONES, nodes=2, zones=ZONES[1:], out=ZONES[:1]), memory)
+    assert second.actions == (Terminate("i-boots-0", decrement=False, reason=reason),)
+    assert all(waiting.is_coming for waiting in second.waiting)
+
+
+def test_a_zone_comes_back_when_its_failures_are_old() -> None:
+    """An hour after the last one, AWS may launch there again."""
+    observation = replace(_zonal(0, (), nodes=2, zones=ZONES[1:], out=ZONES[:1]), time=NOW + 3601)
+    boots = {"west": {str(n): boot for n, boot in enumerate(_boots(3))}}
+    for time, zones in ((NOW + 2900, []), (NOW + 3601, [ZONES])):
+        decision, _ = decide(replace(observation, time=time), Memory(unready=boots))
+        assert [action.zones for action in decision.actions if isinstance(action, SetZones)] == zones
+
+
+def test_the_probe_of_a_pool_goes_where_no_boot_has_failed() -> None:
+    """Without a machine elsewhere the image may be bad: pods spill, and one machine probes the other zone at once."""
+    decision, memory = decide(_zonal(3, ZONES[:1]), Memory())
+    assert SetZones("west", ZONES[1:], "machines in us-west-2a do not become nodes") in decision.actions
+    assert Terminate("i-boots-0", decrement=False, reason="its pods go to another rung") in decision.actions
+    assert [action.pool for action in decision.actions if isinstance(action, SetDesired)] == ["east"]
+    assert memory.breakers["west"].probe == NOW
+
+
+def test_a_zone_that_cannot_leave_its_pool_opens_the_breaker() -> None:
+    """Somebody forbids the change, or takes it back: three more failures there, and pods use the next rung."""
+    boots = [*_boots(3, ago=1800), *_boots(3, ago=900)]
+    memory = Memory(unready={"west": {str(number): boot for number, boot in enumerate(boots)}})
+    decision, memory = decide(_zonal(0, ZONES[:1], nodes=1), memory)
+    assert memory.breakers["west"].cause == "6 machines in us-west-2a did not become nodes"
+    assert any(isinstance(action, SetDesired) and action.pool == "east" for action in decision.actions)
+
+
+def test_a_silent_or_paused_pool_keeps_its_zones() -> None:
+    """Nothing is changed there, also not a zone that was left."""
+    for changes in ({"silent": True}, {"silent": True, "zones": ZONES[1:], "out": ZONES[:1]}):
+        decision, _ = decide(_zonal(3, ZONES, nodes=2, **changes), Memory())
+        assert not [action for action in decision.actions if isinstance(action, SetZones)]

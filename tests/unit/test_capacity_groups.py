@@ -10,7 +10,7 @@ from moto import mock_aws
 
 from bedplate.account.client import AwsClient
 from bedplate.account.groups import Changed, FleetGroups
-from bedplate.capacity.observation import NOT_READY, SetDesired, Terminate
+from bedplate.capacity.observation import NOT_READY, SetDesired, SetZones, Terminate
 from bedplate.capacity.planner import Memory, decide
 from bedplate.catalog import load_catalog
 from bedplate.errors import InputError, PartialError
@@ -68,8 +68,8 @@ def test_failed_first_boots_open_the_breaker_of_their_pool(cloud: ScalingCloud, 
     """Machines abandon their lifecycle hooks after minutes: a failed launch counts from its end, not from its start."""
     abandoned = "Lifecycle Action with token 4c1a7e0b was abandoned: Lifecycle Action Completed with ABANDON Result"
     text = f"Instance failed to complete user's Lifecycle Action: {abandoned}"
-    for number in range(3):
-        cloud.report(f"lab-{WEST}", text, "us-west-2a", f"i-0123456789abcdef{number}", seconds=430)
+    for number in range(6):
+        cloud.report(f"lab-{WEST}", text, f"us-west-2{'ab'[number % 2]}", f"i-0123456789abcdef{number}", seconds=430)
 
     seen = groups.observe(cloud.time)
     _, memory = decide(seen, Memory())
@@ -240,3 +240,55 @@ def test_a_group_that_is_not_deployed_cannot_be_paused(cloud: ScalingCloud, grou
 
     with pytest.raises(InputError, match="sim has no Auto Scaling groups"):
         groups.pause("sim", "ada")
+
+
+def _create_subnets(pool: str) -> dict[str, str]:
+    """Create the subnets of a group's zones, as the stacks do, and return their ids by zone."""
+    client, zones = boto3.client("ec2", "us-west-2"), _described(pool)["AvailabilityZones"]
+    vpc = client.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+    ids = {}
+    for number, zone in enumerate(zones):
+        tags = [{"Key": "Name", "Value": f"lab-{zone}-nodes"}, {"Key": "bedplate:fleet", "Value": "lab"}]
+        subnet = client.create_subnet(
+            VpcId=vpc,
+            CidrBlock=f"10.0.{number}.0/24",
+            AvailabilityZone=zone,
+            TagSpecifications=[{"ResourceType": "subnet", "Tags": tags}],
+        )
+        ids[zone] = subnet["Subnet"]["SubnetId"]
+    return ids
+
+
+def test_a_zone_leaves_its_group_and_comes_back(cloud: ScalingCloud, groups: FleetGroups) -> None:
+    """The subnets of the group change, its machines stay, and a repeated call changes nothing."""
+    subnets = _create_subnets(WEST)
+    scaling = boto3.client("autoscaling", "us-west-2")
+    groups.set_desired(SetDesired(WEST, 4, ""), groups.observe(cloud.time))
+    before = groups.observe(cloud.time)
+    zones = before.pools[0].zones
+    leave = SetZones(WEST, zones[1:], "")
+    with pytest.raises(Changed, match="AZRebalance is not suspended"):
+        groups.set_zones(leave, before)
+    scaling.suspend_processes(AutoScalingGroupName=f"lab-{WEST}", ScalingProcesses=["AZRebalance"])
+
+    groups.set_zones(leave, before)
+    groups.set_zones(leave, before)
+
+    seen = groups.observe(cloud.time)
+    assert (seen.pools[0].zones, seen.pools[0].out) == (zones[1:], zones[:1])
+    assert set(_described(WEST)["VPCZoneIdentifier"].split(",")) == {subnets[zone] for zone in zones[1:]}
+    assert {machine.id for machine in seen.machines} == {machine.id for machine in before.machines}
+    with pytest.raises(Changed, match="others were observed"):
+        groups.set_zones(SetZones(WEST, zones[:1], ""), before)
+
+    groups.set_zones(SetZones(WEST, zones, ""), seen)
+    assert groups.observe(cloud.time).pools[0].out == ()
+
+
+def test_a_zone_without_a_subnet_of_the_fleet_is_refused(cloud: ScalingCloud, groups: FleetGroups) -> None:
+    """A subnet of another fleet, or of somebody else, is none."""
+    seen = groups.observe(cloud.time)
+    scaling = boto3.client("autoscaling", "us-west-2")
+    scaling.suspend_processes(AutoScalingGroupName=f"lab-{WEST}", ScalingProcesses=["AZRebalance"])
+    with pytest.raises(Changed, match="no subnet of its nodes"):
+        groups.set_zones(SetZones(WEST, seen.pools[0].zones[1:], ""), seen)
