@@ -26,6 +26,7 @@ from bedplate.capacity.observation import (
     Pool,
     Reason,
     SetDesired,
+    SetZones,
     Settings,
     Size,
     Spread,
@@ -270,9 +271,11 @@ class _World:
             raise PartialError(f"{word} refused")
         self.done.append(word)
 
-    def set_desired(self, action: SetDesired, observed: Observation) -> None:
+    def set_desired(self, action: SetDesired | SetZones, observed: Observation) -> None:
         assert observed.pools
         self._do(action.pool)
+
+    set_zones = set_desired
 
     def terminate(self, action: Terminate, observed: Observation) -> None:
         assert observed.pools
