@@ -6,9 +6,10 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
-    """Whether a fault stops the command."""
+    """Whether a fault stops the command; one for a deployment stops `up` only."""
 
     ERROR = "error"
+    DEPLOYMENT = "deployment"
     WARNING = "warning"
 
 
@@ -18,8 +19,9 @@ class Rule:
 
     `source` names the specification, if it is not bedplate's own. `allowable`: a fleet may violate the rule if it names
     it under `allow`, with a reason. `at_key`: a fault is reported at the key, even if its value is a scalar. `late`:
-    the rule needs a plan and its lock. `section` is the top-level key that the rule is about; empty: every file.
-    `name` is that of its constant, once `rules_of` has collected it.
+    the rule needs a plan and its lock. `warns`: its faults are warnings, as those of codes that start with W. `section`
+    is the top-level key that the rule is about; empty: every file. `name` is that of its constant, once `rules_of` has
+    collected it.
     """
 
     code: str
@@ -29,13 +31,16 @@ class Rule:
     allowable: bool = False
     at_key: bool = False
     warns: bool = False
+    is_for_deployment: bool = False
     late: bool = False
     section: str = ""
     name: str = ""
 
     @property
     def level(self) -> Level:
-        """The level of the rule's faults: a warning for codes that start with W, and for rules with `warns`."""
+        """The level of the rule's faults."""
+        if self.is_for_deployment:
+            return Level.DEPLOYMENT
         return Level.WARNING if self.warns or self.code.startswith("W") else Level.ERROR
 
 

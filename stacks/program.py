@@ -269,13 +269,15 @@ class StackRun:
 def load_stack(fleet_file: Path, stack: str) -> StackRun:
     """Return the plan and the part that a stack name selects.
 
-    Raises InputError for an invalid fleet file, a stack of another fleet, or a plan or image missing in the lock.
+    Raises InputError for an invalid fleet file, a stack of another fleet, or a plan or image missing in the lock. A
+    preview plans what is missing: `up` records the same.
     """
     # An expired group must not block the stacks of other regions.
     load_result = load_fleet(fleet_file, part=stack.partition(".")[2])
     plan = load_result.plan(read_lock(lock_path(fleet_file), load_result.fleet.name))
-    require_recorded(plan, fleet_file)
-    require_image_ids(plan, plan.catalog, fleet_file)
+    if not pulumi.runtime.is_dry_run():
+        require_recorded(plan, fleet_file)
+        require_image_ids(plan, plan.catalog, fleet_file)
     return StackRun(plan, part_of(plan, stack))
 
 

@@ -29,16 +29,16 @@ def _has_account(context: Context) -> bool:
 
 
 def check_examples(context: Context) -> Iterator[Fault]:
-    """Yield a warning for each example value; none in a fleet with the account of the examples, which is one."""
+    """Yield a fault for each example value; none in a fleet with the account of the examples, which is one."""
     if _has_account(context):
         yield from _example_values("", context.fleet.model_dump(mode="json", exclude={"allow"}))
 
 
 def live_faults(fleet: Fleet, catalog: Catalog) -> Iterator[Fault]:
-    """Yield an error for each example value, and for each unverified checksum, as a deployment needs them."""
-    yield from _unverified(fleet, catalog)
-    for warning in _example_values("", fleet.model_dump(mode="json", exclude={"allow"})):
-        yield replace(warning, level=Level.ERROR)
+    """Yield the same for a deployment, where they are errors and the account of the examples is one of them."""
+    values = _example_values("", fleet.model_dump(mode="json", exclude={"allow"}))
+    for needed in (*_unverified(fleet, catalog), *values):
+        yield replace(needed, level=Level.ERROR)
 
 
 def _example_values(key: str, value: object) -> Iterator[Fault]:
@@ -54,7 +54,7 @@ def _example_values(key: str, value: object) -> Iterator[Fault]:
 
 
 def check_offers(context: Context) -> Iterator[Fault]:
-    """Yield a warning if zones are chosen from offers of another account; none for the account of the examples."""
+    """Yield a fault if zones are chosen from offers of another account; none for the account of the examples."""
     account = context.fleet.account
     if not _has_account(context):
         return
@@ -84,8 +84,14 @@ def _regions_with_choice(fleet: Fleet) -> set[str]:
     return regions
 
 
+def check_checksums(context: Context) -> Iterator[Fault]:
+    """Yield a fault for each unverified checksum that machines need; none in a fleet with the examples' account."""
+    if _has_account(context):
+        yield from _unverified(context.fleet, context.catalog)
+
+
 def _unverified(fleet: Fleet, catalog: Catalog) -> Iterator[Fault]:
-    """Yield an error for each unverified checksum of the software set that machines need."""
+    """Yield a fault for each unverified checksum of the software set that machines need."""
     software = catalog.software_set(fleet.software)
     for item, key in _required_checksums(fleet, catalog):
         if not software.checksum(item):
@@ -104,15 +110,17 @@ def _required_checksums(fleet: Fleet, catalog: Catalog) -> Iterator[tuple[str, s
     yield from ((EFA_SUM, key) for key in fabrics[:1])
 
 
-CHECKS = (check_examples, check_offers, check_account)
-EXAMPLE_VALUE = Rule("E417", "The value belongs to nobody or to somebody else.", "write your own value", warns=True)
+CHECKS = (check_examples, check_offers, check_account, check_checksums)
+EXAMPLE_VALUE = Rule(
+    "E417", "The value belongs to nobody or to somebody else.", "write your own value", is_for_deployment=True
+)
 OFFERS_OF_OTHER_ACCOUNT = Rule(
     "E418",
     "In older regions each account has its own zone letters: a chosen zone may not offer the type.",
     "run `bedplate catalog refresh` with credentials of this account, then `bedplate check`",
     "AWS Regions and Availability Zones, AZ IDs",
     allowable=True,
-    warns=True,
+    is_for_deployment=True,
 )
 CATALOG_OF_OTHER_ACCOUNT = Rule(
     "E421",
@@ -123,4 +131,5 @@ UNVERIFIED_CHECKSUM = Rule(
     "E419",
     "Nodes install software of other vendors only if its checksum was compared with its source.",
     "run `bedplate catalog refresh`",
+    is_for_deployment=True,
 )

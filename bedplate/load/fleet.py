@@ -12,7 +12,7 @@ from bedplate.checks import file as rules
 from bedplate.checks.catalogue import RULES, check_fleet, count_rules
 from bedplate.checks.cluster import check_members
 from bedplate.checks.diagnostics import Context, Declared
-from bedplate.checks.examples import EXAMPLE_VALUE, OFFERS_OF_OTHER_ACCOUNT, live_faults
+from bedplate.checks.examples import EXAMPLE_VALUE, OFFERS_OF_OTHER_ACCOUNT, UNVERIFIED_CHECKSUM, live_faults
 from bedplate.checks.exceptions import without_allowed
 from bedplate.checks.images import check_images
 from bedplate.checks.lifetimes import IN_THE_PAST
@@ -267,7 +267,7 @@ def _deployment_faults(reading: Reading, part: str, catalog: Catalog) -> tuple[F
     faults = (
         replace(fault, level=Level.ERROR) if fault.code == OFFERS_OF_OTHER_ACCOUNT.code else fault
         for fault in reading.faults
-        if fault.code != EXAMPLE_VALUE.code and _concerns(fault, reading, part)
+        if fault.code not in (EXAMPLE_VALUE.code, UNVERIFIED_CHECKSUM.code) and _concerns(fault, reading, part)
     )
     example_faults = map(reading.placed, live_faults(reading.fleet, catalog)) if reading.fleet else ()
     return in_order((*faults, *example_faults))

@@ -43,6 +43,8 @@ from bedplate.plan.stacks import (
 from bedplate.report import deploy as report
 from bedplate.report.columns import counted
 from bedplate.report.diagnostics import tally
+from bedplate.report.plan import unrecorded
+from bedplate.rules import Level
 from stacks.program import require_image_ids, require_recorded
 
 _PASSPHRASES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
@@ -175,7 +177,8 @@ class Preview:
 def preview(operator: Operator, names: Sequence[str]) -> Preview:
     """Return what `up` would do, to these stacks or all. A stack is previewed once it exists."""
     session = _open(operator, _deployable(operator, names), names, Action.UP)
-    _require_recorded(operator, session.plan)
+    if missing := unrecorded(session.plan):
+        operator.notify([f"not recorded yet: {', '.join(missing)}; `up` records them"])
     previews = _preview(operator, session)
     return Preview(session, previews, _terminations(session, previews))
 
@@ -238,9 +241,9 @@ def folder_plan(operator: Operator) -> FleetPlan:
 def _deployable(operator: Operator, names: Sequence[str]) -> FleetPlan:
     """Return the plan; raise FleetFaults for what the programs of the stacks would refuse."""
     plan = folder_plan(operator)
-    if warnings := load_fleet(operator.fleet).faults:
-        found = tally(fault.level for fault in warnings)
-        operator.notify([f"{found} in {operator.fleet}: `bedplate check` shows them"])
+    faults = load_fleet(operator.fleet).faults
+    if warnings := tally(fault.level for fault in faults if fault.level is Level.WARNING):
+        operator.notify([f"{warnings} in {operator.fleet}: `bedplate check` shows them"])
     for part in parts(plan):
         if not names or part in names:
             load_fleet(operator.fleet, part=part)
@@ -360,8 +363,7 @@ def _recorded(operator: Operator, session: Session) -> FleetPlan:
     if not missing and not images:
         return plan
     if missing:
-        blocks = counted(len(plan.new_blocks), "block")
-        operator.notify([f"fleet.lock lacks {blocks} and {len(plan.new_people)} user ids"])
+        operator.notify([f"not recorded yet: {', '.join(unrecorded(plan))}"])
         operator.confirm("record them?")
         record_plan(lock, load_fleet(operator.fleet).fleet, plan.catalog)
     if images:

@@ -22,11 +22,15 @@ def verdict_lines(file: str, faults: Iterable[Fault], facts: str = "") -> Iterat
     rows = tuple(faults)
     checked = f" ({facts})" if facts else ""
     yield from fault_lines(rows)
+    errors = [fault for fault in rows if fault.level is Level.ERROR]
+    needs = dict.fromkeys(_rule(fault) for fault in rows if fault.level is Level.DEPLOYMENT)
+    details = f"; details: `bedplate check --explain {(*errors, *rows)[0].code}`" if rows else ""
+    if needs and not errors:
+        yield f"{file} is valid{checked}; `up` needs: {', '.join(needs)}{details}"
+        rows = tuple(fault for fault in rows if fault.level is Level.WARNING)
     if rows:
-        first = next((fault for fault in rows if fault.level is Level.ERROR), rows[0])
-        found = tally(fault.level for fault in rows)
-        yield f"{found} in {file}{checked}; details: `bedplate check --explain {first.code}`"
-    else:
+        yield f"{tally(fault.level for fault in rows)} in {file}{checked}{details}"
+    elif not needs:
         yield f"{file} is valid{checked}"
 
 
@@ -37,10 +41,17 @@ def refusal_lines(faults: Iterable[Fault]) -> Iterator[str]:
     yield f"error: {tally(fault.level for fault in rows)} in {rows[0].file}; nothing was done"
 
 
+_NOUNS = {
+    Level.ERROR: ("error",),
+    Level.DEPLOYMENT: ("need of `up`", "needs of `up`"),
+    Level.WARNING: ("warning",),
+}
+
+
 def tally(levels: Iterable[Level]) -> str:
-    """Return `2 errors, 1 warning`; empty without faults."""
+    """Return `2 errors, 1 need of `up`, 3 warnings`; empty without faults."""
     counts = Counter(levels)
-    return ", ".join(counted(counts[level], level.value) for level in Level if counts[level])
+    return ", ".join(counted(counts[level], *noun) for level, noun in _NOUNS.items() if counts[level])
 
 
 def fault_document(faults: Iterable[Fault]) -> dict[str, Any]:

@@ -172,7 +172,7 @@ def difference_lines(plan: FleetPlan) -> Iterator[str]:
     if retired:
         yield "recorded but no longer in the fleet file; free it with `bedplate plan --write --release PATH`:"
         yield from aligned((f"- {path}", str(plan.retired[path])) for path in retired)
-    if fresh := _fresh(plan):
+    if fresh := unrecorded(plan):
         yield f"not recorded yet: {', '.join(fresh)}"
         yield "`bedplate plan --write` records them"
     elif not retired:
@@ -184,7 +184,7 @@ def recorded_lines(plan: FleetPlan, released: Mapping[str, IPv4Network]) -> Iter
     freed = roots(released)
     if freed:
         yield f"freed: {', '.join(freed)}"
-    if fresh := _fresh(plan):
+    if fresh := unrecorded(plan):
         yield f"recorded in fleet.lock: {', '.join(fresh)}"
     elif not freed:
         yield "fleet.lock is up to date"
@@ -210,7 +210,8 @@ def named(names: Sequence[str], noun: str) -> str:
     return f"{counted(len(names), noun)} ({', '.join((*names[:1], *more))})"
 
 
-def _fresh(plan: FleetPlan) -> tuple[str, ...]:
+def unrecorded(plan: FleetPlan) -> tuple[str, ...]:
+    """Return what the lock lacks, in words."""
     blocks, addresses = roots(plan.new_blocks), len(plan.new_addresses)
     people, groups = len(plan.new_people), len(plan.new_groups)
     counts = {

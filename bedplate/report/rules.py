@@ -6,7 +6,7 @@ from types import MappingProxyType
 from bedplate.checks.catalogue import RULES
 from bedplate.graph.audit.run import STACK_RULES
 from bedplate.report.columns import aligned, counted
-from bedplate.rules import Rule
+from bedplate.rules import Level, Rule
 
 ALL_RULES: Mapping[str, Rule] = MappingProxyType({**RULES, **STACK_RULES})
 """The rules of fleet files and of stack resources, by code."""
@@ -26,15 +26,15 @@ def rule_lines(rule: Rule) -> Iterator[str]:
 
 
 def _level(rule: Rule) -> str:
-    """Return the level of a rule; some warnings of `check` are errors in a deployment."""
-    return f"{rule.level}; error in `pulumi up`" if rule.warns and rule.code.startswith("E") else rule.level.value
+    """Return the level of a rule; `up` needs some that `check` only reports."""
+    return "error in `up` only" if rule.level is Level.DEPLOYMENT else rule.level.value
 
 
 def rules_lines(rules: Mapping[str, Rule]) -> Iterator[str]:
     """Yield one line for each rule, by code, and their number."""
     yield from aligned((code, rules[code].name, rules[code].reason) for code in sorted(rules))
     yield f"{counted(len(rules), 'rule')}; details: `bedplate check --explain CODE`"
-    yield "E: error, W: warning, S: rule about stack resources"
+    yield "E: error, of any command or of `up` only; W: warning; S: rule about stack resources"
 
 
 _OPENING = """\
@@ -42,8 +42,8 @@ _OPENING = """\
 
 Generated from the code by `make docs`. `bedplate check --explain CODE` shows one rule.
 
-An error stops the command, a warning does not. A fleet file can allow violations of the rules with a yes under *allow*:
-`allow: {CODE: REASON}`.
+An error stops the command, a warning does not. `check` also lists errors in `up` only, which stop deployments. A fleet
+file can allow violations of the rules with a yes under *allow*: `allow: {CODE: REASON}`.
 """
 # The first letters of codes, with the heading of their section and where the rules are checked.
 _PARTS = {

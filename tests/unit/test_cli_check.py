@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from bedplate import __version__
+from bedplate.catalog import load_catalog
 from bedplate.cli import run
 from bedplate.cli.app import COMMANDS, GROUPS
+from bedplate.load import FleetFaults, load_fleet
 from bedplate.report.rules import ALL_RULES
 from tests.conftest import Expect
 
@@ -41,6 +43,27 @@ def test_warnings_do_not_change_the_status(tmp_path: Path, capsys: pytest.Captur
     out = capsys.readouterr().out
     assert [code for code in ("W330", "W325", "E3") if f" {code}" in out] == ["W330"]
     assert out.splitlines()[-1].startswith(f"1 warning in {file} (")
+
+
+def test_check_names_all_that_a_deployment_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In one pass, as no warning: the faults are those with which `up` refuses the file."""
+    text = Path("examples/gpu-box.yaml").read_text().replace("111122223333", "210987654321")
+    (file := tmp_path / "fleet.yaml").write_text(text, encoding="utf-8")
+
+    assert run(["check", str(file)]) == 0
+
+    *_, last = capsys.readouterr().out.splitlines()
+    needs = "E417 example-value, E419 unverified-checksum"
+    assert last.startswith(f"{file} is valid (")
+    assert f"; `up` needs: {needs}; details: `bedplate check --explain E41" in last
+    assert run(["check", str(file), "--json"]) == 0
+    reported = json.loads(capsys.readouterr().out)["faults"]
+    assert {fault["level"] for fault in reported} == {"deployment"}
+    with pytest.raises(FleetFaults) as refused:
+        load_fleet(file, load_catalog(), part="shared")
+    assert [(fault.code, fault.key) for fault in refused.value.faults] == [
+        (fault["code"], fault["key"]) for fault in reported
+    ]
 
 
 def test_a_fleet_file_can_come_from_stdin() -> None:

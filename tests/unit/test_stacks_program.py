@@ -63,12 +63,14 @@ def test_the_stack_name_selects_the_part(locked_file: Path) -> None:
     assert (stack_run.plan.name, stack_run.part) == ("solo", "us-west-2")
 
 
-def test_blocks_missing_in_the_lock_are_refused(fleet_file: Path) -> None:
-    """The next run could assign other blocks."""
+def test_blocks_missing_in_the_lock_are_refused(fleet_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next run could assign other blocks. A preview, which assigns none, plans them."""
     with pytest.raises(InputError, match="region/us-west-2") as caught:
         load_stack(fleet_file, "solo.us-west-2")
 
     assert "bedplate plan --write" in caught.value.fix
+    monkeypatch.setattr("pulumi.runtime.is_dry_run", lambda: True)
+    assert "region/us-west-2" in load_stack(fleet_file, "solo.us-west-2").plan.new_blocks
 
 
 @pytest.mark.parametrize("admin", [True, False], ids=["administrator", "other"])
@@ -138,7 +140,7 @@ def test_unverified_checksums_are_refused(locked_file: Path, monkeypatch: pytest
 
 
 def test_offers_of_another_account_are_refused(locked_file: Path) -> None:
-    """A zone that was chosen by its letter may not offer the type; without a deployment it is a warning."""
+    """A zone that was chosen by its letter may not offer the type; without a deployment it is no error."""
     locked_file.write_text(re.sub(" +E418.*", "", locked_file.read_text(encoding="utf-8")), encoding="utf-8")
     (warning,) = load_fleet(locked_file, load_catalog()).faults
 
