@@ -17,6 +17,7 @@ from bedplate.capacity.shrink import REQUESTED_BY, UNTIL
 from bedplate.errors import BedplateError, PartialError
 from bedplate.foreign import parse_as
 from bedplate.nodes.host_keys import fingerprint_of_sshfp
+from bedplate.plan.cluster import pool_node_name
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.pools import GROUP, PoolPlan
 
@@ -214,6 +215,11 @@ class LiveMachine:
     """The image from which it started."""
     until: datetime | None = None
     """The end of the machines that were started in its pool for a limited time."""
+
+    @property
+    def label(self) -> str:
+        """The name that commands print and accept: the claimed one, else one after its instance."""
+        return self.name or pool_node_name(self.group, self.instance, self.region)
 
 
 def read_machines(client: AwsClient, plan: FleetPlan) -> RegionResults[tuple[LiveMachine, ...]]:

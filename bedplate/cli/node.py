@@ -7,7 +7,7 @@ import typer
 
 from bedplate.cli.options import By, Json, Pythons, Terminal, WithFleet, WithLogin, WithLoginName, printed
 from bedplate.operate import apply as applies
-from bedplate.operate import nodes
+from bedplate.operate import login, nodes
 from bedplate.operate import trust as host_keys
 
 Names = Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Machines, such as titan-01.cellar.")]
@@ -103,7 +103,8 @@ def trust(  # noqa: PLR0913  each is an option of the command line
     operator: Annotated[Terminal, By(("ssh_config",), is_argument=False)],
 ) -> int:
     """Record a machine's host key."""
-    return host_keys.trust(operator, name, sha256, group or (), address, replace=replace)
+    named = login.registered_name(operator, name) if name else None
+    return host_keys.trust(operator, named, sha256, group or (), address, replace=replace)
 
 
 def apply(  # noqa: PLR0913  each is an option of the command line

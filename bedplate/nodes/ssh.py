@@ -12,12 +12,12 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 from bedplate.catalog.catalog import Catalog
-from bedplate.errors import BedplateError, InputError, nearest
+from bedplate.errors import BedplateError, InputError, nearest_fix
 from bedplate.nodes.apply import Event, NodeError, NodeErrorKind, Target, error_event
 from bedplate.nodes.host_keys import known_hosts, trust_instructions
 from bedplate.nodes.remote import run
 from bedplate.plan.fleet import Accounts, FleetPlan
-from bedplate.plan.nodes import NodePlan, find_node, permanent_nodes
+from bedplate.plan.nodes import NodePlan, NodeRole, find_node, permanent_nodes
 
 
 def nodes_by_name(plan: FleetPlan, names: Iterable[str], catalog: Catalog) -> Iterator[NodePlan]:
@@ -30,7 +30,8 @@ def nodes_of_sites(plan: FleetPlan, sites: Sequence[str]) -> Iterator[NodePlan]:
     """Yield the machines of these sites; InputError for an unknown site."""
     for name in sites:
         if name not in plan.sites_by_name:
-            raise InputError(f"the fleet {plan.name} has no site {name}", fix=_one_of(name, [*plan.sites_by_name]))
+            fix = nearest_fix(name, plan.sites_by_name) if plan.sites_by_name else "the fleet has none"
+            raise InputError(f"the fleet {plan.name} has no site {name}", fix=fix)
     yield from (node for node in permanent_nodes(plan) if node.place in sites)
 
 
@@ -39,7 +40,8 @@ def check_groups(plan: FleetPlan, groups: Iterable[str]) -> None:
     group_names = list(dict.fromkeys(pool.group for pool in plan.pools))
     for name in groups:
         if name not in group_names:
-            raise InputError(f"the fleet {plan.name} has no group {name}", fix=_one_of(name, group_names))
+            fix = nearest_fix(name, group_names) if group_names else "the fleet has none"
+            raise InputError(f"the fleet {plan.name} has no group {name}", fix=fix)
 
 
 def unique_nodes(nodes: Iterable[NodePlan]) -> tuple[NodePlan, ...]:
@@ -53,11 +55,6 @@ def _with_place(plan: FleetPlan, name: str) -> str:
         return name
     matches = [node.name for node in permanent_nodes(plan) if node.host == name]
     return matches[0] if len(matches) == 1 else name
-
-
-def _one_of(name: str, names: Sequence[str]) -> str:
-    near = nearest(name, names)
-    return f"write {near}" if near else f"one of {', '.join(names)}" if names else "the fleet has none"
 
 
 FILE_HEADER = "# Written by `bedplate node ssh-config`: a change by hand is lost when it is written anew."
@@ -201,7 +198,10 @@ def _target(config: Path, location: NodeLocation, *options: str) -> Target:
 
 
 def _untrusted(location: NodeLocation) -> Event:
-    error = NodeError(NodeErrorKind.REFUSED, "its host key is not recorded", trust_instructions(location.node))
+    fix = trust_instructions(location.node)
+    if location.pool and NodeRole.WORKER not in location.node.roles:
+        fix = f"it has not registered its own name yet: `bedplate node logs {location.node.name}` shows its first boot"
+    error = NodeError(NodeErrorKind.REFUSED, "its host key is not recorded", fix)
     return error_event(location.node.name, error)
 
 

@@ -36,7 +36,7 @@ from bedplate.nodes.ssh import (
 )
 from bedplate.nodes.upgrade import Upgrades
 from bedplate.operate import Operator, Result, plan_of
-from bedplate.operate.login import running_machines, ssh_targets
+from bedplate.operate.login import is_of_instance, locate, running_machines, ssh_targets
 from bedplate.operate.site_folder import push_folder
 from bedplate.plan import FleetPlan
 from bedplate.plan.nodes import Platform, permanent_nodes
@@ -65,15 +65,17 @@ def select_machines(operator: Operator, plan: FleetPlan, selection: Selection) -
     if not (selection.names or selection.groups or selection.sites or selection.every):
         fix = "name machines, or pass --site, --group or --all; `bedplate node list` shows the names"
         raise InputError("no machine selected", fix=fix)
+    planned = [name for name in selection.names if not is_of_instance(plan, name)]
+    instances = [locate(plan, name) for name in selection.names if name not in planned]
     nodes = [
-        *nodes_by_name(plan, selection.names, plan.catalog),
+        *nodes_by_name(plan, planned, plan.catalog),
         *nodes_of_sites(plan, selection.sites),
         *(permanent_nodes(plan) if selection.every else ()),
     ]
     running = tuple(running_machines(plan, selection.groups)) if selection.groups else ()
     if selection.groups and not running:
         operator.notify([f"note: no running machine in {', '.join(selection.groups)}"])
-    return (*(NodeLocation(node) for node in unique_nodes(nodes)), *running)
+    return (*(NodeLocation(node) for node in unique_nodes(nodes)), *instances, *running)
 
 
 def select_roles(roles: Collection[str], machines: Sequence[NodeLocation]) -> frozenset[str] | None:

@@ -36,9 +36,9 @@ from bedplate.nodes.ssh import (
     targets_of_config,
     write_ssh_config,
 )
-from bedplate.operate import Operator, open_account, plan_loaded
+from bedplate.operate import Operator, open_account, plan_loaded, plan_of
 from bedplate.plan import FleetPlan
-from bedplate.plan.cluster import pool_node_name
+from bedplate.plan.cluster import region_of_node
 from bedplate.plan.nodes import NodePlan, Platform, pool_node
 
 if TYPE_CHECKING:
@@ -142,13 +142,34 @@ def running_machines(plan: FleetPlan, groups: Sequence[str]) -> Iterator[NodeLoc
 
 def location_of(plan: FleetPlan, machine: "LiveMachine") -> NodeLocation:
     """Return a machine of a pool; without a registered name it has that of its group and its instance."""
-    name = machine.name or pool_node_name(machine.group, machine.instance, machine.region)
     pool = next(pool for pool in plan.pools if (pool.name, pool.region) == (machine.pool, machine.region))
-    node = pool_node(plan, pool, name, plan.catalog)
+    node = pool_node(plan, pool, machine.label, plan.catalog)
     return NodeLocation(node, machine.address, None if machine.name else machine.pool)
 
 
 _INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
+
+
+def is_of_instance(plan: FleetPlan, name: str) -> bool:
+    """Return whether only AWS knows the machine of a name: an instance id, or the name after an instance."""
+    return bool(_INSTANCE.fullmatch(name)) or region_of_node(name.removesuffix(f".{plan.domain}")) is not None
+
+
+def locate(plan: FleetPlan, name: str) -> NodeLocation:
+    """Return the machine of a name or an instance id."""
+    return _select(plan, name)[0]
+
+
+def registered_name(operator: Operator, name: str) -> str:
+    """Return the name for which the lock records the host key of a machine. Raises PartialError if it has none yet."""
+    plan = plan_of(operator)
+    location = locate(plan, name) if is_of_instance(plan, name) else None
+    if location and location.pool:
+        fix = f"`bedplate node logs {location.node.name}` shows its first boot"
+        raise PartialError(f"{location.node.name} has not registered its own name yet", fix=fix)
+    return location.node.name if location else name
+
+
 _SSH_FAILED = 255
 # A shell reports 128 + the number of the signal that killed a program.
 _SIGNALLED = 128
@@ -205,7 +226,8 @@ class Instance:
 
 def _select(plan: FleetPlan, name: str) -> tuple[NodeLocation, Instance | None]:
     """Return the machine of a name, of a group that has only one, or of an instance id; with what AWS was asked for."""
-    pools = [pool for pool in plan.pools if pool.group == name or _INSTANCE.fullmatch(name)]
+    name = name.removesuffix(f".{plan.domain}")
+    pools = [pool for pool in plan.pools if pool.group == name or is_of_instance(plan, name)]
     if not pools:
         (node,) = nodes_by_name(plan, [name], plan.catalog)
         return NodeLocation(node), None
@@ -217,13 +239,16 @@ def _select(plan: FleetPlan, name: str) -> tuple[NodeLocation, Instance | None]:
     client = open_account(plan)
     answers = require_all(read_pool_machines(client, plan, pools, read_claims(client, plan)), "nothing was done")
     members = [
-        machine for region in answers.values() for machine in region if name in (machine.instance, machine.group)
+        machine
+        for region in answers.values()
+        for machine in region
+        if name in (machine.instance, machine.group, machine.label)
     ]
     machines = [machine for machine in members if machine.state in RUNNING] or members[:1]
     if not machines:
         raise PartialError(f"no running machine: {name}", fix="`bedplate node list --live` shows running machines")
     if len(machines) > 1:
-        names = ", ".join(sorted(machine.name or machine.instance for machine in machines))
+        names = ", ".join(sorted(machine.label for machine in machines))
         raise InputError(f"{name} has {len(machines)} running machines", fix=f"name one of {names}")
     machine = running(machines[0])
     return location_of(plan, machine), Instance(client, machine)

@@ -293,11 +293,11 @@ def _live_machine(client: AwsClient, plan: FleetPlan, name: str) -> LiveMachine:
     answers = read_machines(client, plan)
     machines = [machine for region in answers.successes.values() for machine in region]
     for machine in machines:
-        if name in (machine.name, machine.instance):
+        if name in (machine.label, machine.instance):
             return machine
     for line in failure_lines(answers.failures):
         raise PartialError(f"{name} is unknown: {line}", fix="run the command again")
-    names = ", ".join(machine.name or machine.instance for machine in machines)
+    names = ", ".join(machine.label for machine in machines)
     raise InputError(
         f"no running machine of a group is named {name}", fix=f"name one of {names}" if names else "none runs"
     )

@@ -272,7 +272,7 @@ def shortage_fix(decision: LadderDecision) -> str:
 def running_lines(machines: "Iterable[LiveMachine]", pools: Pools, ends: Mapping[str, datetime]) -> Iterator[str]:
     """Yield a line for each machine in service, with the command to log in."""
     for machine in machines:
-        name = machine.name or machine.instance
+        name = machine.label
         end = f", until {_time(ends[machine.pool])}" if machine.pool in ends else ""
         login = f": `bedplate ssh {name}`" if machine.name and pools[machine.pool].use.is_ssh else ""
         yield f"machine {name} is running in {machine.zone}{end}{login}"
@@ -304,7 +304,7 @@ def interrupted_lines(group: str, now: Observation, decision: LadderDecision, po
 def stop_lines(machine: "LiveMachine", age: str, people: tuple[str, ...] | None) -> Iterator[str]:
     """Yield the facts of a machine before it is terminated; `people` are logged in, None if that is unknown."""
     started_by = f", started by {machine.requested_by}" if machine.requested_by else ""
-    yield f"{machine.name or machine.instance}: {machine.instance}, {machine.type} in {machine.zone}, {age}{started_by}"
+    yield f"{machine.label}: {machine.instance}, {machine.type} in {machine.zone}, {age}{started_by}"
     yield f"logged in: {'unknown' if people is None else ', '.join(people) or 'nobody'}"
     yield "its disks are deleted; file systems and buckets stay"
 

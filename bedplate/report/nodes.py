@@ -156,7 +156,7 @@ def _machine_row(machine: "LiveMachine", keys: HostKeys, facts: LiveFacts) -> tu
     ends = machine.until is not None and machine.until > facts.now
     return (
         f"{'*' if is_known(machine, keys) else ' '} {machine.group}",
-        machine.name or machine.instance,
+        machine.label,
         machine.zone,
         machine.type,
         machine.state,

@@ -172,6 +172,28 @@ def test_a_key_on_the_console_is_recorded(account: StubbedSession, capsys: pytes
     assert "(read from its console)" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("owner", [OWNER, None], ids=["registered", "new"])
+def test_an_instance_id_stands_for_its_machine(
+    owner: tuple[str, str] | None, account: StubbedSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its key is recorded under its own name; without one the message has the name that other commands accept."""
+    for region in ("us-east-1", "eu-north-1"):
+        nothing: dict[str, object] = {"AutoScalingGroups": []}
+        account.answers("autoscaling", region, "describe_auto_scaling_groups", nothing, AutoScalingGroupNames=ANY)
+    for _ in range(2 if owner else 1):
+        name_zone(account, *([owner] if owner else []))
+        group_members(account, INSTANCE, group_names=ANY)
+    if owner:
+        account.belongs_to(ACCOUNT, HOME)
+        console(account, KEY)
+
+    assert run(["node", "trust", INSTANCE]) == (0 if owner else 6)
+
+    assert _known() == ({NAME: (KEY,)} if owner else {})
+    if owner is None:
+        assert f"`bedplate node logs workbench-cpu-{INSTANCE[-8:]}.us-west-2`" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "console",
     [
