@@ -56,7 +56,7 @@ class Terminal(Operator):
 
     def ask(self, question: str, default: str | None) -> str | None:
         """Ask at the terminal; without one return the default."""
-        if not sys.stdin.isatty():
+        if not (self.is_attended and sys.stdin.isatty()):
             return default
         answer: str = typer.prompt(question, default=default, err=True)
         return answer
@@ -101,11 +101,13 @@ EndMachines = Annotated[bool, typer.Option("--end-machines", help="With --yes: a
 # How to log in.
 User = Annotated[
     str | None,
-    typer.Option("--user", metavar="USER", help="Login name. Default: yours if you are an admin, else ubuntu."),
+    typer.Option("--user", metavar="USER", help="Your user name on the machines. Default: as here, or as last given."),
 ]
 LoginName = Annotated[
     str | None,
-    typer.Option("--user", metavar="USER", help="Login name. Default: yours if the fleet file has it, else ubuntu."),
+    typer.Option(
+        "--user", metavar="USER", help="Your user name in the fleet file. Default: as here, or as last given."
+    ),
 ]
 Identity = Annotated[Path | None, typer.Option("--identity", metavar="FILE", help="The private key to log in with.")]
 SshConfig = Annotated[

@@ -223,11 +223,6 @@ INITIAL_ACCOUNT = "ubuntu"
 """The initial account of Ubuntu's images; the bootstrap script creates it on a site's machine."""
 
 
-def deploy_account(accounts: Accounts, me: str) -> str:
-    """Return the account for deployments: the operator's if they are an administrator in the file."""
-    return me if any(person.name == me and person.admin for person in accounts.people) else INITIAL_ACCOUNT
-
-
 def login_account(accounts: Accounts, me: str) -> str:
     """Return the account for interactive logins: the operator's if it is in the file."""
     return me if any(person.name == me for person in accounts.people) else INITIAL_ACCOUNT

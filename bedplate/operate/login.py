@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import which
@@ -21,16 +21,15 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from bedplate.errors import InputError, MachineError, PartialError
-from bedplate.files import check_files_exist, login_name
+from bedplate.files import check_files_exist, login_name, write_whole
 from bedplate.load import load_fleet
 from bedplate.nodes.apply import Target
 from bedplate.nodes.host_keys import answering, check_plugin, connect, relay, trust_instructions
 from bedplate.nodes.ssh import (
+    INITIAL_ACCOUNT,
     Login,
     NodeLocation,
     SshTargets,
-    deploy_account,
-    login_account,
     nodes_by_name,
     own_target,
     targets_of_config,
@@ -56,8 +55,12 @@ def ssh_targets(folder: Path, plan: FleetPlan, machines: Sequence[NodeLocation],
     if operator.ssh_config:
         targets = targets_of_config(operator.ssh_config, machines, Login(operator.user, operator.identity))
     else:
-        user = operator.user or deploy_account(plan.accounts, login_name())
-        login = Login(user, operator.identity and operator.identity.absolute())
+        # A new machine of a site has the initial account only.
+        find_user = _user_or_initial if any(map(is_in_cloud, machines)) else known_user
+        login = Login(
+            find_user(operator, plan, is_admin=True) or INITIAL_ACCOUNT,
+            operator.identity and operator.identity.absolute(),
+        )
         keys = plan.record.host_keys
         targets = write_ssh_config(folder, tuple(_with_paths(operator, machines, keys)), keys, login)
     if targets.targets and not which("ssh"):
@@ -115,14 +118,47 @@ def proxy_command(argv: Sequence[str]) -> str:
     return shlex.join(argv).replace("%", "%%")
 
 
+_USER = ".user"
+
+
+def known_user(operator: Operator, plan: FleetPlan, *, is_admin: bool = False) -> str | None:
+    """Return the operator's account: of --user, of the same name here, or remembered in the fleet folder; else None."""
+    file = operator.fleet.with_name(_USER)
+    remembered = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
+    names = {person.name for person in plan.accounts.people if person.admin or not is_admin}
+    return operator.user or next((name for name in (login_name(), remembered) if name in names), None)
+
+
+def require_user(operator: Operator, plan: FleetPlan, *, is_admin: bool = False) -> str:
+    """Return the operator's account, ask for it if it is unknown, and remember one of another name than here.
+
+    Raises InputError, with the administrators, if nobody can be asked.
+    """
+    own, kind = login_name(), "administrator" if is_admin else "person"
+    admins = ", ".join(person.name for person in plan.accounts.people if person.admin) or "none"
+    user = known_user(operator, plan, is_admin=is_admin)
+    user = user or operator.ask(f"no {kind} named {own} in the fleet file; log in as (administrators: {admins})", None)
+    if user is None:
+        fix = f"add --user NAME, which is remembered in {_USER}; administrators: {admins}"
+        raise InputError(f"no {kind} named {own} in the fleet file", fix=fix)
+    if user != own and user in plan.accounts.uids:
+        with suppress(MachineError):
+            write_whole(operator.fleet.with_name(_USER), f"{user}\n".encode())
+    return user
+
+
+def _user_or_initial(operator: Operator, plan: FleetPlan, *, is_admin: bool = False) -> str:
+    """Return the operator's account; the initial one, with a note, if it is unknown and nobody can be asked."""
+    try:
+        return require_user(operator, plan, is_admin=is_admin)
+    except InputError as error:
+        operator.notify([f"note: {error.what}: ssh logs in as {INITIAL_ACCOUNT}", f"  fix  {error.fix}"])
+        return INITIAL_ACCOUNT
+
+
 def interactive_login(operator: Operator, plan: FleetPlan) -> Login:
-    """Return the login name and key. An operator who is not in the fleet file is told so."""
-    own = login_name()
-    name = operator.user or login_account(plan.accounts, own)
-    if not operator.user and name != own:
-        note = f"note: no person named {own} in the fleet file; ssh logs in as {name} (change it with --user)"
-        operator.notify([note])
-    return Login(name, operator.identity and operator.identity.absolute())
+    """Return the login name and key for OpenSSH settings."""
+    return Login(_user_or_initial(operator, plan), operator.identity and operator.identity.absolute())
 
 
 IN_SERVICE = "InService"
@@ -202,7 +238,8 @@ def log_in(operator: Operator, name: str, command: Sequence[str]) -> int:
         what = f"the host key of {location.node.name} is not recorded"
         raise InputError(what, fix=trust_instructions(location.node))
     plugin = instance.session() if instance and not is_direct else None
-    return _run_ssh(operator, location, keys, plugin, command, interactive_login(operator, plan))
+    login = Login(require_user(operator, plan), operator.identity and operator.identity.absolute())
+    return _run_ssh(operator, location, keys, plugin, command, login)
 
 
 def _plan(operator: Operator) -> FleetPlan:

@@ -20,6 +20,7 @@ from bedplate.operate import Operator, open_account, plan_of
 from bedplate.operate.apply import INTERRUPTED, apply_machines
 from bedplate.operate.gateways import sync
 from bedplate.operate.keys import FOLDER, keys_of, known_passphrase, new_passphrase, now, store_of, users_of
+from bedplate.operate.login import require_user
 from bedplate.operate.people import check_gateways
 from bedplate.operate.trust import trust_instance
 from bedplate.plan import FleetPlan
@@ -141,6 +142,7 @@ def set_up(operator: Operator) -> int:
     _record_addresses(operator, plan)
     _create_authority(operator, plan)
     if operator.ssh_config is None:
+        require_user(operator, plan, is_admin=True)
         _trust(operator, plan)
     # Read again: the steps above have changed the lock.
     plan = plan_of(operator)

@@ -144,7 +144,7 @@ def test_a_group_selects_its_only_machine(
 def test_an_instance_of_a_group_is_reached_by_its_id(
     name: str, account: StubbedSession, server: Server, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Also by the name that `node list --live` shows. It needs no name in the zone; its key is verified at each login, and not recorded."""
+    """Also by the name that `node list --live` shows. Its key is verified at each login, and not recorded."""
     name_zone(account)
     for region in ("us-east-1", "eu-north-1"):
         nothing: dict[str, object] = {"AutoScalingGroups": []}
@@ -162,7 +162,11 @@ def test_an_instance_of_a_group_is_reached_by_its_id(
 @pytest.mark.parametrize(
     ("members", "status", "says"),
     [
-        ((INSTANCE, "i-0000000000000000c"), 2, "name one of workbench-cpu-0000000c.us-west-2, workbench-cpu-2.us-west-2"),
+        (
+            (INSTANCE, "i-0000000000000000c"),
+            2,
+            "name one of workbench-cpu-0000000c.us-west-2, workbench-cpu-2.us-west-2",
+        ),
         ((), 6, "no running machine: workbench-cpu"),
     ],
     ids=["two", "none"],
@@ -188,8 +192,9 @@ def test_a_machine_of_a_site_needs_a_network_path(name: str, status: int, capsys
     assert "titan-01.cellar" in capsys.readouterr().err
 
 
-def test_a_machine_that_answers_is_reached_directly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without AWS, and with the recorded host key."""
+@pytest.fixture
+def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Let all machines answer, and yield the file in which a fake ssh writes its settings and arguments."""
     record_host_keys(Path("fleet.lock"), "lab", NAME, (KEY,), replace_known=False)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         monkeypatch.setattr(
@@ -201,9 +206,32 @@ def test_a_machine_that_answers_is_reached_directly(tmp_path: Path, monkeypatch:
         program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
 
-        assert run(["ssh", NAME, "--", "uptime"]) == 0
+        yield tmp_path / "config"
 
-    config = (tmp_path / "config").read_text()
+
+def test_a_stranger_names_a_user_once(
+    answers: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 2 names the administrators. A user of the fleet file is remembered in its folder, another one is not."""
+    monkeypatch.setenv("LOGNAME", "root")
+
+    assert run(["ssh", NAME]) == 2
+    assert "administrators: ada" in capsys.readouterr().err
+    assert run(["ssh", NAME, "--user", "ubuntu"]) == 0
+    assert run(["ssh", NAME]) == 2
+    assert run(["ssh", NAME, "--user", "grace"]) == 0
+    assert run(["ssh", NAME]) == 0
+
+    assert "  User grace\n" in answers.read_text()
+
+
+def test_a_machine_that_answers_is_reached_directly(answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without AWS, and with the recorded host key."""
+    monkeypatch.setenv("LOGNAME", "ada")
+
+    assert run(["ssh", NAME, "--", "uptime"]) == 0
+
+    config = answers.read_text()
     assert "ProxyCommand" not in config
     assert KEY in config
     assert config.endswith(f"{NAME} uptime\n")

@@ -34,6 +34,7 @@ def deployed(begun: Path, gateways: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 
     monkeypatch.setattr("bedplate.operate.vpn_setup.record_addresses", record)
     monkeypatch.setattr("bedplate.operate.vpn_setup.trust_instance", trust)
+    monkeypatch.setenv("LOGNAME", "ada")
     return begun
 
 
