@@ -211,7 +211,8 @@ def registration_permissions(plan: FleetPlan, zone_id: str) -> tuple[Statement, 
 def inbound_rules(plan: FleetPlan) -> Iterator[FirewallRule]:
     """Yield the firewall rules that accept DNS from laptop pools and sites."""
     laptops = {f"laptops-{pool.place}": pool.block for pool in plan.laptops}
-    for source, block in (laptops | {f"site-{site.name}": site.lan for site in plan.sites}).items():
+    sites = {f"site-{name}": block for site in plan.sites for name, block in site.networks.items()}
+    for source, block in (laptops | sites).items():
         for protocol in DNS_PROTOCOLS:
             yield FirewallRule(f"{protocol}-from-{source}", f"DNS from {source}", block, protocol, DNS)
 

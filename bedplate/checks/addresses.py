@@ -69,7 +69,7 @@ def declared_blocks(fleet: Fleet) -> Iterator[DeclaredBlock]:
         if region.block is not None:
             yield DeclaredBlock(f"regions.{name}.block", name, region.block)
     for name, site in fleet.sites.items():
-        yield DeclaredBlock(f"sites.{name}.lan", name, site.lan)
+        yield from (DeclaredBlock(f"sites.{name}.{key}", name, block) for key, block in site.networks.items())
 
 
 # Supernets to propose.

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address
 
 from bedplate.checks.addresses import is_private, smallest_lan
 from bedplate.checks.diagnostics import Context, one_of, repeated
@@ -39,7 +39,11 @@ def check_sites(context: Context) -> Iterator[Fault]:
                 f"sites.{name}",
                 f"{name}.{context.fleet.domain} is the domain of the cluster's services",
             )
-        yield from _check_addresses(f"sites.{name}.machines", site)
+        if context.declared.has(f"sites.{name}", "lan") == context.declared.has(f"sites.{name}", "lans"):
+            message = f"{name} has `lan` and `lans`" if site.lan else f"{name} has no network"
+            yield fault(SITE_NETWORKS, f"sites.{name}", message)
+        elif site.networks:
+            yield from _check_addresses(f"sites.{name}", site)
         for label, machine in site.machines.items():
             yield from _check_scratch(f"sites.{name}.machines.{label}.scratch", machine)
         yield from _check_gateway(context, name, site)
@@ -60,36 +64,38 @@ def check_gateways(context: Context) -> Iterator[Fault]:
 
 
 def _check_addresses(key: str, site: Site) -> Iterator[Fault]:
-    addresses = tuple((f"{key}.{name}.address", machine.address) for name, machine in site.machines.items())
-    outside = [address for _, address in addresses if address not in site.lan]
-    if len(addresses) > 1 and ((outside and site.lan.prefixlen >= _NO_RESERVED_ENDS) or len(outside) == len(addresses)):
+    addresses = tuple((f"{key}.machines.{name}.address", machine.address) for name, machine in site.machines.items())
+    outside = [address for _, address in addresses if not any(address in lan for lan in site.networks.values())]
+    first, block = next(iter(site.networks.items()))
+    if len(addresses) > 1 and ((outside and block.prefixlen >= _NO_RESERVED_ENDS) or len(outside) == len(addresses)):
         # A LAN that is not private is an error of its own.
-        if is_private(site.lan):
+        if is_private(block):
             lan = smallest_lan(address for _, address in addresses)
-            message = f"{len(outside)} of {len(addresses)} machines have an address outside the LAN {site.lan}"
-            yield fault(
-                ADDRESS_OUTSIDE_LAN,
-                f"{key.removesuffix('machines')}lan",
-                message,
-                f"write {lan}, or correct the addresses",
-            )
+            message = f"{len(outside)} of {len(addresses)} machines have an address outside the LAN {_names(site)}"
+            yield fault(ADDRESS_OUTSIDE_LAN, f"{key}.{first}", message, f"write {lan}, or correct the addresses")
         return
     for place, address in addresses:
-        yield from _check_host_address(place, address, site.lan)
+        yield from _check_host_address(place, address, site)
     for place, address, first in repeated(addresses):
         other = first.split(".")[-2]
         message = f"{address} is also the address of {other}"
         yield fault(DUPLICATE_ADDRESS, place, message, f"correct the address of {place.split('.')[-2]} or of {other}")
 
 
-def _check_host_address(key: str, address: IPv4Address, lan: IPv4Network) -> Iterator[Fault]:
-    if address not in lan:
-        near = IPv4Address(int(lan.network_address) | int(address) & int(lan.hostmask))
+def _names(site: Site) -> str:
+    return ", ".join(map(str, site.networks.values()))
+
+
+def _check_host_address(key: str, address: IPv4Address, site: Site) -> Iterator[Fault]:
+    lans = tuple(site.networks.values())
+    lan = next((lan for lan in lans if address in lan), None)
+    if lan is None:
+        near = IPv4Address(int(lans[0].network_address) | int(address) & int(lans[0].hostmask))
         yield fault(
             ADDRESS_OUTSIDE_LAN,
             key,
-            f"{address} is not on the site's LAN {lan}",
-            f"write an address of the LAN, such as {near}",
+            f"{address} is not on the site's LAN {_names(site)}",
+            f"write an address of the LAN, such as {near}, or list its network in `lans`",
         )
     elif lan.prefixlen < _NO_RESERVED_ENDS and address in (lan.network_address, lan.broadcast_address):
         near = address + 1 if address == lan.network_address else address - 1
@@ -189,7 +195,7 @@ def check_name_servers(context: Context) -> Iterator[Fault]:
             key = f"sites.{name}.dns.servers"
             servers = tuple((f"{key}.{index}", server) for index, server in enumerate(site.dns.servers))
             for place, server in servers:
-                yield from _check_host_address(place, server, site.lan)
+                yield from _check_host_address(place, server, site) if site.networks else ()
             for place, server, _ in repeated(servers):
                 yield fault(DUPLICATE_NAME_SERVER, place, f"duplicate name server {server}")
     sites = fleet.sites.items()
@@ -223,6 +229,9 @@ SITE_NAMED_LIKE_REGION = _rule(
     "Host names contain the name of a region or a site; `pods` is that of the cluster's services.",
     "rename the site",
     at_key=True,
+)
+SITE_NETWORKS = _rule(
+    "E257", "A site has one network or several.", "write either lan: BLOCK or lans: [BLOCK, BLOCK]", at_key=True
 )
 ADDRESS_OUTSIDE_LAN = _rule(
     "E240", "Machines and name servers of a site have addresses on its LAN.", "write an address of the LAN"

@@ -98,7 +98,7 @@ def _blocks(plan: FleetPlan) -> Iterator[Block]:
 
 def outside(plan: FleetPlan) -> tuple[Cell, ...]:
     """Return the blocks outside the supernet."""
-    lans = (Block(site.lan, "site", site.name) for site in plan.sites)
+    lans = (Block(block, "site", site.name) for site in plan.sites for block in site.networks.values())
     cells = [lan.caption for lan in lans if not lan.network.subnet_of(plan.supernet)]
     insides = [*(tunnel.inside for tunnel in plan.tunnels), *(tunnel.inside for tunnel in plan.site_tunnels)]
     if insides:

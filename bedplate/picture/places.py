@@ -128,7 +128,8 @@ def site_card(plan: FleetPlan, site: SitePlan) -> Card:
         if export.site == site.name
     )
     tables = (tuple(network), tuple(_site_machines(site)), exports)
-    title = ((Word(site.name, "heading"),), (Word(site.lan, "code"),))
+    blocks = ", ".join(map(str, site.networks.values()))
+    title = ((Word(site.name, "heading"),), (Word(blocks, "code"),))
     return Card(title, None, tuple(filter(None, tables)))
 
 

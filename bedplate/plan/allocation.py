@@ -97,7 +97,10 @@ def _regions(fleet: Fleet) -> Iterator[BlockRequest]:
 
 def _sites(fleet: Fleet) -> Iterator[BlockRequest]:
     for name, site in fleet.sites.items():
-        yield BlockRequest(BlockKind.SITE, space.site_path(name), f"sites.{name}.lan", site.lan.prefixlen, site.lan)
+        networks = space.site_networks(name, site)
+        for key, (network, lan) in zip(site.networks, networks.items(), strict=True):
+            path = space.site_path(network)
+            yield BlockRequest(BlockKind.SITE, path, f"sites.{name}.{key}", lan.prefixlen, lan)
 
 
 def pods_size(fleet: Fleet, cluster: Kubernetes) -> int:

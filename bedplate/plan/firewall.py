@@ -80,7 +80,7 @@ def pods_of(rules: Iterable[FirewallRule]) -> IPv4Network | None:
 
 def _pages(plan: FleetPlan) -> Iterator[FirewallRule]:
     laptops = ((f"laptops-{pool.place}", f"the laptops of {pool.place}", pool.block) for pool in plan.laptops)
-    sites = ((f"site-{site.name}", f"the site {site.name}", site.lan) for site in plan.sites)
+    sites = ((f"site-{name}", f"the site {place}", block) for place, name, block in _site_networks(plan))
     for name, people, block in (*laptops, *sites):
         for ports in POD_PORTS:
             rule_name, about = f"pods-{ports.start}-from-{name}", f"Pods from {people}"
@@ -130,22 +130,27 @@ def _from_people(plan: FleetPlan, service: str, port: int) -> Iterator[FirewallR
     for pool in plan.laptops:
         about = f"{service} from the laptops of {pool.place}"
         yield FirewallRule(f"{name}-from-laptops-{pool.place}", about, pool.block, TCP, port)
-    for site in plan.sites:
-        yield FirewallRule(f"{name}-from-site-{site.name}", f"{service} from the site {site.name}", site.lan, TCP, port)
+    for place, network, block in _site_networks(plan):
+        yield FirewallRule(f"{name}-from-site-{network}", f"{service} from the site {place}", block, TCP, port)
+
+
+def _site_networks(plan: FleetPlan) -> Iterator[tuple[str, str, IPv4Network]]:
+    """Yield the site, the name and the block of each network of a site."""
+    yield from ((site.name, name, block) for site in plan.sites for name, block in site.networks.items())
 
 
 def _from_remote_workers(plan: FleetPlan) -> Iterator[FirewallRule]:
     """Yield the rules from workers of other regions and of sites to the control plane.
 
-    A site has one rule a port, for its LAN: a rule for each machine could exceed the quota of 60. The packet filter of
-    each control-plane machine admits only the site's workers.
+    A site has one rule a port for each of its networks: rules for each machine could exceed the quota of 60. The packet
+    filter of each control-plane machine admits only the site's workers.
     """
     regions = [region for region in _connected_regions(plan, plan.home) if has_workers(plan, region.name)]
-    sites = [site for site in plan.sites if has_workers(plan, site.name)]
+    sites = [network for network in _site_networks(plan) if has_workers(plan, network[0])]
     for service, protocol, port in WORKER_PORTS:
-        for site in sites:
-            name, about = f"{service.lower()}-from-site-{site.name}", f"{service} from the site {site.name}"
-            yield FirewallRule(name, about, site.lan, protocol, port)
+        for place, network, block in sites:
+            name, about = f"{service.lower()}-from-site-{network}", f"{service} from the site {place}"
+            yield FirewallRule(name, about, block, protocol, port)
         yield from _from_nodes(regions, service, protocol, port)
 
 

@@ -15,6 +15,7 @@ from bedplate.catalog import Catalog
 from bedplate.plan.faults import IDS_EXHAUSTED, NAME_RECORDED, PlanFaults
 from bedplate.plan.pools import PoolPlan, bucket_name
 from bedplate.plan.record import Record
+from bedplate.plan.space import site_networks
 from bedplate.rules import Fault, fault
 from bedplate.spec.fleet import Alarms, Budget, Fleet
 from bedplate.spec.groups import Image, Ring
@@ -126,10 +127,10 @@ class SitePlan:
         """The machines by host name, in the order of the file."""
         return MappingProxyType({label: MachinePlan(label, spec) for label, spec in self.spec.machines.items()})
 
-    @property
-    def lan(self) -> IPv4Network:
-        """The block of the site's LAN."""
-        return self.spec.lan
+    @cached_property
+    def networks(self) -> Mapping[str, IPv4Network]:
+        """The blocks of the site's networks by name; the first has that of the site."""
+        return site_networks(self.name, self.spec)
 
     @property
     def public(self) -> IPv4Address:

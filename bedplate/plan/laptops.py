@@ -134,7 +134,8 @@ def _routes(plan: FleetPlan, pool: LaptopPool) -> tuple[IPv4Network, ...]:
     reached = {endpoint.place for endpoint in targets if _is_routed(plan, laptop, endpoint)}
     regions = (region.block for region in plan.regions if region.name in reached)
     cluster = cluster_blocks(plan).values() if plan.home.name in reached else ()
-    return (*regions, *(site.lan for site in plan.sites if site.name in reached), *cluster)
+    sites = (block for site in plan.sites if site.name in reached for block in site.networks.values())
+    return (*regions, *sites, *cluster)
 
 
 def _pool_endpoints(plan: FleetPlan) -> dict[str, Endpoint]:

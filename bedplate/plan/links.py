@@ -35,12 +35,15 @@ class RemoteNetwork:
 @cached_on_plan
 def _networks(plan: FleetPlan) -> Mapping[str, tuple[RemoteNetwork, ...]]:
     """Return the networks of each place; regions first, in the order of the file."""
-    blocks = [
-        *((region.name, RemoteNetwork(region.name, region.name, region.block)) for region in plan.regions),
-        *((site.name, RemoteNetwork(f"site-{site.name}", site.name, site.lan)) for site in plan.sites),
-    ]
+    own = {region.name: [RemoteNetwork(region.name, region.name, region.block)] for region in plan.regions}
+    for site in plan.sites:
+        lans = site.networks.items()
+        own[site.name] = [RemoteNetwork(f"site-{name}", site.name, block) for name, block in lans]
     return MappingProxyType(
-        {place: (network, *_laptop_networks(plan, place), *_cluster_networks(plan, place)) for place, network in blocks}
+        {
+            place: (*networks, *_laptop_networks(plan, place), *_cluster_networks(plan, place))
+            for place, networks in own.items()
+        }
     )
 
 
@@ -193,7 +196,7 @@ def node_blocks(plan: FleetPlan, place: str) -> tuple[tuple[str, IPv4Network], .
     """Return the name and block of each range of nodes in a region, or of a site's LAN."""
     site = plan.sites_by_name.get(place)
     if site:
-        return ((place, site.lan),)
+        return tuple(site.networks.items())
     return tuple((f"{place}-{block.prefixlen}", block) for block in nodes_space(plan.region(place).block))
 
 

@@ -275,7 +275,7 @@ def _clients(plan: FleetPlan, export: ExportPlan) -> tuple[tuple[str, IPv4Networ
     """Return the name and block of each client of an export: the machines that mount it, or the whole LAN."""
     site = plan.sites_by_name[export.site]
     if export.clients is Clients.LAN:
-        return ((site.name, site.lan),)
+        return tuple(site.networks.items())
     server = f"{export.machine}.{site.name}"
     return tuple((name, block) for name, block in site.used_blocks() if name != server)
 

@@ -105,7 +105,8 @@ def _subnets(plan: FleetPlan) -> Iterator[Endpoint]:
 
 def _lans(plan: FleetPlan) -> Iterator[Endpoint]:
     for site in plan.sites:
-        yield Endpoint(site.name, EndpointKind.LAN, site.name, site.lan, _sample_address(site.lan))
+        for name, block in site.networks.items():
+            yield Endpoint(name, EndpointKind.LAN, site.name, block, _sample_address(block))
 
 
 def _laptops(plan: FleetPlan) -> Iterator[Endpoint]:

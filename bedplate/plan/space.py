@@ -13,6 +13,7 @@ from bedplate.plan.faults import SUBNETS_DO_NOT_FIT, ZONE_SLOTS_EXHAUSTED
 from bedplate.plan.record import Record
 from bedplate.rules import Fault, fault
 from bedplate.spec import Fleet
+from bedplate.spec.sites import Site
 
 ADDRESS_BITS = 32
 
@@ -116,6 +117,12 @@ def edge_path(region: str, zone: str) -> str:
 def nodes_path(region: str, zone: str) -> str:
     """Return the path of a zone's node subnet."""
     return f"region/{region}/zone/{zone}/nodes"
+
+
+def site_networks(name: str, site: Site) -> Mapping[str, IPv4Network]:
+    """Return the networks of a site by name: the first has that of the site, others are told apart by their address."""
+    blocks = enumerate(site.networks.values())
+    return {f"{name}-{lan.network_address}".replace(".", "-") if number else name: lan for number, lan in blocks}
 
 
 def site_path(site: str) -> str:

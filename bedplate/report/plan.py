@@ -109,7 +109,8 @@ def _site(plan: FleetPlan, site: SitePlan) -> Row:
     tunnels = [tunnel for tunnel in plan.tunnels if tunnel.site == site.name]
     inside = f", {counted(len(tunnels), 'tunnel')} from {tunnels[0].inside}" if tunnels else ""
     gateway = f"gateway {site.gateway} at {site.public}, AS{site.asn}{inside}"
-    return (_mark(site_path(site.name), plan.new_blocks) + site.name, str(site.lan), gateway)
+    blocks = ", ".join(map(str, site.networks.values()))
+    return (_mark(site_path(site.name), plan.new_blocks) + site.name, blocks, gateway)
 
 
 def _stores(plan: FleetPlan) -> Iterator[Row]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from ipaddress import IPv4Network
 from typing import Annotated, Literal, assert_never
 
 from pydantic import Field
@@ -204,13 +205,25 @@ class NameServers(Spec):
 
 
 class Site(Spec):
-    """An existing LAN with a gateway and machines."""
+    """Existing networks with a gateway and machines."""
 
-    lan: Block = Field(
+    lan: Block | None = Field(
+        default=None,
         title="LAN",
         examples=["192.168.40.0/24"],
-        description="The site's own block. No allocated block may overlap it.",
-        json_schema_extra=on_edit(refused("the lock records the old block of the site", RELEASE)),
+        description="The block of a site with one network. No allocated block may overlap it.",
+        json_schema_extra=on_edit(
+            refused("the lock records the old block of the site", RELEASE),
+            free("nothing, if `lans` then has the same block first, or had it", *BOTH),
+        ),
+    )
+    lans: tuple[Block, ...] = Field(
+        default=(),
+        min_length=1,
+        title="LANs",
+        examples=[["192.168.40.0/24", "192.168.60.0/24"]],
+        description="The blocks of a site with several networks, instead of `lan`. The first one stays the first.",
+        json_schema_extra=on_edit(free("routes and firewall rules; then run `bedplate vpn tunnels`", *EVERY)),
     )
     gateway: Gateway = Field(title="Gateway", description="The end of the site's tunnels to the regions.")
     machines: Table[HostLabel, Machine] = Field(
@@ -226,6 +239,11 @@ class Site(Spec):
         description="A domain that the site's own name servers answer for.",
         json_schema_extra=on_edit(entries("forwarding", "forwarding: regions no longer resolve the site's domain")),
     )
+
+    @property
+    def networks(self) -> Mapping[str, IPv4Network]:
+        """The blocks of the site by the keys that have them."""
+        return {"lan": self.lan} if self.lan else {f"lans.{index}": lan for index, lan in enumerate(self.lans)}
 
 
 class Clients(StrEnum):

@@ -187,7 +187,7 @@ def test_sites_and_laptops_use_the_resolver_at_home(stacks: Declared) -> None:
         if "lab-names" in entry.name
     ]
 
-    blocks = {str(block) for block in (LAB.sites[0].lan, *(pool.block for pool in LAB.laptops))}
+    blocks = {str(block) for block in (LAB.sites[0].networks["cellar"], *(pool.block for pool in LAB.laptops))}
     assert len(endpoint.inputs["ipAddresses"]) == 2
     assert {(entry["ipProtocol"], entry["fromPort"]) for entry in rules} == {("tcp", 53), ("udp", 53)}
     assert {entry["cidrIpv4"] for entry in rules} == blocks

@@ -50,7 +50,7 @@ from tests.testlab.fleets.sketch import catalog, cluster, group, laptops, sketch
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of, plan_of_text
 
 LAB = plan_of(EXAMPLES / "lab.yaml")
-LAN = LAB.sites[0].lan
+LAN = LAB.sites[0].networks["cellar"]
 # Open to the internet: both ports of OpenVPN, IKE, and ESP.
 PUBLIC = {*OPENVPN, ("udp", 500), ("udp", 4500), ("esp", None)}
 
@@ -109,7 +109,7 @@ def _kinds(nodes: tuple[NodePlan, ...]) -> Iterator[NodePlan]:
 
 
 def _assert_admits_no_more(plan: FleetPlan, node: NodePlan) -> None:
-    own = [*(region.block for region in plan.regions), *(site.lan for site in plan.sites)]
+    own = [*(region.block for region in plan.regions), *(site.networks[site.name] for site in plan.sites)]
     own += [pool.block for pool in plan.laptops]
     # Pods use their own addresses only on their own node.
     own += [plan.pods] if plan.pods and node.roles & {NodeRole.WORKER, NodeRole.CONTROL} else []

@@ -297,7 +297,7 @@ def test_the_shared_nat_gateway_does_not_depend_on_the_order_of_zones() -> None:
 
 def test_nodes_accept_ssh_only_from_laptops_and_sites(plan: FleetPlan) -> None:
     """Every rule of nodes with a port allows SSH from a laptop pool or a LAN."""
-    blocks = {pool.block for pool in plan.laptops} | {site.lan for site in plan.sites}
+    blocks = {pool.block for pool in plan.laptops} | {site.networks[site.name] for site in plan.sites}
 
     rules = {(rule.port, rule.block) for rule in node_rules(plan, plan.home) if rule.port is not None}
 
@@ -343,7 +343,9 @@ def test_the_control_plane_accepts_workers_of_all_places(plan: FleetPlan) -> Non
         for zone in (zone for region in plan.regions if not region.home for zone in region.zones):
             assert any(zone.nodes.subnet_of(block) for block in blocks)
             assert not any(zone.edge.overlaps(block) for block in blocks)
-        assert [site.lan for site in plan.sites if site.lan in blocks] == [site.lan for site in plan.sites]
+        assert [site.networks[site.name] for site in plan.sites if site.networks[site.name] in blocks] == [
+            site.networks[site.name] for site in plan.sites
+        ]
 
 
 def test_places_without_workers_have_no_worker_rules(plan: FleetPlan) -> None:

@@ -152,7 +152,9 @@ def test_other_sites_are_announced_through_any_tunnel() -> None:
     attic = replace(attic, name="attic")
 
     assert expected_gateway(LAB_PLAN, GATE, 7).remote_blocks == ()
-    assert expected_gateway(replace(LAB_PLAN, sites=(*LAB_PLAN.sites, attic)), GATE, 7).remote_blocks == (attic.lan,)
+    assert expected_gateway(replace(LAB_PLAN, sites=(*LAB_PLAN.sites, attic)), GATE, 7).remote_blocks == (
+        attic.networks[attic.name],
+    )
 
 
 def test_connected_sites_announce_their_own_blocks() -> None:
@@ -163,7 +165,7 @@ def test_connected_sites_announce_their_own_blocks() -> None:
     tunnels = expected_gateway(plan, node, None).tunnels
 
     assert _tunnel_names(tunnels) == [tunnel.name for tunnel in connected_site_gateway(plan, CELLAR).tunnels]
-    assert tunnels[-1] == ExpectedTunnel(f"{ATTIC}-site", (site_of(plan, ATTIC).lan,))
+    assert tunnels[-1] == ExpectedTunnel(f"{ATTIC}-site", (site_of(plan, ATTIC).networks[ATTIC],))
 
 
 def test_a_virtual_private_gateway_announces_only_its_vpc() -> None:

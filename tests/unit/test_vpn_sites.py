@@ -92,7 +92,7 @@ def test_the_guard_covers_remote_blocks_and_no_local_ones() -> None:
         *(region.block for region in LAB_PLAN.regions),
         *(LAB_PLAN.blocks[path] for path in ("pool/us-west-2", "pods", "services")),
     }
-    assert local == {LAB_PLAN.sites[0].lan, LAB_PLAN.blocks["pool/cellar"]}
+    assert local == {LAB_PLAN.sites[0].networks["cellar"], LAB_PLAN.blocks["pool/cellar"]}
     text = guard_text(gateway.remote_blocks, 1400)
     assert "10.64.0.0/15, 10.66.0.0/16, 10.112.0.0/13, 10.120.0.0/20, 10.121.0.0/22" in text
     assert not any(str(block) in text for block in local)

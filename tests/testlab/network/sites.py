@@ -280,7 +280,7 @@ class LabSite:
     @property
     def address(self) -> IPv4Address:
         """The machine's address."""
-        return self.site.lan[21]
+        return self.site.networks[self.site.name][21]
 
     def prepare(self) -> None:
         """Write the gateway's files and load its packet filters, as its roles do before it has tunnels."""
@@ -402,10 +402,10 @@ def _gateway_host(lab: Lab, plan: FleetPlan, name: str, internet: LabHost, hidde
 
 def _site(lab: Lab, plan: FleetPlan, gateway: Gateway, name: str, gate: LabHost) -> LabSite:
     site, machine = site_of(plan, name), lab.host(f"{name}pc")
-    size = site.lan.prefixlen
+    size = site.networks[site.name].prefixlen
     lab_site = LabSite(plan, site, LabGateway(gate, gateway), LabRouter(gate), machine)
-    lab.wire((gate, "lan0", f"{site.lan[1]}/{size}"), (machine, "eth0", f"{lab_site.address}/{size}"))
-    machine.route("default", site.lan[1])
+    lab.wire((gate, "lan0", f"{site.networks[site.name][1]}/{size}"), (machine, "eth0", f"{lab_site.address}/{size}"))
+    machine.route("default", site.networks[site.name][1])
     return lab_site
 
 
