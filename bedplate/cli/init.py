@@ -1,5 +1,6 @@
 """The command that makes a fleet folder."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -33,7 +34,7 @@ def init(  # noqa: PLR0913  one option for each value
 
     Values that are not given are taken from AWS credentials, git and ~/.ssh, and asked for on a terminal.
     """
-    operator = Terminal(folder)
+    operator = Terminal(folder, is_attended=sys.stdin.isatty())
     if link:
         new_folder.link(operator, folder)
         return 0

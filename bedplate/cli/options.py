@@ -55,11 +55,12 @@ class Terminal(Operator):
         return getpass(prompt).encode()
 
     def ask(self, question: str, default: str | None) -> str | None:
-        """Ask at the terminal; without one return the default."""
+        """Ask once at the terminal; without one return the default. No answer is None."""
         if not (self.is_attended and sys.stdin.isatty()):
             return default
-        answer: str = typer.prompt(question, default=default, err=True)
-        return answer
+        # Without a default, the prompt would ask for ever.
+        answer: str = typer.prompt(question, default=default or "", show_default=bool(default), err=True)
+        return answer.strip() or None
 
     @property
     def views(self) -> Views:

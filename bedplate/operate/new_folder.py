@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
 from bedplate.catalog import load_catalog
-from bedplate.errors import BedplateError, InputError
+from bedplate.errors import BedplateError, InputError, error_lines
 from bedplate.files import login_name, os_errors_as_machine_errors, write_together
 from bedplate.folder.example import Answers, example_questions, example_regions, fill_example, read_example
 from bedplate.folder.files import FLEET_FILE, check_empty, folder_files, link_environment
@@ -19,15 +19,15 @@ from bedplate.rules import Level
 _KEY_FILES = ("id_ed25519.pub", "id_ecdsa.pub", "id_rsa.pub")
 TEXTS: Mapping[str, str] = MappingProxyType(
     {
-        "name": "Name of the fleet, the prefix of all its resources",
-        "account": "AWS account id",
-        "owner": "Email address of the owner",
-        "domain": "Private DNS domain",
-        "person": "Your user name",
-        "key": "Your SSH public key, or its file",
-        "region": "AWS region",
-        "gateway": "Public IPv4 address of the site's gateway",
-        "reservation": "Id of the capacity reservation",
+        "name": "Name of the fleet, the prefix of all its resources, such as lab",
+        "account": "AWS account id, such as 210987654321",
+        "owner": "Email address of the owner, such as head@uni.edu",
+        "domain": "Private DNS domain, such as lab.internal",
+        "person": "Your user name, such as bob",
+        "key": "Your SSH public key, or its file, such as ~/.ssh/id_ed25519.pub",
+        "region": "AWS region, such as us-west-2",
+        "gateway": "Public IPv4 address of the site's gateway, such as 9.9.9.9",
+        "reservation": "Id of the capacity reservation, such as cr-0123456789abcdef1",
     }
 )
 
@@ -61,15 +61,45 @@ def _answers(operator: Operator, text: str, options: Mapping[str, str | None], f
     values, missing = dict(options), []
     for question in questions:
         if values[question] is None:
-            values[question] = operator.ask(TEXTS[question], _default(question, values, folder))
-        if values[question] is None and question != "region":
+            values[question] = _ask(operator, text, question, values, folder)
+        if values[question] is None:
             missing.append(f"--{question}")
     if missing:
         raise InputError(f"missing values: {', '.join(missing)}", fix=f"add {' '.join(missing)}")
-    if "region" in questions:
-        values["region"] = values["region"] or example_regions(text)[0]
     values["key"] = _key_text(str(values["key"]))
     return Answers(**{name: value for name, value in values.items() if value is not None})
+
+
+_ATTEMPTS = 3
+# Valid values for what is not answered yet, while an answer is checked.
+_OTHERS = {"account": "210987654321", "owner": "head@uni.edu", "gateway": "9.9.9.9", "person": "bob", "name": "lab"}
+_OTHERS |= {"domain": "uni.internal", "key": f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{'A' * 43}"}
+
+
+def _ask(operator: Operator, text: str, question: str, values: Mapping[str, str | None], folder: Path) -> str | None:
+    """Return a valid answer, or None without one. Raises InputError for an invalid one, on a terminal the third."""
+    default = _default(question, values, folder)
+    if question == "region":
+        default = default or example_regions(text)[0]
+    for left in reversed(range(_ATTEMPTS)):
+        answer = operator.ask(TEXTS[question], default)
+        try:
+            if answer:
+                _check_answer(text, question, {**values, question: answer})
+                return answer
+        except InputError as error:
+            if not (left and operator.is_attended):
+                raise
+            operator.notify(error_lines(error))
+    return None
+
+
+def _check_answer(text: str, question: str, values: Mapping[str, str | None]) -> None:
+    """Raise InputError for the first error of one answer in the filled example."""
+    known = {**_OTHERS, **{name: value for name, value in values.items() if value}}
+    fields = (*example_questions(text), *(name for name in ("reservation",) if values[name]))
+    answers = Answers(**{name: known[name] for name in fields if name in known} | {"key": _key_text(known["key"])})
+    _check(fill_example(text, answers, load_catalog()), question)
 
 
 def _default(question: str, values: Mapping[str, str | None], folder: Path) -> str | None:
@@ -80,7 +110,7 @@ def _default(question: str, values: Mapping[str, str | None], folder: Path) -> s
         "region": _region,
         "owner": lambda: _git("user.email"),
         "domain": lambda: f"{values['name']}.internal",
-        "person": lambda: login_name().split("@")[0],
+        "person": lambda: None if login_name() == "root" else login_name().split("@")[0],
         "key": lambda: next((str(file) for file in key_files if file.is_file()), None),
     }
     return sources[question]() if question in sources else None
@@ -131,13 +161,14 @@ def _key_text(value: str) -> str:
     return text
 
 
-def _check(text: str) -> None:
-    """Raise InputError with the first error in the filled example: one of the operator's values is invalid."""
+def _check(text: str, option: str = "") -> None:
+    """Raise InputError with the first error in the filled example: one of the operator's values, or one, is invalid."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / FLEET_FILE
         file.write_text(text)
         faults = examine(file, load_catalog())
-    if error := next((fault for fault in faults if fault.level is Level.ERROR), None):
+    errors = (fault for fault in faults if fault.level is Level.ERROR)
+    if error := next((fault for fault in errors if _option_at(fault.key).startswith(option and f"--{option} ")), None):
         raise InputError(f"{error.code} {error.message}", where=_option_at(error.key), fix=error.fix)
 
 

@@ -1,5 +1,6 @@
 """`bedplate init`: a fleet folder from an example, and the search for the fleet file."""
 
+import io
 import re
 import runpy
 import subprocess
@@ -63,7 +64,7 @@ def test_every_region_has_a_time_zone() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "missing values: --account, --owner, --key"),
+        ([], "missing values: --account, --owner, "),
         ([*VALUES, "--account", "12"], "account"),
         ([*VALUES, "--example", "gpubox"], "write gpu-box"),
         ([*VALUES, "--gateway", "9.9.9.9"], "the example has no value for --gateway"),
@@ -92,6 +93,79 @@ def test_an_invalid_value_names_its_option(
     """The operator sees no fleet file in which to look up a key such as `budget.email`."""
     run(["init", str(folder), *VALUES, option, value])
     assert f"  in   {option} (" in capsys.readouterr().err
+
+
+class _Answers:
+    """The operator at a terminal, who answers with these texts; an empty one is Enter."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *texts: str) -> None:
+        self.asked: list[tuple[str, str]] = []
+        answers = iter(texts)
+
+        def prompt(question: str, default: str, **_: object) -> str:
+            self.asked.append((question, default))
+            return next(answers) or default
+
+        monkeypatch.setattr("typer.prompt", prompt)
+        monkeypatch.setattr("sys.stdin", TerminalInput())
+
+
+class TerminalInput(io.StringIO):
+    """A terminal."""
+
+    def isatty(self) -> bool:
+        """Return that it is one."""
+        return True
+
+
+def test_a_terminal_without_aws_settings_offers_the_region_of_the_example(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Enter takes it; each question has an example value, and root is not offered as a user."""
+    monkeypatch.setenv("LOGNAME", "root")
+    terminal = _Answers(monkeypatch, "", "210987654321", "head@uni.edu", "", "bob", KEY, "")
+
+    assert run(["init", str(folder)]) == 0
+    assert dict(terminal.asked)["AWS region, such as us-west-2"] == "eu-north-1"
+    assert dict(terminal.asked)["Your user name, such as bob"] == ""
+    assert all(", such as " in question for question, _ in terminal.asked)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("account", "12", "error: E412"),
+        ("region", "us-west-9", "unknown AWS region us-west-9"),
+        ("region", "af-south-1", "af-south-1 does not offer g6e.xlarge in 2 zones"),
+        ("person", "root", "error: E503"),
+        ("key", "nowhere.pub", "cannot read the public key"),
+        ("owner", "me", "invalid e-mail address me"),
+    ],
+)
+def test_a_wrong_answer_is_asked_again_at_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], case: tuple[str, str, str]
+) -> None:
+    """Right after it, before the next question; the third wrong answer ends the command."""
+    option, wrong, message = case
+    given = {"account": "210987654321", "owner": "head@uni.edu", "person": "bob", "key": KEY, "region": "us-west-2"}
+    options = [word for name, value in given.items() if name != option for word in (f"--{name}", value)]
+    _Answers(monkeypatch, wrong, given[option])
+    assert run(["init", str(folder), "--name", "lab", "--domain", "lab.internal", *options]) == 0
+    assert message in capsys.readouterr().err
+
+    _Answers(monkeypatch, wrong, wrong, wrong)
+    assert run(["init", "other", "--name", "lab", "--domain", "lab.internal", *options]) == 2
+    assert capsys.readouterr().err.count(message) == 3
+
+
+def test_a_value_without_an_answer_is_asked_three_times(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Enter without a default is no answer; the command names the option and ends."""
+    options = [*VALUES[2:], "--name", "lab", "--domain", "lab.internal", "--region", "us-west-2"]
+    terminal = _Answers(monkeypatch, "", "", "", "")
+    assert run(["init", str(folder), *options]) == 2
+    assert (len(terminal.asked), "missing values: --account" in capsys.readouterr().err) == (3, True)
 
 
 def test_only_an_empty_folder_or_git_repository_is_filled(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
