@@ -1,7 +1,7 @@
 """The operator at the terminal, and the arguments and options that several commands share."""
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from getpass import getpass
 from inspect import Parameter, Signature, signature
@@ -39,13 +39,17 @@ class Terminal(Operator):
         """Print lines on stderr."""
         notify(lines)
 
-    def confirm(self, question: str) -> None:
-        """Ask on a terminal; raise InputError without one, and if the operator declines."""
+    def confirm(self, question: str, details: Sequence[str] = ()) -> None:
+        """Ask on a terminal; raise InputError without one, and if the operator declines. `d` shows the details."""
         if self.yes:
             return
         if not sys.stdin.isatty():
             raise InputError("there is no terminal to confirm this on", fix="add --yes")
-        if not typer.confirm(question, err=True):
+        while details and (answer := typer.prompt(f"{question} [y/N/d: details]", "n", err=True, show_default=False)):
+            if answer.lower() != "d":
+                break
+            self.show_changes(details)
+        if not (answer.lower() in ("y", "yes") if details else typer.confirm(question, err=True)):
             raise InputError("not confirmed: nothing was done")
 
     def ask_secret(self, prompt: str) -> bytes:

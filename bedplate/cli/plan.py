@@ -47,22 +47,37 @@ def cost(operator: OnFleet, *, json: Json = False) -> int:
     return printed(planning.price(operator), as_json=json)
 
 
-Files = Annotated[list[Path], typer.Argument(metavar="[OLD] NEW", help="Fleet files before and after the edit.")]
+Files = Annotated[
+    list[Path] | None, typer.Argument(metavar="[OLD] NEW", help="Fleet files before and after, or a git revision.")
+]
 _OLD_HELP = "The fleet file before the edit, as OLD.  [default: fleet.yaml]"
 
 
 def diff(
-    files: Files,
+    files: Files = None,
     *,
+    deployed: Annotated[bool, typer.Option("--deployed", help="Compare with what is deployed, as OLD.")] = False,
     fleet: Annotated[Path | None, typer.Option("--fleet", metavar="OLD", help=_OLD_HELP)] = None,
     json: Json = False,
 ) -> int:
     """Show the effects of an edit.
 
-    On a fleet that is deployed. The exit status is 2 if `check` would reject the new file, 3 if the edit replaces or
-    removes something, or is refused.
+    On a fleet that is deployed. With --deployed, or a git revision such as HEAD, NEW is fleet.yaml. The exit status is
+    2 if `check` would reject the new file, 3 if the edit replaces or removes something, or is refused.
     """
-    *named, new = (*filter(None, [fleet]), *files)
+    names = [*filter(None, [fleet]), *(files or ())]
+    if deployed:
+        # Slow: it imports Pulumi.
+        from bedplate.operate.deploy import deployed_text
+
+        operator = Terminal(names[-1] if names else DEFAULT_FLEET)
+        return printed(planning.compare_text(deployed_text(operator), operator, "the last deployment"), as_json=json)
+    if not names:
+        raise InputError("no fleet file to compare with", fix="write `bedplate diff HEAD`, or name a file")
+    *named, new = names
+    text = None if named or new.exists() else planning.committed_text(DEFAULT_FLEET, str(new))
+    if text is not None:
+        return printed(planning.compare_text(text, Terminal(DEFAULT_FLEET), str(new)), as_json=json)
     if len(named) > 1:
         raise InputError("more than two fleet files", fix="write `bedplate diff OLD NEW`")
     (old,) = named or [DEFAULT_FLEET]

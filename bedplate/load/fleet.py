@@ -129,13 +129,13 @@ class Reading:
         return key
 
 
-def read_fleet(path: Path, catalog: Catalog) -> Reading:
-    """Return the reading of a file; a file that cannot be read has one fault."""
+def read_fleet(path: Path, catalog: Catalog, text: str | None = None) -> Reading:
+    """Return the reading of a file, or of another `text` of it; a file that cannot be read has one fault."""
     if path.suffix == ".lock":
         problem = fault(rules.NOT_A_FILE, "", f"{path} is a lock file, not a fleet file")
         return Reading(path, (replace(problem, file=str(path), line=1, column=1),), {})
     try:
-        text = read_source(path)
+        text = read_source(path) if text is None else text
     except Unreadable as error:
         return Reading(path, (replace(error.fault, file=str(path)),), {})
     return _read_text(path, text, catalog)
@@ -233,16 +233,16 @@ class FleetFaults(InputError):
         super().__init__(f"{first.code} {first.message}{others}", where=where, fix=first.fix)
 
 
-def load_fleet(path: Path, catalog: Catalog | None = None, part: str | None = None) -> Loaded:
+def load_fleet(path: Path, catalog: Catalog | None = None, part: str | None = None, text: str | None = None) -> Loaded:
     """Return the fleet of a file; raise FleetFaults with all faults if there is an error.
 
-    Without a catalog, it is checked against that of its folder.
+    Without a catalog, it is checked against that of its folder. An earlier `text` is read in place of the file's.
 
     With a `part` of the fleet (`shared`, a region or `links`), for a deployment, expired groups of other parts are not
     an error; example values, offers of another account and unverified checksums are.
     """
     facts = catalog or fleet_catalog(path)
-    reading = read_fleet(path, facts)
+    reading = read_fleet(path, facts, text)
     if part is not None:
         reading = replace(reading, faults=_deployment_faults(reading, part, facts))
     if reading.fleet is None or reading.has_errors:

@@ -82,8 +82,8 @@ class Operator(ABC):
         return PartialError.exit_code
 
     @abstractmethod
-    def confirm(self, question: str) -> None:
-        """Raise InputError unless the operator agrees."""
+    def confirm(self, question: str, details: Sequence[str] = ()) -> None:
+        """Raise InputError unless the operator agrees, who may ask for details first."""
 
     @abstractmethod
     def ask(self, question: str, default: str | None) -> str | None:

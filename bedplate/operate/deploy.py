@@ -19,7 +19,7 @@ from bedplate.deploy.state import Resource, StackState, deployed_layout, kept_pr
 from bedplate.errors import BedplateError, InputError, MachineError, PartialError
 from bedplate.files import os_errors_as_machine_errors
 from bedplate.folder.files import FLEET_FILE, PROJECT_FILE, backend_url, file_url, record_backend, secrets_provider
-from bedplate.load import load_fleet
+from bedplate.load import FleetFaults, load_fleet
 from bedplate.lock import lock_path, record_etcd, record_images, record_plan
 from bedplate.operate import Operator, machines, open_account, plan_loaded, plan_of
 from bedplate.operate.bundle import deliver_to_new_region
@@ -30,6 +30,7 @@ from bedplate.plan.cost import quota_needs
 from bedplate.plan.planner import unrecorded_images
 from bedplate.plan.record import FORMING
 from bedplate.plan.stacks import (
+    FLEET_TEXT,
     LINKS,
     SHARED,
     Action,
@@ -44,7 +45,9 @@ from bedplate.report import deploy as report
 from bedplate.report.columns import counted
 from bedplate.report.diagnostics import tally
 from bedplate.report.plan import unrecorded
+from bedplate.report.updates import diff_lines
 from bedplate.rules import Level
+from bedplate.update import consequences
 from stacks.program import require_image_ids, require_recorded
 
 _PASSPHRASES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
@@ -164,6 +167,9 @@ class Preview:
         """Report the machines that end, the changes of each stack, what is deleted, and the price."""
         session = self.session
         operator.show_changes(end.line for end in self.terminations)
+        operator.show(_edit_lines(operator, session))
+        if is_first := not any(state.deletable for state in session.states.values()):
+            operator.show(report.first_lines(session.plan))
         operator.show_changes(report.change_lines(self.states))
         operator.show(f"{stack:<24} new" for stack, _ in session.tasks(session.new_parts(), Operation.UP))
         operator.show_changes(_removals(session))
@@ -171,7 +177,9 @@ class Preview:
         parts_before = {*deployed, *session.parts(Operation.DESTROY)} & session.states.keys() - {SHARED, LINKS}
         prices = bill(session.plan, session.plan.catalog).regions
         after = sum(prices[part].min for part in deployed if part in prices)
-        operator.show(report.price_lines(recorded_price(session.states[part] for part in parts_before), after))
+        operator.show(
+            report.price_lines(recorded_price(session.states[part] for part in parts_before), after, is_first=is_first)
+        )
 
 
 def preview(operator: Operator, names: Sequence[str]) -> Preview:
@@ -199,6 +207,8 @@ def _deploy_stacks(operator: Operator, names: Sequence[str]) -> int:
     if status := exit_status(operator, previews):
         return status
     is_changed = any(state.steps or state.status is Status.LATER for state in previews)
+    # An edit without resources is only recorded with the stacks.
+    is_changed = is_changed or any(_edit_lines(operator, session))
     if not (is_changed or session.new_parts() or session.parts(Operation.DESTROY)):
         operator.show(["no change"])
         return 0
@@ -207,7 +217,7 @@ def _deploy_stacks(operator: Operator, names: Sequence[str]) -> int:
     terminations = _terminations(session, previews)
     Preview(session, previews, terminations).show(operator)
     operator.show(f"{role} will be created in the account" for role in roles)
-    confirm(operator, "deploy?", terminations)
+    confirm(operator, "deploy?", terminations, tuple(report.detail_lines(previews)))
     for role, service in roles.items():
         create_role(session.account, session.plan.home.name, role, service)
     totals = {(state.stack, Operation.UP): len(state.steps) for state in previews}
@@ -298,6 +308,38 @@ def _deploy(operator: Operator, session: Session, totals: Mapping[Task, int]) ->
                 deliver_to_new_region(session.plan, session.account, regions[stack])
 
     return watched(operator, Deployment(session.engine, session.steps, {**totals, **deleted}, deliver))
+
+
+def deployed_text(operator: Operator) -> str:
+    """Return the fleet file of the last deployment. Raises InputError if no stack has recorded it."""
+    plan = plan_of(operator)
+    if text := _text_of(open_engine(operator.fleet.absolute().parent).states(plan.name)):
+        return text
+    raise InputError("no deployment has recorded its fleet file", fix="run `bedplate up`, which records it")
+
+
+def _text_of(states: Mapping[str, StackState], current: str = "") -> str:
+    """Return the fleet file of the last deployment, another than `current`; empty if none is recorded."""
+    # After a failure the first stacks are newer.
+    order = sorted(states, key=lambda part: (part != LINKS, part == SHARED))
+    texts = (str(states[part].outputs.get(FLEET_TEXT, "")) for part in order if states[part].deletable)
+    return next((text for text in texts if text not in ("", current)), "")
+
+
+def _edit_lines(operator: Operator, session: Session) -> Iterator[str]:
+    """Yield the edits of the fleet file since the last deployment of the parts of a command."""
+    chosen = {*session.parts(Operation.UP), *session.parts(Operation.DESTROY)}
+    states = {part: state for part, state in session.states.items() if part in chosen}
+    text = _text_of(states, operator.fleet.read_text(encoding="utf-8"))
+    if not text:
+        return
+    try:
+        before = load_fleet(operator.fleet, text=text).fleet
+    except FleetFaults:
+        yield "the fleet file of the last deployment is invalid by now: its edits are unknown"
+        return
+    if edits := consequences(before, load_fleet(operator.fleet).fleet):
+        yield from ("edits since the last deployment:", *diff_lines(edits), "")
 
 
 def again(command: str, operator: Operator, names: Sequence[str] = ()) -> str:

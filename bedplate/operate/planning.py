@@ -1,5 +1,6 @@
 """What the fleet file and the lock say, and nothing else: faults, the plan and its price, the effects of an edit."""
 
+import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -8,7 +9,7 @@ from bedplate.checks.catalogue import RULES
 from bedplate.checks.examples import OFFERS_OF_OTHER_ACCOUNT
 from bedplate.errors import InputError, ViolationError, nearest
 from bedplate.files import write_whole
-from bedplate.load import FleetFaults, in_order, load_fleet
+from bedplate.load import FleetFaults, Loaded, in_order, load_fleet
 from bedplate.load.catalog import InvalidCatalog
 from bedplate.lock import InvalidLock, lock_path, record_plan
 from bedplate.operate import Operator, Result, open_fleet, plan_loaded, plan_of
@@ -72,9 +73,28 @@ def price(operator: Operator) -> Result:
     return Result(cost_lines(plan, costs), cost_document(plan, costs))
 
 
+def committed_text(fleet: Path, revision: str) -> str | None:
+    """Return the text of the fleet file in a git revision; None without such a revision."""
+    command = ["git", "show", "--end-of-options", f"{revision}:./{fleet.name}"]
+    try:
+        shown = subprocess.run(command, cwd=fleet.parent, check=True, capture_output=True, text=True)  # noqa: S603
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return shown.stdout
+
+
 def compare(old: Operator, new: Operator) -> Result:
     """Return the effects of an edit on a deployed fleet; the exit status is 3 if it replaces or removes something."""
-    before, after = open_fleet(old), open_fleet(new)
+    return _compare(open_fleet(old), new, str(old.fleet))
+
+
+def compare_text(text: str, new: Operator, name: str) -> Result:
+    """Return the same with an earlier text of the fleet file, which `name` describes."""
+    return _compare(load_fleet(new.fleet, text=text), new, name)
+
+
+def _compare(before: Loaded, new: Operator, name: str) -> Result:
+    after = open_fleet(new)
     edits = consequences(before.fleet, after.fleet)
     plan = plan_loaded(before)
     order: tuple[Step, ...] = ()
@@ -91,7 +111,7 @@ def compare(old: Operator, new: Operator) -> Result:
     lines = (*updates.diff_lines(edits), *updates.removed_zone_lines(plan, zones), *updates.order_lines(plan, order))
     is_destructive = any(edit.effect.weight >= Effect.REPLACES.weight for edit in edits)
     return Result(
-        (f"from {old.fleet} to {new.fleet}", "", *lines),
+        (f"from {name} to {new.fleet}", "", *lines),
         document | updates.order_document(plan, order),
         ViolationError.exit_code if is_destructive else 0,
     )

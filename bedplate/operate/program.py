@@ -7,6 +7,7 @@ import pulumi
 from bedplate.errors import BedplateError, InputError, error_lines
 from bedplate.folder.files import settings_file
 from bedplate.load import FleetFaults
+from bedplate.plan.stacks import FLEET_TEXT
 from bedplate.report.diagnostics import fault_lines
 from bedplate.rules import Level
 from stacks.program import declare, load_stack
@@ -19,8 +20,10 @@ def declare_stack(folder: Path) -> None:
     without it before it runs the program.
     """
     try:
-        stack_run = load_stack(folder / _fleet_file(folder), pulumi.get_stack())
+        fleet_file = folder / _fleet_file(folder)
+        stack_run = load_stack(fleet_file, pulumi.get_stack())
         declare(stack_run.plan, stack_run.part)
+        pulumi.export(FLEET_TEXT, fleet_file.read_text(encoding="utf-8"))
     except FleetFaults as error:
         errors = [fault for fault in error.faults if fault.level is Level.ERROR]
         raise pulumi.RunError("\n".join(fault_lines(errors))) from None

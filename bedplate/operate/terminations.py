@@ -104,7 +104,9 @@ def people_on(plan: FleetPlan, machine: LiveMachine) -> tuple[str, ...] | None:
         return logged_in(target)
 
 
-def confirm(operator: Operator, question: str, terminations: Sequence[Termination]) -> None:
+def confirm(
+    operator: Operator, question: str, terminations: Sequence[Termination], details: Sequence[str] = ()
+) -> None:
     """Ask; raise InputError unless the operator agrees, with `--yes` also to the end of machines."""
     if terminations and operator.yes and not operator.end_machines:
         groups = ", ".join(dict.fromkeys(termination.group for termination in terminations))
@@ -112,4 +114,4 @@ def confirm(operator: Operator, question: str, terminations: Sequence[Terminatio
             f"this ends running machines of {groups}, and --yes does not agree to that",
             fix="add --end-machines, or omit --yes",
         )
-    operator.confirm(question)
+    operator.confirm(question, details)

@@ -18,6 +18,8 @@ SHARED = "shared"
 LINKS = "links"
 # The output of a region's stack with its list price in USD an hour, at the minimum of its groups.
 PRICE = "hourly_price"
+# The output of every stack with the text of the fleet file at its last deployment.
+FLEET_TEXT = "fleet_file"
 
 
 def parts(plan: FleetPlan) -> tuple[str, ...]:

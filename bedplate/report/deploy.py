@@ -11,25 +11,15 @@ from bedplate.catalog.tables import HOURS_OF_MONTH
 from bedplate.deploy.progress import Difference, Progress, Status, resource_name
 from bedplate.deploy.state import Resource
 from bedplate.plan.cost import Granted, QuotaNeed
+from bedplate.plan.fleet import FleetPlan
+from bedplate.plan.stacks import parts
 from bedplate.report.columns import aligned, counted
 from bedplate.report.compliance import xml_file, xml_text
 
 _CHANGES = ("create", "import", "update", "replace", "delete")
 _LISTED = ("replace", "delete")
 # Of what is replaced or deleted, these types are shown by name, in this order; of the others the number.
-_NAMED = (
-    "aws:autoscaling/group:Group",
-    "aws:ec2/natGateway:NatGateway",
-    "aws:ec2transitgateway/transitGateway:TransitGateway",
-    "aws:ec2/vpnConnection:VpnConnection",
-    "aws:ec2/eip:Eip",
-    "aws:ec2/vpc:Vpc",
-    "aws:route53/zone:Zone",
-    "aws:efs/fileSystem:FileSystem",
-    "aws:s3/bucket:Bucket",
-    "aws:ebs/volume:Volume",
-    "aws:kms/key:Key",
-)
+_NAMED = ("Group", "NatGateway", "TransitGateway", "VpnConnection", "Eip", "Vpc", "Zone", "FileSystem", "Bucket", "Key")
 LOG_WIDTH = 200
 """The width of progress in a log."""
 DESTRUCTIVE = rf"\b\d+ ({'|'.join(_LISTED)})\b|^  ({'|'.join(_LISTED)}) .*|\bends \d+ .*|\bmay end .*"
@@ -71,9 +61,29 @@ def change_lines(states: Iterable[Progress]) -> Iterator[str]:
         yield from _folded((kind, resource_name(urn)) for urn, kind in state.steps.items() if kind in _LISTED)
 
 
+def detail_lines(states: Iterable[Progress]) -> Iterator[str]:
+    """Yield every change of a preview, with the properties that it changes; secrets are hidden."""
+    for state in states:
+        for urn, kind in state.steps.items():
+            yield f"{state.stack}: {kind} {resource_name(urn)}"
+            changes = (change for change in state.differences if change.urn == urn and change.key)
+            yield from (f"    {change.key}: {_cell(change.recorded)} -> {_cell(change.real)}" for change in changes)
+
+
+def first_lines(plan: FleetPlan) -> Iterator[str]:
+    """Yield what a first deployment creates: stacks, machines, and the address range of each region."""
+    fixed = sum(pool.place in plan.regions_by_name for pool in plan.laptops)
+    fixed += len(plan.control_plane.members) if plan.control_plane else 0
+    groups = {pool.group: pool.group_spec.nodes for pool in plan.pools}.values()
+    least, most = fixed + sum(pool.min for pool in plan.pools), fixed + sum(nodes.max for nodes in groups)
+    machines = counted(most, "machine") if least == most else f"{least} to {counted(most, 'machine')}"
+    yield f"first deployment: {counted(len(parts(plan)), 'stack')}, {machines}; `bedplate rehearse` lists the resources"
+    yield from (f"  {region.name}  {region.block}" for region in plan.regions)
+
+
 def _folded(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Yield the changes of the types to name, and the number of the others."""
-    by_type = [(name.partition(" ")[0], kind, name) for kind, name in rows]
+    by_type = [(name.partition(" ")[0].rpartition(":")[2], kind, name) for kind, name in rows]
     named = [row for token in _NAMED for row in by_type if row[0] == token]
     yield from (f"  {kind:<8} {name}" for _, kind, name in named)
     if others := len(by_type) - len(named):
@@ -87,9 +97,12 @@ def removal_lines(stack: str, resources: Iterable[Resource]) -> Iterator[str]:
     yield from _folded(("delete", name) for name in names)
 
 
-def price_lines(before: float | None, after: float) -> Iterator[str]:
+def price_lines(before: float | None, after: float, *, is_first: bool = False) -> Iterator[str]:
     """Yield the list price of a month at the minimum of the groups, and its difference; prices are per hour."""
     month = after * HOURS_OF_MONTH
+    if is_first:
+        yield f"list price at minimum: {month:,.2f} USD/month"
+        return
     if before is None:
         yield f"list price at minimum: {month:,.2f} USD/month; that of the last deployment is not recorded"
         return

@@ -5,9 +5,11 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -19,6 +21,7 @@ from pulumi.automation.events import EngineEvent
 
 from bedplate.catalog.tables import QuotaFacts
 from bedplate.cli import run
+from bedplate.cli.options import Terminal
 from bedplate.deploy.engine import Engine, NoBackend, open_engine
 from bedplate.deploy.progress import Operation, Progress, Status, advance
 from bedplate.deploy.run import Deployment, Task
@@ -26,7 +29,7 @@ from bedplate.errors import BedplateError, HeldError, InputError, MachineError, 
 from bedplate.folder.files import backend_url
 from bedplate.operate import deploy
 from bedplate.plan.cost import QuotaNeed
-from bedplate.report.deploy import cause_lines, change_lines, quota_warning_lines
+from bedplate.report.deploy import cause_lines, change_lines, detail_lines, quota_warning_lines
 from tests.conftest import DATA
 from tests.testlab.engine.command import simulated_account
 from tests.testlab.engine.folder import HISTORY, REPLAY, edited, make_folder, resources
@@ -284,8 +287,14 @@ def test_invalid_calls_change_nothing(folder: Path, capsys: pytest.CaptureFixtur
     assert run(["destroy", str(EXAMPLES / "minimal.yaml")]) == 2
     assert "a deployment reads fleet.yaml only" in capsys.readouterr().err
     assert run(["preview", "--stack", "us-west-2"]) == 0
-    line = "not recorded yet: 1 block (region/us-west-2), 1 person; `up` records them"
-    assert line in capsys.readouterr().err
+    output, errors = capsys.readouterr()
+    assert "not recorded yet: 1 block (region/us-west-2), 1 person; `up` records them" in errors
+    assert output.splitlines() == [
+        "first deployment: 2 stacks, 1 to 4 machines; `bedplate rehearse` lists the resources",
+        "  us-west-2  10.64.0.0/16",
+        "solo.us-west-2           new",
+        "list price at minimum: 195.57 USD/month",
+    ]
     assert not (folder / "fleet.lock").exists()
 
 
@@ -295,9 +304,10 @@ VPC, DATA_KEY = "aws:ec2/vpc:Vpc", "aws:kms/key:Key"
 @pytest.fixture
 def trio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Return a fleet folder of three deployed regions, with a `pulumi` that replays the run `run.jsonl`."""
-    prices = {"hourly_price": 0.125, "transit_gateway_id": "tgw-1"}
+    fleet = (DATA / "engine/trio.yaml").read_text()
+    prices = {"hourly_price": 0.125, "transit_gateway_id": "tgw-1", "fleet_file": fleet}
     states = {
-        "shared": resources("trio.shared", "aws:iam/role:Role"),
+        "shared": resources("trio.shared", "aws:iam/role:Role", fleet_file=fleet),
         "us-west-2": resources("trio.us-west-2", VPC, DATA_KEY, **prices),
         "us-east-1": resources("trio.us-east-1", VPC, DATA_KEY, **prices),
         "eu-north-1": resources("trio.eu-north-1", VPC, DATA_KEY, **prices),
@@ -312,7 +322,7 @@ def trio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     files |= {"stacks.json": stacks, "history.json": HISTORY}
     texts = {name: json.dumps(document) for name, document in files.items()}
     texts |= {f"Pulumi.trio.{part}.yaml": "encryptionsalt: v1\n" for part in states}
-    texts["fleet.yaml"] = (DATA / "engine/trio.yaml").read_text()
+    texts["fleet.yaml"] = fleet
     monkeypatch.setenv("PULUMI_BACKEND_URL", "file:///unused")
     make_folder(tmp_path, monkeypatch, REPLAY, texts)
     with simulated_account():
@@ -425,6 +435,66 @@ def test_a_preview_of_a_group_says_how_many_machines_end(
         2 if kind == "replace" else count
     ]
     assert [re.sub(r".*(ends .*) \(local.*", r"\1", line) for line in ends] == number
+
+
+def test_a_preview_begins_with_the_edits_since_the_last_deployment(
+    trio: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Against the file that the stacks recorded, as `diff --deployed` and `diff HEAD` show them."""
+    (trio / "run.jsonl").touch()
+    assert run(["diff", "--deployed"]) == 0
+    assert "the two fleet files are equivalent" in capsys.readouterr().out
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x"]
+    for arguments in (["init", "-q"], ["add", "fleet.yaml"], ["commit", "-qm", "x"]):
+        subprocess.run([*git, *arguments], check=True)
+    remove_north(trio)
+
+    assert run(["preview"]) == 0
+
+    first, _, row, *_ = capsys.readouterr().out.splitlines()
+    assert first == "edits since the last deployment:"
+    assert row.startswith("  - regions.eu-north-1 ")
+    for arguments, name in ((["--deployed"], "the last deployment"), (["HEAD"], "HEAD")):
+        assert run(["diff", *arguments]) == 3
+        output = capsys.readouterr().out
+        assert output.startswith(f"from {name} to fleet.yaml\n")
+        assert row in output
+    assert run(["diff", "HEAD~1"]) == 2
+    assert "HEAD~1 does not exist" in capsys.readouterr().err
+
+
+def test_details_name_each_property_and_hide_secrets() -> None:
+    """Old and new value of what a preview changes, as the engine reports them."""
+    urn = "urn:pulumi:lab.shared::bedplate::aws:ssm/parameter:Parameter::lab-domain"
+    secret = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "ciphertext": "x"}
+    state = {"urn": urn, "type": "aws:ssm/parameter:Parameter", "id": "x", "parent": "", "provider": "", "outputs": {}}
+    old, new = ({"inputs": {"tags": {"owner": name}, "value": secret}} for name in ("ada", "bob"))
+    metadata = {"op": "update", "urn": urn, "type": state["type"], "provider": "", "diffs": ["tags.owner", "value"]}
+    metadata |= {"old": state | old, "new": state | new}
+    event = {"sequence": 1, "timestamp": 1, "resOutputsEvent": {"metadata": metadata}}
+
+    progress = advance(Progress("lab.shared", Operation.PREVIEW), EngineEvent.from_json(event))
+
+    assert list(detail_lines([progress])) == [
+        "lab.shared: update aws:ssm/parameter:Parameter lab-domain",
+        "    tags.owner: ada -> bob",
+        "    value: [secret] -> [secret]",
+    ]
+
+
+@pytest.mark.parametrize(("answer", "agrees"), [("y", True), ("n", False), ("", False), ("x", False)])
+def test_details_are_shown_before_the_answer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: str, *, agrees: bool
+) -> None:
+    """`d` shows them and asks again; only yes agrees."""
+    answers = iter(["d", answer or "n"])
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("typer.prompt", lambda *_arguments, **_settings: next(answers))
+
+    with nullcontext() if agrees else pytest.raises(InputError, match="not confirmed"):
+        Terminal(Path("fleet.yaml")).confirm("deploy?", ["lab.shared: update"])
+
+    assert capsys.readouterr().out == "lab.shared: update\n"
 
 
 @pytest.mark.usefixtures("box")

@@ -30,8 +30,9 @@ class Recorder(Operator, Views):
         """Keep notes."""
         self.noted.extend(lines)
 
-    def confirm(self, question: str) -> None:
+    def confirm(self, question: str, details: Sequence[str] = ()) -> None:
         """Decline, unless the operator agrees to everything."""
+        del details
         if not self.yes:
             raise InputError(question)
 
