@@ -16,7 +16,7 @@ from bedplate.plan.cluster import KEY_SET, person_name
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.issuer import AUDIENCE, DISCOVERY, issuer_documents, pod_role_name, pod_subject
 from stacks.identity.policy import EVERYONE, FleetRole, Statement, arn, bucket_arn, policy
-from stacks.identity.roles import READ_OBJECTS, WRITE_OBJECTS, list_buckets, use_data_key
+from stacks.identity.roles import READ_OBJECTS, WRITE_OBJECTS, list_buckets, store_arns, use_data_key
 from stacks.options import PUBLIC, child_options, name_tag
 from stacks.storage.buckets import BucketSettings
 from stacks.storage.files import require_tls
@@ -66,7 +66,7 @@ class TokenIssuer(pulumi.ComponentResource):
 
 def pod_permissions(plan: FleetPlan, person: str) -> Iterator[Statement]:
     """Yield the permissions of a person's pods: read the fleet's buckets, and write below the person's name."""
-    buckets = tuple(sorted(bucket_arn(bucket.name) for bucket in plan.buckets))
+    buckets = store_arns(plan, plan.buckets)
     yield list_buckets(buckets)
     yield Statement(sid="ReadObjects", actions=READ_OBJECTS, resources=tuple(f"{bucket}/*" for bucket in buckets))
     own = tuple(f"{bucket}/{person}/*" for bucket in buckets)

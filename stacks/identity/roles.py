@@ -3,7 +3,8 @@
 Permissions are limited to the regions of the fleet, to its resources by name, or to resources with its tag.
 """
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import pulumi
@@ -12,8 +13,8 @@ from pulumi_aws.iam.instance_profile import InstanceProfile, InstanceProfileArgs
 from bedplate.capacity.shrink import PAUSED
 from bedplate.plan.capacity import ends_itself
 from bedplate.plan.cluster import join_parameter
-from bedplate.plan.fleet import ControlPlaneMember, FleetPlan
-from bedplate.plan.pools import GROUP
+from bedplate.plan.fleet import NODES_STORE, BucketPlan, ControlPlaneMember, FleetPlan
+from bedplate.plan.pools import GROUP, bucket_name
 from bedplate.plan.registration import ENABLED
 from bedplate.spec.sites import Use
 from stacks.alarms import gate_namespace
@@ -28,8 +29,23 @@ def region_names(plan: FleetPlan) -> tuple[str, ...]:
 
 def scaling_group_arns(plan: FleetPlan) -> tuple[str, ...]:
     """Return ARN patterns of all Auto Scaling groups of the fleet, current and future."""
-    pattern = f"autoScalingGroup:*:autoScalingGroupName/{plan.name}-*"
-    return tuple(arn(plan, "autoscaling", region, pattern) for region in region_names(plan))
+    return (arn(plan, "autoscaling", "*", f"autoScalingGroup:*:autoScalingGroupName/{plan.name}-*"),)
+
+
+def store_arns(plan: FleetPlan, buckets: Iterable[BucketPlan]) -> tuple[str, ...]:
+    """Return the ARN of each store's bucket; of a store in several regions a pattern of all of them."""
+    stores: defaultdict[str, list[str]] = defaultdict(list)
+    for bucket in buckets:
+        stores[bucket.store].append(bucket.name)
+    patterns = {
+        store: names[1:] and bucket_name(plan.name, store, plan.account, "*") for store, names in stores.items()
+    }
+    return tuple(sorted(bucket_arn(patterns[store] or names[0]) for store, names in stores.items()))
+
+
+def _nodes_buckets(plan: FleetPlan) -> str:
+    """Return the ARN of the buckets of all regions' nodes, as a pattern."""
+    return bucket_arn(bucket_name(plan.name, NODES_STORE, plan.account, "*"))
 
 
 def fleet_tag_condition(plan: FleetPlan) -> Conditions:
@@ -141,18 +157,18 @@ def _approver_permissions(plan: FleetPlan) -> Iterator[Statement]:
     home = plan.home.name
     yield Statement(sid="WriteJoinToken", actions=("ssm:PutParameter",), resources=(_join_parameter(plan),))
     yield replace(allow_key_use(plan, "ssm", (home,), "parameters", ("kms:Encrypt",)), sid="EncryptJoinToken")
-    buckets = tuple(bucket_arn(plan.nodes_bucket(region).name) for region in region_names(plan))
+    buckets = _nodes_buckets(plan)
     yield Statement(
         sid="ListStatus",
         # A user of a machine writes reports of its use with its rights, but no earlier version: all versions count.
         actions=("s3:ListBucket", "s3:ListBucketVersions"),
-        resources=buckets,
+        resources=(buckets,),
         conditions={"StringLike": {"s3:prefix": ("status/*",)}},
     )
     yield Statement(
         sid="ReadStatus",
         actions=("s3:GetObject", "s3:GetObjectVersion"),
-        resources=tuple(f"{bucket}/status/*" for bucket in buckets),
+        resources=(f"{buckets}/status/*",),
     )
 
 
@@ -287,7 +303,7 @@ WRITE_OBJECTS = ("s3:AbortMultipartUpload", "s3:DeleteObject", "s3:ListMultipart
 def _bucket_permissions(plan: FleetPlan) -> Iterator[Statement]:
     if not plan.buckets:
         return
-    buckets = tuple(sorted(bucket_arn(bucket.name) for bucket in plan.buckets))
+    buckets = store_arns(plan, plan.buckets)
     yield list_buckets(buckets)
     yield Statement(
         sid="UseObjects",
@@ -330,29 +346,28 @@ def _parameter_permissions(plan: FleetPlan) -> Iterator[Statement]:
 
 def _bundle_permissions(plan: FleetPlan) -> Iterator[Statement]:
     """Yield the permissions to read bundles, and to write the status of the instance itself."""
-    buckets = tuple(bucket_arn(plan.nodes_bucket(region).name) for region in region_names(plan))
+    buckets = _nodes_buckets(plan)
     folders = ("blobs", "bundles", "nodes")
     yield Statement(
         sid="ReadRings",
         actions=("ssm:GetParameter",),
-        resources=tuple(arn(plan, "ssm", region, f"parameter/{plan.name}/nodes/*") for region in region_names(plan)),
+        resources=(arn(plan, "ssm", "*", f"parameter/{plan.name}/nodes/*"),),
     )
     yield Statement(
         sid="ReadBundles",
         actions=("s3:GetObject",),
-        resources=tuple(f"{bucket}/{folder}/*" for bucket in buckets for folder in folders),
+        resources=tuple(f"{buckets}/{folder}/*" for folder in folders),
     )
     yield Statement(
         sid="WriteOwnStatus",
         actions=("s3:PutObject",),
         # AWS replaces this variable by the id of the role and of the instance that calls.
-        resources=tuple(f"{bucket}/status/${{aws:userid}}/*" for bucket in buckets),
+        resources=(f"{buckets}/status/${{aws:userid}}/*",),
     )
     key_use = allow_key_use(plan, "s3", region_names(plan), "data", ("kms:Decrypt", "kms:GenerateDataKey"))
     # The bucket's key, not that of the object, so the context is the bucket.
-    context = {"kms:EncryptionContext:aws:s3:arn": buckets}
-    equals = {**key_use.conditions["StringEquals"], **context}
-    yield replace(key_use, sid="UseBundleKey", conditions={**key_use.conditions, "StringEquals": equals})
+    likes = {**key_use.conditions["StringLike"], "kms:EncryptionContext:aws:s3:arn": (buckets,)}
+    yield replace(key_use, sid="UseBundleKey", conditions={**key_use.conditions, "StringLike": likes})
 
 
 def _lifecycle_permissions(plan: FleetPlan, kind: str) -> Iterator[Statement]:
@@ -376,11 +391,9 @@ def _metric_permissions(plan: FleetPlan, kind: str) -> Iterator[Statement]:
 
 
 def _session_permissions(plan: FleetPlan) -> Iterator[Statement]:
-    yield Statement(
-        sid="ReportToSystemsManager",
-        actions=("ssm:ListInstanceAssociations", "ssm:UpdateInstanceInformation"),
-        resources=tuple(arn(plan, "ec2", region, "instance/*") for region in region_names(plan)),
-    )
+    actions = ("ssm:ListInstanceAssociations", "ssm:UpdateInstanceInformation")
+    report = allow_in_regions(plan, "ReportToSystemsManager", actions)
+    yield replace(report, resources=(arn(plan, "ec2", "*", "instance/*"),))
     # These four actions have no resource-level permissions.
     yield allow_in_regions(plan, "HoldSessions", _SESSION_ACTIONS)
 
@@ -389,12 +402,14 @@ def allow_key_use(
     plan: FleetPlan, service: str, regions: tuple[str, ...], key: str, actions: tuple[str, ...]
 ) -> Statement:
     """Return a statement that allows the use of a key, found by alias, only through an AWS service."""
+    # The alias is that of the fleet. A list of regions would grow beyond what IAM allows.
+    region = regions[0] if len(regions) == 1 else "*"
     return Statement(
         sid=f"Use{key.capitalize()}Key",
         actions=actions,
-        resources=tuple(arn(plan, "kms", region, "key/*") for region in regions),
+        resources=(arn(plan, "kms", region, "key/*"),),
         conditions={
-            "StringEquals": {"kms:ViaService": tuple(f"{service}.{region}.amazonaws.com" for region in regions)},
+            "StringLike": {"kms:ViaService": (f"{service}.{region}.amazonaws.com",)},
             "ForAnyValue:StringEquals": {"kms:ResourceAliases": (alias_name(plan, key),)},
         },
     )

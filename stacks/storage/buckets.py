@@ -49,7 +49,7 @@ from stacks.identity.policy import (
     policy,
     trust_services,
 )
-from stacks.identity.roles import allow_key_use, kinds_with_bucket_access
+from stacks.identity.roles import allow_key_use, kinds_with_bucket_access, store_arns
 from stacks.network.transit import RegionStack
 from stacks.options import child_options, name_tag, retained_options
 from stacks.storage.files import require_tls
@@ -129,7 +129,9 @@ def replication_permissions(plan: FleetPlan) -> Iterator[Statement]:
     """Yield the permissions of replication: buckets by name, keys by alias and only through S3."""
     stores = replicated_stores(plan).values()
     sources = tuple(sorted(bucket_arn(buckets[0].name) for buckets in stores))
-    targets = tuple(sorted(f"{bucket_arn(bucket.name)}/*" for buckets in stores for bucket in buckets[1:]))
+    targets = tuple(
+        f"{target}/*" for target in store_arns(plan, (bucket for buckets in stores for bucket in buckets[1:]))
+    )
     source_regions = tuple(sorted({buckets[0].region for buckets in stores}))
     target_regions = tuple(sorted({bucket.region for buckets in stores for bucket in buckets[1:]}))
     yield Statement(
@@ -138,8 +140,11 @@ def replication_permissions(plan: FleetPlan) -> Iterator[Statement]:
         actions=("s3:GetReplicationConfiguration", "s3:ListBucket", "s3:PutInventoryConfiguration"),
         resources=sources,
     )
-    yield Statement(sid="ReadSources", actions=_READ_ACTIONS, resources=tuple(f"{source}/*" for source in sources))
+    objects = tuple(f"{source}/*" for source in sources)
+    yield Statement(sid="ReadSources", actions=_READ_ACTIONS, resources=objects)
     yield Statement(sid="WriteCopies", actions=_WRITE_ACTIONS, resources=targets)
+    # The pattern of a store in several regions matches its source, too.
+    yield Statement(sid="KeepSources", effect="Deny", actions=_WRITE_ACTIONS, resources=objects)
     yield replace(allow_key_use(plan, "s3", source_regions, "data", ("kms:Decrypt",)), sid="OpenSources")
     yield replace(
         allow_key_use(plan, "s3", target_regions, "data", ("kms:Encrypt", "kms:GenerateDataKey")), sid="SealCopies"
