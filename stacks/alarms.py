@@ -11,8 +11,9 @@ from pulumi_aws.cloudwatch.metric_alarm import MetricAlarm, MetricAlarmArgs
 from pulumi_aws.sns.topic import Topic, TopicArgs
 from pulumi_aws.sns.topic_subscription import TopicSubscription, TopicSubscriptionArgs
 
+from bedplate.permissions import Statement, arn, gate_namespace, policy
 from bedplate.plan.fleet import FleetPlan
-from stacks.identity.policy import CLEAR_TEXT, FleetKey, Statement, arn, deny_everyone, policy, same_account
+from stacks.identity.policy import CLEAR_TEXT, FleetKey, deny_everyone, same_account
 from stacks.options import child_options, name_tag
 
 _CLOUDWATCH = {"Service": ("cloudwatch.amazonaws.com",)}
@@ -134,11 +135,6 @@ class AlarmRule:
 # A group with a broken type, image or bundle replaces its machines without end.
 _HOUR_SECONDS, _GATE_FAILURES = 3600, 3
 GATE_FAILURES = "GateFailures"
-
-
-def gate_namespace(plan: FleetPlan) -> str:
-    """Return the namespace of the metrics that nodes write."""
-    return f"{plan.name}/nodes"
 
 
 def alarm_on_failed_gates(

@@ -15,11 +15,11 @@ from pulumi_aws.route53.zone import Zone, ZoneArgs
 from pulumi_aws.route53.zone_association import ZoneAssociation, ZoneAssociationArgs
 from pulumi_aws.ssm.parameter import Parameter, ParameterArgs
 
+from bedplate.permissions import policy, registration_permissions
 from bedplate.plan.cluster import cluster_plan
 from bedplate.plan.firewall import DNS, DNS_PROTOCOLS, FirewallRule
 from bedplate.plan.fleet import FleetPlan, RegionPlan
-from bedplate.plan.links import api_name, forwards_to_cluster, ssh_patterns, ssh_pools
-from stacks.identity.policy import Statement, policy
+from bedplate.plan.links import api_name, forwards_to_cluster, ssh_pools
 from stacks.network.firewall import RuleGroup
 from stacks.network.transit import RegionStack
 from stacks.network.vpc import Network
@@ -155,9 +155,6 @@ class ReverseZone(pulumi.ComponentResource):
         self.register_outputs({})
 
 
-_CONDITION = "route53:ChangeResourceRecordSets"
-
-
 class NodeNameRegistration(pulumi.ComponentResource):
     """The zone id as an SSM parameter, and the permission of SSH nodes to register their names in the zone."""
 
@@ -187,25 +184,6 @@ class NodeNameRegistration(pulumi.ComponentResource):
                 child_options(self),
             )
         self.register_outputs({})
-
-
-def registration_permissions(plan: FleetPlan, zone_id: str) -> tuple[Statement, ...]:
-    """Return the permissions of SSH nodes: read the zone, and write A, SSHFP and TXT records of their names."""
-    zone = f"arn:aws:route53:::hostedzone/{zone_id}"
-    names = tuple(sorted(pattern for pool in ssh_pools(plan) for pattern in ssh_patterns(plan, pool)))
-    write = Statement(
-        sid="WriteOwnNames",
-        actions=("route53:ChangeResourceRecordSets",),
-        resources=(zone,),
-        conditions={
-            "ForAllValues:StringLike": {f"{_CONDITION}NormalizedRecordNames": names},
-            "ForAllValues:StringEquals": {
-                f"{_CONDITION}RecordTypes": ("A", "SSHFP", "TXT"),
-                f"{_CONDITION}Actions": ("CREATE", "DELETE"),
-            },
-        },
-    )
-    return (Statement(sid="ReadNames", actions=("route53:ListResourceRecordSets",), resources=(zone,)), write)
 
 
 def inbound_rules(plan: FleetPlan) -> Iterator[FirewallRule]:

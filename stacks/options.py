@@ -10,7 +10,7 @@ from pulumi_aws.provider import Provider, ProviderArgs
 from bedplate.capacity.shrink import PAUSED, REQUESTED_BY, UNTIL
 from bedplate.errors import InputError
 from bedplate.plan.fleet import FleetPlan
-from bedplate.plan.pools import GROUP, PoolPlan
+from bedplate.plan.pools import FLEET, GROUP, USE, PoolPlan
 from bedplate.plan.stacks import parts, stack_name
 
 # GPU and bare-metal instances can take longer to terminate than the provider waits by default, 10 minutes.
@@ -48,11 +48,8 @@ def part_of(plan: FleetPlan, stack: str) -> str:
     return names[stack]
 
 
-FLEET = "bedplate:fleet"
 STACK = "bedplate:stack"
 POOL = "bedplate:pool"
-USE = "bedplate:use"
-MEMBER = "bedplate:member"
 PUBLIC = "bedplate:public"
 """The ports of a security group that are open to the internet, such as `udp/1194 tcp/443`."""
 RESOURCE = "bedplate:resource"

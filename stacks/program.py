@@ -17,6 +17,7 @@ from bedplate.catalog import Catalog
 from bedplate.errors import InputError
 from bedplate.load import load_fleet
 from bedplate.lock import check_recorded, lock_path, read_lock
+from bedplate.permissions import GATEWAY, member_kind, node_kinds, replicated_stores
 from bedplate.plan.cost import bill
 from bedplate.plan.fleet import Accounts, FleetPlan, RegionPlan
 from bedplate.plan.issuer import has_pod_roles, issuer_documents
@@ -43,8 +44,7 @@ from stacks.dns import (
     reverse_names,
 )
 from stacks.identity.pods import PodRoles, TokenIssuer
-from stacks.identity.policy import FleetKey, launch_statements
-from stacks.identity.roles import GATEWAY, NodeRole, member_kind, node_kinds, profile_arn_of
+from stacks.identity.policy import FleetKey, NodeRole, launch_statements, profile_arn_of
 from stacks.network.firewall import ControlFirewall, NodeFirewall, PodsFirewall, StorageFirewall
 from stacks.network.transit import (
     RegionStack,
@@ -65,7 +65,7 @@ from stacks.options import (
     stack_reference,
     tag_with_resource_name,
 )
-from stacks.storage.buckets import NodesBucket, ReplicationRole, StoreBucket, StoreReplication, replicated_stores
+from stacks.storage.buckets import NodesBucket, ReplicationRole, StoreBucket, StoreReplication
 from stacks.storage.files import FileSystemInputs, SharedFileSystem
 from stacks.vpn import GatewayPeering, PeeredGateway, declare_sites
 

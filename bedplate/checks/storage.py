@@ -8,7 +8,8 @@ from typing import assert_never
 
 from bedplate.checks.diagnostics import Context, one_of, repeated
 from bedplate.checks.ladders import check_declared_region
-from bedplate.plan.fleet import ISSUER_STORE, NODES_STORE
+from bedplate.permissions import LONGEST_INLINE, length, role_policies
+from bedplate.plan.fleet import ISSUER_STORE, NODES_STORE, FleetPlan
 from bedplate.plan.pools import bucket_name
 from bedplate.rules import Fault, Rule, fault
 from bedplate.spec.sites import EfsStore, NfsStore, S3Store
@@ -159,6 +160,14 @@ def _check_path(key: str, path: str) -> Iterator[Fault]:
         yield fault(SYSTEM_PATH, key, message, f"write a path outside it, such as /data/{path.rpartition('/')[2]}")
 
 
+def check_policies(plan: FleetPlan) -> Iterator[Fault]:
+    """Yield a fault for a role whose inline policies are longer than IAM allows: they grow with stores and regions."""
+    for role, texts in role_policies(plan):
+        if (count := length(texts)) > LONGEST_INLINE:
+            message = f"the policies of the role {role} have {count:,} characters; IAM allows {LONGEST_INLINE:,}"
+            yield fault(LONG_POLICY, "storage" if plan.buckets else "regions", message)
+
+
 CHECKS = (check_stores, check_mounts)
 _rule = partial(Rule, section="storage")
 BUCKET_NAME = _rule(
@@ -182,4 +191,10 @@ DUPLICATE_REGION = _rule("E408", "A store has one bucket per region.", "delete o
 DUPLICATE_EXPORT = _rule("E409", "Two stores cannot share a folder.", "write another folder for one of the two")
 NESTED_MOUNT = _rule(
     "E416", "A nested mount waits for the outer one, and hides files in it.", "write a mount point outside it"
+)
+LONG_POLICY = Rule(
+    "E422",
+    "IAM limits the inline policies of a role to 10,240 characters. They name each store, and the regions.",
+    "declare fewer stores or regions, or shorter names of stores",
+    "IAM and STS quotas",
 )

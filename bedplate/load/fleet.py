@@ -17,6 +17,7 @@ from bedplate.checks.exceptions import without_allowed
 from bedplate.checks.images import check_images
 from bedplate.checks.lifetimes import IN_THE_PAST
 from bedplate.checks.people import SECRET, Secret, secrets_in
+from bedplate.checks.storage import check_policies
 from bedplate.errors import InputError
 from bedplate.load.catalog import fleet_catalog
 from bedplate.load.model import Modelling, current_keys, model
@@ -283,7 +284,7 @@ def _concerns(fault: Fault, reading: Reading, part: str) -> bool:
 
 def _plan_faults(reading: Reading, fleet: Fleet, plan: FleetPlan) -> tuple[Fault, ...]:
     """Return the faults of a plan that the file does not allow, one per key, in the order of the file."""
-    plan_faults = (*check_images(plan, plan.catalog), *check_members(plan, plan.catalog))
+    plan_faults = (*check_images(plan, plan.catalog), *check_members(plan, plan.catalog), *check_policies(plan))
     faults = {fault.key: fault for fault in plan_faults if fault.code not in fleet.allow}
     return in_order(map(reading.placed, faults.values()))
 

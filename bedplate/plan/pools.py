@@ -13,8 +13,11 @@ from bedplate.spec.groups import Fabric, Group, Market, Rung, Schedule
 from bedplate.spec.sites import Use
 from bedplate.spec.text import PERMANENT
 
+# Tags that policies of roles name, of groups and machines: their fleet, group of the file, use, and permanent machine.
+FLEET = "bedplate:fleet"
 GROUP = "bedplate:group"
-"""The tag of a pool's Auto Scaling group, and of its machines, with the name of its group."""
+USE = "bedplate:use"
+MEMBER = "bedplate:member"
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,13 +27,13 @@ from bedplate.plan.firewall import ANYWHERE, FirewallRule, laptop_peer_rules
 from bedplate.plan.fleet import ControlPlane, ControlPlaneMember, FleetPlan, LaptopPool
 from bedplate.plan.laptops import Transport, connected_pools
 from bedplate.plan.links import cluster_blocks, has_transit, pods_router, short_name
-from bedplate.plan.pools import VolumePlan
+from bedplate.plan.pools import MEMBER, VolumePlan
 from stacks.alarms import alarm_on_missing_instances
 from stacks.compute.pool import GROUP_METRICS, Hook, Template, declare_hooks, initial_hooks, member_hooks
 from stacks.compute.template import encode_user_data, image_of, member_boot, metadata_options, root_volume
 from stacks.network.firewall import ControlFirewall, RuleGroup
 from stacks.network.vpc import Network
-from stacks.options import MEMBER, child_options, name_tag, retained_options, scaling_group_options, stack_tags
+from stacks.options import child_options, name_tag, retained_options, scaling_group_options, stack_tags
 
 _TAGGED_TYPES = ("instance", "volume")
 

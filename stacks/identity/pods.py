@@ -3,7 +3,6 @@
 Decision: docs/adr/0035-issuer-in-a-bucket.md.
 """
 
-from collections.abc import Iterator
 from functools import partial
 
 import pulumi
@@ -12,11 +11,11 @@ from pulumi_aws.s3.bucket import Bucket, BucketArgs
 from pulumi_aws.s3.bucket_objectv2 import BucketObjectv2, BucketObjectv2Args
 from pulumi_aws.s3.bucket_policy import BucketPolicy
 
+from bedplate.permissions import Statement, arn, bucket_arn, pod_permissions, policy
 from bedplate.plan.cluster import KEY_SET, person_name
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.issuer import AUDIENCE, DISCOVERY, issuer_documents, pod_role_name, pod_subject
-from stacks.identity.policy import EVERYONE, FleetRole, Statement, arn, bucket_arn, policy
-from stacks.identity.roles import READ_OBJECTS, WRITE_OBJECTS, list_buckets, store_arns, use_data_key
+from stacks.identity.policy import EVERYONE, FleetRole
 from stacks.options import PUBLIC, child_options, name_tag
 from stacks.storage.buckets import BucketSettings
 from stacks.storage.files import require_tls
@@ -62,16 +61,6 @@ class TokenIssuer(pulumi.ComponentResource):
             bucket=bucket, key=key, content=text, content_type="application/json", tags=name_tag(key)
         )
         return BucketObjectv2(f"{self._label}-{key.rpartition('/')[2]}", args, child_options(self, after=(access,)))
-
-
-def pod_permissions(plan: FleetPlan, person: str) -> Iterator[Statement]:
-    """Yield the permissions of a person's pods: read the fleet's buckets, and write below the person's name."""
-    buckets = store_arns(plan, plan.buckets)
-    yield list_buckets(buckets)
-    yield Statement(sid="ReadObjects", actions=READ_OBJECTS, resources=tuple(f"{bucket}/*" for bucket in buckets))
-    own = tuple(f"{bucket}/{person}/*" for bucket in buckets)
-    yield Statement(sid="WriteOwnObjects", actions=WRITE_OBJECTS, resources=own)
-    yield use_data_key(plan)
 
 
 def pod_trust(plan: FleetPlan, person: str) -> Statement:

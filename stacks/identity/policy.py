@@ -1,62 +1,18 @@
 """IAM policy documents as values, roles of AWS services, and KMS keys."""
 
-import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import pulumi
+from pulumi_aws.iam.instance_profile import InstanceProfile, InstanceProfileArgs
 from pulumi_aws.iam.role import Role, RoleArgs
 from pulumi_aws.iam.role_policy import RolePolicy, RolePolicyArgs
 from pulumi_aws.kms.alias import Alias, AliasArgs
 from pulumi_aws.kms.key import Key, KeyArgs
 
+from bedplate.permissions import Conditions, Statement, alias_name, arn, permissions, policy
 from bedplate.plan.fleet import FleetPlan
-from stacks.options import child_options, name_tag, retained_options
-
-# Condition operator to key to values, as in {"Bool": {"aws:SecureTransport": ("false",)}}.
-Conditions = Mapping[str, Mapping[str, tuple[str, ...]]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
-    """One statement; `principals` maps a type (AWS, Service) to names, and is empty in policies of a role."""
-
-    sid: str
-    actions: tuple[str, ...]
-    resources: tuple[str, ...] = ()
-    effect: Literal["Allow", "Deny"] = "Allow"
-    principals: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    conditions: Conditions = field(default_factory=dict)
-
-    def document(self) -> dict[str, object]:
-        """Return the statement in JSON form."""
-        parts: dict[str, object] = {
-            "Sid": self.sid,
-            "Effect": self.effect,
-            "Principal": self.principals,
-            "Action": self.actions,
-            "Resource": self.resources,
-            "Condition": self.conditions,
-        }
-        return {name: part for name, part in parts.items() if part}
-
-
-def policy(*statements: Statement) -> str:
-    """Return the JSON text of a policy."""
-    document = {"Version": "2012-10-17", "Statement": [statement.document() for statement in statements]}
-    return json.dumps(document, sort_keys=True)
-
-
-def arn(plan: FleetPlan, service: str, region: str, resource: str) -> str:
-    """Return the ARN of a resource in the fleet's account; `region` is empty for a global service."""
-    return f"arn:aws:{service}:{region}:{plan.account}:{resource}"
-
-
-def bucket_arn(bucket: str) -> str:
-    """Return the ARN of a bucket."""
-    return f"arn:aws:s3:::{bucket}"
-
+from stacks.options import child_options, name_tag, output_of, retained_options
 
 EVERYONE = {"AWS": ("*",)}
 CLEAR_TEXT: Conditions = {"Bool": {"aws:SecureTransport": ("false",)}}
@@ -146,11 +102,6 @@ def launch_statements(plan: FleetPlan, region: str) -> tuple[Statement, ...]:
 DELETION_WINDOW_DAYS = 30
 
 
-def alias_name(plan: FleetPlan, use: str) -> str:
-    """Return the alias of the key for a use (data, parameters), the same in every region."""
-    return f"alias/{plan.name}-{use}"
-
-
 class FleetKey(pulumi.ComponentResource):
     """A KMS key with yearly rotation. IAM policies control its use; `users` are statements for AWS services."""
 
@@ -186,3 +137,26 @@ def _delegate_to_iam(plan: FleetPlan) -> Statement:
         actions=("kms:*",),
         resources=("*",),
     )
+
+
+def profile_arn_of(shared: pulumi.StackReference, kind: str) -> pulumi.Output[str]:
+    """Return the ARN of the instance profile of a kind of node, an output of `shared`."""
+    return output_of(shared, "profile_arns", kind).apply(lambda profiles: str(profiles[kind]))
+
+
+class NodeRole(pulumi.ComponentResource):
+    """The role and instance profile of one kind of node."""
+
+    role_arn: pulumi.Output[str]
+    profile_arn: pulumi.Output[str]
+
+    def __init__(self, plan: FleetPlan, kind: str, opts: pulumi.ResourceOptions) -> None:
+        name = f"{plan.name}-{kind}"
+        super().__init__("bedplate:stacks:NodeRole", name, None, opts)
+        trust, about = trust_services("BeAnInstance", "ec2.amazonaws.com"), f"{kind} nodes of the fleet {plan.name}"
+        role = FleetRole(name, about, trust, permissions(plan, kind)).declare(plan, self)
+        profile = InstanceProfile(
+            name, InstanceProfileArgs(name=name, role=role.name, tags=name_tag(name)), child_options(self)
+        )
+        self.role_arn, self.profile_arn = role.arn, profile.arn
+        self.register_outputs({"role_arn": self.role_arn, "profile_arn": self.profile_arn})

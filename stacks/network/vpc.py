@@ -26,11 +26,12 @@ from pulumi_aws.ec2.vpc_endpoint_route_table_association import (
     VpcEndpointRouteTableAssociationArgs,
 )
 
+from bedplate.permissions import Statement, arn, policy
 from bedplate.plan.firewall import HTTPS, TCP, FirewallRule
 from bedplate.plan.fleet import FleetPlan, RegionPlan, ZonePlan, fixed_block
 from bedplate.spec.network import Egress
 from stacks.alarms import AlarmRule
-from stacks.identity.policy import EVERYONE, FleetRole, Statement, arn, policy, same_account, trust_services
+from stacks.identity.policy import EVERYONE, FleetRole, same_account, trust_services
 from stacks.network.firewall import RuleGroup
 from stacks.options import child_options, name_tag
 

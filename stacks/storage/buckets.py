@@ -1,7 +1,7 @@
 """S3 buckets of stores: lifecycle, encryption, access policy and replication; and the bucket of a region's nodes."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 import pulumi
@@ -36,20 +36,21 @@ from pulumi_aws.s3.bucket_server_side_encryption_configuration import (
 )
 from pulumi_aws.s3.bucket_versioning import BucketVersioning, BucketVersioningInitArgs
 
-from bedplate.plan.fleet import BucketPlan, FleetPlan
-from bedplate.plan.issuer import has_pod_roles, pod_role_name
-from stacks.alarms import alarm_on_failed_copies
-from stacks.identity.policy import (
+from bedplate.permissions import (
     Conditions,
-    FleetRole,
     Statement,
     arn,
     bucket_arn,
-    deny_everyone,
+    kinds_with_bucket_access,
     policy,
-    trust_services,
+    replicated_stores,
+    replication_permissions,
+    replication_role_name,
 )
-from stacks.identity.roles import allow_key_use, kinds_with_bucket_access, store_arns
+from bedplate.plan.fleet import BucketPlan, FleetPlan
+from bedplate.plan.issuer import has_pod_roles, pod_role_name
+from stacks.alarms import alarm_on_failed_copies
+from stacks.identity.policy import FleetRole, deny_everyone, trust_services
 from stacks.network.transit import RegionStack
 from stacks.options import child_options, name_tag, retained_options
 from stacks.storage.files import require_tls
@@ -90,26 +91,6 @@ def expiry_rule(name: str, prefix: str, days: int) -> BucketLifecycleConfigurati
     )
 
 
-_READ_ACTIONS = (
-    "s3:GetObjectVersionAcl",
-    "s3:GetObjectVersionForReplication",
-    "s3:GetObjectVersionTagging",
-    "s3:InitiateReplication",
-)
-_WRITE_ACTIONS = ("s3:ReplicateDelete", "s3:ReplicateObject", "s3:ReplicateTags")
-
-
-def replicated_stores(plan: FleetPlan) -> dict[str, tuple[BucketPlan, ...]]:
-    """Return the buckets of each store in several regions, by store: the source first."""
-    stores = {bucket.store: [other for other in plan.buckets if other.store == bucket.store] for bucket in plan.buckets}
-    return {store: tuple(buckets) for store, buckets in stores.items() if len(buckets) > 1}
-
-
-def replication_role_name(plan: FleetPlan) -> str:
-    """Return the name of the replication role: fixed, so `links` needs no output of `shared`."""
-    return f"{plan.name}-replication"
-
-
 class ReplicationRole(pulumi.ComponentResource):
     """The role with which S3 reads source buckets and writes copies."""
 
@@ -123,32 +104,6 @@ class ReplicationRole(pulumi.ComponentResource):
         about = f"S3 copies stores of the fleet {plan.name}"
         FleetRole(name, about, trust, replication_permissions(plan)).declare(plan, self)
         self.register_outputs({})
-
-
-def replication_permissions(plan: FleetPlan) -> Iterator[Statement]:
-    """Yield the permissions of replication: buckets by name, keys by alias and only through S3."""
-    stores = replicated_stores(plan).values()
-    sources = tuple(sorted(bucket_arn(buckets[0].name) for buckets in stores))
-    targets = tuple(
-        f"{target}/*" for target in store_arns(plan, (bucket for buckets in stores for bucket in buckets[1:]))
-    )
-    source_regions = tuple(sorted({buckets[0].region for buckets in stores}))
-    target_regions = tuple(sorted({bucket.region for buckets in stores for bucket in buckets[1:]}))
-    yield Statement(
-        sid="FindSources",
-        # A batch job lists the objects by an inventory.
-        actions=("s3:GetReplicationConfiguration", "s3:ListBucket", "s3:PutInventoryConfiguration"),
-        resources=sources,
-    )
-    objects = tuple(f"{source}/*" for source in sources)
-    yield Statement(sid="ReadSources", actions=_READ_ACTIONS, resources=objects)
-    yield Statement(sid="WriteCopies", actions=_WRITE_ACTIONS, resources=targets)
-    # The pattern of a store in several regions matches its source, too.
-    yield Statement(sid="KeepSources", effect="Deny", actions=_WRITE_ACTIONS, resources=objects)
-    yield replace(allow_key_use(plan, "s3", source_regions, "data", ("kms:Decrypt",)), sid="OpenSources")
-    yield replace(
-        allow_key_use(plan, "s3", target_regions, "data", ("kms:Encrypt", "kms:GenerateDataKey")), sid="SealCopies"
-    )
 
 
 class StoreReplication(pulumi.ComponentResource):

@@ -11,8 +11,9 @@ from pulumi_aws.efs.file_system import FileSystem, FileSystemArgs
 from pulumi_aws.efs.file_system_policy import FileSystemPolicy, FileSystemPolicyArgs
 from pulumi_aws.efs.mount_target import MountTarget, MountTargetArgs
 
+from bedplate.permissions import Statement, bucket_arn, policy
 from bedplate.plan.fleet import FilesPlan, FleetPlan
-from stacks.identity.policy import CLEAR_TEXT, EVERYONE, Statement, bucket_arn, deny_everyone, policy
+from stacks.identity.policy import CLEAR_TEXT, EVERYONE, deny_everyone
 from stacks.options import child_options, name_tag, retained_options
 
 OLDEST_TLS = "1.2"

@@ -11,6 +11,7 @@ import pytest
 from bedplate.catalog import load_catalog
 from bedplate.errors import InputError
 from bedplate.nodes.bootstrap import site_script
+from bedplate.permissions import registration_permissions
 from bedplate.plan.cluster import pool_node_name
 from bedplate.plan.fleet import NO_ACCOUNTS, Account, Accounts
 from bedplate.plan.links import ssh_pools
@@ -20,7 +21,6 @@ from bedplate.spec.groups import Ring
 from roles.people.accounts import KEYS
 from roles.people.role import SUDOERS
 from stacks.compute.template import first_boot, member_boot
-from stacks.dns import registration_permissions
 from stacks.program import administrators
 from tests.testlab.fakes.first_boot import DATE, LAB, PLAN, POOL, Bundle, Node, Place, boot_place
 from tests.testlab.fleets.sketch import with_group

@@ -33,10 +33,9 @@ from bedplate.account.vpn import ConnectionMissing, ParameterKeys, TunnelKeys, k
 from bedplate.catalog import InstanceFacts, load_catalog
 from bedplate.catalog.tables import QuotaFacts
 from bedplate.errors import BedplateError, InputError, MachineError, PartialError
+from bedplate.permissions import alias_name, node_kinds, permissions
 from bedplate.plan.cost import QuotaNeed
 from bedplate.rehearsal.moto import no_preloaded_images
-from stacks.identity.policy import alias_name
-from stacks.identity.roles import node_kinds, permissions
 from tests.testlab.fakes.aws import StubbedSession, asked_of_the_price_list, client_of, product
 from tests.testlab.fleets.variants import LAB_PLAN
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of

@@ -33,7 +33,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
 # image (test_checks_rules), unverified checksums (test_stacks_program), and the ends of keys (test_catalog).
 _FILES = {"E001", "E002", "E003", "E004", "E005", "E006", "E012", "E013", "E020"}
 _PLAN = {"E230", "E231", "E232", "E233", "E234", "E235", "E236", "E517", "E518"}
-ELSEWHERE = {*_FILES, *_PLAN, "E290", "E291", "E349", "E421", "E510", "W644"}
+ELSEWHERE = {*_FILES, *_PLAN, "E290", "E291", "E349", "E421", "E422", "E510", "W644"}
 
 
 def edited(edit: Edit) -> str:

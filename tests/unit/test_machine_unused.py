@@ -12,11 +12,11 @@ from moto import mock_aws
 from bedplate.catalog import load_catalog
 from bedplate.errors import PartialError
 from bedplate.machine.unused import end_unused
+from bedplate.permissions import permissions
 from bedplate.plan.nodes import pool_node
 from bedplate.programs.idle import Machine
 from bedplate.programs.program import ProgramError
 from bedplate.spec.text import seconds_of
-from stacks.identity.roles import permissions
 from tests.testlab.fakes.scaling import ScalingCloud
 from tests.testlab.fleets.sketch import with_group
 from tests.testlab.fleets.variants import lab_plan

@@ -11,6 +11,7 @@ import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.errors import InputError
+from bedplate.permissions import policy
 from bedplate.picture.page import picture
 from bedplate.plan import FleetPlan, Record, bill, plan_fleet
 from bedplate.plan.firewall import control_rules, node_rules
@@ -39,7 +40,6 @@ from bedplate.report.cost import price_lines
 from bedplate.report.plan import plan_lines
 from bedplate.spec.sites import Use
 from stacks.compute.template import first_boot
-from stacks.identity.policy import policy
 from stacks.network.vpc import endpoint_statements
 from tests.conftest import DATA
 from tests.testlab.fleets.policy import API, is_reachable, is_refused_by_gateway

@@ -18,14 +18,14 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from bedplate.kubernetes.authorities import Authorities, new_authorities
 from bedplate.operate.rehearsal import waves
+from bedplate.permissions import pod_permissions, policy
 from bedplate.plan import FleetPlan
 from bedplate.plan.cluster import as_node, cluster_plan
 from bedplate.plan.issuer import AUDIENCE, DISCOVERY, issuer_documents, pod_settings, pod_subject
 from bedplate.rehearsal.simulation import running
 from bedplate.rehearsal.stack import SharedState, run
 from roles.control.role import member_documents
-from stacks.identity.pods import issuer_policy, pod_permissions
-from stacks.identity.policy import policy
+from stacks.identity.pods import issuer_policy
 from stacks.storage.buckets import bucket_policy
 from tests.testlab.fakes.buckets import Call, allowed, matching_statements
 from tests.testlab.fakes.pods import PodCloud, TokenRefused

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bedplate.catalog import load_catalog
+from bedplate.permissions import node_kinds
 from bedplate.plan import FleetPlan
 from bedplate.plan.firewall import BGP, DNS, IKE, NFS, OVERLAY, SSH, WORKER_PORTS
 from bedplate.plan.fleet import Access
@@ -18,7 +19,6 @@ from roles.hardened.firewall import METADATA, MOUNTERS, emergency_ruleset, rules
 from roles.hardened.logins import settings
 from roles.storage.mounts import TUNNEL_UID, TUNNEL_USER, tunnel
 from roles.storage.role import Storage
-from stacks.identity.roles import node_kinds
 from tests.testlab.fakes.node import Disk, Recorder, recorded
 from tests.testlab.fakes.node_states import CLOUD, NO_STORAGE
 from tests.testlab.rehearsal.programs import EXAMPLES, plan_of

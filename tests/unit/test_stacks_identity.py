@@ -8,14 +8,22 @@ from typing import Any
 
 import pytest
 
+from bedplate.permissions import (
+    GATEWAY,
+    Statement,
+    node_kinds,
+    permissions,
+    policy,
+    registration_permissions,
+    replicated_stores,
+    replication_permissions,
+)
 from bedplate.plan import FleetPlan
 from bedplate.plan.fleet import BucketPlan
 from bedplate.plan.nodes import MountKind
-from stacks.dns import registration_permissions
-from stacks.identity.policy import Statement, launch_statements, policy
-from stacks.identity.roles import GATEWAY, node_kinds, permissions
+from stacks.identity.policy import launch_statements
 from stacks.network.vpc import find_groups_permission, flow_log_group, write_flows_permission
-from stacks.storage.buckets import bucket_policy, replicated_stores, replication_permissions
+from stacks.storage.buckets import bucket_policy
 from stacks.storage.files import mount_policy, require_tls
 from tests.testlab.fakes.buckets import Call, matching_statements, mount_conditions, rights
 from tests.testlab.fakes.node_states import CLOUD

@@ -14,12 +14,11 @@ from urllib.parse import parse_qs, quote, unquote
 import requests
 from botocore.credentials import Credentials
 
+from bedplate.permissions import permissions, policy
 from bedplate.plan.fleet import FleetPlan
 from bedplate.plan.nodes import Mount
 from bedplate.rehearsal.simulation import Aws
 from roles.storage.mounts import Attached, client_mount, loopback, tunnel
-from stacks.identity.policy import policy
-from stacks.identity.roles import permissions
 from stacks.storage.buckets import bucket_policy
 from tests.testlab.fakes.aws import Request, signed_for
 

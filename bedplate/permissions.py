@@ -1,25 +1,72 @@
-"""IAM roles and instance profiles of nodes, one for each kind: ssh, kubernetes, gateway, and each control plane member.
+"""The permissions of a fleet's roles, as statements and JSON texts of IAM policies: of nodes, pods and replication.
 
-Permissions are limited to the regions of the fleet, to its resources by name, or to resources with its tag.
+Nodes have a role for each kind: ssh, kubernetes, gateway, and each control plane member. Permissions are limited to the
+regions of the fleet, to its resources by name, or to resources with its tag.
 """
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
-
-import pulumi
-from pulumi_aws.iam.instance_profile import InstanceProfile, InstanceProfileArgs
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from bedplate.capacity.shrink import PAUSED
 from bedplate.plan.capacity import ends_itself
-from bedplate.plan.cluster import join_parameter
+from bedplate.plan.cluster import join_parameter, person_name
 from bedplate.plan.fleet import NODES_STORE, BucketPlan, ControlPlaneMember, FleetPlan
-from bedplate.plan.pools import GROUP, bucket_name
+from bedplate.plan.issuer import has_pod_roles, pod_role_name
+from bedplate.plan.links import ssh_patterns, ssh_pools
+from bedplate.plan.pools import FLEET, GROUP, MEMBER, USE, bucket_name
 from bedplate.plan.registration import ENABLED
 from bedplate.spec.sites import Use
-from stacks.alarms import gate_namespace
-from stacks.identity.policy import Conditions, FleetRole, Statement, alias_name, arn, bucket_arn, trust_services
-from stacks.options import FLEET, MEMBER, USE, child_options, name_tag, output_of
+
+# Condition operator to key to values, as in {"Bool": {"aws:SecureTransport": ("false",)}}.
+Conditions = Mapping[str, Mapping[str, tuple[str, ...]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """One statement; `principals` maps a type (AWS, Service) to names, and is empty in policies of a role."""
+
+    sid: str
+    actions: tuple[str, ...]
+    resources: tuple[str, ...] = ()
+    effect: Literal["Allow", "Deny"] = "Allow"
+    principals: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    conditions: Conditions = field(default_factory=dict)
+
+    def document(self) -> dict[str, object]:
+        """Return the statement in JSON form."""
+        parts: dict[str, object] = {
+            "Sid": self.sid,
+            "Effect": self.effect,
+            "Principal": self.principals,
+            "Action": self.actions,
+            "Resource": self.resources,
+            "Condition": self.conditions,
+        }
+        return {name: part for name, part in parts.items() if part}
+
+
+def policy(*statements: Statement) -> str:
+    """Return the JSON text of a policy."""
+    document = {"Version": "2012-10-17", "Statement": [statement.document() for statement in statements]}
+    return json.dumps(document, sort_keys=True)
+
+
+def arn(plan: FleetPlan, service: str, region: str, resource: str) -> str:
+    """Return the ARN of a resource in the fleet's account; `region` is empty for a global service."""
+    return f"arn:aws:{service}:{region}:{plan.account}:{resource}"
+
+
+def bucket_arn(bucket: str) -> str:
+    """Return the ARN of a bucket."""
+    return f"arn:aws:s3:::{bucket}"
+
+
+def alias_name(plan: FleetPlan, use: str) -> str:
+    """Return the alias of the key for a use (data, parameters), the same in every region."""
+    return f"alias/{plan.name}-{use}"
 
 
 def region_names(plan: FleetPlan) -> tuple[str, ...]:
@@ -415,24 +462,105 @@ def allow_key_use(
     )
 
 
-def profile_arn_of(shared: pulumi.StackReference, kind: str) -> pulumi.Output[str]:
-    """Return the ARN of the instance profile of a kind of node, an output of `shared`."""
-    return output_of(shared, "profile_arns", kind).apply(lambda profiles: str(profiles[kind]))
+def gate_namespace(plan: FleetPlan) -> str:
+    """Return the namespace of the metrics that nodes write."""
+    return f"{plan.name}/nodes"
 
 
-class NodeRole(pulumi.ComponentResource):
-    """The role and instance profile of one kind of node."""
+def pod_permissions(plan: FleetPlan, person: str) -> Iterator[Statement]:
+    """Yield the permissions of a person's pods: read the fleet's buckets, and write below the person's name."""
+    buckets = store_arns(plan, plan.buckets)
+    yield list_buckets(buckets)
+    yield Statement(sid="ReadObjects", actions=READ_OBJECTS, resources=tuple(f"{bucket}/*" for bucket in buckets))
+    own = tuple(f"{bucket}/{person}/*" for bucket in buckets)
+    yield Statement(sid="WriteOwnObjects", actions=WRITE_OBJECTS, resources=own)
+    yield use_data_key(plan)
 
-    role_arn: pulumi.Output[str]
-    profile_arn: pulumi.Output[str]
 
-    def __init__(self, plan: FleetPlan, kind: str, opts: pulumi.ResourceOptions) -> None:
-        name = f"{plan.name}-{kind}"
-        super().__init__("bedplate:stacks:NodeRole", name, None, opts)
-        trust, about = trust_services("BeAnInstance", "ec2.amazonaws.com"), f"{kind} nodes of the fleet {plan.name}"
-        role = FleetRole(name, about, trust, permissions(plan, kind)).declare(plan, self)
-        profile = InstanceProfile(
-            name, InstanceProfileArgs(name=name, role=role.name, tags=name_tag(name)), child_options(self)
-        )
-        self.role_arn, self.profile_arn = role.arn, profile.arn
-        self.register_outputs({"role_arn": self.role_arn, "profile_arn": self.profile_arn})
+_READ_ACTIONS = (
+    "s3:GetObjectVersionAcl",
+    "s3:GetObjectVersionForReplication",
+    "s3:GetObjectVersionTagging",
+    "s3:InitiateReplication",
+)
+_WRITE_ACTIONS = ("s3:ReplicateDelete", "s3:ReplicateObject", "s3:ReplicateTags")
+
+
+def replicated_stores(plan: FleetPlan) -> dict[str, tuple[BucketPlan, ...]]:
+    """Return the buckets of each store in several regions, by store: the source first."""
+    stores = {bucket.store: [other for other in plan.buckets if other.store == bucket.store] for bucket in plan.buckets}
+    return {store: tuple(buckets) for store, buckets in stores.items() if len(buckets) > 1}
+
+
+def replication_role_name(plan: FleetPlan) -> str:
+    """Return the name of the replication role: fixed, so `links` needs no output of `shared`."""
+    return f"{plan.name}-replication"
+
+
+def replication_permissions(plan: FleetPlan) -> Iterator[Statement]:
+    """Yield the permissions of replication: buckets by name, keys by alias and only through S3."""
+    stores = replicated_stores(plan).values()
+    sources = tuple(sorted(bucket_arn(buckets[0].name) for buckets in stores))
+    targets = tuple(
+        f"{target}/*" for target in store_arns(plan, (bucket for buckets in stores for bucket in buckets[1:]))
+    )
+    source_regions = tuple(sorted({buckets[0].region for buckets in stores}))
+    target_regions = tuple(sorted({bucket.region for buckets in stores for bucket in buckets[1:]}))
+    yield Statement(
+        sid="FindSources",
+        # A batch job lists the objects by an inventory.
+        actions=("s3:GetReplicationConfiguration", "s3:ListBucket", "s3:PutInventoryConfiguration"),
+        resources=sources,
+    )
+    objects = tuple(f"{source}/*" for source in sources)
+    yield Statement(sid="ReadSources", actions=_READ_ACTIONS, resources=objects)
+    yield Statement(sid="WriteCopies", actions=_WRITE_ACTIONS, resources=targets)
+    # The pattern of a store in several regions matches its source, too.
+    yield Statement(sid="KeepSources", effect="Deny", actions=_WRITE_ACTIONS, resources=objects)
+    yield replace(allow_key_use(plan, "s3", source_regions, "data", ("kms:Decrypt",)), sid="OpenSources")
+    yield replace(
+        allow_key_use(plan, "s3", target_regions, "data", ("kms:Encrypt", "kms:GenerateDataKey")), sid="SealCopies"
+    )
+
+
+_CONDITION = "route53:ChangeResourceRecordSets"
+
+
+def registration_permissions(plan: FleetPlan, zone_id: str) -> tuple[Statement, ...]:
+    """Return the permissions of SSH nodes: read the zone, and write A, SSHFP and TXT records of their names."""
+    zone = f"arn:aws:route53:::hostedzone/{zone_id}"
+    names = tuple(sorted(pattern for pool in ssh_pools(plan) for pattern in ssh_patterns(plan, pool)))
+    write = Statement(
+        sid="WriteOwnNames",
+        actions=("route53:ChangeResourceRecordSets",),
+        resources=(zone,),
+        conditions={
+            "ForAllValues:StringLike": {f"{_CONDITION}NormalizedRecordNames": names},
+            "ForAllValues:StringEquals": {
+                f"{_CONDITION}RecordTypes": ("A", "SSHFP", "TXT"),
+                f"{_CONDITION}Actions": ("CREATE", "DELETE"),
+            },
+        },
+    )
+    return (Statement(sid="ReadNames", actions=("route53:ListResourceRecordSets",), resources=(zone,)), write)
+
+
+LONGEST_INLINE = 10_240  # characters of all inline policies of a role, without white space (IAM and STS quotas)
+_ZONE_ID = "Z" + "0" * 20  # as long as those of Route 53
+
+
+def role_policies(plan: FleetPlan) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield each role whose policies grow with a fleet, and the texts of its inline policies."""
+    for kind in node_kinds(plan):
+        names = (registration_permissions(plan, _ZONE_ID),) if kind in {pool.use for pool in ssh_pools(plan)} else ()
+        yield f"{plan.name}-{kind}", tuple(policy(*part) for part in (permissions(plan, kind), *names))
+    if replicated_stores(plan):
+        yield replication_role_name(plan), (policy(*replication_permissions(plan)),)
+    if has_pod_roles(plan) and plan.accounts.people:
+        person = max((person.name for person in plan.accounts.people), key=len)
+        yield pod_role_name(plan, person_name(person)), (policy(*pod_permissions(plan, person)),)
+
+
+def length(texts: Iterable[str]) -> int:
+    """Return how many characters IAM counts in policies."""
+    return len("".join("".join(texts).split()))
