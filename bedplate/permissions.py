@@ -386,7 +386,7 @@ def _parameter_permissions(plan: FleetPlan) -> Iterator[Statement]:
     yield allow_key_use(plan, "ssm", (home,), "parameters", ("kms:Decrypt",))
     if others := tuple(name for name in region_names(plan) if name != home):
         paths = tuple(f"parameter/{plan.name}/{name}" for name in ("admins", "zone"))
-        own = tuple(arn(plan, "ssm", region, path) for region in others for path in paths)
+        own = tuple(arn(plan, "ssm", "*", path) for path in paths)
         yield Statement(sid="ReadBootParameters", actions=("ssm:GetParameter",), resources=own)
         yield replace(allow_key_use(plan, "ssm", others, "data", ("kms:Decrypt",)), sid="DecryptBootParameters")
 

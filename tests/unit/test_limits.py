@@ -1,8 +1,8 @@
-"""Texts and tags of a large fleet, within the limits of AWS: 12 regions, 20 stores in all of them, the longest names."""
+"""Texts and tags of a large fleet, within the limits of AWS: 12 regions, 20 stores in each, the longest names."""
 
 import json
 from base64 import b64decode
-from collections import defaultdict
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -22,7 +22,6 @@ REGIONS = {
     for name in ["us-west-2", *sorted(name for name, facts in CATALOG.regions.items() if not facts.opt_in)][:13]
 }
 STORES = [f"datasets-{'x' * 3}{number:02}" for number in range(20)]  # the longest for a bucket's name of 63 characters
-PEOPLE = {f"p{'e' * 26}{number}": {"name": "P", "keys": [], "uid": None} for number in range(2)}
 
 
 def large(stores: int = 20, regions: int = 12) -> FleetPlan:
@@ -75,8 +74,8 @@ def test_policies_of_buckets_are_within_the_limit_of_s3() -> None:
     assert max(len(bucket_policy(plan, bucket)) for bucket in plan.buckets) < 20 * 1024
 
 
-# Characters, by type of resource and input. Sources: IAM and STS quotas; S3, bucket policies; KMS, resource quotas; SNS,
-# topic policies; EC2, user data and VPC endpoint policies; EFS, resource policies.
+# Characters, by type of resource and input. Sources: IAM and STS quotas; S3, bucket policies; KMS, resource quotas;
+# SNS, topic policies; EC2, user data and VPC endpoint policies; EFS, resource policies.
 LIMITS = {
     ("aws:iam/role:Role", "assumeRolePolicy"): 2048,
     ("aws:s3/bucketPolicy:BucketPolicy", "policy"): 20 * 1024,
@@ -93,7 +92,7 @@ MOST_TAGS = 50
 def test_all_texts_and_tags_of_the_stacks_are_within_the_limits_of_aws() -> None:
     """What each stack of the large fleet declares: policies, user data before its encoding, tags."""
     entries = [entry for stack in declared(large()).values() for entry in stack]
-    found = defaultdict(int)
+    found: Counter[tuple[str, str]] = Counter()
     for entry in entries:
         for (token, key), limit in LIMITS.items():
             text = entry.inputs.get(key)
