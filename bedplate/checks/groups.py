@@ -29,7 +29,8 @@ def check_known_type(catalog: Catalog, key: str, type_name: str) -> Iterator[Fau
     """Yield a fault if the catalog does not have an instance type."""
     if type_name not in catalog.types:
         # Comparing with all of a thousand types takes long, and the first letter is rarely wrong.
-        near = nearest(type_name, [name for name in catalog.types if name[0] == type_name[0]])
+        family = [name for name in catalog.types if name.startswith(f"{type_name.partition('.')[0]}.")]
+        near = nearest(type_name, family or [name for name in catalog.types if name[0] == type_name[0]])
         fix = f"write {near} ({hardware(catalog.types[near])})" if near else ""
         yield fault(UNKNOWN_INSTANCE_TYPE, key, f"EC2 has no instance type {type_name}", fix)
 

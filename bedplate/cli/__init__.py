@@ -63,6 +63,8 @@ def _error_lines(error: Exception, arguments: Sequence[str]) -> Iterable[str]:
 
 def _invoke(arguments: Sequence[str]) -> int:
     words = list(arguments) or ["--help"]
+    if words[0] == "help":
+        words = [*words[1:], "--help"]
     is_group = words == [name for name in GROUPS if name == words[0]]
     # A shell asks for completions by variables; they hold the words so far (typer's completion scripts).
     typed = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS")

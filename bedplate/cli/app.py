@@ -5,6 +5,7 @@ imports only the module of the command that the arguments name. All other comman
 """
 
 import ast
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -171,6 +172,13 @@ class _Command(TyperCommand):
 
     def __init__(self, *args: Any, **settings: Any) -> None:  # noqa: ANN401  as typer passes them
         super().__init__(*args, **settings)
+        if "_BEDPLATE_COMPLETE" in os.environ:
+            # Slow: it imports the reader of fleet files.
+            from bedplate.cli.completion import VALUES, complete
+
+            for param in self.params:
+                if getattr(param, "metavar", None) in VALUES:
+                    param._custom_shell_complete = complete  # noqa: SLF001  typer has it in declarations only
         argument = next((param for param in self.params if param.opts == ["fleet"]), None)
         if argument is not None:
             text = "Same as the argument FLEET."

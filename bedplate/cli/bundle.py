@@ -5,13 +5,14 @@ from typing import Annotated
 import typer
 
 from bedplate.cli.options import Json, OnFleet, Pythons, WithFleet, printed
+from bedplate.cli.output import notify
 from bedplate.operate import bundle as bundles
 from bedplate.spec.groups import Ring
 
 
 def build(*, python: Pythons = None, json: Json = False) -> int:
     """Build the bundle of this installation."""
-    return printed(bundles.build(python or ()), as_json=json)
+    return printed(bundles.build(python or (), notify), as_json=json)
 
 
 def push(operator: OnFleet, *, python: Pythons = None) -> int:

@@ -14,7 +14,7 @@ from bedplate.operate.new_folder import TEXTS
 def init(  # noqa: PLR0913  one option for each value
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")] = Path(),
     *,
-    example: Annotated[str, typer.Option("--example", metavar="NAME", help="The example to start from.")] = "gpu-box",
+    example: Annotated[str, typer.Option("--example", metavar="EXAMPLE", help="Example to start from.")] = "gpu-box",
     name: Annotated[str | None, typer.Option(help=TEXTS["name"] + ".")] = None,
     account: Annotated[str | None, typer.Option(help=TEXTS["account"] + ".")] = None,
     region: Annotated[str | None, typer.Option(help=TEXTS["region"] + ", for an example of one region.")] = None,

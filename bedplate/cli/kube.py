@@ -10,7 +10,7 @@ from bedplate.operate import cluster_machines, cluster_objects, control_plane
 
 Without = Annotated[
     list[str] | None,
-    typer.Option("--without", metavar="NAME", help="A member that is away; replace it later. Can be repeated."),
+    typer.Option("--without", metavar="MACHINE", help="A member that is away; replace it later. Can be repeated."),
 ]
 Kubeconfig = Annotated[
     Path | None, typer.Option("--kubeconfig", metavar="FILE", help="Default: the operator's own, from `kube init`.")
@@ -33,7 +33,7 @@ def member(
         Literal["replace"],
         typer.Argument(metavar="replace", help="The word `replace`: let a member with a new volume join."),
     ],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A member, such as control-2.us-west-2.")],
+    name: Annotated[str, typer.Argument(metavar="MACHINE", help="A member, such as control-2.us-west-2.")],
     operator: Annotated[Terminal, By(("user", "identity", "ssh_config", "passphrase_file"), is_argument=False)],
 ) -> int:
     """Replace the data of a control plane member.
@@ -65,7 +65,7 @@ def restore(
 
 
 def join(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A machine of a site, such as titan-01.cellar.")],
+    name: Annotated[str, typer.Argument(metavar="MACHINE", help="A machine of a site, such as titan-01.cellar.")],
     operator: WithLogin,
 ) -> None:
     """Let a machine of a site join the cluster.

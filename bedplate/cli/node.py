@@ -10,7 +10,7 @@ from bedplate.operate import apply as applies
 from bedplate.operate import login, nodes
 from bedplate.operate import trust as host_keys
 
-Names = Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Machines, such as titan-01.cellar.")]
+Names = Annotated[list[str] | None, typer.Argument(metavar="MACHINE...", help="Machines, such as titan-01.cellar.")]
 Groups = Annotated[
     list[str] | None, typer.Option("--group", metavar="GROUP", help="Running machines of a group; repeatable.")
 ]
@@ -29,7 +29,7 @@ def list_nodes(
 
 
 def bootstrap(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A machine of a site, such as titan-01.cellar.")],
+    name: Annotated[str, typer.Argument(metavar="MACHINE", help="A machine of a site, such as titan-01.cellar.")],
     *,
     folder: Annotated[
         Path | None,
@@ -74,7 +74,7 @@ def start(
 
 
 def stop(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A machine of a group, or its instance id.")],
+    name: Annotated[str, typer.Argument(metavar="MACHINE", help="A machine of a group, or its instance id.")],
     operator: Annotated[Terminal, By(("yes",), is_argument=False)],
 ) -> None:
     """Terminate a machine of a group.
@@ -85,7 +85,7 @@ def stop(
 
 
 def trust(  # noqa: PLR0913  each is an option of the command line
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="A machine, such as titan-01.cellar.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="MACHINE", help="A machine, such as titan-01.cellar.")] = None,
     sha256: Annotated[
         str | None,
         typer.Argument(metavar="SHA256:...", help="Fingerprint from the machine's console. Default: ask AWS."),

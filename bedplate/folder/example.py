@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bedplate.catalog import Catalog
 from bedplate.catalog.catalog import check_region
-from bedplate.errors import InputError, nearest
+from bedplate.errors import InputError, nearest_fix
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 # A change of lab.yaml for `rehearse --changed`, not a fleet to start from.
@@ -54,10 +54,7 @@ def example_names() -> tuple[str, ...]:
 def read_example(name: str) -> str:
     """Return the text of an example. Raises InputError for an unknown name."""
     if name not in example_names():
-        raise InputError(
-            f"there is no example {name}",
-            fix=f"write {nearest(name, example_names()) or 'one'} (examples: {', '.join(example_names())})",
-        )
+        raise InputError(f"there is no example {name}", fix=nearest_fix(name, example_names()))
     return (EXAMPLES / f"{name}.yaml").read_text()
 
 

@@ -1,7 +1,7 @@
 """Bundles of nodes are built, pushed, promoted and compared; `deliver_bundle` is the step of `up`."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ from bedplate.account.client import (
 from bedplate.account.machines import read_pool_machines
 from bedplate.bundle import (
     Bundle,
+    BundleTarget,
     Cache,
     CanaryReport,
     NodeStatus,
@@ -26,6 +27,7 @@ from bedplate.bundle import (
     build_bundle,
     canary_report,
     contents,
+    install,
     next_state,
     read_bundle,
     targets,
@@ -65,9 +67,16 @@ def promote(operator: Operator, ring: Ring, bundle: str | None) -> int:
     return operator.report_errors(errors, _again(f"bedplate bundle promote {ring.value} {name}"))
 
 
-def build(pythons: Sequence[str]) -> Result:
-    """Build the bundle of this installation, also for these versions of Python."""
-    cache, bundle = _built(pythons)
+def build(pythons: Sequence[str], report: Callable[[Iterable[str]], None]) -> Result:
+    """Build the bundle of this installation, also for these versions of Python, and report what takes minutes."""
+
+    def unpack(target: BundleTarget, lock: Path, folder: Path) -> None:
+        report([f"{target.name}: download packages"])
+        install(target, lock, folder)
+        report([f"{target.name}: pack them"])
+
+    cache = user_cache()
+    bundle = build_bundle(cache, targets(tuple(pythons)), unpack=unpack)
     sizes = {name: len(cache.read(name)) for name in bundle.blobs}
     return Result(reports.bundle_lines(bundle, sizes), reports.bundle_document(bundle, sizes))
 

@@ -1,7 +1,6 @@
 """The planner of capacity without a fleet: decisions on recorded observations, and simulated scenarios."""
 
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +8,7 @@ from bedplate.capacity.observation import Observation
 from bedplate.capacity.planner import Memory
 from bedplate.capacity.planner import decide as decide_once
 from bedplate.capacity.protocol import decision_document, memory_document, parse_observation, read_memory
-from bedplate.errors import InputError
+from bedplate.errors import InputError, nearest_fix
 from bedplate.files import write_whole
 from bedplate.operate import Result
 
@@ -47,9 +46,7 @@ def _shipped(name: str | None) -> "Scenario":
     if name is None:
         raise InputError("no scenario", fix=f"write one of {', '.join(SCENARIOS)}, or --replay FILE")
     if name not in SCENARIOS:
-        nearest = get_close_matches(name, SCENARIOS, 1, 0)
-        others = ", ".join(other for other in SCENARIOS if other not in nearest)
-        raise InputError(f"no scenario named {name}", fix=f"write {nearest[0]}, or one of {others}")
+        raise InputError(f"no scenario named {name}", fix=nearest_fix(name, SCENARIOS))
     return SCENARIOS[name]()
 
 

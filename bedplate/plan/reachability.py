@@ -148,13 +148,18 @@ def find_endpoint(plan: FleetPlan, name: str) -> Endpoint:
     address = _parse_address(name)
     if address is not None:
         return _at(plan, address, name)
-    names = _by_name(plan)
-    if name not in names:
-        near = nearest(name, names)
-        short_names = sorted(endpoint_name for endpoint_name in names if "/" not in endpoint_name)
-        fix = f"write {near}" if near else f"one of {', '.join(short_names)}, or an IPv4 address"
-        raise InputError(f"no endpoint named {name} in the fleet {plan.name}", fix=fix)
-    return names[name]
+    names, short = _by_name(plan), name.removesuffix(f".{plan.domain}")
+    if short in names:
+        return names[short]
+    host, _, region = short.partition(".")
+    for pool in plan.pools:
+        if (pool.group, pool.region) == (host.rpartition("-")[0], region):
+            # Only AWS knows the zone of a machine; those of a pool have the same routes.
+            return replace(names[pool.zones[0]], name=name)
+    short_names = sorted(endpoint_name for endpoint_name in names if "/" not in endpoint_name)
+    near = nearest(name, names if "/" in name else short_names)
+    fix = f"write {near}" if near else f"one of {', '.join(short_names)}, or an IPv4 address"
+    raise InputError(f"no endpoint named {name} in the fleet {plan.name}", fix=fix)
 
 
 def internet_endpoint(name: str) -> Endpoint | None:

@@ -165,6 +165,8 @@ def drift_lines(states: Iterable[Progress]) -> Iterator[str]:
 
 
 def _real(drift: Difference) -> str:
+    if drift.key and drift.real == drift.recorded:
+        return "missing, or not shown"  # such as a tag that AWS does not return
     return _cell(drift.real) if drift.key else "deleted" if drift.real is None else "changed"
 
 

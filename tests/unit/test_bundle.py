@@ -513,3 +513,18 @@ def test_user_data_of_a_folder_runs_the_script_of_its_seed(account: Account, tmp
     done = subprocess.run(["bash", "-c", text], env=path, capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr
+
+
+@pytest.mark.usefixtures("account")
+def test_a_build_reports_what_takes_minutes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A line on stderr for each download; packages in the cache need none."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "empty"))
+    monkeypatch.setattr("bedplate.operate.bundle.install", Wheels())
+
+    assert run(["bundle", "build"]) == 0
+    assert "cp312-x86_64: download packages" in capsys.readouterr().err
+    assert run(["bundle", "build"]) == 0
+
+    assert capsys.readouterr().err == ""

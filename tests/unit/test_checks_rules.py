@@ -8,6 +8,7 @@ import pytest
 
 from bedplate.catalog import load_catalog
 from bedplate.checks.diagnostics import Context, Declared
+from bedplate.checks.groups import check_known_type
 from bedplate.checks.regions import check_addresses
 from bedplate.load import FleetFaults, examine, load_fleet
 from bedplate.plan import Record
@@ -213,3 +214,13 @@ def test_pools_of_a_group_share_its_maximum() -> None:
 
     assert address_faults(*both, most=900) == []
     assert address_faults(*both, most=1000) == ["E348"]
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("p5en.24xlarge", "p5en.48xlarge"), ("p5.49xlarge", "p5.48xlarge"), ("m7ii.large", "m7i.large")]
+)
+def test_an_unknown_type_is_corrected_within_its_family(name: str, near: str) -> None:
+    """A known family has its own sizes only; an unknown one gets the nearest name."""
+    (fault,) = check_known_type(load_catalog(), "types", name)
+
+    assert fault.fix.startswith(f"write {near} (")

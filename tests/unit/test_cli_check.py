@@ -272,6 +272,45 @@ def test_a_shell_completes_commands_and_options(line: str, completions: list[str
     assert ended.stdout.split() == completions
 
 
+@pytest.mark.parametrize(
+    ("line", "completions"),
+    [
+        ("bedplate ssh titan-01", ["titan-01.cellar"]),
+        ("bedplate node stop workbench-gpu-1.", ["workbench-gpu-1.us-west-2", "workbench-gpu-1.us-east-1"]),
+        ("bedplate kube member replace control-1", ["control-1.us-west-2"]),
+        ("bedplate node apply --group workbench-", ["workbench-gpu", "workbench-cpu"]),
+        ("bedplate node apply --site c", ["cellar"]),
+        ("bedplate person invite ", ["ada", "grace"]),
+        ("bedplate up --stack us-w", ["us-west-2"]),
+        ("bedplate init --example gpu", ["gpu-box"]),
+        ("bedplate capacity simulate burst-1600", ["burst-1600"]),
+        ("bedplate capacity explain --fleet nosuch.yaml t", []),
+    ],
+)
+def test_a_shell_completes_values(line: str, completions: list[str], here: Path) -> None:
+    """Names of the fleet file, examples and scenarios, without AWS; a file that cannot be read completes nothing."""
+    variables = {"_BEDPLATE_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    command = [sys.executable, "-m", "bedplate"]
+    environment = {**os.environ, **variables, "PYTHONPATH": str(ROOT)}
+
+    ended = subprocess.run(
+        command, env=environment, capture_output=True, check=True, text=True, cwd=here.parent, timeout=60
+    )
+
+    assert (ended.stdout.split(), ended.stderr) == (completions, "")
+
+
+@pytest.mark.parametrize("words", [["help"], ["help", "node"], ["help", "vpn", "up"]])
+def test_help_is_a_command_too(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """It prints what `--help` and `-h` print."""
+    outputs = []
+    for arguments in (words, [*words[1:], "--help"], [*words[1:], "-h"]):
+        assert run(arguments) == 0
+        outputs.append(capsys.readouterr().out)
+
+    assert outputs[0] == outputs[1] == outputs[2]
+
+
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     """The version is on one line."""
     assert run(["--version"]) == 0

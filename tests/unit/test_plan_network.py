@@ -352,6 +352,8 @@ LAB = plan_of(EXAMPLES / "lab.yaml")
         ("region/us-east-1/zone/us-east-1b/edge", EndpointKind.EDGE, "us-east-1", "10.65.1.10"),
         ("site/cellar", EndpointKind.LAN, "cellar", "192.168.40.10"),
         ("pool/us-west-2", EndpointKind.LAPTOPS, "us-west-2", "10.121.0.10"),
+        ("workbench-cpu-1.us-west-2", EndpointKind.NODES, "us-west-2", "10.64.32.10"),
+        ("titan-01.cellar.lab.internal", EndpointKind.LAN, "cellar", "192.168.40.21"),
         ("cellar", EndpointKind.LAN, "cellar", "192.168.40.10"),
         ("titan-01.cellar", EndpointKind.LAN, "cellar", "192.168.40.21"),
         ("laptops.cellar", EndpointKind.LAPTOPS, "cellar", "10.121.4.10"),

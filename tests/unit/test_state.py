@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import boto3
@@ -13,10 +14,11 @@ from bedplate.account.backend import StateStore, bucket_settings, prepare_store
 from bedplate.account.client import AwsClient
 from bedplate.cli import run
 from bedplate.deploy.engine import Engine, access_error, check_provider, open_engine
-from bedplate.deploy.progress import Difference, Operation, differences
+from bedplate.deploy.progress import Difference, Operation, Progress, differences
 from bedplate.errors import InputError, MachineError, PartialError
 from bedplate.operate import Result, deploy, plan_of, recover
 from bedplate.operate.deploy import ensure_backend
+from bedplate.report.deploy import drift_lines
 from tests.conftest import DATA
 from tests.testlab.engine.folder import edited, make_folder
 from tests.testlab.fakes.aws import StubbedSession, client_of
@@ -343,3 +345,13 @@ def test_secrets_are_not_shown() -> None:
     states = {key: {"inputs": {"value": secret}} for key in ("old", "new")}
     drift = list(differences(StepEventMetadata.from_json({**document, **states})))
     assert drift == [Difference(urn, "value", "[secret]", "[secret]")]
+
+
+def test_a_difference_without_two_values_is_named() -> None:
+    """The provider reports a tag that AWS does not return, with the recorded value on both sides."""
+    state = Progress("lab.shared", Operation.CHECK)
+    drift = Difference("urn:pulumi:lab.shared::bedplate::aws:s3/bucket:Bucket::data", "tags", "a", "a")
+
+    (_, row, _) = drift_lines([replace(state, differences=(drift,))])
+
+    assert row.endswith("a                missing, or not shown")
