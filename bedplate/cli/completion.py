@@ -7,8 +7,8 @@ from typing import Any
 
 from bedplate.folder.example import example_names
 from bedplate.folder.files import FLEET_FILE, find_fleet_file
-from bedplate.load.source import Composer, read_source
-from bedplate.load.yaml import Node
+from bedplate.load.source import read_source
+from bedplate.load.yaml import Composer, Node
 
 # Of each group, whose maximum can be hundreds.
 _MOST_NUMBERS = 9
